@@ -1,0 +1,355 @@
+//! Writes as data: the complete list of what may change in the store.
+//!
+//! One function per engine applies a group of these in one transaction, checking the turn's
+//! fence first. A group is applied whole or not at all.
+
+use std::time::Duration;
+
+use crate::call::{CallEnd, CallStatus, Runs};
+use crate::event::{TurnReason, TurnStatus};
+use crate::id::{ApiKeyId, CallId, CallRef, OrgId, TurnId};
+use crate::model::Usage;
+use crate::request::{Block, Role};
+use crate::time::Timestamp;
+use crate::tool::EffectClass;
+
+/// Names the turn whose driver writes, and the claim under which it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    pub organization: OrgId,
+    pub turn: TurnId,
+    /// Rises by one with each claim; starts at 1.
+    pub fence: i64,
+}
+
+/// One change. Those under "of a turn" need a [`Fence`]; the others must not have one.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    // Tenants.
+    CreateOrganization(NewOrganization),
+    CreateApiKey(NewApiKey),
+    /// Notes that a key was used; at most once a minute per key.
+    TouchApiKey {
+        key: ApiKeyId,
+        at: Timestamp,
+    },
+
+    // A turn's birth and the claim of an orphan.
+    AcceptTurn(Box<NewTurn>),
+    ClaimTurn(ClaimTurn),
+    /// The whole answer was handed to the client's connection.
+    MarkAnswered {
+        organization: OrgId,
+        turn: TurnId,
+        at: Timestamp,
+    },
+
+    // Of a turn.
+    OpenAttempt(OpenAttempt),
+    CloseAttempt(CloseAttempt),
+    AddMessage(NewMessage),
+    AddCall(Box<NewCall>),
+    /// `pending` to `processing`.
+    StartCall {
+        call: CallRef,
+        at: Timestamp,
+    },
+    /// To `completed` or `failed`, from any state that is not final.
+    EndCall {
+        call: CallRef,
+        end: CallEnd,
+        at: Timestamp,
+    },
+    AppendEvents(EventFlush),
+    /// The turn is being stopped; it ends when what runs has ended.
+    NoteStop {
+        reason: TurnReason,
+        at: Timestamp,
+    },
+    EndTurn(EndTurn),
+
+    // Retention.
+    /// Erases contents (input, blocks, arguments, results, events) of final turns that are due.
+    EraseDue {
+        now: Timestamp,
+        turns_max: u32,
+    },
+    /// Deletes event logs of turns that ended before `before`.
+    ExpireEvents {
+        before: Timestamp,
+        turns_max: u32,
+    },
+    ExpireRequestKeys {
+        before: Timestamp,
+        keys_max: u32,
+    },
+}
+
+/// What became of a change, in the group's order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    Organization(OrgId),
+    ApiKey(ApiKeyId),
+    /// The claim holds; this is the new fence.
+    Claimed {
+        fence: i64,
+    },
+    /// Nothing to do: final already, claimed by this owner already, or not due.
+    Already,
+    /// A turn was accepted under this idempotency key before; nothing was written.
+    KeyTaken {
+        turn: TurnId,
+        same_body: bool,
+    },
+    /// How many rows a retention change touched.
+    Count(u64),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewOrganization {
+    pub slug: String,
+    pub name: String,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewApiKey {
+    pub organization: OrgId,
+    pub name: String,
+    /// SHA-256 of the key.
+    pub hash: [u8; 32],
+    /// The first characters, for people to tell keys apart.
+    pub shown: String,
+    pub scopes: Vec<Scope>,
+    pub tools: ToolGrant,
+    pub record: Record,
+    /// One key for one person: memory without a name.
+    pub memory: KeyMemory,
+    pub expires: Option<Timestamp>,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Chat,
+    TurnsRead,
+    ToolsRead,
+    ToolsWrite,
+    Admin,
+}
+
+impl Scope {
+    pub const ALL: [Self; 5] = [
+        Self::Chat,
+        Self::TurnsRead,
+        Self::ToolsRead,
+        Self::ToolsWrite,
+        Self::Admin,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::TurnsRead => "turns:read",
+            Self::ToolsRead => "tools:read",
+            Self::ToolsWrite => "tools:write",
+            Self::Admin => "admin",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == text)
+    }
+}
+
+/// Which tools of ours a key may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolGrant {
+    None,
+    All,
+    Named(Vec<String>),
+}
+
+impl ToolGrant {
+    pub fn allows(&self, name: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Named(names) => names.iter().any(|granted| granted == name),
+        }
+    }
+}
+
+/// How long a turn's contents are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Until retention.
+    Full,
+    /// Until shortly after the turn ended.
+    Minimal,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyMemory {
+    Off,
+    Key,
+}
+
+/// After this a minimal turn's contents are erased (design, section 5).
+pub const MINIMAL_KEPT: Duration = Duration::from_secs(600);
+
+/// What happens to a turn whose client closes the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLeave {
+    Stop,
+    Finish,
+}
+
+/// Which API a turn came in by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    ChatCompletions,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewTurn {
+    pub id: TurnId,
+    pub organization: OrgId,
+    pub api_key: ApiKeyId,
+    /// An end user's name; the row is made on first sight.
+    pub end_user: Option<String>,
+    /// Public id of the conversation; the row is made on first sight.
+    pub conversation: String,
+    /// The client named the conversation itself.
+    pub conversation_named: bool,
+    pub surface: Surface,
+    pub streamed: bool,
+    pub on_leave: OnLeave,
+    pub record: Record,
+    pub model: String,
+    pub request_id: String,
+    pub deadline: Timestamp,
+    /// Who drives the turn: the boot id of the process.
+    pub owner: String,
+    /// The request body as it came.
+    pub body: Vec<u8>,
+    /// SHA-256 of the body.
+    pub body_hash: [u8; 32],
+    /// What recovery needs beside the body, encoded: tools offered, upstream.
+    pub context: String,
+    pub idempotency_key: Option<String>,
+    pub messages: Vec<NewMessage>,
+    /// Keys older than this do not count.
+    pub keys_since: Timestamp,
+    pub at: Timestamp,
+}
+
+/// Takes over a turn that nobody drives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimTurn {
+    pub organization: OrgId,
+    pub turn: TurnId,
+    pub owner: String,
+    pub at: Timestamp,
+}
+
+/// One try of a round's model request (`call` is `None`) or of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenAttempt {
+    pub round: u32,
+    /// The call's position in the round.
+    pub position: Option<u32>,
+    /// From 1.
+    pub n: u32,
+    pub upstream: Option<String>,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CloseAttempt {
+    pub round: u32,
+    pub position: Option<u32>,
+    pub n: u32,
+    pub outcome: AttemptOutcome,
+    pub http_status: Option<u16>,
+    pub usage: Option<Usage>,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    /// The model answered in full, or the tool answered.
+    Ok,
+    /// Anything else, in a word of the log.
+    Failed(String),
+    /// Ended because the turn was.
+    Cancelled,
+    /// Found open after a crash.
+    Interrupted,
+}
+
+impl AttemptOutcome {
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed(word) => word,
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// A message of a turn: the user's, or an assistant round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewMessage {
+    /// 0 for what the request brought.
+    pub round: u32,
+    pub seq: u32,
+    pub role: Role,
+    pub blocks: Vec<Block>,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewCall {
+    pub call: CallRef,
+    pub id: CallId,
+    pub runs: Runs,
+    /// What repeating it does to the world; `None` for a call that the client runs.
+    pub effect: Option<EffectClass>,
+    pub tool_name: String,
+    /// As sent back to the upstream: its own id, or one that we minted.
+    pub tool_call_id: String,
+    /// Arguments as the model wrote them.
+    pub arguments: String,
+    pub status: CallStatus,
+    /// Set when `status` is final.
+    pub end: Option<CallEnd>,
+    /// The key sent with every attempt, stable over attempts.
+    pub idempotency_key: String,
+    /// The guard of a webhook that completes this call.
+    pub callback_token: String,
+    pub at: Timestamp,
+}
+
+/// Some consecutive events of a turn's log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventFlush {
+    /// Number of the first one; numbers start at 1 and have no gaps.
+    pub first: u64,
+    pub events: Vec<crate::event::LogEvent>,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndTurn {
+    pub status: TurnStatus,
+    pub reason: Option<TurnReason>,
+    pub usage: Option<Usage>,
+    pub has_tool_calls: bool,
+    pub tool_count: u32,
+    /// Contents are erased after this, if the turn's record is minimal.
+    pub erase_after: Option<Timestamp>,
+    pub at: Timestamp,
+}

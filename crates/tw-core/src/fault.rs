@@ -1,0 +1,85 @@
+//! What a client is told when a turn cannot give it an answer.
+//!
+//! One kind inside; each surface renders it in its own shape.
+
+/// A turn's failure as a client may see it; never holds anything secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub class: FaultClass,
+    pub message: String,
+    /// The upstream's own words, where it gave any.
+    pub code: Option<String>,
+    pub kind: Option<String>,
+    pub param: Option<String>,
+    /// Seconds after which a retry may help.
+    pub retry_after_s: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultClass {
+    /// The upstream refused the request itself; its status is kept (400, 404, 413, 422).
+    Refused { status: u16 },
+    /// The upstream refused our credentials, failed or answered nonsense.
+    UpstreamFailed,
+    /// The upstream reported an error inside a stream.
+    UpstreamReported,
+    /// The upstream limits us.
+    UpstreamLimited,
+    /// The upstream was silent for too long.
+    UpstreamSilent,
+    /// The turn's own deadline passed.
+    Deadline,
+    /// A restart of ours cut the answer.
+    Interrupted,
+    /// The turn was stopped.
+    Cancelled,
+    /// A fault of ours; the log knows more.
+    Internal,
+}
+
+impl FaultClass {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused { .. } => "refused",
+            Self::UpstreamFailed => "upstream_failed",
+            Self::UpstreamReported => "upstream_reported",
+            Self::UpstreamLimited => "upstream_limited",
+            Self::UpstreamSilent => "upstream_silent",
+            Self::Deadline => "deadline",
+            Self::Interrupted => "interrupted",
+            Self::Cancelled => "cancelled",
+            Self::Internal => "internal",
+        }
+    }
+
+    pub fn parse(text: &str, status: Option<u16>) -> Option<Self> {
+        if text == "refused" {
+            return status.map(|status| Self::Refused { status });
+        }
+        [
+            Self::UpstreamFailed,
+            Self::UpstreamReported,
+            Self::UpstreamLimited,
+            Self::UpstreamSilent,
+            Self::Deadline,
+            Self::Interrupted,
+            Self::Cancelled,
+            Self::Internal,
+        ]
+        .into_iter()
+        .find(|class| class.as_str() == text)
+    }
+}
+
+impl Fault {
+    pub fn new(class: FaultClass, message: impl Into<String>) -> Self {
+        Self {
+            class,
+            message: message.into(),
+            code: None,
+            kind: None,
+            param: None,
+            retry_after_s: None,
+        }
+    }
+}

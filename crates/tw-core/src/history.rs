@@ -1,0 +1,177 @@
+//! Any history becomes one that an upstream accepts: every call is answered directly after the
+//! message that made it, once, and nothing else is an answer.
+
+use std::fmt;
+
+use crate::json::Json;
+use crate::request::{Block, Message, ResultBlock, Role};
+
+/// What had to be repaired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repairs {
+    /// Results of calls that no message made; left out.
+    pub orphan_results: u32,
+    /// Calls without a result; one that says so was added.
+    pub missing_results: u32,
+    /// Results that stood elsewhere; moved.
+    pub moved_results: u32,
+    /// Second results of one call; left out.
+    pub repeated_results: u32,
+    /// Tools of ours that the client described otherwise; our description was used.
+    pub tool_schemas: u32,
+}
+
+impl Repairs {
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Repairs {
+    /// The form of the header: `orphan_result=1, missing_result=2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            ("orphan_result", self.orphan_results),
+            ("missing_result", self.missing_results),
+            ("moved_result", self.moved_results),
+            ("repeated_result", self.repeated_results),
+            ("tool_schema", self.tool_schemas),
+        ];
+        let mut first = true;
+        for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            if !first {
+                f.write_str(", ")?;
+            }
+            first = false;
+            write!(f, "{name}={count}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What the model is told of a call whose result is not in the history.
+const MISSING_RESULT: &str = r#""{\"error\":\"the result of this call is not known\"}""#;
+
+/// Puts every result behind its call. Messages that were in order stay untouched.
+pub fn repair(messages: Vec<Message>) -> (Vec<Message>, Repairs) {
+    let mut repairs = Repairs::default();
+    if is_in_order(&messages) {
+        return (messages, repairs);
+    }
+    let mut slots: Vec<Option<Message>> = messages.into_iter().map(Some).collect();
+    let mut repaired = Vec::with_capacity(slots.len());
+    for at in 0..slots.len() {
+        // Results are taken along with the message that made the call.
+        if slots[at]
+            .as_ref()
+            .is_none_or(|message| message.role == Role::Tool)
+        {
+            continue;
+        }
+        let Some(message) = slots[at].take() else {
+            continue;
+        };
+        let ids: Vec<String> = message.calls().map(|call| call.id.clone()).collect();
+        repaired.push(message);
+        let group_end = group_end(&slots, at + 1);
+        for id in ids {
+            repaired.push(take_result(
+                &mut slots,
+                at + 1,
+                group_end,
+                &id,
+                &mut repairs,
+            ));
+        }
+    }
+    for left in slots.into_iter().flatten() {
+        let answered = left.result().is_some_and(|result| {
+            repaired.iter().any(|message| {
+                message
+                    .result()
+                    .is_some_and(|kept| kept.call_id == result.call_id)
+            })
+        });
+        if answered {
+            repairs.repeated_results += 1;
+        } else {
+            repairs.orphan_results += 1;
+        }
+    }
+    (repaired, repairs)
+}
+
+/// The first place behind `from` that holds no tool message.
+fn group_end(slots: &[Option<Message>], from: usize) -> usize {
+    let mut at = from;
+    while slots.get(at).is_some_and(|slot| {
+        slot.as_ref()
+            .is_none_or(|message| message.role == Role::Tool)
+    }) {
+        at += 1;
+    }
+    at
+}
+
+/// The result of a call: the next one with its id, before a later message makes a call with the
+/// same id.
+fn take_result(
+    slots: &mut [Option<Message>],
+    from: usize,
+    group_end: usize,
+    id: &str,
+    repairs: &mut Repairs,
+) -> Message {
+    for (at, slot) in slots.iter_mut().enumerate().skip(from) {
+        let Some(message) = slot else {
+            continue;
+        };
+        if message.calls().any(|call| call.id == id) {
+            break;
+        }
+        if message.result().is_some_and(|result| result.call_id == id)
+            && let Some(found) = slot.take()
+        {
+            repairs.moved_results += u32::from(at >= group_end);
+            return found;
+        }
+    }
+    repairs.missing_results += 1;
+    missing_result(id)
+}
+
+fn missing_result(id: &str) -> Message {
+    let content = Json::parse(MISSING_RESULT).unwrap_or_else(|_| Json::from_value(&"".into()));
+    Message {
+        role: Role::Tool,
+        blocks: vec![Block::Result(ResultBlock {
+            call_id: id.to_owned(),
+            content,
+        })],
+        raw: None,
+    }
+}
+
+fn is_in_order(messages: &[Message]) -> bool {
+    let mut open: Vec<&str> = Vec::new();
+    for message in messages {
+        if message.role == Role::Tool {
+            let Some(result) = message.result() else {
+                return false;
+            };
+            let Some(at) = open.iter().position(|id| *id == result.call_id) else {
+                return false;
+            };
+            open.swap_remove(at);
+            continue;
+        }
+        if !open.is_empty() {
+            return false;
+        }
+        open.extend(message.calls().map(|call| call.id.as_str()));
+    }
+    open.is_empty()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Ids as types, so that one is never taken for another.
+//!
+//! Public ids are text outside (UUIDs in hyphenated form); organizations, keys and end users
+//! also have integer keys, which never leave the process.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+macro_rules! integer_key {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub i64);
+    )*};
+}
+
+integer_key! {
+    /// An organization, the tenant.
+    OrgId,
+    /// An API key's row, not the key itself.
+    ApiKeyId,
+    /// An end user's row.
+    EndUserId,
+}
+
+macro_rules! uuid_id {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub Uuid);
+
+        impl $name {
+            /// Reads the hyphenated or the plain form.
+            pub fn parse(text: &str) -> Option<Self> {
+                Uuid::try_parse(text).ok().map(Self)
+            }
+
+            /// The form without hyphens, which surfaces put behind their prefix.
+            pub fn plain(self) -> String {
+                self.0.simple().to_string()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.hyphenated().fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.hyphenated().fmt(f)
+            }
+        }
+    )*};
+}
+
+uuid_id! {
+    /// A turn; UUIDv7.
+    TurnId,
+    /// A conversation; UUIDv7.
+    ConversationId,
+    /// Our own id of a tool call, random in all its bits, so that it cannot be guessed.
+    CallId,
+}
+
+/// Which call of a turn: the round that asked for it and its place in that round, both from
+/// the upstream's order; rounds count from 1, positions from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallRef {
+    pub round: u32,
+    pub position: u32,
+}

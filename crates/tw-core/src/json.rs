@@ -1,0 +1,248 @@
+//! JSON kept as the text it came in, so that key order, digits and escapes survive.
+
+use std::fmt;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// One JSON value as text that was checked once.
+///
+/// It is never re-encoded: what was read is what is written.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Json(Box<str>);
+
+/// The text is no JSON value.
+#[derive(Debug, thiserror::Error)]
+#[error("not a JSON value")]
+pub struct NotJson(#[source] serde_json::Error);
+
+impl Json {
+    /// Checks `text`; surrounding white space is dropped.
+    ///
+    /// # Errors
+    /// [`NotJson`] with the position.
+    pub fn parse(text: &str) -> Result<Self, NotJson> {
+        let raw: &RawValue = serde_json::from_str(text).map_err(NotJson)?;
+        Ok(Self(raw.get().into()))
+    }
+
+    pub fn from_raw(raw: &RawValue) -> Self {
+        Self(raw.get().into())
+    }
+
+    pub fn from_value(value: &Value) -> Self {
+        Self(value.to_string().into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The parsed value; numbers beyond 64 bits lose digits here, and only here.
+    pub fn to_value(&self) -> Value {
+        // The text was checked when it came in, so the fallback is never reached.
+        serde_json::from_str(&self.0).unwrap_or(Value::Null)
+    }
+
+    /// The string literal's inside, if this value is a string.
+    pub fn as_literal(&self) -> Option<Literal> {
+        let inner = self.0.strip_prefix('"')?.strip_suffix('"')?;
+        Some(Literal(inner.into()))
+    }
+
+    pub fn is_null(&self) -> bool {
+        &*self.0 == "null"
+    }
+
+    /// How deep objects and arrays nest; a scalar is 0.
+    pub fn depth(&self) -> usize {
+        depth(self.0.as_bytes())
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How deep objects and arrays nest in `text`, which need not be valid JSON.
+///
+/// It is counted before a recursive parser sees the text.
+pub fn depth(text: &[u8]) -> usize {
+    let (mut deepest, mut now, mut in_string, mut escaped) = (0usize, 0usize, false, false);
+    for &byte in text {
+        if in_string {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' => escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => {
+                now += 1;
+                deepest = deepest.max(now);
+            }
+            b'}' | b']' => now = now.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// The inside of a JSON string literal, without its quotes and with its escapes as written.
+///
+/// Literals may be joined byte by byte and put between quotes: a surrogate pair that was split
+/// over two of them is whole again afterwards.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Literal(Box<str>);
+
+impl Literal {
+    /// Takes the inside of a literal that a JSON parser has accepted.
+    ///
+    /// `None` when the bytes could not stand between quotes: a bare quote or control byte, or a
+    /// backslash with nothing behind it.
+    pub fn checked(inner: &str) -> Option<Self> {
+        let bytes = inner.as_bytes();
+        let mut at = 0;
+        while let Some(&byte) = bytes.get(at) {
+            at += match byte {
+                b'"' | 0..=0x1f => return None,
+                b'\\' => match bytes.get(at + 1)? {
+                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => 2,
+                    b'u' => {
+                        let hex = bytes.get(at + 2..at + 6)?;
+                        if !hex.iter().all(u8::is_ascii_hexdigit) {
+                            return None;
+                        }
+                        6
+                    }
+                    _ => return None,
+                },
+                _ => 1,
+            };
+        }
+        Some(Self(inner.into()))
+    }
+
+    /// Encodes plain text.
+    pub fn from_text(text: &str) -> Self {
+        let quoted = Value::from(text).to_string();
+        Self(quoted[1..quoted.len() - 1].into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The text; half a surrogate pair becomes U+FFFD.
+    pub fn to_text(&self) -> String {
+        decode(&self.0)
+    }
+}
+
+impl fmt::Debug for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0)
+    }
+}
+
+/// Literals that follow one another, joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiteralBuf(String);
+
+impl LiteralBuf {
+    pub fn push(&mut self, literal: &Literal) {
+        self.0.push_str(&literal.0);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn to_literal(&self) -> Literal {
+        Literal(self.0.as_str().into())
+    }
+
+    pub fn to_text(&self) -> String {
+        decode(&self.0)
+    }
+}
+
+fn decode(inner: &str) -> String {
+    if !inner.contains('\\') {
+        return inner.to_owned();
+    }
+    let mut text = String::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(at) = rest.find('\\') {
+        text.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (decoded, used) = decode_escape(rest);
+        text.push(decoded);
+        rest = &rest[used..];
+    }
+    text.push_str(rest);
+    text
+}
+
+/// The character that the escape at the start of `rest` stands for, and its length in bytes.
+fn decode_escape(rest: &str) -> (char, usize) {
+    let bytes = rest.as_bytes();
+    let simple = match bytes.get(1) {
+        Some(b'n') => '\n',
+        Some(b't') => '\t',
+        Some(b'r') => '\r',
+        Some(b'b') => '\u{8}',
+        Some(b'f') => '\u{c}',
+        Some(b'u') => return decode_unicode(rest),
+        Some(&other) if other.is_ascii() => char::from(other),
+        // A literal is checked when made; this only keeps the loop moving.
+        Some(_) | None => return (char::REPLACEMENT_CHARACTER, 1),
+    };
+    (simple, 2)
+}
+
+fn decode_unicode(rest: &str) -> (char, usize) {
+    let unit = |from: usize| {
+        rest.get(from..from + 4)
+            .and_then(|hex| u32::from_str_radix(hex, 16).ok())
+    };
+    let Some(first) = unit(2) else {
+        return (char::REPLACEMENT_CHARACTER, 2);
+    };
+    if (0xD800..0xDC00).contains(&first)
+        && rest.get(6..8) == Some("\\u")
+        && let Some(second) = unit(8)
+        && (0xDC00..0xE000).contains(&second)
+    {
+        let joined = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+        return (
+            char::from_u32(joined).unwrap_or(char::REPLACEMENT_CHARACTER),
+            12,
+        );
+    }
+    (
+        char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER),
+        6,
+    )
+}
+
+#[cfg(test)]
+mod tests;

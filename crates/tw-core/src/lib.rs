@@ -1,0 +1,24 @@
+//! What a turn, a tool call and a tenant are, and what may happen next.
+//!
+//! Nothing here does I/O, reads a clock, draws a random number or is `async`:
+//! time and fresh ids arrive as arguments, and what shall happen to the world leaves as
+//! [`change::Change`]s to write and [`turn::Effect`]s to start.
+//! This crate depends on no other crate of ours.
+//! Start reading at [`turn::Turn::on`].
+
+pub mod turn;
+
+pub mod change;
+pub mod event;
+pub mod fault;
+pub mod history;
+pub mod model;
+pub mod request;
+pub mod tool;
+
+pub mod arguments;
+pub mod call;
+pub mod id;
+pub mod json;
+pub mod limits;
+pub mod time;

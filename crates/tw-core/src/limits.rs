@@ -1,0 +1,101 @@
+//! The limits of a turn and their defaults.
+//!
+//! The defaults are section 12 of the design; each is a config field.
+
+use std::time::Duration;
+
+pub const ROUNDS_DEFAULT: u32 = 16;
+pub const CALLS_PER_ROUND_DEFAULT: u32 = 16;
+pub const CALLS_PER_TURN_DEFAULT: u32 = 64;
+pub const CALLS_PARALLEL_DEFAULT: u32 = 8;
+pub const ARGUMENT_BYTES_DEFAULT: usize = 64 * 1024;
+pub const RESULT_KEPT_BYTES_DEFAULT: usize = 1024 * 1024;
+pub const RESULT_SHOWN_BYTES_DEFAULT: usize = 16 * 1024;
+pub const BODY_BYTES_DEFAULT: usize = 32 * 1024 * 1024;
+pub const JSON_DEPTH_DEFAULT: usize = 64;
+pub const MESSAGES_DEFAULT: usize = 4096;
+pub const TOOLS_DEFAULT: usize = 128;
+pub const SCHEMA_BYTES_DEFAULT: usize = 64 * 1024;
+pub const SCHEMA_DEPTH_DEFAULT: usize = 32;
+/// For one attempt of a tool.
+pub const TOOL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// Longest timeout that an inline tool may set.
+pub const TOOL_TIMEOUT_MAX: Duration = Duration::from_secs(60);
+pub const TOOL_ATTEMPTS_DEFAULT: u32 = 3;
+pub const TOOL_BACKOFF_DEFAULT: Duration = Duration::from_millis(200);
+pub const TOOL_BACKOFF_MAX: Duration = Duration::from_secs(10);
+/// Beyond this many doublings the cap holds anyway.
+pub const BACKOFF_DOUBLINGS_MAX: u32 = 16;
+pub const TOOL_CONCURRENCY_DEFAULT: u32 = 64;
+pub const TURN_STREAMED_DEFAULT: Duration = Duration::from_secs(30 * 60);
+/// Under the ten minutes after which the official clients give up.
+pub const TURN_PLAIN_DEFAULT: Duration = Duration::from_secs(9 * 60);
+/// Tries of one round's model request, over all upstreams.
+pub const MODEL_ATTEMPTS_DEFAULT: u32 = 3;
+pub const MODEL_BACKOFF_DEFAULT: Duration = Duration::from_millis(500);
+/// Longest `Retry-After` of an upstream that is waited for.
+pub const RETRY_AFTER_MAX_DEFAULT: Duration = Duration::from_secs(30);
+/// Text of one turn's answer, in bytes; a longer one ends the turn by length.
+pub const ANSWER_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
+/// Invalid calls of one tool in a turn after which it is no longer offered.
+pub const INVALID_CALLS_OF_A_TOOL_MAX: u32 = 3;
+
+/// Limits of one turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnLimits {
+    pub rounds_max: u32,
+    pub calls_per_round_max: u32,
+    pub calls_per_turn_max: u32,
+    pub calls_parallel_max: u32,
+    pub argument_bytes_max: usize,
+    pub answer_bytes_max: usize,
+    pub result_kept_bytes_max: usize,
+    pub model_attempts_max: u32,
+    pub model_backoff: Duration,
+    pub retry_after_max: Duration,
+    pub streamed_max: Duration,
+    pub plain_max: Duration,
+}
+
+impl TurnLimits {
+    pub fn defaults() -> Self {
+        Self {
+            rounds_max: ROUNDS_DEFAULT,
+            calls_per_round_max: CALLS_PER_ROUND_DEFAULT,
+            calls_per_turn_max: CALLS_PER_TURN_DEFAULT,
+            calls_parallel_max: CALLS_PARALLEL_DEFAULT,
+            argument_bytes_max: ARGUMENT_BYTES_DEFAULT,
+            answer_bytes_max: ANSWER_BYTES_DEFAULT,
+            result_kept_bytes_max: RESULT_KEPT_BYTES_DEFAULT,
+            model_attempts_max: MODEL_ATTEMPTS_DEFAULT,
+            model_backoff: MODEL_BACKOFF_DEFAULT,
+            retry_after_max: RETRY_AFTER_MAX_DEFAULT,
+            streamed_max: TURN_STREAMED_DEFAULT,
+            plain_max: TURN_PLAIN_DEFAULT,
+        }
+    }
+}
+
+/// Limits of a request body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestLimits {
+    pub body_bytes_max: usize,
+    pub json_depth_max: usize,
+    pub messages_max: usize,
+    pub tools_max: usize,
+    pub schema_bytes_max: usize,
+    pub schema_depth_max: usize,
+}
+
+impl RequestLimits {
+    pub fn defaults() -> Self {
+        Self {
+            body_bytes_max: BODY_BYTES_DEFAULT,
+            json_depth_max: JSON_DEPTH_DEFAULT,
+            messages_max: MESSAGES_DEFAULT,
+            tools_max: TOOLS_DEFAULT,
+            schema_bytes_max: SCHEMA_BYTES_DEFAULT,
+            schema_depth_max: SCHEMA_DEPTH_DEFAULT,
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What a client asks for, whatever format it wrote it in.
+//!
+//! Each part keeps the text it came in, so that a part that needs no change goes out untouched.
+
+use crate::json::{Json, Literal};
+use crate::model::{CallForm, ReasoningText};
+use crate::tool::Tool;
+
+/// A request for a turn.
+#[derive(Clone, Debug)]
+pub struct ModelInput {
+    pub model: String,
+    pub messages: Vec<Message>,
+    pub tools: Tools,
+    pub tool_choice: ToolChoice,
+    pub stream: bool,
+    /// The client asked for usage in a stream.
+    pub include_usage: bool,
+    /// How many choices are asked for (`n`), at least 1.
+    pub choices: u32,
+    /// `max_completion_tokens`, or its old name; the budget of the whole turn.
+    pub completion_tokens_max: Option<u64>,
+    /// `store`; `None` means the key's own setting.
+    pub store: Option<bool>,
+    /// `safety_identifier`, else `user`.
+    pub user: Option<String>,
+    /// Every field but `messages` in the client's order, as written.
+    pub fields: Vec<(Box<str>, Json)>,
+}
+
+/// The `tools` of a request, or the old `functions`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Tools {
+    Absent,
+    /// `tools`, in the client's order; may be empty.
+    List(Vec<ToolEntry>),
+    /// The old `functions`, in the client's order.
+    Legacy(Vec<ToolEntry>),
+}
+
+impl Tools {
+    pub fn entries(&self) -> &[ToolEntry] {
+        match self {
+            Self::Absent => &[],
+            Self::List(entries) | Self::Legacy(entries) => entries,
+        }
+    }
+}
+
+/// One tool as the client described it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolEntry {
+    pub name: String,
+    pub form: CallForm,
+    /// `parameters`, if any.
+    pub parameters: Option<Json>,
+    /// The whole entry as written.
+    pub raw: Json,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToolChoice {
+    Absent,
+    None,
+    Auto,
+    Required,
+    /// One function by name.
+    Named(String),
+    /// Another object, such as `allowed_tools`.
+    Other(Json),
+}
+
+impl ToolChoice {
+    /// Whether the model is made to call something, which must hold for the first round only.
+    pub fn is_forced(&self) -> bool {
+        match self {
+            Self::Absent | Self::None | Self::Auto => false,
+            Self::Required | Self::Named(_) | Self::Other(_) => true,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    pub role: Role,
+    pub blocks: Vec<Block>,
+    /// The message as the client wrote it; `None` for one that we made.
+    pub raw: Option<Json>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    System,
+    Developer,
+    User,
+    Assistant,
+    /// Carries results of calls.
+    Tool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Block {
+    Text(Literal),
+    Refusal(Literal),
+    Reasoning(ReasoningText),
+    ReasoningDetails(Json),
+    Call(CallBlock),
+    Result(ResultBlock),
+    /// An image, a file, audio or another part, as written.
+    Part(Json),
+}
+
+/// A call in an assistant message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallBlock {
+    pub id: String,
+    pub name: String,
+    pub form: CallForm,
+    /// As written by the model; may not be JSON.
+    pub arguments: Literal,
+}
+
+/// The answer to a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResultBlock {
+    pub call_id: String,
+    /// The content as written: a string or parts.
+    pub content: Json,
+}
+
+impl Message {
+    pub fn calls(&self) -> impl Iterator<Item = &CallBlock> {
+        self.blocks.iter().filter_map(|block| match block {
+            Block::Call(call) => Some(call),
+            Block::Text(_)
+            | Block::Refusal(_)
+            | Block::Reasoning(_)
+            | Block::ReasoningDetails(_)
+            | Block::Result(_)
+            | Block::Part(_) => None,
+        })
+    }
+
+    pub fn result(&self) -> Option<&ResultBlock> {
+        self.blocks.iter().find_map(|block| match block {
+            Block::Result(result) => Some(result),
+            Block::Text(_)
+            | Block::Refusal(_)
+            | Block::Reasoning(_)
+            | Block::ReasoningDetails(_)
+            | Block::Call(_)
+            | Block::Part(_) => None,
+        })
+    }
+}
+
+/// One request to a model: what the client asked for, and what the turn has added to it.
+#[derive(Clone, Debug)]
+pub struct ModelRequest<'a> {
+    pub input: &'a ModelInput,
+    /// The history to send; repaired if it had to be.
+    pub messages: &'a [Message],
+    /// The name that the upstream knows the model by.
+    pub model: &'a str,
+    pub tools: OfferedTools<'a>,
+    pub tool_choice: ChoiceSent,
+    /// Rounds of this turn so far, oldest first.
+    pub rounds: Vec<RoundSent<'a>>,
+    /// What is left of the turn's budget; `None` leaves the client's field untouched.
+    pub completion_tokens_left: Option<u64>,
+    /// Ask for usage in the stream.
+    pub ask_usage: bool,
+}
+
+/// Which tools the upstream is told about.
+#[derive(Clone, Debug)]
+pub enum OfferedTools<'a> {
+    /// What the client wrote, untouched.
+    AsSent,
+    /// Ours, in this order.
+    Ours(Vec<&'a Tool>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChoiceSent {
+    AsSent,
+    Auto,
+    None,
+}
+
+/// An assistant message of this turn and the results that follow it.
+#[derive(Clone, Debug)]
+pub struct RoundSent<'a> {
+    /// Text, refusal, reasoning and calls, in the order in which they go back.
+    /// The calls' ids are the upstream's own, or minted where it gave none.
+    pub assistant: &'a [Block],
+    /// One for each call, in call order: the id as in `assistant`, and what the model is given.
+    pub results: Vec<(&'a str, &'a str)>,
+}

@@ -1,0 +1,205 @@
+//! Tools: what may be called, and how a call of it may be treated.
+
+use std::time::Duration;
+
+use crate::arguments::Schema;
+use crate::json::Json;
+use crate::limits;
+
+/// A tool of ours.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    pub name: String,
+    pub description: String,
+    /// The function schema that the model sees, in the order written.
+    pub parameters: Json,
+    /// The same, compiled.
+    pub schema: Schema,
+    pub policy: Policy,
+    pub kind: ToolKind,
+}
+
+/// What runs when the tool is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolKind {
+    /// The current time in a zone.
+    TimeNow,
+    /// Exact decimal arithmetic.
+    Calculate,
+    /// Sends its arguments to a listener and returns its answer. Debug builds only.
+    Probe(Probe),
+}
+
+/// Where a probe sends its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// `http://` on loopback.
+    pub url: String,
+    /// Panic instead of sending.
+    pub panics: bool,
+}
+
+/// How calls of a tool may be treated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub effect: EffectClass,
+    /// For one attempt.
+    pub timeout: Duration,
+    /// At least 1.
+    pub attempts_max: u32,
+    /// Before the second attempt; doubles for each further one.
+    pub backoff: Duration,
+    /// Calls that may run at once, over all turns.
+    pub concurrency_max: u32,
+    /// Longest result given to the model, in bytes.
+    pub shown_bytes_max: usize,
+}
+
+impl Policy {
+    /// The defaults for a class.
+    pub fn new(effect: EffectClass) -> Self {
+        Self {
+            effect,
+            timeout: limits::TOOL_TIMEOUT_DEFAULT,
+            attempts_max: limits::TOOL_ATTEMPTS_DEFAULT,
+            backoff: limits::TOOL_BACKOFF_DEFAULT,
+            concurrency_max: limits::TOOL_CONCURRENCY_DEFAULT,
+            shown_bytes_max: limits::RESULT_SHOWN_BYTES_DEFAULT,
+        }
+    }
+
+    /// The wait before attempt `n` (2 or more).
+    pub fn backoff_before(&self, n: u32) -> Duration {
+        let doublings = n.saturating_sub(2).min(limits::BACKOFF_DOUBLINGS_MAX);
+        self.backoff
+            .saturating_mul(1 << doublings)
+            .min(limits::TOOL_BACKOFF_MAX)
+    }
+}
+
+/// What repeating a call does to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EffectClass {
+    /// Nothing; may be repeated freely.
+    Read,
+    /// Nothing more than the first time, with the same key.
+    Idempotent,
+    /// The provider can be asked, by our reference, whether it happened.
+    Queryable,
+    /// It happens again; never repeated by us.
+    Once,
+}
+
+impl EffectClass {
+    pub const ALL: [Self; 4] = [Self::Read, Self::Idempotent, Self::Queryable, Self::Once];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Idempotent => "idempotent",
+            Self::Queryable => "queryable",
+            Self::Once => "once",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.as_str() == text)
+    }
+}
+
+/// How one attempt of a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolOutcome {
+    /// The tool answered.
+    Answered(ToolOutput),
+    /// The tool answered that it cannot; the model may read why.
+    Refused { message: String },
+    /// Certainly not sent; any class may be repeated.
+    NotSent { message: String },
+    /// The connection ended after something was sent.
+    Reset { message: String },
+    /// The attempt's own time was up.
+    TimedOut,
+    /// The tool's code panicked.
+    Panicked,
+    /// We ended it before it answered.
+    Aborted,
+}
+
+impl ToolOutcome {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Answered(_) => "answered",
+            Self::Refused { .. } => "refused",
+            Self::NotSent { .. } => "not_sent",
+            Self::Reset { .. } => "reset",
+            Self::TimedOut => "timeout",
+            Self::Panicked => "panicked",
+            Self::Aborted => "aborted",
+        }
+    }
+}
+
+/// What a tool answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolOutput {
+    Text {
+        text: String,
+        /// The answer was longer than what is kept.
+        cut: bool,
+    },
+    /// An answer that is no text: described, not kept.
+    Opaque {
+        content_type: String,
+        bytes: u64,
+        sha256: String,
+    },
+}
+
+/// What a look-up of a `queryable` call found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LookUp {
+    /// It happened, with this answer.
+    Happened(ToolOutput),
+    /// It certainly did not happen.
+    Absent,
+    /// The provider did not say.
+    Unknown,
+}
+
+/// What is put behind a result that was cut for the model.
+const CUT_MARKER: &str = " …[cut: the result is longer]";
+
+impl ToolOutput {
+    /// The text that is kept, with NUL made visible, since not every store can hold it.
+    pub fn kept(&self) -> String {
+        match self {
+            Self::Text { text, .. } => text.replace('\0', "\u{fffd}"),
+            Self::Opaque {
+                content_type,
+                bytes,
+                sha256,
+            } => serde_json::json!({
+                "content_type": content_type, "bytes": bytes, "sha256": sha256,
+            })
+            .to_string(),
+        }
+    }
+
+    /// The text that the model is given, at most `bytes_max` bytes before the marker.
+    pub fn shown(&self, bytes_max: usize) -> String {
+        let kept = self.kept();
+        let was_cut = matches!(self, Self::Text { cut: true, .. });
+        if kept.len() <= bytes_max && !was_cut {
+            return kept;
+        }
+        let mut end = kept.len().min(bytes_max);
+        while !kept.is_char_boundary(end) {
+            end -= 1;
+        }
+        format!("{}{CUT_MARKER}", &kept[..end])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,420 @@
+//! The turn machine: from one user request to its final answer.
+//!
+//! [`Turn::on`] takes an event and fills a [`Step`]: what to write, what may start once that is
+//! durable, and what is shown then. Effects only start things; their ends come back as events,
+//! and an end that comes twice or too late changes nothing.
+
+mod answer;
+mod asking;
+mod calls;
+mod ending;
+mod offer;
+mod recovery;
+mod sending;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::arguments::ValidArgs;
+use crate::call::{CallEnd, CallReason};
+use crate::change::{Change, OnLeave, Record};
+use crate::event::{LogEvent, TurnReason};
+use crate::id::{CallId, CallRef, TurnId};
+use crate::limits::TurnLimits;
+use crate::model::{ModelEvent, ReportedError, Usage};
+use crate::request::Block;
+use crate::time::Timestamp;
+use crate::tool::{EffectClass, LookUp, Tool, ToolOutcome};
+
+pub use offer::{Offer, OfferError, Offered, offer};
+pub use recovery::{FoundAttempt, FoundCall, FoundTurn};
+
+use answer::Answer;
+
+/// What a turn is from its start to its end.
+#[derive(Clone, Debug)]
+pub struct TurnSetup {
+    pub id: TurnId,
+    pub created: Timestamp,
+    pub deadline: Timestamp,
+    /// The client reads the answer as it comes, and rounds are streamed from the upstream.
+    pub streamed: bool,
+    pub on_leave: OnLeave,
+    pub record: Record,
+    /// The model's name as the client wrote it.
+    pub model: String,
+    pub choices: u32,
+    /// The client made the model call something; holds for the first round only.
+    pub choice_is_forced: bool,
+    /// Budget of the whole turn.
+    pub completion_tokens_max: Option<u64>,
+    pub offer: Offer,
+    pub limits: TurnLimits,
+    /// The upstream's name in the config.
+    pub upstream: String,
+}
+
+/// What happened in the world.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A piece of the model's answer to attempt `n` of the current round.
+    Model {
+        n: u32,
+        event: ModelEvent,
+    },
+    /// Nothing more comes of that answer, however the connection ended.
+    ModelEnded {
+        n: u32,
+    },
+    /// The request failed before an answer began, or the answer is no answer.
+    ModelFailed {
+        n: u32,
+        failure: ModelFailure,
+    },
+    /// A call may start.
+    SlotGranted {
+        call: CallRef,
+    },
+    CallEnded {
+        call: CallRef,
+        n: u32,
+        outcome: ToolOutcome,
+    },
+    LookedUp {
+        call: CallRef,
+        n: u32,
+        found: LookUp,
+    },
+    TimerFired(Timer),
+    ClientLeft,
+    CancelRequested,
+    /// The process will end now.
+    Drained,
+}
+
+/// What to start once the step's writes are durable.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Send the round's request to the model.
+    Ask {
+        round: u32,
+        n: u32,
+    },
+    /// Close the connection of the request that is under way.
+    AbortAsk,
+    /// Ask for permission to start a call; comes back as `SlotGranted`.
+    RequestSlot {
+        call: CallRef,
+    },
+    ReleaseSlot {
+        call: CallRef,
+    },
+    Dispatch {
+        call: CallRef,
+        n: u32,
+    },
+    /// End a call's attempt; its end no longer matters.
+    AbortCall {
+        call: CallRef,
+    },
+    /// Ask the provider whether attempt `n` happened.
+    LookUp {
+        call: CallRef,
+        n: u32,
+    },
+    SetTimer {
+        timer: Timer,
+        after: Duration,
+    },
+    /// Stop driving; whoever starts next takes the turn over from the store.
+    HandOver,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// The turn's time is up.
+    Deadline,
+    /// The wait before another model request is over.
+    AskAgain { round: u32, n: u32 },
+    /// The wait before another attempt of a call is over.
+    CallAgain { call: CallRef, n: u32 },
+}
+
+/// What one event leads to: written first, then shown and started.
+#[derive(Debug, Default)]
+pub struct Step {
+    pub write: Vec<Change>,
+    pub show: Vec<LogEvent>,
+    pub then: Vec<Effect>,
+}
+
+impl Step {
+    pub fn clear(&mut self) {
+        self.write.clear();
+        self.show.clear();
+        self.then.clear();
+    }
+}
+
+/// What a step is told about the world.
+pub struct Now<'a> {
+    pub at: Timestamp,
+    /// Random ids, one for each call of it.
+    pub fresh_id: &'a mut dyn FnMut() -> Uuid,
+}
+
+/// Why a model request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelFailure {
+    pub kind: ModelFailureKind,
+    /// For the client; holds nothing secret.
+    pub error: ReportedError,
+    /// The upstream's `Retry-After`.
+    pub retry_after: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelFailureKind {
+    /// Nothing was connected.
+    Connect,
+    /// The connection broke before an answer began.
+    Reset,
+    /// Longer silence than allowed.
+    Silent,
+    /// An HTTP status other than 2xx.
+    Status(u16),
+    /// A 2xx whose body is no answer.
+    Nonsense,
+    /// The answer broke off without a finish.
+    Cut,
+    /// An error object inside the answer.
+    Reported,
+}
+
+/// One turn.
+#[derive(Debug)]
+pub struct Turn {
+    setup: TurnSetup,
+    phase: Phase,
+    /// Rounds whose model answer is whole, oldest first.
+    rounds: Vec<Round>,
+    /// Usage of all model requests so far.
+    usage: Option<Usage>,
+    /// Invalid calls by tool name.
+    invalid: BTreeMap<String, u32>,
+    calls_total: u32,
+    /// The log's first event was shown.
+    started: bool,
+    stopping: Option<TurnReason>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Asking { n: u32, answer: Box<Answer> },
+    WaitingToAsk { n: u32 },
+    RunningTools,
+    Ended,
+}
+
+/// A round whose model answer is whole.
+#[derive(Debug)]
+struct Round {
+    blocks: Vec<Block>,
+    calls: Vec<Call>,
+}
+
+/// A call that we run.
+#[derive(Clone, Debug)]
+struct Call {
+    at: CallRef,
+    id: CallId,
+    name: String,
+    /// What the upstream knows the call by.
+    sent_id: String,
+    idempotency_key: String,
+    /// `None` for a tool that is not offered.
+    tool: Option<Arc<Tool>>,
+    state: CallState,
+}
+
+#[derive(Clone, Debug)]
+enum CallState {
+    /// Waits for a slot.
+    Pending {
+        args: ValidArgs,
+        asked: bool,
+    },
+    /// Attempt `n` runs.
+    Running {
+        args: ValidArgs,
+        n: u32,
+    },
+    /// Attempt `n` follows after a wait.
+    Waiting {
+        args: ValidArgs,
+        n: u32,
+    },
+    /// The provider is asked whether attempt `n` happened.
+    LookingUp {
+        args: ValidArgs,
+        n: u32,
+    },
+    Ended(CallEnd),
+}
+
+/// What is needed to run a call.
+#[derive(Clone, Debug)]
+pub struct CallToRun {
+    pub id: CallId,
+    pub tool: Arc<Tool>,
+    pub args: ValidArgs,
+    /// Stable over attempts.
+    pub idempotency_key: String,
+}
+
+impl Turn {
+    /// A new turn; its first request is written by the accepting transaction.
+    ///
+    /// `step.write` begins with what follows the turn's own row, which the caller puts first.
+    pub fn start(setup: TurnSetup, now: &Now<'_>, step: &mut Step) -> Self {
+        let mut turn = Self::bare(setup);
+        turn.ask(1, now, step);
+        turn
+    }
+
+    fn bare(setup: TurnSetup) -> Self {
+        Self {
+            setup,
+            phase: Phase::RunningTools,
+            rounds: Vec::new(),
+            usage: None,
+            invalid: BTreeMap::new(),
+            calls_total: 0,
+            started: false,
+            stopping: None,
+        }
+    }
+
+    /// Takes an event. Whatever the event, a turn that has ended stays as it is.
+    pub fn on(&mut self, event: Event, now: &mut Now<'_>, step: &mut Step) {
+        if self.is_ended() {
+            return;
+        }
+        match event {
+            Event::Model { n, event } => self.on_model(n, event, now, step),
+            Event::ModelEnded { n } => self.on_model_ended(n, now, step),
+            Event::ModelFailed { n, failure } => self.on_model_failed(n, &failure, now, step),
+            Event::SlotGranted { call } => self.on_slot(call, now, step),
+            Event::CallEnded { call, n, outcome } => {
+                self.on_call_ended(call, n, outcome, now, step)
+            }
+            Event::LookedUp { call, n, found } => self.on_looked_up(call, n, found, now, step),
+            Event::TimerFired(Timer::Deadline) => self.on_deadline(now, step),
+            Event::TimerFired(Timer::AskAgain { round, n }) => {
+                self.on_ask_again(round, n, now, step)
+            }
+            Event::TimerFired(Timer::CallAgain { call, n }) => {
+                self.on_call_again(call, n, now, step)
+            }
+            Event::ClientLeft => match self.setup.on_leave {
+                OnLeave::Stop => self.stop(TurnReason::ClientLeft, now, step),
+                OnLeave::Finish => {}
+            },
+            Event::CancelRequested => self.stop(TurnReason::Requested, now, step),
+            Event::Drained => self.on_drained(now, step),
+        }
+    }
+
+    pub fn setup(&self) -> &TurnSetup {
+        &self.setup
+    }
+
+    pub fn is_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended)
+    }
+
+    /// The turn ends as soon as what runs has ended.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+
+    /// What to run for a call that was dispatched; `None` if it is not running.
+    pub fn call_to_run(&self, call: CallRef) -> Option<CallToRun> {
+        let found = self.find(call)?;
+        let args = match &found.state {
+            CallState::Running { args, .. } | CallState::LookingUp { args, .. } => args.clone(),
+            CallState::Pending { .. } | CallState::Waiting { .. } | CallState::Ended(_) => {
+                return None;
+            }
+        };
+        Some(CallToRun {
+            id: found.id,
+            tool: found.tool.clone()?,
+            args,
+            idempotency_key: found.idempotency_key.clone(),
+        })
+    }
+
+    /// The tool of a call, whatever its state.
+    pub fn tool_of(&self, call: CallRef) -> Option<&Arc<Tool>> {
+        self.find(call)?.tool.as_ref()
+    }
+
+    fn find(&self, at: CallRef) -> Option<&Call> {
+        let round = usize::try_from(at.round).ok()?.checked_sub(1)?;
+        self.rounds
+            .get(round)?
+            .calls
+            .get(usize::try_from(at.position).ok()?)
+    }
+
+    fn find_mut(&mut self, at: CallRef) -> Option<&mut Call> {
+        let round = usize::try_from(at.round).ok()?.checked_sub(1)?;
+        self.rounds
+            .get_mut(round)?
+            .calls
+            .get_mut(usize::try_from(at.position).ok()?)
+    }
+
+    /// The number of the round that is asked for or whose calls run.
+    fn round_number(&self) -> u32 {
+        let whole = u32::try_from(self.rounds.len()).unwrap_or(u32::MAX);
+        match self.phase {
+            Phase::Asking { .. } | Phase::WaitingToAsk { .. } => whole.saturating_add(1),
+            Phase::RunningTools | Phase::Ended => whole,
+        }
+    }
+
+    fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.rounds.iter().flat_map(|round| &round.calls)
+    }
+}
+
+impl Call {
+    fn effect(&self) -> EffectClass {
+        // An unknown tool never runs, so its class is never asked for.
+        self.tool
+            .as_ref()
+            .map_or(EffectClass::Read, |tool| tool.policy.effect)
+    }
+
+    fn is_ended(&self) -> bool {
+        matches!(self.state, CallState::Ended(_))
+    }
+}
+
+/// The end of a call that did not run, or whose run came to nothing.
+fn failed(reason: CallReason, shown: String) -> CallEnd {
+    CallEnd {
+        reason: Some(reason),
+        result: None,
+        shown,
+        is_error: true,
+    }
+}
+
+#[cfg(test)]
+mod tests;

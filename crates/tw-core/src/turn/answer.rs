@@ -1,0 +1,167 @@
+//! The model's answer to one request, as far as it has come.
+
+use std::collections::BTreeMap;
+
+use crate::event::LogEvent;
+use crate::json::{Json, LiteralBuf};
+use crate::model::{
+    CallForm, CallPiece, Delta, Finish, ReasoningField, ReasoningText, ReportedError, Usage,
+};
+use crate::request::{Block, CallBlock};
+
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    /// What of the first choice goes into the record and back to the upstream.
+    text: LiteralBuf,
+    refusal: LiteralBuf,
+    reasoning: Vec<(ReasoningField, LiteralBuf)>,
+    reasoning_details: Vec<serde_json::Value>,
+    pub(super) drafts: Vec<Draft>,
+    pub(super) finish: BTreeMap<u32, Finish>,
+    pub(super) usage: Option<Usage>,
+    pub(super) error: Option<ReportedError>,
+    pub(super) done: bool,
+    /// Something of this answer was shown to the client.
+    pub(super) shown: bool,
+    pub(super) model: Option<String>,
+    pub(super) created_s: Option<i64>,
+    /// Shown as soon as something else is.
+    pub(super) held: Vec<LogEvent>,
+    /// Text and arguments so far, in bytes.
+    pub(super) bytes: usize,
+}
+
+/// A call that the model is writing.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) choice: u32,
+    pub(super) call: u32,
+    pub(super) id: Option<String>,
+    pub(super) name: String,
+    pub(super) form: CallForm,
+    pub(super) arguments: LiteralBuf,
+    /// The arguments passed their limit; the rest was not kept.
+    pub(super) overflown: bool,
+}
+
+impl Answer {
+    /// Whether the answer came to its end: a finish, or the format's end mark, and no error.
+    pub(super) fn is_whole(&self) -> bool {
+        self.error.is_none() && (self.done || !self.finish.is_empty())
+    }
+
+    pub(super) fn add_delta(&mut self, delta: &Delta) {
+        if let Some(text) = &delta.text {
+            self.bytes += text.as_str().len();
+            if delta.choice == 0 {
+                self.text.push(text);
+            }
+        }
+        let Some(rest) = delta.rest.as_deref() else {
+            return;
+        };
+        if let Some(refusal) = &rest.refusal {
+            self.bytes += refusal.as_str().len();
+            if delta.choice == 0 {
+                self.refusal.push(refusal);
+            }
+        }
+        if let Some(reasoning) = &rest.reasoning {
+            self.bytes += reasoning.text.as_str().len();
+            if delta.choice == 0 {
+                self.add_reasoning(reasoning);
+            }
+        }
+        if let Some(details) = &rest.reasoning_details {
+            self.bytes += details.as_str().len();
+            if delta.choice == 0
+                && let serde_json::Value::Array(entries) = details.to_value()
+            {
+                self.reasoning_details.extend(entries);
+            }
+        }
+    }
+
+    fn add_reasoning(&mut self, reasoning: &ReasoningText) {
+        match self.reasoning.last_mut() {
+            Some((field, text)) if *field == reasoning.field => text.push(&reasoning.text),
+            Some(_) | None => {
+                let mut text = LiteralBuf::default();
+                text.push(&reasoning.text);
+                self.reasoning.push((reasoning.field, text));
+            }
+        }
+    }
+
+    pub(super) fn add_piece(&mut self, piece: &CallPiece, argument_bytes_max: usize) {
+        let draft = self.draft(piece);
+        if draft.id.is_none() {
+            draft.id = piece.id.as_deref().map(str::to_owned);
+        }
+        if draft.name.is_empty()
+            && let Some(name) = &piece.name
+        {
+            name.as_ref().clone_into(&mut draft.name);
+        }
+        let Some(arguments) = &piece.arguments else {
+            return;
+        };
+        if draft.arguments.len() + arguments.as_str().len() > argument_bytes_max {
+            draft.overflown = true;
+            return;
+        }
+        draft.arguments.push(arguments);
+        self.bytes += arguments.as_str().len();
+    }
+
+    fn draft(&mut self, piece: &CallPiece) -> &mut Draft {
+        let found = self
+            .drafts
+            .iter()
+            .position(|draft| draft.choice == piece.choice && draft.call == piece.call);
+        let at = found.unwrap_or_else(|| {
+            self.drafts.push(Draft {
+                choice: piece.choice,
+                call: piece.call,
+                id: None,
+                name: String::new(),
+                form: piece.form,
+                arguments: LiteralBuf::default(),
+                overflown: false,
+            });
+            self.drafts.len() - 1
+        });
+        &mut self.drafts[at]
+    }
+
+    /// The first choice as blocks: reasoning first, as upstreams want it back.
+    pub(super) fn blocks(&self, sent_ids: &[String]) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        for (field, text) in &self.reasoning {
+            blocks.push(Block::Reasoning(ReasoningText {
+                field: *field,
+                text: text.to_literal(),
+            }));
+        }
+        if !self.reasoning_details.is_empty() {
+            let details = serde_json::Value::Array(self.reasoning_details.clone());
+            blocks.push(Block::ReasoningDetails(Json::from_value(&details)));
+        }
+        if !self.text.is_empty() {
+            blocks.push(Block::Text(self.text.to_literal()));
+        }
+        if !self.refusal.is_empty() {
+            blocks.push(Block::Refusal(self.refusal.to_literal()));
+        }
+        let first_choice = self.drafts.iter().filter(|draft| draft.choice == 0);
+        for (draft, id) in first_choice.zip(sent_ids) {
+            blocks.push(Block::Call(CallBlock {
+                id: id.clone(),
+                name: draft.name.clone(),
+                form: draft.form,
+                arguments: draft.arguments.to_literal(),
+            }));
+        }
+        blocks
+    }
+}

@@ -1,0 +1,251 @@
+//! How a turn ends: by its answer, a limit, a failure, a stop, the deadline or a shutdown.
+
+use super::answer::Answer;
+use super::calls::{close_attempt, outcome_unknown};
+use super::{CallState, Effect, Now, Phase, Step, Turn, failed};
+use crate::call::{CallReason, CallStatus};
+use crate::change::{AttemptOutcome, Change, EndTurn, MINIMAL_KEPT, NewMessage, Record};
+use crate::event::{EffectRan, LogEvent, TurnEnd, TurnReason, TurnStatus};
+use crate::fault::{Fault, FaultClass};
+use crate::id::CallRef;
+use crate::model::Finish;
+use crate::request::Role;
+use crate::tool::EffectClass;
+
+impl Turn {
+    /// The last step of a turn, whatever the reason.
+    pub(super) fn end(
+        &mut self,
+        status: TurnStatus,
+        reason: Option<TurnReason>,
+        fault: Option<Fault>,
+        now: &Now<'_>,
+        step: &mut Step,
+    ) {
+        if let Some(usage) = &self.usage {
+            step.show.push(LogEvent::Usage(usage.clone()));
+        }
+        let effects = self.effects_ran();
+        step.show.push(LogEvent::End(TurnEnd {
+            status,
+            reason,
+            fault,
+            effects,
+        }));
+        step.write.push(Change::EndTurn(EndTurn {
+            status,
+            reason,
+            usage: self.usage.clone(),
+            has_tool_calls: self.calls_total > 0,
+            tool_count: self.calls_total,
+            erase_after: match self.setup.record {
+                Record::Full => None,
+                Record::Minimal => Some(now.at.after(MINIMAL_KEPT)),
+            },
+            at: now.at,
+        }));
+        self.phase = Phase::Ended;
+    }
+
+    /// A limit was reached: an ordinary end, which chat knows as `length`.
+    pub(super) fn end_by_limit(&mut self, reason: TurnReason, now: &Now<'_>, step: &mut Step) {
+        self.show_start(None, None, step);
+        step.show.push(LogEvent::Finish {
+            choice: 0,
+            reason: Finish::Length,
+        });
+        self.end(TurnStatus::Incomplete, Some(reason), None, now, step);
+    }
+
+    pub(super) fn end_cancelled(&mut self, reason: TurnReason, now: &Now<'_>, step: &mut Step) {
+        let fault = Fault::new(FaultClass::Cancelled, "the request was stopped");
+        self.end(TurnStatus::Cancelled, Some(reason), Some(fault), now, step);
+    }
+
+    /// Calls that may have changed the world: dispatched, and of another class than `read`.
+    fn effects_ran(&self) -> Vec<EffectRan> {
+        self.calls()
+            .filter(|call| call.effect() != EffectClass::Read)
+            .filter_map(|call| {
+                let status = match &call.state {
+                    CallState::Running { .. }
+                    | CallState::Waiting { .. }
+                    | CallState::LookingUp { .. } => CallStatus::Processing,
+                    CallState::Ended(end) if was_dispatched(end.reason) => end.status(),
+                    CallState::Ended(_) | CallState::Pending { .. } => return None,
+                };
+                Some(EffectRan {
+                    id: call.id,
+                    name: call.name.clone(),
+                    status,
+                })
+            })
+            .collect()
+    }
+
+    /// Keeps what came of an answer that did not come to its end.
+    pub(super) fn keep_partial(&mut self, answer: &Answer, now: &Now<'_>, step: &mut Step) {
+        // Its calls never run, so they are no part of the record.
+        let blocks = answer.blocks(&[]);
+        if blocks.is_empty() {
+            return;
+        }
+        let round = self.round_number();
+        step.write.push(Change::AddMessage(NewMessage {
+            round,
+            seq: 0,
+            role: Role::Assistant,
+            blocks,
+            at: now.at,
+        }));
+    }
+
+    /// Stop: no new round and nothing new dispatched; a running `read` is aborted, a running
+    /// call of another class may end.
+    pub(super) fn stop(&mut self, reason: TurnReason, now: &mut Now<'_>, step: &mut Step) {
+        if self.stopping.is_some() {
+            return;
+        }
+        self.stopping = Some(reason);
+        match self.phase {
+            Phase::Asking { .. } => {
+                self.abort_ask(now, step);
+                self.end_cancelled(reason, now, step);
+            }
+            Phase::WaitingToAsk { .. } => self.end_cancelled(reason, now, step),
+            Phase::RunningTools => {
+                step.write.push(Change::NoteStop { reason, at: now.at });
+                self.stop_calls(now, step);
+                self.go_on(now, step);
+            }
+            Phase::Ended => {}
+        }
+    }
+
+    fn stop_calls(&mut self, now: &Now<'_>, step: &mut Step) {
+        const SHOWN: &str = "The request was stopped.";
+        for at in self.open_calls() {
+            let Some(call) = self.find(at) else {
+                continue;
+            };
+            let effect = call.effect();
+            match call.state {
+                CallState::Pending { .. } | CallState::Waiting { .. } => {}
+                CallState::Running { n, .. } if effect == EffectClass::Read => {
+                    close_attempt(at, n, AttemptOutcome::Cancelled, now, step);
+                    step.then.push(Effect::AbortCall { call: at });
+                }
+                CallState::Running { .. } | CallState::LookingUp { .. } | CallState::Ended(_) => {
+                    continue;
+                }
+            }
+            self.finish_call(
+                at,
+                failed(CallReason::Cancelled, SHOWN.to_owned()),
+                now,
+                step,
+            );
+        }
+    }
+
+    pub(super) fn on_deadline(&mut self, now: &mut Now<'_>, step: &mut Step) {
+        const SHOWN: &str = "The request's time was up.";
+        self.abort_ask(now, step);
+        for at in self.open_calls() {
+            let Some(call) = self.find(at) else {
+                continue;
+            };
+            let effect = call.effect();
+            let end = match call.state {
+                CallState::Running { n, .. } => {
+                    close_attempt(at, n, AttemptOutcome::Cancelled, now, step);
+                    step.then.push(Effect::AbortCall { call: at });
+                    match effect {
+                        EffectClass::Read | EffectClass::Idempotent => {
+                            failed(CallReason::Deadline, SHOWN.to_owned())
+                        }
+                        EffectClass::Queryable | EffectClass::Once => outcome_unknown(),
+                    }
+                }
+                CallState::LookingUp { .. } => {
+                    step.then.push(Effect::AbortCall { call: at });
+                    outcome_unknown()
+                }
+                CallState::Pending { .. } | CallState::Waiting { .. } => {
+                    failed(CallReason::Deadline, SHOWN.to_owned())
+                }
+                CallState::Ended(_) => continue,
+            };
+            self.finish_call(at, end, now, step);
+        }
+        if let Some(reason) = self.stopping {
+            self.end_cancelled(reason, now, step);
+            return;
+        }
+        let fault = Fault::new(FaultClass::Deadline, "the request took longer than it may");
+        self.end(
+            TurnStatus::Incomplete,
+            Some(TurnReason::Deadline),
+            Some(fault),
+            now,
+            step,
+        );
+    }
+
+    /// The process ends. A streamed answer cannot be continued by another; everything else can.
+    pub(super) fn on_drained(&mut self, now: &Now<'_>, step: &mut Step) {
+        if self.setup.streamed && matches!(self.phase, Phase::Asking { .. }) {
+            self.abort_ask(now, step);
+            self.end_interrupted(now, step);
+        } else {
+            step.then.push(Effect::HandOver);
+        }
+    }
+
+    pub(super) fn end_interrupted(&mut self, now: &Now<'_>, step: &mut Step) {
+        let fault = Fault::new(
+            FaultClass::Interrupted,
+            "the server was restarted while it answered",
+        );
+        self.end(
+            TurnStatus::Incomplete,
+            Some(TurnReason::Interrupted),
+            Some(fault),
+            now,
+            step,
+        );
+    }
+
+    fn open_calls(&self) -> Vec<CallRef> {
+        self.calls()
+            .filter(|call| !call.is_ended())
+            .map(|call| call.at)
+            .collect()
+    }
+}
+
+/// Whether a call that ended so had been started.
+fn was_dispatched(reason: Option<CallReason>) -> bool {
+    match reason {
+        None
+        | Some(
+            CallReason::ToolError
+            | CallReason::Reset
+            | CallReason::Timeout
+            | CallReason::Panicked
+            | CallReason::Interrupted
+            | CallReason::OutcomeUnknown,
+        ) => true,
+        Some(
+            CallReason::InvalidArguments
+            | CallReason::UnknownTool
+            | CallReason::Quota
+            | CallReason::Denied
+            | CallReason::ApprovalExpired
+            | CallReason::Cancelled
+            | CallReason::NotSent
+            | CallReason::TargetNotAllowed
+            | CallReason::Deadline,
+        ) => false,
+    }
+}

@@ -1,0 +1,307 @@
+//! A turn rebuilt from its record, after the process that drove it ended.
+//!
+//! An attempt that is found open counts as used. A streamed model request that is found open
+//! counts as shown, so the turn ends; an unstreamed one is asked again.
+
+use std::sync::Arc;
+
+use super::calls::{close_attempt, open_attempt, outcome_unknown};
+use super::{Call, CallState, Effect, Now, Offer, Phase, Round, Step, Turn, TurnSetup, failed};
+use crate::arguments;
+use crate::call::{CallEnd, CallReason, CallStatus};
+use crate::change::{AttemptOutcome, Change, CloseAttempt, NewMessage};
+use crate::event::{LogEvent, TurnReason, TurnStatus};
+use crate::fault::{Fault, FaultClass};
+use crate::id::{CallId, CallRef};
+use crate::json::LiteralBuf;
+use crate::model::Usage;
+use crate::request::{Block, Role};
+use crate::tool::{EffectClass, Tool};
+
+/// What the store knows of a turn that nobody drives.
+#[derive(Clone, Debug, Default)]
+pub struct FoundTurn {
+    /// Assistant messages by round, oldest first.
+    pub rounds: Vec<(u32, Vec<Block>)>,
+    /// In order of round and position.
+    pub calls: Vec<FoundCall>,
+    /// In order of round, position and number.
+    pub attempts: Vec<FoundAttempt>,
+    pub events: Vec<LogEvent>,
+    /// The turn was being stopped.
+    pub stopping: Option<TurnReason>,
+}
+
+#[derive(Clone, Debug)]
+pub struct FoundCall {
+    pub call: CallRef,
+    pub id: CallId,
+    pub tool_name: String,
+    pub sent_id: String,
+    pub arguments: String,
+    pub idempotency_key: String,
+    pub status: CallStatus,
+    /// Set for a call with a final status.
+    pub end: Option<CallEnd>,
+}
+
+#[derive(Clone, Debug)]
+pub struct FoundAttempt {
+    pub round: u32,
+    /// `None` for a model request.
+    pub position: Option<u32>,
+    pub n: u32,
+    /// The outcome's word; `None` while open.
+    pub outcome: Option<String>,
+    pub usage: Option<Usage>,
+}
+
+impl Turn {
+    /// Rebuilds a turn; `step` says what to do first.
+    pub fn recover(
+        setup: TurnSetup,
+        found: &FoundTurn,
+        now: &mut Now<'_>,
+        step: &mut Step,
+    ) -> Self {
+        let mut turn = Self::bare(setup);
+        turn.started = !found.events.is_empty();
+        turn.stopping = found.stopping;
+        for attempt in &found.attempts {
+            turn.count(attempt.usage.as_ref());
+        }
+        let asked = found
+            .attempts
+            .iter()
+            .filter(|attempt| attempt.position.is_none())
+            .next_back();
+        let Some(asked) = asked else {
+            // The accepting transaction opens the first attempt, so this record is damaged.
+            turn.end_internal(now, step);
+            return turn;
+        };
+        let whole = |round: u32| {
+            found.attempts.iter().any(|attempt| {
+                attempt.round == round
+                    && attempt.position.is_none()
+                    && attempt.outcome.as_deref() == Some(AttemptOutcome::Ok.as_str())
+            })
+        };
+        for (round, blocks) in found.rounds.iter().filter(|(round, _)| whole(*round)) {
+            let calls = found.calls.iter().filter(|call| call.call.round == *round);
+            let calls = calls.map(|call| turn.found_call(call)).collect();
+            turn.rounds.push(Round {
+                blocks: blocks.clone(),
+                calls,
+            });
+        }
+        if whole(asked.round) {
+            turn.resume_calls(found, now, step);
+        } else {
+            turn.resume_asking(asked, found, now, step);
+        }
+        turn
+    }
+
+    fn found_call(&mut self, found: &FoundCall) -> Call {
+        self.calls_total = self.calls_total.saturating_add(1);
+        if found
+            .end
+            .as_ref()
+            .is_some_and(|end| end.reason == Some(CallReason::InvalidArguments))
+        {
+            *self.invalid.entry(found.tool_name.clone()).or_default() += 1;
+        }
+        let tool = self.registered(&found.tool_name);
+        let state = match (
+            &found.end,
+            arguments::read_stored(arguments_or_empty(&found.arguments)),
+        ) {
+            (Some(end), _) => CallState::Ended(end.clone()),
+            (None, Ok(args)) => CallState::Pending { args, asked: false },
+            (None, Err(error)) => CallState::Ended(failed(CallReason::InvalidArguments, error.0)),
+        };
+        Call {
+            at: found.call,
+            id: found.id,
+            name: found.tool_name.clone(),
+            sent_id: found.sent_id.clone(),
+            idempotency_key: found.idempotency_key.clone(),
+            tool,
+            state,
+        }
+    }
+
+    fn registered(&self, name: &str) -> Option<Arc<Tool>> {
+        match &self.setup.offer {
+            Offer::Ours(tools) => tools.iter().find(|tool| tool.name == name).cloned(),
+            Offer::Relay => None,
+        }
+    }
+
+    fn resume_asking(
+        &mut self,
+        asked: &FoundAttempt,
+        found: &FoundTurn,
+        now: &mut Now<'_>,
+        step: &mut Step,
+    ) {
+        self.phase = Phase::WaitingToAsk { n: asked.n + 1 };
+        let was_open = asked.outcome.is_none();
+        if was_open {
+            step.write.push(Change::CloseAttempt(CloseAttempt {
+                round: asked.round,
+                position: None,
+                n: asked.n,
+                outcome: AttemptOutcome::Interrupted,
+                http_status: None,
+                usage: None,
+                at: now.at,
+            }));
+        }
+        if let Some(reason) = self.stopping {
+            self.end_cancelled(reason, now, step);
+        } else if was_open && self.setup.streamed {
+            self.keep_stored_text(asked.round, &found.events, now, step);
+            self.end_interrupted(now, step);
+        } else if asked.n >= self.setup.limits.model_attempts_max {
+            self.end_internal(now, step);
+        } else {
+            self.ask(asked.n + 1, now, step);
+        }
+    }
+
+    /// The text of a round that was cut off by the crash, as far as the log holds it.
+    fn keep_stored_text(&self, round: u32, events: &[LogEvent], now: &Now<'_>, step: &mut Step) {
+        let mut text = LiteralBuf::default();
+        let mut of_this_round = false;
+        for event in events {
+            match event {
+                LogEvent::Round { round: began } => of_this_round = *began == round,
+                LogEvent::Delta(delta) if of_this_round && delta.choice == 0 => {
+                    if let Some(more) = &delta.text {
+                        text.push(more);
+                    }
+                }
+                LogEvent::Delta(_)
+                | LogEvent::Start { .. }
+                | LogEvent::ClientCall(_)
+                | LogEvent::Extra { .. }
+                | LogEvent::CallStarted { .. }
+                | LogEvent::CallEnded { .. }
+                | LogEvent::Finish { .. }
+                | LogEvent::Usage(_)
+                | LogEvent::End(_) => {}
+            }
+        }
+        if !text.is_empty() {
+            step.write.push(Change::AddMessage(NewMessage {
+                round,
+                seq: 0,
+                role: Role::Assistant,
+                blocks: vec![Block::Text(text.to_literal())],
+                at: now.at,
+            }));
+        }
+    }
+
+    fn resume_calls(&mut self, found: &FoundTurn, now: &mut Now<'_>, step: &mut Step) {
+        self.phase = Phase::RunningTools;
+        let started: Vec<CallRef> = found
+            .calls
+            .iter()
+            .filter(|call| call.status == CallStatus::Processing)
+            .map(|call| call.call)
+            .collect();
+        for at in started {
+            let last = found.attempts.iter().rfind(|attempt| {
+                attempt.round == at.round && attempt.position == Some(at.position)
+            });
+            self.resume_call(at, last, now, step);
+        }
+        if self.stopping.is_some() {
+            self.stop_pending(now, step);
+        }
+        self.go_on(now, step);
+    }
+
+    fn stop_pending(&mut self, now: &Now<'_>, step: &mut Step) {
+        let pending: Vec<CallRef> = self
+            .calls()
+            .filter(|call| matches!(call.state, CallState::Pending { .. }))
+            .map(|call| call.at)
+            .collect();
+        for at in pending {
+            let shown = "The request was stopped.".to_owned();
+            self.finish_call(at, failed(CallReason::Cancelled, shown), now, step);
+        }
+    }
+
+    fn resume_call(
+        &mut self,
+        at: CallRef,
+        last: Option<&FoundAttempt>,
+        now: &mut Now<'_>,
+        step: &mut Step,
+    ) {
+        let Some(call) = self.find(at) else {
+            return;
+        };
+        let CallState::Pending { args, .. } = &call.state else {
+            return;
+        };
+        let args = args.clone();
+        let effect = call.effect();
+        let attempts_max = call
+            .tool
+            .as_ref()
+            .map_or(0, |tool| tool.policy.attempts_max);
+        let used = last.map_or(0, |attempt| attempt.n);
+        if let Some(open) = last.filter(|attempt| attempt.outcome.is_none()) {
+            close_attempt(at, open.n, AttemptOutcome::Interrupted, now, step);
+        }
+        let not_sent = last.is_some_and(|attempt| attempt.outcome.as_deref() == Some("not_sent"));
+        let stopping = self.stopping.is_some();
+        if effect == EffectClass::Queryable && !not_sent {
+            self.look_up(at, args, used, step);
+        } else if effect == EffectClass::Once && !not_sent {
+            self.finish_call(at, outcome_unknown(), now, step);
+        } else if stopping {
+            let shown = "The request was stopped.".to_owned();
+            self.finish_call(at, failed(CallReason::Cancelled, shown), now, step);
+        } else if used < attempts_max {
+            if let Some(call) = self.find_mut(at) {
+                call.state = CallState::Running { args, n: used + 1 };
+            }
+            open_attempt(at, used + 1, now, step);
+        } else {
+            let shown = "The call was interrupted too often.".to_owned();
+            self.finish_call(at, failed(CallReason::Interrupted, shown), now, step);
+        }
+    }
+
+    /// Fails a turn that cannot be driven on.
+    pub fn end_internal(&mut self, now: &Now<'_>, step: &mut Step) {
+        step.then
+            .retain(|effect| !matches!(effect, Effect::Ask { .. } | Effect::Dispatch { .. }));
+        let fault = Fault::new(
+            FaultClass::Internal,
+            "the request could not be finished after a restart",
+        );
+        self.end(
+            TurnStatus::Failed,
+            Some(TurnReason::Internal),
+            Some(fault),
+            now,
+            step,
+        );
+    }
+}
+
+fn arguments_or_empty(stored: &str) -> &str {
+    if stored.trim().is_empty() {
+        "{}"
+    } else {
+        stored
+    }
+}

@@ -1,0 +1,90 @@
+//! What the next model request holds.
+
+use std::sync::Arc;
+
+use super::{CallState, Offer, Turn};
+use crate::request::{ChoiceSent, Message, ModelInput, ModelRequest, OfferedTools, RoundSent};
+use crate::tool::Tool;
+
+impl Turn {
+    /// The request of the round that is asked for.
+    ///
+    /// `messages` is the client's history, repaired; `model` the upstream's name for the model.
+    pub fn model_request<'a>(
+        &'a self,
+        input: &'a ModelInput,
+        messages: &'a [Message],
+        model: &'a str,
+        ask_usage: bool,
+    ) -> ModelRequest<'a> {
+        ModelRequest {
+            input,
+            messages,
+            model,
+            tools: match &self.setup.offer {
+                Offer::Relay => OfferedTools::AsSent,
+                Offer::Ours(_) => OfferedTools::Ours(
+                    self.offered_tools()
+                        .map(Arc::as_ref)
+                        .collect::<Vec<&Tool>>(),
+                ),
+            },
+            tool_choice: self.choice_sent(),
+            rounds: self.rounds_sent(),
+            completion_tokens_left: if self.rounds.is_empty() {
+                None
+            } else {
+                self.completion_tokens_left()
+            },
+            ask_usage,
+        }
+    }
+
+    fn choice_sent(&self) -> ChoiceSent {
+        if self.rounds.is_empty() {
+            return ChoiceSent::AsSent;
+        }
+        let limits = &self.setup.limits;
+        let at_limit = self.round_number() >= limits.rounds_max
+            || self.calls_total >= limits.calls_per_turn_max;
+        if at_limit {
+            ChoiceSent::None
+        } else if self.setup.choice_is_forced {
+            ChoiceSent::Auto
+        } else {
+            ChoiceSent::AsSent
+        }
+    }
+
+    fn rounds_sent(&self) -> Vec<RoundSent<'_>> {
+        self.rounds
+            .iter()
+            .map(|round| RoundSent {
+                assistant: &round.blocks,
+                results: round
+                    .calls
+                    .iter()
+                    .filter_map(|call| match &call.state {
+                        CallState::Ended(end) => Some((call.sent_id.as_str(), end.shown.as_str())),
+                        // A request is only made when all calls have ended.
+                        CallState::Pending { .. }
+                        | CallState::Running { .. }
+                        | CallState::Waiting { .. }
+                        | CallState::LookingUp { .. } => None,
+                    })
+                    .collect(),
+            })
+            .collect()
+    }
+
+    /// What is left of the budget for the answer; `None` without a budget.
+    pub(super) fn completion_tokens_left(&self) -> Option<u64> {
+        let used = self
+            .usage
+            .as_ref()
+            .map_or(0, |usage| usage.completion_tokens);
+        self.setup
+            .completion_tokens_max
+            .map(|max| max.saturating_sub(used))
+    }
+}
