@@ -1,0 +1,10 @@
+//! Codecs: bytes of foreign formats into the types of `tw-core`, and back.
+//!
+//! Nothing here opens a socket, reads a clock or is `async`, and no format converts into another
+//! one directly: each converts from and to the core types.
+//! This crate depends on `tw-core` only.
+//! Start reading at [`openai_chat`].
+
+pub mod openai_chat;
+pub mod sse;
+pub mod own;

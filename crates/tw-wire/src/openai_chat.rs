@@ -1,0 +1,32 @@
+//! OpenAI's Chat Completions, as upstreams answer it and as clients are answered.
+//!
+//! Follows the types of openai-python 3.3.1 (`types/chat/`), and recorded answers of some forty
+//! vendors where they do otherwise; what they do is listed in each module.
+
+use tw_core::json::Literal;
+
+pub mod request;
+
+pub mod body;
+pub mod stream;
+
+pub mod chunks;
+pub mod completion;
+pub mod error;
+pub mod outcome;
+
+/// What stands between the texts of two rounds, as the inside of a string literal: a blank line.
+const ROUND_GAP: &str = r"\n\n";
+
+fn round_gap() -> Literal {
+    Literal::from_text("\n\n")
+}
+
+mod answer;
+mod calls;
+mod client_calls;
+mod content;
+mod delta;
+mod raw;
+mod reported;
+mod write;

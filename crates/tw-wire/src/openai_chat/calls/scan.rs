@@ -1,0 +1,104 @@
+//! Whether a JSON object, written as pieces of string literals, is complete.
+
+/// Follows an object through the pieces of a string literal in which it is written.
+#[derive(Debug, Default)]
+pub struct ObjectScan {
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+    has_begun: bool,
+    /// The object ended and only white space came since.
+    is_complete: bool,
+    /// No object stands first, or something stands behind it.
+    is_odd: bool,
+}
+
+impl ObjectScan {
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.is_complete && !self.is_odd
+    }
+
+    /// Reads the next piece; `literal` is the inside of a string literal.
+    pub fn read(&mut self, literal: &str) {
+        let bytes = literal.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            let (byte, used) = unescape(bytes, at);
+            at += used;
+            self.step(byte);
+        }
+    }
+
+    fn step(&mut self, byte: u8) {
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return;
+        }
+        if byte.is_ascii_whitespace() {
+            return;
+        }
+        if self.is_complete || (!self.has_begun && byte != b'{') {
+            self.is_odd = true;
+        }
+        self.has_begun = true;
+        match byte {
+            b'"' => self.in_string = true,
+            b'{' | b'[' => self.depth = self.depth.saturating_add(1),
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                self.is_complete = self.depth == 0;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether the first character that is no white space opens an object.
+pub fn begins_object(literal: &str) -> bool {
+    let bytes = literal.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let (byte, used) = unescape(bytes, at);
+        if !byte.is_ascii_whitespace() {
+            return byte == b'{';
+        }
+        at += used;
+    }
+    false
+}
+
+/// The byte that stands at `at` once escapes are decoded, and its length as written.
+/// What is not ASCII comes back as some byte that is not ASCII, which is all that matters here.
+fn unescape(bytes: &[u8], at: usize) -> (u8, usize) {
+    const NOT_ASCII: u8 = 0xff;
+    if bytes[at] != b'\\' {
+        return (bytes[at], 1);
+    }
+    match bytes.get(at + 1) {
+        Some(b'n') => (b'\n', 2),
+        Some(b't') => (b'\t', 2),
+        Some(b'r') => (b'\r', 2),
+        Some(b'b' | b'f') => (NOT_ASCII, 2),
+        Some(b'u') => {
+            let hex = bytes
+                .get(at + 2..at + 6)
+                .and_then(|hex| std::str::from_utf8(hex).ok());
+            let code = hex.and_then(|hex| u32::from_str_radix(hex, 16).ok());
+            let byte = code
+                .and_then(|code| u8::try_from(code).ok())
+                .filter(u8::is_ascii);
+            (byte.unwrap_or(NOT_ASCII), 6)
+        }
+        Some(&other) => (other, 2),
+        None => (NOT_ASCII, 1),
+    }
+}

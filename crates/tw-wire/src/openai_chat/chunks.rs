@@ -1,0 +1,292 @@
+//! Writing a turn as a stream of chunks.
+//!
+//! Follows `chat_completion_chunk.py` of openai-python 3.3.1 and what openai-node 7.59.0 demands:
+//! one id, `object` in every chunk, a role first and a finish last for each choice, call indexes
+//! from 0 without gaps.
+//!
+//! Known differences:
+//! - reasoning goes out as `reasoning_content` and `reasoning_details`, which OpenAI does not have;
+//! - `obfuscation` is never written: the stream has to be the same whenever it is read;
+//! - a failure is an `error` object, after which neither a finish nor `[DONE]` comes.
+
+use tw_core::event::{LogEvent, TurnEnd};
+use tw_core::id::TurnId;
+use tw_core::json::{Json, Literal};
+use tw_core::model::{CallForm, CallPiece, Delta, DeltaRest, Finish, Usage};
+
+use super::client_calls::ClientCalls;
+use super::outcome::{self, Dialect};
+use super::{error, write};
+use crate::sse;
+
+/// What a client asked of its stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkOptions {
+    /// `stream_options.include_usage`
+    pub include_usage: bool,
+    pub dialect: Dialect,
+}
+
+/// Folds the log of a turn, from its start, into whole server-sent events.
+#[derive(Clone, Debug)]
+pub struct ChunkWriter {
+    turn: TurnId,
+    options: ChunkOptions,
+    /// The fields that every chunk begins with; empty before the turn's start.
+    head: Vec<u8>,
+    round: u32,
+    choices: Vec<ChoiceWritten>,
+    /// Fields for the top of the next chunk.
+    extra: Vec<(Box<str>, Json)>,
+    usage: Option<Usage>,
+    /// One chunk at a time is put together here.
+    chunk: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+struct ChoiceWritten {
+    index: u32,
+    /// The round whose text was written last.
+    text_round: Option<u32>,
+    calls: ClientCalls,
+}
+
+impl ChunkWriter {
+    pub fn new(turn: TurnId, options: ChunkOptions) -> Self {
+        Self {
+            turn,
+            options,
+            head: Vec::new(),
+            round: 0,
+            choices: Vec::new(),
+            extra: Vec::new(),
+            usage: None,
+            chunk: Vec::new(),
+        }
+    }
+
+    /// Adds the events that `event` gives to `out`, each of them whole.
+    pub fn push(&mut self, event: &LogEvent, out: &mut Vec<u8>) {
+        if self.head.is_empty() && !matches!(event, LogEvent::Start { .. } | LogEvent::End(_)) {
+            debug_assert!(false, "a turn's log begins with its start");
+            return;
+        }
+        match event {
+            LogEvent::Start { model, created_s } => self.start(model, *created_s),
+            LogEvent::Round { round } => self.round = *round,
+            LogEvent::Delta(delta) => self.delta(delta, out),
+            LogEvent::ClientCall(piece) => self.call(piece, out),
+            LogEvent::Extra { key, value } => self.extra.push((key.clone(), value.clone())),
+            LogEvent::CallStarted { .. } | LogEvent::CallEnded { .. } => {}
+            LogEvent::Finish { choice, reason } => self.finish(*choice, *reason, out),
+            LogEvent::Usage(usage) => self.usage = Some(usage.clone()),
+            LogEvent::End(end) => self.end(end, out),
+        }
+    }
+
+    fn start(&mut self, model: &str, created_s: i64) {
+        let mut head = b"{".to_vec();
+        write::key(&mut head, "id");
+        write::quoted(&mut head, &outcome::answer_id(self.turn));
+        head.extend_from_slice(b",\"object\":\"chat.completion.chunk\"");
+        write::key(&mut head, "created");
+        write::number(&mut head, created_s);
+        write::key(&mut head, "model");
+        write::string(&mut head, model);
+        self.head = head;
+    }
+
+    /// The place of a choice in `choices`, whose role chunk is written with its first mention.
+    fn choice(&mut self, index: u32, out: &mut Vec<u8>) -> usize {
+        if let Some(at) = self.choices.iter().position(|choice| choice.index == index) {
+            return at;
+        }
+        self.choices.push(ChoiceWritten {
+            index,
+            text_round: None,
+            calls: ClientCalls::default(),
+        });
+        self.begin(index);
+        self.chunk
+            .extend_from_slice(b"\"role\":\"assistant\",\"content\":\"\"");
+        self.close(None, None, out);
+        self.choices.len() - 1
+    }
+
+    fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>) {
+        let at = self.choice(delta.choice, out);
+        self.begin(delta.choice);
+        if let Some(text) = delta.text.as_ref().filter(|text| !text.is_empty()) {
+            self.text(at, text);
+        }
+        let logprobs = delta
+            .rest
+            .as_deref()
+            .and_then(|rest| rest.logprobs.as_ref());
+        if let Some(rest) = &delta.rest {
+            self.rest(rest);
+        }
+        self.close(logprobs, None, out);
+    }
+
+    fn text(&mut self, at: usize, text: &Literal) {
+        let last_round = self.choices[at].text_round.replace(self.round);
+        write::key(&mut self.chunk, "content");
+        self.chunk.push(b'"');
+        if last_round.is_some_and(|last| last != self.round) {
+            self.chunk.extend_from_slice(super::ROUND_GAP.as_bytes());
+        }
+        self.chunk.extend_from_slice(text.as_str().as_bytes());
+        self.chunk.push(b'"');
+    }
+
+    fn rest(&mut self, rest: &DeltaRest) {
+        let chunk = &mut self.chunk;
+        if let Some(refusal) = &rest.refusal {
+            write::key(chunk, "refusal");
+            write::literal(chunk, refusal);
+        }
+        if let Some(reasoning) = &rest.reasoning {
+            write::key(chunk, "reasoning_content");
+            write::literal(chunk, &reasoning.text);
+        }
+        if let Some(details) = &rest.reasoning_details {
+            write::key(chunk, "reasoning_details");
+            write::raw(chunk, details);
+        }
+        for (key, value) in &rest.extra {
+            write::foreign_key(chunk, key);
+            write::raw(chunk, value);
+        }
+    }
+
+    fn call(&mut self, piece: &CallPiece, out: &mut Vec<u8>) {
+        let at = self.choice(piece.choice, out);
+        self.begin(piece.choice);
+        let slot = self.choices[at].calls.slot(self.turn, self.round, piece);
+        let chunk = &mut self.chunk;
+        match self.options.dialect {
+            Dialect::Tools => {
+                write::key(chunk, "tool_calls");
+                chunk.extend_from_slice(b"[{\"index\":");
+                // At most some thousand calls.
+                write::number(chunk, slot.index as u64);
+                let kind = if piece.form == CallForm::Custom {
+                    "custom"
+                } else {
+                    "function"
+                };
+                if let Some(id) = slot.id {
+                    write::key(chunk, "id");
+                    write::string(chunk, id);
+                    write::key(chunk, "type");
+                    write::quoted(chunk, kind);
+                }
+                write::key(chunk, kind);
+                let text_key = if piece.form == CallForm::Custom {
+                    "input"
+                } else {
+                    "arguments"
+                };
+                named(chunk, piece, slot.id.is_some(), text_key);
+                chunk.extend_from_slice(b"}]");
+            }
+            // The old form has room for one call.
+            Dialect::Functions if slot.index == 0 => {
+                write::key(chunk, "function_call");
+                named(chunk, piece, slot.id.is_some(), "arguments");
+            }
+            Dialect::Functions => {
+                chunk.clear();
+                return;
+            }
+        }
+        self.close(None, None, out);
+    }
+
+    fn finish(&mut self, choice: u32, reason: Finish, out: &mut Vec<u8>) {
+        self.choice(choice, out);
+        self.begin(choice);
+        self.close(
+            None,
+            Some(outcome::finish_word(reason, self.options.dialect)),
+            out,
+        );
+    }
+
+    fn end(&mut self, end: &TurnEnd, out: &mut Vec<u8>) {
+        if let Some(fault) = outcome::fault_of(end) {
+            sse::write_data(out, &error::render(&error::of_fault(&fault), None));
+            return;
+        }
+        if let Some(usage) = self.usage.take().filter(|_| self.options.include_usage) {
+            self.top();
+            self.chunk.extend_from_slice(b",\"choices\":[]");
+            write::key(&mut self.chunk, "usage");
+            write::raw(&mut self.chunk, &usage.json);
+            self.chunk.push(b'}');
+            sse::write_data(out, &self.chunk);
+            self.chunk.clear();
+        }
+        out.extend_from_slice(sse::DONE);
+    }
+
+    /// Writes the head and the waiting extra fields.
+    fn top(&mut self) {
+        self.chunk.clear();
+        self.chunk.extend_from_slice(&self.head);
+        for (key, value) in self.extra.drain(..) {
+            write::foreign_key(&mut self.chunk, &key);
+            write::raw(&mut self.chunk, &value);
+        }
+    }
+
+    /// Begins a chunk up to the inside of its delta.
+    fn begin(&mut self, choice: u32) {
+        self.top();
+        self.chunk.extend_from_slice(b",\"choices\":[{\"index\":");
+        write::number(&mut self.chunk, choice);
+        self.chunk.extend_from_slice(b",\"delta\":{");
+    }
+
+    /// Ends the chunk and sends it.
+    fn close(&mut self, logprobs: Option<&Json>, finish: Option<&str>, out: &mut Vec<u8>) {
+        let chunk = &mut self.chunk;
+        chunk.push(b'}');
+        if let Some(logprobs) = logprobs {
+            write::key(chunk, "logprobs");
+            write::raw(chunk, logprobs);
+        }
+        write::key(chunk, "finish_reason");
+        match finish {
+            Some(word) => write::quoted(chunk, word),
+            None => chunk.extend_from_slice(b"null"),
+        }
+        chunk.extend_from_slice(b"}]");
+        // OpenAI has it in every chunk once usage was asked for.
+        if self.options.include_usage {
+            chunk.extend_from_slice(b",\"usage\":null");
+        }
+        chunk.push(b'}');
+        sse::write_data(out, chunk);
+        chunk.clear();
+    }
+}
+
+/// The object with a call's name and text. The first piece has both, since clients join what
+/// follows to what is there.
+fn named(chunk: &mut Vec<u8>, piece: &CallPiece, is_first: bool, text_key: &str) {
+    chunk.push(b'{');
+    if is_first || piece.name.is_some() {
+        write::key(chunk, "name");
+        write::string(chunk, piece.name.as_deref().unwrap_or_default());
+    }
+    if is_first || piece.arguments.is_some() {
+        write::key(chunk, text_key);
+        write::quoted(chunk, piece.arguments.as_ref().map_or("", Literal::as_str));
+    }
+    chunk.push(b'}');
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! Places and ids of the calls that a client is handed.
+//!
+//! Official clients demand indexes from 0 without gaps and an id that never changes, so both are
+//! given out here, whatever the upstream wrote.
+
+use tw_core::id::TurnId;
+use tw_core::model::CallPiece;
+
+use super::outcome::minted_id;
+
+/// The calls of one choice that a client has seen.
+#[derive(Clone, Debug, Default)]
+pub struct ClientCalls {
+    seen: Vec<Seen>,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    round: u32,
+    call: u32,
+    id: String,
+}
+
+/// Where a piece goes.
+pub struct Slot<'a> {
+    pub index: usize,
+    /// Set for the first piece of a call.
+    pub id: Option<&'a str>,
+}
+
+impl ClientCalls {
+    pub fn slot(&mut self, turn: TurnId, round: u32, piece: &CallPiece) -> Slot<'_> {
+        let known = self
+            .seen
+            .iter()
+            .position(|seen| seen.round == round && seen.call == piece.call);
+        if let Some(index) = known {
+            return Slot { index, id: None };
+        }
+        let index = self.seen.len();
+        let own = piece
+            .id
+            .as_deref()
+            .filter(|id| !id.is_empty() && self.seen.iter().all(|seen| seen.id != *id));
+        let id = own.map_or_else(|| minted_id(turn, round, index), str::to_owned);
+        self.seen.push(Seen {
+            round,
+            call: piece.call,
+            id,
+        });
+        Slot {
+            index,
+            id: self.seen.last().map(|seen| seen.id.as_str()),
+        }
+    }
+}

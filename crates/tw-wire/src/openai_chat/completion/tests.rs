@@ -1,0 +1,121 @@
+use tw_core::event::LogEvent;
+use tw_core::id::TurnId;
+use tw_core::json::{Json, Literal};
+use tw_core::model::{CallForm, CallPiece, Delta, DeltaRest, Finish, Usage};
+
+use super::CompletionBuilder;
+use crate::openai_chat::outcome::Dialect;
+
+fn body(dialect: Dialect, events: &[LogEvent]) -> String {
+    let turn = TurnId::parse("0190aaaabbbb7ccc8dddeeeeffff0001").expect("a UUID");
+    let mut builder = CompletionBuilder::new(turn, dialect);
+    builder.push(&LogEvent::Start {
+        model: "m".to_owned(),
+        created_s: 7,
+    });
+    builder.push(&LogEvent::Round { round: 1 });
+    events.iter().for_each(|event| builder.push(event));
+    String::from_utf8(builder.into_body()).expect("UTF-8")
+}
+
+fn json(text: &str) -> Json {
+    Json::parse(text).expect("JSON")
+}
+
+fn text(text: &str) -> LogEvent {
+    LogEvent::Delta(Delta {
+        choice: 0,
+        text: Some(Literal::from_text(text)),
+        rest: None,
+    })
+}
+
+fn rest(rest: DeltaRest) -> LogEvent {
+    LogEvent::Delta(Delta {
+        choice: 0,
+        text: None,
+        rest: Some(Box::new(rest)),
+    })
+}
+
+fn call(call: u32, id: Option<&str>, arguments: &str) -> LogEvent {
+    LogEvent::ClientCall(CallPiece {
+        choice: 0,
+        call,
+        id: id.map(Into::into),
+        name: Some("f".into()),
+        form: CallForm::Function,
+        arguments: Some(Literal::from_text(arguments)),
+    })
+}
+
+const HEAD: &str = r#"{"id":"chatcmpl-0190aaaabbbb7ccc8dddeeeeffff0001","object":"chat.completion","created":7,"model":"m","#;
+
+#[test]
+fn text_of_all_rounds_is_joined() {
+    let usage = Usage {
+        prompt_tokens: 1,
+        completion_tokens: 2,
+        total_tokens: 3,
+        json: json(r#"{"total_tokens":3}"#),
+    };
+    let logprobs = |token: &str| {
+        rest(DeltaRest {
+            logprobs: Some(json(&format!(
+                r#"{{"content":[{{"token":"{token}"}}],"refusal":null}}"#
+            ))),
+            ..DeltaRest::default()
+        })
+    };
+    let events = [
+        text("a\""),
+        logprobs("a"),
+        LogEvent::Round { round: 2 },
+        text("b"),
+        logprobs("b"),
+        rest(DeltaRest {
+            extra: vec![("annotations".into(), json("[1]"))],
+            ..DeltaRest::default()
+        }),
+        LogEvent::Extra {
+            key: "service_tier".into(),
+            value: json("\"default\""),
+        },
+        LogEvent::Finish {
+            choice: 0,
+            reason: Finish::Length,
+        },
+        LogEvent::Usage(usage),
+    ];
+    let rest = concat!(
+        r#""choices":[{"index":0,"message":{"role":"assistant","content":"a\"\n\nb","refusal":null,"annotations":[1]},"#,
+        r#""logprobs":{"content":[{"token":"a"},{"token":"b"}],"refusal":null},"finish_reason":"length"}],"#,
+        r#""usage":{"total_tokens":3},"service_tier":"default"}"#
+    );
+    assert_eq!(body(Dialect::Tools, &events), format!("{HEAD}{rest}"));
+}
+
+#[test]
+fn calls_are_whole() {
+    let events = [
+        call(0, Some("a"), "{"),
+        call(1, None, "{}"),
+        call(0, None, "}"),
+    ];
+    let message = concat!(
+        r#"{"role":"assistant","content":null,"refusal":null,"tool_calls":["#,
+        r#"{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},"#,
+        r#"{"id":"call_0190aaaabbbb7ccc8dddeeeeffff0001_1_1","type":"function","function":{"name":"f","arguments":"{}"}}]}"#
+    );
+    assert!(
+        body(Dialect::Tools, &events).contains(message),
+        "{}",
+        body(Dialect::Tools, &events)
+    );
+    let old = r#""function_call":{"name":"f","arguments":"{}"}}"#;
+    assert!(
+        body(Dialect::Functions, &events).contains(old),
+        "{}",
+        body(Dialect::Functions, &events)
+    );
+}

@@ -1,0 +1,87 @@
+//! Content that is a list of parts, in answers: Mistral's reasoning models send it.
+
+use serde_json::value::RawValue;
+use tw_core::json::{Literal, LiteralBuf};
+use tw_core::model::{Delta, DeltaRest, ModelEvent, ReasoningField, ReasoningText};
+
+use super::raw::{self, Fields};
+
+/// Adds one delta for each part that has text; `rest` goes with the first.
+pub fn read_parts(
+    choice: u32,
+    list: &RawValue,
+    mut rest: Option<Box<DeltaRest>>,
+    out: &mut Vec<ModelEvent>,
+) {
+    for part in raw::array(list).unwrap_or_default() {
+        match read_part(part) {
+            Some(Part::Text(text)) => {
+                out.push(ModelEvent::Delta(Delta {
+                    choice,
+                    text: Some(text),
+                    rest: rest.take(),
+                }));
+            }
+            Some(Part::Thinking(text)) => {
+                let mut rest = rest.take().unwrap_or_default();
+                rest.reasoning = Some(ReasoningText {
+                    field: ReasoningField::ThinkingPart,
+                    text,
+                });
+                out.push(ModelEvent::Delta(Delta {
+                    choice,
+                    text: None,
+                    rest: Some(rest),
+                }));
+            }
+            None => {}
+        }
+    }
+    if rest.is_some() {
+        out.push(ModelEvent::Delta(Delta {
+            choice,
+            text: None,
+            rest,
+        }));
+    }
+}
+
+/// A part of a list that is text of some kind.
+pub enum Part {
+    Text(Literal),
+    Thinking(Literal),
+}
+
+/// `None` for parts of other kinds and empty ones.
+pub fn read_part(part: &RawValue) -> Option<Part> {
+    if let Some(text) = raw::literal(part) {
+        return (!text.is_empty()).then_some(Part::Text(text));
+    }
+    let fields = Fields::parse(part.get()).ok()?;
+    match raw::string(fields.get("type")?)?.as_ref() {
+        "text" | "output_text" => {
+            let text = raw::literal(fields.get("text")?)?;
+            (!text.is_empty()).then_some(Part::Text(text))
+        }
+        "thinking" => {
+            let text = read_thinking(fields.get("thinking")?)?;
+            (!text.is_empty()).then_some(Part::Thinking(text))
+        }
+        _ => None,
+    }
+}
+
+/// A string, or a list of text parts.
+fn read_thinking(raw: &RawValue) -> Option<Literal> {
+    if let Some(text) = raw::literal(raw) {
+        return Some(text);
+    }
+    let mut joined = LiteralBuf::default();
+    for part in raw::array(raw)? {
+        let fields = Fields::parse(part.get()).ok()?;
+        if let Some(text) = fields.get("text").and_then(raw::literal) {
+            joined.push(&text);
+        }
+    }
+    Some(joined.to_literal())
+}

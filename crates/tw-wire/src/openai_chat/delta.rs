@@ -1,0 +1,159 @@
+//! The parts of an answer that bear on us, as written; everything else is kept or passed over.
+//!
+//! Leaves are text until they are needed, so that an odd type in a field that nobody needs does
+//! not end a stream.
+
+use std::borrow::Cow;
+
+use serde::de::{IgnoredAny, MapAccess};
+use serde_json::value::RawValue;
+
+use super::raw::{Few, Of, Record};
+
+/// A stream chunk or a plain answer.
+#[derive(Default)]
+pub struct Answer<'a> {
+    pub model: Option<&'a RawValue>,
+    pub created: Option<&'a RawValue>,
+    pub object: Option<&'a RawValue>,
+    pub choices: Option<Few<Of<Choice<'a>>, 1>>,
+    pub usage: Option<&'a RawValue>,
+    pub error: Option<&'a RawValue>,
+    /// Fields beside these, except those that are ours to write or mere padding.
+    pub extra: Few<(Cow<'a, str>, &'a RawValue), 4>,
+}
+
+impl<'a> Record<'a> for Answer<'a> {
+    fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
+        match &*key {
+            "choices" => self.choices = map.next_value()?,
+            "model" => self.model = map.next_value()?,
+            "created" => self.created = map.next_value()?,
+            "object" => self.object = map.next_value()?,
+            "usage" => self.usage = map.next_value()?,
+            "error" => self.error = map.next_value()?,
+            // `p` is Mistral's word for `obfuscation`: random text that evens out sizes.
+            "id" | "obfuscation" | "p" | "prompt_filter_results" => {
+                map.next_value::<IgnoredAny>()?;
+            }
+            _ => {
+                if let Some(value) = map.next_value()? {
+                    self.extra.push((key, value));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+pub struct Choice<'a> {
+    pub index: Option<&'a RawValue>,
+    /// `delta` of a chunk.
+    pub delta: Option<Of<Addition<'a>>>,
+    /// `message` of a plain answer; some upstreams send one beside `delta`.
+    pub message: Option<&'a RawValue>,
+    pub finish_reason: Option<&'a RawValue>,
+    pub logprobs: Option<&'a RawValue>,
+    /// Moonshot's place for it.
+    pub usage: Option<&'a RawValue>,
+}
+
+impl<'a> Record<'a> for Choice<'a> {
+    fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
+        match &*key {
+            "index" => self.index = map.next_value()?,
+            "delta" => self.delta = map.next_value()?,
+            "message" => self.message = map.next_value()?,
+            "finish_reason" => self.finish_reason = map.next_value()?,
+            "logprobs" => self.logprobs = map.next_value()?,
+            "usage" => self.usage = map.next_value()?,
+            _ => {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A `delta` or a `message`: they have the same fields.
+#[derive(Default)]
+pub struct Addition<'a> {
+    pub content: Option<&'a RawValue>,
+    pub refusal: Option<&'a RawValue>,
+    pub reasoning_content: Option<&'a RawValue>,
+    pub reasoning: Option<&'a RawValue>,
+    pub reasoning_details: Option<&'a RawValue>,
+    pub tool_calls: Option<Few<Of<CallWritten<'a>>, 1>>,
+    pub function_call: Option<Of<NamedText<'a>>>,
+    pub extra: Few<(Cow<'a, str>, &'a RawValue), 2>,
+}
+
+impl<'a> Record<'a> for Addition<'a> {
+    fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
+        match &*key {
+            "content" => self.content = map.next_value()?,
+            "refusal" => self.refusal = map.next_value()?,
+            "reasoning_content" => self.reasoning_content = map.next_value()?,
+            "reasoning" => self.reasoning = map.next_value()?,
+            "reasoning_details" => self.reasoning_details = map.next_value()?,
+            "tool_calls" => self.tool_calls = map.next_value()?,
+            "function_call" => self.function_call = map.next_value()?,
+            "role" | "obfuscation" => {
+                map.next_value::<IgnoredAny>()?;
+            }
+            _ => {
+                if let Some(value) = map.next_value()? {
+                    self.extra.push((key, value));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An entry of `tool_calls`, whole or a piece.
+#[derive(Default)]
+pub struct CallWritten<'a> {
+    pub index: Option<&'a RawValue>,
+    pub id: Option<&'a RawValue>,
+    pub function: Option<Of<NamedText<'a>>>,
+    pub custom: Option<Of<NamedText<'a>>>,
+}
+
+impl<'a> Record<'a> for CallWritten<'a> {
+    fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
+        match &*key {
+            "index" => self.index = map.next_value()?,
+            "id" => self.id = map.next_value()?,
+            "function" => self.function = map.next_value()?,
+            "custom" => self.custom = map.next_value()?,
+            // `type` is often missing; which of the two objects is there says the same.
+            _ => {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `function`, `custom` or `function_call`.
+#[derive(Default)]
+pub struct NamedText<'a> {
+    pub name: Option<&'a RawValue>,
+    /// `arguments`, or a custom tool's `input`.
+    pub text: Option<&'a RawValue>,
+}
+
+impl<'a> Record<'a> for NamedText<'a> {
+    fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
+        match &*key {
+            "name" => self.name = map.next_value()?,
+            "arguments" | "input" => self.text = map.next_value()?,
+            _ => {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,283 @@
+//! The request: reading a client's, writing an upstream's.
+//!
+//! Follows `completion_create_params.py` of openai-python 3.3.1. What is not needed to run a
+//! turn is kept as written and goes to the upstream unread.
+//!
+//! Known differences:
+//! - a name that stands twice in one object of the request is refused;
+//! - `content` of an assistant message may be null without calls, as stored answers have it;
+//! - `tool_choice` without `tools` is accepted, since tools of ours may be offered.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+use tw_core::json::{Json, depth};
+use tw_core::limits::RequestLimits;
+use tw_core::request::{Message, ModelInput, ModelRequest, ToolChoice, Tools};
+
+use super::raw::{self, Fields, NotFields};
+
+/// Largest `n`: OpenAI's own limit.
+const CHOICES_MAX: u64 = 128;
+
+/// Why a request is refused, in the words and with the fields of OpenAI's errors.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct RequestError {
+    pub kind: RequestErrorKind,
+    pub message: String,
+    /// Where it is, such as `messages[2].role`.
+    pub param: Option<String>,
+    pub code: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestErrorKind {
+    /// Status 400.
+    Invalid,
+    /// Status 413.
+    TooLarge,
+}
+
+/// Reads and checks a request body.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn decode(body: &[u8], limits: &RequestLimits) -> Result<ModelInput, RequestError> {
+    let fields = read_fields(body, limits)?;
+    let Some(model) = raw::filled_string(fields.get("model")) else {
+        return Err(match fields.get("model") {
+            None => RequestError::missing("model"),
+            Some(_) => RequestError::wrong_type("model", "a string that is not empty"),
+        });
+    };
+    let stream = boolean(&fields, "stream")?.unwrap_or(false);
+    let tools = tools::read(&fields, limits)?;
+    Ok(ModelInput {
+        model: model.into_owned(),
+        messages: read_messages(&fields, limits)?,
+        tool_choice: read_choice(&fields, &tools)?,
+        tools,
+        stream,
+        include_usage: read_stream_options(&fields, stream)?,
+        choices: read_choices(&fields)?,
+        completion_tokens_max: match count(&fields, "max_completion_tokens")? {
+            Some(max) => Some(max),
+            None => count(&fields, "max_tokens")?,
+        },
+        store: boolean(&fields, "store")?,
+        user: match string(&fields, "safety_identifier")? {
+            Some(user) => Some(user),
+            None => string(&fields, "user")?,
+        },
+        fields: keep(&fields),
+    })
+}
+
+/// Writes the body of the request to the upstream.
+///
+/// Fields that need no change are byte for byte the client's, in the client's order.
+pub fn encode(request: &ModelRequest<'_>) -> Vec<u8> {
+    encode::body(request)
+}
+
+impl RequestError {
+    fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            kind: RequestErrorKind::Invalid,
+            message: message.into(),
+            param: Some(param.into()),
+            code: None,
+        }
+    }
+
+    fn whole(kind: RequestErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            param: None,
+            code: None,
+        }
+    }
+
+    fn missing(param: impl Into<String>) -> Self {
+        let param = param.into();
+        let message = format!("Missing required parameter: '{param}'.");
+        Self {
+            code: Some("missing_required_parameter"),
+            ..Self::invalid(param, message)
+        }
+    }
+
+    fn wrong_type(param: impl Into<String>, wanted: &str) -> Self {
+        let param = param.into();
+        let message = format!("Invalid type for '{param}': expected {wanted}.");
+        Self {
+            code: Some("invalid_type"),
+            ..Self::invalid(param, message)
+        }
+    }
+
+    fn wrong_value(param: impl Into<String>, message: String) -> Self {
+        Self {
+            code: Some("invalid_value"),
+            ..Self::invalid(param, message)
+        }
+    }
+}
+
+fn read_fields<'a>(body: &'a [u8], limits: &RequestLimits) -> Result<Fields<'a>, RequestError> {
+    use RequestErrorKind::{Invalid, TooLarge};
+    if body.len() > limits.body_bytes_max {
+        let message = format!(
+            "The request body is longer than {} bytes.",
+            limits.body_bytes_max
+        );
+        return Err(RequestError {
+            code: Some("request_too_large"),
+            ..RequestError::whole(TooLarge, message)
+        });
+    }
+    let text = std::str::from_utf8(body)
+        .map_err(|_| RequestError::whole(Invalid, "The request body is not valid UTF-8."))?;
+    if depth(body) > limits.json_depth_max {
+        let message = format!(
+            "The request body is nested deeper than {} levels.",
+            limits.json_depth_max
+        );
+        return Err(RequestError::whole(Invalid, message));
+    }
+    Fields::parse(text).map_err(|error| match error {
+        NotFields::Json(error) => RequestError::whole(
+            Invalid,
+            format!("The request body is not a JSON object: {error}."),
+        ),
+        NotFields::Duplicate(name) => {
+            RequestError::invalid(name.clone(), format!("'{name}' is given twice."))
+        }
+    })
+}
+
+/// The fields of an object inside the request; `param` is its place.
+fn object<'a>(raw: &'a RawValue, param: &str) -> Result<Fields<'a>, RequestError> {
+    Fields::parse(raw.get()).map_err(|error| match error {
+        NotFields::Json(_) => RequestError::wrong_type(param, "an object"),
+        NotFields::Duplicate(name) => {
+            let param = format!("{param}.{name}");
+            let message = format!("'{param}' is given twice.");
+            RequestError::invalid(param, message)
+        }
+    })
+}
+
+fn read_messages(
+    fields: &Fields<'_>,
+    limits: &RequestLimits,
+) -> Result<Vec<Message>, RequestError> {
+    let raw = fields
+        .get("messages")
+        .ok_or_else(|| RequestError::missing("messages"))?;
+    let items = raw::array(raw)
+        .ok_or_else(|| RequestError::wrong_type("messages", "an array of messages"))?;
+    if items.is_empty() {
+        let message = "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.";
+        return Err(RequestError {
+            code: Some("empty_array"),
+            ..RequestError::invalid("messages", message)
+        });
+    }
+    if items.len() > limits.messages_max {
+        let message = format!(
+            "Invalid 'messages': array too long. Expected an array with maximum length {}, but got one with length {}.",
+            limits.messages_max,
+            items.len()
+        );
+        return Err(RequestError {
+            code: Some("array_above_max_length"),
+            ..RequestError::invalid("messages", message)
+        });
+    }
+    items
+        .iter()
+        .enumerate()
+        .map(|(at, raw)| messages::read(raw, &format!("messages[{at}]")))
+        .collect()
+}
+
+fn read_choice(fields: &Fields<'_>, tools: &Tools) -> Result<ToolChoice, RequestError> {
+    match (
+        tools,
+        fields.get("tool_choice"),
+        fields.get("function_call"),
+    ) {
+        (Tools::Legacy(_), _, Some(raw)) | (Tools::Absent | Tools::List(_), None, Some(raw)) => {
+            tools::read_old_choice(raw)
+        }
+        (_, Some(raw), _) => tools::read_choice(raw),
+        (_, None, None) => Ok(ToolChoice::Absent),
+    }
+}
+
+fn read_stream_options(fields: &Fields<'_>, stream: bool) -> Result<bool, RequestError> {
+    let Some(raw) = fields.get("stream_options") else {
+        return Ok(false);
+    };
+    let options = object(raw, "stream_options")?;
+    if !stream {
+        let message = "The 'stream_options' parameter is only allowed when 'stream' is enabled.";
+        return Err(RequestError::invalid("stream_options", message));
+    }
+    let include = options.get("include_usage").map(|raw| {
+        raw::boolean(raw)
+            .ok_or_else(|| RequestError::wrong_type("stream_options.include_usage", "a boolean"))
+    });
+    include.unwrap_or(Ok(false))
+}
+
+fn read_choices(fields: &Fields<'_>) -> Result<u32, RequestError> {
+    let Some(raw) = fields.get("n") else {
+        return Ok(1);
+    };
+    let n = raw::integer(raw)
+        .ok_or_else(|| RequestError::wrong_type("n", "an integer of at least 1"))?;
+    match u32::try_from(n) {
+        Ok(choices) if (1..=CHOICES_MAX).contains(&n) => Ok(choices),
+        _ => {
+            let message = format!(
+                "Invalid 'n': expected a value from 1 to {CHOICES_MAX}, but got {n} instead."
+            );
+            Err(RequestError::wrong_value("n", message))
+        }
+    }
+}
+
+fn boolean(fields: &Fields<'_>, name: &str) -> Result<Option<bool>, RequestError> {
+    let read = |raw| raw::boolean(raw).ok_or_else(|| RequestError::wrong_type(name, "a boolean"));
+    fields.get(name).map(read).transpose()
+}
+
+fn count(fields: &Fields<'_>, name: &str) -> Result<Option<u64>, RequestError> {
+    let read = |raw| {
+        raw::integer(raw).ok_or_else(|| RequestError::wrong_type(name, "an integer of at least 0"))
+    };
+    fields.get(name).map(read).transpose()
+}
+
+fn string(fields: &Fields<'_>, name: &str) -> Result<Option<String>, RequestError> {
+    let read = |raw| raw::string(raw).ok_or_else(|| RequestError::wrong_type(name, "a string"));
+    Ok(fields.get(name).map(read).transpose()?.map(Cow::into_owned))
+}
+
+fn keep(fields: &Fields<'_>) -> Vec<(Box<str>, Json)> {
+    let kept = fields.0.iter().filter(|(name, _)| name != "messages");
+    kept.map(|(name, raw)| (Box::from(&**name), Json::from_raw(raw)))
+        .collect()
+}
+
+mod encode;
+mod messages;
+mod render;
+mod tools;
+
+#[cfg(test)]
+mod tests;

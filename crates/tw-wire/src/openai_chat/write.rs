@@ -1,0 +1,68 @@
+//! Writing JSON around text that is already JSON.
+
+use tw_core::json::{Json, Literal};
+
+/// Writes `text` as a JSON string.
+pub fn string(out: &mut Vec<u8>, text: &str) {
+    literal(out, &Literal::from_text(text));
+}
+
+/// Writes the string of which `text` is the inside.
+pub fn literal(out: &mut Vec<u8>, text: &Literal) {
+    quoted(out, text.as_str());
+}
+
+/// Puts the inside of a string literal between quotes.
+pub fn quoted(out: &mut Vec<u8>, inside: &str) {
+    out.push(b'"');
+    out.extend_from_slice(inside.as_bytes());
+    out.push(b'"');
+}
+
+/// Writes `"name":`, with a comma before it unless it is the first of its object.
+///
+/// `name` needs no escapes.
+pub fn key(out: &mut Vec<u8>, name: &str) {
+    separate(out);
+    quoted(out, name);
+    out.push(b':');
+}
+
+/// As [`key`], for a name from outside.
+pub fn foreign_key(out: &mut Vec<u8>, name: &str) {
+    separate(out);
+    string(out, name);
+    out.push(b':');
+}
+
+/// Writes the comma between two fields or items, unless one was just opened.
+pub fn separate(out: &mut Vec<u8>) {
+    if !matches!(out.last(), None | Some(b'{' | b'[' | b',')) {
+        out.push(b',');
+    }
+}
+
+pub fn raw(out: &mut Vec<u8>, json: &Json) {
+    out.extend_from_slice(json.as_str().as_bytes());
+}
+
+pub fn number(out: &mut Vec<u8>, number: impl Into<i128>) {
+    out.extend_from_slice(number.into().to_string().as_bytes());
+}
+
+/// Writes several arrays as one; what is no array is left out.
+pub fn joined_arrays<'a>(out: &mut Vec<u8>, arrays: impl IntoIterator<Item = &'a Json>) {
+    out.push(b'[');
+    for array in arrays {
+        let inside = array
+            .as_str()
+            .strip_prefix('[')
+            .and_then(|text| text.strip_suffix(']'))
+            .map(str::trim_ascii);
+        if let Some(items) = inside.filter(|items| !items.is_empty()) {
+            separate(out);
+            out.extend_from_slice(items.as_bytes());
+        }
+    }
+    out.push(b']');
+}

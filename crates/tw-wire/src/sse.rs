@@ -1,0 +1,213 @@
+//! Server-sent events: reading what an upstream sends, writing what a client is sent.
+//!
+//! Follows the event-stream format of the HTML standard (section 9.2, read November 2026).
+//!
+//! Known differences:
+//! - a last block without a blank line is delivered at the end of input, since some upstreams
+//!   leave the blank line out;
+//! - `id` and `retry` are skipped: nobody reconnects to an upstream's answer;
+//! - bytes that are not UTF-8 are an error, not U+FFFD.
+
+use std::str;
+
+/// A comment that keeps idle connections open. It has no number: a replayed stream may hold
+/// another count of them.
+pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+
+/// The end mark of OpenAI's streams, as an event.
+pub const DONE: &[u8] = b"data: [DONE]\n\n";
+
+/// Writes one event with one `data` line.
+///
+/// A line break in JSON can only be white space between its parts, and becomes a space.
+pub fn write_data(out: &mut Vec<u8>, json: &[u8]) {
+    out.extend_from_slice(b"data: ");
+    let start = out.len();
+    out.extend_from_slice(json);
+    for byte in &mut out[start..] {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    out.extend_from_slice(b"\n\n");
+}
+
+/// One event, borrowed from the reader until the next one is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The `event` field; empty when there was none.
+    pub event: &'a str,
+    /// All `data` lines, joined by line feeds; never empty.
+    pub data: &'a str,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum SseError {
+    #[error("an event is longer than {bytes_max} bytes")]
+    TooLong { bytes_max: usize },
+    #[error("an event is not UTF-8")]
+    NotUtf8,
+}
+
+/// Reads events from pieces of any size.
+///
+/// Lines are found in bytes and an event is decoded only when it is whole, so a character that
+/// was cut by the network is never seen in halves.
+#[derive(Debug)]
+pub struct Reader {
+    event_bytes_max: usize,
+    input: Vec<u8>,
+    /// Start of the first line of `input` that was not used yet.
+    line_start: usize,
+    /// Everything before it holds no line end after `line_start`.
+    searched: usize,
+    /// The last line ended with CR, so an LF right behind belongs to it.
+    skip_lf: bool,
+    /// The start of the stream, where a byte order mark may stand, is behind us.
+    begun: bool,
+    event: Vec<u8>,
+    data: Vec<u8>,
+    has_data: bool,
+    /// `event` and `data` were delivered and are cleared before the next line.
+    delivered: bool,
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+impl Reader {
+    /// An event longer than `event_bytes_max` bytes is an error.
+    pub fn new(event_bytes_max: usize) -> Self {
+        Self {
+            event_bytes_max,
+            input: Vec::new(),
+            line_start: 0,
+            searched: 0,
+            skip_lf: false,
+            begun: false,
+            event: Vec::new(),
+            data: Vec::new(),
+            has_data: false,
+            delivered: false,
+        }
+    }
+
+    /// Adds what the network brought. Call [`Reader::next_frame`] until it gives `None` before
+    /// adding more.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.input.drain(..self.line_start);
+        self.searched -= self.line_start;
+        self.line_start = 0;
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// Says that no more bytes come; a block that lacks its blank line is then delivered.
+    pub fn end(&mut self) {
+        self.push(b"\n\n");
+    }
+
+    /// The next whole event, if there is one.
+    ///
+    /// # Errors
+    /// [`SseError::TooLong`] and [`SseError::NotUtf8`]; the reader is of no use afterwards.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, SseError> {
+        if self.delivered {
+            self.clear_event();
+        }
+        if !self.begun && !self.skip_byte_order_mark() {
+            return Ok(None);
+        }
+        while let Some((start, end)) = self.next_line() {
+            if start < end {
+                self.field(start, end)?;
+                continue;
+            }
+            if self.data.is_empty() {
+                self.clear_event();
+                continue;
+            }
+            self.delivered = true;
+            let event = str::from_utf8(&self.event).map_err(|_| SseError::NotUtf8)?;
+            let data = str::from_utf8(&self.data).map_err(|_| SseError::NotUtf8)?;
+            return Ok(Some(Frame { event, data }));
+        }
+        self.check_size(self.input.len() - self.line_start)?;
+        Ok(None)
+    }
+
+    fn clear_event(&mut self) {
+        self.delivered = false;
+        self.has_data = false;
+        self.event.clear();
+        self.data.clear();
+    }
+
+    /// False while the first bytes may still become a byte order mark.
+    fn skip_byte_order_mark(&mut self) -> bool {
+        if self.input.starts_with(BYTE_ORDER_MARK) {
+            self.line_start = BYTE_ORDER_MARK.len();
+            self.searched = self.line_start;
+        } else if BYTE_ORDER_MARK.starts_with(&self.input) {
+            return false;
+        }
+        self.begun = true;
+        true
+    }
+
+    /// The bounds of the next whole line in `input`, without its end.
+    fn next_line(&mut self) -> Option<(usize, usize)> {
+        if self.skip_lf && self.input.get(self.line_start) == Some(&b'\n') {
+            self.line_start += 1;
+            self.searched = self.line_start;
+        }
+        if self.line_start < self.input.len() {
+            self.skip_lf = false;
+        }
+        let rest = self.input.get(self.searched..)?;
+        let Some(at) = rest.iter().position(|&byte| byte == b'\n' || byte == b'\r') else {
+            self.searched = self.input.len();
+            return None;
+        };
+        let line = (self.line_start, self.searched + at);
+        self.skip_lf = rest[at] == b'\r';
+        self.line_start = line.1 + 1;
+        self.searched = self.line_start;
+        Some(line)
+    }
+
+    fn field(&mut self, start: usize, end: usize) -> Result<(), SseError> {
+        let line = &self.input[start..end];
+        let (name, value) = match line.iter().position(|&byte| byte == b':') {
+            Some(at) => (&line[..at], &line[at + 1..]),
+            None => (line, &line[line.len()..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match name {
+            b"data" => {
+                if self.has_data {
+                    self.data.push(b'\n');
+                }
+                self.has_data = true;
+                self.data.extend_from_slice(value);
+            }
+            b"event" => {
+                self.event.clear();
+                self.event.extend_from_slice(value);
+            }
+            // A comment has an empty name.
+            _ => {}
+        }
+        self.check_size(0)
+    }
+
+    fn check_size(&self, pending: usize) -> Result<(), SseError> {
+        if self.event.len() + self.data.len() + pending > self.event_bytes_max {
+            return Err(SseError::TooLong {
+                bytes_max: self.event_bytes_max,
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

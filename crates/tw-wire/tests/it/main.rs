@@ -1,0 +1,10 @@
+//! The codecs, driven through their public functions with recorded and invented answers.
+
+mod cuts;
+mod properties;
+mod quirks;
+mod recordings;
+mod round_trip;
+
+mod answer;
+mod shared;
