@@ -106,7 +106,8 @@ impl Answer {
         let Some(arguments) = &piece.arguments else {
             return;
         };
-        if draft.arguments.len() + arguments.as_str().len() > argument_bytes_max {
+        let length = draft.arguments.len() + arguments.as_str().len();
+        if draft.overflown || length > argument_bytes_max {
             draft.overflown = true;
             return;
         }

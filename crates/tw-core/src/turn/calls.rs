@@ -53,7 +53,8 @@ impl Turn {
         if self.setup.offer.is_relay() {
             self.record_client_calls(round, &answer, &sent_ids, now, step);
         }
-        if self.setup.offer.is_relay() || answer.drafts.is_empty() {
+        let has_calls = answer.drafts.iter().any(|draft| draft.choice == 0);
+        if self.setup.offer.is_relay() || !has_calls {
             self.end_with_answer(answer, step, now);
             return;
         }
@@ -152,10 +153,12 @@ impl Turn {
             | None => Written::InFull,
         };
         let first_choice = answer.drafts.iter().filter(|draft| draft.choice == 0);
+        // What the model was offered holds for its whole answer, however many of its calls fail.
+        let offered: Vec<Arc<Tool>> = self.offered_tools().cloned().collect();
         let mut calls = Vec::new();
         for ((draft, sent_id), position) in first_choice.zip(sent_ids).zip(0u32..) {
             let at = CallRef { round, position };
-            let tool = self.offered(&draft.name);
+            let tool = offered.iter().find(|tool| tool.name == draft.name).cloned();
             let checked = self.check_call(draft, tool.as_deref(), end, at);
             self.calls_total = self.calls_total.saturating_add(1);
             let id = CallId((now.fresh_id)());
@@ -255,10 +258,6 @@ impl Turn {
         tools.iter().filter(|tool| {
             self.invalid.get(&tool.name).copied().unwrap_or_default() < INVALID_CALLS_OF_A_TOOL_MAX
         })
-    }
-
-    fn offered(&self, name: &str) -> Option<Arc<Tool>> {
-        self.offered_tools().find(|tool| tool.name == name).cloned()
     }
 
     fn show_calls(&self, round: u32, step: &mut Step) {

@@ -73,8 +73,7 @@ impl Turn {
         let asked = found
             .attempts
             .iter()
-            .filter(|attempt| attempt.position.is_none())
-            .next_back();
+            .rfind(|attempt| attempt.position.is_none());
         let Some(asked) = asked else {
             // The accepting transaction opens the first attempt, so this record is damaged.
             turn.end_internal(now, step);
@@ -219,10 +218,23 @@ impl Turn {
             });
             self.resume_call(at, last, now, step);
         }
+        self.drop_pending_without_tool(now, step);
         if self.stopping.is_some() {
             self.stop_pending(now, step);
         }
         self.go_on(now, step);
+    }
+
+    fn drop_pending_without_tool(&mut self, now: &Now<'_>, step: &mut Step) {
+        let pending: Vec<CallRef> = self
+            .calls()
+            .filter(|call| call.tool.is_none() && matches!(call.state, CallState::Pending { .. }))
+            .map(|call| call.at)
+            .collect();
+        for at in pending {
+            let shown = "This tool is no longer available.".to_owned();
+            self.finish_call(at, failed(CallReason::Denied, shown), now, step);
+        }
     }
 
     fn stop_pending(&mut self, now: &Now<'_>, step: &mut Step) {

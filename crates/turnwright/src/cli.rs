@@ -1,0 +1,103 @@
+//! Commands and their flags.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Runs the tools of language models on the server, and keeps the record.
+#[derive(Parser, Debug)]
+#[command(version, about)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Serve the API.
+    Serve(ServeArgs),
+    /// Show a whole tool loop with a scripted model: no key, no network, nothing is kept.
+    Demo(DemoArgs),
+    /// Make keys.
+    Keys {
+        #[command(subcommand)]
+        command: KeysCommand,
+    },
+    /// Serve a scripted model, for tests of your own.
+    Model(ModelArgs),
+}
+
+#[derive(Subcommand, Debug)]
+pub enum KeysCommand {
+    /// Make a key and print it; it is shown only now. Works while the server runs.
+    Create(CreateKeyArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long)]
+    pub listen: Option<SocketAddr>,
+    /// The folder of the database.
+    #[arg(long, env = "TURNWRIGHT_DATA")]
+    pub data: Option<PathBuf>,
+    /// A TOML file; every key and its default stand in docs/configuration.md.
+    #[arg(long)]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct DemoArgs {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+}
+
+#[derive(Args, Debug)]
+pub struct ModelArgs {
+    /// The script, a TOML file.
+    pub file: PathBuf,
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:8099")]
+    pub listen: SocketAddr,
+}
+
+#[derive(Args, Debug)]
+pub struct CreateKeyArgs {
+    /// The folder of the database.
+    #[arg(long, env = "TURNWRIGHT_DATA", default_value = "turnwright-data")]
+    pub data: PathBuf,
+    /// The organization's slug; it is made if it does not exist.
+    #[arg(long, default_value = "default")]
+    pub organization: String,
+    /// For people to tell keys apart.
+    #[arg(long, default_value = "")]
+    pub name: String,
+    /// Tools that requests with this key are offered: names separated by commas, or `all`.
+    #[arg(long, value_delimiter = ',')]
+    pub tools: Vec<String>,
+    /// What the key may do: chat, turns:read, tools:read, tools:write, admin.
+    #[arg(long = "scope")]
+    pub scopes: Vec<String>,
+    /// How long contents of turns are kept when a request does not say.
+    #[arg(long, value_enum, default_value = "full")]
+    pub record: RecordArg,
+    /// `key`: all requests with this key are of one person.
+    #[arg(long, value_enum)]
+    pub memory: Option<MemoryArg>,
+    /// Days until the key expires.
+    #[arg(long)]
+    pub expires_days: Option<u32>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub enum RecordArg {
+    Full,
+    Minimal,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub enum MemoryArg {
+    Key,
+}

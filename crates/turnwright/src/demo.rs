@@ -1,0 +1,89 @@
+//! `turnwright demo`: a whole tool loop on a fresh machine, shown in the terminal.
+
+mod client;
+mod report;
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::limits::ANSWER_BYTES_DEFAULT;
+use tw_egress::env::Env;
+use tw_egress::scripted::Script;
+use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
+use tw_http::server::Options;
+use tw_runtime::admin::{KeyWanted, create_key};
+use tw_runtime::runtime::Config;
+
+use crate::cli::DemoArgs;
+use crate::registry;
+use crate::serve::{Server, log_to_stderr, open_store, stop_signal};
+
+use client::Client;
+
+const SCRIPT: &str = include_str!("demo/script.toml");
+const QUESTION: &str = "What time is it in Tokyo and in New York, and what is 19.99 * 3?";
+const MODEL: &str = "demo";
+
+pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
+    log_to_stderr("warn");
+    let env = Env::system();
+    let folder = tempfile::tempdir().context("making a folder for the demo's database")?;
+    let store = open_store(folder.path(), &env)?;
+    let key = create_key(&store, &env, demo_key())
+        .await
+        .context("making the demo's key")?;
+    let upstream = Upstream {
+        name: "scripted".to_owned(),
+        kind: UpstreamKind::Scripted(Arc::new(
+            Script::parse(SCRIPT).context("the demo's script")?,
+        )),
+        timeouts: Timeouts::defaults(),
+        ask_usage: true,
+        answer_bytes_max: ANSWER_BYTES_DEFAULT,
+    };
+    let config = Config::with_upstream(upstream, registry::tools(&[])?);
+    let server = Server::start(config, store, env, args.listen, Options::defaults()).await?;
+    let address = server.address;
+    println!("listening on http://{address}");
+    let stop = stop_signal()?;
+    let serving = tokio::spawn(server.until(stop));
+    show(&Client::new(address, key.clone())).await?;
+    println!("{}", report::try_it(address, &key, MODEL));
+    println!("demo finished: the server goes on until you press Ctrl-C; nothing of it is kept.");
+    serving.await.context("the server's task")?
+}
+
+fn demo_key() -> KeyWanted {
+    KeyWanted {
+        organization: "default".to_owned(),
+        name: "demo".to_owned(),
+        scopes: vec![Scope::Chat, Scope::TurnsRead, Scope::ToolsRead],
+        tools: ToolGrant::All,
+        record: Record::Full,
+        memory: KeyMemory::Off,
+        expires: None,
+    }
+}
+
+/// Asks as any client would, then reads the record as any client could.
+async fn show(client: &Client) -> anyhow::Result<()> {
+    println!("\nA client asks, in one streamed request: {QUESTION}\n");
+    let request = json!({
+        "model": MODEL,
+        "stream": true,
+        "messages": [{ "role": "user", "content": QUESTION }],
+    });
+    println!("What the client sees:\n");
+    let answered = client
+        .stream("/v1/chat/completions", &request, report::print_delta)
+        .await?;
+    println!("\n");
+    let Some(turn) = answered.turn else {
+        bail!("the answer named no turn");
+    };
+    let record: Value = client.get(&format!("/v1/turns/{turn}?full=1")).await?;
+    print!("{}", report::rounds(&record)?);
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! `turnwright keys`
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_egress::env::Env;
+use tw_runtime::admin::{KeyWanted, create_key};
+
+use crate::cli::{CreateKeyArgs, MemoryArg, RecordArg};
+use crate::serve::open_store;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Prints only the key.
+pub async fn create(args: CreateKeyArgs) -> anyhow::Result<()> {
+    let env = Env::system();
+    let wanted = wanted(&args, &env)?;
+    let store = open_store(&args.data, &env)?;
+    let key = create_key(&store, &env, wanted)
+        .await
+        .context("making the key")?;
+    println!("{key}");
+    Ok(())
+}
+
+fn wanted(args: &CreateKeyArgs, env: &Env) -> anyhow::Result<KeyWanted> {
+    Ok(KeyWanted {
+        organization: slug(&args.organization)?,
+        name: args.name.clone(),
+        scopes: scopes(&args.scopes)?,
+        tools: match args
+            .tools
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .as_slice()
+        {
+            [] => ToolGrant::None,
+            ["all"] => ToolGrant::All,
+            names => ToolGrant::Named(names.iter().map(|name| (*name).to_owned()).collect()),
+        },
+        record: match args.record {
+            RecordArg::Full => Record::Full,
+            RecordArg::Minimal => Record::Minimal,
+        },
+        memory: match args.memory {
+            Some(MemoryArg::Key) => KeyMemory::Key,
+            None => KeyMemory::Off,
+        },
+        expires: args
+            .expires_days
+            .map(|days| env.now().after(DAY.saturating_mul(days))),
+    })
+}
+
+fn scopes(words: &[String]) -> anyhow::Result<Vec<Scope>> {
+    if words.is_empty() {
+        return Ok(vec![Scope::Chat, Scope::TurnsRead, Scope::ToolsRead]);
+    }
+    words
+        .iter()
+        .map(|word| {
+            Scope::parse(word).with_context(|| {
+                let known = Scope::ALL.map(Scope::as_str).join(", ");
+                format!("--scope {word:?} is none of {known}")
+            })
+        })
+        .collect()
+}
+
+/// Words that are routes of the API and cannot name an organization.
+const RESERVED: [&str; 8] = [
+    "collections",
+    "conversations",
+    "realtime",
+    "batch",
+    "health",
+    "tools",
+    "phone-number",
+    "admin",
+];
+const SLUG_BYTES_MAX: usize = 64;
+
+fn slug(text: &str) -> anyhow::Result<String> {
+    let fits = !text.is_empty()
+        && text.len() <= SLUG_BYTES_MAX
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if !fits || RESERVED.contains(&text) {
+        bail!(
+            "--organization {text:?}: small letters, digits and '-', at most {SLUG_BYTES_MAX}, and no word of the API's paths"
+        );
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,33 @@
+//! The `turnwright` command: reads the configuration, wires the parts, serves.
+
+mod cli;
+mod config;
+mod demo;
+mod keys;
+mod model_server;
+mod registry;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let command = cli::Cli::parse().command;
+    let done = match command {
+        cli::Command::Serve(args) => serve::run(args).await,
+        cli::Command::Demo(args) => demo::run(args).await,
+        cli::Command::Keys {
+            command: cli::KeysCommand::Create(args),
+        } => keys::create(args).await,
+        cli::Command::Model(args) => model_server::run(args).await,
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("turnwright: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

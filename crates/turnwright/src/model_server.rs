@@ -1,0 +1,89 @@
+//! `turnwright model`: a scripted model over HTTP.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Context;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use http::{HeaderName, HeaderValue, StatusCode};
+use tokio::net::TcpListener;
+use tw_core::limits::BODY_BYTES_DEFAULT;
+use tw_egress::scripted::{Piece, Script};
+
+use crate::cli::ModelArgs;
+use crate::config::read_script;
+use crate::serve::{log_to_stderr, stop_signal};
+
+struct Model {
+    script: Script,
+    serial: AtomicU64,
+}
+
+pub async fn run(args: ModelArgs) -> anyhow::Result<()> {
+    log_to_stderr("warn");
+    let script = read_script(&args.file)?;
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .with_context(|| format!("listening on {}", args.listen))?;
+    println!("listening on http://{}", listener.local_addr()?);
+    let listener = listener.tap_io(|tcp| {
+        if let Err(error) = tcp.set_nodelay(true) {
+            tracing::debug!(error = %error, "a connection without nodelay");
+        }
+    });
+    let routes = Router::new()
+        .route("/v1/chat/completions", post(answer))
+        .route("/healthz", get(|| async { "ok" }))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_DEFAULT))
+        .with_state(Arc::new(Model {
+            script,
+            serial: AtomicU64::new(1),
+        }));
+    let stop = stop_signal()?;
+    tokio::select! {
+        served = axum::serve(listener, routes).into_future() => served.context("serving"),
+        // A test's model has nothing to finish.
+        () = stop => Ok(()),
+    }
+}
+
+async fn answer(State(model): State<Arc<Model>>, request: Bytes) -> Response {
+    let serial = model.serial.fetch_add(1, Ordering::Relaxed);
+    let answer = model.script.answer(&request, serial);
+    tokio::time::sleep(answer.head_delay).await;
+    let pieces = answer.body.into_iter();
+    let body = Body::from_stream(futures_util::stream::unfold(
+        pieces,
+        |mut pieces| async move {
+            loop {
+                match pieces.next()? {
+                    Piece::Bytes(bytes) => return Some((Ok::<_, std::io::Error>(bytes), pieces)),
+                    Piece::Wait(pause) => tokio::time::sleep(pause).await,
+                    Piece::Cut => {
+                        // An error of the body closes the connection without the body's end.
+                        let cut = std::io::Error::other("the script cuts here");
+                        return Some((Err(cut), pieces));
+                    }
+                    Piece::Silence => std::future::pending::<()>().await,
+                };
+            }
+        },
+    ));
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+    for (name, value) in &answer.headers {
+        let (Ok(name), Ok(value)) = (
+            HeaderName::try_from(name.as_str()),
+            HeaderValue::try_from(value.as_str()),
+        ) else {
+            continue;
+        };
+        response.headers_mut().append(name, value);
+    }
+    response
+}

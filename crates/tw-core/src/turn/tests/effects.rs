@@ -1,0 +1,263 @@
+//! What follows an attempt's end, for each effect class and each outcome.
+
+use super::{Run, assert_same, check, lines_of, ours};
+
+const CLASSES: [(&str, &str); 4] = [
+    ("read", "get_time"),
+    ("idempotent", "put_row"),
+    ("queryable", "pay"),
+    ("once", "send_mail"),
+];
+const OUTCOMES: [&str; 7] = [
+    "ok fine",
+    "refused why",
+    "not_sent why",
+    "reset why",
+    "timeout",
+    "panicked",
+    "aborted",
+];
+
+/// A call of `tool` whose attempt `n` runs; earlier ones were not sent.
+fn running(tool: &str, n: u32) -> Run {
+    let mut run = Run::after(ours(), &format!("call 0 {tool} {{}} ; done ; slot 1.0"));
+    for earlier in 1..n {
+        run.play(&format!("end 1.0#{earlier} not_sent why ; timer"));
+    }
+    run
+}
+
+/// The lines that say what becomes of the call.
+fn told(trace: &[String]) -> String {
+    let about_the_call = trace.iter().filter_map(|line| {
+        line.strip_prefix("write ended 1.0 ")
+            .or_else(|| line.strip_prefix("do ").filter(|effect| effect.contains("1.0#")))
+    });
+    about_the_call.collect::<Vec<_>>().join("; ")
+}
+
+/// One line for each class and outcome of attempt `n`.
+fn table(n: u32, before: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (class, tool) in CLASSES {
+        for outcome in OUTCOMES {
+            let mut run = running(tool, n);
+            run.play(before);
+            if run.turn.is_ended() {
+                continue;
+            }
+            let trace = run.play(&format!("end 1.0#{n} {outcome}"));
+            lines.push(format!("{class}, {outcome}: {}", told(&trace)));
+        }
+    }
+    lines
+}
+
+#[test]
+fn after_a_first_attempt() {
+    assert_same(
+        &table(1, ""),
+        &lines_of(
+            r#"read, ok fine: completed "fine"
+               read, refused why: failed tool_error "why"
+               read, not_sent why: timer call 1.0#2 in 200ms
+               read, reset why: timer call 1.0#2 in 200ms
+               read, timeout: timer call 1.0#2 in 200ms
+               read, panicked: failed panicked "The tool failed internally."
+               read, aborted: timer call 1.0#2 in 200ms
+               idempotent, ok fine: completed "fine"
+               idempotent, refused why: failed tool_error "why"
+               idempotent, not_sent why: timer call 1.0#2 in 200ms
+               idempotent, reset why: timer call 1.0#2 in 200ms
+               idempotent, timeout: timer call 1.0#2 in 200ms
+               idempotent, panicked: failed panicked "The tool failed internally."
+               idempotent, aborted: timer call 1.0#2 in 200ms
+               queryable, ok fine: completed "fine"
+               queryable, refused why: failed tool_error "why"
+               queryable, not_sent why: timer call 1.0#2 in 200ms
+               queryable, reset why: look up 1.0#1
+               queryable, timeout: look up 1.0#1
+               queryable, panicked: look up 1.0#1
+               queryable, aborted: look up 1.0#1
+               once, ok fine: completed "fine"
+               once, refused why: failed tool_error "why"
+               once, not_sent why: timer call 1.0#2 in 200ms
+               once, reset why: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
+               once, timeout: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
+               once, panicked: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
+               once, aborted: failed outcome_unknown "It is not known whether this call took effect. It must not s…""#,
+        ),
+    );
+}
+
+#[test]
+fn after_the_last_attempt() {
+    let table = table(3, "");
+    let read = [
+        r#"ok fine: completed "fine""#,
+        r#"refused why: failed tool_error "why""#,
+        r#"not_sent why: failed not_sent "why""#,
+        r#"reset why: failed reset "why""#,
+        r#"timeout: failed timeout "The tool did not answer within its time.""#,
+        r#"panicked: failed panicked "The tool failed internally.""#,
+        r#"aborted: failed interrupted "The call was interrupted.""#,
+    ];
+    for (line, (class, end)) in table.iter().zip(
+        ["read", "idempotent"]
+            .into_iter()
+            .flat_map(|class| read.map(|end| (class, end))),
+    ) {
+        assert_eq!(*line, format!("{class}, {end}"));
+    }
+    assert_same(
+        &table[14..],
+        &lines_of(
+            r#"queryable, ok fine: completed "fine"
+               queryable, refused why: failed tool_error "why"
+               queryable, not_sent why: failed not_sent "why"
+               queryable, reset why: look up 1.0#3
+               queryable, timeout: look up 1.0#3
+               queryable, panicked: look up 1.0#3
+               queryable, aborted: look up 1.0#3
+               once, ok fine: completed "fine"
+               once, refused why: failed tool_error "why"
+               once, not_sent why: failed not_sent "why"
+               once, reset why: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
+               once, timeout: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
+               once, panicked: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
+               once, aborted: failed outcome_unknown "It is not known whether this call took effect. It must not s…""#,
+        ),
+    );
+}
+
+#[test]
+fn after_stop_nothing_is_tried_again() {
+    let stopped = "failed cancelled \"The request was stopped before this call could be tried agai…\"";
+    for line in table(1, "cancel") {
+        // A running `read` was ended by the stop itself.
+        assert!(!line.starts_with("read"), "{line}");
+        assert!(!line.contains("timer"), "{line}");
+        for outcome in ["not_sent", "reset", "timeout", "aborted"] {
+            if line.starts_with(&format!("idempotent, {outcome}")) {
+                assert!(line.ends_with(stopped), "{line}");
+            }
+        }
+        if line.starts_with("once, not_sent") || line.starts_with("queryable, not_sent") {
+            assert!(line.ends_with(stopped), "{line}");
+        }
+    }
+}
+
+#[test]
+fn waits_between_attempts_double() {
+    let mut run = running("get_time", 1);
+    let trace = run.play("end 1.0#1 reset a ; timer ; end 1.0#2 reset b ; timer ; end 1.0#3 reset c");
+    let waits: Vec<String> = trace.into_iter().filter(|line| line.contains("timer")).collect();
+    assert_same(
+        &waits,
+        &lines_of("do timer call 1.0#2 in 200ms\ndo timer call 1.0#3 in 400ms"),
+    );
+}
+
+#[test]
+fn a_look_up_that_finds_the_call_ends_it_with_its_answer() {
+    check(
+        ours(),
+        "> call 0 pay {} ; done
+           write close 1#1 ok
+           write message 1 call c0 pay {}
+           write call 1.0 pay pending
+           show start m 1000
+           show call 1.0 pay
+           do slot 1.0
+         > slot 1.0
+           write start 1.0
+           write open 1.0#1
+           do dispatch 1.0#1
+         > end 1.0#1 timeout
+           write close 1.0#1 timeout
+           do look up 1.0#1
+         > found 1.0#2 happened no ; end 1.0#1 ok late
+         > found 1.0#1 happened paid
+           write ended 1.0 completed \"paid\"
+           write open 2#1
+           show ended 1.0 completed
+           do release 1.0
+           do ask 2#1
+         > found 1.0#1 absent",
+    );
+}
+
+#[test]
+fn a_look_up_that_finds_nothing_leads_to_another_attempt() {
+    let mut run = running("pay", 1);
+    run.play("end 1.0#1 reset gone");
+    assert_same(&run.play("found 1.0#1 absent"), &lines_of("do timer call 1.0#2 in 0ms"));
+    assert_same(&run.play("timer"), &lines_of("write open 1.0#2\ndo dispatch 1.0#2"));
+    run.play("end 1.0#2 reset gone ; found 1.0#2 absent ; timer ; end 1.0#3 reset gone");
+    let trace = run.play("found 1.0#3 absent");
+    assert!(trace[0].starts_with("write ended 1.0 failed not_sent"), "{trace:?}");
+}
+
+#[test]
+fn a_look_up_without_an_answer_leaves_the_outcome_unknown() {
+    for n in [1, 3] {
+        let mut run = running("pay", n);
+        run.play(&format!("end 1.0#{n} timeout"));
+        let trace = run.play(&format!("found 1.0#{n} unknown"));
+        assert!(trace[0].starts_with("write ended 1.0 failed outcome_unknown"), "{trace:?}");
+    }
+}
+
+#[test]
+fn a_turn_that_fails_says_what_it_may_have_changed() {
+    for (class, tool) in CLASSES {
+        for (outcome, listed) in [
+            ("ok fine", Some("completed")),
+            ("refused why", Some("failed")),
+            ("panicked ; found 1.0#1 unknown", Some("failed")),
+            ("not_sent a ; timer ; end 1.0#2 not_sent b ; timer ; end 1.0#3 not_sent c", None),
+        ] {
+            let mut run = running(tool, 1);
+            run.play(&format!("end 1.0#1 {outcome}"));
+            let trace = run.play("failed status 400");
+            let listed = match listed {
+                Some(status) if class != "read" => format!("; ran {tool} {status}"),
+                Some(_) | None => String::new(),
+            };
+            assert_eq!(
+                trace.last(),
+                Some(&format!(
+                    "show end failed upstream (refused 400: upstream says no, code, kind, param){listed}"
+                )),
+                "{class}, {outcome}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_call_that_was_sent_counts_although_it_was_cut_short() {
+    for lines in [
+        "deadline",
+        "end 1.0#1 reset gone ; deadline",
+        "end 1.0#1 reset gone ; cancel",
+        "cancel ; end 1.0#1 reset gone",
+    ] {
+        let mut run = running("put_row", 1);
+        let trace = run.play(lines);
+        let end = trace.iter().rfind(|line| line.starts_with("show end "));
+        assert!(end.unwrap().ends_with("; ran put_row failed"), "{lines}: {trace:?}");
+    }
+    // One that was certainly not sent does not.
+    for lines in [
+        "end 1.0#1 not_sent why ; deadline",
+        "end 1.0#1 not_sent why ; cancel",
+        "cancel ; end 1.0#1 not_sent why",
+    ] {
+        let mut run = running("send_mail", 1);
+        let trace = run.play(lines);
+        let end = trace.iter().rfind(|line| line.starts_with("show end "));
+        assert!(!end.unwrap().contains("; ran"), "{lines}: {trace:?}");
+    }
+}

@@ -1,0 +1,293 @@
+//! Events as short lines of text.
+
+use std::time::Duration;
+
+use crate::id::CallRef;
+use crate::json::{Json, Literal};
+use crate::model::{
+    CallForm, CallPiece, Delta, DeltaRest, Finish, ModelEvent, ReasoningField, ReasoningText,
+    ReportedError, Usage,
+};
+use crate::tool::{LookUp, ToolOutcome, ToolOutput};
+use crate::turn::{Event, ModelFailure, ModelFailureKind, Timer};
+
+/// Reads one line. `@2 done` is of model request 2, `done` of the newest one, `asked`.
+///
+/// | line | event |
+/// |---|---|
+/// | `named m 5` | the answer's own name and time |
+/// | `text Hel`, `reasoning Hm`, `logprobs {}` | an addition to the first choice |
+/// | `extra key "value"` | a field beside the choices |
+/// | `call 0 name {…}`, `call 0 name@id {…}`, `call 0 name@ {…}` | the first piece of a call with the id `c0`, `id`, or none; `legacy` for the old form |
+/// | `more 0 …` | more of its arguments |
+/// | `finish stop`, `usage 10 5`, `error 429 busy`, `error - bad`, `done`, `closed` | |
+/// | `failed connect`, `failed status 429 retry 3` | |
+/// | `slot 1.0`, `end 1.0#1 ok text`, `found 1.0#1 absent` | of a call |
+/// | `timer ask 1#2`, `timer call 1.0#2`, `deadline`, `leave`, `cancel`, `drain` | |
+pub(super) fn event(line: &str, asked: u32) -> Event {
+    let (n, line) = match line.strip_prefix('@') {
+        Some(rest) => {
+            let (n, rest) = cut(rest);
+            (number(n), rest)
+        }
+        None => (asked, line),
+    };
+    let (word, rest) = cut(line);
+    let of_model = |event| Event::Model { n, event };
+    match word {
+        "named" => {
+            let (model, created) = cut(rest);
+            of_model(ModelEvent::Start {
+                model: Some(model.to_owned()),
+                created_s: Some(created.parse().unwrap()),
+            })
+        }
+        "text" => of_model(ModelEvent::Delta(Delta {
+            text: Some(Literal::from_text(rest)),
+            ..Delta::default()
+        })),
+        "reasoning" => of_model(delta(DeltaRest {
+            reasoning: Some(ReasoningText {
+                field: ReasoningField::ReasoningContent,
+                text: Literal::from_text(rest),
+            }),
+            ..DeltaRest::default()
+        })),
+        "details" => of_model(delta(DeltaRest {
+            reasoning_details: Some(json(rest)),
+            ..DeltaRest::default()
+        })),
+        "logprobs" => of_model(delta(DeltaRest {
+            logprobs: Some(json(rest)),
+            ..DeltaRest::default()
+        })),
+        "extra" => {
+            let (key, value) = cut(rest);
+            of_model(ModelEvent::Extra {
+                key: key.into(),
+                value: json(value),
+            })
+        }
+        "call" | "legacy" => of_model(ModelEvent::Call(first_piece(word, rest))),
+        "more" => of_model(ModelEvent::Call(more(rest))),
+        "finish" => of_model(ModelEvent::Finish {
+            choice: 0,
+            reason: finish(rest),
+        }),
+        "usage" => of_model(ModelEvent::Usage(usage(rest))),
+        "error" => of_model(ModelEvent::Error(reported(rest))),
+        "done" => of_model(ModelEvent::Done),
+        "closed" => Event::ModelEnded { n },
+        "failed" => Event::ModelFailed {
+            n,
+            failure: failure(rest),
+        },
+        "slot" => Event::SlotGranted { call: call(rest) },
+        "end" => {
+            let (attempt, outcome) = cut(rest);
+            let (call, n) = attempt_of(attempt);
+            Event::CallEnded {
+                call,
+                n,
+                outcome: tool_outcome(outcome),
+            }
+        }
+        "found" => {
+            let (attempt, found) = cut(rest);
+            let (call, n) = attempt_of(attempt);
+            Event::LookedUp {
+                call,
+                n,
+                found: look_up(found),
+            }
+        }
+        "timer" => Event::TimerFired(timer(rest)),
+        "deadline" => Event::TimerFired(Timer::Deadline),
+        "leave" => Event::ClientLeft,
+        "cancel" => Event::CancelRequested,
+        "drain" => Event::Drained,
+        _ => panic!("no such event: {line}"),
+    }
+}
+
+fn cut(line: &str) -> (&str, &str) {
+    line.split_once(' ').unwrap_or((line, ""))
+}
+
+fn number(text: &str) -> u32 {
+    text.parse().unwrap()
+}
+
+fn json(text: &str) -> Json {
+    Json::parse(text).unwrap()
+}
+
+fn delta(rest: DeltaRest) -> ModelEvent {
+    ModelEvent::Delta(Delta {
+        rest: Some(Box::new(rest)),
+        ..Delta::default()
+    })
+}
+
+fn first_piece(word: &str, rest: &str) -> CallPiece {
+    let (place, rest) = cut(rest);
+    let (name, arguments) = cut(rest);
+    let (name, id) = match name.split_once('@') {
+        Some((name, "")) => (name, None),
+        Some((name, id)) => (name, Some(id.to_owned())),
+        None => (name, Some(format!("c{place}"))),
+    };
+    CallPiece {
+        choice: 0,
+        call: number(place),
+        id: id.map(Into::into),
+        name: Some(name.into()),
+        form: if word == "legacy" {
+            CallForm::Legacy
+        } else {
+            CallForm::Function
+        },
+        arguments: (!arguments.is_empty()).then(|| Literal::from_text(arguments)),
+    }
+}
+
+fn more(rest: &str) -> CallPiece {
+    let (place, arguments) = cut(rest);
+    CallPiece {
+        choice: 0,
+        call: number(place),
+        id: None,
+        name: None,
+        form: CallForm::Function,
+        arguments: Some(Literal::from_text(arguments)),
+    }
+}
+
+fn finish(word: &str) -> Finish {
+    match word {
+        "stop" => Finish::Stop,
+        "length" => Finish::Length,
+        "tool_calls" => Finish::ToolCalls,
+        "content_filter" => Finish::ContentFilter,
+        "function_call" => Finish::FunctionCall,
+        _ => panic!("no such finish: {word}"),
+    }
+}
+
+fn usage(text: &str) -> Usage {
+    let (prompt, completion) = cut(text);
+    let (prompt, completion) = (u64::from(number(prompt)), u64::from(number(completion)));
+    Usage {
+        prompt_tokens: prompt,
+        completion_tokens: completion,
+        total_tokens: prompt + completion,
+        json: json(&format!(
+            r#"{{"prompt_tokens":{prompt},"completion_tokens":{completion}}}"#
+        )),
+    }
+}
+
+fn reported(text: &str) -> ReportedError {
+    let (status, message) = cut(text);
+    ReportedError {
+        message: message.to_owned(),
+        status: status.parse().ok(),
+        ..ReportedError::default()
+    }
+}
+
+fn failure(text: &str) -> ModelFailure {
+    let mut words = text.split(' ');
+    let kind = match words.next() {
+        Some("connect") => ModelFailureKind::Connect,
+        Some("reset") => ModelFailureKind::Reset,
+        Some("silent") => ModelFailureKind::Silent,
+        Some("nonsense") => ModelFailureKind::Nonsense,
+        Some("cut") => ModelFailureKind::Cut,
+        Some("status") => ModelFailureKind::Status(words.next().unwrap().parse().unwrap()),
+        other => panic!("no such failure: {other:?}"),
+    };
+    let retry_after = match words.next() {
+        Some("retry") => Some(Duration::from_secs(words.next().unwrap().parse().unwrap())),
+        Some(other) => panic!("no such part of a failure: {other}"),
+        None => None,
+    };
+    ModelFailure {
+        kind,
+        error: ReportedError {
+            message: "upstream says no".to_owned(),
+            kind: Some("kind".to_owned()),
+            code: Some("code".to_owned()),
+            param: Some("param".to_owned()),
+            status: None,
+        },
+        retry_after,
+    }
+}
+
+pub(super) fn call(text: &str) -> CallRef {
+    let (round, position) = text.split_once('.').unwrap();
+    CallRef {
+        round: number(round),
+        position: number(position),
+    }
+}
+
+fn attempt_of(text: &str) -> (CallRef, u32) {
+    let (at, n) = text.split_once('#').unwrap();
+    (call(at), number(n))
+}
+
+fn output(text: &str) -> ToolOutput {
+    ToolOutput::Text {
+        text: text.to_owned(),
+        cut: false,
+    }
+}
+
+fn tool_outcome(text: &str) -> ToolOutcome {
+    let (word, rest) = cut(text);
+    let message = rest.to_owned();
+    match word {
+        "ok" => ToolOutcome::Answered(output(rest)),
+        "cut" => ToolOutcome::Answered(ToolOutput::Text {
+            text: message,
+            cut: true,
+        }),
+        "refused" => ToolOutcome::Refused { message },
+        "not_sent" => ToolOutcome::NotSent { message },
+        "reset" => ToolOutcome::Reset { message },
+        "timeout" => ToolOutcome::TimedOut,
+        "panicked" => ToolOutcome::Panicked,
+        "aborted" => ToolOutcome::Aborted,
+        _ => panic!("no such outcome: {text}"),
+    }
+}
+
+fn look_up(text: &str) -> LookUp {
+    let (word, rest) = cut(text);
+    match word {
+        "happened" => LookUp::Happened(output(rest)),
+        "absent" => LookUp::Absent,
+        "unknown" => LookUp::Unknown,
+        _ => panic!("no such finding: {text}"),
+    }
+}
+
+fn timer(text: &str) -> Timer {
+    let (word, attempt) = cut(text);
+    match word {
+        "ask" => {
+            let (round, n) = attempt.split_once('#').unwrap();
+            Timer::AskAgain {
+                round: number(round),
+                n: number(n),
+            }
+        }
+        "call" => {
+            let (call, n) = attempt_of(attempt);
+            Timer::CallAgain { call, n }
+        }
+        _ => panic!("no such timer: {text}"),
+    }
+}

@@ -1,0 +1,14 @@
+//! The outside world: model providers, tools, the clock and randomness.
+//!
+//! Every outgoing request leaves from here. This crate knows no database and no HTTP server.
+//! Start reading at [`upstream::Asking`] (a model request) and [`tools::run`] (a tool call).
+
+pub mod upstream;
+
+pub mod tools;
+
+pub mod builtin;
+pub mod env;
+pub mod probe;
+pub mod scripted;
+pub mod secret;

@@ -1,0 +1,406 @@
+//! One model request, from sending it to the end of its answer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use tokio::time::Instant;
+use tw_core::model::{ModelEvent, ReportedError};
+use tw_core::turn::{ModelFailure, ModelFailureKind};
+use tw_wire::openai_chat::body::{decode, decode_error};
+use tw_wire::openai_chat::stream::{StreamDecoder, StreamLimits};
+
+use super::scripted_body::ScriptedBody;
+use super::{Connections, Upstream, UpstreamKind};
+
+/// A model request that is under way.
+pub struct Asking {
+    state: State,
+    idle: Duration,
+    answer_bytes_max: usize,
+    streamed: bool,
+}
+
+/// What [`Asking::next`] came to.
+#[derive(Debug, PartialEq)]
+pub enum Progress {
+    /// Events were added; there may be more.
+    More,
+    /// The answer is over, as far as it came.
+    Ended,
+    Failed(ModelFailure),
+}
+
+enum State {
+    Sending(Pin<Box<dyn Future<Output = Result<Answer, ModelFailure>> + Send>>),
+    /// The head has come.
+    Reading(Box<Reading>),
+    Failed(ModelFailure),
+    Over,
+}
+
+struct Answer {
+    headers: HeaderMap,
+    status: u16,
+    body: Body,
+}
+
+enum Body {
+    Http(Incoming),
+    Scripted(ScriptedBody),
+}
+
+struct Reading {
+    body: Body,
+    idle_until: Instant,
+    form: Form,
+}
+
+enum Form {
+    Stream(StreamDecoder),
+    Plain {
+        read: Vec<u8>,
+    },
+    /// The body of an answer with an HTTP error status.
+    Error {
+        status: u16,
+        content_type: Option<String>,
+        retry_after: Option<Duration>,
+        read: Vec<u8>,
+    },
+}
+
+/// How much of an error's body is read, in bytes.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+
+impl Asking {
+    /// Prepares a request; it is sent when [`Asking::next`] or [`Asking::connect`] is polled.
+    pub fn new(
+        connections: &Connections,
+        upstream: &Arc<Upstream>,
+        body: Vec<u8>,
+        streamed: bool,
+        serial: u64,
+    ) -> Self {
+        let sending = match &upstream.kind {
+            UpstreamKind::OpenAi { .. } => State::Sending(Box::pin(send(
+                connections.clone(),
+                Arc::clone(upstream),
+                body,
+                streamed,
+            ))),
+            UpstreamKind::Scripted(script) => {
+                let script = Arc::clone(script);
+                State::Sending(Box::pin(async move {
+                    let (status, headers, body) = ScriptedBody::start(&script, &body, serial).await;
+                    Ok(Answer {
+                        headers,
+                        status,
+                        body: Body::Scripted(body),
+                    })
+                }))
+            }
+        };
+        Self {
+            state: sending,
+            idle: upstream.timeouts.idle,
+            answer_bytes_max: upstream.answer_bytes_max,
+            streamed,
+        }
+    }
+
+    pub fn is_sending(&self) -> bool {
+        matches!(self.state, State::Sending(_))
+    }
+
+    /// Sends the request and waits for the answer's head.
+    ///
+    /// # Cancel safety
+    /// The state is kept; polling may go on later.
+    pub async fn connect(&mut self) {
+        if let State::Sending(sending) = &mut self.state {
+            let answered = sending.await;
+            self.state = match answered {
+                Ok(answer) => self.begin_reading(answer),
+                Err(failure) => State::Failed(failure),
+            };
+        }
+    }
+
+    fn begin_reading(&self, answer: Answer) -> State {
+        let content_type = answer
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_ascii_lowercase);
+        let says = |word: &str| {
+            content_type
+                .as_deref()
+                .is_some_and(|says| says.contains(word))
+        };
+        let form = if !(200..300).contains(&answer.status) {
+            Form::Error {
+                status: answer.status,
+                retry_after: retry_after(&answer.headers),
+                content_type,
+                read: Vec::new(),
+            }
+        } else if says("text/html") {
+            return State::Failed(nonsense("the upstream answered with a web page"));
+        } else if says("text/event-stream") || (self.streamed && !says("application/json")) {
+            let limits = StreamLimits { event_bytes_max: self.answer_bytes_max };
+            Form::Stream(StreamDecoder::new(&limits))
+        } else {
+            Form::Plain { read: Vec::new() }
+        };
+        State::Reading(Box::new(Reading {
+            body: answer.body,
+            idle_until: Instant::now() + self.idle,
+            form,
+        }))
+    }
+
+    /// Adds what comes next to `out`.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped: what was read is in the state or in `out`.
+    pub async fn next(&mut self, out: &mut Vec<ModelEvent>) -> Progress {
+        self.connect().await;
+        match &mut self.state {
+            State::Reading(reading) => {
+                let progress = reading.next(out, self.idle, self.answer_bytes_max).await;
+                if progress != Progress::More {
+                    self.state = State::Over;
+                }
+                progress
+            }
+            State::Failed(failure) => {
+                let failure = failure.clone();
+                self.state = State::Over;
+                Progress::Failed(failure)
+            }
+            State::Sending(_) | State::Over => Progress::Ended,
+        }
+    }
+
+    /// Reads what has already arrived of the connection's end, so that it can be used again.
+    pub fn finish(self) {
+        if let State::Reading(mut reading) = self.state
+            && let Body::Http(body) = &mut reading.body
+        {
+            use futures_util::FutureExt;
+            // One more read is enough: the end follows the format's end mark directly.
+            let _ = body.frame().now_or_never();
+        }
+    }
+}
+
+impl Reading {
+    async fn next(
+        &mut self,
+        out: &mut Vec<ModelEvent>,
+        idle: Duration,
+        bytes_max: usize,
+    ) -> Progress {
+        loop {
+            let read = match tokio::time::timeout_at(self.idle_until, self.body.read()).await {
+                Ok(read) => read,
+                Err(_elapsed) => {
+                    return Progress::Failed(failure(
+                        ModelFailureKind::Silent,
+                        "the upstream fell silent",
+                    ));
+                }
+            };
+            let bytes = match read {
+                Some(Ok(bytes)) => bytes,
+                // A broken connection is judged by what came before it.
+                Some(Err(())) | None => return self.end(out),
+            };
+            self.idle_until = Instant::now() + idle;
+            match &mut self.form {
+                Form::Stream(decoder) => {
+                    let before = out.len();
+                    if let Err(error) = decoder.feed(&bytes, out) {
+                        return Progress::Failed(nonsense(&error.to_string()));
+                    }
+                    if out.len() > before {
+                        return Progress::More;
+                    }
+                }
+                Form::Plain { read } => {
+                    if read.len() + bytes.len() > bytes_max {
+                        return Progress::Failed(nonsense("the upstream's answer is too long"));
+                    }
+                    read.extend_from_slice(&bytes);
+                }
+                Form::Error { read, .. } => {
+                    let room = ERROR_BYTES_MAX.saturating_sub(read.len());
+                    read.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                    if room <= bytes.len() {
+                        return self.end(out);
+                    }
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<ModelEvent>) -> Progress {
+        match &mut self.form {
+            Form::Stream(decoder) => match decoder.finish(out) {
+                Ok(()) => Progress::Ended,
+                // The last event broke off, so the answer did.
+                Err(_) => Progress::Ended,
+            },
+            Form::Plain { read } => match decode(read, out) {
+                Ok(()) => Progress::Ended,
+                Err(error) => Progress::Failed(nonsense(&error.to_string())),
+            },
+            Form::Error {
+                status,
+                content_type,
+                retry_after,
+                read,
+            } => Progress::Failed(ModelFailure {
+                kind: ModelFailureKind::Status(*status),
+                error: decode_error(*status, content_type.as_deref(), read),
+                retry_after: *retry_after,
+            }),
+        }
+    }
+}
+
+impl Body {
+    /// The next bytes; `None` at the end, `Err` when the connection broke.
+    async fn read(&mut self) -> Option<Result<Bytes, ()>> {
+        match self {
+            Self::Http(body) => loop {
+                match body.frame().await? {
+                    Ok(frame) => {
+                        if let Ok(bytes) = frame.into_data() {
+                            return Some(Ok(bytes));
+                        }
+                    }
+                    Err(_) => return Some(Err(())),
+                }
+            },
+            Self::Scripted(body) => body.read().await,
+        }
+    }
+}
+
+async fn send(
+    connections: Connections,
+    upstream: Arc<Upstream>,
+    body: Vec<u8>,
+    streamed: bool,
+) -> Result<Answer, ModelFailure> {
+    let request = request_of(&upstream, body, streamed)?;
+    let sent =
+        tokio::time::timeout(upstream.timeouts.first_byte, connections.0.request(request)).await;
+    let response: Response<Incoming> = match sent {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) if error.is_connect() => {
+            return Err(failure(
+                ModelFailureKind::Connect,
+                "the upstream cannot be reached",
+            ));
+        }
+        Ok(Err(_)) => {
+            return Err(failure(
+                ModelFailureKind::Reset,
+                "the upstream closed the connection without an answer",
+            ));
+        }
+        Err(_elapsed) => {
+            return Err(failure(
+                ModelFailureKind::Silent,
+                "the upstream did not answer in time",
+            ));
+        }
+    };
+    let (parts, body) = response.into_parts();
+    Ok(Answer {
+        headers: parts.headers,
+        status: parts.status.as_u16(),
+        body: Body::Http(body),
+    })
+}
+
+fn request_of(
+    upstream: &Upstream,
+    body: Vec<u8>,
+    streamed: bool,
+) -> Result<Request<Full<Bytes>>, ModelFailure> {
+    let UpstreamKind::OpenAi { base_url, api_key } = &upstream.kind else {
+        return Err(failure(
+            ModelFailureKind::Connect,
+            "the upstream has no address",
+        ));
+    };
+    let accept = if streamed {
+        "text/event-stream"
+    } else {
+        "application/json"
+    };
+    let mut request = Request::builder()
+        .method(Method::POST)
+        .uri(format!("{base_url}/chat/completions"))
+        .header(CONTENT_TYPE, "application/json")
+        .header(ACCEPT, accept)
+        .header(
+            USER_AGENT,
+            concat!("turnwright/", env!("CARGO_PKG_VERSION")),
+        );
+    if let Some(key) = api_key {
+        let value = HeaderValue::from_str(&format!("Bearer {}", key.reveal()));
+        let mut value = value.map_err(|_| {
+            failure(
+                ModelFailureKind::Connect,
+                "the upstream's key cannot stand in a header",
+            )
+        })?;
+        value.set_sensitive(true);
+        request = request.header(AUTHORIZATION, value);
+    }
+    request.body(Full::new(Bytes::from(body))).map_err(|_| {
+        failure(
+            ModelFailureKind::Connect,
+            "the upstream's address is no address",
+        )
+    })
+}
+
+/// `Retry-After` in seconds; the date form is not read.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: f64 = headers
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+fn failure(kind: ModelFailureKind, message: &str) -> ModelFailure {
+    let error = ReportedError {
+        message: message.to_owned(),
+        ..ReportedError::default()
+    };
+    ModelFailure {
+        kind,
+        error,
+        retry_after: None,
+    }
+}
+
+fn nonsense(message: &str) -> ModelFailure {
+    failure(ModelFailureKind::Nonsense, message)
+}

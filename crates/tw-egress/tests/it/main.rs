@@ -1,0 +1,3 @@
+//! Integration tests of the outside world's edge, through its public functions.
+
+mod scripted;

@@ -1,0 +1,347 @@
+//! `POST /v1/chat/completions`
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body_util::{BodyExt, Limited};
+use tw_core::change::{OnLeave, Scope, Surface};
+use tw_core::event::{EffectRan, LogEvent};
+use tw_core::fault::Fault;
+use tw_core::id::TurnId;
+use tw_core::request::Tools;
+use tw_runtime::accept::{TurnAnswer, TurnRequest, TurnTaken};
+use tw_runtime::admin::Caller;
+use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
+use tw_wire::openai_chat::completion::CompletionBuilder;
+use tw_wire::openai_chat::error::{of_fault, render};
+use tw_wire::openai_chat::outcome::{Dialect, fault_of};
+use tw_wire::openai_chat::request::decode;
+use tw_wire::sse;
+
+use crate::access;
+use crate::answer_body::{Note, Whole};
+use crate::error::ApiError;
+use crate::server::{RequestId, Surfaces};
+
+pub(crate) const TURN_HEADER: HeaderName = HeaderName::from_static("turnwright-turn");
+const CONVERSATION_HEADER: HeaderName = HeaderName::from_static("turnwright-conversation");
+const REPAIRED_HEADER: HeaderName = HeaderName::from_static("turnwright-repaired");
+const USER_HEADER: &str = "turnwright-user";
+const ON_LEAVE_HEADER: &str = "turnwright-on-leave";
+const IDEMPOTENCY_HEADER: &str = "idempotency-key";
+/// How the official clients mark a request that they send again.
+const RETRY_COUNT_HEADER: &str = "x-stainless-retry-count";
+/// Longest name of an end user, a conversation or an idempotency key, in bytes.
+const NAME_BYTES_MAX: usize = 200;
+
+pub(crate) async fn create(
+    State(surfaces): State<Surfaces>,
+    Extension(id): Extension<RequestId>,
+    request: axum::extract::Request,
+) -> Response {
+    match answer(&surfaces, &id, request).await {
+        Ok(response) => response,
+        Err(error) => error.render(Some(&id)),
+    }
+}
+
+async fn answer(
+    surfaces: &Surfaces,
+    id: &RequestId,
+    request: axum::extract::Request,
+) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let caller = access::caller(surfaces, &parts.headers, Some(Scope::Chat), id).await?;
+    let body = read_body(surfaces, body).await?;
+    let input = decode(&body, surfaces.runtime().request_limits())
+        .map_err(|error| ApiError::of_request(&error))?;
+    let streamed = input.stream;
+    let options = ChunkOptions {
+        include_usage: input.include_usage,
+        dialect: match input.tools {
+            Tools::Legacy(_) => Dialect::Functions,
+            Tools::Absent | Tools::List(_) => Dialect::Tools,
+        },
+    };
+    let wanted = turn_request(&parts.headers, caller.clone(), body, input, id)?;
+    let taken = surfaces
+        .runtime()
+        .take(wanted)
+        .await
+        .map_err(|refused| ApiError::of_refusal(&refused, id))?;
+    let headers = headers_of(&taken);
+    let note = Note {
+        runtime: surfaces.runtime().clone(),
+        caller,
+        turn: taken.turn,
+    };
+    let mut response = if streamed {
+        stream(surfaces, taken, options, note, id).await?
+    } else {
+        plain(taken, options.dialect, note, id).await?
+    };
+    response.headers_mut().extend(headers);
+    Ok(response)
+}
+
+async fn read_body(surfaces: &Surfaces, body: Body) -> Result<Bytes, ApiError> {
+    let bytes_max = surfaces.runtime().request_limits().body_bytes_max;
+    let read = Limited::new(body, bytes_max).collect();
+    match tokio::time::timeout(surfaces.0.options.body_timeout, read).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(ApiError::too_large(bytes_max))
+        }
+        Ok(Err(_)) => Err(ApiError::body_broken()),
+        Err(_elapsed) => Err(ApiError::body_timeout()),
+    }
+}
+
+fn turn_request(
+    headers: &HeaderMap,
+    caller: Caller,
+    body: Bytes,
+    input: tw_core::request::ModelInput,
+    id: &RequestId,
+) -> Result<TurnRequest, ApiError> {
+    let on_leave = match named(headers, ON_LEAVE_HEADER)?.as_deref() {
+        None => None,
+        Some("stop") => Some(OnLeave::Stop),
+        Some("finish") => Some(OnLeave::Finish),
+        Some(_) => {
+            return Err(ApiError::invalid(
+                Some(ON_LEAVE_HEADER),
+                None,
+                "turnwright-on-leave is 'stop' or 'finish'.",
+            ));
+        }
+    };
+    let is_retry = headers
+        .get(RETRY_COUNT_HEADER)
+        .and_then(|count| count.to_str().ok())
+        .and_then(|count| count.trim().parse::<u32>().ok())
+        .is_some_and(|count| count > 0);
+    Ok(TurnRequest {
+        caller,
+        surface: Surface::ChatCompletions,
+        body,
+        input,
+        end_user: named(headers, USER_HEADER)?,
+        conversation: named(headers, CONVERSATION_HEADER.as_str())?,
+        on_leave,
+        idempotency_key: named(headers, IDEMPOTENCY_HEADER)?,
+        is_retry,
+        request_id: id.0.clone(),
+    })
+}
+
+/// A header that names something; an empty one counts as absent.
+fn named(headers: &HeaderMap, name: &str) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(name) else {
+        return Ok(None);
+    };
+    let printable = value
+        .to_str()
+        .ok()
+        .map(str::trim)
+        .filter(|text| text.len() <= NAME_BYTES_MAX);
+    match printable {
+        Some("") => Ok(None),
+        Some(text) => Ok(Some(text.to_owned())),
+        None => Err(ApiError::invalid(
+            Some(name),
+            None,
+            format!("{name} must be printable ASCII of at most {NAME_BYTES_MAX} bytes."),
+        )),
+    }
+}
+
+fn headers_of(taken: &TurnTaken) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let mut put = |name: HeaderName, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    };
+    put(TURN_HEADER, &taken.turn.to_string());
+    if let Some(conversation) = &taken.conversation {
+        put(CONVERSATION_HEADER, conversation);
+    }
+    if !taken.repairs.is_none() {
+        put(REPAIRED_HEADER, &taken.repairs.to_string());
+    }
+    headers
+}
+
+async fn plain(
+    mut taken: TurnTaken,
+    dialect: Dialect,
+    note: Note,
+    id: &RequestId,
+) -> Result<Response, ApiError> {
+    let mut builder = CompletionBuilder::new(taken.turn, dialect);
+    while let Some(events) = taken
+        .answer
+        .next()
+        .await
+        .map_err(|error| ApiError::of_read(&error, id))?
+    {
+        for event in &events {
+            if let Some((fault, effects)) = fault_in(event) {
+                return Err(ApiError::of_end(taken.turn, &fault, &effects));
+            }
+            builder.push(event);
+            if matches!(event, LogEvent::End(_)) {
+                let mut response = Response::new(Body::new(Whole::new(builder.into_body(), note)));
+                response
+                    .headers_mut()
+                    .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                return Ok(response);
+            }
+        }
+    }
+    Err(ApiError::handed_over(taken.turn))
+}
+
+fn fault_in(event: &LogEvent) -> Option<(Fault, Vec<EffectRan>)> {
+    match event {
+        LogEvent::End(end) => fault_of(end).map(|fault| (fault, end.effects.clone())),
+        LogEvent::Start { .. }
+        | LogEvent::Round { .. }
+        | LogEvent::Delta(_)
+        | LogEvent::ClientCall(_)
+        | LogEvent::Extra { .. }
+        | LogEvent::CallStarted { .. }
+        | LogEvent::CallEnded { .. }
+        | LogEvent::Finish { .. }
+        | LogEvent::Usage(_) => None,
+    }
+}
+
+/// Whether a client of this surface sees something of the event.
+fn is_seen(event: &LogEvent) -> bool {
+    match event {
+        LogEvent::Delta(_)
+        | LogEvent::ClientCall(_)
+        | LogEvent::Finish { .. }
+        | LogEvent::End(_) => true,
+        LogEvent::Start { .. }
+        | LogEvent::Round { .. }
+        | LogEvent::Extra { .. }
+        | LogEvent::CallStarted { .. }
+        | LogEvent::CallEnded { .. }
+        | LogEvent::Usage(_) => false,
+    }
+}
+
+struct Streaming {
+    answer: TurnAnswer,
+    writer: ChunkWriter,
+    keep_alive: Duration,
+    /// Written and not yet sent.
+    ready: Vec<u8>,
+    ended: bool,
+    turn: TurnId,
+    note: Option<Note>,
+}
+
+/// The head goes out with the first thing to be seen, or when it is time for a keep-alive;
+/// until then a fault is an ordinary status.
+async fn stream(
+    surfaces: &Surfaces,
+    taken: TurnTaken,
+    options: ChunkOptions,
+    note: Note,
+    id: &RequestId,
+) -> Result<Response, ApiError> {
+    let mut streaming = Streaming {
+        writer: ChunkWriter::new(taken.turn, options),
+        answer: taken.answer,
+        keep_alive: surfaces.0.options.keep_alive,
+        ready: Vec::new(),
+        ended: false,
+        turn: taken.turn,
+        note: Some(note),
+    };
+    let head_by = tokio::time::Instant::now() + streaming.keep_alive;
+    loop {
+        let Ok(next) = tokio::time::timeout_at(head_by, streaming.answer.next()).await else {
+            streaming.ready.extend_from_slice(sse::KEEP_ALIVE);
+            break;
+        };
+        let next = next.map_err(|error| ApiError::of_read(&error, id))?;
+        let Some(events) = next else {
+            return Err(ApiError::handed_over(streaming.turn));
+        };
+        let seen_before_end = events.iter().position(is_seen);
+        if let Some(at) = seen_before_end
+            && let Some((fault, effects)) = fault_in(&events[at])
+        {
+            return Err(ApiError::of_end(streaming.turn, &fault, &effects));
+        }
+        streaming.take(&events);
+        if seen_before_end.is_some() {
+            break;
+        }
+    }
+    let mut response = Response::new(Body::from_stream(futures_util::stream::unfold(
+        streaming, next_bytes,
+    )));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
+    Ok(response)
+}
+
+impl Streaming {
+    fn take(&mut self, events: &[LogEvent]) {
+        for event in events {
+            self.writer.push(event, &mut self.ready);
+            self.ended |= matches!(event, LogEvent::End(_));
+        }
+    }
+
+    /// The stream ends without the turn's end: the client is told so.
+    fn break_off(&mut self) {
+        self.ended = true;
+        self.note = None;
+        let fault = Fault::new(
+            tw_core::fault::FaultClass::Interrupted,
+            "the server stopped before the answer was complete",
+        );
+        sse::write_data(&mut self.ready, &render(&of_fault(&fault), None));
+    }
+}
+
+async fn next_bytes(mut streaming: Streaming) -> Option<(Result<Bytes, Infallible>, Streaming)> {
+    while streaming.ready.is_empty() {
+        if streaming.ended {
+            if let Some(note) = streaming.note.take() {
+                note.write();
+            }
+            return None;
+        }
+        match tokio::time::timeout(streaming.keep_alive, streaming.answer.next()).await {
+            Ok(Ok(Some(events))) => streaming.take(&events),
+            Ok(Ok(None)) => streaming.break_off(),
+            Ok(Err(error)) => {
+                tracing::error!(turn.id = %streaming.turn, error = %error, "following a turn failed");
+                streaming.break_off();
+            }
+            Err(_elapsed) => streaming.ready.extend_from_slice(sse::KEEP_ALIVE),
+        }
+    }
+    let bytes = Bytes::from(std::mem::take(&mut streaming.ready));
+    Some((Ok(bytes), streaming))
+}

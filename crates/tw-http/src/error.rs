@@ -1,0 +1,311 @@
+//! Errors, rendered once for the OpenAI surface.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, StatusCode};
+use tw_core::event::EffectRan;
+use tw_core::fault::{Fault, FaultClass};
+use tw_core::id::TurnId;
+use tw_runtime::accept::TurnRefused;
+use tw_store::read::ReadError;
+use tw_wire::openai_chat::error::{ErrorParts, of_fault, of_request, render};
+use tw_wire::openai_chat::request::RequestError;
+
+use crate::chat::TURN_HEADER;
+use crate::server::RequestId;
+
+/// What a client is answered instead of what it asked for.
+#[derive(Clone, Debug)]
+pub struct ApiError {
+    parts: ErrorParts,
+    retry_after_s: Option<u32>,
+    /// What the official clients obey before their own judgement.
+    should_retry: Option<bool>,
+    turn: Option<TurnId>,
+}
+
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+/// When a refused request may be sent again: the time a short queue takes to drain.
+const OVERLOAD_RETRY_AFTER_S: u32 = 1;
+/// Longest path that an error repeats, in characters.
+const PATH_SHOWN_MAX: usize = 200;
+
+impl ApiError {
+    fn new(status: u16, kind: &str, code: Option<&str>, message: impl Into<String>) -> Self {
+        Self {
+            parts: ErrorParts {
+                status,
+                message: message.into(),
+                kind: kind.to_owned(),
+                param: None,
+                code: code.map(str::to_owned),
+            },
+            retry_after_s: None,
+            should_retry: None,
+            turn: None,
+        }
+    }
+
+    pub(crate) fn invalid(
+        param: Option<&str>,
+        code: Option<&str>,
+        message: impl Into<String>,
+    ) -> Self {
+        let mut error = Self::new(400, "invalid_request_error", code, message);
+        error.parts.param = param.map(str::to_owned);
+        error
+    }
+
+    pub(crate) fn too_large(bytes_max: usize) -> Self {
+        Self::new(
+            413,
+            "invalid_request_error",
+            Some("request_too_large"),
+            format!("The request body is larger than {bytes_max} bytes."),
+        )
+    }
+
+    pub(crate) fn body_timeout() -> Self {
+        Self::new(
+            408,
+            "invalid_request_error",
+            Some("request_timeout"),
+            "The request body did not arrive in time.",
+        )
+    }
+
+    pub(crate) fn body_broken() -> Self {
+        Self::invalid(None, None, "The request body could not be read to its end.")
+    }
+
+    pub(crate) fn no_key() -> Self {
+        Self::new(
+            401,
+            "invalid_request_error",
+            Some("missing_api_key"),
+            "No API key was given: send it as 'Authorization: Bearer KEY'.",
+        )
+    }
+
+    pub(crate) fn wrong_key() -> Self {
+        Self::new(
+            401,
+            "invalid_request_error",
+            Some("invalid_api_key"),
+            "The API key is not known here.",
+        )
+    }
+
+    pub(crate) fn expired_key() -> Self {
+        Self::new(
+            401,
+            "invalid_request_error",
+            Some("expired_api_key"),
+            "The API key has expired.",
+        )
+    }
+
+    pub(crate) fn out_of_scope(scope: &str) -> Self {
+        Self::new(
+            403,
+            "permission_error",
+            Some("insufficient_scope"),
+            format!("The API key lacks the scope '{scope}'."),
+        )
+    }
+
+    pub(crate) fn no_turn() -> Self {
+        Self::new(
+            404,
+            "invalid_request_error",
+            Some("not_found"),
+            "There is no such turn.",
+        )
+    }
+
+    pub(crate) fn no_route(method: &str, path: &str) -> Self {
+        let path: String = path.chars().take(PATH_SHOWN_MAX).collect();
+        Self::new(
+            404,
+            "invalid_request_error",
+            Some("unknown_url"),
+            format!("Unknown request URL: {method} {path}."),
+        )
+    }
+
+    pub(crate) fn no_method(method: &str, path: &str) -> Self {
+        let path: String = path.chars().take(PATH_SHOWN_MAX).collect();
+        Self::new(
+            405,
+            "invalid_request_error",
+            Some("method_not_allowed"),
+            format!("{method} is not a method of {path}."),
+        )
+    }
+
+    /// The turn's driver is gone before the turn's end; the turn goes on elsewhere or later.
+    pub(crate) fn handed_over(turn: TurnId) -> Self {
+        let mut error =
+            Self::unavailable("The server stopped before the answer; send the request again.");
+        error.turn = Some(turn);
+        error
+    }
+
+    pub(crate) fn unavailable(message: &str) -> Self {
+        let mut error = Self::new(503, "server_error", Some("unavailable"), message);
+        error.retry_after_s = Some(OVERLOAD_RETRY_AFTER_S);
+        error
+    }
+
+    /// A fault of ours. What happened goes to the log; the client gets the request id.
+    pub(crate) fn internal(error: &dyn std::error::Error, id: &RequestId) -> Self {
+        let mut chain = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            chain.push_str(": ");
+            chain.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        tracing::error!(request.id = %id.0, error = %chain, "a request failed");
+        Self::new(
+            500,
+            "server_error",
+            None,
+            "The server failed; its log knows more under this request id.",
+        )
+    }
+
+    pub(crate) fn of_request(error: &RequestError) -> Self {
+        let parts = of_request(error);
+        Self {
+            parts,
+            retry_after_s: None,
+            should_retry: None,
+            turn: None,
+        }
+    }
+
+    /// A turn that ended with a fault before anything of its answer was sent.
+    pub(crate) fn of_end(turn: TurnId, fault: &Fault, effects: &[EffectRan]) -> Self {
+        if !effects.is_empty() {
+            return Self::effects_ran(turn, Some(fault), effects);
+        }
+        let should_retry = match fault.class {
+            // A repetition would only be told the same.
+            FaultClass::Deadline | FaultClass::Cancelled => Some(false),
+            FaultClass::Refused { .. }
+            | FaultClass::UpstreamFailed
+            | FaultClass::UpstreamReported
+            | FaultClass::UpstreamLimited
+            | FaultClass::UpstreamSilent
+            | FaultClass::Interrupted
+            | FaultClass::Internal => None,
+        };
+        Self {
+            parts: of_fault(fault),
+            retry_after_s: fault.retry_after_s,
+            should_retry,
+            turn: Some(turn),
+        }
+    }
+
+    /// The request may not be repeated, since calls that change the world were dispatched.
+    pub(crate) fn effects_ran(turn: TurnId, fault: Option<&Fault>, effects: &[EffectRan]) -> Self {
+        let ran: Vec<String> = effects
+            .iter()
+            .map(|ran| format!("{} ({})", ran.name, ran.status.as_str()))
+            .collect();
+        let why = fault.map_or("An earlier try of this request failed", |fault| {
+            fault.message.as_str()
+        });
+        let ran = if ran.is_empty() {
+            "see the turn".to_owned()
+        } else {
+            ran.join(", ")
+        };
+        let message = format!(
+            "{why}. Calls that must not be repeated had been made: {ran}. Turn {turn} holds the record; \
+             the request is not tried again."
+        );
+        let mut error = Self::new(424, "tool_effects_error", Some("effects_ran"), message);
+        error.should_retry = Some(false);
+        error.turn = Some(turn);
+        error
+    }
+
+    pub(crate) fn of_refusal(refused: &TurnRefused, id: &RequestId) -> Self {
+        match refused {
+            TurnRefused::Invalid {
+                message,
+                param,
+                code,
+            } => Self::invalid(Some(param), Some(code), capitalized(message)),
+            TurnRefused::KeyReused => Self::new(
+                422,
+                "invalid_request_error",
+                Some("idempotency_key_reused"),
+                "This idempotency key was used with another request body.",
+            ),
+            TurnRefused::EffectsRan { turn, effects } => Self::effects_ran(*turn, None, effects),
+            TurnRefused::Overloaded => {
+                let mut error = Self::new(
+                    429,
+                    "rate_limit_error",
+                    Some("too_many_turns"),
+                    "Too many requests are running.",
+                );
+                error.retry_after_s = Some(OVERLOAD_RETRY_AFTER_S);
+                error
+            }
+            TurnRefused::ShuttingDown => Self::unavailable("The server is shutting down."),
+            TurnRefused::NoUpstream => Self::new(
+                404,
+                "invalid_request_error",
+                Some("model_not_found"),
+                "No upstream is configured for this model.",
+            ),
+            TurnRefused::Write(_) => {
+                let _ = Self::internal(refused, id);
+                Self::unavailable("The request could not be recorded, so it was not started.")
+            }
+            TurnRefused::Read(_) => Self::internal(refused, id),
+        }
+    }
+
+    pub(crate) fn of_read(error: &ReadError, id: &RequestId) -> Self {
+        Self::internal(error, id)
+    }
+
+    pub(crate) fn render(&self, id: Option<&RequestId>) -> Response {
+        let body = render(&self.parts, id.map(|id| id.0.as_str()));
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() =
+            StatusCode::from_u16(self.parts.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(should) = self.should_retry {
+            headers.insert(
+                SHOULD_RETRY,
+                HeaderValue::from_static(if should { "true" } else { "false" }),
+            );
+        }
+        if let Some(turn) = self.turn
+            && let Ok(value) = HeaderValue::from_str(&turn.to_string())
+        {
+            headers.insert(TURN_HEADER, value);
+        }
+        response
+    }
+}
+
+fn capitalized(message: &str) -> String {
+    let mut chars = message.chars();
+    match chars.next() {
+        Some(first) => format!("{}{}.", first.to_uppercase(), chars.as_str()),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,40 @@
+//! Whether the process lives, and whether it can do its work.
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::HeaderValue;
+use http::header::CONTENT_TYPE;
+
+use crate::error::ApiError;
+use crate::server::{RequestId, Surfaces};
+
+pub(crate) async fn alive() -> Response {
+    ok()
+}
+
+/// The database takes writes; no upstream is asked.
+pub(crate) async fn ready(
+    State(surfaces): State<Surfaces>,
+    Extension(id): Extension<RequestId>,
+) -> Response {
+    if surfaces.runtime().is_refusing() {
+        return ApiError::unavailable("The server is shutting down.").render(Some(&id));
+    }
+    match surfaces.runtime().check_store().await {
+        Ok(()) => ok(),
+        Err(error) => {
+            let _ = ApiError::internal(&error, &id);
+            ApiError::unavailable("The database does not take writes.").render(Some(&id))
+        }
+    }
+}
+
+fn ok() -> Response {
+    let mut response = Response::new(Body::from(r#"{"status":"ok"}"#));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,16 @@
+//! The HTTP surfaces.
+//!
+//! A handler decodes, checks access, calls one function of the runtime and encodes; it never
+//! retries, spawns or speaks SQL. Start reading at [`server::router`].
+
+pub mod server;
+
+mod chat;
+mod turns;
+
+mod health;
+
+mod access;
+mod answer_body;
+pub mod error;
+mod render_turn;

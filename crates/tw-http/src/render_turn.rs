@@ -1,0 +1,124 @@
+//! A turn's record as JSON. Times are integer microseconds since 1970 UTC.
+
+use serde_json::{Value, json};
+use tw_core::call::CallReason;
+use tw_core::change::{NewMessage, OnLeave, Record};
+use tw_core::event::TurnReason;
+use tw_core::model::Usage;
+use tw_core::request::{Block, Role};
+use tw_core::time::Timestamp;
+use tw_core::tool::EffectClass;
+use tw_store::read::turn::AttemptRow;
+use tw_store::read::view::{CallView, Detail, RoundView, TurnView};
+
+pub(crate) fn render(view: &TurnView, detail: Detail) -> String {
+    let turn = &view.turn;
+    json!({
+        "id": turn.id.to_string(),
+        "object": "turn",
+        "status": turn.status.as_str(),
+        "reason": turn.reason.map(TurnReason::as_str),
+        "model": turn.model,
+        "streamed": turn.streamed,
+        "on_leave": match turn.on_leave { OnLeave::Stop => "stop", OnLeave::Finish => "finish" },
+        "record": match turn.record { Record::Full => "full", Record::Minimal => "minimal" },
+        "conversation": turn.conversation,
+        "user": turn.end_user,
+        "request_id": turn.request_id,
+        "created_us": turn.created.0,
+        "deadline_us": turn.deadline.0,
+        "answered_us": micros(turn.answered),
+        "ended_us": micros(turn.ended),
+        "erased_us": micros(turn.erased),
+        "usage": usage(turn.usage.as_ref()),
+        "cost_microusd": turn.cost_microusd,
+        "tool_count": turn.tool_count,
+        "input": view.input.iter().map(message).collect::<Vec<_>>(),
+        "rounds": view.rounds.iter().map(|made| round(made, detail)).collect::<Vec<_>>(),
+    })
+    .to_string()
+}
+
+fn round(round: &RoundView, detail: Detail) -> Value {
+    json!({
+        "round": round.round,
+        "attempts": round.attempts.iter().map(attempt).collect::<Vec<_>>(),
+        "messages": round.messages.iter().map(message).collect::<Vec<_>>(),
+        "calls": round.calls.iter().map(|made| call(made, detail)).collect::<Vec<_>>(),
+    })
+}
+
+fn call(call: &CallView, detail: Detail) -> Value {
+    let end = call.end.as_ref();
+    let mut shown = json!({
+        "id": call.id.to_string(),
+        "position": call.call.position,
+        "name": call.tool_name,
+        "tool_call_id": call.tool_call_id,
+        "runs": call.runs.as_str(),
+        "effect": call.effect.map(EffectClass::as_str),
+        "arguments": call.arguments,
+        "status": call.status.as_str(),
+        "reason": end.and_then(|end| end.reason).map(CallReason::as_str),
+        "is_error": end.is_some_and(|end| end.is_error),
+        "shown": end.map(|end| end.shown.as_str()),
+        "created_us": call.created.0,
+        "started_us": micros(call.started),
+        "ended_us": micros(call.ended),
+        "attempts": call.attempts.iter().map(attempt).collect::<Vec<_>>(),
+    });
+    if detail == Detail::Full {
+        shown["result"] = json!(end.and_then(|end| end.result.as_deref()));
+    }
+    shown
+}
+
+fn attempt(row: &AttemptRow) -> Value {
+    let end = row.end.as_ref();
+    json!({
+        "n": row.n,
+        "upstream": row.upstream,
+        "outcome": end.map(|end| end.outcome.as_str()),
+        "http_status": end.and_then(|end| end.http_status),
+        "usage": usage(end.and_then(|end| end.usage.as_ref())),
+        "started_us": row.started.0,
+        "ended_us": end.map(|end| end.at.0),
+    })
+}
+
+fn message(message: &NewMessage) -> Value {
+    let role = match message.role {
+        Role::System | Role::Developer => "system",
+        Role::User | Role::Tool => "user",
+        Role::Assistant => "assistant",
+    };
+    json!({ "role": role, "blocks": message.blocks.iter().map(block).collect::<Vec<_>>() })
+}
+
+fn block(block: &Block) -> Value {
+    match block {
+        Block::Text(text) => json!({ "type": "text", "text": text.to_text() }),
+        Block::Refusal(text) => json!({ "type": "refusal", "refusal": text.to_text() }),
+        Block::Reasoning(reasoning) => {
+            json!({ "type": "reasoning", "text": reasoning.text.to_text() })
+        }
+        Block::ReasoningDetails(details) => {
+            json!({ "type": "reasoning_details", "details": details.to_value() })
+        }
+        Block::Call(call) => json!({
+            "type": "call", "id": call.id, "name": call.name, "arguments": call.arguments.to_text(),
+        }),
+        Block::Result(result) => json!({
+            "type": "result", "tool_call_id": result.call_id, "content": result.content.to_value(),
+        }),
+        Block::Part(part) => json!({ "type": "part", "part": part.to_value() }),
+    }
+}
+
+fn usage(usage: Option<&Usage>) -> Value {
+    usage.map_or(Value::Null, |usage| usage.json.to_value())
+}
+
+fn micros(time: Option<Timestamp>) -> Option<i64> {
+    time.map(|time| time.0)
+}

@@ -1,0 +1,106 @@
+//! The routes, and what all requests share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::{HeaderName, HeaderValue};
+use tw_runtime::runtime::Runtime;
+
+use crate::error::ApiError;
+use crate::{chat, health, turns};
+
+/// What the handlers work with.
+#[derive(Clone, Debug)]
+pub struct Surfaces(pub(crate) Arc<Shared>);
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) runtime: Runtime,
+    pub(crate) options: Options,
+}
+
+/// How the surfaces behave.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Silence on a stream after which a comment is sent.
+    pub keep_alive: Duration,
+    /// Longest time for a request's body to arrive.
+    pub body_timeout: Duration,
+}
+
+/// Design, section 12.
+pub const KEEP_ALIVE_DEFAULT: Duration = Duration::from_secs(15);
+pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+
+impl Options {
+    pub fn defaults() -> Self {
+        Self {
+            keep_alive: KEEP_ALIVE_DEFAULT,
+            body_timeout: BODY_TIMEOUT_DEFAULT,
+        }
+    }
+}
+
+impl Surfaces {
+    pub fn new(runtime: Runtime, options: Options) -> Self {
+        Self(Arc::new(Shared { runtime, options }))
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.0.runtime
+    }
+}
+
+/// The id of a request, in its answer, its errors and the log.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestId(pub(crate) String);
+
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// All routes.
+pub fn router(surfaces: Surfaces) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/turns/{id}", get(turns::show))
+        .route("/v1/turns/{id}/cancel", post(turns::cancel))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(middleware::from_fn_with_state(
+            surfaces.clone(),
+            with_request_id,
+        ))
+        .with_state(surfaces)
+}
+
+async fn with_request_id(
+    State(surfaces): State<Surfaces>,
+    mut request: Request<Body>,
+    next: Next,
+) -> Response {
+    let id = format!("req_{}", surfaces.runtime().env().random_id().simple());
+    let header = HeaderValue::from_str(&id);
+    request.extensions_mut().insert(RequestId(id));
+    let mut response = next.run(request).await;
+    if let Ok(header) = header {
+        response.headers_mut().insert(X_REQUEST_ID, header);
+    }
+    response
+}
+
+async fn no_route(request: Request<Body>) -> Response {
+    let id = request.extensions().get::<RequestId>().cloned();
+    ApiError::no_route(request.method().as_str(), request.uri().path()).render(id.as_ref())
+}
+
+async fn no_method(request: Request<Body>) -> Response {
+    let id = request.extensions().get::<RequestId>().cloned();
+    ApiError::no_method(request.method().as_str(), request.uri().path()).render(id.as_ref())
+}

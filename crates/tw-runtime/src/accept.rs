@@ -1,0 +1,527 @@
+//! From a decoded request to a turn that runs, or to the answer of an earlier one.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use tokio::sync::{mpsc, oneshot};
+use tw_core::change::{Change, Fence, NewMessage, NewTurn, OnLeave, Record, Surface};
+use tw_core::event::{EffectRan, LogEvent, TurnReason, TurnStatus};
+use tw_core::history::{self, Repairs};
+use tw_core::id::TurnId;
+use tw_core::request::{Message, ModelInput, Role};
+use tw_core::turn::{Now, Offer, OfferError, Offered, Step, Turn, TurnSetup, offer};
+use tw_store::apply::ApplyError;
+use tw_store::read::ReadError;
+use tw_store::read::requests::{KeySent, RepeatRow, RepeatSent};
+use tw_wire::own::context;
+
+use crate::admin::Caller;
+use crate::driver::{Accepted, CLIENT_BATCHES_MAX, Driver, DriverParts, Work};
+use crate::follow::Follower;
+use crate::live::{Client, Live};
+use crate::runtime::{Inner, Runtime};
+
+/// A request for a turn, decoded.
+#[derive(Debug)]
+pub struct TurnRequest {
+    pub caller: Caller,
+    pub surface: Surface,
+    /// The body as it came.
+    pub body: Bytes,
+    pub input: ModelInput,
+    /// From `turnwright-user`; else the request's own fields count.
+    pub end_user: Option<String>,
+    /// From `turnwright-conversation`.
+    pub conversation: Option<String>,
+    pub on_leave: Option<OnLeave>,
+    pub idempotency_key: Option<String>,
+    /// The client library says that it has sent this before.
+    pub is_retry: bool,
+    pub request_id: String,
+}
+
+/// A turn that answers a request.
+#[derive(Debug)]
+pub struct TurnTaken {
+    pub turn: TurnId,
+    /// The public id of its conversation; `None` for a repeat.
+    pub conversation: Option<String>,
+    pub repairs: Repairs,
+    pub answer: TurnAnswer,
+}
+
+/// Why a request got no turn.
+#[derive(Debug, thiserror::Error)]
+pub enum TurnRefused {
+    #[error("{message}")]
+    Invalid {
+        message: String,
+        param: &'static str,
+        code: &'static str,
+    },
+    #[error("this idempotency key was used with another request body")]
+    KeyReused,
+    /// An earlier try of this request ended badly after calls that must not be repeated.
+    #[error("an earlier try of this request ran calls that are not repeated")]
+    EffectsRan {
+        turn: TurnId,
+        effects: Vec<EffectRan>,
+    },
+    #[error("too many requests run")]
+    Overloaded,
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    #[error("no upstream is configured")]
+    NoUpstream,
+    #[error("accepting the request")]
+    Write(#[source] Option<ApplyError>),
+    #[error("looking up earlier requests")]
+    Read(#[from] ReadError),
+}
+
+/// The log of a turn as it comes, for the client that waits for it.
+#[derive(Debug)]
+pub struct TurnAnswer(Answer);
+
+#[derive(Debug)]
+enum Answer {
+    Live {
+        events: mpsc::Receiver<Vec<LogEvent>>,
+        _client: Client,
+    },
+    Followed(Box<Follower>),
+}
+
+impl TurnAnswer {
+    /// The next events; `None` after the last, or when the turn's driver is gone before it.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    ///
+    /// # Cancel safety
+    /// No event is lost.
+    pub async fn next(&mut self) -> Result<Option<Vec<LogEvent>>, ReadError> {
+        match &mut self.0 {
+            Answer::Live { events, .. } => Ok(events.recv().await),
+            Answer::Followed(follower) => follower.next().await,
+        }
+    }
+}
+
+impl Runtime {
+    /// Takes a request: starts a turn, or attaches to the one that answers the same request.
+    ///
+    /// When this returns, the turn is durable.
+    ///
+    /// # Errors
+    /// [`TurnRefused`]; then nothing was started.
+    pub async fn take(&self, request: TurnRequest) -> Result<TurnTaken, TurnRefused> {
+        if self.is_refusing() {
+            return Err(TurnRefused::ShuttingDown);
+        }
+        let body_hash: [u8; 32] = Sha256::digest(&request.body).into();
+        let end_user = request
+            .end_user
+            .clone()
+            .or_else(|| request.input.user.clone());
+        loop {
+            if let Some(taken) = self
+                .repeated(&request, end_user.as_deref(), body_hash)
+                .await?
+            {
+                return Ok(taken);
+            }
+            if self.turns_running() >= self.0.config.turns_max {
+                return Err(TurnRefused::Overloaded);
+            }
+            match self.begin(&request, end_user.clone(), body_hash).await? {
+                Begun::Taken(taken) => return Ok(*taken),
+                // Another request with the same key was faster; what it began answers this one.
+                Begun::KeyTaken { same_body: true } => {}
+                Begun::KeyTaken { same_body: false } => return Err(TurnRefused::KeyReused),
+            }
+        }
+    }
+
+    /// The turn of an earlier try of the same request, if it answers this one.
+    async fn repeated(
+        &self,
+        request: &TurnRequest,
+        end_user: Option<&str>,
+        body_hash: [u8; 32],
+    ) -> Result<Option<TurnTaken>, TurnRefused> {
+        loop {
+            let Some(found) = self.find_repeat(request, end_user, body_hash).await? else {
+                return Ok(None);
+            };
+            let organization = request.caller.organization;
+            match found.decide() {
+                Repeat::WaitForEnd => {
+                    Follower::new(&self.0, organization, found.turn)
+                        .wait_for_end()
+                        .await?;
+                }
+                Repeat::Attach => {
+                    let follower = Follower::attach(&self.0, organization, found.turn);
+                    return Ok(Some(TurnTaken {
+                        turn: found.turn,
+                        conversation: None,
+                        repairs: Repairs::default(),
+                        answer: TurnAnswer(Answer::Followed(Box::new(follower))),
+                    }));
+                }
+                Repeat::Anew => return Ok(None),
+                Repeat::EffectsRan => {
+                    let effects = self.effects_of(organization, found.turn).await?;
+                    return Err(TurnRefused::EffectsRan {
+                        turn: found.turn,
+                        effects,
+                    });
+                }
+            }
+        }
+    }
+
+    async fn find_repeat(
+        &self,
+        request: &TurnRequest,
+        end_user: Option<&str>,
+        body_hash: [u8; 32],
+    ) -> Result<Option<Found>, TurnRefused> {
+        let caller = &request.caller;
+        let store = self.store();
+        let now = self.env().now();
+        if let Some(key) = &request.idempotency_key {
+            let sent = KeySent {
+                api_key: caller.api_key,
+                end_user: end_user.map(str::to_owned),
+                surface: request.surface,
+                key: key.clone(),
+            };
+            let since = now.before(self.0.config.request_keys_kept);
+            let row = store.request_key(caller.organization, sent).await?;
+            let Some(row) = row.filter(|row| row.created >= since) else {
+                return Ok(None);
+            };
+            if row.body_hash != body_hash {
+                return Err(TurnRefused::KeyReused);
+            }
+            let row = store.repeat_state(caller.organization, row.turn).await?;
+            return Ok(row.map(|row| self.found(&row)));
+        }
+        if !request.is_retry {
+            return Ok(None);
+        }
+        let sent = RepeatSent {
+            api_key: caller.api_key,
+            surface: request.surface,
+            end_user: end_user.map(str::to_owned),
+            conversation: request.conversation.clone(),
+            body_hash,
+            since: now.before(self.0.config.repeat_window),
+        };
+        let Some(row) = store.repeat_candidate(caller.organization, sent).await? else {
+            return Ok(None);
+        };
+        Ok(Some(self.found(&row)))
+    }
+
+    fn found(&self, row: &RepeatRow) -> Found {
+        let stopping = self
+            .0
+            .live
+            .get(row.turn)
+            .is_some_and(|live| live.is_stopping());
+        Found {
+            turn: row.turn,
+            status: row.status,
+            reason: row.reason,
+            erased: row.erased,
+            stopping: stopping || row.stop.is_some(),
+            dispatched_effects: row.dispatched_effects,
+        }
+    }
+
+    async fn effects_of(
+        &self,
+        organization: tw_core::id::OrgId,
+        turn: TurnId,
+    ) -> Result<Vec<EffectRan>, ReadError> {
+        let mut follower = Follower::new(&self.0, organization, turn);
+        let mut effects = Vec::new();
+        while let Some(events) = follower.next().await? {
+            if let Some(LogEvent::End(end)) = events.last() {
+                effects.clone_from(&end.effects);
+            }
+        }
+        Ok(effects)
+    }
+
+    /// Notes that the whole answer was handed to the client's connection, so that a later
+    /// request with the same body is a new one. Nobody waits for the note.
+    pub fn mark_answered(&self, caller: &Caller, turn: TurnId) {
+        let (store, organization, at) =
+            (self.store().clone(), caller.organization, self.env().now());
+        self.0.tasks.spawn(async move {
+            let mark = Change::MarkAnswered { organization, turn, at };
+            if let Err(error) = store.apply(vec![mark], None).await {
+                tracing::warn!(turn.id = %turn, error = %error, "noting that a turn was answered failed");
+            }
+        });
+    }
+
+    /// Asks a turn to stop. Whether it runs here and may be stopped is the caller's question.
+    pub fn cancel(&self, turn: TurnId) {
+        if let Some(live) = self.0.live.get(turn) {
+            live.cancel.cancel();
+        }
+    }
+
+    /// Waits until a turn has ended.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn wait_for_end(&self, caller: &Caller, turn: TurnId) -> Result<(), ReadError> {
+        Follower::new(&self.0, caller.organization, turn)
+            .wait_for_end()
+            .await
+    }
+
+    async fn begin(
+        &self,
+        request: &TurnRequest,
+        end_user: Option<String>,
+        body_hash: [u8; 32],
+    ) -> Result<Begun, TurnRefused> {
+        let inner = &self.0;
+        let upstream = inner
+            .config
+            .upstreams
+            .first()
+            .ok_or(TurnRefused::NoUpstream)?;
+        let offered = self.offered(request)?;
+        let (messages, mut repairs) = history::repair(request.input.messages.clone());
+        repairs.tool_schemas = offered.schemas_replaced;
+        let setup = setup_of(inner, request, offered.offer, &upstream.name);
+        let (turn, created) = (setup.id, setup.created);
+        let conversation = request
+            .conversation
+            .clone()
+            .unwrap_or_else(|| inner.env.ordered_id().hyphenated().to_string());
+        let fence = Fence {
+            organization: request.caller.organization,
+            turn,
+            fence: 1,
+        };
+        let mut step = Step::default();
+        let accept = new_turn(inner, request, &setup, end_user, &conversation, body_hash);
+        step.write.push(Change::AcceptTurn(Box::new(accept)));
+        let mut fresh_id = || inner.env.random_id();
+        let machine = Turn::start(
+            setup,
+            &Now {
+                at: created,
+                fresh_id: &mut fresh_id,
+            },
+            &mut step,
+        );
+
+        let live = Live::new(0);
+        let client = Client::of(&live);
+        let (to_client, events) = mpsc::channel(CLIENT_BATCHES_MAX);
+        let (accepted, outcome) = oneshot::channel();
+        let driver = Driver::new(DriverParts {
+            inner: Arc::clone(inner),
+            turn: machine,
+            fence,
+            work: Arc::new(Work {
+                input: request.input.clone(),
+                messages,
+                upstream: Arc::clone(upstream),
+            }),
+            live: Arc::clone(&live),
+            client: Some(to_client),
+            events_stored: 0,
+        });
+        inner.live.add(turn, live);
+        inner.tasks.spawn(driver.accept(step, accepted));
+        match outcome.await {
+            Ok(Ok(Accepted::New)) => Ok(Begun::Taken(Box::new(TurnTaken {
+                turn,
+                conversation: Some(conversation),
+                repairs,
+                answer: TurnAnswer(Answer::Live {
+                    events,
+                    _client: client,
+                }),
+            }))),
+            Ok(Ok(Accepted::KeyTaken { same_body, .. })) => Ok(Begun::KeyTaken { same_body }),
+            Ok(Err(error)) => Err(TurnRefused::Write(Some(error))),
+            Err(_driver_gone) => Err(TurnRefused::Write(None)),
+        }
+    }
+
+    fn offered(&self, request: &TurnRequest) -> Result<Offered, TurnRefused> {
+        if !self.0.config.tools_enabled {
+            return Ok(Offered {
+                offer: Offer::Relay,
+                schemas_replaced: 0,
+            });
+        }
+        offer(&request.input, &request.caller.tools, &self.0.config.tools).map_err(|error| {
+            let param = match error {
+                OfferError::Mixed => "tools",
+                OfferError::SeveralChoices => "n",
+            };
+            TurnRefused::Invalid {
+                message: error.to_string(),
+                param,
+                code: "unsupported",
+            }
+        })
+    }
+}
+
+enum Begun {
+    Taken(Box<TurnTaken>),
+    KeyTaken { same_body: bool },
+}
+
+/// An earlier try of a request.
+struct Found {
+    turn: TurnId,
+    status: TurnStatus,
+    reason: Option<TurnReason>,
+    erased: bool,
+    stopping: bool,
+    dispatched_effects: bool,
+}
+
+enum Repeat {
+    WaitForEnd,
+    Attach,
+    Anew,
+    EffectsRan,
+}
+
+impl Found {
+    fn decide(&self) -> Repeat {
+        let came_to_nothing = match (self.status, self.reason) {
+            (TurnStatus::Running, _) => {
+                return if self.stopping {
+                    Repeat::WaitForEnd
+                } else {
+                    Repeat::Attach
+                };
+            }
+            (TurnStatus::Failed, _)
+            | (TurnStatus::Cancelled, Some(TurnReason::ClientLeft))
+            | (TurnStatus::Incomplete, Some(TurnReason::Interrupted)) => true,
+            // An answer that is no longer kept cannot be given again.
+            (TurnStatus::Completed | TurnStatus::Incomplete | TurnStatus::Cancelled, _) => {
+                self.erased
+            }
+        };
+        match (came_to_nothing, self.dispatched_effects) {
+            (false, _) => Repeat::Attach,
+            (true, false) => Repeat::Anew,
+            (true, true) => Repeat::EffectsRan,
+        }
+    }
+}
+
+fn setup_of(inner: &Inner, request: &TurnRequest, offer: Offer, upstream: &str) -> TurnSetup {
+    let input = &request.input;
+    let created = inner.env.now();
+    let limits = inner.config.turn.clone();
+    let lasts = if input.stream {
+        limits.streamed_max
+    } else {
+        limits.plain_max
+    };
+    let record = match input.store {
+        Some(false) => Record::Minimal,
+        Some(true) | None => request.caller.record,
+    };
+    TurnSetup {
+        id: TurnId(inner.env.ordered_id()),
+        created,
+        deadline: created.after(lasts),
+        streamed: input.stream,
+        on_leave: request.on_leave.unwrap_or(OnLeave::Stop),
+        record,
+        model: input.model.clone(),
+        choices: input.choices,
+        choice_is_forced: input.tool_choice.is_forced(),
+        completion_tokens_max: input.completion_tokens_max,
+        offer,
+        limits,
+        upstream: upstream.to_owned(),
+    }
+}
+
+fn new_turn(
+    inner: &Inner,
+    request: &TurnRequest,
+    setup: &TurnSetup,
+    end_user: Option<String>,
+    conversation: &str,
+    body_hash: [u8; 32],
+) -> NewTurn {
+    let tools = match &setup.offer {
+        Offer::Relay => None,
+        Offer::Ours(tools) => Some(tools.iter().map(|tool| tool.name.clone()).collect()),
+    };
+    let context = context::TurnContext {
+        tools,
+        upstream: setup.upstream.clone(),
+    };
+    NewTurn {
+        id: setup.id,
+        organization: request.caller.organization,
+        api_key: request.caller.api_key,
+        end_user,
+        conversation: conversation.to_owned(),
+        conversation_named: request.conversation.is_some(),
+        surface: request.surface,
+        streamed: setup.streamed,
+        on_leave: setup.on_leave,
+        record: setup.record,
+        model: setup.model.clone(),
+        request_id: request.request_id.clone(),
+        deadline: setup.deadline,
+        owner: inner.boot.clone(),
+        body: request.body.to_vec(),
+        body_hash,
+        context: context::encode(&context),
+        idempotency_key: request.idempotency_key.clone(),
+        messages: brought(&request.input.messages, setup),
+        keys_since: setup.created.before(inner.config.request_keys_kept),
+        at: setup.created,
+    }
+}
+
+/// The messages that this request adds: those behind the last one of the assistant.
+fn brought(messages: &[Message], setup: &TurnSetup) -> Vec<NewMessage> {
+    let from = messages
+        .iter()
+        .rposition(|message| message.role == Role::Assistant)
+        .map_or(0, |at| at + 1);
+    messages[from..]
+        .iter()
+        .zip(0..)
+        .map(|(message, seq)| NewMessage {
+            round: 0,
+            seq,
+            role: match message.role {
+                Role::System | Role::Developer => Role::System,
+                // A result that a client brings is a block of the turn that brings it.
+                Role::User | Role::Tool => Role::User,
+                Role::Assistant => Role::Assistant,
+            },
+            blocks: message.blocks.clone(),
+            at: setup.created,
+        })
+        .collect()
+}

@@ -1,0 +1,180 @@
+//! Organizations and keys: who may ask, and who asks.
+
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tw_core::change::{
+    Change, KeyMemory, NewApiKey, NewOrganization, Outcome, Record, Scope, ToolGrant,
+};
+use tw_core::id::{ApiKeyId, OrgId};
+use tw_core::time::Timestamp;
+use tw_egress::env::Env;
+use tw_store::apply::ApplyError;
+use tw_store::read::ReadError;
+use tw_store::store::Store;
+use tw_store::system;
+
+use crate::runtime::Runtime;
+
+/// Who asks, as resolved from a key.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub organization: OrgId,
+    pub api_key: ApiKeyId,
+    pub scopes: Vec<Scope>,
+    pub tools: ToolGrant,
+    pub record: Record,
+}
+
+impl Caller {
+    pub fn may(&self, scope: Scope) -> bool {
+        self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+    }
+}
+
+/// Why a key is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthenticateError {
+    #[error("no such key")]
+    Unknown,
+    #[error("the key has expired")]
+    Expired,
+    #[error("looking up a key")]
+    Read(#[from] ReadError),
+}
+
+/// A key's last use is noted at most this often.
+const TOUCH_INTERVAL: Duration = Duration::from_secs(60);
+/// Longer texts are no keys of ours and are not hashed.
+const KEY_BYTES_MAX: usize = 256;
+const KEY_PREFIX: &str = "tw-";
+const KEY_SHOWN_BYTES: usize = 8;
+
+impl Runtime {
+    /// Resolves a key.
+    ///
+    /// # Errors
+    /// [`AuthenticateError`]; an unknown key and one of a deleted organization look the same.
+    pub async fn authenticate(&self, key: &str) -> Result<Caller, AuthenticateError> {
+        if key.len() > KEY_BYTES_MAX {
+            return Err(AuthenticateError::Unknown);
+        }
+        let found = system::api_key_by_hash(self.store(), hash(key))
+            .await?
+            .ok_or(AuthenticateError::Unknown)?;
+        let now = self.env().now();
+        if found.expires.is_some_and(|expires| expires <= now) {
+            return Err(AuthenticateError::Expired);
+        }
+        if found
+            .last_used
+            .is_none_or(|used| now.since(used) >= TOUCH_INTERVAL)
+        {
+            self.touch(found.id, now);
+        }
+        Ok(Caller {
+            organization: found.organization,
+            api_key: found.id,
+            scopes: found.scopes,
+            tools: found.tools,
+            record: found.record,
+        })
+    }
+
+    /// Nobody waits for this note, and losing it loses nothing.
+    fn touch(&self, key: ApiKeyId, at: Timestamp) {
+        let store = self.store().clone();
+        self.0.tasks.spawn(async move {
+            if let Err(error) = store
+                .apply(vec![Change::TouchApiKey { key, at }], None)
+                .await
+            {
+                tracing::warn!(error = %error, "noting a key's use failed");
+            }
+        });
+    }
+}
+
+/// A key to be made.
+#[derive(Clone, Debug)]
+pub struct KeyWanted {
+    pub organization: String,
+    pub name: String,
+    pub scopes: Vec<Scope>,
+    pub tools: ToolGrant,
+    pub record: Record,
+    pub memory: KeyMemory,
+    pub expires: Option<Timestamp>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CreateKeyError {
+    #[error("reading organizations")]
+    Read(#[from] ReadError),
+    #[error("writing the key")]
+    Write(#[from] ApplyError),
+    #[error("the store did not say which row it made")]
+    NoRow,
+}
+
+/// Makes a key, and its organization if it is the first one, and returns the key's text, which
+/// is stored nowhere.
+///
+/// # Errors
+/// When the store fails.
+pub async fn create_key(
+    store: &Store,
+    env: &Env,
+    wanted: KeyWanted,
+) -> Result<String, CreateKeyError> {
+    let organization = match system::organization_by_slug(store, &wanted.organization).await? {
+        Some(organization) => organization,
+        None => create_organization(store, env, &wanted.organization).await?,
+    };
+    let mut random = [0; 32];
+    env.fill(&mut random);
+    let key = format!(
+        "{KEY_PREFIX}{}",
+        random
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    );
+    let change = Change::CreateApiKey(NewApiKey {
+        organization,
+        name: wanted.name,
+        hash: hash(&key),
+        shown: key.chars().take(KEY_SHOWN_BYTES).collect(),
+        scopes: wanted.scopes,
+        tools: wanted.tools,
+        record: wanted.record,
+        memory: wanted.memory,
+        expires: wanted.expires,
+        at: env.now(),
+    });
+    store.apply(vec![change], None).await?;
+    Ok(key)
+}
+
+async fn create_organization(
+    store: &Store,
+    env: &Env,
+    slug: &str,
+) -> Result<OrgId, CreateKeyError> {
+    let organization = NewOrganization {
+        slug: slug.to_owned(),
+        name: slug.to_owned(),
+        at: env.now(),
+    };
+    let outcomes = store
+        .apply(vec![Change::CreateOrganization(organization)], None)
+        .await?;
+    match outcomes.first() {
+        Some(Outcome::Organization(id)) => Ok(*id),
+        _ => Err(CreateKeyError::NoRow),
+    }
+}
+
+pub(crate) fn hash(text: &str) -> [u8; 32] {
+    Sha256::digest(text.as_bytes()).into()
+}

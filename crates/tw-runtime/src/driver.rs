@@ -1,0 +1,432 @@
+//! The driver of one turn: a task that feeds the machine and does what it says.
+//!
+//! The order is always the same: the machine decides, the step is applied in one transaction
+//! under the turn's fence, then it is shown, then its effects start. When a write fails in a way
+//! that leaves the outcome open, the driver forgets the machine; the turn is recovered from the
+//! store as after a crash.
+
+mod calls;
+mod log;
+mod perform;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+use tw_core::change::Fence;
+use tw_core::event::LogEvent;
+use tw_core::id::CallRef;
+use tw_core::model::ModelEvent;
+use tw_core::request::{Message, ModelInput};
+use tw_core::time::Timestamp;
+use tw_core::turn::{Effect, Event, Now, Step, Timer, Turn};
+use tw_egress::upstream::{Asking, Progress, Upstream};
+use tw_store::apply::ApplyError;
+use tw_wire::openai_chat::request::encode;
+
+use crate::fail_point::FailPoint;
+use crate::live::Live;
+use crate::runtime::Inner;
+use crate::slots::Slot;
+
+use calls::CallEnded;
+use log::Log;
+
+/// What a turn works with and never changes.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) input: ModelInput,
+    /// The client's history, repaired.
+    pub(crate) messages: Vec<Message>,
+    pub(crate) upstream: Arc<Upstream>,
+}
+
+/// Batches of events on their way to the client that started the turn.
+pub(crate) type ToClient = mpsc::Sender<Vec<LogEvent>>;
+/// Batches that may wait for the client; beyond them the upstream is not read.
+pub(crate) const CLIENT_BATCHES_MAX: usize = 8;
+
+pub(crate) struct Driver {
+    inner: Arc<Inner>,
+    turn: Turn,
+    fence: Fence,
+    work: Arc<Work>,
+    live: Arc<Live>,
+    log: Log,
+    client: Option<ToClient>,
+    /// A client waits, and its leaving is an event.
+    client_counts: bool,
+    asking: Option<(u32, Asking)>,
+    tools: JoinSet<CallEnded>,
+    /// Attempts that run, by the id of their task.
+    attempts: BTreeMap<tokio::task::Id, (CallRef, u32)>,
+    aborts: BTreeMap<CallRef, AbortHandle>,
+    waiting_for_slots: FuturesUnordered<calls::WaitingForSlot>,
+    slots: BTreeMap<CallRef, Option<Slot>>,
+    calls_began: BTreeMap<CallRef, Timestamp>,
+    timers: BTreeSet<(Instant, Timer)>,
+    model_events: Vec<ModelEvent>,
+}
+
+/// Why a driver stopped before the turn's end.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    /// The write failed, or may have.
+    Write(ApplyError),
+    /// The process ends; the next one takes over.
+    HandOver,
+}
+
+pub(crate) struct DriverParts {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) turn: Turn,
+    pub(crate) fence: Fence,
+    pub(crate) work: Arc<Work>,
+    pub(crate) live: Arc<Live>,
+    pub(crate) client: Option<ToClient>,
+    /// Events that the log holds already.
+    pub(crate) events_stored: u64,
+}
+
+/// What happened next in the world of one driver.
+enum Happened {
+    Cancelled,
+    Drained,
+    ClientLeft,
+    Timer(Timer),
+    Call(CallEnded),
+    Slot(CallRef, Option<Slot>),
+    Model(u32, Progress),
+    Flushed(Result<u64, ApplyError>),
+    FlushDue,
+}
+
+impl Driver {
+    pub(crate) fn new(parts: DriverParts) -> Self {
+        let DriverParts {
+            inner,
+            turn,
+            fence,
+            work,
+            live,
+            client,
+            events_stored,
+        } = parts;
+        let left = turn.setup().deadline.since(inner.env.now());
+        let timers = BTreeSet::from([(Instant::now() + left, Timer::Deadline)]);
+        Self {
+            inner,
+            turn,
+            fence,
+            work,
+            live,
+            log: Log::new(events_stored),
+            client_counts: client.is_some(),
+            client,
+            asking: None,
+            tools: JoinSet::new(),
+            attempts: BTreeMap::new(),
+            aborts: BTreeMap::new(),
+            waiting_for_slots: FuturesUnordered::new(),
+            slots: BTreeMap::new(),
+            calls_began: BTreeMap::new(),
+            timers,
+            model_events: Vec::new(),
+        }
+    }
+
+    /// Accepts the turn and drives it to its end.
+    ///
+    /// The model is asked while the accepting transaction commits; nothing is shown or dispatched
+    /// before it has. `accepted` hears how it went.
+    pub(crate) async fn accept(
+        mut self,
+        step: Step,
+        accepted: oneshot::Sender<Result<Accepted, ApplyError>>,
+    ) {
+        let Step { write, show, then } = step;
+        debug_assert!(show.is_empty(), "an accepted turn has nothing to show yet");
+        for effect in then {
+            self.start(effect);
+        }
+        self.reach(FailPoint::BeforeAccept);
+        let outcome = {
+            let mut apply = Box::pin(self.inner.store.apply(write, Some(self.fence)));
+            let asking = &mut self.asking;
+            loop {
+                match asking {
+                    Some((_, asking)) if asking.is_sending() => tokio::select! {
+                        outcome = &mut apply => break outcome,
+                        () = asking.connect() => {}
+                    },
+                    Some(_) | None => break apply.await,
+                }
+            }
+        };
+        let outcome = outcome.map(Accepted::of);
+        let is_ours = matches!(outcome, Ok(Accepted::New));
+        if is_ours {
+            self.reach(FailPoint::AfterAccept);
+        }
+        // The one who asked may have gone; the turn is accepted all the same.
+        let _ = accepted.send(outcome);
+        if is_ours {
+            self.drive().await;
+        } else {
+            self.inner.live.remove(self.fence.turn);
+        }
+    }
+
+    /// Goes on with a turn that was taken over.
+    pub(crate) async fn resume(mut self, mut step: Step) {
+        match self.perform(&mut step).await {
+            Ok(()) => self.drive().await,
+            Err(stopped) => self.stop(stopped).await,
+        }
+    }
+
+    async fn drive(mut self) {
+        let mut step = Step::default();
+        while !self.turn.is_ended() {
+            let happened = self.next().await;
+            if let Err(stopped) = self.on(happened, &mut step).await {
+                self.stop(stopped).await;
+                return;
+            }
+        }
+        if let Some((_, asking)) = self.asking.take() {
+            asking.finish();
+        }
+        self.inner.live.remove(self.fence.turn);
+    }
+
+    /// Leaves the turn to whoever takes it over next, which is this process unless it ends.
+    async fn stop(self, stopped: Stopped) {
+        let Self {
+            inner,
+            fence,
+            live,
+            client,
+            ..
+        } = self;
+        drop(client);
+        inner.live.remove(fence.turn);
+        live.durable.send_modify(|_| {});
+        match stopped {
+            Stopped::HandOver => {
+                tracing::info!(turn.id = %fence.turn, "turn left for the next start")
+            }
+            Stopped::Write(ApplyError::Fenced { .. }) => {
+                tracing::info!(turn.id = %fence.turn, "turn was taken over by another driver");
+            }
+            Stopped::Write(error) => {
+                tracing::error!(turn.id = %fence.turn, error = %error, "writing a turn failed");
+                crate::recover::later(inner, fence.organization, fence.turn);
+            }
+        }
+    }
+
+    /// Waits for what happens next.
+    ///
+    /// # Cancel safety
+    /// Every arm keeps its state in the driver, so a losing arm loses nothing.
+    async fn next(&mut self) -> Happened {
+        let timer = self.timers.first().copied();
+        let flush_due = self.log.due();
+        let client_counts = self.client_counts && !self.turn.is_stopping();
+        tokio::select! {
+            () = self.live.cancel.cancelled(), if !self.turn.is_stopping() => Happened::Cancelled,
+            () = self.inner.drained.cancelled() => Happened::Drained,
+            () = self.live.all_left(), if client_counts => Happened::ClientLeft,
+            () = until(timer.map(|(at, _)| at)) => {
+                let fired = self.timers.pop_first().map_or(Timer::Deadline, |(_, timer)| timer);
+                Happened::Timer(fired)
+            }
+            Some(ended) = self.tools.join_next_with_id() => self.ended(ended),
+            Some((call, slot)) = self.waiting_for_slots.next() => Happened::Slot(call, slot),
+            (n, progress) = next_of_answer(&mut self.asking, &mut self.model_events) => {
+                Happened::Model(n, progress)
+            }
+            flushed = self.log.flushed() => Happened::Flushed(flushed),
+            () = until(flush_due) => Happened::FlushDue,
+        }
+    }
+
+    async fn on(&mut self, happened: Happened, step: &mut Step) -> Result<(), Stopped> {
+        let event = match happened {
+            Happened::Cancelled => Event::CancelRequested,
+            Happened::Drained => Event::Drained,
+            Happened::ClientLeft => {
+                self.client_counts = false;
+                Event::ClientLeft
+            }
+            Happened::Timer(timer) => Event::TimerFired(timer),
+            Happened::Call(CallEnded::Ran { call, n, outcome }) => {
+                self.reach(FailPoint::ToolAnswered);
+                Event::CallEnded { call, n, outcome }
+            }
+            Happened::Call(CallEnded::LookedUp { call, n, found }) => {
+                Event::LookedUp { call, n, found }
+            }
+            Happened::Slot(call, slot) => {
+                self.slots.insert(call, slot);
+                Event::SlotGranted { call }
+            }
+            Happened::Model(n, progress) => return self.on_answer(n, progress, step).await,
+            Happened::Flushed(flushed) => return self.on_flushed(flushed),
+            Happened::FlushDue => {
+                self.reach(FailPoint::BeforeFlush);
+                self.log
+                    .start_flush(&self.inner.store, self.fence, self.inner.env.now());
+                return Ok(());
+            }
+        };
+        self.decide(event, step);
+        self.perform(step).await
+    }
+
+    /// Feeds what was read of the model's answer; what needs no write is shown in one batch.
+    async fn on_answer(
+        &mut self,
+        n: u32,
+        progress: Progress,
+        step: &mut Step,
+    ) -> Result<(), Stopped> {
+        let mut events = std::mem::take(&mut self.model_events);
+        if !events.is_empty() {
+            self.reach(FailPoint::AnswerBegan);
+        }
+        let mut batch = Vec::new();
+        for event in events.drain(..) {
+            self.decide(Event::Model { n, event }, step);
+            if step.write.is_empty() && step.then.is_empty() {
+                batch.append(&mut step.show);
+            } else {
+                self.show(std::mem::take(&mut batch)).await;
+                self.perform(step).await?;
+            }
+        }
+        self.model_events = events;
+        self.show(batch).await;
+        let event = match progress {
+            Progress::More => return Ok(()),
+            Progress::Ended => Event::ModelEnded { n },
+            Progress::Failed(failure) => Event::ModelFailed { n, failure },
+        };
+        if self.asking.as_ref().is_some_and(|(asked, _)| *asked == n) {
+            self.asking = None;
+        }
+        self.decide(event, step);
+        self.perform(step).await
+    }
+
+    fn decide(&mut self, event: Event, step: &mut Step) {
+        step.clear();
+        let env = &self.inner.env;
+        let mut now = Now {
+            at: env.now(),
+            fresh_id: &mut || env.random_id(),
+        };
+        self.turn.on(event, &mut now, step);
+        if self.turn.is_stopping() {
+            self.live.set_stopping();
+        }
+    }
+
+    fn start(&mut self, effect: Effect) {
+        match effect {
+            Effect::Ask { round, n } => {
+                let request = self.turn.model_request(
+                    &self.work.input,
+                    &self.work.messages,
+                    &self.work.input.model,
+                    self.turn.setup().streamed && self.work.upstream.ask_usage,
+                );
+                let body = encode(&request);
+                let serial = self.inner.serial.fetch_add(1, Ordering::Relaxed);
+                let streamed = self.turn.setup().streamed;
+                let asking = Asking::new(
+                    &self.inner.connections,
+                    &self.work.upstream,
+                    body,
+                    streamed,
+                    serial,
+                );
+                self.asking = Some((n, asking));
+                self.reach(if round == 1 {
+                    FailPoint::Asked
+                } else {
+                    FailPoint::NextRoundAsked
+                });
+            }
+            Effect::AbortAsk => self.asking = None,
+            Effect::RequestSlot { call } => self.wait_for_slot(call),
+            Effect::ReleaseSlot { call } => {
+                self.slots.remove(&call);
+            }
+            Effect::Dispatch { call, n } => self.dispatch(call, n),
+            Effect::LookUp { call, n } => self.look_up(call, n),
+            Effect::AbortCall { call } => {
+                if let Some(running) = self.aborts.remove(&call) {
+                    running.abort();
+                }
+            }
+            Effect::SetTimer { timer, after } => {
+                self.timers.insert((Instant::now() + after, timer));
+            }
+            // Handled where the step is performed, since it ends the driver.
+            Effect::HandOver => {}
+        }
+    }
+
+    fn reach(&self, point: FailPoint) {
+        point.reach(self.inner.config.fail_point);
+    }
+}
+
+/// What the accepting transaction came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Accepted {
+    New,
+    /// A turn was accepted under the same idempotency key in the meantime.
+    KeyTaken {
+        turn: tw_core::id::TurnId,
+        same_body: bool,
+    },
+}
+
+impl Accepted {
+    fn of(outcomes: Vec<tw_core::change::Outcome>) -> Self {
+        outcomes
+            .into_iter()
+            .find_map(|outcome| match outcome {
+                tw_core::change::Outcome::KeyTaken { turn, same_body } => {
+                    Some(Self::KeyTaken { turn, same_body })
+                }
+                _ => None,
+            })
+            .unwrap_or(Self::New)
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_of_answer(
+    asking: &mut Option<(u32, Asking)>,
+    events: &mut Vec<ModelEvent>,
+) -> (u32, Progress) {
+    match asking {
+        Some((n, asking)) => (*n, asking.next(events).await),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,193 @@
+//! Running calls: slots, attempts, look-ups, and the log line of each call.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::task::JoinError;
+use tw_core::call::CallEnd;
+use tw_core::change::Change;
+use tw_core::id::CallRef;
+use tw_core::tool::{LookUp, ToolOutcome};
+use tw_egress::tools::{self, Attempt};
+
+use super::{Driver, Happened};
+use crate::fail_point::FailPoint;
+use crate::slots::Slot;
+
+pub(super) type WaitingForSlot = Pin<Box<dyn Future<Output = (CallRef, Option<Slot>)> + Send>>;
+
+/// The end of something that ran for a call.
+#[derive(Debug)]
+pub(super) enum CallEnded {
+    Ran {
+        call: CallRef,
+        n: u32,
+        outcome: ToolOutcome,
+    },
+    LookedUp {
+        call: CallRef,
+        n: u32,
+        found: LookUp,
+    },
+}
+
+impl Driver {
+    pub(super) fn wait_for_slot(&mut self, call: CallRef) {
+        let name = self
+            .turn
+            .tool_of(call)
+            .map_or("", |tool| tool.name.as_str());
+        let slot = self.inner.slots.wait(name);
+        self.waiting_for_slots
+            .push(Box::pin(async move { (call, slot.await) }));
+    }
+
+    pub(super) fn dispatch(&mut self, call: CallRef, n: u32) {
+        let Some(run) = self.turn.call_to_run(call) else {
+            return;
+        };
+        let attempt = Attempt {
+            call: run.id,
+            args: run.args,
+            idempotency_key: run.idempotency_key,
+            now: self.inner.env.now(),
+        };
+        let prober = self.inner.prober.clone();
+        let tool = run.tool;
+        let running = self.tools.spawn(async move {
+            let timeout = tool.policy.timeout;
+            let ran = tokio::time::timeout(timeout, tools::run(&prober, &tool, &attempt)).await;
+            CallEnded::Ran {
+                call,
+                n,
+                outcome: ran.unwrap_or(ToolOutcome::TimedOut),
+            }
+        });
+        self.attempts.insert(running.id(), (call, n));
+        self.aborts.insert(call, running);
+        self.reach(FailPoint::Dispatched);
+    }
+
+    pub(super) fn look_up(&mut self, call: CallRef, n: u32) {
+        let Some(run) = self.turn.call_to_run(call) else {
+            return;
+        };
+        let attempt = Attempt {
+            call: run.id,
+            args: run.args,
+            idempotency_key: run.idempotency_key,
+            now: self.inner.env.now(),
+        };
+        let prober = self.inner.prober.clone();
+        let tool = run.tool;
+        let running = self.tools.spawn(async move {
+            let timeout = tool.policy.timeout;
+            let asked =
+                tokio::time::timeout(timeout, tools::look_up(&prober, &tool, &attempt)).await;
+            CallEnded::LookedUp {
+                call,
+                n,
+                found: asked.unwrap_or(LookUp::Unknown),
+            }
+        });
+        self.attempts.insert(running.id(), (call, n));
+        self.aborts.insert(call, running);
+    }
+
+    /// The end of a task, also of one that panicked or was aborted.
+    pub(super) fn ended(
+        &mut self,
+        ended: Result<(tokio::task::Id, CallEnded), JoinError>,
+    ) -> Happened {
+        match ended {
+            Ok((id, ended)) => {
+                self.attempts.remove(&id);
+                Happened::Call(ended)
+            }
+            Err(error) => {
+                let at = self.attempts.remove(&error.id());
+                // Every task is noted when it starts; a call that does not exist is ignored.
+                let (call, n) = at.unwrap_or((
+                    CallRef {
+                        round: 0,
+                        position: 0,
+                    },
+                    0,
+                ));
+                let outcome = if error.is_panic() {
+                    ToolOutcome::Panicked
+                } else {
+                    ToolOutcome::Aborted
+                };
+                Happened::Call(CallEnded::Ran { call, n, outcome })
+            }
+        }
+    }
+
+    /// One log line for each call that ends; never arguments or results.
+    pub(super) fn note_calls(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::StartCall { call, at } => {
+                    self.calls_began.insert(*call, *at);
+                }
+                Change::EndCall { call, end, .. } => {
+                    let name = self
+                        .turn
+                        .tool_of(*call)
+                        .map_or_else(String::new, |tool| tool.name.clone());
+                    self.log_call(*call, &name, end);
+                }
+                Change::AddCall(added) => {
+                    if let Some(end) = &added.end {
+                        self.log_call(added.call, &added.tool_name, end);
+                    }
+                }
+                Change::CreateOrganization(_)
+                | Change::CreateApiKey(_)
+                | Change::TouchApiKey { .. }
+                | Change::AcceptTurn(_)
+                | Change::ClaimTurn(_)
+                | Change::MarkAnswered { .. }
+                | Change::OpenAttempt(_)
+                | Change::CloseAttempt(_)
+                | Change::AddMessage(_)
+                | Change::AppendEvents(_)
+                | Change::NoteStop { .. }
+                | Change::EndTurn(_)
+                | Change::EraseDue { .. }
+                | Change::ExpireEvents { .. }
+                | Change::ExpireRequestKeys { .. } => {}
+            }
+        }
+    }
+
+    fn log_call(&self, call: CallRef, tool: &str, end: &CallEnd) {
+        let began = self.calls_began.get(&call).copied();
+        let duration_ms = began.map_or(0, |began| self.inner.env.now().since(began).as_millis());
+        // The name comes from the model; one that is not a tool's name is not repeated.
+        let tool = if self.turn.tool_of(call).is_some() || is_name(tool) {
+            tool
+        } else {
+            "(not a name)"
+        };
+        tracing::info!(
+            organization = self.fence.organization.0,
+            turn.id = %self.fence.turn,
+            round = call.round,
+            position = call.position,
+            tool,
+            status = end.status().as_str(),
+            reason = end.reason.map(tw_core::call::CallReason::as_str),
+            duration_ms = u64::try_from(duration_ms).unwrap_or(u64::MAX),
+            "tool call ended"
+        );
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    text.len() <= 64
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}

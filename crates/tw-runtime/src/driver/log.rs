@@ -1,0 +1,100 @@
+//! The driver's end of the turn's log: numbering, and flushes to the store in groups.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::time::Instant;
+use tw_core::change::{Change, EventFlush, Fence};
+use tw_core::event::LogEvent;
+use tw_core::time::Timestamp;
+use tw_store::apply::ApplyError;
+use tw_store::store::Store;
+
+type Flush = Pin<Box<dyn Future<Output = Result<u64, ApplyError>> + Send>>;
+
+pub(super) struct Log {
+    /// Number of the first pending event.
+    next: u64,
+    pending: Vec<LogEvent>,
+    due: Option<Instant>,
+    /// A flush that is on its way; later ones wait for it, so that numbers have no gaps.
+    under_way: Option<Flush>,
+}
+
+impl Log {
+    pub(super) fn new(stored: u64) -> Self {
+        Self {
+            next: stored + 1,
+            pending: Vec::new(),
+            due: None,
+            under_way: None,
+        }
+    }
+
+    /// Takes events that are shown now and not yet written.
+    pub(super) fn add(&mut self, events: &[LogEvent], write_by: Instant) {
+        if events.is_empty() {
+            return;
+        }
+        self.pending.extend_from_slice(events);
+        self.due.get_or_insert(write_by);
+    }
+
+    /// When the pending events should be written; `None` while a flush is under way.
+    pub(super) fn due(&self) -> Option<Instant> {
+        if self.under_way.is_some() {
+            None
+        } else {
+            self.due
+        }
+    }
+
+    pub(super) fn is_flushing(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// All pending events as a change, to go with a step's own writes.
+    pub(super) fn take(&mut self, at: Timestamp) -> Option<EventFlush> {
+        self.due = None;
+        if self.pending.is_empty() {
+            return None;
+        }
+        let events = std::mem::take(&mut self.pending);
+        let first = self.next;
+        self.next += events.len() as u64;
+        Some(EventFlush { first, events, at })
+    }
+
+    /// How many events are numbered so far.
+    pub(super) fn numbered(&self) -> u64 {
+        self.next - 1
+    }
+
+    pub(super) fn start_flush(&mut self, store: &Store, fence: Fence, at: Timestamp) {
+        let Some(flush) = self.take(at) else {
+            return;
+        };
+        let (store, last) = (store.clone(), self.numbered());
+        self.under_way = Some(Box::pin(async move {
+            store
+                .apply(vec![Change::AppendEvents(flush)], Some(fence))
+                .await
+                .map(|_| last)
+        }));
+    }
+
+    /// The end of the flush that is under way, with the number of the last durable event.
+    ///
+    /// # Cancel safety
+    /// The flush goes on when polled again.
+    pub(super) async fn flushed(&mut self) -> Result<u64, ApplyError> {
+        match &mut self.under_way {
+            Some(flush) => {
+                let flushed = flush.await;
+                self.under_way = None;
+                flushed
+            }
+            None => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Writing a step, showing it, and starting what it wants started.
+
+use std::collections::BTreeSet;
+
+use tokio::time::Instant;
+use tw_core::change::Change;
+use tw_core::event::LogEvent;
+use tw_core::turn::{Effect, Step};
+use tw_store::apply::ApplyError;
+
+use super::{Driver, Stopped};
+use crate::fail_point::FailPoint;
+
+impl Driver {
+    /// One transaction for all that the step writes, the log's pending events included; then the
+    /// step is shown, then its effects start.
+    pub(super) async fn perform(&mut self, step: &mut Step) -> Result<(), Stopped> {
+        if !step.write.is_empty() {
+            self.write(step).await?;
+        } else {
+            self.log.add(&step.show, self.write_by());
+        }
+        let shows_end = self.turn.is_ended();
+        self.send(std::mem::take(&mut step.show)).await;
+        if shows_end {
+            self.reach(FailPoint::FinishShown);
+        }
+        for effect in std::mem::take(&mut step.then) {
+            if effect == Effect::HandOver {
+                return Err(Stopped::HandOver);
+            }
+            self.start(effect);
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, step: &mut Step) -> Result<(), Stopped> {
+        if self.log.is_flushing() {
+            let flushed = self.log.flushed().await;
+            self.on_flushed(flushed)?;
+        }
+        let now = self.inner.env.now();
+        let mut changes = std::mem::take(&mut step.write);
+        self.log.add(&step.show, self.write_by());
+        if let Some(flush) = self.log.take(now) {
+            changes.push(Change::AppendEvents(flush));
+        }
+        let (before, after) = points_of(&changes);
+        for point in before {
+            self.reach(point);
+        }
+        self.note_calls(&changes);
+        self.inner
+            .store
+            .apply(changes, Some(self.fence))
+            .await
+            .map_err(Stopped::Write)?;
+        for point in after {
+            self.reach(point);
+        }
+        self.live.durable.send_replace(self.log.numbered());
+        Ok(())
+    }
+
+    pub(super) fn on_flushed(&mut self, flushed: Result<u64, ApplyError>) -> Result<(), Stopped> {
+        let last = flushed.map_err(Stopped::Write)?;
+        self.reach(FailPoint::AfterFlush);
+        self.live.durable.send_replace(last);
+        Ok(())
+    }
+
+    /// Shows events that need no write of their own.
+    pub(super) async fn show(&mut self, events: Vec<LogEvent>) {
+        if events.is_empty() {
+            return;
+        }
+        self.log.add(&events, self.write_by());
+        self.send(events).await;
+        self.reach(FailPoint::ShownFirst);
+    }
+
+    fn write_by(&self) -> Instant {
+        Instant::now() + self.inner.flush_interval()
+    }
+
+    /// Gives events to the client that started the turn. While it is slow, nothing else happens
+    /// in this turn; a client that takes nothing for too long counts as gone.
+    async fn send(&mut self, events: Vec<LogEvent>) {
+        let Some(client) = &self.client else {
+            return;
+        };
+        if events.is_empty() {
+            return;
+        }
+        let stall_max = self.inner.config.client_stall_max;
+        let taken = tokio::select! {
+            taken = client.send_timeout(events, stall_max) => taken.is_ok(),
+            () = self.live.cancel.cancelled() => false,
+            () = self.inner.drained.cancelled() => false,
+        };
+        if !taken {
+            // The receiver was dropped, or is closed now, which the client notices as the end.
+            self.client = None;
+        }
+    }
+}
+
+/// The fail points around a transaction, by what it does.
+fn points_of(changes: &[Change]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint>) {
+    let mut before = BTreeSet::new();
+    let mut after = BTreeSet::new();
+    for change in changes {
+        let (first, second) = match change {
+            Change::AddCall(_) => (FailPoint::BeforeCalls, FailPoint::AfterCalls),
+            Change::StartCall { .. } => (FailPoint::BeforeCallStart, FailPoint::AfterCallStart),
+            Change::EndCall { .. } => (FailPoint::BeforeCallEnd, FailPoint::AfterCallEnd),
+            Change::EndTurn(_) => (FailPoint::BeforeTurnEnd, FailPoint::AfterTurnEnd),
+            Change::CreateOrganization(_)
+            | Change::CreateApiKey(_)
+            | Change::TouchApiKey { .. }
+            | Change::AcceptTurn(_)
+            | Change::ClaimTurn(_)
+            | Change::MarkAnswered { .. }
+            | Change::OpenAttempt(_)
+            | Change::CloseAttempt(_)
+            | Change::AddMessage(_)
+            | Change::AppendEvents(_)
+            | Change::NoteStop { .. }
+            | Change::EraseDue { .. }
+            | Change::ExpireEvents { .. }
+            | Change::ExpireRequestKeys { .. } => continue,
+        };
+        before.insert(first);
+        after.insert(second);
+    }
+    (before, after)
+}

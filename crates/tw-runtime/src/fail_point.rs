@@ -1,0 +1,91 @@
+//! Places where a debug build can be made to die, to prove that nothing is lost there.
+//!
+//! `TURNWRIGHT_FAIL_POINT=NAME` kills the process with SIGKILL when it first reaches the place.
+//! Release builds have none of this.
+
+/// A place in the life of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FailPoint {
+    BeforeAccept,
+    AfterAccept,
+    Asked,
+    AnswerBegan,
+    ShownFirst,
+    BeforeFlush,
+    AfterFlush,
+    BeforeCalls,
+    AfterCalls,
+    BeforeCallStart,
+    AfterCallStart,
+    Dispatched,
+    ToolAnswered,
+    BeforeCallEnd,
+    AfterCallEnd,
+    NextRoundAsked,
+    BeforeTurnEnd,
+    AfterTurnEnd,
+    FinishShown,
+}
+
+impl FailPoint {
+    pub const ALL: [Self; 19] = [
+        Self::BeforeAccept,
+        Self::AfterAccept,
+        Self::Asked,
+        Self::AnswerBegan,
+        Self::ShownFirst,
+        Self::BeforeFlush,
+        Self::AfterFlush,
+        Self::BeforeCalls,
+        Self::AfterCalls,
+        Self::BeforeCallStart,
+        Self::AfterCallStart,
+        Self::Dispatched,
+        Self::ToolAnswered,
+        Self::BeforeCallEnd,
+        Self::AfterCallEnd,
+        Self::NextRoundAsked,
+        Self::BeforeTurnEnd,
+        Self::AfterTurnEnd,
+        Self::FinishShown,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BeforeAccept => "before_accept",
+            Self::AfterAccept => "after_accept",
+            Self::Asked => "asked",
+            Self::AnswerBegan => "answer_began",
+            Self::ShownFirst => "shown_first",
+            Self::BeforeFlush => "before_flush",
+            Self::AfterFlush => "after_flush",
+            Self::BeforeCalls => "before_calls",
+            Self::AfterCalls => "after_calls",
+            Self::BeforeCallStart => "before_call_start",
+            Self::AfterCallStart => "after_call_start",
+            Self::Dispatched => "dispatched",
+            Self::ToolAnswered => "tool_answered",
+            Self::BeforeCallEnd => "before_call_end",
+            Self::AfterCallEnd => "after_call_end",
+            Self::NextRoundAsked => "next_round_asked",
+            Self::BeforeTurnEnd => "before_turn_end",
+            Self::AfterTurnEnd => "after_turn_end",
+            Self::FinishShown => "finish_shown",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|point| point.name() == name)
+    }
+
+    /// Dies here if this is the place that was asked for.
+    pub(crate) fn reach(self, armed: Option<Self>) {
+        if cfg!(debug_assertions) && armed == Some(self) {
+            // The process is gone before this returns; an error would only mean that it is not.
+            let _ = rustix::process::kill_process(
+                rustix::process::getpid(),
+                rustix::process::Signal::KILL,
+            );
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Reading a turn's log, live or afterwards, without slowing anybody.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tw_core::event::LogEvent;
+use tw_core::id::{OrgId, TurnId};
+use tw_store::read::ReadError;
+
+use crate::live::Client;
+use crate::runtime::Inner;
+
+/// Events of one read.
+const PAGE_EVENTS_MAX: usize = 1024;
+/// A turn that nobody drives is looked at again after this: it is being recovered.
+const ORPHAN_LOOK: Duration = Duration::from_millis(200);
+
+/// An observer of a turn's log, from its start.
+#[derive(Debug)]
+pub struct Follower {
+    inner: Arc<Inner>,
+    organization: OrgId,
+    turn: TurnId,
+    after: u64,
+    ended: bool,
+    /// While held, the turn has a client.
+    client: Option<Client>,
+}
+
+impl Follower {
+    /// Follows as somebody whose leaving stops nothing.
+    pub(crate) fn new(inner: &Arc<Inner>, organization: OrgId, turn: TurnId) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            organization,
+            turn,
+            after: 0,
+            ended: false,
+            client: None,
+        }
+    }
+
+    /// Follows as a client that waits for the answer.
+    pub(crate) fn attach(inner: &Arc<Inner>, organization: OrgId, turn: TurnId) -> Self {
+        let client = inner.live.get(turn).map(|live| Client::of(&live));
+        Self {
+            client,
+            ..Self::new(inner, organization, turn)
+        }
+    }
+
+    /// The next events; `None` after the last one, or when the log no longer holds them.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    ///
+    /// # Cancel safety
+    /// Events are either returned or read again.
+    pub async fn next(&mut self) -> Result<Option<Vec<LogEvent>>, ReadError> {
+        loop {
+            if self.ended {
+                return Ok(None);
+            }
+            let live = self.inner.live.get(self.turn);
+            let mut durable = live.as_ref().map(|live| live.durable.subscribe());
+            let page = self
+                .inner
+                .store
+                .events_after(self.organization, self.turn, self.after, PAGE_EVENTS_MAX)
+                .await?;
+            let Some(page) = page else {
+                self.ended = true;
+                return Ok(None);
+            };
+            if let Some(first) = page.events.first()
+                && first.number != self.after + 1
+            {
+                // The log was cut; what is left cannot be read from its start.
+                self.ended = true;
+                return Ok(None);
+            }
+            if !page.events.is_empty() {
+                self.after += page.events.len() as u64;
+                let events: Vec<LogEvent> = page
+                    .events
+                    .into_iter()
+                    .map(|numbered| numbered.event)
+                    .collect();
+                self.ended = matches!(events.last(), Some(LogEvent::End(_)));
+                return Ok(Some(events));
+            }
+            if page.status.is_final() {
+                self.ended = true;
+                return Ok(None);
+            }
+            match &mut durable {
+                Some(durable) => {
+                    // An error means that the driver is gone; the next read sees what it left.
+                    let _ = durable.changed().await;
+                }
+                None => tokio::time::sleep(ORPHAN_LOOK).await,
+            }
+        }
+    }
+
+    /// Waits for the end; the client, if any, is held until then.
+    pub(crate) async fn wait_for_end(mut self) -> Result<(), ReadError> {
+        while self.next().await?.is_some() {}
+        self.client = None;
+        Ok(())
+    }
+}

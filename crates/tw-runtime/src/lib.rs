@@ -1,0 +1,18 @@
+//! Performs what the core decides.
+//!
+//! A turn has one driver, a task that feeds the machine with events, applies what it writes and
+//! starts what it wants started. Everybody else reads the turn's log from the store.
+//! This crate knows no HTTP server and no SQL. Start reading at [`driver`] and [`accept`].
+
+pub mod accept;
+mod driver;
+
+pub mod follow;
+pub mod runtime;
+
+pub mod admin;
+pub mod fail_point;
+mod live;
+pub mod recover;
+mod retention;
+mod slots;

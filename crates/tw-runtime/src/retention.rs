@@ -1,0 +1,42 @@
+//! What is erased and expired, on a timer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tw_core::change::Change;
+
+use crate::runtime::Inner;
+
+const INTERVAL: Duration = Duration::from_secs(30);
+/// Rows of one sweep, so that it never holds the writer for long.
+const TURNS_PER_SWEEP_MAX: u32 = 500;
+
+pub(crate) async fn run(inner: Arc<Inner>) {
+    loop {
+        tokio::select! {
+            () = inner.refusing.cancelled() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+        if let Err(error) = inner.store.apply(sweep(&inner), None).await {
+            tracing::warn!(error = %error, "retention sweep failed");
+        }
+    }
+}
+
+fn sweep(inner: &Inner) -> Vec<Change> {
+    let now = inner.env.now();
+    vec![
+        Change::EraseDue {
+            now,
+            turns_max: TURNS_PER_SWEEP_MAX,
+        },
+        Change::ExpireEvents {
+            before: now.before(inner.config.events_kept),
+            turns_max: TURNS_PER_SWEEP_MAX,
+        },
+        Change::ExpireRequestKeys {
+            before: now.before(inner.config.request_keys_kept),
+            keys_max: TURNS_PER_SWEEP_MAX,
+        },
+    ]
+}

@@ -1,0 +1,227 @@
+//! The runtime: what all turns share, its start and its end.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tw_core::change::Change;
+use tw_core::limits::{RequestLimits, TurnLimits};
+use tw_core::time::Timestamp;
+use tw_core::tool::Tool;
+use tw_egress::env::Env;
+use tw_egress::probe::Prober;
+use tw_egress::upstream::{Connections, Upstream};
+use tw_store::apply::ApplyError;
+use tw_store::store::Store;
+
+use crate::fail_point::FailPoint;
+use crate::live::LiveTurns;
+use crate::slots::Slots;
+
+/// What the runtime is made of and how it behaves.
+#[derive(Debug)]
+pub struct Config {
+    pub upstreams: Vec<Arc<Upstream>>,
+    pub tools: Vec<Arc<Tool>>,
+    /// `ENABLE_TOOLS=false`: requests are offered none of our tools.
+    pub tools_enabled: bool,
+    pub turn: TurnLimits,
+    pub request: RequestLimits,
+    /// Turns that may run at once; further ones are refused.
+    pub turns_max: usize,
+    /// Longest time that an event of a log waits for the disk under light load.
+    pub flush_interval: Duration,
+    /// A client that takes nothing for so long counts as gone.
+    pub client_stall_max: Duration,
+    pub events_kept: Duration,
+    pub request_keys_kept: Duration,
+    /// How far back a request that is marked as a retry is looked for.
+    pub repeat_window: Duration,
+    /// After this, running turns are ended or left for the next start.
+    pub drain_max: Duration,
+    pub connect_timeout: Duration,
+    /// Debug builds only: where to die.
+    pub fail_point: Option<FailPoint>,
+}
+
+/// Turns that may run at once (design, section 12: open streams).
+pub const TURNS_DEFAULT: usize = 10_000;
+pub const FLUSH_INTERVAL_DEFAULT: Duration = Duration::from_millis(250);
+/// Design, section 2, number 12.
+pub const CLIENT_STALL_DEFAULT: Duration = Duration::from_secs(30);
+pub const EVENTS_KEPT_DEFAULT: Duration = Duration::from_secs(24 * 3600);
+pub const REQUEST_KEYS_KEPT_DEFAULT: Duration = Duration::from_secs(24 * 3600);
+/// Design, section 6, "Requests that are repeated".
+pub const REPEAT_WINDOW_DEFAULT: Duration = Duration::from_secs(600);
+/// Design, section 7.
+pub const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
+
+impl Config {
+    /// Defaults around one upstream.
+    pub fn with_upstream(upstream: Upstream, tools: Vec<Arc<Tool>>) -> Self {
+        Self {
+            connect_timeout: upstream.timeouts.connect,
+            upstreams: vec![Arc::new(upstream)],
+            tools,
+            tools_enabled: true,
+            turn: TurnLimits::defaults(),
+            request: RequestLimits::defaults(),
+            turns_max: TURNS_DEFAULT,
+            flush_interval: FLUSH_INTERVAL_DEFAULT,
+            client_stall_max: CLIENT_STALL_DEFAULT,
+            events_kept: EVENTS_KEPT_DEFAULT,
+            request_keys_kept: REQUEST_KEYS_KEPT_DEFAULT,
+            repeat_window: REPEAT_WINDOW_DEFAULT,
+            drain_max: DRAIN_DEFAULT,
+            fail_point: None,
+        }
+    }
+}
+
+/// A handle to everything that runs turns.
+#[derive(Clone, Debug)]
+pub struct Runtime(pub(crate) Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) config: Config,
+    pub(crate) store: Store,
+    pub(crate) env: Env,
+    pub(crate) connections: Connections,
+    pub(crate) prober: Prober,
+    pub(crate) slots: Slots,
+    pub(crate) live: LiveTurns,
+    pub(crate) tasks: TaskTracker,
+    /// No new turns.
+    pub(crate) refusing: CancellationToken,
+    /// Turns that still run end now.
+    pub(crate) drained: CancellationToken,
+    /// Names this process in the turns that it drives.
+    pub(crate) boot: String,
+    pub(crate) serial: AtomicU64,
+}
+
+/// How long ended drivers get to write their last step after the drain limit.
+const LAST_WRITES_MAX: Duration = Duration::from_secs(5);
+
+impl Runtime {
+    /// Starts the runtime; turns of an earlier process are taken over with [`Runtime::recover`].
+    pub fn new(config: Config, store: Store, env: Env) -> Self {
+        let runtime = Self(Arc::new(Inner {
+            connections: Connections::new(config.connect_timeout),
+            slots: Slots::new(&config.tools),
+            config,
+            store,
+            prober: Prober::new(),
+            live: LiveTurns::new(),
+            tasks: TaskTracker::new(),
+            refusing: CancellationToken::new(),
+            drained: CancellationToken::new(),
+            boot: env.random_id().simple().to_string(),
+            serial: AtomicU64::new(1),
+            env,
+        }));
+        runtime
+            .0
+            .tasks
+            .spawn(crate::retention::run(Arc::clone(&runtime.0)));
+        runtime
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    pub fn env(&self) -> &Env {
+        &self.0.env
+    }
+
+    pub fn request_limits(&self) -> &RequestLimits {
+        &self.0.config.request
+    }
+
+    /// Whether the store takes a write; it expires nothing that is not due anyway.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn check_store(&self) -> Result<(), ApplyError> {
+        let before = Timestamp(0);
+        self.0
+            .store
+            .apply(
+                vec![Change::ExpireRequestKeys {
+                    before,
+                    keys_max: 0,
+                }],
+                None,
+            )
+            .await
+            .map(|_| ())
+    }
+
+    /// Turns that run now.
+    pub fn turns_running(&self) -> usize {
+        self.0.live.count()
+    }
+
+    pub fn is_refusing(&self) -> bool {
+        self.0.refusing.is_cancelled()
+    }
+
+    /// Refuses new turns, lets running ones end within the drain limit, and then ends them or
+    /// leaves them for the next start.
+    pub async fn shut_down(&self) {
+        self.0.refusing.cancel();
+        self.0.tasks.close();
+        let all_ended = self.0.tasks.wait();
+        if tokio::time::timeout(self.0.config.drain_max, all_ended)
+            .await
+            .is_ok()
+        {
+            return;
+        }
+        self.0.drained.cancel();
+        if tokio::time::timeout(LAST_WRITES_MAX, self.0.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                turns = self.0.live.count(),
+                "turns are left for the next start"
+            );
+        }
+    }
+
+    /// Waits until nothing runs, without refusing anything.
+    pub async fn idle(&self) {
+        let mut changed = self.0.live.changed.subscribe();
+        while self.0.live.count() > 0 {
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn upstream(&self, name: &str) -> Option<&Arc<Upstream>> {
+        self.config
+            .upstreams
+            .iter()
+            .find(|upstream| upstream.name == name)
+    }
+
+    /// Longest time that an event waits for the disk: with many turns, flushes are rarer.
+    pub(crate) fn flush_interval(&self) -> Duration {
+        let stretched = Duration::from_micros(
+            FLUSH_STRETCH_PER_TURN_US.saturating_mul(self.live.count() as u64),
+        );
+        self.config.flush_interval.max(stretched)
+    }
+}
+
+/// 20,000 rows a second is what a small disk takes with group commit (measured: durability
+/// notes, section 4), so each running turn adds this much to the interval of all.
+const FLUSH_STRETCH_PER_TURN_US: u64 = 50;
