@@ -237,6 +237,8 @@ struct Call {
     idempotency_key: String,
     /// `None` for a tool that is not offered.
     tool: Option<Arc<Tool>>,
+    /// An attempt of it may have changed the world.
+    acted: bool,
     state: CallState,
 }
 

@@ -121,6 +121,8 @@ impl Answer {
             .iter()
             .position(|draft| draft.choice == piece.choice && draft.call == piece.call);
         let at = found.unwrap_or_else(|| {
+            // A call takes room even if it says nothing.
+            self.bytes += size_of::<Draft>() + piece.name.as_ref().map_or(0, |name| name.len());
             self.drafts.push(Draft {
                 choice: piece.choice,
                 call: piece.call,

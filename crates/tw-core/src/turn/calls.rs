@@ -169,6 +169,7 @@ impl Turn {
                 sent_id,
                 idempotency_key: format!("tw_{}", id.plain()),
                 tool,
+                acted: false,
                 state: match checked {
                     Ok(args) => CallState::Pending { args, asked: false },
                     Err(end) => CallState::Ended(end),
@@ -372,7 +373,12 @@ impl Turn {
             | ToolOutcome::Aborted => AttemptOutcome::Failed(outcome.as_str().to_owned()),
         };
         close_attempt(at, n, word, now, step);
-        match next_for(call, n, outcome, kept_max) {
+        let was_sent = !matches!(outcome, ToolOutcome::NotSent { .. });
+        let next = next_for(call, n, outcome, kept_max);
+        if let Some(call) = self.find_mut(at) {
+            call.acted |= was_sent;
+        }
+        match next {
             Next::End(end) => self.end_call(at, end, now, step),
             Next::Again(after) if self.stopping.is_none() => {
                 self.wait_for_attempt(at, args, n + 1, after, step);
@@ -457,6 +463,9 @@ impl Turn {
             .tool
             .as_ref()
             .map_or(1, |tool| tool.policy.attempts_max);
+        if found == LookUp::Absent {
+            call.acted = false;
+        }
         match found {
             LookUp::Happened(output) => {
                 let end = completed(call, &output, kept_max);

@@ -68,11 +68,15 @@ impl Turn {
             .filter(|call| call.effect() != EffectClass::Read)
             .filter_map(|call| {
                 let status = match &call.state {
-                    CallState::Running { .. }
-                    | CallState::Waiting { .. }
-                    | CallState::LookingUp { .. } => CallStatus::Processing,
-                    CallState::Ended(end) if was_dispatched(end.reason) => end.status(),
-                    CallState::Ended(_) | CallState::Pending { .. } => return None,
+                    CallState::Running { .. } => CallStatus::Processing,
+                    CallState::Waiting { .. } | CallState::LookingUp { .. } if call.acted => {
+                        CallStatus::Processing
+                    }
+                    CallState::Ended(end) if call.acted => end.status(),
+                    CallState::Waiting { .. }
+                    | CallState::LookingUp { .. }
+                    | CallState::Ended(_)
+                    | CallState::Pending { .. } => return None,
                 };
                 Some(EffectRan {
                     id: call.id,
@@ -152,12 +156,13 @@ impl Turn {
         const SHOWN: &str = "The request's time was up.";
         self.abort_ask(now, step);
         for at in self.open_calls() {
-            let Some(call) = self.find(at) else {
+            let Some(call) = self.find_mut(at) else {
                 continue;
             };
             let effect = call.effect();
             let end = match call.state {
                 CallState::Running { n, .. } => {
+                    call.acted = true;
                     close_attempt(at, n, AttemptOutcome::Cancelled, now, step);
                     step.then.push(Effect::AbortCall { call: at });
                     match effect {
@@ -221,31 +226,5 @@ impl Turn {
             .filter(|call| !call.is_ended())
             .map(|call| call.at)
             .collect()
-    }
-}
-
-/// Whether a call that ended so had been started.
-fn was_dispatched(reason: Option<CallReason>) -> bool {
-    match reason {
-        None
-        | Some(
-            CallReason::ToolError
-            | CallReason::Reset
-            | CallReason::Timeout
-            | CallReason::Panicked
-            | CallReason::Interrupted
-            | CallReason::OutcomeUnknown,
-        ) => true,
-        Some(
-            CallReason::InvalidArguments
-            | CallReason::UnknownTool
-            | CallReason::Quota
-            | CallReason::Denied
-            | CallReason::ApprovalExpired
-            | CallReason::Cancelled
-            | CallReason::NotSent
-            | CallReason::TargetNotAllowed
-            | CallReason::Deadline,
-        ) => false,
     }
 }

@@ -88,7 +88,9 @@ impl Turn {
         };
         for (round, blocks) in found.rounds.iter().filter(|(round, _)| whole(*round)) {
             let calls = found.calls.iter().filter(|call| call.call.round == *round);
-            let calls = calls.map(|call| turn.found_call(call)).collect();
+            let calls = calls
+                .map(|call| turn.found_call(call, &found.attempts))
+                .collect();
             turn.rounds.push(Round {
                 blocks: blocks.clone(),
                 calls,
@@ -102,7 +104,7 @@ impl Turn {
         turn
     }
 
-    fn found_call(&mut self, found: &FoundCall) -> Call {
+    fn found_call(&mut self, found: &FoundCall, attempts: &[FoundAttempt]) -> Call {
         self.calls_total = self.calls_total.saturating_add(1);
         if found
             .end
@@ -112,6 +114,13 @@ impl Turn {
             *self.invalid.entry(found.tool_name.clone()).or_default() += 1;
         }
         let tool = self.registered(&found.tool_name);
+        let reason = found.end.as_ref().and_then(|end| end.reason);
+        let acted = reason != Some(CallReason::NotSent)
+            && attempts.iter().any(|attempt| {
+                attempt.round == found.call.round
+                    && attempt.position == Some(found.call.position)
+                    && attempt.outcome.as_deref() != Some(CallReason::NotSent.as_str())
+            });
         let state = match (
             &found.end,
             arguments::read_stored(arguments_or_empty(&found.arguments)),
@@ -127,6 +136,7 @@ impl Turn {
             sent_id: found.sent_id.clone(),
             idempotency_key: found.idempotency_key.clone(),
             tool,
+            acted,
             state,
         }
     }

@@ -41,7 +41,7 @@ impl Turn {
     }
 
     fn choice_sent(&self) -> ChoiceSent {
-        if self.rounds.is_empty() {
+        if self.setup.offer.is_relay() {
             return ChoiceSent::AsSent;
         }
         let limits = &self.setup.limits;
@@ -49,7 +49,7 @@ impl Turn {
             || self.calls_total >= limits.calls_per_turn_max;
         if at_limit {
             ChoiceSent::None
-        } else if self.setup.choice_is_forced {
+        } else if self.setup.choice_is_forced && !self.rounds.is_empty() {
             ChoiceSent::Auto
         } else {
             ChoiceSent::AsSent

@@ -27,7 +27,8 @@ use uuid::Uuid;
 
 use super::{Effect, Event, FoundTurn, Now, Offer, Step, Timer, Turn, TurnSetup};
 use crate::arguments::Schema;
-use crate::change::{OnLeave, Record};
+use crate::change::{Change, OnLeave, Record};
+use crate::event::LogEvent;
 use crate::id::TurnId;
 use crate::json::Json;
 use crate::limits::{TURN_STREAMED_DEFAULT, TurnLimits};
@@ -36,7 +37,8 @@ use crate::time::Timestamp;
 use crate::tool::{EffectClass, Policy, Tool, ToolKind};
 
 const CREATED: Timestamp = Timestamp(1_000_000_000);
-const PARAMETERS: &str = r#"{"type":"object","properties":{"zone":{"type":"string"}},"additionalProperties":false}"#;
+const PARAMETERS: &str =
+    r#"{"type":"object","properties":{"zone":{"type":"string"}},"additionalProperties":false}"#;
 
 /// Plays a transcript from a new turn and compares.
 fn check(setup: TurnSetup, transcript: &str) {
@@ -110,6 +112,9 @@ struct Run {
     timers: Vec<(Timer, Duration)>,
     played: Vec<Event>,
     first: Vec<String>,
+    /// All that was written and shown so far.
+    written: Vec<Change>,
+    shown: Vec<LogEvent>,
 }
 
 impl Run {
@@ -140,8 +145,10 @@ impl Run {
             timers: Vec::new(),
             played: Vec::new(),
             first: Vec::new(),
+            written: Vec::new(),
+            shown: Vec::new(),
         };
-        run.note_effects();
+        run.note_step();
         run.first = trace::of_step(&run.step);
         run
     }
@@ -182,11 +189,13 @@ impl Run {
     fn deliver(&mut self, event: Event) -> Vec<String> {
         self.on(event.clone());
         let trace = trace::of_step(&self.step);
-        self.note_effects();
+        self.note_step();
         if self.may_come_twice(&event) {
+            let step = std::mem::take(&mut self.step);
             self.on(event.clone());
             let again = trace::of_step(&self.step);
             assert!(again.is_empty(), "{event:?} again led to {again:?}");
+            self.step = step;
         }
         self.played.push(event);
         trace
@@ -202,7 +211,9 @@ impl Run {
         self.turn.on(event, &mut now, &mut self.step);
     }
 
-    fn note_effects(&mut self) {
+    fn note_step(&mut self) {
+        self.written.extend_from_slice(&self.step.write);
+        self.shown.extend_from_slice(&self.step.show);
         for effect in &self.step.then {
             match effect {
                 Effect::Ask { n, .. } => self.asked = *n,

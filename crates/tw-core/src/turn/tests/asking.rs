@@ -46,8 +46,14 @@ fn a_finish_or_the_end_mark_makes_an_answer_whole() {
     for lines in ["text Hi ; finish stop ; closed", "text Hi ; done"] {
         let mut run = Run::start(ours());
         let trace = run.play(lines);
-        assert!(trace.contains(&"show end completed".to_owned()), "{lines}: {trace:?}");
-        assert!(trace.contains(&"show finish stop".to_owned()), "{lines}: {trace:?}");
+        assert!(
+            trace.contains(&"show end completed".to_owned()),
+            "{lines}: {trace:?}"
+        );
+        assert!(
+            trace.contains(&"show finish stop".to_owned()),
+            "{lines}: {trace:?}"
+        );
     }
 }
 
@@ -117,13 +123,18 @@ const REPEATED: [&str; 9] = [
 fn a_failure_that_may_pass_is_repeated_while_nothing_was_shown() {
     for failure in REPEATED {
         let mut run = Run::start(ours());
-        let trace = run.play(&format!("named m 5 ; logprobs [] ; call 0 get_time {{}} ; {failure}"));
+        let trace = run.play(&format!(
+            "named m 5 ; logprobs [] ; call 0 get_time {{}} ; {failure}"
+        ));
         assert_eq!(
             trace.last().map(String::as_str),
             Some("do timer ask 1#2 in 500ms"),
             "{failure}: {trace:?}"
         );
-        assert!(!trace.iter().any(|line| line.starts_with("show")), "{failure}: {trace:?}");
+        assert!(
+            !trace.iter().any(|line| line.starts_with("show")),
+            "{failure}: {trace:?}"
+        );
     }
 }
 
@@ -133,7 +144,10 @@ fn nothing_is_repeated_after_something_was_shown() {
         for failure in REPEATED {
             let mut run = Run::after(ours(), shown);
             let trace = run.play(failure);
-            assert!(!trace.iter().any(|line| line.starts_with("do")), "{failure}: {trace:?}");
+            assert!(
+                !trace.iter().any(|line| line.starts_with("do")),
+                "{failure}: {trace:?}"
+            );
             assert!(run.turn.is_ended(), "{failure}");
         }
     }
@@ -147,10 +161,22 @@ fn nothing_is_repeated_after_something_was_shown() {
 fn what_would_fail_again_is_not_repeated_and_each_has_its_fault() {
     let all = "code, kind, param";
     for (failure, fault) in [
-        ("failed status 400", format!("refused 400: upstream says no, {all}")),
-        ("failed status 404", format!("refused 404: upstream says no, {all}")),
-        ("failed status 413", format!("refused 413: upstream says no, {all}")),
-        ("failed status 422", format!("refused 422: upstream says no, {all}")),
+        (
+            "failed status 400",
+            format!("refused 400: upstream says no, {all}"),
+        ),
+        (
+            "failed status 404",
+            format!("refused 404: upstream says no, {all}"),
+        ),
+        (
+            "failed status 413",
+            format!("refused 413: upstream says no, {all}"),
+        ),
+        (
+            "failed status 422",
+            format!("refused 422: upstream says no, {all}"),
+        ),
         (
             "failed status 401",
             "upstream_failed: the upstream refused this server's credentials".to_owned(),
@@ -159,10 +185,22 @@ fn what_would_fail_again_is_not_repeated_and_each_has_its_fault() {
             "failed status 403",
             "upstream_failed: the upstream refused this server's credentials".to_owned(),
         ),
-        ("failed status 409", format!("upstream_failed: upstream says no, {all}")),
-        ("failed status 302", format!("upstream_failed: upstream says no, {all}")),
-        ("failed silent", format!("upstream_silent: upstream says no, {all}")),
-        ("failed nonsense", format!("upstream_failed: upstream says no, {all}")),
+        (
+            "failed status 409",
+            format!("upstream_failed: upstream says no, {all}"),
+        ),
+        (
+            "failed status 302",
+            format!("upstream_failed: upstream says no, {all}"),
+        ),
+        (
+            "failed silent",
+            format!("upstream_silent: upstream says no, {all}"),
+        ),
+        (
+            "failed nonsense",
+            format!("upstream_failed: upstream says no, {all}"),
+        ),
     ] {
         let mut run = Run::start(ours());
         let trace = run.play(failure);
@@ -181,17 +219,25 @@ fn after_the_last_attempt_the_failure_is_told() {
         ("failed connect", "upstream_failed: upstream says no"),
         ("failed reset", "upstream_failed: upstream says no"),
         ("failed status 408", "upstream_limited: upstream says no"),
-        ("failed status 429 retry 7", "upstream_limited: upstream says no, retry 7s"),
+        (
+            "failed status 429 retry 7",
+            "upstream_limited: upstream says no, retry 7s",
+        ),
         ("failed status 500", "upstream_failed: upstream says no"),
         ("failed status 529", "upstream_failed: upstream says no"),
     ] {
         let mut run = Run::start(ours());
         let trace = run.play(&format!("{failure}\ntimer\n{failure}\ntimer\n{failure}"));
-        let asked = trace.iter().filter(|line| line.starts_with("do ask")).count();
+        let asked = trace
+            .iter()
+            .filter(|line| line.starts_with("do ask"))
+            .count();
         assert_eq!(asked, 2, "three attempts in all, the first at the start");
         assert_eq!(
             trace.last(),
-            Some(&format!("show end failed upstream ({fault}, code, kind, param)")),
+            Some(&format!(
+                "show end failed upstream ({fault}, code, kind, param)"
+            )),
         );
     }
 }
@@ -205,7 +251,10 @@ fn the_wait_doubles_unless_the_upstream_says_how_long() {
         "failed connect ; timer ; failed status 500 ; timer
          failed status 429 retry 12 ; timer ; failed status 503 retry 3600",
     );
-    let waits: Vec<String> = trace.into_iter().filter(|line| line.contains("timer")).collect();
+    let waits: Vec<String> = trace
+        .into_iter()
+        .filter(|line| line.contains("timer"))
+        .collect();
     assert_same(
         &waits,
         &lines_of(
@@ -222,7 +271,10 @@ fn no_wait_goes_beyond_the_deadline() {
     let mut setup = ours();
     setup.deadline = super::CREATED.after(std::time::Duration::from_secs(10));
     let mut run = Run::start(setup.clone());
-    assert!(run.play("failed status 429 retry 9").contains(&"do timer ask 1#2 in 9000ms".to_owned()));
+    assert!(
+        run.play("failed status 429 retry 9")
+            .contains(&"do timer ask 1#2 in 9000ms".to_owned())
+    );
     let mut run = Run::start(setup);
     run.play("failed status 429 retry 10");
     assert!(run.turn.is_ended());
@@ -267,7 +319,7 @@ fn a_later_round_is_repeated_although_an_earlier_one_was_shown() {
            write message 2 text \"Noon.\"
            write turn completed calls 1
            show finish stop
-           show end completed calls",
+           show end completed",
     );
 }
 
@@ -359,7 +411,10 @@ fn finish_reasons_fit_what_the_model_did() {
     ] {
         let mut run = Run::start(relay());
         let trace = run.play(lines);
-        assert!(trace.contains(&format!("show finish {finish}")), "{lines}: {trace:?}");
+        assert!(
+            trace.contains(&format!("show finish {finish}")),
+            "{lines}: {trace:?}"
+        );
     }
 }
 
@@ -373,13 +428,13 @@ fn a_clients_own_calls_pass_and_are_recorded_as_written() {
            show client call 0 theirs {\"a
          > more 0 \":1
            show client call 0 - \":1
-         > call 1 other@
-           show client call 1 other 
+         > call 1 other@ []
+           show client call 1 other []
          > finish tool_calls ; done
            write close 1#1 ok
-           write message 1 call c0 theirs {\"a\":1 call call_T_1_1 other 
+           write message 1 call c0 theirs {\"a\":1 call call_T_1_1 other []
            write client call 1.0 theirs c0 {\"a\":1
-           write client call 1.1 other call_T_1_1 
+           write client call 1.1 other call_T_1_1 []
            write turn completed calls 2
            show finish tool_calls
            show end completed",

@@ -1,6 +1,7 @@
 //! Calls of a round: which may run, and what is given back.
 
 use super::{Run, assert_same, check, lines_of, ours};
+use crate::change::Change;
 use crate::id::CallRef;
 use crate::tool::{ToolOutcome, ToolOutput};
 use crate::turn::{Event, Offer};
@@ -47,7 +48,14 @@ fn a_call_runs_only_after_its_slot_and_goes_back_to_the_model() {
 
 #[test]
 fn results_go_back_in_call_order_whatever_the_order_of_ends() {
-    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+    for order in [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ] {
         let mut run = Run::after(
             ours(),
             "call 0 get_time {} ; call 1 pay {} ; call 2 send_mail {} ; done
@@ -71,9 +79,18 @@ fn results_go_back_in_call_order_whatever_the_order_of_ends() {
 
 #[test]
 fn the_next_round_waits_for_the_last_call() {
-    let mut run = Run::after(ours(), "call 0 get_time {} ; call 1 pay {} ; done ; slot 1.0 ; slot 1.1");
-    assert!(!run.play("end 1.1#1 ok 1").contains(&"do ask 2#1".to_owned()));
-    assert!(run.play("end 1.0#1 ok 0").contains(&"do ask 2#1".to_owned()));
+    let mut run = Run::after(
+        ours(),
+        "call 0 get_time {} ; call 1 pay {} ; done ; slot 1.0 ; slot 1.1",
+    );
+    assert!(
+        !run.play("end 1.1#1 ok 1")
+            .contains(&"do ask 2#1".to_owned())
+    );
+    assert!(
+        run.play("end 1.0#1 ok 0")
+            .contains(&"do ask 2#1".to_owned())
+    );
 }
 
 #[test]
@@ -121,7 +138,7 @@ fn an_unknown_tool_is_an_error_that_names_the_tools() {
         "> call 0 rm {} ; finish tool_calls ; done
            write close 1#1 ok
            write message 1 call c0 rm {}
-           write call 1.0 rm failed unknown_tool \"There is no tool named \\\"rm\\\". The tools are: get_time, p…\"
+           write call 1.0 rm failed unknown_tool \"There is no tool named \\\"rm\\\". The tools are: get_time, pay, p…\"
            write open 2#1
            show start m 1000
            show call 1.0 rm
@@ -165,7 +182,7 @@ fn the_third_invalid_call_of_a_tool_ends_its_being_offered() {
          > call 0 pay {} ; done
            write close 4#1 ok
            write message 4 call c0 pay {}
-           write call 4.0 pay failed unknown_tool \"There is no tool named \\\"pay\\\". The tools are: get_time, put_…\"
+           write call 4.0 pay failed unknown_tool \"There is no tool named \\\"pay\\\". The tools are: get_time, put_r…\"
            write open 5#1
            show call 4.0 pay
            show ended 4.0 failed unknown_tool
@@ -184,18 +201,26 @@ fn what_was_offered_when_the_model_was_asked_holds_for_its_whole_answer() {
         &lines_of("write start 1.3\nwrite open 1.3#1\ndo dispatch 1.3#1"),
     );
     run.play("end 1.3#1 ok paid");
-    assert_eq!(run.play("request")[0], "tools get_time,put_row,send_mail; choice as sent");
+    assert_eq!(
+        run.play("request")[0],
+        "tools get_time,put_row,send_mail; choice as sent"
+    );
 }
 
 #[test]
 fn without_any_tool_left_the_model_is_told_to_answer() {
     let mut setup = ours();
     setup.offer = Offer::Ours(vec![super::tool("pay", crate::tool::EffectClass::Once)]);
-    let mut run = Run::after(setup, "call 0 pay [] ; call 1 pay [] ; call 2 pay [] ; done");
+    let mut run = Run::after(
+        setup,
+        "call 0 pay [] ; call 1 pay [] ; call 2 pay [] ; done",
+    );
     assert_eq!(run.play("request")[0], "tools ; choice as sent");
     let trace = run.play("call 0 pay {} ; done");
     assert!(
-        trace.iter().any(|line| line.contains("answer without tools")),
+        trace
+            .iter()
+            .any(|line| line.contains("answer without tools")),
         "{trace:?}"
     );
 }
@@ -206,14 +231,17 @@ fn a_result_is_kept_and_shown_up_to_their_caps() {
     setup.limits.result_kept_bytes_max = 7;
     let mut policy = crate::tool::Policy::new(crate::tool::EffectClass::Read);
     policy.shown_bytes_max = 4;
-    setup.offer = Offer::Ours(vec![super::tool_with("get_time", super::PARAMETERS, policy)]);
+    setup.offer = Offer::Ours(vec![super::tool_with(
+        "get_time",
+        super::PARAMETERS,
+        policy,
+    )]);
     let mut run = Run::after(setup, "call 0 get_time {} ; done ; slot 1.0");
     run.play("end 1.0#1 ok abcäöü");
-    let kept = run.step.write.iter().find_map(|change| match change {
-        crate::change::Change::EndCall { end, .. } => end.result.clone(),
-        _ => None,
-    });
-    assert_eq!(kept.as_deref(), Some("abcäö"));
+    let [_, Change::EndCall { end, .. }, ..] = run.step.write.as_slice() else {
+        panic!("{:?}", run.step.write);
+    };
+    assert_eq!(end.result.as_deref(), Some("abcäö"));
     let request = run.play("request");
     assert_eq!(request[2], "result c0 \"abc …[cut: the result is longer]\"");
 }
@@ -234,7 +262,10 @@ fn an_answer_that_is_no_text_is_completed_with_a_note() {
             sha256: "ab".to_owned(),
         }),
     });
-    assert!(trace[1].starts_with("write ended 1.0 completed \"{\\\"content_type"), "{trace:?}");
+    assert!(
+        trace[1].starts_with("write ended 1.0 completed \"{\\\"content_type"),
+        "{trace:?}"
+    );
 }
 
 #[test]

@@ -30,8 +30,10 @@ fn running(tool: &str, n: u32) -> Run {
 /// The lines that say what becomes of the call.
 fn told(trace: &[String]) -> String {
     let about_the_call = trace.iter().filter_map(|line| {
-        line.strip_prefix("write ended 1.0 ")
-            .or_else(|| line.strip_prefix("do ").filter(|effect| effect.contains("1.0#")))
+        line.strip_prefix("write ended 1.0 ").or_else(|| {
+            line.strip_prefix("do ")
+                .filter(|effect| effect.contains("1.0#"))
+        })
     });
     about_the_call.collect::<Vec<_>>().join("; ")
 }
@@ -132,7 +134,8 @@ fn after_the_last_attempt() {
 
 #[test]
 fn after_stop_nothing_is_tried_again() {
-    let stopped = "failed cancelled \"The request was stopped before this call could be tried agai…\"";
+    let stopped =
+        "failed cancelled \"The request was stopped before this call could be tried agai…\"";
     for line in table(1, "cancel") {
         // A running `read` was ended by the stop itself.
         assert!(!line.starts_with("read"), "{line}");
@@ -151,8 +154,12 @@ fn after_stop_nothing_is_tried_again() {
 #[test]
 fn waits_between_attempts_double() {
     let mut run = running("get_time", 1);
-    let trace = run.play("end 1.0#1 reset a ; timer ; end 1.0#2 reset b ; timer ; end 1.0#3 reset c");
-    let waits: Vec<String> = trace.into_iter().filter(|line| line.contains("timer")).collect();
+    let trace =
+        run.play("end 1.0#1 reset a ; timer ; end 1.0#2 reset b ; timer ; end 1.0#3 reset c");
+    let waits: Vec<String> = trace
+        .into_iter()
+        .filter(|line| line.contains("timer"))
+        .collect();
     assert_same(
         &waits,
         &lines_of("do timer call 1.0#2 in 200ms\ndo timer call 1.0#3 in 400ms"),
@@ -192,11 +199,20 @@ fn a_look_up_that_finds_the_call_ends_it_with_its_answer() {
 fn a_look_up_that_finds_nothing_leads_to_another_attempt() {
     let mut run = running("pay", 1);
     run.play("end 1.0#1 reset gone");
-    assert_same(&run.play("found 1.0#1 absent"), &lines_of("do timer call 1.0#2 in 0ms"));
-    assert_same(&run.play("timer"), &lines_of("write open 1.0#2\ndo dispatch 1.0#2"));
+    assert_same(
+        &run.play("found 1.0#1 absent"),
+        &lines_of("do timer call 1.0#2 in 0ms"),
+    );
+    assert_same(
+        &run.play("timer"),
+        &lines_of("write open 1.0#2\ndo dispatch 1.0#2"),
+    );
     run.play("end 1.0#2 reset gone ; found 1.0#2 absent ; timer ; end 1.0#3 reset gone");
     let trace = run.play("found 1.0#3 absent");
-    assert!(trace[0].starts_with("write ended 1.0 failed not_sent"), "{trace:?}");
+    assert!(
+        trace[0].starts_with("write ended 1.0 failed not_sent"),
+        "{trace:?}"
+    );
 }
 
 #[test]
@@ -205,7 +221,10 @@ fn a_look_up_without_an_answer_leaves_the_outcome_unknown() {
         let mut run = running("pay", n);
         run.play(&format!("end 1.0#{n} timeout"));
         let trace = run.play(&format!("found 1.0#{n} unknown"));
-        assert!(trace[0].starts_with("write ended 1.0 failed outcome_unknown"), "{trace:?}");
+        assert!(
+            trace[0].starts_with("write ended 1.0 failed outcome_unknown"),
+            "{trace:?}"
+        );
     }
 }
 
@@ -216,7 +235,10 @@ fn a_turn_that_fails_says_what_it_may_have_changed() {
             ("ok fine", Some("completed")),
             ("refused why", Some("failed")),
             ("panicked ; found 1.0#1 unknown", Some("failed")),
-            ("not_sent a ; timer ; end 1.0#2 not_sent b ; timer ; end 1.0#3 not_sent c", None),
+            (
+                "not_sent a ; timer ; end 1.0#2 not_sent b ; timer ; end 1.0#3 not_sent c",
+                None,
+            ),
         ] {
             let mut run = running(tool, 1);
             run.play(&format!("end 1.0#1 {outcome}"));
@@ -247,7 +269,10 @@ fn a_call_that_was_sent_counts_although_it_was_cut_short() {
         let mut run = running("put_row", 1);
         let trace = run.play(lines);
         let end = trace.iter().rfind(|line| line.starts_with("show end "));
-        assert!(end.unwrap().ends_with("; ran put_row failed"), "{lines}: {trace:?}");
+        assert!(
+            end.unwrap().ends_with("; ran put_row failed"),
+            "{lines}: {trace:?}"
+        );
     }
     // One that was certainly not sent does not.
     for lines in [

@@ -1,1 +1,102 @@
-//! .
+//! Which tools a request is offered.
+
+use std::sync::Arc;
+
+use super::{PARAMETERS, tool};
+use crate::change::ToolGrant;
+use crate::json::Json;
+use crate::model::CallForm;
+use crate::request::{ModelInput, ToolEntry, Tools};
+use crate::tool::{EffectClass, Tool};
+use crate::turn::{Offer, OfferError, offer};
+
+pub(super) fn registry() -> Vec<Arc<Tool>> {
+    ["zeta", "alpha", "mid"]
+        .map(|name| tool(name, EffectClass::Read))
+        .to_vec()
+}
+
+pub(super) fn listing(names: &[&str]) -> ModelInput {
+    let entries = names.iter().map(|name| entry(name, Some(PARAMETERS)));
+    super::trace::input(Tools::List(entries.collect()))
+}
+
+fn entry(name: &str, parameters: Option<&str>) -> ToolEntry {
+    ToolEntry {
+        name: name.to_owned(),
+        form: CallForm::Function,
+        parameters: parameters.map(|text| Json::parse(text).unwrap()),
+        raw: Json::parse("{}").unwrap(),
+    }
+}
+
+pub(super) fn offered(input: &ModelInput, grant: &ToolGrant) -> Result<Vec<String>, OfferError> {
+    offer(input, grant, &registry()).map(|offered| match offered.offer {
+        Offer::Relay => Vec::new(),
+        Offer::Ours(tools) => tools.iter().map(|tool| tool.name.clone()).collect(),
+    })
+}
+
+#[test]
+fn without_a_list_a_key_is_offered_what_it_was_granted() {
+    let absent = super::trace::input(Tools::Absent);
+    let named = ToolGrant::Named(vec!["zeta".to_owned(), "mid".to_owned(), "gone".to_owned()]);
+    assert_eq!(
+        offered(&absent, &ToolGrant::All).unwrap(),
+        ["alpha", "mid", "zeta"]
+    );
+    assert_eq!(offered(&absent, &named).unwrap(), ["mid", "zeta"]);
+    assert!(offered(&absent, &ToolGrant::None).unwrap().is_empty());
+}
+
+#[test]
+fn an_empty_list_offers_nothing() {
+    assert!(offered(&listing(&[]), &ToolGrant::All).unwrap().is_empty());
+}
+
+#[test]
+fn names_that_the_key_may_not_use_are_the_clients_own() {
+    let named = ToolGrant::Named(vec!["mid".to_owned()]);
+    assert!(
+        offered(&listing(&["zeta", "theirs"]), &named)
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(offered(&listing(&["mid"]), &named).unwrap(), ["mid"]);
+}
+
+#[test]
+fn a_mixed_list_is_refused() {
+    assert_eq!(
+        offered(&listing(&["mid", "theirs"]), &ToolGrant::All),
+        Err(OfferError::Mixed)
+    );
+}
+
+#[test]
+fn several_choices_go_with_a_clients_own_tools_only() {
+    let mut input = listing(&["theirs"]);
+    input.choices = 2;
+    assert!(offered(&input, &ToolGrant::All).unwrap().is_empty());
+    input.tools = Tools::Absent;
+    assert_eq!(
+        offered(&input, &ToolGrant::All),
+        Err(OfferError::SeveralChoices)
+    );
+}
+
+#[test]
+fn our_description_holds_and_a_different_one_is_counted() {
+    let other = r#"{"type":"object"}"#;
+    for (parameters, replaced) in [(None, 0), (Some(PARAMETERS), 0), (Some(other), 1)] {
+        for form in [Tools::List, Tools::Legacy] {
+            let input = super::trace::input(form(vec![entry("mid", parameters)]));
+            let offered = offer(&input, &ToolGrant::All, &registry()).unwrap();
+            assert_eq!(offered.schemas_replaced, replaced);
+            let Offer::Ours(tools) = offered.offer else {
+                panic!("mid is ours");
+            };
+            assert_eq!(tools[0].parameters.as_str(), PARAMETERS);
+        }
+    }
+}

@@ -15,9 +15,18 @@ use crate::turn::{Effect, Step, Timer, Turn};
 const TEXT_CHARS_MAX: usize = 60;
 
 pub(super) fn of_step(step: &Step) -> Vec<String> {
-    let writes = step.write.iter().map(|change| format!("write {}", of_change(change)));
-    let shows = step.show.iter().map(|event| format!("show {}", of_event(event)));
-    let effects = step.then.iter().map(|effect| format!("do {}", of_effect(effect)));
+    let writes = step
+        .write
+        .iter()
+        .map(|change| format!("write {}", of_change(change)));
+    let shows = step
+        .show
+        .iter()
+        .map(|event| format!("show {}", of_event(event)));
+    let effects = step
+        .then
+        .iter()
+        .map(|effect| format!("do {}", of_effect(effect)));
     writes.chain(shows).chain(effects).collect()
 }
 
@@ -83,10 +92,20 @@ fn of_change(change: &Change) -> String {
                 call.arguments
             ),
             (Runs::Server, None) => {
-                format!("call {} {} {}", at(call.call), call.tool_name, call.status.as_str())
+                format!(
+                    "call {} {} {}",
+                    at(call.call),
+                    call.tool_name,
+                    call.status.as_str()
+                )
             }
             (Runs::Server, Some(end)) => {
-                format!("call {} {} {}", at(call.call), call.tool_name, of_end_in_full(end))
+                format!(
+                    "call {} {} {}",
+                    at(call.call),
+                    call.tool_name,
+                    of_end_in_full(end)
+                )
             }
         },
         Change::StartCall { call, .. } => format!("start {}", at(*call)),
@@ -141,7 +160,10 @@ fn of_event(event: &LogEvent) -> String {
             "client call {} {} {}",
             piece.call,
             piece.name.as_deref().unwrap_or("-"),
-            piece.arguments.as_ref().map_or_else(String::new, |more| more.to_text())
+            piece
+                .arguments
+                .as_ref()
+                .map_or_else(String::new, |more| more.to_text())
         ),
         LogEvent::Extra { key, value } => format!("extra {key} {}", value.as_str()),
         LogEvent::CallStarted { call, name, .. } => format!("call {} {name}", at(*call)),
@@ -197,7 +219,10 @@ fn of_fault(fault: &Fault) -> String {
     if let Some(wait) = fault.retry_after_s {
         let _ = write!(line, ", retry {wait}s");
     }
-    for detail in [&fault.code, &fault.kind, &fault.param].into_iter().flatten() {
+    for detail in [&fault.code, &fault.kind, &fault.param]
+        .into_iter()
+        .flatten()
+    {
         let _ = write!(line, ", {detail}");
     }
     line
@@ -277,7 +302,11 @@ fn of_finish(finish: Finish) -> &'static str {
 
 fn push_usage(line: &mut String, usage: Option<&Usage>) {
     if let Some(usage) = usage {
-        let _ = write!(line, " usage {}+{}", usage.prompt_tokens, usage.completion_tokens);
+        let _ = write!(
+            line,
+            " usage {}+{}",
+            usage.prompt_tokens, usage.completion_tokens
+        );
     }
 }
 

@@ -1,0 +1,250 @@
+//! Writing turns step by step.
+
+use anyhow::Context;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Params, params};
+use uuid::Uuid;
+
+use super::schema::{Keys, Variant};
+
+/// Sizes of a short exchange.
+const BODY_BYTES: usize = 300;
+const ANSWER_BYTES: usize = 120;
+const RESULT_BYTES: usize = 300;
+const ARGUMENTS: &str = r#"{"city":"Reykjavik","unit":"celsius","days":3}"#;
+const USAGE: &str =
+    r#"[412,38,450,{"prompt_tokens":412,"completion_tokens":38,"total_tokens":450}]"#;
+const OWNER: &str = "0194f2a0-0000-7000-8000-000000000000";
+
+const INSERT_INPUT: &str = "INSERT INTO turn_input (turn, body, context, created_us, updated_us)
+    VALUES (?1, ?2, '{}', ?3, ?3)";
+const INSERT_MESSAGE: &str =
+    "INSERT INTO message (turn, round, seq, role, blocks, created_us, updated_us)
+    VALUES (?1, ?2, 0, ?3, ?4, ?5, ?5)";
+const OPEN_ATTEMPT: &str =
+    "INSERT INTO attempt (turn, round, position, n, upstream, created_us, updated_us)
+    VALUES (?1, ?2, -1, 1, 'main', ?3, ?3)";
+const CLOSE_ATTEMPT: &str = "UPDATE attempt
+    SET outcome = 'ok', http_status = 200, usage = ?3, ended_us = ?4, updated_us = ?4
+    WHERE turn = ?1 AND round = ?2 AND position = -1 AND n = 1 AND outcome IS NULL";
+const ADD_CALL: &str = "INSERT INTO tool_call
+    (turn, round, position, organization, id, runs, effect, tool_name, tool_call_id, callback_token,
+     idempotency_key, arguments, status, created_us, updated_us)
+    VALUES (?1, 1, 0, 1, ?2, 'server', 'once', 'weather', ?3, ?4, ?5, ?6, 'pending', ?7, ?7)";
+const START_CALL: &str =
+    "UPDATE tool_call SET status = 'processing', started_us = ?2, updated_us = ?2
+    WHERE turn = ?1 AND round = 1 AND position = 0 AND status = 'pending'";
+const END_CALL: &str = "UPDATE tool_call
+    SET status = 'completed', result = ?2, shown = ?2, is_error = 0, ended_us = ?3, updated_us = ?3
+    WHERE turn = ?1 AND round = 1 AND position = 0 AND status IN ('pending', 'processing')";
+const END_TURN: &str = "UPDATE turn
+    SET status = 'completed', usage = ?2, has_tool_calls = 1, tool_count = 1, ended_us = ?3, updated_us = ?3
+    WHERE key = ?1 AND status = 'running'";
+const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
+    WHERE key = (SELECT conversation FROM turn WHERE key = ?1)";
+
+/// Makes turns, each with ids that no other has.
+pub struct Turns {
+    keys: Keys,
+    insert_conversation: &'static str,
+    insert_turn: &'static str,
+    check_fence: &'static str,
+    random: u64,
+    /// Microseconds, moved on by hand, so that both variants get the same ids.
+    now_us: i64,
+    texts: Texts,
+}
+
+struct Texts {
+    body: Vec<u8>,
+    blocks: String,
+    result: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Accept,
+    Answer,
+    Start,
+    Complete,
+    End,
+}
+
+/// A turn's public id, and its key once it is accepted.
+struct Turn {
+    id: Value,
+    key: Value,
+}
+
+impl Turns {
+    pub fn new(variant: &Variant) -> Self {
+        Self {
+            keys: variant.keys,
+            insert_conversation: variant.insert_conversation,
+            insert_turn: variant.insert_turn,
+            check_fence: variant.check_fence,
+            random: 1,
+            now_us: 1_764_000_000_000_000,
+            texts: Texts {
+                body: vec![b'b'; BODY_BYTES],
+                blocks: format!(r#"[{{"text":"{}"}}]"#, "a".repeat(ANSWER_BYTES)),
+                result: "r".repeat(RESULT_BYTES),
+            },
+        }
+    }
+
+    /// Takes `batch` turns from start to end; each step of all is one transaction.
+    pub fn run_batch(&mut self, conn: &Connection, batch: usize) -> anyhow::Result<()> {
+        let mut turns: Vec<Turn> = (0..batch)
+            .map(|_| Turn {
+                id: self.time_ordered_id(),
+                key: Value::Null,
+            })
+            .collect();
+        for step in [
+            Step::Accept,
+            Step::Answer,
+            Step::Start,
+            Step::Complete,
+            Step::End,
+        ] {
+            run(conn, "BEGIN IMMEDIATE", [])?;
+            for turn in &mut turns {
+                self.now_us += 1;
+                self.write(conn, step, turn)
+                    .with_context(|| format!("{step:?} of a turn"))?;
+            }
+            run(conn, "COMMIT", [])?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, conn: &Connection, step: Step, turn: &mut Turn) -> anyhow::Result<()> {
+        let now = self.now_us;
+        if let Step::Accept = step {
+            turn.key = self.accept(conn, turn)?;
+            run(conn, OPEN_ATTEMPT, params![turn.key, 1, now])?;
+            return Ok(());
+        }
+        let key = returned(conn, self.check_fence, params![now, 1, turn.id])?;
+        match step {
+            Step::Accept => {}
+            Step::Answer => {
+                run(conn, CLOSE_ATTEMPT, params![key, 1, USAGE, now])?;
+                run(
+                    conn,
+                    INSERT_MESSAGE,
+                    params![key, 1, "assistant", self.texts.blocks, now],
+                )?;
+                self.add_call(conn, &key)?;
+            }
+            Step::Start => run(conn, START_CALL, params![key, now])?,
+            Step::Complete => {
+                run(conn, END_CALL, params![key, self.texts.result, now])?;
+                run(conn, OPEN_ATTEMPT, params![key, 2, now])?;
+            }
+            Step::End => {
+                run(conn, CLOSE_ATTEMPT, params![key, 2, USAGE, now])?;
+                run(
+                    conn,
+                    INSERT_MESSAGE,
+                    params![key, 2, "assistant", self.texts.blocks, now],
+                )?;
+                run(conn, END_TURN, params![key, USAGE, now])?;
+                run(conn, MOVE_HEAD, params![key, now])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, conn: &Connection, turn: &Turn) -> anyhow::Result<Value> {
+        let now = self.now_us;
+        let conversation = self.time_ordered_id();
+        let conversation = returned(
+            conn,
+            self.insert_conversation,
+            params![1, conversation, now],
+        )?;
+        let body_hash: Vec<u8> = (0..4)
+            .flat_map(|_| self.next_random().to_le_bytes())
+            .collect();
+        let request_id = Uuid::from_u128(self.random_128()).to_string();
+        let bound = params![
+            1,
+            turn.id,
+            1,
+            conversation,
+            "gpt-5-mini",
+            request_id,
+            body_hash,
+            OWNER,
+            now
+        ];
+        let key = returned(conn, self.insert_turn, bound)?;
+        run(conn, INSERT_INPUT, params![key, self.texts.body, now])?;
+        run(
+            conn,
+            INSERT_MESSAGE,
+            params![key, 0, "user", self.texts.blocks, now],
+        )?;
+        Ok(key)
+    }
+
+    fn add_call(&mut self, conn: &Connection, key: &Value) -> anyhow::Result<()> {
+        let id = Uuid::from_u128(self.random_128());
+        let upstream_id = format!("call_{:016x}", self.next_random());
+        let token = format!("{:032x}", self.random_128());
+        let bound = params![
+            key,
+            self.value(id),
+            upstream_id,
+            token,
+            id.to_string(),
+            ARGUMENTS,
+            self.now_us
+        ];
+        run(conn, ADD_CALL, bound)
+    }
+
+    /// As a UUID of version 7: the time in front, the rest random.
+    fn time_ordered_id(&mut self) -> Value {
+        self.now_us += 1;
+        let millis = u128::try_from(self.now_us / 1000).unwrap_or_default();
+        let random = self.random_128() & ((1 << 80) - 1);
+        let id = Uuid::from_u128((millis << 80) | (random & !(0xf << 76)) | (7 << 76));
+        self.value(id)
+    }
+
+    fn value(&self, id: Uuid) -> Value {
+        match self.keys {
+            Keys::Integer => Value::Text(id.to_string()),
+            Keys::Blob => Value::Blob(id.into_bytes().to_vec()),
+        }
+    }
+
+    fn random_128(&mut self) -> u128 {
+        (u128::from(self.next_random()) << 64) | u128::from(self.next_random())
+    }
+
+    /// SplitMix64: seeded, so that a run can be repeated.
+    fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+fn run(conn: &Connection, sql: &str, bound: impl Params) -> anyhow::Result<()> {
+    conn.prepare_cached(sql)?.execute(bound)?;
+    Ok(())
+}
+
+fn returned(conn: &Connection, sql: &str, bound: impl Params) -> anyhow::Result<Value> {
+    let key = conn
+        .prepare_cached(sql)?
+        .query_row(bound, |row| row.get(0))
+        .optional()?;
+    key.context("a statement that returns a key returned none")
+}

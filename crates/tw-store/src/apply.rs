@@ -1,0 +1,358 @@
+//! The one function that writes.
+
+mod accept;
+mod of_turn;
+mod retention;
+mod tenant;
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, Params, params};
+use tw_core::change::{Change, Fence, Outcome};
+use tw_core::id::{OrgId, TurnId};
+use tw_core::time::Timestamp;
+
+/// Why a group was not written. Unless it says otherwise, nothing of the group was.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// Another driver has claimed the turn since, or there is no such turn.
+    #[error("turn {turn} is not under fence {fence}")]
+    Fenced { turn: TurnId, fence: i64 },
+    /// A guarded update touched no row: what is stored is in another state than the caller thinks.
+    #[error("{what}: the stored state does not allow it")]
+    Guard { what: &'static str },
+    /// A row that must be unique exists, or one that is referred to does not, or a final state would change.
+    #[error("{what}: contradicts what is stored")]
+    Conflict {
+        what: &'static str,
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// A fault of the caller: these changes may not stand in one group.
+    #[error("a group that cannot be applied: {what}")]
+    Misgrouped { what: &'static str },
+    /// A fault of the caller: the number does not fit the column.
+    #[error("{what} does not fit its column")]
+    Encode { what: &'static str },
+    /// The group may have been written or not; only the store knows.
+    #[error("whether the group was written is unknown")]
+    Unknown {
+        #[source]
+        source: Option<Arc<rusqlite::Error>>,
+    },
+    /// The writer has ended.
+    #[error("the store is closed")]
+    Closed,
+    /// A write of the inline kind was asked of a store whose writer is a thread.
+    #[error("this store does not write inline")]
+    NotInline,
+    #[error("{what}: the database failed")]
+    Db {
+        what: &'static str,
+        #[source]
+        source: Arc<rusqlite::Error>,
+    },
+}
+
+impl ApplyError {
+    pub(crate) fn db(what: &'static str, source: rusqlite::Error) -> Self {
+        if source.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) {
+            return Self::Conflict { what, source };
+        }
+        Self::Db {
+            what,
+            source: Arc::new(source),
+        }
+    }
+}
+
+/// Which guards hold: all of them, except in a test that shows what finds their absence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub status_guard: bool,
+    pub fence: bool,
+}
+
+/// In a statement, what follows this is its guard.
+const GUARD: &str = "/* guard */";
+
+impl Rules {
+    pub const STRICT: Self = Self {
+        status_guard: true,
+        fence: true,
+    };
+
+    fn sql(self, guarded: &'static str) -> &'static str {
+        if self.status_guard {
+            return guarded;
+        }
+        guarded
+            .split_once(GUARD)
+            .map_or(guarded, |(unguarded, _)| unguarded)
+    }
+}
+
+/// The turn that a group writes to, once its fence was checked.
+#[derive(Clone, Copy)]
+struct TurnKey {
+    key: i64,
+    organization: OrgId,
+}
+
+/// Writes a group of changes into the open transaction; the outcomes are in the group's order.
+///
+/// If the first change meets a taken idempotency key, its outcome is the only one and nothing was written.
+///
+/// # Errors
+/// Any error asks the caller to roll back to where the group began.
+pub(crate) fn apply(
+    conn: &Connection,
+    rules: Rules,
+    changes: &[Change],
+    fence: Option<Fence>,
+) -> Result<Vec<Outcome>, ApplyError> {
+    check_group(changes, fence)?;
+    let mut outcomes = Vec::with_capacity(changes.len());
+    let mut rest = changes;
+    if let Some((Change::AcceptTurn(new), after)) = changes.split_first() {
+        let outcome = accept::accept_turn(conn, new)?;
+        let is_taken = matches!(outcome, Outcome::KeyTaken { .. });
+        outcomes.push(outcome);
+        if is_taken {
+            return Ok(outcomes);
+        }
+        rest = after;
+    }
+    match fence {
+        Some(fence) => {
+            let turn = check_fence(conn, rules, fence, rest.first().and_then(at))?;
+            for change in rest {
+                outcomes.push(apply_of_turn(conn, rules, turn, change)?);
+            }
+        }
+        None => {
+            for change in rest {
+                outcomes.push(apply_unfenced(conn, change)?);
+            }
+        }
+    }
+    Ok(outcomes)
+}
+
+#[derive(PartialEq, Eq)]
+enum Kind {
+    Accept,
+    OfTurn,
+    Unfenced,
+}
+
+fn kind(change: &Change) -> Kind {
+    match change {
+        Change::AcceptTurn(_) => Kind::Accept,
+        Change::OpenAttempt(_)
+        | Change::CloseAttempt(_)
+        | Change::AddMessage(_)
+        | Change::AddCall(_)
+        | Change::StartCall { .. }
+        | Change::EndCall { .. }
+        | Change::AppendEvents(_)
+        | Change::NoteStop { .. }
+        | Change::EndTurn(_) => Kind::OfTurn,
+        Change::CreateOrganization(_)
+        | Change::CreateApiKey(_)
+        | Change::TouchApiKey { .. }
+        | Change::ClaimTurn(_)
+        | Change::MarkAnswered { .. }
+        | Change::EraseDue { .. }
+        | Change::ExpireEvents { .. }
+        | Change::ExpireRequestKeys { .. } => Kind::Unfenced,
+    }
+}
+
+fn check_group(changes: &[Change], fence: Option<Fence>) -> Result<(), ApplyError> {
+    let refuse = |what| Err(ApplyError::Misgrouped { what });
+    for (index, change) in changes.iter().enumerate() {
+        match (kind(change), fence) {
+            (Kind::Accept, _) if index > 0 => {
+                return refuse("a turn is accepted first in its group");
+            }
+            (Kind::OfTurn, None) => return refuse("a turn's change without a fence"),
+            (Kind::Unfenced, Some(_)) => return refuse("a fence over a change of no turn"),
+            (Kind::Accept | Kind::OfTurn, Some(_)) | (Kind::Accept | Kind::Unfenced, None) => {}
+        }
+    }
+    if let (Some(Change::AcceptTurn(new)), Some(fence)) = (changes.first(), fence) {
+        let own = Fence {
+            organization: new.organization,
+            turn: new.id,
+            fence: FIRST_FENCE,
+        };
+        if fence != own {
+            return refuse("a new turn under another fence than its first");
+        }
+    }
+    Ok(())
+}
+
+/// The fence of a turn that was never claimed again.
+const FIRST_FENCE: i64 = 1;
+
+/// When a turn's change happened.
+fn at(change: &Change) -> Option<Timestamp> {
+    match change {
+        Change::OpenAttempt(open) => Some(open.at),
+        Change::CloseAttempt(close) => Some(close.at),
+        Change::AddMessage(message) => Some(message.at),
+        Change::AddCall(call) => Some(call.at),
+        Change::StartCall { at, .. } | Change::EndCall { at, .. } | Change::NoteStop { at, .. } => {
+            Some(*at)
+        }
+        Change::AppendEvents(flush) => Some(flush.at),
+        Change::EndTurn(end) => Some(end.at),
+        Change::AcceptTurn(_)
+        | Change::CreateOrganization(_)
+        | Change::CreateApiKey(_)
+        | Change::TouchApiKey { .. }
+        | Change::ClaimTurn(_)
+        | Change::MarkAnswered { .. }
+        | Change::EraseDue { .. }
+        | Change::ExpireEvents { .. }
+        | Change::ExpireRequestKeys { .. } => None,
+    }
+}
+
+const CHECK_FENCE: &str = "UPDATE turn SET updated_us = coalesce(?1, updated_us)
+    WHERE organization = ?2 AND id = ?3 AND fence = ?4 RETURNING key";
+
+/// Only a test's store gets here.
+const FIND_WITHOUT_FENCE: &str = "UPDATE turn SET updated_us = coalesce(?1, updated_us)
+    WHERE organization = ?2 AND id = ?3 AND ?4 IS NOT NULL RETURNING key";
+
+/// The first statement of every write to a turn. It is an update, not a look, so that it also waits for a claim
+/// that is being made at the same time where the engine lets two transactions write.
+fn check_fence(
+    conn: &Connection,
+    rules: Rules,
+    fence: Fence,
+    at: Option<Timestamp>,
+) -> Result<TurnKey, ApplyError> {
+    let sql = if rules.fence {
+        CHECK_FENCE
+    } else {
+        FIND_WITHOUT_FENCE
+    };
+    let bound = params![
+        at.map(|at| at.0),
+        fence.organization.0,
+        fence.turn.to_string(),
+        fence.fence
+    ];
+    match query_key(conn, "checking the fence", sql, bound)? {
+        Some(key) => Ok(TurnKey {
+            key,
+            organization: fence.organization,
+        }),
+        None => Err(ApplyError::Fenced {
+            turn: fence.turn,
+            fence: fence.fence,
+        }),
+    }
+}
+
+fn apply_of_turn(
+    conn: &Connection,
+    rules: Rules,
+    turn: TurnKey,
+    change: &Change,
+) -> Result<Outcome, ApplyError> {
+    match change {
+        Change::OpenAttempt(open) => of_turn::open_attempt(conn, turn, open),
+        Change::CloseAttempt(close) => of_turn::close_attempt(conn, rules, turn, close),
+        Change::AddMessage(message) => of_turn::add_message(conn, turn.key, message),
+        Change::AddCall(call) => of_turn::add_call(conn, turn, call),
+        Change::StartCall { call, at } => of_turn::start_call(conn, rules, turn, *call, *at),
+        Change::EndCall { call, end, at } => of_turn::end_call(conn, rules, turn, *call, end, *at),
+        Change::AppendEvents(flush) => of_turn::append_events(conn, turn, flush),
+        Change::NoteStop { reason, at } => of_turn::note_stop(conn, turn, *reason, *at),
+        Change::EndTurn(end) => of_turn::end_turn(conn, rules, turn, end),
+        Change::AcceptTurn(_)
+        | Change::CreateOrganization(_)
+        | Change::CreateApiKey(_)
+        | Change::TouchApiKey { .. }
+        | Change::ClaimTurn(_)
+        | Change::MarkAnswered { .. }
+        | Change::EraseDue { .. }
+        | Change::ExpireEvents { .. }
+        | Change::ExpireRequestKeys { .. } => Err(ApplyError::Misgrouped {
+            what: "not of a turn",
+        }),
+    }
+}
+
+fn apply_unfenced(conn: &Connection, change: &Change) -> Result<Outcome, ApplyError> {
+    match change {
+        Change::CreateOrganization(new) => tenant::create_organization(conn, new),
+        Change::CreateApiKey(new) => tenant::create_api_key(conn, new),
+        Change::TouchApiKey { key, at } => tenant::touch_api_key(conn, *key, *at),
+        Change::ClaimTurn(claim) => accept::claim_turn(conn, claim),
+        Change::MarkAnswered {
+            organization,
+            turn,
+            at,
+        } => accept::mark_answered(conn, *organization, *turn, *at),
+        Change::EraseDue { now, turns_max } => retention::erase_due(conn, *now, *turns_max),
+        Change::ExpireEvents { before, turns_max } => {
+            retention::expire_events(conn, *before, *turns_max)
+        }
+        Change::ExpireRequestKeys { before, keys_max } => {
+            retention::expire_request_keys(conn, *before, *keys_max)
+        }
+        Change::AcceptTurn(_)
+        | Change::OpenAttempt(_)
+        | Change::CloseAttempt(_)
+        | Change::AddMessage(_)
+        | Change::AddCall(_)
+        | Change::StartCall { .. }
+        | Change::EndCall { .. }
+        | Change::AppendEvents(_)
+        | Change::NoteStop { .. }
+        | Change::EndTurn(_) => Err(ApplyError::Misgrouped { what: "of a turn" }),
+    }
+}
+
+/// Runs a statement and returns how many rows it touched.
+fn execute(
+    conn: &Connection,
+    what: &'static str,
+    sql: &str,
+    bound: impl Params,
+) -> Result<usize, ApplyError> {
+    conn.prepare_cached(sql)
+        .and_then(|mut statement| statement.execute(bound))
+        .map_err(|error| ApplyError::db(what, error))
+}
+
+/// Runs a statement that must touch one row.
+fn execute_guarded(
+    conn: &Connection,
+    what: &'static str,
+    sql: &str,
+    bound: impl Params,
+) -> Result<Outcome, ApplyError> {
+    match execute(conn, what, sql, bound)? {
+        0 => Err(ApplyError::Guard { what }),
+        _ => Ok(Outcome::Done),
+    }
+}
+
+/// The integer that a statement returns, if it returns a row.
+fn query_key(
+    conn: &Connection,
+    what: &'static str,
+    sql: &str,
+    bound: impl Params,
+) -> Result<Option<i64>, ApplyError> {
+    conn.prepare_cached(sql)
+        .and_then(|mut statement| statement.query_row(bound, |row| row.get(0)).optional())
+        .map_err(|error| ApplyError::db(what, error))
+}

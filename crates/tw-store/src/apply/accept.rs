@@ -1,0 +1,218 @@
+//! A turn's birth, the claim of an orphan, and the note that its answer was sent.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use tw_core::change::{ClaimTurn, NewTurn, Outcome};
+use tw_core::id::{OrgId, TurnId};
+use tw_core::time::Timestamp;
+use tw_wire::own;
+
+use super::{ApplyError, FIRST_FENCE, execute, of_turn, query_key};
+use crate::words;
+
+const WHAT: &str = "accepting a turn";
+
+/// What stands in a key's column for a turn without an end user.
+pub(crate) const NOBODY: i64 = 0;
+
+const INSERT_TURN: &str = "INSERT INTO turn
+    (organization, id, api_key, end_user, conversation, conversation_named, surface, streamed, on_leave, record,
+     model, request_id, body_hash, projector_version, owner, fence, status, deadline_us, created_us, updated_us)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, 'running', ?17, ?18, ?18)
+    RETURNING key";
+
+const INSERT_INPUT: &str = "INSERT INTO turn_input (turn, body, context, created_us, updated_us)
+    VALUES (?1, ?2, ?3, ?4, ?4)";
+
+/// A taken key is found before anything is written.
+pub fn accept_turn(conn: &Connection, new: &NewTurn) -> Result<Outcome, ApplyError> {
+    let known_user = find_end_user(conn, new)?;
+    if let Some(taken) = find_taken_key(conn, new, known_user)? {
+        return Ok(taken);
+    }
+    let end_user = match (&new.end_user, known_user) {
+        (None, _) => None,
+        (Some(_), Some(key)) => Some(key),
+        (Some(name), None) => Some(create_end_user(conn, new, name)?),
+    };
+    let conversation = find_or_create_conversation(conn, new, end_user)?;
+    let bound = params![
+        new.organization.0,
+        new.id.to_string(),
+        new.api_key.0,
+        end_user,
+        conversation,
+        new.conversation_named,
+        words::surface(new.surface),
+        new.streamed,
+        words::on_leave(new.on_leave),
+        words::record(new.record),
+        new.model,
+        new.request_id,
+        new.body_hash,
+        own::PROJECTOR_VERSION,
+        new.owner,
+        FIRST_FENCE,
+        new.deadline.0,
+        new.at.0,
+    ];
+    let turn = inserted(query_key(conn, WHAT, INSERT_TURN, bound)?)?;
+    execute(
+        conn,
+        WHAT,
+        INSERT_INPUT,
+        params![turn, new.body, new.context, new.at.0],
+    )?;
+    for message in &new.messages {
+        of_turn::add_message(conn, turn, message)?;
+    }
+    if let Some(key) = &new.idempotency_key {
+        insert_key(conn, new, end_user, key, turn)?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn inserted(key: Option<i64>) -> Result<i64, ApplyError> {
+    key.ok_or(ApplyError::Guard { what: WHAT })
+}
+
+fn find_end_user(conn: &Connection, new: &NewTurn) -> Result<Option<i64>, ApplyError> {
+    let Some(name) = &new.end_user else {
+        return Ok(None);
+    };
+    let sql = "SELECT key FROM end_user WHERE organization = ?1 AND name = ?2";
+    query_key(conn, WHAT, sql, params![new.organization.0, name])
+}
+
+fn create_end_user(conn: &Connection, new: &NewTurn, name: &str) -> Result<i64, ApplyError> {
+    let sql = "INSERT INTO end_user (organization, name, created_us, updated_us)
+               VALUES (?1, ?2, ?3, ?3) RETURNING key";
+    inserted(query_key(
+        conn,
+        WHAT,
+        sql,
+        params![new.organization.0, name, new.at.0],
+    )?)
+}
+
+fn find_or_create_conversation(
+    conn: &Connection,
+    new: &NewTurn,
+    end_user: Option<i64>,
+) -> Result<i64, ApplyError> {
+    let find = "SELECT key FROM conversation WHERE organization = ?1 AND id = ?2";
+    if let Some(key) = query_key(
+        conn,
+        WHAT,
+        find,
+        params![new.organization.0, new.conversation],
+    )? {
+        return Ok(key);
+    }
+    let create = "INSERT INTO conversation (organization, id, end_user, created_us, updated_us)
+                  VALUES (?1, ?2, ?3, ?4, ?4) RETURNING key";
+    let bound = params![new.organization.0, new.conversation, end_user, new.at.0];
+    inserted(query_key(conn, WHAT, create, bound)?)
+}
+
+const FIND_KEY: &str =
+    "SELECT t.id, k.body_hash = ?6 FROM request_key k JOIN turn t ON t.key = k.turn
+    WHERE k.organization = ?1 AND k.api_key = ?2 AND k.end_user = ?3 AND k.route = ?4 AND k.key = ?5
+      AND k.created_us >= ?7";
+
+/// An end user whom nobody has seen has no keys.
+fn find_taken_key(
+    conn: &Connection,
+    new: &NewTurn,
+    known_user: Option<i64>,
+) -> Result<Option<Outcome>, ApplyError> {
+    let Some(key) = &new.idempotency_key else {
+        return Ok(None);
+    };
+    if new.end_user.is_some() && known_user.is_none() {
+        return Ok(None);
+    }
+    let bound = params![
+        new.organization.0,
+        new.api_key.0,
+        known_user.unwrap_or(NOBODY),
+        words::surface(new.surface),
+        key,
+        new.body_hash,
+        new.keys_since.0,
+    ];
+    let found: Option<(String, bool)> = conn
+        .prepare_cached(FIND_KEY)
+        .and_then(|mut statement| {
+            statement
+                .query_row(bound, |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()
+        })
+        .map_err(|error| ApplyError::db(WHAT, error))?;
+    let Some((id, same_body)) = found else {
+        return Ok(None);
+    };
+    let turn = TurnId::parse(&id).ok_or(ApplyError::Guard {
+        what: "the turn of a request key",
+    })?;
+    Ok(Some(Outcome::KeyTaken { turn, same_body }))
+}
+
+/// What is replaced here is too old to count.
+const INSERT_KEY: &str = "INSERT INTO request_key
+    (organization, api_key, end_user, route, key, body_hash, turn, created_us, updated_us)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
+    ON CONFLICT DO UPDATE SET body_hash = excluded.body_hash, turn = excluded.turn,
+        created_us = excluded.created_us, updated_us = excluded.updated_us";
+
+fn insert_key(
+    conn: &Connection,
+    new: &NewTurn,
+    end_user: Option<i64>,
+    key: &str,
+    turn: i64,
+) -> Result<(), ApplyError> {
+    let bound = params![
+        new.organization.0,
+        new.api_key.0,
+        end_user.unwrap_or(NOBODY),
+        words::surface(new.surface),
+        key,
+        new.body_hash,
+        turn,
+        new.at.0,
+    ];
+    execute(conn, WHAT, INSERT_KEY, bound)?;
+    Ok(())
+}
+
+pub fn claim_turn(conn: &Connection, claim: &ClaimTurn) -> Result<Outcome, ApplyError> {
+    let sql = "UPDATE turn SET fence = fence + 1, owner = ?3, updated_us = ?4
+               WHERE organization = ?1 AND id = ?2 AND status = 'running' AND owner <> ?3 RETURNING fence";
+    let bound = params![
+        claim.organization.0,
+        claim.turn.to_string(),
+        claim.owner,
+        claim.at.0
+    ];
+    Ok(match query_key(conn, "claiming a turn", sql, bound)? {
+        Some(fence) => Outcome::Claimed { fence },
+        None => Outcome::Already,
+    })
+}
+
+pub fn mark_answered(
+    conn: &Connection,
+    organization: OrgId,
+    turn: TurnId,
+    at: Timestamp,
+) -> Result<Outcome, ApplyError> {
+    let sql = "UPDATE turn SET answered_us = ?3, updated_us = ?3
+               WHERE organization = ?1 AND id = ?2 AND answered_us IS NULL";
+    let bound = params![organization.0, turn.to_string(), at.0];
+    Ok(
+        match execute(conn, "noting that a turn was answered", sql, bound)? {
+            0 => Outcome::Already,
+            _ => Outcome::Done,
+        },
+    )
+}

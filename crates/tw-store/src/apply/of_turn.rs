@@ -1,0 +1,246 @@
+//! What a turn's driver writes under the turn's fence.
+
+use rusqlite::{Connection, params};
+use tw_core::call::{CallEnd, CallReason, CallStatus};
+use tw_core::change::{
+    CloseAttempt, EndTurn, EventFlush, NewCall, NewMessage, OpenAttempt, Outcome,
+};
+use tw_core::event::{TurnReason, TurnStatus};
+use tw_core::id::CallRef;
+use tw_core::time::Timestamp;
+use tw_core::tool::EffectClass;
+use tw_wire::own;
+
+use super::{ApplyError, Rules, TurnKey, execute, execute_guarded};
+use crate::words;
+
+/// What stands in an attempt's key for a model request.
+pub(crate) const MODEL_REQUEST: i64 = -1;
+
+fn place(position: Option<u32>) -> i64 {
+    position.map_or(MODEL_REQUEST, i64::from)
+}
+
+pub fn open_attempt(
+    conn: &Connection,
+    turn: TurnKey,
+    open: &OpenAttempt,
+) -> Result<Outcome, ApplyError> {
+    let sql = "INSERT INTO attempt (turn, round, position, n, upstream, created_us, updated_us)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
+    let bound = params![
+        turn.key,
+        open.round,
+        place(open.position),
+        open.n,
+        open.upstream,
+        open.at.0
+    ];
+    execute_guarded(conn, "opening an attempt", sql, bound)
+}
+
+const CLOSE_ATTEMPT: &str = "UPDATE attempt
+    SET outcome = ?5, http_status = ?6, usage = ?7, ended_us = ?8, updated_us = ?8
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 AND n = ?4 /* guard */ AND outcome IS NULL";
+
+pub fn close_attempt(
+    conn: &Connection,
+    rules: Rules,
+    turn: TurnKey,
+    close: &CloseAttempt,
+) -> Result<Outcome, ApplyError> {
+    let bound = params![
+        turn.key,
+        close.round,
+        place(close.position),
+        close.n,
+        close.outcome.as_str(),
+        close.http_status,
+        close.usage.as_ref().map(own::events::encode_usage),
+        close.at.0,
+    ];
+    execute_guarded(conn, "closing an attempt", rules.sql(CLOSE_ATTEMPT), bound)
+}
+
+pub fn add_message(
+    conn: &Connection,
+    turn: i64,
+    message: &NewMessage,
+) -> Result<Outcome, ApplyError> {
+    let sql = "INSERT INTO message (turn, round, seq, role, blocks, created_us, updated_us)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
+    let bound = params![
+        turn,
+        message.round,
+        message.seq,
+        words::role(message.role),
+        own::blocks::encode(&message.blocks),
+        message.at.0,
+    ];
+    execute_guarded(conn, "adding a message", sql, bound)
+}
+
+const ADD_CALL: &str = "INSERT INTO tool_call
+    (turn, round, position, organization, id, runs, effect, tool_name, tool_call_id, callback_token,
+     idempotency_key, arguments, status, reason, result, shown, is_error, started_us, ended_us,
+     created_us, updated_us)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?20)";
+
+pub fn add_call(conn: &Connection, turn: TurnKey, new: &NewCall) -> Result<Outcome, ApplyError> {
+    const WHAT: &str = "adding a tool call";
+    if new
+        .end
+        .as_ref()
+        .map_or(!new.status.is_final(), |end| end.status() == new.status)
+    {
+        let end = new.end.as_ref();
+        let started = (new.status == CallStatus::Processing).then_some(new.at.0);
+        let bound = params![
+            turn.key,
+            new.call.round,
+            new.call.position,
+            turn.organization.0,
+            new.id.to_string(),
+            new.runs.as_str(),
+            new.effect.map(EffectClass::as_str),
+            new.tool_name,
+            new.tool_call_id,
+            new.callback_token,
+            new.idempotency_key,
+            new.arguments,
+            new.status.as_str(),
+            end.and_then(|end| end.reason).map(CallReason::as_str),
+            end.and_then(|end| end.result.as_deref()),
+            end.map(|end| end.shown.as_str()),
+            end.map(|end| end.is_error),
+            started,
+            end.map(|_| new.at.0),
+            new.at.0,
+        ];
+        return execute_guarded(conn, WHAT, ADD_CALL, bound);
+    }
+    Err(ApplyError::Guard {
+        what: "a tool call's status and its end",
+    })
+}
+
+const START_CALL: &str = "UPDATE tool_call
+    SET status = 'processing', started_us = coalesce(started_us, ?4), updated_us = ?4
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 /* guard */ AND status = 'pending'";
+
+pub fn start_call(
+    conn: &Connection,
+    rules: Rules,
+    turn: TurnKey,
+    call: CallRef,
+    at: Timestamp,
+) -> Result<Outcome, ApplyError> {
+    let bound = params![turn.key, call.round, call.position, at.0];
+    execute_guarded(conn, "starting a tool call", rules.sql(START_CALL), bound)
+}
+
+const END_CALL: &str = "UPDATE tool_call
+    SET status = ?4, reason = ?5, result = ?6, shown = ?7, is_error = ?8, ended_us = ?9, updated_us = ?9
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 /* guard */ AND status IN ('pending', 'processing')";
+
+pub fn end_call(
+    conn: &Connection,
+    rules: Rules,
+    turn: TurnKey,
+    call: CallRef,
+    end: &CallEnd,
+    at: Timestamp,
+) -> Result<Outcome, ApplyError> {
+    let bound = params![
+        turn.key,
+        call.round,
+        call.position,
+        end.status().as_str(),
+        end.reason.map(CallReason::as_str),
+        end.result,
+        end.shown,
+        end.is_error,
+        at.0,
+    ];
+    execute_guarded(conn, "ending a tool call", rules.sql(END_CALL), bound)
+}
+
+/// The log has no gaps and no event twice, which the insert itself sees to.
+const APPEND_EVENTS: &str = "INSERT INTO turn_event (turn, first, count, payload, created_us, updated_us)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?5
+    WHERE ?2 = coalesce((SELECT first + count FROM turn_event WHERE turn = ?1 ORDER BY first DESC LIMIT 1), 1)";
+
+pub fn append_events(
+    conn: &Connection,
+    turn: TurnKey,
+    flush: &EventFlush,
+) -> Result<Outcome, ApplyError> {
+    if flush.events.is_empty() {
+        return Ok(Outcome::Done);
+    }
+    let first = i64::try_from(flush.first).map_err(|_| ApplyError::Encode {
+        what: "an event's number",
+    })?;
+    let count = i64::try_from(flush.events.len()).map_err(|_| ApplyError::Encode {
+        what: "a count of events",
+    })?;
+    let bound = params![
+        turn.key,
+        first,
+        count,
+        own::events::encode(&flush.events),
+        flush.at.0
+    ];
+    execute_guarded(conn, "appending events", APPEND_EVENTS, bound)
+}
+
+/// The first reason stands.
+const NOTE_STOP: &str = "UPDATE turn SET stop_reason = coalesce(stop_reason, ?2), updated_us = ?3
+    WHERE key = ?1 AND status = 'running'";
+
+pub fn note_stop(
+    conn: &Connection,
+    turn: TurnKey,
+    reason: TurnReason,
+    at: Timestamp,
+) -> Result<Outcome, ApplyError> {
+    let bound = params![turn.key, reason.as_str(), at.0];
+    execute_guarded(conn, "noting that a turn is to stop", NOTE_STOP, bound)
+}
+
+const END_TURN: &str = "UPDATE turn
+    SET status = ?2, reason = ?3, usage = ?4, has_tool_calls = ?5, tool_count = ?6,
+        erase_after_us = CASE record WHEN 'minimal' THEN ?7 END, ended_us = ?8, updated_us = ?8
+    WHERE key = ?1 /* guard */ AND status = 'running'";
+
+const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
+    WHERE key = (SELECT conversation FROM turn WHERE key = ?1)";
+
+pub fn end_turn(
+    conn: &Connection,
+    rules: Rules,
+    turn: TurnKey,
+    end: &EndTurn,
+) -> Result<Outcome, ApplyError> {
+    const WHAT: &str = "ending a turn";
+    let moves_head = match end.status {
+        TurnStatus::Running => return Err(ApplyError::Guard { what: WHAT }),
+        TurnStatus::Completed | TurnStatus::Incomplete => true,
+        TurnStatus::Failed | TurnStatus::Cancelled => false,
+    };
+    let bound = params![
+        turn.key,
+        end.status.as_str(),
+        end.reason.map(TurnReason::as_str),
+        end.usage.as_ref().map(own::events::encode_usage),
+        end.has_tool_calls,
+        end.tool_count,
+        end.erase_after.map(|at| at.0),
+        end.at.0,
+    ];
+    let outcome = execute_guarded(conn, WHAT, rules.sql(END_TURN), bound)?;
+    if moves_head {
+        execute(conn, WHAT, MOVE_HEAD, params![turn.key, end.at.0])?;
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,95 @@
+//! What is forgotten, and when.
+
+use rusqlite::{Connection, Params, params};
+use tw_core::change::Outcome;
+use tw_core::time::Timestamp;
+
+use super::{ApplyError, execute};
+
+const DUE: &str = "SELECT key FROM turn
+    WHERE erase_after_us <= ?1 AND erased_us IS NULL AND status <> 'running'
+    ORDER BY erase_after_us LIMIT ?2";
+
+/// Rows stay, with status, usage and timings; what was said in them goes.
+/// Each statement takes the turn and the time.
+const ERASE: [&str; 5] = [
+    "UPDATE turn_input SET body = x'', context = '', updated_us = ?2 WHERE turn = ?1",
+    "UPDATE message SET blocks = '[]', updated_us = ?2 WHERE turn = ?1",
+    "UPDATE tool_call SET arguments = '', result = NULL, shown = iif(shown IS NULL, NULL, ''), updated_us = ?2
+     WHERE turn = ?1",
+    "DELETE FROM turn_event WHERE turn = ?1 AND ?2 IS NOT NULL",
+    "UPDATE turn SET erased_us = ?2, events_expired_us = coalesce(events_expired_us, ?2), updated_us = ?2
+     WHERE key = ?1",
+];
+
+pub fn erase_due(conn: &Connection, now: Timestamp, turns_max: u32) -> Result<Outcome, ApplyError> {
+    const WHAT: &str = "erasing contents";
+    let turns = keys(conn, WHAT, DUE, params![now.0, turns_max])?;
+    for turn in &turns {
+        for sql in ERASE {
+            execute(conn, WHAT, sql, params![turn, now.0])?;
+        }
+    }
+    Ok(counted(turns.len()))
+}
+
+const LOGS_OLD: &str = "SELECT key FROM turn
+    WHERE ended_us < ?1 AND events_expired_us IS NULL ORDER BY ended_us LIMIT ?2";
+
+pub fn expire_events(
+    conn: &Connection,
+    before: Timestamp,
+    turns_max: u32,
+) -> Result<Outcome, ApplyError> {
+    const WHAT: &str = "deleting old event logs";
+    let turns = keys(conn, WHAT, LOGS_OLD, params![before.0, turns_max])?;
+    for turn in &turns {
+        execute(
+            conn,
+            WHAT,
+            "DELETE FROM turn_event WHERE turn = ?1",
+            params![turn],
+        )?;
+        // The caller's bound stands in for the time, which it does not tell.
+        let sql = "UPDATE turn SET events_expired_us = ?2 WHERE key = ?1";
+        execute(conn, WHAT, sql, params![turn, before.0])?;
+    }
+    Ok(counted(turns.len()))
+}
+
+const DELETE_KEYS: &str = "DELETE FROM request_key
+    WHERE (organization, api_key, end_user, route, key) IN
+        (SELECT organization, api_key, end_user, route, key FROM request_key
+         WHERE created_us < ?1 ORDER BY created_us LIMIT ?2)";
+
+pub fn expire_request_keys(
+    conn: &Connection,
+    before: Timestamp,
+    keys_max: u32,
+) -> Result<Outcome, ApplyError> {
+    let deleted = execute(
+        conn,
+        "deleting old request keys",
+        DELETE_KEYS,
+        params![before.0, keys_max],
+    )?;
+    Ok(counted(deleted))
+}
+
+fn keys(
+    conn: &Connection,
+    what: &'static str,
+    sql: &str,
+    bound: impl Params,
+) -> Result<Vec<i64>, ApplyError> {
+    let read = move || -> rusqlite::Result<Vec<i64>> {
+        conn.prepare_cached(sql)?
+            .query_map(bound, |row| row.get(0))?
+            .collect()
+    };
+    read().map_err(|error| ApplyError::db(what, error))
+}
+
+fn counted(rows: usize) -> Outcome {
+    Outcome::Count(u64::try_from(rows).unwrap_or(u64::MAX))
+}

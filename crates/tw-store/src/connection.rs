@@ -1,0 +1,62 @@
+//! Opening connections to SQLite, each with the settings that durability and speed rest on.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+/// How long a statement waits for another process's write, such as an admin command's.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a checkpoint leaves of the write-ahead log, in bytes.
+///
+/// A long reader lets the log grow; without a limit the file keeps that size for good.
+const JOURNAL_SIZE_LIMIT_BYTES: i64 = 64 * 1024 * 1024;
+
+/// Page cache of one connection, in KiB.
+const CACHE_KIB: i64 = 16 * 1024;
+
+/// More than there are statements in this crate.
+const STATEMENTS_CACHED: usize = 128;
+
+/// The one connection that writes.
+pub fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
+    let conn = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.pragma_update(None, "journal_mode", "WAL")?;
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    conn.pragma_update(None, "journal_size_limit", JOURNAL_SIZE_LIMIT_BYTES)?;
+    settle(&conn)?;
+    Ok(conn)
+}
+
+/// A connection that cannot write.
+pub fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+    let conn = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    settle(&conn)?;
+    Ok(conn)
+}
+
+/// A database that lives as long as the connection.
+pub fn open_memory() -> rusqlite::Result<Connection> {
+    let conn = Connection::open_in_memory()?;
+    settle(&conn)?;
+    Ok(conn)
+}
+
+fn settle(conn: &Connection) -> rusqlite::Result<()> {
+    conn.pragma_update(None, "foreign_keys", true)?;
+    conn.pragma_update(None, "trusted_schema", false)?;
+    conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+    Ok(())
+}

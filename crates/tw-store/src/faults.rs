@@ -1,0 +1,38 @@
+//! A store with one guard taken away, for the test that shows that a crash sweep would notice.
+
+use crate::apply::Rules;
+use crate::store::{OpenError, Store};
+
+/// The guard that is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weakness {
+    /// Neither statements nor triggers mind the state a row is in.
+    NoStatusGuard,
+    /// Any driver may write to any turn.
+    NoFence,
+}
+
+/// A store in memory, written inline, with the weakness.
+///
+/// # Errors
+/// As [`Store::in_memory_inline`].
+pub fn in_memory_inline(weakness: Weakness) -> Result<Store, OpenError> {
+    let store = Store::inline(match weakness {
+        Weakness::NoStatusGuard => Rules {
+            status_guard: false,
+            fence: true,
+        },
+        Weakness::NoFence => Rules {
+            status_guard: true,
+            fence: false,
+        },
+    })?;
+    match weakness {
+        Weakness::NoStatusGuard => {
+            let drop = "DROP TRIGGER turn_final_is_final; DROP TRIGGER tool_call_final_is_final";
+            store.run_on_inline(drop).map_err(OpenError::Memory)?;
+        }
+        Weakness::NoFence => {}
+    }
+    Ok(store)
+}

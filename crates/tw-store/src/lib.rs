@@ -1,0 +1,22 @@
+//! Rows and SQL: what is written down, and how it is read again.
+//!
+//! Writes are [`tw_core::change::Change`]s, applied in groups by one function, `apply::apply`;
+//! reads are functions of [`store::Store`], each with the organization first. What has no
+//! organization to be asked for (keys by their hash, turns that nobody drives) is in [`system`].
+//! Nothing here decides what may happen, reads a clock or draws a random number.
+//! Start reading at [`store::Store::open`].
+
+pub mod store;
+
+pub mod apply;
+mod writer;
+
+pub mod read;
+pub mod system;
+
+mod connection;
+pub mod migrate;
+mod words;
+
+#[cfg(feature = "faults")]
+pub mod faults;

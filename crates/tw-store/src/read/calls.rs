@@ -1,0 +1,128 @@
+//! Messages, calls and attempts of a turn, by its integer key.
+
+use rusqlite::{Connection, Row, params};
+use tw_core::call::{CallEnd, CallReason, CallStatus, Runs};
+use tw_core::change::{NewCall, NewMessage};
+use tw_core::id::{CallId, CallRef};
+use tw_core::request::Role;
+use tw_core::tool::EffectClass;
+use tw_wire::own;
+
+use super::ReadError;
+use super::columns::{get, optional_time, optional_word, time, usage, word};
+use super::turn::{AttemptEnd, AttemptRow, CallRow};
+use crate::words;
+
+const MESSAGES: &str = "SELECT round, seq, role, blocks, created_us FROM message
+    WHERE turn = ?1 ORDER BY round, seq";
+
+/// In order of round and place.
+pub fn messages(conn: &Connection, turn: i64) -> Result<Vec<NewMessage>, ReadError> {
+    let mut statement = conn.prepare_cached(MESSAGES)?;
+    let mut rows = statement.query(params![turn])?;
+    let mut messages = Vec::new();
+    while let Some(row) = rows.next()? {
+        let role: Role = word(row, "role", words::read_role)?;
+        let blocks: String = get(row, "blocks")?;
+        messages.push(NewMessage {
+            round: get(row, "round")?,
+            seq: get(row, "seq")?,
+            role,
+            blocks: own::blocks::decode(&blocks)?,
+            at: time(row, "created_us")?,
+        });
+    }
+    Ok(messages)
+}
+
+/// The full result is read only if asked for.
+const CALLS: &str = "SELECT round, position, id, runs, effect, tool_name, tool_call_id, callback_token,
+        idempotency_key, arguments, status, reason, iif(?2, result, NULL) AS result, shown, is_error,
+        started_us, ended_us, created_us
+    FROM tool_call WHERE turn = ?1 ORDER BY round, position";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Results {
+    Full,
+    Shown,
+}
+
+/// In call order.
+pub fn calls(conn: &Connection, turn: i64, results: Results) -> Result<Vec<CallRow>, ReadError> {
+    let mut statement = conn.prepare_cached(CALLS)?;
+    let mut rows = statement.query(params![turn, results == Results::Full])?;
+    let mut calls = Vec::new();
+    while let Some(row) = rows.next()? {
+        calls.push(call(row)?);
+    }
+    Ok(calls)
+}
+
+fn call(row: &Row<'_>) -> Result<CallRow, ReadError> {
+    let status: CallStatus = word(row, "status", CallStatus::parse)?;
+    let end = if status.is_final() {
+        Some(CallEnd {
+            reason: optional_word(row, "reason", CallReason::parse)?,
+            result: get(row, "result")?,
+            shown: get(row, "shown")?,
+            is_error: get(row, "is_error")?,
+        })
+    } else {
+        None
+    };
+    Ok(CallRow {
+        call: NewCall {
+            call: CallRef {
+                round: get(row, "round")?,
+                position: get(row, "position")?,
+            },
+            id: word(row, "id", CallId::parse)?,
+            runs: word(row, "runs", Runs::parse)?,
+            effect: optional_word(row, "effect", EffectClass::parse)?,
+            tool_name: get(row, "tool_name")?,
+            tool_call_id: get(row, "tool_call_id")?,
+            arguments: get(row, "arguments")?,
+            status,
+            end,
+            idempotency_key: get(row, "idempotency_key")?,
+            callback_token: get(row, "callback_token")?,
+            at: time(row, "created_us")?,
+        },
+        started: optional_time(row, "started_us")?,
+        ended: optional_time(row, "ended_us")?,
+    })
+}
+
+/// A model request has no position.
+const ATTEMPTS: &str =
+    "SELECT round, iif(position < 0, NULL, position) AS position, n, upstream, outcome,
+        http_status, usage, ended_us, created_us
+    FROM attempt WHERE turn = ?1 ORDER BY round, attempt.position, n";
+
+/// By round; in a round the model's first, then by call.
+pub fn attempts(conn: &Connection, turn: i64) -> Result<Vec<AttemptRow>, ReadError> {
+    let mut statement = conn.prepare_cached(ATTEMPTS)?;
+    let mut rows = statement.query(params![turn])?;
+    let mut attempts = Vec::new();
+    while let Some(row) = rows.next()? {
+        let outcome: Option<String> = get(row, "outcome")?;
+        let end = match outcome {
+            Some(outcome) => Some(AttemptEnd {
+                outcome: words::read_outcome(outcome),
+                http_status: get(row, "http_status")?,
+                usage: usage(row, "usage")?,
+                at: time(row, "ended_us")?,
+            }),
+            None => None,
+        };
+        attempts.push(AttemptRow {
+            round: get(row, "round")?,
+            position: get(row, "position")?,
+            n: get(row, "n")?,
+            upstream: get(row, "upstream")?,
+            started: time(row, "created_us")?,
+            end,
+        });
+    }
+    Ok(attempts)
+}

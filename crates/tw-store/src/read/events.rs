@@ -1,0 +1,141 @@
+//! A turn's log.
+
+use rusqlite::{Connection, Row, params};
+use tw_core::event::{LogEvent, TurnStatus};
+use tw_core::id::{OrgId, TurnId};
+use tw_wire::own;
+
+use super::ReadError;
+use super::columns::{get, unsigned, word};
+use crate::store::Store;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct NumberedEvent {
+    /// From 1, without gaps.
+    pub number: u64,
+    pub event: LogEvent,
+}
+
+/// Some events, and how the turn stood when they were read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventsPage {
+    pub events: Vec<NumberedEvent>,
+    pub status: TurnStatus,
+    /// Rises when another driver takes the turn over.
+    pub fence: i64,
+    /// Number of the log's last event; 0 when it holds none.
+    pub last: u64,
+    /// The turn is final and nothing follows this page.
+    pub complete: bool,
+    /// The log was erased or has expired.
+    pub erased: bool,
+}
+
+impl Store {
+    /// At most `max` events after number `after`.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn events_after(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+        after: u64,
+        max: usize,
+    ) -> Result<Option<EventsPage>, ReadError> {
+        self.read(move |conn| page(conn, organization, turn, after, max))
+            .await
+    }
+
+    /// [`Store::events_after`] on the caller's thread.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn events_after_now(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+        after: u64,
+        max: usize,
+    ) -> Result<Option<EventsPage>, ReadError> {
+        self.read_now(|conn| page(conn, organization, turn, after, max))
+    }
+}
+
+const TURN: &str = "SELECT key, status, fence, events_expired_us IS NOT NULL AS erased,
+        coalesce((SELECT first + count - 1 FROM turn_event WHERE turn = turn.key ORDER BY first DESC LIMIT 1), 0)
+            AS last
+    FROM turn WHERE organization = ?1 AND id = ?2";
+
+fn page(
+    conn: &Connection,
+    organization: OrgId,
+    turn: TurnId,
+    after: u64,
+    max: usize,
+) -> Result<Option<EventsPage>, ReadError> {
+    let mut statement = conn.prepare_cached(TURN)?;
+    let mut rows = statement.query(params![organization.0, turn.to_string()])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let status: TurnStatus = word(row, "status", TurnStatus::parse)?;
+    let last = unsigned(row, "last")?;
+    let events = some(conn, get(row, "key")?, after, max)?;
+    let reached = events.last().map_or(after, |event| event.number);
+    Ok(Some(EventsPage {
+        events,
+        status,
+        fence: get(row, "fence")?,
+        last,
+        complete: status.is_final() && reached >= last,
+        erased: get(row, "erased")?,
+    }))
+}
+
+/// The flush that holds the next event, and those behind it.
+const FLUSHES: &str = "SELECT first, count, payload FROM turn_event
+    WHERE turn = ?1
+      AND first >= coalesce((SELECT first FROM turn_event WHERE turn = ?1 AND first <= ?2
+                             ORDER BY first DESC LIMIT 1), 1)
+    ORDER BY first";
+
+fn some(
+    conn: &Connection,
+    turn: i64,
+    after: u64,
+    max: usize,
+) -> Result<Vec<NumberedEvent>, ReadError> {
+    // A number beyond the column's range is beyond every log.
+    let next = i64::try_from(after.saturating_add(1)).unwrap_or(i64::MAX);
+    let mut statement = conn.prepare_cached(FLUSHES)?;
+    let mut rows = statement.query(params![turn, next])?;
+    let mut events = Vec::new();
+    while events.len() < max
+        && let Some(row) = rows.next()?
+    {
+        events.extend(flush(row)?.into_iter().filter(|event| event.number > after));
+    }
+    events.truncate(max);
+    Ok(events)
+}
+
+/// The whole log.
+pub(super) fn all(conn: &Connection, turn: i64) -> Result<Vec<NumberedEvent>, ReadError> {
+    some(conn, turn, 0, usize::MAX)
+}
+
+fn flush(row: &Row<'_>) -> Result<Vec<NumberedEvent>, ReadError> {
+    let payload: String = get(row, "payload")?;
+    let events = own::events::decode(&payload)?;
+    let (first, count) = (unsigned(row, "first")?, unsigned(row, "count")?);
+    if u64::try_from(events.len()) != Ok(count) {
+        return Err(ReadError::Column {
+            column: "count of events",
+        });
+    }
+    Ok((first..)
+        .zip(events)
+        .map(|(number, event)| NumberedEvent { number, event })
+        .collect())
+}

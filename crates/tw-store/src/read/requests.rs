@@ -1,0 +1,194 @@
+//! Requests that are repeated: by key, or because they look the same.
+
+use rusqlite::{Connection, Row, params};
+use tw_core::change::Surface;
+use tw_core::event::{TurnReason, TurnStatus};
+use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use tw_core::time::Timestamp;
+
+use super::ReadError;
+use super::columns::{get, optional_time, optional_word, time, word};
+use crate::store::Store;
+use crate::words;
+
+/// An idempotency key as a client sent it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySent {
+    pub api_key: ApiKeyId,
+    pub end_user: Option<String>,
+    pub surface: Surface,
+    pub key: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestKeyRow {
+    pub turn: TurnId,
+    pub body_hash: [u8; 32],
+    /// Whether it is too old to count is for the caller to decide.
+    pub created: Timestamp,
+}
+
+/// What a repeated request has in common with its first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepeatSent {
+    pub api_key: ApiKeyId,
+    pub surface: Surface,
+    pub end_user: Option<String>,
+    /// The conversation that the client named, if it did.
+    pub conversation: Option<String>,
+    pub body_hash: [u8; 32],
+    /// Turns accepted before this do not count.
+    pub since: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepeatRow {
+    pub turn: TurnId,
+    pub status: TurnStatus,
+    pub reason: Option<TurnReason>,
+    /// Why it is being stopped, or was.
+    pub stop: Option<TurnReason>,
+    /// The whole answer was handed to the client's connection then.
+    pub answered: Option<Timestamp>,
+    /// A call of ours that is not `read` was started.
+    pub dispatched_effects: bool,
+    /// Its contents are gone, so it cannot be shown again.
+    pub erased: bool,
+}
+
+impl Store {
+    /// The turn that was accepted under an idempotency key.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn request_key(
+        &self,
+        organization: OrgId,
+        sent: KeySent,
+    ) -> Result<Option<RequestKeyRow>, ReadError> {
+        self.read(move |conn| request_key(conn, organization, &sent))
+            .await
+    }
+
+    /// The newest turn that the request may be a repetition of.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn repeat_candidate(
+        &self,
+        organization: OrgId,
+        sent: RepeatSent,
+    ) -> Result<Option<RepeatRow>, ReadError> {
+        self.read(move |conn| repeat_candidate(conn, organization, &sent))
+            .await
+    }
+
+    /// A turn as one that a request may be a repetition of.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn repeat_state(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+    ) -> Result<Option<RepeatRow>, ReadError> {
+        self.read(move |conn| repeat_of(conn, organization, turn))
+            .await
+    }
+}
+
+/// Nobody's keys stand under 0, and a name that was never seen finds nothing.
+const REQUEST_KEY: &str = "SELECT t.id, k.body_hash, k.created_us
+    FROM request_key k JOIN turn t ON t.key = k.turn
+    WHERE k.organization = ?1 AND k.api_key = ?2 AND k.route = ?4 AND k.key = ?5
+      AND k.end_user = iif(?3 IS NULL, 0, (SELECT key FROM end_user WHERE organization = ?1 AND name = ?3))";
+
+fn request_key(
+    conn: &Connection,
+    organization: OrgId,
+    sent: &KeySent,
+) -> Result<Option<RequestKeyRow>, ReadError> {
+    let mut statement = conn.prepare_cached(REQUEST_KEY)?;
+    let route = words::surface(sent.surface);
+    let bound = params![
+        organization.0,
+        sent.api_key.0,
+        sent.end_user,
+        route,
+        sent.key
+    ];
+    let mut rows = statement.query(bound)?;
+    let read = |row: &Row<'_>| {
+        Ok(RequestKeyRow {
+            turn: word(row, "id", TurnId::parse)?,
+            body_hash: get(row, "body_hash")?,
+            created: time(row, "created_us")?,
+        })
+    };
+    rows.next()?.map(read).transpose()
+}
+
+/// A call counts once the write before its dispatch was made, whatever became of it.
+const REPEAT_OF: &str = "SELECT t.id, t.status, t.reason, t.stop_reason, t.answered_us,
+        t.erased_us IS NOT NULL AS erased,
+        EXISTS (SELECT 1 FROM tool_call f WHERE f.turn = t.key AND f.runs = 'server'
+                AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL) AS dispatched_effects
+    FROM turn t WHERE t.organization = ?1 AND t.id = ?2";
+
+/// An answer that was written to its end counts only where somebody is named, since it may not
+/// have arrived; without a name the next equal request is a new one.
+const REPEAT: &str = "SELECT t.id, t.status, t.reason, t.stop_reason, t.answered_us,
+        t.erased_us IS NOT NULL AS erased,
+        EXISTS (SELECT 1 FROM tool_call f WHERE f.turn = t.key AND f.runs = 'server'
+                AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL) AS dispatched_effects
+    FROM turn t
+    WHERE t.organization = ?1 AND t.api_key = ?2 AND t.body_hash = ?3 AND t.created_us >= ?4
+      AND t.surface = ?5
+      AND t.end_user IS (SELECT key FROM end_user WHERE organization = ?1 AND name = ?6)
+      AND (?6 IS NULL) = (t.end_user IS NULL)
+      AND t.conversation_named = (?7 IS NOT NULL)
+      AND (?7 IS NULL
+           OR t.conversation = (SELECT key FROM conversation WHERE organization = ?1 AND id = ?7))
+      AND (t.answered_us IS NULL OR ?6 IS NOT NULL OR ?7 IS NOT NULL)
+    ORDER BY t.created_us DESC, t.key DESC LIMIT 1";
+
+fn repeat_candidate(
+    conn: &Connection,
+    organization: OrgId,
+    sent: &RepeatSent,
+) -> Result<Option<RepeatRow>, ReadError> {
+    let mut statement = conn.prepare_cached(REPEAT)?;
+    let bound = params![
+        organization.0,
+        sent.api_key.0,
+        sent.body_hash,
+        sent.since.0,
+        words::surface(sent.surface),
+        sent.end_user,
+        sent.conversation,
+    ];
+    let mut rows = statement.query(bound)?;
+    rows.next()?.map(repeat_row).transpose()
+}
+
+fn repeat_of(
+    conn: &Connection,
+    organization: OrgId,
+    turn: TurnId,
+) -> Result<Option<RepeatRow>, ReadError> {
+    let mut statement = conn.prepare_cached(REPEAT_OF)?;
+    let mut rows = statement.query(params![organization.0, turn.to_string()])?;
+    rows.next()?.map(repeat_row).transpose()
+}
+
+fn repeat_row(row: &Row<'_>) -> Result<RepeatRow, ReadError> {
+    Ok(RepeatRow {
+        turn: word(row, "id", TurnId::parse)?,
+        status: word(row, "status", TurnStatus::parse)?,
+        reason: optional_word(row, "reason", TurnReason::parse)?,
+        stop: optional_word(row, "stop_reason", TurnReason::parse)?,
+        answered: optional_time(row, "answered_us")?,
+        dispatched_effects: get(row, "dispatched_effects")?,
+        erased: get(row, "erased")?,
+    })
+}

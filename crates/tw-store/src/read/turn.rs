@@ -1,0 +1,229 @@
+//! A turn's row, and all that a driver needs to go on with a turn that another one left.
+
+use rusqlite::{Connection, Row, params};
+use tw_core::change::{AttemptOutcome, NewCall, NewMessage, OnLeave, Record, Surface};
+use tw_core::event::{TurnReason, TurnStatus};
+use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use tw_core::model::Usage;
+use tw_core::time::Timestamp;
+use tw_wire::own;
+
+use super::ReadError;
+use super::calls::{self, Results};
+use super::columns::{get, optional_time, optional_word, time, usage, word};
+use super::events::{self, NumberedEvent};
+use crate::store::Store;
+use crate::words;
+
+/// A turn without its contents.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnRow {
+    pub id: TurnId,
+    pub organization: OrgId,
+    /// Who started it; whether somebody else may see it is for the caller to decide.
+    pub api_key: ApiKeyId,
+    pub end_user: Option<String>,
+    pub conversation: String,
+    pub conversation_named: bool,
+    pub surface: Surface,
+    pub streamed: bool,
+    pub on_leave: OnLeave,
+    pub record: Record,
+    pub model: String,
+    pub request_id: String,
+    pub body_hash: [u8; 32],
+    pub owner: String,
+    pub fence: i64,
+    pub status: TurnStatus,
+    pub reason: Option<TurnReason>,
+    /// Why it is being stopped, or was.
+    pub stop: Option<TurnReason>,
+    pub usage: Option<Usage>,
+    pub cost_microusd: Option<i64>,
+    pub has_tool_calls: bool,
+    pub tool_count: u32,
+    pub deadline: Timestamp,
+    pub created: Timestamp,
+    /// The whole answer was handed to the client's connection.
+    pub answered: Option<Timestamp>,
+    pub ended: Option<Timestamp>,
+    pub erase_after: Option<Timestamp>,
+    /// Contents are gone since.
+    pub erased: Option<Timestamp>,
+}
+
+/// A call as it was added, with its status and end as they are now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallRow {
+    pub call: NewCall,
+    /// The write that came before its first dispatch.
+    pub started: Option<Timestamp>,
+    pub ended: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptRow {
+    pub round: u32,
+    /// The call's; `None` for the model request.
+    pub position: Option<u32>,
+    pub n: u32,
+    pub upstream: Option<String>,
+    pub started: Timestamp,
+    /// `None` while it is open.
+    pub end: Option<AttemptEnd>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptEnd {
+    pub outcome: AttemptOutcome,
+    pub http_status: Option<u16>,
+    pub usage: Option<Usage>,
+    pub at: Timestamp,
+}
+
+/// What a machine is rebuilt from. The turn may be final already.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecoveredTurn {
+    pub turn: TurnRow,
+    pub body: Vec<u8>,
+    pub context: String,
+    /// By round and place.
+    pub messages: Vec<NewMessage>,
+    /// In call order, with full results.
+    pub calls: Vec<CallRow>,
+    pub attempts: Vec<AttemptRow>,
+    pub events: Vec<NumberedEvent>,
+}
+
+impl Store {
+    /// All of a turn, in one state.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn turn_for_recovery(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+    ) -> Result<Option<RecoveredTurn>, ReadError> {
+        self.read(move |conn| recovered(conn, organization, turn))
+            .await
+    }
+
+    /// [`Store::turn_for_recovery`] on the caller's thread.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn turn_for_recovery_now(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+    ) -> Result<Option<RecoveredTurn>, ReadError> {
+        self.read_now(|conn| recovered(conn, organization, turn))
+    }
+
+    /// Whether a turn still runs, and how it ended.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn turn_status(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+    ) -> Result<Option<TurnStatus>, ReadError> {
+        self.read(move |conn| {
+            let sql = "SELECT status FROM turn WHERE organization = ?1 AND id = ?2";
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query(params![organization.0, turn.to_string()])?;
+            rows.next()?
+                .map(|row| word(row, "status", TurnStatus::parse))
+                .transpose()
+        })
+        .await
+    }
+}
+
+fn recovered(
+    conn: &Connection,
+    organization: OrgId,
+    turn: TurnId,
+) -> Result<Option<RecoveredTurn>, ReadError> {
+    let Some((key, turn)) = find_turn(conn, organization, turn)? else {
+        return Ok(None);
+    };
+    let sql = "SELECT body, context FROM turn_input WHERE turn = ?1";
+    let (body, context) = conn.prepare_cached(sql)?.query_row(params![key], |row| {
+        Ok((row.get("body")?, row.get("context")?))
+    })?;
+    Ok(Some(RecoveredTurn {
+        turn,
+        body,
+        context,
+        messages: calls::messages(conn, key)?,
+        calls: calls::calls(conn, key, Results::Full)?,
+        attempts: calls::attempts(conn, key)?,
+        events: events::all(conn, key)?,
+    }))
+}
+
+const FIND_TURN: &str = "SELECT t.key, t.id, t.organization, t.api_key, u.name AS end_user, c.id AS conversation,
+        t.conversation_named, t.surface, t.streamed, t.on_leave, t.record, t.model, t.request_id, t.body_hash,
+        t.projector_version, t.owner, t.fence, t.status, t.reason, t.stop_reason, t.usage, t.cost_microusd, t.has_tool_calls,
+        t.tool_count, t.deadline_us, t.created_us, t.answered_us, t.ended_us, t.erase_after_us, t.erased_us
+    FROM turn t
+    JOIN conversation c ON c.key = t.conversation
+    LEFT JOIN end_user u ON u.key = t.end_user
+    WHERE t.organization = ?1 AND t.id = ?2";
+
+/// The turn's integer key and its row.
+pub(super) fn find_turn(
+    conn: &Connection,
+    organization: OrgId,
+    turn: TurnId,
+) -> Result<Option<(i64, TurnRow)>, ReadError> {
+    let mut statement = conn.prepare_cached(FIND_TURN)?;
+    let mut rows = statement.query(params![organization.0, turn.to_string()])?;
+    match rows.next()? {
+        Some(row) => Ok(Some((get(row, "key")?, turn_row(row)?))),
+        None => Ok(None),
+    }
+}
+
+fn turn_row(row: &Row<'_>) -> Result<TurnRow, ReadError> {
+    let found = get(row, "projector_version")?;
+    if found > own::PROJECTOR_VERSION {
+        return Err(ReadError::Newer {
+            found,
+            known: own::PROJECTOR_VERSION,
+        });
+    }
+    Ok(TurnRow {
+        id: word(row, "id", TurnId::parse)?,
+        organization: OrgId(get(row, "organization")?),
+        api_key: ApiKeyId(get(row, "api_key")?),
+        end_user: get(row, "end_user")?,
+        conversation: get(row, "conversation")?,
+        conversation_named: get(row, "conversation_named")?,
+        surface: word(row, "surface", words::read_surface)?,
+        streamed: get(row, "streamed")?,
+        on_leave: word(row, "on_leave", words::read_on_leave)?,
+        record: word(row, "record", words::read_record)?,
+        model: get(row, "model")?,
+        request_id: get(row, "request_id")?,
+        body_hash: get(row, "body_hash")?,
+        owner: get(row, "owner")?,
+        fence: get(row, "fence")?,
+        status: word(row, "status", TurnStatus::parse)?,
+        reason: optional_word(row, "reason", TurnReason::parse)?,
+        stop: optional_word(row, "stop_reason", TurnReason::parse)?,
+        usage: usage(row, "usage")?,
+        cost_microusd: get(row, "cost_microusd")?,
+        has_tool_calls: get(row, "has_tool_calls")?,
+        tool_count: get(row, "tool_count")?,
+        deadline: time(row, "deadline_us")?,
+        created: time(row, "created_us")?,
+        answered: optional_time(row, "answered_us")?,
+        ended: optional_time(row, "ended_us")?,
+        erase_after: optional_time(row, "erase_after_us")?,
+        erased: optional_time(row, "erased_us")?,
+    })
+}

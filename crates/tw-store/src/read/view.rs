@@ -1,0 +1,163 @@
+//! A turn as somebody looks at it: round by round, without its secrets.
+
+use std::collections::BTreeMap;
+
+use tw_core::call::{CallEnd, CallStatus, Runs};
+use tw_core::change::NewMessage;
+use tw_core::id::{CallId, CallRef, OrgId, TurnId};
+use tw_core::time::Timestamp;
+use tw_core::tool::EffectClass;
+
+use super::ReadError;
+use super::calls::{self, Results};
+use super::turn::{AttemptRow, CallRow, TurnRow, find_turn};
+use crate::store::Store;
+
+/// How much of a call's result is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// What the model was given.
+    Shown,
+    /// Also the full result.
+    Full,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnView {
+    pub turn: TurnRow,
+    /// What the request brought.
+    pub input: Vec<NewMessage>,
+    /// From round 1.
+    pub rounds: Vec<RoundView>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoundView {
+    pub round: u32,
+    /// Tries of the model request, each with its usage.
+    pub attempts: Vec<AttemptRow>,
+    pub messages: Vec<NewMessage>,
+    pub calls: Vec<CallView>,
+}
+
+/// A call without its callback token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallView {
+    pub call: CallRef,
+    pub id: CallId,
+    pub runs: Runs,
+    pub effect: Option<EffectClass>,
+    pub tool_name: String,
+    pub tool_call_id: String,
+    pub arguments: String,
+    pub status: CallStatus,
+    /// Set when the status is final; `result` only at [`Detail::Full`].
+    pub end: Option<CallEnd>,
+    pub created: Timestamp,
+    pub started: Option<Timestamp>,
+    pub ended: Option<Timestamp>,
+    pub attempts: Vec<AttemptRow>,
+}
+
+impl Store {
+    /// A turn with its messages, attempts and calls, in one state.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn turn_view(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+        detail: Detail,
+    ) -> Result<Option<TurnView>, ReadError> {
+        self.read(move |conn| {
+            let Some((key, turn)) = find_turn(conn, organization, turn)? else {
+                return Ok(None);
+            };
+            let results = match detail {
+                Detail::Shown => Results::Shown,
+                Detail::Full => Results::Full,
+            };
+            let messages = calls::messages(conn, key)?;
+            let calls = calls::calls(conn, key, results)?;
+            Ok(Some(by_round(
+                turn,
+                messages,
+                calls,
+                calls::attempts(conn, key)?,
+            )))
+        })
+        .await
+    }
+}
+
+fn by_round(
+    turn: TurnRow,
+    messages: Vec<NewMessage>,
+    calls: Vec<CallRow>,
+    attempts: Vec<AttemptRow>,
+) -> TurnView {
+    let mut input = Vec::new();
+    let mut rounds: BTreeMap<u32, RoundView> = BTreeMap::new();
+    let mut of_calls: BTreeMap<CallRef, Vec<AttemptRow>> = BTreeMap::new();
+    for message in messages {
+        match message.round {
+            0 => input.push(message),
+            round => at(&mut rounds, round).messages.push(message),
+        }
+    }
+    for attempt in attempts {
+        let round = attempt.round;
+        match attempt.position {
+            Some(position) => of_calls
+                .entry(CallRef { round, position })
+                .or_default()
+                .push(attempt),
+            None => at(&mut rounds, round).attempts.push(attempt),
+        }
+    }
+    for row in calls {
+        let call = row.call.call;
+        let tries = of_calls.remove(&call).unwrap_or_default();
+        at(&mut rounds, call.round)
+            .calls
+            .push(call_view(row, tries));
+    }
+    TurnView {
+        turn,
+        input,
+        rounds: rounds.into_values().collect(),
+    }
+}
+
+fn at(rounds: &mut BTreeMap<u32, RoundView>, round: u32) -> &mut RoundView {
+    rounds.entry(round).or_insert_with(|| RoundView {
+        round,
+        attempts: Vec::new(),
+        messages: Vec::new(),
+        calls: Vec::new(),
+    })
+}
+
+fn call_view(row: CallRow, attempts: Vec<AttemptRow>) -> CallView {
+    let CallRow {
+        call,
+        started,
+        ended,
+    } = row;
+    CallView {
+        call: call.call,
+        id: call.id,
+        runs: call.runs,
+        effect: call.effect,
+        tool_name: call.tool_name,
+        tool_call_id: call.tool_call_id,
+        arguments: call.arguments,
+        status: call.status,
+        end: call.end,
+        created: call.at,
+        started,
+        ended,
+        attempts,
+    }
+}

@@ -1,0 +1,340 @@
+//! The handle: opening a store, writing to it, and running reads.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use rusqlite::Connection;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tw_core::change::{Change, Fence, Outcome};
+use tw_core::time::Timestamp;
+
+use crate::apply::{ApplyError, Rules};
+use crate::connection;
+use crate::migrate::{self, MIGRATIONS, MigrateError};
+use crate::read::ReadError;
+use crate::writer::{self, Group, Job};
+
+/// Reads that may run at once.
+pub const READERS_DEFAULT: usize = 4;
+/// Groups that may wait for the writer; beyond that `apply` waits for room.
+pub const QUEUE_JOBS_DEFAULT: usize = 4096;
+/// Groups that one transaction may hold. More would save little and make the first one wait.
+pub const GROUP_JOBS_DEFAULT: usize = 256;
+
+/// How a store on disk is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Stands in the rows of the migrations that are applied.
+    pub now: Timestamp,
+    pub readers_max: usize,
+    pub queue_jobs_max: usize,
+    pub group_jobs_max: usize,
+}
+
+impl Options {
+    pub fn defaults(now: Timestamp) -> Self {
+        Self {
+            now,
+            readers_max: READERS_DEFAULT,
+            queue_jobs_max: QUEUE_JOBS_DEFAULT,
+            group_jobs_max: GROUP_JOBS_DEFAULT,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("creating {path}")]
+    Create {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("opening {path}")]
+    Db {
+        path: PathBuf,
+        #[source]
+        source: rusqlite::Error,
+    },
+    #[error("opening a database in memory")]
+    Memory(#[source] rusqlite::Error),
+    #[error("preparing the schema")]
+    Migrate(#[from] MigrateError),
+    #[error("starting the writer's thread")]
+    Thread(#[source] std::io::Error),
+}
+
+/// A handle, cheap to clone. When the last one goes, it waits for what is queued to be written.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Store")
+    }
+}
+
+enum Inner {
+    File(FileStore),
+    Inline(InlineStore),
+}
+
+struct FileStore {
+    path: PathBuf,
+    /// `None` only while the store is being dropped.
+    jobs: Option<mpsc::Sender<Job>>,
+    writer: Option<thread::JoinHandle<()>>,
+    readers: Arc<Semaphore>,
+    idle: Mutex<Vec<Connection>>,
+    readers_max: usize,
+}
+
+struct InlineStore {
+    conn: Mutex<Connection>,
+    rules: Rules,
+}
+
+impl Store {
+    /// Opens the database at `path`, making or upgrading it where needed, and starts the writer.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or its schema is not one of ours; see [`MigrateError`].
+    pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
+        create_private(path).map_err(|source| OpenError::Create {
+            path: path.to_owned(),
+            source,
+        })?;
+        let mut conn = connection::open_writer(path).map_err(|source| OpenError::Db {
+            path: path.to_owned(),
+            source,
+        })?;
+        migrate::run(&mut conn, MIGRATIONS, options.now)?;
+        let (jobs, queue) = mpsc::channel(options.queue_jobs_max.max(1));
+        let group_jobs_max = options.group_jobs_max.max(1);
+        let writer = thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || writer::run(&conn, queue, group_jobs_max))
+            .map_err(OpenError::Thread)?;
+        let readers_max = options.readers_max.max(1);
+        Ok(Self {
+            inner: Arc::new(Inner::File(FileStore {
+                path: path.to_owned(),
+                jobs: Some(jobs),
+                writer: Some(writer),
+                readers: Arc::new(Semaphore::new(readers_max)),
+                idle: Mutex::new(Vec::new()),
+                readers_max,
+            })),
+        })
+    }
+
+    /// A store in memory that writes on the caller's thread, for simulation.
+    ///
+    /// # Errors
+    /// SQLite cannot give us memory.
+    pub fn in_memory_inline() -> Result<Self, OpenError> {
+        Self::inline(Rules::STRICT)
+    }
+
+    pub(crate) fn inline(rules: Rules) -> Result<Self, OpenError> {
+        let mut conn = connection::open_memory().map_err(OpenError::Memory)?;
+        migrate::run(&mut conn, MIGRATIONS, Timestamp(0))?;
+        Ok(Self {
+            inner: Arc::new(Inner::Inline(InlineStore {
+                conn: Mutex::new(conn),
+                rules,
+            })),
+        })
+    }
+
+    /// Writes a group whole or not at all; once this returns outcomes, they are on disk.
+    ///
+    /// # Errors
+    /// See [`ApplyError`]; after `Unknown` the caller must look.
+    ///
+    /// # Cancel safety
+    /// A dropped call may still be written.
+    pub async fn apply(
+        &self,
+        changes: Vec<Change>,
+        fence: Option<Fence>,
+    ) -> Result<Vec<Outcome>, ApplyError> {
+        let file = match &*self.inner {
+            Inner::File(file) => file,
+            Inner::Inline(inline) => return inline.apply(&changes, fence),
+        };
+        let (reply, answer) = oneshot::channel();
+        let jobs = file.jobs.as_ref().ok_or(ApplyError::Closed)?;
+        jobs.send(Job::Apply {
+            changes,
+            fence,
+            reply,
+        })
+        .await
+        .map_err(|_| ApplyError::Closed)?;
+        // The writer takes a job only to answer it; without an answer it died, and with it the knowledge.
+        answer
+            .await
+            .unwrap_or(Err(ApplyError::Unknown { source: None }))
+    }
+
+    /// [`Store::apply`] without waiting, for a store that writes inline.
+    ///
+    /// # Errors
+    /// `NotInline` from a store on disk; else see [`ApplyError`].
+    pub fn apply_inline(
+        &self,
+        changes: &[Change],
+        fence: Option<Fence>,
+    ) -> Result<Vec<Outcome>, ApplyError> {
+        match &*self.inner {
+            Inner::File(_) => Err(ApplyError::NotInline),
+            Inner::Inline(inline) => inline.apply(changes, fence),
+        }
+    }
+
+    /// The writer's `PRAGMA synchronous`: 2 is FULL, which every durable promise rests on.
+    ///
+    /// # Errors
+    /// The writer has ended, or the database failed.
+    pub async fn synchronous(&self) -> Result<i64, ReadError> {
+        let file = match &*self.inner {
+            Inner::File(file) => file,
+            Inner::Inline(inline) => return Ok(writer::synchronous(&inline.lock())?),
+        };
+        let (reply, answer) = oneshot::channel();
+        let jobs = file.jobs.as_ref().ok_or(ReadError::Closed)?;
+        jobs.send(Job::Synchronous { reply })
+            .await
+            .map_err(|_| ReadError::Closed)?;
+        Ok(answer.await.map_err(|_| ReadError::Closed)??)
+    }
+
+    /// What SQLite finds wrong with the file, references between rows included; empty when it is sound.
+    ///
+    /// # Errors
+    /// The database could not be read at all.
+    pub async fn integrity_check(&self) -> Result<Vec<String>, ReadError> {
+        self.read(|conn| {
+            let mut found: Vec<String> = Vec::new();
+            let mut whole = conn.prepare("PRAGMA integrity_check")?;
+            for line in whole.query_map([], |row| row.get::<_, String>(0))? {
+                found.push(line?);
+            }
+            found.retain(|line| line != "ok");
+            let mut references = conn.prepare("PRAGMA foreign_key_check")?;
+            for table in references.query_map([], |row| row.get::<_, String>(0))? {
+                found.push(format!("a row of {} refers to nothing", table?));
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// Runs a read on a connection of its own, or on the only one; it sees one state throughout.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let file = match &*self.inner {
+            Inner::File(file) => file,
+            Inner::Inline(inline) => return in_snapshot(&inline.lock(), read),
+        };
+        let permit = Arc::clone(&file.readers)
+            .acquire_owned()
+            .await
+            .map_err(|_| ReadError::Closed)?;
+        let store = self.clone();
+        let work = move || {
+            // Held by the work and not by the caller, who may go before it ends.
+            let _permit = permit;
+            store.read_now(read)
+        };
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|_| ReadError::Closed)?
+    }
+
+    /// [`Store::read`] on the caller's thread, which it blocks.
+    pub(crate) fn read_now<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        let file = match &*self.inner {
+            Inner::File(file) => file,
+            Inner::Inline(inline) => return in_snapshot(&inline.lock(), read),
+        };
+        let idle = lock(&file.idle).pop();
+        let conn = match idle {
+            Some(conn) => conn,
+            None => connection::open_reader(&file.path)?,
+        };
+        let answer = in_snapshot(&conn, read);
+        let mut idle = lock(&file.idle);
+        // A connection that is stuck in its transaction would hold the log back for good.
+        if conn.is_autocommit() && idle.len() < file.readers_max {
+            idle.push(conn);
+        }
+        answer
+    }
+
+    #[cfg(feature = "faults")]
+    pub(crate) fn run_on_inline(&self, sql: &str) -> rusqlite::Result<()> {
+        match &*self.inner {
+            Inner::File(_) => Err(rusqlite::Error::InvalidQuery),
+            Inner::Inline(inline) => inline.lock().execute_batch(sql),
+        }
+    }
+}
+
+impl InlineStore {
+    fn apply(&self, changes: &[Change], fence: Option<Fence>) -> Result<Vec<Outcome>, ApplyError> {
+        let conn = self.lock();
+        let mut answers = writer::commit(&conn, self.rules, &[Group { changes, fence }]);
+        answers
+            .pop()
+            .unwrap_or(Err(ApplyError::Unknown { source: None }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        lock(&self.conn)
+    }
+}
+
+impl Drop for FileStore {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(writer) = self.writer.take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the store's writer panicked");
+        }
+    }
+}
+
+/// A thread that panicked while it held a connection left no half-done statement behind: SQLite's own state is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn in_snapshot<T>(
+    conn: &Connection,
+    read: impl FnOnce(&Connection) -> Result<T, ReadError>,
+) -> Result<T, ReadError> {
+    let tx = conn.unchecked_transaction()?;
+    let answer = read(&tx);
+    tx.rollback()?;
+    answer
+}
+
+/// The file holds what people said: only its owner may read it. SQLite gives its log the same mode.
+fn create_private(path: &Path) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
+}

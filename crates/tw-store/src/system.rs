@@ -1,0 +1,143 @@
+//! The only reads without an organization: those that find out which one it is, and recovery.
+
+use rusqlite::{Connection, params};
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use tw_core::time::Timestamp;
+
+use crate::read::ReadError;
+use crate::store::Store;
+use crate::words;
+
+/// A key as it was created, and its organization.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKeyRow {
+    pub id: ApiKeyId,
+    pub organization: OrgId,
+    pub organization_slug: String,
+    pub scopes: Vec<Scope>,
+    pub tools: ToolGrant,
+    pub record: Record,
+    pub memory: KeyMemory,
+    /// Whether that has passed is for the caller to decide.
+    pub expires: Option<Timestamp>,
+    pub last_used: Option<Timestamp>,
+}
+
+/// The key with this SHA-256.
+///
+/// # Errors
+/// See [`ReadError`].
+pub async fn api_key_by_hash(
+    store: &Store,
+    hash: [u8; 32],
+) -> Result<Option<ApiKeyRow>, ReadError> {
+    store.read(move |conn| find_api_key(conn, &hash)).await
+}
+
+/// The organization with this slug.
+///
+/// # Errors
+/// See [`ReadError`].
+pub async fn organization_by_slug(store: &Store, slug: &str) -> Result<Option<OrgId>, ReadError> {
+    let slug = slug.to_owned();
+    store
+        .read(move |conn| {
+            let mut statement =
+                conn.prepare_cached("SELECT key FROM organization WHERE slug = ?1")?;
+            let mut rows = statement.query(params![slug])?;
+            Ok(rows
+                .next()?
+                .map(|row| row.get("key").map(OrgId))
+                .transpose()?)
+        })
+        .await
+}
+
+/// At most `limit` turns that run under another owner than `owner`, oldest first.
+///
+/// # Errors
+/// See [`ReadError`].
+pub async fn unfinished_turns(
+    store: &Store,
+    owner: &str,
+    limit: u32,
+) -> Result<Vec<(OrgId, TurnId)>, ReadError> {
+    let owner = owner.to_owned();
+    store
+        .read(move |conn| find_unfinished(conn, &owner, limit))
+        .await
+}
+
+/// [`unfinished_turns`] on the caller's thread.
+///
+/// # Errors
+/// See [`ReadError`].
+pub fn unfinished_turns_now(
+    store: &Store,
+    owner: &str,
+    limit: u32,
+) -> Result<Vec<(OrgId, TurnId)>, ReadError> {
+    store.read_now(|conn| find_unfinished(conn, owner, limit))
+}
+
+const UNFINISHED: &str = "SELECT organization, id FROM turn
+    WHERE status = 'running' AND owner <> ?1 ORDER BY created_us, key LIMIT ?2";
+
+fn find_unfinished(
+    conn: &Connection,
+    owner: &str,
+    limit: u32,
+) -> Result<Vec<(OrgId, TurnId)>, ReadError> {
+    let mut statement = conn.prepare_cached(UNFINISHED)?;
+    let mut rows = statement.query(params![owner, limit])?;
+    let mut turns = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id: String = row.get("id")?;
+        let id = TurnId::parse(&id).ok_or(ReadError::Column { column: "id" })?;
+        turns.push((OrgId(row.get("organization")?), id));
+    }
+    Ok(turns)
+}
+
+const API_KEY: &str =
+    "SELECT k.key, k.organization, o.slug, k.scopes, k.tool_grant, k.record, k.memory,
+        k.expires_us, k.last_used_us
+    FROM api_key k JOIN organization o ON o.key = k.organization
+    WHERE k.hash = ?1";
+
+fn find_api_key(conn: &Connection, hash: &[u8; 32]) -> Result<Option<ApiKeyRow>, ReadError> {
+    let mut statement = conn.prepare_cached(API_KEY)?;
+    let mut rows = statement.query(params![hash])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let known = |column| ReadError::Column { column };
+    let key: i64 = row.get("key")?;
+    let (scopes, grant): (String, String) = (row.get("scopes")?, row.get("tool_grant")?);
+    let (record, memory): (String, String) = (row.get("record")?, row.get("memory")?);
+    let tools = match grant.as_str() {
+        "none" => ToolGrant::None,
+        "all" => ToolGrant::All,
+        "named" => ToolGrant::Named(granted_names(conn, key)?),
+        _ => return Err(known("tool_grant")),
+    };
+    Ok(Some(ApiKeyRow {
+        id: ApiKeyId(key),
+        organization: OrgId(row.get("organization")?),
+        organization_slug: row.get("slug")?,
+        scopes: words::read_scopes(&scopes).ok_or(known("scopes"))?,
+        tools,
+        record: words::read_record(&record).ok_or(known("record"))?,
+        memory: words::read_memory(&memory).ok_or(known("memory"))?,
+        expires: row.get::<_, Option<i64>>("expires_us")?.map(Timestamp),
+        last_used: row.get::<_, Option<i64>>("last_used_us")?.map(Timestamp),
+    }))
+}
+
+fn granted_names(conn: &Connection, key: i64) -> Result<Vec<String>, ReadError> {
+    let sql = "SELECT name FROM api_key_tool WHERE api_key = ?1 ORDER BY place";
+    let mut statement = conn.prepare_cached(sql)?;
+    let names = statement.query_map(params![key], |row| row.get("name"))?;
+    Ok(names.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,181 @@
+//! Group commit: all that is queued becomes durable by one sync of the disk.
+
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use tokio::sync::{mpsc, oneshot};
+use tw_core::change::{Change, Fence, Outcome};
+
+use crate::apply::{ApplyError, Rules, apply};
+
+pub type Answer = Result<Vec<Outcome>, ApplyError>;
+
+/// Changes that are written whole or not at all.
+pub struct Group<'a> {
+    pub changes: &'a [Change],
+    pub fence: Option<Fence>,
+}
+
+pub enum Job {
+    Apply {
+        changes: Vec<Change>,
+        fence: Option<Fence>,
+        reply: oneshot::Sender<Answer>,
+    },
+    /// Asks the writer's own connection for its `PRAGMA synchronous`.
+    Synchronous {
+        reply: oneshot::Sender<rusqlite::Result<i64>>,
+    },
+}
+
+/// Serves jobs until every sender is gone and the queue is empty.
+pub fn run(conn: &Connection, mut jobs: mpsc::Receiver<Job>, group_jobs_max: usize) {
+    while let Some(first) = jobs.blocking_recv() {
+        let mut batch = vec![first];
+        while batch.len() < group_jobs_max
+            && let Ok(next) = jobs.try_recv()
+        {
+            batch.push(next);
+        }
+        serve(conn, batch);
+    }
+}
+
+fn serve(conn: &Connection, batch: Vec<Job>) {
+    let mut members = Vec::with_capacity(batch.len());
+    for job in batch {
+        match job {
+            Job::Apply {
+                changes,
+                fence,
+                reply,
+            } => members.push((changes, fence, reply)),
+            Job::Synchronous { reply } => {
+                // Whoever asked may have gone.
+                let _ = reply.send(synchronous(conn));
+            }
+        }
+    }
+    let groups: Vec<Group<'_>> = members
+        .iter()
+        .map(|(changes, fence, _)| Group {
+            changes,
+            fence: *fence,
+        })
+        .collect();
+    let answers = commit(conn, Rules::STRICT, &groups);
+    for ((_, _, reply), answer) in members.into_iter().zip(answers) {
+        // The write stands also if nobody waits for its outcome.
+        let _ = reply.send(answer);
+    }
+}
+
+pub fn synchronous(conn: &Connection) -> rusqlite::Result<i64> {
+    conn.pragma_query_value(None, "synchronous", |row| row.get(0))
+}
+
+/// Writes the groups in one transaction, each in its own savepoint; the answers are in order and hold once this returns.
+pub fn commit(conn: &Connection, rules: Rules, groups: &[Group<'_>]) -> Vec<Answer> {
+    if groups.is_empty() {
+        return Vec::new();
+    }
+    if let Err(error) = run_sql(conn, "BEGIN IMMEDIATE") {
+        return all_failed("beginning a transaction", error, groups.len());
+    }
+    let mut answers: Vec<Answer> = Vec::with_capacity(groups.len());
+    for group in groups {
+        answers.push(write_member(conn, rules, group));
+        // A full disk and some other faults make SQLite roll back the whole transaction by itself.
+        // What follows would then commit piece by piece, so nothing follows.
+        if conn.is_autocommit() {
+            return all_lost(answers, groups.len());
+        }
+    }
+    if answers.iter().all(Result::is_err) {
+        roll_back(conn);
+        return answers;
+    }
+    if let Err(error) = run_sql(conn, "COMMIT") {
+        roll_back(conn);
+        let source = Arc::new(error);
+        for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
+            *answer = Err(ApplyError::Unknown {
+                source: Some(Arc::clone(&source)),
+            });
+        }
+    }
+    answers
+}
+
+fn write_member(conn: &Connection, rules: Rules, group: &Group<'_>) -> Answer {
+    const WHAT: &str = "a savepoint";
+    let db = |error| ApplyError::db(WHAT, error);
+    run_sql(conn, "SAVEPOINT member").map_err(db)?;
+    let answer = apply(conn, rules, group.changes, group.fence);
+    if conn.is_autocommit() {
+        return answer;
+    }
+    let end = if answer.is_ok() {
+        &["RELEASE member"][..]
+    } else {
+        &["ROLLBACK TO member", "RELEASE member"]
+    };
+    for sql in end {
+        if let Err(error) = run_sql(conn, sql) {
+            // The member's rows could neither be kept nor removed alone.
+            roll_back(conn);
+            return Err(db(error));
+        }
+    }
+    answer
+}
+
+fn run_sql(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
+    conn.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+fn roll_back(conn: &Connection) {
+    if conn.is_autocommit() {
+        return;
+    }
+    if let Err(error) = run_sql(conn, "ROLLBACK") {
+        tracing::error!(error = %error, "rolling back failed");
+    }
+}
+
+fn all_failed(what: &'static str, error: rusqlite::Error, members: usize) -> Vec<Answer> {
+    let source = Arc::new(error);
+    (0..members)
+        .map(|_| {
+            Err(ApplyError::Db {
+                what,
+                source: Arc::clone(&source),
+            })
+        })
+        .collect()
+}
+
+/// Nothing of the transaction is left: what had succeeded was undone, and the rest was not tried.
+fn all_lost(mut answers: Vec<Answer>, members: usize) -> Vec<Answer> {
+    let source = answers.iter().rev().find_map(|answer| match answer {
+        Err(ApplyError::Db { source, .. }) => Some(Arc::clone(source)),
+        _ => None,
+    });
+    let source = source.unwrap_or_else(|| Arc::new(rusqlite::Error::InvalidQuery));
+    let lost = || {
+        Err(ApplyError::Db {
+            what: "another write in the same transaction",
+            source: Arc::clone(&source),
+        })
+    };
+    for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
+        *answer = lost();
+    }
+    while answers.len() < members {
+        answers.push(lost());
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! Random writes to one turn, beside a model that says what each must do and what is left afterwards.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::{Strategy, any, prop_oneof};
+use proptest::test_runner::{Config, TestRunner};
+use tw_core::call::{CallReason, CallStatus};
+use tw_core::change::{AttemptOutcome, Change, ClaimTurn, CloseAttempt, NewOrganization, Outcome};
+use tw_core::event::TurnStatus;
+use tw_core::id::TurnId;
+use tw_store::store::Store;
+
+use crate::world::{
+    World, at, call_ref, completed, end_turn, failed, flush, message, model_attempt, pending_call,
+};
+
+#[derive(Clone, Debug)]
+enum Op {
+    OpenAttempt { n: u32 },
+    CloseAttempt { n: u32 },
+    AddMessage { seq: u32 },
+    AddCall { position: u32 },
+    StartCall { position: u32 },
+    EndCall { position: u32, failed: bool },
+    AppendEvents { first: u64, count: u64 },
+    EndTurn(TurnStatus),
+}
+
+/// Writes of one group under a fence, or the claim by one of two owners.
+#[derive(Clone, Debug)]
+enum Step {
+    Group { fence: i64, ops: Vec<Op> },
+    Claim { owner: bool },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let ends = [
+        TurnStatus::Completed,
+        TurnStatus::Incomplete,
+        TurnStatus::Failed,
+        TurnStatus::Cancelled,
+    ];
+    prop_oneof![
+        (1..4u32).prop_map(|n| Op::OpenAttempt { n }),
+        (1..4u32).prop_map(|n| Op::CloseAttempt { n }),
+        (0..3u32).prop_map(|seq| Op::AddMessage { seq }),
+        (0..3u32).prop_map(|position| Op::AddCall { position }),
+        (0..3u32).prop_map(|position| Op::StartCall { position }),
+        (0..3u32, any::<bool>()).prop_map(|(position, failed)| Op::EndCall { position, failed }),
+        (1..8u64, 1..3u64).prop_map(|(first, count)| Op::AppendEvents { first, count }),
+        (0..ends.len()).prop_map(move |end| Op::EndTurn(ends[end])),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let group = (1..3i64, proptest::collection::vec(op(), 0..4))
+        .prop_map(|(fence, ops)| Step::Group { fence, ops });
+    prop_oneof![8 => group, 1 => any::<bool>().prop_map(|owner| Step::Claim { owner })]
+}
+
+/// What the store must hold.
+#[derive(Clone, Debug, PartialEq)]
+struct Model {
+    fence: i64,
+    owner: String,
+    status: TurnStatus,
+    /// By number: closed or not.
+    attempts: BTreeMap<u32, bool>,
+    messages: Vec<u32>,
+    calls: BTreeMap<u32, CallStatus>,
+    events: u64,
+}
+
+impl Model {
+    /// Whether the write is allowed; then it has happened.
+    fn apply(&mut self, op: &Op) -> bool {
+        match *op {
+            Op::OpenAttempt { n } => self.attempts.insert(n, false).is_none(),
+            Op::CloseAttempt { n } => self.attempts.insert(n, true) == Some(false),
+            Op::AddMessage { seq } => {
+                let is_new = !self.messages.contains(&seq);
+                self.messages.push(seq);
+                self.messages.sort_unstable();
+                is_new
+            }
+            Op::AddCall { position } => self.calls.insert(position, CallStatus::Pending).is_none(),
+            Op::StartCall { position } => {
+                self.calls.insert(position, CallStatus::Processing) == Some(CallStatus::Pending)
+            }
+            Op::EndCall { position, failed } => {
+                let end = if failed {
+                    CallStatus::Failed
+                } else {
+                    CallStatus::Completed
+                };
+                self.calls
+                    .insert(position, end)
+                    .is_some_and(|before| !before.is_final())
+            }
+            Op::AppendEvents { first, count } => {
+                let follows = first == self.events + 1;
+                self.events += count;
+                follows
+            }
+            Op::EndTurn(status) => {
+                let was_running = !self.status.is_final();
+                self.status = status;
+                was_running
+            }
+        }
+    }
+
+    /// A group happens whole or not at all.
+    fn apply_group(&mut self, fence: i64, ops: &[Op]) -> bool {
+        let mut after = self.clone();
+        let allowed = fence == self.fence && ops.iter().all(|op| after.apply(op));
+        if allowed {
+            *self = after;
+        }
+        allowed
+    }
+
+    fn claim(&mut self, owner: &str) -> Outcome {
+        if self.status.is_final() || self.owner == owner {
+            return Outcome::Already;
+        }
+        self.fence += 1;
+        self.owner = owner.to_owned();
+        Outcome::Claimed { fence: self.fence }
+    }
+
+    fn stored(world: &World, turn: TurnId) -> Self {
+        let found = world
+            .store
+            .turn_for_recovery_now(world.organization, turn)
+            .unwrap()
+            .unwrap();
+        Self {
+            fence: found.turn.fence,
+            owner: found.turn.owner,
+            status: found.turn.status,
+            attempts: found
+                .attempts
+                .iter()
+                .map(|attempt| (attempt.n, attempt.end.is_some()))
+                .collect(),
+            messages: found
+                .messages
+                .iter()
+                .filter(|one| one.round == 1)
+                .map(|one| one.seq)
+                .collect(),
+            calls: found
+                .calls
+                .iter()
+                .map(|row| (row.call.call.position, row.call.status))
+                .collect(),
+            events: u64::try_from(found.events.len()).unwrap(),
+        }
+    }
+}
+
+fn change(turn: TurnId, op: &Op) -> Change {
+    match *op {
+        Op::OpenAttempt { n } => Change::OpenAttempt(model_attempt(1, n)),
+        Op::CloseAttempt { n } => Change::CloseAttempt(CloseAttempt {
+            round: 1,
+            position: None,
+            n,
+            outcome: AttemptOutcome::Ok,
+            http_status: None,
+            usage: None,
+            at: at(8),
+        }),
+        Op::AddMessage { seq } => Change::AddMessage(message(1, seq)),
+        Op::AddCall { position } => {
+            Change::AddCall(Box::new(pending_call(turn, call_ref(1, position))))
+        }
+        Op::StartCall { position } => Change::StartCall {
+            call: call_ref(1, position),
+            at: at(6),
+        },
+        Op::EndCall {
+            position,
+            failed: is_failed,
+        } => {
+            let end = if is_failed {
+                failed(CallReason::Timeout)
+            } else {
+                completed()
+            };
+            Change::EndCall {
+                call: call_ref(1, position),
+                end,
+                at: at(7),
+            }
+        }
+        Op::AppendEvents { first, count } => Change::AppendEvents(flush(first, count)),
+        Op::EndTurn(status) => Change::EndTurn(end_turn(status)),
+    }
+}
+
+#[test]
+fn the_store_does_what_the_model_does() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let world = runtime.block_on(World::fill(Store::in_memory_inline().unwrap(), None, None));
+    let mut n = 0;
+    let mut runner = TestRunner::new(Config {
+        cases: 256,
+        failure_persistence: None,
+        ..Config::default()
+    });
+    let turn = std::cell::RefCell::new(&mut n);
+    let result = runner.run(&proptest::collection::vec(step(), 1..24), |steps| {
+        let n = {
+            let mut n = turn.borrow_mut();
+            **n += 1;
+            **n
+        };
+        check(&world, n, &steps);
+        Ok(())
+    });
+    assert!(result.is_ok(), "{}", result.unwrap_err());
+    let other = NewOrganization {
+        slug: "last".to_owned(),
+        name: String::new(),
+        at: at(9),
+    };
+    world
+        .store
+        .apply_inline(&[Change::CreateOrganization(other)], None)
+        .unwrap();
+    assert_eq!(
+        runtime.block_on(world.store.integrity_check()).unwrap(),
+        Vec::<String>::new()
+    );
+}
+
+fn check(world: &World, n: u128, steps: &[Step]) {
+    let new = world.new_turn(n);
+    let turn = new.id;
+    let mut model = Model {
+        fence: 1,
+        owner: new.owner.clone(),
+        status: TurnStatus::Running,
+        attempts: BTreeMap::new(),
+        messages: Vec::new(),
+        calls: BTreeMap::new(),
+        events: 0,
+    };
+    world
+        .store
+        .apply_inline(&[Change::AcceptTurn(Box::new(new))], None)
+        .unwrap();
+    for step in steps {
+        match step {
+            Step::Group { fence, ops } => {
+                let changes: Vec<Change> = ops.iter().map(|op| change(turn, op)).collect();
+                let written = world
+                    .store
+                    .apply_inline(&changes, Some(world.fence(turn, *fence)));
+                assert_eq!(
+                    written.is_ok(),
+                    model.apply_group(*fence, ops),
+                    "{step:?}: {written:?}"
+                );
+            }
+            Step::Claim { owner } => {
+                let owner = if *owner { "boot 1" } else { "boot 2" };
+                let (organization, name) = (world.organization, owner.to_owned());
+                let claim = Change::ClaimTurn(ClaimTurn {
+                    organization,
+                    turn,
+                    owner: name,
+                    at: at(9),
+                });
+                let outcomes = world.store.apply_inline(&[claim], None).unwrap();
+                assert_eq!(outcomes, [model.claim(owner)]);
+            }
+        }
+        assert_eq!(Model::stored(world, turn), model, "after {step:?}");
+    }
+}

@@ -1,0 +1,18 @@
+//! What every store must do, run on each kind of store, and what belongs to one kind only.
+
+mod world;
+
+mod accept;
+mod calls;
+mod events;
+mod groups;
+mod opening;
+mod reads;
+mod repeats;
+mod retention;
+mod tenants;
+mod turns;
+
+mod against_model;
+#[cfg(feature = "faults")]
+mod weakened;

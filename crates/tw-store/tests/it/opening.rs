@@ -1,0 +1,141 @@
+use rusqlite::Connection;
+use tw_core::event::TurnStatus;
+use tw_store::migrate::MigrateError;
+use tw_store::store::{OpenError, Options, Store};
+
+use crate::world::{World, at, create_organization, turn_id};
+
+#[tokio::test]
+async fn what_was_written_is_there_after_opening_again() {
+    let world = World::on_disk().await;
+    let turn = world.accept(1).await;
+    let World {
+        store,
+        organization,
+        path,
+        folder: _folder,
+        ..
+    } = world;
+    drop(store);
+    let store = Store::open(path.as_ref().unwrap(), Options::defaults(at(1))).unwrap();
+    assert_eq!(
+        store.turn_status(organization, turn).await.unwrap(),
+        Some(TurnStatus::Running)
+    );
+    assert_eq!(store.integrity_check().await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_last_handle_waits_for_what_is_queued() {
+    let world = World::on_disk().await;
+    let path = world.path.clone().unwrap();
+    let accepted = tokio::join!(world.accept(1), world.accept(2));
+    assert_eq!(accepted, (turn_id(1), turn_id(2)));
+    let World {
+        store,
+        folder: _folder,
+        ..
+    } = world;
+    drop(store);
+    let conn = Connection::open(path).unwrap();
+    let turns: i64 = conn
+        .query_row("SELECT count(*) FROM turn", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(turns, 2);
+}
+
+#[tokio::test]
+async fn two_stores_may_write_to_one_file() {
+    let world = World::on_disk().await;
+    let second = Store::open(world.path.as_ref().unwrap(), Options::defaults(at(1))).unwrap();
+    let made = create_organization(&second, "from the second").await;
+    let found = tw_store::system::organization_by_slug(&world.store, "from the second")
+        .await
+        .unwrap();
+    assert_eq!(found, Some(made));
+    let turn = world.accept(1).await;
+    let status = second.turn_status(world.organization, turn).await.unwrap();
+    assert_eq!(status, Some(TurnStatus::Running));
+}
+
+#[tokio::test]
+async fn every_commit_is_synced() {
+    const FULL: i64 = 2;
+    let world = World::on_disk().await;
+    assert_eq!(world.store.synchronous().await.unwrap(), FULL);
+    let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
+    let mode: String = conn
+        .pragma_query_value(None, "journal_mode", |row| row.get(0))
+        .unwrap();
+    assert_eq!(mode, "wal");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn the_file_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::on_disk().await;
+    world.accept(1).await;
+    let path = world.path.clone().unwrap();
+    for name in [path.clone(), path.with_extension("db-wal")] {
+        let mode = std::fs::metadata(&name).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", name.display());
+    }
+}
+
+#[test]
+fn a_newer_schema_another_history_and_a_foreign_file_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |name: &str, sql: &str| {
+        let path = folder.path().join(name);
+        if name != "foreign.db" {
+            drop(Store::open(&path, Options::defaults(at(0))).unwrap());
+        }
+        Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+        match Store::open(&path, Options::defaults(at(1))) {
+            Ok(_) => panic!("{name} was opened"),
+            Err(error) => error,
+        }
+    };
+    let newer = open(
+        "newer.db",
+        "INSERT INTO migration VALUES (2, 'later', x'00', 0, 0)",
+    );
+    assert!(
+        matches!(
+            newer,
+            OpenError::Migrate(MigrateError::Newer { found: 2, known: 1 })
+        ),
+        "{newer}"
+    );
+    let altered = open("altered.db", "UPDATE migration SET checksum = x'00'");
+    assert!(
+        matches!(
+            altered,
+            OpenError::Migrate(MigrateError::Altered { number: 1, .. })
+        ),
+        "{altered}"
+    );
+    let foreign = open("foreign.db", "CREATE TABLE theirs (a)");
+    assert!(
+        matches!(foreign, OpenError::Migrate(MigrateError::Foreign)),
+        "{foreign}"
+    );
+}
+
+#[test]
+fn afolder_or_a_file_of_another_kind_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = Store::open(&folder.path().join("no/such.db"), Options::defaults(at(0)));
+    assert!(matches!(missing, Err(OpenError::Create { .. })));
+    let text = folder.path().join("text.db");
+    std::fs::write(
+        &text,
+        "no database at all, and long enough to be looked at ".repeat(40),
+    )
+    .unwrap();
+    assert!(matches!(
+        Store::open(&text, Options::defaults(at(0))),
+        Err(OpenError::Db { .. })
+    ));
+}

@@ -1,0 +1,342 @@
+use tw_core::call::{CallReason, Runs};
+use tw_core::change::{Change, EndTurn, NewCall, NewTurn, Surface};
+use tw_core::event::{TurnReason, TurnStatus};
+use tw_core::id::ApiKeyId;
+use tw_core::tool::EffectClass;
+use tw_store::read::requests::{KeySent, RepeatRow, RepeatSent};
+
+use crate::world::{World, at, call_ref, end_turn, failed, on_each_store, pending_call, turn_id};
+
+pub fn key_sent(world: &World) -> KeySent {
+    KeySent {
+        api_key: world.key,
+        end_user: Some("ann".to_owned()),
+        surface: Surface::ChatCompletions,
+        key: "key".to_owned(),
+    }
+}
+
+pub fn repeat_sent(world: &World) -> RepeatSent {
+    RepeatSent {
+        api_key: world.key,
+        surface: Surface::ChatCompletions,
+        end_user: None,
+        conversation: None,
+        body_hash: [7; 32],
+        since: at(0),
+    }
+}
+
+async fn find(world: &World, sent: RepeatSent) -> Option<RepeatRow> {
+    world
+        .store
+        .repeat_candidate(world.organization, sent)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_request_key_is_found_by_all_its_parts() {
+    on_each_store(async |world| {
+        for (n, end_user) in [(1, None), (2, Some("ann".to_owned()))] {
+            let key = Some("key".to_owned());
+            let new = NewTurn {
+                idempotency_key: key,
+                end_user,
+                ..world.new_turn(n)
+            };
+            world
+                .write(Change::AcceptTurn(Box::new(new)))
+                .await
+                .unwrap();
+        }
+        let find = async |sent| {
+            world
+                .store
+                .request_key(world.organization, sent)
+                .await
+                .unwrap()
+        };
+        let ann = find(key_sent(&world)).await.unwrap();
+        assert_eq!(
+            (ann.turn, ann.body_hash, ann.created),
+            (turn_id(2), [7; 32], at(2))
+        );
+        let nobody = find(KeySent {
+            end_user: None,
+            ..key_sent(&world)
+        })
+        .await
+        .unwrap();
+        assert_eq!(nobody.turn, turn_id(1));
+        let absent = [
+            KeySent {
+                end_user: Some("bob".to_owned()),
+                ..key_sent(&world)
+            },
+            KeySent {
+                key: "other".to_owned(),
+                ..key_sent(&world)
+            },
+            KeySent {
+                api_key: ApiKeyId(99),
+                ..key_sent(&world)
+            },
+        ];
+        for sent in absent {
+            assert_eq!(find(sent.clone()).await, None, "{sent:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_repeat_is_the_newest_turn_with_everything_alike() {
+    on_each_store(async |world| {
+        let other_body = NewTurn {
+            body_hash: [8; 32],
+            ..world.new_turn(3)
+        };
+        for new in [world.new_turn(1), world.new_turn(2), other_body] {
+            world
+                .write(Change::AcceptTurn(Box::new(new)))
+                .await
+                .unwrap();
+        }
+        let sent = || repeat_sent(&world);
+        let cases = [
+            (sent(), Some(2)),
+            (
+                RepeatSent {
+                    since: at(2),
+                    ..sent()
+                },
+                Some(2),
+            ),
+            (
+                RepeatSent {
+                    since: at(3),
+                    ..sent()
+                },
+                None,
+            ),
+            (
+                RepeatSent {
+                    body_hash: [8; 32],
+                    ..sent()
+                },
+                Some(3),
+            ),
+            (
+                RepeatSent {
+                    body_hash: [9; 32],
+                    ..sent()
+                },
+                None,
+            ),
+            (
+                RepeatSent {
+                    api_key: ApiKeyId(99),
+                    ..sent()
+                },
+                None,
+            ),
+        ];
+        for (sent, expected) in cases {
+            let found = find(&world, sent.clone()).await;
+            assert_eq!(found.map(|row| row.turn), expected.map(turn_id), "{sent:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_repeat_has_the_same_end_user_and_the_same_named_conversation() {
+    on_each_store(async |world| {
+        let (ann, shared) = (Some("ann"), Some("shared"));
+        for (n, user, conversation) in [
+            (1, None, None),
+            (2, ann, None),
+            (3, None, shared),
+            (4, ann, shared),
+        ] {
+            let new = world.new_turn(n);
+            let new = NewTurn {
+                end_user: user.map(str::to_owned),
+                conversation_named: conversation.is_some(),
+                conversation: conversation.map_or(new.conversation, str::to_owned),
+                ..world.new_turn(n)
+            };
+            world
+                .write(Change::AcceptTurn(Box::new(new)))
+                .await
+                .unwrap();
+        }
+        let cases = [
+            (None, None, Some(1)),
+            (ann, None, Some(2)),
+            (None, shared, Some(3)),
+            (ann, shared, Some(4)),
+            (Some("bob"), None, None),
+            (None, Some("other"), None),
+            (None, Some("conversation 1"), None),
+        ];
+        for (user, conversation, expected) in cases {
+            let (end_user, conversation) =
+                (user.map(str::to_owned), conversation.map(str::to_owned));
+            let sent = RepeatSent {
+                end_user,
+                conversation,
+                ..repeat_sent(&world)
+            };
+            let found = find(&world, sent.clone()).await;
+            assert_eq!(found.map(|row| row.turn), expected.map(turn_id), "{sent:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_repeat_tells_whether_the_turn_had_effects() {
+    on_each_store(async |world| {
+        let cases = [
+            (EffectClass::Once, Runs::Server, true, true),
+            (EffectClass::Idempotent, Runs::Server, true, true),
+            (EffectClass::Once, Runs::Server, false, false),
+            (EffectClass::Read, Runs::Server, true, false),
+            (EffectClass::Once, Runs::Outside, true, false),
+        ];
+        for (n, (effect, runs, started, expected)) in (1..).zip(cases) {
+            let turn = world.accept(n).await;
+            let call = call_ref(1, 0);
+            let new = NewCall {
+                effect: Some(effect),
+                runs,
+                ..pending_call(turn, call)
+            };
+            let mut changes = vec![Change::AddCall(Box::new(new))];
+            if started {
+                changes.push(Change::StartCall { call, at: at(6) });
+            }
+            changes.push(Change::EndCall {
+                call,
+                end: failed(CallReason::Cancelled),
+                at: at(7),
+            });
+            world.write_turn(turn, changes).await.unwrap();
+            let found = find(&world, repeat_sent(&world)).await.unwrap();
+            assert_eq!(
+                (found.turn, found.status, found.reason),
+                (turn, TurnStatus::Running, None)
+            );
+            assert_eq!(
+                (found.dispatched_effects, found.stop),
+                (expected, None),
+                "{effect:?} {runs:?} {started}"
+            );
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_repeat_tells_how_the_turn_stands() {
+    on_each_store(async |world| {
+        let turn = world.accept(1).await;
+        let reason = TurnReason::ClientLeft;
+        let end = EndTurn {
+            reason: Some(reason),
+            ..end_turn(TurnStatus::Cancelled)
+        };
+        world
+            .write_turn(
+                turn,
+                vec![Change::NoteStop { reason, at: at(8) }, Change::EndTurn(end)],
+            )
+            .await
+            .unwrap();
+        let found = find(&world, repeat_sent(&world)).await.unwrap();
+        assert_eq!(
+            (found.status, found.reason, found.stop),
+            (TurnStatus::Cancelled, Some(reason), Some(reason))
+        );
+        assert_eq!((found.answered, found.erased), (None, false));
+        let state = world
+            .store
+            .repeat_state(world.organization, turn)
+            .await
+            .unwrap();
+        assert_eq!(state, Some(found));
+        assert_eq!(
+            world
+                .store
+                .repeat_state(world.stranger, turn)
+                .await
+                .unwrap(),
+            None
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_answered_turn_is_repeated_only_where_somebody_is_named() {
+    on_each_store(async |world| {
+        let (user, conversation) = (Some("ann".to_owned()), Some("shared".to_owned()));
+        let named = NewTurn {
+            conversation: "shared".to_owned(),
+            conversation_named: true,
+            ..world.new_turn(3)
+        };
+        let turns = [
+            world.new_turn(1),
+            NewTurn {
+                end_user: user.clone(),
+                ..world.new_turn(2)
+            },
+            named,
+        ];
+        for new in turns {
+            let (organization, turn) = (world.organization, new.id);
+            world
+                .write(Change::AcceptTurn(Box::new(new)))
+                .await
+                .unwrap();
+            world
+                .write(Change::MarkAnswered {
+                    organization,
+                    turn,
+                    at: at(9),
+                })
+                .await
+                .unwrap();
+        }
+        let cases = [
+            (repeat_sent(&world), None),
+            (
+                RepeatSent {
+                    end_user: user,
+                    ..repeat_sent(&world)
+                },
+                Some(2),
+            ),
+            (
+                RepeatSent {
+                    conversation,
+                    ..repeat_sent(&world)
+                },
+                Some(3),
+            ),
+        ];
+        for (sent, expected) in cases {
+            let found = find(&world, sent.clone()).await;
+            assert_eq!(
+                found.as_ref().map(|row| row.turn),
+                expected.map(turn_id),
+                "{sent:?}"
+            );
+            assert!(found.is_none_or(|row| row.answered == Some(at(9))));
+        }
+    })
+    .await;
+}

@@ -1,0 +1,239 @@
+use rusqlite::Connection;
+use tw_core::change::{Change, EndTurn, NewTurn};
+use tw_core::event::{TurnReason, TurnStatus};
+use tw_store::apply::ApplyError;
+
+use crate::world::{
+    World, at, call_ref, completed, end_turn, hour, message, on_each_store, pending_call, usage,
+};
+
+#[tokio::test]
+async fn an_end_comes_back_with_its_sums() {
+    on_each_store(async |world| {
+        let turn = world.accept(1).await;
+        let end = EndTurn {
+            status: TurnStatus::Incomplete,
+            reason: Some(TurnReason::Rounds),
+            usage: Some(usage()),
+            has_tool_calls: true,
+            tool_count: 3,
+            erase_after: Some(at(7)),
+            at: at(200),
+        };
+        let changes = vec![Change::AddMessage(message(1, 0)), Change::EndTurn(end)];
+        world.write_turn(turn, changes).await.unwrap();
+        let row = world.recovered(turn).await.turn;
+        assert_eq!(
+            (row.status, row.reason),
+            (TurnStatus::Incomplete, Some(TurnReason::Rounds))
+        );
+        assert_eq!(
+            (row.usage, row.has_tool_calls, row.tool_count),
+            (Some(usage()), true, 3)
+        );
+        // The record of this turn is full, so nothing is erased.
+        assert_eq!((row.ended, row.erase_after), (Some(at(200)), None));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_end_and_reason_can_be_written_and_none_changes() {
+    on_each_store(async |world| {
+        let ends = [
+            TurnStatus::Completed,
+            TurnStatus::Incomplete,
+            TurnStatus::Failed,
+            TurnStatus::Cancelled,
+        ];
+        let reasons = [
+            TurnReason::Length,
+            TurnReason::Rounds,
+            TurnReason::Calls,
+            TurnReason::Cost,
+            TurnReason::Deadline,
+            TurnReason::Interrupted,
+            TurnReason::Upstream,
+            TurnReason::Internal,
+            TurnReason::ClientLeft,
+            TurnReason::Requested,
+        ];
+        for (n, reason) in (1..).zip(reasons) {
+            let turn = world.accept(n).await;
+            let status = ends[usize::try_from(n).unwrap() % ends.len()];
+            let end = EndTurn {
+                reason: Some(reason),
+                ..end_turn(status)
+            };
+            world
+                .write_turn(
+                    turn,
+                    vec![Change::NoteStop { reason, at: at(1) }, Change::EndTurn(end)],
+                )
+                .await
+                .unwrap();
+            for again in ends {
+                let refused = world
+                    .write_turn(turn, vec![Change::EndTurn(end_turn(again))])
+                    .await;
+                assert!(
+                    matches!(refused, Err(ApplyError::Guard { .. })),
+                    "{refused:?}"
+                );
+            }
+            let row = world.recovered(turn).await.turn;
+            assert_eq!(
+                (row.status, row.reason, row.stop),
+                (status, Some(reason), Some(reason))
+            );
+            assert_eq!(
+                world
+                    .store
+                    .turn_status(world.organization, turn)
+                    .await
+                    .unwrap(),
+                Some(status)
+            );
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_turn_does_not_end_as_running() {
+    on_each_store(async |world| {
+        let turn = world.accept(1).await;
+        let refused = world
+            .write_turn(turn, vec![Change::EndTurn(end_turn(TurnStatus::Running))])
+            .await;
+        assert!(
+            matches!(refused, Err(ApplyError::Guard { .. })),
+            "{refused:?}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_first_reason_to_stop_stands_and_a_final_turn_is_not_stopped() {
+    on_each_store(async |world| {
+        let turn = world.accept(1).await;
+        let stop = |reason| vec![Change::NoteStop { reason, at: at(1) }];
+        for reason in [TurnReason::ClientLeft, TurnReason::Requested] {
+            world.write_turn(turn, stop(reason)).await.unwrap();
+        }
+        let row = world.recovered(turn).await.turn;
+        assert_eq!(
+            (row.status, row.stop),
+            (TurnStatus::Running, Some(TurnReason::ClientLeft))
+        );
+        world
+            .write_turn(turn, vec![Change::EndTurn(end_turn(TurnStatus::Cancelled))])
+            .await
+            .unwrap();
+        let late = world.write_turn(turn, stop(TurnReason::Deadline)).await;
+        assert!(matches!(late, Err(ApplyError::Guard { .. })), "{late:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_head_moves_when_a_turn_gave_an_answer() {
+    let world = World::on_disk().await;
+    let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
+    let head = || -> Option<String> {
+        let sql = "SELECT t.id FROM conversation c LEFT JOIN turn t ON t.key = c.head_turn WHERE c.id = 'shared'";
+        conn.query_row(sql, [], |row| row.get(0)).unwrap()
+    };
+    let mut expected = None;
+    for (n, status) in [
+        (1, TurnStatus::Failed),
+        (2, TurnStatus::Completed),
+        (3, TurnStatus::Cancelled),
+        (4, TurnStatus::Incomplete),
+    ] {
+        let new = NewTurn {
+            conversation: "shared".to_owned(),
+            ..world.new_turn(n)
+        };
+        let fence = Some(world.fence(new.id, 1));
+        if matches!(status, TurnStatus::Completed | TurnStatus::Incomplete) {
+            expected = Some(new.id.to_string());
+        }
+        let changes = vec![
+            Change::AcceptTurn(Box::new(new)),
+            Change::EndTurn(end_turn(status)),
+        ];
+        world.store.apply(changes, fence).await.unwrap();
+        assert_eq!(head(), expected, "{status:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_final_state_is_final_for_sql_of_others_too() {
+    let world = World::on_disk().await;
+    let turn = world.accept(1).await;
+    let call = call_ref(1, 0);
+    let changes = vec![
+        Change::AddCall(Box::new(pending_call(turn, call))),
+        Change::EndCall {
+            call,
+            end: completed(),
+            at: at(7),
+        },
+        Change::EndTurn(end_turn(TurnStatus::Completed)),
+    ];
+    world.write_turn(turn, changes).await.unwrap();
+    let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
+    for sql in [
+        "UPDATE turn SET status = 'running', ended_us = NULL",
+        "UPDATE turn SET status = 'failed'",
+        "UPDATE tool_call SET status = 'failed', reason = 'reset'",
+        "UPDATE tool_call SET status = 'pending', ended_us = NULL, shown = NULL, is_error = NULL",
+    ] {
+        let error = conn.execute(sql, []).unwrap_err().to_string();
+        assert!(error.contains("final"), "{sql}: {error}");
+    }
+    assert_eq!(
+        conn.execute("UPDATE turn SET status = 'completed', model = 'x'", [])
+            .unwrap(),
+        1
+    );
+    for sql in [
+        "UPDATE turn SET surface = 'other'",
+        "UPDATE turn SET reason = 'other'",
+        "UPDATE tool_call SET runs = 'x'",
+    ] {
+        assert!(
+            conn.execute(sql, [])
+                .unwrap_err()
+                .to_string()
+                .contains("CHECK"),
+            "{sql}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_accept_and_the_whole_turn_may_be_one_group() {
+    on_each_store(async |world| {
+        let new = world.new_turn(1);
+        let turn = new.id;
+        let end = EndTurn {
+            at: at(0).after(hour()),
+            ..end_turn(TurnStatus::Completed)
+        };
+        let changes = vec![
+            Change::AcceptTurn(Box::new(new)),
+            Change::AddMessage(message(1, 0)),
+            Change::EndTurn(end),
+        ];
+        world.write_turn(turn, changes).await.unwrap();
+        let found = world.recovered(turn).await;
+        assert_eq!(
+            (found.turn.status, found.messages.len()),
+            (TurnStatus::Completed, 2)
+        );
+    })
+    .await;
+}

@@ -1,0 +1,288 @@
+//! A store with one organization and one key in it, and values to write.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tw_core::call::{CallEnd, CallReason, CallStatus, Runs};
+use tw_core::change::{
+    Change, EndTurn, EventFlush, Fence, KeyMemory, NewApiKey, NewCall, NewMessage, NewOrganization,
+    NewTurn, OnLeave, OpenAttempt, Outcome, Record, Scope, Surface, ToolGrant,
+};
+use tw_core::event::{LogEvent, TurnStatus};
+use tw_core::id::{ApiKeyId, CallId, CallRef, OrgId, TurnId};
+use tw_core::json::{Json, Literal};
+use tw_core::model::Usage;
+use tw_core::request::{Block, Role};
+use tw_core::time::Timestamp;
+use tw_core::tool::EffectClass;
+use tw_store::apply::ApplyError;
+use tw_store::read::turn::RecoveredTurn;
+use tw_store::store::{Options, Store};
+use uuid::Uuid;
+
+pub struct World {
+    pub store: Store,
+    pub organization: OrgId,
+    pub key: ApiKeyId,
+    /// Another tenant, who must find nothing.
+    pub stranger: OrgId,
+    /// `None` for a store in memory.
+    pub path: Option<PathBuf>,
+    /// Removed with the world.
+    pub folder: Option<TempDir>,
+}
+
+/// Runs a case on a store in memory that writes inline, and on one on disk.
+pub async fn on_each_store(case: impl AsyncFn(World)) {
+    case(World::fill(Store::in_memory_inline().unwrap(), None, None).await).await;
+    case(World::on_disk().await).await;
+}
+
+pub fn at(n: i64) -> Timestamp {
+    Timestamp(1_000_000_000 + n)
+}
+
+impl World {
+    pub async fn on_disk() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let store = Store::open(&path, Options::defaults(at(0))).unwrap();
+        Self::fill(store, Some(path), Some(folder)).await
+    }
+
+    pub async fn fill(store: Store, path: Option<PathBuf>, folder: Option<TempDir>) -> Self {
+        let organization = create_organization(&store, "default").await;
+        let stranger = create_organization(&store, "stranger").await;
+        let created = store
+            .apply(vec![Change::CreateApiKey(api_key(organization, 1))], None)
+            .await
+            .unwrap();
+        let [Outcome::ApiKey(key)] = created[..] else {
+            panic!("{created:?}")
+        };
+        Self {
+            store,
+            organization,
+            key,
+            stranger,
+            path,
+            folder,
+        }
+    }
+
+    /// Writes without a fence.
+    pub async fn write(&self, change: Change) -> Result<Outcome, ApplyError> {
+        self.store
+            .apply(vec![change], None)
+            .await
+            .map(|outcomes| outcomes[0].clone())
+    }
+
+    /// Writes to a turn under its first fence.
+    pub async fn write_turn(
+        &self,
+        turn: TurnId,
+        changes: Vec<Change>,
+    ) -> Result<Vec<Outcome>, ApplyError> {
+        self.store.apply(changes, Some(self.fence(turn, 1))).await
+    }
+
+    /// All of a turn that is there.
+    pub async fn recovered(&self, turn: TurnId) -> RecoveredTurn {
+        self.store
+            .turn_for_recovery(self.organization, turn)
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    pub fn fence(&self, turn: TurnId, fence: i64) -> Fence {
+        Fence {
+            organization: self.organization,
+            turn,
+            fence,
+        }
+    }
+
+    pub async fn accept(&self, n: u128) -> TurnId {
+        let new = self.new_turn(n);
+        let turn = new.id;
+        assert_eq!(
+            self.write(Change::AcceptTurn(Box::new(new))).await.unwrap(),
+            Outcome::Done
+        );
+        turn
+    }
+
+    pub fn new_turn(&self, n: u128) -> NewTurn {
+        NewTurn {
+            id: turn_id(n),
+            organization: self.organization,
+            api_key: self.key,
+            end_user: None,
+            conversation: format!("conversation {n}"),
+            conversation_named: false,
+            surface: Surface::ChatCompletions,
+            streamed: true,
+            on_leave: OnLeave::Stop,
+            record: Record::Full,
+            model: "m".to_owned(),
+            request_id: format!("request {n}"),
+            deadline: at(60_000_000),
+            owner: "boot 1".to_owned(),
+            body: b"{\"model\": \"m\"}\0\xff".to_vec(),
+            body_hash: [7; 32],
+            context: "{}".to_owned(),
+            idempotency_key: None,
+            messages: vec![message(0, 0)],
+            keys_since: at(0),
+            at: at(i64::try_from(n).unwrap()),
+        }
+    }
+}
+
+pub async fn create_organization(store: &Store, slug: &str) -> OrgId {
+    let new = NewOrganization {
+        slug: slug.to_owned(),
+        name: slug.to_uppercase(),
+        at: at(0),
+    };
+    let created = store
+        .apply(vec![Change::CreateOrganization(new)], None)
+        .await
+        .unwrap();
+    let [Outcome::Organization(organization)] = created[..] else {
+        panic!("{created:?}")
+    };
+    organization
+}
+
+pub fn api_key(organization: OrgId, hash: u8) -> NewApiKey {
+    NewApiKey {
+        organization,
+        name: "key".to_owned(),
+        hash: [hash; 32],
+        shown: "tw-abc".to_owned(),
+        scopes: vec![Scope::Chat, Scope::TurnsRead],
+        tools: ToolGrant::Named(vec!["zeta tool".to_owned(), "alpha".to_owned()]),
+        record: Record::Full,
+        memory: KeyMemory::Off,
+        expires: None,
+        at: at(0),
+    }
+}
+
+pub fn turn_id(n: u128) -> TurnId {
+    TurnId(Uuid::from_u128(
+        0x0194_f2a0_0000_7000_8000_0000_0000_0000 + n,
+    ))
+}
+
+pub fn message(round: u32, seq: u32) -> NewMessage {
+    let text = Literal::from_text("quote \" and\nline, and \u{1f600}");
+    let role = if round == 0 {
+        Role::User
+    } else {
+        Role::Assistant
+    };
+    NewMessage {
+        round,
+        seq,
+        role,
+        blocks: vec![Block::Text(text)],
+        at: at(3),
+    }
+}
+
+pub fn model_attempt(round: u32, n: u32) -> OpenAttempt {
+    OpenAttempt {
+        round,
+        position: None,
+        n,
+        upstream: Some("main".to_owned()),
+        at: at(4),
+    }
+}
+
+pub fn call_ref(round: u32, position: u32) -> CallRef {
+    CallRef { round, position }
+}
+
+/// A pending call of ours; `turn` keeps ids apart.
+pub fn pending_call(turn: TurnId, call: CallRef) -> NewCall {
+    let number =
+        turn.0.as_u128() ^ (u128::from(call.round) << 96) ^ (u128::from(call.position) << 80);
+    NewCall {
+        call,
+        id: CallId(Uuid::from_u128(number)),
+        runs: Runs::Server,
+        effect: Some(EffectClass::Once),
+        tool_name: "mail".to_owned(),
+        tool_call_id: "call_1".to_owned(),
+        arguments: "{\"to\": \"a\"".to_owned(),
+        status: CallStatus::Pending,
+        end: None,
+        idempotency_key: format!("once {number}"),
+        callback_token: format!("token {number}"),
+        at: at(5),
+    }
+}
+
+pub fn completed() -> CallEnd {
+    CallEnd {
+        reason: None,
+        result: Some("long".to_owned()),
+        shown: "lo…".to_owned(),
+        is_error: false,
+    }
+}
+
+pub fn failed(reason: CallReason) -> CallEnd {
+    CallEnd {
+        reason: Some(reason),
+        result: None,
+        shown: "it failed".to_owned(),
+        is_error: true,
+    }
+}
+
+pub fn usage() -> Usage {
+    Usage {
+        prompt_tokens: 3,
+        completion_tokens: 4,
+        total_tokens: 7,
+        json: Json::parse(r#"{"total_tokens":7,"x":1.50}"#).unwrap(),
+    }
+}
+
+pub fn end_turn(status: TurnStatus) -> EndTurn {
+    EndTurn {
+        status,
+        reason: None,
+        usage: None,
+        has_tool_calls: false,
+        tool_count: 0,
+        erase_after: None,
+        at: at(100),
+    }
+}
+
+/// Events that are told apart by their number.
+pub fn flush(first: u64, count: u64) -> EventFlush {
+    EventFlush {
+        first,
+        events: (first..first + count).map(event).collect(),
+        at: at(6),
+    }
+}
+
+pub fn event(number: u64) -> LogEvent {
+    LogEvent::Round {
+        round: u32::try_from(number).unwrap(),
+    }
+}
+
+pub fn hour() -> Duration {
+    Duration::from_secs(3600)
+}
