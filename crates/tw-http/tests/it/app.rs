@@ -1,0 +1,227 @@
+//! A whole server in this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tw_core::arguments::Schema;
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::json::Json;
+use tw_core::limits;
+use tw_core::tool::{EffectClass, Policy, Probe, Tool, ToolKind};
+use tw_egress::env::Env;
+use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
+use tw_http::server::{Options, Surfaces, router};
+use tw_runtime::admin::{KeyWanted, create_key};
+use tw_runtime::runtime::{Config, Runtime};
+use tw_store::store::{self, Store};
+use tw_testkit::client::{Client, Got};
+use tw_testkit::listener::Listener;
+
+/// How a test wants its server.
+pub struct Wanted {
+    pub tools: Vec<Arc<Tool>>,
+    pub config: Box<dyn FnOnce(&mut Config)>,
+    pub options: Options,
+    pub timeouts: Timeouts,
+}
+
+impl Wanted {
+    pub fn plain() -> Self {
+        Self {
+            tools: Vec::new(),
+            config: Box::new(|_| {}),
+            options: Options::defaults(),
+            timeouts: Timeouts::defaults(),
+        }
+    }
+
+    pub fn with_tools(tools: Vec<Tool>) -> Self {
+        Self {
+            tools: tools.into_iter().map(Arc::new).collect(),
+            ..Self::plain()
+        }
+    }
+}
+
+/// A server that listens on loopback; everything is gone when it is dropped.
+pub struct App {
+    pub client: Client,
+    pub runtime: Runtime,
+    pub store: Store,
+    _folder: TempDir,
+}
+
+/// A probe tool that sends to `url`.
+pub fn probe(name: &str, effect: EffectClass, url: String) -> Tool {
+    let parameters = Json::parse(r#"{"type":"object"}"#).unwrap();
+    let mut policy = Policy::new(effect);
+    policy.backoff = Duration::ZERO;
+    Tool {
+        name: name.to_owned(),
+        description: "A test's tool.".to_owned(),
+        schema: Schema::compile(&parameters).unwrap(),
+        parameters,
+        policy,
+        kind: ToolKind::Probe(Probe { url, panics: false }),
+    }
+}
+
+impl App {
+    /// A server in front of `upstream`, with one key that is granted all tools.
+    pub async fn start(upstream: &Listener, wanted: Wanted) -> Self {
+        Self::start_at(upstream.url("/v1"), wanted).await
+    }
+
+    pub async fn start_at(base_url: String, wanted: Wanted) -> Self {
+        let folder = TempDir::new().unwrap();
+        let env = Env::system();
+        let store = Store::open(
+            &folder.path().join("t.db"),
+            store::Options::defaults(env.now()),
+        )
+        .unwrap();
+        let upstream = Upstream {
+            name: "test".to_owned(),
+            kind: UpstreamKind::OpenAi {
+                base_url,
+                api_key: None,
+            },
+            timeouts: wanted.timeouts,
+            ask_usage: true,
+            answer_bytes_max: limits::ANSWER_BYTES_DEFAULT,
+        };
+        let mut config = Config::with_upstream(upstream, wanted.tools);
+        config.turn.model_backoff = Duration::ZERO;
+        (wanted.config)(&mut config);
+        let runtime = Runtime::new(config, store.clone(), env);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let routes = router(Surfaces::new(runtime.clone(), wanted.options));
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        let mut app = Self {
+            client: Client { address, key: None },
+            runtime,
+            store,
+            _folder: folder,
+        };
+        app.client.key = Some(
+            app.key(
+                "default",
+                ToolGrant::All,
+                vec![Scope::Chat, Scope::TurnsRead],
+            )
+            .await,
+        );
+        app
+    }
+
+    /// A key of an organization, which is made if it does not exist.
+    pub async fn key(&self, organization: &str, tools: ToolGrant, scopes: Vec<Scope>) -> String {
+        let wanted = KeyWanted {
+            organization: organization.to_owned(),
+            name: "test".to_owned(),
+            scopes,
+            tools,
+            record: Record::Full,
+            memory: KeyMemory::Off,
+            expires: None,
+        };
+        create_key(&self.store, &Env::system(), wanted)
+            .await
+            .unwrap()
+    }
+
+    /// The same server with another key.
+    pub fn with_key(&self, key: Option<String>) -> Client {
+        Client {
+            address: self.client.address,
+            key,
+        }
+    }
+
+    /// The record of the turn that an answer names.
+    pub async fn turn_of(&self, got: &Got) -> Value {
+        self.turn(got.header("turnwright-turn")).await
+    }
+
+    pub async fn turn(&self, id: &str) -> Value {
+        self.runtime.idle().await;
+        self.client
+            .send("GET", &format!("/v1/turns/{id}?full=1"), &[], "")
+            .await
+            .unwrap()
+            .json()
+    }
+}
+
+/// A request with one user message.
+pub fn ask(text: &str) -> Value {
+    json!({ "model": "m", "messages": [{ "role": "user", "content": text }] })
+}
+
+pub fn ask_streamed(text: &str) -> Value {
+    let mut request = ask(text);
+    request["stream"] = json!(true);
+    request
+}
+
+/// A streamed answer of an upstream: text, then calls as (id, name, arguments), then its finish.
+pub fn upstream_stream(text: &str, calls: &[(&str, &str, &str)]) -> String {
+    let mut out = String::new();
+    let mut chunk = |delta: Value, finish: Value| {
+        let chunk = json!({
+            "id": "u", "object": "chat.completion.chunk", "created": 1, "model": "m-1",
+            "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }],
+        });
+        out.push_str(&format!("data: {chunk}\n\n"));
+    };
+    chunk(json!({ "role": "assistant", "content": "" }), Value::Null);
+    if !text.is_empty() {
+        chunk(json!({ "content": text }), Value::Null);
+    }
+    for (index, (id, name, arguments)) in calls.iter().enumerate() {
+        let call = json!({
+            "index": index, "id": id, "type": "function",
+            "function": { "name": name, "arguments": arguments },
+        });
+        chunk(json!({ "tool_calls": [call] }), Value::Null);
+    }
+    chunk(
+        json!({}),
+        if calls.is_empty() {
+            json!("stop")
+        } else {
+            json!("tool_calls")
+        },
+    );
+    out.push_str("data: [DONE]\n\n");
+    out
+}
+
+/// The same as a plain body.
+pub fn upstream_body(text: &str, calls: &[(&str, &str, &str)]) -> String {
+    let calls: Vec<Value> = calls
+        .iter()
+        .map(|(id, name, arguments)| {
+            json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
+        })
+        .collect();
+    let finish = if calls.is_empty() {
+        "stop"
+    } else {
+        "tool_calls"
+    };
+    let mut message = json!({ "role": "assistant", "content": text });
+    if !calls.is_empty() {
+        message["tool_calls"] = json!(calls);
+    }
+    json!({
+        "id": "u", "object": "chat.completion", "created": 1, "model": "m-1",
+        "choices": [{ "index": 0, "message": message, "finish_reason": finish }],
+        "usage": { "prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5 },
+    })
+    .to_string()
+}

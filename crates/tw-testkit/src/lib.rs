@@ -1,0 +1,9 @@
+//! Real counterparts for tests: HTTP listeners on loopback that play upstreams and tools, and a
+//! plain HTTP client that shows every byte.
+//!
+//! Nothing here is shipped. Start reading at [`listener::Listener`].
+
+pub mod listener;
+
+pub mod client;
+pub mod recordings;
