@@ -60,18 +60,18 @@ pub struct TurnSetup {
 /// What happened in the world.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A piece of the model's answer to attempt `n` of the current round.
+    /// A piece of a model's answer.
     Model {
-        n: u32,
+        ask: Asked,
         event: ModelEvent,
     },
     /// Nothing more comes of that answer, however the connection ended.
     ModelEnded {
-        n: u32,
+        ask: Asked,
     },
     /// The request failed before an answer began, or the answer is no answer.
     ModelFailed {
-        n: u32,
+        ask: Asked,
         failure: ModelFailure,
     },
     /// A call may start.
@@ -93,6 +93,14 @@ pub enum Event {
     CancelRequested,
     /// The process will end now.
     Drained,
+}
+
+/// Which model request of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub round: u32,
+    /// The attempt, from 1.
+    pub n: u32,
 }
 
 /// What to start once the step's writes are durable.
@@ -306,9 +314,21 @@ impl Turn {
             return;
         }
         match event {
-            Event::Model { n, event } => self.on_model(n, event, now, step),
-            Event::ModelEnded { n } => self.on_model_ended(n, now, step),
-            Event::ModelFailed { n, failure } => self.on_model_failed(n, &failure, now, step),
+            Event::Model { ask, event } => {
+                if self.is_current(ask) {
+                    self.on_model(ask.n, event, now, step);
+                }
+            }
+            Event::ModelEnded { ask } => {
+                if self.is_current(ask) {
+                    self.on_model_ended(ask.n, now, step);
+                }
+            }
+            Event::ModelFailed { ask, failure } => {
+                if self.is_current(ask) {
+                    self.on_model_failed(ask.n, &failure, now, step);
+                }
+            }
             Event::SlotGranted { call } => self.on_slot(call, now, step),
             Event::CallEnded { call, n, outcome } => {
                 self.on_call_ended(call, n, outcome, now, step)
@@ -328,6 +348,12 @@ impl Turn {
             Event::CancelRequested => self.stop(TurnReason::Requested, now, step),
             Event::Drained => self.on_drained(now, step),
         }
+    }
+
+    /// Whether this is the model request that is under way.
+    fn is_current(&self, ask: Asked) -> bool {
+        ask.round == self.round_number()
+            && matches!(self.phase, Phase::Asking { n, .. } if n == ask.n)
     }
 
     pub fn setup(&self) -> &TurnSetup {

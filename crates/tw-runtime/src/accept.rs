@@ -1,6 +1,7 @@
 //! From a decoded request to a turn that runs, or to the answer of an earlier one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -10,6 +11,7 @@ use tw_core::event::{EffectRan, LogEvent, TurnReason, TurnStatus};
 use tw_core::history::{self, Repairs};
 use tw_core::id::TurnId;
 use tw_core::request::{Message, ModelInput, Role};
+use tw_core::time::Timestamp;
 use tw_core::turn::{Now, Offer, OfferError, Offered, Step, Turn, TurnSetup, offer};
 use tw_store::apply::ApplyError;
 use tw_store::read::ReadError;
@@ -126,16 +128,21 @@ impl Runtime {
             .clone()
             .or_else(|| request.input.user.clone());
         loop {
-            if let Some(taken) = self
+            let keys_since = match self
                 .repeated(&request, end_user.as_deref(), body_hash)
                 .await?
             {
-                return Ok(taken);
-            }
+                Earlier::Answers(taken) => return Ok(*taken),
+                Earlier::Nothing { keys_since } => keys_since,
+            };
             if self.turns_running() >= self.0.config.turns_max {
                 return Err(TurnRefused::Overloaded);
             }
-            match self.begin(&request, end_user.clone(), body_hash).await? {
+            let end_user = end_user.clone();
+            match self
+                .begin(&request, end_user, body_hash, keys_since)
+                .await?
+            {
                 Begun::Taken(taken) => return Ok(*taken),
                 // Another request with the same key was faster; what it began answers this one.
                 Begun::KeyTaken { same_body: true } => {}
@@ -150,10 +157,10 @@ impl Runtime {
         request: &TurnRequest,
         end_user: Option<&str>,
         body_hash: [u8; 32],
-    ) -> Result<Option<TurnTaken>, TurnRefused> {
+    ) -> Result<Earlier, TurnRefused> {
         loop {
             let Some(found) = self.find_repeat(request, end_user, body_hash).await? else {
-                return Ok(None);
+                return Ok(Earlier::Nothing { keys_since: None });
             };
             let organization = request.caller.organization;
             match found.decide() {
@@ -164,14 +171,18 @@ impl Runtime {
                 }
                 Repeat::Attach => {
                     let follower = Follower::attach(&self.0, organization, found.turn);
-                    return Ok(Some(TurnTaken {
+                    return Ok(Earlier::Answers(Box::new(TurnTaken {
                         turn: found.turn,
                         conversation: None,
                         repairs: Repairs::default(),
                         answer: TurnAnswer(Answer::Followed(Box::new(follower))),
-                    }));
+                    })));
                 }
-                Repeat::Anew => return Ok(None),
+                Repeat::Anew => {
+                    return Ok(Earlier::Nothing {
+                        keys_since: found.key_made.map(|made| made.after(CLOCK_TICK)),
+                    });
+                }
                 Repeat::EffectsRan => {
                     let effects = self.effects_of(organization, found.turn).await?;
                     return Err(TurnRefused::EffectsRan {
@@ -207,8 +218,9 @@ impl Runtime {
             if row.body_hash != body_hash {
                 return Err(TurnRefused::KeyReused);
             }
+            let key_made = Some(row.created);
             let row = store.repeat_state(caller.organization, row.turn).await?;
-            return Ok(row.map(|row| self.found(&row)));
+            return Ok(row.map(|row| self.found(&row, key_made)));
         }
         if !request.is_retry {
             return Ok(None);
@@ -224,10 +236,10 @@ impl Runtime {
         let Some(row) = store.repeat_candidate(caller.organization, sent).await? else {
             return Ok(None);
         };
-        Ok(Some(self.found(&row)))
+        Ok(Some(self.found(&row, None)))
     }
 
-    fn found(&self, row: &RepeatRow) -> Found {
+    fn found(&self, row: &RepeatRow, key_made: Option<Timestamp>) -> Found {
         let stopping = self
             .0
             .live
@@ -240,6 +252,7 @@ impl Runtime {
             erased: row.erased,
             stopping: stopping || row.stop.is_some(),
             dispatched_effects: row.dispatched_effects,
+            key_made,
         }
     }
 
@@ -293,6 +306,7 @@ impl Runtime {
         request: &TurnRequest,
         end_user: Option<String>,
         body_hash: [u8; 32],
+        keys_since: Option<Timestamp>,
     ) -> Result<Begun, TurnRefused> {
         let inner = &self.0;
         let upstream = inner
@@ -315,7 +329,10 @@ impl Runtime {
             fence: 1,
         };
         let mut step = Step::default();
-        let accept = new_turn(inner, request, &setup, end_user, &conversation, body_hash);
+        let mut accept = new_turn(inner, request, &setup, end_user, &conversation, body_hash);
+        if let Some(since) = keys_since {
+            accept.keys_since = accept.keys_since.max(since);
+        }
         step.write.push(Change::AcceptTurn(Box::new(accept)));
         let mut fresh_id = || inner.env.random_id();
         let machine = Turn::start(
@@ -388,6 +405,19 @@ enum Begun {
     KeyTaken { same_body: bool },
 }
 
+/// What an earlier try of a request means for this one.
+enum Earlier {
+    Answers(Box<TurnTaken>),
+    /// There was none, or it came to nothing: then the key that it used is free again, and only
+    /// one made after it counts.
+    Nothing {
+        keys_since: Option<Timestamp>,
+    },
+}
+
+/// The step of the clock by which keys are told apart.
+const CLOCK_TICK: Duration = Duration::from_micros(1);
+
 /// An earlier try of a request.
 struct Found {
     turn: TurnId,
@@ -396,6 +426,8 @@ struct Found {
     erased: bool,
     stopping: bool,
     dispatched_effects: bool,
+    /// When its idempotency key was made, if it was found by one.
+    key_made: Option<Timestamp>,
 }
 
 enum Repeat {

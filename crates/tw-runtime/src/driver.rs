@@ -24,7 +24,7 @@ use tw_core::id::CallRef;
 use tw_core::model::ModelEvent;
 use tw_core::request::{Message, ModelInput};
 use tw_core::time::Timestamp;
-use tw_core::turn::{Effect, Event, Now, Step, Timer, Turn};
+use tw_core::turn::{Asked, Effect, Event, Now, Step, Timer, Turn};
 use tw_egress::upstream::{Asking, Progress, Upstream};
 use tw_store::apply::ApplyError;
 use tw_wire::openai_chat::request::encode;
@@ -61,7 +61,9 @@ pub(crate) struct Driver {
     client: Option<ToClient>,
     /// A client waits, and its leaving is an event.
     client_counts: bool,
-    asking: Option<(u32, Asking)>,
+    /// The client took nothing for too long, which counts as leaving.
+    client_stalled: bool,
+    asking: Option<(Asked, Asking)>,
     tools: JoinSet<CallEnded>,
     /// Attempts that run, by the id of their task.
     attempts: BTreeMap<tokio::task::Id, (CallRef, u32)>,
@@ -101,7 +103,7 @@ enum Happened {
     Timer(Timer),
     Call(CallEnded),
     Slot(CallRef, Option<Slot>),
-    Model(u32, Progress),
+    Model(Asked, Progress),
     Flushed(Result<u64, ApplyError>),
     FlushDue,
 }
@@ -127,6 +129,7 @@ impl Driver {
             live,
             log: Log::new(events_stored),
             client_counts: client.is_some(),
+            client_stalled: false,
             client,
             asking: None,
             tools: JoinSet::new(),
@@ -169,6 +172,14 @@ impl Driver {
             }
         };
         let outcome = outcome.map(Accepted::of);
+        if matches!(outcome, Err(ApplyError::Unknown { .. })) {
+            // It may be there; then somebody has to drive it.
+            crate::recover::later(
+                Arc::clone(&self.inner),
+                self.fence.organization,
+                self.fence.turn,
+            );
+        }
         let is_ours = matches!(outcome, Ok(Accepted::New));
         if is_ours {
             self.reach(FailPoint::AfterAccept);
@@ -242,15 +253,15 @@ impl Driver {
         tokio::select! {
             () = self.live.cancel.cancelled(), if !self.turn.is_stopping() => Happened::Cancelled,
             () = self.inner.drained.cancelled() => Happened::Drained,
-            () = self.live.all_left(), if client_counts => Happened::ClientLeft,
+            () = gone(&self.live, self.client_stalled), if client_counts => Happened::ClientLeft,
             () = until(timer.map(|(at, _)| at)) => {
                 let fired = self.timers.pop_first().map_or(Timer::Deadline, |(_, timer)| timer);
                 Happened::Timer(fired)
             }
             Some(ended) = self.tools.join_next_with_id() => self.ended(ended),
             Some((call, slot)) = self.waiting_for_slots.next() => Happened::Slot(call, slot),
-            (n, progress) = next_of_answer(&mut self.asking, &mut self.model_events) => {
-                Happened::Model(n, progress)
+            (ask, progress) = next_of_answer(&mut self.asking, &mut self.model_events) => {
+                Happened::Model(ask, progress)
             }
             flushed = self.log.flushed() => Happened::Flushed(flushed),
             () = until(flush_due) => Happened::FlushDue,
@@ -277,7 +288,7 @@ impl Driver {
                 self.slots.insert(call, slot);
                 Event::SlotGranted { call }
             }
-            Happened::Model(n, progress) => return self.on_answer(n, progress, step).await,
+            Happened::Model(ask, progress) => return self.on_answer(ask, progress, step).await,
             Happened::Flushed(flushed) => return self.on_flushed(flushed),
             Happened::FlushDue => {
                 self.reach(FailPoint::BeforeFlush);
@@ -293,7 +304,7 @@ impl Driver {
     /// Feeds what was read of the model's answer; what needs no write is shown in one batch.
     async fn on_answer(
         &mut self,
-        n: u32,
+        ask: Asked,
         progress: Progress,
         step: &mut Step,
     ) -> Result<(), Stopped> {
@@ -303,7 +314,7 @@ impl Driver {
         }
         let mut batch = Vec::new();
         for event in events.drain(..) {
-            self.decide(Event::Model { n, event }, step);
+            self.decide(Event::Model { ask, event }, step);
             if step.write.is_empty() && step.then.is_empty() {
                 batch.append(&mut step.show);
             } else {
@@ -315,10 +326,10 @@ impl Driver {
         self.show(batch).await;
         let event = match progress {
             Progress::More => return Ok(()),
-            Progress::Ended => Event::ModelEnded { n },
-            Progress::Failed(failure) => Event::ModelFailed { n, failure },
+            Progress::Ended => Event::ModelEnded { ask },
+            Progress::Failed(failure) => Event::ModelFailed { ask, failure },
         };
-        if self.asking.as_ref().is_some_and(|(asked, _)| *asked == n) {
+        if self.asking.as_ref().is_some_and(|(asked, _)| *asked == ask) {
             self.asking = None;
         }
         self.decide(event, step);
@@ -357,7 +368,7 @@ impl Driver {
                     streamed,
                     serial,
                 );
-                self.asking = Some((n, asking));
+                self.asking = Some((Asked { round, n }, asking));
                 self.reach(if round == 1 {
                     FailPoint::Asked
                 } else {
@@ -414,6 +425,12 @@ impl Accepted {
     }
 }
 
+async fn gone(live: &Live, stalled: bool) {
+    if !stalled {
+        live.all_left().await;
+    }
+}
+
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
@@ -422,11 +439,11 @@ async fn until(at: Option<Instant>) {
 }
 
 async fn next_of_answer(
-    asking: &mut Option<(u32, Asking)>,
+    asking: &mut Option<(Asked, Asking)>,
     events: &mut Vec<ModelEvent>,
-) -> (u32, Progress) {
+) -> (Asked, Progress) {
     match asking {
-        Some((n, asking)) => (*n, asking.next(events).await),
+        Some((ask, asking)) => (*ask, asking.next(events).await),
         None => std::future::pending().await,
     }
 }

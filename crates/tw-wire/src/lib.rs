@@ -6,5 +6,5 @@
 //! Start reading at [`openai_chat`].
 
 pub mod openai_chat;
-pub mod sse;
 pub mod own;
+pub mod sse;

@@ -21,7 +21,10 @@ pub struct DamagedRecord {
 
 impl DamagedRecord {
     fn new(what: &'static str, problem: impl ToString) -> Self {
-        Self { what, problem: problem.to_string() }
+        Self {
+            what,
+            problem: problem.to_string(),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::answer::Answer;
-use super::{Effect, Event, ModelFailure, ModelFailureKind, Now, Phase, Step, Timer, Turn};
+use super::{Asked, Effect, Event, ModelFailure, ModelFailureKind, Now, Phase, Step, Timer, Turn};
 use crate::change::{AttemptOutcome, Change, CloseAttempt, OpenAttempt};
 use crate::event::{LogEvent, TurnReason, TurnStatus};
 use crate::fault::{Fault, FaultClass};
@@ -35,12 +35,9 @@ impl Turn {
         now: &mut Now<'_>,
         step: &mut Step,
     ) {
-        let Phase::Asking { n: current, answer } = &mut self.phase else {
+        let Phase::Asking { answer, .. } = &mut self.phase else {
             return;
         };
-        if n != *current {
-            return;
-        }
         match event {
             ModelEvent::Start { model, created_s } => {
                 answer.model = model;
@@ -138,12 +135,9 @@ impl Turn {
     }
 
     pub(super) fn on_model_ended(&mut self, n: u32, now: &mut Now<'_>, step: &mut Step) {
-        let Phase::Asking { n: current, answer } = &mut self.phase else {
+        let Phase::Asking { answer, .. } = &mut self.phase else {
             return;
         };
-        if n != *current {
-            return;
-        }
         if answer.is_whole() {
             let answer = std::mem::take(&mut **answer);
             self.close_round(n, answer, now, step);
@@ -177,12 +171,9 @@ impl Turn {
         step: &mut Step,
     ) {
         let round = self.round_number();
-        let Phase::Asking { n: current, answer } = &mut self.phase else {
+        let Phase::Asking { answer, .. } = &mut self.phase else {
             return;
         };
-        if n != *current {
-            return;
-        }
         let answer = std::mem::take(&mut **answer);
         step.write.push(Change::CloseAttempt(CloseAttempt {
             round,
@@ -349,13 +340,13 @@ impl ModelFailure {
 
 impl Event {
     /// A failure with a message of our own.
-    pub fn model_failed(n: u32, kind: ModelFailureKind, message: &str) -> Self {
+    pub fn model_failed(ask: Asked, kind: ModelFailureKind, message: &str) -> Self {
         let error = ReportedError {
             message: message.to_owned(),
             ..ReportedError::default()
         };
         Self::ModelFailed {
-            n,
+            ask,
             failure: ModelFailure {
                 kind,
                 error,

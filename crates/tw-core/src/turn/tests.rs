@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Effect, Event, FoundTurn, Now, Offer, Step, Timer, Turn, TurnSetup};
+use super::{Asked, Effect, Event, FoundTurn, Now, Offer, Step, Timer, Turn, TurnSetup};
 use crate::arguments::Schema;
 use crate::change::{Change, OnLeave, Record};
 use crate::event::LogEvent;
@@ -108,7 +108,7 @@ struct Run {
     ids_given: u128,
     step: Step,
     /// The number of the newest model request.
-    asked: u32,
+    asked: Asked,
     timers: Vec<(Timer, Duration)>,
     played: Vec<Event>,
     first: Vec<String>,
@@ -141,7 +141,7 @@ impl Run {
             at: CREATED,
             ids_given,
             step,
-            asked: 0,
+            asked: Asked { round: 1, n: 0 },
             timers: Vec::new(),
             played: Vec::new(),
             first: Vec::new(),
@@ -216,7 +216,12 @@ impl Run {
         self.shown.extend_from_slice(&self.step.show);
         for effect in &self.step.then {
             match effect {
-                Effect::Ask { n, .. } => self.asked = *n,
+                Effect::Ask { round, n } => {
+                    self.asked = Asked {
+                        round: *round,
+                        n: *n,
+                    };
+                }
                 Effect::SetTimer { timer, after } => self.timers.push((*timer, *after)),
                 Effect::AbortAsk
                 | Effect::RequestSlot { .. }
@@ -235,30 +240,22 @@ impl Run {
         match event {
             Event::Model { event, .. } => match event {
                 ModelEvent::Delta(_) | ModelEvent::Call(_) | ModelEvent::Extra { .. } => false,
-                ModelEvent::Done => !self.asks_anew(),
                 ModelEvent::Start { .. }
                 | ModelEvent::Finish { .. }
                 | ModelEvent::Usage(_)
-                | ModelEvent::Error(_) => true,
+                | ModelEvent::Error(_)
+                | ModelEvent::Done => true,
             },
-            Event::ModelEnded { .. } | Event::ModelFailed { .. } => !self.asks_anew(),
             Event::Drained => false,
-            Event::SlotGranted { .. }
+            Event::ModelEnded { .. }
+            | Event::ModelFailed { .. }
+            | Event::SlotGranted { .. }
             | Event::CallEnded { .. }
             | Event::LookedUp { .. }
             | Event::TimerFired(_)
             | Event::ClientLeft
             | Event::CancelRequested => true,
         }
-    }
-
-    /// FIXME: the events of a model's answer do not say their round, so that the end of one that
-    /// comes twice is taken for the end of the next round's answer when that was asked at once.
-    fn asks_anew(&self) -> bool {
-        self.step
-            .then
-            .iter()
-            .any(|effect| matches!(effect, Effect::Ask { .. }))
     }
 
     fn compare(&mut self, transcript: &str) {

@@ -154,7 +154,9 @@ impl Asking {
         } else if says("text/html") {
             return State::Failed(nonsense("the upstream answered with a web page"));
         } else if says("text/event-stream") || (self.streamed && !says("application/json")) {
-            let limits = StreamLimits { event_bytes_max: self.answer_bytes_max };
+            let limits = StreamLimits {
+                event_bytes_max: self.answer_bytes_max,
+            };
             Form::Stream(StreamDecoder::new(&limits))
         } else {
             Form::Plain { read: Vec::new() }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::time::Instant;
 use tw_core::change::Change;
 use tw_core::event::LogEvent;
@@ -94,12 +95,12 @@ impl Driver {
         }
         let stall_max = self.inner.config.client_stall_max;
         let taken = tokio::select! {
-            taken = client.send_timeout(events, stall_max) => taken.is_ok(),
-            () = self.live.cancel.cancelled() => false,
-            () = self.inner.drained.cancelled() => false,
+            taken = client.send_timeout(events, stall_max) => taken,
+            () = self.live.cancel.cancelled() => return self.client = None,
+            () = self.inner.drained.cancelled() => return self.client = None,
         };
-        if !taken {
-            // The receiver was dropped, or is closed now, which the client notices as the end.
+        if let Err(refused) = taken {
+            self.client_stalled = matches!(refused, SendTimeoutError::Timeout(_));
             self.client = None;
         }
     }

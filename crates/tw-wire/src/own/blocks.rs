@@ -38,7 +38,9 @@ fn encode_block(block: &Block, out: &mut String) {
                 "\"}}",
             ],
         ),
-        Block::ReasoningDetails(json) => push(out, &["{\"reasoning_details\":", json.as_str(), "}"]),
+        Block::ReasoningDetails(json) => {
+            push(out, &["{\"reasoning_details\":", json.as_str(), "}"])
+        }
         Block::Call(call) => push(
             out,
             &[
@@ -55,7 +57,13 @@ fn encode_block(block: &Block, out: &mut String) {
         ),
         Block::Result(result) => push(
             out,
-            &["{\"result\":{\"id\":", &json_string(&result.call_id), ",\"c\":", result.content.as_str(), "}}"],
+            &[
+                "{\"result\":{\"id\":",
+                &json_string(&result.call_id),
+                ",\"c\":",
+                result.content.as_str(),
+                "}}",
+            ],
         ),
         Block::Part(json) => push(out, &["{\"part\":", json.as_str(), "}"]),
     }
@@ -114,7 +122,8 @@ struct StoredResult<'a> {
 /// # Errors
 /// [`DamagedRecord`] when the text is not what [`encode`] wrote.
 pub fn decode(text: &str) -> Result<Vec<Block>, DamagedRecord> {
-    let stored: Vec<Stored<'_>> = serde_json::from_str(text).map_err(|error| DamagedRecord::new(WHAT, error))?;
+    let stored: Vec<Stored<'_>> =
+        serde_json::from_str(text).map_err(|error| DamagedRecord::new(WHAT, error))?;
     stored.into_iter().map(decode_block).collect()
 }
 
@@ -122,9 +131,10 @@ fn decode_block(stored: Stored<'_>) -> Result<Block, DamagedRecord> {
     Ok(match stored {
         Stored::Text(raw) => Block::Text(literal(raw)?),
         Stored::Refusal(raw) => Block::Refusal(literal(raw)?),
-        Stored::Reasoning(reasoning) => {
-            Block::Reasoning(ReasoningText { field: field(&reasoning.f)?, text: literal(reasoning.t)? })
-        }
+        Stored::Reasoning(reasoning) => Block::Reasoning(ReasoningText {
+            field: field(&reasoning.f)?,
+            text: literal(reasoning.t)?,
+        }),
         Stored::ReasoningDetails(raw) => Block::ReasoningDetails(Json::from_raw(raw)),
         Stored::Call(call) => Block::Call(CallBlock {
             id: call.id,
@@ -132,9 +142,10 @@ fn decode_block(stored: Stored<'_>) -> Result<Block, DamagedRecord> {
             form: form(&call.m)?,
             arguments: literal(call.a)?,
         }),
-        Stored::Result(result) => {
-            Block::Result(ResultBlock { call_id: result.id, content: Json::from_raw(result.c) })
-        }
+        Stored::Result(result) => Block::Result(ResultBlock {
+            call_id: result.id,
+            content: Json::from_raw(result.c),
+        }),
         Stored::Part(raw) => Block::Part(Json::from_raw(raw)),
     })
 }

@@ -47,7 +47,12 @@ fn encode_event(event: &LogEvent, out: &mut String) {
         LogEvent::CallStarted { call, id, name } => array(
             out,
             "call_started",
-            &[&call.round.to_string(), &call.position.to_string(), &quoted(&id.plain()), &json_string(name)],
+            &[
+                &call.round.to_string(),
+                &call.position.to_string(),
+                &quoted(&id.plain()),
+                &json_string(name),
+            ],
         ),
         LogEvent::CallEnded { call, id, end } => array(
             out,
@@ -63,7 +68,11 @@ fn encode_event(event: &LogEvent, out: &mut String) {
             ],
         ),
         LogEvent::Finish { choice, reason } => {
-            array(out, "finish", &[&choice.to_string(), &quoted(finish_word(*reason))]);
+            array(
+                out,
+                "finish",
+                &[&choice.to_string(), &quoted(finish_word(*reason))],
+            );
         }
         LogEvent::Usage(usage) => array(out, "usage", &[&encode_usage(usage)]),
         LogEvent::End(end) => encode_end(end, out),
@@ -118,7 +127,14 @@ fn encode_end(end: &TurnEnd, out: &mut String) {
     let effects: Vec<String> = end
         .effects
         .iter()
-        .map(|ran| format!("[{},{},{}]", quoted(&ran.id.plain()), json_string(&ran.name), quoted(ran.status.as_str())))
+        .map(|ran| {
+            format!(
+                "[{},{},{}]",
+                quoted(&ran.id.plain()),
+                json_string(&ran.name),
+                quoted(ran.status.as_str())
+            )
+        })
         .collect();
     let fault = end.fault.as_ref().map_or("null".to_owned(), encode_fault);
     array(
@@ -152,7 +168,9 @@ fn encode_fault(fault: &Fault) -> String {
         optional_string(fault.code.as_deref()),
         optional_string(fault.kind.as_deref()),
         optional_string(fault.param.as_deref()),
-        fault.retry_after_s.map_or("null".to_owned(), |seconds| seconds.to_string()),
+        fault
+            .retry_after_s
+            .map_or("null".to_owned(), |seconds| seconds.to_string()),
     )
 }
 
@@ -209,7 +227,12 @@ pub fn decode(text: &str) -> Result<Vec<LogEvent>, DamagedRecord> {
 pub fn decode_usage(text: &str) -> Result<Usage, DamagedRecord> {
     let (prompt_tokens, completion_tokens, total_tokens, json): (u64, u64, u64, &RawValue) =
         serde_json::from_str(text).map_err(damaged)?;
-    Ok(Usage { prompt_tokens, completion_tokens, total_tokens, json: Json::from_raw(json) })
+    Ok(Usage {
+        prompt_tokens,
+        completion_tokens,
+        total_tokens,
+        json: Json::from_raw(json),
+    })
 }
 
 fn damaged(problem: impl ToString) -> DamagedRecord {
@@ -223,7 +246,9 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     fn next(&mut self) -> Result<&'a RawValue, DamagedRecord> {
-        self.values.next().ok_or_else(|| damaged("a field is missing"))
+        self.values
+            .next()
+            .ok_or_else(|| damaged("a field is missing"))
     }
 
     fn read<T: serde::Deserialize<'a>>(&mut self) -> Result<T, DamagedRecord> {
@@ -243,27 +268,42 @@ impl<'a> Fields<'a> {
         read(&word).ok_or_else(|| damaged(format!("unknown word {word:?}")))
     }
 
-    fn optional_word<T>(&mut self, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, DamagedRecord> {
+    fn optional_word<T>(
+        &mut self,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, DamagedRecord> {
         let Some(word): Option<String> = self.read()? else {
             return Ok(None);
         };
-        read(&word).map(Some).ok_or_else(|| damaged(format!("unknown word {word:?}")))
+        read(&word)
+            .map(Some)
+            .ok_or_else(|| damaged(format!("unknown word {word:?}")))
     }
 
     fn call(&mut self) -> Result<(CallRef, CallId), DamagedRecord> {
-        let call = CallRef { round: self.read()?, position: self.read()? };
+        let call = CallRef {
+            round: self.read()?,
+            position: self.read()?,
+        };
         Ok((call, self.word(CallId::parse)?))
     }
 }
 
 fn decode_event(line: &str) -> Result<LogEvent, DamagedRecord> {
     let values: Vec<&RawValue> = serde_json::from_str(line).map_err(damaged)?;
-    let mut fields = Fields { values: values.into_iter() };
+    let mut fields = Fields {
+        values: values.into_iter(),
+    };
     let kind: String = fields.read()?;
     let event = match kind.as_str() {
         "d" => LogEvent::Delta(decode_delta(&mut fields)?),
-        "start" => LogEvent::Start { model: fields.read()?, created_s: fields.read()? },
-        "round" => LogEvent::Round { round: fields.read()? },
+        "start" => LogEvent::Start {
+            model: fields.read()?,
+            created_s: fields.read()?,
+        },
+        "round" => LogEvent::Round {
+            round: fields.read()?,
+        },
         "call" => LogEvent::ClientCall(CallPiece {
             choice: fields.read()?,
             call: fields.read()?,
@@ -272,19 +312,33 @@ fn decode_event(line: &str) -> Result<LogEvent, DamagedRecord> {
             form: fields.word(|word| read_form(WHAT, word).ok())?,
             arguments: fields.literal()?,
         }),
-        "extra" => LogEvent::Extra { key: fields.read()?, value: Json::from_raw(fields.next()?) },
+        "extra" => LogEvent::Extra {
+            key: fields.read()?,
+            value: Json::from_raw(fields.next()?),
+        },
         "call_started" => {
             let (call, id) = fields.call()?;
-            LogEvent::CallStarted { call, id, name: fields.read()? }
+            LogEvent::CallStarted {
+                call,
+                id,
+                name: fields.read()?,
+            }
         }
         "call_ended" => {
             let (call, id) = fields.call()?;
             let reason = fields.optional_word(CallReason::parse)?;
-            let end =
-                CallEnd { reason, result: fields.read()?, shown: fields.read()?, is_error: fields.read()? };
+            let end = CallEnd {
+                reason,
+                result: fields.read()?,
+                shown: fields.read()?,
+                is_error: fields.read()?,
+            };
             LogEvent::CallEnded { call, id, end }
         }
-        "finish" => LogEvent::Finish { choice: fields.read()?, reason: fields.word(read_finish)? },
+        "finish" => LogEvent::Finish {
+            choice: fields.read()?,
+            reason: fields.word(read_finish)?,
+        },
         "usage" => LogEvent::Usage(decode_usage(fields.next()?.get())?),
         "end" => LogEvent::End(decode_end(&mut fields)?),
         _ => return Err(damaged(format!("unknown event {kind:?}"))),
@@ -296,13 +350,18 @@ fn decode_delta(fields: &mut Fields<'_>) -> Result<Delta, DamagedRecord> {
     let choice = fields.read()?;
     let text = fields.literal()?;
     if fields.values.len() == 0 {
-        return Ok(Delta { choice, text, rest: None });
+        return Ok(Delta {
+            choice,
+            text,
+            rest: None,
+        });
     }
     let refusal = fields.literal()?;
     let reasoning = match fields.read::<Option<(String, &RawValue)>>()? {
-        Some((word, raw)) => {
-            Some(ReasoningText { field: read_field(WHAT, &word)?, text: read_literal(WHAT, raw)? })
-        }
+        Some((word, raw)) => Some(ReasoningText {
+            field: read_field(WHAT, &word)?,
+            text: read_literal(WHAT, raw)?,
+        }),
         None => None,
     };
     let mut optional_json = || -> Result<Option<Json>, DamagedRecord> {
@@ -319,7 +378,13 @@ fn decode_delta(fields: &mut Fields<'_>) -> Result<Delta, DamagedRecord> {
     Ok(Delta {
         choice,
         text,
-        rest: Some(Box::new(DeltaRest { refusal, reasoning, reasoning_details, logprobs, extra })),
+        rest: Some(Box::new(DeltaRest {
+            refusal,
+            reasoning,
+            reasoning_details,
+            logprobs,
+            extra,
+        })),
     })
 }
 
@@ -327,7 +392,9 @@ fn decode_end(fields: &mut Fields<'_>) -> Result<TurnEnd, DamagedRecord> {
     let status = fields.word(TurnStatus::parse)?;
     let reason = fields.optional_word(TurnReason::parse)?;
     let fault = match fields.read::<Option<Vec<&RawValue>>>()? {
-        Some(values) => Some(decode_fault(&mut Fields { values: values.into_iter() })?),
+        Some(values) => Some(decode_fault(&mut Fields {
+            values: values.into_iter(),
+        })?),
         None => None,
     };
     let ran: Vec<(String, String, String)> = fields.read()?;
@@ -339,14 +406,19 @@ fn decode_end(fields: &mut Fields<'_>) -> Result<TurnEnd, DamagedRecord> {
             Ok(EffectRan { id, name, status })
         })
         .collect::<Result<_, DamagedRecord>>()?;
-    Ok(TurnEnd { status, reason, fault, effects })
+    Ok(TurnEnd {
+        status,
+        reason,
+        fault,
+        effects,
+    })
 }
 
 fn decode_fault(fields: &mut Fields<'_>) -> Result<Fault, DamagedRecord> {
     let class: String = fields.read()?;
     let status: Option<u16> = fields.read()?;
-    let class =
-        FaultClass::parse(&class, status).ok_or_else(|| damaged(format!("unknown fault {class:?}")))?;
+    let class = FaultClass::parse(&class, status)
+        .ok_or_else(|| damaged(format!("unknown fault {class:?}")))?;
     Ok(Fault {
         class,
         message: fields.read()?,
@@ -359,7 +431,9 @@ fn decode_fault(fields: &mut Fields<'_>) -> Result<Fault, DamagedRecord> {
 
 pub(super) fn read_literal(what: &'static str, raw: &RawValue) -> Result<Literal, DamagedRecord> {
     // The text was parsed as JSON on the way here, so a string's inside is a checked literal.
-    Json::from_raw(raw).as_literal().ok_or_else(|| DamagedRecord::new(what, "a string was expected"))
+    Json::from_raw(raw)
+        .as_literal()
+        .ok_or_else(|| DamagedRecord::new(what, "a string was expected"))
 }
 
 pub(super) fn form_word(form: CallForm) -> &'static str {
@@ -386,10 +460,14 @@ pub(super) fn reasoning_word(field: ReasoningField) -> &'static str {
 }
 
 pub(super) fn read_field(what: &'static str, word: &str) -> Result<ReasoningField, DamagedRecord> {
-    [ReasoningField::ReasoningContent, ReasoningField::Reasoning, ReasoningField::ThinkingPart]
-        .into_iter()
-        .find(|field| reasoning_word(*field) == word)
-        .ok_or_else(|| DamagedRecord::new(what, format!("unknown reasoning field {word:?}")))
+    [
+        ReasoningField::ReasoningContent,
+        ReasoningField::Reasoning,
+        ReasoningField::ThinkingPart,
+    ]
+    .into_iter()
+    .find(|field| reasoning_word(*field) == word)
+    .ok_or_else(|| DamagedRecord::new(what, format!("unknown reasoning field {word:?}")))
 }
 
 fn finish_word(finish: Finish) -> &'static str {
@@ -403,7 +481,13 @@ fn finish_word(finish: Finish) -> &'static str {
 }
 
 fn read_finish(word: &str) -> Option<Finish> {
-    [Finish::Stop, Finish::Length, Finish::ToolCalls, Finish::ContentFilter, Finish::FunctionCall]
-        .into_iter()
-        .find(|finish| finish_word(*finish) == word)
+    [
+        Finish::Stop,
+        Finish::Length,
+        Finish::ToolCalls,
+        Finish::ContentFilter,
+        Finish::FunctionCall,
+    ]
+    .into_iter()
+    .find(|finish| finish_word(*finish) == word)
 }

@@ -36,12 +36,18 @@ fn fault(class: FaultClass) -> Fault {
 fn every_event() -> Vec<LogEvent> {
     let rest = DeltaRest {
         refusal: Some(literal("no")),
-        reasoning: Some(ReasoningText { field: ReasoningField::Reasoning, text: literal(r"\ud83d") }),
+        reasoning: Some(ReasoningText {
+            field: ReasoningField::Reasoning,
+            text: literal(r"\ud83d"),
+        }),
         reasoning_details: Some(json(r#"[{"signature":"x"}]"#)),
         logprobs: Some(json(r#"{"content":[]}"#)),
         extra: vec![("audio".into(), json(r#"{"id":12345678901234567890}"#))],
     };
-    let call = CallRef { round: 2, position: 1 };
+    let call = CallRef {
+        round: 2,
+        position: 1,
+    };
     let end = CallEnd {
         reason: Some(CallReason::OutcomeUnknown),
         result: Some("{\"a\": 1}\n".to_owned()),
@@ -59,15 +65,34 @@ fn every_event() -> Vec<LogEvent> {
             status: TurnStatus::Failed,
             reason: Some(TurnReason::Upstream),
             fault,
-            effects: vec![EffectRan { id: call_id(), name: "mail".into(), status: CallStatus::Completed }],
+            effects: vec![EffectRan {
+                id: call_id(),
+                name: "mail".into(),
+                status: CallStatus::Completed,
+            }],
         })
     };
     vec![
-        LogEvent::Start { model: "m\"x".to_owned(), created_s: -1 },
+        LogEvent::Start {
+            model: "m\"x".to_owned(),
+            created_s: -1,
+        },
         LogEvent::Round { round: 1 },
-        LogEvent::Delta(Delta { choice: 0, text: Some(literal(r"a\nb\u00e9")), rest: None }),
-        LogEvent::Delta(Delta { choice: 3, text: None, rest: Some(Box::new(rest)) }),
-        LogEvent::Delta(Delta { choice: 0, text: None, rest: Some(Box::default()) }),
+        LogEvent::Delta(Delta {
+            choice: 0,
+            text: Some(literal(r"a\nb\u00e9")),
+            rest: None,
+        }),
+        LogEvent::Delta(Delta {
+            choice: 3,
+            text: None,
+            rest: Some(Box::new(rest)),
+        }),
+        LogEvent::Delta(Delta {
+            choice: 0,
+            text: None,
+            rest: Some(Box::default()),
+        }),
         LogEvent::ClientCall(CallPiece {
             choice: 0,
             call: 1,
@@ -76,10 +101,24 @@ fn every_event() -> Vec<LogEvent> {
             form: CallForm::Custom,
             arguments: Some(literal(r#"{\"a"#)),
         }),
-        LogEvent::Extra { key: "service_tier".into(), value: json("\"x\"") },
-        LogEvent::CallStarted { call, id: call_id(), name: "mail".to_owned() },
-        LogEvent::CallEnded { call, id: call_id(), end },
-        LogEvent::Finish { choice: 0, reason: Finish::ContentFilter },
+        LogEvent::Extra {
+            key: "service_tier".into(),
+            value: json("\"x\""),
+        },
+        LogEvent::CallStarted {
+            call,
+            id: call_id(),
+            name: "mail".to_owned(),
+        },
+        LogEvent::CallEnded {
+            call,
+            id: call_id(),
+            end,
+        },
+        LogEvent::Finish {
+            choice: 0,
+            reason: Finish::ContentFilter,
+        },
         LogEvent::Usage(usage),
         turn_end(None),
         turn_end(Some(fault(FaultClass::Refused { status: 422 }))),
@@ -101,7 +140,10 @@ fn blocks_come_back_as_they_were() {
     let all = vec![
         Block::Text(literal(r"x\ud83d\ude00")),
         Block::Refusal(literal("no")),
-        Block::Reasoning(ReasoningText { field: ReasoningField::ThinkingPart, text: literal("t") }),
+        Block::Reasoning(ReasoningText {
+            field: ReasoningField::ThinkingPart,
+            text: literal("t"),
+        }),
         Block::ReasoningDetails(json("[1]")),
         Block::Call(CallBlock {
             id: "call\"1".to_owned(),
@@ -109,7 +151,10 @@ fn blocks_come_back_as_they_were() {
             form: CallForm::Function,
             arguments: literal("{}"),
         }),
-        Block::Result(ResultBlock { call_id: "c".to_owned(), content: json("\"r\"") }),
+        Block::Result(ResultBlock {
+            call_id: "c".to_owned(),
+            content: json("\"r\""),
+        }),
         Block::Part(json(r#"{"type":"image_url"}"#)),
     ];
     assert_eq!(blocks::decode(&blocks::encode(&all)).unwrap(), all);
@@ -118,7 +163,15 @@ fn blocks_come_back_as_they_were() {
 
 #[test]
 fn a_damaged_record_is_an_error_and_no_panic() {
-    for text in ["x", "[]", "[\"d\"]", "[\"nope\",1]", "[\"end\",\"completed\"]", "{}", "[\"d\",0,1]"] {
+    for text in [
+        "x",
+        "[]",
+        "[\"d\"]",
+        "[\"nope\",1]",
+        "[\"end\",\"completed\"]",
+        "{}",
+        "[\"d\",0,1]",
+    ] {
         assert!(events::decode(text).is_err(), "{text}");
     }
     for text in ["", "{}", "[{\"text\":1}]", "[{\"new\":\"x\"}]"] {

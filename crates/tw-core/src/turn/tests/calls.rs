@@ -330,7 +330,7 @@ fn calls_of_a_choice_that_was_not_asked_for_are_no_calls() {
     use crate::model::{CallForm, CallPiece, ModelEvent};
     let mut run = Run::after(ours(), "text Hi");
     run.deliver(Event::Model {
-        n: 1,
+        ask: crate::turn::Asked { round: 1, n: 1 },
         event: ModelEvent::Call(CallPiece {
             choice: 1,
             call: 0,

@@ -9,7 +9,7 @@ use crate::model::{
     ReportedError, Usage,
 };
 use crate::tool::{LookUp, ToolOutcome, ToolOutput};
-use crate::turn::{Event, ModelFailure, ModelFailureKind, Timer};
+use crate::turn::{Asked, Event, ModelFailure, ModelFailureKind, Timer};
 
 /// Reads one line. `@2 done` is of model request 2, `done` of the newest one, `asked`.
 ///
@@ -24,16 +24,22 @@ use crate::turn::{Event, ModelFailure, ModelFailureKind, Timer};
 /// | `failed connect`, `failed status 429 retry 3` | |
 /// | `slot 1.0`, `end 1.0#1 ok text`, `found 1.0#1 absent` | of a call |
 /// | `timer ask 1#2`, `timer call 1.0#2`, `deadline`, `leave`, `cancel`, `drain` | |
-pub(super) fn event(line: &str, asked: u32) -> Event {
-    let (n, line) = match line.strip_prefix('@') {
+pub(super) fn event(line: &str, asked: Asked) -> Event {
+    let (ask, line) = match line.strip_prefix('@') {
         Some(rest) => {
             let (n, rest) = cut(rest);
-            (number(n), rest)
+            (
+                Asked {
+                    n: number(n),
+                    ..asked
+                },
+                rest,
+            )
         }
         None => (asked, line),
     };
     let (word, rest) = cut(line);
-    let of_model = |event| Event::Model { n, event };
+    let of_model = |event| Event::Model { ask, event };
     match word {
         "named" => {
             let (model, created) = cut(rest);
@@ -77,9 +83,9 @@ pub(super) fn event(line: &str, asked: u32) -> Event {
         "usage" => of_model(ModelEvent::Usage(usage(rest))),
         "error" => of_model(ModelEvent::Error(reported(rest))),
         "done" => of_model(ModelEvent::Done),
-        "closed" => Event::ModelEnded { n },
+        "closed" => Event::ModelEnded { ask },
         "failed" => Event::ModelFailed {
-            n,
+            ask,
             failure: failure(rest),
         },
         "slot" => Event::SlotGranted { call: call(rest) },
