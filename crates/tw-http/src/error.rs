@@ -124,6 +124,15 @@ impl ApiError {
         )
     }
 
+    pub(crate) fn offset_lost() -> Self {
+        Self::new(
+            410,
+            "invalid_request_error",
+            Some("offset_lost"),
+            "The log does not hold what was shown there; read it from its start.",
+        )
+    }
+
     pub(crate) fn no_route(method: &str, path: &str) -> Self {
         let path: String = path.chars().take(PATH_SHOWN_MAX).collect();
         Self::new(

@@ -8,6 +8,8 @@ pub mod server;
 mod chat;
 mod turns;
 
+mod events;
+
 mod health;
 
 mod access;

@@ -13,7 +13,7 @@ use http::{HeaderName, HeaderValue};
 use tw_runtime::runtime::Runtime;
 
 use crate::error::ApiError;
-use crate::{chat, health, turns};
+use crate::{chat, events, health, turns};
 
 /// What the handlers work with.
 #[derive(Clone, Debug)]
@@ -69,6 +69,7 @@ pub fn router(surfaces: Surfaces) -> Router {
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/turns/{id}", get(turns::show))
         .route("/v1/turns/{id}/cancel", post(turns::cancel))
+        .route("/v1/turns/{id}/events", get(events::follow))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .fallback(no_route)

@@ -57,7 +57,7 @@ pub(crate) async fn cancel(
 
 /// A key sees the turns it made, and with `turns:read` those of its organization. Whatever it
 /// does not see is not found.
-async fn visible(
+pub(crate) async fn visible(
     surfaces: &Surfaces,
     caller: &Caller,
     turn: &str,

@@ -19,7 +19,7 @@ use tw_store::read::requests::{KeySent, RepeatRow, RepeatSent};
 use tw_wire::own::context;
 
 use crate::admin::Caller;
-use crate::driver::{Accepted, CLIENT_BATCHES_MAX, Driver, DriverParts, Work};
+use crate::driver::{self, Accepted, CLIENT_BATCHES_MAX, Driver, DriverParts, Work};
 use crate::follow::Follower;
 use crate::live::{Client, Live};
 use crate::runtime::{Inner, Runtime};
@@ -345,7 +345,7 @@ impl Runtime {
         );
 
         let live = Live::new(0);
-        let client = Client::of(&live);
+        let client = Client::starter(&live);
         let (to_client, events) = mpsc::channel(CLIENT_BATCHES_MAX);
         let (accepted, outcome) = oneshot::channel();
         let driver = Driver::new(DriverParts {
@@ -362,7 +362,7 @@ impl Runtime {
             events_stored: 0,
         });
         inner.live.add(turn, live);
-        inner.tasks.spawn(driver.accept(step, accepted));
+        driver::spawn(inner, fence, driver.accept(step, accepted));
         match outcome.await {
             Ok(Ok(Accepted::New)) => Ok(Begun::Taken(Box::new(TurnTaken {
                 turn,

@@ -10,11 +10,12 @@ mod log;
 mod perform;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -61,8 +62,6 @@ pub(crate) struct Driver {
     client: Option<ToClient>,
     /// A client waits, and its leaving is an event.
     client_counts: bool,
-    /// The client took nothing for too long, which counts as leaving.
-    client_stalled: bool,
     asking: Option<(Asked, Asking)>,
     tools: JoinSet<CallEnded>,
     /// Attempts that run, by the id of their task.
@@ -129,7 +128,6 @@ impl Driver {
             live,
             log: Log::new(events_stored),
             client_counts: client.is_some(),
-            client_stalled: false,
             client,
             asking: None,
             tools: JoinSet::new(),
@@ -253,7 +251,7 @@ impl Driver {
         tokio::select! {
             () = self.live.cancel.cancelled(), if !self.turn.is_stopping() => Happened::Cancelled,
             () = self.inner.drained.cancelled() => Happened::Drained,
-            () = gone(&self.live, self.client_stalled), if client_counts => Happened::ClientLeft,
+            () = self.live.all_left(), if client_counts => Happened::ClientLeft,
             () = until(timer.map(|(at, _)| at)) => {
                 let fired = self.timers.pop_first().map_or(Timer::Deadline, |(_, timer)| timer);
                 Happened::Timer(fired)
@@ -400,6 +398,27 @@ impl Driver {
     }
 }
 
+/// Runs a driver to its end. One that panics leaves its turn to be taken over.
+pub(crate) fn spawn(
+    inner: &Arc<Inner>,
+    fence: Fence,
+    drives: impl Future<Output = ()> + Send + 'static,
+) {
+    let tasks = inner.tasks.clone();
+    let inner = Arc::clone(inner);
+    tasks.spawn(async move {
+        // The machine and the log are dropped with the future, so nothing half-done is seen again.
+        if AssertUnwindSafe(drives).catch_unwind().await.is_err() {
+            tracing::error!(turn.id = %fence.turn, "a turn's driver panicked");
+            if let Some(live) = inner.live.get(fence.turn) {
+                inner.live.remove(fence.turn);
+                live.durable.send_modify(|_| {});
+            }
+            crate::recover::later(inner, fence.organization, fence.turn);
+        }
+    });
+}
+
 /// What the accepting transaction came to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Accepted {
@@ -422,12 +441,6 @@ impl Accepted {
                 _ => None,
             })
             .unwrap_or(Self::New)
-    }
-}
-
-async fn gone(live: &Live, stalled: bool) {
-    if !stalled {
-        live.all_left().await;
     }
 }
 

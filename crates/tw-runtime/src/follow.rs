@@ -6,9 +6,10 @@ use std::time::Duration;
 use tw_core::event::LogEvent;
 use tw_core::id::{OrgId, TurnId};
 use tw_store::read::ReadError;
+use tw_store::read::events::NumberedEvent;
 
 use crate::live::Client;
-use crate::runtime::Inner;
+use crate::runtime::{Inner, Runtime};
 
 /// Events of one read.
 const PAGE_EVENTS_MAX: usize = 1024;
@@ -42,7 +43,7 @@ impl Follower {
 
     /// Follows as a client that waits for the answer.
     pub(crate) fn attach(inner: &Arc<Inner>, organization: OrgId, turn: TurnId) -> Self {
-        let client = inner.live.get(turn).map(|live| Client::of(&live));
+        let client = inner.live.get(turn).map(|live| Client::attached(&live));
         Self {
             client,
             ..Self::new(inner, organization, turn)
@@ -57,6 +58,18 @@ impl Follower {
     /// # Cancel safety
     /// Events are either returned or read again.
     pub async fn next(&mut self) -> Result<Option<Vec<LogEvent>>, ReadError> {
+        let numbered = self.next_numbered().await?;
+        Ok(numbered.map(|events| events.into_iter().map(|numbered| numbered.event).collect()))
+    }
+
+    /// [`Follower::next`], with the events' numbers.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    ///
+    /// # Cancel safety
+    /// Events are either returned or read again.
+    pub async fn next_numbered(&mut self) -> Result<Option<Vec<NumberedEvent>>, ReadError> {
         loop {
             if self.ended {
                 return Ok(None);
@@ -81,13 +94,11 @@ impl Follower {
             }
             if !page.events.is_empty() {
                 self.after += page.events.len() as u64;
-                let events: Vec<LogEvent> = page
+                self.ended = page
                     .events
-                    .into_iter()
-                    .map(|numbered| numbered.event)
-                    .collect();
-                self.ended = matches!(events.last(), Some(LogEvent::End(_)));
-                return Ok(Some(events));
+                    .last()
+                    .is_some_and(|last| matches!(last.event, LogEvent::End(_)));
+                return Ok(Some(page.events));
             }
             if page.status.is_final() {
                 self.ended = true;
@@ -108,5 +119,66 @@ impl Follower {
         while self.next().await?.is_some() {}
         self.client = None;
         Ok(())
+    }
+}
+
+/// A place in a turn's log: the claim under which an event was written, and its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    pub fence: i64,
+    pub number: u64,
+}
+
+impl Cursor {
+    /// Reads `FENCE.NUMBER`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (fence, number) = text.split_once('.')?;
+        Some(Self {
+            fence: fence.parse().ok()?,
+            number: number.parse().ok()?,
+        })
+    }
+}
+
+/// Why a log cannot be followed from a place.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// The log does not hold what was shown there, or holds nothing any more.
+    #[error("the log does not reach to this place")]
+    Lost,
+    #[error("reading the log")]
+    Read(#[from] ReadError),
+}
+
+impl Runtime {
+    /// Follows a turn's log from its start. Leaving stops nothing.
+    ///
+    /// `from` is checked, not skipped to: it must be an event that the log holds. Formats are
+    /// folds from the start, so what stands before it is read all the same.
+    ///
+    /// # Errors
+    /// [`FollowError::Lost`] when `from` was never written, or the log is gone.
+    pub async fn follow(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+        from: Option<Cursor>,
+    ) -> Result<Follower, FollowError> {
+        let before = from.map_or(0, |cursor| cursor.number.saturating_sub(1));
+        let page = self
+            .store()
+            .events_after(organization, turn, before, 1)
+            .await?;
+        let page = page.filter(|page| !page.erased).ok_or(FollowError::Lost)?;
+        if let Some(cursor) = from.filter(|cursor| cursor.number > 0) {
+            let held = page
+                .events
+                .first()
+                .is_some_and(|event| event.number == cursor.number && event.fence == cursor.fence);
+            if !held {
+                return Err(FollowError::Lost);
+            }
+        }
+        Ok(Follower::new(&self.0, organization, turn))
     }
 }

@@ -11,7 +11,10 @@ use tw_core::id::TurnId;
 /// What others may know of a turn that runs.
 #[derive(Debug)]
 pub(crate) struct Live {
-    clients: AtomicUsize,
+    /// The client that started the turn waits for it, and takes what it is given.
+    starter: AtomicBool,
+    /// Clients that attached.
+    attached: AtomicUsize,
     client_left: Notify,
     pub(crate) cancel: CancellationToken,
     stopping: AtomicBool,
@@ -22,7 +25,8 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn new(durable: u64) -> Arc<Self> {
         Arc::new(Self {
-            clients: AtomicUsize::new(0),
+            starter: AtomicBool::new(false),
+            attached: AtomicUsize::new(0),
             client_left: Notify::new(),
             cancel: CancellationToken::new(),
             stopping: AtomicBool::new(false),
@@ -45,30 +49,72 @@ impl Live {
     pub(crate) async fn all_left(&self) {
         loop {
             let left = self.client_left.notified();
-            if self.clients.load(Ordering::Acquire) == 0 {
+            if !self.has_clients() {
                 return;
             }
             left.await;
+        }
+    }
+
+    fn has_clients(&self) -> bool {
+        self.starter.load(Ordering::Acquire) || self.attached.load(Ordering::Acquire) > 0
+    }
+
+    /// The client that started the turn left, or counts as gone although its connection is open.
+    pub(crate) fn starter_left(&self) {
+        self.starter.store(false, Ordering::Release);
+        self.tell_of_leaving();
+    }
+
+    fn tell_of_leaving(&self) {
+        if !self.has_clients() {
+            self.client_left.notify_waiters();
+            self.client_left.notify_one();
         }
     }
 }
 
 /// A client that waits for a turn's answer; dropping it is leaving.
 #[derive(Debug)]
-pub(crate) struct Client(Arc<Live>);
+pub(crate) struct Client {
+    live: Arc<Live>,
+    is: ClientIs,
+}
+
+#[derive(Debug)]
+enum ClientIs {
+    Starter,
+    Attached,
+}
 
 impl Client {
-    pub(crate) fn of(live: &Arc<Live>) -> Self {
-        live.clients.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(live))
+    /// The one that starts the turn.
+    pub(crate) fn starter(live: &Arc<Live>) -> Self {
+        live.starter.store(true, Ordering::Release);
+        Self {
+            live: Arc::clone(live),
+            is: ClientIs::Starter,
+        }
+    }
+
+    /// One that attaches to a turn that runs.
+    pub(crate) fn attached(live: &Arc<Live>) -> Self {
+        live.attached.fetch_add(1, Ordering::AcqRel);
+        Self {
+            live: Arc::clone(live),
+            is: ClientIs::Attached,
+        }
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        if self.0.clients.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.client_left.notify_waiters();
-            self.0.client_left.notify_one();
+        match self.is {
+            ClientIs::Starter => self.live.starter_left(),
+            ClientIs::Attached => {
+                self.live.attached.fetch_sub(1, Ordering::AcqRel);
+                self.live.tell_of_leaving();
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use tw_store::system;
 use tw_wire::own::DamagedRecord;
 use tw_wire::own::context;
 
-use crate::driver::{Driver, DriverParts, Work};
+use crate::driver::{self, Driver, DriverParts, Work};
 use crate::live::Live;
 use crate::runtime::{Inner, Runtime};
 
@@ -156,7 +156,7 @@ async fn take_over(
         events_stored,
     });
     inner.live.add(turn, live);
-    inner.tasks.spawn(driver.resume(step));
+    driver::spawn(inner, fence, driver.resume(step));
     Ok(true)
 }
 

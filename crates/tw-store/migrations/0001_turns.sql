@@ -246,6 +246,9 @@ CREATE TABLE turn_event (
     turn       INTEGER NOT NULL REFERENCES turn (key),
     first      INTEGER NOT NULL CHECK (first >= 1),
     count      INTEGER NOT NULL CHECK (count >= 1),
+    -- The claim under which these were written: another driver may have shown other events
+    -- under these numbers before it was cut off.
+    fence      INTEGER NOT NULL CHECK (fence >= 1),
     payload    TEXT    NOT NULL,
     created_us INTEGER NOT NULL,
     updated_us INTEGER NOT NULL,

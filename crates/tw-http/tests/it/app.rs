@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tw_core::arguments::Schema;
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::change::{KeyMemory, Record, Scope, Surface, ToolGrant};
 use tw_core::json::Json;
 use tw_core::limits;
 use tw_core::tool::{EffectClass, Policy, Probe, Tool, ToolKind};
@@ -16,9 +16,12 @@ use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
 use tw_http::server::{Options, Surfaces, router};
 use tw_runtime::admin::{KeyWanted, create_key};
 use tw_runtime::runtime::{Config, Runtime};
+use tw_store::read::requests::{KeySent, RepeatRow};
 use tw_store::store::{self, Store};
 use tw_testkit::client::{Client, Got};
 use tw_testkit::listener::Listener;
+
+pub const CHAT: &str = "/v1/chat/completions";
 
 /// How a test wants its server.
 pub struct Wanted {
@@ -118,6 +121,32 @@ impl App {
         app
     }
 
+    /// A client of a second server on the same database, as after a restart.
+    pub async fn restarted(&self) -> Client {
+        let env = Env::system();
+        let path = self._folder.path().join("t.db");
+        let store = Store::open(&path, store::Options::defaults(env.now())).unwrap();
+        let upstream = Upstream {
+            name: "test".to_owned(),
+            kind: UpstreamKind::OpenAi {
+                base_url: "http://127.0.0.1:1/v1".to_owned(),
+                api_key: None,
+            },
+            timeouts: Timeouts::defaults(),
+            ask_usage: true,
+            answer_bytes_max: limits::ANSWER_BYTES_DEFAULT,
+        };
+        let runtime = Runtime::new(Config::with_upstream(upstream, Vec::new()), store, env);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let routes = router(Surfaces::new(runtime, Options::defaults()));
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        Client {
+            address,
+            key: self.client.key.clone(),
+        }
+    }
+
     /// A key of an organization, which is made if it does not exist.
     pub async fn key(&self, organization: &str, tools: ToolGrant, scopes: Vec<Scope>) -> String {
         let wanted = KeyWanted {
@@ -140,6 +169,55 @@ impl App {
             address: self.client.address,
             key,
         }
+    }
+
+    /// Waits until no turn runs and all that was to be noted of them is written.
+    pub async fn settled(&self) {
+        self.runtime.idle().await;
+        // Writes are made in order, so that this one is behind them all.
+        self.runtime.check_store().await.unwrap();
+    }
+
+    /// Posts a chat completion with headers.
+    pub async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Got {
+        self.client
+            .send("POST", CHAT, headers, body.to_string())
+            .await
+            .unwrap()
+    }
+
+    /// What the store knows of the turn that runs or ran under an idempotency key; waits until
+    /// there is one.
+    pub async fn repeat_row(&self, idempotency_key: &str) -> RepeatRow {
+        let key = self.client.key.as_deref().unwrap();
+        let caller = self.runtime.authenticate(key).await.unwrap();
+        loop {
+            let sent = KeySent {
+                api_key: caller.api_key,
+                end_user: None,
+                surface: Surface::ChatCompletions,
+                key: idempotency_key.to_owned(),
+            };
+            let found = self.store.request_key(caller.organization, sent).await;
+            if let Some(row) = found.unwrap() {
+                let state = self.store.repeat_state(caller.organization, row.turn).await;
+                return state.unwrap().unwrap();
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The id of that turn.
+    pub async fn running_turn(&self, idempotency_key: &str) -> String {
+        self.repeat_row(idempotency_key).await.turn.to_string()
+    }
+
+    /// Every byte of the database's files.
+    pub fn files(&self) -> Vec<u8> {
+        let folder = std::fs::read_dir(self._folder.path()).unwrap();
+        folder
+            .flat_map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
+            .collect()
     }
 
     /// The record of the turn that an answer names.

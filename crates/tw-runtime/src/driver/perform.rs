@@ -95,12 +95,18 @@ impl Driver {
         }
         let stall_max = self.inner.config.client_stall_max;
         let taken = tokio::select! {
+            // In this order: what fits is given also when the turn was cancelled, since the client
+            // would take a missing end for a crash and send its request again.
+            biased;
             taken = client.send_timeout(events, stall_max) => taken,
             () = self.live.cancel.cancelled() => return self.client = None,
             () = self.inner.drained.cancelled() => return self.client = None,
         };
         if let Err(refused) = taken {
-            self.client_stalled = matches!(refused, SendTimeoutError::Timeout(_));
+            if matches!(refused, SendTimeoutError::Timeout(_)) {
+                // Its connection may stay open for long, since nobody reads from it.
+                self.live.starter_left();
+            }
             self.client = None;
         }
     }

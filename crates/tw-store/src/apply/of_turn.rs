@@ -166,8 +166,8 @@ pub fn end_call(
 }
 
 /// The log has no gaps and no event twice, which the insert itself sees to.
-const APPEND_EVENTS: &str = "INSERT INTO turn_event (turn, first, count, payload, created_us, updated_us)
-    SELECT ?1, ?2, ?3, ?4, ?5, ?5
+const APPEND_EVENTS: &str = "INSERT INTO turn_event (turn, first, count, fence, payload, created_us, updated_us)
+    SELECT ?1, ?2, ?3, (SELECT fence FROM turn WHERE key = ?1), ?4, ?5, ?5
     WHERE ?2 = coalesce((SELECT first + count FROM turn_event WHERE turn = ?1 ORDER BY first DESC LIMIT 1), 1)";
 
 pub fn append_events(

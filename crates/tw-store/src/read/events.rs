@@ -13,6 +13,8 @@ use crate::store::Store;
 pub struct NumberedEvent {
     /// From 1, without gaps.
     pub number: u64,
+    /// The claim under which it was written.
+    pub fence: i64,
     pub event: LogEvent,
 }
 
@@ -94,7 +96,7 @@ fn page(
 }
 
 /// The flush that holds the next event, and those behind it.
-const FLUSHES: &str = "SELECT first, count, payload FROM turn_event
+const FLUSHES: &str = "SELECT first, count, fence, payload FROM turn_event
     WHERE turn = ?1
       AND first >= coalesce((SELECT first FROM turn_event WHERE turn = ?1 AND first <= ?2
                              ORDER BY first DESC LIMIT 1), 1)
@@ -128,6 +130,7 @@ pub(super) fn all(conn: &Connection, turn: i64) -> Result<Vec<NumberedEvent>, Re
 fn flush(row: &Row<'_>) -> Result<Vec<NumberedEvent>, ReadError> {
     let payload: String = get(row, "payload")?;
     let events = own::events::decode(&payload)?;
+    let fence = get(row, "fence")?;
     let (first, count) = (unsigned(row, "first")?, unsigned(row, "count")?);
     if u64::try_from(events.len()) != Ok(count) {
         return Err(ReadError::Column {
@@ -136,6 +139,10 @@ fn flush(row: &Row<'_>) -> Result<Vec<NumberedEvent>, ReadError> {
     }
     Ok((first..)
         .zip(events)
-        .map(|(number, event)| NumberedEvent { number, event })
+        .map(|(number, event)| NumberedEvent {
+            number,
+            fence,
+            event,
+        })
         .collect())
 }

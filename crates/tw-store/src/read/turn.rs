@@ -121,6 +121,25 @@ impl Store {
         self.read_now(|conn| recovered(conn, organization, turn))
     }
 
+    /// The request as it came; `None` if there is no such turn or its contents are gone.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn turn_body(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+    ) -> Result<Option<Vec<u8>>, ReadError> {
+        self.read(move |conn| {
+            let sql = "SELECT i.body FROM turn t JOIN turn_input i ON i.turn = t.key
+                WHERE t.organization = ?1 AND t.id = ?2 AND t.erased_us IS NULL";
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query(params![organization.0, turn.to_string()])?;
+            rows.next()?.map(|row| get(row, "body")).transpose()
+        })
+        .await
+    }
+
     /// Whether a turn still runs, and how it ended.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ fn numbered(from: u64, to: u64) -> Vec<NumberedEvent> {
     (from..=to)
         .map(|number| NumberedEvent {
             number,
+            fence: 1,
             event: event(number),
         })
         .collect()

@@ -193,11 +193,11 @@ pub(super) fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-fn optional_string(text: Option<&str>) -> String {
+pub(super) fn optional_string(text: Option<&str>) -> String {
     text.map_or("null".to_owned(), json_string)
 }
 
-fn optional_literal(literal: Option<&Literal>) -> String {
+pub(super) fn optional_literal(literal: Option<&Literal>) -> String {
     literal.map_or("null".to_owned(), |literal| quoted(literal.as_str()))
 }
 
@@ -470,7 +470,7 @@ pub(super) fn read_field(what: &'static str, word: &str) -> Result<ReasoningFiel
     .ok_or_else(|| DamagedRecord::new(what, format!("unknown reasoning field {word:?}")))
 }
 
-fn finish_word(finish: Finish) -> &'static str {
+pub(super) fn finish_word(finish: Finish) -> &'static str {
     match finish {
         Finish::Stop => "stop",
         Finish::Length => "length",

@@ -33,7 +33,7 @@ fn fault(class: FaultClass) -> Fault {
     }
 }
 
-fn every_event() -> Vec<LogEvent> {
+pub(super) fn every_event() -> Vec<LogEvent> {
     let rest = DeltaRest {
         refusal: Some(literal("no")),
         reasoning: Some(ReasoningText {

@@ -185,7 +185,6 @@ fn what_is_wrong_is_named() {
             "functions[1]",
         ),
         (with(r#""functions":[],"tools":[]"#), "functions"),
-        (with(r#""tool_choice":"any""#), "tool_choice"),
         (with(r#""tool_choice":7"#), "tool_choice"),
         (with(r#""tool_choice":{}"#), "tool_choice.type"),
         (with(r#""tool_choice":{"type":"x"}"#), "tool_choice.type"),

@@ -175,12 +175,8 @@ pub fn read_choice(raw: &RawValue) -> Result<ToolChoice, RequestError> {
             "none" => Ok(ToolChoice::None),
             "auto" => Ok(ToolChoice::Auto),
             "required" => Ok(ToolChoice::Required),
-            other => {
-                let message = format!(
-                    "Invalid value: '{other}'. Supported values are: 'none', 'auto', and 'required'."
-                );
-                Err(RequestError::wrong_value(PARAM, message))
-            }
+            // Such as Mistral's 'any': the upstream knows its own words.
+            _ => Ok(ToolChoice::Other(Json::from_raw(raw))),
         };
     }
     if !raw::is_object(raw) {

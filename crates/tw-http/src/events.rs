@@ -1,0 +1,233 @@
+//! `GET /v1/turns/{id}/events`: a turn's log, live and afterwards.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tw_core::id::TurnId;
+use tw_core::request::Tools;
+use tw_runtime::follow::{Cursor, FollowError, Follower};
+use tw_store::read::events::NumberedEvent;
+use tw_store::read::view::Detail;
+use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
+use tw_wire::openai_chat::outcome::Dialect;
+use tw_wire::openai_chat::request::decode;
+use tw_wire::own::told;
+use tw_wire::sse;
+
+use crate::error::ApiError;
+use crate::server::{RequestId, Surfaces};
+use crate::{access, turns};
+
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// What the reader asked for.
+struct Query {
+    chat: bool,
+    after: Option<Cursor>,
+}
+
+pub(crate) async fn follow(
+    State(surfaces): State<Surfaces>,
+    Extension(id): Extension<RequestId>,
+    Path(turn): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    match answer(
+        &surfaces,
+        &id,
+        &turn,
+        query.as_deref().unwrap_or_default(),
+        &headers,
+    )
+    .await
+    {
+        Ok(response) => response,
+        Err(error) => error.render(Some(&id)),
+    }
+}
+
+async fn answer(
+    surfaces: &Surfaces,
+    id: &RequestId,
+    turn: &str,
+    query: &str,
+    headers: &HeaderMap,
+) -> Result<Response, ApiError> {
+    let caller = access::caller(surfaces, headers, None, id).await?;
+    let turn = turns::visible(surfaces, &caller, turn, Detail::Shown, id)
+        .await?
+        .turn
+        .id;
+    let query = read_query(query, headers)?;
+    let follower = surfaces
+        .runtime()
+        .follow(caller.organization, turn, query.after)
+        .await;
+    let follower = follower.map_err(|error| match error {
+        FollowError::Lost => ApiError::offset_lost(),
+        FollowError::Read(error) => ApiError::of_read(&error, id),
+    })?;
+    let form = if query.chat {
+        let body = surfaces
+            .runtime()
+            .store()
+            .turn_body(caller.organization, turn)
+            .await;
+        let body = body
+            .map_err(|error| ApiError::of_read(&error, id))?
+            .ok_or_else(ApiError::offset_lost)?;
+        Form::Chat(Box::new(ChunkWriter::new(
+            turn,
+            chat_options(surfaces, &body),
+        )))
+    } else {
+        Form::Own
+    };
+    let following = Following {
+        follower,
+        form,
+        after: query.after.map_or(0, |cursor| cursor.number),
+        keep_alive: surfaces.0.options.keep_alive,
+        ready: Vec::new(),
+        turn,
+        ended: false,
+    };
+    let mut response = Response::new(Body::from_stream(futures_util::stream::unfold(
+        following, next_bytes,
+    )));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
+    Ok(response)
+}
+
+fn read_query(query: &str, headers: &HeaderMap) -> Result<Query, ApiError> {
+    let mut read = Query {
+        chat: false,
+        after: None,
+    };
+    let last = headers
+        .get(LAST_EVENT_ID)
+        .and_then(|value| value.to_str().ok())
+        .filter(|text| !text.is_empty());
+    if let Some(text) = last {
+        read.after = Some(cursor(LAST_EVENT_ID, text)?);
+    }
+    for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        match (key, value) {
+            ("format", "chat") => read.chat = true,
+            ("format", "own") => read.chat = false,
+            ("format", _) => {
+                return Err(ApiError::invalid(
+                    Some("format"),
+                    None,
+                    "format is 'own' or 'chat'.",
+                ));
+            }
+            ("after", text) => read.after = Some(cursor("after", text)?),
+            _ => {}
+        }
+    }
+    Ok(read)
+}
+
+fn cursor(param: &str, text: &str) -> Result<Cursor, ApiError> {
+    Cursor::parse(text).ok_or_else(|| {
+        ApiError::invalid(
+            Some(param),
+            None,
+            format!("{param} is the id of an event, such as '1.12'."),
+        )
+    })
+}
+
+/// The options of the stream that the turn's own client asked for, so that the bytes are equal.
+fn chat_options(surfaces: &Surfaces, body: &[u8]) -> ChunkOptions {
+    let input = decode(body, surfaces.runtime().request_limits());
+    let legacy = input
+        .as_ref()
+        .is_ok_and(|input| matches!(input.tools, Tools::Legacy(_)));
+    ChunkOptions {
+        include_usage: input.is_ok_and(|input| input.include_usage),
+        dialect: if legacy {
+            Dialect::Functions
+        } else {
+            Dialect::Tools
+        },
+    }
+}
+
+enum Form {
+    Own,
+    Chat(Box<ChunkWriter>),
+}
+
+struct Following {
+    follower: Follower,
+    form: Form,
+    /// Events up to this number are folded and not sent.
+    after: u64,
+    keep_alive: Duration,
+    ready: Vec<u8>,
+    turn: TurnId,
+    ended: bool,
+}
+
+impl Following {
+    fn take(&mut self, events: &[NumberedEvent]) {
+        for numbered in events {
+            let before = self.ready.len();
+            match &mut self.form {
+                Form::Own => write_own(numbered, &mut self.ready),
+                Form::Chat(writer) => writer.push(&numbered.event, &mut self.ready),
+            }
+            if numbered.number <= self.after {
+                self.ready.truncate(before);
+            }
+        }
+    }
+}
+
+fn write_own(numbered: &NumberedEvent, out: &mut Vec<u8>) {
+    let mut json = String::new();
+    told::write(&numbered.event, &mut json);
+    let head = format!(
+        "id: {}.{}\nevent: {}\n",
+        numbered.fence,
+        numbered.number,
+        told::name(&numbered.event)
+    );
+    out.extend_from_slice(head.as_bytes());
+    sse::write_data(out, json.as_bytes());
+}
+
+async fn next_bytes(mut following: Following) -> Option<(Result<Bytes, Infallible>, Following)> {
+    while following.ready.is_empty() {
+        if following.ended {
+            return None;
+        }
+        match tokio::time::timeout(following.keep_alive, following.follower.next_numbered()).await {
+            Ok(Ok(Some(events))) => following.take(&events),
+            Ok(Ok(None)) => following.ended = true,
+            Ok(Err(error)) => {
+                tracing::error!(turn.id = %following.turn, error = %error, "following a turn failed");
+                following.ended = true;
+            }
+            Err(_elapsed) => following.ready.extend_from_slice(sse::KEEP_ALIVE),
+        }
+    }
+    let bytes = Bytes::from(std::mem::take(&mut following.ready));
+    Some((Ok(bytes), following))
+}

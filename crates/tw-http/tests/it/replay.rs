@@ -1,0 +1,239 @@
+//! A turn's log read again: live, from every place, after the end and by another process.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tw_core::tool::EffectClass;
+use tw_testkit::client::{Client, Got};
+use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::recordings;
+
+use crate::app::{App, Wanted, ask_streamed, probe, upstream_stream};
+
+/// A server whose turn has two rounds with a call between them.
+async fn with_call() -> (App, Got) {
+    let tool = Listener::in_turn(vec![Reply::json(r#"{"degrees":21}"#)])
+        .await
+        .unwrap();
+    let upstream = Listener::in_turn(vec![
+        Reply::sse(upstream_stream("Looking.", &[("c1", "weather", "{}")])),
+        Reply::sse(upstream_stream("It is \u{1F600} 21.", &[])),
+    ])
+    .await
+    .unwrap();
+    let weather = probe("weather", EffectClass::Read, tool.url("/"));
+    let app = App::start(&upstream, Wanted::with_tools(vec![weather])).await;
+    let got = app.client.chat(&ask_streamed("Weather?")).await.unwrap();
+    app.runtime.idle().await;
+    (app, got)
+}
+
+async fn events(client: &Client, turn: &str, query: &str) -> Got {
+    client
+        .send("GET", &format!("/v1/turns/{turn}/events{query}"), &[], "")
+        .await
+        .unwrap()
+}
+
+/// The ids of a log's events, in order.
+fn ids(log: &str) -> Vec<String> {
+    log.lines()
+        .filter_map(|line| line.strip_prefix("id: "))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Checks that what follows each event is exactly what follows it in the whole.
+async fn check_every_cursor(client: &Client, turn: &str, live: &Got) {
+    let own = events(client, turn, "").await.text();
+    let chat = events(client, turn, "?format=chat").await;
+    assert_eq!(
+        chat.text(),
+        live.text(),
+        "the replay is what the client saw"
+    );
+    let mut suffixes = Vec::new();
+    for id in ids(&own) {
+        let after = events(client, turn, &format!("?after={id}")).await.text();
+        let whole_event = own.find(&format!("id: {id}\n")).unwrap();
+        let behind = own[whole_event..]
+            .find("\n\n")
+            .map_or(own.len(), |end| whole_event + end + 2);
+        assert_eq!(after, own[behind..], "after {id}");
+        let by_header = client
+            .send(
+                "GET",
+                &format!("/v1/turns/{turn}/events"),
+                &[("last-event-id", &id)],
+                "",
+            )
+            .await
+            .unwrap();
+        assert_eq!(by_header.text(), after);
+        suffixes.push(
+            events(client, turn, &format!("?format=chat&after={id}"))
+                .await
+                .text(),
+        );
+    }
+    for pair in suffixes.windows(2) {
+        assert!(
+            pair[0].ends_with(&pair[1]),
+            "a later place gives a shorter rest"
+        );
+    }
+    assert!(suffixes.iter().all(|rest| chat.text().ends_with(rest)));
+    assert_eq!(suffixes.last().map(String::as_str), Some(""));
+}
+
+#[tokio::test]
+async fn a_finished_turn_is_read_again_from_every_place() {
+    let (app, live) = with_call().await;
+    let turn = live.header("turnwright-turn").to_owned();
+    check_every_cursor(&app.client, &turn, &live).await;
+}
+
+#[tokio::test]
+async fn another_process_reads_the_same() {
+    let (app, live) = with_call().await;
+    let turn = live.header("turnwright-turn").to_owned();
+    let again = app.restarted().await;
+    check_every_cursor(&again, &turn, &live).await;
+}
+
+#[tokio::test]
+async fn the_events_tell_of_calls_which_chat_does_not() {
+    let (app, live) = with_call().await;
+    let log = events(&app.client, live.header("turnwright-turn"), "")
+        .await
+        .text();
+    let told: Vec<Value> = log
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    let kinds: Vec<&str> = told
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "start",
+            "round",
+            "delta",
+            "call_started",
+            "call_ended",
+            "round",
+            "delta",
+            "finish",
+            "end"
+        ]
+    );
+    assert_eq!(told[4]["shown"], r#"{"degrees":21}"#);
+    assert_eq!(told[8]["status"], "completed");
+}
+
+#[tokio::test]
+async fn observers_follow_a_running_turn_and_slow_nobody() {
+    let upstream = Listener::start(|_| {
+        let first = upstream_stream("one", &[]);
+        let (head, rest) = first.split_at(first.find("\n\n").unwrap() + 2);
+        Reply::pieces(
+            "text/event-stream",
+            vec![
+                Piece::Bytes(head.to_owned().into()),
+                Piece::Bytes(rest[..rest.find("\n\n").unwrap() + 2].to_owned().into()),
+                Piece::Gate("rest"),
+                Piece::Bytes(rest[rest.find("\n\n").unwrap() + 2..].to_owned().into()),
+            ],
+        )
+    })
+    .await
+    .unwrap();
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let mut live = app
+        .client
+        .open(
+            "POST",
+            "/v1/chat/completions",
+            &[],
+            ask_streamed("Go").to_string(),
+        )
+        .await
+        .unwrap();
+    let turn = live.header("turnwright-turn").to_owned();
+    let seen = live.until("one").await;
+    let mut observers = Vec::new();
+    for _ in 0..5 {
+        let path = format!("/v1/turns/{turn}/events?format=chat");
+        let mut observer = app.client.open("GET", &path, &[], "").await.unwrap();
+        observer.until("one").await;
+        observers.push(observer);
+    }
+    // One of them leaves; that stops nothing.
+    drop(observers.pop());
+    upstream.open("rest");
+    let rest = live.read().await.text();
+    assert!(rest.ends_with("data: [DONE]\n\n"));
+    for observer in observers {
+        let observed = observer.read().await.text();
+        assert!((seen.clone() + &rest).ends_with(&observed), "{observed}");
+        assert!(observed.ends_with("data: [DONE]\n\n"));
+    }
+}
+
+#[tokio::test]
+async fn a_place_that_the_log_does_not_hold_is_lost() {
+    let (app, live) = with_call().await;
+    let turn = live.header("turnwright-turn").to_owned();
+    for (query, status, code) in [
+        ("?after=1.100", 410, json!("offset_lost")),
+        ("?after=2.3", 410, json!("offset_lost")),
+        ("?after=x", 400, Value::Null),
+        ("?after=1", 400, Value::Null),
+        ("?format=xml", 400, Value::Null),
+    ] {
+        let got = events(&app.client, &turn, query).await;
+        assert_eq!(
+            (got.status, &got.json()["error"]["code"]),
+            (status, &code),
+            "{query}"
+        );
+    }
+    let unknown = events(&app.client, "0194f2a0-0000-7000-8000-000000000000", "").await;
+    assert_eq!(unknown.status, 404);
+}
+
+/// Recorded turns that are replayed at every place.
+const RECORDINGS_MIN: usize = 20;
+
+#[tokio::test]
+async fn recorded_streams_replay_as_they_were_shown() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let Some(folder) = recordings::folder(&workspace) else {
+        return;
+    };
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(folder.join("manifest.json")).unwrap()).unwrap();
+    let small: Vec<String> = manifest["streams"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["kind"] == "openai.chat.completions" && entry["stream"] == true)
+        .filter(|entry| entry["bytes"].as_u64().is_some_and(|bytes| bytes < 6000))
+        .map(|entry| entry["file"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(small.len() >= RECORDINGS_MIN, "{} recordings", small.len());
+    for file in small {
+        let body = std::fs::read(folder.join(&file)).unwrap();
+        let upstream = Listener::in_turn(vec![Reply::sse(body)]).await.unwrap();
+        let app = App::start(&upstream, Wanted::plain()).await;
+        let live = app.client.chat(&ask_streamed("Go")).await.unwrap();
+        app.runtime.idle().await;
+        if live.status == 200 {
+            let turn = live.header("turnwright-turn").to_owned();
+            check_every_cursor(&app.client, &turn, &live).await;
+        }
+    }
+}
