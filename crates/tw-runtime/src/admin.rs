@@ -1,5 +1,7 @@
 //! Organizations and keys: who may ask, and who asks.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -12,7 +14,7 @@ use tw_egress::env::Env;
 use tw_store::apply::ApplyError;
 use tw_store::read::ReadError;
 use tw_store::store::Store;
-use tw_store::system;
+use tw_store::system::{self, ApiKeyRow};
 
 use crate::runtime::Runtime;
 
@@ -59,9 +61,7 @@ impl Runtime {
         if key.len() > KEY_BYTES_MAX {
             return Err(AuthenticateError::Unknown);
         }
-        let found = system::api_key_by_hash(self.store(), hash(key))
-            .await?
-            .ok_or(AuthenticateError::Unknown)?;
+        let found = self.find_key(hash(key)).await?;
         let now = self.env().now();
         if found.expires.is_some_and(|expires| expires <= now) {
             return Err(AuthenticateError::Expired);
@@ -70,15 +70,34 @@ impl Runtime {
             .last_used
             .is_none_or(|used| now.since(used) >= TOUCH_INTERVAL)
         {
+            let used = ApiKeyRow {
+                last_used: Some(now),
+                ..(*found).clone()
+            };
+            self.0.keys.put(hash(key), Arc::new(used), now);
             self.touch(found.id, now);
         }
         Ok(Caller {
             organization: found.organization,
             api_key: found.id,
-            scopes: found.scopes,
-            tools: found.tools,
+            scopes: found.scopes.clone(),
+            tools: found.tools.clone(),
             record: found.record,
         })
+    }
+
+    /// Looks a key up, or takes what was found within the last second.
+    async fn find_key(&self, hash: [u8; 32]) -> Result<Arc<ApiKeyRow>, AuthenticateError> {
+        let now = self.env().now();
+        if let Some(known) = self.0.keys.get(hash, now) {
+            return Ok(known);
+        }
+        let found = system::api_key_by_hash(self.store(), hash)
+            .await?
+            .ok_or(AuthenticateError::Unknown)?;
+        let found = Arc::new(found);
+        self.0.keys.put(hash, Arc::clone(&found), now);
+        Ok(found)
     }
 
     /// Nobody waits for this note, and losing it loses nothing.
@@ -92,6 +111,32 @@ impl Runtime {
                 tracing::warn!(error = %error, "noting a key's use failed");
             }
         });
+    }
+}
+
+/// Keys that were looked up just now, so that a busy key does not cost a read for each request.
+///
+/// Only keys that exist are kept, so a new key works at once; a deleted one stops within
+/// [`KEY_KNOWN`].
+#[derive(Debug, Default)]
+pub(crate) struct KnownKeys(Mutex<BTreeMap<[u8; 32], (Timestamp, Arc<ApiKeyRow>)>>);
+
+const KEY_KNOWN: Duration = Duration::from_secs(1);
+const KEYS_KNOWN_MAX: usize = 10_000;
+
+impl KnownKeys {
+    fn get(&self, hash: [u8; 32], now: Timestamp) -> Option<Arc<ApiKeyRow>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, row) = known.get(&hash)?;
+        (now >= *since && now.since(*since) < KEY_KNOWN).then(|| Arc::clone(row))
+    }
+
+    fn put(&self, hash: [u8; 32], row: Arc<ApiKeyRow>, now: Timestamp) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= KEYS_KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(hash, (now, row));
     }
 }
 

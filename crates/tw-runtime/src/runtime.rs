@@ -16,6 +16,7 @@ use tw_egress::upstream::{Connections, Upstream};
 use tw_store::apply::ApplyError;
 use tw_store::store::Store;
 
+use crate::admin::KnownKeys;
 use crate::fail_point::FailPoint;
 use crate::live::LiveTurns;
 use crate::slots::Slots;
@@ -92,6 +93,7 @@ pub(crate) struct Inner {
     pub(crate) connections: Connections,
     pub(crate) prober: Prober,
     pub(crate) slots: Slots,
+    pub(crate) keys: KnownKeys,
     pub(crate) live: LiveTurns,
     pub(crate) tasks: TaskTracker,
     /// No new turns.
@@ -112,6 +114,7 @@ impl Runtime {
         let runtime = Self(Arc::new(Inner {
             connections: Connections::new(config.connect_timeout),
             slots: Slots::new(&config.tools),
+            keys: KnownKeys::default(),
             config,
             store,
             prober: Prober::new(),

@@ -1,0 +1,167 @@
+"""A server under test: its folder, its process, its ends."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+BINARY = os.environ["TURNWRIGHT_BIN"]
+HOST = "127.0.0.1"
+READY_WITHIN_S = 20.0
+POLL_S = 0.01
+
+# Below the range from which the system takes ports of outgoing connections, so that nobody
+# takes a port between the end of a process and the start of the next.
+_ports = itertools.count(20000 + os.getpid() * 97 % 9000)
+_ports_lock = threading.Lock()
+
+
+def free_port() -> int:
+    """A port on loopback that nobody listens on."""
+    with _ports_lock:
+        for port in _ports:
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((HOST, port))
+                except OSError:
+                    continue
+                return port
+    raise RuntimeError("no port is free")
+
+
+def create_key(data: Path, *options: str) -> str:
+    """A key of the database in `data`, which is made if it does not exist."""
+    made = subprocess.run(
+        [BINARY, "keys", "create", "--data", str(data), *options],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return made.stdout.strip()
+
+
+class Server:
+    """`turnwright serve` on one folder and one port, started as often as wanted."""
+
+    def __init__(self, folder: Path, config: str, port: int | None = None) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = port or free_port()
+        self.url = f"http://{HOST}:{self.port}"
+        self.log = folder / "server.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "turnwright.toml").write_text(config)
+
+    def command(self) -> list[str]:
+        return [
+            BINARY,
+            "serve",
+            "--listen",
+            f"{HOST}:{self.port}",
+            "--data",
+            str(self.data),
+            "--config",
+            str(self.folder / "turnwright.toml"),
+        ]
+
+    def start(self, fail_point: str | None = None, prefix: tuple[str, ...] = ()) -> Server:
+        """Starts it and waits until `/readyz` is 200. `prefix` runs it under another program."""
+        env = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("TURNWRIGHT_FAIL_POINT", "TURNWRIGHT_DATA", "ENABLE_TOOLS")
+        }
+        if fail_point is not None:
+            env["TURNWRIGHT_FAIL_POINT"] = fail_point
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*prefix, *self.command()], env=env, stdout=subprocess.DEVNULL, stderr=log
+            )
+        self.wait_ready()
+        return self
+
+    def wait_ready(self) -> None:
+        until = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < until:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the server ended: {self.log.read_text()[-2000:]}")
+            try:
+                with urllib.request.urlopen(f"{self.url}/readyz", timeout=5) as answer:
+                    if answer.status == 200:
+                        return
+            except OSError:
+                pass
+            time.sleep(POLL_S)
+        raise RuntimeError(f"not ready within {READY_WITHIN_S} s: {self.log}")
+
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def kill(self) -> None:
+        """kill -9, if it still runs."""
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def terminate(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self, timeout_s: float) -> int:
+        assert self.process is not None
+        return self.process.wait(timeout_s)
+
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Reads the database beside the server."""
+        file = f"file:{self.data / 'turnwright.db'}?mode=ro"
+        database = sqlite3.connect(file, uri=True, timeout=10)
+        try:
+            return database.execute(sql, values).fetchall()
+        finally:
+            database.close()
+
+    def turn(self, key: str, turn: str) -> tuple[int, dict[str, Any]]:
+        """`GET /v1/turns/{id}`: the status and the record."""
+        return self.call("GET", f"/v1/turns/{turn}", key)
+
+    def call(
+        self, method: str, path: str, key: str, body: object = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        request = urllib.request.Request(
+            f"{self.url}{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "authorization": f"Bearer {key}",
+                "content-type": "application/json",
+                **(headers or {}),
+            },
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read() or b"{}")
+
+    def forget(self) -> None:
+        """Ends it and removes its folder."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
