@@ -1,0 +1,194 @@
+//! Requests that are sent again, and what their earlier tries mean for them.
+
+use std::time::Duration;
+
+use tw_core::event::{EffectRan, LogEvent, TurnReason, TurnStatus};
+use tw_core::history::Repairs;
+use tw_core::id::{OrgId, TurnId};
+use tw_core::time::Timestamp;
+use tw_store::read::ReadError;
+use tw_store::read::requests::{KeySent, RepeatRow, RepeatSent};
+
+use super::{Answer, TurnAnswer, TurnRefused, TurnRequest, TurnTaken};
+use crate::follow::Follower;
+use crate::runtime::Runtime;
+
+/// What an earlier try of a request means for this one.
+pub(super) enum Earlier {
+    Answers(Box<TurnTaken>),
+    /// There was none, or it came to nothing: then the key that it used is free again, and only
+    /// one made after it counts.
+    Nothing {
+        keys_since: Option<Timestamp>,
+    },
+}
+
+/// The step of the clock by which keys are told apart.
+const CLOCK_TICK: Duration = Duration::from_micros(1);
+
+/// An earlier try of a request.
+struct Found {
+    turn: TurnId,
+    status: TurnStatus,
+    reason: Option<TurnReason>,
+    erased: bool,
+    stopping: bool,
+    dispatched_effects: bool,
+    /// When its idempotency key was made, if it was found by one.
+    key_made: Option<Timestamp>,
+}
+
+enum Repeat {
+    WaitForEnd,
+    Attach,
+    Anew,
+    EffectsRan,
+}
+
+impl Found {
+    fn decide(&self) -> Repeat {
+        let came_to_nothing = match (self.status, self.reason) {
+            (TurnStatus::Running, _) => {
+                return if self.stopping {
+                    Repeat::WaitForEnd
+                } else {
+                    Repeat::Attach
+                };
+            }
+            (TurnStatus::Failed, _)
+            | (TurnStatus::Cancelled, Some(TurnReason::ClientLeft))
+            | (TurnStatus::Incomplete, Some(TurnReason::Interrupted)) => true,
+            // An answer that is no longer kept cannot be given again.
+            (TurnStatus::Completed | TurnStatus::Incomplete | TurnStatus::Cancelled, _) => {
+                self.erased
+            }
+        };
+        match (came_to_nothing, self.dispatched_effects) {
+            (false, _) => Repeat::Attach,
+            (true, false) => Repeat::Anew,
+            (true, true) => Repeat::EffectsRan,
+        }
+    }
+}
+
+impl Runtime {
+    /// The turn of an earlier try of the same request, if it answers this one.
+    pub(super) async fn repeated(
+        &self,
+        request: &TurnRequest,
+        end_user: Option<&str>,
+        body_hash: [u8; 32],
+    ) -> Result<Earlier, TurnRefused> {
+        loop {
+            let Some(found) = self.find_repeat(request, end_user, body_hash).await? else {
+                return Ok(Earlier::Nothing { keys_since: None });
+            };
+            let organization = request.caller.organization;
+            match found.decide() {
+                Repeat::WaitForEnd => {
+                    Follower::new(&self.0, organization, found.turn)
+                        .wait_for_end()
+                        .await?;
+                }
+                Repeat::Attach => {
+                    let follower = Follower::attach(&self.0, organization, found.turn);
+                    return Ok(Earlier::Answers(Box::new(TurnTaken {
+                        turn: found.turn,
+                        conversation: None,
+                        repairs: Repairs::default(),
+                        answer: TurnAnswer(Answer::Followed(Box::new(follower))),
+                    })));
+                }
+                Repeat::Anew => {
+                    return Ok(Earlier::Nothing {
+                        keys_since: found.key_made.map(|made| made.after(CLOCK_TICK)),
+                    });
+                }
+                Repeat::EffectsRan => {
+                    let effects = self.effects_of(organization, found.turn).await?;
+                    return Err(TurnRefused::EffectsRan {
+                        turn: found.turn,
+                        effects,
+                    });
+                }
+            }
+        }
+    }
+
+    async fn find_repeat(
+        &self,
+        request: &TurnRequest,
+        end_user: Option<&str>,
+        body_hash: [u8; 32],
+    ) -> Result<Option<Found>, TurnRefused> {
+        let caller = &request.caller;
+        let store = self.store();
+        let now = self.env().now();
+        if let Some(key) = &request.idempotency_key {
+            let sent = KeySent {
+                api_key: caller.api_key,
+                end_user: end_user.map(str::to_owned),
+                surface: request.surface,
+                key: key.clone(),
+            };
+            let since = now.before(self.0.config.request_keys_kept);
+            let row = store.request_key(caller.organization, sent).await?;
+            let Some(row) = row.filter(|row| row.created >= since) else {
+                return Ok(None);
+            };
+            if row.body_hash != body_hash {
+                return Err(TurnRefused::KeyReused);
+            }
+            let key_made = Some(row.created);
+            let row = store.repeat_state(caller.organization, row.turn).await?;
+            return Ok(row.map(|row| self.found(&row, key_made)));
+        }
+        if !request.is_retry {
+            return Ok(None);
+        }
+        let sent = RepeatSent {
+            api_key: caller.api_key,
+            surface: request.surface,
+            end_user: end_user.map(str::to_owned),
+            conversation: request.conversation.clone(),
+            body_hash,
+            since: now.before(self.0.config.repeat_window),
+        };
+        let Some(row) = store.repeat_candidate(caller.organization, sent).await? else {
+            return Ok(None);
+        };
+        Ok(Some(self.found(&row, None)))
+    }
+
+    fn found(&self, row: &RepeatRow, key_made: Option<Timestamp>) -> Found {
+        let stopping = self
+            .0
+            .live
+            .get(row.turn)
+            .is_some_and(|live| live.is_stopping());
+        Found {
+            turn: row.turn,
+            status: row.status,
+            reason: row.reason,
+            erased: row.erased,
+            stopping: stopping || row.stop.is_some(),
+            dispatched_effects: row.dispatched_effects,
+            key_made,
+        }
+    }
+
+    async fn effects_of(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+    ) -> Result<Vec<EffectRan>, ReadError> {
+        let mut follower = Follower::new(&self.0, organization, turn);
+        let mut effects = Vec::new();
+        while let Some(events) = follower.next().await? {
+            if let Some(LogEvent::End(end)) = events.last() {
+                effects.clone_from(&end.effects);
+            }
+        }
+        Ok(effects)
+    }
+}
