@@ -120,7 +120,7 @@ pub fn read(
 /// # Errors
 /// [`InvalidArguments`] when the text is no JSON object, which means that the record is damaged.
 pub fn read_stored(text: &str) -> Result<ValidArgs, InvalidArguments> {
-    parse(text).map(ValidArgs).map_err(InvalidArguments)
+    parse(text.trim()).map(ValidArgs).map_err(InvalidArguments)
 }
 
 fn parse(text: &str) -> Result<Json, String> {

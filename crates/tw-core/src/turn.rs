@@ -243,7 +243,9 @@ struct Call {
     /// What the upstream knows the call by.
     sent_id: String,
     idempotency_key: String,
-    /// `None` for a tool that is not offered.
+    /// The tool's effect when the call was made; `None` for a tool that is not offered.
+    effect: Option<EffectClass>,
+    /// `None` for a tool that is not offered, or no longer is.
     tool: Option<Arc<Tool>>,
     /// An attempt of it may have changed the world.
     acted: bool,
@@ -424,9 +426,7 @@ impl Turn {
 impl Call {
     fn effect(&self) -> EffectClass {
         // An unknown tool never runs, so its class is never asked for.
-        self.tool
-            .as_ref()
-            .map_or(EffectClass::Read, |tool| tool.policy.effect)
+        self.effect.unwrap_or(EffectClass::Read)
     }
 
     fn is_ended(&self) -> bool {

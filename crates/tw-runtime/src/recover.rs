@@ -198,6 +198,7 @@ pub fn found_turn(found: &RecoveredTurn) -> FoundTurn {
                 id: row.call.id,
                 tool_name: row.call.tool_name.clone(),
                 sent_id: row.call.tool_call_id.clone(),
+                effect: row.call.effect,
                 arguments: row.call.arguments.clone(),
                 idempotency_key: row.call.idempotency_key.clone(),
                 status: row.call.status,

@@ -168,6 +168,7 @@ impl Turn {
                 name: draft.name.clone(),
                 sent_id,
                 idempotency_key: format!("tw_{}", id.plain()),
+                effect: tool.as_ref().map(|tool| tool.policy.effect),
                 tool,
                 acted: false,
                 state: match checked {
@@ -669,7 +670,7 @@ fn new_call(call: &Call, draft: &Draft, token: String, now: &Now<'_>) -> NewCall
         call: call.at,
         id: call.id,
         runs: Runs::Server,
-        effect: call.tool.as_ref().map(|tool| tool.policy.effect),
+        effect: call.effect,
         tool_name: call.name.clone(),
         tool_call_id: call.sent_id.clone(),
         arguments: draft.arguments.to_text(),

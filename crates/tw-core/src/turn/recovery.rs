@@ -38,6 +38,8 @@ pub struct FoundCall {
     pub id: CallId,
     pub tool_name: String,
     pub sent_id: String,
+    /// The tool's effect when the call was made.
+    pub effect: Option<EffectClass>,
     pub arguments: String,
     pub idempotency_key: String,
     pub status: CallStatus,
@@ -135,6 +137,7 @@ impl Turn {
             name: found.tool_name.clone(),
             sent_id: found.sent_id.clone(),
             idempotency_key: found.idempotency_key.clone(),
+            effect: found.effect,
             tool,
             acted,
             state,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -14,10 +15,11 @@ use tokio::time::Instant;
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::openai_chat::body::{decode, decode_error};
-use tw_wire::openai_chat::stream::{StreamDecoder, StreamLimits};
+use tw_wire::openai_chat::stream::{DecodeError, StreamDecoder, StreamLimits};
 
 use super::scripted_body::ScriptedBody;
 use super::{Connections, Upstream, UpstreamKind};
+use crate::secret::Secret;
 
 /// A model request that is under way.
 pub struct Asking {
@@ -25,6 +27,7 @@ pub struct Asking {
     idle: Duration,
     answer_bytes_max: usize,
     streamed: bool,
+    upstream: Arc<Upstream>,
 }
 
 /// What [`Asking::next`] came to.
@@ -60,6 +63,13 @@ struct Reading {
     body: Body,
     idle_until: Instant,
     form: Form,
+    /// The body's end was read ahead.
+    over: Option<Over>,
+}
+
+enum Over {
+    Whole,
+    Broken,
 }
 
 enum Form {
@@ -76,6 +86,8 @@ enum Form {
     },
 }
 
+/// How much of a stream is decoded before it is handled, in bytes.
+const READ_AHEAD_BYTES_MAX: usize = 64 * 1024;
 /// How much of an error's body is read, in bytes.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
@@ -112,6 +124,7 @@ impl Asking {
             idle: upstream.timeouts.idle,
             answer_bytes_max: upstream.answer_bytes_max,
             streamed,
+            upstream: Arc::clone(upstream),
         }
     }
 
@@ -165,6 +178,7 @@ impl Asking {
             body: answer.body,
             idle_until: Instant::now() + self.idle,
             form,
+            over: None,
         }))
     }
 
@@ -176,7 +190,13 @@ impl Asking {
         self.connect().await;
         match &mut self.state {
             State::Reading(reading) => {
-                let progress = reading.next(out, self.idle, self.answer_bytes_max).await;
+                let mut progress = reading.next(out, self.idle, self.answer_bytes_max).await;
+                if let UpstreamKind::OpenAi {
+                    api_key: Some(key), ..
+                } = &self.upstream.kind
+                {
+                    mask_errors(key, out, &mut progress);
+                }
                 if progress != Progress::More {
                     self.state = State::Over;
                 }
@@ -196,9 +216,41 @@ impl Asking {
         if let State::Reading(mut reading) = self.state
             && let Body::Http(body) = &mut reading.body
         {
-            use futures_util::FutureExt;
             // One more read is enough: the end follows the format's end mark directly.
             let _ = body.frame().now_or_never();
+        }
+    }
+}
+
+/// What the upstream says of an error is passed on, and some upstreams quote the key in it.
+fn mask_errors(key: &Secret, events: &mut [ModelEvent], progress: &mut Progress) {
+    let of_events = events.iter_mut().filter_map(|event| match event {
+        ModelEvent::Error(error) => Some(error),
+        ModelEvent::Start { .. }
+        | ModelEvent::Delta(_)
+        | ModelEvent::Call(_)
+        | ModelEvent::Extra { .. }
+        | ModelEvent::Finish { .. }
+        | ModelEvent::Usage(_)
+        | ModelEvent::Done => None,
+    });
+    let of_failure = match progress {
+        Progress::Failed(failure) => Some(&mut failure.error),
+        Progress::More | Progress::Ended => None,
+    };
+    for error in of_events.chain(of_failure) {
+        let ReportedError {
+            message,
+            code,
+            kind,
+            param,
+            ..
+        } = error;
+        let words = [Some(message), code.as_mut(), kind.as_mut(), param.as_mut()];
+        for text in words.into_iter().flatten() {
+            if !key.reveal().is_empty() && text.contains(key.reveal()) {
+                *text = text.replace(key.reveal(), "***");
+            }
         }
     }
 }
@@ -211,7 +263,12 @@ impl Reading {
         bytes_max: usize,
     ) -> Progress {
         loop {
-            let read = match tokio::time::timeout_at(self.idle_until, self.body.read()).await {
+            let read = match self.over.take() {
+                Some(Over::Whole) => return self.end(out),
+                Some(Over::Broken) => return self.broken(out),
+                None => tokio::time::timeout_at(self.idle_until, self.body.read()).await,
+            };
+            let read = match read {
                 Ok(read) => read,
                 Err(_elapsed) => {
                     return Progress::Failed(failure(
@@ -222,14 +279,15 @@ impl Reading {
             };
             let bytes = match read {
                 Some(Ok(bytes)) => bytes,
-                // A broken connection is judged by what came before it.
-                Some(Err(())) | None => return self.end(out),
+                Some(Err(())) => return self.broken(out),
+                None => return self.end(out),
             };
             self.idle_until = Instant::now() + idle;
             match &mut self.form {
                 Form::Stream(decoder) => {
                     let before = out.len();
-                    if let Err(error) = decoder.feed(&bytes, out) {
+                    let fed = feed_ready(decoder, &mut self.body, bytes, out, &mut self.over);
+                    if let Err(error) = fed {
                         return Progress::Failed(nonsense(&error.to_string()));
                     }
                     if out.len() > before {
@@ -250,6 +308,18 @@ impl Reading {
                     }
                 }
             }
+        }
+    }
+
+    /// A broken connection is judged by what came before it. What is no answer then is the
+    /// beginning of one, and the request may be made again.
+    fn broken(&mut self, out: &mut Vec<ModelEvent>) -> Progress {
+        match self.end(out) {
+            Progress::Failed(failed) if failed.kind == ModelFailureKind::Nonsense => {
+                let message = "the upstream's answer broke off";
+                Progress::Failed(failure(ModelFailureKind::Cut, message))
+            }
+            progress => progress,
         }
     }
 
@@ -295,6 +365,31 @@ impl Body {
             Self::Scripted(body) => body.read().await,
         }
     }
+}
+
+/// Decodes `bytes` and what has arrived behind them, so that events that came together are
+/// handled together.
+fn feed_ready(
+    decoder: &mut StreamDecoder,
+    body: &mut Body,
+    bytes: Bytes,
+    out: &mut Vec<ModelEvent>,
+    over: &mut Option<Over>,
+) -> Result<(), DecodeError> {
+    let mut taken = bytes.len();
+    decoder.feed(&bytes, out)?;
+    while taken < READ_AHEAD_BYTES_MAX && over.is_none() {
+        match body.read().now_or_never() {
+            Some(Some(Ok(more))) => {
+                taken += more.len();
+                decoder.feed(&more, out)?;
+            }
+            Some(Some(Err(()))) => *over = Some(Over::Broken),
+            Some(None) => *over = Some(Over::Whole),
+            None => break,
+        }
+    }
+    Ok(())
 }
 
 async fn send(

@@ -343,6 +343,27 @@ fn an_end_of_an_earlier_attempt_changes_nothing() {
 }
 
 #[test]
+fn an_end_of_an_earlier_round_changes_nothing() {
+    // The bytes behind the end mark, when the next round was asked in the same step.
+    check(
+        ours(),
+        "> call 0 unknown {} ; done
+           write close 1#1 ok
+           write message 1 call c0 unknown {}
+           write call 1.0 unknown failed unknown_tool \"There is no tool named \\\"unknown\\\". The tools are: get_time, p…\"
+           write open 2#1
+           show start m 1000
+           show call 1.0 unknown
+           show ended 1.0 failed unknown_tool
+           do ask 2#1
+         > @1#1 closed ; @1#1 done ; @1#1 text late ; @1#1 failed reset ; @3#1 done
+         > text Hi
+           show round 2
+           show text Hi",
+    );
+}
+
+#[test]
 fn usage_is_summed_over_failed_attempts_too() {
     check(
         ours(),

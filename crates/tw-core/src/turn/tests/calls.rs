@@ -4,7 +4,7 @@ use super::{Run, assert_same, check, lines_of, ours};
 use crate::change::Change;
 use crate::id::CallRef;
 use crate::tool::{ToolOutcome, ToolOutput};
-use crate::turn::{Event, Offer};
+use crate::turn::{Asked, Event, Offer};
 
 #[test]
 fn a_call_runs_only_after_its_slot_and_goes_back_to_the_model() {
@@ -128,6 +128,26 @@ fn only_some_calls_run_at_once_and_the_others_follow() {
            show ended 1.1 completed
            do release 1.1
            do slot 1.2",
+    );
+}
+
+#[test]
+fn a_call_that_waits_for_another_attempt_keeps_its_place() {
+    let mut setup = ours();
+    setup.limits.calls_parallel_max = 2;
+    let mut run = Run::after(
+        setup,
+        "call 0 get_time {} ; call 1 get_time {} ; call 2 get_time {} ; call 3 get_time {} ; done
+         slot 1.0 ; slot 1.1 ; end 1.1#1 reset gone",
+    );
+    let trace = run.play("end 1.0#1 ok a");
+    assert_eq!(trace.last().unwrap(), "do slot 1.2");
+    assert_eq!(
+        trace
+            .iter()
+            .filter(|line| line.starts_with("do slot"))
+            .count(),
+        1
     );
 }
 
@@ -328,18 +348,25 @@ fn reasoning_goes_back_first_and_unchanged() {
 #[test]
 fn calls_of_a_choice_that_was_not_asked_for_are_no_calls() {
     use crate::model::{CallForm, CallPiece, ModelEvent};
-    let mut run = Run::after(ours(), "text Hi");
-    run.deliver(Event::Model {
-        ask: crate::turn::Asked { round: 1, n: 1 },
+    let stray = Event::Model {
+        ask: Asked { round: 1, n: 1 },
         event: ModelEvent::Call(CallPiece {
             choice: 1,
             call: 0,
             id: None,
-            name: Some("get_time".into()),
+            name: Some("send_mail".into()),
             form: CallForm::Function,
             arguments: None,
         }),
-    });
+    };
+    let mut run = Run::after(ours(), "text Hi");
+    run.deliver(stray.clone());
     run.play("done");
     assert!(run.turn.is_ended());
+
+    let mut run = Run::start(ours());
+    run.deliver(stray);
+    let trace = run.play("call 0 get_time {} ; done");
+    assert_eq!(trace[1], "write message 1 call c0 get_time {}");
+    assert_eq!(trace[2], "write call 1.0 get_time pending");
 }

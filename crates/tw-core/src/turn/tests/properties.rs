@@ -31,19 +31,24 @@ const ENDS: [&str; 7] = [
     "aborted",
 ];
 const FINDINGS: [&str; 3] = ["happened yes", "absent", "unknown"];
-const ANSWERS: [&str; 12] = [
-    "text a",
+/// Weighted so that most answers hold calls: only then is there much to go wrong.
+const ANSWERS: [&str; 16] = [
+    "call 0 get_time {}",
     "call 0 get_time {}",
     "call 1 send_mail {}",
+    "call 1 send_mail {}",
+    "call 2 pay {}",
     "call 2 pay {}",
     "call 3 put_row {}",
-    "call 4 unknown {",
+    "call 3 put_row {}",
+    "call 4 get_time {}",
+    "call 5 unknown {",
+    "text a",
     "usage 1 1",
     "finish stop",
     "done",
-    "closed",
     "failed connect",
-    "failed status 429",
+    "closed",
 ];
 
 fn choices() -> impl Strategy<Value = Vec<Choice>> {

@@ -1,7 +1,6 @@
 //! What real clients and servers do around the loop of rounds, by the numbers of the list that
 //! names them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::offering::{listing, offered, registry};
@@ -259,20 +258,5 @@ fn quirk_37_stop_stops_and_the_record_says_so() {
         !trace
             .iter()
             .any(|line| line.starts_with("do ask") || line.contains("dispatch"))
-    );
-}
-
-#[test]
-fn tools_that_are_equal_are_shared_not_copied() {
-    let tools = registry();
-    let absent = trace::input(Tools::Absent);
-    let offered = crate::turn::offer(&absent, &ToolGrant::All, &tools).unwrap();
-    let Offer::Ours(offered) = offered.offer else {
-        panic!("all are offered");
-    };
-    assert!(
-        offered
-            .iter()
-            .all(|tool| tools.iter().any(|ours| Arc::ptr_eq(ours, tool)))
     );
 }

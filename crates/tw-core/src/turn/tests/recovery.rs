@@ -52,6 +52,7 @@ fn record(found: &mut FoundTurn, change: &Change) {
             id: call.id,
             tool_name: call.tool_name.clone(),
             sent_id: call.tool_call_id.clone(),
+            effect: call.effect,
             arguments: call.arguments.clone(),
             idempotency_key: call.idempotency_key.clone(),
             status: call.status,
@@ -299,6 +300,25 @@ fn a_turn_that_was_stopping_goes_on_stopping() {
            show end cancelled client_left (cancelled: the request was stopped); ran send_mail failed
            do release 1.2",
     );
+}
+
+#[test]
+fn a_call_that_did_nothing_is_not_listed_afterwards() {
+    let absent = "call 0 pay {} ; done ; slot 1.0
+        end 1.0#1 reset gone ; found 1.0#1 absent ; timer
+        end 1.0#2 reset gone ; found 1.0#2 absent ; timer
+        end 1.0#3 reset gone ; found 1.0#3 absent";
+    let unknown = "call 0 pay {} ; done ; slot 1.0 ; end 1.0#1 reset gone ; found 1.0#1 unknown";
+    for (lines, listed) in [(absent, false), (unknown, true)] {
+        let mut run = Run::recover(ours(), &found_after(ours(), lines));
+        let trace = run.play("recover");
+        let end = trace.last().unwrap();
+        assert!(
+            end.starts_with("show end incomplete interrupted"),
+            "{trace:?}"
+        );
+        assert_eq!(end.ends_with("; ran pay failed"), listed, "{trace:?}");
+    }
 }
 
 #[test]

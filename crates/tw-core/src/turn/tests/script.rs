@@ -11,7 +11,8 @@ use crate::model::{
 use crate::tool::{LookUp, ToolOutcome, ToolOutput};
 use crate::turn::{Asked, Event, ModelFailure, ModelFailureKind, Timer};
 
-/// Reads one line. `@2 done` is of model request 2, `done` of the newest one, `asked`.
+/// Reads one line. `@1#2 done` is of attempt 2 of round 1, `@2 done` of attempt 2 of the newest
+/// round, `done` of the newest model request, `asked`.
 ///
 /// | line | event |
 /// |---|---|
@@ -27,14 +28,18 @@ use crate::turn::{Asked, Event, ModelFailure, ModelFailureKind, Timer};
 pub(super) fn event(line: &str, asked: Asked) -> Event {
     let (ask, line) = match line.strip_prefix('@') {
         Some(rest) => {
-            let (n, rest) = cut(rest);
-            (
-                Asked {
+            let (attempt, rest) = cut(rest);
+            let ask = match attempt.split_once('#') {
+                Some((round, n)) => Asked {
+                    round: number(round),
                     n: number(n),
+                },
+                None => Asked {
+                    n: number(attempt),
                     ..asked
                 },
-                rest,
-            )
+            };
+            (ask, rest)
         }
         None => (asked, line),
     };
