@@ -8,7 +8,9 @@ pub mod upstream;
 pub mod tools;
 
 pub mod builtin;
+pub mod client;
 pub mod env;
+pub mod idle;
 pub mod probe;
 pub mod scripted;
 pub mod secret;

@@ -16,7 +16,7 @@ use tw_core::event::{EffectRan, LogEvent};
 use tw_core::fault::Fault;
 use tw_core::id::TurnId;
 use tw_core::request::Tools;
-use tw_runtime::accept::{TurnAnswer, TurnRequest, TurnTaken};
+use tw_runtime::accept::{Coming, TurnAnswer, TurnRequest, TurnTaken};
 use tw_runtime::admin::Caller;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
 use tw_wire::openai_chat::completion::CompletionBuilder;
@@ -332,14 +332,14 @@ async fn next_bytes(mut streaming: Streaming) -> Option<(Result<Bytes, Infallibl
             }
             return None;
         }
-        match tokio::time::timeout(streaming.keep_alive, streaming.answer.next()).await {
-            Ok(Ok(Some(events))) => streaming.take(&events),
-            Ok(Ok(None)) => streaming.break_off(),
-            Ok(Err(error)) => {
+        match streaming.answer.next_within(streaming.keep_alive).await {
+            Ok(Coming::Events(events)) => streaming.take(&events),
+            Ok(Coming::Over) => streaming.break_off(),
+            Ok(Coming::Silence) => streaming.ready.extend_from_slice(sse::KEEP_ALIVE),
+            Err(error) => {
                 tracing::error!(turn.id = %streaming.turn, error = %error, "following a turn failed");
                 streaming.break_off();
             }
-            Err(_elapsed) => streaming.ready.extend_from_slice(sse::KEEP_ALIVE),
         }
     }
     let bytes = Bytes::from(std::mem::take(&mut streaming.ready));

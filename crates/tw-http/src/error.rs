@@ -28,6 +28,8 @@ pub struct ApiError {
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// When a refused request may be sent again: the time a short queue takes to drain.
 const OVERLOAD_RETRY_AFTER_S: u32 = 1;
+/// When to come back to an upstream that is at its limit and does not say.
+const LIMITED_RETRY_AFTER_S: u32 = 1;
 /// Longest path that an error repeats, in characters.
 const PATH_SHOWN_MAX: usize = 200;
 
@@ -213,7 +215,19 @@ impl ApiError {
         };
         Self {
             parts: of_fault(fault),
-            retry_after_s: fault.retry_after_s,
+            retry_after_s: match fault.class {
+                FaultClass::UpstreamLimited => {
+                    Some(fault.retry_after_s.unwrap_or(LIMITED_RETRY_AFTER_S))
+                }
+                FaultClass::Refused { .. }
+                | FaultClass::UpstreamFailed
+                | FaultClass::UpstreamReported
+                | FaultClass::UpstreamSilent
+                | FaultClass::Deadline
+                | FaultClass::Interrupted
+                | FaultClass::Cancelled
+                | FaultClass::Internal => fault.retry_after_s,
+            },
             should_retry,
             turn: Some(turn),
         }

@@ -3,6 +3,7 @@
 mod repeat;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -14,6 +15,7 @@ use tw_core::id::TurnId;
 use tw_core::request::{Message, ModelInput, Role};
 use tw_core::time::Timestamp;
 use tw_core::turn::{Now, Offer, OfferError, Offered, Step, Turn, TurnSetup, offer};
+use tw_egress::idle::Idle;
 use tw_store::apply::ApplyError;
 use tw_store::read::ReadError;
 use tw_wire::own::context;
@@ -86,7 +88,20 @@ pub enum TurnRefused {
 
 /// The log of a turn as it comes, for the client that waits for it.
 #[derive(Debug)]
-pub struct TurnAnswer(Answer);
+pub struct TurnAnswer {
+    answer: Answer,
+    idle: Option<Idle>,
+}
+
+/// What comes next of an answer.
+#[derive(Debug)]
+pub enum Coming {
+    Events(Vec<LogEvent>),
+    /// Nothing came for the time that was given.
+    Silence,
+    /// The end was reached, or the turn's driver is gone before it.
+    Over,
+}
 
 #[derive(Debug)]
 enum Answer {
@@ -98,6 +113,10 @@ enum Answer {
 }
 
 impl TurnAnswer {
+    fn new(answer: Answer) -> Self {
+        Self { answer, idle: None }
+    }
+
     /// The next events; `None` after the last, or when the turn's driver is gone before it.
     ///
     /// # Errors
@@ -106,9 +125,31 @@ impl TurnAnswer {
     /// # Cancel safety
     /// No event is lost.
     pub async fn next(&mut self) -> Result<Option<Vec<LogEvent>>, ReadError> {
-        match &mut self.0 {
+        match &mut self.answer {
             Answer::Live { events, .. } => Ok(events.recv().await),
             Answer::Followed(follower) => follower.next().await,
+        }
+    }
+
+    /// [`TurnAnswer::next`], unless nothing comes for `span` after what came last.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    ///
+    /// # Cancel safety
+    /// No event is lost.
+    pub async fn next_within(&mut self, span: Duration) -> Result<Coming, ReadError> {
+        let mut idle = self.idle.take().unwrap_or_else(|| Idle::new(span));
+        let next = tokio::select! {
+            biased;
+            next = self.next() => Some(next),
+            () = idle.passed() => None,
+        };
+        idle.begin_anew(span);
+        self.idle = Some(idle);
+        match next {
+            Some(next) => Ok(next?.map_or(Coming::Over, Coming::Events)),
+            None => Ok(Coming::Silence),
         }
     }
 }
@@ -169,7 +210,7 @@ impl Runtime {
     /// Asks a turn to stop. Whether it runs here and may be stopped is the caller's question.
     pub fn cancel(&self, turn: TurnId) {
         if let Some(live) = self.0.live.get(turn) {
-            live.cancel.cancel();
+            live.cancel();
         }
     }
 
@@ -250,7 +291,7 @@ impl Runtime {
                 turn,
                 conversation: Some(conversation),
                 repairs,
-                answer: TurnAnswer(Answer::Live {
+                answer: TurnAnswer::new(Answer::Live {
                     events,
                     _client: client,
                 }),

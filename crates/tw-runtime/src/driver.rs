@@ -11,6 +11,7 @@ mod perform;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -18,7 +19,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 use tw_core::change::Fence;
 use tw_core::event::LogEvent;
 use tw_core::id::CallRef;
@@ -31,7 +32,7 @@ use tw_store::apply::ApplyError;
 use tw_wire::openai_chat::request::encode;
 
 use crate::fail_point::FailPoint;
-use crate::live::Live;
+use crate::live::{Live, Signal, Wanted};
 use crate::runtime::Inner;
 use crate::slots::Slot;
 
@@ -71,6 +72,8 @@ pub(crate) struct Driver {
     slots: BTreeMap<CallRef, Option<Slot>>,
     calls_began: BTreeMap<CallRef, Timestamp>,
     timers: BTreeSet<(Instant, Timer)>,
+    /// Fires at the next timer or flush.
+    alarm: Pin<Box<Sleep>>,
     model_events: Vec<ModelEvent>,
 }
 
@@ -96,9 +99,7 @@ pub(crate) struct DriverParts {
 
 /// What happened next in the world of one driver.
 enum Happened {
-    Cancelled,
-    Drained,
-    ClientLeft,
+    Signal(Signal),
     Timer(Timer),
     Call(CallEnded),
     Slot(CallRef, Option<Slot>),
@@ -136,6 +137,7 @@ impl Driver {
             waiting_for_slots: FuturesUnordered::new(),
             slots: BTreeMap::new(),
             calls_began: BTreeMap::new(),
+            alarm: Box::pin(tokio::time::sleep_until(Instant::now() + left)),
             timers,
             model_events: Vec::new(),
         }
@@ -247,30 +249,43 @@ impl Driver {
     async fn next(&mut self) -> Happened {
         let timer = self.timers.first().copied();
         let flush_due = self.log.due();
-        let client_counts = self.client_counts && !self.turn.is_stopping();
+        let due = match (timer, flush_due) {
+            (Some((timer, _)), Some(flush)) => Some(timer.min(flush)),
+            (timer, flush) => timer.map(|(at, _)| at).or(flush),
+        };
+        if let Some(due) = due
+            && self.alarm.deadline() != due
+        {
+            self.alarm.as_mut().reset(due);
+        }
+        let stopping = self.turn.is_stopping();
+        let wanted = Wanted {
+            cancel: !stopping,
+            all_left: self.client_counts && !stopping,
+        };
         tokio::select! {
-            () = self.live.cancel.cancelled(), if !self.turn.is_stopping() => Happened::Cancelled,
-            () = self.inner.drained.cancelled() => Happened::Drained,
-            () = self.live.all_left(), if client_counts => Happened::ClientLeft,
-            () = until(timer.map(|(at, _)| at)) => {
-                let fired = self.timers.pop_first().map_or(Timer::Deadline, |(_, timer)| timer);
-                Happened::Timer(fired)
-            }
+            signal = self.live.signal(wanted) => Happened::Signal(signal),
+            () = self.alarm.as_mut(), if due.is_some() => match (timer, flush_due) {
+                (Some((at, timer)), flush) if flush.is_none_or(|flush| at <= flush) => {
+                    self.timers.pop_first();
+                    Happened::Timer(timer)
+                }
+                _ => Happened::FlushDue,
+            },
             Some(ended) = self.tools.join_next_with_id() => self.ended(ended),
             Some((call, slot)) = self.waiting_for_slots.next() => Happened::Slot(call, slot),
             (ask, progress) = next_of_answer(&mut self.asking, &mut self.model_events) => {
                 Happened::Model(ask, progress)
             }
             flushed = self.log.flushed() => Happened::Flushed(flushed),
-            () = until(flush_due) => Happened::FlushDue,
         }
     }
 
     async fn on(&mut self, happened: Happened, step: &mut Step) -> Result<(), Stopped> {
         let event = match happened {
-            Happened::Cancelled => Event::CancelRequested,
-            Happened::Drained => Event::Drained,
-            Happened::ClientLeft => {
+            Happened::Signal(Signal::Cancel) => Event::CancelRequested,
+            Happened::Signal(Signal::Drain) => Event::Drained,
+            Happened::Signal(Signal::AllLeft) => {
                 self.client_counts = false;
                 Event::ClientLeft
             }
@@ -441,13 +456,6 @@ impl Accepted {
                 _ => None,
             })
             .unwrap_or(Self::New)
-    }
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }
 

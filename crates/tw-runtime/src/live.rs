@@ -1,25 +1,47 @@
 //! Turns that this process drives, for those who want to follow, attach to or stop them.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
-use tokio::sync::{Notify, watch};
-use tokio_util::sync::CancellationToken;
+use futures_util::task::AtomicWaker;
+use tokio::sync::watch;
 use tw_core::id::TurnId;
 
-/// What others may know of a turn that runs.
+/// What others may know of a turn that runs, and how they reach its driver.
 #[derive(Debug)]
 pub(crate) struct Live {
     /// The client that started the turn waits for it, and takes what it is given.
     starter: AtomicBool,
     /// Clients that attached.
     attached: AtomicUsize,
-    client_left: Notify,
-    pub(crate) cancel: CancellationToken,
+    cancelled: AtomicBool,
+    drained: AtomicBool,
     stopping: AtomicBool,
+    /// The driver, which alone waits for signals.
+    driver: AtomicWaker,
     /// How many events of the log are durable.
     pub(crate) durable: watch::Sender<u64>,
+}
+
+/// What a driver is told from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Somebody asked for the turn to stop.
+    Cancel,
+    /// The process ends.
+    Drain,
+    /// No client is left.
+    AllLeft,
+}
+
+/// Which signals a driver still waits for; a drain is always one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) cancel: bool,
+    pub(crate) all_left: bool,
 }
 
 impl Live {
@@ -27,9 +49,10 @@ impl Live {
         Arc::new(Self {
             starter: AtomicBool::new(false),
             attached: AtomicUsize::new(0),
-            client_left: Notify::new(),
-            cancel: CancellationToken::new(),
+            cancelled: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            driver: AtomicWaker::new(),
             durable: watch::Sender::new(durable),
         })
     }
@@ -42,18 +65,35 @@ impl Live {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Waits until no client is left.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.driver.wake();
+    }
+
+    fn drain(&self) {
+        self.drained.store(true, Ordering::Release);
+        self.driver.wake();
+    }
+
+    /// Waits for a signal. Only the driver may wait.
     ///
     /// # Cancel safety
-    /// Nothing is consumed.
-    pub(crate) async fn all_left(&self) {
-        loop {
-            let left = self.client_left.notified();
-            if !self.has_clients() {
-                return;
+    /// Signals stay set.
+    pub(crate) async fn signal(&self, wanted: Wanted) -> Signal {
+        poll_fn(|context| {
+            // Registered before looking, so that a signal in between is not missed.
+            self.driver.register(context.waker());
+            if self.drained.load(Ordering::Acquire) {
+                Poll::Ready(Signal::Drain)
+            } else if wanted.cancel && self.cancelled.load(Ordering::Acquire) {
+                Poll::Ready(Signal::Cancel)
+            } else if wanted.all_left && !self.has_clients() {
+                Poll::Ready(Signal::AllLeft)
+            } else {
+                Poll::Pending
             }
-            left.await;
-        }
+        })
+        .await
     }
 
     fn has_clients(&self) -> bool {
@@ -68,8 +108,7 @@ impl Live {
 
     fn tell_of_leaving(&self) {
         if !self.has_clients() {
-            self.client_left.notify_waiters();
-            self.client_left.notify_one();
+            self.driver.wake();
         }
     }
 }
@@ -123,6 +162,7 @@ impl Drop for Client {
 #[derive(Debug)]
 pub(crate) struct LiveTurns {
     turns: Mutex<BTreeMap<TurnId, Arc<Live>>>,
+    draining: AtomicBool,
     /// Changes whenever a turn begins or ends being driven.
     pub(crate) changed: watch::Sender<u64>,
 }
@@ -131,12 +171,18 @@ impl LiveTurns {
     pub(crate) fn new() -> Self {
         Self {
             turns: Mutex::default(),
+            draining: AtomicBool::new(false),
             changed: watch::Sender::new(0),
         }
     }
 
     pub(crate) fn add(&self, turn: TurnId, live: Arc<Live>) {
-        self.lock().insert(turn, live);
+        let mut turns = self.lock();
+        if self.draining.load(Ordering::Acquire) {
+            live.drain();
+        }
+        turns.insert(turn, live);
+        drop(turns);
         self.changed.send_modify(|count| *count += 1);
     }
 
@@ -147,6 +193,15 @@ impl LiveTurns {
 
     pub(crate) fn get(&self, turn: TurnId) -> Option<Arc<Live>> {
         self.lock().get(&turn).cloned()
+    }
+
+    /// Tells all drivers, also those that come later, that the process ends.
+    pub(crate) fn drain(&self) {
+        let turns = self.lock();
+        self.draining.store(true, Ordering::Release);
+        for live in turns.values() {
+            live.drain();
+        }
     }
 
     pub(crate) fn count(&self) -> usize {

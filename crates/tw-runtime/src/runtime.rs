@@ -98,8 +98,6 @@ pub(crate) struct Inner {
     pub(crate) tasks: TaskTracker,
     /// No new turns.
     pub(crate) refusing: CancellationToken,
-    /// Turns that still run end now.
-    pub(crate) drained: CancellationToken,
     /// Names this process in the turns that it drives.
     pub(crate) boot: String,
     pub(crate) serial: AtomicU64,
@@ -121,7 +119,6 @@ impl Runtime {
             live: LiveTurns::new(),
             tasks: TaskTracker::new(),
             refusing: CancellationToken::new(),
-            drained: CancellationToken::new(),
             boot: env.random_id().simple().to_string(),
             serial: AtomicU64::new(1),
             env,
@@ -185,7 +182,7 @@ impl Runtime {
         {
             return;
         }
-        self.0.drained.cancel();
+        self.0.live.drain();
         if tokio::time::timeout(LAST_WRITES_MAX, self.0.tasks.wait())
             .await
             .is_err()

@@ -54,6 +54,8 @@ pub enum Piece {
     Wait(Duration),
     /// Waits until the test opens the gate of this name.
     Gate(&'static str),
+    /// As the first piece: the answer's head, too, waits for this gate.
+    HeadGate(&'static str),
     /// Breaks the connection.
     Cut,
     /// Sends nothing more and keeps the connection open.
@@ -256,11 +258,15 @@ async fn answer(
     for (name, value) in &reply.headers {
         response = response.header(name, value);
     }
-    let playing = Playing {
+    let mut playing = Playing {
         pieces: reply.body.into(),
         shared,
         whole: false,
     };
+    if let Some(&Piece::HeadGate(name)) = playing.pieces.front() {
+        playing.gate(name).await;
+        playing.pieces.pop_front();
+    }
     response
         .body(StreamBody::new(
             Box::pin(futures_util::stream::unfold(playing, next)) as _,
@@ -272,6 +278,13 @@ struct Playing {
     pieces: VecDeque<Piece>,
     shared: Arc<Shared>,
     whole: bool,
+}
+
+impl Playing {
+    async fn gate(&self, name: &'static str) {
+        let mut gates = self.shared.gates.subscribe();
+        let _ = gates.wait_for(|open| open.contains(&name)).await;
+    }
 }
 
 impl Drop for Playing {
@@ -293,11 +306,10 @@ async fn next(mut playing: Playing) -> Option<(Result<Frame<Bytes>, std::io::Err
         match piece {
             Piece::Bytes(bytes) => return Some((Ok(Frame::data(bytes)), playing)),
             Piece::Wait(pause) => tokio::time::sleep(pause).await,
-            Piece::Gate(name) => {
-                let mut gates = playing.shared.gates.subscribe();
-                let _ = gates.wait_for(|open| open.contains(&name)).await;
-            }
+            Piece::Gate(name) | Piece::HeadGate(name) => playing.gate(name).await,
             Piece::Cut => {
+                // What came before it is sent first.
+                tokio::task::yield_now().await;
                 playing.whole = true;
                 return Some((Err(std::io::Error::other("cuts")), playing));
             }

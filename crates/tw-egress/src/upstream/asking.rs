@@ -11,7 +11,6 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT}
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use tokio::time::Instant;
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::openai_chat::body::{decode, decode_error};
@@ -19,6 +18,7 @@ use tw_wire::openai_chat::stream::{DecodeError, StreamDecoder, StreamLimits};
 
 use super::scripted_body::ScriptedBody;
 use super::{Connections, Upstream, UpstreamKind};
+use crate::idle::Idle;
 use crate::secret::Secret;
 
 /// A model request that is under way.
@@ -61,11 +61,13 @@ enum Body {
 
 struct Reading {
     body: Body,
-    idle_until: Instant,
+    idle: Idle,
     form: Form,
     /// The body's end was read ahead.
     over: Option<Over>,
 }
+
+struct Silence;
 
 enum Over {
     Whole,
@@ -176,7 +178,7 @@ impl Asking {
         };
         State::Reading(Box::new(Reading {
             body: answer.body,
-            idle_until: Instant::now() + self.idle,
+            idle: Idle::new(self.idle),
             form,
             over: None,
         }))
@@ -266,11 +268,15 @@ impl Reading {
             let read = match self.over.take() {
                 Some(Over::Whole) => return self.end(out),
                 Some(Over::Broken) => return self.broken(out),
-                None => tokio::time::timeout_at(self.idle_until, self.body.read()).await,
+                None => tokio::select! {
+                    biased;
+                    read = self.body.read() => Ok(read),
+                    () = self.idle.passed() => Err(Silence),
+                },
             };
             let read = match read {
                 Ok(read) => read,
-                Err(_elapsed) => {
+                Err(Silence) => {
                     return Progress::Failed(failure(
                         ModelFailureKind::Silent,
                         "the upstream fell silent",
@@ -282,7 +288,7 @@ impl Reading {
                 Some(Err(())) => return self.broken(out),
                 None => return self.end(out),
             };
-            self.idle_until = Instant::now() + idle;
+            self.idle.begin_anew(idle);
             match &mut self.form {
                 Form::Stream(decoder) => {
                     let before = out.len();

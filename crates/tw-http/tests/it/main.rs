@@ -3,3 +3,14 @@
 mod app;
 
 mod basics;
+
+mod bad_input;
+mod bad_tools;
+mod canary;
+mod leave;
+mod limits;
+mod quirks;
+mod record;
+mod repeat;
+mod replay;
+mod tenants;

@@ -96,7 +96,7 @@ impl Runtime {
                         turn: found.turn,
                         conversation: None,
                         repairs: Repairs::default(),
-                        answer: TurnAnswer(Answer::Followed(Box::new(follower))),
+                        answer: TurnAnswer::new(Answer::Followed(Box::new(follower))),
                     })));
                 }
                 Repeat::Anew => {

@@ -11,6 +11,7 @@ use tw_store::apply::ApplyError;
 
 use super::{Driver, Stopped};
 use crate::fail_point::FailPoint;
+use crate::live::Wanted;
 
 impl Driver {
     /// One transaction for all that the step writes, the log's pending events included; then the
@@ -99,8 +100,7 @@ impl Driver {
             // would take a missing end for a crash and send its request again.
             biased;
             taken = client.send_timeout(events, stall_max) => taken,
-            () = self.live.cancel.cancelled() => return self.client = None,
-            () = self.inner.drained.cancelled() => return self.client = None,
+            _ = self.live.signal(Wanted { cancel: true, all_left: false }) => return self.client = None,
         };
         if let Err(refused) = taken {
             if matches!(refused, SendTimeoutError::Timeout(_)) {

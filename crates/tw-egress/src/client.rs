@@ -1,0 +1,357 @@
+//! The one client through which every request of a tool leaves.
+//!
+//! A URL is parsed once; its host is looked up, every address of the answer is judged, and only
+//! those addresses are connected to (the design, section 9). Redirects are answers, proxies of
+//! the environment are ignored, there are no cookies, and nothing is decompressed. Upstreams
+//! from the operator's own config do not come through here.
+//!
+//! The rules about places are in `guard`, those about addresses in `address`.
+
+pub mod failure;
+
+pub mod outgoing;
+pub mod place;
+pub mod resolve;
+
+mod address;
+mod guard;
+mod target;
+
+mod connect;
+mod live;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response};
+use hyper::body::Incoming;
+use rustls::{ClientConfig, RootCertStore};
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use failure::{FailureKind, Phase, SendFailure};
+use guard::Guard;
+use live::{Key, Live, Pool};
+use place::{Allowed, Place};
+use resolve::Resolver;
+
+/// What a [`Client`] is made of.
+#[derive(Debug)]
+pub struct Options {
+    pub resolver: Resolver,
+    /// Private places, and places that speak `http`, by organization.
+    pub allowed: Vec<Allowed>,
+    /// Our own listeners and the database: never reached, whatever is allowed.
+    pub denied: Vec<Place>,
+    /// Who may vouch for a server; [`web_roots`], and the operator's own.
+    pub trusted_roots: RootCertStore,
+    pub pool: PoolOptions,
+    /// Answers are read on after their cap, to be counted; not further than this, in bytes.
+    pub read_bytes_max: u64,
+}
+
+/// How long connections wait to be used again.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    pub idle_kept: Duration,
+    /// For [`Reuse::Brief`].
+    pub idle_kept_brief: Duration,
+    pub connections_max: usize,
+}
+
+impl PoolOptions {
+    /// 30 s and at most 256 of them; a brief one under 2 s (the design, section 3).
+    pub fn defaults() -> Self {
+        Self {
+            idle_kept: Duration::from_secs(30),
+            idle_kept_brief: Duration::from_secs(2),
+            connections_max: 256,
+        }
+    }
+}
+
+/// [`Options::read_bytes_max`] unless the operator says otherwise: 64 MiB.
+pub const READ_BYTES_MAX_DEFAULT: u64 = 64 * 1024 * 1024;
+
+/// A request of a tool.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// One of GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS.
+    pub method: Method,
+    pub url: String,
+    /// Without `Host` and what is between neighbours; see [`outgoing::check_header`].
+    pub headers: Vec<(String, String)>,
+    pub body: Bytes,
+    pub timeouts: Timeouts,
+    /// Bytes of the answer's body that are kept.
+    pub response_bytes_max: usize,
+}
+
+/// How long the parts of a request may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Look-up, TCP and TLS together.
+    pub connect: Duration,
+    /// From the connection until the answer's head.
+    pub first_byte: Duration,
+    /// Between two reads of the answer.
+    pub idle: Duration,
+    /// Everything.
+    pub total: Duration,
+}
+
+/// Which idle connections a request may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    Pooled,
+    /// Only one used a moment ago, for calls that must not be repeated: the longer a connection
+    /// has waited, the likelier its other side is closing it while we write.
+    Brief,
+}
+
+/// An answer, whatever its status; a redirect is one too.
+#[derive(Clone, Debug)]
+pub struct Received {
+    pub status: u16,
+    pub headers: HeaderMap,
+    /// As it came, at most [`Outgoing::response_bytes_max`]; still encoded if the headers say so.
+    pub body: Vec<u8>,
+    /// Length of the body as far as it was read, at most about [`Options::read_bytes_max`].
+    pub bytes: u64,
+    /// The body is longer than what is kept.
+    pub cut: bool,
+    /// Of all that was read, when that is more than what is kept.
+    digest: Option<[u8; 32]>,
+}
+
+/// Sends the requests of tools.
+///
+/// Cheap to clone; clones share their idle connections.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    guard: Guard,
+    tls: TlsConnector,
+    pool: Pool,
+    idle_kept: Duration,
+    idle_kept_brief: Duration,
+    read_bytes_max: u64,
+}
+
+/// The authorities that browsers trust, as of the build.
+pub fn web_roots() -> RootCertStore {
+    RootCertStore {
+        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+    }
+}
+
+impl Client {
+    pub fn new(options: Options) -> Self {
+        let mut tls = ClientConfig::builder()
+            .with_root_certificates(options.trusted_roots)
+            .with_no_client_auth();
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let pool = options.pool;
+        Self {
+            shared: Arc::new(Shared {
+                guard: Guard {
+                    allowed: options.allowed,
+                    denied: options.denied,
+                    resolver: options.resolver,
+                },
+                tls: TlsConnector::from(Arc::new(tls)),
+                pool: Pool::new(pool.idle_kept, pool.connections_max),
+                idle_kept: pool.idle_kept,
+                idle_kept_brief: pool.idle_kept_brief,
+                read_bytes_max: options.read_bytes_max,
+            }),
+        }
+    }
+
+    /// Judges a URL as far as that is possible without a look-up, for when a tool is saved.
+    ///
+    /// # Errors
+    /// [`FailureKind::BadUrl`], [`FailureKind::NotHttps`] or [`FailureKind::TargetNotAllowed`].
+    pub fn check_url(&self, url: &str, organization: &str) -> Result<(), SendFailure> {
+        let target = self.shared.guard.target(url, organization);
+        target.map(|_| ()).map_err(SendFailure::unsent)
+    }
+
+    /// Sends a request, once, and reads its answer.
+    ///
+    /// # Errors
+    /// Says how it failed, and whether anything of the request was written.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection; what was sent stays sent.
+    pub async fn send(
+        &self,
+        request: Outgoing,
+        organization: &str,
+        reuse: Reuse,
+    ) -> Result<Received, SendFailure> {
+        let shared = &self.shared;
+        let clock = Clock::start(request.timeouts.clone());
+        let kept_max = request.response_bytes_max;
+        let target = shared.guard.target(&request.url, organization);
+        let target = target.map_err(SendFailure::unsent)?;
+        let request = outgoing::request(request, &target).map_err(SendFailure::unsent)?;
+        let key = Key::new(organization, &target);
+        let idle_max = match reuse {
+            Reuse::Pooled => shared.idle_kept,
+            Reuse::Brief => shared.idle_kept_brief,
+        };
+        let mut live = match shared.pool.take(&key, idle_max).await {
+            Some(live) => live,
+            None => {
+                let (deadline, phase) = clock.limit(Phase::Connect);
+                let opened =
+                    connect::open(&shared.guard, &shared.tls, &target, organization, deadline);
+                let stream = opened.await.map_err(|kind| match kind {
+                    FailureKind::TimedOut(_) => SendFailure::unsent(FailureKind::TimedOut(phase)),
+                    kind => SendFailure::unsent(kind),
+                })?;
+                let live = Live::start(stream).await;
+                live.map_err(|_| SendFailure::unsent(FailureKind::Connect))?
+            }
+        };
+        let answered = async {
+            let (deadline, phase) = clock.limit(Phase::FirstByte);
+            let head = timeout_at(deadline, live.ask(request)).await;
+            let head = head.map_err(|_elapsed| FailureKind::TimedOut(phase))?;
+            let head = head.map_err(|error| kind_of(&error))?;
+            shared.read(head, &mut live, &clock, kept_max).await
+        };
+        match answered.await {
+            Ok((received, Ended::Whole)) => {
+                shared.pool.put(key, live).await;
+                Ok(received)
+            }
+            Ok((received, Ended::LeftOff)) => Ok(received),
+            Err(kind) => Err(SendFailure {
+                kind,
+                sent: live.has_sent(),
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("guard", &self.shared.guard)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How the reading of an answer ended.
+enum Ended {
+    Whole,
+    /// The answer goes on, but is read no further.
+    LeftOff,
+}
+
+impl Shared {
+    async fn read(
+        &self,
+        head: Response<Incoming>,
+        live: &mut Live,
+        clock: &Clock,
+        kept_max: usize,
+    ) -> Result<(Received, Ended), FailureKind> {
+        let (parts, mut body) = head.into_parts();
+        let (mut kept, mut bytes, mut hasher) = (Vec::new(), 0u64, None);
+        let ended = loop {
+            let (deadline, phase) = clock.limit(Phase::Idle);
+            let frame = timeout_at(deadline, live.frame(&mut body)).await;
+            let Some(frame) = frame.map_err(|_elapsed| FailureKind::TimedOut(phase))? else {
+                break Ended::Whole;
+            };
+            let frame = frame.map_err(|error| kind_of(&error))?;
+            // Trailers say nothing that a tool asks for.
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            bytes = bytes.saturating_add(data.len() as u64);
+            let room = kept_max.saturating_sub(kept.len()).min(data.len());
+            if room < data.len() || hasher.is_some() {
+                hasher
+                    .get_or_insert_with(|| Sha256::new_with_prefix(&kept))
+                    .update(&data);
+            }
+            kept.extend_from_slice(&data[..room]);
+            if bytes > self.read_bytes_max {
+                break Ended::LeftOff;
+            }
+        };
+        let received = Received {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            cut: bytes > kept.len() as u64,
+            body: kept,
+            bytes,
+            digest: hasher.map(|hasher| hasher.finalize().into()),
+        };
+        Ok((received, ended))
+    }
+}
+
+impl Received {
+    /// Of all that was read of the body, in lower-case hexadecimal.
+    pub fn sha256(&self) -> String {
+        let digest = self
+            .digest
+            .unwrap_or_else(|| Sha256::digest(&self.body).into());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// No part of a request takes longer, whatever was asked for; so no sum of times overflows.
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+/// When what must be done.
+struct Clock {
+    timeouts: Timeouts,
+    total: Instant,
+}
+
+impl Clock {
+    fn start(timeouts: Timeouts) -> Self {
+        Self {
+            total: Instant::now() + timeouts.total.min(TIMEOUT_MAX),
+            timeouts,
+        }
+    }
+
+    /// When a phase that begins now is over, and which limit that is.
+    fn limit(&self, phase: Phase) -> (Instant, Phase) {
+        let at_most = match phase {
+            Phase::Connect => self.timeouts.connect,
+            Phase::FirstByte => self.timeouts.first_byte,
+            Phase::Idle => self.timeouts.idle,
+            Phase::Total => self.timeouts.total,
+        };
+        let ends = Instant::now() + at_most.min(TIMEOUT_MAX);
+        if ends < self.total {
+            (ends, phase)
+        } else {
+            (self.total, Phase::Total)
+        }
+    }
+}
+
+fn kind_of(error: &hyper::Error) -> FailureKind {
+    if error.is_parse_too_large() {
+        FailureKind::HeadersTooLarge
+    } else if error.is_parse() {
+        FailureKind::NotHttp
+    } else {
+        FailureKind::Reset
+    }
+}

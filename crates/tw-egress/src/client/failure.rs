@@ -1,0 +1,79 @@
+//! How a tool's request fails.
+
+/// One way to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// No absolute `http` or `https` URL, too long, or with user information.
+    BadUrl,
+    /// A method or header that this client does not send.
+    BadRequest,
+    /// `http` to a place that is not allowed to speak it.
+    NotHttps,
+    /// The guard refuses the host, its port, or one of its addresses.
+    TargetNotAllowed,
+    /// The name has no address; asking again does not help.
+    Unresolved,
+    /// No name server could say; asking again may help.
+    LookUpFailed,
+    /// No address took a connection.
+    Connect,
+    /// The certificate or the handshake was refused, by either side.
+    Tls,
+    /// The connection ended before the answer did.
+    Reset,
+    /// What came is not HTTP/1.
+    NotHttp,
+    /// More headers than 100, or a head longer than 64 KiB.
+    HeadersTooLarge,
+    TimedOut(Phase),
+}
+
+/// What was waited for when the time was up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Look-up, TCP and TLS.
+    Connect,
+    /// The answer's head.
+    FirstByte,
+    /// More of the answer's body.
+    Idle,
+    /// The whole request was given no more time.
+    Total,
+}
+
+/// A request without a whole answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.message())]
+pub struct SendFailure {
+    pub kind: FailureKind,
+    /// Something of this request was written; if not, repeating it is safe whatever it does.
+    pub sent: bool,
+}
+
+impl SendFailure {
+    pub(super) fn unsent(kind: FailureKind) -> Self {
+        Self { kind, sent: false }
+    }
+
+    /// For the model and for records: names no host and no address, and does not tell one
+    /// refused target from another.
+    pub fn message(&self) -> &'static str {
+        match self.kind {
+            FailureKind::BadUrl => "the tool's address is no usable URL",
+            FailureKind::BadRequest => "the tool's method or headers cannot be sent",
+            FailureKind::NotHttps => "the tool's address must begin with https",
+            FailureKind::TargetNotAllowed => "the tool's address may not be reached from here",
+            FailureKind::Unresolved => "the tool's host does not exist",
+            FailureKind::LookUpFailed => "the tool's host could not be looked up",
+            FailureKind::Connect => "the tool cannot be reached",
+            FailureKind::Tls => "no secure connection to the tool could be made",
+            FailureKind::Reset => "the tool closed the connection before its answer was complete",
+            FailureKind::NotHttp => "the tool's answer is not HTTP",
+            FailureKind::HeadersTooLarge => "the tool's answer has too large headers",
+            FailureKind::TimedOut(Phase::Connect) => "no connection to the tool came in time",
+            FailureKind::TimedOut(Phase::FirstByte) => "the tool did not answer in time",
+            FailureKind::TimedOut(Phase::Idle) => "the tool's answer stopped coming",
+            FailureKind::TimedOut(Phase::Total) => "the tool did not finish in time",
+        }
+    }
+}

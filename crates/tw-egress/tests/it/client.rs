@@ -1,0 +1,112 @@
+//! The client of tools, against listeners that misbehave and names that lie.
+
+mod guarded;
+mod lists;
+mod secure;
+mod wire;
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use tw_egress::client::place::{Allowed, Place};
+use tw_egress::client::resolve::{FixedAnswers, Resolver};
+use tw_egress::client::{Client, Options, Outgoing, PoolOptions, Timeouts, web_roots};
+
+/// A client to change before it is built.
+fn options() -> Options {
+    Options {
+        resolver: Resolver::Fixed(FixedAnswers::default()),
+        allowed: Vec::new(),
+        denied: Vec::new(),
+        trusted_roots: web_roots(),
+        pool: PoolOptions::defaults(),
+        read_bytes_max: 64 * 1024 * 1024,
+    }
+}
+
+/// One that may reach this place, as the organization `default`.
+fn allowing(place: &str) -> Options {
+    Options {
+        allowed: vec![allowed(place)],
+        ..options()
+    }
+}
+
+fn allowed(place: &str) -> Allowed {
+    Allowed::parse(place, None).unwrap()
+}
+
+fn place(text: &str) -> Place {
+    Place::parse(text).unwrap()
+}
+
+fn client(options: Options) -> Client {
+    Client::new(options)
+}
+
+fn resolving(answers: FixedAnswers) -> Options {
+    Options {
+        resolver: Resolver::Fixed(answers),
+        ..options()
+    }
+}
+
+fn ips(addresses: &[&str]) -> Vec<IpAddr> {
+    addresses.iter().map(|a| a.parse().unwrap()).collect()
+}
+
+fn get(url: &str) -> Outgoing {
+    Outgoing {
+        method: Method::GET,
+        url: url.to_owned(),
+        headers: Vec::new(),
+        body: Bytes::new(),
+        timeouts: Timeouts {
+            connect: Duration::from_secs(5),
+            first_byte: Duration::from_secs(5),
+            idle: Duration::from_secs(5),
+            total: Duration::from_secs(20),
+        },
+        response_bytes_max: 1024 * 1024,
+    }
+}
+
+/// A request whose repetition would matter.
+fn post(url: &str) -> Outgoing {
+    Outgoing {
+        method: Method::POST,
+        body: Bytes::from_static(b"pay"),
+        ..get(url)
+    }
+}
+
+/// A port on loopback that must not be reached.
+struct Trap(TcpListener);
+
+impl Trap {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Self(listener)
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+
+    fn port(&self) -> u16 {
+        self.address().port()
+    }
+
+    #[track_caller]
+    fn assert_untouched(&self) {
+        let accepted = self.0.accept();
+        assert_eq!(
+            accepted.map(|_| ()).map_err(|error| error.kind()),
+            Err(std::io::ErrorKind::WouldBlock),
+            "the trap was reached"
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! Connections that are used again, and by whom.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tw_egress::client::failure::{FailureKind, SendFailure};
+use tw_egress::client::place::Allowed;
+use tw_egress::client::{Client, Options, PoolOptions, Reuse};
+
+use super::super::{allowing, get, options, post};
+use super::{Raw, read_request, reset};
+
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nkeep-alive: timeout=100\r\n\
+    set-cookie: a=b\r\n\r\nok";
+
+/// Answers every request, for as long as the other side likes.
+async fn keep_answering(mut stream: TcpStream) {
+    while let Some(request) = read_request(&mut stream).await {
+        assert!(!request.contains("cookie"), "{request}");
+        stream.write_all(ANSWER).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again() {
+    let raw = Raw::start(keep_answering).await;
+    let client = raw.client();
+    for _ in 0..5 {
+        let received = client
+            .send(get(&raw.url()), "default", Reuse::Pooled)
+            .await
+            .unwrap();
+        assert_eq!(received.body, b"ok");
+    }
+    let received = client
+        .send(post(&raw.url()), "default", Reuse::Brief)
+        .await
+        .unwrap();
+    assert_eq!(received.body, b"ok");
+    assert_eq!(raw.accepted(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_must_not_repeat_uses_no_connection_that_has_waited() {
+    let raw = Raw::start(keep_answering).await;
+    let client = Client::new(Options {
+        pool: PoolOptions {
+            // Any wait is too long.
+            idle_kept_brief: Duration::ZERO,
+            ..PoolOptions::defaults()
+        },
+        ..allowing(&raw.address.to_string())
+    });
+    client
+        .send(get(&raw.url()), "default", Reuse::Pooled)
+        .await
+        .unwrap();
+    client
+        .send(post(&raw.url()), "default", Reuse::Brief)
+        .await
+        .unwrap();
+    assert_eq!(raw.accepted(), 2);
+    // What waits is still there for the others.
+    client
+        .send(get(&raw.url()), "default", Reuse::Pooled)
+        .await
+        .unwrap();
+    assert_eq!(raw.accepted(), 2);
+}
+
+#[tokio::test]
+async fn no_more_connections_wait_than_allowed() {
+    let raw = Raw::start(keep_answering).await;
+    let client = Client::new(Options {
+        pool: PoolOptions {
+            connections_max: 0,
+            ..PoolOptions::defaults()
+        },
+        ..allowing(&raw.address.to_string())
+    });
+    for _ in 0..3 {
+        client
+            .send(get(&raw.url()), "default", Reuse::Pooled)
+            .await
+            .unwrap();
+    }
+    assert_eq!(raw.accepted(), 3);
+}
+
+#[tokio::test]
+async fn organizations_share_no_connection() {
+    let raw = Raw::start(keep_answering).await;
+    let both = Some(vec!["acme".to_owned(), "other".to_owned()]);
+    let client = Client::new(Options {
+        allowed: vec![Allowed::parse(&raw.address.to_string(), both).unwrap()],
+        ..options()
+    });
+    for organization in ["acme", "other", "acme", "other"] {
+        client
+            .send(get(&raw.url()), organization, Reuse::Pooled)
+            .await
+            .unwrap();
+    }
+    assert_eq!(raw.accepted(), 2);
+}
+
+#[tokio::test]
+async fn a_connection_reset_on_reuse_has_sent() {
+    let raw = Raw::start(|mut stream| async move {
+        read_request(&mut stream).await;
+        stream.write_all(ANSWER).await.unwrap();
+        // The second request is not read, but it was written.
+        stream.readable().await.unwrap();
+        stream.peek(&mut [0]).await.unwrap();
+        reset(stream);
+    })
+    .await;
+    let client = raw.client();
+    client
+        .send(post(&raw.url()), "default", Reuse::Pooled)
+        .await
+        .unwrap();
+    let failure = client
+        .send(post(&raw.url()), "default", Reuse::Pooled)
+        .await
+        .unwrap_err();
+    let expected = SendFailure {
+        kind: FailureKind::Reset,
+        sent: true,
+    };
+    assert_eq!(failure, expected);
+    assert_eq!(raw.accepted(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_closes_is_not_followed_by_another() {
+    let raw = Raw::start(|mut stream| async move {
+        read_request(&mut stream).await;
+        let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
+        stream.write_all(answer).await.unwrap();
+        // Says it closes, and does not.
+        read_request(&mut stream).await;
+    })
+    .await;
+    let client = raw.client();
+    for _ in 0..3 {
+        client
+            .send(post(&raw.url()), "default", Reuse::Pooled)
+            .await
+            .unwrap();
+    }
+    assert_eq!(raw.accepted(), 3);
+}
+
+#[tokio::test]
+async fn an_answer_before_the_end_of_the_request_is_read() {
+    let raw = Raw::start(|mut stream| async move {
+        stream.readable().await.unwrap();
+        let answer = b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno";
+        stream.write_all(answer).await.unwrap();
+        read_request(&mut stream).await;
+    })
+    .await;
+    let client = raw.client();
+    let mut request = post(&raw.url());
+    request.body = vec![b'x'; 20_000_000].into();
+    let received = client
+        .send(request, "default", Reuse::Pooled)
+        .await
+        .unwrap();
+    assert_eq!(received.status, 413);
+}

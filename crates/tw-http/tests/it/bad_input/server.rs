@@ -1,0 +1,135 @@
+//! The server of a row, and its keys.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpSocket;
+use tw_core::arguments::Schema;
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::json::Json;
+use tw_core::tool::{EffectClass, Policy, Tool, ToolKind};
+use tw_egress::env::Env;
+use tw_egress::secret::Secret;
+use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
+use tw_runtime::admin::{KeyWanted, create_key};
+use tw_runtime::runtime::Config;
+use tw_testkit::client::Client;
+use tw_testkit::listener::Listener;
+
+use super::row::{Head, KeyKind, Manner, Row, Then};
+use super::upstream::UPSTREAM_KEY;
+use crate::app::{App, Wanted};
+
+/// How long the upstream may be silent where a row is about its silence.
+const SILENCE_MAX: Duration = Duration::from_millis(300);
+/// How long the client may take nothing where a row is about that.
+const STALL_MAX: Duration = Duration::from_millis(300);
+
+/// An address that nobody listens on and nobody else gets, while it is kept.
+pub struct Closed(TcpSocket);
+
+impl Closed {
+    pub fn bind() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        Self(socket)
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/v1", self.0.local_addr().unwrap())
+    }
+}
+
+/// Starts the server in front of the row's upstream.
+pub async fn start(row: &Row, upstream: &Listener, closed: &Closed) -> App {
+    let base_url = match row.upstream.head {
+        Some(Head::Refused) => closed.url(),
+        Some(Head::HangUp | Head::Silence) | None => upstream.url("/v1"),
+    };
+    let timeouts = timeouts(row);
+    let stalls = matches!(row.client, Some(Manner::ReadsNothing));
+    let configure = {
+        let (base_url, timeouts) = (base_url.clone(), timeouts.clone());
+        move |config: &mut Config| {
+            // What would be waited for is not what these rows are about.
+            config.turn.retry_after_max = Duration::ZERO;
+            config.upstreams = vec![Arc::new(of(base_url, timeouts))];
+            if stalls {
+                config.client_stall_max = STALL_MAX;
+            }
+        }
+    };
+    let wanted = Wanted {
+        config: Box::new(configure),
+        timeouts,
+        ..Wanted::with_tools(vec![clock()])
+    };
+    App::start_at(base_url, wanted).await
+}
+
+/// A client with the row's key.
+pub async fn client(row: &Row, app: &App) -> Client {
+    let chat = vec![Scope::Chat];
+    let key = match row.key {
+        KeyKind::Missing => None,
+        KeyKind::Wrong => Some("tw-0000000000000000".to_owned()),
+        KeyKind::Plain => Some(app.key("default", ToolGrant::None, chat).await),
+        KeyKind::Tools => Some(app.key("default", ToolGrant::All, chat).await),
+        KeyKind::Unscoped => Some(
+            app.key("default", ToolGrant::None, vec![Scope::TurnsRead])
+                .await,
+        ),
+        KeyKind::Expired => Some(expired(app).await),
+    };
+    app.with_key(key)
+}
+
+fn timeouts(row: &Row) -> Timeouts {
+    let falls_silent =
+        row.upstream.head == Some(Head::Silence) || matches!(row.upstream.then, Then::Silence);
+    let mut timeouts = Timeouts::defaults();
+    if falls_silent && row.client.is_none() {
+        timeouts.first_byte = SILENCE_MAX;
+        timeouts.idle = SILENCE_MAX;
+    }
+    timeouts
+}
+
+fn of(base_url: String, timeouts: Timeouts) -> Upstream {
+    Upstream {
+        name: "test".to_owned(),
+        kind: UpstreamKind::OpenAi {
+            base_url,
+            api_key: Some(Secret::new(UPSTREAM_KEY.to_owned())),
+        },
+        timeouts,
+        ask_usage: true,
+        answer_bytes_max: tw_core::limits::ANSWER_BYTES_DEFAULT,
+    }
+}
+
+fn clock() -> Tool {
+    let parameters = Json::parse(r#"{"type":"object"}"#).unwrap();
+    Tool {
+        name: "time_now".to_owned(),
+        description: "Tells the time.".to_owned(),
+        schema: Schema::compile(&parameters).unwrap(),
+        parameters,
+        policy: Policy::new(EffectClass::Read),
+        kind: ToolKind::TimeNow,
+    }
+}
+
+async fn expired(app: &App) -> String {
+    let env = Env::system();
+    let wanted = KeyWanted {
+        organization: "default".to_owned(),
+        name: "expired".to_owned(),
+        scopes: vec![Scope::Chat],
+        tools: ToolGrant::None,
+        record: Record::Full,
+        memory: KeyMemory::Off,
+        expires: Some(env.now()),
+    };
+    create_key(&app.store, &env, wanted).await.unwrap()
+}

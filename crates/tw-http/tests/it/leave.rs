@@ -1,0 +1,374 @@
+//! Clients that leave, and turns that are cancelled, in every phase of a turn.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tw_core::tool::EffectClass;
+use tw_testkit::client::Client;
+use tw_testkit::listener::{Listener, Piece, Reply};
+
+use crate::app::{App, CHAT, Wanted, ask_streamed, probe, upstream_stream};
+
+/// Where in its life a turn is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    BeforeHead,
+    MidText,
+    Tool(EffectClass),
+    NextRound,
+    /// The model request failed and waits for its second try.
+    BetweenTries,
+}
+
+const PHASES: [Phase; 6] = [
+    Phase::BeforeHead,
+    Phase::MidText,
+    Phase::Tool(EffectClass::Read),
+    Phase::Tool(EffectClass::Once),
+    Phase::NextRound,
+    Phase::BetweenTries,
+];
+
+const GATE: &str = "go";
+const TEXT: &str = "Looking.";
+
+/// A client that reads in the background.
+struct Watcher {
+    seen: watch::Receiver<String>,
+    reading: JoinHandle<()>,
+}
+
+impl Watcher {
+    fn start(client: &Client, on_leave: &'static str) -> Self {
+        let client = client.clone();
+        let (text, seen) = watch::channel(String::new());
+        let reading = tokio::spawn(async move {
+            let headers = [("idempotency-key", "k"), ("turnwright-on-leave", on_leave)];
+            let body = ask_streamed("Hi").to_string();
+            let mut open = client.open("POST", CHAT, &headers, body).await.unwrap();
+            while let Some(bytes) = open.next().await {
+                text.send_modify(|text| text.push_str(&String::from_utf8_lossy(&bytes)));
+            }
+        });
+        Self { seen, reading }
+    }
+
+    async fn sees(&self, text: &str) {
+        let mut seen = self.seen.clone();
+        seen.wait_for(|seen| seen.contains(text)).await.unwrap();
+    }
+
+    /// Closes the connection.
+    async fn leave(self) {
+        self.reading.abort();
+        // Nothing is left to panic about.
+        let _ = self.reading.await;
+    }
+
+    async fn rest(self) -> String {
+        self.reading.await.unwrap();
+        self.seen.borrow().clone()
+    }
+}
+
+/// A turn that has come to its phase and stays in it until [`GATE`] opens.
+struct Scene {
+    app: App,
+    upstream: Listener,
+    tool: Listener,
+    turn: String,
+    watcher: Watcher,
+}
+
+fn held(from: Piece, body: String) -> Reply {
+    Reply::pieces("text/event-stream", vec![from, Piece::Bytes(body.into())])
+}
+
+/// The text, its usage, then a gate, then the end.
+fn half_text() -> Reply {
+    let delta = json!({
+        "choices": [{ "index": 0, "delta": { "content": TEXT }, "finish_reason": null }],
+        "usage": { "prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9 },
+    });
+    Reply::pieces(
+        "text/event-stream",
+        vec![
+            Piece::Bytes(format!("data: {delta}\n\n").into()),
+            Piece::Gate(GATE),
+            Piece::Bytes(upstream_stream(" More.", &[]).into()),
+        ],
+    )
+}
+
+fn calling() -> Reply {
+    Reply::sse(upstream_stream(TEXT, &[("c1", "act", r#"{"a":1}"#)]))
+}
+
+fn answers_in(phase: Phase) -> Vec<Reply> {
+    let last = Reply::sse(upstream_stream("Done.", &[]));
+    match phase {
+        Phase::BeforeHead => vec![held(Piece::HeadGate(GATE), upstream_stream("Done.", &[]))],
+        Phase::MidText => vec![half_text()],
+        Phase::Tool(_) => vec![calling(), last],
+        Phase::NextRound => vec![
+            calling(),
+            held(Piece::Gate(GATE), upstream_stream("Done.", &[])),
+        ],
+        Phase::BetweenTries => vec![Reply::status(503, "{}"), last],
+    }
+}
+
+async fn scene(phase: Phase, on_leave: &'static str) -> Scene {
+    let upstream = Listener::in_turn(answers_in(phase)).await.unwrap();
+    let tool_pieces = match phase {
+        Phase::Tool(_) => vec![Piece::HeadGate(GATE), Piece::Bytes("{}".into())],
+        _ => vec![Piece::Bytes("{}".into())],
+    };
+    let tool = Reply::pieces("application/json", tool_pieces);
+    let tool = Listener::in_turn(vec![tool]).await.unwrap();
+    let effect = match phase {
+        Phase::Tool(effect) => effect,
+        _ => EffectClass::Read,
+    };
+    let wanted = Wanted {
+        // Longer than any test takes, shorter than a turn may.
+        config: Box::new(|config| config.turn.model_backoff = Duration::from_secs(600)),
+        ..Wanted::with_tools(vec![probe("act", effect, tool.url("/"))])
+    };
+    let app = App::start(&upstream, wanted).await;
+    let watcher = Watcher::start(&app.client, on_leave);
+    match phase {
+        Phase::BeforeHead => upstream.asked_times(1).await,
+        Phase::MidText => watcher.sees(TEXT).await,
+        Phase::Tool(_) => {
+            tool.asked_times(1).await;
+            watcher.sees(TEXT).await;
+        }
+        Phase::NextRound => {
+            upstream.asked_times(2).await;
+            watcher.sees(TEXT).await;
+        }
+        Phase::BetweenTries => {}
+    }
+    let turn = app.running_turn("k").await;
+    if phase == Phase::BetweenTries {
+        until(&app, &turn, |turn| {
+            turn["rounds"][0]["attempts"][0]["outcome"] == "status"
+        })
+        .await;
+    }
+    Scene {
+        app,
+        upstream,
+        tool,
+        turn,
+        watcher,
+    }
+}
+
+/// Looks at a turn that runs, until it is as wanted.
+async fn until(app: &App, turn: &str, wanted: impl Fn(&Value) -> bool) {
+    loop {
+        let path = format!("/v1/turns/{turn}");
+        let seen = app.client.send("GET", &path, &[], "").await.unwrap().json();
+        if wanted(&seen) {
+            return;
+        }
+    }
+}
+
+async fn stop_noted(app: &App) {
+    while app.repeat_row("k").await.stop.is_none() {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn asked_of_upstream(phase: Phase) -> usize {
+    match phase {
+        Phase::NextRound => 2,
+        _ => 1,
+    }
+}
+
+/// What holds of a stopped turn in each phase, whoever stopped it.
+fn assert_stopped(phase: Phase, turn: &Value, scene: (&Listener, &Listener), reason: &str) {
+    let (upstream, tool) = scene;
+    assert_eq!(turn["status"], "cancelled", "{phase:?}: {turn}");
+    assert_eq!(turn["reason"], reason, "{phase:?}");
+    assert_eq!(
+        upstream.asked().len(),
+        asked_of_upstream(phase),
+        "{phase:?}"
+    );
+    let first = &turn["rounds"][0];
+    match phase {
+        Phase::BeforeHead => assert_eq!(first["attempts"][0]["outcome"], "cancelled"),
+        Phase::MidText => {
+            assert_eq!(first["attempts"][0]["outcome"], "cancelled");
+            assert_eq!(first["messages"][0]["blocks"][0]["text"], TEXT);
+            assert_eq!(turn["usage"]["total_tokens"], 9);
+        }
+        Phase::Tool(EffectClass::Read) => {
+            assert_eq!(first["calls"][0]["status"], "failed");
+            assert_eq!(first["calls"][0]["reason"], "cancelled");
+            assert_eq!(first["calls"][0]["attempts"][0]["outcome"], "cancelled");
+        }
+        Phase::Tool(_) => {
+            assert_eq!(first["calls"][0]["status"], "completed");
+            assert_eq!(first["calls"][0]["result"], "{}");
+            assert_eq!(tool.asked().len(), 1);
+        }
+        Phase::NextRound => {
+            assert_eq!(first["calls"][0]["status"], "completed");
+            assert_eq!(turn["rounds"][1]["attempts"][0]["outcome"], "cancelled");
+        }
+        Phase::BetweenTries => assert_eq!(first["attempts"].as_array().unwrap().len(), 1),
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_stops_its_turn_in_every_phase() {
+    for phase in PHASES {
+        let Scene {
+            app,
+            upstream,
+            tool,
+            turn,
+            watcher,
+        } = scene(phase, "stop").await;
+        watcher.leave().await;
+        match phase {
+            Phase::BeforeHead | Phase::MidText | Phase::NextRound => {
+                upstream.abandoned_times(1).await;
+            }
+            Phase::Tool(EffectClass::Read) => tool.abandoned_times(1).await,
+            Phase::Tool(_) => {
+                stop_noted(&app).await;
+                assert_eq!(app.runtime.turns_running(), 1);
+                tool.open(GATE);
+            }
+            Phase::BetweenTries => {}
+        }
+        let turn = app.turn(&turn).await;
+        assert_stopped(phase, &turn, (&upstream, &tool), "client_left");
+        assert_eq!(app.runtime.turns_running(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_lets_its_turn_finish_if_it_wants() {
+    for phase in PHASES {
+        if phase == Phase::BetweenTries {
+            // Its gate is a timer.
+            continue;
+        }
+        let scene = scene(phase, "finish").await;
+        scene.watcher.leave().await;
+        scene.upstream.open(GATE);
+        scene.tool.open(GATE);
+        let turn = scene.app.turn(&scene.turn).await;
+        assert_eq!(turn["status"], "completed", "{phase:?}: {turn}");
+        assert_eq!(turn["on_leave"], "finish");
+        let last = turn["rounds"].as_array().unwrap().last().unwrap().clone();
+        let text = last["messages"][0]["blocks"][0]["text"].as_str().unwrap();
+        if phase == Phase::MidText {
+            assert_eq!(text, "Looking. More.");
+            assert_eq!(turn["usage"]["total_tokens"], 9);
+        } else {
+            assert_eq!(text, "Done.");
+        }
+        assert!(scene.tool.asked().len() <= 1);
+        assert_eq!(scene.app.runtime.turns_running(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_is_cancelled_in_every_phase_and_its_client_is_told() {
+    for phase in PHASES {
+        let Scene {
+            app,
+            upstream,
+            tool,
+            turn,
+            watcher,
+        } = scene(phase, "stop").await;
+        let client = app.client.clone();
+        let path = format!("/v1/turns/{turn}/cancel");
+        let cancelling = tokio::spawn(async move { client.send("POST", &path, &[], "").await });
+        if phase == Phase::Tool(EffectClass::Once) {
+            stop_noted(&app).await;
+            assert!(!cancelling.is_finished());
+            tool.open(GATE);
+        }
+        let cancelled = cancelling.await.unwrap().unwrap();
+        assert_eq!(cancelled.status, 200, "{phase:?}: {}", cancelled.text());
+        assert_eq!(cancelled.json()["status"], "cancelled");
+        let told = watcher.rest().await;
+        assert!(told.contains(r#""code":"cancelled""#), "{phase:?}: {told}");
+        assert!(!told.contains("finish_reason\":\"stop"), "{told}");
+        assert!(!told.contains("[DONE]"), "{told}");
+        let turn = app.turn(&turn).await;
+        assert_stopped(phase, &turn, (&upstream, &tool), "requested");
+        // A second cancel changes nothing.
+        let path = format!("/v1/turns/{}/cancel", turn["id"].as_str().unwrap());
+        let again = app.client.send("POST", &path, &[], "").await.unwrap();
+        assert_eq!(again.json()["ended_us"], turn["ended_us"]);
+    }
+}
+
+#[tokio::test]
+async fn cancelling_closes_the_connection_to_the_upstream() {
+    for phase in [Phase::BeforeHead, Phase::MidText, Phase::NextRound] {
+        let scene = scene(phase, "finish").await;
+        let path = format!("/v1/turns/{}/cancel", scene.turn);
+        let cancelled = scene.app.client.send("POST", &path, &[], "").await.unwrap();
+        assert_eq!(cancelled.json()["reason"], "requested");
+        scene.upstream.abandoned_times(1).await;
+    }
+}
+
+#[tokio::test]
+async fn the_connection_closed_before_a_once_call_means_that_it_never_runs() {
+    let tool = Listener::in_turn(vec![Reply::json("{}")]).await.unwrap();
+    let text = upstream_stream(TEXT, &[("c1", "act", "{}")]);
+    let at = text.find("tool_calls").unwrap();
+    let at = text[..at].rfind("data: ").unwrap();
+    let pieces = vec![
+        Piece::Bytes(text[..at].to_owned().into()),
+        Piece::Gate(GATE),
+        Piece::Bytes(text[at..].to_owned().into()),
+    ];
+    let upstream = Listener::in_turn(vec![Reply::pieces("text/event-stream", pieces)])
+        .await
+        .unwrap();
+    let act = probe("act", EffectClass::Once, tool.url("/"));
+    let app = App::start(&upstream, Wanted::with_tools(vec![act])).await;
+    let watcher = Watcher::start(&app.client, "stop");
+    watcher.sees(TEXT).await;
+    watcher.leave().await;
+    upstream.abandoned_times(1).await;
+    upstream.open(GATE);
+    let turn = app.running_turn("k").await;
+    let turn = app.turn(&turn).await;
+    assert_eq!(turn["status"], "cancelled");
+    assert_eq!(turn["reason"], "client_left");
+    assert_eq!(turn["tool_count"], 0);
+    assert!(tool.asked().is_empty());
+}
+
+#[tokio::test]
+async fn one_of_two_clients_that_leaves_stops_nothing() {
+    let upstream = Listener::in_turn(vec![half_text()]).await.unwrap();
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let first = Watcher::start(&app.client, "stop");
+    first.sees(TEXT).await;
+    let second = Watcher::start(&app.client, "stop");
+    second.sees(TEXT).await;
+    first.leave().await;
+    upstream.open(GATE);
+    let text = second.rest().await;
+    assert!(text.contains(" More."), "{text}");
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+}

@@ -1,0 +1,197 @@
+//! What is offered, what is refused, and where a turn ends.
+
+use serde_json::{Value, json};
+use tw_core::tool::{EffectClass, Tool};
+use tw_testkit::listener::{Listener, Piece, Reply};
+
+use crate::app::{App, Wanted, ask, probe, upstream_body};
+
+async fn answering(replies: Vec<Reply>) -> Listener {
+    Listener::in_turn(replies).await.unwrap()
+}
+
+async fn hello() -> Listener {
+    answering(vec![Reply::json(upstream_body("Hello", &[]))]).await
+}
+
+/// Tools that are never reached.
+fn tools(names: &[&str]) -> Vec<Tool> {
+    names
+        .iter()
+        .map(|name| probe(name, EffectClass::Read, "http://127.0.0.1:9/".to_owned()))
+        .collect()
+}
+
+fn listed(names: &[&str]) -> Value {
+    names
+        .iter()
+        .map(|name| json!({ "type": "function", "function": { "name": name } }))
+        .collect()
+}
+
+fn names_sent(upstream: &Listener) -> Vec<String> {
+    let sent = upstream.asked()[0].json();
+    let tools = sent["tools"].as_array().cloned().unwrap_or_default();
+    tools
+        .iter()
+        .map(|tool| tool["function"]["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn with_tools_disabled_everything_is_relayed() {
+    let tool = answering(vec![Reply::json("{}")]).await;
+    let body = upstream_body("", &[("c1", "act", r#"{"a":1}"#)]);
+    let upstream = answering(vec![Reply::json(body)]).await;
+    let wanted = Wanted {
+        config: Box::new(|config| config.tools_enabled = false),
+        ..Wanted::with_tools(vec![probe("act", EffectClass::Once, tool.url("/"))])
+    };
+    let app = App::start(&upstream, wanted).await;
+    app.client.chat(&ask("Hi")).await.unwrap();
+    let mut request = ask("Hi");
+    request["tools"] = listed(&["act", "mine"]);
+    request["n"] = json!(2);
+    let got = app.client.chat(&request).await.unwrap();
+    assert_eq!(got.status, 200, "{}", got.text());
+    let call = &got.json()["choices"][0]["message"]["tool_calls"][0];
+    assert_eq!(call["function"]["name"], "act");
+    assert_eq!(got.json()["choices"][0]["finish_reason"], "tool_calls");
+    assert!(upstream.asked()[0].json().get("tools").is_none());
+    assert_eq!(upstream.asked()[1].json()["tools"], request["tools"]);
+    assert!(tool.asked().is_empty());
+}
+
+#[tokio::test]
+async fn one_turn_too_many_is_told_when_to_come_back() {
+    let reply = Reply::pieces(
+        "application/json",
+        vec![
+            Piece::HeadGate("go"),
+            Piece::Bytes(upstream_body("Hello", &[]).into()),
+        ],
+    );
+    let upstream = answering(vec![reply]).await;
+    let wanted = Wanted {
+        config: Box::new(|config| config.turns_max = 1),
+        ..Wanted::plain()
+    };
+    let app = App::start(&upstream, wanted).await;
+    let client = app.client.clone();
+    let first = tokio::spawn(async move { client.chat(&ask("Hi")).await });
+    upstream.asked_times(1).await;
+    let refused = app.client.chat(&ask("Hi")).await.unwrap();
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!(refused.json()["error"]["code"], "too_many_turns");
+    upstream.open("go");
+    assert_eq!(first.await.unwrap().unwrap().status, 200);
+    app.settled().await;
+    assert_eq!(app.client.chat(&ask("Hi")).await.unwrap().status, 200);
+    assert_eq!(upstream.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn the_keys_tools_are_offered_sorted_by_name() {
+    let upstream = hello().await;
+    let app = App::start(&upstream, Wanted::with_tools(tools(&["b", "c", "a"]))).await;
+    app.client.chat(&ask("Hi")).await.unwrap();
+    assert_eq!(names_sent(&upstream), ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn an_explicit_list_is_exact_and_keeps_its_order() {
+    let upstream = hello().await;
+    let app = App::start(&upstream, Wanted::with_tools(tools(&["a", "b", "c"]))).await;
+    let mut request = ask("Hi");
+    request["tools"] = listed(&["c", "a"]);
+    let got = app.client.chat(&request).await.unwrap();
+    assert_eq!(got.header("turnwright-repaired"), "");
+    assert_eq!(names_sent(&upstream), ["c", "a"]);
+}
+
+#[tokio::test]
+async fn an_empty_list_offers_nothing() {
+    let upstream = hello().await;
+    let app = App::start(&upstream, Wanted::with_tools(tools(&["a"]))).await;
+    let mut request = ask("Hi");
+    request["tools"] = json!([]);
+    app.client.chat(&request).await.unwrap();
+    assert_eq!(names_sent(&upstream), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_tool_outside_the_list_does_not_run() {
+    let tool = answering(vec![Reply::json("{}")]).await;
+    let upstream = answering(vec![
+        Reply::json(upstream_body("", &[("c1", "b", "{}")])),
+        Reply::json(upstream_body("Sorry", &[])),
+    ])
+    .await;
+    let of_ours = ["a", "b"].map(|name| probe(name, EffectClass::Read, tool.url("/")));
+    let app = App::start(&upstream, Wanted::with_tools(of_ours.into())).await;
+    let mut request = ask("Hi");
+    request["tools"] = listed(&["a"]);
+    let got = app.client.chat(&request).await.unwrap();
+    let call = app.turn_of(&got).await["rounds"][0]["calls"][0].clone();
+    assert_eq!(call["reason"], "unknown_tool");
+    assert!(tool.asked().is_empty());
+}
+
+#[tokio::test]
+async fn our_schema_replaces_another_and_the_answer_says_so() {
+    let upstream = hello().await;
+    let app = App::start(&upstream, Wanted::with_tools(tools(&["a", "b"]))).await;
+    let mut request = ask("Hi");
+    request["tools"] = listed(&["a", "b"]);
+    request["tools"][0]["function"]["parameters"] = json!({ "type": "object", "required": ["x"] });
+    request["tools"][1]["function"]["parameters"] = json!({ "type": "object" });
+    let got = app.client.chat(&request).await.unwrap();
+    assert_eq!(got.header("turnwright-repaired"), "tool_schema=1");
+    let sent = upstream.asked()[0].json();
+    for at in 0..2 {
+        assert_eq!(
+            sent["tools"][at]["function"]["parameters"],
+            json!({ "type": "object" })
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_mixes_ours_with_the_clients_is_refused() {
+    let upstream = hello().await;
+    let app = App::start(&upstream, Wanted::with_tools(tools(&["a"]))).await;
+    let mut request = ask("Hi");
+    request["tools"] = listed(&["a", "mine"]);
+    let mut several = ask("Hi");
+    several["n"] = json!(2);
+    for (request, param) in [(request, "tools"), (several, "n")] {
+        let got = app.client.chat(&request).await.unwrap();
+        assert_eq!(got.status, 400);
+        assert_eq!(got.json()["error"]["param"], param);
+        assert_eq!(got.json()["error"]["code"], "unsupported");
+    }
+    assert!(upstream.asked().is_empty());
+}
+
+#[tokio::test]
+async fn at_the_round_limit_the_model_must_answer_or_ends_by_length() {
+    let tool = answering(vec![Reply::json("{}")]).await;
+    let call = Reply::json(upstream_body("", &[("c1", "a", "{}")]));
+    let upstream = answering(vec![call]).await;
+    let wanted = Wanted {
+        config: Box::new(|config| config.turn.rounds_max = 2),
+        ..Wanted::with_tools(vec![probe("a", EffectClass::Read, tool.url("/"))])
+    };
+    let app = App::start(&upstream, wanted).await;
+    let got = app.client.chat(&ask("Hi")).await.unwrap();
+    assert_eq!(got.json()["choices"][0]["finish_reason"], "length");
+    assert_eq!(upstream.asked().len(), 2);
+    assert_eq!(upstream.asked()[1].json()["tool_choice"], "none");
+    let turn = app.turn_of(&got).await;
+    assert_eq!(
+        (&turn["status"], &turn["reason"]),
+        (&json!("incomplete"), &json!("rounds"))
+    );
+    assert_eq!(tool.asked().len(), 1);
+}

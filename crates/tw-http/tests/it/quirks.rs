@@ -1,0 +1,166 @@
+//! Oddities of clients and upstreams that only show in a whole system.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tw_core::tool::EffectClass;
+use tw_egress::upstream::Timeouts;
+use tw_testkit::listener::{Listener, Piece, Reply};
+
+use crate::app::{App, CHAT, Wanted, ask_streamed, probe, upstream_stream};
+
+/// A chunk with text and the usage so far.
+fn chunk(text: &str, completion_tokens: u32) -> Piece {
+    let chunk = json!({
+        "id": "u", "object": "chat.completion.chunk", "created": 1, "model": "m-1",
+        "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": null }],
+        "usage": { "prompt_tokens": 7, "completion_tokens": completion_tokens,
+                   "total_tokens": 7 + completion_tokens },
+    });
+    Piece::Bytes(format!("data: {chunk}\n\n").into())
+}
+
+fn end() -> Piece {
+    let chunk = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+    Piece::Bytes(format!("data: {chunk}\n\ndata: [DONE]\n\n").into())
+}
+
+async fn streaming(pieces: Vec<Piece>) -> Listener {
+    let reply = Reply::pieces("text/event-stream", pieces);
+    Listener::in_turn(vec![reply]).await.unwrap()
+}
+
+/// Leaves in the middle of the answer and returns the turn.
+async fn left_mid_text(upstream: &Listener, on_leave: &str, then: impl FnOnce()) -> Value {
+    let app = App::start(upstream, Wanted::plain()).await;
+    let headers = [("turnwright-on-leave", on_leave)];
+    let body = ask_streamed("Hi").to_string();
+    let mut open = app.client.open("POST", CHAT, &headers, body).await.unwrap();
+    let turn = open.header("turnwright-turn").to_owned();
+    open.until("One").await;
+    drop(open);
+    then();
+    if on_leave == "stop" {
+        upstream.abandoned_times(1).await;
+    }
+    app.turn(&turn).await
+}
+
+#[tokio::test]
+async fn quirk_33_a_client_that_leaves_ends_the_upstream_and_usage_is_recorded() {
+    let upstream = streaming(vec![chunk("One", 3), Piece::Silence]).await;
+    let turn = left_mid_text(&upstream, "stop", || {}).await;
+    assert_eq!(turn["status"], "cancelled");
+    assert_eq!(turn["reason"], "client_left");
+    assert_eq!(turn["usage"]["completion_tokens"], 3);
+    assert_eq!(
+        turn["rounds"][0]["attempts"][0]["usage"]["total_tokens"],
+        10
+    );
+}
+
+#[tokio::test]
+async fn quirk_33_a_client_that_leaves_and_wants_the_answer_gets_all_of_it_billed() {
+    let upstream = streaming(vec![
+        chunk("One", 3),
+        Piece::Gate("go"),
+        chunk(" two", 5),
+        end(),
+    ])
+    .await;
+    let turn = left_mid_text(&upstream, "finish", || upstream.open("go")).await;
+    assert_eq!(turn["status"], "completed");
+    assert_eq!(turn["usage"]["completion_tokens"], 5);
+    assert_eq!(
+        turn["rounds"][0]["messages"][0]["blocks"][0]["text"],
+        "One two"
+    );
+}
+
+/// Between two reads of an upstream in the tests of silence; the pauses are well below it, and
+/// their sum above.
+const IDLE: Duration = Duration::from_millis(1500);
+const PAUSE: Duration = Duration::from_millis(400);
+
+fn idle(idle: Duration) -> Wanted {
+    Wanted {
+        timeouts: Timeouts {
+            idle,
+            ..Timeouts::defaults()
+        },
+        ..Wanted::plain()
+    }
+}
+
+#[tokio::test]
+async fn quirk_36_a_slow_but_steady_stream_outlives_the_idle_timeout() {
+    let mut pieces = Vec::new();
+    for n in 1..=5 {
+        pieces.extend([chunk("x", n), Piece::Wait(PAUSE)]);
+    }
+    pieces.push(end());
+    let upstream = streaming(pieces).await;
+    let app = App::start(&upstream, idle(IDLE)).await;
+    let got = app.client.chat(&ask_streamed("Hi")).await.unwrap();
+    assert_eq!(got.streamed_text(), "xxxxx");
+    assert_eq!(got.events().last().unwrap(), "[DONE]");
+    let turn = app.turn_of(&got).await;
+    let lasted = turn["ended_us"].as_i64().unwrap() - turn["created_us"].as_i64().unwrap();
+    assert!(u128::try_from(lasted).unwrap() > IDLE.as_micros());
+}
+
+#[tokio::test]
+async fn quirk_36_a_silent_stream_is_cut_and_the_client_is_told() {
+    let upstream = streaming(vec![chunk("One", 3), Piece::Silence]).await;
+    let app = App::start(&upstream, idle(Duration::from_millis(50))).await;
+    let got = app.client.chat(&ask_streamed("Hi")).await.unwrap();
+    assert_eq!(got.streamed_text(), "One");
+    let last: Value = serde_json::from_str(got.events().last().unwrap()).unwrap();
+    assert_eq!(last["error"]["code"], "upstream_timeout");
+    upstream.abandoned_times(1).await;
+    let turn = app.turn_of(&got).await;
+    assert_eq!(
+        (&turn["status"], &turn["reason"]),
+        (&json!("failed"), &json!("upstream"))
+    );
+    assert_eq!(turn["rounds"][0]["attempts"][0]["outcome"], "silent");
+    assert_eq!(turn["usage"]["completion_tokens"], 3);
+    assert_eq!(upstream.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn quirk_37_stop_stops_and_the_record_says_so() {
+    let tool = Listener::in_turn(vec![Reply::pieces(
+        "application/json",
+        vec![Piece::HeadGate("never")],
+    )])
+    .await
+    .unwrap();
+    let calls = [("c1", "look", "{}"), ("c2", "look", "{}")];
+    let upstream = Listener::in_turn(vec![Reply::sse(upstream_stream("One", &calls))])
+        .await
+        .unwrap();
+    let look = probe("look", EffectClass::Read, tool.url("/"));
+    let app = App::start(&upstream, Wanted::with_tools(vec![look])).await;
+    let body = ask_streamed("Hi").to_string();
+    let mut open = app.client.open("POST", CHAT, &[], body).await.unwrap();
+    let turn = open.header("turnwright-turn").to_owned();
+    open.until("One").await;
+    tool.asked_times(2).await;
+    let path = format!("/v1/turns/{turn}/cancel");
+    let stopped = app.client.send("POST", &path, &[], "").await.unwrap();
+    let stopped = stopped.json();
+    assert_eq!(stopped["status"], "cancelled");
+    assert_eq!(stopped["reason"], "requested");
+    for call in stopped["rounds"][0]["calls"].as_array().unwrap() {
+        assert_eq!(call["status"], "failed");
+        assert_eq!(call["reason"], "cancelled");
+    }
+    tool.abandoned_times(2).await;
+    let rest = open.until("[DONE]").await;
+    assert!(rest.contains(r#""code":"cancelled""#), "{rest}");
+    assert!(!rest.contains("[DONE]"), "{rest}");
+    app.settled().await;
+    assert_eq!(app.runtime.turns_running(), 0);
+    assert_eq!(upstream.asked().len(), 1);
+}

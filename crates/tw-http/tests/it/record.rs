@@ -1,0 +1,306 @@
+//! What the record of a turn shows, and what is left of it when its contents are erased.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tw_core::change::{Change, KeyMemory, MINIMAL_KEPT, Outcome, Record, Scope, ToolGrant};
+use tw_core::time::Timestamp;
+use tw_core::tool::EffectClass;
+use tw_egress::env::Env;
+use tw_runtime::admin::{KeyWanted, create_key};
+use tw_testkit::client::Client;
+use tw_testkit::listener::{Listener, Reply};
+
+use crate::app::{App, CHAT, Wanted, ask, probe, upstream_body};
+
+/// What a model wrote, oddly and validly.
+const ARGUMENTS: &str = "{ \"city\" : \"K\\u00f6ln\",\n\"digits\":12345678901234567890.10 }";
+const RESULT: &str = r#"{"degrees":21}"#;
+
+async fn answering(replies: Vec<Reply>) -> Listener {
+    Listener::in_turn(replies).await.unwrap()
+}
+
+/// An upstream whose first answer calls `act`, for as many turns as are asked.
+async fn calling_once() -> Listener {
+    Listener::start(|asked| {
+        let request = asked.json();
+        let last = request["messages"].as_array().unwrap().last().cloned();
+        Reply::json(if last.unwrap()["role"] == "tool" {
+            upstream_body("It is 21.", &[])
+        } else {
+            upstream_body("Looking.", &[("c1", "act", ARGUMENTS)])
+        })
+    })
+    .await
+    .unwrap()
+}
+
+async fn with_act(upstream: &Listener, tool: &Listener, effect: EffectClass) -> App {
+    let act = probe("act", effect, tool.url("/"));
+    App::start(upstream, Wanted::with_tools(vec![act])).await
+}
+
+async fn erase_at(app: &App, now: Timestamp) -> u64 {
+    let erase = Change::EraseDue { now, turns_max: 10 };
+    let outcomes = app.store.apply(vec![erase], None).await.unwrap();
+    match outcomes[..] {
+        [Outcome::Count(count)] => count,
+        _ => panic!("{outcomes:?}"),
+    }
+}
+
+fn ended(turn: &Value) -> Timestamp {
+    Timestamp(turn["ended_us"].as_i64().unwrap())
+}
+
+#[tokio::test]
+async fn rounds_attempts_usage_and_calls_are_shown() {
+    let tool = answering(vec![Reply::json(RESULT)]).await;
+    let upstream = answering(vec![
+        Reply::status(503, r#"{"error":{"message":"busy"}}"#),
+        Reply::json(upstream_body("Looking.", &[("c1", "act", ARGUMENTS)])),
+        Reply::json(upstream_body("It is 21.", &[])),
+    ])
+    .await;
+    let app = with_act(&upstream, &tool, EffectClass::Read).await;
+    let got = app.client.chat(&ask("Weather?")).await.unwrap();
+    let turn = app.turn_of(&got).await;
+    assert_eq!(turn["status"], "completed");
+    assert_eq!(turn["request_id"], got.header("x-request-id"));
+    assert_eq!(turn["tool_count"], 1);
+    assert_eq!(turn["usage"]["total_tokens"], 10);
+    assert_eq!(
+        turn["input"],
+        json!([{ "role": "user", "blocks": [{ "type": "text", "text": "Weather?" }] }])
+    );
+    let rounds = turn["rounds"].as_array().unwrap();
+    assert_eq!(rounds.len(), 2);
+    let attempts = rounds[0]["attempts"].as_array().unwrap();
+    assert_eq!(attempts[0]["outcome"], "status");
+    assert_eq!(attempts[0]["http_status"], 503);
+    assert_eq!(attempts[1]["outcome"], "ok");
+    assert_eq!(attempts[1]["n"], 2);
+    assert_eq!(attempts[1]["upstream"], "test");
+    assert_eq!(attempts[1]["usage"]["total_tokens"], 5);
+    let call = &rounds[0]["calls"][0];
+    assert_eq!(call["name"], "act");
+    assert_eq!(call["effect"], "read");
+    assert_eq!(call["runs"], "server");
+    assert_eq!(call["tool_call_id"], "c1");
+    assert_eq!(call["arguments"], ARGUMENTS);
+    assert_eq!(call["shown"], RESULT);
+    assert_eq!(call["attempts"][0]["outcome"], "ok");
+    let blocks = rounds[0]["messages"][0]["blocks"].as_array().unwrap();
+    assert_eq!(blocks[0]["text"], "Looking.");
+    assert_eq!(blocks[1]["arguments"], ARGUMENTS);
+    assert_eq!(rounds[1]["messages"][0]["blocks"][0]["text"], "It is 21.");
+}
+
+#[tokio::test]
+async fn the_full_result_is_shown_only_when_asked_for() {
+    let long = "x".repeat(100_000);
+    let tool = answering(vec![Reply::json(long.clone())]).await;
+    let upstream = calling_once().await;
+    let app = with_act(&upstream, &tool, EffectClass::Read).await;
+    let got = app.client.chat(&ask("Hi")).await.unwrap();
+    let full = app.turn_of(&got).await["rounds"][0]["calls"][0].clone();
+    let path = format!("/v1/turns/{}", got.header("turnwright-turn"));
+    let plain = app.client.send("GET", &path, &[], "").await.unwrap().json();
+    let plain = &plain["rounds"][0]["calls"][0];
+    assert_eq!(full["result"], long);
+    assert!(plain.get("result").is_none());
+    let shown = plain["shown"].as_str().unwrap();
+    assert!(shown.len() < 17_000 && shown.contains("[cut"), "{shown}");
+    assert_eq!(
+        upstream.asked()[1].json()["messages"][2]["content"],
+        shown,
+        "the record shows what the model was given"
+    );
+}
+
+#[tokio::test]
+async fn only_what_follows_the_last_answer_is_recorded_of_a_history() {
+    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let mut request = ask("new");
+    request["messages"] = json!([
+        { "role": "system", "content": "rules" },
+        { "role": "user", "content": "old" },
+        { "role": "assistant", "content": "answer" },
+        { "role": "user", "content": "new" },
+        { "role": "user", "content": "newer" },
+    ]);
+    let got = app.client.chat(&request).await.unwrap();
+    let input = app.turn_of(&got).await["input"].clone();
+    let texts: Vec<_> = input
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| message["blocks"][0]["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(texts, ["new", "newer"]);
+    assert_eq!(upstream.asked()[0].json()["messages"], request["messages"]);
+}
+
+#[tokio::test]
+async fn a_result_that_the_client_brings_is_a_block_of_its_turn() {
+    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let mut request = ask("");
+    request["messages"] = json!([
+        { "role": "user", "content": "old" },
+        { "role": "assistant", "content": null, "tool_calls": [
+            { "id": "c9", "type": "function", "function": { "name": "mine", "arguments": "{}" } }
+        ]},
+        { "role": "tool", "tool_call_id": "c9", "content": "brought" },
+    ]);
+    let got = app.client.chat(&request).await.unwrap();
+    let turn = app.turn_of(&got).await;
+    assert_eq!(
+        turn["input"],
+        json!([{ "role": "user", "blocks": [
+            { "type": "result", "tool_call_id": "c9", "content": "brought" }
+        ]}])
+    );
+    // Calls found in a history are not ours.
+    assert_eq!(turn["tool_count"], 0);
+    assert_eq!(turn["rounds"][0]["calls"], json!([]));
+}
+
+#[tokio::test]
+async fn a_call_of_the_clients_own_tool_is_recorded_as_handed_over() {
+    let body = upstream_body("", &[("c1", "mine", r#"{"a":1}"#)]);
+    let upstream = answering(vec![Reply::json(body)]).await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let mut request = ask("Hi");
+    request["tools"] = json!([{ "type": "function", "function": { "name": "mine" } }]);
+    let got = app.client.chat(&request).await.unwrap();
+    let call = app.turn_of(&got).await["rounds"][0]["calls"][0].clone();
+    assert_eq!(call["runs"], "client");
+    assert_eq!(call["status"], "completed");
+    assert_eq!(call["arguments"], r#"{"a":1}"#);
+    assert_eq!(call["effect"], Value::Null);
+}
+
+/// A key whose turns are recorded minimally.
+async fn minimal(app: &App) -> Client {
+    let wanted = KeyWanted {
+        organization: "default".to_owned(),
+        name: "minimal".to_owned(),
+        scopes: vec![Scope::Chat],
+        tools: ToolGrant::All,
+        record: Record::Minimal,
+        memory: KeyMemory::Off,
+        expires: None,
+    };
+    let key = create_key(&app.store, &Env::system(), wanted).await;
+    app.with_key(Some(key.unwrap()))
+}
+
+#[tokio::test]
+async fn contents_that_are_not_to_be_stored_are_erased_after_ten_minutes() {
+    let tool = answering(vec![Reply::json(RESULT)]).await;
+    let upstream = calling_once().await;
+    let app = with_act(&upstream, &tool, EffectClass::Read).await;
+    let mut unstored = ask("Weather?");
+    unstored["store"] = json!(false);
+    let kept = app.client.chat(&ask("Weather?")).await.unwrap();
+    let by_request = app.client.chat(&unstored).await.unwrap();
+    let minimal = minimal(&app).await;
+    let by_key = minimal.chat(&ask("Weather?")).await.unwrap();
+    unstored["store"] = json!(true);
+    let by_key_still = minimal.chat(&unstored).await.unwrap();
+    app.settled().await;
+    assert_eq!(MINIMAL_KEPT, Duration::from_secs(600));
+    let mut last = Timestamp(0);
+    for got in [by_request, by_key, by_key_still] {
+        let before = app.turn_of(&got).await;
+        assert_eq!(before["record"], "minimal");
+        let due = ended(&before).after(MINIMAL_KEPT);
+        assert_eq!(
+            erase_at(&app, due.before(Duration::from_micros(1))).await,
+            0
+        );
+        assert_eq!(app.turn_of(&got).await, before);
+        assert_eq!(erase_at(&app, due).await, 1);
+        let after = app.turn_of(&got).await;
+        assert_erased(&before, &after, due);
+        assert_eq!(erase_at(&app, due).await, 0);
+        assert_eq!(app.turn_of(&got).await, after);
+        last = due;
+    }
+    assert_eq!(erase_at(&app, last.after(MINIMAL_KEPT)).await, 0);
+    let kept = app.turn_of(&kept).await;
+    assert_eq!(kept["erased_us"], Value::Null);
+    assert_eq!(kept["rounds"][0]["calls"][0]["arguments"], ARGUMENTS);
+}
+
+fn assert_erased(before: &Value, after: &Value, at: Timestamp) {
+    assert_eq!(before["erased_us"], Value::Null);
+    assert_eq!(after["erased_us"], at.0);
+    for stays in [
+        "status",
+        "reason",
+        "usage",
+        "created_us",
+        "ended_us",
+        "tool_count",
+        "model",
+    ] {
+        assert_eq!(after[stays], before[stays], "{stays}");
+    }
+    for round in 0..2 {
+        let (before, after) = (&before["rounds"][round], &after["rounds"][round]);
+        assert_eq!(after["attempts"], before["attempts"]);
+    }
+    let call = &after["rounds"][0]["calls"][0];
+    for stays in ["status", "name", "started_us", "ended_us", "attempts"] {
+        assert_eq!(call[stays], before["rounds"][0]["calls"][0][stays]);
+    }
+    let text = after.to_string();
+    for said in ["Weather?", "Looking", "It is", "degrees", "city"] {
+        assert!(before.to_string().contains(said), "{said} in {before}");
+        assert!(!text.contains(said), "{said} in {text}");
+    }
+    assert_eq!(call["result"], Value::Null);
+    assert_eq!(call["shown"], "");
+    assert_eq!(call["arguments"], "");
+}
+
+#[tokio::test]
+async fn an_erased_answer_is_made_anew_unless_it_had_effects() {
+    for effect in [EffectClass::Read, EffectClass::Once] {
+        let tool = answering(vec![Reply::json(RESULT)]).await;
+        let upstream = calling_once().await;
+        let app = with_act(&upstream, &tool, effect).await;
+        let mut request = ask("Weather?");
+        request["store"] = json!(false);
+        let headers = [("idempotency-key", "k")];
+        let first = app.post(&headers, &request).await;
+        let turn = app.turn_of(&first).await;
+        let replayed = app.post(&headers, &request).await;
+        assert_eq!(replayed.body, first.body);
+        assert_eq!(erase_at(&app, ended(&turn).after(MINIMAL_KEPT)).await, 1);
+        let again = app.client.send("POST", CHAT, &headers, request.to_string());
+        let again = again.await.unwrap();
+        let id = first.header("turnwright-turn");
+        if effect == EffectClass::Read {
+            assert_eq!(again.status, 200, "{}", again.text());
+            assert_ne!(again.header("turnwright-turn"), id);
+            assert_eq!(tool.asked().len(), 2);
+        } else {
+            assert_eq!(again.status, 424, "{}", again.text());
+            assert_eq!(again.header("turnwright-turn"), id);
+            assert_eq!(again.header("x-should-retry"), "false");
+            assert_eq!(tool.asked().len(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_writer_syncs_fully() {
+    let upstream = answering(vec![Reply::json("{}")]).await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    assert_eq!(app.store.synchronous().await.unwrap(), 2);
+}

@@ -1,0 +1,422 @@
+//! Requests that are sent again: by idempotency key, or marked by the client's library.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tw_core::change::{Scope, ToolGrant};
+use tw_core::tool::EffectClass;
+use tw_testkit::client::{Client, Got};
+use tw_testkit::listener::{Listener, Piece, Reply};
+
+use crate::app::{App, CHAT, Wanted, ask, ask_streamed, probe, upstream_body, upstream_stream};
+
+const KEY: (&str, &str) = ("idempotency-key", "k");
+const RETRY: (&str, &str) = ("x-stainless-retry-count", "1");
+const REFUSAL: &str = r#"{"error":{"message":"too long","type":"invalid_request_error"}}"#;
+
+fn turn(got: &Got) -> &str {
+    got.header("turnwright-turn")
+}
+
+/// Sends in the background.
+fn spawn(
+    client: &Client,
+    headers: &[(&'static str, &'static str)],
+    body: Value,
+) -> JoinHandle<Got> {
+    let (client, headers) = (client.clone(), headers.to_vec());
+    tokio::spawn(async move {
+        let got = client.send("POST", CHAT, &headers, body.to_string()).await;
+        got.unwrap()
+    })
+}
+
+fn gated(gate: &'static str, content_type: &str, body: String) -> Reply {
+    let pieces = vec![Piece::HeadGate(gate), Piece::Bytes(body.into())];
+    Reply::pieces(content_type, pieces)
+}
+
+async fn answering(replies: Vec<Reply>) -> Listener {
+    Listener::in_turn(replies).await.unwrap()
+}
+
+/// An upstream that calls `act` and then refuses, twice, and afterwards answers.
+async fn failing_after_a_call() -> Listener {
+    let call = || Reply::json(upstream_body("", &[("c1", "act", "{}")]));
+    answering(vec![
+        call(),
+        Reply::status(400, REFUSAL),
+        Reply::json(upstream_body("Hello", &[])),
+    ])
+    .await
+}
+
+async fn with_act(upstream: &Listener, tool: &Listener, effect: EffectClass) -> App {
+    let act = probe("act", effect, tool.url("/"));
+    App::start(upstream, Wanted::with_tools(vec![act])).await
+}
+
+fn assert_effects_told(got: &Got, of: &str) {
+    assert_eq!(got.status, 424, "{}", got.text());
+    assert_eq!(got.header("x-should-retry"), "false");
+    assert_eq!(turn(got), of);
+    let error = &got.json()["error"];
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains(of), "{message}");
+    assert!(message.contains("act (completed)"), "{message}");
+    assert_eq!(error["code"], "effects_ran");
+}
+
+#[tokio::test]
+async fn a_key_of_a_running_turn_attaches_from_its_start() {
+    let text = upstream_stream("Hello", &[]);
+    let (first, rest) = text.split_at(text.len() / 2);
+    let pieces = vec![
+        Piece::Bytes(first.to_owned().into()),
+        Piece::Gate("go"),
+        Piece::Bytes(rest.to_owned().into()),
+    ];
+    let upstream = answering(vec![Reply::pieces("text/event-stream", pieces)]).await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let body = ask_streamed("Hi");
+    let first = spawn(&app.client, &[KEY], body.clone());
+    upstream.asked_times(1).await;
+    app.running_turn("k").await;
+    let second = spawn(&app.client, &[KEY], body);
+    upstream.open("go");
+    let (first, second) = (first.await.unwrap(), second.await.unwrap());
+    assert_eq!(first.streamed_text(), "Hello");
+    assert_eq!(turn(&first), turn(&second));
+    assert_eq!(first.body, second.body);
+    assert_eq!(upstream.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_of_a_finished_turn_gets_its_answer_again() {
+    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let first = app.post(&[KEY], &ask("Hi")).await;
+    app.settled().await;
+    let second = app.post(&[KEY], &ask("Hi")).await;
+    assert_eq!(turn(&first), turn(&second));
+    assert_eq!(first.body, second.body);
+    assert_eq!(upstream.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_with_another_body_is_refused() {
+    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    app.post(&[KEY], &ask("Hi")).await;
+    let other = app.post(&[KEY], &ask("Bye")).await;
+    assert_eq!(other.status, 422);
+    assert_eq!(other.json()["error"]["code"], "idempotency_key_reused");
+    assert_eq!(upstream.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_belongs_to_one_end_user() {
+    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let ann = app
+        .post(&[KEY, ("turnwright-user", "ann")], &ask("Hi"))
+        .await;
+    let bob = app
+        .post(&[KEY, ("turnwright-user", "bob")], &ask("Hi"))
+        .await;
+    let nobody = app.post(&[KEY], &ask("Bye")).await;
+    assert_eq!(nobody.status, 200, "{}", nobody.text());
+    assert_ne!(turn(&ann), turn(&bob));
+}
+
+#[tokio::test]
+async fn two_requests_at_once_with_one_key_make_one_turn() {
+    let tool = answering(vec![Reply::json("{}")]).await;
+    let upstream = Listener::start(|asked| {
+        let after_call = asked.json()["messages"].as_array().unwrap().len() > 1;
+        Reply::json(if after_call {
+            upstream_body("Done", &[])
+        } else {
+            upstream_body("", &[("c1", "act", "{}")])
+        })
+    })
+    .await
+    .unwrap();
+    let app = with_act(&upstream, &tool, EffectClass::Once).await;
+    let asked: Vec<_> = (0..4)
+        .map(|_| spawn(&app.client, &[KEY], ask("Hi")))
+        .collect();
+    let mut answers = Vec::new();
+    for asked in asked {
+        answers.push(asked.await.unwrap());
+    }
+    for got in &answers {
+        assert_eq!(got.status, 200, "{}", got.text());
+        assert_eq!(turn(got), turn(&answers[0]));
+        assert_eq!(got.body, answers[0].body);
+    }
+    assert_eq!(tool.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_of_a_turn_that_failed_after_reads_starts_a_new_one() {
+    let tool = answering(vec![Reply::json("{}")]).await;
+    let upstream = failing_after_a_call().await;
+    let app = with_act(&upstream, &tool, EffectClass::Read).await;
+    let failed = app.post(&[KEY], &ask("Hi")).await;
+    assert_eq!(failed.status, 400);
+    app.settled().await;
+    let again = app.post(&[KEY], &ask("Hi")).await;
+    assert_eq!(again.status, 200, "{}", again.text());
+    assert_ne!(turn(&again), turn(&failed));
+    let third = app.post(&[KEY], &ask("Hi")).await;
+    assert_eq!(turn(&third), turn(&again));
+    let other = app.post(&[KEY], &ask("Bye")).await;
+    assert_eq!(other.status, 422);
+}
+
+#[tokio::test]
+async fn a_key_of_a_turn_that_failed_after_an_effect_gets_424() {
+    let tool = answering(vec![Reply::json("{}")]).await;
+    let upstream = failing_after_a_call().await;
+    let app = with_act(&upstream, &tool, EffectClass::Once).await;
+    let failed = app.post(&[KEY], &ask("Hi")).await;
+    assert_effects_told(&failed, turn(&failed));
+    app.settled().await;
+    let again = app.post(&[KEY], &ask("Hi")).await;
+    assert_effects_told(&again, turn(&failed));
+    assert_eq!(tool.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_marked_retry_attaches_to_the_running_turn() {
+    let text = upstream_stream("Hello", &[]);
+    let (first, rest) = text.split_at(text.find("{}").unwrap());
+    let pieces = vec![
+        Piece::Bytes(first.to_owned().into()),
+        Piece::Gate("go"),
+        Piece::Bytes(rest.to_owned().into()),
+    ];
+    let upstream = answering(vec![Reply::pieces("text/event-stream", pieces)]).await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let body = ask_streamed("Hi");
+    let first = spawn(&app.client, &[KEY], body.clone());
+    let id = app.running_turn("k").await;
+    let retry = app.client.open("POST", CHAT, &[RETRY], body.to_string());
+    let mut retry = retry.await.unwrap();
+    assert_eq!(retry.header("turnwright-turn"), id);
+    let mut replayed = retry.until("Hello").await;
+    assert_eq!(app.runtime.turns_running(), 1);
+    upstream.open("go");
+    replayed.push_str(&retry.until("[DONE]").await);
+    assert_eq!(first.await.unwrap().text(), replayed);
+    assert_eq!(upstream.asked().len(), 1);
+    let unmarked = app.post(&[], &body).await;
+    assert_ne!(turn(&unmarked), id);
+}
+
+#[tokio::test]
+async fn a_marked_retry_of_a_stopping_turn_waits_and_then_gets_424() {
+    let tool = answering(vec![gated("tool", "application/json", "{}".to_owned())]).await;
+    let call = Reply::json(upstream_body("", &[("c1", "act", "{}")]));
+    let upstream = answering(vec![call]).await;
+    let app = with_act(&upstream, &tool, EffectClass::Once).await;
+    let leaving = spawn(&app.client, &[KEY], ask("Hi"));
+    tool.asked_times(1).await;
+    leaving.abort();
+    while app.repeat_row("k").await.stop.is_none() {
+        tokio::task::yield_now().await;
+    }
+    let id = app.running_turn("k").await;
+    let retry = spawn(&app.client, &[RETRY], ask("Hi"));
+    // The store answers in between, so that the retry has had its chance to go wrong.
+    app.runtime.check_store().await.unwrap();
+    assert!(!retry.is_finished());
+    tool.open("tool");
+    assert_effects_told(&retry.await.unwrap(), &id);
+    assert_eq!((tool.asked().len(), upstream.asked().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_marked_retry_after_reads_is_a_new_turn() {
+    let tool = answering(vec![Reply::json("{}")]).await;
+    let upstream = failing_after_a_call().await;
+    let app = with_act(&upstream, &tool, EffectClass::Read).await;
+    let failed = app.post(&[], &ask("Hi")).await;
+    assert_eq!(failed.status, 400);
+    assert_eq!(failed.json()["error"]["message"], "too long");
+    app.settled().await;
+    let retry = app.post(&[RETRY], &ask("Hi")).await;
+    assert_eq!(retry.status, 200, "{}", retry.text());
+    assert_ne!(turn(&retry), turn(&failed));
+}
+
+#[tokio::test]
+async fn a_marked_retry_after_an_effect_gets_424() {
+    for effect in [
+        EffectClass::Once,
+        EffectClass::Idempotent,
+        EffectClass::Queryable,
+    ] {
+        let tool = answering(vec![Reply::json("{}")]).await;
+        let upstream = failing_after_a_call().await;
+        let app = with_act(&upstream, &tool, effect).await;
+        let failed = app.post(&[], &ask("Hi")).await;
+        assert_effects_told(&failed, turn(&failed));
+        app.settled().await;
+        let retry = app.post(&[RETRY], &ask("Hi")).await;
+        assert_effects_told(&retry, turn(&failed));
+        assert_eq!(tool.asked().len(), 1, "{effect:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_named_users_completed_stream_is_replayed_byte_for_byte() {
+    let tool = answering(vec![Reply::json("{}")]).await;
+    let upstream = answering(vec![
+        Reply::sse(upstream_stream("Looking.", &[("c1", "act", "{}")])),
+        Reply::sse(upstream_stream("Done.", &[])),
+    ])
+    .await;
+    let app = with_act(&upstream, &tool, EffectClass::Once).await;
+    let ann = ("turnwright-user", "ann");
+    let first = app.post(&[ann], &ask_streamed("Hi")).await;
+    app.settled().await;
+    let retry = app.post(&[ann, RETRY], &ask_streamed("Hi")).await;
+    assert_eq!(turn(&retry), turn(&first));
+    assert_eq!(retry.body, first.body);
+    assert_eq!((tool.asked().len(), upstream.asked().len()), (1, 2));
+}
+
+#[tokio::test]
+async fn a_named_conversation_is_replayed_too() {
+    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let named = ("turnwright-conversation", "c-1");
+    let first = app.post(&[named], &ask("Hi")).await;
+    app.settled().await;
+    let retry = app.post(&[named, RETRY], &ask("Hi")).await;
+    assert_eq!(turn(&retry), turn(&first));
+    assert_eq!(retry.body, first.body);
+    let elsewhere = ("turnwright-conversation", "c-2");
+    let other = app.post(&[elsewhere, RETRY], &ask("Hi")).await;
+    assert_ne!(turn(&other), turn(&first));
+}
+
+#[tokio::test]
+async fn an_answered_request_of_nobody_is_not_replayed() {
+    for body in [ask("Hi"), ask_streamed("Hi")] {
+        let upstream = answering(vec![
+            Reply::json(upstream_body("One", &[])),
+            Reply::json(upstream_body("Two", &[])),
+        ])
+        .await;
+        let app = App::start(&upstream, Wanted::plain()).await;
+        let first = app.post(&[], &body).await;
+        app.settled().await;
+        let retry = app.post(&[RETRY], &body).await;
+        assert_ne!(turn(&retry), turn(&first));
+        assert_eq!(upstream.asked().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_took_is_replayed_to_a_marked_retry() {
+    let reply = gated("go", "application/json", upstream_body("Hello", &[]));
+    let upstream = answering(vec![reply]).await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let leaving = spawn(
+        &app.client,
+        &[KEY, ("turnwright-on-leave", "finish")],
+        ask("Hi"),
+    );
+    let id = app.running_turn("k").await;
+    upstream.asked_times(1).await;
+    leaving.abort();
+    // It was never answered, since it was aborted before there was an answer.
+    assert!(leaving.await.unwrap_err().is_cancelled());
+    upstream.open("go");
+    app.settled().await;
+    let retry = app.post(&[RETRY], &ask("Hi")).await;
+    assert_eq!(turn(&retry), id);
+    assert_eq!(
+        retry.json()["choices"][0]["message"]["content"],
+        Value::from("Hello")
+    );
+}
+
+#[tokio::test]
+async fn a_marked_retry_never_attaches_to_anothers_turn() {
+    let upstream = answering(vec![gated(
+        "go",
+        "application/json",
+        upstream_body("Hello", &[]),
+    )])
+    .await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let ann = spawn(&app.client, &[("turnwright-user", "ann")], ask("Hi"));
+    upstream.asked_times(1).await;
+    let key = app.key("default", ToolGrant::None, vec![Scope::Chat]).await;
+    let other_key = app.with_key(Some(key));
+    let retries = vec![
+        spawn(&app.client, &[("turnwright-user", "bob"), RETRY], ask("Hi")),
+        spawn(&app.client, &[RETRY], ask("Hi")),
+        spawn(&other_key, &[("turnwright-user", "ann"), RETRY], ask("Hi")),
+        spawn(
+            &app.client,
+            &[
+                ("turnwright-user", "ann"),
+                ("turnwright-conversation", "c"),
+                RETRY,
+            ],
+            ask("Hi"),
+        ),
+        spawn(
+            &app.client,
+            &[("turnwright-user", "ann"), RETRY],
+            ask("Bye"),
+        ),
+    ];
+    upstream.asked_times(1 + retries.len()).await;
+    upstream.open("go");
+    let ann = ann.await.unwrap();
+    for retry in retries {
+        let got = retry.await.unwrap();
+        assert_eq!(got.status, 200, "{}", got.text());
+        assert_ne!(turn(&got), turn(&ann));
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_somebody_cancelled_is_not_run_again_for_a_retry() {
+    let reply = gated("go", "application/json", upstream_body("Hello", &[]));
+    let upstream = answering(vec![reply]).await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let first = spawn(&app.client, &[KEY], ask("Hi"));
+    let id = app.running_turn("k").await;
+    let cancel = format!("/v1/turns/{id}/cancel");
+    let cancelled = app.client.send("POST", &cancel, &[], "").await.unwrap();
+    assert_eq!(cancelled.json()["status"], "cancelled");
+    let first = first.await.unwrap();
+    assert_eq!(
+        (first.status, first.header("x-should-retry")),
+        (409, "false")
+    );
+    let retry = app.post(&[KEY], &ask("Hi")).await;
+    assert_eq!((retry.status, turn(&retry)), (409, id.as_str()));
+}
+
+#[tokio::test]
+async fn a_retry_after_the_window_is_a_new_turn() {
+    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
+    let wanted = Wanted {
+        config: Box::new(|config| config.repeat_window = Duration::ZERO),
+        ..Wanted::plain()
+    };
+    let app = App::start(&upstream, wanted).await;
+    let ann = ("turnwright-user", "ann");
+    let first = app.post(&[ann], &ask("Hi")).await;
+    let retry = app.post(&[ann, RETRY], &ask("Hi")).await;
+    assert_ne!(turn(&retry), turn(&first));
+}

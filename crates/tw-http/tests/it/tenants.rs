@@ -1,0 +1,246 @@
+//! Nothing of one organization is found by another, and nothing of one key by a narrower one.
+
+use serde_json::{Value, json};
+use tw_core::change::{Scope, ToolGrant};
+use tw_core::tool::EffectClass;
+use tw_testkit::client::{Client, Got};
+use tw_testkit::listener::{Listener, Piece, Reply};
+
+use crate::app::{App, CHAT, Wanted, ask, probe, upstream_body};
+
+/// All routes, and whether a foreign id or key can be given to each.
+const ROUTES: [(&str, &str, Takes); 6] = [
+    ("POST", "/v1/chat/completions", Takes::Names),
+    ("GET", "/v1/turns/{id}", Takes::TurnId),
+    ("POST", "/v1/turns/{id}/cancel", Takes::TurnId),
+    ("GET", "/v1/turns/{id}/events", Takes::TurnId),
+    ("GET", "/healthz", Takes::Nothing),
+    ("GET", "/readyz", Takes::Nothing),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Takes {
+    TurnId,
+    /// Idempotency keys, conversations and end users.
+    Names,
+    Nothing,
+}
+
+const UNKNOWN: &str = "01890000-0000-7000-8000-000000000000";
+
+async fn start(upstream: &Listener) -> App {
+    App::start(upstream, Wanted::plain()).await
+}
+
+async fn hello() -> Listener {
+    Listener::in_turn(vec![Reply::json(upstream_body("Hello", &[]))])
+        .await
+        .unwrap()
+}
+
+async fn client_of(app: &App, organization: &str, scopes: Vec<Scope>) -> Client {
+    let key = app.key(organization, ToolGrant::All, scopes).await;
+    app.with_key(Some(key))
+}
+
+async fn chat(client: &Client, headers: &[(&str, &str)], body: &Value) -> Got {
+    let got = client.send("POST", CHAT, headers, body.to_string()).await;
+    got.unwrap()
+}
+
+/// The error without what differs between two requests.
+fn error_of(got: &Got) -> Value {
+    let mut body = got.json();
+    body["error"]["request_id"] = Value::Null;
+    body
+}
+
+#[test]
+fn the_table_of_routes_is_whole() {
+    let source = include_str!("../../src/server.rs");
+    let mut routed: Vec<(String, String)> = source
+        .split(".route(")
+        .skip(1)
+        .flat_map(|route| {
+            let route = route.split("\n        .").next().unwrap();
+            let path = route.split('"').nth(1).unwrap().to_owned();
+            ["get", "post", "put", "patch", "delete", "any"]
+                .into_iter()
+                .filter(move |method| route.contains(&format!("{method}(")))
+                .map(move |method| (method.to_uppercase(), path.clone()))
+        })
+        .collect();
+    routed.sort();
+    let mut listed: Vec<_> = ROUTES
+        .iter()
+        .map(|(method, path, _)| ((*method).to_owned(), (*path).to_owned()))
+        .collect();
+    listed.sort();
+    assert_eq!(routed, listed);
+    assert!(!source.contains(".nest(") && !source.contains(".merge("));
+}
+
+#[tokio::test]
+async fn a_foreign_turn_is_answered_like_an_unknown_one_on_every_route() {
+    let upstream = hello().await;
+    let app = start(&upstream).await;
+    let got = app.client.chat(&ask("Hi")).await.unwrap();
+    let turn = got.header("turnwright-turn").to_owned();
+    let answer_id = got.json()["id"].as_str().unwrap().to_owned();
+    let scopes = vec![Scope::Chat, Scope::TurnsRead, Scope::Admin];
+    let other = client_of(&app, "other", scopes).await;
+    for (method, path, takes) in ROUTES {
+        if takes != Takes::TurnId {
+            continue;
+        }
+        for query in ["", "?full=1", "?format=chat"] {
+            let at = |id: &str| format!("{}{query}", path.replace("{id}", id));
+            let unknown = other.send(method, &at(UNKNOWN), &[], "").await.unwrap();
+            assert_eq!(unknown.status, 404, "{method} {path}");
+            for id in [turn.as_str(), answer_id.as_str()] {
+                let own = app.client.send(method, &at(id), &[], "").await.unwrap();
+                assert_eq!(own.status, 200, "{method} {}: {}", at(id), own.text());
+                let foreign = other.send(method, &at(id), &[], "").await.unwrap();
+                assert_eq!(foreign.status, 404, "{method} {}", at(id));
+                assert_eq!(error_of(&foreign), error_of(&unknown));
+                assert_eq!(foreign.header("turnwright-turn"), "");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_cancel_stops_nothing() {
+    let reply = Reply::pieces(
+        "application/json",
+        vec![
+            Piece::HeadGate("go"),
+            Piece::Bytes(upstream_body("Hello", &[]).into()),
+        ],
+    );
+    let upstream = Listener::in_turn(vec![reply]).await.unwrap();
+    let app = start(&upstream).await;
+    let client = app.client.clone();
+    let asking = tokio::spawn(async move {
+        let headers = [("idempotency-key", "k")];
+        chat(&client, &headers, &ask("Hi")).await
+    });
+    upstream.asked_times(1).await;
+    let turn = app.running_turn("k").await;
+    let other = client_of(&app, "other", vec![Scope::Chat, Scope::Admin]).await;
+    let path = format!("/v1/turns/{turn}/cancel");
+    let refused = other.send("POST", &path, &[], "").await.unwrap();
+    assert_eq!(refused.status, 404);
+    upstream.open("go");
+    let got = asking.await.unwrap();
+    assert_eq!(got.status, 200, "{}", got.text());
+    assert_eq!(app.turn(&turn).await["status"], "completed");
+}
+
+#[tokio::test]
+async fn names_of_another_organization_or_key_lead_to_nothing_of_theirs() {
+    let upstream = hello().await;
+    let app = start(&upstream).await;
+    let names = [
+        ("idempotency-key", "k"),
+        ("turnwright-conversation", "c"),
+        ("turnwright-user", "u"),
+        ("x-stainless-retry-count", "1"),
+    ];
+    let body = ask("Hi");
+    let first = chat(&app.client, &names, &body).await;
+    let turn = first.header("turnwright-turn").to_owned();
+    assert_eq!(
+        chat(&app.client, &names, &body)
+            .await
+            .header("turnwright-turn"),
+        turn
+    );
+    let scopes = vec![Scope::Chat, Scope::TurnsRead];
+    for organization in ["other", "default"] {
+        let other = client_of(&app, organization, scopes.clone()).await;
+        // All names, then each alone beside the mark of a retry.
+        let mut tries = vec![names.to_vec()];
+        tries.extend(names[..3].iter().map(|name| vec![*name, names[3]]));
+        tries.push(vec![names[3]]);
+        for headers in tries {
+            let got = chat(&other, &headers, &body).await;
+            assert_eq!(got.status, 200, "{}", got.text());
+            assert_ne!(got.header("turnwright-turn"), turn, "{headers:?}");
+        }
+        // With another body the key would be refused if it were known.
+        let got = chat(&other, &[("idempotency-key", "k2")], &ask("Other")).await;
+        assert_eq!(got.status, 200, "{}", got.text());
+    }
+    for asked in upstream.asked() {
+        assert_eq!(asked.json()["messages"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_key_without_turns_read_sees_only_its_own_turns() {
+    let upstream = hello().await;
+    let app = start(&upstream).await;
+    let narrow = client_of(&app, "default", vec![Scope::Chat]).await;
+    let of_wide = app.client.chat(&ask("Hi")).await.unwrap();
+    let of_narrow = narrow.chat(&ask("Hi")).await.unwrap();
+    let path = |got: &Got| format!("/v1/turns/{}", got.header("turnwright-turn"));
+    let see = async |client: &Client, path: String| {
+        let got = client.send("GET", &path, &[], "").await.unwrap();
+        got.status
+    };
+    assert_eq!(see(&narrow, path(&of_narrow)).await, 200);
+    assert_eq!(see(&narrow, path(&of_wide)).await, 404);
+    assert_eq!(see(&app.client, path(&of_narrow)).await, 200);
+    let cancel = format!("{}/cancel", path(&of_wide));
+    let refused = narrow.send("POST", &cancel, &[], "").await.unwrap();
+    assert_eq!(refused.status, 404);
+    let reader = client_of(&app, "default", vec![Scope::TurnsRead]).await;
+    assert_eq!(see(&reader, path(&of_wide)).await, 200);
+    assert_eq!(reader.chat(&ask("Hi")).await.unwrap().status, 403);
+}
+
+#[tokio::test]
+async fn a_tool_granted_to_one_key_is_not_offered_to_another() {
+    let upstream = hello().await;
+    let tools = ["alpha", "beta"]
+        .map(|name| probe(name, EffectClass::Read, "http://127.0.0.1:9/".to_owned()));
+    let app = App::start(&upstream, Wanted::with_tools(tools.into())).await;
+    let grants = [
+        (ToolGrant::Named(vec!["alpha".to_owned()]), json!(["alpha"])),
+        (ToolGrant::Named(vec!["beta".to_owned()]), json!(["beta"])),
+        (ToolGrant::Named(vec!["gamma".to_owned()]), Value::Null),
+        (ToolGrant::None, Value::Null),
+    ];
+    for (at, (grant, offered)) in grants.into_iter().enumerate() {
+        let key = app.key("default", grant, vec![Scope::Chat]).await;
+        let got = app.with_key(Some(key)).chat(&ask("Hi")).await.unwrap();
+        assert_eq!(got.status, 200);
+        let asked = upstream.asked()[at].json();
+        let names = asked["tools"].as_array().map(|tools| {
+            let names = tools.iter().map(|tool| tool["function"]["name"].clone());
+            Value::Array(names.collect())
+        });
+        assert_eq!(names.unwrap_or(Value::Null), offered);
+    }
+}
+
+#[tokio::test]
+async fn the_name_of_a_tool_that_the_key_may_not_use_is_the_clients_own() {
+    let tool = hello().await;
+    let upstream = Listener::in_turn(vec![Reply::json(upstream_body(
+        "",
+        &[("c1", "alpha", "{}")],
+    ))])
+    .await
+    .unwrap();
+    let alpha = probe("alpha", EffectClass::Read, tool.url("/"));
+    let app = App::start(&upstream, Wanted::with_tools(vec![alpha])).await;
+    let key = app.key("other", ToolGrant::None, vec![Scope::Chat]).await;
+    let mut request = ask("Hi");
+    request["tools"] = json!([{ "type": "function", "function": { "name": "alpha" } }]);
+    let got = app.with_key(Some(key)).chat(&request).await.unwrap();
+    let message = &got.json()["choices"][0]["message"];
+    assert_eq!(message["tool_calls"][0]["function"]["name"], "alpha");
+    assert!(tool.asked().is_empty());
+}
