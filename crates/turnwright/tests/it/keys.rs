@@ -1,0 +1,115 @@
+//! `turnwright keys create`
+
+use serde_json::json;
+use tempfile::TempDir;
+use tw_testkit::client::Client;
+use tw_testkit::listener::{Listener, Reply};
+
+use crate::process::{Server, create_key, key_of, serve, stderr};
+
+const ANSWER: &str = r#"{"id":"u","object":"chat.completion","created":1,"model":"m",
+    "choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}]}"#;
+
+async fn hello() -> Listener {
+    Listener::in_turn(vec![Reply::json(ANSWER)]).await.unwrap()
+}
+
+fn with(server: &Server, key: &str) -> Client {
+    Client {
+        key: Some(key.to_owned()),
+        ..server.client.clone()
+    }
+}
+
+fn ask() -> serde_json::Value {
+    json!({ "model": "m", "messages": [{ "role": "user", "content": "Hi" }] })
+}
+
+#[test]
+fn only_the_key_is_printed() {
+    let folder = TempDir::new().unwrap();
+    let made = create_key(&folder.path().join("data"), &[]);
+    let key = key_of(&made);
+    assert_eq!(made.stdout, format!("{key}\n").into_bytes());
+    assert_eq!(stderr(&made), "");
+    let digits = key.strip_prefix("tw-").unwrap();
+    assert_eq!(digits.len(), 64);
+    assert!(digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let another = key_of(&create_key(&folder.path().join("data"), &[]));
+    assert_ne!(another, key);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_made_while_the_server_runs_works_at_once() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = hello().await;
+    let server = Server::start(serve(&data, &upstream), &data);
+    assert_eq!(server.client.chat(&ask()).await.unwrap().status, 401);
+    let client = with(&server, &key_of(&create_key(&data, &[])));
+    let got = client.chat(&ask()).await.unwrap();
+    assert_eq!(got.status, 200, "{}", got.text());
+    let path = format!("/v1/turns/{}", got.header("turnwright-turn"));
+    let turn = client.send("GET", &path, &[], "").await.unwrap();
+    assert_eq!(turn.json()["status"], "completed");
+    // A plain key is a plain relay.
+    assert!(upstream.asked()[0].json().get("tools").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn flags_say_what_a_key_may_do() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = hello().await;
+    let server = Server::start(serve(&data, &upstream), &data);
+    let status = async |flags: &[&str]| {
+        let key = key_of(&create_key(&data, flags));
+        let got = with(&server, &key).chat(&ask()).await.unwrap();
+        (got.status, got.json()["error"]["code"].clone())
+    };
+    assert_eq!(
+        status(&["--scope", "turns:read"]).await,
+        (403, json!("insufficient_scope"))
+    );
+    assert_eq!(
+        status(&["--expires-days", "0"]).await,
+        (401, json!("expired_api_key"))
+    );
+    assert_eq!(status(&["--expires-days", "1"]).await.0, 200);
+    assert_eq!(status(&["--tools", "time_now,calculate"]).await.0, 200);
+    assert_eq!(status(&["--tools", "time_now"]).await.0, 200);
+    assert_eq!(status(&["--tools", "all"]).await.0, 200);
+    let offered: Vec<usize> = upstream
+        .asked()
+        .iter()
+        .map(|asked| asked.json()["tools"].as_array().map_or(0, Vec::len))
+        .collect();
+    assert_eq!(offered, [0, 2, 1, 2]);
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_name_and_makes_nothing() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    for (flags, named) in [
+        (["--scope", "turns:write"], "turns:write"),
+        (["--scope", ""], "--scope"),
+        (["--organization", "Ärzte"], "Ärzte"),
+        (["--organization", "collections"], "collections"),
+        (["--organization", ""], "--organization"),
+        (["--expires-days", "soon"], "--expires-days"),
+        (["--expires-days", "-1"], "-1"),
+        (["--record", "some"], "--record"),
+        (["--memory", "all"], "--memory"),
+        (["--tolls", "all"], "--tolls"),
+    ] {
+        let refused = create_key(&data, &flags);
+        assert!(!refused.status.success(), "{flags:?}");
+        assert!(refused.stdout.is_empty(), "{flags:?}");
+        assert!(stderr(&refused).contains(named), "{}", stderr(&refused));
+        assert!(!data.exists(), "{flags:?}");
+    }
+    // A refused scope names the known ones.
+    let refused = stderr(&create_key(&data, &["--scope", "all"]));
+    assert!(refused.contains("turns:read"), "{refused}");
+}

@@ -1,0 +1,129 @@
+//! Starting the command.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tw_testkit::client::Client;
+use tw_testkit::listener::Listener;
+
+/// What the command reads of the environment; a test starts with none of it.
+const VARIABLES: [&str; 7] = [
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "ENABLE_TOOLS",
+    "TURNWRIGHT_DATA",
+    "TURNWRIGHT_FAIL_POINT",
+    "TURNWRIGHT_CONFIG",
+    "RUST_LOG",
+];
+
+pub const SECRET: &str = "sk-of-the-operator-77";
+
+pub fn turnwright() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
+    for variable in VARIABLES {
+        command.env_remove(variable);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Makes a key in a data folder.
+pub fn create_key(data: &Path, flags: &[&str]) -> Output {
+    let mut command = turnwright();
+    command.args(["keys", "create", "--data"]).arg(data);
+    command.args(flags).output().unwrap()
+}
+
+/// The key that was printed.
+pub fn key_of(output: &Output) -> String {
+    assert!(output.status.success(), "{}", stderr(output));
+    String::from_utf8(output.stdout.clone())
+        .unwrap()
+        .trim_end()
+        .to_owned()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// `serve` on a free port; killed when dropped.
+pub struct Server {
+    pub client: Client,
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    log: PathBuf,
+}
+
+/// A `serve` in front of an upstream, still to be spawned.
+pub fn serve(data: &Path, upstream: &Listener) -> Command {
+    let mut command = turnwright();
+    command
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(data)
+        .env("OPENAI_API_KEY", SECRET)
+        .env("OPENAI_BASE_URL", upstream.url("/v1"));
+    command
+}
+
+impl Server {
+    /// Waits for the line that says where it listens. The log goes to a file beside the data.
+    pub fn start(mut command: Command, data: &Path) -> Self {
+        let log = data.with_extension("log");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let address = line
+            .trim_end()
+            .strip_prefix("listening on http://")
+            .unwrap_or_else(|| panic!("{line:?}: {}", std::fs::read_to_string(&log).unwrap()))
+            .parse()
+            .unwrap();
+        Self {
+            client: Client { address, key: None },
+            child,
+            stdout,
+            log,
+        }
+    }
+
+    pub fn terminate(&self) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    }
+
+    /// Waits for the process's end and returns its exit code and what else it printed.
+    pub fn end(&mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().unwrap().code();
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).unwrap();
+        (code, rest)
+    }
+
+    /// Ends it as a power cut would.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // One that has ended cannot be killed again.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,219 @@
+//! `turnwright serve`
+
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tw_testkit::client::{Client, Got};
+use tw_testkit::listener::{Listener, Piece, Reply};
+
+use crate::process::{SECRET, Server, create_key, key_of, serve, stderr, turnwright};
+
+const BEGIN: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hel\"}}]}\n\n";
+const END: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"lo\"},\
+                   \"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+/// A stream that waits in its middle.
+fn halting() -> Reply {
+    let pieces = vec![
+        Piece::Bytes(BEGIN.into()),
+        Piece::Gate("go"),
+        Piece::Bytes(END.into()),
+    ];
+    Reply::pieces("text/event-stream", pieces)
+}
+
+async fn whole() -> Listener {
+    let body = format!("{BEGIN}{END}");
+    Listener::in_turn(vec![Reply::sse(body)]).await.unwrap()
+}
+
+fn ask_streamed() -> Value {
+    json!({ "model": "m", "stream": true, "messages": [{ "role": "user", "content": "Hi" }] })
+}
+
+fn with_key(server: &Server, data: &Path) -> Client {
+    Client {
+        key: Some(key_of(&create_key(data, &[]))),
+        ..server.client.clone()
+    }
+}
+
+async fn get(client: &Client, path: &str) -> Got {
+    client.send("GET", path, &[], "").await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_server_on_the_same_folder_refuses() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = whole().await;
+    let first = Server::start(serve(&data, &upstream), &data);
+    let second = serve(&data, &upstream).output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(second.stdout.is_empty());
+    let said = stderr(&second);
+    assert!(said.contains("another server runs on the folder"), "{said}");
+    assert!(said.contains(data.to_str().unwrap()), "{said}");
+    assert_eq!(get(&first.client, "/readyz").await.status, 200);
+    drop(first);
+    let third = Server::start(serve(&data, &upstream), &data);
+    assert_eq!(get(&third.client, "/readyz").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_ends_an_idle_server_with_zero() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = whole().await;
+    let mut server = Server::start(serve(&data, &upstream), &data);
+    assert_eq!(get(&server.client, "/healthz").await.status, 200);
+    server.terminate();
+    assert_eq!(server.end(), (Some(0), String::new()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_refuses_new_turns_and_lets_running_ones_end() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = Listener::in_turn(vec![halting()]).await.unwrap();
+    let mut server = Server::start(serve(&data, &upstream), &data);
+    let client = with_key(&server, &data);
+    let body = ask_streamed().to_string();
+    let mut open = client
+        .open("POST", "/v1/chat/completions", &[], body)
+        .await
+        .unwrap();
+    let mut text = open.until("Hel").await;
+    server.terminate();
+    while get(&client, "/readyz").await.status == 200 {}
+    let refused = client.chat(&ask_streamed()).await.unwrap();
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.header("retry-after"), "1");
+    upstream.open("go");
+    text.push_str(&open.until("[DONE]").await);
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    drop(open);
+    let ended = tokio::task::spawn_blocking(move || server.end());
+    assert_eq!(ended.await.unwrap(), (Some(0), String::new()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_survives_the_end_of_the_process() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = whole().await;
+    let mut server = Server::start(serve(&data, &upstream), &data);
+    let client = with_key(&server, &data);
+    let got = client.chat(&ask_streamed()).await.unwrap();
+    assert_eq!(got.streamed_text(), "Hello");
+    server.kill();
+    let server = Server::start(serve(&data, &upstream), &data);
+    let client = Client {
+        key: client.key,
+        ..server.client.clone()
+    };
+    let path = format!("/v1/turns/{}", got.header("turnwright-turn"));
+    let turn = get(&client, &path).await.json();
+    assert_eq!(turn["status"], "completed");
+    assert_eq!(
+        turn["rounds"][0]["messages"][0]["blocks"][0]["text"],
+        "Hello"
+    );
+}
+
+#[test]
+fn without_an_upstream_it_says_what_to_do() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let mut command = turnwright();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]);
+    let refused = command.arg(&data).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    let said = stderr(&refused);
+    for word in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "[[upstream]]"] {
+        assert!(said.contains(word), "{said}");
+    }
+    assert!(!data.exists());
+}
+
+#[test]
+fn a_config_file_that_is_wrong_is_refused_by_the_keys_name() {
+    let folder = TempDir::new().unwrap();
+    for (text, named) in [
+        ("[server]\nlisten_on = \"127.0.0.1:0\"\n", "listen_on"),
+        ("[limits]\nrounds = 3\n", "rounds"),
+        ("[limits]\nrounds_max = \"three\"\n", "rounds_max"),
+        ("colour = \"red\"\n", "colour"),
+        (
+            "[[upstream]]\nname = \"u\"\nkind = \"openai\"\nkey = \"k\"\n",
+            "key",
+        ),
+    ] {
+        let mut file = tempfile::NamedTempFile::new_in(folder.path()).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let mut command = turnwright();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--config"]);
+        command.arg(file.path()).current_dir(folder.path());
+        let refused = command.output().unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{text}");
+        let said = stderr(&refused);
+        assert!(said.contains(named), "{text}: {said}");
+        assert!(said.contains(file.path().to_str().unwrap()), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_environment_is_read_strictly() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = whole().await;
+    for (name, value) in [
+        ("ENABLE_TOOLS", "maybe"),
+        ("OPENAI_BASE_URL", "localhost:1/v1"),
+        ("TURNWRIGHT_FAIL_POINT", "no_such_point"),
+    ] {
+        let refused = serve(&data, &upstream).env(name, value).output().unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{name}");
+        assert!(stderr(&refused).contains(value), "{}", stderr(&refused));
+        assert!(!stderr(&refused).contains(SECRET));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_tools_disabled_a_key_with_all_tools_is_offered_none() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = whole().await;
+    let mut command = serve(&data, &upstream);
+    command.env("ENABLE_TOOLS", "false");
+    let server = Server::start(command, &data);
+    let client = Client {
+        key: Some(key_of(&create_key(&data, &["--tools", "all"]))),
+        ..server.client.clone()
+    };
+    let got = client.chat(&ask_streamed()).await.unwrap();
+    assert_eq!(got.streamed_text(), "Hello");
+    assert!(upstream.asked()[0].json().get("tools").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neither_key_is_in_the_loudest_log() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = whole().await;
+    let mut command = serve(&data, &upstream);
+    command.env("RUST_LOG", "trace");
+    let mut server = Server::start(command, &data);
+    let client = with_key(&server, &data);
+    client.chat(&ask_streamed()).await.unwrap();
+    let asked = upstream.asked();
+    assert_eq!(asked[0].header("authorization"), format!("Bearer {SECRET}"));
+    server.terminate();
+    assert_eq!(server.end(), (Some(0), String::new()));
+    let log = server.log();
+    assert!(log.contains("TRACE"), "{log}");
+    assert!(!log.contains(SECRET));
+    assert!(!log.contains(client.key.as_deref().unwrap()));
+}
