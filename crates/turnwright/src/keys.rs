@@ -38,7 +38,7 @@ fn wanted(args: &CreateKeyArgs, env: &Env) -> anyhow::Result<KeyWanted> {
         {
             [] => ToolGrant::None,
             ["all"] => ToolGrant::All,
-            names => ToolGrant::Named(names.iter().map(|name| (*name).to_owned()).collect()),
+            names => ToolGrant::Named(tool_names(names)?),
         },
         record: match args.record {
             RecordArg::Full => Record::Full,
@@ -52,6 +52,22 @@ fn wanted(args: &CreateKeyArgs, env: &Env) -> anyhow::Result<KeyWanted> {
             .expires_days
             .map(|days| env.now().after(DAY.saturating_mul(days))),
     })
+}
+
+/// Longest name that upstreams accept for a tool, in bytes.
+const TOOL_NAME_BYTES_MAX: usize = 64;
+
+fn tool_names(names: &[&str]) -> anyhow::Result<Vec<String>> {
+    for name in names {
+        let fits = (1..=TOOL_NAME_BYTES_MAX).contains(&name.len())
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+        if !fits || *name == "all" {
+            bail!("--tools {name:?}: names of tools separated by commas, or 'all' alone");
+        }
+    }
+    Ok(names.iter().map(|name| (*name).to_owned()).collect())
 }
 
 fn scopes(words: &[String]) -> anyhow::Result<Vec<Scope>> {

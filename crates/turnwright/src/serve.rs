@@ -102,7 +102,7 @@ impl Server {
             .await
             .with_context(|| format!("listening on {listen}"))?;
         let address = listener.local_addr()?;
-        let runtime = Runtime::new(config, store, env);
+        let runtime = Runtime::new(config, store, env)?;
         let recovered = runtime
             .recover()
             .await

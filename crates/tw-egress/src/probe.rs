@@ -1,49 +1,82 @@
 //! Probes: tools that send their arguments to a listener on loopback, for tests of the loop.
 //!
-//! They exist in debug builds only; a release build refuses their calls.
+//! They exist in debug builds only; a release build refuses their calls. They leave through the
+//! guarded client, which is told of their addresses and of nothing else.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::Method;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use sha2::{Digest, Sha256};
 use tw_core::limits;
-use tw_core::tool::{LookUp, Probe, ToolOutcome, ToolOutput};
+use tw_core::tool::{EffectClass, LookUp, Probe, Tool, ToolKind, ToolOutcome, ToolOutput};
 
+use crate::client::failure::{FailureKind, SendFailure};
+use crate::client::place::{Allowed, BadPlace};
+use crate::client::resolve::{FixedAnswers, Resolver};
+use crate::client::{
+    Client, Options, Outgoing, PoolOptions, READ_BYTES_MAX_DEFAULT, Received, Reuse, Timeouts,
+    web_roots,
+};
 use crate::tools::Attempt;
 
 /// Sends for all probes.
 #[derive(Clone, Debug)]
-pub struct Prober(Client<HttpConnector, Full<Bytes>>);
+pub struct Prober(Client);
 
-/// A listener may close an idle connection at any time, and a request that meets the close is
-/// one whose outcome is unknown; so idle connections live shortly (design, section 3).
-const IDLE_CONNECTION_KEPT: Duration = Duration::from_secs(2);
-/// Answers longer than this are not read on, even to be counted.
-const READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// The only tenant that probes know.
+const ORGANIZATION: &str = "default";
+/// The tool's own timeout ends an attempt; these only keep the client's own from doing so.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longest message of a tool's refusal that is given to the model, in bytes.
 const REFUSAL_BYTES_MAX: usize = 2048;
 
+/// A probe's address that cannot be allowed.
+#[derive(Debug, thiserror::Error)]
+#[error("the probe {name:?}: its url must be http://ADDRESS:PORT/…")]
+pub struct BadProbe {
+    name: String,
+    #[source]
+    place: Option<BadPlace>,
+}
+
 impl Prober {
-    pub fn new() -> Self {
-        let mut tcp = HttpConnector::new();
-        tcp.set_nodelay(true);
-        Self(
-            Client::builder(TokioExecutor::new())
-                .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(IDLE_CONNECTION_KEPT)
-                .retry_canceled_requests(false)
-                .build(tcp),
-        )
+    /// A client that may reach the probes among `tools`.
+    ///
+    /// # Errors
+    /// [`BadProbe`] for a url without a literal address and a port.
+    pub fn new(tools: &[Arc<Tool>]) -> Result<Self, BadProbe> {
+        let mut allowed = Vec::new();
+        for tool in tools {
+            let ToolKind::Probe(probe) = &tool.kind else {
+                continue;
+            };
+            let bad = |place| BadProbe {
+                name: tool.name.clone(),
+                place,
+            };
+            let url: http::Uri = probe.url.parse().map_err(|_| bad(None))?;
+            let authority = url.authority().ok_or_else(|| bad(None))?;
+            let place = Allowed::parse(authority.as_str(), Some(vec![ORGANIZATION.to_owned()]));
+            allowed.push(place.map_err(|error| bad(Some(error)))?);
+        }
+        Ok(Self(Client::new(Options {
+            resolver: Resolver::Fixed(FixedAnswers::default()),
+            allowed,
+            denied: Vec::new(),
+            trusted_roots: web_roots(),
+            pool: PoolOptions::defaults(),
+            read_bytes_max: READ_BYTES_MAX_DEFAULT,
+        })))
     }
 
-    pub(crate) async fn send(&self, probe: &Probe, attempt: &Attempt) -> ToolOutcome {
+    pub(crate) async fn send(
+        &self,
+        probe: &Probe,
+        effect: EffectClass,
+        attempt: &Attempt,
+    ) -> ToolOutcome {
         if !cfg!(debug_assertions) {
             return ToolOutcome::Refused {
                 message: "this tool exists in debug builds only".to_owned(),
@@ -56,118 +89,112 @@ impl Prober {
         if probe.panics {
             panic!("the probe panics, as its definition asks");
         }
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(&probe.url)
-            .header(CONTENT_TYPE, "application/json")
-            .header("idempotency-key", &attempt.idempotency_key)
-            .body(Full::new(Bytes::copy_from_slice(
-                attempt.args.json().as_str().as_bytes(),
-            )));
-        let Ok(request) = request else {
-            return ToolOutcome::NotSent {
-                message: "the tool's address is no address".to_owned(),
-            };
+        let body = Bytes::copy_from_slice(attempt.args.json().as_str().as_bytes());
+        let mut request = outgoing(Method::POST, probe.url.clone(), body);
+        request.headers = vec![
+            ("content-type".to_owned(), "application/json".to_owned()),
+            (
+                "idempotency-key".to_owned(),
+                attempt.idempotency_key.clone(),
+            ),
+        ];
+        let reuse = match effect {
+            EffectClass::Read | EffectClass::Idempotent => Reuse::Pooled,
+            EffectClass::Queryable | EffectClass::Once => Reuse::Brief,
         };
-        match self.0.request(request).await {
-            Ok(response) => read(response).await,
-            Err(error) if error.is_connect() => ToolOutcome::NotSent {
-                message: "the tool cannot be reached".to_owned(),
-            },
-            Err(_) => ToolOutcome::Reset {
-                message: "the tool closed the connection without an answer".to_owned(),
-            },
+        match self.0.send(request, ORGANIZATION, reuse).await {
+            Ok(received) => answered(received),
+            Err(failure) => failed(failure),
         }
     }
 
     pub(crate) async fn look_up(&self, probe: &Probe, attempt: &Attempt) -> LookUp {
-        let uri = format!("{}?reference={}", probe.url, attempt.idempotency_key);
-        let Ok(request) = Request::get(uri).body(Full::default()) else {
-            return LookUp::Unknown;
-        };
-        match self.0.request(request).await {
-            Ok(response) if response.status().as_u16() == 404 => LookUp::Absent,
-            Ok(response) if response.status().is_success() => match read(response).await {
-                ToolOutcome::Answered(output) => LookUp::Happened(output),
-                ToolOutcome::Refused { .. }
-                | ToolOutcome::NotSent { .. }
-                | ToolOutcome::Reset { .. }
-                | ToolOutcome::TimedOut
-                | ToolOutcome::Panicked
-                | ToolOutcome::Aborted => LookUp::Unknown,
-            },
+        let url = format!("{}?reference={}", probe.url, attempt.idempotency_key);
+        let request = outgoing(Method::GET, url, Bytes::new());
+        match self.0.send(request, ORGANIZATION, Reuse::Pooled).await {
+            Ok(received) if received.status == 404 => LookUp::Absent,
+            Ok(received) if (200..300).contains(&received.status) => {
+                LookUp::Happened(output(received))
+            }
             Ok(_) | Err(_) => LookUp::Unknown,
         }
     }
 }
 
-impl Default for Prober {
-    fn default() -> Self {
-        Self::new()
+fn outgoing(method: Method, url: String, body: Bytes) -> Outgoing {
+    Outgoing {
+        method,
+        url,
+        headers: Vec::new(),
+        body,
+        timeouts: Timeouts {
+            connect: PROBE_TIMEOUT,
+            first_byte: PROBE_TIMEOUT,
+            idle: PROBE_TIMEOUT,
+            total: PROBE_TIMEOUT,
+        },
+        response_bytes_max: limits::RESULT_KEPT_BYTES_DEFAULT,
     }
 }
 
-async fn read(response: Response<Incoming>) -> ToolOutcome {
-    let (parts, mut body) = response.into_parts();
+fn failed(failure: SendFailure) -> ToolOutcome {
+    let message = failure.message().to_owned();
+    match failure.kind {
+        _ if !failure.sent => ToolOutcome::NotSent { message },
+        FailureKind::TimedOut(_) => ToolOutcome::TimedOut,
+        FailureKind::BadUrl
+        | FailureKind::BadRequest
+        | FailureKind::NotHttps
+        | FailureKind::TargetNotAllowed
+        | FailureKind::Unresolved
+        | FailureKind::LookUpFailed
+        | FailureKind::Connect
+        | FailureKind::Tls
+        | FailureKind::Reset
+        | FailureKind::NotHttp
+        | FailureKind::HeadersTooLarge => ToolOutcome::Reset { message },
+    }
+}
+
+fn answered(received: Received) -> ToolOutcome {
+    let status = received.status;
+    let output = output(received);
+    if (200..300).contains(&status) {
+        return ToolOutcome::Answered(output);
+    }
+    let said = output.shown(REFUSAL_BYTES_MAX);
+    ToolOutcome::Refused {
+        message: format!("the tool answered with status {status}: {said}"),
+    }
+}
+
+/// Text as text; anything else, also what is encoded or not UTF-8, as a description.
+fn output(received: Received) -> ToolOutput {
     let header = |name| {
-        parts
+        received
             .headers
             .get(name)
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default()
     };
     let content_type = header(CONTENT_TYPE).to_ascii_lowercase();
-    let is_text = ["", "text/", "application/json", "application/xml"]
-        .iter()
-        .any(|kind| {
-            if kind.is_empty() {
-                content_type.is_empty()
-            } else {
-                content_type.starts_with(kind)
-            }
-        });
+    let is_text = content_type.is_empty()
+        || ["text/", "application/json", "application/xml"]
+            .iter()
+            .any(|kind| content_type.starts_with(kind));
     let encoded = !matches!(header(CONTENT_ENCODING), "" | "identity");
-    let (mut kept, mut length, mut digest) = (Vec::new(), 0u64, Sha256::new());
-    while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else {
-            return ToolOutcome::Reset {
-                message: "the tool's answer broke off".to_owned(),
-            };
-        };
-        let Ok(bytes) = frame.into_data() else {
-            continue;
-        };
-        length += bytes.len() as u64;
-        digest.update(&bytes);
-        let room = limits::RESULT_KEPT_BYTES_DEFAULT.saturating_sub(kept.len());
-        kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        if length > READ_BYTES_MAX {
-            break;
-        }
-    }
-    let cut = length > kept.len() as u64;
-    let output = match text_of(kept, cut) {
-        Some(text) if is_text && !encoded => ToolOutput::Text { text, cut },
-        Some(_) | None => ToolOutput::Opaque {
-            content_type,
-            bytes: length,
-            sha256: digest
-                .finalize()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
-        },
+    let described = ToolOutput::Opaque {
+        content_type,
+        bytes: received.bytes,
+        sha256: received.sha256(),
     };
-    if parts.status.is_success() {
-        return ToolOutcome::Answered(output);
+    if !is_text || encoded {
+        return described;
     }
-    let said = output.shown(REFUSAL_BYTES_MAX);
-    ToolOutcome::Refused {
-        message: format!(
-            "the tool answered with status {}: {said}",
-            parts.status.as_u16()
-        ),
-    }
+    text_of(received.body, received.cut).map_or(described, |text| ToolOutput::Text {
+        text,
+        cut: received.cut,
+    })
 }
 
 /// The bytes as text; a cut may have fallen into a character.

@@ -27,7 +27,7 @@ pub async fn run(prober: &Prober, tool: &Tool, attempt: &Attempt) -> ToolOutcome
             attempt.now.0,
         )),
         ToolKind::Calculate => of_builtin(builtin::calculate(&attempt.args.json().to_value())),
-        ToolKind::Probe(probe) => prober.send(probe, attempt).await,
+        ToolKind::Probe(probe) => prober.send(probe, tool.policy.effect, attempt).await,
     }
 }
 

@@ -11,7 +11,7 @@ use tw_core::limits::{RequestLimits, TurnLimits};
 use tw_core::time::Timestamp;
 use tw_core::tool::Tool;
 use tw_egress::env::Env;
-use tw_egress::probe::Prober;
+use tw_egress::probe::{BadProbe, Prober};
 use tw_egress::upstream::{Connections, Upstream};
 use tw_store::apply::ApplyError;
 use tw_store::store::Store;
@@ -108,14 +108,18 @@ const LAST_WRITES_MAX: Duration = Duration::from_secs(5);
 
 impl Runtime {
     /// Starts the runtime; turns of an earlier process are taken over with [`Runtime::recover`].
-    pub fn new(config: Config, store: Store, env: Env) -> Self {
+    ///
+    /// # Errors
+    /// For a probe that cannot be reached as it is described; there are none in release builds.
+    pub fn new(config: Config, store: Store, env: Env) -> Result<Self, BadProbe> {
+        let prober = Prober::new(&config.tools)?;
         let runtime = Self(Arc::new(Inner {
             connections: Connections::new(config.connect_timeout),
             slots: Slots::new(&config.tools),
             keys: KnownKeys::default(),
             config,
             store,
-            prober: Prober::new(),
+            prober,
             live: LiveTurns::new(),
             tasks: TaskTracker::new(),
             refusing: CancellationToken::new(),
@@ -127,7 +131,7 @@ impl Runtime {
             .0
             .tasks
             .spawn(crate::retention::run(Arc::clone(&runtime.0)));
-        runtime
+        Ok(runtime)
     }
 
     pub fn store(&self) -> &Store {

@@ -102,6 +102,9 @@ fn what_cannot_be_is_refused_by_name_and_makes_nothing() {
         (["--record", "some"], "--record"),
         (["--memory", "all"], "--memory"),
         (["--tolls", "all"], "--tolls"),
+        (["--tools", "all,time_now"], "all"),
+        (["--tools", "time_now,"], "--tools"),
+        (["--tools", "a b"], "a b"),
     ] {
         let refused = create_key(&data, &flags);
         assert!(!refused.status.success(), "{flags:?}");

@@ -99,7 +99,7 @@ impl App {
         let mut config = Config::with_upstream(upstream, wanted.tools);
         config.turn.model_backoff = Duration::ZERO;
         (wanted.config)(&mut config);
-        let runtime = Runtime::new(config, store.clone(), env);
+        let runtime = Runtime::new(config, store.clone(), env).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let routes = router(Surfaces::new(runtime.clone(), wanted.options));
@@ -136,7 +136,8 @@ impl App {
             ask_usage: true,
             answer_bytes_max: limits::ANSWER_BYTES_DEFAULT,
         };
-        let runtime = Runtime::new(Config::with_upstream(upstream, Vec::new()), store, env);
+        let runtime =
+            Runtime::new(Config::with_upstream(upstream, Vec::new()), store, env).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let routes = router(Surfaces::new(runtime, Options::defaults()));

@@ -164,9 +164,11 @@ impl Case {
                 self.ambiguous("timeout", "within its time", ATTEMPTS_MAX)
             }
             Behaviour::HangsUpBeforeReading | Behaviour::HangsUpAfterReading => {
-                self.ambiguous("reset", "without an answer", ATTEMPTS_MAX)
+                self.ambiguous("reset", "before its answer was complete", ATTEMPTS_MAX)
             }
-            Behaviour::BreaksOffItsAnswer => self.ambiguous("reset", "broke off", ATTEMPTS_MAX),
+            Behaviour::BreaksOffItsAnswer => {
+                self.ambiguous("reset", "before its answer was complete", ATTEMPTS_MAX)
+            }
             Behaviour::Panics => self.ambiguous("panicked", "failed internally", 1),
         }
     }
