@@ -6,6 +6,7 @@
 
 mod answer;
 mod asking;
+mod attempts;
 mod calls;
 mod ending;
 mod offer;

@@ -1,7 +1,7 @@
 //! How a turn ends: by its answer, a limit, a failure, a stop, the deadline or a shutdown.
 
 use super::answer::Answer;
-use super::calls::{close_attempt, outcome_unknown};
+use super::attempts::{close_attempt, outcome_unknown};
 use super::{CallState, Effect, Now, Phase, Step, Turn, failed};
 use crate::call::{CallReason, CallStatus};
 use crate::change::{AttemptOutcome, Change, EndTurn, MINIMAL_KEPT, NewMessage, Record};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::calls::{close_attempt, open_attempt, outcome_unknown};
+use super::attempts::{close_attempt, open_attempt, outcome_unknown};
 use super::{Call, CallState, Effect, Now, Offer, Phase, Round, Step, Turn, TurnSetup, failed};
 use crate::arguments;
 use crate::call::{CallEnd, CallReason, CallStatus};

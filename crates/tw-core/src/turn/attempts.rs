@@ -1,0 +1,355 @@
+//! Running calls: slots, attempts, look-ups, and what follows an attempt's end.
+
+use std::time::Duration;
+
+use super::{Call, CallState, Effect, Now, Step, Timer, Turn, failed};
+use crate::arguments::ValidArgs;
+use crate::call::{CallEnd, CallReason};
+use crate::change::{AttemptOutcome, Change, CloseAttempt, OpenAttempt};
+use crate::event::{LogEvent, TurnReason};
+use crate::id::CallRef;
+use crate::tool::{EffectClass, LookUp, ToolOutcome, ToolOutput};
+
+impl Turn {
+    /// Asks for slots as far as the turn may run calls in parallel, or, when all calls have
+    /// ended, goes to the next round.
+    pub(super) fn go_on(&mut self, now: &mut Now<'_>, step: &mut Step) {
+        let parallel = usize::try_from(self.setup.limits.calls_parallel_max).unwrap_or(usize::MAX);
+        let Some(round) = self.rounds.last_mut() else {
+            return;
+        };
+        let active = round
+            .calls
+            .iter()
+            .filter(|call| match call.state {
+                CallState::Pending { asked, .. } => asked,
+                CallState::Running { .. }
+                | CallState::Waiting { .. }
+                | CallState::LookingUp { .. } => true,
+                CallState::Ended(_) => false,
+            })
+            .count();
+        let mut free = parallel.saturating_sub(active);
+        for call in &mut round.calls {
+            if let CallState::Pending {
+                asked: asked @ false,
+                ..
+            } = &mut call.state
+                && free > 0
+            {
+                *asked = true;
+                free -= 1;
+                step.then.push(Effect::RequestSlot { call: call.at });
+            }
+        }
+        if round.calls.iter().all(Call::is_ended) {
+            self.after_calls(now, step);
+        }
+    }
+
+    fn after_calls(&mut self, now: &mut Now<'_>, step: &mut Step) {
+        if let Some(reason) = self.stopping {
+            self.end_cancelled(reason, now, step);
+            return;
+        }
+        if self.completion_tokens_left() == Some(0) {
+            self.end_by_limit(TurnReason::Length, now, step);
+            return;
+        }
+        self.ask(1, now, step);
+    }
+
+    pub(super) fn on_slot(&mut self, at: CallRef, now: &mut Now<'_>, step: &mut Step) {
+        let Some(call) = self.find_mut(at) else {
+            return;
+        };
+        let CallState::Pending { args, asked: true } = &call.state else {
+            return;
+        };
+        call.state = CallState::Running {
+            args: args.clone(),
+            n: 1,
+        };
+        step.write.push(Change::StartCall {
+            call: at,
+            at: now.at,
+        });
+        open_attempt(at, 1, now, step);
+    }
+
+    pub(super) fn on_call_ended(
+        &mut self,
+        at: CallRef,
+        n: u32,
+        outcome: ToolOutcome,
+        now: &mut Now<'_>,
+        step: &mut Step,
+    ) {
+        let kept_max = self.setup.limits.result_kept_bytes_max;
+        let Some(call) = self.find(at) else {
+            return;
+        };
+        let CallState::Running { args, n: running } = &call.state else {
+            return;
+        };
+        if *running != n {
+            return;
+        }
+        let args = args.clone();
+        let word = match &outcome {
+            ToolOutcome::Answered(_) => AttemptOutcome::Ok,
+            ToolOutcome::Refused { .. }
+            | ToolOutcome::NotSent { .. }
+            | ToolOutcome::Reset { .. }
+            | ToolOutcome::TimedOut
+            | ToolOutcome::Panicked
+            | ToolOutcome::Aborted => AttemptOutcome::Failed(outcome.as_str().to_owned()),
+        };
+        close_attempt(at, n, word, now, step);
+        let was_sent = !matches!(outcome, ToolOutcome::NotSent { .. });
+        let next = next_for(call, n, outcome, kept_max);
+        if let Some(call) = self.find_mut(at) {
+            call.acted |= was_sent;
+        }
+        match next {
+            Next::End(end) => self.end_call(at, end, now, step),
+            Next::Again(after) if self.stopping.is_none() => {
+                self.wait_for_attempt(at, args, n + 1, after, step);
+            }
+            Next::Again(_) => {
+                let shown =
+                    "The request was stopped before this call could be tried again.".to_owned();
+                self.end_call(at, failed(CallReason::Cancelled, shown), now, step);
+            }
+            Next::LookUp => self.look_up(at, args, n, step),
+        }
+    }
+
+    fn wait_for_attempt(
+        &mut self,
+        at: CallRef,
+        args: ValidArgs,
+        n: u32,
+        after: Duration,
+        step: &mut Step,
+    ) {
+        if let Some(call) = self.find_mut(at) {
+            call.state = CallState::Waiting { args, n };
+        }
+        step.then.push(Effect::SetTimer {
+            timer: Timer::CallAgain { call: at, n },
+            after,
+        });
+    }
+
+    pub(super) fn look_up(&mut self, at: CallRef, args: ValidArgs, n: u32, step: &mut Step) {
+        if let Some(call) = self.find_mut(at) {
+            call.state = CallState::LookingUp { args, n };
+        }
+        step.then.push(Effect::LookUp { call: at, n });
+    }
+
+    pub(super) fn on_call_again(
+        &mut self,
+        at: CallRef,
+        n: u32,
+        now: &mut Now<'_>,
+        step: &mut Step,
+    ) {
+        let Some(call) = self.find_mut(at) else {
+            return;
+        };
+        let CallState::Waiting { args, n: next } = &call.state else {
+            return;
+        };
+        if *next != n {
+            return;
+        }
+        call.state = CallState::Running {
+            args: args.clone(),
+            n,
+        };
+        open_attempt(at, n, now, step);
+    }
+
+    pub(super) fn on_looked_up(
+        &mut self,
+        at: CallRef,
+        n: u32,
+        found: LookUp,
+        now: &mut Now<'_>,
+        step: &mut Step,
+    ) {
+        let kept_max = self.setup.limits.result_kept_bytes_max;
+        let stopping = self.stopping.is_some();
+        let Some(call) = self.find_mut(at) else {
+            return;
+        };
+        let CallState::LookingUp { args, n: asked } = &call.state else {
+            return;
+        };
+        if *asked != n {
+            return;
+        }
+        let args = args.clone();
+        let attempts_max = call
+            .tool
+            .as_ref()
+            .map_or(1, |tool| tool.policy.attempts_max);
+        if found == LookUp::Absent {
+            call.acted = false;
+        }
+        match found {
+            LookUp::Happened(output) => {
+                let end = completed(call, &output, kept_max);
+                self.end_call(at, end, now, step);
+            }
+            LookUp::Absent if n < attempts_max && !stopping => {
+                self.wait_for_attempt(at, args, n + 1, Duration::ZERO, step);
+            }
+            LookUp::Absent => {
+                let shown = "The tool did not answer, and the provider says that nothing was done."
+                    .to_owned();
+                self.end_call(at, failed(CallReason::NotSent, shown), now, step);
+            }
+            LookUp::Unknown => self.end_call(at, outcome_unknown(), now, step),
+        }
+    }
+
+    /// Writes a call's end and goes on.
+    pub(super) fn end_call(
+        &mut self,
+        at: CallRef,
+        end: CallEnd,
+        now: &mut Now<'_>,
+        step: &mut Step,
+    ) {
+        self.finish_call(at, end, now, step);
+        self.go_on(now, step);
+    }
+
+    /// Writes a call's end, without going on.
+    pub(super) fn finish_call(
+        &mut self,
+        at: CallRef,
+        end: CallEnd,
+        now: &Now<'_>,
+        step: &mut Step,
+    ) {
+        let Some(call) = self.find_mut(at) else {
+            return;
+        };
+        call.state = CallState::Ended(end.clone());
+        step.show.push(LogEvent::CallEnded {
+            call: at,
+            id: call.id,
+            end: end.clone(),
+        });
+        step.write.push(Change::EndCall {
+            call: at,
+            end,
+            at: now.at,
+        });
+        step.then.push(Effect::ReleaseSlot { call: at });
+    }
+}
+
+enum Next {
+    End(CallEnd),
+    Again(Duration),
+    LookUp,
+}
+
+/// What follows an attempt's end, by the tool's effect class.
+fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next {
+    let policy = call.tool.as_ref().map(|tool| &tool.policy);
+    let again = policy
+        .filter(|policy| n < policy.attempts_max)
+        .map(|policy| policy.backoff_before(n + 1));
+    let ambiguous = |reason: CallReason, shown: &str, again: Option<Duration>| match call.effect() {
+        EffectClass::Read | EffectClass::Idempotent => match again {
+            Some(wait) => Next::Again(wait),
+            None => Next::End(failed(reason, shown.to_owned())),
+        },
+        EffectClass::Queryable => Next::LookUp,
+        EffectClass::Once => Next::End(outcome_unknown()),
+    };
+    match outcome {
+        ToolOutcome::Answered(output) => Next::End(completed(call, &output, kept_max)),
+        ToolOutcome::Refused { message } => Next::End(failed(CallReason::ToolError, message)),
+        ToolOutcome::NotSent { message } => match again {
+            Some(wait) => Next::Again(wait),
+            None => Next::End(failed(CallReason::NotSent, message)),
+        },
+        ToolOutcome::Reset { message } => ambiguous(CallReason::Reset, &message, again),
+        ToolOutcome::TimedOut => ambiguous(
+            CallReason::Timeout,
+            "The tool did not answer within its time.",
+            again,
+        ),
+        // Code that panicked once panics again.
+        ToolOutcome::Panicked => {
+            ambiguous(CallReason::Panicked, "The tool failed internally.", None)
+        }
+        ToolOutcome::Aborted => {
+            ambiguous(CallReason::Interrupted, "The call was interrupted.", again)
+        }
+    }
+}
+
+fn completed(call: &Call, output: &ToolOutput, kept_max: usize) -> CallEnd {
+    let shown_max = call
+        .tool
+        .as_ref()
+        .map_or(0, |tool| tool.policy.shown_bytes_max);
+    let mut kept = output.kept();
+    if kept.len() > kept_max {
+        let mut end = kept_max;
+        while !kept.is_char_boundary(end) {
+            end -= 1;
+        }
+        kept.truncate(end);
+    }
+    CallEnd {
+        reason: None,
+        result: Some(kept),
+        shown: output.shown(shown_max),
+        is_error: false,
+    }
+}
+
+pub(super) fn outcome_unknown() -> CallEnd {
+    failed(
+        CallReason::OutcomeUnknown,
+        "It is not known whether this call took effect. It must not simply be repeated.".to_owned(),
+    )
+}
+
+pub(super) fn open_attempt(at: CallRef, n: u32, now: &Now<'_>, step: &mut Step) {
+    step.write.push(Change::OpenAttempt(OpenAttempt {
+        round: at.round,
+        position: Some(at.position),
+        n,
+        upstream: None,
+        at: now.at,
+    }));
+    step.then.push(Effect::Dispatch { call: at, n });
+}
+
+pub(super) fn close_attempt(
+    at: CallRef,
+    n: u32,
+    outcome: AttemptOutcome,
+    now: &Now<'_>,
+    step: &mut Step,
+) {
+    step.write.push(Change::CloseAttempt(CloseAttempt {
+        round: at.round,
+        position: Some(at.position),
+        n,
+        outcome,
+        http_status: None,
+        usage: None,
+        at: now.at,
+    }));
+}
