@@ -1,0 +1,290 @@
+//! The crash sweep: the real machine over the real store, killed at every boundary.
+//!
+//! A turn makes calls in its first round and answers in its second. The driver here does what the
+//! real one does, in the same order, without a runtime: decide; apply the writes together with
+//! the pending log under the fence; show; start. It is killed at every numbered boundary (each
+//! side of every write, of every effect's start and of every effect's end), and its successor at
+//! every boundary of the recovery. Each kill comes in two forms: the driver is gone, or it lives
+//! on as a zombie whose writes come after the claim.
+//! Everything is deterministic: a run is its configuration and its kills.
+
+mod check;
+mod config;
+mod driver;
+mod lab;
+mod run;
+mod world;
+
+use tw_core::tool::EffectClass;
+
+use config::{Config, Fault, Form, Kill, Mishap, orders};
+use lab::Lab;
+use run::{Report, run};
+use world::Violation;
+
+/// How deep kills nest.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Singles,
+    Pairs,
+}
+
+#[derive(Default)]
+struct Tally {
+    runs: u32,
+    /// Pairs of boundaries that these runs stand for, in both forms each.
+    pairs: usize,
+    /// The first run with a violation, told in full.
+    failure: Option<(Violation, String)>,
+}
+
+impl Tally {
+    fn assert_nothing_found(&self) {
+        if let Some((_, told)) = &self.failure {
+            panic!("{told}");
+        }
+    }
+}
+
+/// Every single kill, and every pair of kills.
+///
+/// Between some boundaries nothing leaves the driver: being killed at either is the same, for the
+/// dead and for the zombie. Single kills run at all of them, and it is checked that they come to
+/// the same; of pairs one of each kind runs.
+fn sweep(lab: &mut Lab, config: &Config, depth: Depth, tally: &mut Tally) {
+    let Some(whole) = one(lab, config, &[], tally) else {
+        return;
+    };
+    for form in Form::ALL {
+        let mut before: Option<(u32, String)> = None;
+        for (at, done) in whole.points.iter().enumerate() {
+            let first = Kill { at, form };
+            let Some(report) = one(lab, config, &[first], tally) else {
+                return;
+            };
+            let same = before
+                .as_ref()
+                .filter(|(done_before, _)| done_before == done);
+            if depth == Depth::Pairs {
+                tally.pairs += report.points.len() * Form::ALL.len();
+            }
+            if let Some((_, outcome)) = same {
+                assert_eq!(
+                    *outcome, report.outcome,
+                    "{config}, {first:?} and the boundary before"
+                );
+                continue;
+            }
+            before = Some((*done, report.outcome));
+            if depth == Depth::Pairs && !pairs(lab, config, first, &report.points, tally) {
+                return;
+            }
+        }
+    }
+}
+
+/// All second kills after a first one; false if something was found.
+fn pairs(lab: &mut Lab, config: &Config, first: Kill, points: &[u32], tally: &mut Tally) -> bool {
+    let kinds = (0..points.len()).filter(|at| *at == 0 || points[*at] != points[*at - 1]);
+    for at in kinds {
+        for form in Form::ALL {
+            let second = Kill { at, form };
+            if one(lab, config, &[first, second], tally).is_none() {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// One run; `None` if something was found.
+fn one(lab: &mut Lab, config: &Config, kills: &[Kill], tally: &mut Tally) -> Option<Report> {
+    tally.runs += 1;
+    let report = run(lab, config, kills, false);
+    let Some(violation) = report.violations.first() else {
+        return Some(report);
+    };
+    // The same again, and this time it is written down.
+    let trace = run(lab, config, kills, true).trace.join("\n");
+    let Violation { invariant, what } = violation;
+    let told = format!("{invariant}: {what}\n{config}\nkills {kills:?}\n{trace}");
+    tally.failure = Some((violation.clone(), told));
+    None
+}
+
+/// While calls run, a plain turn is like a streamed one, so its pairs stop at two calls: the
+/// whole sweep must fit into minutes.
+fn depth(calls: u32, streamed: bool) -> Depth {
+    if streamed || calls < 3 {
+        Depth::Pairs
+    } else {
+        Depth::Singles
+    }
+}
+
+/// All of one effect class: one to three calls in all orders, streamed and plain.
+fn sweep_class(class: EffectClass) {
+    let mut lab = Lab::new(None);
+    for calls in 1..=3 {
+        for streamed in [true, false] {
+            let config = |order| Config {
+                class,
+                order,
+                streamed,
+                mishap: Mishap::Nothing,
+            };
+            let in_order = config((0..calls).collect());
+            let counted = run(&mut lab, &in_order, &[], false).points.len();
+            let kind = if streamed { "streamed" } else { "plain" };
+            let name = format!("{}, {calls} calls, {kind}", class.as_str());
+            println!("{name}: {counted} boundaries");
+            let mut tally = Tally::default();
+            for order in orders(calls) {
+                sweep(&mut lab, &config(order), depth(calls, streamed), &mut tally);
+                tally.assert_nothing_found();
+            }
+            let Tally { runs, pairs, .. } = tally;
+            println!("{name}: {pairs} pairs of kills, by {runs} runs");
+        }
+    }
+}
+
+#[test]
+fn read_calls_survive_every_pair_of_kills() {
+    sweep_class(EffectClass::Read);
+}
+
+#[test]
+fn idempotent_calls_survive_every_pair_of_kills() {
+    sweep_class(EffectClass::Idempotent);
+}
+
+#[test]
+fn queryable_calls_survive_every_pair_of_kills() {
+    sweep_class(EffectClass::Queryable);
+}
+
+#[test]
+fn once_calls_survive_every_pair_of_kills() {
+    sweep_class(EffectClass::Once);
+}
+
+/// Two calls and a mishap, in all classes, beside every kill, and in plain turns every pair.
+fn sweep_mishap(mishap: Mishap) {
+    let mut lab = Lab::new(None);
+    for class in EffectClass::ALL {
+        for streamed in [true, false] {
+            let config = Config {
+                class,
+                order: vec![1, 0],
+                streamed,
+                mishap,
+            };
+            let mut tally = Tally::default();
+            // After a crash a streamed turn differs only in open model rounds.
+            let depth = if streamed {
+                Depth::Singles
+            } else {
+                Depth::Pairs
+            };
+            sweep(&mut lab, &config, depth, &mut tally);
+            tally.assert_nothing_found();
+        }
+    }
+}
+
+#[test]
+fn attempts_that_are_reset_after_their_effect() {
+    sweep_mishap(Mishap::Reset);
+}
+
+#[test]
+fn attempts_that_time_out_after_their_effect() {
+    sweep_mishap(Mishap::TimedOut);
+}
+
+#[test]
+fn attempts_that_are_not_sent() {
+    sweep_mishap(Mishap::NotSent);
+}
+
+#[test]
+fn calls_whose_arguments_do_not_fit() {
+    sweep_mishap(Mishap::Invalid);
+}
+
+#[test]
+fn model_requests_that_fail_before_anything_is_shown() {
+    sweep_mishap(Mishap::ModelFails);
+}
+
+#[test]
+fn turns_that_are_stopped_while_calls_run() {
+    sweep_mishap(Mishap::Stopped);
+}
+
+#[test]
+fn turns_whose_time_is_up_while_calls_run() {
+    sweep_mishap(Mishap::Late);
+}
+
+#[test]
+fn processes_that_end_while_calls_run() {
+    sweep_mishap(Mishap::Drained);
+}
+
+/// A planted fault is found, and by an invariant that it breaks.
+fn finds(fault: Fault, class: EffectClass, invariants: &[&str]) {
+    let mut lab = Lab::new(Some(fault));
+    let mut tally = Tally::default();
+    for calls in 1..=2 {
+        for streamed in [true, false] {
+            for order in orders(calls) {
+                let config = Config {
+                    class,
+                    order,
+                    streamed,
+                    mishap: Mishap::Nothing,
+                };
+                sweep(&mut lab, &config, Depth::Singles, &mut tally);
+                if let Some((violation, told)) = &tally.failure {
+                    println!("{fault:?} found in run {}: {told}", tally.runs);
+                    let found = violation.invariant;
+                    assert!(invariants.contains(&found), "{found} for {fault:?}: {told}");
+                    return;
+                }
+            }
+        }
+    }
+    panic!("{fault:?} was not found in {} runs", tally.runs);
+}
+
+#[test]
+fn dispatch_before_the_write_is_found() {
+    finds(Fault::DispatchBeforeWrite, EffectClass::Once, &["I4"]);
+}
+
+#[test]
+fn a_missing_status_guard_is_found() {
+    finds(Fault::NoStatusGuard, EffectClass::Once, &["I5"]);
+}
+
+#[test]
+fn a_missing_fence_is_found() {
+    finds(Fault::NoFence, EffectClass::Read, &["I6"]);
+}
+
+#[test]
+fn a_result_written_later_is_found() {
+    finds(Fault::ResultLater, EffectClass::Read, &["I1", "I3"]);
+}
+
+#[test]
+fn a_once_call_that_recovery_repeats_is_found() {
+    finds(Fault::OnceAgain, EffectClass::Once, &["I4"]);
+}
+
+#[test]
+fn open_attempts_that_recovery_does_not_count_are_found() {
+    finds(Fault::OpenUncounted, EffectClass::Read, &["I1"]);
+}

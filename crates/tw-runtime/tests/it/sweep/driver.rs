@@ -1,0 +1,436 @@
+//! A driver without a runtime: the same order of things as the real one, one event at a time.
+
+use std::collections::VecDeque;
+
+use tw_core::change::{Change, EventFlush, Fence};
+use tw_core::event::LogEvent;
+use tw_core::id::CallRef;
+use tw_core::model::ModelEvent;
+use tw_core::tool::ToolOutcome;
+use tw_core::turn::{Asked, Effect, Event, ModelFailureKind, Now, Step, Timer, Turn};
+
+use super::check;
+use super::config::{Fault, Mishap};
+use super::lab::{self, UPSTREAM};
+use super::world::{Stopped, World};
+
+pub struct Driver {
+    turn: Turn,
+    fence: Fence,
+    log: Log,
+    step: Step,
+    /// The step's log is in its writes already, which happens once even if a zombie repeats it.
+    composed: bool,
+    /// Slots and timers, which come back at once and in order.
+    ready: VecDeque<Event>,
+    asking: Option<Asking>,
+    running: Vec<Running>,
+    /// Ends to deliver once more, some time after their second delivery.
+    late: VecDeque<Event>,
+    has_client: bool,
+    /// The turn's end was written by this driver.
+    end_written: bool,
+}
+
+struct Log {
+    next: u64,
+    pending: Vec<LogEvent>,
+}
+
+struct Asking {
+    ask: Asked,
+    coming: VecDeque<Coming>,
+}
+
+enum Coming {
+    Read(Vec<ModelEvent>),
+    Flush,
+    /// The last read, which holds the answer's end.
+    Over(Vec<ModelEvent>),
+    Failed,
+}
+
+struct Running {
+    call: CallRef,
+    end: Event,
+}
+
+enum Happened {
+    /// Something inside, or somebody else.
+    Event(Event),
+    /// An end that was taken up before.
+    Again(Event),
+    Read(Vec<ModelEvent>),
+    Flush,
+    /// The end of an effect.
+    End(Vec<Event>),
+}
+
+impl Driver {
+    pub fn new(turn: Turn, fence: Fence, step: Step, events_stored: u64, has_client: bool) -> Self {
+        Self {
+            turn,
+            fence,
+            log: Log {
+                next: events_stored + 1,
+                pending: Vec::new(),
+            },
+            step,
+            composed: false,
+            ready: VecDeque::new(),
+            asking: None,
+            running: Vec::new(),
+            late: VecDeque::new(),
+            has_client,
+            end_written: false,
+        }
+    }
+
+    /// Accepts the turn. As in the real driver, the model is asked while the write is under way.
+    pub fn accept(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
+        self.start_all(world)?;
+        self.composed = true;
+        self.write(world)?;
+        self.run(world)
+    }
+
+    /// Goes on with the step at hand, and then until the turn has ended.
+    pub fn run(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
+        self.perform(world)?;
+        while !self.turn.is_ended() {
+            world.step()?;
+            let Some(happened) = self.next(world) else {
+                if !world.zombie {
+                    world.violate("I1", "nothing runs, and the turn has not ended".to_owned());
+                }
+                return Err(Stopped::Broken);
+            };
+            self.on(happened, world)?;
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, world: &mut World<'_>) -> Option<Happened> {
+        if let Some(event) = self.ready.pop_front() {
+            return Some(Happened::Event(event));
+        }
+        if let Some(event) = self.late.pop_front() {
+            return Some(Happened::Again(event));
+        }
+        if let Some(asking) = &mut self.asking {
+            let ask = asking.ask;
+            let coming = asking.coming.pop_front();
+            return Some(match coming? {
+                Coming::Read(events) => Happened::Read(events),
+                Coming::Flush => Happened::Flush,
+                Coming::Over(events) => {
+                    let mut ends: Vec<Event> = events
+                        .into_iter()
+                        .map(|event| Event::Model { ask, event })
+                        .collect();
+                    ends.push(Event::ModelEnded { ask });
+                    Happened::End(ends)
+                }
+                Coming::Failed => Happened::End(vec![Event::model_failed(
+                    ask,
+                    ModelFailureKind::Reset,
+                    "connection reset",
+                )]),
+            });
+        }
+        if let Some(event) = self.event_of_world(world) {
+            return Some(Happened::Event(event));
+        }
+        let rank = |position: u32| world.config.order.iter().position(|p| *p == position);
+        let first =
+            (0..self.running.len()).min_by_key(|at| rank(self.running[*at].call.position))?;
+        let ended = self.running.remove(first);
+        Some(Happened::End(vec![ended.end]))
+    }
+
+    fn event_of_world(&self, world: &mut World<'_>) -> Option<Event> {
+        let all_run = self.running.len() == world.config.order.len();
+        if world.zombie || !all_run {
+            return None;
+        }
+        let event = match world.config.mishap {
+            Mishap::Stopped => Event::CancelRequested,
+            Mishap::Late => Event::TimerFired(Timer::Deadline),
+            Mishap::Drained => Event::Drained,
+            Mishap::Nothing
+            | Mishap::Reset
+            | Mishap::TimedOut
+            | Mishap::NotSent
+            | Mishap::Invalid
+            | Mishap::ModelFails => return None,
+        };
+        world.act().then_some(event)
+    }
+
+    fn on(&mut self, happened: Happened, world: &mut World<'_>) -> Result<(), Stopped> {
+        match happened {
+            Happened::Event(event) => {
+                self.decide(event, world);
+                self.perform(world)
+            }
+            Happened::Again(event) => self.deliver_again(&event, world),
+            Happened::Read(events) => {
+                let ask = self
+                    .asking
+                    .as_ref()
+                    .map_or(Asked { round: 0, n: 0 }, |asking| asking.ask);
+                let events = events.into_iter().map(|event| Event::Model { ask, event });
+                self.on_each(events.collect(), world)
+            }
+            Happened::Flush => self.flush(world),
+            Happened::End(events) => {
+                world.reach("before an end")?;
+                world.reach("after an end")?;
+                let last = events.last().cloned();
+                let is_answer = matches!(
+                    last,
+                    Some(Event::ModelEnded { .. } | Event::ModelFailed { .. })
+                );
+                if is_answer {
+                    self.asking = None;
+                }
+                self.on_each(events, world)?;
+                if let Some(last) = last {
+                    self.deliver_again(&last, world)?;
+                    self.late.push_back(last);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What needs no write is shown in one batch, as the real driver does.
+    fn on_each(&mut self, events: Vec<Event>, world: &mut World<'_>) -> Result<(), Stopped> {
+        let mut batch = Vec::new();
+        for event in events {
+            self.decide(event, world);
+            if self.step.write.is_empty() && self.step.then.is_empty() {
+                batch.append(&mut self.step.show);
+            } else {
+                self.show(std::mem::take(&mut batch), world)?;
+                self.perform(world)?;
+            }
+        }
+        self.show(batch, world)
+    }
+
+    /// An end that comes twice changes nothing.
+    fn deliver_again(&mut self, event: &Event, world: &mut World<'_>) -> Result<(), Stopped> {
+        self.decide(event.clone(), world);
+        let step = &self.step;
+        if step.write.is_empty() && step.show.is_empty() && step.then.is_empty() {
+            return Ok(());
+        }
+        world.violate("I5", format!("the second {event:?} led to {step:?}"));
+        Err(Stopped::Broken)
+    }
+
+    fn decide(&mut self, event: Event, world: &mut World<'_>) {
+        world.note(|| format!("    {event:?}"));
+        self.step.clear();
+        self.composed = false;
+        let at = world.lab.now();
+        let mut now = Now {
+            at,
+            fresh_id: &mut || world.lab.id(),
+        };
+        self.turn.on(event, &mut now, &mut self.step);
+    }
+
+    fn perform(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
+        if world.has_fault(Fault::DispatchBeforeWrite) {
+            self.start_all(world)?;
+        }
+        if !self.step.write.is_empty() {
+            self.write(world)?;
+        } else if !self.composed {
+            self.composed = true;
+            self.log.pending.extend_from_slice(&self.step.show);
+        }
+        self.send(world);
+        self.start_all(world)
+    }
+
+    /// One transaction, the log's pending events included.
+    fn write(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
+        if !self.composed {
+            self.composed = true;
+            self.log.pending.extend_from_slice(&self.step.show);
+            let flush = self.log.take(world);
+            self.step.write.extend(flush.map(Change::AppendEvents));
+        }
+        world.reach("before a write")?;
+        let changes = self.step.write.clone();
+        if world.has_fault(Fault::ResultLater) {
+            self.write_results_later(world)?;
+        } else {
+            world.apply(&changes, Some(self.fence))?;
+        }
+        self.step.write.clear();
+        self.end_written |= changes
+            .iter()
+            .any(|change| matches!(change, Change::EndTurn(_)));
+        world.reach("after a write")
+    }
+
+    fn write_results_later(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
+        let is_result = |change: &Change| matches!(change, Change::EndCall { .. });
+        let (results, rest): (Vec<_>, Vec<_>) = self.step.write.drain(..).partition(is_result);
+        self.step.write = rest;
+        if !results.is_empty() && !self.step.write.is_empty() {
+            world.apply(&self.step.write, Some(self.fence))?;
+            self.step.write = results;
+            world.reach("between the parts of a write")?;
+        }
+        world.apply(&self.step.write, Some(self.fence)).map(|_| ())
+    }
+
+    fn flush(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
+        self.step.clear();
+        self.composed = true;
+        let Some(flush) = self.log.take(world) else {
+            return Ok(());
+        };
+        self.step.write.push(Change::AppendEvents(flush));
+        self.write(world)
+    }
+
+    /// Shows events that need no write of their own.
+    fn show(&mut self, events: Vec<LogEvent>, world: &mut World<'_>) -> Result<(), Stopped> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        self.log.pending.extend_from_slice(&events);
+        // What the step at hand holds is not shown here.
+        let kept = std::mem::replace(&mut self.step.show, events);
+        self.send(world);
+        self.step.show = kept;
+        world.reach("shown")
+    }
+
+    fn send(&mut self, world: &mut World<'_>) {
+        let events = std::mem::take(&mut self.step.show);
+        for event in events {
+            if !world.accepted {
+                world.violate("I1", format!("shown before the turn is durable: {event:?}"));
+            }
+            if matches!(event, LogEvent::End(_)) && !self.end_written {
+                world.violate("I8", "the end was shown before it was written".to_owned());
+            }
+            if self.has_client {
+                world.show(event);
+            }
+        }
+    }
+
+    /// Starts what the step wants started; an effect stays in the step until it has started.
+    fn start_all(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
+        while let Some(effect) = self.step.then.first() {
+            let leaves_the_driver = matches!(
+                effect,
+                Effect::Ask { .. } | Effect::Dispatch { .. } | Effect::LookUp { .. }
+            );
+            if leaves_the_driver {
+                world.reach("before a start")?;
+            }
+            let effect = self.step.then.remove(0);
+            world.note(|| format!("    start {effect:?}"));
+            self.start(effect, world)?;
+            if leaves_the_driver {
+                world.reach("after a start")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, effect: Effect, world: &mut World<'_>) -> Result<(), Stopped> {
+        match effect {
+            Effect::Ask { round, n } => self.ask(round, n, world),
+            Effect::Dispatch { .. } if world.zombie && !world.zombie_may_dispatch() => {}
+            Effect::Dispatch { call, n } => {
+                if let Some(run) = self.turn.call_to_run(call) {
+                    let outcome = world.run_tool(call, n, &run);
+                    let end = Event::CallEnded { call, n, outcome };
+                    self.running.push(Running { call, end });
+                }
+            }
+            Effect::LookUp { call, n } => {
+                if let Some(run) = self.turn.call_to_run(call) {
+                    let found = world.look_up(&run);
+                    let end = Event::LookedUp { call, n, found };
+                    self.running.push(Running { call, end });
+                }
+            }
+            Effect::AbortAsk => self.asking = None,
+            Effect::AbortCall { call } => self.abort(call),
+            Effect::RequestSlot { call } => self.ready.push_back(Event::SlotGranted { call }),
+            Effect::ReleaseSlot { .. } => {}
+            Effect::SetTimer { timer, .. } => self.ready.push_back(Event::TimerFired(timer)),
+            Effect::HandOver => return Err(Stopped::HandedOver),
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, round: u32, n: u32, world: &mut World<'_>) {
+        world.ask(round);
+        let input = world.lab.input.clone();
+        let request = self
+            .turn
+            .model_request(&input, &input.messages, &input.model, false);
+        check::request(
+            &tw_wire::openai_chat::request::encode(&request),
+            round,
+            world,
+        );
+        debug_assert_eq!(self.turn.setup().upstream, UPSTREAM);
+        let fails = world.config.mishap == Mishap::ModelFails && n == 1;
+        let mut coming = VecDeque::new();
+        if fails {
+            coming.push_back(Coming::Failed);
+        } else if world.config.streamed {
+            let mut first = lab::answer(round, world.config);
+            let mut second = first.split_off(2);
+            let over = second.split_off(1);
+            coming.push_back(Coming::Read(first));
+            coming.push_back(Coming::Flush);
+            coming.push_back(Coming::Read(second));
+            coming.push_back(Coming::Over(over));
+        } else {
+            coming.push_back(Coming::Over(lab::answer(round, world.config)));
+        }
+        self.asking = Some(Asking {
+            ask: Asked { round, n },
+            coming,
+        });
+    }
+
+    /// The task still ends, and its end still comes.
+    fn abort(&mut self, at: CallRef) {
+        for running in self.running.iter_mut().filter(|running| running.call == at) {
+            if let Event::CallEnded { outcome, .. } = &mut running.end {
+                *outcome = ToolOutcome::Aborted;
+            }
+        }
+    }
+}
+
+impl Log {
+    fn take(&mut self, world: &mut World<'_>) -> Option<EventFlush> {
+        if self.pending.is_empty() {
+            return None;
+        }
+        let events = std::mem::take(&mut self.pending);
+        let first = self.next;
+        self.next += events.len() as u64;
+        Some(EventFlush {
+            first,
+            events,
+            at: world.lab.now(),
+        })
+    }
+}

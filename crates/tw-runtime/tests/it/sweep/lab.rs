@@ -1,0 +1,270 @@
+//! What all runs share: the store, one organization, ids, the request and the scripted model.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tw_core::arguments::Schema;
+use tw_core::change::{
+    Change, KeyMemory, NewApiKey, NewMessage, NewOrganization, NewTurn, OnLeave, Outcome, Record,
+    Scope, Surface, ToolGrant,
+};
+use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use tw_core::json::{Json, Literal};
+use tw_core::limits::{RequestLimits, TurnLimits};
+use tw_core::model::{CallForm, CallPiece, Delta, Finish, ModelEvent, Usage};
+use tw_core::request::ModelInput;
+use tw_core::time::Timestamp;
+use tw_core::tool::{EffectClass, Policy, Probe, Tool, ToolKind};
+use tw_core::turn::{Offer, TurnSetup};
+use tw_store::faults::{self, Weakness};
+use tw_store::store::Store;
+use tw_wire::own::context::{self, TurnContext};
+use uuid::Uuid;
+
+use super::config::{Config, Fault, Mishap};
+
+pub const TOOL: &str = "act";
+pub const UPSTREAM: &str = "scripted";
+const BODY: &[u8] = br#"{"model":"m","messages":[{"role":"user","content":"go"}],"stream":true}"#;
+/// Turns that one store takes before it is replaced, so that it stays small.
+const TURNS_PER_STORE_MAX: u32 = 2_000;
+
+pub struct Lab {
+    pub store: Store,
+    pub fault: Option<Fault>,
+    pub organization: OrgId,
+    pub api_key: ApiKeyId,
+    pub input: ModelInput,
+    /// The last tool made, since compiling a schema takes longer than a run.
+    tool: Arc<Tool>,
+    turns: u32,
+    next_id: u128,
+    now_us: i64,
+}
+
+impl Lab {
+    pub fn new(fault: Option<Fault>) -> Self {
+        let (store, organization, api_key) = store(fault);
+        Self {
+            store,
+            fault,
+            organization,
+            api_key,
+            input: tw_wire::openai_chat::request::decode(BODY, &RequestLimits::defaults()).unwrap(),
+            tool: tool(EffectClass::Read, 1),
+            turns: 0,
+            next_id: 1,
+            now_us: 1_700_000_000_000_000,
+        }
+    }
+
+    pub fn now(&mut self) -> Timestamp {
+        self.now_us += 1_000;
+        Timestamp(self.now_us)
+    }
+
+    pub fn id(&mut self) -> Uuid {
+        self.next_id += 1;
+        Uuid::from_u128(self.next_id)
+    }
+
+    /// A turn that is not in the store yet.
+    pub fn setup(&mut self, config: &Config) -> TurnSetup {
+        self.turns += 1;
+        if self.turns > TURNS_PER_STORE_MAX {
+            self.turns = 0;
+            (self.store, self.organization, self.api_key) = store(self.fault);
+        }
+        let (class, attempts_max) = (config.class, config.attempts_max());
+        let policy = &self.tool.policy;
+        if policy.effect != class || policy.attempts_max != attempts_max {
+            self.tool = tool(class, attempts_max);
+        }
+        let created = self.now();
+        TurnSetup {
+            id: TurnId(self.id()),
+            created,
+            deadline: created.after(Duration::from_secs(1800)),
+            streamed: config.streamed,
+            on_leave: OnLeave::Stop,
+            record: Record::Full,
+            model: "m".to_owned(),
+            choices: 1,
+            choice_is_forced: false,
+            completion_tokens_max: None,
+            offer: Offer::Ours(vec![Arc::clone(&self.tool)]),
+            limits: TurnLimits {
+                model_attempts_max: attempts_max,
+                ..TurnLimits::defaults()
+            },
+            upstream: UPSTREAM.to_owned(),
+        }
+    }
+
+    pub fn accept(&mut self, setup: &TurnSetup, owner: &str) -> Change {
+        Change::AcceptTurn(Box::new(NewTurn {
+            id: setup.id,
+            organization: self.organization,
+            api_key: self.api_key,
+            end_user: None,
+            conversation: self.id().to_string(),
+            conversation_named: false,
+            surface: Surface::ChatCompletions,
+            streamed: setup.streamed,
+            on_leave: setup.on_leave,
+            record: setup.record,
+            model: setup.model.clone(),
+            request_id: "r".to_owned(),
+            deadline: setup.deadline,
+            owner: owner.to_owned(),
+            body: BODY.to_vec(),
+            body_hash: [7; 32],
+            context: context::encode(&TurnContext {
+                tools: Some(vec![TOOL.to_owned()]),
+                upstream: UPSTREAM.to_owned(),
+            }),
+            idempotency_key: None,
+            messages: self.user_message(setup.created),
+            keys_since: Timestamp(0),
+            at: setup.created,
+        }))
+    }
+
+    fn user_message(&self, at: Timestamp) -> Vec<NewMessage> {
+        let message = &self.input.messages[0];
+        vec![NewMessage {
+            round: 0,
+            seq: 0,
+            role: message.role,
+            blocks: message.blocks.clone(),
+            at,
+        }]
+    }
+}
+
+fn tool(class: EffectClass, attempts_max: u32) -> Arc<Tool> {
+    let parameters =
+        Json::parse(r#"{"type":"object","properties":{"i":{"type":"integer"}}}"#).unwrap();
+    Arc::new(Tool {
+        name: TOOL.to_owned(),
+        description: "Acts.".to_owned(),
+        schema: Schema::compile(&parameters).unwrap(),
+        parameters,
+        policy: Policy {
+            attempts_max,
+            ..Policy::new(class)
+        },
+        kind: ToolKind::Probe(Probe {
+            url: "http://127.0.0.1:1/".to_owned(),
+            panics: false,
+        }),
+    })
+}
+
+fn store(fault: Option<Fault>) -> (Store, OrgId, ApiKeyId) {
+    let store = match fault {
+        Some(Fault::NoStatusGuard) => faults::in_memory_inline(Weakness::NoStatusGuard),
+        Some(Fault::NoFence) => faults::in_memory_inline(Weakness::NoFence),
+        Some(
+            Fault::DispatchBeforeWrite
+            | Fault::ResultLater
+            | Fault::OnceAgain
+            | Fault::OpenUncounted,
+        )
+        | None => Store::in_memory_inline(),
+    }
+    .unwrap();
+    let at = Timestamp(1);
+    let create = Change::CreateOrganization(NewOrganization {
+        slug: "default".to_owned(),
+        name: "default".to_owned(),
+        at,
+    });
+    let made = store.apply_inline(&[create], None).unwrap();
+    let [Outcome::Organization(organization)] = made[..] else {
+        panic!("{made:?}")
+    };
+    let create = Change::CreateApiKey(NewApiKey {
+        organization,
+        name: "key".to_owned(),
+        hash: [1; 32],
+        shown: "tw".to_owned(),
+        scopes: vec![Scope::Chat],
+        tools: ToolGrant::All,
+        record: Record::Full,
+        memory: KeyMemory::Off,
+        expires: None,
+        at,
+    });
+    let made = store.apply_inline(&[create], None).unwrap();
+    let [Outcome::ApiKey(api_key)] = made[..] else {
+        panic!("{made:?}")
+    };
+    (store, organization, api_key)
+}
+
+/// What the model answers in a round, the end mark included.
+pub fn answer(round: u32, config: &Config) -> Vec<ModelEvent> {
+    let (first, second) = if round == 1 {
+        ("Let me ", "see.")
+    } else {
+        ("All ", "done.")
+    };
+    let mut events = vec![
+        ModelEvent::Start {
+            model: Some("m-1".to_owned()),
+            created_s: Some(1_700_000_000),
+        },
+        text(first),
+        text(second),
+    ];
+    if round == 1 {
+        events.extend((0..config.calls()).map(|position| call(position, config.mishap)));
+    }
+    events.push(ModelEvent::Finish {
+        choice: 0,
+        reason: if round == 1 {
+            Finish::ToolCalls
+        } else {
+            Finish::Stop
+        },
+    });
+    events.push(ModelEvent::Usage(Usage {
+        prompt_tokens: 5,
+        completion_tokens: 7,
+        total_tokens: 12,
+        json: Json::parse(r#"{"prompt_tokens":5,"completion_tokens":7,"total_tokens":12}"#)
+            .unwrap(),
+    }));
+    events.push(ModelEvent::Done);
+    events
+}
+
+fn text(text: &str) -> ModelEvent {
+    ModelEvent::Delta(Delta {
+        text: Some(Literal::from_text(text)),
+        ..Delta::default()
+    })
+}
+
+/// The first two calls of a round have the same id, as some upstreams send them.
+fn call(position: u32, mishap: Mishap) -> ModelEvent {
+    let arguments = if mishap == Mishap::Invalid {
+        r#"{"i":"no number"}"#.to_owned()
+    } else {
+        format!(r#"{{"i":{position}}}"#)
+    };
+    ModelEvent::Call(CallPiece {
+        choice: 0,
+        call: position,
+        id: Some(format!("up_{}", position / 2).into()),
+        name: Some(TOOL.into()),
+        form: CallForm::Function,
+        arguments: Some(Literal::from_text(&arguments)),
+    })
+}
+
+/// What the tool answers to the call with this argument.
+pub fn tool_answer(argument: i64) -> String {
+    format!("did {argument}")
+}

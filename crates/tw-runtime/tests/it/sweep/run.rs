@@ -1,0 +1,244 @@
+//! One run: a turn, its kills, the recoveries, and the checks at the end.
+
+use tw_core::call::{CallEnd, CallReason};
+use tw_core::change::{Change, ClaimTurn, EndTurn, Fence, Outcome};
+use tw_core::event::TurnStatus;
+use tw_core::tool::EffectClass;
+use tw_core::turn::{FoundTurn, Now, Step, Turn};
+use tw_runtime::recover::found_turn;
+use tw_store::read::turn::RecoveredTurn;
+use tw_store::system;
+
+use super::check;
+use super::config::{Config, Fault, Form, Kill};
+use super::driver::Driver;
+use super::lab::Lab;
+use super::world::{Stopped, Violation, World};
+
+/// Drivers of one turn: the first, one after each of two kills and one after a hand-over.
+const LIVES_MAX: u32 = 4;
+
+pub struct Report {
+    /// Boundaries passed since the last kill, as [`World::points`] has them.
+    pub points: Vec<u32>,
+    /// How the turn and its calls ended, and how often each effect happened.
+    pub outcome: String,
+    pub violations: Vec<Violation>,
+    pub trace: Vec<String>,
+}
+
+/// Runs a turn with these kills. `traced` keeps a line for everything that happens.
+pub fn run(lab: &mut Lab, config: &Config, kills: &[Kill], traced: bool) -> Report {
+    let mut world = World::new(lab, config, kills, traced);
+    let mut zombies = Vec::new();
+    if live(&mut world, &mut zombies) {
+        world.zombie = true;
+        for zombie in &mut zombies {
+            // What was refused right after the claim is refused for ever.
+            let _refused = zombie.run(&mut world);
+        }
+        world.zombie = false;
+        check::end(&mut world);
+        if kills.len() < 2 {
+            write_again(&mut world);
+        }
+    }
+    Report {
+        outcome: outcome(&world),
+        points: world.points,
+        violations: world.violations,
+        trace: world.trace.unwrap_or_default(),
+    }
+}
+
+fn outcome(world: &World<'_>) -> String {
+    let counts: Vec<u32> = world.ledger.values().map(|effects| effects.count).collect();
+    let Some(rows) = &world.rows else {
+        return format!("not accepted, {counts:?}");
+    };
+    let ends: Vec<_> = rows
+        .calls
+        .iter()
+        .map(|row| row.call.end.as_ref().map(|end| end.reason))
+        .collect();
+    let (status, reason) = (rows.turn.status, rows.turn.reason);
+    format!(
+        "{status:?} {reason:?}, calls {ends:?}, effects {counts:?}, log {}",
+        rows.events.len()
+    )
+}
+
+/// Drives the turn until nobody has to; false if that cannot be.
+fn live(world: &mut World<'_>, zombies: &mut Vec<Driver>) -> bool {
+    world.begin_life();
+    let mut driver = first(world);
+    let mut stopped = driver.accept(world);
+    loop {
+        match stopped {
+            Ok(()) => return true,
+            // Nobody claims a turn that was never written, so its zombie would be a slow driver.
+            Err(Stopped::Killed(Form::Zombie)) if world.accepted => zombies.push(driver),
+            Err(Stopped::Killed(_) | Stopped::HandedOver) => {}
+            Err(Stopped::Fenced | Stopped::Broken) => return false,
+        }
+        loop {
+            if world.lives == LIVES_MAX {
+                world.violate("I1", format!("not ended by {LIVES_MAX} drivers"));
+                return false;
+            }
+            world.begin_life();
+            match take_over(world, zombies) {
+                Ok(Some(next)) => {
+                    driver = next;
+                    break;
+                }
+                Ok(None) => return true,
+                Err(Stopped::Killed(_)) => {}
+                Err(Stopped::HandedOver | Stopped::Fenced | Stopped::Broken) => return false,
+            }
+        }
+        stopped = driver.run(world);
+    }
+}
+
+fn owner(world: &World<'_>) -> String {
+    format!("driver {}", world.lives)
+}
+
+fn first(world: &mut World<'_>) -> Driver {
+    let setup = world.setup.clone();
+    let owner = owner(world);
+    let mut step = Step::default();
+    step.write.push(world.lab.accept(&setup, &owner));
+    let at = setup.created;
+    let fence = Fence {
+        organization: world.lab.organization,
+        turn: setup.id,
+        fence: 1,
+    };
+    let now = Now {
+        at,
+        fresh_id: &mut || world.lab.id(),
+    };
+    let turn = Turn::start(setup, &now, &mut step);
+    Driver::new(turn, fence, step, 0, true)
+}
+
+/// Claims the turn and rebuilds it; `None` if there is nothing to claim.
+fn take_over(world: &mut World<'_>, zombies: &mut Vec<Driver>) -> Result<Option<Driver>, Stopped> {
+    let owner = owner(world);
+    let unfinished = system::unfinished_turns_now(&world.lab.store, &owner, 10).unwrap();
+    let (organization, turn) = (world.lab.organization, world.turn());
+    if !unfinished.contains(&(organization, turn)) {
+        return Ok(None);
+    }
+    world.reach("before the claim")?;
+    let claim = ClaimTurn {
+        organization,
+        turn,
+        owner,
+        at: world.lab.now(),
+    };
+    let outcomes = world.apply(&[Change::ClaimTurn(claim)], None)?;
+    let [Outcome::Claimed { fence }] = outcomes[..] else {
+        world.violate("I1", format!("the claim came to {outcomes:?}"));
+        return Err(Stopped::Broken);
+    };
+    let fence = Fence {
+        organization,
+        turn,
+        fence,
+    };
+    let driver = rebuild(world, fence);
+    match world.reach("after the claim") {
+        Ok(()) => {}
+        Err(Stopped::Killed(Form::Zombie)) => {
+            zombies.push(driver);
+            return Err(Stopped::Killed(Form::Zombie));
+        }
+        Err(stopped) => return Err(stopped),
+    }
+    world.zombie = true;
+    for zombie in zombies {
+        // It stops by itself when its write is refused, or when nothing of it runs any more.
+        let _refused = zombie.run(world);
+    }
+    world.zombie = false;
+    Ok(Some(driver))
+}
+
+fn rebuild(world: &mut World<'_>, fence: Fence) -> Driver {
+    world.look_now();
+    let rows = world.rows.clone().unwrap();
+    let found = found(&rows, world);
+    let setup = world.setup.clone();
+    let at = world.lab.now();
+    let mut step = Step::default();
+    let mut now = Now {
+        at,
+        fresh_id: &mut || world.lab.id(),
+    };
+    let turn = Turn::recover(setup, &found, &mut now, &mut step);
+    let stored = rows.events.last().map_or(0, |event| event.number);
+    Driver::new(turn, fence, step, stored, false)
+}
+
+fn found(rows: &RecoveredTurn, world: &World<'_>) -> FoundTurn {
+    let mut found = found_turn(rows);
+    if world.has_fault(Fault::OpenUncounted) {
+        found.attempts.retain(|attempt| attempt.outcome.is_some());
+    }
+    if world.has_fault(Fault::OnceAgain) {
+        for call in &mut found.calls {
+            call.effect = Some(EffectClass::Idempotent);
+        }
+    }
+    found
+}
+
+/// A second result and a second end, from somebody who holds the fence and has not looked, must
+/// be refused by the store itself.
+fn write_again(world: &mut World<'_>) {
+    let Some(rows) = world.rows.clone() else {
+        return;
+    };
+    let fence = Fence {
+        organization: world.lab.organization,
+        turn: world.turn(),
+        fence: rows.turn.fence,
+    };
+    let at = world.lab.now();
+    let mut writes = vec![Change::EndTurn(EndTurn {
+        status: TurnStatus::Failed,
+        reason: None,
+        usage: None,
+        has_tool_calls: false,
+        tool_count: 0,
+        erase_after: None,
+        at,
+    })];
+    if let Some(row) = rows.calls.first() {
+        let call = row.call.call;
+        writes.push(Change::StartCall { call, at });
+        let end = CallEnd {
+            reason: Some(CallReason::ToolError),
+            result: None,
+            shown: "another end".to_owned(),
+            is_error: true,
+        };
+        writes.push(Change::EndCall { call, end, at });
+    }
+    for write in writes {
+        if let Ok(outcomes) = world
+            .lab
+            .store
+            .apply_inline(std::slice::from_ref(&write), Some(fence))
+        {
+            world.violate(
+                "I5",
+                format!("{write:?} over a final state came to {outcomes:?}"),
+            );
+        }
+    }
+    world.look_now();
+}
