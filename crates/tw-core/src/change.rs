@@ -68,6 +68,11 @@ pub enum Change {
     },
     EndTurn(EndTurn),
 
+    /// Writes a time that nobody reads, to find out whether the store takes writes.
+    CheckWritable {
+        at: Timestamp,
+    },
+
     // Retention.
     /// Erases contents (input, blocks, arguments, results, events) of final turns that are due.
     EraseDue {

@@ -35,7 +35,7 @@ pub const MODEL_ATTEMPTS_DEFAULT: u32 = 3;
 pub const MODEL_BACKOFF_DEFAULT: Duration = Duration::from_millis(500);
 /// Longest `Retry-After` of an upstream that is waited for.
 pub const RETRY_AFTER_MAX_DEFAULT: Duration = Duration::from_secs(30);
-/// Text of one turn's answer, in bytes; a longer one ends the turn by length.
+/// One answer of a model, in bytes; a longer one ends the turn by length.
 pub const ANSWER_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
 /// Invalid calls of one tool in a turn after which it is no longer offered.
 pub const INVALID_CALLS_OF_A_TOOL_MAX: u32 = 3;

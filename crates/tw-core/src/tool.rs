@@ -116,6 +116,8 @@ pub enum ToolOutcome {
     Refused { message: String },
     /// Certainly not sent; any class may be repeated.
     NotSent { message: String },
+    /// The tool's address may not be reached from here; nothing was sent.
+    NotAllowed { message: String },
     /// The connection ended after something was sent.
     Reset { message: String },
     /// The attempt's own time was up.
@@ -132,6 +134,7 @@ impl ToolOutcome {
             Self::Answered(_) => "answered",
             Self::Refused { .. } => "refused",
             Self::NotSent { .. } => "not_sent",
+            Self::NotAllowed { .. } => "not_allowed",
             Self::Reset { .. } => "reset",
             Self::TimedOut => "timeout",
             Self::Panicked => "panicked",

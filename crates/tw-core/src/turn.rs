@@ -255,9 +255,10 @@ struct Call {
 
 #[derive(Clone, Debug)]
 enum CallState {
-    /// Waits for a slot.
+    /// Waits for a slot, in which attempt `n` will run.
     Pending {
         args: ValidArgs,
+        n: u32,
         asked: bool,
     },
     /// Attempt `n` runs.

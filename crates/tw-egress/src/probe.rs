@@ -140,12 +140,13 @@ fn outgoing(method: Method, url: String, body: Bytes) -> Outgoing {
 fn failed(failure: SendFailure) -> ToolOutcome {
     let message = failure.message().to_owned();
     match failure.kind {
+        FailureKind::TargetNotAllowed | FailureKind::NotHttps => {
+            ToolOutcome::NotAllowed { message }
+        }
         _ if !failure.sent => ToolOutcome::NotSent { message },
         FailureKind::TimedOut(_) => ToolOutcome::TimedOut,
         FailureKind::BadUrl
         | FailureKind::BadRequest
-        | FailureKind::NotHttps
-        | FailureKind::TargetNotAllowed
         | FailureKind::Unresolved
         | FailureKind::LookUpFailed
         | FailureKind::Connect

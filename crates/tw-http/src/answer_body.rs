@@ -4,11 +4,29 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use axum::body::Body;
+use axum::response::Response;
 use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue};
+use http_body::{Frame, SizeHint};
 use tw_core::id::TurnId;
 use tw_runtime::admin::Caller;
 use tw_runtime::runtime::Runtime;
+
+/// The response around a stream of server-sent events.
+pub(crate) fn event_stream(body: Body) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // nginx and its like pass it on as it comes.
+    headers.insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
+    response
+}
 
 /// Notes that a turn's answer was handed over, once.
 #[derive(Debug)]
@@ -39,7 +57,7 @@ impl Whole {
     }
 }
 
-impl Body for Whole {
+impl http_body::Body for Whole {
     type Data = Bytes;
     type Error = Infallible;
 

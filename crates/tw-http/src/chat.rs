@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body_util::{BodyExt, Limited};
 use tw_core::change::{OnLeave, Scope, Surface};
@@ -18,6 +18,7 @@ use tw_core::id::TurnId;
 use tw_core::request::Tools;
 use tw_runtime::accept::{Coming, TurnAnswer, TurnRequest, TurnTaken};
 use tw_runtime::admin::Caller;
+use tw_runtime::chain::Chain;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
 use tw_wire::openai_chat::completion::CompletionBuilder;
 use tw_wire::openai_chat::error::{of_fault, render};
@@ -26,7 +27,7 @@ use tw_wire::openai_chat::request::decode;
 use tw_wire::sse;
 
 use crate::access;
-use crate::answer_body::{Note, Whole};
+use crate::answer_body::{Note, Whole, event_stream};
 use crate::error::ApiError;
 use crate::server::{RequestId, Surfaces};
 
@@ -62,6 +63,14 @@ async fn answer(
     let body = read_body(surfaces, body).await?;
     let input = decode(&body, surfaces.runtime().request_limits())
         .map_err(|error| ApiError::of_request(&error))?;
+    if input
+        .user
+        .as_ref()
+        .is_some_and(|user| user.len() > NAME_BYTES_MAX)
+    {
+        let message = format!("The user's name is longer than {NAME_BYTES_MAX} bytes.");
+        return Err(ApiError::invalid(Some("user"), None, message));
+    }
     let streamed = input.stream;
     let options = ChunkOptions {
         include_usage: input.include_usage,
@@ -291,17 +300,8 @@ async fn stream(
             break;
         }
     }
-    let mut response = Response::new(Body::from_stream(futures_util::stream::unfold(
-        streaming, next_bytes,
-    )));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(
-        HeaderName::from_static("x-accel-buffering"),
-        HeaderValue::from_static("no"),
-    );
-    Ok(response)
+    let body = Body::from_stream(futures_util::stream::unfold(streaming, next_bytes));
+    Ok(event_stream(body))
 }
 
 impl Streaming {
@@ -337,7 +337,7 @@ async fn next_bytes(mut streaming: Streaming) -> Option<(Result<Bytes, Infallibl
             Ok(Coming::Over) => streaming.break_off(),
             Ok(Coming::Silence) => streaming.ready.extend_from_slice(sse::KEEP_ALIVE),
             Err(error) => {
-                tracing::error!(turn.id = %streaming.turn, error = %error, "following a turn failed");
+                tracing::error!(turn.id = %streaming.turn, error = %Chain(&error), "following a turn failed");
                 streaming.break_off();
             }
         }

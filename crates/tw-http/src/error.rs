@@ -8,6 +8,7 @@ use tw_core::event::EffectRan;
 use tw_core::fault::{Fault, FaultClass};
 use tw_core::id::TurnId;
 use tw_runtime::accept::TurnRefused;
+use tw_runtime::chain::Chain;
 use tw_store::read::ReadError;
 use tw_wire::openai_chat::error::{ErrorParts, of_fault, of_request, render};
 use tw_wire::openai_chat::request::RequestError;
@@ -171,14 +172,7 @@ impl ApiError {
 
     /// A fault of ours. What happened goes to the log; the client gets the request id.
     pub(crate) fn internal(error: &dyn std::error::Error, id: &RequestId) -> Self {
-        let mut chain = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            chain.push_str(": ");
-            chain.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        tracing::error!(request.id = %id.0, error = %chain, "a request failed");
+        tracing::error!(request.id = %id.0, error = %Chain(error), "a request failed");
         Self::new(
             500,
             "server_error",
@@ -290,7 +284,7 @@ impl ApiError {
             ),
             TurnRefused::Write(_) => {
                 let _ = Self::internal(refused, id);
-                Self::unavailable("The request could not be recorded, so it was not started.")
+                Self::unavailable("The request may not have been recorded; send it again.")
             }
             TurnRefused::Read(_) => Self::internal(refused, id),
         }

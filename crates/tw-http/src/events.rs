@@ -8,10 +8,10 @@ use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderMap;
 use tw_core::id::TurnId;
 use tw_core::request::Tools;
+use tw_runtime::chain::Chain;
 use tw_runtime::follow::{Cursor, FollowError, Follower};
 use tw_store::read::events::NumberedEvent;
 use tw_store::read::view::Detail;
@@ -21,6 +21,7 @@ use tw_wire::openai_chat::request::decode;
 use tw_wire::own::told;
 use tw_wire::sse;
 
+use crate::answer_body::event_stream;
 use crate::error::ApiError;
 use crate::server::{RequestId, Surfaces};
 use crate::{access, turns};
@@ -100,17 +101,8 @@ async fn answer(
         turn,
         ended: false,
     };
-    let mut response = Response::new(Body::from_stream(futures_util::stream::unfold(
-        following, next_bytes,
-    )));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(
-        HeaderName::from_static("x-accel-buffering"),
-        HeaderValue::from_static("no"),
-    );
-    Ok(response)
+    let body = Body::from_stream(futures_util::stream::unfold(following, next_bytes));
+    Ok(event_stream(body))
 }
 
 fn read_query(query: &str, headers: &HeaderMap) -> Result<Query, ApiError> {
@@ -222,7 +214,7 @@ async fn next_bytes(mut following: Following) -> Option<(Result<Bytes, Infallibl
             Ok(Ok(Some(events))) => following.take(&events),
             Ok(Ok(None)) => following.ended = true,
             Ok(Err(error)) => {
-                tracing::error!(turn.id = %following.turn, error = %error, "following a turn failed");
+                tracing::error!(turn.id = %following.turn, error = %Chain(&error), "following a turn failed");
                 following.ended = true;
             }
             Err(_elapsed) => following.ready.extend_from_slice(sse::KEEP_ALIVE),

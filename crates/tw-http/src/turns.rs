@@ -47,7 +47,18 @@ pub(crate) async fn cancel(
         if view.turn.api_key != caller.api_key && !caller.may(Scope::Admin) {
             return Err(ApiError::out_of_scope(Scope::Admin.as_str()));
         }
-        surfaces.runtime().cancel(view.turn.id);
+        if view.turn.status.is_final() {
+            return Ok(view);
+        }
+        if !surfaces.runtime().cancel(view.turn.id) {
+            let after = visible(&surfaces, &caller, &turn, Detail::Shown, &id).await?;
+            if after.turn.status.is_final() {
+                return Ok(after);
+            }
+            return Err(ApiError::unavailable(
+                "The turn is being taken over after a restart; try again.",
+            ));
+        }
         let ended = surfaces.runtime().wait_for_end(&caller, view.turn.id).await;
         ended.map_err(|error| ApiError::of_read(&error, &id))?;
         visible(&surfaces, &caller, &turn, Detail::Shown, &id).await

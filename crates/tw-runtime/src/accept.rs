@@ -21,6 +21,7 @@ use tw_store::read::ReadError;
 use tw_wire::own::context;
 
 use crate::admin::Caller;
+use crate::chain::Chain;
 use crate::driver::{self, Accepted, CLIENT_BATCHES_MAX, Driver, DriverParts, Work};
 use crate::follow::Follower;
 use crate::live::{Client, Live};
@@ -202,16 +203,21 @@ impl Runtime {
         self.0.tasks.spawn(async move {
             let mark = Change::MarkAnswered { organization, turn, at };
             if let Err(error) = store.apply(vec![mark], None).await {
-                tracing::warn!(turn.id = %turn, error = %error, "noting that a turn was answered failed");
+                tracing::warn!(turn.id = %turn, error = %Chain(&error), "noting that a turn was answered failed");
             }
         });
     }
 
     /// Asks a turn to stop. Whether it runs here and may be stopped is the caller's question.
-    pub fn cancel(&self, turn: TurnId) {
-        if let Some(live) = self.0.live.get(turn) {
+    ///
+    /// `false` when no driver of this process has the turn: it has ended, or is being taken over.
+    #[must_use]
+    pub fn cancel(&self, turn: TurnId) -> bool {
+        let live = self.0.live.get(turn);
+        if let Some(live) = &live {
             live.cancel();
         }
+        live.is_some()
     }
 
     /// Waits until a turn has ended.
@@ -267,39 +273,54 @@ impl Runtime {
             &mut step,
         );
 
+        let work = Work {
+            input: request.input.clone(),
+            messages,
+            upstream: Arc::clone(upstream),
+        };
+        let (answer, outcome) = self.drive(machine, fence, work, step);
+        match outcome.await {
+            Ok(Ok(Accepted::New)) => Ok(Begun::Taken(Box::new(TurnTaken {
+                turn,
+                conversation: Some(conversation),
+                repairs,
+                answer,
+            }))),
+            Ok(Ok(Accepted::KeyTaken { same_body, .. })) => Ok(Begun::KeyTaken { same_body }),
+            Ok(Err(error)) => Err(TurnRefused::Write(Some(error))),
+            Err(_driver_gone) => Err(TurnRefused::Write(None)),
+        }
+    }
+
+    /// Starts the driver of a new turn.
+    fn drive(
+        &self,
+        turn: Turn,
+        fence: Fence,
+        work: Work,
+        step: Step,
+    ) -> (TurnAnswer, oneshot::Receiver<Result<Accepted, ApplyError>>) {
+        let inner = &self.0;
         let live = Live::new(0);
         let client = Client::starter(&live);
         let (to_client, events) = mpsc::channel(CLIENT_BATCHES_MAX);
         let (accepted, outcome) = oneshot::channel();
         let driver = Driver::new(DriverParts {
             inner: Arc::clone(inner),
-            turn: machine,
+            turn,
             fence,
-            work: Arc::new(Work {
-                input: request.input.clone(),
-                messages,
-                upstream: Arc::clone(upstream),
-            }),
+            work: Arc::new(work),
             live: Arc::clone(&live),
             client: Some(to_client),
             events_stored: 0,
         });
-        inner.live.add(turn, live);
+        inner.live.add(fence.turn, live);
         driver::spawn(inner, fence, driver.accept(step, accepted));
-        match outcome.await {
-            Ok(Ok(Accepted::New)) => Ok(Begun::Taken(Box::new(TurnTaken {
-                turn,
-                conversation: Some(conversation),
-                repairs,
-                answer: TurnAnswer::new(Answer::Live {
-                    events,
-                    _client: client,
-                }),
-            }))),
-            Ok(Ok(Accepted::KeyTaken { same_body, .. })) => Ok(Begun::KeyTaken { same_body }),
-            Ok(Err(error)) => Err(TurnRefused::Write(Some(error))),
-            Err(_driver_gone) => Err(TurnRefused::Write(None)),
-        }
+        let answer = TurnAnswer::new(Answer::Live {
+            events,
+            _client: client,
+        });
+        (answer, outcome)
     }
 
     fn offered(&self, request: &TurnRequest) -> Result<Offered, TurnRefused> {

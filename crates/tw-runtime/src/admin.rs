@@ -16,6 +16,7 @@ use tw_store::read::ReadError;
 use tw_store::store::Store;
 use tw_store::system::{self, ApiKeyRow};
 
+use crate::chain::Chain;
 use crate::runtime::Runtime;
 
 /// Who asks, as resolved from a key.
@@ -108,7 +109,7 @@ impl Runtime {
                 .apply(vec![Change::TouchApiKey { key, at }], None)
                 .await
             {
-                tracing::warn!(error = %error, "noting a key's use failed");
+                tracing::warn!(error = %Chain(&error), "noting a key's use failed");
             }
         });
     }
@@ -119,7 +120,10 @@ impl Runtime {
 /// Only keys that exist are kept, so a new key works at once; a deleted one stops within
 /// [`KEY_KNOWN`].
 #[derive(Debug, Default)]
-pub(crate) struct KnownKeys(Mutex<BTreeMap<[u8; 32], (Timestamp, Arc<ApiKeyRow>)>>);
+pub(crate) struct KnownKeys(Mutex<BTreeMap<[u8; 32], KnownKey>>);
+
+/// When it was looked up, and what was found.
+type KnownKey = (Timestamp, Arc<ApiKeyRow>);
 
 const KEY_KNOWN: Duration = Duration::from_secs(1);
 const KEYS_KNOWN_MAX: usize = 10_000;
@@ -214,9 +218,10 @@ async fn create_organization(
     let outcomes = store
         .apply(vec![Change::CreateOrganization(organization)], None)
         .await?;
-    match outcomes.first() {
-        Some(Outcome::Organization(id)) => Ok(*id),
-        _ => Err(CreateKeyError::NoRow),
+    if let Some(Outcome::Organization(id)) = outcomes.first() {
+        Ok(*id)
+    } else {
+        Err(CreateKeyError::NoRow)
     }
 }
 

@@ -20,7 +20,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep};
-use tw_core::change::Fence;
+use tw_core::change::{Fence, Outcome};
 use tw_core::event::LogEvent;
 use tw_core::id::CallRef;
 use tw_core::model::ModelEvent;
@@ -31,6 +31,7 @@ use tw_egress::upstream::{Asking, Progress, Upstream};
 use tw_store::apply::ApplyError;
 use tw_wire::openai_chat::request::encode;
 
+use crate::chain::Chain;
 use crate::fail_point::FailPoint;
 use crate::live::{Live, Signal, Wanted};
 use crate::runtime::Inner;
@@ -66,7 +67,7 @@ pub(crate) struct Driver {
     asking: Option<(Asked, Asking)>,
     tools: JoinSet<CallEnded>,
     /// Attempts that run, by the id of their task.
-    attempts: BTreeMap<tokio::task::Id, (CallRef, u32)>,
+    attempts: BTreeMap<tokio::task::Id, (CallRef, u32, calls::Kind)>,
     aborts: BTreeMap<CallRef, AbortHandle>,
     waiting_for_slots: FuturesUnordered<calls::WaitingForSlot>,
     slots: BTreeMap<CallRef, Option<Slot>>,
@@ -221,13 +222,11 @@ impl Driver {
         let Self {
             inner,
             fence,
-            live,
             client,
             ..
         } = self;
         drop(client);
         inner.live.remove(fence.turn);
-        live.durable.send_modify(|_| {});
         match stopped {
             Stopped::HandOver => {
                 tracing::info!(turn.id = %fence.turn, "turn left for the next start")
@@ -236,7 +235,7 @@ impl Driver {
                 tracing::info!(turn.id = %fence.turn, "turn was taken over by another driver");
             }
             Stopped::Write(error) => {
-                tracing::error!(turn.id = %fence.turn, error = %error, "writing a turn failed");
+                tracing::error!(turn.id = %fence.turn, error = %Chain(&error), "writing a turn failed");
                 crate::recover::later(inner, fence.organization, fence.turn);
             }
         }
@@ -310,8 +309,20 @@ impl Driver {
                 return Ok(());
             }
         };
+        let granted = if let Event::SlotGranted { call } = &event {
+            Some(*call)
+        } else {
+            None
+        };
         self.decide(event, step);
-        self.perform(step).await
+        self.perform(step).await?;
+        if let Some(call) = granted
+            && self.turn.call_to_run(call).is_none()
+        {
+            // It was stopped while it waited.
+            self.slots.remove(&call);
+        }
+        Ok(())
     }
 
     /// Feeds what was read of the model's answer; what needs no write is shown in one batch.
@@ -425,10 +436,7 @@ pub(crate) fn spawn(
         // The machine and the log are dropped with the future, so nothing half-done is seen again.
         if AssertUnwindSafe(drives).catch_unwind().await.is_err() {
             tracing::error!(turn.id = %fence.turn, "a turn's driver panicked");
-            if let Some(live) = inner.live.get(fence.turn) {
-                inner.live.remove(fence.turn);
-                live.durable.send_modify(|_| {});
-            }
+            inner.live.remove(fence.turn);
             crate::recover::later(inner, fence.organization, fence.turn);
         }
     });
@@ -446,16 +454,13 @@ pub(crate) enum Accepted {
 }
 
 impl Accepted {
-    fn of(outcomes: Vec<tw_core::change::Outcome>) -> Self {
-        outcomes
-            .into_iter()
-            .find_map(|outcome| match outcome {
-                tw_core::change::Outcome::KeyTaken { turn, same_body } => {
-                    Some(Self::KeyTaken { turn, same_body })
-                }
-                _ => None,
-            })
-            .unwrap_or(Self::New)
+    fn of(outcomes: Vec<Outcome>) -> Self {
+        for outcome in outcomes {
+            if let Outcome::KeyTaken { turn, same_body } = outcome {
+                return Self::KeyTaken { turn, same_body };
+            }
+        }
+        Self::New
     }
 }
 

@@ -11,6 +11,7 @@ pub mod follow;
 pub mod runtime;
 
 pub mod admin;
+pub mod chain;
 pub mod fail_point;
 mod live;
 pub mod recover;

@@ -107,9 +107,8 @@ impl Live {
     }
 
     fn tell_of_leaving(&self) {
-        if !self.has_clients() {
-            self.driver.wake();
-        }
+        // The driver looks for itself: two that leave at once may each still see the other here.
+        self.driver.wake();
     }
 }
 
@@ -187,7 +186,11 @@ impl LiveTurns {
     }
 
     pub(crate) fn remove(&self, turn: TurnId) {
-        self.lock().remove(&turn);
+        let removed = self.lock().remove(&turn);
+        if let Some(live) = removed {
+            // Whoever waits for more of its log looks again.
+            live.durable.send_modify(|_| {});
+        }
         self.changed.send_modify(|count| *count += 1);
     }
 

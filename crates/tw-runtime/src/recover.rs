@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tw_core::call::Runs;
-use tw_core::change::{Change, ClaimTurn, Fence, Outcome};
+use tw_core::change::{Change, ClaimTurn, EndTurn, EventFlush, Fence, Outcome};
+use tw_core::event::{LogEvent, TurnEnd, TurnReason, TurnStatus};
+use tw_core::fault::{Fault, FaultClass};
 use tw_core::history;
 use tw_core::id::{OrgId, TurnId};
+use tw_core::limits::{self, RequestLimits};
 use tw_core::request::Role;
 use tw_core::turn::{FoundAttempt, FoundCall, FoundTurn, Now, Offer, Step, Turn, TurnSetup};
 use tw_store::apply::ApplyError;
@@ -17,31 +20,39 @@ use tw_store::system;
 use tw_wire::own::DamagedRecord;
 use tw_wire::own::context;
 
+use crate::chain::Chain;
 use crate::driver::{self, Driver, DriverParts, Work};
 use crate::live::Live;
 use crate::runtime::{Inner, Runtime};
 
-/// Turns that are taken over at once, so that a start after a crash does not flood tools and
-/// upstreams.
+/// Turns that are read and claimed at once, so that a start after a crash does not flood the
+/// store, the tools and the upstreams at one moment.
 const RECOVERIES_PARALLEL_MAX: usize = 4;
-/// Turns looked up at a time.
-const RECOVERIES_LISTED_MAX: u32 = 10_000;
+/// More than ever run at once; each entry of the list takes 24 bytes.
+const RECOVERIES_LISTED_MAX: u32 = 1_000_000;
 /// After a failed write, the store is given this long before the turn is taken over.
 const AFTER_FAILED_WRITE: Duration = Duration::from_secs(1);
+/// Longest wait between two tries to take a turn over.
+const BETWEEN_TRIES_MAX: Duration = Duration::from_secs(60);
 
-/// Why a turn could not be taken over.
+/// Why a turn could not be taken over now.
 #[derive(Debug, thiserror::Error)]
-pub enum RecoverError {
+enum RecoverError {
     #[error("reading the turn")]
     Read(#[from] ReadError),
-    #[error("claiming the turn")]
-    Claim(#[from] ApplyError),
+    #[error("writing the turn")]
+    Write(#[from] ApplyError),
+}
+
+/// Why a turn can never be taken over.
+#[derive(Debug, thiserror::Error)]
+enum UnreadableError {
     #[error("the stored context")]
     Context(#[from] DamagedRecord),
     #[error("the stored request: {0}")]
     Input(String),
-    #[error("the upstream {0:?} is no longer configured")]
-    Upstream(String),
+    #[error("no upstream is configured")]
+    NoUpstream,
 }
 
 impl Runtime {
@@ -57,8 +68,9 @@ impl Runtime {
                 match take_over(&self.0, organization, turn).await {
                     Ok(taken) => usize::from(taken),
                     Err(error) => {
-                        tracing::error!(turn.id = %turn, error = %error, "a turn could not be taken over");
-                        0
+                        tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn could not be taken over");
+                        later(Arc::clone(&self.0), organization, turn);
+                         0
                     }
                 }
             })
@@ -69,25 +81,29 @@ impl Runtime {
     }
 }
 
-/// Takes the turn over after a while; its driver could not write.
+/// Takes the turn over after a while, and tries again until it can.
 pub(crate) fn later(inner: Arc<Inner>, organization: OrgId, turn: TurnId) {
     let tasks = inner.tasks.clone();
     tasks.spawn(async move {
+        let mut wait = AFTER_FAILED_WRITE;
         loop {
             tokio::select! {
                 () = inner.refusing.cancelled() => return,
-                () = tokio::time::sleep(AFTER_FAILED_WRITE) => {}
+                () = tokio::time::sleep(wait) => {}
             }
             match take_over(&inner, organization, turn).await {
                 Ok(_) => return,
                 Err(error) => {
-                    tracing::error!(turn.id = %turn, error = %error, "a turn could not be taken over");
+                    tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn could not be taken over");
                 }
             }
+            wait = wait.saturating_mul(2).min(BETWEEN_TRIES_MAX);
         }
     });
 }
 
+/// Claims the turn and drives it on. One whose record cannot be understood is ended, since
+/// nobody would ever drive it.
 async fn take_over(
     inner: &Arc<Inner>,
     organization: OrgId,
@@ -108,24 +124,44 @@ async fn take_over(
         turn,
         fence: *fence,
     };
-    let Some(found) = inner.store.turn_for_recovery(organization, turn).await? else {
-        return Ok(false);
+    let found = match inner.store.turn_for_recovery(organization, turn).await {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(false),
+        Err(error @ (ReadError::Db { .. } | ReadError::Closed)) => return Err(error.into()),
+        Err(error) => {
+            tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn's record is damaged");
+            end_unreadable(inner, fence).await?;
+            return Ok(true);
+        }
     };
+    match work_of(inner, &found) {
+        Ok((work, setup)) => drive_on(inner, fence, &found, work, setup),
+        Err(error) => {
+            tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn's request is damaged");
+            end_unreadable(inner, fence).await?;
+        }
+    }
+    Ok(true)
+}
+
+fn work_of(inner: &Inner, found: &RecoveredTurn) -> Result<(Work, TurnSetup), UnreadableError> {
     let context = context::decode(&found.context)?;
-    let input = tw_wire::openai_chat::request::decode(&found.body, &inner.config.request)
-        .map_err(|error| RecoverError::Input(error.message))?;
+    // It was within the limits when it was accepted, whatever they are now.
+    let input = tw_wire::openai_chat::request::decode(&found.body, &accepted_limits())
+        .map_err(|error| UnreadableError::Input(error.message))?;
     let upstream = inner
         .upstream(&context.upstream)
         .or_else(|| inner.config.upstreams.first())
-        .ok_or_else(|| RecoverError::Upstream(context.upstream.clone()))?;
+        .ok_or(UnreadableError::NoUpstream)?;
+    let row = &found.turn;
     let setup = TurnSetup {
-        id: turn,
-        created: found.turn.created,
-        deadline: found.turn.deadline,
-        streamed: found.turn.streamed,
-        on_leave: found.turn.on_leave,
-        record: found.turn.record,
-        model: found.turn.model.clone(),
+        id: row.id,
+        created: row.created,
+        deadline: row.deadline,
+        streamed: row.streamed,
+        on_leave: row.on_leave,
+        record: row.record,
+        model: row.model.clone(),
         choices: input.choices,
         choice_is_forced: input.tool_choice.is_forced(),
         completion_tokens_max: input.completion_tokens_max,
@@ -133,31 +169,83 @@ async fn take_over(
         limits: inner.config.turn.clone(),
         upstream: upstream.name.clone(),
     };
+    let (messages, _) = history::repair(input.messages.clone());
+    let upstream = Arc::clone(upstream);
+    let work = Work {
+        input,
+        messages,
+        upstream,
+    };
+    Ok((work, setup))
+}
+
+fn accepted_limits() -> RequestLimits {
+    RequestLimits {
+        body_bytes_max: usize::MAX,
+        json_depth_max: limits::JSON_DEPTH_DEFAULT,
+        messages_max: usize::MAX,
+        tools_max: usize::MAX,
+        schema_bytes_max: usize::MAX,
+        schema_depth_max: limits::JSON_DEPTH_DEFAULT,
+    }
+}
+
+fn drive_on(inner: &Arc<Inner>, fence: Fence, found: &RecoveredTurn, work: Work, setup: TurnSetup) {
     let events_stored = found.events.last().map_or(0, |event| event.number);
     let mut step = Step::default();
     let mut now = Now {
         at: inner.env.now(),
         fresh_id: &mut || inner.env.random_id(),
     };
-    let machine = Turn::recover(setup, &found_turn(&found), &mut now, &mut step);
-    let (messages, _) = history::repair(input.messages.clone());
+    let machine = Turn::recover(setup, &found_turn(found), &mut now, &mut step);
     let live = Live::new(events_stored);
     let driver = Driver::new(DriverParts {
         inner: Arc::clone(inner),
         turn: machine,
         fence,
-        work: Arc::new(Work {
-            input,
-            messages,
-            upstream: Arc::clone(upstream),
-        }),
+        work: Arc::new(work),
         live: Arc::clone(&live),
         client: None,
         events_stored,
     });
-    inner.live.add(turn, live);
+    inner.live.add(fence.turn, live);
     driver::spawn(inner, fence, driver.resume(step));
-    Ok(true)
+}
+
+/// Ends a claimed turn without its machine.
+async fn end_unreadable(inner: &Inner, fence: Fence) -> Result<(), RecoverError> {
+    let page = inner
+        .store
+        .events_after(fence.organization, fence.turn, 0, 0)
+        .await?;
+    let at = inner.env.now();
+    let end = TurnEnd {
+        status: TurnStatus::Failed,
+        reason: Some(TurnReason::Internal),
+        fault: Some(Fault::new(
+            FaultClass::Internal,
+            "the request could not be finished after a restart",
+        )),
+        effects: Vec::new(),
+    };
+    let changes = vec![
+        Change::AppendEvents(EventFlush {
+            first: page.map_or(0, |page| page.last) + 1,
+            events: vec![LogEvent::End(end)],
+            at,
+        }),
+        Change::EndTurn(EndTurn {
+            status: TurnStatus::Failed,
+            reason: Some(TurnReason::Internal),
+            usage: None,
+            has_tool_calls: false,
+            tool_count: 0,
+            erase_after: None,
+            at,
+        }),
+    ];
+    inner.store.apply(changes, Some(fence)).await?;
+    Ok(())
 }
 
 /// The tools of the turn as far as they still exist.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tw_core::change::Change;
 
+use crate::chain::Chain;
 use crate::runtime::Inner;
 
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -18,7 +19,7 @@ pub(crate) async fn run(inner: Arc<Inner>) {
             () = tokio::time::sleep(INTERVAL) => {}
         }
         if let Err(error) = inner.store.apply(sweep(&inner), None).await {
-            tracing::warn!(error = %error, "retention sweep failed");
+            tracing::warn!(error = %Chain(&error), "retention sweep failed");
         }
     }
 }

@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tw_core::change::Change;
 use tw_core::limits::{RequestLimits, TurnLimits};
-use tw_core::time::Timestamp;
 use tw_core::tool::Tool;
 use tw_egress::env::Env;
 use tw_egress::probe::{BadProbe, Prober};
@@ -146,21 +145,15 @@ impl Runtime {
         &self.0.config.request
     }
 
-    /// Whether the store takes a write; it expires nothing that is not due anyway.
+    /// Whether the store takes a write.
     ///
     /// # Errors
     /// When it does not.
     pub async fn check_store(&self) -> Result<(), ApplyError> {
-        let before = Timestamp(0);
+        let at = self.0.env.now();
         self.0
             .store
-            .apply(
-                vec![Change::ExpireRequestKeys {
-                    before,
-                    keys_max: 0,
-                }],
-                None,
-            )
+            .apply(vec![Change::CheckWritable { at }], None)
             .await
             .map(|_| ())
     }

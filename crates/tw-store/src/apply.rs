@@ -163,6 +163,7 @@ fn kind(change: &Change) -> Kind {
         | Change::TouchApiKey { .. }
         | Change::ClaimTurn(_)
         | Change::MarkAnswered { .. }
+        | Change::CheckWritable { .. }
         | Change::EraseDue { .. }
         | Change::ExpireEvents { .. }
         | Change::ExpireRequestKeys { .. } => Kind::Unfenced,
@@ -215,6 +216,7 @@ fn at(change: &Change) -> Option<Timestamp> {
         | Change::TouchApiKey { .. }
         | Change::ClaimTurn(_)
         | Change::MarkAnswered { .. }
+        | Change::CheckWritable { .. }
         | Change::EraseDue { .. }
         | Change::ExpireEvents { .. }
         | Change::ExpireRequestKeys { .. } => None,
@@ -281,6 +283,7 @@ fn apply_of_turn(
         | Change::TouchApiKey { .. }
         | Change::ClaimTurn(_)
         | Change::MarkAnswered { .. }
+        | Change::CheckWritable { .. }
         | Change::EraseDue { .. }
         | Change::ExpireEvents { .. }
         | Change::ExpireRequestKeys { .. } => Err(ApplyError::Misgrouped {
@@ -304,6 +307,7 @@ fn apply_unfenced(conn: &Connection, change: &Change) -> Result<Outcome, ApplyEr
         Change::ExpireEvents { before, turns_max } => {
             retention::expire_events(conn, *before, *turns_max)
         }
+        Change::CheckWritable { at } => tenant::check_writable(conn, *at),
         Change::ExpireRequestKeys { before, keys_max } => {
             retention::expire_request_keys(conn, *before, *keys_max)
         }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// How long a statement waits for another process's write, such as an admin command's.
@@ -59,6 +60,8 @@ fn settle(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "foreign_keys", true)?;
     conn.pragma_update(None, "trusted_schema", false)?;
     conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    // Cached statements keep their plan whatever is bound to them.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
     Ok(())
 }

@@ -60,6 +60,11 @@ impl Answer {
         let Some(rest) = delta.rest.as_deref() else {
             return;
         };
+        let unread = rest.extra.iter().map(|(_, value)| value);
+        self.bytes += unread
+            .chain(&rest.logprobs)
+            .map(|json| json.as_str().len())
+            .sum::<usize>();
         if let Some(refusal) = &rest.refusal {
             self.bytes += refusal.as_str().len();
             if delta.choice == 0 {
@@ -109,9 +114,10 @@ impl Answer {
         let length = draft.arguments.len() + arguments.as_str().len();
         if draft.overflown || length > argument_bytes_max {
             draft.overflown = true;
-            return;
+        } else {
+            draft.arguments.push(arguments);
         }
-        draft.arguments.push(arguments);
+        // What is not kept may be shown, and counts all the same.
         self.bytes += arguments.as_str().len();
     }
 

@@ -53,14 +53,23 @@ impl Turn {
                 self.check_length(now, step);
             }
             ModelEvent::Call(piece) => {
-                answer.add_piece(&piece, self.setup.limits.argument_bytes_max);
+                let limits = &self.setup.limits;
+                // A client's own call is passed on as long as the answer may be.
+                let bytes_max = if self.setup.offer.is_relay() {
+                    limits.answer_bytes_max
+                } else {
+                    limits.argument_bytes_max
+                };
+                answer.add_piece(&piece, bytes_max);
                 if self.setup.offer.is_relay() {
                     self.show(LogEvent::ClientCall(piece), step);
                 }
                 self.check_length(now, step);
             }
             ModelEvent::Extra { key, value } => {
-                self.hold_or_show(LogEvent::Extra { key, value }, step)
+                answer.bytes += key.len() + value.as_str().len();
+                self.hold_or_show(LogEvent::Extra { key, value }, step);
+                self.check_length(now, step);
             }
             ModelEvent::Finish { choice, reason } => {
                 answer.finish.entry(choice).or_insert(reason);

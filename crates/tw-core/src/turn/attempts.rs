@@ -63,18 +63,24 @@ impl Turn {
         let Some(call) = self.find_mut(at) else {
             return;
         };
-        let CallState::Pending { args, asked: true } = &call.state else {
+        let CallState::Pending {
+            args,
+            n,
+            asked: true,
+        } = &call.state
+        else {
             return;
         };
-        call.state = CallState::Running {
-            args: args.clone(),
-            n: 1,
-        };
-        step.write.push(Change::StartCall {
-            call: at,
-            at: now.at,
-        });
-        open_attempt(at, 1, now, step);
+        let (args, n) = (args.clone(), *n);
+        call.state = CallState::Running { args, n };
+        // A call that is taken up again after a crash was started before it.
+        if n == 1 {
+            step.write.push(Change::StartCall {
+                call: at,
+                at: now.at,
+            });
+        }
+        open_attempt(at, n, now, step);
     }
 
     pub(super) fn on_call_ended(
@@ -100,13 +106,17 @@ impl Turn {
             ToolOutcome::Answered(_) => AttemptOutcome::Ok,
             ToolOutcome::Refused { .. }
             | ToolOutcome::NotSent { .. }
+            | ToolOutcome::NotAllowed { .. }
             | ToolOutcome::Reset { .. }
             | ToolOutcome::TimedOut
             | ToolOutcome::Panicked
             | ToolOutcome::Aborted => AttemptOutcome::Failed(outcome.as_str().to_owned()),
         };
         close_attempt(at, n, word, now, step);
-        let was_sent = !matches!(outcome, ToolOutcome::NotSent { .. });
+        let was_sent = !matches!(
+            outcome,
+            ToolOutcome::NotSent { .. } | ToolOutcome::NotAllowed { .. }
+        );
         let next = next_for(call, n, outcome, kept_max);
         if let Some(call) = self.find_mut(at) {
             call.acted |= was_sent;
@@ -281,6 +291,9 @@ fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next 
             Some(wait) => Next::Again(wait),
             None => Next::End(failed(CallReason::NotSent, message)),
         },
+        ToolOutcome::NotAllowed { message } => {
+            Next::End(failed(CallReason::TargetNotAllowed, message))
+        }
         ToolOutcome::Reset { message } => ambiguous(CallReason::Reset, &message, again),
         ToolOutcome::TimedOut => ambiguous(
             CallReason::Timeout,

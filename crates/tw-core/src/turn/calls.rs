@@ -171,7 +171,11 @@ impl Turn {
                 tool,
                 acted: false,
                 state: match checked {
-                    Ok(args) => CallState::Pending { args, asked: false },
+                    Ok(args) => CallState::Pending {
+                        args,
+                        n: 1,
+                        asked: false,
+                    },
                     Err(end) => CallState::Ended(end),
                 },
             };

@@ -69,7 +69,11 @@ impl Turn {
             .filter_map(|call| {
                 let status = match &call.state {
                     CallState::Running { .. } => CallStatus::Processing,
-                    CallState::Waiting { .. } | CallState::LookingUp { .. } if call.acted => {
+                    CallState::Pending { .. }
+                    | CallState::Waiting { .. }
+                    | CallState::LookingUp { .. }
+                        if call.acted =>
+                    {
                         CallStatus::Processing
                     }
                     CallState::Ended(end) if call.acted => end.status(),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::attempts::{close_attempt, open_attempt, outcome_unknown};
+use super::attempts::{close_attempt, outcome_unknown};
 use super::{Call, CallState, Effect, Now, Offer, Phase, Round, Step, Turn, TurnSetup, failed};
 use crate::arguments;
 use crate::call::{CallEnd, CallReason, CallStatus};
@@ -128,7 +128,11 @@ impl Turn {
             arguments::read_stored(arguments_or_empty(&found.arguments)),
         ) {
             (Some(end), _) => CallState::Ended(end.clone()),
-            (None, Ok(args)) => CallState::Pending { args, asked: false },
+            (None, Ok(args)) => CallState::Pending {
+                args,
+                n: 1,
+                asked: false,
+            },
             (None, Err(error)) => CallState::Ended(failed(CallReason::InvalidArguments, error.0)),
         };
         Call {
@@ -173,6 +177,9 @@ impl Turn {
         }
         if let Some(reason) = self.stopping {
             self.end_cancelled(reason, now, step);
+        } else if self.is_late(now) {
+            self.keep_stored_text(asked.round, &found.events, now, step);
+            self.on_deadline(now, step);
         } else if was_open && self.setup.streamed {
             self.keep_stored_text(asked.round, &found.events, now, step);
             self.end_interrupted(now, step);
@@ -235,7 +242,18 @@ impl Turn {
         if self.stopping.is_some() {
             self.stop_pending(now, step);
         }
+        if self.is_late(now) && self.calls().any(|call| !call.is_ended()) {
+            self.on_deadline(now, step);
+            // Nothing may start that the deadline would end at once.
+            step.then
+                .retain(|effect| !matches!(effect, Effect::LookUp { .. }));
+            return;
+        }
         self.go_on(now, step);
+    }
+
+    fn is_late(&self, now: &Now<'_>) -> bool {
+        now.at >= self.setup.deadline
     }
 
     fn drop_pending_without_tool(&mut self, now: &Now<'_>, step: &mut Step) {
@@ -277,28 +295,30 @@ impl Turn {
         };
         let args = args.clone();
         let effect = call.effect();
-        let attempts_max = call
-            .tool
-            .as_ref()
-            .map_or(0, |tool| tool.policy.attempts_max);
+        let attempts_max = call.tool.as_ref().map(|tool| tool.policy.attempts_max);
         let used = last.map_or(0, |attempt| attempt.n);
         if let Some(open) = last.filter(|attempt| attempt.outcome.is_none()) {
             close_attempt(at, open.n, AttemptOutcome::Interrupted, now, step);
         }
         let not_sent = last.is_some_and(|attempt| attempt.outcome.as_deref() == Some("not_sent"));
         let stopping = self.stopping.is_some();
-        if effect == EffectClass::Queryable && !not_sent {
+        let asks_provider = effect == EffectClass::Queryable && attempts_max.is_some();
+        if asks_provider && !not_sent {
             self.look_up(at, args, used, step);
-        } else if effect == EffectClass::Once && !not_sent {
+        } else if matches!(effect, EffectClass::Queryable | EffectClass::Once) && !not_sent {
             self.finish_call(at, outcome_unknown(), now, step);
         } else if stopping {
             let shown = "The request was stopped.".to_owned();
             self.finish_call(at, failed(CallReason::Cancelled, shown), now, step);
-        } else if used < attempts_max {
+        } else if attempts_max.is_some_and(|max| used < max) {
+            // It waits for a slot like any other.
             if let Some(call) = self.find_mut(at) {
-                call.state = CallState::Running { args, n: used + 1 };
+                call.state = CallState::Pending {
+                    args,
+                    n: used + 1,
+                    asked: false,
+                };
             }
-            open_attempt(at, used + 1, now, step);
         } else {
             let shown = "The call was interrupted too often.".to_owned();
             self.finish_call(at, failed(CallReason::Interrupted, shown), now, step);

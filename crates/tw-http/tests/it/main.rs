@@ -11,6 +11,7 @@ mod leave;
 mod limits;
 mod quirks;
 mod record;
+mod recover;
 mod repeat;
 mod replay;
 mod tenants;

@@ -7,9 +7,10 @@ use tw_core::history::Repairs;
 use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
 use tw_store::read::ReadError;
-use tw_store::read::requests::{KeySent, RepeatRow, RepeatSent};
+use tw_store::read::requests::{KeySent, RepeatSent};
 
 use super::{Answer, TurnAnswer, TurnRefused, TurnRequest, TurnTaken};
+use crate::admin::Caller;
 use crate::follow::Follower;
 use crate::runtime::Runtime;
 
@@ -140,8 +141,7 @@ impl Runtime {
                 return Err(TurnRefused::KeyReused);
             }
             let key_made = Some(row.created);
-            let row = store.repeat_state(caller.organization, row.turn).await?;
-            return Ok(row.map(|row| self.found(&row, key_made)));
+            return Ok(self.found(caller, row.turn, key_made).await?);
         }
         if !request.is_retry {
             return Ok(None);
@@ -157,16 +157,24 @@ impl Runtime {
         let Some(row) = store.repeat_candidate(caller.organization, sent).await? else {
             return Ok(None);
         };
-        Ok(Some(self.found(&row, None)))
+        Ok(self.found(caller, row.turn, None).await?)
     }
 
-    fn found(&self, row: &RepeatRow, key_made: Option<Timestamp>) -> Found {
-        let stopping = self
-            .0
-            .live
-            .get(row.turn)
-            .is_some_and(|live| live.is_stopping());
-        Found {
+    async fn found(
+        &self,
+        caller: &Caller,
+        turn: TurnId,
+        key_made: Option<Timestamp>,
+    ) -> Result<Option<Found>, ReadError> {
+        // Taken before the row is read: a turn that ends in between is known to be stopping, or
+        // the row already tells its end.
+        let live = self.0.live.get(turn);
+        let row = self.store().repeat_state(caller.organization, turn).await?;
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        let stopping = live.is_some_and(|live| live.is_stopping());
+        Ok(Some(Found {
             turn: row.turn,
             status: row.status,
             reason: row.reason,
@@ -174,7 +182,7 @@ impl Runtime {
             stopping: stopping || row.stop.is_some(),
             dispatched_effects: row.dispatched_effects,
             key_made,
-        }
+        }))
     }
 
     async fn effects_of(

@@ -16,6 +16,13 @@ use crate::slots::Slot;
 
 pub(super) type WaitingForSlot = Pin<Box<dyn Future<Output = (CallRef, Option<Slot>)> + Send>>;
 
+/// What runs for a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Attempt,
+    LookUp,
+}
+
 /// The end of something that ran for a call.
 #[derive(Debug)]
 pub(super) enum CallEnded {
@@ -43,33 +50,17 @@ impl Driver {
     }
 
     pub(super) fn dispatch(&mut self, call: CallRef, n: u32) {
-        let Some(run) = self.turn.call_to_run(call) else {
-            return;
-        };
-        let attempt = Attempt {
-            call: run.id,
-            args: run.args,
-            idempotency_key: run.idempotency_key,
-            now: self.inner.env.now(),
-        };
-        let prober = self.inner.prober.clone();
-        let tool = run.tool;
-        let running = self.tools.spawn(async move {
-            let timeout = tool.policy.timeout;
-            let ran = tokio::time::timeout(timeout, tools::run(&prober, &tool, &attempt)).await;
-            CallEnded::Ran {
-                call,
-                n,
-                outcome: ran.unwrap_or(ToolOutcome::TimedOut),
-            }
-        });
-        self.attempts.insert(running.id(), (call, n));
-        self.aborts.insert(call, running);
+        self.run_task(call, n, Kind::Attempt);
         self.reach(FailPoint::Dispatched);
     }
 
     pub(super) fn look_up(&mut self, call: CallRef, n: u32) {
+        self.run_task(call, n, Kind::LookUp);
+    }
+
+    fn run_task(&mut self, call: CallRef, n: u32, kind: Kind) {
         let Some(run) = self.turn.call_to_run(call) else {
+            debug_assert!(false, "the machine starts only what can run");
             return;
         };
         let attempt = Attempt {
@@ -82,15 +73,22 @@ impl Driver {
         let tool = run.tool;
         let running = self.tools.spawn(async move {
             let timeout = tool.policy.timeout;
-            let asked =
-                tokio::time::timeout(timeout, tools::look_up(&prober, &tool, &attempt)).await;
-            CallEnded::LookedUp {
-                call,
-                n,
-                found: asked.unwrap_or(LookUp::Unknown),
+            match kind {
+                Kind::Attempt => {
+                    let run = tools::run(&prober, &tool, &attempt);
+                    let ran = tokio::time::timeout(timeout, run).await;
+                    let outcome = ran.unwrap_or(ToolOutcome::TimedOut);
+                    CallEnded::Ran { call, n, outcome }
+                }
+                Kind::LookUp => {
+                    let ask = tools::look_up(&prober, &tool, &attempt);
+                    let asked = tokio::time::timeout(timeout, ask).await;
+                    let found = asked.unwrap_or(LookUp::Unknown);
+                    CallEnded::LookedUp { call, n, found }
+                }
             }
         });
-        self.attempts.insert(running.id(), (call, n));
+        self.attempts.insert(running.id(), (call, n, kind));
         self.aborts.insert(call, running);
     }
 
@@ -99,29 +97,38 @@ impl Driver {
         &mut self,
         ended: Result<(tokio::task::Id, CallEnded), JoinError>,
     ) -> Happened {
-        match ended {
+        let error = match ended {
             Ok((id, ended)) => {
                 self.attempts.remove(&id);
-                Happened::Call(ended)
+                return Happened::Call(ended);
             }
-            Err(error) => {
-                let at = self.attempts.remove(&error.id());
-                // Every task is noted when it starts; a call that does not exist is ignored.
-                let (call, n) = at.unwrap_or((
-                    CallRef {
-                        round: 0,
-                        position: 0,
-                    },
-                    0,
-                ));
+            Err(error) => error,
+        };
+        // Every task is noted when it starts; a call that does not exist is ignored.
+        let nothing = (
+            CallRef {
+                round: 0,
+                position: 0,
+            },
+            0,
+            Kind::Attempt,
+        );
+        let (call, n, kind) = self.attempts.remove(&error.id()).unwrap_or(nothing);
+        Happened::Call(match kind {
+            Kind::Attempt => {
                 let outcome = if error.is_panic() {
                     ToolOutcome::Panicked
                 } else {
                     ToolOutcome::Aborted
                 };
-                Happened::Call(CallEnded::Ran { call, n, outcome })
+                CallEnded::Ran { call, n, outcome }
             }
-        }
+            Kind::LookUp => CallEnded::LookedUp {
+                call,
+                n,
+                found: LookUp::Unknown,
+            },
+        })
     }
 
     /// One log line for each call that ends; never arguments or results.
@@ -155,6 +162,7 @@ impl Driver {
                 | Change::AppendEvents(_)
                 | Change::NoteStop { .. }
                 | Change::EndTurn(_)
+                | Change::CheckWritable { .. }
                 | Change::EraseDue { .. }
                 | Change::ExpireEvents { .. }
                 | Change::ExpireRequestKeys { .. } => {}

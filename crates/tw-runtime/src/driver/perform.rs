@@ -133,6 +133,7 @@ fn points_of(changes: &[Change]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint>) {
             | Change::AddMessage(_)
             | Change::AppendEvents(_)
             | Change::NoteStop { .. }
+            | Change::CheckWritable { .. }
             | Change::EraseDue { .. }
             | Change::ExpireEvents { .. }
             | Change::ExpireRequestKeys { .. } => continue,

@@ -75,3 +75,15 @@ pub fn touch_api_key(
         _ => Outcome::Done,
     })
 }
+
+const CHECK_WRITABLE: &str =
+    "UPDATE migration SET updated_us = ?1 WHERE number = (SELECT max(number) FROM migration)";
+
+/// A page is written, so a full disk shows.
+pub fn check_writable(conn: &Connection, at: Timestamp) -> Result<Outcome, ApplyError> {
+    let what = "checking that the store takes writes";
+    conn.prepare_cached(CHECK_WRITABLE)
+        .and_then(|mut statement| statement.execute(params![at.0]))
+        .map_err(|error| ApplyError::db(what, error))?;
+    Ok(Outcome::Done)
+}

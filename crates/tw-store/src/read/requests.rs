@@ -128,19 +128,21 @@ fn request_key(
     rows.next()?.map(read).transpose()
 }
 
-/// A call counts once the write before its dispatch was made, whatever became of it.
+/// A call counts once the write before its dispatch was made, unless it certainly was not sent.
 const REPEAT_OF: &str = "SELECT t.id, t.status, t.reason, t.stop_reason, t.answered_us,
-        t.erased_us IS NOT NULL AS erased,
+        (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased,
         EXISTS (SELECT 1 FROM tool_call f WHERE f.turn = t.key AND f.runs = 'server'
-                AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL) AS dispatched_effects
+                AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL
+                AND coalesce(f.reason, '') NOT IN ('not_sent', 'target_not_allowed')) AS dispatched_effects
     FROM turn t WHERE t.organization = ?1 AND t.id = ?2";
 
 /// An answer that was written to its end counts only where somebody is named, since it may not
 /// have arrived; without a name the next equal request is a new one.
 const REPEAT: &str = "SELECT t.id, t.status, t.reason, t.stop_reason, t.answered_us,
-        t.erased_us IS NOT NULL AS erased,
+        (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased,
         EXISTS (SELECT 1 FROM tool_call f WHERE f.turn = t.key AND f.runs = 'server'
-                AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL) AS dispatched_effects
+                AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL
+                AND coalesce(f.reason, '') NOT IN ('not_sent', 'target_not_allowed')) AS dispatched_effects
     FROM turn t
     WHERE t.organization = ?1 AND t.api_key = ?2 AND t.body_hash = ?3 AND t.created_us >= ?4
       AND t.surface = ?5

@@ -17,6 +17,8 @@ use tw_core::request::{Message, ModelInput, ModelRequest, ToolChoice, Tools};
 
 use super::raw::{self, Fields, NotFields};
 
+/// Tool calls in all messages of a request: as many as there may be messages to answer them.
+const HISTORY_CALLS_MAX: usize = tw_core::limits::MESSAGES_DEFAULT;
 /// Largest `n`: OpenAI's own limit.
 const CHOICES_MAX: u64 = 128;
 
@@ -197,11 +199,22 @@ fn read_messages(
             ..RequestError::invalid("messages", message)
         });
     }
-    items
+    let messages: Vec<Message> = items
         .iter()
         .enumerate()
         .map(|(at, raw)| messages::read(raw, &format!("messages[{at}]")))
-        .collect()
+        .collect::<Result<_, _>>()?;
+    let calls: usize = messages.iter().map(|message| message.calls().count()).sum();
+    if calls > HISTORY_CALLS_MAX {
+        let message = format!(
+            "Invalid 'messages': they hold {calls} tool calls; at most {HISTORY_CALLS_MAX} are allowed."
+        );
+        return Err(RequestError {
+            code: Some("array_above_max_length"),
+            ..RequestError::invalid("messages", message)
+        });
+    }
+    Ok(messages)
 }
 
 fn read_choice(fields: &Fields<'_>, tools: &Tools) -> Result<ToolChoice, RequestError> {

@@ -178,6 +178,8 @@ fn a_running_call_is_treated_by_its_effect_class() {
             &format!("call 0 {tool} {{}} ; done ; slot 1.0"),
             "> recover
                write close 1.0#1 interrupted
+               do slot 1.0
+             > slot 1.0
                write open 1.0#2
                do dispatch 1.0#2",
         );
@@ -230,6 +232,8 @@ fn a_call_that_was_certainly_not_sent_is_tried_again_whatever_its_class() {
         check_after(
             &format!("call 0 {tool} {{}} ; done ; slot 1.0 ; end 1.0#1 not_sent why"),
             "> recover
+               do slot 1.0
+             > slot 1.0
                write open 1.0#2
                do dispatch 1.0#2",
         );
@@ -255,7 +259,7 @@ fn a_look_up_is_made_again() {
 fn ended_calls_stay_and_limits_go_on_counting() {
     let lines = "call 0 pay [] ; call 1 pay [] ; call 2 get_time {} ; done ; slot 1.2";
     let mut run = Run::recover(ours(), &found_after(ours(), lines));
-    run.play("end 1.2#2 ok a");
+    run.play("slot 1.2 ; end 1.2#2 ok a");
     assert_eq!(run.play("request").len(), 5, "all results are there");
     run.play("call 0 pay [] ; done");
     assert_eq!(
@@ -268,7 +272,8 @@ fn ended_calls_stay_and_limits_go_on_counting() {
 fn what_a_call_is_known_by_survives() {
     let lines = "call 0 put_row@ {\"zone\":\"a\"} ; done ; slot 1.0";
     let before = Run::after(ours(), lines);
-    let after = Run::recover(ours(), &found_after(ours(), lines));
+    let mut after = Run::recover(ours(), &found_after(ours(), lines));
+    after.play("slot 1.0");
     let at = CallRef {
         round: 1,
         position: 0,
@@ -359,4 +364,35 @@ fn usage_of_earlier_attempts_is_kept() {
     let mut run = Run::recover(ours(), &found_after(ours(), lines));
     let trace = run.play("slot 1.0 ; end 1.0#1 ok a ; usage 40 4 ; done");
     assert!(trace.contains(&"show usage 70+7".to_owned()), "{trace:?}");
+}
+
+/// The turn of `found_after`, taken up when its time is over.
+fn check_late(lines: &str, transcript: &str) {
+    let mut setup = ours();
+    let found = found_after(setup.clone(), lines);
+    setup.deadline = setup.created;
+    let mut run = Run::recover(setup, &found);
+    run.compare(transcript);
+}
+
+#[test]
+fn a_turn_found_after_its_deadline_starts_nothing() {
+    check_late(
+        "call 0 pay {} ; call 1 get_time {} ; call 2 put_row {} ; done ; slot 1.0 ; slot 1.1",
+        "> recover
+           write close 1.0#1 interrupted
+           write close 1.1#1 interrupted
+           write ended 1.0 failed outcome_unknown \"It is not known whether this call took effect. It must not s…\"
+           write ended 1.1 failed deadline \"The request's time was up.\"
+           write ended 1.2 failed deadline \"The request's time was up.\"
+           write turn incomplete deadline calls 3
+           show ended 1.0 failed outcome_unknown
+           show ended 1.1 failed deadline
+           show ended 1.2 failed deadline
+           show end incomplete deadline (deadline: the request took longer than it may); ran pay failed
+           do abort 1.0
+           do release 1.0
+           do release 1.1
+           do release 1.2",
+    );
 }

@@ -119,6 +119,7 @@ fn of_change(change: &Change) -> String {
         | Change::ClaimTurn(_)
         | Change::MarkAnswered { .. }
         | Change::AppendEvents(_)
+        | Change::CheckWritable { .. }
         | Change::EraseDue { .. }
         | Change::ExpireEvents { .. }
         | Change::ExpireRequestKeys { .. } => panic!("the machine does not write {change:?}"),
