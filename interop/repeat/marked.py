@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from setting import Setting, equal, later, soon, text_of
+import sqlite3
+import time
+
+from setting import ANSWER, Setting, calling, equal, later, soon, text_of
 
 SLOW = '[[rule]]\ntext = "One two three four."\ndelay_ms = 1500\n'
 QUICK = '[[rule]]\ntext = "One two three four."\n'
@@ -96,3 +99,24 @@ def test_nobody_and_answered_is_new(setting):
     soon("the answer is noted", lambda: made.server.rows("SELECT 1 FROM turn WHERE answered_us IS NOT NULL"))
     again = made.post(body, AGAIN)
     equal(again.turn == first.turn, False, "the same turn")
+
+
+# So long the database takes no write: enough for a request to reach the place where it waits for one.
+LOCKED_S = 0.4
+
+
+def test_marked_while_the_first_is_accepted(setting):
+    """a retry that comes while its first try is still being written finds that one"""
+    made = setting(calling("once"))
+    body = made.body(stream=False)
+    lock = sqlite3.connect(made.server.data / "turnwright.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    first = made.open(body, {"turnwright-on-leave": "finish"})
+    time.sleep(LOCKED_S)
+    first.leave()
+    again = later(lambda: made.post(body, {**AGAIN, "turnwright-on-leave": "finish"}))
+    time.sleep(LOCKED_S)
+    lock.execute("ROLLBACK")
+    lock.close()
+    equal(text_of(again.result().body), ANSWER, "the answer to the retry")
+    equal((len(made.turns()), made.effects()), (1, 1), "turns and effects")

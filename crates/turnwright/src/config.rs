@@ -16,6 +16,7 @@ use tw_runtime::fail_point::FailPoint;
 use tw_runtime::runtime::Config;
 
 use crate::cli::ServeArgs;
+use crate::listen::Limits;
 use crate::registry::{self, ProbeSettings};
 
 /// Every setting with its default, and the reference for people.
@@ -45,6 +46,9 @@ pub struct ServerSettings {
     drain_s: u64,
     turns_max: usize,
     client_stall_s: u64,
+    connections_max: usize,
+    head_timeout_s: u64,
+    bodies_bytes_max: usize,
 }
 
 #[derive(Deserialize, Debug)]
@@ -166,11 +170,20 @@ impl Settings {
         })
     }
 
+    /// How connections are treated.
+    pub fn connections(&self) -> Limits {
+        Limits {
+            connections_max: self.server.connections_max,
+            head_timeout: Duration::from_secs(self.server.head_timeout_s.max(1)),
+        }
+    }
+
     /// What the surfaces need.
     pub fn surfaces(&self) -> Options {
         Options {
             keep_alive: Duration::from_secs(self.server.keep_alive_s.max(1)),
             body_timeout: Duration::from_secs(self.server.body_timeout_s),
+            bodies_bytes_max: self.server.bodies_bytes_max,
         }
     }
 

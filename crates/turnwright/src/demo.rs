@@ -4,6 +4,7 @@ mod client;
 mod report;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ use tw_runtime::admin::{KeyWanted, create_key};
 use tw_runtime::runtime::Config;
 
 use crate::cli::DemoArgs;
+use crate::listen::Limits;
 use crate::registry;
 use crate::serve::{Server, log_to_stderr, open_store, stop_signal};
 
@@ -25,6 +27,10 @@ use client::Client;
 const SCRIPT: &str = include_str!("demo/script.toml");
 const QUESTION: &str = "What time is it in Tokyo and in New York, and what is 19.99 * 3?";
 const MODEL: &str = "demo";
+const LIMITS: Limits = Limits {
+    connections_max: 1024,
+    head_timeout: Duration::from_secs(75),
+};
 
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     log_to_stderr("warn");
@@ -44,7 +50,8 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         answer_bytes_max: ANSWER_BYTES_DEFAULT,
     };
     let config = Config::with_upstream(upstream, registry::tools(&[])?);
-    let server = Server::start(config, store, env, args.listen, Options::defaults()).await?;
+    let server =
+        Server::start(config, store, env, args.listen, Options::defaults(), LIMITS).await?;
     let address = server.address;
     println!("listening on http://{address}");
     let stop = stop_signal()?;
@@ -52,7 +59,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     show(&Client::new(address, key.clone())).await?;
     println!("{}", report::try_it(address, &key, MODEL));
     println!("demo finished: the server goes on until you press Ctrl-C; nothing of it is kept.");
-    serving.await.context("the server's task")?
+    serving.await.context("the server's task")
 }
 
 fn demo_key() -> KeyWanted {

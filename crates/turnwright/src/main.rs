@@ -4,6 +4,7 @@ mod cli;
 mod config;
 mod demo;
 mod keys;
+mod listen;
 mod model_server;
 mod registry;
 mod serve;

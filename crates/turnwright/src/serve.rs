@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -17,6 +16,7 @@ use tw_store::store::{self, Store};
 
 use crate::cli::ServeArgs;
 use crate::config::Settings;
+use crate::listen::{self, Limits};
 
 const DATABASE: &str = "turnwright.db";
 const LOCK: &str = "lock";
@@ -35,10 +35,12 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         env,
         settings.server.listen,
         settings.surfaces(),
+        settings.connections(),
     )
     .await?;
     println!("listening on http://{}", server.address);
-    server.until(stop_signal()?).await
+    server.until(stop_signal()?).await;
+    Ok(())
 }
 
 /// Logs go to standard error; `RUST_LOG` says how much.
@@ -87,6 +89,7 @@ pub struct Server {
     pub runtime: Runtime,
     listener: TcpListener,
     options: Options,
+    limits: Limits,
 }
 
 impl Server {
@@ -97,6 +100,7 @@ impl Server {
         env: Env,
         listen: SocketAddr,
         options: Options,
+        limits: Limits,
     ) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(listen)
             .await
@@ -115,41 +119,27 @@ impl Server {
             runtime,
             listener,
             options,
+            limits,
         })
     }
 
     /// Serves until `stop`, then drains.
-    pub async fn until(
-        self,
-        stop: impl Future<Output = ()> + Send + 'static,
-    ) -> anyhow::Result<()> {
+    pub async fn until(self, stop: impl Future<Output = ()>) {
         let Self {
             runtime,
             listener,
             options,
+            limits,
             ..
         } = self;
-        let listener = listener.tap_io(|tcp| {
-            // Small chunks of a stream must not wait for one another.
-            if let Err(error) = tcp.set_nodelay(true) {
-                tracing::debug!(error = %error, "a connection without nodelay");
-            }
-        });
         let draining = runtime.clone();
-        let (drained, all_drained) = tokio::sync::oneshot::channel();
-        let serving = axum::serve(listener, router(Surfaces::new(runtime, options)))
-            .with_graceful_shutdown(async move {
-                stop.await;
-                // Connections stay open while turns end, so that their answers arrive.
-                draining.shut_down().await;
-                let _ = drained.send(());
-            })
-            .into_future();
-        tokio::select! {
-            served = serving => served.context("serving"),
-            // Answers were handed over; a connection that stays open holds nothing of ours.
-            _ = async { let _ = all_drained.await; tokio::time::sleep(LAST_BYTES).await } => Ok(()),
-        }
+        let stopped = async move {
+            stop.await;
+            // Connections stay open while turns end, so that their answers arrive.
+            draining.shut_down().await;
+        };
+        let routes = router(Surfaces::new(runtime, options));
+        listen::serve(listener, routes, limits, stopped, LAST_BYTES).await;
     }
 }
 

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body_util::{BodyExt, Limited};
 use tw_core::change::{OnLeave, Scope, Surface};
@@ -29,7 +29,7 @@ use tw_wire::sse;
 use crate::access;
 use crate::answer_body::{Note, Whole, event_stream};
 use crate::error::ApiError;
-use crate::server::{RequestId, Surfaces};
+use crate::server::{BODY_UNIT_BYTES, RequestId, Surfaces};
 
 pub(crate) const TURN_HEADER: HeaderName = HeaderName::from_static("turnwright-turn");
 const CONVERSATION_HEADER: HeaderName = HeaderName::from_static("turnwright-conversation");
@@ -60,7 +60,7 @@ async fn answer(
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let caller = access::caller(surfaces, &parts.headers, Some(Scope::Chat), id).await?;
-    let body = read_body(surfaces, body).await?;
+    let body = read_body(surfaces, &parts.headers, body).await?;
     let input = decode(&body, surfaces.runtime().request_limits())
         .map_err(|error| ApiError::of_request(&error))?;
     if input
@@ -100,10 +100,29 @@ async fn answer(
     Ok(response)
 }
 
-async fn read_body(surfaces: &Surfaces, body: Body) -> Result<Bytes, ApiError> {
+/// Reads the body within its own limit and within that of all bodies together.
+async fn read_body(
+    surfaces: &Surfaces,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Bytes, ApiError> {
+    let options = &surfaces.0.options;
     let bytes_max = surfaces.runtime().request_limits().body_bytes_max;
-    let read = Limited::new(body, bytes_max).collect();
-    match tokio::time::timeout(surfaces.0.options.body_timeout, read).await {
+    let length = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| text.parse::<usize>().ok());
+    let bytes = length.unwrap_or(bytes_max);
+    if bytes > bytes_max {
+        return Err(ApiError::too_large(bytes_max));
+    }
+    let units_max = options.bodies_bytes_max / BODY_UNIT_BYTES;
+    let units = u32::try_from((bytes / BODY_UNIT_BYTES + 1).min(units_max.max(1))).unwrap_or(1);
+    let read = async {
+        let _counted = surfaces.0.bodies.acquire_many(units).await;
+        Limited::new(body, bytes_max).collect().await
+    };
+    match tokio::time::timeout(options.body_timeout, read).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             Err(ApiError::too_large(bytes_max))
@@ -135,8 +154,11 @@ fn turn_request(
     let is_retry = headers
         .get(RETRY_COUNT_HEADER)
         .and_then(|count| count.to_str().ok())
-        .and_then(|count| count.trim().parse::<u32>().ok())
-        .is_some_and(|count| count > 0);
+        .map(str::trim)
+        .is_some_and(|count| {
+            let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+            is_number && count.bytes().any(|byte| byte != b'0')
+        });
     Ok(TurnRequest {
         caller,
         surface: Surface::ChatCompletions,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use bytes::Bytes;
@@ -37,10 +38,11 @@ struct Query {
 pub(crate) async fn follow(
     State(surfaces): State<Surfaces>,
     Extension(id): Extension<RequestId>,
-    Path(turn): Path<String>,
+    turn: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
+    let turn = turns::id_in(turn);
     match answer(
         &surfaces,
         &id,

@@ -10,6 +10,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::{HeaderName, HeaderValue};
+use tokio::sync::Semaphore;
 use tw_runtime::runtime::Runtime;
 
 use crate::error::ApiError;
@@ -23,6 +24,8 @@ pub struct Surfaces(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) runtime: Runtime,
     pub(crate) options: Options,
+    /// One permit for each unit of bodies that may be read.
+    pub(crate) bodies: Semaphore,
 }
 
 /// How the surfaces behave.
@@ -32,24 +35,36 @@ pub struct Options {
     pub keep_alive: Duration,
     /// Longest time for a request's body to arrive.
     pub body_timeout: Duration,
+    /// Bytes of all bodies that are being read; further requests wait within their time.
+    pub bodies_bytes_max: usize,
 }
 
 /// Design, section 12.
 pub const KEEP_ALIVE_DEFAULT: Duration = Duration::from_secs(15);
 pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+/// 16 bodies of the largest size.
+pub const BODIES_BYTES_DEFAULT: usize = 512 * 1024 * 1024;
+/// The unit in which bytes of bodies are counted.
+pub(crate) const BODY_UNIT_BYTES: usize = 4096;
 
 impl Options {
     pub fn defaults() -> Self {
         Self {
             keep_alive: KEEP_ALIVE_DEFAULT,
             body_timeout: BODY_TIMEOUT_DEFAULT,
+            bodies_bytes_max: BODIES_BYTES_DEFAULT,
         }
     }
 }
 
 impl Surfaces {
     pub fn new(runtime: Runtime, options: Options) -> Self {
-        Self(Arc::new(Shared { runtime, options }))
+        let units = (options.bodies_bytes_max / BODY_UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
+        Self(Arc::new(Shared {
+            runtime,
+            options,
+            bodies: Semaphore::new(units),
+        }))
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {

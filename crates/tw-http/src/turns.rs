@@ -2,6 +2,7 @@
 
 use axum::Extension;
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use http::header::CONTENT_TYPE;
@@ -19,7 +20,7 @@ use crate::server::{RequestId, Surfaces};
 pub(crate) async fn show(
     State(surfaces): State<Surfaces>,
     Extension(id): Extension<RequestId>,
-    Path(turn): Path<String>,
+    turn: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
@@ -28,6 +29,7 @@ pub(crate) async fn show(
     } else {
         Detail::Shown
     };
+    let turn = id_in(turn);
     let shown = async {
         let caller = access::caller(&surfaces, &headers, None, &id).await?;
         visible(&surfaces, &caller, &turn, detail, &id).await
@@ -38,9 +40,10 @@ pub(crate) async fn show(
 pub(crate) async fn cancel(
     State(surfaces): State<Surfaces>,
     Extension(id): Extension<RequestId>,
-    Path(turn): Path<String>,
+    turn: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Response {
+    let turn = id_in(turn);
     let cancelled = async {
         let caller = access::caller(&surfaces, &headers, Some(Scope::Chat), &id).await?;
         let view = visible(&surfaces, &caller, &turn, Detail::Shown, &id).await?;
@@ -64,6 +67,11 @@ pub(crate) async fn cancel(
         visible(&surfaces, &caller, &turn, Detail::Shown, &id).await
     };
     respond(cancelled.await, Detail::Shown, &id)
+}
+
+/// The id in a path; one that is no text is an id that nothing has.
+pub(crate) fn id_in(path: Result<Path<String>, PathRejection>) -> String {
+    path.map(|Path(id)| id).unwrap_or_default()
 }
 
 /// A key sees the turns it made, and with `turns:read` those of its organization. Whatever it

@@ -26,6 +26,7 @@ use crate::driver::{self, Accepted, CLIENT_BATCHES_MAX, Driver, DriverParts, Wor
 use crate::follow::Follower;
 use crate::live::{Client, Live};
 use crate::runtime::{Inner, Runtime};
+use crate::turnstile::{Equal, Passing};
 
 use repeat::Earlier;
 
@@ -171,7 +172,9 @@ impl Runtime {
             .end_user
             .clone()
             .or_else(|| request.input.user.clone());
+        let equal = equal_of(&request, end_user.as_deref(), body_hash);
         loop {
+            let passing = self.0.turnstile.pass(equal).await;
             let keys_since = match self
                 .repeated(&request, end_user.as_deref(), body_hash)
                 .await?
@@ -184,7 +187,7 @@ impl Runtime {
             }
             let end_user = end_user.clone();
             match self
-                .begin(&request, end_user, body_hash, keys_since)
+                .begin(&request, end_user, body_hash, keys_since, passing)
                 .await?
             {
                 Begun::Taken(taken) => return Ok(*taken),
@@ -236,6 +239,7 @@ impl Runtime {
         end_user: Option<String>,
         body_hash: [u8; 32],
         keys_since: Option<Timestamp>,
+        passing: Passing,
     ) -> Result<Begun, TurnRefused> {
         let inner = &self.0;
         let upstream = inner
@@ -278,7 +282,7 @@ impl Runtime {
             messages,
             upstream: Arc::clone(upstream),
         };
-        let (answer, outcome) = self.drive(machine, fence, work, step);
+        let (answer, outcome) = self.drive(machine, fence, work, (step, passing));
         match outcome.await {
             Ok(Ok(Accepted::New)) => Ok(Begun::Taken(Box::new(TurnTaken {
                 turn,
@@ -298,7 +302,7 @@ impl Runtime {
         turn: Turn,
         fence: Fence,
         work: Work,
-        step: Step,
+        (step, passing): (Step, Passing),
     ) -> (TurnAnswer, oneshot::Receiver<Result<Accepted, ApplyError>>) {
         let inner = &self.0;
         let live = Live::new(0);
@@ -315,7 +319,7 @@ impl Runtime {
             events_stored: 0,
         });
         inner.live.add(fence.turn, live);
-        driver::spawn(inner, fence, driver.accept(step, accepted));
+        driver::spawn(inner, fence, driver.accept(step, passing, accepted));
         let answer = TurnAnswer::new(Answer::Live {
             events,
             _client: client,
@@ -347,6 +351,24 @@ impl Runtime {
 enum Begun {
     Taken(Box<TurnTaken>),
     KeyTaken { same_body: bool },
+}
+
+/// What a repetition of the request has in common with it.
+fn equal_of(request: &TurnRequest, end_user: Option<&str>, body_hash: [u8; 32]) -> Equal {
+    let mut hash = Sha256::new();
+    hash.update(request.caller.organization.0.to_le_bytes());
+    hash.update(request.caller.api_key.0.to_le_bytes());
+    for name in [
+        end_user,
+        request.conversation.as_deref(),
+        request.idempotency_key.as_deref(),
+    ] {
+        let name = name.unwrap_or_default();
+        hash.update((name.len() as u64).to_le_bytes());
+        hash.update(name.as_bytes());
+    }
+    hash.update(body_hash);
+    hash.finalize().into()
 }
 
 fn setup_of(inner: &Inner, request: &TurnRequest, offer: Offer, upstream: &str) -> TurnSetup {

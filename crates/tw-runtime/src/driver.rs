@@ -36,6 +36,7 @@ use crate::fail_point::FailPoint;
 use crate::live::{Live, Signal, Wanted};
 use crate::runtime::Inner;
 use crate::slots::Slot;
+use crate::turnstile::Passing;
 
 use calls::CallEnded;
 use log::Log;
@@ -151,6 +152,7 @@ impl Driver {
     pub(crate) async fn accept(
         mut self,
         step: Step,
+        passing: Passing,
         accepted: oneshot::Sender<Result<Accepted, ApplyError>>,
     ) {
         let Step { write, show, then } = step;
@@ -185,6 +187,8 @@ impl Driver {
         if is_ours {
             self.reach(FailPoint::AfterAccept);
         }
+        // Whoever sends the same again finds this one now.
+        drop(passing);
         // The one who asked may have gone; the turn is accepted all the same.
         let _ = accepted.send(outcome);
         if is_ours {

@@ -17,3 +17,4 @@ mod live;
 pub mod recover;
 mod retention;
 mod slots;
+mod turnstile;

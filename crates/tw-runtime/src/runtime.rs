@@ -19,6 +19,7 @@ use crate::admin::KnownKeys;
 use crate::fail_point::FailPoint;
 use crate::live::LiveTurns;
 use crate::slots::Slots;
+use crate::turnstile::Turnstile;
 
 /// What the runtime is made of and how it behaves.
 #[derive(Debug)]
@@ -93,6 +94,7 @@ pub(crate) struct Inner {
     pub(crate) prober: Prober,
     pub(crate) slots: Slots,
     pub(crate) keys: KnownKeys,
+    pub(crate) turnstile: Turnstile,
     pub(crate) live: LiveTurns,
     pub(crate) tasks: TaskTracker,
     /// No new turns.
@@ -116,6 +118,7 @@ impl Runtime {
             connections: Connections::new(config.connect_timeout),
             slots: Slots::new(&config.tools),
             keys: KnownKeys::default(),
+            turnstile: Turnstile::default(),
             config,
             store,
             prober,

@@ -34,7 +34,7 @@ pub struct Offered {
 pub enum OfferError {
     #[error("a list that mixes this server's tools with the client's own is not supported")]
     Mixed,
-    #[error("n must be 1 when tools of this server are offered")]
+    #[error("the parameter n must be 1 when tools of this server are offered")]
     SeveralChoices,
 }
 

@@ -250,12 +250,34 @@ fn mask_errors(key: &Secret, events: &mut [ModelEvent], progress: &mut Progress)
         } = error;
         let words = [Some(message), code.as_mut(), kind.as_mut(), param.as_mut()];
         for text in words.into_iter().flatten() {
-            if !key.reveal().is_empty() && text.contains(key.reveal()) {
-                *text = text.replace(key.reveal(), "***");
-            }
+            mask(key.reveal(), text);
         }
     }
 }
+
+/// Puts `***` in the place of the key, also where the text was cut in the middle of it.
+fn mask(key: &str, text: &mut String) {
+    if key.is_empty() {
+        return;
+    }
+    if text.contains(key) {
+        *text = text.replace(key, "***");
+    }
+    let (said, cut) = match text.strip_suffix('…') {
+        Some(said) => (said, "…"),
+        None => (text.as_str(), ""),
+    };
+    let begun = (KEY_PART_SHOWN_MAX + 1..key.len())
+        .rev()
+        .filter_map(|length| key.get(..length))
+        .find(|begin| said.ends_with(begin));
+    if let Some(begin) = begun {
+        *text = format!("{}***{cut}", &said[..said.len() - begin.len()]);
+    }
+}
+
+/// So many first characters of a key tell nothing: they are the provider's prefix.
+const KEY_PART_SHOWN_MAX: usize = 3;
 
 impl Reading {
     async fn next(

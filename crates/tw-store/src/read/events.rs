@@ -64,6 +64,10 @@ impl Store {
     }
 }
 
+/// A page ends with the flush that passes this many stored bytes, so that a reader that does not
+/// go on holds little.
+const PAGE_BYTES_MAX: usize = 256 * 1024;
+
 const TURN: &str = "SELECT key, status, fence, events_expired_us IS NOT NULL AS erased,
         coalesce((SELECT first + count - 1 FROM turn_event WHERE turn = turn.key ORDER BY first DESC LIMIT 1), 0)
             AS last
@@ -83,7 +87,7 @@ fn page(
     };
     let status: TurnStatus = word(row, "status", TurnStatus::parse)?;
     let last = unsigned(row, "last")?;
-    let events = some(conn, get(row, "key")?, after, max)?;
+    let events = some(conn, get(row, "key")?, after, max, PAGE_BYTES_MAX)?;
     let reached = events.last().map_or(after, |event| event.number);
     Ok(Some(EventsPage {
         events,
@@ -107,16 +111,21 @@ fn some(
     turn: i64,
     after: u64,
     max: usize,
+    bytes_max: usize,
 ) -> Result<Vec<NumberedEvent>, ReadError> {
     // A number beyond the column's range is beyond every log.
     let next = i64::try_from(after.saturating_add(1)).unwrap_or(i64::MAX);
     let mut statement = conn.prepare_cached(FLUSHES)?;
     let mut rows = statement.query(params![turn, next])?;
     let mut events = Vec::new();
+    let mut bytes = 0;
     while events.len() < max
+        && bytes < bytes_max
         && let Some(row) = rows.next()?
     {
-        events.extend(flush(row)?.into_iter().filter(|event| event.number > after));
+        let (read, length) = flush(row)?;
+        bytes += length;
+        events.extend(read.into_iter().filter(|event| event.number > after));
     }
     events.truncate(max);
     Ok(events)
@@ -124,10 +133,11 @@ fn some(
 
 /// The whole log.
 pub(super) fn all(conn: &Connection, turn: i64) -> Result<Vec<NumberedEvent>, ReadError> {
-    some(conn, turn, 0, usize::MAX)
+    some(conn, turn, 0, usize::MAX, usize::MAX)
 }
 
-fn flush(row: &Row<'_>) -> Result<Vec<NumberedEvent>, ReadError> {
+/// The events of a flush, and its length as stored.
+fn flush(row: &Row<'_>) -> Result<(Vec<NumberedEvent>, usize), ReadError> {
     let payload: String = get(row, "payload")?;
     let events = own::events::decode(&payload)?;
     let fence = get(row, "fence")?;
@@ -137,12 +147,13 @@ fn flush(row: &Row<'_>) -> Result<Vec<NumberedEvent>, ReadError> {
             column: "count of events",
         });
     }
-    Ok((first..)
+    let events = (first..)
         .zip(events)
         .map(|(number, event)| NumberedEvent {
             number,
             fence,
             event,
         })
-        .collect())
+        .collect();
+    Ok((events, payload.len()))
 }
