@@ -17,6 +17,8 @@ mod address;
 mod guard;
 mod target;
 
+pub(crate) mod direct;
+
 mod connect;
 mod live;
 

@@ -3,16 +3,11 @@
 mod asking;
 mod scripted_body;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-
+use crate::client::direct::Direct;
 use crate::scripted::Script;
 use crate::secret::Secret;
 
@@ -64,36 +59,27 @@ impl Timeouts {
     }
 }
 
-pub(crate) type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
-
 /// The connections to all upstreams.
-#[derive(Clone, Debug)]
-pub struct Connections(HttpClient);
+#[derive(Clone)]
+pub struct Connections(pub(crate) Direct);
 
-/// Idle connections kept to each upstream.
-const IDLE_CONNECTIONS_MAX: usize = 256;
+/// Idle connections kept, over all upstreams.
+const IDLE_CONNECTIONS_MAX: usize = 1024;
 /// Idle connections are closed after this; common servers close theirs after 60 s or more.
 const IDLE_CONNECTION_KEPT: Duration = Duration::from_secs(50);
 
 impl Connections {
     pub fn new(connect_timeout: Duration) -> Self {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(connect_timeout));
-        let tls = HttpsConnectorBuilder::new()
-            .with_webpki_roots()
-            .https_or_http()
-            .enable_http1()
-            .enable_http2()
-            .wrap_connector(tcp);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_CONNECTION_KEPT)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-            // A request that may have been sent is repeated by the turn or by nobody.
-            .retry_canceled_requests(false)
-            .build(tls);
-        Self(client)
+        Self(Direct::new(
+            connect_timeout,
+            IDLE_CONNECTION_KEPT,
+            IDLE_CONNECTIONS_MAX,
+        ))
+    }
+}
+
+impl fmt::Debug for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connections")
     }
 }

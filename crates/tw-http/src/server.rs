@@ -103,8 +103,16 @@ async fn with_request_id(
 ) -> Response {
     let id = format!("req_{}", surfaces.runtime().env().random_id().simple());
     let header = HeaderValue::from_str(&id);
-    request.extensions_mut().insert(RequestId(id));
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    request.extensions_mut().insert(RequestId(id.clone()));
     let mut response = next.run(request).await;
+    tracing::debug!(
+        request.id = id,
+        %method,
+        path,
+        status = response.status().as_u16(),
+        "answered"
+    );
     if let Ok(header) = header {
         response.headers_mut().insert(X_REQUEST_ID, header);
     }

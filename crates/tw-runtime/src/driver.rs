@@ -380,6 +380,10 @@ impl Driver {
     fn start(&mut self, effect: Effect) {
         match effect {
             Effect::Ask { round, n } => {
+                // The connection of the round before serves this one.
+                if let Some((_, answered)) = self.asking.take() {
+                    answered.finish();
+                }
                 let request = self.turn.model_request(
                     &self.work.input,
                     &self.work.messages,

@@ -108,7 +108,7 @@ async fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStrea
     Err(failure)
 }
 
-fn server_name(host: &Host) -> Result<ServerName<'static>, FailureKind> {
+pub(super) fn server_name(host: &Host) -> Result<ServerName<'static>, FailureKind> {
     match host {
         Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_| FailureKind::Tls),
         Host::Address(address) => Ok(ServerName::from(*address)),

@@ -8,9 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderValue, Method, Request};
+use http_body_util::Full;
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::openai_chat::body::{decode, decode_error};
@@ -18,6 +17,7 @@ use tw_wire::openai_chat::stream::{DecodeError, StreamDecoder, StreamLimits};
 
 use super::scripted_body::ScriptedBody;
 use super::{Connections, Upstream, UpstreamKind};
+use crate::client::direct::{DirectFailure, Exchange};
 use crate::idle::Idle;
 use crate::secret::Secret;
 
@@ -55,7 +55,7 @@ struct Answer {
 }
 
 enum Body {
-    Http(Incoming),
+    Http(Box<Exchange>),
     Scripted(ScriptedBody),
 }
 
@@ -200,7 +200,12 @@ impl Asking {
                     mask_errors(key, out, &mut progress);
                 }
                 if progress != Progress::More {
-                    self.state = State::Over;
+                    let over = std::mem::replace(&mut self.state, State::Over);
+                    if let State::Reading(reading) = over
+                        && let Body::Http(exchange) = reading.body
+                    {
+                        exchange.give_back();
+                    }
                 }
                 progress
             }
@@ -213,13 +218,12 @@ impl Asking {
         }
     }
 
-    /// Reads what has already arrived of the connection's end, so that it can be used again.
+    /// Gives the connection back for the next request, if the answer's end has arrived.
     pub fn finish(self) {
-        if let State::Reading(mut reading) = self.state
-            && let Body::Http(body) = &mut reading.body
+        if let State::Reading(reading) = self.state
+            && let Body::Http(exchange) = reading.body
         {
-            // One more read is enough: the end follows the format's end mark directly.
-            let _ = body.frame().now_or_never();
+            exchange.give_back();
         }
     }
 }
@@ -380,16 +384,7 @@ impl Body {
     /// The next bytes; `None` at the end, `Err` when the connection broke.
     async fn read(&mut self) -> Option<Result<Bytes, ()>> {
         match self {
-            Self::Http(body) => loop {
-                match body.frame().await? {
-                    Ok(frame) => {
-                        if let Ok(bytes) = frame.into_data() {
-                            return Some(Ok(bytes));
-                        }
-                    }
-                    Err(_) => return Some(Err(())),
-                }
-            },
+            Self::Http(exchange) => exchange.read().await,
             Self::Scripted(body) => body.read().await,
         }
     }
@@ -428,34 +423,26 @@ async fn send(
 ) -> Result<Answer, ModelFailure> {
     let request = request_of(&upstream, body, streamed)?;
     let sent =
-        tokio::time::timeout(upstream.timeouts.first_byte, connections.0.request(request)).await;
-    let response: Response<Incoming> = match sent {
-        Ok(Ok(response)) => response,
-        Ok(Err(error)) if error.is_connect() => {
-            return Err(failure(
-                ModelFailureKind::Connect,
-                "the upstream cannot be reached",
-            ));
-        }
-        Ok(Err(_)) => {
-            return Err(failure(
-                ModelFailureKind::Reset,
-                "the upstream closed the connection without an answer",
-            ));
-        }
-        Err(_elapsed) => {
-            return Err(failure(
-                ModelFailureKind::Silent,
-                "the upstream did not answer in time",
-            ));
-        }
-    };
-    let (parts, body) = response.into_parts();
-    Ok(Answer {
-        headers: parts.headers,
-        status: parts.status.as_u16(),
-        body: Body::Http(body),
-    })
+        tokio::time::timeout(upstream.timeouts.first_byte, connections.0.send(request)).await;
+    match sent {
+        Ok(Ok((head, exchange))) => Ok(Answer {
+            headers: head.headers,
+            status: head.status.as_u16(),
+            body: Body::Http(Box::new(exchange)),
+        }),
+        Ok(Err(DirectFailure::Connect)) => Err(failure(
+            ModelFailureKind::Connect,
+            "the upstream cannot be reached",
+        )),
+        Ok(Err(DirectFailure::Reset)) => Err(failure(
+            ModelFailureKind::Reset,
+            "the upstream closed the connection without an answer",
+        )),
+        Err(_elapsed) => Err(failure(
+            ModelFailureKind::Silent,
+            "the upstream did not answer in time",
+        )),
+    }
 }
 
 fn request_of(

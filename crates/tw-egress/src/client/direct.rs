@@ -1,0 +1,165 @@
+//! Requests to the operator's own addresses: upstreams. Nothing is vetted here.
+//!
+//! The connection is driven by whoever reads the answer, as for tools, so that a part of a
+//! stream costs no change of tasks.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::header::HOST;
+use http::{HeaderValue, Request, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::connect::{Inner, Stream, server_name};
+use super::live::{Key, Live, Pool};
+use super::target::{Host, Scheme, Target};
+use super::web_roots;
+
+/// Sends requests to upstreams, over connections that are kept for the next.
+#[derive(Clone)]
+pub(crate) struct Direct {
+    tls: TlsConnector,
+    pool: Arc<Pool>,
+    connect_timeout: Duration,
+}
+
+/// An answer whose body is being read.
+pub(crate) struct Exchange {
+    live: Live,
+    body: Incoming,
+    pool: Arc<Pool>,
+    key: Key,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DirectFailure {
+    /// No address, no connection, or no TLS.
+    Connect,
+    /// The connection ended before the answer's head.
+    Reset,
+}
+
+impl Direct {
+    pub fn new(connect_timeout: Duration, idle_kept: Duration, connections_max: usize) -> Self {
+        let mut tls = ClientConfig::builder()
+            .with_root_certificates(web_roots())
+            .with_no_client_auth();
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Self {
+            tls: TlsConnector::from(Arc::new(tls)),
+            pool: Arc::new(Pool::new(idle_kept, connections_max)),
+            connect_timeout,
+        }
+    }
+
+    /// Sends a request whose URI is absolute, and waits for the answer's head.
+    ///
+    /// # Errors
+    /// [`DirectFailure`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    pub async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<(http::response::Parts, Exchange), DirectFailure> {
+        let target =
+            Target::parse(&request.uri().to_string()).map_err(|_| DirectFailure::Connect)?;
+        let host =
+            HeaderValue::from_str(&target.authority()).map_err(|_| DirectFailure::Connect)?;
+        request.headers_mut().insert(HOST, host);
+        *request.uri_mut() =
+            Uri::try_from(target.path_and_query.as_str()).map_err(|_| DirectFailure::Connect)?;
+        let key = Key::new("", &target);
+        let mut live = match self.pool.take(&key, Duration::MAX).await {
+            Some(live) => live,
+            None => self.connect(&target).await?,
+        };
+        let response = live.ask(request).await.map_err(|_| DirectFailure::Reset)?;
+        let (parts, body) = response.into_parts();
+        let pool = Arc::clone(&self.pool);
+        Ok((
+            parts,
+            Exchange {
+                live,
+                body,
+                pool,
+                key,
+            },
+        ))
+    }
+
+    async fn connect(&self, target: &Target) -> Result<Live, DirectFailure> {
+        let opened = timeout(self.connect_timeout, self.open(target)).await;
+        let stream = opened
+            .ok()
+            .and_then(Result::ok)
+            .ok_or(DirectFailure::Connect)?;
+        Live::start(stream)
+            .await
+            .map_err(|_| DirectFailure::Connect)
+    }
+
+    async fn open(&self, target: &Target) -> io::Result<Stream> {
+        let tcp = match &target.host {
+            Host::Name(name) => TcpStream::connect((name.as_str(), target.port)).await?,
+            Host::Address(address) => TcpStream::connect((*address, target.port)).await?,
+        };
+        tcp.set_nodelay(true)?;
+        let inner = match target.scheme {
+            Scheme::Http => Inner::Plain(tcp),
+            Scheme::Https => {
+                let name = server_name(&target.host).map_err(|_| io::ErrorKind::InvalidInput)?;
+                Inner::Tls(Box::new(self.tls.connect(name, tcp).await?))
+            }
+        };
+        Ok(Stream::new(inner))
+    }
+}
+
+impl Exchange {
+    /// The next bytes of the body; `None` at its end, `Err` when the connection broke.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn read(&mut self) -> Option<Result<Bytes, ()>> {
+        loop {
+            match self.live.frame(&mut self.body).await? {
+                Ok(frame) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        return Some(Ok(bytes));
+                    }
+                }
+                Err(_) => return Some(Err(())),
+            }
+        }
+    }
+
+    /// Keeps the connection for the next request, if the body's end has arrived.
+    pub fn give_back(mut self) {
+        // What follows the format's end mark directly is there already.
+        while let Some(read) = self.read().now_or_never() {
+            match read {
+                Some(Ok(_)) => {}
+                Some(Err(())) => return,
+                None => {
+                    let Self {
+                        live, pool, key, ..
+                    } = self;
+                    // Whether a connection is free is known at once.
+                    let _ = pool.put(key, live).now_or_never();
+                    return;
+                }
+            }
+        }
+    }
+}
