@@ -26,7 +26,7 @@ use crate::driver::{self, Accepted, CLIENT_BATCHES_MAX, Driver, DriverParts, Wor
 use crate::follow::Follower;
 use crate::live::{Client, Live};
 use crate::runtime::{Inner, Runtime};
-use crate::turnstile::{Equal, Passing};
+use crate::turnstile::{As, Equal, Passing};
 
 use repeat::Earlier;
 
@@ -173,8 +173,14 @@ impl Runtime {
             .clone()
             .or_else(|| request.input.user.clone());
         let equal = equal_of(&request, end_user.as_deref(), body_hash);
+        // The store itself tells equal idempotency keys apart.
+        let passes = if request.is_retry && request.idempotency_key.is_none() {
+            As::Repetition
+        } else {
+            As::First
+        };
         loop {
-            let passing = self.0.turnstile.pass(equal).await;
+            let passing = self.0.turnstile.pass(equal, passes).await;
             let keys_since = match self
                 .repeated(&request, end_user.as_deref(), body_hash)
                 .await?

@@ -1,35 +1,56 @@
-//! Equal requests go through one by one until the first of them is on disk.
+//! A repetition waits until equal requests that are being accepted are on disk.
 //!
 //! Without this, a request that is sent again while its first try is being accepted would find
-//! nothing, and begin a second turn.
+//! nothing, and begin a second turn. Requests that are no repetitions do not wait for each other.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 /// What makes requests equal, hashed.
 pub(crate) type Equal = [u8; 32];
 
 /// Held from the look-up of earlier tries until the accepting transaction has ended.
-pub(crate) type Passing = OwnedMutexGuard<()>;
+#[derive(Debug)]
+pub(crate) enum Passing {
+    First { _gate: OwnedRwLockReadGuard<()> },
+    Repetition { _gate: OwnedRwLockWriteGuard<()> },
+}
+
+/// How a request passes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum As {
+    /// Beside any number of equal ones.
+    First,
+    /// Alone, after those that are being accepted.
+    Repetition,
+}
 
 #[derive(Debug, Default)]
-pub(crate) struct Turnstile(Mutex<BTreeMap<Equal, Weak<AsyncMutex<()>>>>);
+pub(crate) struct Turnstile(Mutex<BTreeMap<Equal, Weak<RwLock<()>>>>);
 
 /// Entries beyond which those that nobody holds are dropped.
 const ENTRIES_SWEPT_AT: usize = 1024;
 
 impl Turnstile {
-    /// Waits until no equal request is being looked up or accepted.
+    /// Waits until the request may look for earlier tries.
     ///
     /// # Cancel safety
     /// A dropped wait passes nothing.
-    pub(crate) async fn pass(&self, equal: Equal) -> Passing {
-        self.gate(equal).lock_owned().await
+    pub(crate) async fn pass(&self, equal: Equal, passes: As) -> Passing {
+        let gate = self.gate(equal);
+        match passes {
+            As::First => Passing::First {
+                _gate: gate.read_owned().await,
+            },
+            As::Repetition => Passing::Repetition {
+                _gate: gate.write_owned().await,
+            },
+        }
     }
 
-    fn gate(&self, equal: Equal) -> Arc<AsyncMutex<()>> {
+    fn gate(&self, equal: Equal) -> Arc<RwLock<()>> {
         let mut gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gate) = gates.get(&equal).and_then(Weak::upgrade) {
             return gate;
@@ -37,7 +58,7 @@ impl Turnstile {
         if gates.len() >= ENTRIES_SWEPT_AT {
             gates.retain(|_, gate| gate.strong_count() > 0);
         }
-        let gate = Arc::new(AsyncMutex::new(()));
+        let gate = Arc::new(RwLock::new(()));
         gates.insert(equal, Arc::downgrade(&gate));
         gate
     }

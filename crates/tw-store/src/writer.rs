@@ -1,6 +1,7 @@
 //! Group commit: all that is queued becomes durable by one sync of the disk.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
@@ -28,15 +29,29 @@ pub enum Job {
     },
 }
 
+/// A batch of at least this many jobs says that many turns write at once.
+const BUSY_JOBS: usize = 4;
+/// How long a busy writer lets jobs gather before it takes them.
+///
+/// A commit costs some 0.3 ms of CPU whatever it holds. With a fast disk a busy writer would else
+/// commit a handful of jobs at a time and take the core from those who make them.
+const GATHER: Duration = Duration::from_micros(500);
+
 /// Serves jobs until every sender is gone and the queue is empty.
 pub fn run(conn: &Connection, mut jobs: mpsc::Receiver<Job>, group_jobs_max: usize) {
+    let mut last = 0;
     while let Some(first) = jobs.blocking_recv() {
+        if last >= BUSY_JOBS && jobs.len() + 1 < group_jobs_max {
+            // Waking early does no harm.
+            std::thread::park_timeout(GATHER);
+        }
         let mut batch = vec![first];
         while batch.len() < group_jobs_max
             && let Ok(next) = jobs.try_recv()
         {
             batch.push(next);
         }
+        last = batch.len();
         serve(conn, batch);
     }
 }
