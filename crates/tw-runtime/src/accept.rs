@@ -186,6 +186,12 @@ impl Runtime {
                 .await?
             {
                 Earlier::Answers(taken) => return Ok(*taken),
+                Earlier::StillEnding(follower) => {
+                    // Others need not wait for this one.
+                    drop(passing);
+                    follower.wait_for_end().await?;
+                    continue;
+                }
                 Earlier::Nothing { keys_since } => keys_since,
             };
             if self.turns_running() >= self.0.config.turns_max {

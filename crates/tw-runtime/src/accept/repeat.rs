@@ -17,6 +17,8 @@ use crate::runtime::Runtime;
 /// What an earlier try of a request means for this one.
 pub(super) enum Earlier {
     Answers(Box<TurnTaken>),
+    /// It is being stopped; what it means is known at its end.
+    StillEnding(Box<Follower>),
     /// There was none, or it came to nothing: then the key that it used is free again, and only
     /// one made after it counts.
     Nothing {
@@ -80,38 +82,34 @@ impl Runtime {
         end_user: Option<&str>,
         body_hash: [u8; 32],
     ) -> Result<Earlier, TurnRefused> {
-        loop {
-            let Some(found) = self.find_repeat(request, end_user, body_hash).await? else {
-                return Ok(Earlier::Nothing { keys_since: None });
-            };
-            let organization = request.caller.organization;
-            match found.decide() {
-                Repeat::WaitForEnd => {
-                    Follower::new(&self.0, organization, found.turn)
-                        .wait_for_end()
-                        .await?;
-                }
-                Repeat::Attach => {
-                    let follower = Follower::attach(&self.0, organization, found.turn);
-                    return Ok(Earlier::Answers(Box::new(TurnTaken {
-                        turn: found.turn,
-                        conversation: None,
-                        repairs: Repairs::default(),
-                        answer: TurnAnswer::new(Answer::Followed(Box::new(follower))),
-                    })));
-                }
-                Repeat::Anew => {
-                    return Ok(Earlier::Nothing {
-                        keys_since: found.key_made.map(|made| made.after(CLOCK_TICK)),
-                    });
-                }
-                Repeat::EffectsRan => {
-                    let effects = self.effects_of(organization, found.turn).await?;
-                    return Err(TurnRefused::EffectsRan {
-                        turn: found.turn,
-                        effects,
-                    });
-                }
+        let Some(found) = self.find_repeat(request, end_user, body_hash).await? else {
+            return Ok(Earlier::Nothing { keys_since: None });
+        };
+        let organization = request.caller.organization;
+        match found.decide() {
+            Repeat::WaitForEnd => Ok(Earlier::StillEnding(Box::new(Follower::new(
+                &self.0,
+                organization,
+                found.turn,
+            )))),
+            Repeat::Attach => {
+                let follower = Follower::attach(&self.0, organization, found.turn);
+                Ok(Earlier::Answers(Box::new(TurnTaken {
+                    turn: found.turn,
+                    conversation: None,
+                    repairs: Repairs::default(),
+                    answer: TurnAnswer::new(Answer::Followed(Box::new(follower))),
+                })))
+            }
+            Repeat::Anew => Ok(Earlier::Nothing {
+                keys_since: found.key_made.map(|made| made.after(CLOCK_TICK)),
+            }),
+            Repeat::EffectsRan => {
+                let effects = self.effects_of(organization, found.turn).await?;
+                Err(TurnRefused::EffectsRan {
+                    turn: found.turn,
+                    effects,
+                })
             }
         }
     }
