@@ -10,7 +10,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use tw_core::change::{OnLeave, Scope, Surface};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::fault::Fault;
@@ -101,10 +101,13 @@ async fn answer(
 }
 
 /// Reads the body within its own limit and within that of all bodies together.
+///
+/// One that is too large is read on and dropped, up to as much again: a client that is still
+/// sending would else see a broken connection instead of the answer.
 async fn read_body(
     surfaces: &Surfaces,
     headers: &HeaderMap,
-    body: Body,
+    mut body: Body,
 ) -> Result<Bytes, ApiError> {
     let options = &surfaces.0.options;
     let bytes_max = surfaces.runtime().request_limits().body_bytes_max;
@@ -112,24 +115,42 @@ async fn read_body(
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok())
         .and_then(|text| text.parse::<usize>().ok());
-    let bytes = length.unwrap_or(bytes_max);
-    if bytes > bytes_max {
-        return Err(ApiError::too_large(bytes_max));
-    }
-    let units_max = options.bodies_bytes_max / BODY_UNIT_BYTES;
-    let units = u32::try_from((bytes / BODY_UNIT_BYTES + 1).min(units_max.max(1))).unwrap_or(1);
-    let read = async {
-        let _counted = surfaces.0.bodies.acquire_many(units).await;
-        Limited::new(body, bytes_max).collect().await
+    let keeps_max = if length.is_some_and(|length| length > bytes_max) {
+        0
+    } else {
+        bytes_max
     };
-    match tokio::time::timeout(options.body_timeout, read).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(ApiError::too_large(bytes_max))
+    let units_max = (options.bodies_bytes_max / BODY_UNIT_BYTES).max(1);
+    let units = (length.unwrap_or(bytes_max).min(keeps_max) / BODY_UNIT_BYTES + 1).min(units_max);
+    let read = async {
+        let _counted = surfaces
+            .0
+            .bodies
+            .acquire_many(u32::try_from(units).unwrap_or(u32::MAX))
+            .await;
+        let (mut kept, mut bytes) = (Vec::new(), 0usize);
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(|_| ApiError::body_broken())?.into_data() else {
+                continue;
+            };
+            bytes = bytes.saturating_add(data.len());
+            if bytes <= keeps_max {
+                kept.extend_from_slice(&data);
+            } else {
+                kept = Vec::new();
+            }
+            if bytes > bytes_max.saturating_mul(2) {
+                break;
+            }
         }
-        Ok(Err(_)) => Err(ApiError::body_broken()),
-        Err(_elapsed) => Err(ApiError::body_timeout()),
-    }
+        if bytes > keeps_max {
+            return Err(ApiError::too_large(bytes_max));
+        }
+        Ok(Bytes::from(kept))
+    };
+    tokio::time::timeout(options.body_timeout, read)
+        .await
+        .unwrap_or_else(|_elapsed| Err(ApiError::body_timeout()))
 }
 
 fn turn_request(
