@@ -300,3 +300,18 @@ fn what_is_no_request_at_all_is_refused() {
     );
     assert_eq!(role.code, Some("invalid_value"));
 }
+
+/// Pairing calls with results looks at every call for every result, so their number is bounded.
+#[test]
+fn calls_in_the_history_are_bounded() {
+    let with_calls = |count: usize| {
+        let call = r#"{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}"#;
+        let calls = vec![call; count].join(",");
+        format!(r#"{{"model":"m","messages":[{{"role":"assistant","tool_calls":[{calls}]}}]}}"#)
+    };
+    let limits = RequestLimits::defaults();
+    assert!(decode(with_calls(4096).as_bytes(), &limits).is_ok());
+    let error = decode(with_calls(4097).as_bytes(), &limits).unwrap_err();
+    assert_eq!(error.param.as_deref(), Some("messages"));
+    assert_eq!(error.code, Some("array_above_max_length"));
+}
