@@ -1,5 +1,6 @@
 //! Where other people's recordings are, if they are.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The folder `streams` of `TURNWRIGHT_SHARED`, by default `../shared` beside the workspace.
@@ -17,6 +18,11 @@ pub fn folder(workspace: &Path) -> Option<PathBuf> {
     }
     let required = std::env::var("TURNWRIGHT_REQUIRE").is_ok_and(|value| value == "1");
     assert!(!required, "no recordings at {}", streams.display());
-    eprintln!("left out: no recordings at {}", streams.display());
+    // Not by a print macro, whose output the test runner hides.
+    let _ = writeln!(
+        std::io::stderr(),
+        "left out: no recordings at {}",
+        streams.display()
+    );
     None
 }
