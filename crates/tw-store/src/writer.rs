@@ -89,11 +89,47 @@ pub fn synchronous(conn: &Connection) -> rusqlite::Result<i64> {
     conn.pragma_query_value(None, "synchronous", |row| row.get(0))
 }
 
-/// Writes the groups in one transaction, each in its own savepoint; the answers are in order and hold once this returns.
+/// Writes the groups in one transaction; each succeeds or fails for itself. The answers are in order and hold once
+/// this returns.
+///
+/// Groups seldom fail, and a savepoint for each costs as much as a good part of its statements. So they are first
+/// written without; if one fails, that try is undone and made again with savepoints.
 pub fn commit(conn: &Connection, rules: Rules, groups: &[Group<'_>]) -> Vec<Answer> {
     if groups.is_empty() {
         return Vec::new();
     }
+    if let Err(error) = run_sql(conn, "BEGIN IMMEDIATE") {
+        return all_failed("beginning a transaction", error, groups.len());
+    }
+    match write_together(conn, rules, groups) {
+        Ok(answers) => end(conn, answers),
+        Err(error) if groups.len() == 1 => vec![Err(error)],
+        Err(_) => commit_each(conn, rules, groups),
+    }
+}
+
+/// # Errors
+/// That of the first group that fails; then the transaction is undone.
+fn write_together(
+    conn: &Connection,
+    rules: Rules,
+    groups: &[Group<'_>],
+) -> Result<Vec<Answer>, ApplyError> {
+    let mut answers: Vec<Answer> = Vec::with_capacity(groups.len());
+    for group in groups {
+        match apply(conn, rules, group.changes, group.fence) {
+            Ok(outcomes) => answers.push(Ok(outcomes)),
+            Err(error) => {
+                roll_back(conn);
+                return Err(error);
+            }
+        }
+    }
+    Ok(answers)
+}
+
+/// Writes each group in a savepoint of its own, so that one that fails takes no other with it.
+fn commit_each(conn: &Connection, rules: Rules, groups: &[Group<'_>]) -> Vec<Answer> {
     if let Err(error) = run_sql(conn, "BEGIN IMMEDIATE") {
         return all_failed("beginning a transaction", error, groups.len());
     }
@@ -110,6 +146,11 @@ pub fn commit(conn: &Connection, rules: Rules, groups: &[Group<'_>]) -> Vec<Answ
         roll_back(conn);
         return answers;
     }
+    end(conn, answers)
+}
+
+/// Commits; if that fails, whether the groups that succeeded were written is unknown.
+fn end(conn: &Connection, mut answers: Vec<Answer>) -> Vec<Answer> {
     if let Err(error) = run_sql(conn, "COMMIT") {
         roll_back(conn);
         let source = Arc::new(error);
