@@ -24,6 +24,11 @@ pub enum Command {
         #[command(subcommand)]
         command: KeysCommand,
     },
+    /// Change and list the tools of an organization. Works while the server runs.
+    Tools {
+        #[command(subcommand)]
+        command: ToolsCommand,
+    },
     /// Serve a scripted model, for tests of your own.
     Model(ModelArgs),
 }
@@ -32,6 +37,14 @@ pub enum Command {
 pub enum KeysCommand {
     /// Make a key and print it; it is shown only now. Works while the server runs.
     Create(CreateKeyArgs),
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ToolsCommand {
+    /// Make and change tools by name, and print what changed.
+    Apply(ApplyToolsArgs),
+    /// Print the tools: name, type, version, effect, label.
+    List(ToolsOf),
 }
 
 #[derive(Args, Debug)]
@@ -43,6 +56,35 @@ pub struct ServeArgs {
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,
     /// A TOML file; every key and its default stand in docs/configuration.md.
+    #[arg(long)]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct ApplyToolsArgs {
+    /// A list of tools as the tools API takes them: FILE.json or FILE.toml (each one [[tool]]), or
+    /// `-` for JSON from standard input.
+    pub file: PathBuf,
+    /// Remove the tools that are not in the file.
+    #[arg(long)]
+    pub prune: bool,
+    /// Only print what would change.
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub of: ToolsOf,
+}
+
+/// Whose tools, and where they are.
+#[derive(Args, Debug)]
+pub struct ToolsOf {
+    /// The organization's slug.
+    #[arg(long, default_value = "default")]
+    pub organization: String,
+    /// The folder of the database.
+    #[arg(long, env = "TURNWRIGHT_DATA")]
+    pub data: Option<PathBuf>,
+    /// The server's TOML file, which says what tools may reach and which secrets they may name.
     #[arg(long)]
     pub config: Option<PathBuf>,
 }
@@ -77,8 +119,8 @@ pub struct CreateKeyArgs {
     /// Tools that requests with this key are offered: names separated by commas, or `all`.
     #[arg(long, value_delimiter = ',')]
     pub tools: Vec<String>,
-    /// What the key may do: chat, turns:read, tools:read, tools:write, admin.
-    #[arg(long = "scope")]
+    /// What the key may do, with commas between: chat, turns:read, tools:read, tools:write, admin.
+    #[arg(long = "scope", value_delimiter = ',')]
     pub scopes: Vec<String>,
     /// How long contents of turns are kept when a request does not say.
     #[arg(long, value_enum, default_value = "full")]

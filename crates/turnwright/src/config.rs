@@ -1,23 +1,34 @@
 //! The configuration: defaults, then a file, then the environment, then flags.
 
+mod upstream;
+
+mod egress;
+mod environment;
+mod secrets;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 use tw_core::limits::{RequestLimits, TurnLimits};
+use tw_egress::client::Client;
 use tw_egress::scripted::Script;
-use tw_egress::secret::Secret;
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
+use tw_egress::secrets::Secrets;
 use tw_http::server::Options;
 use tw_runtime::fail_point::FailPoint;
 use tw_runtime::runtime::Config;
+use tw_runtime::tools::Vetting;
 
 use crate::cli::ServeArgs;
 use crate::listen::Limits;
 use crate::registry::{self, ProbeSettings};
+
+use egress::EgressSettings;
+use environment::Environment;
+use upstream::UpstreamSettings;
 
 /// Every setting with its default, and the reference for people.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
@@ -29,6 +40,12 @@ pub struct Settings {
     limits: LimitSettings,
     record: RecordSettings,
     tools: ToolSettings,
+    cache: CacheSettings,
+    #[serde(default)]
+    egress: EgressSettings,
+    /// Read apart, so that no error shows a value.
+    #[serde(skip)]
+    secrets: Arc<Secrets>,
     #[serde(default)]
     upstream: Vec<UpstreamSettings>,
     /// Debug builds only.
@@ -67,6 +84,7 @@ struct LimitSettings {
     argument_bytes_max: usize,
     answer_bytes_max: usize,
     result_kept_bytes_max: usize,
+    tools_stored_max: usize,
     streamed_s: u64,
     plain_s: u64,
     model_attempts_max: u32,
@@ -91,19 +109,9 @@ struct ToolSettings {
 
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
-struct UpstreamSettings {
-    name: String,
-    kind: String,
-    base_url: Option<String>,
-    api_key_env: Option<String>,
-    script: Option<PathBuf>,
-    ask_usage: Option<bool>,
-    connect_s: Option<u64>,
-    first_byte_s: Option<u64>,
-    idle_s: Option<u64>,
+struct CacheSettings {
+    bytes_max: u64,
 }
-
-const OPENAI_URL: &str = "https://api.openai.com/v1";
 
 impl Settings {
     /// Defaults, the file if there is one, the environment and the flags.
@@ -125,26 +133,34 @@ impl Settings {
         Ok(settings)
     }
 
-    fn of_file(file: Option<&Path>) -> anyhow::Result<Self> {
-        let mut table: toml::Table = DEFAULTS.parse().context("the built-in defaults")?;
-        if let Some(file) = file {
-            let text = std::fs::read_to_string(file)
-                .with_context(|| format!("reading {}", file.display()))?;
-            let over: toml::Table = text
-                .parse()
-                .with_context(|| format!("reading {}", file.display()))?;
-            merge(&mut table, over);
-        }
-        let settings = table.try_into();
-        match file {
-            Some(file) => settings.with_context(|| format!("reading {}", file.display())),
-            None => settings.context("the built-in defaults"),
-        }
+    /// Defaults, the file if there is one, and the secrets of the environment.
+    pub fn of_file(file: Option<&Path>) -> anyhow::Result<Self> {
+        let environment = &Environment::of_process();
+        let Some(file) = file else {
+            return Self::of_text("", environment);
+        };
+        let reading = || format!("reading {}", file.display());
+        let text = std::fs::read_to_string(file).with_context(reading)?;
+        Self::of_text(&text, environment).with_context(reading)
+    }
+
+    fn of_text(text: &str, environment: &Environment) -> anyhow::Result<Self> {
+        let mut table: toml::Table = DEFAULTS.parse()?;
+        merge(&mut table, parse(text)?);
+        let secrets = secrets::read(table.remove("secrets"), environment)?;
+        let mut settings: Self = table.try_into()?;
+        settings.egress.allowed()?;
+        settings.secrets = Arc::new(Secrets::new(secrets)?);
+        Ok(settings)
     }
 
     /// What the runtime needs.
     pub fn runtime(&self) -> anyhow::Result<Config> {
-        let upstreams = self.upstreams()?;
+        let upstreams = upstream::upstreams(
+            &self.upstream,
+            &Environment::of_process(),
+            self.limits.answer_bytes_max,
+        )?;
         let Some(first) = upstreams.first() else {
             bail!(
                 "no upstream: set OPENAI_API_KEY (and OPENAI_BASE_URL for another server), or write [[upstream]] into a config file"
@@ -155,6 +171,10 @@ impl Settings {
         Ok(Config {
             upstreams: upstreams.into_iter().map(Arc::new).collect(),
             tools: registry::tools(&self.probe)?,
+            tool_client: self.tool_client(self.server.listen)?,
+            secrets: Arc::clone(&self.secrets),
+            tools_stored_max: self.limits.tools_stored_max,
+            results_bytes_max: self.cache.bytes_max,
             tools_enabled: self.tools.enabled,
             turn: self.limits.turn(),
             request: self.limits.request(),
@@ -168,6 +188,23 @@ impl Settings {
             connect_timeout,
             fail_point: fail_point()?,
         })
+    }
+
+    /// What the definitions of tools are held against.
+    pub fn vetting(&self) -> anyhow::Result<Vetting> {
+        let built_in = registry::tools(&self.probe)?;
+        Ok(Vetting {
+            secrets: Arc::clone(&self.secrets),
+            client: self.tool_client(self.server.listen)?,
+            limits: self.limits.request(),
+            taken: built_in.iter().map(|tool| tool.name.clone()).collect(),
+            tools_stored_max: self.limits.tools_stored_max,
+        })
+    }
+
+    /// What tools leave by; our own listener is out of their reach.
+    pub fn tool_client(&self, listener: SocketAddr) -> anyhow::Result<Client> {
+        self.egress.client(listener)
     }
 
     /// How connections are treated.
@@ -186,82 +223,6 @@ impl Settings {
             bodies_bytes_max: self.server.bodies_bytes_max,
         }
     }
-
-    fn upstreams(&self) -> anyhow::Result<Vec<Upstream>> {
-        if !self.upstream.is_empty() {
-            return self
-                .upstream
-                .iter()
-                .map(|settings| settings.upstream(&self.limits))
-                .collect();
-        }
-        let key = std::env::var("OPENAI_API_KEY")
-            .ok()
-            .filter(|key| !key.is_empty());
-        let url = std::env::var("OPENAI_BASE_URL")
-            .ok()
-            .filter(|url| !url.is_empty());
-        if key.is_none() && url.is_none() {
-            return Ok(Vec::new());
-        }
-        let base_url = base_url(url.as_deref().unwrap_or(OPENAI_URL))?;
-        Ok(vec![Upstream {
-            name: "openai".to_owned(),
-            kind: UpstreamKind::OpenAi {
-                base_url,
-                api_key: key.map(Secret::new),
-            },
-            timeouts: Timeouts::defaults(),
-            ask_usage: true,
-            answer_bytes_max: self.limits.answer_bytes_max,
-        }])
-    }
-}
-
-impl UpstreamSettings {
-    fn upstream(&self, limits: &LimitSettings) -> anyhow::Result<Upstream> {
-        let name = &self.name;
-        let kind = match self.kind.as_str() {
-            "openai" => {
-                let api_key = match &self.api_key_env {
-                    Some(variable) => {
-                        let key = std::env::var(variable);
-                        let key = key.with_context(|| {
-                            format!("upstream {name:?}: the variable {variable} is not set")
-                        })?;
-                        Some(Secret::new(key))
-                    }
-                    None => None,
-                };
-                UpstreamKind::OpenAi {
-                    base_url: base_url(self.base_url.as_deref().unwrap_or(OPENAI_URL))?,
-                    api_key,
-                }
-            }
-            "scripted" => {
-                let Some(file) = &self.script else {
-                    bail!("upstream {name:?}: a scripted model needs 'script'");
-                };
-                UpstreamKind::Scripted(Arc::new(read_script(file)?))
-            }
-            other => bail!(
-                "upstream {name:?}: kind {other:?} is not known; it may be \"openai\" or \"scripted\""
-            ),
-        };
-        let defaults = Timeouts::defaults();
-        let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
-        Ok(Upstream {
-            name: self.name.clone(),
-            kind,
-            timeouts: Timeouts {
-                connect: seconds(self.connect_s, defaults.connect),
-                first_byte: seconds(self.first_byte_s, defaults.first_byte),
-                idle: seconds(self.idle_s, defaults.idle),
-            },
-            ask_usage: self.ask_usage.unwrap_or(true),
-            answer_bytes_max: limits.answer_bytes_max,
-        })
-    }
 }
 
 /// Reads and checks a script.
@@ -269,21 +230,6 @@ pub fn read_script(file: &Path) -> anyhow::Result<Script> {
     let text =
         std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
     Script::parse(&text).with_context(|| format!("reading {}", file.display()))
-}
-
-fn base_url(text: &str) -> anyhow::Result<String> {
-    let trimmed = text.trim_end_matches('/');
-    let uri: http::Uri = trimmed
-        .parse()
-        .with_context(|| format!("the upstream's address {text:?}"))?;
-    match uri.scheme_str() {
-        Some("http" | "https") if uri.host().is_some_and(|host| !host.is_empty()) => {
-            Ok(trimmed.to_owned())
-        }
-        _ => bail!(
-            "the upstream's address {text:?} must begin with http:// or https:// and name a host"
-        ),
-    }
 }
 
 impl LimitSettings {
@@ -314,6 +260,15 @@ impl LimitSettings {
             schema_depth_max: self.schema_depth_max,
         }
     }
+}
+
+/// Reads a file; the error shows no line of it, since that line may hold a secret.
+fn parse(text: &str) -> anyhow::Result<toml::Table> {
+    text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+        anyhow!("line {line}: {}", error.message())
+    })
 }
 
 fn merge(table: &mut toml::Table, over: toml::Table) {

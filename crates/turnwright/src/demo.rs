@@ -3,6 +3,7 @@
 mod client;
 mod report;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tw_runtime::admin::{KeyWanted, create_key};
 use tw_runtime::runtime::Config;
 
 use crate::cli::DemoArgs;
-use crate::listen::Limits;
+use crate::listen::{self, Limits};
 use crate::registry;
 use crate::serve::{Server, log_to_stderr, open_store, stop_signal};
 
@@ -50,8 +51,8 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         answer_bytes_max: ANSWER_BYTES_DEFAULT,
     };
     let config = Config::with_upstream(upstream, registry::tools(&[])?);
-    let server =
-        Server::start(config, store, env, args.listen, Options::defaults(), LIMITS).await?;
+    let listener = listen::bind(args.listen).await?;
+    let server = Server::start(config, store, env, listener, Options::defaults(), LIMITS).await?;
     let address = server.address;
     println!("listening on http://{address}");
     let stop = stop_signal()?;
@@ -92,5 +93,56 @@ async fn show(client: &Client) -> anyhow::Result<()> {
     };
     let record: Value = client.get(&format!("/v1/turns/{turn}?full=1")).await?;
     print!("{}", report::rounds(&record)?);
+    leave_and_resume(client, &request).await
+}
+
+/// Asks again, leaves in the middle, and reads on from where it was.
+async fn leave_and_resume(client: &Client, request: &Value) -> anyhow::Result<()> {
+    println!("\nThe same again, and the client's connection breaks in the middle:\n");
+    let answered = client
+        .start_and_leave("/v1/chat/completions", request)
+        .await?;
+    let Some(turn) = answered.turn else {
+        bail!("the answer named no turn");
+    };
+    let log = format!("/v1/turns/{turn}/events");
+    let mut events = 0;
+    let seen = client
+        .follow(&log, None, |event| {
+            report::print_event(event);
+            events += 1;
+            let in_the_middle = event["type"] == "call_ended";
+            if in_the_middle {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })
+        .await?;
+    let Some(seen) = seen else {
+        bail!("the log of the turn holds nothing");
+    };
+    println!(
+        "\n\n  -- disconnected after event {seen}; the turn goes on without its client --\n\n  \
+         GET {log} with Last-Event-ID: {seen}\n"
+    );
+    let mut ended = false;
+    let last = client
+        .follow(&log, Some(&seen), |event| {
+            report::print_event(event);
+            events += 1;
+            ended = event["type"] == "end";
+            ControlFlow::Continue(())
+        })
+        .await?;
+    let last = last.unwrap_or_default();
+    // Events of one claim are numbered from 1 without gaps, so the count shows that none is
+    // missing and none came twice.
+    if !ended || last != format!("1.{events}") {
+        bail!(
+            "the log did not go on where the client had left it: {events} events, the last is {last}"
+        );
+    }
+    println!("\n\n  resumed: {events} events in all, none missing, none twice\n");
     Ok(())
 }

@@ -8,6 +8,7 @@ use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key};
 
 use crate::cli::{CreateKeyArgs, MemoryArg, RecordArg};
+use crate::organization::slug;
 use crate::serve::open_store;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -26,7 +27,7 @@ pub async fn create(args: CreateKeyArgs) -> anyhow::Result<()> {
 
 fn wanted(args: &CreateKeyArgs, env: &Env) -> anyhow::Result<KeyWanted> {
     Ok(KeyWanted {
-        organization: slug(&args.organization)?,
+        organization: slug(&args.organization).context("--organization")?,
         name: args.name.clone(),
         scopes: scopes(&args.scopes)?,
         tools: match args
@@ -83,31 +84,4 @@ fn scopes(words: &[String]) -> anyhow::Result<Vec<Scope>> {
             })
         })
         .collect()
-}
-
-/// Words that are routes of the API and cannot name an organization.
-const RESERVED: [&str; 8] = [
-    "collections",
-    "conversations",
-    "realtime",
-    "batch",
-    "health",
-    "tools",
-    "phone-number",
-    "admin",
-];
-const SLUG_BYTES_MAX: usize = 64;
-
-fn slug(text: &str) -> anyhow::Result<String> {
-    let fits = !text.is_empty()
-        && text.len() <= SLUG_BYTES_MAX
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    if !fits || RESERVED.contains(&text) {
-        bail!(
-            "--organization {text:?}: small letters, digits and '-', at most {SLUG_BYTES_MAX}, and no word of the API's paths"
-        );
-    }
-    Ok(text.to_owned())
 }

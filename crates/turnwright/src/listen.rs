@@ -1,9 +1,11 @@
 //! Connections: how many, and how long they may dawdle.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -24,6 +26,13 @@ pub struct Limits {
 
 /// After a failed accept (too many open files), others get the time to leave.
 const AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(100);
+
+/// Takes an address; connections wait until they are served.
+pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("listening on {address}"))
+}
 
 /// Serves until `stop` ends, and then what is under way, for at most `last_bytes`.
 pub async fn serve(

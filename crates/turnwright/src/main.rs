@@ -6,8 +6,10 @@ mod demo;
 mod keys;
 mod listen;
 mod model_server;
+mod organization;
 mod registry;
 mod serve;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -22,6 +24,12 @@ async fn main() -> ExitCode {
         cli::Command::Keys {
             command: cli::KeysCommand::Create(args),
         } => keys::create(args).await,
+        cli::Command::Tools {
+            command: cli::ToolsCommand::Apply(args),
+        } => tools::apply(args).await,
+        cli::Command::Tools {
+            command: cli::ToolsCommand::List(args),
+        } => tools::list(args).await,
         cli::Command::Model(args) => model_server::run(args).await,
     };
     match done {

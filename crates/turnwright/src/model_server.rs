@@ -11,12 +11,12 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use http::{HeaderName, HeaderValue, StatusCode};
-use tokio::net::TcpListener;
 use tw_core::limits::BODY_BYTES_DEFAULT;
 use tw_egress::scripted::{Piece, Script};
 
 use crate::cli::ModelArgs;
 use crate::config::read_script;
+use crate::listen;
 use crate::serve::{log_to_stderr, stop_signal};
 
 struct Model {
@@ -27,9 +27,7 @@ struct Model {
 pub async fn run(args: ModelArgs) -> anyhow::Result<()> {
     log_to_stderr("warn");
     let script = read_script(&args.file)?;
-    let listener = TcpListener::bind(args.listen)
-        .await
-        .with_context(|| format!("listening on {}", args.listen))?;
+    let listener = listen::bind(args.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
     let listener = listener.tap_io(|tcp| {
         if let Err(error) = tcp.set_nodelay(true) {

@@ -52,6 +52,7 @@ fn builtin(definition: &Definition, kind: ToolKind) -> anyhow::Result<Tool> {
         parameters,
         policy: Policy::new(EffectClass::Read),
         kind,
+        version: None,
     })
 }
 
@@ -85,5 +86,6 @@ fn probe(settings: &ProbeSettings) -> anyhow::Result<Tool> {
             url: settings.url.clone(),
             panics: settings.panics,
         }),
+        version: None,
     })
 }

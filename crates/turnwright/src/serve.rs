@@ -24,20 +24,16 @@ const LOCK: &str = "lock";
 pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     log_to_stderr("info");
     let settings = Settings::load(&args)?;
-    let config = settings.runtime()?;
+    let mut config = settings.runtime()?;
     let env = Env::system();
     let data = settings.server.data.clone();
     let _lock = lock(&data)?;
     let store = open_store(&data, &env)?;
-    let server = Server::start(
-        config,
-        store,
-        env,
-        settings.server.listen,
-        settings.surfaces(),
-        settings.connections(),
-    )
-    .await?;
+    let listener = listen::bind(settings.server.listen).await?;
+    // Only now the port is certain.
+    config.tool_client = settings.tool_client(listener.local_addr()?)?;
+    let (options, limits) = (settings.surfaces(), settings.connections());
+    let server = Server::start(config, store, env, listener, options, limits).await?;
     println!("listening on http://{}", server.address);
     server.until(stop_signal()?).await;
     Ok(())
@@ -59,6 +55,15 @@ pub fn open_store(data: &Path, env: &Env) -> anyhow::Result<Store> {
     let file = data.join(DATABASE);
     Store::open(&file, store::Options::defaults(env.now()))
         .with_context(|| format!("opening {}", file.display()))
+}
+
+/// As [`open_store`]; `None` when there is no database, and then none is made.
+pub fn open_existing_store(data: &Path, env: &Env) -> anyhow::Result<Option<Store>> {
+    if data.join(DATABASE).exists() {
+        open_store(data, env).map(Some)
+    } else {
+        Ok(None)
+    }
 }
 
 /// One server for each data folder; the lock ends with the process, however it ends.
@@ -93,18 +98,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes over what an earlier process left, then listens.
+    /// Takes over what an earlier process left, then serves whoever has connected meanwhile.
     pub async fn start(
         config: Config,
         store: Store,
         env: Env,
-        listen: SocketAddr,
+        listener: TcpListener,
         options: Options,
         limits: Limits,
     ) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(listen)
-            .await
-            .with_context(|| format!("listening on {listen}"))?;
         let address = listener.local_addr()?;
         let runtime = Runtime::new(config, store, env)?;
         let recovered = runtime

@@ -29,7 +29,9 @@ impl Schema {
     /// [`BadSchema`] when it is not a schema.
     pub fn compile(parameters: &Json) -> Result<Self, BadSchema> {
         jsonschema::options()
-            .with_pattern_options(jsonschema::PatternOptions::regex())
+            .with_pattern_options(
+                jsonschema::PatternOptions::regex().size_limit(limits::PATTERN_BYTES_MAX),
+            )
             .build(&parameters.to_value())
             .map(|validator| Self(Arc::new(validator)))
             .map_err(|error| BadSchema(error.to_string()))

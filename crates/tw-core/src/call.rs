@@ -136,6 +136,8 @@ pub struct CallEnd {
     pub shown: String,
     /// The model is told that this is an error.
     pub is_error: bool,
+    /// The answer of an earlier call was given; nothing was sent.
+    pub cached: bool,
 }
 
 impl CallEnd {

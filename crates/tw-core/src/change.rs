@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::call::{CallEnd, CallStatus, Runs};
 use crate::event::{TurnReason, TurnStatus};
-use crate::id::{ApiKeyId, CallId, CallRef, OrgId, TurnId};
+use crate::id::{ApiKeyId, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
 use crate::model::Usage;
 use crate::request::{Block, Role};
 use crate::time::Timestamp;
-use crate::tool::EffectClass;
+use crate::tool::{EffectClass, ToolVersion};
 
 /// Names the turn whose driver writes, and the claim under which it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,16 @@ pub enum Change {
     /// Notes that a key was used; at most once a minute per key.
     TouchApiKey {
         key: ApiKeyId,
+        at: Timestamp,
+    },
+
+    // Tools.
+    /// A new tool, or the next version of one.
+    SaveTool(Box<SaveTool>),
+    /// The tool is offered no more; its versions stay for the calls that run them.
+    DeleteTool {
+        organization: OrgId,
+        tool: ToolId,
         at: Timestamp,
     },
 
@@ -96,11 +106,15 @@ pub enum Outcome {
     Done,
     Organization(OrgId),
     ApiKey(ApiKeyId),
+    ToolSaved(ToolVersion),
+    /// Another tool of the organization has this name.
+    NameTaken,
     /// The claim holds; this is the new fence.
     Claimed {
         fence: i64,
     },
-    /// Nothing to do: final already, claimed by this owner already, or not due.
+    /// Nothing to do: final already, claimed by this owner already, not due, or changed by
+    /// somebody else meanwhile.
     Already,
     /// A turn was accepted under this idempotency key before; nothing was written.
     KeyTaken {
@@ -184,6 +198,19 @@ impl ToolGrant {
             Self::Named(names) => names.iter().any(|granted| granted == name),
         }
     }
+}
+
+/// A version of a tool to be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaveTool {
+    pub organization: OrgId,
+    pub tool: ToolId,
+    pub name: String,
+    /// The definition as JSON text.
+    pub definition: String,
+    /// The version that this one follows, which must still be the newest; 0 makes the tool.
+    pub follows: u32,
+    pub at: Timestamp,
 }
 
 /// How long a turn's contents are kept.
@@ -323,6 +350,8 @@ pub struct NewCall {
     pub runs: Runs,
     /// What repeating it does to the world; `None` for a call that the client runs.
     pub effect: Option<EffectClass>,
+    /// The version of a stored tool that it runs.
+    pub tool_version: Option<ToolVersionKey>,
     pub tool_name: String,
     /// As sent back to the upstream: its own id, or one that we minted.
     pub tool_call_id: String,

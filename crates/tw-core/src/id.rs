@@ -22,6 +22,8 @@ integer_key! {
     ApiKeyId,
     /// An end user's row.
     EndUserId,
+    /// One version of a tool, as stored.
+    ToolVersionKey,
 }
 
 macro_rules! uuid_id {
@@ -59,6 +61,8 @@ macro_rules! uuid_id {
 uuid_id! {
     /// A turn; UUIDv7.
     TurnId,
+    /// A stored tool; UUIDv7.
+    ToolId,
     /// A conversation; UUIDv7.
     ConversationId,
     /// Our own id of a tool call, random in all its bits, so that it cannot be guessed.

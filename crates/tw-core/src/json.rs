@@ -1,5 +1,7 @@
 //! JSON kept as the text it came in, so that key order, digits and escapes survive.
 
+pub mod tree;
+
 use std::fmt;
 
 use serde_json::Value;

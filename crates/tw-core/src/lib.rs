@@ -16,6 +16,12 @@ pub mod model;
 pub mod request;
 pub mod tool;
 
+pub mod api_request;
+pub mod definition;
+pub mod parameters;
+pub mod template;
+pub mod variables;
+
 pub mod arguments;
 pub mod call;
 pub mod id;

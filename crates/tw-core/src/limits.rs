@@ -17,6 +17,8 @@ pub const MESSAGES_DEFAULT: usize = 4096;
 pub const TOOLS_DEFAULT: usize = 128;
 pub const SCHEMA_BYTES_DEFAULT: usize = 64 * 1024;
 pub const SCHEMA_DEPTH_DEFAULT: usize = 32;
+/// One compiled `pattern` of a schema, in memory.
+pub const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 /// For one attempt of a tool.
 pub const TOOL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Longest timeout that an inline tool may set.

@@ -1,8 +1,11 @@
 //! Tools: what may be called, and how a call of it may be treated.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arguments::Schema;
+use crate::definition::Definition;
+use crate::id::{ToolId, ToolVersionKey};
 use crate::json::Json;
 use crate::limits;
 
@@ -17,15 +20,28 @@ pub struct Tool {
     pub schema: Schema,
     pub policy: Policy,
     pub kind: ToolKind,
+    /// Which version of a stored tool this is; `None` for one that comes with the program.
+    pub version: Option<ToolVersion>,
+}
+
+/// One version of a stored tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolVersion {
+    pub tool: ToolId,
+    pub key: ToolVersionKey,
+    /// From 1.
+    pub number: u32,
 }
 
 /// What runs when the tool is called.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ToolKind {
     /// The current time in a zone.
     TimeNow,
     /// Exact decimal arithmetic.
     Calculate,
+    /// An HTTP request made from a definition.
+    ApiRequest(Arc<Definition>),
     /// Sends its arguments to a listener and returns its answer. Debug builds only.
     Probe(Probe),
 }
@@ -53,6 +69,43 @@ pub struct Policy {
     pub concurrency_max: u32,
     /// Longest result given to the model, in bytes.
     pub shown_bytes_max: usize,
+    /// Whether results are kept and given again; of `read` tools only.
+    pub cache: Option<CacheRules>,
+}
+
+/// How long a result may be given again, and to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheRules {
+    pub lifetime: Duration,
+    pub scope: CacheScope,
+}
+
+/// Whose calls share a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheScope {
+    /// Those of this version of the tool.
+    Tool,
+    /// Those of the same named end user; a call for nobody in particular is not answered so.
+    User,
+    /// Those of the organization, whatever version of the tool answered, as long as the request
+    /// is the same.
+    Organization,
+}
+
+impl CacheScope {
+    pub const ALL: [Self; 3] = [Self::Tool, Self::User, Self::Organization];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::User => "user",
+            Self::Organization => "organization",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == text)
+    }
 }
 
 impl Policy {
@@ -65,6 +118,7 @@ impl Policy {
             backoff: limits::TOOL_BACKOFF_DEFAULT,
             concurrency_max: limits::TOOL_CONCURRENCY_DEFAULT,
             shown_bytes_max: limits::RESULT_SHOWN_BYTES_DEFAULT,
+            cache: None,
         }
     }
 
@@ -114,6 +168,12 @@ pub enum ToolOutcome {
     Answered(ToolOutput),
     /// The tool answered that it cannot; the model may read why.
     Refused { message: String },
+    /// The tool answered that it cannot at the moment.
+    Unavailable {
+        message: String,
+        /// How long it asks to be left alone.
+        retry_after: Option<Duration>,
+    },
     /// Certainly not sent; any class may be repeated.
     NotSent { message: String },
     /// The tool's address may not be reached from here; nothing was sent.
@@ -133,6 +193,7 @@ impl ToolOutcome {
         match self {
             Self::Answered(_) => "answered",
             Self::Refused { .. } => "refused",
+            Self::Unavailable { .. } => "unavailable",
             Self::NotSent { .. } => "not_sent",
             Self::NotAllowed { .. } => "not_allowed",
             Self::Reset { .. } => "reset",
@@ -150,6 +211,8 @@ pub enum ToolOutput {
         text: String,
         /// The answer was longer than what is kept.
         cut: bool,
+        /// What of it the model is given, if that is not all.
+        selected: Option<String>,
     },
     /// An answer that is no text: described, not kept.
     Opaque {
@@ -177,7 +240,7 @@ impl ToolOutput {
     /// The text that is kept, with NUL made visible, since not every store can hold it.
     pub fn kept(&self) -> String {
         match self {
-            Self::Text { text, .. } => text.replace('\0', "\u{fffd}"),
+            Self::Text { text, .. } => without_nul(text),
             Self::Opaque {
                 content_type,
                 bytes,
@@ -191,8 +254,14 @@ impl ToolOutput {
 
     /// The text that the model is given, at most `bytes_max` bytes before the marker.
     pub fn shown(&self, bytes_max: usize) -> String {
-        let kept = self.kept();
-        let was_cut = matches!(self, Self::Text { cut: true, .. });
+        let (kept, was_cut) = match self {
+            Self::Text {
+                selected: Some(selected),
+                ..
+            } => (without_nul(selected), false),
+            Self::Text { cut, .. } => (self.kept(), *cut),
+            Self::Opaque { .. } => (self.kept(), false),
+        };
         if kept.len() <= bytes_max && !was_cut {
             return kept;
         }
@@ -202,6 +271,10 @@ impl ToolOutput {
         }
         format!("{}{CUT_MARKER}", &kept[..end])
     }
+}
+
+fn without_nul(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use crate::limits::TurnLimits;
 use crate::model::{ModelEvent, ReportedError, Usage};
 use crate::request::Block;
 use crate::time::Timestamp;
-use crate::tool::{EffectClass, LookUp, Tool, ToolOutcome};
+use crate::tool::{EffectClass, LookUp, Tool, ToolOutcome, ToolOutput};
 
 pub use offer::{Offer, OfferError, Offered, offer};
 pub use recovery::{FoundAttempt, FoundCall, FoundTurn};
@@ -79,6 +79,11 @@ pub enum Event {
     SlotGranted {
         call: CallRef,
     },
+    /// A call that waits for a slot needs none: an earlier answer holds.
+    Cached {
+        call: CallRef,
+        output: ToolOutput,
+    },
     CallEnded {
         call: CallRef,
         n: u32,
@@ -114,7 +119,7 @@ pub enum Effect {
     },
     /// Close the connection of the request that is under way.
     AbortAsk,
-    /// Ask for permission to start a call; comes back as `SlotGranted`.
+    /// Ask for permission to start a call; comes back as `SlotGranted` or `Cached`.
     RequestSlot {
         call: CallRef,
     },
@@ -334,6 +339,7 @@ impl Turn {
                 }
             }
             Event::SlotGranted { call } => self.on_slot(call, now, step),
+            Event::Cached { call, output } => self.on_cached(call, &output, now, step),
             Event::CallEnded { call, n, outcome } => {
                 self.on_call_ended(call, n, outcome, now, step)
             }
@@ -376,18 +382,24 @@ impl Turn {
     /// What to run for a call that was dispatched; `None` if it is not running.
     pub fn call_to_run(&self, call: CallRef) -> Option<CallToRun> {
         let found = self.find(call)?;
-        let args = match &found.state {
-            CallState::Running { args, .. } | CallState::LookingUp { args, .. } => args.clone(),
-            CallState::Pending { .. } | CallState::Waiting { .. } | CallState::Ended(_) => {
-                return None;
+        match &found.state {
+            CallState::Running { args, .. } | CallState::LookingUp { args, .. } => {
+                found.to_run(args)
             }
-        };
-        Some(CallToRun {
-            id: found.id,
-            tool: found.tool.clone()?,
-            args,
-            idempotency_key: found.idempotency_key.clone(),
-        })
+            CallState::Pending { .. } | CallState::Waiting { .. } | CallState::Ended(_) => None,
+        }
+    }
+
+    /// What a call that waits for a slot would run.
+    pub fn call_waiting(&self, call: CallRef) -> Option<CallToRun> {
+        let found = self.find(call)?;
+        match &found.state {
+            CallState::Pending { args, .. } => found.to_run(args),
+            CallState::Running { .. }
+            | CallState::LookingUp { .. }
+            | CallState::Waiting { .. }
+            | CallState::Ended(_) => None,
+        }
     }
 
     /// The tool of a call, whatever its state.
@@ -434,6 +446,15 @@ impl Call {
     fn is_ended(&self) -> bool {
         matches!(self.state, CallState::Ended(_))
     }
+
+    fn to_run(&self, args: &ValidArgs) -> Option<CallToRun> {
+        Some(CallToRun {
+            id: self.id,
+            tool: self.tool.clone()?,
+            args: args.clone(),
+            idempotency_key: self.idempotency_key.clone(),
+        })
+    }
 }
 
 /// The end of a call that did not run, or whose run came to nothing.
@@ -443,6 +464,7 @@ fn failed(reason: CallReason, shown: String) -> CallEnd {
         result: None,
         shown,
         is_error: true,
+        cached: false,
     }
 }
 

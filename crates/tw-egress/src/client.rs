@@ -13,14 +13,16 @@ pub mod outgoing;
 pub mod place;
 pub mod resolve;
 
+pub(crate) mod target;
+
 mod address;
 mod guard;
-mod target;
 
 pub(crate) mod direct;
 
 mod connect;
 mod live;
+mod pool;
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,8 +38,9 @@ use tokio_rustls::TlsConnector;
 
 use failure::{FailureKind, Phase, SendFailure};
 use guard::Guard;
-use live::{Key, Live, Pool};
+use live::Live;
 use place::{Allowed, Place};
+use pool::{Key, Pool};
 use resolve::Resolver;
 
 /// What a [`Client`] is made of.
@@ -61,15 +64,19 @@ pub struct PoolOptions {
     pub idle_kept: Duration,
     /// For [`Reuse::Brief`].
     pub idle_kept_brief: Duration,
+    /// [`Reuse::Brief`] trusts a place where a connection was seen to stay open for this long.
+    pub idle_proven: Duration,
     pub connections_max: usize,
 }
 
 impl PoolOptions {
-    /// 30 s and at most 256 of them; a brief one under 2 s (the design, section 3).
+    /// 30 s and at most 256 of them; a brief one under 2 s (the design, section 3), and only
+    /// where one has stayed open that long.
     pub fn defaults() -> Self {
         Self {
             idle_kept: Duration::from_secs(30),
             idle_kept_brief: Duration::from_secs(2),
+            idle_proven: Duration::from_secs(2),
             connections_max: 256,
         }
     }
@@ -79,7 +86,7 @@ impl PoolOptions {
 pub const READ_BYTES_MAX_DEFAULT: u64 = 64 * 1024 * 1024;
 
 /// A request of a tool.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Outgoing {
     /// One of GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS.
     pub method: Method,
@@ -90,6 +97,16 @@ pub struct Outgoing {
     pub timeouts: Timeouts,
     /// Bytes of the answer's body that are kept.
     pub response_bytes_max: usize,
+}
+
+/// Without what may hold a secret.
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing")
+            .field("method", &self.method)
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// How long the parts of a request may take.
@@ -109,9 +126,11 @@ pub struct Timeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
     Pooled,
-    /// Only one used a moment ago, for calls that must not be repeated: the longer a connection
-    /// has waited, the likelier its other side is closing it while we write.
+    /// Only one used a moment ago, at a place that keeps its connections longer than that, for
+    /// calls that must not be repeated: the other side may close one while we write.
     Brief,
+    /// None.
+    Fresh,
 }
 
 /// An answer, whatever its status; a redirect is one too.
@@ -141,8 +160,6 @@ struct Shared {
     guard: Guard,
     tls: TlsConnector,
     pool: Pool,
-    idle_kept: Duration,
-    idle_kept_brief: Duration,
     read_bytes_max: u64,
 }
 
@@ -159,7 +176,6 @@ impl Client {
             .with_root_certificates(options.trusted_roots)
             .with_no_client_auth();
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let pool = options.pool;
         Self {
             shared: Arc::new(Shared {
                 guard: Guard {
@@ -168,9 +184,7 @@ impl Client {
                     resolver: options.resolver,
                 },
                 tls: TlsConnector::from(Arc::new(tls)),
-                pool: Pool::new(pool.idle_kept, pool.connections_max),
-                idle_kept: pool.idle_kept,
-                idle_kept_brief: pool.idle_kept_brief,
+                pool: Pool::new(options.pool),
                 read_bytes_max: options.read_bytes_max,
             }),
         }
@@ -205,12 +219,8 @@ impl Client {
         let target = target.map_err(SendFailure::unsent)?;
         let request = outgoing::request(request, &target).map_err(SendFailure::unsent)?;
         let key = Key::new(organization, &target);
-        let idle_max = match reuse {
-            Reuse::Pooled => shared.idle_kept,
-            Reuse::Brief => shared.idle_kept_brief,
-        };
-        let mut live = match shared.pool.take(&key, idle_max).await {
-            Some(live) => live,
+        let (mut live, is_new) = match shared.pool.take(&key, reuse).await {
+            Some(live) => (live, false),
             None => {
                 let (deadline, phase) = clock.limit(Phase::Connect);
                 let opened =
@@ -220,7 +230,8 @@ impl Client {
                     kind => SendFailure::unsent(kind),
                 })?;
                 let live = Live::start(stream).await;
-                live.map_err(|_| SendFailure::unsent(FailureKind::Connect))?
+                let live = live.map_err(|_| SendFailure::unsent(FailureKind::Connect))?;
+                (live, true)
             }
         };
         let answered = async {
@@ -232,14 +243,19 @@ impl Client {
         };
         match answered.await {
             Ok((received, Ended::Whole)) => {
-                shared.pool.put(key, live).await;
+                shared.pool.put(key, live, reuse).await;
                 Ok(received)
             }
             Ok((received, Ended::LeftOff)) => Ok(received),
-            Err(kind) => Err(SendFailure {
-                kind,
-                sent: live.has_sent(),
-            }),
+            Err(kind) => {
+                if !is_new && kind == FailureKind::Reset {
+                    shared.pool.distrust(&key);
+                }
+                Err(SendFailure {
+                    kind,
+                    sent: live.has_sent(),
+                })
+            }
         }
     }
 }

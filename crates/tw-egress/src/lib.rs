@@ -7,6 +7,7 @@ pub mod upstream;
 
 pub mod tools;
 
+pub mod api_request;
 pub mod builtin;
 pub mod client;
 pub mod env;
@@ -14,3 +15,6 @@ pub mod idle;
 pub mod probe;
 pub mod scripted;
 pub mod secret;
+pub mod secrets;
+
+mod exchange;

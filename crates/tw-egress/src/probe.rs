@@ -8,17 +8,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use tw_core::limits;
-use tw_core::tool::{EffectClass, LookUp, Probe, Tool, ToolKind, ToolOutcome, ToolOutput};
+use tw_core::tool::{EffectClass, LookUp, Probe, Tool, ToolKind, ToolOutcome};
 
-use crate::client::failure::{FailureKind, SendFailure};
 use crate::client::place::{Allowed, BadPlace};
 use crate::client::resolve::{FixedAnswers, Resolver};
 use crate::client::{
-    Client, Options, Outgoing, PoolOptions, READ_BYTES_MAX_DEFAULT, Received, Reuse, Timeouts,
-    web_roots,
+    Client, Options, Outgoing, PoolOptions, READ_BYTES_MAX_DEFAULT, Reuse, Timeouts, web_roots,
 };
+use crate::exchange::{failed, output, refused, reuse_for};
 use crate::tools::Attempt;
 
 /// Sends for all probes.
@@ -29,8 +27,6 @@ pub struct Prober(Client);
 const ORGANIZATION: &str = "default";
 /// The tool's own timeout ends an attempt; these only keep the client's own from doing so.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Longest message of a tool's refusal that is given to the model, in bytes.
-const REFUSAL_BYTES_MAX: usize = 2048;
 
 /// A probe's address that cannot be allowed.
 #[derive(Debug, thiserror::Error)]
@@ -98,23 +94,27 @@ impl Prober {
                 attempt.idempotency_key.clone(),
             ),
         ];
-        let reuse = match effect {
-            EffectClass::Read | EffectClass::Idempotent => Reuse::Pooled,
-            EffectClass::Queryable | EffectClass::Once => Reuse::Brief,
+        let sent = self.0.send(request, ORGANIZATION, reuse_for(effect)).await;
+        let received = match sent {
+            Ok(received) => received,
+            Err(failure) => return failed(failure),
         };
-        match self.0.send(request, ORGANIZATION, reuse).await {
-            Ok(received) => answered(received),
-            Err(failure) => failed(failure),
+        let (status, headers) = (received.status, received.headers.clone());
+        let output = output(received, is_text);
+        if (200..300).contains(&status) {
+            ToolOutcome::Answered(output)
+        } else {
+            refused(status, &headers, effect, &output)
         }
     }
 
     pub(crate) async fn look_up(&self, probe: &Probe, attempt: &Attempt) -> LookUp {
         let url = format!("{}?reference={}", probe.url, attempt.idempotency_key);
         let request = outgoing(Method::GET, url, Bytes::new());
-        match self.0.send(request, ORGANIZATION, Reuse::Pooled).await {
+        match self.0.send(request, ORGANIZATION, Reuse::Fresh).await {
             Ok(received) if received.status == 404 => LookUp::Absent,
             Ok(received) if (200..300).contains(&received.status) => {
-                LookUp::Happened(output(received))
+                LookUp::Happened(output(received, is_text))
             }
             Ok(_) | Err(_) => LookUp::Unknown,
         }
@@ -137,74 +137,9 @@ fn outgoing(method: Method, url: String, body: Bytes) -> Outgoing {
     }
 }
 
-fn failed(failure: SendFailure) -> ToolOutcome {
-    let message = failure.message().to_owned();
-    match failure.kind {
-        FailureKind::TargetNotAllowed | FailureKind::NotHttps => {
-            ToolOutcome::NotAllowed { message }
-        }
-        _ if !failure.sent => ToolOutcome::NotSent { message },
-        FailureKind::TimedOut(_) => ToolOutcome::TimedOut,
-        FailureKind::BadUrl
-        | FailureKind::BadRequest
-        | FailureKind::Unresolved
-        | FailureKind::LookUpFailed
-        | FailureKind::Connect
-        | FailureKind::Tls
-        | FailureKind::Reset
-        | FailureKind::NotHttp
-        | FailureKind::HeadersTooLarge => ToolOutcome::Reset { message },
-    }
-}
-
-fn answered(received: Received) -> ToolOutcome {
-    let status = received.status;
-    let output = output(received);
-    if (200..300).contains(&status) {
-        return ToolOutcome::Answered(output);
-    }
-    let said = output.shown(REFUSAL_BYTES_MAX);
-    ToolOutcome::Refused {
-        message: format!("the tool answered with status {status}: {said}"),
-    }
-}
-
-/// Text as text; anything else, also what is encoded or not UTF-8, as a description.
-fn output(received: Received) -> ToolOutput {
-    let header = |name| {
-        received
-            .headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
-    };
-    let content_type = header(CONTENT_TYPE).to_ascii_lowercase();
-    let is_text = content_type.is_empty()
+fn is_text(content_type: &str) -> bool {
+    content_type.is_empty()
         || ["text/", "application/json", "application/xml"]
             .iter()
-            .any(|kind| content_type.starts_with(kind));
-    let encoded = !matches!(header(CONTENT_ENCODING), "" | "identity");
-    let described = ToolOutput::Opaque {
-        content_type,
-        bytes: received.bytes,
-        sha256: received.sha256(),
-    };
-    if !is_text || encoded {
-        return described;
-    }
-    text_of(received.body, received.cut).map_or(described, |text| ToolOutput::Text {
-        text,
-        cut: received.cut,
-    })
-}
-
-/// The bytes as text; a cut may have fallen into a character.
-fn text_of(mut bytes: Vec<u8>, cut: bool) -> Option<String> {
-    if cut
-        && let Err(error) = std::str::from_utf8(&bytes)
-        && error.error_len().is_none()
-    {
-        bytes.truncate(error.valid_up_to());
-    }
-    String::from_utf8(bytes).ok()
+            .any(|kind| content_type.starts_with(kind))
 }

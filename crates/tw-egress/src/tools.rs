@@ -1,13 +1,27 @@
 //! Running one attempt of a tool call.
 
+use std::sync::Arc;
+
 use tw_core::arguments::ValidArgs;
 use tw_core::id::CallId;
 use tw_core::limits;
 use tw_core::time::Timestamp;
 use tw_core::tool::{LookUp, Tool, ToolKind, ToolOutcome, ToolOutput};
+use tw_core::variables::Variables;
 
+use crate::api_request::ApiCaller;
 use crate::builtin;
 use crate::probe::Prober;
+use crate::secrets::Tenancy;
+
+/// Runs tools of every kind.
+///
+/// Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Executors {
+    pub prober: Prober,
+    pub api: ApiCaller,
+}
 
 /// What an attempt needs beside the tool.
 #[derive(Clone, Debug)]
@@ -17,26 +31,39 @@ pub struct Attempt {
     /// Stable over attempts.
     pub idempotency_key: String,
     pub now: Timestamp,
+    /// The slug of the one whose turn this is.
+    pub organization: Arc<str>,
+    pub tenancy: Tenancy,
+    /// What the tool's definition may name.
+    pub variables: Arc<Variables>,
 }
 
 /// Runs the tool. The caller holds its timeout and catches panics.
-pub async fn run(prober: &Prober, tool: &Tool, attempt: &Attempt) -> ToolOutcome {
+///
+/// An `api_request` holds its timeout by itself, too, and should get to do so: only the client
+/// knows whether anything was sent by then.
+pub async fn run(executors: &Executors, tool: &Tool, attempt: &Attempt) -> ToolOutcome {
     match &tool.kind {
         ToolKind::TimeNow => of_builtin(builtin::time_now(
             &attempt.args.json().to_value(),
             attempt.now.0,
         )),
         ToolKind::Calculate => of_builtin(builtin::calculate(&attempt.args.json().to_value())),
-        ToolKind::Probe(probe) => prober.send(probe, tool.policy.effect, attempt).await,
+        ToolKind::ApiRequest(definition) => executors.api.send(definition, attempt).await,
+        ToolKind::Probe(probe) => {
+            let prober = &executors.prober;
+            prober.send(probe, tool.policy.effect, attempt).await
+        }
     }
 }
 
-/// Asks the provider whether an attempt happened.
-pub async fn look_up(prober: &Prober, tool: &Tool, attempt: &Attempt) -> LookUp {
+/// Asks the provider whether an attempt happened. The caller holds the tool's timeout.
+pub async fn look_up(executors: &Executors, tool: &Tool, attempt: &Attempt) -> LookUp {
     match &tool.kind {
         // These change nothing, so there is nothing to be found.
         ToolKind::TimeNow | ToolKind::Calculate => LookUp::Absent,
-        ToolKind::Probe(probe) => prober.look_up(probe, attempt).await,
+        ToolKind::ApiRequest(definition) => executors.api.look_up(definition, attempt).await,
+        ToolKind::Probe(probe) => executors.prober.look_up(probe, attempt).await,
     }
 }
 
@@ -44,7 +71,11 @@ fn of_builtin(result: Result<String, String>) -> ToolOutcome {
     match result {
         Ok(text) => {
             let cut = text.len() > limits::RESULT_KEPT_BYTES_DEFAULT;
-            ToolOutcome::Answered(ToolOutput::Text { text, cut })
+            ToolOutcome::Answered(ToolOutput::Text {
+                text,
+                cut,
+                selected: None,
+            })
         }
         Err(message) => ToolOutcome::Refused { message },
     }

@@ -60,7 +60,8 @@ async fn answer(
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let caller = access::caller(surfaces, &parts.headers, Some(Scope::Chat), id).await?;
-    let body = read_body(surfaces, &parts.headers, body).await?;
+    let bytes_max = surfaces.runtime().request_limits().body_bytes_max;
+    let body = read_body(surfaces, &parts.headers, body, bytes_max).await?;
     let input = decode(&body, surfaces.runtime().request_limits())
         .map_err(|error| ApiError::of_request(&error))?;
     if input
@@ -104,13 +105,13 @@ async fn answer(
 ///
 /// One that is too large is read on and dropped, up to as much again: a client that is still
 /// sending would else see a broken connection instead of the answer.
-async fn read_body(
+pub(crate) async fn read_body(
     surfaces: &Surfaces,
     headers: &HeaderMap,
     mut body: Body,
+    bytes_max: usize,
 ) -> Result<Bytes, ApiError> {
     let options = &surfaces.0.options;
-    let bytes_max = surfaces.runtime().request_limits().body_bytes_max;
     let length = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok())

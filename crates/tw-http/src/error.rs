@@ -9,6 +9,7 @@ use tw_core::fault::{Fault, FaultClass};
 use tw_core::id::TurnId;
 use tw_runtime::accept::TurnRefused;
 use tw_runtime::chain::Chain;
+use tw_runtime::tools::ToolError;
 use tw_store::read::ReadError;
 use tw_wire::openai_chat::error::{ErrorParts, of_fault, of_request, render};
 use tw_wire::openai_chat::request::RequestError;
@@ -125,6 +126,63 @@ impl ApiError {
             Some("not_found"),
             "There is no such turn.",
         )
+    }
+
+    pub(crate) fn no_organization() -> Self {
+        Self::new(
+            404,
+            "invalid_request_error",
+            Some("not_found"),
+            "There is no such organization.",
+        )
+    }
+
+    pub(crate) fn no_tool() -> Self {
+        Self::new(
+            404,
+            "invalid_request_error",
+            Some("not_found"),
+            "There is no such tool.",
+        )
+    }
+
+    pub(crate) fn damaged_tool() -> Self {
+        Self::new(
+            500,
+            "server_error",
+            Some("damaged_tool"),
+            "The stored definition cannot be read.",
+        )
+    }
+
+    pub(crate) fn of_tool(error: &ToolError, id: &RequestId) -> Self {
+        let conflict = |code| {
+            let message = capitalized(&error.to_string());
+            Self::new(409, "invalid_request_error", Some(code), message)
+        };
+        match error {
+            ToolError::Invalid(wrong) => {
+                let message = format!("{}: {}.", wrong.field, wrong.problem);
+                Self::invalid(Some(&wrong.field), Some("invalid_tool"), message)
+            }
+            ToolError::Arguments(problem) => {
+                Self::invalid(Some("arguments"), Some("invalid_arguments"), problem)
+            }
+            ToolError::NotFound => Self::no_tool(),
+            ToolError::NameTaken => {
+                let mut taken = conflict("name_taken");
+                taken.parts.param = Some("name".to_owned());
+                taken
+            }
+            ToolError::Conflict => conflict("changed_meanwhile"),
+            ToolError::TooMany(_) => conflict("too_many_tools"),
+            ToolError::Damaged => Self::damaged_tool(),
+            ToolError::Read(error) => Self::internal(error, id),
+            ToolError::Write(_) => {
+                let _ = Self::internal(error, id);
+                Self::unavailable("The change may not have been recorded; look and try again.")
+            }
+        }
     }
 
     pub(crate) fn offset_lost() -> Self {

@@ -6,6 +6,7 @@
 pub mod server;
 
 mod chat;
+mod tools;
 mod turns;
 
 mod events;

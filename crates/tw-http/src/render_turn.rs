@@ -61,6 +61,7 @@ fn call(call: &CallView, detail: Detail) -> Value {
         "status": call.status.as_str(),
         "reason": end.and_then(|end| end.reason).map(CallReason::as_str),
         "is_error": end.is_some_and(|end| end.is_error),
+        "cached": end.is_some_and(|end| end.cached),
         "shown": end.map(|end| end.shown.as_str()),
         "created_us": call.created.0,
         "started_us": micros(call.started),

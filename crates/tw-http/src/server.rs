@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tw_runtime::runtime::Runtime;
 
 use crate::error::ApiError;
-use crate::{chat, events, health, turns};
+use crate::{chat, events, health, tools, turns};
 
 /// What the handlers work with.
 #[derive(Clone, Debug)]
@@ -85,6 +85,13 @@ pub fn router(surfaces: Surfaces) -> Router {
         .route("/v1/turns/{id}", get(turns::show))
         .route("/v1/turns/{id}/cancel", post(turns::cancel))
         .route("/v1/turns/{id}/events", get(events::follow))
+        .route("/api/{slug}/tools", get(tools::list).post(tools::create))
+        .route("/api/{slug}/tools/preview", post(tools::preview))
+        .route(
+            "/api/{slug}/tools/{id}",
+            get(tools::show).patch(tools::change).delete(tools::delete),
+        )
+        .route("/api/{slug}/tools/{id}/test", post(tools::test))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .fallback(no_route)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
-use tw_core::change::{Change, Fence, NewMessage, NewTurn, OnLeave, Record, Surface};
+use tw_core::change::{Change, Fence, NewMessage, NewTurn, OnLeave, Record, Surface, ToolGrant};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::history::{self, Repairs};
 use tw_core::id::TurnId;
@@ -22,11 +22,13 @@ use tw_wire::own::context;
 
 use crate::admin::Caller;
 use crate::chain::Chain;
-use crate::driver::{self, Accepted, CLIENT_BATCHES_MAX, Driver, DriverParts, Work};
+use crate::driver::{self, Accepted, CLIENT_BATCHES_MAX, CallContext, Driver, DriverParts, Work};
 use crate::follow::Follower;
 use crate::live::{Client, Live};
 use crate::runtime::{Inner, Runtime};
+use crate::tool_book::Page;
 use crate::turnstile::{As, Equal, Passing};
+use crate::variables::{TurnVariables, Whose};
 
 use repeat::Earlier;
 
@@ -259,15 +261,38 @@ impl Runtime {
             .upstreams
             .first()
             .ok_or(TurnRefused::NoUpstream)?;
-        let offered = self.offered(request)?;
+        let (mut offered, page) = self.offered(request).await?;
         let (messages, mut repairs) = history::repair(request.input.messages.clone());
         repairs.tool_schemas = offered.schemas_replaced;
-        let setup = setup_of(inner, request, offered.offer, &upstream.name);
-        let (turn, created) = (setup.id, setup.created);
         let conversation = request
             .conversation
             .clone()
             .unwrap_or_else(|| inner.env.ordered_id().hyphenated().to_string());
+        let (turn, created) = (TurnId(inner.env.ordered_id()), inner.env.now());
+        let calls = page.map(|page| {
+            let whose = Whose {
+                organization: &page.slug,
+                end_user: end_user.as_deref(),
+                conversation: &conversation,
+                turn,
+                created,
+            };
+            CallContext {
+                organization: Arc::clone(&page.slug),
+                tenancy: page.tenancy,
+                variables: TurnVariables::new(whose, &request.input),
+            }
+        });
+        if let Some(calls) = &calls {
+            offered.offer = calls.variables.in_prompts(offered.offer);
+        }
+        let setup = setup_of(
+            inner,
+            request,
+            offered.offer,
+            &upstream.name,
+            (turn, created),
+        );
         let fence = Fence {
             organization: request.caller.organization,
             turn,
@@ -293,6 +318,7 @@ impl Runtime {
             input: request.input.clone(),
             messages,
             upstream: Arc::clone(upstream),
+            calls,
         };
         let (answer, outcome) = self.drive(machine, fence, work, (step, passing));
         match outcome.await {
@@ -339,14 +365,30 @@ impl Runtime {
         (answer, outcome)
     }
 
-    fn offered(&self, request: &TurnRequest) -> Result<Offered, TurnRefused> {
-        if !self.0.config.tools_enabled {
-            return Ok(Offered {
-                offer: Offer::Relay,
-                schemas_replaced: 0,
-            });
+    /// What the request is offered, and the page of the book that it is from; none for a relay.
+    async fn offered(
+        &self,
+        request: &TurnRequest,
+    ) -> Result<(Offered, Option<Arc<Page>>), TurnRefused> {
+        let relay = Offered {
+            offer: Offer::Relay,
+            schemas_replaced: 0,
+        };
+        let inner = &self.0;
+        let caller = &request.caller;
+        // A plain relay need not look into the book.
+        if !inner.config.tools_enabled || caller.tools == ToolGrant::None {
+            return Ok((relay, None));
         }
-        offer(&request.input, &request.caller.tools, &self.0.config.tools).map_err(|error| {
+        let now = inner.env.now();
+        let page = inner
+            .book
+            .page(&inner.store, caller.organization, now)
+            .await?;
+        let Some(page) = page else {
+            return Ok((relay, None));
+        };
+        let offered = offer(&request.input, &caller.tools, &page.tools).map_err(|error| {
             let param = match error {
                 OfferError::Mixed => "tools",
                 OfferError::SeveralChoices => "n",
@@ -356,7 +398,9 @@ impl Runtime {
                 param,
                 code: "unsupported",
             }
-        })
+        })?;
+        let page = (!offered.offer.is_relay()).then_some(page);
+        Ok((offered, page))
     }
 }
 
@@ -383,9 +427,14 @@ fn equal_of(request: &TurnRequest, end_user: Option<&str>, body_hash: [u8; 32]) 
     hash.finalize().into()
 }
 
-fn setup_of(inner: &Inner, request: &TurnRequest, offer: Offer, upstream: &str) -> TurnSetup {
+fn setup_of(
+    inner: &Inner,
+    request: &TurnRequest,
+    offer: Offer,
+    upstream: &str,
+    (id, created): (TurnId, Timestamp),
+) -> TurnSetup {
     let input = &request.input;
-    let created = inner.env.now();
     let limits = inner.config.turn.clone();
     let lasts = if input.stream {
         limits.streamed_max
@@ -397,7 +446,7 @@ fn setup_of(inner: &Inner, request: &TurnRequest, offer: Offer, upstream: &str) 
         Some(true) | None => request.caller.record,
     };
     TurnSetup {
-        id: TurnId(inner.env.ordered_id()),
+        id,
         created,
         deadline: created.after(lasts),
         streamed: input.stream,
@@ -423,7 +472,15 @@ fn new_turn(
 ) -> NewTurn {
     let tools = match &setup.offer {
         Offer::Relay => None,
-        Offer::Ours(tools) => Some(tools.iter().map(|tool| tool.name.clone()).collect()),
+        Offer::Ours(tools) => Some(
+            tools
+                .iter()
+                .map(|tool| context::OfferedTool {
+                    name: tool.name.clone(),
+                    version: tool.version.map(|version| version.key.0),
+                })
+                .collect(),
+        ),
     };
     let context = context::TurnContext {
         tools,

@@ -23,6 +23,8 @@ use crate::runtime::Runtime;
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub organization: OrgId,
+    /// The organization's slug.
+    pub organization_slug: Arc<str>,
     pub api_key: ApiKeyId,
     pub scopes: Vec<Scope>,
     pub tools: ToolGrant,
@@ -80,6 +82,7 @@ impl Runtime {
         }
         Ok(Caller {
             organization: found.organization,
+            organization_slug: found.organization_slug.as_str().into(),
             api_key: found.id,
             scopes: found.scopes.clone(),
             tools: found.tools.clone(),
@@ -158,9 +161,17 @@ pub struct KeyWanted {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CreateKeyError {
+    #[error("making its organization")]
+    Organization(#[from] CreateOrganizationError),
+    #[error("writing the key")]
+    Write(#[from] ApplyError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CreateOrganizationError {
     #[error("reading organizations")]
     Read(#[from] ReadError),
-    #[error("writing the key")]
+    #[error("writing the organization")]
     Write(#[from] ApplyError),
     #[error("the store did not say which row it made")]
     NoRow,
@@ -176,10 +187,7 @@ pub async fn create_key(
     env: &Env,
     wanted: KeyWanted,
 ) -> Result<String, CreateKeyError> {
-    let organization = match system::organization_by_slug(store, &wanted.organization).await? {
-        Some(organization) => organization,
-        None => create_organization(store, env, &wanted.organization).await?,
-    };
+    let organization = organization(store, env, &wanted.organization).await?;
     let mut random = [0; 32];
     env.fill(&mut random);
     let key = format!(
@@ -205,11 +213,18 @@ pub async fn create_key(
     Ok(key)
 }
 
-async fn create_organization(
+/// The organization with this slug, which is made if there is none.
+///
+/// # Errors
+/// When the store fails.
+pub async fn organization(
     store: &Store,
     env: &Env,
     slug: &str,
-) -> Result<OrgId, CreateKeyError> {
+) -> Result<OrgId, CreateOrganizationError> {
+    if let Some(known) = system::organization_by_slug(store, slug).await? {
+        return Ok(known);
+    }
     let organization = NewOrganization {
         slug: slug.to_owned(),
         name: slug.to_owned(),
@@ -221,7 +236,7 @@ async fn create_organization(
     if let Some(Outcome::Organization(id)) = outcomes.first() {
         Ok(*id)
     } else {
-        Err(CreateKeyError::NoRow)
+        Err(CreateOrganizationError::NoRow)
     }
 }
 

@@ -27,6 +27,7 @@ use tw_core::model::ModelEvent;
 use tw_core::request::{Message, ModelInput};
 use tw_core::time::Timestamp;
 use tw_core::turn::{Asked, Effect, Event, Now, Step, Timer, Turn};
+use tw_egress::secrets::Tenancy;
 use tw_egress::upstream::{Asking, Progress, Upstream};
 use tw_store::apply::ApplyError;
 use tw_wire::openai_chat::request::encode;
@@ -34,9 +35,11 @@ use tw_wire::openai_chat::request::encode;
 use crate::chain::Chain;
 use crate::fail_point::FailPoint;
 use crate::live::{Live, Signal, Wanted};
+use crate::results::ResultKey;
 use crate::runtime::Inner;
 use crate::slots::Slot;
 use crate::turnstile::Passing;
+use crate::variables::TurnVariables;
 
 use calls::CallEnded;
 use log::Log;
@@ -48,6 +51,17 @@ pub(crate) struct Work {
     /// The client's history, repaired.
     pub(crate) messages: Vec<Message>,
     pub(crate) upstream: Arc<Upstream>,
+    /// `None` for a relay.
+    pub(crate) calls: Option<CallContext>,
+}
+
+/// What calls of our tools need of the turn.
+#[derive(Debug)]
+pub(crate) struct CallContext {
+    /// The organization's slug.
+    pub(crate) organization: Arc<str>,
+    pub(crate) tenancy: Tenancy,
+    pub(crate) variables: TurnVariables,
 }
 
 /// Batches of events on their way to the client that started the turn.
@@ -72,6 +86,8 @@ pub(crate) struct Driver {
     aborts: BTreeMap<CallRef, AbortHandle>,
     waiting_for_slots: FuturesUnordered<calls::WaitingForSlot>,
     slots: BTreeMap<CallRef, Option<Slot>>,
+    /// Calls whose answer is to be kept for others, and under which key.
+    results_to_keep: BTreeMap<CallRef, ResultKey>,
     calls_began: BTreeMap<CallRef, Timestamp>,
     timers: BTreeSet<(Instant, Timer)>,
     /// Fires at the next timer or flush.
@@ -104,7 +120,7 @@ enum Happened {
     Signal(Signal),
     Timer(Timer),
     Call(CallEnded),
-    Slot(CallRef, Option<Slot>),
+    MayStart(CallRef, calls::MayStart),
     Model(Asked, Progress),
     Flushed(Result<u64, ApplyError>),
     FlushDue,
@@ -138,6 +154,7 @@ impl Driver {
             aborts: BTreeMap::new(),
             waiting_for_slots: FuturesUnordered::new(),
             slots: BTreeMap::new(),
+            results_to_keep: BTreeMap::new(),
             calls_began: BTreeMap::new(),
             alarm: Box::pin(tokio::time::sleep_until(Instant::now() + left)),
             timers,
@@ -276,7 +293,7 @@ impl Driver {
                 _ => Happened::FlushDue,
             },
             Some(ended) = self.tools.join_next_with_id() => self.ended(ended),
-            Some((call, slot)) = self.waiting_for_slots.next() => Happened::Slot(call, slot),
+            Some((call, may)) = self.waiting_for_slots.next() => Happened::MayStart(call, may),
             (ask, progress) = next_of_answer(&mut self.asking, &mut self.model_events) => {
                 Happened::Model(ask, progress)
             }
@@ -295,14 +312,18 @@ impl Driver {
             Happened::Timer(timer) => Event::TimerFired(timer),
             Happened::Call(CallEnded::Ran { call, n, outcome }) => {
                 self.reach(FailPoint::ToolAnswered);
+                self.keep_result(call, &outcome);
                 Event::CallEnded { call, n, outcome }
             }
             Happened::Call(CallEnded::LookedUp { call, n, found }) => {
                 Event::LookedUp { call, n, found }
             }
-            Happened::Slot(call, slot) => {
+            Happened::MayStart(call, calls::MayStart::Slot(slot)) => {
                 self.slots.insert(call, slot);
                 Event::SlotGranted { call }
+            }
+            Happened::MayStart(call, calls::MayStart::Cached(output)) => {
+                Event::Cached { call, output }
             }
             Happened::Model(ask, progress) => return self.on_answer(ask, progress, step).await,
             Happened::Flushed(flushed) => return self.on_flushed(flushed),

@@ -9,12 +9,16 @@ mod driver;
 
 pub mod follow;
 pub mod runtime;
+pub mod tools;
 
 pub mod admin;
 pub mod chain;
 pub mod fail_point;
 mod live;
 pub mod recover;
+mod results;
 mod retention;
 mod slots;
+mod tool_book;
 mod turnstile;
+mod variables;

@@ -9,7 +9,7 @@ use tw_core::change::{Change, ClaimTurn, EndTurn, EventFlush, Fence, Outcome};
 use tw_core::event::{LogEvent, TurnEnd, TurnReason, TurnStatus};
 use tw_core::fault::{Fault, FaultClass};
 use tw_core::history;
-use tw_core::id::{OrgId, TurnId};
+use tw_core::id::{OrgId, ToolVersionKey, TurnId};
 use tw_core::limits::{self, RequestLimits};
 use tw_core::request::Role;
 use tw_core::turn::{FoundAttempt, FoundCall, FoundTurn, Now, Offer, Step, Turn, TurnSetup};
@@ -18,12 +18,14 @@ use tw_store::read::ReadError;
 use tw_store::read::turn::RecoveredTurn;
 use tw_store::system;
 use tw_wire::own::DamagedRecord;
-use tw_wire::own::context;
+use tw_wire::own::context::{self, OfferedTool};
 
 use crate::chain::Chain;
-use crate::driver::{self, Driver, DriverParts, Work};
+use crate::driver::{self, CallContext, Driver, DriverParts, Work};
 use crate::live::Live;
 use crate::runtime::{Inner, Runtime};
+use crate::tool_book::{self, Page};
+use crate::variables::{TurnVariables, Whose};
 
 /// Turns that are read and claimed at once, so that a start after a crash does not flood the
 /// store, the tools and the upstreams at one moment.
@@ -134,7 +136,8 @@ async fn take_over(
             return Ok(true);
         }
     };
-    match work_of(inner, &found) {
+    let (offer, page) = offer_of(inner, organization, &found.context).await?;
+    match work_of(inner, &found, offer, page.as_deref()) {
         Ok((work, setup)) => drive_on(inner, fence, &found, work, setup),
         Err(error) => {
             tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn's request is damaged");
@@ -144,7 +147,12 @@ async fn take_over(
     Ok(true)
 }
 
-fn work_of(inner: &Inner, found: &RecoveredTurn) -> Result<(Work, TurnSetup), UnreadableError> {
+fn work_of(
+    inner: &Inner,
+    found: &RecoveredTurn,
+    offer: Offer,
+    page: Option<&Page>,
+) -> Result<(Work, TurnSetup), UnreadableError> {
     let context = context::decode(&found.context)?;
     // It was within the limits when it was accepted, whatever they are now.
     let input = tw_wire::openai_chat::request::decode(&found.body, &accepted_limits())
@@ -154,6 +162,24 @@ fn work_of(inner: &Inner, found: &RecoveredTurn) -> Result<(Work, TurnSetup), Un
         .or_else(|| inner.config.upstreams.first())
         .ok_or(UnreadableError::NoUpstream)?;
     let row = &found.turn;
+    let calls = page.map(|page| {
+        let whose = Whose {
+            organization: &page.slug,
+            end_user: row.end_user.as_deref(),
+            conversation: &row.conversation,
+            turn: row.id,
+            created: row.created,
+        };
+        CallContext {
+            organization: Arc::clone(&page.slug),
+            tenancy: page.tenancy,
+            variables: TurnVariables::new(whose, &input),
+        }
+    });
+    let offer = match &calls {
+        Some(calls) => calls.variables.in_prompts(offer),
+        None => offer,
+    };
     let setup = TurnSetup {
         id: row.id,
         created: row.created,
@@ -165,7 +191,7 @@ fn work_of(inner: &Inner, found: &RecoveredTurn) -> Result<(Work, TurnSetup), Un
         choices: input.choices,
         choice_is_forced: input.tool_choice.is_forced(),
         completion_tokens_max: input.completion_tokens_max,
-        offer: offer_of(inner, context.tools.as_deref()),
+        offer,
         limits: inner.config.turn.clone(),
         upstream: upstream.name.clone(),
     };
@@ -175,6 +201,7 @@ fn work_of(inner: &Inner, found: &RecoveredTurn) -> Result<(Work, TurnSetup), Un
         input,
         messages,
         upstream,
+        calls,
     };
     Ok((work, setup))
 }
@@ -248,24 +275,38 @@ async fn end_unreadable(inner: &Inner, fence: Fence) -> Result<(), RecoverError>
     Ok(())
 }
 
-/// The tools of the turn as far as they still exist.
-fn offer_of(inner: &Inner, names: Option<&[String]>) -> Offer {
-    match names {
-        None => Offer::Relay,
-        Some(names) => Offer::Ours(
-            names
-                .iter()
-                .filter_map(|name| {
-                    inner
-                        .config
-                        .tools
-                        .iter()
-                        .find(|tool| tool.name == *name)
-                        .cloned()
-                })
-                .collect(),
-        ),
+/// The tools of the turn, each in the version that it was offered in; one that comes with the
+/// program and is gone is left out.
+async fn offer_of(
+    inner: &Inner,
+    organization: OrgId,
+    stored: &str,
+) -> Result<(Offer, Option<Arc<Page>>), RecoverError> {
+    // A context that cannot be read ends the turn where the rest of it is read.
+    let offered = context::decode(stored).ok().and_then(|told| told.tools);
+    let Some(offered) = offered else {
+        return Ok((Offer::Relay, None));
+    };
+    let now = inner.env.now();
+    let page = inner.book.page(&inner.store, organization, now).await?;
+    let mut tools = Vec::new();
+    for OfferedTool { name, version } in offered {
+        let tool = match version {
+            None => {
+                let mut built_in = inner.book.built_in().iter();
+                built_in.find(|tool| tool.name == name).cloned()
+            }
+            Some(key) => {
+                let row = inner
+                    .store
+                    .tool_version(organization, ToolVersionKey(key))
+                    .await?;
+                row.as_ref().and_then(tool_book::compiled)
+            }
+        };
+        tools.extend(tool);
     }
+    Ok((Offer::Ours(tools), page))
 }
 
 /// What the machine is rebuilt from.

@@ -9,8 +9,13 @@ use tokio_util::task::TaskTracker;
 use tw_core::change::Change;
 use tw_core::limits::{RequestLimits, TurnLimits};
 use tw_core::tool::Tool;
+use tw_egress::api_request::ApiCaller;
+use tw_egress::client::resolve::{FixedAnswers, Resolver};
+use tw_egress::client::{Client, Options, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots};
 use tw_egress::env::Env;
 use tw_egress::probe::{BadProbe, Prober};
+use tw_egress::secrets::Secrets;
+use tw_egress::tools::Executors;
 use tw_egress::upstream::{Connections, Upstream};
 use tw_store::apply::ApplyError;
 use tw_store::store::Store;
@@ -18,14 +23,24 @@ use tw_store::store::Store;
 use crate::admin::KnownKeys;
 use crate::fail_point::FailPoint;
 use crate::live::LiveTurns;
+use crate::results::Results;
 use crate::slots::Slots;
+use crate::tool_book::ToolBook;
 use crate::turnstile::Turnstile;
 
 /// What the runtime is made of and how it behaves.
 #[derive(Debug)]
 pub struct Config {
     pub upstreams: Vec<Arc<Upstream>>,
+    /// Those that come with the program.
     pub tools: Vec<Arc<Tool>>,
+    /// What the tools of organizations leave by.
+    pub tool_client: Client,
+    pub secrets: Arc<Secrets>,
+    /// Tools that an organization may keep.
+    pub tools_stored_max: usize,
+    /// Bytes of results that are kept to be given again.
+    pub results_bytes_max: u64,
     /// `ENABLE_TOOLS=false`: requests are offered none of our tools.
     pub tools_enabled: bool,
     pub turn: TurnLimits,
@@ -49,6 +64,10 @@ pub struct Config {
 
 /// Turns that may run at once (design, section 12: open streams).
 pub const TURNS_DEFAULT: usize = 10_000;
+/// Tools that an organization may keep.
+pub const TOOLS_STORED_DEFAULT: usize = 1_000;
+/// Bytes of results that are kept to be given again.
+pub const RESULTS_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 pub const FLUSH_INTERVAL_DEFAULT: Duration = Duration::from_millis(250);
 /// Design, section 2, number 12.
 pub const CLIENT_STALL_DEFAULT: Duration = Duration::from_secs(30);
@@ -60,12 +79,23 @@ pub const REPEAT_WINDOW_DEFAULT: Duration = Duration::from_secs(600);
 pub const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
 
 impl Config {
-    /// Defaults around one upstream.
+    /// Defaults around one upstream; tools of organizations reach nothing.
     pub fn with_upstream(upstream: Upstream, tools: Vec<Arc<Tool>>) -> Self {
         Self {
             connect_timeout: upstream.timeouts.connect,
             upstreams: vec![Arc::new(upstream)],
             tools,
+            tool_client: Client::new(Options {
+                resolver: Resolver::Fixed(FixedAnswers::default()),
+                allowed: Vec::new(),
+                denied: Vec::new(),
+                trusted_roots: web_roots(),
+                pool: PoolOptions::defaults(),
+                read_bytes_max: READ_BYTES_MAX_DEFAULT,
+            }),
+            secrets: Arc::new(Secrets::default()),
+            tools_stored_max: TOOLS_STORED_DEFAULT,
+            results_bytes_max: RESULTS_BYTES_DEFAULT,
             tools_enabled: true,
             turn: TurnLimits::defaults(),
             request: RequestLimits::defaults(),
@@ -91,7 +121,9 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) env: Env,
     pub(crate) connections: Connections,
-    pub(crate) prober: Prober,
+    pub(crate) executors: Executors,
+    pub(crate) book: ToolBook,
+    pub(crate) results: Results,
     pub(crate) slots: Slots,
     pub(crate) keys: KnownKeys,
     pub(crate) turnstile: Turnstile,
@@ -113,15 +145,20 @@ impl Runtime {
     /// # Errors
     /// For a probe that cannot be reached as it is described; there are none in release builds.
     pub fn new(config: Config, store: Store, env: Env) -> Result<Self, BadProbe> {
-        let prober = Prober::new(&config.tools)?;
+        let executors = Executors {
+            prober: Prober::new(&config.tools)?,
+            api: ApiCaller::new(config.tool_client.clone(), Arc::clone(&config.secrets)),
+        };
         let runtime = Self(Arc::new(Inner {
             connections: Connections::new(config.connect_timeout),
-            slots: Slots::new(&config.tools),
+            slots: Slots::default(),
+            book: ToolBook::new(config.tools.clone()),
+            results: Results::new(config.results_bytes_max),
             keys: KnownKeys::default(),
             turnstile: Turnstile::default(),
             config,
             store,
-            prober,
+            executors,
             live: LiveTurns::new(),
             tasks: TaskTracker::new(),
             refusing: CancellationToken::new(),

@@ -4,6 +4,7 @@ mod accept;
 mod of_turn;
 mod retention;
 mod tenant;
+mod tools;
 
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ use rusqlite::{Connection, OptionalExtension, Params, params};
 use tw_core::change::{Change, Fence, Outcome};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
+
+use accept::Accept;
 
 /// Why a group was not written. Unless it says otherwise, nothing of the group was.
 #[derive(Debug, thiserror::Error)]
@@ -114,27 +117,39 @@ pub(crate) fn apply(
     check_group(changes, fence)?;
     let mut outcomes = Vec::with_capacity(changes.len());
     let mut rest = changes;
+    let mut accepted = None;
     if let Some((Change::AcceptTurn(new), after)) = changes.split_first() {
-        let outcome = accept::accept_turn(conn, new)?;
-        let is_taken = matches!(outcome, Outcome::KeyTaken { .. });
-        outcomes.push(outcome);
-        if is_taken {
-            return Ok(outcomes);
+        match accept::accept_turn(conn, new)? {
+            Accept::New { key } => {
+                outcomes.push(Outcome::Done);
+                accepted = Some(TurnKey {
+                    key,
+                    organization: new.organization,
+                });
+            }
+            Accept::KeyTaken { turn, same_body } => {
+                outcomes.push(Outcome::KeyTaken { turn, same_body });
+                return Ok(outcomes);
+            }
         }
         rest = after;
     }
-    match fence {
-        Some(fence) => {
-            let turn = check_fence(conn, rules, fence, rest.first().and_then(at))?;
-            for change in rest {
-                outcomes.push(apply_of_turn(conn, rules, turn, change)?);
-            }
+    let Some(fence) = fence else {
+        for change in rest {
+            outcomes.push(apply_unfenced(conn, change)?);
         }
-        None => {
-            for change in rest {
-                outcomes.push(apply_unfenced(conn, change)?);
-            }
-        }
+        return Ok(outcomes);
+    };
+    // Nobody else knows yet of a turn that this group makes, so its fence holds.
+    let (turn, is_new) = match accepted {
+        Some(turn) => (turn, true),
+        None => (check_fence(conn, rules, fence)?, false),
+    };
+    for change in rest {
+        outcomes.push(apply_of_turn(conn, rules, turn, change)?);
+    }
+    if !is_new && let Some(at) = rest.first().and_then(at) {
+        note_update(conn, turn, rest, at)?;
     }
     Ok(outcomes)
 }
@@ -161,6 +176,8 @@ fn kind(change: &Change) -> Kind {
         Change::CreateOrganization(_)
         | Change::CreateApiKey(_)
         | Change::TouchApiKey { .. }
+        | Change::SaveTool(_)
+        | Change::DeleteTool { .. }
         | Change::ClaimTurn(_)
         | Change::MarkAnswered { .. }
         | Change::CheckWritable { .. }
@@ -214,6 +231,8 @@ fn at(change: &Change) -> Option<Timestamp> {
         | Change::CreateOrganization(_)
         | Change::CreateApiKey(_)
         | Change::TouchApiKey { .. }
+        | Change::SaveTool(_)
+        | Change::DeleteTool { .. }
         | Change::ClaimTurn(_)
         | Change::MarkAnswered { .. }
         | Change::CheckWritable { .. }
@@ -223,32 +242,21 @@ fn at(change: &Change) -> Option<Timestamp> {
     }
 }
 
-const CHECK_FENCE: &str = "UPDATE turn SET updated_us = coalesce(?1, updated_us)
-    WHERE organization = ?2 AND id = ?3 AND fence = ?4 RETURNING key";
+const CHECK_FENCE: &str = "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND fence = ?3";
 
 /// Only a test's store gets here.
-const FIND_WITHOUT_FENCE: &str = "UPDATE turn SET updated_us = coalesce(?1, updated_us)
-    WHERE organization = ?2 AND id = ?3 AND ?4 IS NOT NULL RETURNING key";
+const FIND_WITHOUT_FENCE: &str =
+    "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND ?3 IS NOT NULL";
 
-/// The first statement of every write to a turn. It is an update, not a look, so that it also waits for a claim
-/// that is being made at the same time where the engine lets two transactions write.
-fn check_fence(
-    conn: &Connection,
-    rules: Rules,
-    fence: Fence,
-    at: Option<Timestamp>,
-) -> Result<TurnKey, ApplyError> {
+/// The first statement of every write to a turn. A look is enough: the transaction holds the only
+/// right to write, so no claim is made between this and its end.
+fn check_fence(conn: &Connection, rules: Rules, fence: Fence) -> Result<TurnKey, ApplyError> {
     let sql = if rules.fence {
         CHECK_FENCE
     } else {
         FIND_WITHOUT_FENCE
     };
-    let bound = params![
-        at.map(|at| at.0),
-        fence.organization.0,
-        fence.turn.to_string(),
-        fence.fence
-    ];
+    let bound = params![fence.organization.0, fence.turn.to_string(), fence.fence];
     match query_key(conn, "checking the fence", sql, bound)? {
         Some(key) => Ok(TurnKey {
             key,
@@ -259,6 +267,24 @@ fn check_fence(
             fence: fence.fence,
         }),
     }
+}
+
+/// Notes in the turn's row that something of the turn was written, unless the changes did so themselves.
+fn note_update(
+    conn: &Connection,
+    turn: TurnKey,
+    changes: &[Change],
+    at: Timestamp,
+) -> Result<(), ApplyError> {
+    let is_noted = changes
+        .iter()
+        .any(|change| matches!(change, Change::EndTurn(_) | Change::NoteStop { .. }));
+    if is_noted {
+        return Ok(());
+    }
+    let sql = "UPDATE turn SET updated_us = ?2 WHERE key = ?1";
+    execute(conn, "noting a turn's update", sql, params![turn.key, at.0])?;
+    Ok(())
 }
 
 fn apply_of_turn(
@@ -281,6 +307,8 @@ fn apply_of_turn(
         | Change::CreateOrganization(_)
         | Change::CreateApiKey(_)
         | Change::TouchApiKey { .. }
+        | Change::SaveTool(_)
+        | Change::DeleteTool { .. }
         | Change::ClaimTurn(_)
         | Change::MarkAnswered { .. }
         | Change::CheckWritable { .. }
@@ -297,6 +325,12 @@ fn apply_unfenced(conn: &Connection, change: &Change) -> Result<Outcome, ApplyEr
         Change::CreateOrganization(new) => tenant::create_organization(conn, new),
         Change::CreateApiKey(new) => tenant::create_api_key(conn, new),
         Change::TouchApiKey { key, at } => tenant::touch_api_key(conn, *key, *at),
+        Change::SaveTool(save) => tools::save_tool(conn, save),
+        Change::DeleteTool {
+            organization,
+            tool,
+            at,
+        } => tools::delete_tool(conn, *organization, *tool, *at),
         Change::ClaimTurn(claim) => accept::claim_turn(conn, claim),
         Change::MarkAnswered {
             organization,
@@ -346,6 +380,22 @@ fn execute_guarded(
     match execute(conn, what, sql, bound)? {
         0 => Err(ApplyError::Guard { what }),
         _ => Ok(Outcome::Done),
+    }
+}
+
+/// Runs an insert of one row and returns its key.
+///
+/// Not by `RETURNING`: SQLite keeps what that returns in a table of its own for each run, which
+/// costs more than the insert.
+fn insert(
+    conn: &Connection,
+    what: &'static str,
+    sql: &str,
+    bound: impl Params,
+) -> Result<i64, ApplyError> {
+    match execute(conn, what, sql, bound)? {
+        1 => Ok(conn.last_insert_rowid()),
+        _ => Err(ApplyError::Guard { what }),
     }
 }
 

@@ -11,10 +11,20 @@ pub struct Migration {
 }
 
 /// Numbered from 1 in this order.
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    name: "turns",
-    sql: include_str!("../migrations/0001_turns.sql"),
-}];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        name: "turns",
+        sql: include_str!("../migrations/0001_turns.sql"),
+    },
+    Migration {
+        name: "tools",
+        sql: include_str!("../migrations/0002_tools.sql"),
+    },
+    Migration {
+        name: "speed",
+        sql: include_str!("../migrations/0003_speed.sql"),
+    },
+];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
     number     INTEGER PRIMARY KEY,

@@ -2,11 +2,12 @@
 
 pub mod events;
 pub mod requests;
+pub mod tools;
 pub mod turn;
 pub mod view;
 
 mod calls;
-mod columns;
+pub(crate) mod columns;
 
 use tw_wire::own;
 

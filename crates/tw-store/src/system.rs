@@ -6,6 +6,7 @@ use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::time::Timestamp;
 
 use crate::read::ReadError;
+use crate::read::columns::unsigned;
 use crate::store::Store;
 use crate::words;
 
@@ -50,6 +51,65 @@ pub async fn organization_by_slug(store: &Store, slug: &str) -> Result<Option<Or
                 .next()?
                 .map(|row| row.get("key").map(OrgId))
                 .transpose()?)
+        })
+        .await
+}
+
+/// What tells whether an organization's tools have to be read again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrganizationTools {
+    pub slug: String,
+    /// Rises with each change of a tool.
+    pub revision: i64,
+    /// Organizations that there are; more than 2 count as 2.
+    pub organizations: u64,
+}
+
+/// The state of an organization's tools; `None` when there is no such organization.
+///
+/// # Errors
+/// See [`ReadError`].
+pub async fn organization_tools(
+    store: &Store,
+    organization: OrgId,
+) -> Result<Option<OrganizationTools>, ReadError> {
+    store
+        .read(move |conn| find_organization_tools(conn, organization))
+        .await
+}
+
+const ORGANIZATION_TOOLS: &str = "SELECT slug, tools_revision,
+    (SELECT count(*) FROM (SELECT 1 FROM organization LIMIT 2)) AS organizations
+    FROM organization WHERE key = ?1";
+
+fn find_organization_tools(
+    conn: &Connection,
+    organization: OrgId,
+) -> Result<Option<OrganizationTools>, ReadError> {
+    let mut statement = conn.prepare_cached(ORGANIZATION_TOOLS)?;
+    let mut rows = statement.query(params![organization.0])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    Ok(Some(OrganizationTools {
+        slug: row.get("slug")?,
+        revision: row.get("tools_revision")?,
+        organizations: unsigned(row, "organizations")?,
+    }))
+}
+
+/// How many organizations there are.
+///
+/// # Errors
+/// See [`ReadError`].
+pub async fn organization_count(store: &Store) -> Result<u64, ReadError> {
+    store
+        .read(|conn| {
+            let mut statement =
+                conn.prepare_cached("SELECT count(*) AS organizations FROM organization")?;
+            let mut rows = statement.query([])?;
+            rows.next()?
+                .map_or(Ok(0), |row| unsigned(row, "organizations"))
         })
         .await
 }

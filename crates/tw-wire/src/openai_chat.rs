@@ -27,6 +27,6 @@ mod calls;
 mod client_calls;
 mod content;
 mod delta;
-mod raw;
+pub(crate) mod raw;
 mod reported;
 mod write;

@@ -8,6 +8,7 @@ pub mod blocks;
 pub mod context;
 pub mod events;
 pub mod told;
+pub mod tool;
 
 /// The version of the stored form and of the folds over it.
 pub const PROJECTOR_VERSION: i64 = 1;

@@ -2,6 +2,9 @@ use std::io::Write;
 
 use tw_core::limits::{RequestLimits, TurnLimits};
 
+use tw_egress::client::place::Place;
+use tw_runtime::runtime::{RESULTS_BYTES_DEFAULT, TOOLS_STORED_DEFAULT};
+
 use super::Settings;
 use crate::cli::ServeArgs;
 
@@ -20,6 +23,8 @@ fn the_written_defaults_are_the_defaults_of_the_code() {
     let settings = load("").unwrap();
     assert_eq!(settings.limits.turn(), TurnLimits::defaults());
     assert_eq!(settings.limits.request(), RequestLimits::defaults());
+    assert_eq!(settings.limits.tools_stored_max, TOOLS_STORED_DEFAULT);
+    assert_eq!(settings.cache.bytes_max, RESULTS_BYTES_DEFAULT);
 }
 
 #[test]
@@ -40,6 +45,15 @@ fn what_is_not_known_is_an_error_that_names_it() {
         ("[limits]\nround_max = 3\n", "round_max"),
         ("[sever]\nlisten = \"x\"\n", "sever"),
         ("[server]\nlisten = \"nowhere\"\n", "listen"),
+        ("[cache]\nbytes = 3\n", "bytes"),
+        ("[egress]\nallowed = []\n", "allowed"),
+        ("[[egress.allow]]\nhost = \"a:1\"\n", "host"),
+        (
+            "[[egress.allow]]\nplace = \"a:1\"\norganization = \"x\"\n",
+            "organization",
+        ),
+        ("[secret.KEY]\nvalue = \"v\"\n", "secret"),
+        ("[secrets.KEY]\nvalues = \"v\"\n", "values"),
     ] {
         let error = format!("{:#}", load(text).unwrap_err());
         assert!(error.contains(named), "{text}: {error}");
@@ -64,4 +78,76 @@ fn an_upstream_that_cannot_be_used_is_refused_by_name() {
         let error = format!("{:#}", settings.runtime().unwrap_err());
         assert!(error.contains(named), "{text}: {error}");
     }
+}
+
+#[test]
+fn an_entry_that_lets_nobody_anywhere_is_refused() {
+    for (entry, named) in [
+        ("place = \"10.0.0.7\"", "10.0.0.7"),
+        ("place = \"http://10.0.0.7:80\"", "http://10.0.0.7:80"),
+        ("place = \"*.example.com:443\"", "*.example.com:443"),
+        ("place = \"a:1\"\norganizations = []", "organizations"),
+        ("place = \"a:1\"\norganizations = [\"Acme\"]", "Acme"),
+    ] {
+        let text = format!("[[egress.allow]]\nplace = \"b:1\"\n[[egress.allow]]\n{entry}\n");
+        let error = format!("{:#}", load(&text).unwrap_err());
+        assert!(error.contains(named), "{entry}: {error}");
+        assert!(error.contains("egress.allow[1]"), "{entry}: {error}");
+    }
+}
+
+#[test]
+fn a_secret_is_granted_to_hosts_as_they_are_compared() {
+    for host in [
+        "https://api.example.com",
+        "api.example.com/v1",
+        "*.example.com",
+        "10.0.0.0/8",
+        "api.example.com:0",
+        "api.example.com:443",
+        "api.example.com:https",
+        "::1",
+        " api.example.com",
+        "",
+    ] {
+        let text = format!("[secrets.KEY]\nvalue = \"canary-4711\"\nhosts = [{host:?}]");
+        let error = format!("{:#}", load(&text).unwrap_err());
+        let named = error.contains("KEY") && error.contains(&format!("{host:?}"));
+        assert!(named, "{host}: {error}");
+        assert!(!error.contains("canary"), "{error}");
+    }
+}
+
+#[test]
+fn a_place_without_organizations_is_for_the_default_one() {
+    let text = "[[egress.allow]]\nplace = \"10.0.0.0/8:80\"\n\
+                [[egress.allow]]\nplace = \"b:1\"\norganizations = [\"acme\"]\n";
+    let allowed = load(text).unwrap().egress.allowed().unwrap();
+    let places = allowed.iter().map(|entry| entry.place.clone());
+    assert!(places.eq(["10.0.0.0/8:80", "b:1"].map(|place| Place::parse(place).unwrap())));
+    let organizations: Vec<_> = allowed.iter().map(|entry| &entry.organizations).collect();
+    assert_eq!(organizations, [&["default"], &["acme"]]);
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_refused_by_its_line_and_not_shown() {
+    for text in [
+        "[secrets.K]\nvalue = canary-4711\n",
+        "[secrets.K]\nvalue = \"canary-4711\n",
+        "[secrets.K]\nvalue \"canary-4711\"\n",
+        "[secrets.K]\nvalue = \"canary-4711\" \"canary-4711\"\n",
+        "[secrets.K]\nvalue = \"\\canary-4711\"\n",
+    ] {
+        let error = format!("{:#}", load(text).unwrap_err());
+        assert!(error.contains("line 2: "), "{text}: {error}");
+        assert!(!error.contains("canary"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn no_secret_is_in_what_debugging_prints() {
+    let settings = load("[secrets.K]\nvalue = \"canary-4711\"\n").unwrap();
+    let printed = format!("{settings:?}");
+    assert!(printed.contains("secrets: [\"K\"]"), "{printed}");
+    assert!(!printed.contains("canary"), "{printed}");
 }

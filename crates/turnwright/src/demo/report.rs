@@ -22,6 +22,17 @@ pub fn print_delta(data: &str) {
     }
 }
 
+/// Prints the text of an event of a turn's log, and its calls.
+pub fn print_event(event: &Value) {
+    match event["type"].as_str() {
+        Some("delta") => print!("{}", text(&event["text"])),
+        Some("call_started") => print!(" [{}", text(&event["name"])),
+        Some("call_ended") => print!(": {}] ", text(&event["status"])),
+        Some(_) | None => {}
+    }
+    let _ = std::io::stdout().flush();
+}
+
 /// The record, round by round.
 pub fn rounds(record: &Value) -> anyhow::Result<String> {
     let mut out = String::from("What the server did, as its record tells (GET /v1/turns/ID):\n\n");

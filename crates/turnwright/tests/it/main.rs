@@ -4,3 +4,4 @@ mod process;
 
 mod keys;
 mod serve;
+mod tools;

@@ -10,15 +10,14 @@ use tw_testkit::client::Client;
 use tw_testkit::listener::Listener;
 
 /// What the command reads of the environment; a test starts with none of it.
-const VARIABLES: [&str; 7] = [
+const VARIABLES: [&str; 4] = [
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
     "ENABLE_TOOLS",
-    "TURNWRIGHT_DATA",
-    "TURNWRIGHT_FAIL_POINT",
-    "TURNWRIGHT_CONFIG",
     "RUST_LOG",
 ];
+/// And all that begin with this.
+const PREFIX: &str = "TURNWRIGHT_";
 
 pub const SECRET: &str = "sk-of-the-operator-77";
 
@@ -26,6 +25,11 @@ pub fn turnwright() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_turnwright"));
     for variable in VARIABLES {
         command.env_remove(variable);
+    }
+    for (variable, _) in std::env::vars_os() {
+        if variable.to_string_lossy().starts_with(PREFIX) {
+            command.env_remove(variable);
+        }
     }
     command.stdin(Stdio::null());
     command

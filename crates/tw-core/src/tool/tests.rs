@@ -6,6 +6,7 @@ fn text(text: &str, cut: bool) -> ToolOutput {
     ToolOutput::Text {
         text: text.to_owned(),
         cut,
+        selected: None,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::call::{CallEnd, CallReason};
 use crate::change::{AttemptOutcome, Change, CloseAttempt, OpenAttempt};
 use crate::event::{LogEvent, TurnReason};
 use crate::id::CallRef;
+use crate::limits;
 use crate::tool::{EffectClass, LookUp, ToolOutcome, ToolOutput};
 
 impl Turn {
@@ -83,6 +84,28 @@ impl Turn {
         open_attempt(at, n, now, step);
     }
 
+    /// The call ends with an earlier answer; nothing is sent.
+    pub(super) fn on_cached(
+        &mut self,
+        at: CallRef,
+        output: &ToolOutput,
+        now: &mut Now<'_>,
+        step: &mut Step,
+    ) {
+        let kept_max = self.setup.limits.result_kept_bytes_max;
+        let Some(call) = self.find(at) else {
+            return;
+        };
+        let CallState::Pending { asked: true, .. } = &call.state else {
+            return;
+        };
+        let end = CallEnd {
+            cached: true,
+            ..completed(call, output, kept_max)
+        };
+        self.end_call(at, end, now, step);
+    }
+
     pub(super) fn on_call_ended(
         &mut self,
         at: CallRef,
@@ -105,6 +128,7 @@ impl Turn {
         let word = match &outcome {
             ToolOutcome::Answered(_) => AttemptOutcome::Ok,
             ToolOutcome::Refused { .. }
+            | ToolOutcome::Unavailable { .. }
             | ToolOutcome::NotSent { .. }
             | ToolOutcome::NotAllowed { .. }
             | ToolOutcome::Reset { .. }
@@ -287,6 +311,24 @@ fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next 
     match outcome {
         ToolOutcome::Answered(output) => Next::End(completed(call, &output, kept_max)),
         ToolOutcome::Refused { message } => Next::End(failed(CallReason::ToolError, message)),
+        ToolOutcome::Unavailable {
+            message,
+            retry_after,
+        } => match (call.effect(), again) {
+            (EffectClass::Read | EffectClass::Idempotent, Some(wait)) => {
+                let asked = retry_after.unwrap_or_default();
+                Next::Again(wait.max(asked.min(limits::TOOL_BACKOFF_MAX)))
+            }
+            // An answer is no silence: there is nothing to be looked up. It does not always say
+            // that nothing was done, so that nothing is tried again either; the model reads it.
+            (
+                EffectClass::Read
+                | EffectClass::Idempotent
+                | EffectClass::Queryable
+                | EffectClass::Once,
+                _,
+            ) => Next::End(failed(CallReason::ToolError, message)),
+        },
         ToolOutcome::NotSent { message } => match again {
             Some(wait) => Next::Again(wait),
             None => Next::End(failed(CallReason::NotSent, message)),
@@ -328,6 +370,7 @@ fn completed(call: &Call, output: &ToolOutput, kept_max: usize) -> CallEnd {
         result: Some(kept),
         shown: output.shown(shown_max),
         is_error: false,
+        cached: false,
     }
 }
 

@@ -117,12 +117,14 @@ impl Turn {
                 result: None,
                 shown: String::new(),
                 is_error: false,
+                cached: false,
             };
             let fresh = NewCall {
                 call: CallRef { round, position },
                 id: CallId((now.fresh_id)()),
                 runs: Runs::Client,
                 effect: None,
+                tool_version: None,
                 tool_name: draft.name.clone(),
                 tool_call_id: sent_id.clone(),
                 arguments: draft.arguments.to_text(),
@@ -332,6 +334,11 @@ fn new_call(call: &Call, draft: &Draft, token: String, now: &Now<'_>) -> NewCall
         id: call.id,
         runs: Runs::Server,
         effect: call.effect,
+        tool_version: call
+            .tool
+            .as_ref()
+            .and_then(|tool| tool.version)
+            .map(|version| version.key),
         tool_name: call.name.clone(),
         tool_call_id: call.sent_id.clone(),
         arguments: draft.arguments.to_text(),

@@ -98,6 +98,7 @@ fn tool_with(name: &str, parameters: &str, policy: Policy) -> Arc<Tool> {
         parameters,
         policy,
         kind: ToolKind::TimeNow,
+        version: None,
     })
 }
 
@@ -250,6 +251,7 @@ impl Run {
             Event::ModelEnded { .. }
             | Event::ModelFailed { .. }
             | Event::SlotGranted { .. }
+            | Event::Cached { .. }
             | Event::CallEnded { .. }
             | Event::LookedUp { .. }
             | Event::TimerFired(_)

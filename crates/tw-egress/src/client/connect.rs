@@ -4,9 +4,11 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -26,6 +28,7 @@ const ADDRESSES_TRIED_MAX: usize = 4;
 pub(super) struct Stream {
     inner: Inner,
     written: Written,
+    wary: Wary,
 }
 
 #[derive(Debug)]
@@ -49,6 +52,23 @@ impl Written {
         if let Poll::Ready(Ok(bytes)) = wrote {
             self.0.fetch_add(*bytes as u64, Ordering::Relaxed);
         }
+    }
+}
+
+/// Whether reads ask the kernel itself what there is.
+///
+/// The runtime hears of a close when it next looks at all sockets; a connection can be put away
+/// and taken up again before that.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wary(Arc<AtomicBool>);
+
+impl Wary {
+    pub fn set(&self, wary: bool) {
+        self.0.store(wary, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -120,11 +140,26 @@ impl Stream {
         Self {
             inner,
             written: Written::default(),
+            wary: Wary::default(),
         }
     }
 
     pub fn written(&self) -> Written {
         self.written.clone()
+    }
+
+    pub fn wary(&self) -> Wary {
+        self.wary.clone()
+    }
+
+    /// Whether the kernel holds nothing for us, not even an end.
+    fn is_silent(&self) -> bool {
+        let tcp = match &self.inner {
+            Inner::Plain(tcp) => tcp,
+            Inner::Tls(tls) => tls.get_ref().0,
+        };
+        // The socket does not block.
+        rustix::net::recv(tcp, &mut [0], RecvFlags::PEEK) == Err(Errno::WOULDBLOCK)
     }
 }
 
@@ -134,10 +169,16 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().inner {
+        let stream = self.get_mut();
+        let read = match &mut stream.inner {
             Inner::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
             Inner::Tls(tls) => Pin::new(tls).poll_read(cx, buffer),
+        };
+        if read.is_pending() && stream.wary.is_set() && !stream.is_silent() {
+            // Whatever it is, nobody asked for it: the connection has no further use.
+            return Poll::Ready(Ok(()));
         }
+        read
     }
 }
 

@@ -19,9 +19,10 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::connect::{Inner, Stream, server_name};
-use super::live::{Key, Live, Pool};
+use super::live::Live;
+use super::pool::{Key, Pool};
 use super::target::{Host, Scheme, Target};
-use super::web_roots;
+use super::{PoolOptions, Reuse, web_roots};
 
 /// Sends requests to upstreams, over connections that are kept for the next.
 #[derive(Clone)]
@@ -56,7 +57,11 @@ impl Direct {
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         Self {
             tls: TlsConnector::from(Arc::new(tls)),
-            pool: Arc::new(Pool::new(idle_kept, connections_max)),
+            pool: Arc::new(Pool::new(PoolOptions {
+                idle_kept,
+                connections_max,
+                ..PoolOptions::defaults()
+            })),
             connect_timeout,
         }
     }
@@ -80,7 +85,7 @@ impl Direct {
         *request.uri_mut() =
             Uri::try_from(target.path_and_query.as_str()).map_err(|_| DirectFailure::Connect)?;
         let key = Key::new("", &target);
-        let mut live = match self.pool.take(&key, Duration::MAX).await {
+        let mut live = match self.pool.take(&key, Reuse::Pooled).await {
             Some(live) => live,
             None => self.connect(&target).await?,
         };
@@ -156,7 +161,7 @@ impl Exchange {
                         live, pool, key, ..
                     } = self;
                     // Whether a connection is free is known at once.
-                    let _ = pool.put(key, live).now_or_never();
+                    let _ = pool.put(key, live, Reuse::Pooled).now_or_never();
                     return;
                 }
             }

@@ -1,16 +1,12 @@
-//! A connection in use, and those that wait to be used again.
+//! A connection in use.
 //!
 //! hyper's connection is driven by the request that uses it, not by a task of its own: then a
 //! request that is dropped takes its connection with it, and what was written before and during
-//! a use cannot be mixed up. That is also why the pool is ours: a shared one hands a connection
-//! on before the last user knows, and does not keep organizations apart.
+//! a use cannot be mixed up.
 
-use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -18,10 +14,8 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
-use tokio::time::Instant;
 
-use super::connect::{Stream, Written};
-use super::target::{Host, Scheme, Target};
+use super::connect::{Stream, Wary, Written};
 
 /// Most headers of an answer.
 const HEADERS_MAX: usize = 100;
@@ -36,6 +30,7 @@ pub(super) struct Live {
     /// `None` once it has ended.
     connection: Option<Pin<Box<Http1>>>,
     written: Written,
+    wary: Wary,
     /// [`Written::bytes`] when this use began.
     written_before: u64,
 }
@@ -44,6 +39,7 @@ impl Live {
     /// Writes nothing yet.
     pub async fn start(stream: Stream) -> Result<Self, hyper::Error> {
         let written = stream.written();
+        let wary = stream.wary();
         let (sender, connection) = Builder::new()
             .max_headers(HEADERS_MAX)
             .max_header_size(HEADERS_BYTES_MAX)
@@ -54,6 +50,7 @@ impl Live {
             sender,
             connection: Some(Box::pin(connection)),
             written,
+            wary,
             written_before: 0,
         })
     }
@@ -92,6 +89,15 @@ impl Live {
         is_free && self.connection.is_some()
     }
 
+    /// As [`Self::is_free`], of a connection that has waited: asks the kernel, so that a close
+    /// counts from when it arrived here.
+    pub async fn is_still_free(&mut self) -> bool {
+        self.wary.set(true);
+        let is_free = self.is_free().await;
+        self.wary.set(false);
+        is_free
+    }
+
     async fn drive<F: Future>(&mut self, work: F) -> F::Output {
         let mut work = pin!(work);
         poll_fn(|cx| {
@@ -111,89 +117,6 @@ impl Live {
         {
             self.connection = None;
         }
-    }
-}
-
-/// Which requests may share a connection.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    /// What one organization may reach says nothing about another.
-    organization: String,
-    scheme: Scheme,
-    host: Host,
-    port: u16,
-}
-
-impl Key {
-    pub fn new(organization: &str, target: &Target) -> Self {
-        Self {
-            organization: organization.to_owned(),
-            scheme: target.scheme,
-            host: target.host.clone(),
-            port: target.port,
-        }
-    }
-}
-
-/// Connections that wait to be used again.
-pub(super) struct Pool {
-    idle: Mutex<HashMap<Key, Vec<Idle>>>,
-    kept: Duration,
-    connections_max: usize,
-}
-
-struct Idle {
-    live: Live,
-    since: Instant,
-}
-
-impl Pool {
-    /// Keeps at most `connections_max`, each for at most `kept`.
-    pub fn new(kept: Duration, connections_max: usize) -> Self {
-        Self {
-            idle: Mutex::default(),
-            kept,
-            connections_max,
-        }
-    }
-
-    /// A connection that has waited less than `idle_max` and is still open.
-    pub async fn take(&self, key: &Key, idle_max: Duration) -> Option<Live> {
-        while let Some(mut live) = self.pop(key, idle_max.min(self.kept)) {
-            if live.is_free().await {
-                return Some(live);
-            }
-        }
-        None
-    }
-
-    /// Keeps a connection whose answer was read to the end, if it can be used again.
-    pub async fn put(&self, key: Key, mut live: Live) {
-        if !live.is_free().await {
-            return;
-        }
-        let mut all = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody looks at idle connections in between, so old ones leave here.
-        all.retain(|_, idle| {
-            idle.retain(|idle| idle.since.elapsed() < self.kept);
-            !idle.is_empty()
-        });
-        if all.values().map(Vec::len).sum::<usize>() < self.connections_max {
-            all.entry(key).or_default().push(Idle {
-                live,
-                since: Instant::now(),
-            });
-        }
-    }
-
-    /// The one that has waited shortest.
-    fn pop(&self, key: &Key, idle_max: Duration) -> Option<Live> {
-        let mut all = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = all.get_mut(key)?;
-        if idle.last()?.since.elapsed() >= idle_max {
-            return None;
-        }
-        idle.pop().map(|idle| idle.live)
     }
 }
 

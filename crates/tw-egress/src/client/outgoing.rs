@@ -58,7 +58,9 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), FailureK
     if is_ours || value.len() > REQUEST_HEADER_BYTES_MAX {
         return Err(FailureKind::BadRequest);
     }
-    let mut value = HeaderValue::from_str(value).map_err(|_| FailureKind::BadRequest)?;
+    // Beyond ASCII it goes out as UTF-8; control characters are refused.
+    let value = HeaderValue::from_bytes(value.as_bytes());
+    let mut value = value.map_err(|_| FailureKind::BadRequest)?;
     // Any of them may hold a secret.
     value.set_sensitive(true);
     Ok((name, value))
@@ -90,6 +92,11 @@ pub(super) fn request(
             "turnwright/",
             env!("CARGO_PKG_VERSION")
         )));
+    // hyper says nothing of a body that is empty; some servers want to hear it (RFC 9110, 8.6).
+    let may_have_body = [Method::POST, Method::PUT, Method::PATCH].contains(&outgoing.method);
+    if may_have_body && outgoing.body.is_empty() {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
     let uri: http::Uri = target
         .path_and_query
         .parse()

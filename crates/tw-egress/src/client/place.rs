@@ -130,7 +130,7 @@ const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
 /// The name in lower case without a dot at the end; `None` if it is no name of a host.
-pub(super) fn name(host: &str) -> Option<String> {
+pub(crate) fn name(host: &str) -> Option<String> {
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     let is_label = |label: &str| {
         !label.is_empty()

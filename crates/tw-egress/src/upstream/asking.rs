@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request};
 use http_body_util::Full;
 use tw_core::model::{ModelEvent, ReportedError};
@@ -18,6 +18,7 @@ use tw_wire::openai_chat::stream::{DecodeError, StreamDecoder, StreamLimits};
 use super::scripted_body::ScriptedBody;
 use super::{Connections, Upstream, UpstreamKind};
 use crate::client::direct::{DirectFailure, Exchange};
+use crate::exchange::retry_after;
 use crate::idle::Idle;
 use crate::secret::Secret;
 
@@ -487,18 +488,6 @@ fn request_of(
             "the upstream's address is no address",
         )
     })
-}
-
-/// `Retry-After` in seconds; the date form is not read.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds: f64 = headers
-        .get(RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
 }
 
 fn failure(kind: ModelFailureKind, message: &str) -> ModelFailure {

@@ -1,6 +1,6 @@
 //! The client of tools, against listeners that misbehave and names that lie.
 
-mod guarded;
+pub(crate) mod guarded;
 mod lists;
 mod secure;
 mod wire;
@@ -15,7 +15,7 @@ use tw_egress::client::resolve::{FixedAnswers, Resolver};
 use tw_egress::client::{Client, Options, Outgoing, PoolOptions, Timeouts, web_roots};
 
 /// A client to change before it is built.
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         resolver: Resolver::Fixed(FixedAnswers::default()),
         allowed: Vec::new(),
@@ -46,14 +46,14 @@ fn client(options: Options) -> Client {
     Client::new(options)
 }
 
-fn resolving(answers: FixedAnswers) -> Options {
+pub(crate) fn resolving(answers: FixedAnswers) -> Options {
     Options {
         resolver: Resolver::Fixed(answers),
         ..options()
     }
 }
 
-fn ips(addresses: &[&str]) -> Vec<IpAddr> {
+pub(crate) fn ips(addresses: &[&str]) -> Vec<IpAddr> {
     addresses.iter().map(|a| a.parse().unwrap()).collect()
 }
 
@@ -83,25 +83,25 @@ fn post(url: &str) -> Outgoing {
 }
 
 /// A port on loopback that must not be reached.
-struct Trap(TcpListener);
+pub(crate) struct Trap(TcpListener);
 
 impl Trap {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         Self(listener)
     }
 
-    fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.0.local_addr().unwrap()
     }
 
-    fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.address().port()
     }
 
     #[track_caller]
-    fn assert_untouched(&self) {
+    pub(crate) fn assert_untouched(&self) {
         let accepted = self.0.accept();
         assert_eq!(
             accepted.map(|_| ()).map_err(|error| error.kind()),

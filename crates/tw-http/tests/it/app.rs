@@ -69,6 +69,7 @@ pub fn probe(name: &str, effect: EffectClass, url: String) -> Tool {
         parameters,
         policy,
         kind: ToolKind::Probe(Probe { url, panics: false }),
+        version: None,
     }
 }
 

@@ -2,19 +2,31 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinError;
 use tw_core::call::CallEnd;
 use tw_core::change::Change;
 use tw_core::id::CallRef;
-use tw_core::tool::{LookUp, ToolOutcome};
+use tw_core::tool::{LookUp, Tool, ToolKind, ToolOutcome, ToolOutput};
 use tw_egress::tools::{self, Attempt};
 
 use super::{Driver, Happened};
 use crate::fail_point::FailPoint;
+use crate::results::ResultKey;
 use crate::slots::Slot;
 
-pub(super) type WaitingForSlot = Pin<Box<dyn Future<Output = (CallRef, Option<Slot>)> + Send>>;
+pub(super) type WaitingForSlot = Pin<Box<dyn Future<Output = (CallRef, MayStart)> + Send>>;
+
+/// Why a call need not wait any more.
+#[derive(Debug)]
+pub(super) enum MayStart {
+    /// It has a slot, or its tool is gone and needs none.
+    Slot(Option<Slot>),
+    /// An earlier answer holds.
+    Cached(ToolOutput),
+}
 
 /// What runs for a call.
 #[derive(Clone, Copy, Debug)]
@@ -40,13 +52,39 @@ pub(super) enum CallEnded {
 
 impl Driver {
     pub(super) fn wait_for_slot(&mut self, call: CallRef) {
-        let name = self
-            .turn
-            .tool_of(call)
-            .map_or("", |tool| tool.name.as_str());
-        let slot = self.inner.slots.wait(name);
+        if let Some(output) = self.cached(call) {
+            let cached = std::future::ready((call, MayStart::Cached(output)));
+            self.waiting_for_slots.push(Box::pin(cached));
+            return;
+        }
+        let tool = self.turn.tool_of(call);
+        let slot = self.inner.slots.wait(tool.map(Arc::as_ref));
         self.waiting_for_slots
-            .push(Box::pin(async move { (call, slot.await) }));
+            .push(Box::pin(async move { (call, MayStart::Slot(slot.await)) }));
+    }
+
+    /// An earlier answer that holds for this call; else it is noted that its answer is to be kept.
+    fn cached(&mut self, call: CallRef) -> Option<ToolOutput> {
+        let context = self.work.calls.as_ref()?;
+        let run = self.turn.call_waiting(call)?;
+        let variables = context.variables.of_tool(&run.tool, run.id);
+        let key = ResultKey::of(self.fence.organization, &run.tool, &run.args, &variables)?;
+        let found = self.inner.results.get(key, &run.tool);
+        if found.is_none() {
+            self.results_to_keep.insert(call, key);
+        }
+        found
+    }
+
+    /// Keeps the answer of a call for others, if its tool says so.
+    pub(super) fn keep_result(&mut self, call: CallRef, outcome: &ToolOutcome) {
+        let Some(key) = self.results_to_keep.remove(&call) else {
+            return;
+        };
+        let rules = self.turn.tool_of(call).and_then(|tool| tool.policy.cache);
+        if let (ToolOutcome::Answered(output), Some(rules)) = (outcome, rules) {
+            self.inner.results.put(key, rules.lifetime, output.clone());
+        }
     }
 
     pub(super) fn dispatch(&mut self, call: CallRef, n: u32) {
@@ -63,25 +101,32 @@ impl Driver {
             debug_assert!(false, "the machine starts only what can run");
             return;
         };
+        let Some(context) = self.work.calls.as_ref() else {
+            debug_assert!(false, "a turn that offers no tool of ours runs no call");
+            return;
+        };
         let attempt = Attempt {
             call: run.id,
+            variables: Arc::new(context.variables.of_tool(&run.tool, run.id)),
             args: run.args,
             idempotency_key: run.idempotency_key,
             now: self.inner.env.now(),
+            organization: Arc::clone(&context.organization),
+            tenancy: context.tenancy,
         };
-        let prober = self.inner.prober.clone();
+        let executors = self.inner.executors.clone();
         let tool = run.tool;
         let running = self.tools.spawn(async move {
-            let timeout = tool.policy.timeout;
+            let timeout = longest(&tool);
             match kind {
                 Kind::Attempt => {
-                    let run = tools::run(&prober, &tool, &attempt);
+                    let run = tools::run(&executors, &tool, &attempt);
                     let ran = tokio::time::timeout(timeout, run).await;
                     let outcome = ran.unwrap_or(ToolOutcome::TimedOut);
                     CallEnded::Ran { call, n, outcome }
                 }
                 Kind::LookUp => {
-                    let ask = tools::look_up(&prober, &tool, &attempt);
+                    let ask = tools::look_up(&executors, &tool, &attempt);
                     let asked = tokio::time::timeout(timeout, ask).await;
                     let found = asked.unwrap_or(LookUp::Unknown);
                     CallEnded::LookedUp { call, n, found }
@@ -150,7 +195,9 @@ impl Driver {
                         self.log_call(added.call, &added.tool_name, end);
                     }
                 }
-                Change::CreateOrganization(_)
+                Change::SaveTool(_)
+                | Change::DeleteTool { .. }
+                | Change::CreateOrganization(_)
                 | Change::CreateApiKey(_)
                 | Change::TouchApiKey { .. }
                 | Change::AcceptTurn(_)
@@ -190,6 +237,16 @@ impl Driver {
             duration_ms = u64::try_from(duration_ms).unwrap_or(u64::MAX),
             "tool call ended"
         );
+    }
+}
+
+/// A tool that keeps its own time knows better whether anything was sent, so it gets to say so.
+const OWN_TIMEOUT_GRACE: Duration = Duration::from_millis(500);
+
+fn longest(tool: &Tool) -> Duration {
+    match tool.kind {
+        ToolKind::ApiRequest(_) => tool.policy.timeout.saturating_add(OWN_TIMEOUT_GRACE),
+        ToolKind::TimeNow | ToolKind::Calculate | ToolKind::Probe(_) => tool.policy.timeout,
     }
 }
 

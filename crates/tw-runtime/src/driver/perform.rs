@@ -122,7 +122,9 @@ fn points_of(changes: &[Change]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint>) {
             Change::StartCall { .. } => (FailPoint::BeforeCallStart, FailPoint::AfterCallStart),
             Change::EndCall { .. } => (FailPoint::BeforeCallEnd, FailPoint::AfterCallEnd),
             Change::EndTurn(_) => (FailPoint::BeforeTurnEnd, FailPoint::AfterTurnEnd),
-            Change::CreateOrganization(_)
+            Change::SaveTool(_)
+            | Change::DeleteTool { .. }
+            | Change::CreateOrganization(_)
             | Change::CreateApiKey(_)
             | Change::TouchApiKey { .. }
             | Change::AcceptTurn(_)

@@ -6,7 +6,7 @@ use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
 use tw_wire::own;
 
-use super::{ApplyError, FIRST_FENCE, execute, of_turn, query_key};
+use super::{ApplyError, FIRST_FENCE, execute, insert, of_turn, query_key};
 use crate::words;
 
 const WHAT: &str = "accepting a turn";
@@ -17,14 +17,19 @@ pub(crate) const NOBODY: i64 = 0;
 const INSERT_TURN: &str = "INSERT INTO turn
     (organization, id, api_key, end_user, conversation, conversation_named, surface, streamed, on_leave, record,
      model, request_id, body_hash, projector_version, owner, fence, status, deadline_us, created_us, updated_us)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, 'running', ?17, ?18, ?18)
-    RETURNING key";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, 'running', ?17, ?18, ?18)";
 
 const INSERT_INPUT: &str = "INSERT INTO turn_input (turn, body, context, created_us, updated_us)
     VALUES (?1, ?2, ?3, ?4, ?4)";
 
+/// What became of a new turn.
+pub enum Accept {
+    New { key: i64 },
+    KeyTaken { turn: TurnId, same_body: bool },
+}
+
 /// A taken key is found before anything is written.
-pub fn accept_turn(conn: &Connection, new: &NewTurn) -> Result<Outcome, ApplyError> {
+pub fn accept_turn(conn: &Connection, new: &NewTurn) -> Result<Accept, ApplyError> {
     let known_user = find_end_user(conn, new)?;
     if let Some(taken) = find_taken_key(conn, new, known_user)? {
         return Ok(taken);
@@ -55,7 +60,7 @@ pub fn accept_turn(conn: &Connection, new: &NewTurn) -> Result<Outcome, ApplyErr
         new.deadline.0,
         new.at.0,
     ];
-    let turn = inserted(query_key(conn, WHAT, INSERT_TURN, bound)?)?;
+    let turn = insert(conn, WHAT, INSERT_TURN, bound)?;
     execute(
         conn,
         WHAT,
@@ -68,11 +73,7 @@ pub fn accept_turn(conn: &Connection, new: &NewTurn) -> Result<Outcome, ApplyErr
     if let Some(key) = &new.idempotency_key {
         insert_key(conn, new, end_user, key, turn)?;
     }
-    Ok(Outcome::Done)
-}
-
-fn inserted(key: Option<i64>) -> Result<i64, ApplyError> {
-    key.ok_or(ApplyError::Guard { what: WHAT })
+    Ok(Accept::New { key: turn })
 }
 
 fn find_end_user(conn: &Connection, new: &NewTurn) -> Result<Option<i64>, ApplyError> {
@@ -85,13 +86,8 @@ fn find_end_user(conn: &Connection, new: &NewTurn) -> Result<Option<i64>, ApplyE
 
 fn create_end_user(conn: &Connection, new: &NewTurn, name: &str) -> Result<i64, ApplyError> {
     let sql = "INSERT INTO end_user (organization, name, created_us, updated_us)
-               VALUES (?1, ?2, ?3, ?3) RETURNING key";
-    inserted(query_key(
-        conn,
-        WHAT,
-        sql,
-        params![new.organization.0, name, new.at.0],
-    )?)
+               VALUES (?1, ?2, ?3, ?3)";
+    insert(conn, WHAT, sql, params![new.organization.0, name, new.at.0])
 }
 
 fn find_or_create_conversation(
@@ -109,9 +105,9 @@ fn find_or_create_conversation(
         return Ok(key);
     }
     let create = "INSERT INTO conversation (organization, id, end_user, created_us, updated_us)
-                  VALUES (?1, ?2, ?3, ?4, ?4) RETURNING key";
+                  VALUES (?1, ?2, ?3, ?4, ?4)";
     let bound = params![new.organization.0, new.conversation, end_user, new.at.0];
-    inserted(query_key(conn, WHAT, create, bound)?)
+    insert(conn, WHAT, create, bound)
 }
 
 const FIND_KEY: &str =
@@ -124,7 +120,7 @@ fn find_taken_key(
     conn: &Connection,
     new: &NewTurn,
     known_user: Option<i64>,
-) -> Result<Option<Outcome>, ApplyError> {
+) -> Result<Option<Accept>, ApplyError> {
     let Some(key) = &new.idempotency_key else {
         return Ok(None);
     };
@@ -154,7 +150,7 @@ fn find_taken_key(
     let turn = TurnId::parse(&id).ok_or(ApplyError::Guard {
         what: "the turn of a request key",
     })?;
-    Ok(Some(Outcome::KeyTaken { turn, same_body }))
+    Ok(Some(Accept::KeyTaken { turn, same_body }))
 }
 
 /// What is replaced here is too old to count.

@@ -11,7 +11,7 @@ use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
 use tw_wire::own;
 
-use super::{ApplyError, Rules, TurnKey, execute, execute_guarded};
+use super::{ApplyError, Rules, TurnKey, execute, execute_guarded, query_key};
 use crate::words;
 
 /// What stands in an attempt's key for a model request.
@@ -80,11 +80,14 @@ pub fn add_message(
     execute_guarded(conn, "adding a message", sql, bound)
 }
 
+/// A call names a version only of its own organization's tools, which the insert itself sees to.
 const ADD_CALL: &str = "INSERT INTO tool_call
     (turn, round, position, organization, id, runs, effect, tool_name, tool_call_id, callback_token,
      idempotency_key, arguments, status, reason, result, shown, is_error, started_us, ended_us,
-     created_us, updated_us)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?20)";
+     created_us, updated_us, cached, tool_version)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?20, ?21, ?22
+    WHERE ?22 IS NULL
+       OR ?4 = (SELECT t.organization FROM tool_version v JOIN tool t ON t.key = v.tool WHERE v.key = ?22)";
 
 pub fn add_call(conn: &Connection, turn: TurnKey, new: &NewCall) -> Result<Outcome, ApplyError> {
     const WHAT: &str = "adding a tool call";
@@ -116,6 +119,8 @@ pub fn add_call(conn: &Connection, turn: TurnKey, new: &NewCall) -> Result<Outco
             started,
             end.map(|_| new.at.0),
             new.at.0,
+            end.is_some_and(|end| end.cached),
+            new.tool_version.map(|version| version.0),
         ];
         return execute_guarded(conn, WHAT, ADD_CALL, bound);
     }
@@ -140,7 +145,8 @@ pub fn start_call(
 }
 
 const END_CALL: &str = "UPDATE tool_call
-    SET status = ?4, reason = ?5, result = ?6, shown = ?7, is_error = ?8, ended_us = ?9, updated_us = ?9
+    SET status = ?4, reason = ?5, result = ?6, shown = ?7, is_error = ?8, cached = ?9,
+        ended_us = ?10, updated_us = ?10
     WHERE turn = ?1 AND round = ?2 AND position = ?3 /* guard */ AND status IN ('pending', 'processing')";
 
 pub fn end_call(
@@ -160,21 +166,26 @@ pub fn end_call(
         end.result,
         end.shown,
         end.is_error,
+        end.cached,
         at.0,
     ];
     execute_guarded(conn, "ending a tool call", rules.sql(END_CALL), bound)
 }
 
-/// The log has no gaps and no event twice, which the insert itself sees to.
-const APPEND_EVENTS: &str = "INSERT INTO turn_event (turn, first, count, fence, payload, created_us, updated_us)
-    SELECT ?1, ?2, ?3, (SELECT fence FROM turn WHERE key = ?1), ?4, ?5, ?5
-    WHERE ?2 = coalesce((SELECT first + count FROM turn_event WHERE turn = ?1 ORDER BY first DESC LIMIT 1), 1)";
+const NEXT_EVENT: &str =
+    "SELECT first + count FROM turn_event WHERE turn = ?1 ORDER BY first DESC LIMIT 1";
 
+const APPEND_EVENTS: &str =
+    "INSERT INTO turn_event (turn, first, count, fence, payload, created_us, updated_us)
+    VALUES (?1, ?2, ?3, (SELECT fence FROM turn WHERE key = ?1), ?4, ?5, ?5)";
+
+/// The log has no gaps and no event twice.
 pub fn append_events(
     conn: &Connection,
     turn: TurnKey,
     flush: &EventFlush,
 ) -> Result<Outcome, ApplyError> {
+    const WHAT: &str = "appending events";
     if flush.events.is_empty() {
         return Ok(Outcome::Done);
     }
@@ -184,6 +195,10 @@ pub fn append_events(
     let count = i64::try_from(flush.events.len()).map_err(|_| ApplyError::Encode {
         what: "a count of events",
     })?;
+    let next = query_key(conn, WHAT, NEXT_EVENT, params![turn.key])?;
+    if first != next.unwrap_or(1) {
+        return Err(ApplyError::Guard { what: WHAT });
+    }
     let bound = params![
         turn.key,
         first,
@@ -191,7 +206,7 @@ pub fn append_events(
         own::events::encode(&flush.events),
         flush.at.0
     ];
-    execute_guarded(conn, "appending events", APPEND_EVENTS, bound)
+    execute_guarded(conn, WHAT, APPEND_EVENTS, bound)
 }
 
 /// The first reason stands.

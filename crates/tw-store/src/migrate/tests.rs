@@ -1,3 +1,5 @@
+mod checks;
+
 use rusqlite::Connection;
 use tw_core::time::Timestamp;
 

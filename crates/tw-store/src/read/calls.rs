@@ -3,9 +3,9 @@
 use rusqlite::{Connection, Row, params};
 use tw_core::call::{CallEnd, CallReason, CallStatus, Runs};
 use tw_core::change::{NewCall, NewMessage};
-use tw_core::id::{CallId, CallRef};
+use tw_core::id::{CallId, CallRef, ToolId, ToolVersionKey};
 use tw_core::request::Role;
-use tw_core::tool::EffectClass;
+use tw_core::tool::{EffectClass, ToolVersion};
 use tw_wire::own;
 
 use super::ReadError;
@@ -36,10 +36,14 @@ pub fn messages(conn: &Connection, turn: i64) -> Result<Vec<NewMessage>, ReadErr
 }
 
 /// The full result is read only if asked for.
-const CALLS: &str = "SELECT round, position, id, runs, effect, tool_name, tool_call_id, callback_token,
-        idempotency_key, arguments, status, reason, iif(?2, result, NULL) AS result, shown, is_error,
-        started_us, ended_us, created_us
-    FROM tool_call WHERE turn = ?1 ORDER BY round, position";
+const CALLS: &str = "SELECT c.round, c.position, c.id, c.runs, c.effect, c.tool_version, t.id AS tool,
+        v.version, c.tool_name, c.tool_call_id, c.callback_token, c.idempotency_key, c.arguments, c.status,
+        c.reason, iif(?2, c.result, NULL) AS result, c.shown, c.is_error, c.cached, c.started_us, c.ended_us,
+        c.created_us
+    FROM tool_call c
+    LEFT JOIN tool_version v ON v.key = c.tool_version
+    LEFT JOIN tool t ON t.key = v.tool
+    WHERE c.turn = ?1 ORDER BY c.round, c.position";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Results {
@@ -66,10 +70,12 @@ fn call(row: &Row<'_>) -> Result<CallRow, ReadError> {
             result: get(row, "result")?,
             shown: get(row, "shown")?,
             is_error: get(row, "is_error")?,
+            cached: get(row, "cached")?,
         })
     } else {
         None
     };
+    let version = version(row)?;
     Ok(CallRow {
         call: NewCall {
             call: CallRef {
@@ -79,6 +85,7 @@ fn call(row: &Row<'_>) -> Result<CallRow, ReadError> {
             id: word(row, "id", CallId::parse)?,
             runs: word(row, "runs", Runs::parse)?,
             effect: optional_word(row, "effect", EffectClass::parse)?,
+            tool_version: version.map(|version| version.key),
             tool_name: get(row, "tool_name")?,
             tool_call_id: get(row, "tool_call_id")?,
             arguments: get(row, "arguments")?,
@@ -88,9 +95,21 @@ fn call(row: &Row<'_>) -> Result<CallRow, ReadError> {
             callback_token: get(row, "callback_token")?,
             at: time(row, "created_us")?,
         },
+        tool_version: version,
         started: optional_time(row, "started_us")?,
         ended: optional_time(row, "ended_us")?,
     })
+}
+
+fn version(row: &Row<'_>) -> Result<Option<ToolVersion>, ReadError> {
+    let Some(key) = get(row, "tool_version")? else {
+        return Ok(None);
+    };
+    Ok(Some(ToolVersion {
+        tool: word(row, "tool", ToolId::parse)?,
+        key: ToolVersionKey(key),
+        number: get(row, "version")?,
+    }))
 }
 
 /// A model request has no position.

@@ -6,6 +6,7 @@ use tw_core::event::{TurnReason, TurnStatus};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::model::Usage;
 use tw_core::time::Timestamp;
+use tw_core::tool::ToolVersion;
 use tw_wire::own;
 
 use super::ReadError;
@@ -56,6 +57,8 @@ pub struct TurnRow {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallRow {
     pub call: NewCall,
+    /// What `call.tool_version` names.
+    pub tool_version: Option<ToolVersion>,
     /// The write that came before its first dispatch.
     pub started: Option<Timestamp>,
     pub ended: Option<Timestamp>,

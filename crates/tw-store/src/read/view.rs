@@ -6,7 +6,7 @@ use tw_core::call::{CallEnd, CallStatus, Runs};
 use tw_core::change::NewMessage;
 use tw_core::id::{CallId, CallRef, OrgId, TurnId};
 use tw_core::time::Timestamp;
-use tw_core::tool::EffectClass;
+use tw_core::tool::{EffectClass, ToolVersion};
 
 use super::ReadError;
 use super::calls::{self, Results};
@@ -47,6 +47,8 @@ pub struct CallView {
     pub id: CallId,
     pub runs: Runs,
     pub effect: Option<EffectClass>,
+    /// `None` for a tool that is not a stored one.
+    pub tool_version: Option<ToolVersion>,
     pub tool_name: String,
     pub tool_call_id: String,
     pub arguments: String,
@@ -142,6 +144,7 @@ fn at(rounds: &mut BTreeMap<u32, RoundView>, round: u32) -> &mut RoundView {
 fn call_view(row: CallRow, attempts: Vec<AttemptRow>) -> CallView {
     let CallRow {
         call,
+        tool_version,
         started,
         ended,
     } = row;
@@ -150,6 +153,7 @@ fn call_view(row: CallRow, attempts: Vec<AttemptRow>) -> CallView {
         id: call.id,
         runs: call.runs,
         effect: call.effect,
+        tool_version,
         tool_name: call.tool_name,
         tool_call_id: call.tool_call_id,
         arguments: call.arguments,

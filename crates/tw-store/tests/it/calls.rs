@@ -245,6 +245,41 @@ async fn a_call_starts_once_and_only_if_it_is_there() {
     .await;
 }
 
+#[tokio::test]
+async fn an_answer_from_the_cache_is_told_from_one_that_was_sent_for() {
+    on_each_store(async |world| {
+        let turn = world.accept(1).await;
+        let end = |cached| CallEnd {
+            cached,
+            ..completed()
+        };
+        let mut changes = Vec::new();
+        // Born with its end, and ended later.
+        for (position, cached) in [(0, true), (1, false)] {
+            let new = NewCall {
+                status: CallStatus::Completed,
+                end: Some(end(cached)),
+                ..pending_call(turn, call_ref(1, position))
+            };
+            changes.push(Change::AddCall(Box::new(new)));
+            let call = call_ref(2, position);
+            let end = end(cached);
+            changes.push(Change::AddCall(Box::new(pending_call(turn, call))));
+            changes.push(Change::EndCall {
+                call,
+                end,
+                at: at(7),
+            });
+        }
+        world.write_turn(turn, changes).await.unwrap();
+        let found = world.recovered(turn).await;
+        let ends: Vec<_> = found.calls.into_iter().map(|row| row.call.end).collect();
+        let each = [Some(end(true)), Some(end(false))];
+        assert_eq!(ends, [each.clone(), each].concat());
+    })
+    .await;
+}
+
 /// Other ways to come into being than having failed at once.
 fn states() -> [(Runs, Option<EffectClass>, CallStatus, Option<CallEnd>); 5] {
     [

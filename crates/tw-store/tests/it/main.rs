@@ -6,13 +6,16 @@ mod accept;
 mod calls;
 mod events;
 mod groups;
+mod migrating;
 mod opening;
 mod reads;
 mod repeats;
 mod retention;
 mod tenants;
+mod tools;
 mod turns;
 
 mod against_model;
+mod tools_against_model;
 #[cfg(feature = "faults")]
 mod weakened;

@@ -10,7 +10,7 @@ use tw_core::change::{
     NewTurn, OnLeave, OpenAttempt, Outcome, Record, Scope, Surface, ToolGrant,
 };
 use tw_core::event::{LogEvent, TurnStatus};
-use tw_core::id::{ApiKeyId, CallId, CallRef, OrgId, TurnId};
+use tw_core::id::{ApiKeyId, CallId, CallRef, OrgId, ToolId, TurnId};
 use tw_core::json::{Json, Literal};
 use tw_core::model::Usage;
 use tw_core::request::{Block, Role};
@@ -179,6 +179,10 @@ pub fn turn_id(n: u128) -> TurnId {
     ))
 }
 
+pub fn tool_id(n: u128) -> ToolId {
+    ToolId(turn_id(n).0)
+}
+
 pub fn message(round: u32, seq: u32) -> NewMessage {
     let text = Literal::from_text("quote \" and\nline, and \u{1f600}");
     let role = if round == 0 {
@@ -218,6 +222,7 @@ pub fn pending_call(turn: TurnId, call: CallRef) -> NewCall {
         id: CallId(Uuid::from_u128(number)),
         runs: Runs::Server,
         effect: Some(EffectClass::Once),
+        tool_version: None,
         tool_name: "mail".to_owned(),
         tool_call_id: "call_1".to_owned(),
         arguments: "{\"to\": \"a\"".to_owned(),
@@ -235,6 +240,7 @@ pub fn completed() -> CallEnd {
         result: Some("long".to_owned()),
         shown: "lo…".to_owned(),
         is_error: false,
+        cached: false,
     }
 }
 
@@ -244,6 +250,7 @@ pub fn failed(reason: CallReason) -> CallEnd {
         result: None,
         shown: "it failed".to_owned(),
         is_error: true,
+        cached: false,
     }
 }
 

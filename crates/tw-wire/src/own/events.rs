@@ -54,19 +54,28 @@ fn encode_event(event: &LogEvent, out: &mut String) {
                 &json_string(name),
             ],
         ),
-        LogEvent::CallEnded { call, id, end } => array(
-            out,
-            "call_ended",
-            &[
-                &call.round.to_string(),
-                &call.position.to_string(),
-                &quoted(&id.plain()),
-                &optional_string(end.reason.map(CallReason::as_str)),
-                &optional_string(end.result.as_deref()),
-                &json_string(&end.shown),
-                if end.is_error { "true" } else { "false" },
-            ],
-        ),
+        LogEvent::CallEnded { call, id, end } => {
+            let (round, position) = (call.round.to_string(), call.position.to_string());
+            let id = quoted(&id.plain());
+            let reason = optional_string(end.reason.map(CallReason::as_str));
+            let result = optional_string(end.result.as_deref());
+            let shown = json_string(&end.shown);
+            let is_error = if end.is_error { "true" } else { "false" };
+            let mut fields = vec![
+                round.as_str(),
+                &position,
+                &id,
+                &reason,
+                &result,
+                &shown,
+                is_error,
+            ];
+            // Left out where it is false, as in all logs written before there was a cache.
+            if end.cached {
+                fields.push("true");
+            }
+            array(out, "call_ended", &fields);
+        }
         LogEvent::Finish { choice, reason } => {
             array(
                 out,
@@ -332,6 +341,7 @@ fn decode_event(line: &str) -> Result<LogEvent, DamagedRecord> {
                 result: fields.read()?,
                 shown: fields.read()?,
                 is_error: fields.read()?,
+                cached: fields.values.len() > 0 && fields.read()?,
             };
             LogEvent::CallEnded { call, id, end }
         }

@@ -53,6 +53,7 @@ pub(super) fn every_event() -> Vec<LogEvent> {
         result: Some("{\"a\": 1}\n".to_owned()),
         shown: "s".to_owned(),
         is_error: true,
+        cached: false,
     };
     let usage = Usage {
         prompt_tokens: 1,

@@ -124,6 +124,9 @@ fn write_call_end(end: &CallEnd, out: &mut String) {
         &optional_string(end.reason.map(CallReason::as_str)),
     );
     field(out, "is_error", if end.is_error { "true" } else { "false" });
+    if end.cached {
+        field(out, "cached", "true");
+    }
     field(out, "shown", &json_string(&end.shown));
 }
 

@@ -8,9 +8,10 @@ const CLASSES: [(&str, &str); 4] = [
     ("queryable", "pay"),
     ("once", "send_mail"),
 ];
-const OUTCOMES: [&str; 7] = [
+const OUTCOMES: [&str; 8] = [
     "ok fine",
     "refused why",
+    "unavailable why",
     "not_sent why",
     "reset why",
     "timeout",
@@ -62,6 +63,7 @@ fn after_a_first_attempt() {
         &lines_of(
             r#"read, ok fine: completed "fine"
                read, refused why: failed tool_error "why"
+               read, unavailable why: timer call 1.0#2 in 200ms
                read, not_sent why: timer call 1.0#2 in 200ms
                read, reset why: timer call 1.0#2 in 200ms
                read, timeout: timer call 1.0#2 in 200ms
@@ -69,6 +71,7 @@ fn after_a_first_attempt() {
                read, aborted: timer call 1.0#2 in 200ms
                idempotent, ok fine: completed "fine"
                idempotent, refused why: failed tool_error "why"
+               idempotent, unavailable why: timer call 1.0#2 in 200ms
                idempotent, not_sent why: timer call 1.0#2 in 200ms
                idempotent, reset why: timer call 1.0#2 in 200ms
                idempotent, timeout: timer call 1.0#2 in 200ms
@@ -76,6 +79,7 @@ fn after_a_first_attempt() {
                idempotent, aborted: timer call 1.0#2 in 200ms
                queryable, ok fine: completed "fine"
                queryable, refused why: failed tool_error "why"
+               queryable, unavailable why: failed tool_error "why"
                queryable, not_sent why: timer call 1.0#2 in 200ms
                queryable, reset why: look up 1.0#1
                queryable, timeout: look up 1.0#1
@@ -83,6 +87,7 @@ fn after_a_first_attempt() {
                queryable, aborted: look up 1.0#1
                once, ok fine: completed "fine"
                once, refused why: failed tool_error "why"
+               once, unavailable why: failed tool_error "why"
                once, not_sent why: timer call 1.0#2 in 200ms
                once, reset why: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
                once, timeout: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
@@ -98,6 +103,7 @@ fn after_the_last_attempt() {
     let read = [
         r#"ok fine: completed "fine""#,
         r#"refused why: failed tool_error "why""#,
+        r#"unavailable why: failed tool_error "why""#,
         r#"not_sent why: failed not_sent "why""#,
         r#"reset why: failed reset "why""#,
         r#"timeout: failed timeout "The tool did not answer within its time.""#,
@@ -112,10 +118,11 @@ fn after_the_last_attempt() {
         assert_eq!(*line, format!("{class}, {end}"));
     }
     assert_same(
-        &table[14..],
+        &table[2 * OUTCOMES.len()..],
         &lines_of(
             r#"queryable, ok fine: completed "fine"
                queryable, refused why: failed tool_error "why"
+               queryable, unavailable why: failed tool_error "why"
                queryable, not_sent why: failed not_sent "why"
                queryable, reset why: look up 1.0#3
                queryable, timeout: look up 1.0#3
@@ -123,6 +130,7 @@ fn after_the_last_attempt() {
                queryable, aborted: look up 1.0#3
                once, ok fine: completed "fine"
                once, refused why: failed tool_error "why"
+               once, unavailable why: failed tool_error "why"
                once, not_sent why: failed not_sent "why"
                once, reset why: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
                once, timeout: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
@@ -140,7 +148,7 @@ fn after_stop_nothing_is_tried_again() {
         // A running `read` was ended by the stop itself.
         assert!(!line.starts_with("read"), "{line}");
         assert!(!line.contains("timer"), "{line}");
-        for outcome in ["not_sent", "reset", "timeout", "aborted"] {
+        for outcome in ["unavailable", "not_sent", "reset", "timeout", "aborted"] {
             if line.starts_with(&format!("idempotent, {outcome}")) {
                 assert!(line.ends_with(stopped), "{line}");
             }
@@ -164,6 +172,26 @@ fn waits_between_attempts_double() {
         &waits,
         &lines_of("do timer call 1.0#2 in 200ms\ndo timer call 1.0#3 in 400ms"),
     );
+}
+
+#[test]
+fn a_tool_that_says_when_is_asked_no_sooner() {
+    for (asked_s, wait) in [
+        (0, "200ms"),
+        (3, "3000ms"),
+        // No longer than any other wait.
+        (11, "10000ms"),
+        (4_000_000_000u32, "10000ms"),
+    ] {
+        for tool in ["get_time", "put_row"] {
+            let trace = running(tool, 1).play(&format!("end 1.0#1 come_back {asked_s} busy"));
+            assert_eq!(told(&trace), format!("timer call 1.0#2 in {wait}"));
+        }
+        for tool in ["pay", "send_mail"] {
+            let trace = running(tool, 1).play(&format!("end 1.0#1 come_back {asked_s} busy"));
+            assert_eq!(told(&trace), r#"failed tool_error "busy""#);
+        }
+    }
 }
 
 #[test]

@@ -21,9 +21,10 @@ enum Choice {
 }
 
 const TOOLS: [&str; 5] = ["get_time", "put_row", "pay", "send_mail", "unknown"];
-const ENDS: [&str; 7] = [
+const ENDS: [&str; 8] = [
     "ok fine",
     "refused no",
+    "unavailable no",
     "not_sent no",
     "reset no",
     "timeout",
@@ -163,6 +164,7 @@ impl World {
             Event::CallEnded { .. }
             | Event::LookedUp { .. }
             | Event::SlotGranted { .. }
+            | Event::Cached { .. }
             | Event::Model { .. }
             | Event::ModelEnded { .. }
             | Event::ModelFailed { .. }

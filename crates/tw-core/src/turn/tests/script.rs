@@ -23,7 +23,7 @@ use crate::turn::{Asked, Event, ModelFailure, ModelFailureKind, Timer};
 /// | `more 0 …` | more of its arguments |
 /// | `finish stop`, `usage 10 5`, `error 429 busy`, `error - bad`, `done`, `closed` | |
 /// | `failed connect`, `failed status 429 retry 3` | |
-/// | `slot 1.0`, `end 1.0#1 ok text`, `found 1.0#1 absent` | of a call |
+/// | `slot 1.0`, `end 1.0#1 ok text`, `end 1.0#1 come_back 3 busy`, `found 1.0#1 absent` | of a call |
 /// | `timer ask 1#2`, `timer call 1.0#2`, `deadline`, `leave`, `cancel`, `drain` | |
 pub(super) fn event(line: &str, asked: Asked) -> Event {
     let (ask, line) = match line.strip_prefix('@') {
@@ -253,6 +253,7 @@ fn output(text: &str) -> ToolOutput {
     ToolOutput::Text {
         text: text.to_owned(),
         cut: false,
+        selected: None,
     }
 }
 
@@ -264,8 +265,20 @@ fn tool_outcome(text: &str) -> ToolOutcome {
         "cut" => ToolOutcome::Answered(ToolOutput::Text {
             text: message,
             cut: true,
+            selected: None,
         }),
         "refused" => ToolOutcome::Refused { message },
+        "unavailable" => ToolOutcome::Unavailable {
+            message,
+            retry_after: None,
+        },
+        "come_back" => {
+            let (seconds, message) = cut(rest);
+            ToolOutcome::Unavailable {
+                message: message.to_owned(),
+                retry_after: Some(Duration::from_secs(number(seconds).into())),
+            }
+        }
         "not_sent" => ToolOutcome::NotSent { message },
         "reset" => ToolOutcome::Reset { message },
         "timeout" => ToolOutcome::TimedOut,

@@ -112,7 +112,9 @@ fn of_change(change: &Change) -> String {
         Change::EndCall { call, end, .. } => format!("ended {} {}", at(*call), of_end_in_full(end)),
         Change::NoteStop { reason, .. } => format!("stopping {}", reason.as_str()),
         Change::EndTurn(end) => of_end_turn(end),
-        Change::CreateOrganization(_)
+        Change::SaveTool(_)
+        | Change::DeleteTool { .. }
+        | Change::CreateOrganization(_)
         | Change::CreateApiKey(_)
         | Change::TouchApiKey { .. }
         | Change::AcceptTurn(_)

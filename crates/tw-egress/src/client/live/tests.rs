@@ -49,6 +49,7 @@ async fn used_once() -> (Live, TcpStream) {
     while live.frame(&mut body).await.is_some() {}
     assert!(live.has_sent());
     assert!(live.is_free().await);
+    assert!(live.is_still_free().await);
     assert!(!live.has_sent(), "a new use begins with nothing sent");
     (live, far)
 }
@@ -80,6 +81,15 @@ async fn a_closed_connection_is_not_free() {
     drop(far);
     settle().await;
     assert!(!live.is_free().await);
+}
+
+#[tokio::test]
+async fn a_connection_closed_just_now_is_not_free() {
+    let (mut live, far) = used_once().await;
+    // The runtime gets no chance to hear of it.
+    drop(far);
+    assert!(!live.is_still_free().await);
+    assert!(!live.has_sent());
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tw_testkit::listener::{Listener, Reply};
 use super::{Options, Trap, allowed, allowing, client, get, ips, options, resolving};
 
 /// One address or two of every refused range, and every way to hide one in another.
-const REFUSED: [&str; 62] = [
+pub(crate) const REFUSED: [&str; 62] = [
     "0.0.0.0",
     "0.1.2.3",
     "10.0.0.1",
@@ -73,6 +73,44 @@ const REFUSED: [&str; 62] = [
     "1::1",
     "8000::1",
     "2606:4700::5efe:10.0.0.1",
+];
+
+/// Every way to write loopback, and names that mean a place inside.
+pub(crate) const INSIDE: [&str; 34] = [
+    "127.0.0.1",
+    "127.1",
+    "0x7f.1",
+    "0x7f000001",
+    "2130706433",
+    "017700000001",
+    "0177.0.0.1",
+    "127.0.0.1.",
+    "①②⑦.0.0.1",
+    "127。0。0。1",
+    "%31%32%37.0.0.1",
+    "0",
+    "[::1]",
+    "[::]",
+    "[::ffff:7f00:1]",
+    "[::ffff:127.0.0.1]",
+    "[0:0:0:0:0:ffff:7f00:1]",
+    "[::7f00:1]",
+    "localhost",
+    "localhost.",
+    "LOCALHOST",
+    "a.localhost",
+    "a.localhost.",
+    "ｌｏｃａｌｈｏｓｔ",
+    "printer.local",
+    "printer.local.",
+    "local",
+    "service.internal",
+    "SERVICE.Internal.",
+    "internal",
+    "metadata.google.internal",
+    "metadata.google.internal.",
+    "metadata.amazonaws.com",
+    "Metadata.AmazonAWS.com.",
 ];
 
 const MESSAGE: &str = "the tool's address may not be reached from here";
@@ -145,42 +183,7 @@ async fn every_notation_of_loopback_stays_out() {
     let trap = Trap::new();
     let port = trap.port();
     let client = client(options());
-    for host in [
-        "127.0.0.1",
-        "127.1",
-        "0x7f.1",
-        "0x7f000001",
-        "2130706433",
-        "017700000001",
-        "0177.0.0.1",
-        "127.0.0.1.",
-        "①②⑦.0.0.1",
-        "127。0。0。1",
-        "%31%32%37.0.0.1",
-        "0",
-        "[::1]",
-        "[::]",
-        "[::ffff:7f00:1]",
-        "[::ffff:127.0.0.1]",
-        "[0:0:0:0:0:ffff:7f00:1]",
-        "[::7f00:1]",
-        "localhost",
-        "localhost.",
-        "LOCALHOST",
-        "a.localhost",
-        "a.localhost.",
-        "ｌｏｃａｌｈｏｓｔ",
-        "printer.local",
-        "printer.local.",
-        "local",
-        "service.internal",
-        "SERVICE.Internal.",
-        "internal",
-        "metadata.google.internal",
-        "metadata.google.internal.",
-        "metadata.amazonaws.com",
-        "Metadata.AmazonAWS.com.",
-    ] {
+    for host in INSIDE {
         for scheme in ["http", "https"] {
             let url = format!("{scheme}://{host}:{port}/");
             assert_not_allowed(&client, &url);

@@ -117,6 +117,7 @@ fn clock() -> Tool {
         parameters,
         policy: Policy::new(EffectClass::Read),
         kind: ToolKind::TimeNow,
+        version: None,
     }
 }
 

@@ -18,7 +18,7 @@ use tw_core::tool::{EffectClass, Policy, Probe, Tool, ToolKind};
 use tw_core::turn::{Offer, TurnSetup};
 use tw_store::faults::{self, Weakness};
 use tw_store::store::Store;
-use tw_wire::own::context::{self, TurnContext};
+use tw_wire::own::context::{self, OfferedTool, TurnContext};
 use uuid::Uuid;
 
 use super::config::{Config, Fault, Mishap};
@@ -120,7 +120,10 @@ impl Lab {
             body: BODY.to_vec(),
             body_hash: [7; 32],
             context: context::encode(&TurnContext {
-                tools: Some(vec![TOOL.to_owned()]),
+                tools: Some(vec![OfferedTool {
+                    name: TOOL.to_owned(),
+                    version: None,
+                }]),
                 upstream: UPSTREAM.to_owned(),
             }),
             idempotency_key: None,
@@ -158,6 +161,7 @@ fn tool(class: EffectClass, attempts_max: u32) -> Arc<Tool> {
             url: "http://127.0.0.1:1/".to_owned(),
             panics: false,
         }),
+        version: None,
     })
 }
 

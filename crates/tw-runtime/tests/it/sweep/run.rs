@@ -225,6 +225,7 @@ fn write_again(world: &mut World<'_>) {
             result: None,
             shown: "another end".to_owned(),
             is_error: true,
+            cached: false,
         };
         writes.push(Change::EndCall { call, end, at });
     }

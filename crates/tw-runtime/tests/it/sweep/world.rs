@@ -309,6 +309,7 @@ fn output(argument: i64) -> ToolOutput {
     ToolOutput::Text {
         text: lab::tool_answer(argument),
         cut: false,
+        selected: None,
     }
 }
 

@@ -1,9 +1,11 @@
 //! Connections that are used again, and by whom.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::sync::{Notify, Semaphore};
 use tw_egress::client::failure::{FailureKind, SendFailure};
 use tw_egress::client::place::Allowed;
 use tw_egress::client::{Client, Options, PoolOptions, Reuse};
@@ -33,12 +35,92 @@ async fn a_connection_is_used_again() {
             .unwrap();
         assert_eq!(received.body, b"ok");
     }
-    let received = client
-        .send(post(&raw.url()), "default", Reuse::Brief)
-        .await
-        .unwrap();
-    assert_eq!(received.body, b"ok");
     assert_eq!(raw.accepted(), 1);
+    for _ in 0..3 {
+        client
+            .send(get(&raw.url()), "default", Reuse::Fresh)
+            .await
+            .unwrap();
+    }
+    assert_eq!(raw.accepted(), 4);
+}
+
+/// Lets everything wait for this long, in no time.
+async fn wait(span: Duration) {
+    tokio::time::pause();
+    tokio::time::advance(span).await;
+    tokio::time::resume();
+}
+
+async fn pay(raw: &Raw, client: &Client) {
+    let paid = client.send(post(&raw.url()), "default", Reuse::Brief).await;
+    assert_eq!(paid.unwrap().body, b"ok");
+}
+
+#[tokio::test]
+async fn a_call_that_must_not_repeat_waits_for_a_place_to_prove_itself() {
+    let raw = Raw::start(keep_answering).await;
+    let client = raw.client();
+    for accepted in 1..=3 {
+        pay(&raw, &client).await;
+        assert_eq!(
+            raw.accepted(),
+            accepted,
+            "nothing is known of the place yet"
+        );
+    }
+    wait(Duration::from_millis(1900)).await;
+    pay(&raw, &client).await;
+    assert_eq!(raw.accepted(), 4);
+    wait(Duration::from_millis(100)).await;
+    // The first one is still open: what has waited for less may be used from now on.
+    pay(&raw, &client).await;
+    assert_eq!(raw.accepted(), 5);
+    for _ in 0..3 {
+        pay(&raw, &client).await;
+    }
+    assert_eq!(raw.accepted(), 5);
+    // Not what has waited for as long.
+    wait(Duration::from_secs(2)).await;
+    pay(&raw, &client).await;
+    assert_eq!(raw.accepted(), 6);
+}
+
+#[tokio::test]
+async fn a_place_that_closes_too_early_is_no_longer_trusted() {
+    let close = Arc::new((Notify::new(), Semaphore::new(0)));
+    let closing = Arc::clone(&close);
+    let raw = Raw::start(move |stream| {
+        let closing = Arc::clone(&closing);
+        async move {
+            let (close, closed) = &*closing;
+            tokio::select! {
+                () = keep_answering(stream) => {}
+                () = close.notified() => {}
+            }
+            closed.add_permits(1);
+        }
+    })
+    .await;
+    let client = raw.client();
+    pay(&raw, &client).await;
+    wait(Duration::from_secs(2)).await;
+    for _ in 0..3 {
+        pay(&raw, &client).await;
+    }
+    assert_eq!(raw.accepted(), 2, "proven");
+    close.0.notify_waiters();
+    close.1.acquire_many(2).await.unwrap().forget();
+    // One is seen to be closed, which is the reason to make a new one for each from now on.
+    for accepted in 3..=6 {
+        pay(&raw, &client).await;
+        assert_eq!(raw.accepted(), accepted);
+    }
+    wait(Duration::from_secs(2)).await;
+    for _ in 0..3 {
+        pay(&raw, &client).await;
+    }
+    assert_eq!(raw.accepted(), 7, "proven anew");
 }
 
 #[tokio::test]
@@ -46,8 +128,9 @@ async fn a_call_that_must_not_repeat_uses_no_connection_that_has_waited() {
     let raw = Raw::start(keep_answering).await;
     let client = Client::new(Options {
         pool: PoolOptions {
-            // Any wait is too long.
+            // Any wait is too long, although the place is trusted.
             idle_kept_brief: Duration::ZERO,
+            idle_proven: Duration::ZERO,
             ..PoolOptions::defaults()
         },
         ..allowing(&raw.address.to_string())

@@ -46,6 +46,7 @@ fn tool(name: &str) -> Tool {
         parameters,
         policy: Policy::new(EffectClass::Read),
         kind: ToolKind::TimeNow,
+        version: None,
     }
 }
 

@@ -1,0 +1,83 @@
+//! `[egress]`: what tools may reach besides public places.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use tw_egress::client::place::{Allowed, Place};
+use tw_egress::client::resolve::{FixedAnswers, Resolver};
+use tw_egress::client::{Client, Options, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots};
+
+use crate::organization::slug;
+
+#[derive(Deserialize, Default, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct EgressSettings {
+    #[serde(default)]
+    allow: Vec<AllowSettings>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct AllowSettings {
+    place: String,
+    organizations: Option<Vec<String>>,
+}
+
+impl EgressSettings {
+    /// What tools leave by. `listener` is where we listen ourselves: no tool gets there, whatever
+    /// is allowed. The database is a file.
+    pub fn client(&self, listener: SocketAddr) -> anyhow::Result<Client> {
+        Ok(Client::new(Options {
+            resolver: resolver(),
+            allowed: self.allowed()?,
+            denied: place_of(listener).into_iter().collect(),
+            trusted_roots: web_roots(),
+            pool: PoolOptions::defaults(),
+            read_bytes_max: READ_BYTES_MAX_DEFAULT,
+        }))
+    }
+
+    /// The entries, checked.
+    pub fn allowed(&self) -> anyhow::Result<Vec<Allowed>> {
+        let named = |(index, entry): (usize, &AllowSettings)| {
+            entry
+                .allowed()
+                .with_context(|| format!("egress.allow[{index}], place {:?}", entry.place))
+        };
+        self.allow.iter().enumerate().map(named).collect()
+    }
+}
+
+/// A machine without settings for looking up names still serves tools that name addresses, and
+/// turns that use no tools.
+fn resolver() -> Resolver {
+    Resolver::system().unwrap_or_else(|error| {
+        tracing::warn!(error = %error, "names cannot be looked up, so tools reach only addresses");
+        Resolver::Fixed(FixedAnswers::default())
+    })
+}
+
+/// `None` while the port is still to be chosen.
+fn place_of(listener: SocketAddr) -> Option<Place> {
+    // Without the scope of an IPv6 address, which a place has not.
+    let plain = SocketAddr::new(listener.ip(), listener.port());
+    Place::parse(&plain.to_string()).ok()
+}
+
+impl AllowSettings {
+    fn allowed(&self) -> anyhow::Result<Allowed> {
+        if let Some(organizations) = &self.organizations {
+            if organizations.is_empty() {
+                bail!("'organizations' is empty, so it is for nobody");
+            }
+            for organization in organizations {
+                slug(organization)?;
+            }
+        }
+        Ok(Allowed::parse(&self.place, self.organizations.clone())?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

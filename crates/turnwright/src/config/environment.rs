@@ -1,0 +1,59 @@
+//! The environment, whose values are never shown.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+
+use anyhow::anyhow;
+
+/// The variables of this process, or those that a test makes up.
+pub struct Environment(BTreeMap<String, OsString>);
+
+impl Environment {
+    pub fn of_process() -> Self {
+        Self::of(std::env::vars_os())
+    }
+
+    pub fn of(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        // A name that is no UTF-8 is none of ours, and is shown as well as it can be.
+        let named =
+            |(name, value): (OsString, OsString)| (name.to_string_lossy().into_owned(), value);
+        Self(variables.into_iter().map(named).collect())
+    }
+
+    /// A variable that is set and not empty.
+    ///
+    /// # Errors
+    /// When it is no UTF-8; the error names the variable and does not show its value.
+    pub fn get(&self, name: &str) -> anyhow::Result<Option<String>> {
+        let Some(value) = self.0.get(name).filter(|value| !value.is_empty()) else {
+            return Ok(None);
+        };
+        match value.to_str() {
+            Some(value) => Ok(Some(value.to_owned())),
+            None => Err(anyhow!("the variable {name} is no UTF-8")),
+        }
+    }
+
+    /// As [`Self::get`], for a variable that must be there.
+    ///
+    /// # Errors
+    /// Also when it is not set, or empty.
+    pub fn need(&self, name: &str) -> anyhow::Result<String> {
+        self.get(name)?
+            .ok_or_else(|| anyhow!("the variable {name} is not set"))
+    }
+
+    /// What stands behind `prefix` in the names that begin with it.
+    pub fn names_after<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0
+            .keys()
+            .filter_map(move |name| name.strip_prefix(prefix))
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

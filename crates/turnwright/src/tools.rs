@@ -1,0 +1,150 @@
+//! `turnwright tools`
+
+mod diff;
+mod file;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use tw_egress::client::place::ORGANIZATION_DEFAULT;
+use tw_egress::env::Env;
+use tw_runtime::tools::{self, ApplyFileError, Prune};
+use tw_store::store::Store;
+use tw_store::system;
+use tw_wire::own::tool;
+
+use crate::cli::{ApplyToolsArgs, ToolsOf};
+use crate::config::Settings;
+use crate::organization::slug;
+use crate::serve::{log_to_stderr, open_existing_store, open_store};
+
+/// Where the tools are, and by which rules they are judged.
+struct Place {
+    organization: String,
+    data: PathBuf,
+    settings: Settings,
+}
+
+/// Prints one line for each tool, and what differs in those that change.
+pub async fn apply(args: ApplyToolsArgs) -> anyhow::Result<()> {
+    log_to_stderr("warn");
+    let place = Place::of(&args.of)?;
+    let source = file::Source::of(&args.file)?;
+    let wanted = source.read()?;
+    let vetting = place.settings.vetting()?;
+    let env = Env::system();
+    let prune = if args.prune {
+        Prune::Remove
+    } else {
+        Prune::Keep
+    };
+    // A file that is refused, and a look at what would change, leave no new folder behind.
+    let scratch = tempfile::tempdir().context("making a folder to plan in")?;
+    let existing = open_existing_store(&place.data, &env)?;
+    let planned = match &existing {
+        Some(store) => tools::plan(store, &vetting, &place.organization, &wanted, prune).await,
+        None => {
+            let empty = open_store(scratch.path(), &env)?;
+            tools::plan(&empty, &vetting, &place.organization, &wanted, prune).await
+        }
+    };
+    let planned = match planned {
+        Err(ApplyFileError::Invalid { place, name, error }) => {
+            bail!("{source}: [{place}] {name}: {error}")
+        }
+        planned => planned?,
+    };
+    if !args.dry_run {
+        let store = match existing {
+            Some(store) => store,
+            None => open_store(&place.data, &env)?,
+        };
+        tools::apply(&store, &env, &planned).await?;
+    }
+    print(&diff::text(&planned.changes)?)
+}
+
+/// Prints one line for each tool.
+pub async fn list(args: ToolsOf) -> anyhow::Result<()> {
+    log_to_stderr("warn");
+    let place = Place::of(&args)?;
+    let env = Env::system();
+    let rows = match open_existing_store(&place.data, &env)? {
+        Some(store) => place.rows(&store).await?,
+        None => bail!("there is no database in {}", place.data.display()),
+    };
+    print(&table(&rows))
+}
+
+type Row = [String; 5];
+
+impl Place {
+    fn of(args: &ToolsOf) -> anyhow::Result<Self> {
+        let settings = Settings::of_file(args.config.as_deref())?;
+        Ok(Self {
+            organization: slug(&args.organization).context("--organization")?,
+            data: match &args.data {
+                Some(data) => data.clone(),
+                None => settings.server.data.clone(),
+            },
+            settings,
+        })
+    }
+
+    async fn rows(&self, store: &Store) -> anyhow::Result<Vec<Row>> {
+        let slug = &self.organization;
+        let Some(organization) = system::organization_by_slug(store, slug).await? else {
+            // Nobody needs to make this one.
+            if slug == ORGANIZATION_DEFAULT {
+                return Ok(Vec::new());
+            }
+            bail!("there is no organization {slug:?}");
+        };
+        let tools = store.tools(organization).await?;
+        let row = |row: tw_store::read::tools::ToolRow| {
+            let definition = tool::decode(&row.definition)
+                .with_context(|| format!("reading the stored tool {:?}", row.name))?;
+            Ok([
+                row.name,
+                TYPE.to_owned(),
+                row.version.number.to_string(),
+                definition.policy.effect.as_str().to_owned(),
+                definition.label,
+            ])
+        };
+        tools.into_iter().map(row).collect()
+    }
+}
+
+/// The one type that there is.
+const TYPE: &str = "api_request";
+const HEAD: [&str; 5] = ["NAME", "TYPE", "VERSION", "EFFECT", "LABEL"];
+
+fn table(rows: &[Row]) -> String {
+    let head = HEAD.map(str::to_owned);
+    let rows: Vec<&Row> = std::iter::once(&head).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; 5] = std::array::from_fn(|column| width(column).unwrap_or_default());
+    let line = |row: &&Row| {
+        let cells = row.iter().zip(widths);
+        let padded: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Texts of tools are not the operator's own, so what would steer a terminal is not printed.
+fn print(text: &str) -> anyhow::Result<()> {
+    let text = text.replace(
+        |c: char| c.is_control() && c != '\n',
+        char::REPLACEMENT_CHARACTER.encode_utf8(&mut [0; 4]),
+    );
+    let mut stdout = std::io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .context("printing")
+}

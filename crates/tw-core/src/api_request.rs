@@ -1,0 +1,216 @@
+//! The kind `api_request`: an HTTP request made from a definition, arguments and variables.
+//!
+//! Start reading at `build.rs`.
+
+pub(crate) use build::Landed;
+
+mod build;
+mod encode;
+mod fill;
+mod url;
+
+use std::fmt;
+
+use crate::parameters::{SecretRef, Value};
+use crate::template::{BadTemplate, RenderError};
+use crate::variables::Variables;
+
+/// The request of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiRequest {
+    pub method: Method,
+    pub url: UrlTemplate,
+    pub headers: Vec<(String, Value)>,
+    pub query: Vec<(String, Value)>,
+    /// Static members of the body; they win over parameters.
+    pub body: Vec<(String, Value)>,
+    pub body_format: BodyFormat,
+    pub look_up: Option<LookUpRequest>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+impl Method {
+    pub const ALL: [Self; 6] = [
+        Self::Get,
+        Self::Head,
+        Self::Post,
+        Self::Put,
+        Self::Patch,
+        Self::Delete,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    /// Upper case only, as in HTTP.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.as_str() == text)
+    }
+
+    pub fn may_have_body(self) -> bool {
+        match self {
+            Self::Get | Self::Head => false,
+            Self::Post | Self::Put | Self::Patch | Self::Delete => true,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFormat {
+    Json,
+    Form,
+}
+
+impl BodyFormat {
+    pub const ALL: [Self; 2] = [Self::Json, Self::Form];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Form => "form",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.as_str() == text)
+    }
+
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Form => "application/x-www-form-urlencoded",
+        }
+    }
+}
+
+/// How the provider is asked whether a request of ours arrived. Always a GET.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LookUpRequest {
+    pub url: UrlTemplate,
+    pub headers: Vec<(String, Value)>,
+    pub query: Vec<(String, Value)>,
+    /// Statuses that say that it did not arrive.
+    pub absent: Vec<u16>,
+}
+
+/// A URL whose scheme, host and port are literal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UrlTemplate {
+    /// Scheme, host and port, as a browser would write them, such as `https://api.example.com`.
+    origin: String,
+    /// Host without port.
+    host: String,
+    /// Begins with `/`.
+    path: Vec<UrlPiece>,
+    /// What stands between `?` and `&`s, each as `name=…`.
+    query: Vec<Vec<UrlPiece>>,
+    /// As written.
+    written: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum UrlPiece {
+    /// Path and query text, already valid in a URL.
+    Text(String),
+    /// `{{name}}`.
+    Variable(String),
+    /// `{name}`.
+    Parameter(String),
+}
+
+/// A request, ready to be sent or shown.
+///
+/// Values of headers hold no control characters, but may hold characters beyond ASCII, which go
+/// out as UTF-8.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BuiltRequest {
+    pub method: Method,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Option<String>,
+}
+
+/// What a request is made from, beside the definition and the model's arguments.
+pub struct Given<'a> {
+    pub variables: &'a Variables,
+    /// The value of a secret, without its prefix.
+    pub secret: &'a dyn Fn(&SecretRef) -> Option<String>,
+    /// The call's idempotency key.
+    pub reference: &'a str,
+}
+
+/// Why a request could not be made; the text is for the model and for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BuildError(pub String);
+
+impl From<RenderError> for BuildError {
+    fn from(error: RenderError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl fmt::Debug for BuiltRequest {
+    /// Leaves out all that may hold a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("BuiltRequest")
+            .field("method", &self.method)
+            .field("url", &self.url.split('?').next().unwrap_or_default())
+            .field("headers", &names)
+            .field("body_bytes", &self.body.as_ref().map(String::len))
+            .finish()
+    }
+}
+
+impl UrlTemplate {
+    /// Reads a URL whose path and query may hold `{parameter}`s and `{{variable}}`s.
+    ///
+    /// # Errors
+    /// [`BadTemplate`] for anything but `http` and `https`, for braces or user info in front of
+    /// the path, for a fragment, and for characters that two parsers might read differently.
+    pub fn parse(text: &str) -> Result<Self, BadTemplate> {
+        url::parse(text)
+    }
+
+    /// The host, without port; an IPv6 address stands in brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Scheme, host, and the port if it is not the scheme's default.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// The host, with the port if that is not the scheme's default.
+    pub fn host_and_port(&self) -> &str {
+        self.origin
+            .split_once("://")
+            .map_or(self.origin.as_str(), |(_, place)| place)
+    }
+
+    pub fn written(&self) -> &str {
+        &self.written
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Merging, and the writing of values as forms, queries and headers.
+
+use super::BuildError;
+use crate::json::tree::Tree;
+use crate::template::url_part;
+
+/// Puts `over` on `under`: objects are merged member by member at every depth, and of everything
+/// else `over` holds.
+pub(super) fn merge(under: Vec<(String, Tree)>, over: Vec<(String, Tree)>) -> Vec<(String, Tree)> {
+    let mut merged = under;
+    for (name, value) in over {
+        match merged.iter_mut().find(|(other, _)| *other == name) {
+            None => merged.push((name, value)),
+            Some((_, place)) => {
+                *place = match (std::mem::replace(place, Tree::Array(Vec::new())), value) {
+                    (Tree::Object(under), Tree::Object(over)) => Tree::Object(merge(under, over)),
+                    (_, over) => over,
+                };
+            }
+        }
+    }
+    merged
+}
+
+/// Whether `taken` names what `name` names, or a part of it, or what it is a part of, in the way
+/// that servers read brackets.
+pub(super) fn overlaps(name: &str, taken: &str) -> bool {
+    let holds = |outer: &str, inner: &str| {
+        inner
+            .strip_prefix(outer)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+    };
+    holds(name, taken) || holds(taken, name)
+}
+
+/// Writes members as `name=value` pairs: members of objects as `a[b]=c`, arrays of scalars by
+/// repeating the name, other arrays by place as in `a[0][b]=c`. Null, and what is empty, is left
+/// out.
+///
+/// # Errors
+/// [`BuildError`] for the name of a nested member that servers would read as another one.
+pub(super) fn pairs(members: &[(String, Tree)]) -> Result<Vec<String>, BuildError> {
+    let mut pairs = Vec::new();
+    for (name, value) in members {
+        write_pairs(&url_part(name), value, &mut pairs)?;
+    }
+    Ok(pairs)
+}
+
+/// `name` is encoded already.
+fn write_pairs(name: &str, value: &Tree, pairs: &mut Vec<String>) -> Result<(), BuildError> {
+    match value {
+        Tree::Scalar(_) | Tree::Text(_) => {
+            if let Some(text) = value.as_plain_text() {
+                pairs.push(format!("{name}={}", url_part(text)));
+            }
+        }
+        Tree::Array(items) => {
+            let is_flat = items
+                .iter()
+                .all(|item| matches!(item, Tree::Scalar(_) | Tree::Text(_)));
+            for (index, item) in items.iter().enumerate() {
+                if is_flat {
+                    write_pairs(name, item, pairs)?;
+                } else {
+                    write_pairs(&format!("{name}%5B{index}%5D"), item, pairs)?;
+                }
+            }
+        }
+        Tree::Object(members) => {
+            for (member, value) in members {
+                if member.is_empty() || member.contains(['[', ']', '\0']) {
+                    return Err(BuildError(format!(
+                        "the name {member:?} cannot be written as part of another in a form or query"
+                    )));
+                }
+                write_pairs(&format!("{name}%5B{}%5D", url_part(member)), value, pairs)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The text of a header's value; `None` for null, which leaves the header out.
+///
+/// # Errors
+/// [`BuildError`] for a value with members and for control characters. It names the header and
+/// does not repeat the value, which may be a secret.
+pub(super) fn header_value(name: &str, value: &Tree) -> Result<Option<String>, BuildError> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    let text = value
+        .as_plain_text()
+        .ok_or_else(|| BuildError(format!("the header {name:?} must be a single value")))?;
+    if text.contains(char::is_control) {
+        return Err(BuildError(format!(
+            "the header {name:?} must not hold control characters"
+        )));
+    }
+    Ok(Some(text.to_owned()))
+}

@@ -1,0 +1,160 @@
+//! Everything that makes a definition unusable, with the field that does.
+
+mod parameters;
+mod request;
+mod rules;
+mod schema;
+mod values;
+
+use super::{Definition, DefinitionError, offered};
+use crate::limits::RequestLimits;
+use crate::template::Template;
+use crate::variables::{ALWAYS_THERE, IN_PROMPTS, REFERENCE, is_name};
+
+/// Names of the tools that come with the program.
+const BUILT_IN: [&str; 2] = ["time_now", "calculate"];
+const NAME_BYTES_MAX: usize = 64;
+const LABEL_BYTES_MAX: usize = 256;
+const DESCRIPTION_BYTES_MAX: usize = 16 * 1024;
+const VARIABLES_MAX: usize = 64;
+const DEFAULT_BYTES_MAX: usize = 4096;
+
+type Checked = Result<(), DefinitionError>;
+
+fn refuse<T>(field: &str, problem: impl Into<String>) -> Result<T, DefinitionError> {
+    Err(DefinitionError::new(field, problem))
+}
+
+impl Definition {
+    /// Whether the definition can be used.
+    ///
+    /// # Errors
+    /// [`DefinitionError`] names the first field that is wrong.
+    pub fn check(&self, limits: &RequestLimits) -> Checked {
+        check_names(self)?;
+        check_variables(self)?;
+        // Before everything that walks them.
+        parameters::check_nesting(self, limits)?;
+        for (field, prompt) in offered::prompts(self) {
+            check_prompt(self, &field, prompt)?;
+        }
+        request::check(self, limits)?;
+        parameters::check(self, limits)?;
+        rules::check(self)
+    }
+}
+
+fn check_names(definition: &Definition) -> Checked {
+    let name = &definition.name;
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_fit) {
+        return refuse(
+            "name",
+            format!("must have 1 to {NAME_BYTES_MAX} letters, digits, _ and -"),
+        );
+    }
+    if BUILT_IN.contains(&name.as_str()) {
+        return refuse("name", "is the name of a built-in tool");
+    }
+    let label = &definition.label;
+    if label.is_empty() || label.len() > LABEL_BYTES_MAX || label.contains(char::is_control) {
+        return refuse(
+            "label",
+            format!("must have 1 to {LABEL_BYTES_MAX} bytes and no control characters"),
+        );
+    }
+    if definition.description.written().len() > DESCRIPTION_BYTES_MAX {
+        return refuse(
+            "description",
+            format!("must have at most {DESCRIPTION_BYTES_MAX} bytes"),
+        );
+    }
+    Ok(())
+}
+
+fn check_variables(definition: &Definition) -> Checked {
+    let declared = &definition.variables;
+    if declared.len() > VARIABLES_MAX {
+        return refuse("variables", format!("must be at most {VARIABLES_MAX}"));
+    }
+    for (index, variable) in declared.iter().enumerate() {
+        let name = variable.name.as_str();
+        let field = format!("variables.{name}");
+        if !is_name(name) {
+            return refuse(
+                &field,
+                "names of variables begin with a letter or _ and go on with letters, digits, _, - and .",
+            );
+        }
+        if ALWAYS_THERE.contains(&name) || name == REFERENCE {
+            return refuse(&field, "is always there and cannot be declared");
+        }
+        if declared[..index].iter().any(|other| other.name == name) {
+            return refuse(&field, "is declared twice");
+        }
+        let default = variable.default.as_deref().unwrap_or_default();
+        if default.len() > DEFAULT_BYTES_MAX {
+            return refuse(
+                &format!("{field}.default"),
+                format!("must have at most {DEFAULT_BYTES_MAX} bytes"),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn check_prompt(definition: &Definition, field: &str, prompt: &Template) -> Checked {
+    for name in prompt.variables() {
+        if is_declared(definition, name) || IN_PROMPTS.contains(&name) {
+            continue;
+        }
+        if ALWAYS_THERE.contains(&name) {
+            return refuse(
+                field,
+                format!(
+                    "the variable {name:?} changes with every turn, which would defeat the provider's prompt cache"
+                ),
+            );
+        }
+        return refuse(field, unknown_variable(name));
+    }
+    Ok(())
+}
+
+/// Which variables a template may name, beside the declared ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    Request,
+    LookUp,
+}
+
+fn check_used<'a>(
+    definition: &Definition,
+    scope: Scope,
+    field: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> Checked {
+    for name in names {
+        let is_known = is_declared(definition, name)
+            || ALWAYS_THERE.contains(&name)
+            || (scope == Scope::LookUp && name == REFERENCE);
+        if !is_known {
+            return refuse(field, unknown_variable(name));
+        }
+    }
+    Ok(())
+}
+
+fn is_declared(definition: &Definition, name: &str) -> bool {
+    definition
+        .variables
+        .iter()
+        .any(|variable| variable.name == name)
+}
+
+fn unknown_variable(name: &str) -> String {
+    if name == REFERENCE {
+        return format!("the variable {name:?} is there in a look-up only");
+    }
+    format!("the variable {name:?} is not declared")
+}

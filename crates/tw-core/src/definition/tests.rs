@@ -1,0 +1,5 @@
+mod check;
+mod response;
+pub(crate) mod sample;
+mod schemas;
+mod tool;

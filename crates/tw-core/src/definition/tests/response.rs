@@ -1,0 +1,88 @@
+use serde_json::json;
+
+use super::sample;
+
+#[test]
+fn statuses_and_types_are_matched() {
+    let tool = sample::definition(&json!({"response": {
+        "statuses": ["2xx", 404],
+        "content_types": ["application/json", "text/*", "*/*+json"],
+    }}));
+    for (status, is_answer) in [
+        (200, true),
+        (299, true),
+        (404, true),
+        (403, false),
+        (302, false),
+        (500, false),
+        (0, false),
+    ] {
+        assert_eq!(tool.accepts(status), is_answer, "{status}");
+    }
+    for (content_type, is_text) in [
+        ("application/json", true),
+        ("Application/JSON ; charset=utf-8", true),
+        ("text/html;x", true),
+        ("application/problem+json", true),
+        ("application/json2", false),
+        ("application/x+jsonx", false),
+        ("image/png", false),
+        ("text", false),
+        ("", false),
+        ("; text/plain", false),
+        ("image/png; text/plain", false),
+    ] {
+        assert_eq!(tool.is_text(content_type), is_text, "{content_type}");
+    }
+}
+
+#[test]
+fn a_selection_keeps_the_digits_and_the_order() {
+    let answer = r#"{"data":{"id":12345678901234567890123,"price":10.00,"z":{"b":1,"a":2},"dup":1,"dup":2},"items":[{"n":1},{"n":2.50},{"m":3}]}"#;
+    for (select, expected) in [
+        (json!("$.data.id"), "12345678901234567890123"),
+        (json!("$['data']['price']"), "10.00"),
+        (json!("$.data.z"), r#"{"b":1,"a":2}"#),
+        (json!("$.data.dup"), "2"),
+        (json!("$.absent"), "null"),
+        (json!("$.items[-1]"), r#"{"m":3}"#),
+        (json!("$.items[*].n"), "[1,2.50]"),
+        (json!("$.items[0:1].n"), "[1]"),
+        (json!("$..n"), "[1,2.50]"),
+        (json!("$.items[?@.n > 1]"), r#"[{"n":2.50}]"#),
+        (json!("$.absent[*]"), "[]"),
+        (
+            json!("$['data','absent']['id']"),
+            "[12345678901234567890123]",
+        ),
+        (json!("$['a*b']"), "null"),
+        (
+            json!({"id": "$.data.id", "all": "$..n", "none": "$.x"}),
+            r#"{"id":12345678901234567890123,"all":[1,2.50],"none":null}"#,
+        ),
+    ] {
+        let tool = sample::definition(&json!({"response": {"select": select}}));
+        assert_eq!(tool.selected(answer).as_deref(), Some(expected), "{select}");
+    }
+}
+
+#[test]
+fn without_a_selection_or_without_json_the_answer_is_shown() {
+    let plain = sample::definition(&json!({}));
+    assert_eq!(plain.selected("{}"), None);
+    let tool = sample::definition(&json!({"response": {"select": "$.a"}}));
+    for text in ["", "plain", "{\"a\":", "{} x"] {
+        assert_eq!(tool.selected(text), None, "{text}");
+    }
+    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    assert_eq!(tool.selected(&deep), None);
+}
+
+#[test]
+fn a_wide_answer_is_selected_from_in_one_pass() {
+    let members: Vec<_> = (0..100_000).map(|n| format!("\"{n}\":{n}")).collect();
+    let answer = format!("{{{}}}", members.join(","));
+    let tool = sample::definition(&json!({"response": {"select": "$.*"}}));
+    let selected = tool.selected(&answer).unwrap();
+    assert!(selected.starts_with("[0,1,2,") && selected.ends_with(",99999]"));
+}

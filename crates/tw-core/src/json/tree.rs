@@ -1,0 +1,210 @@
+//! JSON taken apart: the order of members and the digits of numbers stay as written.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::{Json, Literal};
+
+/// How deep a value may nest to be taken apart.
+const DEPTH_MAX: usize = 128;
+
+/// One JSON value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tree {
+    /// A number, `true`, `false` or `null`, as written.
+    Scalar(String),
+    Text(String),
+    Array(Vec<Tree>),
+    /// Names are unique. Of a name that was written twice the last value holds, as it does for
+    /// whoever checks the value with a schema.
+    Object(Vec<(String, Tree)>),
+}
+
+/// Whether the members of objects are written as they stand or in the order of their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    AsItIs,
+    ByName,
+}
+
+impl Tree {
+    /// `None` when the value nests too deep.
+    pub fn read(json: &Json) -> Option<Self> {
+        if json.depth() > DEPTH_MAX {
+            return None;
+        }
+        Reader(json.as_str()).value()
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Scalar(text) if text == "null")
+    }
+
+    /// The text of a string, or a number or boolean as written; `None` for everything else.
+    pub fn as_plain_text(&self) -> Option<&str> {
+        match self {
+            Self::Scalar(_) if self.is_null() => None,
+            Self::Scalar(text) | Self::Text(text) => Some(text),
+            Self::Array(_) | Self::Object(_) => None,
+        }
+    }
+
+    pub fn write(&self, order: Order) -> String {
+        let mut text = String::new();
+        self.write_to(order, &mut text);
+        text
+    }
+
+    pub fn to_json(&self) -> Json {
+        Json(self.write(Order::AsItIs).into())
+    }
+
+    fn write_to(&self, order: Order, out: &mut String) {
+        match self {
+            Self::Scalar(text) => out.push_str(text),
+            Self::Text(text) => write_text(text, out),
+            Self::Array(items) => {
+                out.push('[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    item.write_to(order, out);
+                }
+                out.push(']');
+            }
+            Self::Object(members) => {
+                let mut members: Vec<_> = members.iter().collect();
+                if order == Order::ByName {
+                    members.sort_by(|a, b| a.0.cmp(&b.0));
+                }
+                out.push('{');
+                for (index, (name, value)) in members.into_iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    write_text(name, out);
+                    out.push(':');
+                    value.write_to(order, out);
+                }
+                out.push('}');
+            }
+        }
+    }
+}
+
+fn write_text(text: &str, out: &mut String) {
+    // Writing to a string cannot fail.
+    let _ = write!(out, "{}", Value::from(text));
+}
+
+/// Takes apart text that a JSON parser has accepted, so that it needs to look for ends only.
+/// Where the text is not JSON after all the answer is `None`.
+struct Reader<'a>(&'a str);
+
+impl<'a> Reader<'a> {
+    fn value(&mut self) -> Option<Tree> {
+        match self.peek()? {
+            b'{' => self.object(),
+            b'[' => self.array(),
+            b'"' => self.text().map(Tree::Text),
+            _ => {
+                let end = self
+                    .0
+                    .find([',', ']', '}', ' ', '\t', '\n', '\r'])
+                    .unwrap_or(self.0.len());
+                (end > 0).then(|| Tree::Scalar(self.take(end).to_owned()))
+            }
+        }
+    }
+
+    fn object(&mut self) -> Option<Tree> {
+        let mut members: Vec<(String, Tree)> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
+        self.take(1);
+        if self.skip(b'}') {
+            return Some(Tree::Object(members));
+        }
+        loop {
+            self.peek()?;
+            let name = self.text()?;
+            if !self.skip(b':') {
+                return None;
+            }
+            let value = self.value()?;
+            match places.get(&name) {
+                Some(&place) => members[place].1 = value,
+                None => {
+                    places.insert(name.clone(), members.len());
+                    members.push((name, value));
+                }
+            }
+            if self.skip(b'}') {
+                return Some(Tree::Object(members));
+            }
+            if !self.skip(b',') {
+                return None;
+            }
+        }
+    }
+
+    fn array(&mut self) -> Option<Tree> {
+        let mut items = Vec::new();
+        self.take(1);
+        if self.skip(b']') {
+            return Some(Tree::Array(items));
+        }
+        loop {
+            items.push(self.value()?);
+            if self.skip(b']') {
+                return Some(Tree::Array(items));
+            }
+            if !self.skip(b',') {
+                return None;
+            }
+        }
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let bytes = self.0.as_bytes();
+        if bytes.first() != Some(&b'"') {
+            return None;
+        }
+        let mut end = 1;
+        loop {
+            match bytes.get(end)? {
+                b'"' => break,
+                b'\\' => end += 2,
+                _ => end += 1,
+            }
+        }
+        let inner = Literal(self.0.get(1..end)?.into());
+        self.take(end + 1);
+        Some(inner.to_text())
+    }
+
+    /// The next byte that is no white space.
+    fn peek(&mut self) -> Option<u8> {
+        self.0 = self.0.trim_start_matches([' ', '\t', '\n', '\r']);
+        self.0.bytes().next()
+    }
+
+    fn skip(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        if is_next {
+            self.take(1);
+        }
+        is_next
+    }
+
+    fn take(&mut self, bytes: usize) -> &'a str {
+        let (taken, rest) = self.0.split_at(bytes);
+        self.0 = rest;
+        taken
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

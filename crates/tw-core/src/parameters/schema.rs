@@ -1,0 +1,206 @@
+//! The function schema: what of the parameters the model sees.
+//!
+//! Only schemas, prompts, descriptions and names go in; nothing here reads a fixed value.
+
+use serde_json::Value;
+
+use super::{Ai, Extension, Parameter, Parameters, Source, item_name};
+use crate::json::Json;
+use crate::json::tree::Tree;
+use crate::template::Template;
+use crate::variables::Variables;
+
+/// The JSON Schema object of what the model fills in, in the order written.
+///
+/// Schemas go in as they were written, with the prompt as their description if they have none.
+/// A reference in one of them means a place in itself, as written; it is given the way there.
+pub fn function_parameters(parameters: &Parameters, variables: &Variables) -> Json {
+    let members = parameters.iter().map(|(name, p)| (name.clone(), p));
+    let seen = object(members, None, &Place::root(variables));
+    // The text is made of texts that were checked, so the fallback is never reached.
+    Json::parse(&seen.schema).unwrap_or_else(|_| Json::from_value(&Value::Null))
+}
+
+/// Where in the schema we are, and what fills its prompts.
+struct Place<'a> {
+    /// A JSON pointer.
+    pointer: String,
+    variables: &'a Variables,
+}
+
+impl<'a> Place<'a> {
+    fn root(variables: &'a Variables) -> Self {
+        Self {
+            pointer: String::new(),
+            variables,
+        }
+    }
+
+    /// `way` needs no escapes: names of parameters hold neither `~` nor `/`.
+    fn within(&self, way: &str) -> Self {
+        Self {
+            pointer: format!("{}/{way}", self.pointer),
+            variables: self.variables,
+        }
+    }
+
+    fn prompt(&self, prompt: Option<&Template>) -> Option<String> {
+        let text = prompt?.render_or_empty(self.variables);
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// What the model sees of one parameter.
+struct Seen {
+    schema: String,
+    is_required: bool,
+    /// Something of it is for the model.
+    is_visible: bool,
+}
+
+fn parameter(parameter: &Parameter, place: &Place<'_>) -> Option<Seen> {
+    match &parameter.source {
+        Source::Ai(ai) => Some(written(ai, place)),
+        Source::Fixed(_) => None,
+        Source::ArrayExtendable { extension, .. } => {
+            extension.as_ref().map(|more| array_of(more, place))
+        }
+        Source::Object {
+            properties,
+            description,
+        } => {
+            let members = properties.iter().map(|(name, p)| (name.clone(), p));
+            Some(object(members, description.as_ref(), place)).filter(|seen| seen.is_visible)
+        }
+        Source::Array { items, description } => {
+            let members = items
+                .iter()
+                .enumerate()
+                .map(|(index, p)| (item_name(index), p));
+            Some(object(members, description.as_ref(), place)).filter(|seen| seen.is_visible)
+        }
+    }
+}
+
+fn written(ai: &Ai, place: &Place<'_>) -> Seen {
+    Seen {
+        schema: described(&ai.schema, place.prompt(ai.prompt.as_ref()), place),
+        is_required: ai.required,
+        is_visible: true,
+    }
+}
+
+fn array_of(extension: &Extension, place: &Place<'_>) -> Seen {
+    let mut schema = "{\"type\":\"array\"".to_owned();
+    if let Some(prompt) = place.prompt(extension.prompt.as_ref()) {
+        push_member(&mut schema, "description", &quoted(&prompt));
+    }
+    let items = described(&extension.items, None, &place.within("items"));
+    push_member(&mut schema, "items", &items);
+    schema.push('}');
+    Seen {
+        schema,
+        is_required: extension.required,
+        is_visible: true,
+    }
+}
+
+fn object<'a>(
+    members: impl Iterator<Item = (String, &'a Parameter)>,
+    description: Option<&Template>,
+    place: &Place<'_>,
+) -> Seen {
+    let inside = place.within("properties");
+    let (mut properties, mut required) = (String::new(), Vec::new());
+    for (name, member) in members {
+        let Some(seen) = parameter(member, &inside.within(&name)) else {
+            continue;
+        };
+        push_member(&mut properties, &name, &seen.schema);
+        if seen.is_required {
+            required.push(quoted(&name));
+        }
+    }
+    let mut schema = "{\"type\":\"object\"".to_owned();
+    if let Some(description) = place.prompt(description) {
+        push_member(&mut schema, "description", &quoted(&description));
+    }
+    let is_visible = !properties.is_empty();
+    let properties = properties.trim_start_matches(',');
+    push_member(&mut schema, "properties", &format!("{{{properties}}}"));
+    push_member(
+        &mut schema,
+        "required",
+        &format!("[{}]", required.join(",")),
+    );
+    push_member(&mut schema, "additionalProperties", "false");
+    schema.push('}');
+    Seen {
+        schema,
+        is_required: !required.is_empty(),
+        is_visible,
+    }
+}
+
+/// The schema as written, where possible byte by byte.
+fn described(schema: &Json, prompt: Option<String>, place: &Place<'_>) -> String {
+    let as_written = schema.as_str().to_owned();
+    // A schema that is no object, or too deep, does not pass the check of a definition.
+    let Some(Tree::Object(members)) = Tree::read(schema) else {
+        return as_written;
+    };
+    let has_description = members.iter().any(|(name, _)| name == "description");
+    let is_empty = members.is_empty();
+    let mut text = if as_written.contains("$ref") || as_written.contains('\\') {
+        let mut tree = Tree::Object(members);
+        place_references(&mut tree, &place.pointer);
+        tree.to_json().as_str().to_owned()
+    } else {
+        as_written
+    };
+    if let Some(prompt) = prompt.filter(|_| !has_description) {
+        text.pop();
+        let member = format!("\"description\":{}}}", quoted(&prompt));
+        if !is_empty {
+            text.truncate(text.trim_end().len());
+            text.push(',');
+        }
+        text.push_str(&member);
+    }
+    text
+}
+
+fn place_references(tree: &mut Tree, pointer: &str) {
+    match tree {
+        Tree::Object(members) => {
+            for (name, value) in members {
+                match value {
+                    Tree::Text(target) if name == "$ref" => {
+                        if let Some(way) = target.strip_prefix('#') {
+                            *target = format!("#{pointer}{way}");
+                        }
+                    }
+                    Tree::Text(_) | Tree::Scalar(_) => {}
+                    Tree::Array(_) | Tree::Object(_) => place_references(value, pointer),
+                }
+            }
+        }
+        Tree::Array(items) => {
+            for item in items {
+                place_references(item, pointer);
+            }
+        }
+        Tree::Text(_) | Tree::Scalar(_) => {}
+    }
+}
+
+fn push_member(out: &mut String, name: &str, value: &str) {
+    out.push(',');
+    out.push_str(&quoted(name));
+    out.push(':');
+    out.push_str(value);
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}

@@ -1,0 +1,236 @@
+//! Tools of the kind `api_request`: one attempt, or one look-up, over HTTP.
+//!
+//! The definition makes the request and says what of its answer is one (`tw-core`); here it gets
+//! its secrets, leaves through the guarded client, and what comes back loses them again.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tw_core::api_request::{BuildError, BuiltRequest, Given, Method, UrlTemplate};
+use tw_core::definition::Definition;
+use tw_core::parameters::SecretRef;
+use tw_core::tool::{LookUp, ToolOutcome, ToolOutput};
+
+use crate::client::target::URL_BYTES_MAX;
+use crate::client::{Client, Outgoing, Received, Reuse, Timeouts};
+use crate::exchange::{failed, output, refused, reuse_for};
+use crate::secret::Secret;
+use crate::secrets::Secrets;
+use crate::tools::Attempt;
+
+/// Longest time for the look-up of a host, TCP and TLS together (the design, section 12).
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Sends the requests of all tools that are data.
+///
+/// Cheap to clone; clones share connections and secrets.
+#[derive(Clone, Debug)]
+pub struct ApiCaller {
+    client: Client,
+    secrets: Arc<Secrets>,
+}
+
+impl ApiCaller {
+    pub fn new(client: Client, secrets: Arc<Secrets>) -> Self {
+        Self { client, secrets }
+    }
+
+    /// What decides where a tool may send to, for when one is saved.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What tools may send, for when one is saved.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// Sends the request of one attempt and says what its answer means.
+    ///
+    /// Holds the tool's timeout.
+    ///
+    /// # Cancel safety
+    /// That of [`Client::send`].
+    pub(crate) async fn send(&self, definition: &Definition, attempt: &Attempt) -> ToolOutcome {
+        let url = &definition.request.url;
+        let built = self.build(url, attempt, |given| {
+            definition.request(&attempt.args, given)
+        });
+        let request = match built {
+            Ok(built) => outgoing(built, definition),
+            Err(NotBuilt::NotGranted) => {
+                return ToolOutcome::NotAllowed {
+                    message: "a secret that the tool needs may not be sent to its address"
+                        .to_owned(),
+                };
+            }
+            Err(NotBuilt::Refused(message)) => return ToolOutcome::Refused { message },
+        };
+        let effect = definition.policy.effect;
+        let sent = self
+            .client
+            .send(request, &attempt.organization, reuse_for(effect))
+            .await;
+        let received = match sent {
+            Ok(received) => received,
+            Err(failure) => return failed(failure),
+        };
+        let status = received.status;
+        let headers = received.headers.clone();
+        if definition.accepts(status) {
+            ToolOutcome::Answered(self.answer(definition, attempt, received))
+        } else {
+            let said = self.masked(attempt, output_of(definition, received));
+            refused(status, &headers, effect, &said)
+        }
+    }
+
+    /// Asks the provider whether an attempt happened.
+    pub(crate) async fn look_up(&self, definition: &Definition, attempt: &Attempt) -> LookUp {
+        let Some(look_up) = &definition.request.look_up else {
+            return LookUp::Unknown;
+        };
+        let built = self.build(&look_up.url, attempt, |given| {
+            definition.look_up_request(given)
+        });
+        let Ok(built) = built else {
+            return LookUp::Unknown;
+        };
+        // It comes after a failure, and is asked once: no connection is good enough for it that
+        // may be closing.
+        let sent = self
+            .client
+            .send(
+                outgoing(built, definition),
+                &attempt.organization,
+                Reuse::Fresh,
+            )
+            .await;
+        match sent {
+            Ok(received) if look_up.absent.contains(&received.status) => LookUp::Absent,
+            Ok(received) if (200..300).contains(&received.status) => {
+                LookUp::Happened(self.answer(definition, attempt, received))
+            }
+            Ok(_) | Err(_) => LookUp::Unknown,
+        }
+    }
+
+    fn build(
+        &self,
+        url: &UrlTemplate,
+        attempt: &Attempt,
+        build: impl FnOnce(&Given<'_>) -> Result<BuiltRequest, BuildError>,
+    ) -> Result<BuiltRequest, NotBuilt> {
+        let not_granted = Cell::new(false);
+        let secret = |named: &SecretRef| {
+            let found = self.secrets.resolve(
+                &named.name,
+                &attempt.organization,
+                url.host_and_port(),
+                attempt.tenancy,
+            );
+            not_granted.set(not_granted.get() || found.is_none());
+            found.map(Secret::reveal).map(str::to_owned)
+        };
+        let built = build(&Given {
+            variables: &attempt.variables,
+            secret: &secret,
+            reference: &attempt.idempotency_key,
+        });
+        if not_granted.get() {
+            // It was granted when the tool was saved.
+            return Err(NotBuilt::NotGranted);
+        }
+        let built = built.map_err(|error| {
+            NotBuilt::Refused(self.secrets.masked(&attempt.organization, error.0))
+        })?;
+        if built.url.len() > URL_BYTES_MAX {
+            return Err(NotBuilt::Refused(format!(
+                "with these arguments the URL is longer than {URL_BYTES_MAX} bytes"
+            )));
+        }
+        Ok(built)
+    }
+
+    fn answer(&self, definition: &Definition, attempt: &Attempt, received: Received) -> ToolOutput {
+        let mut output = output_of(definition, received);
+        if let ToolOutput::Text {
+            text,
+            cut: false,
+            selected,
+        } = &mut output
+        {
+            // Before anything is masked: a number that is a secret leaves no JSON behind.
+            *selected = definition.selected(text);
+        }
+        self.masked(attempt, output)
+    }
+
+    fn masked(&self, attempt: &Attempt, output: ToolOutput) -> ToolOutput {
+        let masked = |text: String| self.secrets.masked(&attempt.organization, text);
+        match output {
+            ToolOutput::Text {
+                text,
+                cut,
+                selected,
+            } => ToolOutput::Text {
+                text: if cut {
+                    self.secrets.masked_cut(&attempt.organization, text)
+                } else {
+                    masked(text)
+                },
+                cut,
+                selected: selected.map(masked),
+            },
+            ToolOutput::Opaque {
+                content_type,
+                bytes,
+                sha256,
+            } => ToolOutput::Opaque {
+                content_type: masked(content_type),
+                bytes,
+                sha256,
+            },
+        }
+    }
+}
+
+/// Why there is no request.
+enum NotBuilt {
+    NotGranted,
+    /// For the model.
+    Refused(String),
+}
+
+fn output_of(definition: &Definition, received: Received) -> ToolOutput {
+    // Some servers leave the type out; then UTF-8 is as good a sign of text as there is.
+    output(received, |content_type| {
+        content_type.is_empty() || definition.is_text(content_type)
+    })
+}
+
+fn outgoing(built: BuiltRequest, definition: &Definition) -> Outgoing {
+    let total = definition.policy.timeout;
+    Outgoing {
+        method: match built.method {
+            Method::Get => http::Method::GET,
+            Method::Head => http::Method::HEAD,
+            Method::Post => http::Method::POST,
+            Method::Put => http::Method::PUT,
+            Method::Patch => http::Method::PATCH,
+            Method::Delete => http::Method::DELETE,
+        },
+        url: built.url,
+        headers: built.headers,
+        body: built.body.map(Bytes::from).unwrap_or_default(),
+        timeouts: Timeouts {
+            connect: CONNECT_TIMEOUT.min(total),
+            first_byte: total,
+            idle: total,
+            total,
+        },
+        response_bytes_max: definition.response.kept_bytes_max,
+    }
+}

@@ -1,0 +1,181 @@
+//! Connections that wait to be used again, and what is known of the places they lead to.
+//!
+//! The pool is ours since a shared one hands a connection on before its last user knows, and
+//! does not keep organizations apart.
+//!
+//! A place may close a connection behind its answer without having said so. A request that is
+//! written at that moment fails without anybody knowing whether it was read, which costs a call
+//! that must not be repeated. So such calls use a connection again only where another one was
+//! seen to stay open, for longer than theirs has waited ([`Reuse::Brief`]); and whatever arrived
+//! here by then, a close too, is looked for before anything is written. What is left is a place
+//! that keeps its connections, and closes one all the same within the time of one transit: when
+//! it stops, mostly.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::live::Live;
+use super::target::{Host, Scheme, Target};
+use super::{PoolOptions, Reuse};
+
+/// Which requests may share a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    /// What one organization may reach says nothing about another.
+    organization: String,
+    scheme: Scheme,
+    host: Host,
+    port: u16,
+}
+
+impl Key {
+    pub fn new(organization: &str, target: &Target) -> Self {
+        Self {
+            organization: organization.to_owned(),
+            scheme: target.scheme,
+            host: target.host.clone(),
+            port: target.port,
+        }
+    }
+}
+
+/// All connections that wait.
+pub(super) struct Pool {
+    places: Mutex<HashMap<Key, Place>>,
+    options: PoolOptions,
+}
+
+#[derive(Default)]
+struct Place {
+    /// The one that has waited longest comes first.
+    idle: Vec<Idle>,
+    /// When a connection was last seen that had stayed open for long enough.
+    proven: Option<Instant>,
+}
+
+struct Idle {
+    live: Live,
+    since: Instant,
+}
+
+/// How long a place is trusted after it was last seen to keep a connection.
+const PROVEN_FOR: Duration = Duration::from_secs(600);
+
+impl Pool {
+    pub fn new(options: PoolOptions) -> Self {
+        Self {
+            places: Mutex::default(),
+            options,
+        }
+    }
+
+    /// A connection for one more use; `None` when a new one is to be made.
+    pub async fn take(&self, key: &Key, reuse: Reuse) -> Option<Live> {
+        let idle_max = match reuse {
+            Reuse::Fresh => return None,
+            Reuse::Pooled => self.options.idle_kept,
+            Reuse::Brief => {
+                self.prove(key).await;
+                self.options.idle_kept_brief
+            }
+        };
+        while let Some(mut idle) = self.newest(key, reuse, idle_max) {
+            if idle.live.is_still_free().await {
+                return Some(idle.live);
+            }
+            if idle.since.elapsed() < self.options.idle_proven {
+                self.distrust(key);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection whose answer was read to the end, if it can be used again.
+    pub async fn put(&self, key: Key, mut live: Live, reuse: Reuse) {
+        if !live.is_free().await {
+            return;
+        }
+        let mut places = self.places();
+        // Nobody looks at idle connections in between, so old ones leave here.
+        places.retain(|_, place| {
+            let kept = self.options.idle_kept;
+            place.idle.retain(|idle| idle.since.elapsed() < kept);
+            !place.idle.is_empty() || place.is_proven()
+        });
+        let waiting: usize = places.values().map(|place| place.idle.len()).sum();
+        if waiting >= self.options.connections_max {
+            return;
+        }
+        let place = places.entry(key).or_default();
+        // Where nobody may use it yet, one is enough to see what becomes of it.
+        let has_use = match reuse {
+            Reuse::Pooled => true,
+            Reuse::Brief | Reuse::Fresh => place.is_proven() || place.idle.is_empty(),
+        };
+        if has_use {
+            place.idle.push(Idle {
+                live,
+                since: Instant::now(),
+            });
+        }
+    }
+
+    /// Notes that the place closes connections sooner than was thought; those that wait may be
+    /// next, and prove nothing.
+    pub fn distrust(&self, key: &Key) {
+        self.places().remove(key);
+    }
+
+    /// Looks whether a connection that has waited for long enough is still open.
+    async fn prove(&self, key: &Key) {
+        let Some(mut oldest) = self.witness(key) else {
+            return;
+        };
+        let is_open = oldest.live.is_still_free().await;
+        if is_open {
+            let mut places = self.places();
+            let place = places.entry(key.clone()).or_default();
+            place.proven = Some(Instant::now());
+            place.idle.insert(0, oldest);
+        }
+    }
+
+    /// The one that has waited longest, if that is long enough and there is need of a proof.
+    fn witness(&self, key: &Key) -> Option<Idle> {
+        let mut places = self.places();
+        let place = places.get_mut(key)?;
+        if place.is_proven() {
+            return None;
+        }
+        let oldest = place.idle.first()?.since.elapsed();
+        (oldest >= self.options.idle_proven).then(|| place.idle.remove(0))
+    }
+
+    /// The one that has waited shortest, and less than `idle_max`.
+    fn newest(&self, key: &Key, reuse: Reuse, idle_max: Duration) -> Option<Idle> {
+        let mut places = self.places();
+        let place = places.get_mut(key)?;
+        let may_be_used = match reuse {
+            Reuse::Fresh => false,
+            Reuse::Pooled => true,
+            Reuse::Brief => place.is_proven(),
+        };
+        if !may_be_used || place.idle.last()?.since.elapsed() >= idle_max {
+            return None;
+        }
+        place.idle.pop()
+    }
+
+    fn places(&self) -> MutexGuard<'_, HashMap<Key, Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    fn is_proven(&self) -> bool {
+        self.proven.is_some_and(|at| at.elapsed() < PROVEN_FOR)
+    }
+}

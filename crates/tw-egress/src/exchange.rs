@@ -1,0 +1,177 @@
+//! What tools that send HTTP requests have in common: which connections they use, and what an
+//! answer, or none, says to the model.
+
+use std::time::Duration;
+
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, StatusCode};
+use tw_core::tool::{EffectClass, ToolOutcome, ToolOutput};
+
+use crate::client::failure::{FailureKind, SendFailure};
+use crate::client::{Received, Reuse};
+
+/// Longest part of an error's text that is given to the model, in bytes.
+const ERROR_TEXT_BYTES_MAX: usize = 2048;
+/// Longest media type that is repeated, in bytes.
+const CONTENT_TYPE_BYTES_MAX: usize = 256;
+
+/// A connection that its other side closes while we write gives an outcome that nobody knows;
+/// for a call that may be repeated that costs an attempt, for another one the call.
+pub(crate) fn reuse_for(effect: EffectClass) -> Reuse {
+    match effect {
+        EffectClass::Read | EffectClass::Idempotent => Reuse::Pooled,
+        EffectClass::Queryable | EffectClass::Once => Reuse::Brief,
+    }
+}
+
+/// What an attempt without a whole answer came to.
+pub(crate) fn failed(failure: SendFailure) -> ToolOutcome {
+    let message = failure.message().to_owned();
+    match failure.kind {
+        FailureKind::TargetNotAllowed | FailureKind::NotHttps => {
+            ToolOutcome::NotAllowed { message }
+        }
+        // The same arguments make the same request.
+        FailureKind::BadUrl | FailureKind::BadRequest if !failure.sent => {
+            ToolOutcome::Refused { message }
+        }
+        _ if !failure.sent => ToolOutcome::NotSent { message },
+        FailureKind::TimedOut(_) => ToolOutcome::TimedOut,
+        FailureKind::BadUrl
+        | FailureKind::BadRequest
+        | FailureKind::Unresolved
+        | FailureKind::LookUpFailed
+        | FailureKind::Connect
+        | FailureKind::Tls
+        | FailureKind::Reset
+        | FailureKind::NotHttp
+        | FailureKind::HeadersTooLarge => ToolOutcome::Reset { message },
+    }
+}
+
+/// Text as text; anything else, also what is encoded or not UTF-8, as a description.
+///
+/// `is_text` is asked for the media type, in lower case and empty if there is none.
+pub(crate) fn output(received: Received, is_text: impl FnOnce(&str) -> bool) -> ToolOutput {
+    let content_type = header(&received.headers, CONTENT_TYPE);
+    // Nothing is nothing, whatever it is called.
+    let is_text = received.bytes == 0 || is_text(&content_type.to_ascii_lowercase());
+    // A header's value that can be read is ASCII.
+    let content_type = &content_type[..content_type.len().min(CONTENT_TYPE_BYTES_MAX)];
+    let mut encodings = received.headers.get_all(CONTENT_ENCODING).iter();
+    let encoded = !encodings.all(|encoding| matches!(encoding.as_bytes(), b"" | b"identity"));
+    let described = ToolOutput::Opaque {
+        content_type: content_type.to_owned(),
+        bytes: received.bytes,
+        sha256: received.sha256(),
+    };
+    if !is_text || encoded {
+        return described;
+    }
+    text_of(received.body, received.cut).map_or(described, |text| ToolOutput::Text {
+        text,
+        cut: received.cut,
+        selected: None,
+    })
+}
+
+/// What an answer whose status says no is to the model; `output` is its body.
+pub(crate) fn refused(
+    status: u16,
+    headers: &HeaderMap,
+    effect: EffectClass,
+    output: &ToolOutput,
+) -> ToolOutcome {
+    let reason = StatusCode::from_u16(status)
+        .ok()
+        .and_then(|status| status.canonical_reason())
+        .map_or_else(String::new, |reason| format!(" {reason}"));
+    let answered = format!("the tool answered with status {status}{reason}");
+    if (300..400).contains(&status) {
+        // Where it points to, and a body that may say so, is nothing for the model.
+        let message = format!(
+            "redirect_not_followed: {answered}. It will fail again with the same arguments."
+        );
+        return ToolOutcome::Refused { message };
+    }
+    let again = if may_work_later(status) {
+        "It may work later."
+    } else {
+        "It will fail again with the same arguments."
+    };
+    let repeats_matter = match effect {
+        EffectClass::Read | EffectClass::Idempotent => false,
+        EffectClass::Queryable | EffectClass::Once => true,
+    };
+    // An error of the server's own may have come after the deed.
+    let acted = if repeats_matter && status >= 500 {
+        " The call may have taken effect all the same."
+    } else {
+        ""
+    };
+    let said = said(output);
+    let message = format!("{answered}. {again}{acted}{said}");
+    if asks_for_patience(status) {
+        ToolOutcome::Unavailable {
+            message,
+            retry_after: retry_after(headers),
+        }
+    } else {
+        ToolOutcome::Refused { message }
+    }
+}
+
+/// Statuses by which a server says that the time is wrong, not the request.
+fn may_work_later(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429) || status >= 500
+}
+
+/// Those after which the same request is worth another attempt at once, if it does no harm.
+///
+/// Not 500 and its like: whatever broke there mostly breaks again.
+fn asks_for_patience(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 502 | 503 | 504)
+}
+
+fn said(output: &ToolOutput) -> String {
+    match output {
+        ToolOutput::Text { .. } => {
+            let shown = output.shown(ERROR_TEXT_BYTES_MAX);
+            let text = shown.trim();
+            if text.is_empty() {
+                String::new()
+            } else {
+                format!(" It said: {text}")
+            }
+        }
+        // A digest helps nobody who asks what went wrong.
+        ToolOutput::Opaque { .. } => String::new(),
+    }
+}
+
+/// `Retry-After` in seconds; the date form is not read.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: f64 = header(headers, RETRY_AFTER).trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+fn header(headers: &HeaderMap, name: HeaderName) -> &str {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default()
+}
+
+/// The bytes as text; a cut may have fallen into a character.
+fn text_of(mut bytes: Vec<u8>, cut: bool) -> Option<String> {
+    if cut
+        && let Err(error) = std::str::from_utf8(&bytes)
+        && error.error_len().is_none()
+    {
+        bytes.truncate(error.valid_up_to());
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests;

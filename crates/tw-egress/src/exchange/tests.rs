@@ -1,0 +1,31 @@
+use super::failed;
+use crate::client::failure::{FailureKind, Phase, SendFailure};
+
+#[test]
+fn what_was_sent_decides_what_a_failure_means() {
+    for (kind, unsent, sent) in [
+        (FailureKind::BadUrl, "refused", "reset"),
+        (FailureKind::BadRequest, "refused", "reset"),
+        (FailureKind::NotHttps, "not_allowed", "not_allowed"),
+        (FailureKind::TargetNotAllowed, "not_allowed", "not_allowed"),
+        (FailureKind::Unresolved, "not_sent", "reset"),
+        (FailureKind::LookUpFailed, "not_sent", "reset"),
+        (FailureKind::Connect, "not_sent", "reset"),
+        (FailureKind::Tls, "not_sent", "reset"),
+        (FailureKind::Reset, "not_sent", "reset"),
+        (FailureKind::NotHttp, "not_sent", "reset"),
+        (FailureKind::HeadersTooLarge, "not_sent", "reset"),
+        (FailureKind::TimedOut(Phase::Connect), "not_sent", "timeout"),
+        (
+            FailureKind::TimedOut(Phase::FirstByte),
+            "not_sent",
+            "timeout",
+        ),
+        (FailureKind::TimedOut(Phase::Idle), "not_sent", "timeout"),
+        // Also the tool's own timeout, when it was up before anything was sent.
+        (FailureKind::TimedOut(Phase::Total), "not_sent", "timeout"),
+    ] {
+        let word = |sent| failed(SendFailure { kind, sent }).as_str();
+        assert_eq!((word(false), word(true)), (unsent, sent), "{kind:?}");
+    }
+}

@@ -1,0 +1,202 @@
+//! Secrets of the operator: who may send which of them, and where to.
+//!
+//! A tool's definition names a secret; its value comes from a [`Grant`] and from nowhere else.
+//! Nothing here reads the environment or a file.
+
+use std::fmt;
+
+use url::Host;
+
+use crate::client::place;
+use crate::secret::Secret;
+
+mod hidden;
+
+use hidden::Hidden;
+
+/// What the operator lets tools send.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// What definitions call it.
+    pub name: String,
+    pub value: Secret,
+    /// Slugs of those whose tools may send it; nobody else's may.
+    pub organizations: Vec<String>,
+    /// Where it may be sent to: `HOST` for the default port of the URL's scheme, or `HOST:PORT`.
+    /// None at all means anywhere, as long as there is only one organization.
+    pub hosts: Vec<String>,
+}
+
+/// Whether more than one organization lives here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tenancy {
+    Single,
+    Several,
+}
+
+/// All grants.
+#[derive(Default)]
+pub struct Secrets(Vec<Granted>);
+
+struct Granted {
+    name: String,
+    value: Secret,
+    organizations: Vec<String>,
+    places: Vec<Place>,
+    hidden: Hidden,
+}
+
+/// A host, with a port unless it is the scheme's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    host: Host<String>,
+    port: Option<u16>,
+}
+
+/// A grant that cannot mean what it says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadGrant {
+    #[error("the secret {name:?} is empty")]
+    Empty { name: String },
+    #[error("the secret {name:?} is granted to no organization")]
+    Nobody { name: String },
+    #[error("the secret {name:?}: {entry:?} is no HOST and no HOST:PORT")]
+    BadHost { name: String, entry: String },
+    /// `HOST:443` would say nothing about `https://HOST/`, whose port is not written.
+    #[error(
+        "the secret {name:?}: {entry:?} has the port of a scheme; write the host alone for https"
+    )]
+    DefaultPort { name: String, entry: String },
+}
+
+impl Secrets {
+    /// Of two grants with one name, the first that is for an organization decides for it alone.
+    ///
+    /// # Errors
+    /// [`BadGrant`] for the first that cannot be used.
+    pub fn new(grants: Vec<Grant>) -> Result<Self, BadGrant> {
+        let granted = grants.into_iter().map(Granted::new);
+        granted.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The value, if this organization may send it there.
+    ///
+    /// `host` is that of the URL, with the port only if that is not the scheme's default. `None`
+    /// does not tell whether there is such a secret.
+    pub fn resolve(
+        &self,
+        name: &str,
+        organization: &str,
+        host: &str,
+        tenancy: Tenancy,
+    ) -> Option<&Secret> {
+        let granted = self.of(organization).find(|granted| granted.name == name)?;
+        let may_go = if granted.places.is_empty() {
+            tenancy == Tenancy::Single
+        } else {
+            Place::parse(host).is_some_and(|place| granted.places.contains(&place))
+        };
+        may_go.then_some(&granted.value)
+    }
+
+    /// The text with `***` in place of every secret of the organization, however JSON or a URL
+    /// would write it.
+    ///
+    /// Whoever is sent a secret may echo it; whoever wants to give it away can still write it in
+    /// some other manner.
+    pub(crate) fn masked(&self, organization: &str, text: String) -> String {
+        hidden::masked(&self.spellings(organization), text)
+    }
+
+    /// As [`Self::masked`], for a text that was cut, perhaps in the middle of a secret.
+    pub(crate) fn masked_cut(&self, organization: &str, text: String) -> String {
+        let spellings = self.spellings(organization);
+        hidden::masked_end(&spellings, hidden::masked(&spellings, text))
+    }
+
+    /// The longest first.
+    fn spellings(&self, organization: &str) -> Vec<&str> {
+        let granted = self.of(organization);
+        let mut spellings: Vec<_> = granted
+            .flat_map(|granted| granted.hidden.spellings())
+            .collect();
+        spellings.sort_by_key(|spelling| std::cmp::Reverse(spelling.len()));
+        spellings
+    }
+
+    fn of<'a>(&'a self, organization: &str) -> impl Iterator<Item = &'a Granted> {
+        let is_for = move |granted: &&Granted| {
+            let mut slugs = granted.organizations.iter();
+            slugs.any(|slug| slug == organization)
+        };
+        self.0.iter().filter(is_for)
+    }
+}
+
+/// Names only: the values are nobody's business, and neither is their length.
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(|granted| &granted.name))
+            .finish()
+    }
+}
+
+impl Granted {
+    fn new(grant: Grant) -> Result<Self, BadGrant> {
+        let Grant {
+            name,
+            value,
+            organizations,
+            hosts,
+        } = grant;
+        if value.reveal().is_empty() {
+            return Err(BadGrant::Empty { name });
+        }
+        if organizations.is_empty() {
+            return Err(BadGrant::Nobody { name });
+        }
+        let mut places = Vec::with_capacity(hosts.len());
+        for entry in hosts {
+            let Some(place) = Place::parse(&entry) else {
+                return Err(BadGrant::BadHost { name, entry });
+            };
+            if matches!(place.port, Some(80 | 443)) {
+                return Err(BadGrant::DefaultPort { name, entry });
+            }
+            places.push(place);
+        }
+        Ok(Self {
+            hidden: Hidden::new(&value),
+            name,
+            value,
+            organizations,
+            places,
+        })
+    }
+}
+
+impl Place {
+    /// Reads the host as URLs are read, so that two spellings of one host are equal.
+    fn parse(text: &str) -> Option<Self> {
+        let is_port = |port: &&str| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+        let (host, port) = match text.rsplit_once(':') {
+            // The last colon of an address in brackets.
+            Some((_, rest)) if rest.ends_with(']') => (text, None),
+            Some((host, port)) => (host, Some(Some(port).filter(is_port)?.parse().ok()?)),
+            None => (text, None),
+        };
+        if port == Some(0) {
+            return None;
+        }
+        let host = match Host::parse(host).ok()? {
+            // Without the dot at the end; and a star is part of no name.
+            Host::Domain(domain) => Host::Domain(place::name(&domain)?),
+            address @ (Host::Ipv4(_) | Host::Ipv6(_)) => address,
+        };
+        Some(Self { host, port })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+use super::{BadGrant, Grant, Secrets, Tenancy};
+use crate::secret::Secret;
+
+fn grant(name: &str, value: &str, organizations: &[&str], hosts: &[&str]) -> Grant {
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    Grant {
+        name: name.to_owned(),
+        value: Secret::new(value.to_owned()),
+        organizations: owned(organizations),
+        hosts: owned(hosts),
+    }
+}
+
+fn secrets(grants: &[Grant]) -> Secrets {
+    Secrets::new(grants.to_vec()).unwrap()
+}
+
+fn resolved<'a>(
+    secrets: &'a Secrets,
+    name: &str,
+    organization: &str,
+    host: &str,
+    tenancy: Tenancy,
+) -> Option<&'a str> {
+    let found = secrets.resolve(name, organization, host, tenancy);
+    found.map(Secret::reveal)
+}
+
+#[test]
+fn a_secret_goes_where_it_is_granted_and_nowhere_else() {
+    let secrets = secrets(&[
+        grant(
+            "KEY",
+            "value-of-key",
+            &["acme", "default"],
+            &[
+                "api.example.com",
+                "other.example.com:8443",
+                "BÜCHER.example.",
+                "10.0.0.7:8080",
+                "[fd00::7]",
+                "[fd00::8]:9000",
+            ],
+        ),
+        grant("ANYWHERE", "value-of-anywhere", &["default"], &[]),
+    ]);
+    for tenancy in [Tenancy::Single, Tenancy::Several] {
+        for (name, organization, host, is_granted) in [
+            ("KEY", "acme", "api.example.com", true),
+            ("KEY", "default", "api.example.com", true),
+            ("KEY", "acme", "API.example.com", true),
+            ("KEY", "acme", "api.example.com.", true),
+            ("KEY", "acme", "other.example.com:8443", true),
+            ("KEY", "acme", "xn--bcher-kva.example", true),
+            ("KEY", "acme", "10.0.0.7:8080", true),
+            ("KEY", "acme", "[fd00:0::7]", true),
+            ("KEY", "acme", "[fd00::8]:9000", true),
+            // Another port.
+            ("KEY", "acme", "api.example.com:8443", false),
+            ("KEY", "acme", "api.example.com:443", false),
+            ("KEY", "acme", "other.example.com", false),
+            ("KEY", "acme", "other.example.com:84430", false),
+            ("KEY", "acme", "other.example.com:+8443", false),
+            ("KEY", "acme", "10.0.0.7", false),
+            ("KEY", "acme", "[fd00::7]:9000", false),
+            ("KEY", "acme", "[fd00::8]", false),
+            // Another host.
+            ("KEY", "acme", "evil.example.com", false),
+            ("KEY", "acme", "a.api.example.com", false),
+            ("KEY", "acme", "api.example.com.evil.example", false),
+            ("KEY", "acme", "api.example.com@evil.example", false),
+            ("KEY", "acme", "example.com", false),
+            ("KEY", "acme", "", false),
+            // Somebody else.
+            ("KEY", "other", "api.example.com", false),
+            ("KEY", "", "api.example.com", false),
+            ("KEY", "Acme", "api.example.com", false),
+            ("ANYWHERE", "acme", "api.example.com", false),
+            // Another name.
+            ("key", "acme", "api.example.com", false),
+            ("KEY ", "acme", "api.example.com", false),
+            ("", "acme", "api.example.com", false),
+        ] {
+            assert_eq!(
+                resolved(&secrets, name, organization, host, tenancy),
+                is_granted.then_some("value-of-key"),
+                "{name} of {organization} to {host} with {tenancy:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn without_hosts_only_the_only_organization_sends_it() {
+    let secrets = secrets(&[grant("KEY", "value", &["default"], &[])]);
+    for host in ["api.example.com", "other.example.com:8443"] {
+        let single = resolved(&secrets, "KEY", "default", host, Tenancy::Single);
+        assert_eq!(single, Some("value"));
+        let several = resolved(&secrets, "KEY", "default", host, Tenancy::Several);
+        assert_eq!(several, None);
+    }
+}
+
+#[test]
+fn nothing_of_the_environment_can_be_named() {
+    let granted = secrets(&[grant("MY_KEY", "value-of-mine", &["default"], &[])]);
+    for name in [
+        "OPENAI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "PATH",
+        "HOME",
+        "CARGO_MANIFEST_DIR",
+        "TURNWRIGHT_SECRET_MY_KEY",
+    ] {
+        let found = resolved(&granted, name, "default", "example.com", Tenancy::Single);
+        assert_eq!(found, None, "{name}");
+    }
+    let under_that_name = secrets(&[grant("OPENAI_API_KEY", "theirs", &["default"], &[])]);
+    assert_eq!(
+        resolved(
+            &under_that_name,
+            "OPENAI_API_KEY",
+            "default",
+            "example.com",
+            Tenancy::Single
+        ),
+        Some("theirs")
+    );
+}
+
+#[test]
+fn an_organizations_first_grant_of_a_name_decides() {
+    let secrets = secrets(&[
+        grant("KEY", "of acme", &["acme"], &["a.example"]),
+        grant("KEY", "of both", &["acme", "default"], &[]),
+    ]);
+    let found = |organization, host| resolved(&secrets, "KEY", organization, host, Tenancy::Single);
+    assert_eq!(found("acme", "a.example"), Some("of acme"));
+    // The second grant does not widen the first one.
+    assert_eq!(found("acme", "b.example"), None);
+    assert_eq!(found("default", "b.example"), Some("of both"));
+}
+
+#[test]
+fn grants_that_cannot_be_meant_are_refused() {
+    let refused = |grant: Grant| Secrets::new(vec![grant]).unwrap_err();
+    let name = || "KEY".to_owned();
+    assert_eq!(
+        refused(grant("KEY", "", &["default"], &[])),
+        BadGrant::Empty { name: name() }
+    );
+    assert_eq!(
+        refused(grant("KEY", "canary-value", &[], &[])),
+        BadGrant::Nobody { name: name() }
+    );
+    for entry in [
+        "",
+        "https://api.example.com",
+        "api.example.com/v1",
+        "*.example.com",
+        "user@api.example.com",
+        "api.example.com:",
+        "api.example.com:0",
+        "api.example.com:x",
+        "api.example.com:+1",
+        "api.example.com:65536",
+        "api example.com",
+        "fd00::7",
+        "[fd00::7",
+        "999.1.1.1",
+    ] {
+        let error = refused(grant(
+            "KEY",
+            "canary-value",
+            &["default"],
+            &["ok.example", entry],
+        ));
+        let expected = BadGrant::BadHost {
+            name: name(),
+            entry: entry.to_owned(),
+        };
+        assert_eq!(error, expected, "{entry}");
+    }
+    for entry in ["api.example.com:443", "api.example.com:80"] {
+        let error = refused(grant("KEY", "canary-value", &["default"], &[entry]));
+        let expected = BadGrant::DefaultPort {
+            name: name(),
+            entry: entry.to_owned(),
+        };
+        assert_eq!(error, expected);
+        assert!(!format!("{error} {error:?}").contains("canary"));
+    }
+}
+
+#[test]
+fn values_are_in_no_debug_output() {
+    let one = grant("KEY", "canary-value", &["default"], &[]);
+    let seen = format!("{one:?} {:?} {:#?}", secrets(&[one.clone()]), one);
+    assert!(seen.contains("KEY"));
+    assert!(!seen.contains("canary"), "{seen}");
+}
+
+/// The value is echoed in as many ways as there are common notations.
+#[test]
+fn a_secret_is_masked_in_every_notation() {
+    let value = "s3cr\"t/ü+ \\key";
+    let secrets = secrets(&[grant("KEY", value, &["acme"], &["a.example"])]);
+    for echo in [
+        "s3cr\"t/ü+ \\key",
+        r#"s3cr\"t/ü+ \\key"#,
+        r#"s3cr\"t\/ü+ \\key"#,
+        r#"s3cr\"t/\u00fc+ \\key"#,
+        "s3cr%22t%2F%C3%BC%2B%20%5Ckey",
+        "s3cr%22t%2f%c3%bc%2b%20%5ckey",
+        "s3cr%22t%2F%C3%BC%2B+%5Ckey",
+        "s3cr%22t%2f%c3%bc%2b+%5ckey",
+    ] {
+        let text = format!("before {echo} between {echo}{echo}");
+        assert_eq!(
+            secrets.masked("acme", text.clone()),
+            "before *** between ******",
+            "{echo}"
+        );
+        assert_eq!(secrets.masked("other", text.clone()), text);
+    }
+}
+
+#[test]
+fn short_values_stay_and_long_ones_go_first() {
+    let secrets = secrets(&[
+        grant("SHORT", "1234567", &["acme"], &[]),
+        // Bytes do not count.
+        grant("WIDE", "ääääääü", &["acme"], &[]),
+        grant("PART", "abcdefgh", &["acme"], &[]),
+        grant("WHOLE", "abcdefgh-ijkl", &["acme"], &[]),
+        grant("END", "xy-abcdefgh", &["acme"], &[]),
+    ]);
+    let masked = |text: &str| secrets.masked("acme", text.to_owned());
+    assert_eq!(masked("1234567 ääääääü"), "1234567 ääääääü");
+    assert_eq!(masked("abcdefgh"), "***");
+    assert_eq!(masked("abcdefgh-ijkl"), "***");
+    let cut = secrets.masked_cut("acme", "z xy-abcdefg".to_owned());
+    assert_eq!(cut, "z ***");
+}
+
+#[test]
+fn a_text_that_was_cut_ends_with_no_beginning_of_a_secret() {
+    let secrets = secrets(&[grant("KEY", "abcdefghijkl", &["acme"], &[])]);
+    let masked = |text: &str| secrets.masked_cut("acme", text.to_owned());
+    for (text, expected) in [
+        ("x abcdefghijk", "x ***"),
+        ("x abcd", "x ***"),
+        ("x abc", "x abc"),
+        ("x abcdefghijkl", "x ***"),
+        ("abcdefghijkl abcdefg y", "*** abcdefg y"),
+        ("", ""),
+    ] {
+        assert_eq!(masked(text), expected, "{text}");
+    }
+}

@@ -1,0 +1,419 @@
+//! What an answer, or none, comes to, by what the listener does and by the tool's effect.
+
+use std::collections::BTreeSet;
+
+use tw_core::tool::{EffectClass, ToolOutcome};
+
+use super::played::{Act, Player};
+use super::{Lab, bare, shorten, told};
+use crate::client::Trap;
+
+const CLOSED_EARLY: &str = "reset: the tool closed the connection before its answer was complete";
+const FOR_EVER: &str = "It will fail again with the same arguments.";
+const LATER: &str = "It may work later.";
+const ACTED: &str = " The call may have taken effect all the same.";
+
+/// The bytes of a gzip stream are never looked at.
+const GZIP: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x03\0\0\0\0\0\0\0\0\0";
+
+fn with_type(content_type: &str, body: impl AsRef<[u8]>) -> Act {
+    Act::answer("200 OK", &format!("content-type: {content_type}\r\n"), body)
+}
+
+/// What the listener does, more of the definition, and what it comes to for any effect.
+fn rows() -> Vec<(&'static str, Act, &'static str, &'static str)> {
+    let early = CLOSED_EARLY;
+    vec![
+        (
+            "json",
+            Act::json(r#"{"a":1}"#),
+            "",
+            r#"answered "{\"a\":1}""#,
+        ),
+        (
+            "selected",
+            Act::json(r#"{"data":{"id":12.50},"rest":true}"#),
+            r#","response":{"select":"$.data.id"}"#,
+            r#"answered "{\"data\":{\"id\":12.50},\"rest\":true}" shown 12.50"#,
+        ),
+        (
+            "nothing to select from",
+            Act::answer("200 OK", "content-type: text/plain\r\n", "no json"),
+            r#","response":{"select":"$.data.id"}"#,
+            r#"answered "no json""#,
+        ),
+        ("reset before it is read", Act::ResetUnread, "", early),
+        ("reset after it was read", Act::Reset, "", early),
+        ("close without an answer", Act::Close, "", early),
+        (
+            "an answer that breaks off",
+            Act::SayAndClose(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf".to_vec()),
+            "",
+            early,
+        ),
+        (
+            "a chunk that breaks off",
+            Act::SayAndClose(
+                b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhe".to_vec(),
+            ),
+            "",
+            early,
+        ),
+        (
+            "not HTTP",
+            Act::say("SSH-2.0-OpenSSH_9.9\r\n"),
+            "",
+            "reset: the tool's answer is not HTTP",
+        ),
+        (
+            "too many headers",
+            Act::say(format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(200))),
+            "",
+            "reset: the tool's answer has too large headers",
+        ),
+        (
+            "50 MB",
+            Act::Megabytes("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n", 50),
+            "",
+            "answered 1048576 bytes cut",
+        ),
+        (
+            "a character cut in the middle",
+            with_type("text/plain", "aé"),
+            r#","response":{"kept_bytes_max":2}"#,
+            r#"answered "a" cut"#,
+        ),
+        (
+            "invalid UTF-8",
+            with_type("text/plain", b"\xff\xfeok"),
+            "",
+            r#"answered 4 bytes of "text/plain""#,
+        ),
+        (
+            "a wrong type",
+            with_type("image/png", "png"),
+            "",
+            r#"answered 3 bytes of "image/png""#,
+        ),
+        (
+            "a type that the tool does not take",
+            with_type("text/html", "<p>"),
+            r#","response":{"content_types":["application/json"]}"#,
+            r#"answered 3 bytes of "text/html""#,
+        ),
+        (
+            "a type with parameters",
+            with_type("Application/Problem+JSON; charset=utf-8", "{}"),
+            "",
+            r#"answered "{}""#,
+        ),
+        (
+            "no type",
+            Act::answer("200 OK", "", "plain"),
+            "",
+            r#"answered "plain""#,
+        ),
+        (
+            "an endless type",
+            with_type(&"x".repeat(10_000), "plain"),
+            "",
+            concat!(
+                "answered 5 bytes of \"",
+                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+                "\"",
+            ),
+        ),
+        (
+            "a gzip bomb",
+            Act::answer(
+                "200 OK",
+                "content-type: application/json\r\ncontent-encoding: gzip\r\n",
+                GZIP,
+            ),
+            "",
+            r#"answered 20 bytes of "application/json""#,
+        ),
+        (
+            "one of two encodings",
+            Act::answer(
+                "200 OK",
+                "content-type: text/plain\r\ncontent-encoding: identity\r\n\
+                 content-encoding: br\r\n",
+                "text",
+            ),
+            "",
+            r#"answered 4 bytes of "text/plain""#,
+        ),
+        (
+            "an empty body",
+            Act::answer("200 OK", "", ""),
+            "",
+            r#"answered """#,
+        ),
+        (
+            "an empty picture",
+            with_type("image/png", ""),
+            "",
+            r#"answered """#,
+        ),
+        (
+            "204",
+            Act::say("HTTP/1.1 204 No Content\r\n\r\n"),
+            "",
+            r#"answered """#,
+        ),
+        (
+            "chunks and trailers",
+            Act::say(
+                "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\
+                 trailer: x-sum\r\n\r\n3\r\nabc\r\n2;ext=1\r\nde\r\n0\r\nx-sum: 5\r\n\r\n",
+            ),
+            "",
+            r#"answered "abcde""#,
+        ),
+        (
+            "early hints",
+            Act::say(
+                "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n\
+                 HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+            ),
+            "",
+            r#"answered "ok""#,
+        ),
+        (
+            "an error that is an answer here",
+            Act::answer("404 Not Found", "", "no such customer"),
+            r#","response":{"statuses":["2xx",404]}"#,
+            r#"answered "no such customer""#,
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn what_the_listener_does_is_what_the_call_comes_to() {
+    let mut names = BTreeSet::new();
+    for (name, act, more, expected) in rows() {
+        assert!(names.insert(name), "{name} twice");
+        for effect in EffectClass::ALL {
+            let player = Player::start([act.clone()]).await;
+            let lab = Lab::reaching(&player.address.to_string());
+            let outcome = lab.run(&bare("POST", &player.url("/"), effect, more)).await;
+            assert_eq!(told(&outcome), expected, "{name}, {effect:?}");
+            assert!(player.heard().len() <= 1, "{name} was sent again");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_connection_has_sent_nothing() {
+    for effect in EffectClass::ALL {
+        let address = Trap::new().address();
+        let lab = Lab::reaching(&address.to_string());
+        let outcome = lab
+            .run(&bare("POST", &format!("http://{address}/"), effect, ""))
+            .await;
+        assert_eq!(told(&outcome), "not_sent: the tool cannot be reached");
+    }
+}
+
+/// Each of these would take for ever.
+#[tokio::test]
+async fn the_tools_own_timeout_ends_whatever_goes_on() {
+    for act in [
+        Act::Hang,
+        Act::Drip("HTTP/1.1 200 OK\r\nx-slow: "),
+        Act::Drip("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n"),
+        Act::Drip("HTTP/1.1 200 OK\r\n\r\n"),
+        Act::Drip("HTTP/1.1 500 Oh\r\n\r\n"),
+    ] {
+        for effect in EffectClass::ALL {
+            let player = Player::start([act.clone()]).await;
+            let lab = Lab::reaching(&player.address.to_string());
+            let mut tool = bare("POST", &player.url("/"), effect, "");
+            shorten(&mut tool);
+            assert_eq!(lab.run(&tool).await, ToolOutcome::TimedOut);
+            assert_eq!(player.heard().len(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_status_tells_whether_trying_again_helps() {
+    for (status, kind, hint) in [
+        ("400 Bad Request", "refused", FOR_EVER),
+        ("401 Unauthorized", "refused", FOR_EVER),
+        ("403 Forbidden", "refused", FOR_EVER),
+        ("404 Not Found", "refused", FOR_EVER),
+        ("408 Request Timeout", "unavailable", LATER),
+        ("409 Conflict", "refused", FOR_EVER),
+        ("410 Gone", "refused", FOR_EVER),
+        ("413 Payload Too Large", "refused", FOR_EVER),
+        ("422 Unprocessable Entity", "refused", FOR_EVER),
+        ("425 Too Early", "unavailable", LATER),
+        ("429 Too Many Requests", "unavailable", LATER),
+        ("499", "refused", FOR_EVER),
+        ("500 Internal Server Error", "refused", LATER),
+        ("501 Not Implemented", "refused", LATER),
+        ("502 Bad Gateway", "unavailable", LATER),
+        ("503 Service Unavailable", "unavailable", LATER),
+        ("504 Gateway Timeout", "unavailable", LATER),
+        ("599", "refused", LATER),
+    ] {
+        for effect in EffectClass::ALL {
+            let acted = match effect {
+                EffectClass::Queryable | EffectClass::Once if status.starts_with('5') => ACTED,
+                EffectClass::Read
+                | EffectClass::Idempotent
+                | EffectClass::Queryable
+                | EffectClass::Once => "",
+            };
+            // The server's own words for a status are not repeated.
+            let line = format!("{} Secret words", &status[..3]);
+            let player = Player::start([Act::answer(&line, "", "why\n")]).await;
+            let lab = Lab::reaching(&player.address.to_string());
+            let outcome = lab.run(&bare("POST", &player.url("/"), effect, "")).await;
+            assert_eq!(
+                told(&outcome),
+                format!(
+                    "{kind}: the tool answered with status {status}. {hint}{acted} It said: why"
+                ),
+                "{effect:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_says_at_most_2_kib() {
+    for (act, ends) in [
+        (
+            Act::answer("400 X", "", "é".repeat(5000)),
+            "é …[cut: the result is longer]",
+        ),
+        (Act::answer("400 X", "", ""), FOR_EVER),
+        (Act::answer("400 X", "", " \n"), FOR_EVER),
+        (Act::answer("400 X", "", b"\xff"), FOR_EVER),
+        (
+            Act::answer("400 X", "content-type: image/png\r\n", "png"),
+            FOR_EVER,
+        ),
+        (
+            Act::answer("400 X", "content-encoding: gzip\r\n", GZIP),
+            FOR_EVER,
+        ),
+        (Act::answer("400 X", "", "a\0b"), "It said: a\u{fffd}b"),
+    ] {
+        let player = Player::start([act]).await;
+        let lab = Lab::reaching(&player.address.to_string());
+        let outcome = lab
+            .run(&bare("POST", &player.url("/"), EffectClass::Once, ""))
+            .await;
+        let ToolOutcome::Refused { message } = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert!(message.ends_with(ends), "{message}");
+        assert!(message.len() < 2048 + 200, "{}", message.len());
+    }
+}
+
+#[tokio::test]
+async fn a_server_may_say_when_to_come_back() {
+    for (header, wait) in [
+        ("retry-after: 7\r\n", " for 7s"),
+        ("Retry-After: 0.5\r\n", " for 500ms"),
+        ("retry-after: -1\r\n", ""),
+        ("retry-after: soon\r\n", ""),
+        ("retry-after: Fri, 31 Dec 1999 23:59:59 GMT\r\n", ""),
+        ("retry-after: 1e400\r\n", ""),
+        ("", ""),
+    ] {
+        let player = Player::start([Act::answer("429 X", header, "")]).await;
+        let lab = Lab::reaching(&player.address.to_string());
+        let outcome = lab
+            .run(&bare("GET", &player.url("/"), EffectClass::Read, ""))
+            .await;
+        assert_eq!(
+            told(&outcome),
+            format!(
+                "unavailable{wait}: the tool answered with status 429 Too Many Requests. {LATER}"
+            ),
+            "{header}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed_and_not_told() {
+    let trap = Trap::new();
+    for (status, words) in [
+        (300, "Multiple Choices"),
+        (301, "Moved Permanently"),
+        (302, "Found"),
+        (303, "See Other"),
+        (307, "Temporary Redirect"),
+        (308, "Permanent Redirect"),
+    ] {
+        for location in [
+            "http://169.254.169.254/latest/meta-data/".to_owned(),
+            "//169.254.169.254/".to_owned(),
+            format!("http://{}/", trap.address()),
+        ] {
+            let headers = format!("location: {location}\r\n");
+            let act = Act::answer(&format!("{status} X"), &headers, format!("see {location}"));
+            let player = Player::start([act]).await;
+            let options = tw_egress::client::Options {
+                allowed: vec![
+                    super::allowed(&player.address.to_string()),
+                    super::allowed(&trap.address().to_string()),
+                ],
+                ..crate::client::options()
+            };
+            let lab = Lab::new(options, Vec::new());
+            let outcome = lab
+                .run(&bare("GET", &player.url("/"), EffectClass::Read, ""))
+                .await;
+            assert_eq!(
+                told(&outcome),
+                format!(
+                    "refused: redirect_not_followed: the tool answered with status {status} \
+                     {words}. {FOR_EVER}"
+                )
+            );
+            assert_eq!(player.heard().len(), 1);
+        }
+    }
+    trap.assert_untouched();
+}
+
+#[tokio::test]
+async fn a_body_after_head_is_no_answer_to_anything() {
+    let player = Player::start([
+        Act::say("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"),
+        Act::answer("200 OK", "", "second"),
+    ])
+    .await;
+    let lab = Lab::reaching(&player.address.to_string());
+    let tool = bare("HEAD", &player.url("/"), EffectClass::Read, "");
+    assert_eq!(told(&lab.run(&tool).await), r#"answered """#);
+    let tool = bare("GET", &player.url("/"), EffectClass::Read, "");
+    assert_eq!(told(&lab.run(&tool).await), r#"answered "second""#);
+    assert_eq!(player.connections(), 2);
+}
+
+/// The answer comes, says nothing of closing, and the connection is closed behind it.
+#[tokio::test]
+async fn a_tool_that_closes_behind_its_answer_makes_no_outcome_unknown() {
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_vec();
+    let player = Player::start([Act::SayAndClose(answer)]).await;
+    let lab = Lab::reaching(&player.address.to_string());
+    for effect in [EffectClass::Once, EffectClass::Queryable] {
+        let tool = bare("POST", &player.url("/"), effect, "");
+        for n in 0..200 {
+            assert_eq!(told(&lab.run(&tool).await), r#"answered "ok""#, "{n}");
+        }
+    }
+    assert_eq!(player.heard().len(), 400);
+}

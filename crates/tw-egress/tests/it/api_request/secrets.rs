@@ -1,0 +1,231 @@
+//! A secret goes out to where it is granted, and comes back in nothing.
+
+use tw_core::tool::{EffectClass, Tool, ToolOutcome};
+use tw_egress::client::Options;
+use tw_egress::secrets::{Grant, Tenancy};
+
+use super::played::{Act, Player};
+use super::{Lab, allowed, bare, grant, told};
+use crate::client::options;
+
+const CANARY: &str = "canary-7f3a9b";
+const NOT_GRANTED: &str =
+    "not_allowed: a secret that the tool needs may not be sent to its address";
+const WITH_KEY: &str = r#","headers":{"x-key":{"secret":"KEY"}}"#;
+
+fn lab(player: &Player, grants: Vec<Grant>) -> Lab {
+    let options = Options {
+        allowed: vec![allowed(&player.address.to_string())],
+        ..options()
+    };
+    Lab::new(options, grants)
+}
+
+fn keyed(player: &Player) -> Tool {
+    bare("POST", &player.url("/"), EffectClass::Once, WITH_KEY)
+}
+
+#[tokio::test]
+async fn what_is_not_granted_is_not_sent() {
+    let player = Player::start([Act::answer("200 OK", "", "")]).await;
+    let here = player.address.to_string();
+    let other_port = "127.0.0.1:1".to_owned();
+    let sent = r#"answered """#;
+    for (name, owner, hosts, tenancy, expected) in [
+        ("KEY", "acme", vec![&*here], Tenancy::Several, sent),
+        ("KEY", "acme", vec![&*here], Tenancy::Single, sent),
+        ("KEY", "acme", vec![], Tenancy::Single, sent),
+        ("KEY", "acme", vec![], Tenancy::Several, NOT_GRANTED),
+        ("OTHER", "acme", vec![&*here], Tenancy::Single, NOT_GRANTED),
+        ("KEY", "other", vec![&*here], Tenancy::Single, NOT_GRANTED),
+        // For port 80, or for another port, or for another host.
+        (
+            "KEY",
+            "acme",
+            vec!["127.0.0.1"],
+            Tenancy::Single,
+            NOT_GRANTED,
+        ),
+        (
+            "KEY",
+            "acme",
+            vec![&*other_port],
+            Tenancy::Single,
+            NOT_GRANTED,
+        ),
+        (
+            "KEY",
+            "acme",
+            vec!["a.example"],
+            Tenancy::Single,
+            NOT_GRANTED,
+        ),
+    ] {
+        let granted = Grant {
+            organizations: vec![owner.to_owned()],
+            ..grant(name, CANARY, &hosts)
+        };
+        let mut lab = lab(&player, vec![granted]);
+        lab.attempt.tenancy = tenancy;
+        let before = player.heard().len();
+        let outcome = lab.run(&keyed(&player)).await;
+        assert_eq!(
+            told(&outcome),
+            expected,
+            "{name} {owner} {hosts:?} {tenancy:?}"
+        );
+        let was_sent = player.heard().len() > before;
+        assert_eq!(was_sent, expected == sent);
+    }
+    for heard in player.heard() {
+        assert!(heard.contains("x-key: canary-7f3a9b\r\n"), "{heard}");
+    }
+}
+
+#[tokio::test]
+async fn the_environment_is_no_secret() {
+    let player = Player::start([Act::answer("200 OK", "", "")]).await;
+    let here = player.address.to_string();
+    let lab = lab(&player, vec![grant("KEY", CANARY, &[&here])]);
+    for name in ["OPENAI_API_KEY", "PATH", "HOME"] {
+        let more = format!(r#","headers":{{"x-key":{{"secret":"{name}"}}}}"#);
+        let tool = bare("POST", &player.url("/"), EffectClass::Once, &more);
+        assert_eq!(told(&lab.run(&tool).await), NOT_GRANTED);
+    }
+    assert_eq!(player.connections(), 0);
+}
+
+/// Everything that an echo can be part of.
+#[tokio::test]
+async fn an_echo_comes_back_masked() {
+    let text = "content-type: text/plain\r\n";
+    let pad = "p".repeat(50);
+    let error = format!("bad key {CANARY}, {}{CANARY}", "x".repeat(2030));
+    for (act, more, expected) in [
+        (
+            Act::answer("200 OK", text, format!("you sent {CANARY}.")),
+            "",
+            r#"answered "you sent ***.""#.to_owned(),
+        ),
+        (
+            Act::json(&format!(r#"{{"a":{{"b":"{CANARY}"}},"c":1}}"#)),
+            r#","response":{"select":"$.a"}"#,
+            r#"answered "{\"a\":{\"b\":\"***\"},\"c\":1}" shown {"b":"***"}"#.to_owned(),
+        ),
+        // Cut in the middle of the value.
+        (
+            Act::answer("200 OK", text, format!("{pad}{CANARY}")),
+            r#","response":{"kept_bytes_max":60}"#,
+            format!("answered {:?} cut", format!("{pad}***")),
+        ),
+        (
+            Act::answer(
+                "200 OK",
+                &format!("content-type: image/{CANARY}\r\n"),
+                "png",
+            ),
+            "",
+            r#"answered 3 bytes of "image/***""#.to_owned(),
+        ),
+        (
+            Act::answer("400 Bad", text, format!("bad key {CANARY}")),
+            "",
+            "refused: the tool answered with status 400 Bad Request. It will fail again with \
+             the same arguments. It said: bad key ***"
+                .to_owned(),
+        ),
+        (
+            Act::answer(&format!("401 {CANARY}"), text, ""),
+            "",
+            "refused: the tool answered with status 401 Unauthorized. It will fail again with \
+             the same arguments."
+                .to_owned(),
+        ),
+        // Masked before it is cut: no part of it is left at the end.
+        (
+            Act::answer("503 Oh", text, error),
+            "",
+            format!(
+                "unavailable: the tool answered with status 503 Service Unavailable. It may work \
+                 later. The call may have taken effect all the same. It said: bad key ***, {}*** \
+                 …[cut: the result is longer]",
+                "x".repeat(2030)
+            ),
+        ),
+        (
+            Act::answer(
+                "302 Found",
+                &format!("location: /?key={CANARY}\r\n"),
+                CANARY,
+            ),
+            "",
+            "refused: redirect_not_followed: the tool answered with status 302 Found. It will \
+             fail again with the same arguments."
+                .to_owned(),
+        ),
+        (
+            Act::say(format!("{CANARY}\r\n\r\n")),
+            "",
+            "reset: the tool's answer is not HTTP".to_owned(),
+        ),
+    ] {
+        let player = Player::start([act]).await;
+        let here = player.address.to_string();
+        let lab = lab(&player, vec![grant("KEY", CANARY, &[&here])]);
+        let more = format!("{WITH_KEY}{more}");
+        let tool = bare("POST", &player.url("/"), EffectClass::Once, &more);
+        let outcome = lab.run(&tool).await;
+        let seen = format!("{outcome:?}");
+        assert!(!seen.contains("canary"), "{seen}");
+        // Where the mask makes a text shorter, no more of it is shown.
+        let told = told(&outcome);
+        let marker = " …[cut: the result is longer]";
+        let expected = expected.trim_end_matches(marker).trim_end_matches('*');
+        assert!(told.starts_with(expected), "{told}\n{expected}");
+        assert_eq!(player.heard().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn another_secret_of_the_organization_is_masked_too() {
+    let told_elsewhere = "the-webhook-secret";
+    let player = Player::start([Act::json(&format!(r#"{{"hook":"{told_elsewhere}"}}"#))]).await;
+    let here = player.address.to_string();
+    let theirs = Grant {
+        organizations: vec!["other".to_owned()],
+        ..grant("THEIRS", "hook", &[&here])
+    };
+    let grants = vec![
+        grant("KEY", CANARY, &[&here]),
+        grant("HOOK", told_elsewhere, &["b.example"]),
+        theirs,
+    ];
+    let outcome = lab(&player, grants).run(&keyed(&player)).await;
+    assert_eq!(told(&outcome), r#"answered "{\"hook\":\"***\"}""#);
+}
+
+#[tokio::test]
+async fn a_secret_is_in_no_debug_output() {
+    let player = Player::start([Act::Hang]).await;
+    let here = player.address.to_string();
+    let lab = lab(&player, vec![grant("KEY", CANARY, &[&here])]);
+    let seen = format!("{:?} {:?} {:?}", lab.executors, lab.attempt, keyed(&player));
+    assert!(seen.contains("KEY"));
+    assert!(!seen.contains("canary"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_secret_that_no_header_can_hold_is_not_sent_and_not_told() {
+    let player = Player::start([Act::answer("200 OK", "", "")]).await;
+    let here = player.address.to_string();
+    let lab = lab(&player, vec![grant("KEY", "canary\r\nX-Evil: 1", &[&here])]);
+    let outcome = lab.run(&keyed(&player)).await;
+    let ToolOutcome::Refused { message } = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(
+        !message.contains("canary") && !message.contains("Evil"),
+        "{message}"
+    );
+    assert_eq!(player.connections(), 0);
+}

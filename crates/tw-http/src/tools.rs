@@ -1,0 +1,236 @@
+//! `/api/{slug}/tools…`: tools as data.
+
+mod render;
+mod trial;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::Response;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use tw_core::change::Scope;
+use tw_core::id::ToolId;
+use tw_runtime::admin::Caller;
+use tw_runtime::tools::StoredTool;
+
+use crate::access;
+use crate::chat::read_body;
+use crate::error::ApiError;
+use crate::server::{RequestId, Surfaces};
+
+pub(crate) use trial::{preview, test};
+
+/// Largest body of a request here: a definition with its schemas, several times over.
+const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Tools of one page, unless the request says otherwise, and at most.
+const PAGE_DEFAULT: usize = 100;
+const PAGE_MAX: usize = 1_000;
+
+type Slug = Result<Path<String>, PathRejection>;
+type SlugAndId = Result<Path<(String, String)>, PathRejection>;
+
+pub(crate) async fn list(
+    State(surfaces): State<Surfaces>,
+    Extension(id): Extension<RequestId>,
+    slug: Slug,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let listed = async {
+        let caller = member(&surfaces, &headers, slug_in(slug)?, Scope::ToolsRead, &id).await?;
+        let page = Page::read(query.as_deref())?;
+        let tools = surfaces.runtime().tools(&caller).await;
+        let tools = tools.map_err(|error| ApiError::of_tool(&error, &id))?;
+        page.of(&tools)
+    };
+    respond(listed.await, StatusCode::OK, &id)
+}
+
+pub(crate) async fn create(
+    State(surfaces): State<Surfaces>,
+    Extension(id): Extension<RequestId>,
+    slug: Slug,
+    request: Request<Body>,
+) -> Response {
+    let created = async {
+        let (parts, body) = request.into_parts();
+        let slug = slug_in(slug)?;
+        let caller = member(&surfaces, &parts.headers, slug, Scope::ToolsWrite, &id).await?;
+        let text = text_of(&surfaces, &parts.headers, body).await?;
+        let made = surfaces.runtime().create_tool(&caller, &text).await;
+        told(&made.map_err(|error| ApiError::of_tool(&error, &id))?)
+    };
+    respond(created.await, StatusCode::CREATED, &id)
+}
+
+pub(crate) async fn show(
+    State(surfaces): State<Surfaces>,
+    Extension(id): Extension<RequestId>,
+    place: SlugAndId,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let shown = async {
+        let (slug, tool) = place_in(place)?;
+        let caller = member(&surfaces, &headers, slug, Scope::ToolsRead, &id).await?;
+        let version = match parameter(query.as_deref(), "version") {
+            None => None,
+            Some(text) => Some(number(&text, "version")?),
+        };
+        let found = surfaces.runtime().tool(&caller, tool?, version).await;
+        told(&found.map_err(|error| ApiError::of_tool(&error, &id))?)
+    };
+    respond(shown.await, StatusCode::OK, &id)
+}
+
+pub(crate) async fn change(
+    State(surfaces): State<Surfaces>,
+    Extension(id): Extension<RequestId>,
+    place: SlugAndId,
+    request: Request<Body>,
+) -> Response {
+    let changed = async {
+        let (parts, body) = request.into_parts();
+        let (slug, tool) = place_in(place)?;
+        let caller = member(&surfaces, &parts.headers, slug, Scope::ToolsWrite, &id).await?;
+        let text = text_of(&surfaces, &parts.headers, body).await?;
+        let made = surfaces.runtime().change_tool(&caller, tool?, &text).await;
+        told(&made.map_err(|error| ApiError::of_tool(&error, &id))?)
+    };
+    respond(changed.await, StatusCode::OK, &id)
+}
+
+pub(crate) async fn delete(
+    State(surfaces): State<Surfaces>,
+    Extension(id): Extension<RequestId>,
+    place: SlugAndId,
+    headers: HeaderMap,
+) -> Response {
+    let deleted = async {
+        let (slug, tool) = place_in(place)?;
+        let caller = member(&surfaces, &headers, slug, Scope::ToolsWrite, &id).await?;
+        let tool = tool?;
+        let gone = surfaces.runtime().delete_tool(&caller, tool).await;
+        gone.map_err(|error| ApiError::of_tool(&error, &id))?;
+        Ok(render::deleted(tool))
+    };
+    respond(deleted.await, StatusCode::OK, &id)
+}
+
+/// The caller, if the organization in the path is its own; another one is not found.
+pub(super) async fn member(
+    surfaces: &Surfaces,
+    headers: &HeaderMap,
+    slug: String,
+    scope: Scope,
+    id: &RequestId,
+) -> Result<Caller, ApiError> {
+    let caller = access::caller(surfaces, headers, None, id).await?;
+    if *caller.organization_slug != *slug {
+        return Err(ApiError::no_organization());
+    }
+    if !caller.may(scope) {
+        return Err(ApiError::out_of_scope(scope.as_str()));
+    }
+    Ok(caller)
+}
+
+/// A path that is no text names nothing that there is.
+fn slug_in(slug: Slug) -> Result<String, ApiError> {
+    slug.map(|Path(slug)| slug)
+        .map_err(|_| ApiError::no_organization())
+}
+
+/// The id is judged after the caller, so that strangers learn nothing from it.
+fn place_in(place: SlugAndId) -> Result<(String, Result<ToolId, ApiError>), ApiError> {
+    let Path((slug, tool)) = place.map_err(|_| ApiError::no_tool())?;
+    Ok((slug, ToolId::parse(&tool).ok_or_else(ApiError::no_tool)))
+}
+
+async fn text_of(surfaces: &Surfaces, headers: &HeaderMap, body: Body) -> Result<String, ApiError> {
+    let bytes = read_body(surfaces, headers, body, BODY_BYTES_MAX).await?;
+    String::from_utf8(bytes.into())
+        .map_err(|_| ApiError::invalid(None, Some("invalid_json"), "The body is not UTF-8."))
+}
+
+fn told(tool: &StoredTool) -> Result<String, ApiError> {
+    render::tool(tool).ok_or_else(ApiError::damaged_tool)
+}
+
+/// Which part of the list is asked for.
+struct Page {
+    limit: usize,
+    after: Option<ToolId>,
+}
+
+impl Page {
+    fn read(query: Option<&str>) -> Result<Self, ApiError> {
+        let limit = match parameter(query, "limit") {
+            None => PAGE_DEFAULT,
+            Some(text) => usize::try_from(number(&text, "limit")?).unwrap_or(PAGE_MAX),
+        };
+        if limit > PAGE_MAX {
+            let message = format!("limit is at most {PAGE_MAX}.");
+            return Err(ApiError::invalid(Some("limit"), None, message));
+        }
+        let after = match parameter(query, "after") {
+            None => None,
+            Some(text) => Some(ToolId::parse(&text).ok_or_else(|| {
+                ApiError::invalid(Some("after"), None, "after is the id of a tool.")
+            })?),
+        };
+        Ok(Self { limit, after })
+    }
+
+    fn of(&self, tools: &[StoredTool]) -> Result<String, ApiError> {
+        let from = match self.after {
+            None => 0,
+            Some(after) => {
+                let place = tools.iter().position(|tool| tool.row.id == after);
+                let missing =
+                    || ApiError::invalid(Some("after"), None, "No tool of the list has this id.");
+                place.ok_or_else(missing)? + 1
+            }
+        };
+        let rest = tools.get(from..).unwrap_or_default();
+        let page = rest.get(..self.limit).unwrap_or(rest);
+        let more = rest.len() > page.len();
+        render::list(page, more).ok_or_else(ApiError::damaged_tool)
+    }
+}
+
+/// The last value of a query parameter, decoded.
+fn parameter(query: Option<&str>, name: &str) -> Option<String> {
+    url::form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+        .filter(|(key, _)| key == name)
+        .last()
+        .map(|(_, value)| value.into_owned())
+}
+
+fn number(text: &str, name: &str) -> Result<u32, ApiError> {
+    let read = text.parse().ok().filter(|number| *number > 0);
+    read.ok_or_else(|| {
+        let message = format!("{name} is a whole number from 1.");
+        ApiError::invalid(Some(name), None, message)
+    })
+}
+
+pub(super) fn respond(
+    answer: Result<String, ApiError>,
+    status: StatusCode,
+    id: &RequestId,
+) -> Response {
+    match answer {
+        Ok(body) => {
+            let mut response = Response::new(Body::from(body));
+            *response.status_mut() = status;
+            response
+                .headers_mut()
+                .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            response
+        }
+        Err(error) => error.render(Some(id)),
+    }
+}

@@ -1,0 +1,135 @@
+//! Results of `read` tools, kept for a while and given again.
+//!
+//! They live in memory: losing them costs another request, no more.
+
+use std::time::{Duration, Instant};
+
+use moka::Expiry;
+use moka::sync::Cache;
+use sha2::{Digest, Sha256};
+use tw_core::arguments::ValidArgs;
+use tw_core::id::OrgId;
+use tw_core::tool::{CacheScope, Tool, ToolKind, ToolOutput};
+use tw_core::variables::Variables;
+
+/// Results of all organizations, within one budget of bytes.
+#[derive(Debug)]
+pub(crate) struct Results(Cache<ResultKey, Kept>);
+
+/// Whose result it is, and of what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ResultKey([u8; 32]);
+
+#[derive(Clone, Debug)]
+struct Kept {
+    output: ToolOutput,
+    lifetime: Duration,
+}
+
+/// What an entry takes beside its text.
+const ENTRY_BYTES: usize = 256;
+
+impl Results {
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        let cache = Cache::builder()
+            .max_capacity(bytes_max)
+            .weigher(|_, kept: &Kept| u32::try_from(kept.bytes()).unwrap_or(u32::MAX))
+            .expire_after(OwnLifetime)
+            .build();
+        Self(cache)
+    }
+
+    /// A result that still holds, as this version of the tool gives it.
+    pub(crate) fn get(&self, key: ResultKey, tool: &Tool) -> Option<ToolOutput> {
+        let kept = self.0.get(&key)?;
+        // A longer lifetime that the tool has been given since does not count, a shorter one does
+        // with the next result.
+        Some(match (kept.output, &tool.kind) {
+            (ToolOutput::Text { text, cut, .. }, ToolKind::ApiRequest(definition)) => {
+                let selected = definition.selected(&text);
+                ToolOutput::Text {
+                    text,
+                    cut,
+                    selected,
+                }
+            }
+            (
+                output,
+                ToolKind::ApiRequest(_)
+                | ToolKind::TimeNow
+                | ToolKind::Calculate
+                | ToolKind::Probe(_),
+            ) => output,
+        })
+    }
+
+    pub(crate) fn put(&self, key: ResultKey, lifetime: Duration, output: ToolOutput) {
+        self.0.insert(key, Kept { output, lifetime });
+    }
+}
+
+impl ResultKey {
+    /// `None` for a call whose result is not kept: the tool has no cache, or it is one for each
+    /// end user and nobody is named.
+    pub(crate) fn of(
+        organization: OrgId,
+        tool: &Tool,
+        args: &ValidArgs,
+        variables: &Variables,
+    ) -> Option<Self> {
+        let rules = tool.policy.cache?;
+        let ToolKind::ApiRequest(definition) = &tool.kind else {
+            return None;
+        };
+        let version = tool.version?;
+        let whose = match rules.scope {
+            CacheScope::Tool => format!("tool {}", version.key.0),
+            CacheScope::User => format!("user {}", variables.get("end_user")?),
+            CacheScope::Organization => "organization".to_owned(),
+        };
+        let identity = definition.identity(args, variables).ok()?;
+        let mut hash = Sha256::new();
+        hash.update(organization.0.to_le_bytes());
+        for text in [whose.as_str(), &version.tool.to_string(), &identity] {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text.as_bytes());
+        }
+        Some(Self(hash.finalize().into()))
+    }
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        let text = match &self.output {
+            ToolOutput::Text { text, selected, .. } => {
+                text.len() + selected.as_ref().map_or(0, String::len)
+            }
+            ToolOutput::Opaque {
+                content_type,
+                sha256,
+                ..
+            } => content_type.len() + sha256.len(),
+        };
+        text.saturating_add(ENTRY_BYTES)
+    }
+}
+
+/// Each entry lives as long as its tool says.
+#[derive(Debug)]
+struct OwnLifetime;
+
+impl Expiry<ResultKey, Kept> for OwnLifetime {
+    fn expire_after_create(&self, _: &ResultKey, kept: &Kept, _: Instant) -> Option<Duration> {
+        Some(kept.lifetime)
+    }
+
+    fn expire_after_update(
+        &self,
+        _: &ResultKey,
+        kept: &Kept,
+        _: Instant,
+        _: Option<Duration>,
+    ) -> Option<Duration> {
+        Some(kept.lifetime)
+    }
+}

@@ -1,0 +1,133 @@
+//! The tools of each organization, ready to be offered.
+//!
+//! They are read again when the organization's tools have changed, which another process may do;
+//! it is noticed within [`CHECKED_EVERY`].
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tw_core::id::OrgId;
+use tw_core::time::Timestamp;
+use tw_core::tool::Tool;
+use tw_core::variables::Variables;
+use tw_egress::secrets::Tenancy;
+use tw_store::read::ReadError;
+use tw_store::read::tools::ToolRow;
+use tw_store::store::Store;
+use tw_store::system;
+use tw_wire::own::tool;
+
+/// All tools that may be offered.
+#[derive(Debug)]
+pub(crate) struct ToolBook {
+    built_in: Vec<Arc<Tool>>,
+    of_organizations: Mutex<BTreeMap<OrgId, Arc<Page>>>,
+}
+
+/// What one organization has.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    pub(crate) slug: Arc<str>,
+    pub(crate) tenancy: Tenancy,
+    /// Built-in ones and its own.
+    pub(crate) tools: Arc<Vec<Arc<Tool>>>,
+    revision: i64,
+    checked: Timestamp,
+}
+
+/// How long a change by another process may go unnoticed.
+const CHECKED_EVERY: Duration = Duration::from_secs(1);
+/// Beyond so many organizations the book is begun anew.
+const PAGES_MAX: usize = 10_000;
+
+impl ToolBook {
+    pub(crate) fn new(built_in: Vec<Arc<Tool>>) -> Self {
+        Self {
+            built_in,
+            of_organizations: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn built_in(&self) -> &[Arc<Tool>] {
+        &self.built_in
+    }
+
+    /// The organization's page; `None` for an organization that is not there.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(crate) async fn page(
+        &self,
+        store: &Store,
+        organization: OrgId,
+        now: Timestamp,
+    ) -> Result<Option<Arc<Page>>, ReadError> {
+        let known = self.lock().get(&organization).cloned();
+        if let Some(page) = &known
+            && now >= page.checked
+            && now.since(page.checked) < CHECKED_EVERY
+        {
+            return Ok(known);
+        }
+        let Some(seen) = system::organization_tools(store, organization).await? else {
+            return Ok(None);
+        };
+        let tenancy = if seen.organizations > 1 {
+            Tenancy::Several
+        } else {
+            Tenancy::Single
+        };
+        let tools = match known {
+            Some(page) if page.revision == seen.revision => Arc::clone(&page.tools),
+            Some(_) | None => {
+                let rows = store.tools(organization).await?;
+                let own = rows.iter().filter_map(compiled);
+                Arc::new(self.built_in.iter().cloned().chain(own).collect())
+            }
+        };
+        let page = Arc::new(Page {
+            slug: seen.slug.into(),
+            tenancy,
+            tools,
+            revision: seen.revision,
+            checked: now,
+        });
+        let mut pages = self.lock();
+        if pages.len() >= PAGES_MAX {
+            pages.clear();
+        }
+        pages.insert(organization, Arc::clone(&page));
+        Ok(Some(page))
+    }
+
+    /// The organization's tools have changed.
+    pub(crate) fn forget(&self, organization: OrgId) {
+        self.lock().remove(&organization);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<OrgId, Arc<Page>>> {
+        self.of_organizations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The tool of a row; one that cannot be understood is not offered.
+pub(crate) fn compiled(row: &ToolRow) -> Option<Arc<Tool>> {
+    let definition = tool::decode(&row.definition).map(Arc::new);
+    let tool =
+        definition.and_then(|definition| definition.tool(Some(row.version), &Variables::default()));
+    match tool {
+        Ok(tool) => Some(Arc::new(tool)),
+        Err(error) => {
+            tracing::error!(
+                tool.id = %row.id,
+                version = row.version.number,
+                field = error.field,
+                "a stored tool cannot be read and is not offered"
+            );
+            None
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Tools as data: making, changing, looking at and trying them.
+
+mod apply_file;
+mod sample;
+mod vet;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tw_core::api_request::{BuildError, BuiltRequest, Given};
+use tw_core::arguments::{self, InvalidArguments, ValidArgs, Written};
+use tw_core::change::{Change, Outcome, SaveTool};
+use tw_core::definition::{Definition, DefinitionError};
+use tw_core::id::{CallId, OrgId, ToolId};
+use tw_core::json::{Json, Literal};
+use tw_core::parameters::SecretRef;
+use tw_core::tool::{Tool, ToolOutcome};
+use tw_core::variables::Variables;
+use tw_egress::tools::{self, Attempt};
+use tw_store::apply::ApplyError;
+use tw_store::read::ReadError;
+use tw_store::read::tools::ToolRow;
+use tw_wire::own::tool;
+
+use crate::admin::Caller;
+use crate::runtime::Runtime;
+use crate::tool_book::Page;
+use crate::variables;
+
+pub use apply_file::{ApplyError as ApplyFileError, Planned, Prune, ToolChange, apply, plan};
+pub use vet::Vetting;
+
+/// A tool of an organization, and what its definition says.
+#[derive(Clone, Debug)]
+pub struct StoredTool {
+    pub row: ToolRow,
+    pub definition: Arc<Definition>,
+}
+
+/// Why a tool could not be made, changed or tried.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    #[error("{0}")]
+    Invalid(DefinitionError),
+    #[error("{0}")]
+    Arguments(String),
+    #[error("no such tool")]
+    NotFound,
+    #[error("another tool has this name")]
+    NameTaken,
+    #[error("the tool was changed by somebody else at the same time; read it and try again")]
+    Conflict,
+    #[error("an organization may keep {0} tools")]
+    TooMany(usize),
+    #[error("a stored tool cannot be read")]
+    Damaged,
+    #[error("reading tools")]
+    Read(#[from] ReadError),
+    #[error("writing a tool")]
+    Write(#[from] ApplyError),
+}
+
+impl From<DefinitionError> for ToolError {
+    fn from(error: DefinitionError) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+/// Tries of a change while others change the same tool.
+const CHANGE_TRIES_MAX: u32 = 3;
+/// What stands in for a secret.
+const MASK: &str = "***";
+
+/// What a tool is tried with.
+#[derive(Debug, Default)]
+pub struct Trial {
+    /// The model's part; `None` makes some up from the function schema.
+    pub arguments: Option<Json>,
+    /// The values of declared variables.
+    pub metadata: Variables,
+}
+
+/// What the model would see, and what the tool would send.
+#[derive(Debug)]
+pub struct Preview {
+    pub tool: Tool,
+    pub arguments: Json,
+    /// With `***` for every secret; or why there would be no request.
+    pub request: Result<BuiltRequest, BuildError>,
+}
+
+/// What a real test came to.
+#[derive(Debug)]
+pub struct Tested {
+    pub outcome: ToolOutcome,
+    pub duration: Duration,
+}
+
+impl Runtime {
+    /// The caller's organization's tools, by name.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn tools(&self, caller: &Caller) -> Result<Vec<StoredTool>, ToolError> {
+        let rows = self.store().tools(caller.organization).await?;
+        rows.into_iter().map(stored).collect()
+    }
+
+    /// One tool, in its newest version or an earlier one.
+    ///
+    /// # Errors
+    /// [`ToolError::NotFound`] also for another organization's.
+    pub async fn tool(
+        &self,
+        caller: &Caller,
+        id: ToolId,
+        version: Option<u32>,
+    ) -> Result<StoredTool, ToolError> {
+        let row = self.store().tool(caller.organization, id, version).await?;
+        let row = row.filter(|row| !row.deleted).ok_or(ToolError::NotFound)?;
+        stored(row)
+    }
+
+    /// Makes a tool from the body of a request.
+    ///
+    /// # Errors
+    /// [`ToolError::Invalid`] names the field.
+    pub async fn create_tool(&self, caller: &Caller, body: &str) -> Result<StoredTool, ToolError> {
+        let definition = tool::decode(body)?;
+        self.vet(caller, &definition).await?;
+        let tools = self.store().tools(caller.organization).await?;
+        let tools_max = self.0.config.tools_stored_max;
+        if tools.len() >= tools_max {
+            return Err(ToolError::TooMany(tools_max));
+        }
+        let id = ToolId(self.env().ordered_id());
+        let saved = self
+            .save(caller.organization, id, &definition.name, body, 0)
+            .await?;
+        saved.ok_or(ToolError::Conflict)
+    }
+
+    /// Changes a tool by a merge patch (RFC 7396). Calls that run keep the version they have.
+    ///
+    /// # Errors
+    /// [`ToolError::Invalid`] names the field.
+    pub async fn change_tool(
+        &self,
+        caller: &Caller,
+        id: ToolId,
+        patch: &str,
+    ) -> Result<StoredTool, ToolError> {
+        for _ in 0..CHANGE_TRIES_MAX {
+            let known = self.tool(caller, id, None).await?;
+            let text = tool::merge_patch(&known.row.definition, patch)?;
+            let definition = tool::decode(&text)?;
+            self.vet(caller, &definition).await?;
+            if text == known.row.definition {
+                return Ok(known);
+            }
+            let follows = known.row.version.number;
+            let saved = self
+                .save(caller.organization, id, &definition.name, &text, follows)
+                .await?;
+            if let Some(saved) = saved {
+                return Ok(saved);
+            }
+        }
+        Err(ToolError::Conflict)
+    }
+
+    /// Takes a tool away. Calls that run go on.
+    ///
+    /// # Errors
+    /// [`ToolError::NotFound`].
+    pub async fn delete_tool(&self, caller: &Caller, id: ToolId) -> Result<(), ToolError> {
+        let delete = Change::DeleteTool {
+            organization: caller.organization,
+            tool: id,
+            at: self.env().now(),
+        };
+        let outcomes = self.store().apply(vec![delete], None).await?;
+        self.0.book.forget(caller.organization);
+        if outcomes.first() == Some(&Outcome::Done) {
+            Ok(())
+        } else {
+            Err(ToolError::NotFound)
+        }
+    }
+
+    /// What the model would see of a definition and what the tool would send; nothing is sent.
+    ///
+    /// # Errors
+    /// [`ToolError::Invalid`] names the field, [`ToolError::Arguments`] says what does not fit.
+    pub async fn preview_tool(
+        &self,
+        caller: &Caller,
+        body: &str,
+        trial: &Trial,
+    ) -> Result<Preview, ToolError> {
+        let definition = tool::decode(body)?;
+        let page = self.vet(caller, &definition).await?;
+        let definition = Arc::new(definition);
+        self.preview(&page, &definition, trial)
+            .map(|(preview, _)| preview)
+    }
+
+    /// What a stored tool would send; nothing is sent.
+    ///
+    /// # Errors
+    /// As [`Runtime::preview_tool`].
+    pub async fn test_tool_dry(
+        &self,
+        caller: &Caller,
+        id: ToolId,
+        trial: &Trial,
+    ) -> Result<Preview, ToolError> {
+        let known = self.tool(caller, id, None).await?;
+        let page = self.page(caller).await?;
+        self.preview(&page, &known.definition, trial)
+            .map(|(preview, _)| preview)
+    }
+
+    /// Sends the tool's request, once, outside any turn.
+    ///
+    /// # Errors
+    /// As [`Runtime::preview_tool`]; how the sending ended is in the answer.
+    pub async fn test_tool(
+        &self,
+        caller: &Caller,
+        id: ToolId,
+        trial: &Trial,
+    ) -> Result<(Preview, Tested), ToolError> {
+        let known = self.tool(caller, id, None).await?;
+        let page = self.page(caller).await?;
+        let (preview, args) = self.preview(&page, &known.definition, trial)?;
+        let call = CallId(self.env().random_id());
+        let attempt = Attempt {
+            call,
+            args,
+            idempotency_key: format!("tw_{}", call.plain()),
+            now: self.env().now(),
+            organization: Arc::clone(&page.slug),
+            variables: Arc::new(self.trial_variables(&page, &known.definition, trial)),
+            tenancy: page.tenancy,
+        };
+        let began = Instant::now();
+        let timeout = preview.tool.policy.timeout;
+        let run = tools::run(&self.0.executors, &preview.tool, &attempt);
+        let outcome = tokio::time::timeout(timeout, run)
+            .await
+            .unwrap_or(ToolOutcome::TimedOut);
+        let duration = began.elapsed();
+        tracing::info!(
+            organization = caller.organization.0,
+            tool = preview.tool.name,
+            outcome = outcome.as_str(),
+            duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            "tool tested"
+        );
+        Ok((preview, Tested { outcome, duration }))
+    }
+
+    fn preview(
+        &self,
+        page: &Page,
+        definition: &Arc<Definition>,
+        trial: &Trial,
+    ) -> Result<(Preview, ValidArgs), ToolError> {
+        let variables = self.trial_variables(page, definition, trial);
+        let tool = definition.tool(None, &variables)?;
+        let arguments = match &trial.arguments {
+            Some(arguments) => arguments.clone(),
+            None => sample::arguments(&tool.parameters),
+        };
+        let written = Json::from_value(&serde_json::Value::String(arguments.as_str().to_owned()));
+        let literal = written.as_literal().unwrap_or_default();
+        let args = read_arguments(&literal, &tool)?;
+        let masked = |_: &SecretRef| Some(MASK.to_owned());
+        let given = Given {
+            variables: &variables,
+            secret: &masked,
+            reference: MASK,
+        };
+        let preview = Preview {
+            request: definition.request(&args, &given),
+            tool,
+            arguments,
+        };
+        Ok((preview, args))
+    }
+
+    fn trial_variables(&self, page: &Page, definition: &Definition, trial: &Trial) -> Variables {
+        let mut always = variables::always(&page.slug, self.env().now());
+        for name in ["end_user", "conversation", "turn", "tool_call"] {
+            always.set(name, format!("test-{name}"));
+        }
+        definition.variables(&always, &trial.metadata)
+    }
+
+    async fn page(&self, caller: &Caller) -> Result<Arc<Page>, ToolError> {
+        let inner = &self.0;
+        let now = inner.env.now();
+        let page = inner
+            .book
+            .page(&inner.store, caller.organization, now)
+            .await?;
+        page.ok_or(ToolError::NotFound)
+    }
+
+    async fn vet(&self, caller: &Caller, definition: &Definition) -> Result<Arc<Page>, ToolError> {
+        let page = self.page(caller).await?;
+        self.vetting().vet(definition, &page.slug, page.tenancy)?;
+        Ok(page)
+    }
+
+    fn vetting(&self) -> Vetting {
+        let config = &self.0.config;
+        Vetting {
+            secrets: Arc::clone(&config.secrets),
+            client: config.tool_client.clone(),
+            limits: config.request.clone(),
+            taken: self
+                .0
+                .book
+                .built_in()
+                .iter()
+                .map(|tool| tool.name.clone())
+                .collect(),
+            tools_stored_max: config.tools_stored_max,
+        }
+    }
+
+    /// `None` when somebody else changed the tool meanwhile.
+    async fn save(
+        &self,
+        organization: OrgId,
+        id: ToolId,
+        name: &str,
+        text: &str,
+        follows: u32,
+    ) -> Result<Option<StoredTool>, ToolError> {
+        let save = SaveTool {
+            organization,
+            tool: id,
+            name: name.to_owned(),
+            definition: text.to_owned(),
+            follows,
+            at: self.env().now(),
+        };
+        let outcomes = self
+            .store()
+            .apply(vec![Change::SaveTool(Box::new(save))], None)
+            .await?;
+        self.0.book.forget(organization);
+        match outcomes.first() {
+            Some(Outcome::ToolSaved(version)) => {
+                let row = self
+                    .store()
+                    .tool(organization, id, Some(version.number))
+                    .await?;
+                row.map(stored).transpose()
+            }
+            Some(Outcome::NameTaken) => Err(ToolError::NameTaken),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn stored(row: ToolRow) -> Result<StoredTool, ToolError> {
+    let definition = tool::decode(&row.definition).map_err(|error| {
+        tracing::error!(tool.id = %row.id, field = error.field, "a stored tool cannot be read");
+        ToolError::Damaged
+    })?;
+    Ok(StoredTool {
+        row,
+        definition: Arc::new(definition),
+    })
+}
+
+fn read_arguments(written: &Literal, tool: &Tool) -> Result<ValidArgs, ToolError> {
+    arguments::read(written, Written::InFull, &tool.schema, &tool.parameters)
+        .map_err(|InvalidArguments(problem)| ToolError::Arguments(problem))
+}

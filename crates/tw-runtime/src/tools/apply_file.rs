@@ -1,0 +1,227 @@
+//! Making an organization's tools equal to those of a file.
+
+use tw_core::change::{Change, Outcome, SaveTool};
+use tw_core::definition::{Definition, DefinitionError};
+use tw_core::id::{OrgId, ToolId};
+use tw_egress::client::place::ORGANIZATION_DEFAULT;
+use tw_egress::env::Env;
+use tw_egress::secrets::Tenancy;
+use tw_store::apply::ApplyError as WriteError;
+use tw_store::read::ReadError;
+use tw_store::read::tools::ToolRow;
+use tw_store::store::Store;
+use tw_store::system;
+
+use super::Vetting;
+use crate::admin::{self, CreateOrganizationError};
+
+/// What becomes of tools that are not in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prune {
+    Keep,
+    Remove,
+}
+
+/// What would be done, in the file's order, removals last.
+#[derive(Debug)]
+pub struct Planned {
+    /// The organization's slug.
+    pub slug: String,
+    /// `None` when it is still to be made.
+    pub organization: Option<OrgId>,
+    pub changes: Vec<ToolChange>,
+}
+
+/// What becomes of one tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolChange {
+    Created {
+        name: String,
+        definition: String,
+    },
+    Changed {
+        name: String,
+        tool: ToolId,
+        /// The newest version before.
+        follows: u32,
+        before: String,
+        definition: String,
+    },
+    Unchanged {
+        name: String,
+    },
+    Removed {
+        name: String,
+        tool: ToolId,
+    },
+}
+
+/// Why a file was not applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error("there is no organization {0:?}")]
+    NoOrganization(String),
+    /// The place is the tool's in the file, from 0.
+    #[error("tool {place} {name:?}: {error}")]
+    Invalid {
+        place: usize,
+        name: String,
+        error: DefinitionError,
+    },
+    #[error("an organization may keep {0} tools")]
+    TooMany(usize),
+    #[error("the tools were changed by somebody else at the same time; apply the file again")]
+    Conflict,
+    #[error("making the organization")]
+    Organization(#[from] CreateOrganizationError),
+    #[error("reading tools")]
+    Read(#[from] ReadError),
+    #[error("writing tools")]
+    Write(#[from] WriteError),
+}
+
+/// Finds out what would change. Nothing is written; the default organization need not exist yet.
+///
+/// # Errors
+/// [`ApplyError::Invalid`] for the first tool that may not be kept.
+pub async fn plan(
+    store: &Store,
+    vetting: &Vetting,
+    organization: &str,
+    wanted: &[(String, Definition)],
+    prune: Prune,
+) -> Result<Planned, ApplyError> {
+    let id = system::organization_by_slug(store, organization).await?;
+    if id.is_none() && organization != ORGANIZATION_DEFAULT {
+        return Err(ApplyError::NoOrganization(organization.to_owned()));
+    }
+    let organizations = system::organization_count(store).await?;
+    let others = organizations.saturating_sub(u64::from(id.is_some()));
+    let tenancy = if others == 0 {
+        Tenancy::Single
+    } else {
+        Tenancy::Several
+    };
+    for (place, (_, definition)) in wanted.iter().enumerate() {
+        let invalid = |error| ApplyError::Invalid {
+            place,
+            name: definition.name.clone(),
+            error,
+        };
+        vetting
+            .vet(definition, organization, tenancy)
+            .map_err(invalid)?;
+        let earlier = &wanted[..place];
+        if earlier
+            .iter()
+            .any(|(_, other)| other.name == definition.name)
+        {
+            return Err(invalid(DefinitionError {
+                field: "name".to_owned(),
+                problem: "stands in the file twice".to_owned(),
+            }));
+        }
+    }
+    let known = match id {
+        Some(id) => store.tools(id).await?,
+        None => Vec::new(),
+    };
+    let changes = changes(&known, wanted, prune);
+    let count =
+        |wanted: fn(&ToolChange) -> bool| changes.iter().filter(|change| wanted(change)).count();
+    let created = count(|change| matches!(change, ToolChange::Created { .. }));
+    let removed = count(|change| matches!(change, ToolChange::Removed { .. }));
+    if known.len() + created - removed > vetting.tools_stored_max {
+        return Err(ApplyError::TooMany(vetting.tools_stored_max));
+    }
+    Ok(Planned {
+        slug: organization.to_owned(),
+        organization: id,
+        changes,
+    })
+}
+
+/// Does what was planned.
+///
+/// # Errors
+/// [`ApplyError::Conflict`] when something else happened since.
+pub async fn apply(store: &Store, env: &Env, planned: &Planned) -> Result<(), ApplyError> {
+    let organization = match planned.organization {
+        Some(organization) => organization,
+        None => admin::organization(store, env, &planned.slug).await?,
+    };
+    let at = env.now();
+    let save = |tool, name: &String, definition: &String, follows| {
+        Change::SaveTool(Box::new(SaveTool {
+            organization,
+            tool,
+            name: name.clone(),
+            definition: definition.clone(),
+            follows,
+            at,
+        }))
+    };
+    let changes: Vec<Change> = planned
+        .changes
+        .iter()
+        .filter_map(|change| match change {
+            ToolChange::Created { name, definition } => {
+                Some(save(ToolId(env.ordered_id()), name, definition, 0))
+            }
+            ToolChange::Changed {
+                name,
+                tool,
+                follows,
+                definition,
+                ..
+            } => Some(save(*tool, name, definition, *follows)),
+            ToolChange::Unchanged { .. } => None,
+            ToolChange::Removed { tool, .. } => Some(Change::DeleteTool {
+                organization,
+                tool: *tool,
+                at,
+            }),
+        })
+        .collect();
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let outcomes = store.apply(changes, None).await?;
+    let done = |outcome: &Outcome| matches!(outcome, Outcome::ToolSaved(_) | Outcome::Done);
+    if outcomes.iter().all(done) {
+        Ok(())
+    } else {
+        Err(ApplyError::Conflict)
+    }
+}
+
+fn changes(known: &[ToolRow], wanted: &[(String, Definition)], prune: Prune) -> Vec<ToolChange> {
+    let mut changes: Vec<ToolChange> = wanted
+        .iter()
+        .map(|(text, definition)| {
+            let name = definition.name.clone();
+            match known.iter().find(|row| row.name == name) {
+                None => ToolChange::Created {
+                    name,
+                    definition: text.clone(),
+                },
+                Some(row) if row.definition == *text => ToolChange::Unchanged { name },
+                Some(row) => ToolChange::Changed {
+                    name,
+                    tool: row.id,
+                    follows: row.version.number,
+                    before: row.definition.clone(),
+                    definition: text.clone(),
+                },
+            }
+        })
+        .collect();
+    if prune == Prune::Remove {
+        let kept = |row: &&ToolRow| !wanted.iter().any(|(_, other)| other.name == row.name);
+        changes.extend(known.iter().filter(kept).map(|row| ToolChange::Removed {
+            name: row.name.clone(),
+            tool: row.id,
+        }));
+    }
+    changes
+}

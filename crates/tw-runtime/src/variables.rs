@@ -1,0 +1,111 @@
+//! The variables of a turn: what tools of this server may name in their definitions.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tw_core::id::{CallId, TurnId};
+use tw_core::request::ModelInput;
+use tw_core::time::Timestamp;
+use tw_core::tool::{Tool, ToolKind};
+use tw_core::turn::Offer;
+use tw_core::variables::Variables;
+
+/// What the server knows of a turn, and what its request gave.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TurnVariables {
+    /// All but `tool_call`.
+    pub(crate) always: Variables,
+    /// The request's `metadata`, as far as it is text.
+    pub(crate) metadata: Variables,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whose<'a> {
+    pub(crate) organization: &'a str,
+    pub(crate) end_user: Option<&'a str>,
+    pub(crate) conversation: &'a str,
+    pub(crate) turn: TurnId,
+    pub(crate) created: Timestamp,
+}
+
+impl TurnVariables {
+    pub(crate) fn new(whose: Whose<'_>, input: &ModelInput) -> Self {
+        let mut always = always(whose.organization, whose.created);
+        if let Some(end_user) = whose.end_user {
+            always.set("end_user", end_user.to_owned());
+        }
+        always.set("conversation", whose.conversation.to_owned());
+        always.set("turn", whose.turn.to_string());
+        Self {
+            always,
+            metadata: metadata_of(input),
+        }
+    }
+
+    /// Those that a call of this tool may name.
+    pub(crate) fn of_tool(&self, tool: &Tool, call: CallId) -> Variables {
+        let ToolKind::ApiRequest(definition) = &tool.kind else {
+            return Variables::default();
+        };
+        let mut always = self.always.clone();
+        always.set("tool_call", call.to_string());
+        definition.variables(&always, &self.metadata)
+    }
+
+    /// The tools as this turn's model is told of them.
+    pub(crate) fn in_prompts(&self, offer: Offer) -> Offer {
+        let Offer::Ours(tools) = offer else {
+            return offer;
+        };
+        Offer::Ours(tools.into_iter().map(|tool| self.told(tool)).collect())
+    }
+
+    fn told(&self, tool: Arc<Tool>) -> Arc<Tool> {
+        let ToolKind::ApiRequest(definition) = &tool.kind else {
+            return tool;
+        };
+        if !definition.prompts_use_variables() {
+            return tool;
+        }
+        let variables = definition.variables(&self.always, &self.metadata);
+        match definition.tool(tool.version, &variables) {
+            Ok(told) => Arc::new(told),
+            // Only texts differ, so this does not happen; the tool works without them.
+            Err(_) => tool,
+        }
+    }
+}
+
+/// Those that are there without a turn.
+pub(crate) fn always(organization: &str, at: Timestamp) -> Variables {
+    let mut variables = Variables::default();
+    variables.set("organization", organization.to_owned());
+    // Beyond the year 9999 there is no such text, and no such turn.
+    if let Ok(time) = jiff::Timestamp::from_microsecond(at.0) {
+        let whole = jiff::Timestamp::from_second(time.as_second()).unwrap_or(time);
+        let text = whole.to_string();
+        variables.set("today", text.chars().take_while(|c| *c != 'T').collect());
+        variables.set("now", text);
+    }
+    variables
+}
+
+/// The texts of a request's `metadata`; numbers and booleans count as they are written.
+fn metadata_of(input: &ModelInput) -> Variables {
+    let field = input.fields.iter().find(|(name, _)| &**name == "metadata");
+    field.map_or_else(Variables::default, |(_, json)| of_object(&json.to_value()))
+}
+
+/// The scalar members of an object.
+pub(crate) fn of_object(value: &Value) -> Variables {
+    let mut variables = Variables::default();
+    for (name, value) in value.as_object().into_iter().flatten() {
+        match value {
+            Value::String(text) => variables.set(name, text.clone()),
+            Value::Number(_) | Value::Bool(_) => variables.set(name, value.to_string()),
+            Value::Null | Value::Array(_) | Value::Object(_) => {}
+        }
+    }
+    variables
+}

@@ -1,0 +1,163 @@
+use rusqlite::Connection;
+use tw_core::call::{CallEnd, CallReason, CallStatus, Runs};
+use tw_core::change::{Change, NewCall, Outcome, SaveTool};
+use tw_core::event::TurnStatus;
+use tw_core::id::{ApiKeyId, OrgId};
+use tw_core::tool::EffectClass;
+use tw_store::migrate::{self, MIGRATIONS};
+use tw_store::read::view::Detail;
+use tw_store::store::{Options, Store};
+use tw_store::system;
+
+use crate::world::{World, at, call_ref, pending_call, tool_id, turn_id};
+
+/// Two organizations and a running turn with a call in each state, as the first schema held them.
+const WITH_TURNS: &str = r#"
+    INSERT INTO organization VALUES (1, 'default', 'Default', 1, 1), (2, 'stranger', 'Stranger', 1, 1);
+    INSERT INTO api_key VALUES
+        (1, 1, 'key', zeroblob(32), 'tw-', 'chat', 'all', 'full', 'off', NULL, NULL, 1, 1);
+    INSERT INTO conversation VALUES (1, 1, 'conversation', NULL, NULL, 1, 1);
+    INSERT INTO turn
+        (key, organization, id, api_key, conversation, conversation_named, surface, streamed, on_leave, record,
+         model, request_id, body_hash, projector_version, owner, fence, status, deadline_us, created_us, updated_us)
+        VALUES (1, 1, '0194f2a0-0000-7000-8000-000000000001', 1, 1, 0, 'chat_completions', 1, 'stop', 'full',
+                'm', 'request', zeroblob(32), 1, 'boot 1', 1, 'running', 9, 1, 1);
+    INSERT INTO turn_input VALUES (1, x'7b7d', '{}', NULL, 1, 1);
+    INSERT INTO tool_call
+        (turn, round, position, organization, id, runs, effect, tool_name, tool_call_id, callback_token,
+         idempotency_key, arguments, status, reason, result, shown, is_error, started_us, ended_us,
+         created_us, updated_us)
+        VALUES
+        (1, 1, 0, 1, '00000000-0000-4000-8000-000000000000', 'server', 'read', 'time_now', 'a', 't0', 'k0', '{}',
+         'completed', NULL, 'long', 'lo', 0, 2, 3, 1, 3),
+        (1, 1, 1, 1, '00000000-0000-4000-8000-000000000001', 'server', 'once', 'mail', 'b', 't1', 'k1', '{}',
+         'failed', 'timeout', NULL, 'late', 1, 2, 3, 1, 3),
+        (1, 1, 2, 1, '00000000-0000-4000-8000-000000000002', 'server', 'once', 'mail', 'c', 't2', 'k2', '{}',
+         'processing', NULL, NULL, NULL, NULL, 2, NULL, 1, 2);
+"#;
+
+/// The world of a database that the program of the first schema has left.
+fn after_the_first_schema() -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let mut conn = Connection::open(&path).unwrap();
+    conn.pragma_update(None, "foreign_keys", true).unwrap();
+    migrate::run(&mut conn, &MIGRATIONS[..1], at(0)).unwrap();
+    conn.execute_batch(WITH_TURNS).unwrap();
+    drop(conn);
+    World {
+        store: Store::open(&path, Options::defaults(at(1))).unwrap(),
+        organization: OrgId(1),
+        key: ApiKeyId(1),
+        stranger: OrgId(2),
+        path: Some(path),
+        folder: Some(folder),
+    }
+}
+
+#[tokio::test]
+async fn the_first_schemas_turns_are_there_under_the_newest() {
+    let world = after_the_first_schema();
+    let view = world
+        .store
+        .turn_view(world.organization, turn_id(1), Detail::Full)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(view.turn.status, TurnStatus::Running);
+    let calls = &view.rounds[0].calls;
+    let read: Vec<_> = calls.iter().map(|call| (call.status, &call.end)).collect();
+    let completed = CallEnd {
+        reason: None,
+        result: Some("long".to_owned()),
+        shown: "lo".to_owned(),
+        is_error: false,
+        cached: false,
+    };
+    let failed = CallEnd {
+        reason: Some(CallReason::Timeout),
+        result: None,
+        shown: "late".to_owned(),
+        is_error: true,
+        cached: false,
+    };
+    assert_eq!(
+        read,
+        [
+            (CallStatus::Completed, &Some(completed)),
+            (CallStatus::Failed, &Some(failed)),
+            (CallStatus::Processing, &None),
+        ]
+    );
+    assert!(calls.iter().all(|call| call.tool_version.is_none()));
+    assert_eq!(
+        (calls[0].runs, calls[0].effect),
+        (Runs::Server, Some(EffectClass::Read))
+    );
+    for organization in [world.organization, world.stranger] {
+        assert_eq!(world.store.tools(organization).await.unwrap(), []);
+        assert_eq!(world.store.tools_revision(organization).await.unwrap(), 0);
+    }
+    let key = system::api_key_by_hash(&world.store, [0; 32])
+        .await
+        .unwrap();
+    assert_eq!(key.map(|key| key.id), Some(world.key));
+    assert_eq!(
+        world.store.integrity_check().await.unwrap(),
+        Vec::<String>::new()
+    );
+}
+
+#[tokio::test]
+async fn a_turn_of_the_first_schema_goes_on_with_the_newest() {
+    let world = after_the_first_schema();
+    let save = SaveTool {
+        organization: world.organization,
+        tool: tool_id(1),
+        name: "mail".to_owned(),
+        definition: "{}".to_owned(),
+        follows: 0,
+        at: at(2),
+    };
+    let saved = world.write(Change::SaveTool(Box::new(save))).await.unwrap();
+    let Outcome::ToolSaved(version) = saved else {
+        panic!("{saved:?}")
+    };
+    let turn = turn_id(1);
+    let call = NewCall {
+        tool_version: Some(version.key),
+        ..pending_call(turn, call_ref(2, 0))
+    };
+    let answered = CallEnd {
+        reason: None,
+        result: Some("{}".to_owned()),
+        shown: "{}".to_owned(),
+        is_error: false,
+        cached: true,
+    };
+    let end = |call, end: &CallEnd| Change::EndCall {
+        call,
+        end: end.clone(),
+        at: at(3),
+    };
+    let changes = vec![
+        end(call_ref(1, 2), &answered),
+        Change::AddCall(Box::new(call.clone())),
+        end(call.call, &answered),
+    ];
+    world.write_turn(turn, changes).await.unwrap();
+    let found = world.recovered(turn).await;
+    let ends: Vec<_> = found.calls[2..]
+        .iter()
+        .map(|row| (row.call.end.as_ref(), row.tool_version))
+        .collect();
+    assert_eq!(
+        ends,
+        [(Some(&answered), None), (Some(&answered), Some(version))]
+    );
+    world.accept(2).await;
+    assert_eq!(
+        world.store.integrity_check().await.unwrap(),
+        Vec::<String>::new()
+    );
+}

@@ -1,0 +1,57 @@
+use super::{OfferedTool, TurnContext, decode, encode};
+
+fn context(tools: Option<&[(&str, Option<i64>)]>) -> TurnContext {
+    TurnContext {
+        tools: tools.map(|tools| {
+            tools
+                .iter()
+                .map(|&(name, version)| OfferedTool {
+                    name: name.to_owned(),
+                    version,
+                })
+                .collect()
+        }),
+        upstream: "u".to_owned(),
+    }
+}
+
+#[test]
+fn a_context_is_stored_so_and_comes_back() {
+    for (tools, stored) in [
+        (None, r#"{"tools":null,"upstream":"u"}"#),
+        (Some(&[][..]), r#"{"tools":[],"upstream":"u"}"#),
+        (
+            Some(&[("time_now", None), ("mail", Some(7))][..]),
+            r#"{"tools":["time_now",["mail",7]],"upstream":"u"}"#,
+        ),
+    ] {
+        let context = context(tools);
+        assert_eq!(encode(&context), stored);
+        assert_eq!(decode(stored).unwrap(), context);
+    }
+}
+
+#[test]
+fn a_context_of_the_first_version_is_read() {
+    let stored = r#"{"tools":["time_now","calculate"],"upstream":"u"}"#;
+    let expected = context(Some(&[("time_now", None), ("calculate", None)]));
+    assert_eq!(decode(stored).unwrap(), expected);
+}
+
+#[test]
+fn a_damaged_context_is_an_error() {
+    for stored in [
+        "",
+        "[]",
+        r#"{"tools":null}"#,
+        r#"{"tools":"time_now","upstream":"u"}"#,
+        r#"{"tools":[7],"upstream":"u"}"#,
+        r#"{"tools":[["mail"]],"upstream":"u"}"#,
+        r#"{"tools":[["mail",1,2]],"upstream":"u"}"#,
+        r#"{"tools":[["mail","1"]],"upstream":"u"}"#,
+        r#"{"tools":[["mail",1.5]],"upstream":"u"}"#,
+        r#"{"tools":[],"upstream":"u","more":1}"#,
+    ] {
+        assert!(decode(stored).is_err(), "{stored}");
+    }
+}
