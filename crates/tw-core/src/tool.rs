@@ -174,6 +174,8 @@ pub enum ToolOutcome {
         /// How long it asks to be left alone.
         retry_after: Option<Duration>,
     },
+    /// No request can be made of these arguments; nothing was sent, and nothing ever would be.
+    Unsendable { message: String },
     /// Certainly not sent; any class may be repeated.
     NotSent { message: String },
     /// The tool's address may not be reached from here; nothing was sent.
@@ -194,6 +196,7 @@ impl ToolOutcome {
             Self::Answered(_) => "answered",
             Self::Refused { .. } => "refused",
             Self::Unavailable { .. } => "unavailable",
+            Self::Unsendable { .. } => "unsendable",
             Self::NotSent { .. } => "not_sent",
             Self::NotAllowed { .. } => "not_allowed",
             Self::Reset { .. } => "reset",

@@ -66,7 +66,7 @@ impl ApiCaller {
                         .to_owned(),
                 };
             }
-            Err(NotBuilt::Refused(message)) => return ToolOutcome::Refused { message },
+            Err(NotBuilt::Unsendable(message)) => return ToolOutcome::Unsendable { message },
         };
         let effect = definition.policy.effect;
         let sent = self
@@ -144,10 +144,10 @@ impl ApiCaller {
             return Err(NotBuilt::NotGranted);
         }
         let built = built.map_err(|error| {
-            NotBuilt::Refused(self.secrets.masked(&attempt.organization, error.0))
+            NotBuilt::Unsendable(self.secrets.masked(&attempt.organization, error.0))
         })?;
         if built.url.len() > URL_BYTES_MAX {
-            return Err(NotBuilt::Refused(format!(
+            return Err(NotBuilt::Unsendable(format!(
                 "with these arguments the URL is longer than {URL_BYTES_MAX} bytes"
             )));
         }
@@ -201,7 +201,7 @@ impl ApiCaller {
 enum NotBuilt {
     NotGranted,
     /// For the model.
-    Refused(String),
+    Unsendable(String),
 }
 
 fn output_of(definition: &Definition, received: Received) -> ToolOutput {

@@ -33,7 +33,7 @@ pub(crate) fn failed(failure: SendFailure) -> ToolOutcome {
         }
         // The same arguments make the same request.
         FailureKind::BadUrl | FailureKind::BadRequest if !failure.sent => {
-            ToolOutcome::Refused { message }
+            ToolOutcome::Unsendable { message }
         }
         _ if !failure.sent => ToolOutcome::NotSent { message },
         FailureKind::TimedOut(_) => ToolOutcome::TimedOut,

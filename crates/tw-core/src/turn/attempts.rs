@@ -129,6 +129,7 @@ impl Turn {
             ToolOutcome::Answered(_) => AttemptOutcome::Ok,
             ToolOutcome::Refused { .. }
             | ToolOutcome::Unavailable { .. }
+            | ToolOutcome::Unsendable { .. }
             | ToolOutcome::NotSent { .. }
             | ToolOutcome::NotAllowed { .. }
             | ToolOutcome::Reset { .. }
@@ -139,7 +140,9 @@ impl Turn {
         close_attempt(at, n, word, now, step);
         let was_sent = !matches!(
             outcome,
-            ToolOutcome::NotSent { .. } | ToolOutcome::NotAllowed { .. }
+            ToolOutcome::Unsendable { .. }
+                | ToolOutcome::NotSent { .. }
+                | ToolOutcome::NotAllowed { .. }
         );
         let next = next_for(call, n, outcome, kept_max);
         if let Some(call) = self.find_mut(at) {
@@ -311,6 +314,7 @@ fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next 
     match outcome {
         ToolOutcome::Answered(output) => Next::End(completed(call, &output, kept_max)),
         ToolOutcome::Refused { message } => Next::End(failed(CallReason::ToolError, message)),
+        ToolOutcome::Unsendable { message } => Next::End(failed(CallReason::NotSent, message)),
         ToolOutcome::Unavailable {
             message,
             retry_after,

@@ -195,7 +195,11 @@ fn grants_that_cannot_be_meant_are_refused() {
 #[test]
 fn values_are_in_no_debug_output() {
     let one = grant("KEY", "canary-value", &["default"], &[]);
-    let seen = format!("{one:?} {:?} {:#?}", secrets(&[one.clone()]), one);
+    let seen = format!(
+        "{one:?} {:?} {:#?}",
+        secrets(std::slice::from_ref(&one)),
+        one
+    );
     assert!(seen.contains("KEY"));
     assert!(!seen.contains("canary"), "{seen}");
 }

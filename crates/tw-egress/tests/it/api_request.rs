@@ -148,6 +148,7 @@ fn told(outcome: &ToolOutcome) -> String {
             retry_after: None,
         }
         | ToolOutcome::Refused { message }
+        | ToolOutcome::Unsendable { message }
         | ToolOutcome::NotSent { message }
         | ToolOutcome::NotAllowed { message }
         | ToolOutcome::Reset { message } => format!("{word}: {message}"),

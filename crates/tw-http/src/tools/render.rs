@@ -34,6 +34,7 @@ pub(super) fn tested(preview: &Preview, tested: &Tested) -> String {
         ),
         ToolOutcome::Refused { message }
         | ToolOutcome::Unavailable { message, .. }
+        | ToolOutcome::Unsendable { message }
         | ToolOutcome::NotSent { message }
         | ToolOutcome::NotAllowed { message }
         | ToolOutcome::Reset { message } => (message.clone(), message.clone()),

@@ -8,10 +8,11 @@ const CLASSES: [(&str, &str); 4] = [
     ("queryable", "pay"),
     ("once", "send_mail"),
 ];
-const OUTCOMES: [&str; 8] = [
+const OUTCOMES: [&str; 9] = [
     "ok fine",
     "refused why",
     "unavailable why",
+    "unsendable why",
     "not_sent why",
     "reset why",
     "timeout",
@@ -64,6 +65,7 @@ fn after_a_first_attempt() {
             r#"read, ok fine: completed "fine"
                read, refused why: failed tool_error "why"
                read, unavailable why: timer call 1.0#2 in 200ms
+               read, unsendable why: failed not_sent "why"
                read, not_sent why: timer call 1.0#2 in 200ms
                read, reset why: timer call 1.0#2 in 200ms
                read, timeout: timer call 1.0#2 in 200ms
@@ -72,6 +74,7 @@ fn after_a_first_attempt() {
                idempotent, ok fine: completed "fine"
                idempotent, refused why: failed tool_error "why"
                idempotent, unavailable why: timer call 1.0#2 in 200ms
+               idempotent, unsendable why: failed not_sent "why"
                idempotent, not_sent why: timer call 1.0#2 in 200ms
                idempotent, reset why: timer call 1.0#2 in 200ms
                idempotent, timeout: timer call 1.0#2 in 200ms
@@ -80,6 +83,7 @@ fn after_a_first_attempt() {
                queryable, ok fine: completed "fine"
                queryable, refused why: failed tool_error "why"
                queryable, unavailable why: failed tool_error "why"
+               queryable, unsendable why: failed not_sent "why"
                queryable, not_sent why: timer call 1.0#2 in 200ms
                queryable, reset why: look up 1.0#1
                queryable, timeout: look up 1.0#1
@@ -88,6 +92,7 @@ fn after_a_first_attempt() {
                once, ok fine: completed "fine"
                once, refused why: failed tool_error "why"
                once, unavailable why: failed tool_error "why"
+               once, unsendable why: failed not_sent "why"
                once, not_sent why: timer call 1.0#2 in 200ms
                once, reset why: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
                once, timeout: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
@@ -104,6 +109,7 @@ fn after_the_last_attempt() {
         r#"ok fine: completed "fine""#,
         r#"refused why: failed tool_error "why""#,
         r#"unavailable why: failed tool_error "why""#,
+        r#"unsendable why: failed not_sent "why""#,
         r#"not_sent why: failed not_sent "why""#,
         r#"reset why: failed reset "why""#,
         r#"timeout: failed timeout "The tool did not answer within its time.""#,
@@ -123,6 +129,7 @@ fn after_the_last_attempt() {
             r#"queryable, ok fine: completed "fine"
                queryable, refused why: failed tool_error "why"
                queryable, unavailable why: failed tool_error "why"
+               queryable, unsendable why: failed not_sent "why"
                queryable, not_sent why: failed not_sent "why"
                queryable, reset why: look up 1.0#3
                queryable, timeout: look up 1.0#3
@@ -131,6 +138,7 @@ fn after_the_last_attempt() {
                once, ok fine: completed "fine"
                once, refused why: failed tool_error "why"
                once, unavailable why: failed tool_error "why"
+               once, unsendable why: failed not_sent "why"
                once, not_sent why: failed not_sent "why"
                once, reset why: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
                once, timeout: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
@@ -263,6 +271,7 @@ fn a_turn_that_fails_says_what_it_may_have_changed() {
             ("ok fine", Some("completed")),
             ("refused why", Some("failed")),
             ("panicked ; found 1.0#1 unknown", Some("failed")),
+            ("unsendable why", None),
             (
                 "not_sent a ; timer ; end 1.0#2 not_sent b ; timer ; end 1.0#3 not_sent c",
                 None,

@@ -279,6 +279,7 @@ fn tool_outcome(text: &str) -> ToolOutcome {
                 retry_after: Some(Duration::from_secs(number(seconds).into())),
             }
         }
+        "unsendable" => ToolOutcome::Unsendable { message },
         "not_sent" => ToolOutcome::NotSent { message },
         "reset" => ToolOutcome::Reset { message },
         "timeout" => ToolOutcome::TimedOut,

@@ -140,7 +140,7 @@ async fn no_argument_and_no_variable_leads_elsewhere() {
         match lab.run(&tool).await {
             ToolOutcome::Answered(_) => sent += 1,
             // The dots.
-            ToolOutcome::Refused { .. } => {}
+            ToolOutcome::Unsendable { .. } => {}
             outcome => panic!("{outcome:?}"),
         }
     }

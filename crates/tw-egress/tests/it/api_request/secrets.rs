@@ -100,7 +100,7 @@ async fn the_environment_is_no_secret() {
 async fn an_echo_comes_back_masked() {
     let text = "content-type: text/plain\r\n";
     let pad = "p".repeat(50);
-    let error = format!("bad key {CANARY}, {}{CANARY}", "x".repeat(2030));
+    let error = format!("bad key {CANARY}, {}{CANARY}", "x".repeat(2018));
     for (act, more, expected) in [
         (
             Act::answer("200 OK", text, format!("you sent {CANARY}.")),
@@ -147,9 +147,8 @@ async fn an_echo_comes_back_masked() {
             "",
             format!(
                 "unavailable: the tool answered with status 503 Service Unavailable. It may work \
-                 later. The call may have taken effect all the same. It said: bad key ***, {}*** \
-                 …[cut: the result is longer]",
-                "x".repeat(2030)
+                 later. The call may have taken effect all the same. It said: bad key ***, {}***",
+                "x".repeat(2018)
             ),
         ),
         (
@@ -177,11 +176,7 @@ async fn an_echo_comes_back_masked() {
         let outcome = lab.run(&tool).await;
         let seen = format!("{outcome:?}");
         assert!(!seen.contains("canary"), "{seen}");
-        // Where the mask makes a text shorter, no more of it is shown.
-        let told = told(&outcome);
-        let marker = " …[cut: the result is longer]";
-        let expected = expected.trim_end_matches(marker).trim_end_matches('*');
-        assert!(told.starts_with(expected), "{told}\n{expected}");
+        assert_eq!(told(&outcome), expected);
         assert_eq!(player.heard().len(), 1);
     }
 }
@@ -220,7 +215,7 @@ async fn a_secret_that_no_header_can_hold_is_not_sent_and_not_told() {
     let here = player.address.to_string();
     let lab = lab(&player, vec![grant("KEY", "canary\r\nX-Evil: 1", &[&here])]);
     let outcome = lab.run(&keyed(&player)).await;
-    let ToolOutcome::Refused { message } = outcome else {
+    let ToolOutcome::Unsendable { message } = outcome else {
         panic!("{outcome:?}");
     };
     assert!(

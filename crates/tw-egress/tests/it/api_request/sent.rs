@@ -174,22 +174,22 @@ async fn what_cannot_be_written_is_not_sent() {
         (
             r#""method":"GET","url":"http://{HERE}/","parameters":{"x-a":{"mode":"ai","in":"header","schema":{"type":"string"}}}"#,
             r#"{"x-a":"b\r\nX-Evil: 1"}"#.to_owned(),
-            "refused: the header \"x-a\" ",
+            "unsendable: the header \"x-a\" ",
         ),
         (
             r#""method":"GET","url":"http://{HERE}/{p}","parameters":{"p":{"mode":"ai","schema":{"type":"string"}}}"#,
             r#"{"p":".."}"#.to_owned(),
-            "refused: ",
+            "unsendable: ",
         ),
         (
             r#""method":"POST","url":"http://{HERE}/","body":{"a":"{{gone}}"},"variables":{"gone":{}}"#,
             "{}".to_owned(),
-            "refused: the variable \"gone\" has no value",
+            "unsendable: the variable \"gone\" has no value",
         ),
         (
             r#""method":"GET","url":"http://{HERE}/","parameters":{"q":{"mode":"ai","schema":{"type":"string"}}}"#,
             format!(r#"{{"q":"{long}"}}"#),
-            "refused: with these arguments the URL is longer than 2048 bytes",
+            "unsendable: with these arguments the URL is longer than 2048 bytes",
         ),
     ] {
         let player = Player::start([Act::answer("200 OK", "", "")]).await;
