@@ -6,16 +6,19 @@
 //! One thread does all, so its CPU time is the whole price but for the disk.
 
 mod cpu;
-mod schema;
-mod turns;
+pub mod schema;
+pub mod turns;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use rusqlite::Connection;
 
 use schema::{BLOB_KEYS, INTEGER_KEYS, Variant};
-use turns::Turns;
+use turns::{Shape, Turns};
+
+use crate::percentile::percentile;
 
 /// Each variant runs in so many slices, by turns with the other, since a disk's speed drifts.
 const SLICES: u32 = 4;
@@ -38,6 +41,39 @@ struct Tally {
     /// `None` where the system does not tell it.
     cpu: Option<Duration>,
     bytes: u64,
+    /// How long each batch took, which is how long each of its turns took.
+    batches: Vec<Duration>,
+}
+
+/// What bare statements take, measured on the calling thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Floor {
+    /// `None` where the system does not tell it.
+    pub cpu_per_turn_us: Option<f64>,
+    /// Of a turn's whole time.
+    pub p99: Option<Duration>,
+}
+
+/// Takes turns of one shape with the store's own keys, `batch` to a transaction, in a database in `folder`.
+///
+/// # Errors
+/// The database failed.
+pub fn measure_one(
+    folder: &Path,
+    shape: Shape,
+    batch: usize,
+    time: Duration,
+) -> anyhow::Result<Floor> {
+    let folder = tempfile::tempdir_in(folder).context("making a temporary folder")?;
+    let conn = schema::create(&folder.path().join("floor.db"), &INTEGER_KEYS)?;
+    let mut turns = Turns::new(&INTEGER_KEYS, shape);
+    let mut tally = Tally::default();
+    run_slice(&conn, &mut turns, batch, time, &mut tally)?;
+    tally.batches.sort_unstable();
+    Ok(Floor {
+        cpu_per_turn_us: tally.cpu_per_turn_us(),
+        p99: percentile(&tally.batches, 99),
+    })
 }
 
 /// # Errors
@@ -53,8 +89,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         args.seconds
     );
     println!(
-        "{:>5}  {:<8} {:>9} {:>13} {:>11}",
-        "batch", "keys", "turns/s", "CPU µs/turn", "bytes/turn"
+        "{:>5}  {:<8} {:>9} {:>13} {:>11} {:>8} {:>8}",
+        "batch", "keys", "turns/s", "CPU µs/turn", "bytes/turn", "p50 µs", "p99 µs"
     );
     for &batch in &args.batch {
         let [integer, blob] = measure(batch, Duration::from_secs(u64::from(args.seconds)))?;
@@ -78,10 +114,16 @@ fn print_row(batch: usize, keys: &str, tally: &Tally) {
     let cpu = tally
         .cpu_per_turn_us()
         .map_or("-".to_owned(), |us| format!("{us:.1}"));
+    let time = |percent| {
+        let time = percentile(&tally.batches, percent).unwrap_or_default();
+        time.as_micros()
+    };
     println!(
-        "{batch:>5}  {keys:<8} {:>9.0} {cpu:>13} {:>11.0}",
+        "{batch:>5}  {keys:<8} {:>9.0} {cpu:>13} {:>11.0} {:>8} {:>8}",
         tally.turns_per_s(),
-        tally.bytes_per_turn()
+        tally.bytes_per_turn(),
+        time(50),
+        time(99)
     );
 }
 
@@ -104,7 +146,7 @@ fn measure(batch: usize, time: Duration) -> anyhow::Result<[Tally; 2]> {
     let folder = tempfile::tempdir().context("making a temporary folder")?;
     let open = |name, variant: &Variant| -> anyhow::Result<(Connection, Turns)> {
         let conn = schema::create(&folder.path().join(name), variant)?;
-        Ok((conn, Turns::new(variant)))
+        Ok((conn, Turns::new(variant, Shape::OneTool)))
     };
     let mut sides = [
         open("integer.db", &INTEGER_KEYS)?,
@@ -121,6 +163,7 @@ fn measure(batch: usize, time: Duration) -> anyhow::Result<[Tally; 2]> {
     }
     for ((conn, _), tally) in sides.iter().zip(&mut tallies) {
         tally.bytes = schema::bytes(conn)?;
+        tally.batches.sort_unstable();
     }
     Ok(tallies)
 }
@@ -134,9 +177,13 @@ fn run_slice(
 ) -> anyhow::Result<()> {
     let cpu_before = cpu::of_this_thread();
     let began = Instant::now();
-    while began.elapsed() < time {
+    let mut last = Duration::ZERO;
+    while last < time {
         turns.run_batch(conn, batch)?;
         tally.turns += u64::try_from(batch)?;
+        let now = began.elapsed();
+        tally.batches.push(now - last);
+        last = now;
     }
     tally.elapsed += began.elapsed();
     if let (Some(before), Some(after)) = (cpu_before, cpu::of_this_thread()) {

@@ -1,6 +1,15 @@
 //! Load and floors: how fast a part could be at best, and how fast it is.
 
+mod all;
 mod floor;
+mod http;
+mod load;
+mod machine;
+mod percentile;
+mod server;
+mod upstream;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -18,10 +27,31 @@ struct Cli {
 enum Command {
     /// The bare statements of one-tool turns, with integer keys and with 16-byte keys
     Floor(floor::Args),
+    /// The server beside nginx and a direct connection; exits with 1 if a target fails, with 2 if it could not measure
+    All(all::Args),
+    /// The server inside this program, with a writer of choice
+    #[command(hide = true)]
+    Server(server::Args),
+    /// A command on one CPU, which ends when this program's parent does
+    #[command(hide = true)]
+    Pinned(machine::cpus::PinnedArgs),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
-        Command::Floor(args) => floor::run(&args),
+/// What could not be measured is neither good nor bad.
+const NOT_MEASURED: u8 = 2;
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Floor(args) => floor::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::All(args) => all::run(args),
+        Command::Pinned(args) => machine::cpus::become_pinned(&args).map(|never| match never {}),
+        Command::Server(args) => server::run(&args).map(|()| ExitCode::SUCCESS),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("tw-bench: {error:#}");
+            ExitCode::from(NOT_MEASURED)
+        }
     }
 }

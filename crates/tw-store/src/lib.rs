@@ -20,3 +20,5 @@ mod words;
 
 #[cfg(feature = "faults")]
 pub mod faults;
+#[cfg(feature = "null-writer")]
+mod null;

@@ -103,6 +103,26 @@ impl Store {
     /// # Errors
     /// The file cannot be opened, or its schema is not one of ours; see [`MigrateError`].
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
+        let group_jobs_max = options.group_jobs_max.max(1);
+        Self::open_with(path, &options, move |conn, queue| {
+            writer::run(&conn, queue, group_jobs_max);
+        })
+    }
+
+    /// [`Store::open`] with a writer that writes nothing and says of every change that it is done.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    #[cfg(feature = "null-writer")]
+    pub fn open_unwritten(path: &Path, options: Options) -> Result<Self, OpenError> {
+        Self::open_with(path, &options, |_conn, queue| crate::null::run(queue))
+    }
+
+    fn open_with(
+        path: &Path,
+        options: &Options,
+        write: impl FnOnce(Connection, mpsc::Receiver<Job>) + Send + 'static,
+    ) -> Result<Self, OpenError> {
         create_private(path).map_err(|source| OpenError::Create {
             path: path.to_owned(),
             source,
@@ -113,10 +133,9 @@ impl Store {
         })?;
         migrate::run(&mut conn, MIGRATIONS, options.now)?;
         let (jobs, queue) = mpsc::channel(options.queue_jobs_max.max(1));
-        let group_jobs_max = options.group_jobs_max.max(1);
         let writer = thread::Builder::new()
             .name("store-writer".to_owned())
-            .spawn(move || writer::run(&conn, queue, group_jobs_max))
+            .spawn(move || write(conn, queue))
             .map_err(OpenError::Thread)?;
         let readers_max = options.readers_max.max(1);
         Ok(Self {

@@ -69,7 +69,7 @@ pub fn create(path: &Path, variant: &Variant) -> anyhow::Result<Connection> {
         Keys::Blob => conn.execute_batch(BLOB_SCHEMA)?,
     }
     conn.execute_batch(
-        "INSERT INTO organization VALUES (1, 'default', 'Default', 0, 0);
+        "INSERT INTO organization (key, slug, name, created_us, updated_us) VALUES (1, 'default', 'Default', 0, 0);
          INSERT INTO api_key (key, organization, name, hash, shown, scopes, tool_grant, record, memory,
                               created_us, updated_us)
          VALUES (1, 1, 'key', zeroblob(32), 'tw-', 'chat', 'all', 'full', 'off', 0, 0)",

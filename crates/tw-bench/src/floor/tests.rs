@@ -1,5 +1,5 @@
 use super::schema::{BLOB_KEYS, INTEGER_KEYS, create};
-use super::turns::Turns;
+use super::turns::{Shape, Turns};
 
 #[test]
 fn both_variants_write_the_same_turns() {
@@ -7,7 +7,7 @@ fn both_variants_write_the_same_turns() {
     let folder = tempfile::tempdir().unwrap();
     for (name, variant) in [("integer.db", &INTEGER_KEYS), ("blob.db", &BLOB_KEYS)] {
         let conn = create(&folder.path().join(name), variant).unwrap();
-        let mut turns = Turns::new(variant);
+        let mut turns = Turns::new(variant, Shape::OneTool);
         turns.run_batch(&conn, BATCH).unwrap();
         turns.run_batch(&conn, BATCH).unwrap();
         let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
@@ -32,5 +32,30 @@ fn both_variants_write_the_same_turns() {
             6,
             "{name}"
         );
+    }
+}
+
+#[test]
+fn a_relayed_turn_is_two_steps_and_a_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let conn = create(&folder.path().join("relay.db"), &INTEGER_KEYS).unwrap();
+    Turns::new(&INTEGER_KEYS, Shape::Relay)
+        .run_batch(&conn, 4)
+        .unwrap();
+    for (sql, expected) in [
+        (
+            "SELECT count(*) FROM turn WHERE status = 'completed' AND tool_count = 0",
+            4,
+        ),
+        ("SELECT count(*) FROM message", 12),
+        ("SELECT count(*) FROM tool_call", 0),
+        (
+            "SELECT count(*) FROM attempt WHERE outcome = 'ok' AND round = 1",
+            4,
+        ),
+        ("SELECT count(*) FROM turn_event", 4),
+    ] {
+        let count: i64 = conn.query_row(sql, [], |row| row.get(0)).unwrap();
+        assert_eq!(count, expected, "{sql}");
     }
 }

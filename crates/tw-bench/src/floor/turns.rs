@@ -11,6 +11,7 @@ use super::schema::{Keys, Variant};
 const BODY_BYTES: usize = 300;
 const ANSWER_BYTES: usize = 120;
 const RESULT_BYTES: usize = 300;
+const EVENTS_BYTES: usize = 400;
 const ARGUMENTS: &str = r#"{"city":"Reykjavik","unit":"celsius","days":3}"#;
 const USAGE: &str =
     r#"[412,38,450,{"prompt_tokens":412,"completion_tokens":38,"total_tokens":450}]"#;
@@ -20,7 +21,10 @@ const INSERT_INPUT: &str = "INSERT INTO turn_input (turn, body, context, created
     VALUES (?1, ?2, '{}', ?3, ?3)";
 const INSERT_MESSAGE: &str =
     "INSERT INTO message (turn, round, seq, role, blocks, created_us, updated_us)
-    VALUES (?1, ?2, 0, ?3, ?4, ?5, ?5)";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
+const INSERT_EVENTS: &str = "INSERT INTO turn_event
+    (turn, first, count, fence, payload, created_us, updated_us)
+    VALUES (?1, 1, 6, 1, ?2, ?3, ?3)";
 const OPEN_ATTEMPT: &str =
     "INSERT INTO attempt (turn, round, position, n, upstream, created_us, updated_us)
     VALUES (?1, ?2, -1, 1, 'main', ?3, ?3)";
@@ -38,13 +42,50 @@ const END_CALL: &str = "UPDATE tool_call
     SET status = 'completed', result = ?2, shown = ?2, is_error = 0, ended_us = ?3, updated_us = ?3
     WHERE turn = ?1 AND round = 1 AND position = 0 AND status IN ('pending', 'processing')";
 const END_TURN: &str = "UPDATE turn
-    SET status = 'completed', usage = ?2, has_tool_calls = 1, tool_count = 1, ended_us = ?3, updated_us = ?3
+    SET status = 'completed', usage = ?2, has_tool_calls = ?4, tool_count = ?4, ended_us = ?3, updated_us = ?3
     WHERE key = ?1 AND status = 'running'";
 const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
     WHERE key = (SELECT conversation FROM turn WHERE key = ?1)";
 
+/// What happens in a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// The model calls one tool and then answers.
+    OneTool,
+    /// The model answers: two messages come in and one goes out, with the log of what was shown.
+    Relay,
+}
+
+impl Shape {
+    fn steps(self) -> &'static [Step] {
+        match self {
+            Self::OneTool => &[
+                Step::Accept,
+                Step::Answer,
+                Step::Start,
+                Step::Complete,
+                Step::End,
+            ],
+            Self::Relay => &[Step::Accept, Step::End],
+        }
+    }
+
+    fn calls(self) -> u32 {
+        match self {
+            Self::OneTool => 1,
+            Self::Relay => 0,
+        }
+    }
+
+    /// From 1.
+    fn last_round(self) -> u32 {
+        self.calls() + 1
+    }
+}
+
 /// Makes turns, each with ids that no other has.
 pub struct Turns {
+    pub shape: Shape,
     keys: Keys,
     insert_conversation: &'static str,
     insert_turn: &'static str,
@@ -59,6 +100,7 @@ struct Texts {
     body: Vec<u8>,
     blocks: String,
     result: String,
+    events: String,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +119,9 @@ struct Turn {
 }
 
 impl Turns {
-    pub fn new(variant: &Variant) -> Self {
+    pub fn new(variant: &Variant, shape: Shape) -> Self {
         Self {
+            shape,
             keys: variant.keys,
             insert_conversation: variant.insert_conversation,
             insert_turn: variant.insert_turn,
@@ -89,6 +132,7 @@ impl Turns {
                 body: vec![b'b'; BODY_BYTES],
                 blocks: format!(r#"[{{"text":"{}"}}]"#, "a".repeat(ANSWER_BYTES)),
                 result: "r".repeat(RESULT_BYTES),
+                events: "e".repeat(EVENTS_BYTES),
             },
         }
     }
@@ -101,13 +145,7 @@ impl Turns {
                 key: Value::Null,
             })
             .collect();
-        for step in [
-            Step::Accept,
-            Step::Answer,
-            Step::Start,
-            Step::Complete,
-            Step::End,
-        ] {
+        for &step in self.shape.steps() {
             run(conn, "BEGIN IMMEDIATE", [])?;
             for turn in &mut turns {
                 self.now_us += 1;
@@ -134,7 +172,7 @@ impl Turns {
                 run(
                     conn,
                     INSERT_MESSAGE,
-                    params![key, 1, "assistant", self.texts.blocks, now],
+                    params![key, 1, 0, "assistant", self.texts.blocks, now],
                 )?;
                 self.add_call(conn, &key)?;
             }
@@ -144,13 +182,17 @@ impl Turns {
                 run(conn, OPEN_ATTEMPT, params![key, 2, now])?;
             }
             Step::End => {
-                run(conn, CLOSE_ATTEMPT, params![key, 2, USAGE, now])?;
+                let round = self.shape.last_round();
+                run(conn, CLOSE_ATTEMPT, params![key, round, USAGE, now])?;
                 run(
                     conn,
                     INSERT_MESSAGE,
-                    params![key, 2, "assistant", self.texts.blocks, now],
+                    params![key, round, 0, "assistant", self.texts.blocks, now],
                 )?;
-                run(conn, END_TURN, params![key, USAGE, now])?;
+                if self.shape == Shape::Relay {
+                    run(conn, INSERT_EVENTS, params![key, self.texts.events, now])?;
+                }
+                run(conn, END_TURN, params![key, USAGE, now, self.shape.calls()])?;
                 run(conn, MOVE_HEAD, params![key, now])?;
             }
         }
@@ -182,11 +224,17 @@ impl Turns {
         ];
         let key = returned(conn, self.insert_turn, bound)?;
         run(conn, INSERT_INPUT, params![key, self.texts.body, now])?;
-        run(
-            conn,
-            INSERT_MESSAGE,
-            params![key, 0, "user", self.texts.blocks, now],
-        )?;
+        let brought: &[&str] = match self.shape {
+            Shape::OneTool => &["user"],
+            Shape::Relay => &["system", "user"],
+        };
+        for (seq, role) in (0u32..).zip(brought) {
+            run(
+                conn,
+                INSERT_MESSAGE,
+                params![key, 0, seq, role, self.texts.blocks, now],
+            )?;
+        }
         Ok(key)
     }
 

@@ -1,0 +1,148 @@
+//! `tw-bench all`: the server beside nginx and a direct connection, with the targets that must hold.
+//!
+//! The server under measurement has one CPU; load and fake upstream share another. Each round starts the servers
+//! afresh and runs every scenario on each of them in turn, so that a machine's drift meets all of them. Ratios are
+//! those of the medians over the rounds.
+
+mod figures;
+mod nginx;
+mod process;
+mod record;
+mod report;
+pub mod request;
+mod round;
+mod scenarios;
+mod servers;
+mod targets;
+mod turnwright;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::ValueEnum;
+
+use crate::machine::cpus::{self, Cpus};
+use crate::upstream::Upstream;
+use figures::Figures;
+use round::{Bench, Findings};
+use scenarios::{Peer, Scenario};
+use targets::{TARGETS, Target};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The server's program; by default `turnwright` beside this one.
+    #[arg(long)]
+    server: Option<PathBuf>,
+    /// Length of a measured window.
+    #[arg(long, default_value_t = 5)]
+    seconds: u32,
+    /// How often all is run.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// Only these; the others' targets are not judged.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Scenario>,
+}
+
+/// Streams at both sides of the server, and what a process has open beside.
+const OPEN_FILES: u64 = 16_384;
+const SERVER: &str = "turnwright";
+
+/// Succeeds if every target holds.
+///
+/// # Errors
+/// Something could not be measured at all.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    ensure!(args.seconds > 0, "--seconds must be at least 1");
+    ensure!(args.rounds > 0, "--rounds must be at least 1");
+    let bench = prepare(&args)?;
+    let mut figures = Figures::default();
+    let mut findings = Findings::default();
+    for round in 1..=args.rounds {
+        eprintln!("round {round} of {}", args.rounds);
+        bench.round(&mut figures, &mut findings)?;
+    }
+    println!(
+        "medians of {} rounds of {} s; server on CPU {}, load and fake upstream on CPU {}, synchronous=FULL",
+        args.rounds, args.seconds, bench.cpus.server, bench.cpus.rig
+    );
+    for scenario in &bench.scenarios {
+        print!("{}", report::table(*scenario, &figures));
+    }
+    Ok(conclude(&bench, &figures, &findings))
+}
+
+fn prepare(args: &Args) -> anyhow::Result<Bench> {
+    let own = std::env::current_exe().context("where this program is")?;
+    let folder = own.parent().context("where this program is")?.to_owned();
+    let server = args.server.clone().unwrap_or_else(|| folder.join(SERVER));
+    ensure!(
+        server.is_file(),
+        "{} is missing: cargo build --release -p turnwright -p tw-bench",
+        server.display()
+    );
+    let scenarios: Vec<Scenario> = Scenario::value_variants()
+        .iter()
+        .copied()
+        .filter(|scenario| args.only.is_empty() || args.only.contains(scenario))
+        .collect();
+    let needs_nginx = scenarios
+        .iter()
+        .any(|scenario| scenario.shape().peers.contains(&Peer::Nginx));
+    let nginx = if needs_nginx {
+        let program = nginx::find();
+        Some(program.context("nginx is missing: install it first, nothing is installed here")?)
+    } else {
+        None
+    };
+    let cpus = Cpus::choose()?;
+    cpus::allow_open_files(OPEN_FILES)?;
+    // What this thread starts from now on stays here too; servers are moved away.
+    cpus::pin_this_thread(cpus.rig)?;
+    Ok(Bench {
+        upstream: Upstream::start()?,
+        server,
+        nginx,
+        scenarios,
+        window: Duration::from_secs(args.seconds.into()),
+        cpus,
+        folder,
+    })
+}
+
+/// Prints what is wrong, if anything is.
+fn conclude(bench: &Bench, figures: &Figures, findings: &Findings) -> ExitCode {
+    println!();
+    for noisy in &findings.noisy {
+        println!("noisy: {noisy}");
+    }
+    for wrong in &findings.wrong {
+        println!("FAIL  {wrong}");
+    }
+    println!(
+        "{} answers checked, {} turns found in the record",
+        findings.answers, findings.recorded
+    );
+    let failed: Vec<&Target> = TARGETS
+        .iter()
+        .filter(|target| bench.scenarios.contains(&target.scenario))
+        .filter(|target| !target.judge(figures).holds())
+        .collect();
+    if failed.is_empty() && findings.wrong.is_empty() {
+        println!("all targets hold");
+        return ExitCode::SUCCESS;
+    }
+    let names: Vec<String> = failed
+        .iter()
+        .map(|target| format!("{} ({})", target.scenario.name(), target.says()))
+        .collect();
+    println!(
+        "failed: {} targets{}{}",
+        names.len(),
+        if names.is_empty() { "" } else { ": " },
+        names.join("; ")
+    );
+    ExitCode::FAILURE
+}

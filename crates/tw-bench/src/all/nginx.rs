@@ -1,0 +1,87 @@
+//! nginx, as far as it is installed.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+
+use super::process::{self, Process};
+use super::scenarios::Peer;
+use super::servers::{Keys, Server};
+use crate::machine::cpus::Cpus;
+
+const NAME: &str = "nginx";
+const CONF: &str = include_str!("nginx.conf");
+/// Where distributions put programs that are not for everybody's path.
+const SYSTEM_PROGRAMS: &str = "/usr/sbin";
+const START_MAX: Duration = Duration::from_secs(10);
+const START_POLL: Duration = Duration::from_millis(20);
+
+/// Its program.
+pub fn find() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain([PathBuf::from(SYSTEM_PROGRAMS)])
+        .map(|folder| folder.join(NAME))
+        .find(|program| program.is_file())
+}
+
+/// Starts it in front of the upstream; its files are in `folder`.
+///
+/// # Errors
+/// It does not start.
+pub fn start(
+    program: &Path,
+    folder: &Path,
+    upstream: SocketAddr,
+    cpus: Cpus,
+) -> anyhow::Result<Server> {
+    std::fs::create_dir_all(folder)?;
+    let address = free_address()?;
+    let conf = folder.join("nginx.conf");
+    process::write(&conf, &settings(address, upstream))?;
+    let log = folder.join("output.log");
+    let mut command = Command::new(program);
+    command
+        .arg("-p")
+        .arg(folder)
+        .arg("-c")
+        .arg(&conf)
+        .arg("-e")
+        .arg(folder.join("error.log"));
+    let mut process = Process::start(NAME, cpus.server, &command, Stdio::null(), &log)?;
+    wait_for(address, &mut process).with_context(|| format!("nginx: {}", process::end_of(&log)))?;
+    Ok(Server {
+        peer: Peer::Nginx,
+        address,
+        keys: Keys::none(),
+        process: Some(process),
+        database: None,
+    })
+}
+
+fn settings(listen: SocketAddr, upstream: SocketAddr) -> String {
+    CONF.replace("@LISTEN@", &listen.to_string())
+        .replace("@UPSTREAM@", &upstream.to_string())
+}
+
+fn free_address() -> anyhow::Result<SocketAddr> {
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
+    Ok(listener.local_addr()?)
+}
+
+/// Waits until somebody listens.
+fn wait_for(address: SocketAddr, process: &mut Process) -> anyhow::Result<()> {
+    let began = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        ensure!(!process.has_ended(), "it ended");
+        if began.elapsed() > START_MAX {
+            bail!("nobody listens on {address}");
+        }
+        std::thread::park_timeout(START_POLL);
+    }
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! Requests as bytes. The chat's is some 200 bytes of JSON, as the reference measurement has it.
+
+use serde_json::json;
+
+use crate::load::answer::Form;
+
+/// Asks a model for an answer, streamed if it is to come in chunks.
+pub fn chat(form: Form, model: &str, key: &str) -> Vec<u8> {
+    let mut body = json!({
+        "model": model,
+        "stream": form == Form::Chunks,
+        "messages": [
+            {"role": "system", "content": "You are a helpful assistant."},
+            {"role": "user", "content": "What is the weather like in Reykjavik today?"},
+        ],
+    });
+    if form == Form::Chunks {
+        body["stream_options"] = json!({"include_usage": true});
+    }
+    let body = body.to_string();
+    format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// Asks for the events of a turn.
+pub fn events(turn: &str, key: &str) -> Vec<u8> {
+    format!(
+        "GET /v1/turns/{turn}/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\nAuthorization: Bearer {key}\r\n\r\n"
+    )
+    .into_bytes()
+}

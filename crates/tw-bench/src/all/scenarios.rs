@@ -1,0 +1,224 @@
+//! What is run: the scenarios of the reference measurement, one-tool turns, open streams and replay.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::load::Arrivals;
+use crate::load::answer::Form;
+
+/// In the order in which they run. Memory is first, while a server has done nothing yet.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scenario {
+    /// 2,000 open streams.
+    #[value(name = "memory")]
+    Memory,
+    /// Plain requests, one at a time.
+    #[value(name = "c1")]
+    C1,
+    /// Plain requests, 64 at a time.
+    #[value(name = "c64")]
+    C64,
+    /// Plain requests, 2,000 a second.
+    #[value(name = "rate2k")]
+    Rate2k,
+    /// Streams without pause, one event to a write.
+    #[value(name = "sse-b1")]
+    SseB1,
+    /// Streams without pause, 16 events to a write.
+    #[value(name = "sse-b16")]
+    SseB16,
+    /// 10 paced streams.
+    #[value(name = "open10")]
+    Open10,
+    /// 50 paced streams.
+    #[value(name = "open50")]
+    Open50,
+    /// 500 paced streams.
+    #[value(name = "open500")]
+    Open500,
+    /// One-tool turns, one at a time.
+    #[value(name = "turn1")]
+    Turn1,
+    /// One-tool turns, 64 in flight.
+    #[value(name = "turn64")]
+    Turn64,
+    /// One-tool turns, streamed, 64 in flight.
+    #[value(name = "turn64-sse")]
+    Turn64Sse,
+    /// The events of finished turns.
+    #[value(name = "replay")]
+    Replay,
+}
+
+/// Who is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Peer {
+    /// The fake upstream itself.
+    Direct,
+    Nginx,
+    Turnwright,
+    /// The same server, whose writer writes nothing.
+    Unrecorded,
+    /// The bare statements of a turn.
+    Floor,
+}
+
+impl Peer {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Nginx => "nginx",
+            Self::Turnwright => "turnwright",
+            Self::Unrecorded => "unrecorded",
+            Self::Floor => "floor",
+        }
+    }
+}
+
+/// Which tools the requests are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tools {
+    None,
+    /// The model calls one and then answers.
+    One,
+}
+
+/// How a scenario loads a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub says: &'static str,
+    pub peers: &'static [Peer],
+    pub form: Form,
+    pub model: &'static str,
+    pub tools: Tools,
+    pub connections: usize,
+    pub ramp: Duration,
+    pub warm_up: Duration,
+    /// `None`: as long as was asked for.
+    pub window: Option<Duration>,
+    pub arrivals: Arrivals,
+}
+
+const RELAYS: &[Peer] = &[Peer::Direct, Peer::Nginx, Peer::Turnwright];
+const TURNS: &[Peer] = &[Peer::Turnwright, Peer::Unrecorded];
+
+/// Plain requests of 16 words in a closed loop; the others differ from it.
+const PLAIN: Shape = Shape {
+    says: "",
+    peers: RELAYS,
+    form: Form::Plain,
+    model: "mock-t16",
+    tools: Tools::None,
+    connections: 64,
+    ramp: Duration::ZERO,
+    warm_up: Duration::from_secs(1),
+    window: None,
+    arrivals: Arrivals::Closed,
+};
+
+/// 50 deltas, 20 ms apart.
+const PACED: Shape = Shape {
+    form: Form::Chunks,
+    model: "mock-t50-d20",
+    ramp: Duration::from_millis(900),
+    warm_up: Duration::from_secs(2),
+    ..PLAIN
+};
+
+impl Scenario {
+    pub fn name(self) -> String {
+        self.to_possible_value()
+            .map(|value| value.get_name().to_owned())
+            .unwrap_or_default()
+    }
+
+    pub fn shape(self) -> Shape {
+        match self {
+            // Each connection carries one stream, which lasts longer than the ramp and the window.
+            Self::Memory => Shape {
+                says: "2,000 streams held open, 500 ms between deltas",
+                peers: &[Peer::Nginx, Peer::Turnwright],
+                model: "mock-t20-d500",
+                connections: 2000,
+                ramp: Duration::from_secs(3),
+                warm_up: Duration::from_secs(4),
+                window: Some(Duration::from_secs(4)),
+                ..PACED
+            },
+            Self::C1 => Shape {
+                says: "plain, 16 words, one at a time",
+                connections: 1,
+                ..PLAIN
+            },
+            Self::C64 => Shape {
+                says: "plain, 16 words, 64 connections",
+                ..PLAIN
+            },
+            Self::Rate2k => Shape {
+                says: "plain, 16 words, 2,000 a second",
+                arrivals: Arrivals::PerSecond(2000.0),
+                ..PLAIN
+            },
+            Self::SseB1 => Shape {
+                says: "200 deltas without pause, one event to a write, 32 connections",
+                form: Form::Chunks,
+                model: "mock-t200",
+                connections: 32,
+                ..PLAIN
+            },
+            Self::SseB16 => Shape {
+                says: "200 deltas without pause, 16 events to a write, 32 connections",
+                form: Form::Chunks,
+                model: "mock-t200-b16",
+                connections: 32,
+                ..PLAIN
+            },
+            Self::Open10 => Shape {
+                says: "10 streams at once, 50 deltas 20 ms apart",
+                connections: 10,
+                ..PACED
+            },
+            Self::Open50 => Shape {
+                says: "50 streams at once, 50 deltas 20 ms apart",
+                connections: 50,
+                ..PACED
+            },
+            Self::Open500 => Shape {
+                says: "500 streams at once, 50 deltas 20 ms apart",
+                connections: 500,
+                ramp: Duration::from_secs(1),
+                warm_up: Duration::from_secs(3),
+                ..PACED
+            },
+            Self::Turn1 => Shape {
+                says: "one HTTP tool of effect `once`, plain, one at a time",
+                peers: TURNS,
+                tools: Tools::One,
+                connections: 1,
+                ..PLAIN
+            },
+            Self::Turn64 => Shape {
+                says: "one HTTP tool of effect `once`, plain, 64 in flight",
+                peers: TURNS,
+                tools: Tools::One,
+                ..PLAIN
+            },
+            Self::Turn64Sse => Shape {
+                says: "one HTTP tool of effect `once`, streamed, 64 in flight",
+                peers: TURNS,
+                form: Form::Chunks,
+                tools: Tools::One,
+                ..PLAIN
+            },
+            Self::Replay => Shape {
+                says: "the events of finished turns of 4,000 deltas, 8 connections",
+                peers: &[Peer::Turnwright],
+                form: Form::Events,
+                model: "mock-t4000-b16",
+                connections: 8,
+                ..PLAIN
+            },
+        }
+    }
+}

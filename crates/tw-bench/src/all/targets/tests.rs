@@ -1,0 +1,157 @@
+use super::super::figures::{Figure, Figures};
+use super::super::scenarios::{Peer, Scenario};
+use super::{Must, TARGETS, Target, Verdict};
+
+/// Figures of one scenario.
+type Known = &'static [(Peer, Figure, f64)];
+
+fn judge(figure: Figure, must: Must, known: Known) -> Verdict {
+    let scenario = Scenario::C64;
+    let mut figures = Figures::default();
+    for (peer, figure, value) in known {
+        figures.note(scenario, *peer, *figure, *value);
+        // What another scenario showed does not count.
+        figures.note(Scenario::Rate2k, *peer, *figure, 1e12);
+    }
+    Target {
+        scenario,
+        figure,
+        must,
+    }
+    .judge(&figures)
+}
+
+const RATE: Figure = Figure::RequestsPerS;
+const CPU: Figure = Figure::CpuPerRequestUs;
+const FIRST: Figure = Figure::FirstP50Us;
+const TAIL: Figure = Figure::TotalP99Us;
+
+#[test]
+fn each_kind_of_target_at_its_bound_and_beyond() {
+    use Peer::{Direct, Floor, Nginx, Turnwright, Unrecorded};
+    let cases: &[(Figure, Must, Known, Known, f64)] = &[
+        (
+            RATE,
+            Must::Reach(10.0),
+            &[(Turnwright, RATE, 10.0)],
+            &[(Turnwright, RATE, 9.9)],
+            10.0,
+        ),
+        (
+            CPU,
+            Must::StayWithin(10.0),
+            &[(Turnwright, CPU, 10.0)],
+            &[(Turnwright, CPU, 10.1)],
+            10.0,
+        ),
+        (
+            RATE,
+            Must::ReachOf(Nginx, 0.5),
+            &[(Turnwright, RATE, 50.0), (Nginx, RATE, 100.0)],
+            &[(Turnwright, RATE, 49.0), (Nginx, RATE, 100.0)],
+            50.0,
+        ),
+        (
+            RATE,
+            Must::ReachOf(Unrecorded, 0.5),
+            &[(Turnwright, RATE, 50.0), (Unrecorded, RATE, 100.0)],
+            &[
+                (Turnwright, RATE, 49.0),
+                (Unrecorded, RATE, 100.0),
+                (Nginx, RATE, 1.0),
+            ],
+            50.0,
+        ),
+        (
+            CPU,
+            Must::StayWithinTimes(Nginx, 1.5),
+            &[(Turnwright, CPU, 15.0), (Nginx, CPU, 10.0)],
+            &[(Turnwright, CPU, 15.1), (Nginx, CPU, 10.0)],
+            15.0,
+        ),
+        (
+            RATE,
+            Must::ReachOfAllowed(0.5),
+            &[
+                (Turnwright, RATE, 5_000.0),
+                (Nginx, CPU, 20.0),
+                (Floor, CPU, 80.0),
+            ],
+            &[
+                (Turnwright, RATE, 4_999.0),
+                (Nginx, CPU, 20.0),
+                (Floor, CPU, 80.0),
+            ],
+            5_000.0,
+        ),
+        (
+            FIRST,
+            Must::AddWithinTimes(2.0),
+            &[
+                (Turnwright, FIRST, 400.0),
+                (Nginx, FIRST, 250.0),
+                (Direct, FIRST, 100.0),
+            ],
+            &[
+                (Turnwright, FIRST, 401.0),
+                (Nginx, FIRST, 250.0),
+                (Direct, FIRST, 100.0),
+            ],
+            300.0,
+        ),
+        (
+            TAIL,
+            Must::StayWithinMedianAndFloor(2.0),
+            &[
+                (Turnwright, TAIL, 500.0),
+                (Turnwright, Figure::TotalP50Us, 200.0),
+                (Floor, TAIL, 150.0),
+            ],
+            &[
+                (Turnwright, TAIL, 501.0),
+                (Turnwright, Figure::TotalP50Us, 200.0),
+                (Floor, TAIL, 150.0),
+            ],
+            500.0,
+        ),
+    ];
+    for (figure, must, at_bound, beyond, expected) in cases {
+        let Verdict::Holds { bound, .. } = judge(*figure, *must, at_bound) else {
+            panic!("{must:?} does not hold for {at_bound:?}");
+        };
+        assert!((bound - expected).abs() < 1e-6, "{must:?}: {bound}");
+        let verdict = judge(*figure, *must, beyond);
+        assert!(
+            matches!(verdict, Verdict::Fails { .. }),
+            "{must:?} holds for {beyond:?}"
+        );
+        for (at, (missing, _, _)) in at_bound.iter().enumerate() {
+            let mut rest = at_bound.to_vec();
+            rest.remove(at);
+            let verdict = judge(*figure, *must, rest.leak());
+            assert_eq!(verdict, Verdict::NotMeasured(*missing), "{must:?}");
+            assert!(!verdict.holds());
+        }
+    }
+}
+
+#[test]
+fn the_targets_are_measured_where_they_are_set() {
+    for target in TARGETS {
+        let peers = target.scenario.shape().peers;
+        assert!(peers.contains(&Peer::Turnwright), "{target:?}");
+        match target.must {
+            Must::ReachOf(peer, _) | Must::StayWithinTimes(peer, _) => {
+                assert!(peers.contains(&peer), "{target:?}");
+            }
+            Must::ReachOfAllowed(_) => assert!(peers.contains(&Peer::Nginx), "{target:?}"),
+            Must::AddWithinTimes(_) => {
+                assert!(
+                    peers.contains(&Peer::Nginx) && peers.contains(&Peer::Direct),
+                    "{target:?}"
+                );
+            }
+            Must::Reach(_) | Must::StayWithin(_) | Must::StayWithinMedianAndFloor(_) => {}
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The server under measurement, set up with its own commands.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use serde_json::json;
+
+use super::process::{self, Process};
+use super::scenarios::{Peer, Tools};
+use super::servers::{Keys, Server};
+use crate::machine::cpus::Cpus;
+
+const TOOL: &str = "bench_weather";
+/// More than are ever in flight.
+const TOOL_CONCURRENCY: usize = 256;
+const DATABASE: &str = "turnwright.db";
+const LISTENING: &str = "listening on http://";
+
+/// Starts `turnwright serve` with a record of its own in `folder`.
+///
+/// # Errors
+/// It does not start.
+pub fn start(
+    program: &Path,
+    folder: &Path,
+    upstream: SocketAddr,
+    tools: Tools,
+    cpus: Cpus,
+) -> anyhow::Result<Server> {
+    let data = folder.join("data");
+    std::fs::create_dir_all(&data)?;
+    let config = folder.join("config.toml");
+    process::write(&config, &settings(&data, upstream, tools))?;
+    let keys = set_up(program, &data, &config, upstream, tools)?;
+    let mut command = Command::new(program);
+    command.arg("serve").arg("--config").arg(&config);
+    serve(
+        Peer::Turnwright,
+        command,
+        folder,
+        data.join(DATABASE),
+        keys,
+        cpus,
+    )
+}
+
+/// Starts the same server inside this program, whose writer writes nothing.
+///
+/// # Errors
+/// It does not start.
+pub fn start_unrecorded(
+    program: &Path,
+    folder: &Path,
+    upstream: SocketAddr,
+    cpus: Cpus,
+) -> anyhow::Result<Server> {
+    let data = folder.join("data");
+    std::fs::create_dir_all(&data)?;
+    let config = folder.join("config.toml");
+    process::write(&config, &settings(&data, upstream, Tools::One))?;
+    let keys = set_up(program, &data, &config, upstream, Tools::One)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["server", "--writer", "null", "--data"])
+        .arg(&data)
+        .arg("--upstream")
+        .arg(upstream.to_string());
+    let server = serve(
+        Peer::Unrecorded,
+        command,
+        folder,
+        data.join(DATABASE),
+        keys,
+        cpus,
+    )?;
+    Ok(Server {
+        // What it acknowledges is nowhere.
+        database: None,
+        ..server
+    })
+}
+
+fn serve(
+    peer: Peer,
+    mut command: Command,
+    folder: &Path,
+    database: PathBuf,
+    keys: Keys,
+    cpus: Cpus,
+) -> anyhow::Result<Server> {
+    let log = folder.join("server.log");
+    for name in [
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "ENABLE_TOOLS",
+        "TURNWRIGHT_DATA",
+    ] {
+        command.env_remove(name);
+    }
+    command.env("RUST_LOG", "warn");
+    let mut process = Process::start(peer.name(), cpus.server, &command, Stdio::piped(), &log)?;
+    let line = process.first_line(&log)?;
+    let address = line.strip_prefix(LISTENING);
+    let address = address.with_context(|| format!("{} says {line:?}", peer.name()))?;
+    Ok(Server {
+        peer,
+        address: address.parse().context("where the server listens")?,
+        keys,
+        process: Some(process),
+        database: Some(database),
+    })
+}
+
+/// Makes the tool and the keys, with the server's own commands.
+fn set_up(
+    program: &Path,
+    data: &Path,
+    config: &Path,
+    upstream: SocketAddr,
+    tools: Tools,
+) -> anyhow::Result<Keys> {
+    let key = |granted: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(["keys", "create"]).args(granted);
+        process::output(command.arg("--data").arg(data))
+    };
+    let plain = key(&[])?;
+    let tool = match tools {
+        Tools::None => None,
+        Tools::One => {
+            let file = config.with_file_name("tools.json");
+            process::write(&file, &tool_file(upstream))?;
+            let mut command = Command::new(program);
+            command.args(["tools", "apply"]).arg(&file);
+            // The configuration says what tools may reach.
+            command.arg("--data").arg(data).arg("--config").arg(config);
+            process::output(&mut command)?;
+            Some(key(&["--tools", TOOL])?)
+        }
+    };
+    Ok(Keys { plain, tool })
+}
+
+fn tool_file(upstream: SocketAddr) -> String {
+    json!([{
+        "name": TOOL,
+        "description": "The current weather in a city.",
+        "type": "api_request",
+        "method": "POST",
+        "url": format!("http://{upstream}/tool"),
+        "parameters": {
+            "city": {"mode": "ai", "schema": {"type": "string"}, "prompt": "The city and its country"},
+        },
+        "policy": {"effect": "once", "concurrency_max": TOOL_CONCURRENCY},
+    }])
+    .to_string()
+}
+
+fn settings(data: &Path, upstream: SocketAddr, tools: Tools) -> String {
+    // A path in TOML's literal quotes stands for itself.
+    let mut settings = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\ndata = '{}'\n\n\
+         [[upstream]]\nname = \"bench\"\nkind = \"openai\"\nbase_url = \"http://{upstream}/v1\"\n",
+        data.display()
+    );
+    match tools {
+        Tools::None => {}
+        Tools::One => settings.push_str(&format!(
+            "\n[[egress.allow]]\nplace = \"{upstream}\"\norganizations = [\"default\"]\n"
+        )),
+    }
+    settings
+}

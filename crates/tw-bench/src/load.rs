@@ -1,0 +1,276 @@
+//! Load on one server: so many connections, each asking again as soon as it is answered, or requests at a fixed rate.
+//!
+//! Every answer is checked. One thread does all; what it counts is what happened within the window.
+
+pub mod answer;
+mod exchange;
+mod pace;
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use crate::http::Afterwards;
+use crate::machine::cpus::Cpus;
+use crate::machine::usage::{self, Usage};
+use answer::{Expected, Reading};
+use exchange::Connection;
+use pace::Pace;
+
+/// What is asked, of whom, by how many and for how long.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub address: SocketAddr,
+    /// Written as they stand; each connection begins with another one and takes them by turns.
+    pub requests: Vec<Vec<u8>>,
+    pub expected: Expected,
+    pub connections: usize,
+    /// The connections start evenly within this time.
+    pub ramp: Duration,
+    /// From the start until the window opens.
+    pub warm_up: Duration,
+    pub window: Duration,
+    pub arrivals: Arrivals,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// Each connection asks again when it is answered.
+    Closed,
+    /// So many a second, whatever the server does; a request's time counts from when it was due.
+    PerSecond(f64),
+}
+
+/// What the window showed.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    pub window: Duration,
+    /// Answered whole and right.
+    pub requests: u64,
+    pub events: u64,
+    /// From the request, or from when it was due, to the end of its answer.
+    pub totals: Vec<Duration>,
+    /// The same to the first text.
+    pub firsts: Vec<Duration>,
+    /// CPU time of the server.
+    pub server_cpu: Duration,
+    pub resident_before_kib: u64,
+    pub resident_peak_kib: u64,
+    /// CPUs that neither the server nor the load and its upstream used.
+    pub foreign_share: f64,
+    pub open_max: usize,
+    /// All right answers, those outside the window too.
+    pub acknowledged: u64,
+    pub faults: Faults,
+}
+
+/// Answers that were wrong or did not come.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    pub count: u64,
+    /// The first few.
+    pub shown: Vec<String>,
+}
+
+const FAULTS_SHOWN: usize = 3;
+/// After the window, what is open gets this long to end.
+const LAST_ANSWERS: Duration = Duration::from_secs(30);
+const RESIDENT_INTERVAL: Duration = Duration::from_millis(250);
+
+impl Faults {
+    pub fn note(&mut self, fault: String) {
+        self.count += 1;
+        if self.shown.len() < FAULTS_SHOWN {
+            self.shown.push(fault);
+        }
+    }
+}
+
+/// Runs the plan on the calling thread; `server` are the processes whose CPU time and memory count.
+///
+/// # Errors
+/// The load itself could not run; a bad answer is a fault in what was observed.
+pub fn run(plan: Plan, server: &[u32], cpus: Cpus) -> anyhow::Result<Observed> {
+    LocalSet::new().block_on(&runtime()?, observe(plan, server, cpus))
+}
+
+/// Asks once and returns the turn's id, if the server told one.
+///
+/// # Errors
+/// No answer, or a wrong one.
+pub fn ask_once(
+    address: SocketAddr,
+    request: &[u8],
+    expected: &Expected,
+) -> anyhow::Result<Option<String>> {
+    runtime()?.block_on(async {
+        let mut connection = Connection::open(address).await?;
+        let mut reading = Reading::new(expected);
+        let until = Instant::now() + LAST_ANSWERS;
+        let answered = timeout_at(until, connection.exchange(request, &mut reading, |_, _| {}));
+        let head = answered.await.context("no answer in time")??;
+        reading.check(head.status)?;
+        Ok(head.turn)
+    })
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("a runtime")
+}
+
+/// What the connections share.
+struct Shared {
+    plan: Plan,
+    opens: Instant,
+    closes: Instant,
+    pace: Option<Pace>,
+    tally: RefCell<Observed>,
+    open: Cell<usize>,
+}
+
+async fn observe(plan: Plan, server: &[u32], cpus: Cpus) -> anyhow::Result<Observed> {
+    let starts = Instant::now();
+    let opens = starts + plan.warm_up;
+    let closes = opens + plan.window;
+    let pace = match plan.arrivals {
+        Arrivals::Closed => None,
+        Arrivals::PerSecond(rate) => Some(Pace::start(rate, starts, closes)?),
+    };
+    let resident_before_kib = usage::resident_kib(server);
+    let shared = Rc::new(Shared {
+        plan,
+        opens,
+        closes,
+        pace,
+        tally: RefCell::default(),
+        open: Cell::new(0),
+    });
+    let mut workers = Vec::with_capacity(shared.plan.connections);
+    for index in 0..shared.plan.connections {
+        let shared = Rc::clone(&shared);
+        workers.push(tokio::task::spawn_local(async move {
+            sleep(share(shared.plan.ramp, index, shared.plan.connections)).await;
+            shared.work(index).await;
+        }));
+    }
+    sleep_until(opens).await;
+    let before = Usage::now(server, cpus)?;
+    let began = Instant::now();
+    let mut resident_peak_kib = usage::resident_kib(server);
+    loop {
+        sleep_until(closes.min(Instant::now() + RESIDENT_INTERVAL)).await;
+        resident_peak_kib = resident_peak_kib.max(usage::resident_kib(server));
+        if Instant::now() >= closes {
+            break;
+        }
+    }
+    let window = began.elapsed();
+    let used = Usage::now(server, cpus)?.since(before);
+    for worker in workers {
+        worker.await.context("a connection's task")?;
+    }
+    let tally = shared.tally.take();
+    Ok(Observed {
+        window,
+        server_cpu: used.server,
+        resident_before_kib,
+        resident_peak_kib,
+        foreign_share: used.foreign_s / window.as_secs_f64(),
+        ..tally
+    })
+}
+
+/// When connection `index` of `count` starts.
+fn share(ramp: Duration, index: usize, count: usize) -> Duration {
+    ramp.mul_f64(index as f64 / count.max(1) as f64)
+}
+
+impl Shared {
+    async fn work(&self, index: usize) {
+        let mut connection = None;
+        let mut reading = Reading::new(&self.plan.expected);
+        let mut requests = self.plan.requests.iter().cycle().skip(index);
+        let mut is_first = true;
+        loop {
+            let due = match &self.pace {
+                Some(pace) => pace.next().await,
+                // Each connection asks once, however short the window is.
+                None => Some(Instant::now()).filter(|now| is_first || *now < self.closes),
+            };
+            is_first = false;
+            let (Some(due), Some(request)) = (due, requests.next()) else {
+                return;
+            };
+            self.open.set(self.open.get() + 1);
+            {
+                let mut tally = self.tally.borrow_mut();
+                tally.open_max = tally.open_max.max(self.open.get());
+            }
+            let asked = self.ask(&mut connection, request, &mut reading, due);
+            let asked = timeout_at(self.closes + LAST_ANSWERS, asked).await;
+            self.open.set(self.open.get() - 1);
+            let fault = match asked {
+                Ok(Ok(())) => continue,
+                Ok(Err(fault)) => fault,
+                Err(_elapsed) => anyhow::anyhow!("no answer in time"),
+            };
+            connection = None;
+            self.tally.borrow_mut().faults.note(format!("{fault:#}"));
+            if Instant::now() >= self.closes {
+                return;
+            }
+            // A server that refuses is not asked again at once.
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn ask(
+        &self,
+        kept: &mut Option<Connection>,
+        request: &[u8],
+        reading: &mut Reading<'_>,
+        due: Instant,
+    ) -> anyhow::Result<()> {
+        if kept.is_none() {
+            *kept = Some(Connection::open(self.plan.address).await?);
+        }
+        let Some(connection) = kept else {
+            bail!("no connection");
+        };
+        reading.begin();
+        let is_inside = |at: Instant| at >= self.opens && at < self.closes;
+        let head = connection
+            .exchange(request, reading, |events, at| {
+                if is_inside(at) {
+                    self.tally.borrow_mut().events += events;
+                }
+            })
+            .await?;
+        let ended = Instant::now();
+        reading.check(head.status)?;
+        let mut tally = self.tally.borrow_mut();
+        tally.acknowledged += 1;
+        if is_inside(ended) {
+            tally.requests += 1;
+            tally.totals.push(ended.saturating_duration_since(due));
+            if let Some(first) = reading.first {
+                tally.firsts.push(first.saturating_duration_since(due));
+            }
+        }
+        if head.afterwards == Afterwards::Close {
+            *kept = None;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

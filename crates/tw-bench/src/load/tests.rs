@@ -1,0 +1,100 @@
+use std::time::Duration;
+
+use super::answer::{Expected, Form};
+use super::{Arrivals, Observed, Plan, ask_once, run, share};
+use crate::all::request;
+use crate::machine::cpus::Cpus;
+use crate::upstream::Upstream;
+use crate::upstream::profile::Profile;
+
+const ANY_CPUS: Cpus = Cpus { server: 0, rig: 0 };
+
+fn expected(form: Form, model: &str) -> Expected {
+    let profile = Profile::parse(model).unwrap();
+    Expected {
+        form,
+        text: profile.text(),
+        deltas: profile.deltas as u64,
+    }
+}
+
+fn observe(
+    upstream: &Upstream,
+    form: Form,
+    model: &str,
+    expected: Expected,
+    arrivals: Arrivals,
+) -> Observed {
+    let plan = Plan {
+        address: upstream.address,
+        requests: vec![request::chat(form, model, "key")],
+        expected,
+        connections: 3,
+        ramp: Duration::ZERO,
+        warm_up: Duration::ZERO,
+        window: Duration::from_millis(100),
+        arrivals,
+    };
+    run(plan, &[], ANY_CPUS).unwrap()
+}
+
+#[test]
+fn the_fake_upstream_answers_as_expected() {
+    let upstream = Upstream::start().unwrap();
+    for (form, model) in [
+        (Form::Plain, "mock-t16"),
+        (Form::Chunks, "mock-t40"),
+        (Form::Chunks, "mock-t40-b16"),
+        (Form::Chunks, "mock-t3-d5"),
+    ] {
+        let right = expected(form, model);
+        let asked = ask_once(upstream.address, &request::chat(form, model, "key"), &right);
+        assert_eq!(asked.unwrap(), None, "{model}");
+        let observed = observe(&upstream, form, model, right.clone(), Arrivals::Closed);
+        assert_eq!(observed.faults.count, 0, "{model}: {:?}", observed.faults);
+        assert!(observed.acknowledged >= 3, "{model}: {observed:?}");
+        assert!(observed.requests <= observed.acknowledged, "{model}");
+        assert_eq!(observed.totals.len() as u64, observed.requests, "{model}");
+
+        let other = Expected {
+            text: format!("{}more", right.text),
+            ..right
+        };
+        let observed = observe(&upstream, form, model, other, Arrivals::Closed);
+        assert_eq!(observed.acknowledged, 0, "{model}");
+        assert!(observed.faults.count >= 3, "{model}");
+    }
+}
+
+#[test]
+fn a_rate_is_kept_whatever_the_server_does() {
+    let upstream = Upstream::start().unwrap();
+    let model = "mock-t1";
+    let arrivals = Arrivals::PerSecond(200.0);
+    let right = expected(Form::Plain, model);
+    let observed = observe(&upstream, Form::Plain, model, right, arrivals);
+    assert_eq!(observed.faults.count, 0, "{:?}", observed.faults);
+    // 200 a second in 100 ms, the first at once.
+    assert_eq!(observed.acknowledged, 20);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_a_fault() {
+    let address = Upstream::start().unwrap().address;
+    let right = expected(Form::Plain, "mock-t1");
+    let error = ask_once(
+        address,
+        &request::chat(Form::Plain, "mock-t1", "key"),
+        &right,
+    );
+    assert!(error.is_err());
+}
+
+#[test]
+fn connections_start_evenly() {
+    let ramp = Duration::from_secs(1);
+    let starts: Vec<u128> = (0..4)
+        .map(|index| share(ramp, index, 4).as_millis())
+        .collect();
+    assert_eq!(starts, [0, 250, 500, 750]);
+}

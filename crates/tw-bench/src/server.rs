@@ -1,0 +1,134 @@
+//! `tw-bench server`: the server inside this program, so that its writer can be chosen.
+//!
+//! It is what `turnwright serve` is made of, with the defaults; no configuration of that leads to another writer.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::task::TaskTracker;
+use tw_egress::client::place::{Allowed, ORGANIZATION_DEFAULT};
+use tw_egress::client::resolve::{FixedAnswers, Resolver};
+use tw_egress::client::{Client, Options, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots};
+use tw_egress::env::Env;
+use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
+use tw_http::server::{self, Surfaces, router};
+use tw_runtime::runtime::{Config, Runtime};
+use tw_store::store::{self, Store};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The folder of a database that exists.
+    #[arg(long)]
+    data: PathBuf,
+    /// Where the model server and the tools' service listen.
+    #[arg(long)]
+    upstream: SocketAddr,
+    /// What becomes of what is to be written.
+    #[arg(long, value_enum)]
+    writer: Writer,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// Written, as always.
+    Sqlite,
+    /// Said to be done, and written nowhere.
+    Null,
+}
+
+/// As `turnwright serve` has it.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// Serves until SIGTERM; prints one line that says where.
+///
+/// # Errors
+/// The database cannot be opened, or nothing can listen.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("a runtime")?;
+    runtime.block_on(serve(args))
+}
+
+async fn serve(args: &Args) -> anyhow::Result<()> {
+    let env = Env::system();
+    let store = open(&args.data, args.writer, &env)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .context("listening")?;
+    let address = listener.local_addr()?;
+    let runtime = Runtime::new(config(args.upstream)?, store, env)?;
+    let routes = router(Surfaces::new(runtime.clone(), server::Options::defaults()));
+    let mut stopped = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    println!("listening on http://{address}");
+    let connections = TaskTracker::new();
+    loop {
+        let (tcp, _) = tokio::select! {
+            accepted = listener.accept() => accepted.context("accepting a connection")?,
+            _ = stopped.recv() => break,
+        };
+        let service = TowerToHyperService::new(routes.clone());
+        connections.spawn(async move {
+            // How a connection ends is told by the requests on it.
+            let _ = serve_connection(tcp, service).await;
+        });
+    }
+    runtime.shut_down().await;
+    Ok(())
+}
+
+async fn serve_connection(
+    tcp: TcpStream,
+    service: TowerToHyperService<axum::Router>,
+) -> anyhow::Result<()> {
+    tcp.set_nodelay(true)?;
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(tcp), service)
+        .await?;
+    Ok(())
+}
+
+fn open(data: &Path, writer: Writer, env: &Env) -> anyhow::Result<Store> {
+    let file = data.join("turnwright.db");
+    let options = store::Options::defaults(env.now());
+    let opened = match writer {
+        Writer::Sqlite => Store::open(&file, options),
+        Writer::Null => Store::open_unwritten(&file, options),
+    };
+    opened.with_context(|| format!("opening {}", file.display()))
+}
+
+fn config(upstream: SocketAddr) -> anyhow::Result<Config> {
+    let model = Upstream {
+        name: "bench".to_owned(),
+        kind: UpstreamKind::OpenAi {
+            base_url: format!("http://{upstream}/v1"),
+            api_key: None,
+        },
+        timeouts: Timeouts::defaults(),
+        ask_usage: true,
+        answer_bytes_max: tw_core::limits::TurnLimits::defaults().answer_bytes_max,
+    };
+    let organizations = Some(vec![ORGANIZATION_DEFAULT.to_owned()]);
+    let mut config = Config::with_upstream(model, Vec::new());
+    config.tool_client = Client::new(Options {
+        resolver: Resolver::Fixed(FixedAnswers::default()),
+        allowed: vec![Allowed::parse(&upstream.to_string(), organizations)?],
+        denied: Vec::new(),
+        trusted_roots: web_roots(),
+        pool: PoolOptions::defaults(),
+        read_bytes_max: READ_BYTES_MAX_DEFAULT,
+    });
+    Ok(config)
+}

@@ -1,0 +1,166 @@
+//! Answers as the bytes that go over the wire.
+
+use std::io::Write;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::profile::{Profile, word};
+use super::{Form, Question, Says};
+
+/// An answer with its head, cut into the parts that are written one by one.
+#[derive(Debug)]
+pub struct Answer {
+    pub bytes: Vec<u8>,
+    /// Where each part ends.
+    pub ends: Vec<usize>,
+    /// Between two parts.
+    pub pause: Duration,
+}
+
+const ID: &str = "chatcmpl-bench";
+const CREATED_S: u32 = 1_700_000_000;
+const ARGUMENTS: &str = r#"{"city":"Reykjavik, Iceland"}"#;
+/// Model servers send arguments in pieces of a few letters.
+const ARGUMENT_PIECE_BYTES: usize = 9;
+const CALL_TOKENS: usize = 20;
+const TOOL_RESULT: &str = r#"{"temperature_c":21,"sky":"clear"}"#;
+const STREAM_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\
+    Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+pub fn of_tool() -> Answer {
+    plain(TOOL_RESULT)
+}
+
+pub fn of_model(question: &Question, profile: Profile) -> Answer {
+    let model = &question.model;
+    match question.form {
+        Form::Plain => plain(&completion(model, &question.says, profile).to_string()),
+        Form::Streamed => streamed(model, &question.says, profile, &[]),
+        Form::StreamedWithUsage => {
+            let usage = json!({"id": ID, "object": "chat.completion.chunk", "created": CREATED_S, "model": model,
+                "choices": [], "usage": usage(tokens(&question.says, profile))});
+            streamed(model, &question.says, profile, &[usage])
+        }
+    }
+}
+
+fn plain(body: &str) -> Answer {
+    let bytes = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes();
+    Answer {
+        ends: vec![bytes.len()],
+        bytes,
+        pause: Duration::ZERO,
+    }
+}
+
+fn tokens(says: &Says, profile: Profile) -> usize {
+    match says {
+        Says::Text => profile.deltas,
+        Says::Call(_) => CALL_TOKENS,
+    }
+}
+
+fn usage(tokens: usize) -> Value {
+    json!({
+        "prompt_tokens": 24, "completion_tokens": tokens, "total_tokens": 24 + tokens,
+        "prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens_details": {"reasoning_tokens": 0}
+    })
+}
+
+fn completion(model: &str, says: &Says, profile: Profile) -> Value {
+    let (message, finish) = match says {
+        Says::Text => (
+            json!({"role": "assistant", "content": profile.text(), "refusal": null}),
+            "stop",
+        ),
+        Says::Call(name) => {
+            let call = json!({"id": "call_bench", "type": "function",
+                "function": {"name": name, "arguments": ARGUMENTS}});
+            (
+                json!({"role": "assistant", "content": null, "tool_calls": [call], "refusal": null}),
+                "tool_calls",
+            )
+        }
+    };
+    json!({
+        "id": ID, "object": "chat.completion", "created": CREATED_S, "model": model,
+        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": finish}],
+        "usage": usage(tokens(says, profile)), "system_fingerprint": "fp_bench"
+    })
+}
+
+/// The head and the role; the deltas, so many to a write; the finish, what follows it, and the end.
+fn streamed(model: &str, says: &Says, profile: Profile, after_finish: &[Value]) -> Answer {
+    let (role, deltas, finish) = match says {
+        Says::Text => (
+            json!({"role": "assistant", "content": "", "refusal": null}),
+            (0..profile.deltas)
+                .map(|index| json!({"content": word(index)}))
+                .collect(),
+            "stop",
+        ),
+        Says::Call(name) => (
+            json!({"role": "assistant", "content": null, "refusal": null}),
+            call_deltas(name),
+            "tool_calls",
+        ),
+    };
+    let mut answer = Answer {
+        bytes: STREAM_HEAD.as_bytes().to_vec(),
+        ends: Vec::new(),
+        pause: profile.pause,
+    };
+    answer.event(&chunk(model, role, None).to_string());
+    answer.end_part();
+    for together in deltas.chunks(profile.events_per_write) {
+        for delta in together {
+            answer.event(&chunk(model, delta.clone(), None).to_string());
+        }
+        answer.end_part();
+    }
+    answer.event(&chunk(model, json!({}), Some(finish)).to_string());
+    for value in after_finish {
+        answer.event(&value.to_string());
+    }
+    answer.event("[DONE]");
+    answer.bytes.extend_from_slice(b"0\r\n\r\n");
+    answer.end_part();
+    answer
+}
+
+fn call_deltas(name: &str) -> Vec<Value> {
+    let begin = json!({"tool_calls": [{"index": 0, "id": "call_bench", "type": "function",
+        "function": {"name": name, "arguments": ""}}]});
+    let pieces = ARGUMENTS.as_bytes().chunks(ARGUMENT_PIECE_BYTES);
+    let pieces = pieces.map(|piece| {
+        let piece = String::from_utf8_lossy(piece);
+        json!({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]})
+    });
+    std::iter::once(begin).chain(pieces).collect()
+}
+
+fn chunk(model: &str, delta: Value, finish: Option<&str>) -> Value {
+    json!({
+        "id": ID, "object": "chat.completion.chunk", "created": CREATED_S, "model": model,
+        "system_fingerprint": "fp_bench",
+        "choices": [{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]
+    })
+}
+
+impl Answer {
+    /// Adds an event as a chunk of its own.
+    fn event(&mut self, data: &str) {
+        let event = format!("data: {data}\n\n");
+        // Writing to memory does not fail.
+        let _ = write!(self.bytes, "{:x}\r\n{event}\r\n", event.len());
+    }
+
+    fn end_part(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+}

@@ -1,0 +1,50 @@
+//! What the name of a model asks of the fake server.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+/// `mock-t50-d20-b16`: 50 text deltas, 20 ms between two writes, 16 events in a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Profile {
+    pub deltas: usize,
+    pub pause: Duration,
+    /// At least 1.
+    pub events_per_write: usize,
+}
+
+impl Profile {
+    /// # Errors
+    /// The name is none of this server's models.
+    pub fn parse(model: &str) -> anyhow::Result<Self> {
+        let mut profile = Self {
+            deltas: 16,
+            pause: Duration::ZERO,
+            events_per_write: 1,
+        };
+        let parts = model.strip_prefix("mock-").context("no such model")?;
+        for part in parts.split('-') {
+            let (kind, number) = part.split_at_checked(1).context("no such model")?;
+            let number: u32 = number
+                .parse()
+                .with_context(|| format!("the model {model}"))?;
+            match kind {
+                "t" => profile.deltas = usize::try_from(number)?,
+                "d" => profile.pause = Duration::from_millis(number.into()),
+                "b" => profile.events_per_write = usize::try_from(number.max(1))?,
+                _ => bail!("the model {model}: {part:?} says nothing"),
+            }
+        }
+        Ok(profile)
+    }
+
+    /// The whole text of an answer.
+    pub fn text(self) -> String {
+        (0..self.deltas).map(word).collect()
+    }
+}
+
+/// The text of one delta: no two of an answer are equal, so that order can be checked.
+pub fn word(index: usize) -> String {
+    format!("w{index:05} ")
+}
