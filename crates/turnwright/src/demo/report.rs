@@ -26,8 +26,8 @@ pub fn print_delta(data: &str) {
 pub fn print_event(event: &Value) {
     match event["type"].as_str() {
         Some("delta") => print!("{}", text(&event["text"])),
-        Some("call_started") => print!(" [{}", text(&event["name"])),
-        Some("call_ended") => print!(": {}] ", text(&event["status"])),
+        Some("call_started") => print!(" [{} runs]", text(&event["name"])),
+        Some("call_ended") => print!(" [{}] ", text(&event["status"])),
         Some(_) | None => {}
     }
     let _ = std::io::stdout().flush();
