@@ -15,6 +15,12 @@ pub const BODY_BYTES_DEFAULT: usize = 32 * 1024 * 1024;
 pub const JSON_DEPTH_DEFAULT: usize = 64;
 pub const MESSAGES_DEFAULT: usize = 4096;
 pub const TOOLS_DEFAULT: usize = 128;
+/// Function schemas and descriptions of all tools of ours that one request is offered, in bytes.
+///
+/// They go to the model with each round; more than this no model reads.
+pub const OFFERED_BYTES_MAX: usize = 1024 * 1024;
+/// Definitions of all tools of an organization, in their newest versions, in bytes.
+pub const DEFINITIONS_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const SCHEMA_BYTES_DEFAULT: usize = 64 * 1024;
 pub const SCHEMA_DEPTH_DEFAULT: usize = 32;
 /// One compiled `pattern` of a schema, in memory.

@@ -176,6 +176,7 @@ impl ApiError {
             }
             ToolError::Conflict => conflict("changed_meanwhile"),
             ToolError::TooMany(_) => conflict("too_many_tools"),
+            ToolError::TooLarge(_) => conflict("tools_too_large"),
             ToolError::Damaged => Self::damaged_tool(),
             ToolError::Read(error) => Self::internal(error, id),
             ToolError::Write(_) => {

@@ -54,6 +54,8 @@ fn call(call: &CallView, detail: Detail) -> Value {
         "id": call.id.to_string(),
         "position": call.call.position,
         "name": call.tool_name,
+        "tool_id": call.tool_version.map(|version| version.tool.to_string()),
+        "tool_version": call.tool_version.map(|version| version.number),
         "tool_call_id": call.tool_call_id,
         "runs": call.runs.as_str(),
         "effect": call.effect.map(EffectClass::as_str),

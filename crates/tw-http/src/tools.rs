@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use tw_core::change::Scope;
 use tw_core::id::ToolId;
 use tw_runtime::admin::Caller;
-use tw_runtime::tools::StoredTool;
+use tw_runtime::tools::{StoredTool, ToolError};
 
 use crate::access;
 use crate::chat::read_body;
@@ -41,9 +41,17 @@ pub(crate) async fn list(
     let listed = async {
         let caller = member(&surfaces, &headers, slug_in(slug)?, Scope::ToolsRead, &id).await?;
         let page = Page::read(query.as_deref())?;
-        let tools = surfaces.runtime().tools(&caller).await;
-        let tools = tools.map_err(|error| ApiError::of_tool(&error, &id))?;
-        page.of(&tools)
+        let listed = surfaces
+            .runtime()
+            .tools(&caller, page.after, page.limit)
+            .await;
+        let (tools, more) = listed.map_err(|error| match error {
+            ToolError::NotFound => {
+                ApiError::invalid(Some("after"), None, "No tool of the list has this id.")
+            }
+            _ => ApiError::of_tool(&error, &id),
+        })?;
+        render::list(&tools, more).ok_or_else(ApiError::damaged_tool)
     };
     respond(listed.await, StatusCode::OK, &id)
 }
@@ -182,22 +190,6 @@ impl Page {
             })?),
         };
         Ok(Self { limit, after })
-    }
-
-    fn of(&self, tools: &[StoredTool]) -> Result<String, ApiError> {
-        let from = match self.after {
-            None => 0,
-            Some(after) => {
-                let place = tools.iter().position(|tool| tool.row.id == after);
-                let missing =
-                    || ApiError::invalid(Some("after"), None, "No tool of the list has this id.");
-                place.ok_or_else(missing)? + 1
-            }
-        };
-        let rest = tools.get(from..).unwrap_or_default();
-        let page = rest.get(..self.limit).unwrap_or(rest);
-        let more = rest.len() > page.len();
-        render::list(page, more).ok_or_else(ApiError::damaged_tool)
     }
 }
 

@@ -39,7 +39,7 @@ pub struct TurnRequest {
     pub surface: Surface,
     /// The body as it came.
     pub body: Bytes,
-    pub input: ModelInput,
+    pub input: Arc<ModelInput>,
     /// From `turnwright-user`; else the request's own fields count.
     pub end_user: Option<String>,
     /// From `turnwright-conversation`.
@@ -262,7 +262,7 @@ impl Runtime {
             .first()
             .ok_or(TurnRefused::NoUpstream)?;
         let (mut offered, page) = self.offered(request).await?;
-        let (messages, mut repairs) = history::repair(request.input.messages.clone());
+        let (repaired, mut repairs) = history::repaired(&request.input.messages);
         repairs.tool_schemas = offered.schemas_replaced;
         let conversation = request
             .conversation
@@ -315,8 +315,8 @@ impl Runtime {
         );
 
         let work = Work {
-            input: request.input.clone(),
-            messages,
+            input: Arc::clone(&request.input),
+            repaired,
             upstream: Arc::clone(upstream),
             calls,
         };
@@ -388,9 +388,13 @@ impl Runtime {
         let Some(page) = page else {
             return Ok((relay, None));
         };
-        let offered = offer(&request.input, &caller.tools, &page.tools).map_err(|error| {
+        let tools_max = inner.config.request.tools_max;
+        let offered = offer(&request.input, &caller.tools, &page.tools, tools_max);
+        let offered = offered.map_err(|error| {
             let param = match error {
-                OfferError::Mixed => "tools",
+                OfferError::Mixed | OfferError::TooMany { .. } | OfferError::TooLarge { .. } => {
+                    "tools"
+                }
                 OfferError::SeveralChoices => "n",
             };
             TurnRefused::Invalid {

@@ -47,12 +47,19 @@ use log::Log;
 /// What a turn works with and never changes.
 #[derive(Debug)]
 pub(crate) struct Work {
-    pub(crate) input: ModelInput,
-    /// The client's history, repaired.
-    pub(crate) messages: Vec<Message>,
+    pub(crate) input: Arc<ModelInput>,
+    /// The client's history, if it had to be repaired.
+    pub(crate) repaired: Option<Vec<Message>>,
     pub(crate) upstream: Arc<Upstream>,
     /// `None` for a relay.
     pub(crate) calls: Option<CallContext>,
+}
+
+impl Work {
+    /// The history that the model is sent.
+    fn messages(&self) -> &[Message] {
+        self.repaired.as_ref().unwrap_or(&self.input.messages)
+    }
 }
 
 /// What calls of our tools need of the turn.
@@ -407,7 +414,7 @@ impl Driver {
                 }
                 let request = self.turn.model_request(
                     &self.work.input,
-                    &self.work.messages,
+                    self.work.messages(),
                     &self.work.input.model,
                     self.turn.setup().streamed && self.work.upstream.ask_usage,
                 );

@@ -39,28 +39,14 @@ impl Results {
         Self(cache)
     }
 
-    /// A result that still holds, as this version of the tool gives it.
-    pub(crate) fn get(&self, key: ResultKey, tool: &Tool) -> Option<ToolOutput> {
-        let kept = self.0.get(&key)?;
+    /// A result that still holds.
+    ///
+    /// What was selected of it stays so: its key says how it was selected, and from a text that
+    /// was masked it could not be selected again.
+    pub(crate) fn get(&self, key: ResultKey) -> Option<ToolOutput> {
         // A longer lifetime that the tool has been given since does not count, a shorter one does
         // with the next result.
-        Some(match (kept.output, &tool.kind) {
-            (ToolOutput::Text { text, cut, .. }, ToolKind::ApiRequest(definition)) => {
-                let selected = definition.selected(&text);
-                ToolOutput::Text {
-                    text,
-                    cut,
-                    selected,
-                }
-            }
-            (
-                output,
-                ToolKind::ApiRequest(_)
-                | ToolKind::TimeNow
-                | ToolKind::Calculate
-                | ToolKind::Probe(_),
-            ) => output,
-        })
+        Some(self.0.get(&key)?.output)
     }
 
     pub(crate) fn put(&self, key: ResultKey, lifetime: Duration, output: ToolOutput) {
@@ -133,3 +119,6 @@ impl Expiry<ResultKey, Kept> for OwnLifetime {
         Some(kept.lifetime)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,11 +3,11 @@
 //! They are read again when the organization's tools have changed, which another process may do;
 //! it is noticed within [`CHECKED_EVERY`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tw_core::id::OrgId;
+use tw_core::id::{OrgId, ToolVersionKey};
 use tw_core::time::Timestamp;
 use tw_core::tool::Tool;
 use tw_core::variables::Variables;
@@ -36,6 +36,8 @@ pub(crate) struct Page {
     checked: Timestamp,
 }
 
+/// Before any time that a page is asked for at.
+const NEVER: Timestamp = Timestamp(i64::MIN);
 /// How long a change by another process may go unnoticed.
 const CHECKED_EVERY: Duration = Duration::from_secs(1);
 /// Beyond so many organizations the book is begun anew.
@@ -80,10 +82,10 @@ impl ToolBook {
         };
         let tools = match known {
             Some(page) if page.revision == seen.revision => Arc::clone(&page.tools),
-            Some(_) | None => {
+            earlier => {
                 let rows = store.tools(organization).await?;
-                let own = rows.iter().filter_map(compiled);
-                Arc::new(self.built_in.iter().cloned().chain(own).collect())
+                let earlier = earlier.map(|page| Arc::clone(&page.tools));
+                Arc::new(self.compile(&rows, earlier.as_deref()).await)
             }
         };
         let page = Arc::new(Page {
@@ -101,9 +103,34 @@ impl ToolBook {
         Ok(Some(page))
     }
 
+    /// All tools of a page; what an earlier one held in the same version is taken from there.
+    async fn compile(&self, rows: &[ToolRow], earlier: Option<&Vec<Arc<Tool>>>) -> Vec<Arc<Tool>> {
+        let known: HashMap<ToolVersionKey, &Arc<Tool>> = earlier
+            .into_iter()
+            .flatten()
+            .filter_map(|tool| tool.version.map(|version| (version.key, tool)))
+            .collect();
+        let mut tools = self.built_in.clone();
+        for row in rows {
+            if let Some(tool) = known.get(&row.version.key) {
+                tools.push(Arc::clone(tool));
+                continue;
+            }
+            tools.extend(compiled(row));
+            // Schemas take a while; others get their turn between them.
+            tokio::task::yield_now().await;
+        }
+        tools
+    }
+
     /// The organization's tools have changed.
     pub(crate) fn forget(&self, organization: OrgId) {
-        self.lock().remove(&organization);
+        if let Some(page) = self.lock().get_mut(&organization) {
+            *page = Arc::new(Page {
+                checked: NEVER,
+                ..(**page).clone()
+            });
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<OrgId, Arc<Page>>> {

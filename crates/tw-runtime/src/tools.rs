@@ -13,8 +13,9 @@ use tw_core::change::{Change, Outcome, SaveTool};
 use tw_core::definition::{Definition, DefinitionError};
 use tw_core::id::{CallId, OrgId, ToolId};
 use tw_core::json::{Json, Literal};
+use tw_core::limits::DEFINITIONS_BYTES_MAX;
 use tw_core::parameters::SecretRef;
-use tw_core::tool::{Tool, ToolOutcome};
+use tw_core::tool::{Tool, ToolOutcome, ToolVersion};
 use tw_core::variables::Variables;
 use tw_egress::tools::{self, Attempt};
 use tw_store::apply::ApplyError;
@@ -52,6 +53,8 @@ pub enum ToolError {
     Conflict,
     #[error("an organization may keep {0} tools")]
     TooMany(usize),
+    #[error("the tools of an organization may have {0} bytes together")]
+    TooLarge(usize),
     #[error("a stored tool cannot be read")]
     Damaged,
     #[error("reading tools")]
@@ -66,6 +69,8 @@ impl From<DefinitionError> for ToolError {
     }
 }
 
+/// A page of tools ends with the one that reaches this, in bytes of definitions.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Tries of a change while others change the same tool.
 const CHANGE_TRIES_MAX: u32 = 3;
 /// What stands in for a secret.
@@ -97,13 +102,37 @@ pub struct Tested {
 }
 
 impl Runtime {
-    /// The caller's organization's tools, by name.
+    /// At most `limit` of the caller's organization's tools behind the one with the id `after`, by
+    /// name, and whether there are more.
+    ///
+    /// A page ends early when it grows large.
     ///
     /// # Errors
-    /// When the store cannot be read.
-    pub async fn tools(&self, caller: &Caller) -> Result<Vec<StoredTool>, ToolError> {
+    /// [`ToolError::NotFound`] when no tool has the id.
+    pub async fn tools(
+        &self,
+        caller: &Caller,
+        after: Option<ToolId>,
+        limit: usize,
+    ) -> Result<(Vec<StoredTool>, bool), ToolError> {
         let rows = self.store().tools(caller.organization).await?;
-        rows.into_iter().map(stored).collect()
+        let from = match after {
+            None => 0,
+            Some(after) => {
+                let place = rows.iter().position(|row| row.id == after);
+                place.ok_or(ToolError::NotFound)? + 1
+            }
+        };
+        let mut rows = rows.into_iter().skip(from).peekable();
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        while page.len() < limit
+            && bytes < PAGE_BYTES
+            && let Some(row) = rows.next()
+        {
+            bytes += row.definition.len();
+            page.push(stored(row)?);
+        }
+        Ok((page, rows.peek().is_some()))
     }
 
     /// One tool, in its newest version or an earlier one.
@@ -133,6 +162,7 @@ impl Runtime {
         if tools.len() >= tools_max {
             return Err(ToolError::TooMany(tools_max));
         }
+        check_bytes(&tools, None, body)?;
         let id = ToolId(self.env().ordered_id());
         let saved = self
             .save(caller.organization, id, &definition.name, body, 0)
@@ -158,6 +188,8 @@ impl Runtime {
             if text == known.row.definition {
                 return Ok(known);
             }
+            let tools = self.store().tools(caller.organization).await?;
+            check_bytes(&tools, Some(id), &text)?;
             let follows = known.row.version.number;
             let saved = self
                 .save(caller.organization, id, &definition.name, &text, follows)
@@ -201,7 +233,7 @@ impl Runtime {
         let definition = tool::decode(body)?;
         let page = self.vet(caller, &definition).await?;
         let definition = Arc::new(definition);
-        self.preview(&page, &definition, trial)
+        self.preview(&page, &definition, None, trial)
             .map(|(preview, _)| preview)
     }
 
@@ -217,7 +249,7 @@ impl Runtime {
     ) -> Result<Preview, ToolError> {
         let known = self.tool(caller, id, None).await?;
         let page = self.page(caller).await?;
-        self.preview(&page, &known.definition, trial)
+        self.preview(&page, &known.definition, Some(known.row.version), trial)
             .map(|(preview, _)| preview)
     }
 
@@ -233,7 +265,8 @@ impl Runtime {
     ) -> Result<(Preview, Tested), ToolError> {
         let known = self.tool(caller, id, None).await?;
         let page = self.page(caller).await?;
-        let (preview, args) = self.preview(&page, &known.definition, trial)?;
+        let (preview, args) =
+            self.preview(&page, &known.definition, Some(known.row.version), trial)?;
         let call = CallId(self.env().random_id());
         let attempt = Attempt {
             call,
@@ -246,10 +279,18 @@ impl Runtime {
         };
         let began = Instant::now();
         let timeout = preview.tool.policy.timeout;
-        let run = tools::run(&self.0.executors, &preview.tool, &attempt);
-        let outcome = tokio::time::timeout(timeout, run)
-            .await
-            .unwrap_or(ToolOutcome::TimedOut);
+        // Tests take their places among the calls of turns.
+        let slot = self.0.slots.wait(Some(&preview.tool));
+        let outcome = match tokio::time::timeout(timeout, slot).await {
+            Ok(_slot) => {
+                let run = tools::run(&self.0.executors, &preview.tool, &attempt);
+                let ran = tokio::time::timeout(timeout, run).await;
+                ran.unwrap_or(ToolOutcome::TimedOut)
+            }
+            Err(_elapsed) => ToolOutcome::NotSent {
+                message: "as many calls of this tool run as may run at once".to_owned(),
+            },
+        };
         let duration = began.elapsed();
         tracing::info!(
             organization = caller.organization.0,
@@ -265,10 +306,11 @@ impl Runtime {
         &self,
         page: &Page,
         definition: &Arc<Definition>,
+        version: Option<ToolVersion>,
         trial: &Trial,
     ) -> Result<(Preview, ValidArgs), ToolError> {
         let variables = self.trial_variables(page, definition, trial);
-        let tool = definition.tool(None, &variables)?;
+        let tool = definition.tool(version, &variables)?;
         let arguments = match &trial.arguments {
             Some(arguments) => arguments.clone(),
             None => sample::arguments(&tool.parameters),
@@ -365,6 +407,16 @@ impl Runtime {
             _ => Ok(None),
         }
     }
+}
+
+/// Whether all definitions together stay within what an organization may keep.
+fn check_bytes(tools: &[ToolRow], replaced: Option<ToolId>, text: &str) -> Result<(), ToolError> {
+    let others = tools.iter().filter(|row| Some(row.id) != replaced);
+    let bytes: usize = others.map(|row| row.definition.len()).sum();
+    if bytes.saturating_add(text.len()) > DEFINITIONS_BYTES_MAX {
+        return Err(ToolError::TooLarge(DEFINITIONS_BYTES_MAX));
+    }
+    Ok(())
 }
 
 fn stored(row: ToolRow) -> Result<StoredTool, ToolError> {

@@ -46,7 +46,13 @@ impl Source {
 
     fn text(&self) -> anyhow::Result<String> {
         let reader: Box<dyn Read> = match &self.path {
-            Some(path) => Box::new(std::fs::File::open(path)?),
+            Some(path) => {
+                // Opening a pipe would wait for somebody to write to it.
+                if !std::fs::metadata(path)?.is_file() {
+                    bail!("it is no regular file");
+                }
+                Box::new(std::fs::File::open(path)?)
+            }
             None => Box::new(std::io::stdin().lock()),
         };
         let mut bytes = Vec::new();

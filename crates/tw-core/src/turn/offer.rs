@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::change::ToolGrant;
+use crate::limits::OFFERED_BYTES_MAX;
 use crate::request::{ModelInput, Tools};
 use crate::tool::Tool;
 
@@ -34,6 +35,14 @@ pub struct Offered {
 pub enum OfferError {
     #[error("a list that mixes this server's tools with the client's own is not supported")]
     Mixed,
+    #[error(
+        "{offered} tools of this server would be offered, and at most {max} may be; list those that are needed"
+    )]
+    TooMany { offered: usize, max: usize },
+    #[error(
+        "the tools of this server that would be offered have {bytes} bytes, and at most {max} may be; list those that are needed"
+    )]
+    TooLarge { bytes: usize, max: usize },
     #[error("the parameter n must be 1 when tools of this server are offered")]
     SeveralChoices,
 }
@@ -50,6 +59,7 @@ pub fn offer(
     input: &ModelInput,
     grant: &ToolGrant,
     registry: &[Arc<Tool>],
+    tools_max: usize,
 ) -> Result<Offered, OfferError> {
     let ours = |name: &str| {
         registry
@@ -90,6 +100,22 @@ pub fn offer(
         return Ok(Offered {
             offer: Offer::Relay,
             schemas_replaced: 0,
+        });
+    }
+    if tools.len() > tools_max {
+        return Err(OfferError::TooMany {
+            offered: tools.len(),
+            max: tools_max,
+        });
+    }
+    let bytes = tools
+        .iter()
+        .map(|tool| tool.description.len() + tool.parameters.as_str().len())
+        .sum();
+    if bytes > OFFERED_BYTES_MAX {
+        return Err(OfferError::TooLarge {
+            bytes,
+            max: OFFERED_BYTES_MAX,
         });
     }
     if input.choices > 1 {

@@ -5,16 +5,26 @@ use tw_core::api_request::BuiltRequest;
 use tw_core::id::ToolId;
 use tw_core::tool::ToolOutcome;
 use tw_runtime::tools::{Preview, StoredTool, Tested};
-use tw_wire::own::tool as codec;
+use tw_wire::own::tool::{self as codec, Saved};
 
-/// `None` for a definition that cannot be read any more.
+/// As it was written; `None` for a definition that cannot be read any more.
 pub(super) fn tool(tool: &StoredTool) -> Option<String> {
-    whole(tool).map(|value| value.to_string())
+    let row = &tool.row;
+    let saved = Saved {
+        id: row.id,
+        version: row.version.number,
+        created: row.created,
+        updated: row.updated,
+    };
+    codec::told(&saved, &tool.definition, &row.definition).ok()
 }
 
 pub(super) fn list(tools: &[StoredTool], has_more: bool) -> Option<String> {
-    let data = tools.iter().map(whole).collect::<Option<Vec<_>>>()?;
-    Some(json!({ "object": "list", "data": data, "has_more": has_more }).to_string())
+    let data = tools.iter().map(tool).collect::<Option<Vec<_>>>()?;
+    Some(format!(
+        r#"{{"object":"list","data":[{}],"has_more":{has_more}}}"#,
+        data.join(",")
+    ))
 }
 
 pub(super) fn deleted(tool: ToolId) -> String {
@@ -52,25 +62,6 @@ pub(super) fn tested(preview: &Preview, tested: &Tested) -> String {
     });
     members.insert("outcome".to_owned(), outcome);
     Value::Object(members).to_string()
-}
-
-fn whole(tool: &StoredTool) -> Option<Value> {
-    let Value::Object(written) = codec::shown(&tool.row.definition).ok()? else {
-        return None;
-    };
-    let compiled = tool
-        .definition
-        .tool(None, &tw_core::variables::Variables::default())
-        .ok()?;
-    let mut members = Map::new();
-    members.insert("id".to_owned(), json!(tool.row.id.to_string()));
-    members.insert("object".to_owned(), json!("tool"));
-    members.insert("version".to_owned(), json!(tool.row.version.number));
-    members.insert("created_at".to_owned(), json!(tool.row.created.seconds()));
-    members.insert("updated_at".to_owned(), json!(tool.row.updated.seconds()));
-    members.extend(written);
-    members.insert("function_schema".to_owned(), function_schema(&compiled));
-    Some(Value::Object(members))
 }
 
 fn function_schema(tool: &tw_core::tool::Tool) -> Value {

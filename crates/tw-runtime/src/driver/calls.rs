@@ -69,20 +69,23 @@ impl Driver {
         let run = self.turn.call_waiting(call)?;
         let variables = context.variables.of_tool(&run.tool, run.id);
         let key = ResultKey::of(self.fence.organization, &run.tool, &run.args, &variables)?;
-        let found = self.inner.results.get(key, &run.tool);
+        let found = self.inner.results.get(key);
         if found.is_none() {
             self.results_to_keep.insert(call, key);
         }
         found
     }
 
-    /// Keeps the answer of a call for others, if its tool says so.
+    /// Keeps the answer of a call for others, if its tool says so. A failed attempt is none; one
+    /// after it may bring an answer yet.
     pub(super) fn keep_result(&mut self, call: CallRef, outcome: &ToolOutcome) {
+        let ToolOutcome::Answered(output) = outcome else {
+            return;
+        };
         let Some(key) = self.results_to_keep.remove(&call) else {
             return;
         };
-        let rules = self.turn.tool_of(call).and_then(|tool| tool.policy.cache);
-        if let (ToolOutcome::Answered(output), Some(rules)) = (outcome, rules) {
+        if let Some(rules) = self.turn.tool_of(call).and_then(|tool| tool.policy.cache) {
             self.inner.results.put(key, rules.lifetime, output.clone());
         }
     }

@@ -3,6 +3,7 @@
 use tw_core::change::{Change, Outcome, SaveTool};
 use tw_core::definition::{Definition, DefinitionError};
 use tw_core::id::{OrgId, ToolId};
+use tw_core::limits::DEFINITIONS_BYTES_MAX;
 use tw_egress::client::place::ORGANIZATION_DEFAULT;
 use tw_egress::env::Env;
 use tw_egress::secrets::Tenancy;
@@ -70,6 +71,8 @@ pub enum ApplyError {
     },
     #[error("an organization may keep {0} tools")]
     TooMany(usize),
+    #[error("the tools of an organization may have {0} bytes together")]
+    TooLarge(usize),
     #[error("the tools were changed by somebody else at the same time; apply the file again")]
     Conflict,
     #[error("making the organization")]
@@ -133,6 +136,14 @@ pub async fn plan(
     let removed = count(|change| matches!(change, ToolChange::Removed { .. }));
     if known.len() + created - removed > vetting.tools_stored_max {
         return Err(ApplyError::TooMany(vetting.tools_stored_max));
+    }
+    let kept = known.iter().filter(|row| {
+        prune == Prune::Keep && !wanted.iter().any(|(_, other)| other.name == row.name)
+    });
+    let kept_bytes: usize = kept.map(|row| row.definition.len()).sum();
+    let wanted_bytes: usize = wanted.iter().map(|(text, _)| text.len()).sum();
+    if kept_bytes + wanted_bytes > DEFINITIONS_BYTES_MAX {
+        return Err(ApplyError::TooLarge(DEFINITIONS_BYTES_MAX));
     }
     Ok(Planned {
         slug: organization.to_owned(),

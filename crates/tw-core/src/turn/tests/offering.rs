@@ -31,7 +31,7 @@ fn entry(name: &str, parameters: Option<&str>) -> ToolEntry {
 }
 
 pub(super) fn offered(input: &ModelInput, grant: &ToolGrant) -> Result<Vec<String>, OfferError> {
-    offer(input, grant, &registry()).map(|offered| match offered.offer {
+    offer(input, grant, &registry(), 128).map(|offered| match offered.offer {
         Offer::Relay => Vec::new(),
         Offer::Ours(tools) => tools.iter().map(|tool| tool.name.clone()).collect(),
     })
@@ -91,7 +91,7 @@ fn our_description_holds_and_a_different_one_is_counted() {
     for (parameters, replaced) in [(None, 0), (Some(PARAMETERS), 0), (Some(other), 1)] {
         for form in [Tools::List, Tools::Legacy] {
             let input = super::trace::input(form(vec![entry("mid", parameters)]));
-            let offered = offer(&input, &ToolGrant::All, &registry()).unwrap();
+            let offered = offer(&input, &ToolGrant::All, &registry(), 128).unwrap();
             assert_eq!(offered.schemas_replaced, replaced);
             let Offer::Ours(tools) = offered.offer else {
                 panic!("mid is ours");
@@ -99,4 +99,32 @@ fn our_description_holds_and_a_different_one_is_counted() {
             assert_eq!(tools[0].parameters.as_str(), PARAMETERS);
         }
     }
+}
+
+#[test]
+fn more_tools_than_a_request_may_have_are_not_offered() {
+    let absent = super::trace::input(Tools::Absent);
+    let offered = |max| offer(&absent, &ToolGrant::All, &registry(), max).map(|_| ());
+    assert_eq!(offered(3), Ok(()));
+    assert_eq!(offered(2), Err(OfferError::TooMany { offered: 3, max: 2 }));
+}
+
+#[test]
+fn tools_that_are_too_large_together_are_not_offered() {
+    let absent = super::trace::input(Tools::Absent);
+    let of_bytes = |bytes: usize| {
+        let mut large = (*tool("large", EffectClass::Read)).clone();
+        large.description = "d".repeat(bytes - large.parameters.as_str().len());
+        let registry = [Arc::new(large)];
+        offer(&absent, &ToolGrant::All, &registry, 128).map(|_| ())
+    };
+    let max = crate::limits::OFFERED_BYTES_MAX;
+    assert_eq!(of_bytes(max), Ok(()));
+    assert_eq!(
+        of_bytes(max + 1),
+        Err(OfferError::TooLarge {
+            bytes: max + 1,
+            max
+        })
+    );
 }
