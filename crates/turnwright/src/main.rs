@@ -14,6 +14,12 @@ mod tools;
 use std::process::ExitCode;
 
 use clap::Parser;
+use mimalloc::MiMalloc;
+
+/// A turn is many small pieces of text, made on one thread and freed on another: with this allocator a relayed request
+/// takes a tenth less CPU than with that of glibc.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {

@@ -52,6 +52,15 @@ impl fmt::Display for Repairs {
 /// What the model is told of a call whose result is not in the history.
 const MISSING_RESULT: &str = r#""{\"error\":\"the result of this call is not known\"}""#;
 
+/// As [`repair`]; `None` for messages that were in order.
+pub fn repaired(messages: &[Message]) -> (Option<Vec<Message>>, Repairs) {
+    if is_in_order(messages) {
+        return (None, Repairs::default());
+    }
+    let (repaired, repairs) = repair(messages.to_vec());
+    (Some(repaired), repairs)
+}
+
 /// Puts every result behind its call. Messages that were in order stay untouched.
 pub fn repair(messages: Vec<Message>) -> (Vec<Message>, Repairs) {
     let mut repairs = Repairs::default();

@@ -1,6 +1,7 @@
 //! `POST /v1/chat/completions`
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -185,7 +186,7 @@ fn turn_request(
         caller,
         surface: Surface::ChatCompletions,
         body,
-        input,
+        input: Arc::new(input),
         end_user: named(headers, USER_HEADER)?,
         conversation: named(headers, CONVERSATION_HEADER.as_str())?,
         on_leave,

@@ -21,10 +21,10 @@ use tw_store::read::ReadError;
 use tw_wire::own::context;
 
 use crate::admin::Caller;
-use crate::chain::Chain;
 use crate::driver::{self, Accepted, CLIENT_BATCHES_MAX, CallContext, Driver, DriverParts, Work};
 use crate::follow::Follower;
 use crate::live::{Client, Live};
+use crate::marks;
 use crate::runtime::{Inner, Runtime};
 use crate::tool_book::Page;
 use crate::turnstile::{As, Equal, Passing};
@@ -215,14 +215,12 @@ impl Runtime {
     /// Notes that the whole answer was handed to the client's connection, so that a later
     /// request with the same body is a new one. Nobody waits for the note.
     pub fn mark_answered(&self, caller: &Caller, turn: TurnId) {
-        let (store, organization, at) =
-            (self.store().clone(), caller.organization, self.env().now());
-        self.0.tasks.spawn(async move {
-            let mark = Change::MarkAnswered { organization, turn, at };
-            if let Err(error) = store.apply(vec![mark], None).await {
-                tracing::warn!(turn.id = %turn, error = %Chain(&error), "noting that a turn was answered failed");
-            }
-        });
+        let mark = Change::MarkAnswered {
+            organization: caller.organization,
+            turn,
+            at: self.env().now(),
+        };
+        marks::add(&self.0, mark);
     }
 
     /// Asks a turn to stop. Whether it runs here and may be stopped is the caller's question.

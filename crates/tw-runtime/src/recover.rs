@@ -195,11 +195,11 @@ fn work_of(
         limits: inner.config.turn.clone(),
         upstream: upstream.name.clone(),
     };
-    let (messages, _) = history::repair(input.messages.clone());
+    let (repaired, _) = history::repaired(&input.messages);
     let upstream = Arc::clone(upstream);
     let work = Work {
-        input,
-        messages,
+        input: Arc::new(input),
+        repaired,
         upstream,
         calls,
     };
@@ -288,7 +288,10 @@ async fn offer_of(
         return Ok((Offer::Relay, None));
     };
     let now = inner.env.now();
-    let page = inner.book.page(&inner.store, organization, now).await?;
+    let Some(page) = inner.book.page(&inner.store, organization, now).await? else {
+        // Its calls could not run; what was pending ends as no longer available.
+        return Ok((Offer::Ours(Vec::new()), None));
+    };
     let mut tools = Vec::new();
     for OfferedTool { name, version } in offered {
         let tool = match version {
@@ -306,7 +309,7 @@ async fn offer_of(
         };
         tools.extend(tool);
     }
-    Ok((Offer::Ours(tools), page))
+    Ok((Offer::Ours(tools), Some(page)))
 }
 
 /// What the machine is rebuilt from.

@@ -23,6 +23,7 @@ use tw_store::store::Store;
 use crate::admin::KnownKeys;
 use crate::fail_point::FailPoint;
 use crate::live::LiveTurns;
+use crate::marks::Marks;
 use crate::results::Results;
 use crate::slots::Slots;
 use crate::tool_book::ToolBook;
@@ -128,6 +129,7 @@ pub(crate) struct Inner {
     pub(crate) keys: KnownKeys,
     pub(crate) turnstile: Turnstile,
     pub(crate) live: LiveTurns,
+    pub(crate) marks: Marks,
     pub(crate) tasks: TaskTracker,
     /// No new turns.
     pub(crate) refusing: CancellationToken,
@@ -160,6 +162,7 @@ impl Runtime {
             store,
             executors,
             live: LiveTurns::new(),
+            marks: Marks::default(),
             tasks: TaskTracker::new(),
             refusing: CancellationToken::new(),
             boot: env.random_id().simple().to_string(),

@@ -22,6 +22,8 @@ enum Whose {
 
 #[derive(Debug)]
 struct Places {
+    /// The newest version that asked, whose limit holds.
+    version: u32,
     places_max: u32,
     free: Arc<Semaphore>,
 }
@@ -42,12 +44,14 @@ impl Slots {
         async move { free?.acquire_owned().await.ok() }
     }
 
-    /// A new limit holds for the calls that ask from now on.
+    /// The limit of the newest version holds for the calls that ask from now on, also those of
+    /// older versions; what runs already does not count against it.
     fn places(&self, tool: &Tool) -> Arc<Semaphore> {
         let whose = match tool.version {
             Some(version) => Whose::Stored(version.tool),
             None => Whose::BuiltIn(tool.name.clone()),
         };
+        let version = tool.version.map_or(0, |version| version.number);
         let places_max = tool.policy.concurrency_max.max(1);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= TOOLS_REMEMBERED_MAX {
@@ -56,19 +60,24 @@ impl Slots {
         let places = known
             .entry(whose)
             .and_modify(|places| {
+                if version <= places.version {
+                    return;
+                }
+                places.version = version;
                 if places.places_max != places_max {
-                    *places = Places::new(places_max);
+                    *places = Places::new(version, places_max);
                 }
             })
-            .or_insert_with(|| Places::new(places_max));
+            .or_insert_with(|| Places::new(version, places_max));
         Arc::clone(&places.free)
     }
 }
 
 impl Places {
-    fn new(places_max: u32) -> Self {
+    fn new(version: u32, places_max: u32) -> Self {
         let permits = usize::try_from(places_max).unwrap_or(usize::MAX);
         Self {
+            version,
             places_max,
             free: Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))),
         }

@@ -4,6 +4,7 @@
 //! it is noticed within [`CHECKED_EVERY`].
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +24,10 @@ use tw_wire::own::tool;
 pub(crate) struct ToolBook {
     built_in: Vec<Arc<Tool>>,
     of_organizations: Mutex<BTreeMap<OrgId, Arc<Page>>>,
+    /// One reads an organization's tools, the others wait for it.
+    reading: Mutex<BTreeMap<OrgId, Arc<tokio::sync::Mutex<()>>>>,
+    /// Rises with each change by this process.
+    changes: AtomicU64,
 }
 
 /// What one organization has.
@@ -48,6 +53,8 @@ impl ToolBook {
         Self {
             built_in,
             of_organizations: Mutex::default(),
+            reading: Mutex::default(),
+            changes: AtomicU64::new(0),
         }
     }
 
@@ -65,13 +72,16 @@ impl ToolBook {
         organization: OrgId,
         now: Timestamp,
     ) -> Result<Option<Arc<Page>>, ReadError> {
-        let known = self.lock().get(&organization).cloned();
-        if let Some(page) = &known
-            && now >= page.checked
-            && now.since(page.checked) < CHECKED_EVERY
-        {
-            return Ok(known);
+        if let Some(fresh) = self.fresh(organization, now) {
+            return Ok(Some(fresh));
         }
+        let reading = self.reading(organization);
+        let _one_at_a_time = reading.lock().await;
+        if let Some(fresh) = self.fresh(organization, now) {
+            return Ok(Some(fresh));
+        }
+        let known = self.lock().get(&organization).cloned();
+        let changes = self.changes.load(Ordering::Acquire);
         let Some(seen) = system::organization_tools(store, organization).await? else {
             return Ok(None);
         };
@@ -96,6 +106,11 @@ impl ToolBook {
             checked: now,
         });
         let mut pages = self.lock();
+        if changes != self.changes.load(Ordering::Acquire) {
+            // What was read may be older than the change: good enough for this request, which
+            // began before it, and for no other.
+            return Ok(Some(page));
+        }
         if pages.len() >= PAGES_MAX {
             pages.clear();
         }
@@ -125,12 +140,28 @@ impl ToolBook {
 
     /// The organization's tools have changed.
     pub(crate) fn forget(&self, organization: OrgId) {
-        if let Some(page) = self.lock().get_mut(&organization) {
+        let mut pages = self.lock();
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        if let Some(page) = pages.get_mut(&organization) {
             *page = Arc::new(Page {
                 checked: NEVER,
                 ..(**page).clone()
             });
         }
+    }
+
+    fn fresh(&self, organization: OrgId, now: Timestamp) -> Option<Arc<Page>> {
+        let page = self.lock().get(&organization).cloned()?;
+        let is_fresh = now >= page.checked && now.since(page.checked) < CHECKED_EVERY;
+        is_fresh.then_some(page)
+    }
+
+    fn reading(&self, organization: OrgId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        if reading.len() >= PAGES_MAX {
+            reading.clear();
+        }
+        Arc::clone(reading.entry(organization).or_default())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<OrgId, Arc<Page>>> {

@@ -15,7 +15,7 @@ use tw_core::id::{CallId, OrgId, ToolId};
 use tw_core::json::{Json, Literal};
 use tw_core::limits::DEFINITIONS_BYTES_MAX;
 use tw_core::parameters::SecretRef;
-use tw_core::tool::{Tool, ToolOutcome, ToolVersion};
+use tw_core::tool::{Tool, ToolOutcome};
 use tw_core::variables::Variables;
 use tw_egress::tools::{self, Attempt};
 use tw_store::apply::ApplyError;
@@ -26,6 +26,7 @@ use tw_wire::own::tool;
 use crate::admin::Caller;
 use crate::runtime::Runtime;
 use crate::tool_book::Page;
+use crate::tool_time;
 use crate::variables;
 
 pub use apply_file::{ApplyError as ApplyFileError, Planned, Prune, ToolChange, apply, plan};
@@ -146,8 +147,7 @@ impl Runtime {
         version: Option<u32>,
     ) -> Result<StoredTool, ToolError> {
         let row = self.store().tool(caller.organization, id, version).await?;
-        let row = row.filter(|row| !row.deleted).ok_or(ToolError::NotFound)?;
-        stored(row)
+        stored(row.ok_or(ToolError::NotFound)?)
     }
 
     /// Makes a tool from the body of a request.
@@ -233,7 +233,7 @@ impl Runtime {
         let definition = tool::decode(body)?;
         let page = self.vet(caller, &definition).await?;
         let definition = Arc::new(definition);
-        self.preview(&page, &definition, None, trial)
+        self.preview(&page, &definition, trial)
             .map(|(preview, _)| preview)
     }
 
@@ -249,7 +249,7 @@ impl Runtime {
     ) -> Result<Preview, ToolError> {
         let known = self.tool(caller, id, None).await?;
         let page = self.page(caller).await?;
-        self.preview(&page, &known.definition, Some(known.row.version), trial)
+        self.preview_stored(&page, &known, trial)
             .map(|(preview, _)| preview)
     }
 
@@ -265,8 +265,10 @@ impl Runtime {
     ) -> Result<(Preview, Tested), ToolError> {
         let known = self.tool(caller, id, None).await?;
         let page = self.page(caller).await?;
-        let (preview, args) =
-            self.preview(&page, &known.definition, Some(known.row.version), trial)?;
+        let (preview, args) = self.preview_stored(&page, &known, trial)?;
+        let definition = &known.definition;
+        let variables = self.trial_variables(&page, definition, trial);
+        let tool = definition.tool(Some(known.row.version), &variables)?;
         let call = CallId(self.env().random_id());
         let attempt = Attempt {
             call,
@@ -274,23 +276,24 @@ impl Runtime {
             idempotency_key: format!("tw_{}", call.plain()),
             now: self.env().now(),
             organization: Arc::clone(&page.slug),
-            variables: Arc::new(self.trial_variables(&page, &known.definition, trial)),
+            variables: Arc::new(variables),
             tenancy: page.tenancy,
         };
         let began = Instant::now();
-        let timeout = preview.tool.policy.timeout;
-        // Tests take their places among the calls of turns.
-        let slot = self.0.slots.wait(Some(&preview.tool));
-        let outcome = match tokio::time::timeout(timeout, slot).await {
-            Ok(_slot) => {
-                let run = tools::run(&self.0.executors, &preview.tool, &attempt);
-                let ran = tokio::time::timeout(timeout, run).await;
-                ran.unwrap_or(ToolOutcome::TimedOut)
-            }
-            Err(_elapsed) => ToolOutcome::NotSent {
-                message: "as many calls of this tool run as may run at once".to_owned(),
-            },
-        };
+        let timeout = tool_time::longest(&tool);
+        let (slots, executors) = (self.0.slots.wait(Some(&tool)), self.0.executors.clone());
+        // A test takes its place among the calls of turns, and goes on when its client leaves.
+        let running = self.0.tasks.spawn(async move {
+            let Ok(_slot) = tokio::time::timeout(timeout, slots).await else {
+                return ToolOutcome::NotSent {
+                    message: "as many calls of this tool run as may run at once".to_owned(),
+                };
+            };
+            let run = tools::run(&executors, &tool, &attempt);
+            let ran = tokio::time::timeout(timeout, run).await;
+            ran.unwrap_or(ToolOutcome::TimedOut)
+        });
+        let outcome = running.await.unwrap_or(ToolOutcome::Panicked);
         let duration = began.elapsed();
         tracing::info!(
             organization = caller.organization.0,
@@ -302,15 +305,26 @@ impl Runtime {
         Ok((preview, Tested { outcome, duration }))
     }
 
+    /// With `***` for what the definition marks as sensitive.
+    fn preview_stored(
+        &self,
+        page: &Page,
+        known: &StoredTool,
+        trial: &Trial,
+    ) -> Result<(Preview, ValidArgs), ToolError> {
+        let masked = tool::masked(&known.row.definition).map_err(|_| ToolError::Damaged)?;
+        let masked = tool::decode(masked.as_str()).map_err(|_| ToolError::Damaged)?;
+        self.preview(page, &Arc::new(masked), trial)
+    }
+
     fn preview(
         &self,
         page: &Page,
         definition: &Arc<Definition>,
-        version: Option<ToolVersion>,
         trial: &Trial,
     ) -> Result<(Preview, ValidArgs), ToolError> {
         let variables = self.trial_variables(page, definition, trial);
-        let tool = definition.tool(version, &variables)?;
+        let tool = definition.tool(None, &variables)?;
         let arguments = match &trial.arguments {
             Some(arguments) => arguments.clone(),
             None => sample::arguments(&tool.parameters),

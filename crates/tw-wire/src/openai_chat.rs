@@ -29,4 +29,5 @@ mod content;
 mod delta;
 pub(crate) mod raw;
 mod reported;
+mod usual;
 mod write;

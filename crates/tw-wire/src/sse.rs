@@ -24,10 +24,10 @@ pub fn write_data(out: &mut Vec<u8>, json: &[u8]) {
     out.extend_from_slice(b"data: ");
     let start = out.len();
     out.extend_from_slice(json);
-    for byte in &mut out[start..] {
-        if matches!(byte, b'\n' | b'\r') {
-            *byte = b' ';
-        }
+    let mut from = start;
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', &out[from..]) {
+        out[from + at] = b' ';
+        from += at + 1;
     }
     out.extend_from_slice(b"\n\n");
 }
@@ -163,7 +163,7 @@ impl Reader {
             self.skip_lf = false;
         }
         let rest = self.input.get(self.searched..)?;
-        let Some(at) = rest.iter().position(|&byte| byte == b'\n' || byte == b'\r') else {
+        let Some(at) = memchr::memchr2(b'\n', b'\r', rest) else {
             self.searched = self.input.len();
             return None;
         };

@@ -3,8 +3,9 @@
 //! The connection is driven by whoever reads the answer, as for tools, so that a part of a
 //! stream costs no change of tasks.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,6 +31,16 @@ pub(crate) struct Direct {
     tls: TlsConnector,
     pool: Arc<Pool>,
     connect_timeout: Duration,
+    /// As many as there are upstreams.
+    addresses: Arc<Mutex<HashMap<String, Arc<Address>>>>,
+}
+
+/// Where requests go, read once.
+pub(crate) struct Address {
+    target: Target,
+    key: Key,
+    host: HeaderValue,
+    path: Uri,
 }
 
 /// An answer whose body is being read.
@@ -37,7 +48,7 @@ pub(crate) struct Exchange {
     live: Live,
     body: Incoming,
     pool: Arc<Pool>,
-    key: Key,
+    address: Arc<Address>,
 }
 
 /// Why there is no answer.
@@ -63,10 +74,25 @@ impl Direct {
                 ..PoolOptions::defaults()
             })),
             connect_timeout,
+            addresses: Arc::default(),
         }
     }
 
-    /// Sends a request whose URI is absolute, and waits for the answer's head.
+    /// Reads a URL, the first time that it is asked for; `None` if it is none.
+    pub fn address(&self, url: &str) -> Option<Arc<Address>> {
+        let mut addresses = self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(address) = addresses.get(url) {
+            return Some(Arc::clone(address));
+        }
+        let address = Arc::new(Address::parse(url)?);
+        addresses.insert(url.to_owned(), Arc::clone(&address));
+        Some(address)
+    }
+
+    /// Sends a request and waits for the answer's head. Its URI and its host are those of `address`.
     ///
     /// # Errors
     /// [`DirectFailure`].
@@ -75,19 +101,14 @@ impl Direct {
     /// Dropping the future closes the connection.
     pub async fn send(
         &self,
+        address: Arc<Address>,
         mut request: Request<Full<Bytes>>,
     ) -> Result<(http::response::Parts, Exchange), DirectFailure> {
-        let target =
-            Target::parse(&request.uri().to_string()).map_err(|_| DirectFailure::Connect)?;
-        let host =
-            HeaderValue::from_str(&target.authority()).map_err(|_| DirectFailure::Connect)?;
-        request.headers_mut().insert(HOST, host);
-        *request.uri_mut() =
-            Uri::try_from(target.path_and_query.as_str()).map_err(|_| DirectFailure::Connect)?;
-        let key = Key::new("", &target);
-        let mut live = match self.pool.take(&key, Reuse::Pooled).await {
+        request.headers_mut().insert(HOST, address.host.clone());
+        *request.uri_mut() = address.path.clone();
+        let mut live = match self.pool.take(&address.key, Reuse::Pooled).await {
             Some(live) => live,
-            None => self.connect(&target).await?,
+            None => self.connect(&address.target).await?,
         };
         let response = live.ask(request).await.map_err(|_| DirectFailure::Reset)?;
         let (parts, body) = response.into_parts();
@@ -98,7 +119,7 @@ impl Direct {
                 live,
                 body,
                 pool,
-                key,
+                address,
             },
         ))
     }
@@ -131,6 +152,18 @@ impl Direct {
     }
 }
 
+impl Address {
+    fn parse(url: &str) -> Option<Self> {
+        let target = Target::parse(url).ok()?;
+        Some(Self {
+            key: Key::new("", &target),
+            host: HeaderValue::from_str(&target.authority()).ok()?,
+            path: Uri::try_from(target.path_and_query.as_str()).ok()?,
+            target,
+        })
+    }
+}
+
 impl Exchange {
     /// The next bytes of the body; `None` at its end, `Err` when the connection broke.
     ///
@@ -158,8 +191,12 @@ impl Exchange {
                 Some(Err(())) => return,
                 None => {
                     let Self {
-                        live, pool, key, ..
+                        live,
+                        pool,
+                        address,
+                        ..
                     } = self;
+                    let key = address.key.clone();
                     // Whether a connection is free is known at once.
                     let _ = pool.put(key, live, Reuse::Pooled).now_or_never();
                     return;

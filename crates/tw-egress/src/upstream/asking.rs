@@ -17,7 +17,7 @@ use tw_wire::openai_chat::stream::{DecodeError, StreamDecoder, StreamLimits};
 
 use super::scripted_body::ScriptedBody;
 use super::{Connections, Upstream, UpstreamKind};
-use crate::client::direct::{DirectFailure, Exchange};
+use crate::client::direct::{Address, DirectFailure, Exchange};
 use crate::exchange::retry_after;
 use crate::idle::Idle;
 use crate::secret::Secret;
@@ -422,9 +422,9 @@ async fn send(
     body: Vec<u8>,
     streamed: bool,
 ) -> Result<Answer, ModelFailure> {
-    let request = request_of(&upstream, body, streamed)?;
-    let sent =
-        tokio::time::timeout(upstream.timeouts.first_byte, connections.0.send(request)).await;
+    let (address, request) = request_of(&connections, &upstream, body, streamed)?;
+    let sending = connections.0.send(address, request);
+    let sent = tokio::time::timeout(upstream.timeouts.first_byte, sending).await;
     match sent {
         Ok(Ok((head, exchange))) => Ok(Answer {
             headers: head.headers,
@@ -447,10 +447,17 @@ async fn send(
 }
 
 fn request_of(
+    connections: &Connections,
     upstream: &Upstream,
     body: Vec<u8>,
     streamed: bool,
-) -> Result<Request<Full<Bytes>>, ModelFailure> {
+) -> Result<(Arc<Address>, Request<Full<Bytes>>), ModelFailure> {
+    let no_address = || {
+        failure(
+            ModelFailureKind::Connect,
+            "the upstream's address is no address",
+        )
+    };
     let UpstreamKind::OpenAi { base_url, api_key } = &upstream.kind else {
         return Err(failure(
             ModelFailureKind::Connect,
@@ -462,9 +469,10 @@ fn request_of(
     } else {
         "application/json"
     };
+    let url = format!("{base_url}/chat/completions");
+    let address = connections.0.address(&url).ok_or_else(no_address)?;
     let mut request = Request::builder()
         .method(Method::POST)
-        .uri(format!("{base_url}/chat/completions"))
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, accept)
         .header(
@@ -482,12 +490,8 @@ fn request_of(
         value.set_sensitive(true);
         request = request.header(AUTHORIZATION, value);
     }
-    request.body(Full::new(Bytes::from(body))).map_err(|_| {
-        failure(
-            ModelFailureKind::Connect,
-            "the upstream's address is no address",
-        )
-    })
+    let request = request.body(Full::new(Bytes::from(body)));
+    Ok((address, request.map_err(|_| no_address())?))
 }
 
 fn failure(kind: ModelFailureKind, message: &str) -> ModelFailure {

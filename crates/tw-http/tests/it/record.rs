@@ -215,25 +215,31 @@ async fn contents_that_are_not_to_be_stored_are_erased_after_ten_minutes() {
     assert_eq!(MINIMAL_KEPT, Duration::from_secs(600));
     let mut last = Timestamp(0);
     for got in [by_request, by_key, by_key_still] {
-        let before = app.turn_of(&got).await;
+        let before = unmarked(app.turn_of(&got).await);
         assert_eq!(before["record"], "minimal");
         let due = ended(&before).after(MINIMAL_KEPT);
         assert_eq!(
             erase_at(&app, due.before(Duration::from_micros(1))).await,
             0
         );
-        assert_eq!(app.turn_of(&got).await, before);
+        assert_eq!(unmarked(app.turn_of(&got).await), before);
         assert_eq!(erase_at(&app, due).await, 1);
-        let after = app.turn_of(&got).await;
+        let after = unmarked(app.turn_of(&got).await);
         assert_erased(&before, &after, due);
         assert_eq!(erase_at(&app, due).await, 0);
-        assert_eq!(app.turn_of(&got).await, after);
+        assert_eq!(unmarked(app.turn_of(&got).await), after);
         last = due;
     }
     assert_eq!(erase_at(&app, last.after(MINIMAL_KEPT)).await, 0);
     let kept = app.turn_of(&kept).await;
     assert_eq!(kept["erased_us"], Value::Null);
     assert_eq!(kept["rounds"][0]["calls"][0]["arguments"], ARGUMENTS);
+}
+
+/// The record without the note that the answer was handed over, which is written when it suits.
+fn unmarked(mut record: Value) -> Value {
+    record["answered_us"].take();
+    record
 }
 
 fn assert_erased(before: &Value, after: &Value, at: Timestamp) {

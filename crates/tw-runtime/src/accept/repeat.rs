@@ -12,6 +12,7 @@ use tw_store::read::requests::{KeySent, RepeatSent};
 use super::{Answer, TurnAnswer, TurnRefused, TurnRequest, TurnTaken};
 use crate::admin::Caller;
 use crate::follow::Follower;
+use crate::marks;
 use crate::runtime::Runtime;
 
 /// What an earlier try of a request means for this one.
@@ -152,6 +153,8 @@ impl Runtime {
             body_hash,
             since: now.before(self.0.config.repeat_window),
         };
+        // An answer that was handed over is not given again.
+        marks::written(&self.0).await;
         let Some(row) = store.repeat_candidate(caller.organization, sent).await? else {
             return Ok(None);
         };

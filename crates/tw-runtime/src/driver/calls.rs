@@ -3,19 +3,19 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::JoinError;
 use tw_core::call::CallEnd;
 use tw_core::change::Change;
 use tw_core::id::CallRef;
-use tw_core::tool::{LookUp, Tool, ToolKind, ToolOutcome, ToolOutput};
+use tw_core::tool::{LookUp, ToolOutcome, ToolOutput};
 use tw_egress::tools::{self, Attempt};
 
 use super::{Driver, Happened};
 use crate::fail_point::FailPoint;
 use crate::results::ResultKey;
 use crate::slots::Slot;
+use crate::tool_time;
 
 pub(super) type WaitingForSlot = Pin<Box<dyn Future<Output = (CallRef, MayStart)> + Send>>;
 
@@ -120,7 +120,7 @@ impl Driver {
         let executors = self.inner.executors.clone();
         let tool = run.tool;
         let running = self.tools.spawn(async move {
-            let timeout = longest(&tool);
+            let timeout = tool_time::longest(&tool);
             match kind {
                 Kind::Attempt => {
                     let run = tools::run(&executors, &tool, &attempt);
@@ -240,16 +240,6 @@ impl Driver {
             duration_ms = u64::try_from(duration_ms).unwrap_or(u64::MAX),
             "tool call ended"
         );
-    }
-}
-
-/// A tool that keeps its own time knows better whether anything was sent, so it gets to say so.
-const OWN_TIMEOUT_GRACE: Duration = Duration::from_millis(500);
-
-fn longest(tool: &Tool) -> Duration {
-    match tool.kind {
-        ToolKind::ApiRequest(_) => tool.policy.timeout.saturating_add(OWN_TIMEOUT_GRACE),
-        ToolKind::TimeNow | ToolKind::Calculate | ToolKind::Probe(_) => tool.policy.timeout,
     }
 }
 

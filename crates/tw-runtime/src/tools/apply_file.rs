@@ -73,7 +73,9 @@ pub enum ApplyError {
     TooMany(usize),
     #[error("the tools of an organization may have {0} bytes together")]
     TooLarge(usize),
-    #[error("the tools were changed by somebody else at the same time; apply the file again")]
+    #[error(
+        "the tools were changed by somebody else at the same time, and some of the file may be applied; apply it again"
+    )]
     Conflict,
     #[error("making the organization")]
     Organization(#[from] CreateOrganizationError),

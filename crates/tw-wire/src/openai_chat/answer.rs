@@ -12,6 +12,7 @@ use super::calls::{Calls, Piece};
 use super::delta::{Addition, Answer, CallWritten, Choice, NamedText};
 use super::raw::{self, Few, Of};
 use super::stream::DecodeError;
+use super::usual::Usual;
 use super::{content, reported};
 use crate::sse;
 
@@ -28,6 +29,7 @@ pub struct AnswerReader {
     choices: Vec<ChoiceState>,
     /// The last value of each field beside the choices, so that a repeated one goes out once.
     extra: Vec<(Box<str>, Json)>,
+    pub(super) usual: Usual,
 }
 
 #[derive(Debug)]
@@ -64,9 +66,21 @@ impl AnswerReader {
             out.push(ModelEvent::Error(reported::of_object(frame.data)));
             return Ok(());
         }
+        if let Some(delta) = self.usual.read(frame.data) {
+            out.push(ModelEvent::Delta(delta));
+            return Ok(());
+        }
         let Of(chunk): Of<Answer<'_>> =
             serde_json::from_str(frame.data).map_err(DecodeError::NotAnAnswer)?;
-        self.answer(chunk, frame.data, Extent::Piece, out)
+        let (text, before) = (text_of(&chunk), out.len());
+        self.answer(chunk, frame.data, Extent::Piece, out)?;
+        if let Some(text) = text
+            && let [ModelEvent::Delta(delta)] = &out[before..]
+            && delta.rest.is_none()
+        {
+            self.usual.keep(frame.data, text.get(), delta.choice);
+        }
+        Ok(())
     }
 
     /// Reads a plain answer.
@@ -200,6 +214,16 @@ impl AnswerReader {
         };
         &mut self.choices[at]
     }
+}
+
+/// The text of a chunk that has one choice, and no pieces of calls, which are joined to others.
+fn text_of<'a>(chunk: &Answer<'a>) -> Option<&'a RawValue> {
+    let Of(choice) = chunk.choices.as_ref()?.only()?;
+    let Of(addition) = choice.delta.as_ref()?;
+    if addition.tool_calls.is_some() || addition.function_call.is_some() {
+        return None;
+    }
+    addition.content
 }
 
 fn read_message(message: Option<&RawValue>) -> Result<Option<Of<Addition<'_>>>, DecodeError> {

@@ -81,6 +81,13 @@ impl<T, const N: usize> Few<T, N> {
         self.inline.iter().all(Option::is_none) && self.more.is_empty()
     }
 
+    /// The item of a list that has one.
+    pub fn only(&self) -> Option<&T> {
+        let mut items = self.inline.iter().flatten().chain(&self.more);
+        let first = items.next()?;
+        items.next().is_none().then_some(first)
+    }
+
     pub fn push(&mut self, item: T) {
         match self.inline.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(item),

@@ -47,7 +47,12 @@ pub fn raw(out: &mut Vec<u8>, json: &Json) {
 }
 
 pub fn number(out: &mut Vec<u8>, number: impl Into<i128>) {
-    out.extend_from_slice(number.into().to_string().as_bytes());
+    let number = number.into();
+    // Indexes, mostly.
+    match u8::try_from(number) {
+        Ok(digit @ 0..=9) => out.push(b'0' + digit),
+        Ok(_) | Err(_) => out.extend_from_slice(number.to_string().as_bytes()),
+    }
 }
 
 /// Writes several arrays as one; what is no array is left out.
