@@ -3,7 +3,7 @@
 //! The definition makes the request and says what of its answer is one (`tw-core`); here it gets
 //! its secrets, leaves through the guarded client, and what comes back loses them again.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use bytes::Bytes;
 use tw_core::api_request::{BuildError, BuiltRequest, Given, Method, UrlTemplate};
 use tw_core::definition::Definition;
 use tw_core::parameters::SecretRef;
-use tw_core::tool::{LookUp, ToolOutcome, ToolOutput};
+use tw_core::tool::{LookUp, Selected, ToolOutcome, ToolOutput};
 
 use crate::client::target::URL_BYTES_MAX;
 use crate::client::{Client, Outgoing, Received, Reuse, Timeouts};
 use crate::exchange::{failed, output, refused, reuse_for};
 use crate::secret::Secret;
-use crate::secrets::Secrets;
+use crate::secrets::{Secrets, Sent};
 use crate::tools::Attempt;
 
 /// Longest time for the look-up of a host, TCP and TLS together (the design, section 12).
@@ -58,8 +58,8 @@ impl ApiCaller {
         let built = self.build(url, attempt, |given| {
             definition.request(&attempt.args, given)
         });
-        let request = match built {
-            Ok(built) => outgoing(built, definition),
+        let (built, secrets) = match built {
+            Ok(built) => built,
             Err(NotBuilt::NotGranted) => {
                 return ToolOutcome::NotAllowed {
                     message: "a secret that the tool needs may not be sent to its address"
@@ -69,20 +69,21 @@ impl ApiCaller {
             Err(NotBuilt::Unsendable(message)) => return ToolOutcome::Unsendable { message },
         };
         let effect = definition.policy.effect;
+        let request = outgoing(built, definition, &secrets);
         let sent = self
             .client
             .send(request, &attempt.organization, reuse_for(effect))
             .await;
         let received = match sent {
-            Ok(received) => received,
+            Ok(received) => kept(received, definition, &secrets),
             Err(failure) => return failed(failure),
         };
         let status = received.status;
         let headers = received.headers.clone();
         if definition.accepts(status) {
-            ToolOutcome::Answered(self.answer(definition, attempt, received))
+            ToolOutcome::Answered(answer(definition, received, &secrets))
         } else {
-            let said = self.masked(attempt, output_of(definition, received));
+            let said = masked(output_of(definition, received), &secrets);
             refused(status, &headers, effect, &said)
         }
     }
@@ -95,7 +96,7 @@ impl ApiCaller {
         let built = self.build(&look_up.url, attempt, |given| {
             definition.look_up_request(given)
         });
-        let Ok(built) = built else {
+        let Ok((built, secrets)) = built else {
             return LookUp::Unknown;
         };
         // It comes after a failure, and is asked once: no connection is good enough for it that
@@ -103,7 +104,7 @@ impl ApiCaller {
         let sent = self
             .client
             .send(
-                outgoing(built, definition),
+                outgoing(built, definition, &secrets),
                 &attempt.organization,
                 Reuse::Fresh,
             )
@@ -111,25 +112,29 @@ impl ApiCaller {
         match sent {
             Ok(received) if look_up.absent.contains(&received.status) => LookUp::Absent,
             Ok(received) if (200..300).contains(&received.status) => {
-                LookUp::Happened(self.answer(definition, attempt, received))
+                let received = kept(received, definition, &secrets);
+                LookUp::Happened(answer(definition, received, &secrets))
             }
             Ok(_) | Err(_) => LookUp::Unknown,
         }
     }
 
+    /// The request, and the secrets that are in it.
     fn build(
         &self,
         url: &UrlTemplate,
         attempt: &Attempt,
         build: impl FnOnce(&Given<'_>) -> Result<BuiltRequest, BuildError>,
-    ) -> Result<BuiltRequest, NotBuilt> {
+    ) -> Result<(BuiltRequest, Sent<'_>), NotBuilt> {
         let not_granted = Cell::new(false);
+        let sent = RefCell::new(Sent::default());
         let secret = |named: &SecretRef| {
-            let found = self.secrets.resolve(
+            let found = self.secrets.send(
                 &named.name,
                 &attempt.organization,
                 url.host_and_port(),
                 attempt.tenancy,
+                &mut sent.borrow_mut(),
             );
             not_granted.set(not_granted.get() || found.is_none());
             found.map(Secret::reveal).map(str::to_owned)
@@ -143,57 +148,14 @@ impl ApiCaller {
             // It was granted when the tool was saved.
             return Err(NotBuilt::NotGranted);
         }
-        let built = built.map_err(|error| {
-            NotBuilt::Unsendable(self.secrets.masked(&attempt.organization, error.0))
-        })?;
+        let sent = sent.into_inner();
+        let built = built.map_err(|error| NotBuilt::Unsendable(sent.masked(error.0)))?;
         if built.url.len() > URL_BYTES_MAX {
             return Err(NotBuilt::Unsendable(format!(
                 "with these arguments the URL is longer than {URL_BYTES_MAX} bytes"
             )));
         }
-        Ok(built)
-    }
-
-    fn answer(&self, definition: &Definition, attempt: &Attempt, received: Received) -> ToolOutput {
-        let mut output = output_of(definition, received);
-        if let ToolOutput::Text {
-            text,
-            cut: false,
-            selected,
-        } = &mut output
-        {
-            // Before anything is masked: a number that is a secret leaves no JSON behind.
-            *selected = definition.selected(text);
-        }
-        self.masked(attempt, output)
-    }
-
-    fn masked(&self, attempt: &Attempt, output: ToolOutput) -> ToolOutput {
-        let masked = |text: String| self.secrets.masked(&attempt.organization, text);
-        match output {
-            ToolOutput::Text {
-                text,
-                cut,
-                selected,
-            } => ToolOutput::Text {
-                text: if cut {
-                    self.secrets.masked_cut(&attempt.organization, text)
-                } else {
-                    masked(text)
-                },
-                cut,
-                selected: selected.map(masked),
-            },
-            ToolOutput::Opaque {
-                content_type,
-                bytes,
-                sha256,
-            } => ToolOutput::Opaque {
-                content_type: masked(content_type),
-                bytes,
-                sha256,
-            },
-        }
+        Ok((built, sent))
     }
 }
 
@@ -204,6 +166,66 @@ enum NotBuilt {
     Unsendable(String),
 }
 
+/// Of the body only what the tool keeps, with no part of a secret at the end.
+fn kept(mut received: Received, definition: &Definition, secrets: &Sent<'_>) -> Received {
+    let read = received.body.len();
+    // A secret that begins further on may go on in what was not read.
+    let known = if received.cut {
+        read.saturating_sub(secrets.look_ahead())
+    } else {
+        read
+    };
+    let at = known.min(definition.response.kept_bytes_max);
+    if at < read {
+        received.shorten(|body| secrets.cut(body, at));
+    }
+    received
+}
+
+fn answer(definition: &Definition, received: Received, secrets: &Sent<'_>) -> ToolOutput {
+    let mut output = output_of(definition, received);
+    if let ToolOutput::Text {
+        text,
+        cut: false,
+        selected,
+    } = &mut output
+    {
+        // Before anything is masked: a number that is a secret leaves no JSON behind.
+        *selected = definition.selected(text);
+    }
+    masked(output, secrets)
+}
+
+fn masked(output: ToolOutput, secrets: &Sent<'_>) -> ToolOutput {
+    match output {
+        ToolOutput::Text {
+            text,
+            cut,
+            selected,
+        } => ToolOutput::Text {
+            text: secrets.masked(text),
+            cut,
+            selected: selected.map(|part| Selected {
+                text: if part.cut {
+                    secrets.masked_cut(part.text)
+                } else {
+                    secrets.masked(part.text)
+                },
+                cut: part.cut,
+            }),
+        },
+        ToolOutput::Opaque {
+            content_type,
+            bytes,
+            sha256,
+        } => ToolOutput::Opaque {
+            content_type: secrets.masked(content_type),
+            bytes,
+            sha256,
+        },
+    }
+}
+
 fn output_of(definition: &Definition, received: Received) -> ToolOutput {
     // Some servers leave the type out; then UTF-8 is as good a sign of text as there is.
     output(received, |content_type| {
@@ -211,7 +233,7 @@ fn output_of(definition: &Definition, received: Received) -> ToolOutput {
     })
 }
 
-fn outgoing(built: BuiltRequest, definition: &Definition) -> Outgoing {
+fn outgoing(built: BuiltRequest, definition: &Definition, secrets: &Sent<'_>) -> Outgoing {
     let total = definition.policy.timeout;
     Outgoing {
         method: match built.method {
@@ -231,6 +253,9 @@ fn outgoing(built: BuiltRequest, definition: &Definition) -> Outgoing {
             idle: total,
             total,
         },
-        response_bytes_max: definition.response.kept_bytes_max,
+        response_bytes_max: definition
+            .response
+            .kept_bytes_max
+            .saturating_add(secrets.look_ahead()),
     }
 }

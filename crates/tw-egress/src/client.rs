@@ -21,6 +21,7 @@ mod guard;
 pub(crate) mod direct;
 
 mod connect;
+mod interim;
 mod live;
 mod pool;
 
@@ -33,12 +34,13 @@ use http::{HeaderMap, Method, Response};
 use hyper::body::Incoming;
 use rustls::{ClientConfig, RootCertStore};
 use sha2::{Digest, Sha256};
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use failure::{FailureKind, Phase, SendFailure};
 use guard::Guard;
-use live::Live;
+use live::{Live, NoHead};
 use place::{Allowed, Place};
 use pool::{Key, Pool};
 use resolve::Resolver;
@@ -238,7 +240,10 @@ impl Client {
             let (deadline, phase) = clock.limit(Phase::FirstByte);
             let head = timeout_at(deadline, live.ask(request)).await;
             let head = head.map_err(|_elapsed| FailureKind::TimedOut(phase))?;
-            let head = head.map_err(|error| kind_of(&error))?;
+            let head = head.map_err(|failure| match failure {
+                NoHead::Interim => FailureKind::HeadersTooLarge,
+                NoHead::Broken(error) => kind_of(&error),
+            })?;
             shared.read(head, &mut live, &clock, kept_max).await
         };
         match answered.await {
@@ -286,7 +291,13 @@ impl Shared {
         let (parts, mut body) = head.into_parts();
         let (mut kept, mut bytes, mut hasher) = (Vec::new(), 0u64, None);
         let ended = loop {
+            // What is always there would never be waited for: others get their turn here, and
+            // the time is looked at.
+            consume_budget().await;
             let (deadline, phase) = clock.limit(Phase::Idle);
+            if deadline <= Instant::now() {
+                return Err(FailureKind::TimedOut(phase));
+            }
             let frame = timeout_at(deadline, live.frame(&mut body)).await;
             let Some(frame) = frame.map_err(|_elapsed| FailureKind::TimedOut(phase))? else {
                 break Ended::Whole;
@@ -321,6 +332,14 @@ impl Shared {
 }
 
 impl Received {
+    /// Keeps less of the body; the digest stays that of all that was read.
+    pub(crate) fn shorten(&mut self, shorten: impl FnOnce(&mut Vec<u8>)) {
+        let digest = self.digest.take();
+        self.digest = Some(digest.unwrap_or_else(|| Sha256::digest(&self.body).into()));
+        shorten(&mut self.body);
+        self.cut = true;
+    }
+
     /// Of all that was read of the body, in lower-case hexadecimal.
     pub fn sha256(&self) -> String {
         let digest = self

@@ -1,14 +1,16 @@
 //! What tools that send HTTP requests have in common: which connections they use, and what an
 //! answer, or none, says to the model.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, StatusCode};
 use tw_core::tool::{EffectClass, ToolOutcome, ToolOutput};
 
 use crate::client::failure::{FailureKind, SendFailure};
 use crate::client::{Received, Reuse};
+
+mod charset;
 
 /// Longest part of an error's text that is given to the model, in bytes.
 const ERROR_TEXT_BYTES_MAX: usize = 2048;
@@ -49,7 +51,8 @@ pub(crate) fn failed(failure: SendFailure) -> ToolOutcome {
     }
 }
 
-/// Text as text; anything else, also what is encoded or not UTF-8, as a description.
+/// Text as text; anything else, also what is encoded, not UTF-8 or said to be in other
+/// characters, as a description.
 ///
 /// `is_text` is asked for the media type, in lower case and empty if there is none.
 pub(crate) fn output(received: Received, is_text: impl FnOnce(&str) -> bool) -> ToolOutput {
@@ -65,7 +68,8 @@ pub(crate) fn output(received: Received, is_text: impl FnOnce(&str) -> bool) -> 
         bytes: received.bytes,
         sha256: received.sha256(),
     };
-    if !is_text || encoded {
+    let is_as_said = charset::is_utf8(&received.headers, &received.body);
+    if !is_text || encoded || !is_as_said {
         return described;
     }
     text_of(received.body, received.cut).map_or(described, |text| ToolOutput::Text {
@@ -149,10 +153,17 @@ fn said(output: &ToolOutput) -> String {
     }
 }
 
-/// `Retry-After` in seconds; the date form is not read.
+/// `Retry-After`, in seconds or as a date; `None` also for one that is over.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds: f64 = header(headers, RETRY_AFTER).trim().parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
+    let text = header(headers, RETRY_AFTER).trim();
+    if let Ok(seconds) = text.parse() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let until = httpdate::parse_http_date(text).ok()?;
+    // By the clock of whoever wrote it, which need not be right.
+    let now =
+        httpdate::parse_http_date(header(headers, DATE)).unwrap_or_else(|_| SystemTime::now());
+    until.duration_since(now).ok()
 }
 
 fn header(headers: &HeaderMap, name: HeaderName) -> &str {

@@ -11,8 +11,10 @@ use crate::client::place;
 use crate::secret::Secret;
 
 mod hidden;
+mod sent;
 
 use hidden::Hidden;
+pub(crate) use sent::Sent;
 
 /// What the operator lets tools send.
 #[derive(Clone, Debug)]
@@ -90,38 +92,38 @@ impl Secrets {
         host: &str,
         tenancy: Tenancy,
     ) -> Option<&Secret> {
+        let granted = self.granted(name, organization, host, tenancy);
+        granted.map(|granted| &granted.value)
+    }
+
+    /// As [`Self::resolve`], and notes that the value is sent.
+    pub(crate) fn send<'a>(
+        &'a self,
+        name: &str,
+        organization: &str,
+        host: &str,
+        tenancy: Tenancy,
+        sent: &mut Sent<'a>,
+    ) -> Option<&'a Secret> {
+        let granted = self.granted(name, organization, host, tenancy)?;
+        sent.add(&granted.hidden);
+        Some(&granted.value)
+    }
+
+    fn granted(
+        &self,
+        name: &str,
+        organization: &str,
+        host: &str,
+        tenancy: Tenancy,
+    ) -> Option<&Granted> {
         let granted = self.of(organization).find(|granted| granted.name == name)?;
         let may_go = if granted.places.is_empty() {
             tenancy == Tenancy::Single
         } else {
             Place::parse(host).is_some_and(|place| granted.places.contains(&place))
         };
-        may_go.then_some(&granted.value)
-    }
-
-    /// The text with `***` in place of every secret of the organization, however JSON or a URL
-    /// would write it.
-    ///
-    /// Whoever is sent a secret may echo it; whoever wants to give it away can still write it in
-    /// some other manner.
-    pub(crate) fn masked(&self, organization: &str, text: String) -> String {
-        hidden::masked(&self.spellings(organization), text)
-    }
-
-    /// As [`Self::masked`], for a text that was cut, perhaps in the middle of a secret.
-    pub(crate) fn masked_cut(&self, organization: &str, text: String) -> String {
-        let spellings = self.spellings(organization);
-        hidden::masked_end(&spellings, hidden::masked(&spellings, text))
-    }
-
-    /// The longest first.
-    fn spellings(&self, organization: &str) -> Vec<&str> {
-        let granted = self.of(organization);
-        let mut spellings: Vec<_> = granted
-            .flat_map(|granted| granted.hidden.spellings())
-            .collect();
-        spellings.sort_by_key(|spelling| std::cmp::Reverse(spelling.len()));
-        spellings
+        may_go.then_some(granted)
     }
 
     fn of<'a>(&'a self, organization: &str) -> impl Iterator<Item = &'a Granted> {

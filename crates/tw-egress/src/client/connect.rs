@@ -18,6 +18,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::failure::{FailureKind, Phase};
 use super::guard::Guard;
+use super::interim::Interim;
 use super::target::{Host, Scheme, Target};
 
 /// Addresses of one name that are tried, in the order of the answer.
@@ -29,6 +30,7 @@ pub(super) struct Stream {
     inner: Inner,
     written: Written,
     wary: Wary,
+    interim: Interim,
 }
 
 #[derive(Debug)]
@@ -141,6 +143,7 @@ impl Stream {
             inner,
             written: Written::default(),
             wary: Wary::default(),
+            interim: Interim::default(),
         }
     }
 
@@ -150,6 +153,10 @@ impl Stream {
 
     pub fn wary(&self) -> Wary {
         self.wary.clone()
+    }
+
+    pub fn interim(&self) -> Interim {
+        self.interim.clone()
     }
 
     /// Whether the kernel holds nothing for us, not even an end.
@@ -170,6 +177,9 @@ impl AsyncRead for Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let stream = self.get_mut();
+        if stream.interim.is_too_much() {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
         let read = match &mut stream.inner {
             Inner::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
             Inner::Tls(tls) => Pin::new(tls).poll_read(cx, buffer),

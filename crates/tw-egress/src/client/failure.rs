@@ -23,7 +23,8 @@ pub enum FailureKind {
     Reset,
     /// What came is not HTTP/1.
     NotHttp,
-    /// More headers than 100, or a head longer than 64 KiB.
+    /// More headers than 100, or a head longer than 64 KiB; or more than 8 interim answers, or
+    /// such with more than 64 KiB of headers.
     HeadersTooLarge,
     TimedOut(Phase),
 }

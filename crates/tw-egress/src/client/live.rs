@@ -13,9 +13,11 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
+use hyper::ext::on_informational;
 use hyper_util::rt::TokioIo;
 
 use super::connect::{Stream, Wary, Written};
+use super::interim::Interim;
 
 /// Most headers of an answer.
 const HEADERS_MAX: usize = 100;
@@ -31,8 +33,17 @@ pub(super) struct Live {
     connection: Option<Pin<Box<Http1>>>,
     written: Written,
     wary: Wary,
+    interim: Interim,
     /// [`Written::bytes`] when this use began.
     written_before: u64,
+}
+
+/// Why no head of an answer came.
+#[derive(Debug)]
+pub(super) enum NoHead {
+    /// Too much came before it.
+    Interim,
+    Broken(hyper::Error),
 }
 
 impl Live {
@@ -40,6 +51,7 @@ impl Live {
     pub async fn start(stream: Stream) -> Result<Self, hyper::Error> {
         let written = stream.written();
         let wary = stream.wary();
+        let interim = stream.interim();
         let (sender, connection) = Builder::new()
             .max_headers(HEADERS_MAX)
             .max_header_size(HEADERS_BYTES_MAX)
@@ -51,6 +63,7 @@ impl Live {
             connection: Some(Box::pin(connection)),
             written,
             wary,
+            interim,
             written_before: 0,
         })
     }
@@ -63,10 +76,17 @@ impl Live {
     /// Sends a request and waits for the answer's head.
     pub async fn ask(
         &mut self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, hyper::Error> {
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, NoHead> {
+        self.interim.begin();
+        let interim = self.interim.clone();
+        on_informational(&mut request, move |answer| interim.add(answer.headers()));
         let answer = self.sender.send_request(request);
-        self.drive(answer).await
+        let answer = self.drive(answer).await;
+        if self.interim.is_too_much() {
+            return Err(NoHead::Interim);
+        }
+        answer.map_err(NoHead::Broken)
     }
 
     /// The next part of an answer's body.

@@ -10,9 +10,6 @@ use crate::secret::Secret;
 /// out would tell as much.
 const MASKED_CHARS_MIN: usize = 8;
 
-/// Beginnings of a secret at the end of a text that was cut are taken off from this length on.
-const BEGINNING_BYTES_MIN: usize = 4;
-
 const MASK: &str = "***";
 
 /// The spellings of one secret; none of one that is too short.
@@ -31,6 +28,8 @@ impl Hidden {
         let spellings = BTreeSet::from([
             json.replace('/', "\\/"),
             ascii_only(&json),
+            // A body of JSON that comes back as a string in JSON.
+            json_string(&json),
             json,
             in_lower_hexadecimal(&percent),
             percent,
@@ -57,20 +56,26 @@ pub(super) fn masked(spellings: &[&str], mut text: String) -> String {
     text
 }
 
-/// Takes off the end what may be the beginning of a secret.
-pub(super) fn masked_end(spellings: &[&str], mut text: String) -> String {
-    let beginning = |spelling: &&str| {
-        (BEGINNING_BYTES_MIN..spelling.len())
-            .rev()
-            .filter_map(|length| spelling.get(..length))
-            .find(|beginning| text.ends_with(beginning))
-            .map(str::len)
+/// Cuts a text before `at`, with the mask in place of a secret that goes on beyond it.
+///
+/// Only a whole secret counts. Else whoever can have a text repeated, and cut where they like,
+/// would learn of each next character whether it is the right one.
+pub(super) fn cut(spellings: &[&str], text: &mut Vec<u8>, at: usize) {
+    let begins = |end: usize| {
+        let of_one = |spelling: &&str| {
+            let (secret, length) = (spelling.as_bytes(), spelling.len());
+            let first = (end + 1).saturating_sub(length);
+            (first..end).find(|&begin| text.get(begin..begin + length) == Some(secret))
+        };
+        spellings.iter().filter_map(of_one).min()
     };
-    if let Some(length) = spellings.iter().filter_map(beginning).max() {
-        text.truncate(text.len() - length);
-        text.push_str(MASK);
+    let (mut end, mut mask) = (at, "");
+    // Secrets may overlap.
+    while let Some(begin) = begins(end) {
+        (end, mask) = (begin, MASK);
     }
-    text
+    text.truncate(end);
+    text.extend_from_slice(mask.as_bytes());
 }
 
 /// Without the quotes around it.

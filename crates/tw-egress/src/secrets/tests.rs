@@ -1,4 +1,4 @@
-use super::{BadGrant, Grant, Secrets, Tenancy};
+use super::{BadGrant, Grant, Secrets, Sent, Tenancy};
 use crate::secret::Secret;
 
 fn grant(name: &str, value: &str, organizations: &[&str], hosts: &[&str]) -> Grant {
@@ -204,6 +204,16 @@ fn values_are_in_no_debug_output() {
     assert!(!seen.contains("canary"), "{seen}");
 }
 
+/// A request that these secrets of [`grant`]s for `acme` without hosts were put into.
+fn sent<'a>(secrets: &'a Secrets, names: &[&str]) -> Sent<'a> {
+    let mut sent = Sent::default();
+    for name in names {
+        let value = secrets.send(name, "acme", "a.example", Tenancy::Single, &mut sent);
+        assert!(value.is_some(), "{name}");
+    }
+    sent
+}
+
 /// The value is echoed in as many ways as there are common notations.
 #[test]
 fn a_secret_is_masked_in_every_notation() {
@@ -214,6 +224,7 @@ fn a_secret_is_masked_in_every_notation() {
         r#"s3cr\"t/ü+ \\key"#,
         r#"s3cr\"t\/ü+ \\key"#,
         r#"s3cr\"t/\u00fc+ \\key"#,
+        r#"s3cr\\\"t/ü+ \\\\key"#,
         "s3cr%22t%2F%C3%BC%2B%20%5Ckey",
         "s3cr%22t%2f%c3%bc%2b%20%5ckey",
         "s3cr%22t%2F%C3%BC%2B+%5Ckey",
@@ -221,11 +232,27 @@ fn a_secret_is_masked_in_every_notation() {
     ] {
         let text = format!("before {echo} between {echo}{echo}");
         assert_eq!(
-            secrets.masked("acme", text.clone()),
+            sent(&secrets, &["KEY"]).masked(text.clone()),
             "before *** between ******",
             "{echo}"
         );
-        assert_eq!(secrets.masked("other", text.clone()), text);
+        assert_eq!(sent(&secrets, &[]).masked(text.clone()), text);
+    }
+}
+
+#[test]
+fn what_is_not_granted_is_not_sent() {
+    let secrets = secrets(&[grant("KEY", "abcdefgh", &["acme"], &["a.example"])]);
+    for (name, organization, host) in [
+        ("KEY", "other", "a.example"),
+        ("KEY", "acme", "b.example"),
+        ("OTHER", "acme", "a.example"),
+    ] {
+        let mut sent = Sent::default();
+        let value = secrets.send(name, organization, host, Tenancy::Several, &mut sent);
+        assert!(value.is_none());
+        assert_eq!(sent.masked("abcdefgh".to_owned()), "abcdefgh");
+        assert_eq!(sent.look_ahead(), 0);
     }
 }
 
@@ -237,28 +264,63 @@ fn short_values_stay_and_long_ones_go_first() {
         grant("WIDE", "ääääääü", &["acme"], &[]),
         grant("PART", "abcdefgh", &["acme"], &[]),
         grant("WHOLE", "abcdefgh-ijkl", &["acme"], &[]),
-        grant("END", "xy-abcdefgh", &["acme"], &[]),
     ]);
-    let masked = |text: &str| secrets.masked("acme", text.to_owned());
-    assert_eq!(masked("1234567 ääääääü"), "1234567 ääääääü");
-    assert_eq!(masked("abcdefgh"), "***");
-    assert_eq!(masked("abcdefgh-ijkl"), "***");
-    let cut = secrets.masked_cut("acme", "z xy-abcdefg".to_owned());
-    assert_eq!(cut, "z ***");
+    // In whatever order they were put in.
+    for names in [
+        ["SHORT", "WIDE", "PART", "WHOLE"],
+        ["WHOLE", "PART", "WIDE", "SHORT"],
+    ] {
+        let sent = sent(&secrets, &names);
+        let masked = |text: &str| sent.masked(text.to_owned());
+        assert_eq!(masked("1234567 ääääääü"), "1234567 ääääääü");
+        assert_eq!(masked("abcdefgh"), "***");
+        assert_eq!(masked("abcdefgh-ijkl"), "***");
+        assert_eq!(sent.look_ahead(), 12);
+    }
 }
 
 #[test]
-fn a_text_that_was_cut_ends_with_no_beginning_of_a_secret() {
-    let secrets = secrets(&[grant("KEY", "abcdefghijkl", &["acme"], &[])]);
-    let masked = |text: &str| secrets.masked_cut("acme", text.to_owned());
-    for (text, expected) in [
-        ("x abcdefghijk", "x ***"),
-        ("x abcd", "x ***"),
-        ("x abc", "x abc"),
-        ("x abcdefghijkl", "x ***"),
-        ("abcdefghijkl abcdefg y", "*** abcdefg y"),
-        ("", ""),
+fn only_a_whole_secret_is_masked_at_a_cut() {
+    let secrets = secrets(&[
+        grant("KEY", "abcdefghijkl", &["acme"], &[]),
+        grant("OVER", "ijkl-mnopqrs", &["acme"], &[]),
+        grant("WIDE", "äöüäöüäö", &["acme"], &[]),
+    ]);
+    let sent = sent(&secrets, &["KEY", "OVER", "WIDE"]);
+    for (text, at, expected) in [
+        ("x abcdefghijkl", 13, "x ***"),
+        ("x abcdefghijkl", 3, "x ***"),
+        // It begins at the cut, or ends there.
+        ("x abcdefghijkl", 2, "x "),
+        ("x abcdefghijkl y", 14, "x abcdefghijkl"),
+        // No whole one.
+        ("x abcdefghijk", 12, "x abcdefghij"),
+        ("x abcdefghij- and more", 12, "x abcdefghij"),
+        // One over another.
+        ("x abcdefghijkl-mnopqrs", 18, "x ***"),
+        ("x äöüäöüäö", 5, "x ***"),
+        ("abcdefghijkl", 0, ""),
+        ("", 0, ""),
     ] {
-        assert_eq!(masked(text), expected, "{text}");
+        let mut bytes = text.as_bytes().to_vec();
+        sent.cut(&mut bytes, at);
+        assert_eq!(
+            String::from_utf8(bytes).unwrap(),
+            expected,
+            "{text} at {at}"
+        );
     }
+}
+
+#[test]
+fn nothing_of_a_secret_is_left_where_a_text_breaks_off() {
+    let secrets = secrets(&[grant("KEY", "äbcdefghijkl", &["acme"], &[])]);
+    let sent = sent(&secrets, &["KEY"]);
+    let whole = format!("{}äbcdefghijkl{}", "é".repeat(60), "ü".repeat(60));
+    for (at, _) in whole.char_indices() {
+        let text = sent.masked_cut(whole[..at].to_owned());
+        assert!(!text.contains("äb"), "{text}");
+        assert!(text.len() + sent.look_ahead() + 12 >= at, "{text}");
+    }
+    assert_eq!(Sent::default().masked_cut("abc".to_owned()), "abc");
 }

@@ -171,7 +171,7 @@ fn told_output(output: &ToolOutput) -> String {
             let cut = if *cut { " cut" } else { "" };
             let selected = selected
                 .as_ref()
-                .map(|selected| format!(" shown {selected}"));
+                .map(|selected| format!(" shown {}", selected.text));
             format!("{text}{cut}{}", selected.unwrap_or_default())
         }
         ToolOutput::Opaque {

@@ -1,6 +1,7 @@
 //! What an answer, or none, comes to, by what the listener does and by the tool's effect.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use tw_core::tool::{EffectClass, ToolOutcome};
 
@@ -13,11 +14,22 @@ const FOR_EVER: &str = "It will fail again with the same arguments.";
 const LATER: &str = "It may work later.";
 const ACTED: &str = " The call may have taken effect all the same.";
 
+const TOO_LARGE: &str = "reset: the tool's answer has too large headers";
+const HINT: &str = "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
 /// The bytes of a gzip stream are never looked at.
 const GZIP: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x03\0\0\0\0\0\0\0\0\0";
 
 fn with_type(content_type: &str, body: impl AsRef<[u8]>) -> Act {
     Act::answer("200 OK", &format!("content-type: {content_type}\r\n"), body)
+}
+
+fn long_hint(bytes: usize) -> String {
+    format!(
+        "HTTP/1.1 103 Early Hints\r\nlink: {}\r\n\r\n",
+        "x".repeat(bytes)
+    )
 }
 
 /// What the listener does, more of the definition, and what it comes to for any effect.
@@ -184,6 +196,36 @@ fn rows() -> Vec<(&'static str, Act, &'static str, &'static str)> {
             r#"answered "ok""#,
         ),
         (
+            "as many early hints as are taken",
+            Act::say(format!("{}{OK}", HINT.repeat(8))),
+            "",
+            r#"answered "ok""#,
+        ),
+        (
+            "one too many",
+            Act::say(format!("{}{OK}", HINT.repeat(9))),
+            "",
+            TOO_LARGE,
+        ),
+        (
+            "few early hints that are long",
+            Act::say(format!("{}{OK}", long_hint(20_000).repeat(3))),
+            "",
+            r#"answered "ok""#,
+        ),
+        (
+            "too long ones",
+            Act::say(format!("{}{OK}", long_hint(60_000).repeat(8))),
+            "",
+            TOO_LARGE,
+        ),
+        (
+            "early hints for ever",
+            Act::Flood("", "HTTP/1.1 103 E\r\na:b\r\n\r\n"),
+            "",
+            TOO_LARGE,
+        ),
+        (
             "an error that is an answer here",
             Act::answer("404 Not Found", "", "no such customer"),
             r#","response":{"statuses":["2xx",404]}"#,
@@ -204,6 +246,79 @@ async fn what_the_listener_does_is_what_the_call_comes_to() {
             assert_eq!(told(&outcome), expected, "{name}, {effect:?}");
             assert!(player.heard().len() <= 1, "{name} was sent again");
         }
+    }
+}
+
+/// What the type says of the characters, the body, and what becomes of it.
+#[tokio::test]
+async fn a_text_in_other_characters_is_described() {
+    for (charset, body, is_text) in [
+        ("; charset=utf-8", &b"a\xc3\xa9"[..], true),
+        ("; charset=UTF8", b"ok", true),
+        ("; Charset = \"Utf-8\" ; x=y", b"ok", true),
+        ("; charset=us-ascii", b"ok", true),
+        ("; charset=", b"ok", true),
+        ("; charset=iso-8859-1", b"ok", true),
+        ("; charset=ISO-8859-15", b"ok", true),
+        ("; charset=latin1", b"ok", true),
+        ("; charset=windows-1252", b"ok", true),
+        ("; charset=cp1252", b"ok", true),
+        // These bytes are an e with an accent in UTF-8, and two other letters in Latin 1.
+        ("; charset=iso-8859-1", b"a\xc3\xa9", false),
+        ("; charset=windows-1252", b"a\xc3\xa9", false),
+        ("; charset=utf-7", b"+AGsAZQB5-", false),
+        ("; charset=utf-7", b"ok", false),
+        ("; charset=utf-16", b"o\0k\0", false),
+        ("; charset=UTF-16LE", b"o\0k\0", false),
+        ("; charset=utf-32", b"ok", false),
+        ("; charset=iso-2022-jp", b"ok", false),
+        ("; charset=windows-31j", b"ok", false),
+        ("; charset=shift_jis", b"ok", false),
+        ("; charset=ebcdic", b"ok", false),
+        // Whichever of them holds.
+        ("; charset=utf-8; charset=utf-7", b"ok", false),
+        ("; charset=utf-7; charset=utf-8", b"ok", false),
+        (
+            "; charset=utf-8\r\ncontent-type: text/plain; charset=utf-7",
+            b"ok",
+            false,
+        ),
+        ("; x=\"a;b\"; charset=utf-7", b"ok", false),
+        // A header that is no text is read all the same.
+        ("; x=\u{e9}; charset=utf-7", b"ok", false),
+        // Nothing is nothing.
+        ("; charset=utf-7", b"", true),
+    ] {
+        let player = Player::start([with_type(&format!("text/plain{charset}"), body)]).await;
+        let lab = Lab::reaching(&player.address.to_string());
+        let tool = bare("GET", &player.url("/"), EffectClass::Read, "");
+        let outcome = lab.run(&tool).await;
+        let seen = told(&outcome);
+        assert_eq!(!seen.contains(" bytes of "), is_text, "{charset}: {seen}");
+        let ToolOutcome::Answered(_) = outcome else {
+            panic!("{charset}: {seen}");
+        };
+    }
+}
+
+/// Somebody else on the same thread gets their turn, and the timeout its due.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_does_not_outlast_the_timeout() {
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    for (act, expected) in [
+        (Act::Flood("", "HTTP/1.1 103 E\r\na:b\r\n\r\n"), TOO_LARGE),
+        (Act::Flood(CHUNKED, "1\r\nx\r\n"), "timeout"),
+    ] {
+        let player = Player::start([act]).await;
+        let lab = Lab::reaching(&player.address.to_string());
+        let mut tool = bare("GET", &player.url("/"), EffectClass::Read, "");
+        shorten(&mut tool);
+        let begun = Instant::now();
+        let outcome = lab.run(&tool).await;
+        let took = begun.elapsed();
+        assert_eq!(told(&outcome), expected);
+        // Ten times what is meant, since tests run beside each other.
+        assert!(took < Duration::from_millis(560), "{took:?}");
     }
 }
 
@@ -326,7 +441,33 @@ async fn a_server_may_say_when_to_come_back() {
         ("Retry-After: 0.5\r\n", " for 500ms"),
         ("retry-after: -1\r\n", ""),
         ("retry-after: soon\r\n", ""),
+        // A date counts from that of the answer; the three ways to write one (RFC 9110, 5.6.7).
+        (
+            "date: Fri, 31 Dec 1999 23:59:30 GMT\r\n\
+             retry-after: Fri, 31 Dec 1999 23:59:59 GMT\r\n",
+            " for 29s",
+        ),
+        (
+            "date: Fri, 31 Dec 1999 23:59:30 GMT\r\n\
+             retry-after: Friday, 31-Dec-99 23:59:59 GMT\r\n",
+            " for 29s",
+        ),
+        (
+            "date: Fri, 31 Dec 1999 23:59:30 GMT\r\n\
+             retry-after: Fri Dec 31 23:59:59 1999\r\n",
+            " for 29s",
+        ),
+        // In the past, by the answer's clock or by ours.
+        (
+            "date: Sat, 01 Jan 2000 00:00:00 GMT\r\n\
+             retry-after: Fri, 31 Dec 1999 23:59:59 GMT\r\n",
+            "",
+        ),
         ("retry-after: Fri, 31 Dec 1999 23:59:59 GMT\r\n", ""),
+        (
+            "date: soon\r\nretry-after: Fri, 31 Dec 1999 23:59:59 GMT\r\n",
+            "",
+        ),
         ("retry-after: 1e400\r\n", ""),
         ("", ""),
     ] {

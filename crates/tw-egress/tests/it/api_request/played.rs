@@ -19,6 +19,8 @@ pub enum Act {
     Drip(&'static str),
     /// Says this and then as many times a megabyte of `x`.
     Megabytes(&'static str, usize),
+    /// Says the first once, and the second as often as somebody reads it.
+    Flood(&'static str, &'static str),
     /// Resets the connection before anything is read.
     ResetUnread,
     Reset,
@@ -139,6 +141,12 @@ async fn play(mut stream: TcpStream, shared: Arc<Shared>) {
                 for _ in 0..count {
                     let _ = stream.write_all(&[b'x'; 1_000_000]).await;
                 }
+                return;
+            }
+            Act::Flood(start, again) => {
+                let _ = stream.write_all(start.as_bytes()).await;
+                let again = again.repeat(10_000);
+                while stream.write_all(again.as_bytes()).await.is_ok() {}
                 return;
             }
             Act::ResetUnread | Act::Reset => {

@@ -1,6 +1,6 @@
 //! A secret goes out to where it is granted, and comes back in nothing.
 
-use tw_core::tool::{EffectClass, Tool, ToolOutcome};
+use tw_core::tool::{EffectClass, Tool, ToolOutcome, ToolOutput};
 use tw_egress::client::Options;
 use tw_egress::secrets::{Grant, Tenancy};
 
@@ -181,22 +181,148 @@ async fn an_echo_comes_back_masked() {
     }
 }
 
+/// Whatever a tool may ask for, its answer does not tell what else the server knows.
 #[tokio::test]
-async fn another_secret_of_the_organization_is_masked_too() {
-    let told_elsewhere = "the-webhook-secret";
-    let player = Player::start([Act::json(&format!(r#"{{"hook":"{told_elsewhere}"}}"#))]).await;
-    let here = player.address.to_string();
-    let theirs = Grant {
-        organizations: vec!["other".to_owned()],
-        ..grant("THEIRS", "hook", &[&here])
-    };
-    let grants = vec![
-        grant("KEY", CANARY, &[&here]),
-        grant("HOOK", told_elsewhere, &["b.example"]),
-        theirs,
-    ];
-    let outcome = lab(&player, grants).run(&keyed(&player)).await;
-    assert_eq!(told(&outcome), r#"answered "{\"hook\":\"***\"}""#);
+async fn what_was_not_sent_is_not_masked() {
+    let text = "content-type: text/plain\r\n";
+    let keyed = [WITH_KEY, r#","body":{"key":{"secret":"KEY"}}"#];
+    let hook = "the-webhook-secret";
+    let pad = "p".repeat(50);
+    for (more, guess) in [("", CANARY), ("", hook), (keyed[0], hook), (keyed[1], hook)] {
+        for (act, rules, expected) in [
+            (
+                Act::answer("200 OK", text, format!("is it {guess}?")),
+                "",
+                format!("answered \"is it {guess}?\""),
+            ),
+            // The guess is right up to the cut.
+            (
+                Act::answer("200 OK", text, format!("{pad}{}", &guess[..10])),
+                r#","response":{"kept_bytes_max":59}"#,
+                format!("answered \"{pad}{}\" cut", &guess[..9]),
+            ),
+            (
+                Act::answer("200 OK", &format!("content-type: image/{guess}\r\n"), "png"),
+                "",
+                format!("answered 3 bytes of \"image/{guess}\""),
+            ),
+            (
+                Act::json(&format!(r#"{{"a":"{guess}"}}"#)),
+                r#","response":{"select":"$.a"}"#,
+                format!(r#"answered "{{\"a\":\"{guess}\"}}" shown "{guess}""#),
+            ),
+            (
+                Act::answer("400 Bad", text, format!("bad key {guess}")),
+                "",
+                format!(
+                    "refused: the tool answered with status 400 Bad Request. It will fail again \
+                     with the same arguments. It said: bad key {guess}"
+                ),
+            ),
+        ] {
+            let player = Player::start([act]).await;
+            let here = player.address.to_string();
+            let grants = vec![
+                grant("KEY", CANARY, &[&here]),
+                grant("HOOK", hook, &[&here]),
+            ];
+            let more = format!("{more}{rules}");
+            let tool = bare("POST", &player.url("/"), EffectClass::Once, &more);
+            let outcome = lab(&player, grants).run(&tool).await;
+            assert_eq!(told(&outcome), expected, "{more}");
+        }
+    }
+}
+
+/// At the cut only the whole secret counts, which is looked for beyond it: else a service that
+/// repeats what it is asked would tell whether the next character was guessed.
+#[tokio::test]
+async fn a_guess_at_the_cut_tells_nothing() {
+    let text = "content-type: text/plain\r\n";
+    let pad = "p".repeat(50);
+    for (said, expected) in [
+        (format!("{pad}canary-7f3"), format!("{pad}canary-7f3")),
+        (format!("{pad}canary-7f3a9bc"), format!("{pad}***")),
+        (format!("{pad}canary-7f3a9c"), format!("{pad}canary-7f3")),
+        (
+            format!("{pad}canary-7f3 and more"),
+            format!("{pad}canary-7f3"),
+        ),
+        (
+            format!("{pad}{CANARY}{}", "p".repeat(5000)),
+            format!("{pad}***"),
+        ),
+        (
+            format!("{pad}canary-7f3{}", "p".repeat(5000)),
+            format!("{pad}canary-7f3"),
+        ),
+        (
+            format!("{}{CANARY}!", &pad[..47]),
+            format!("{}***", &pad[..47]),
+        ),
+    ] {
+        let player = Player::start([Act::answer("200 OK", text, &said)]).await;
+        let here = player.address.to_string();
+        let more = format!(r#"{WITH_KEY},"response":{{"kept_bytes_max":60}}"#);
+        let tool = bare("POST", &player.url("/"), EffectClass::Once, &more);
+        let lab = lab(&player, vec![grant("KEY", CANARY, &[&here])]);
+        let cut = if said.len() > 60 { " cut" } else { "" };
+        assert_eq!(
+            told(&lab.run(&tool).await),
+            format!("answered {expected:?}{cut}"),
+            "{said}"
+        );
+    }
+}
+
+/// The reading itself may end within a secret, when more is kept than is read.
+#[tokio::test]
+async fn a_secret_at_the_end_of_what_is_read_is_left_off() {
+    let said = format!("{}{CANARY}", "p".repeat(50));
+    let act = Act::answer(
+        "200 OK",
+        "content-type: text/plain\r\n",
+        said.repeat(20_000),
+    );
+    for read_bytes_max in 1..2 * said.len() as u64 {
+        let player = Player::start([act.clone()]).await;
+        let here = player.address.to_string();
+        let options = Options {
+            allowed: vec![allowed(&here)],
+            read_bytes_max,
+            ..options()
+        };
+        let lab = Lab::new(options, vec![grant("KEY", CANARY, &[&here])]);
+        let seen = format!("{:?}", lab.run(&keyed(&player)).await);
+        assert!(seen.contains("cut: true"));
+        assert!(!seen.contains("canar"), "{}", &seen[seen.len() - 100..]);
+    }
+}
+
+#[tokio::test]
+async fn a_selection_that_is_cut_holds_no_part_of_a_secret() {
+    for length in 900..1100 {
+        let body = format!(
+            r#"{{"a":"{}{CANARY}{}"}}"#,
+            "p".repeat(length),
+            "q".repeat(2000)
+        );
+        let player = Player::start([Act::json(&body)]).await;
+        let here = player.address.to_string();
+        let more = format!(r#"{WITH_KEY},"response":{{"select":"$.a","shown_bytes_max":1024}}"#);
+        let tool = bare("POST", &player.url("/"), EffectClass::Once, &more);
+        let lab = lab(&player, vec![grant("KEY", CANARY, &[&here])]);
+        let outcome = lab.run(&tool).await;
+        let ToolOutcome::Answered(ToolOutput::Text {
+            selected: Some(selected),
+            ..
+        }) = outcome
+        else {
+            panic!("{outcome:?}");
+        };
+        assert!(selected.cut);
+        assert!(!selected.text.contains("cana"), "{}", selected.text);
+    }
 }
 
 #[tokio::test]

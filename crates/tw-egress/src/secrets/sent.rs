@@ -1,0 +1,59 @@
+//! The secrets of one request, which its answer is not to show.
+
+use super::hidden::{self, Hidden};
+
+/// Secrets that were put into one request.
+///
+/// Whoever is sent a secret may echo it; whoever wants to give it away can still write it in some
+/// other manner. Other secrets stay as they are: a mask over what nobody was sent would tell
+/// whoever guessed it that they guessed right.
+#[derive(Default)]
+pub(crate) struct Sent<'a> {
+    /// Those of all secrets, the longest first.
+    spellings: Vec<&'a str>,
+}
+
+impl<'a> Sent<'a> {
+    pub(super) fn add(&mut self, hidden: &'a Hidden) {
+        self.spellings.extend(hidden.spellings());
+        let spellings = &mut self.spellings;
+        spellings.sort_by_key(|spelling| (std::cmp::Reverse(spelling.len()), *spelling));
+        spellings.dedup();
+    }
+
+    /// How far beyond a cut it must be read to see whether a secret goes on there, in bytes.
+    pub fn look_ahead(&self) -> usize {
+        self.spellings
+            .first()
+            .map_or(0, |longest| longest.len() - 1)
+    }
+
+    /// The text with `***` in place of every secret, however JSON or a URL would write it.
+    pub fn masked(&self, text: String) -> String {
+        hidden::masked(&self.spellings, text)
+    }
+
+    /// Cuts a text before `at`, and before a secret that goes on there.
+    pub fn cut(&self, text: &mut Vec<u8>, at: usize) {
+        hidden::cut(&self.spellings, text, at);
+    }
+
+    /// As [`Self::masked`], for a text whose continuation is unknown: so much is taken off its
+    /// end that no part of a secret can be left there.
+    pub fn masked_cut(&self, text: String) -> String {
+        let at = text.len().saturating_sub(self.look_ahead());
+        let mut bytes = text.into_bytes();
+        self.cut(&mut bytes, at);
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            // Only the end can be broken, by the cut.
+            Err(error) => {
+                let whole = error.utf8_error().valid_up_to();
+                let mut bytes = error.into_bytes();
+                bytes.truncate(whole);
+                String::from_utf8(bytes).unwrap_or_default()
+            }
+        };
+        self.masked(text)
+    }
+}
