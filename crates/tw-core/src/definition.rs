@@ -8,6 +8,7 @@ mod offered;
 mod response;
 mod secrets;
 mod select;
+mod walk;
 
 use crate::api_request::ApiRequest;
 use crate::parameters::Parameters;

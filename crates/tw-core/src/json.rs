@@ -1,5 +1,6 @@
 //! JSON kept as the text it came in, so that key order, digits and escapes survive.
 
+pub mod bounded;
 pub mod tree;
 
 use std::fmt;
@@ -72,19 +73,9 @@ impl fmt::Debug for Json {
 ///
 /// It is counted before a recursive parser sees the text.
 pub fn depth(text: &[u8]) -> usize {
-    let (mut deepest, mut now, mut in_string, mut escaped) = (0usize, 0usize, false, false);
-    for &byte in text {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
+    let (mut deepest, mut now) = (0usize, 0usize);
+    for byte in outside_strings(text) {
         match byte {
-            b'"' => in_string = true,
             b'{' | b'[' => {
                 now += 1;
                 deepest = deepest.max(now);
@@ -94,6 +85,41 @@ pub fn depth(text: &[u8]) -> usize {
         }
     }
     deepest
+}
+
+/// How many values `text` holds, itself and those at all depths, if it is valid JSON.
+///
+/// It is counted before a parser makes something of each, which takes many times the text.
+pub fn values(text: &[u8]) -> usize {
+    let (mut values, mut is_opened) = (1usize, false);
+    for byte in outside_strings(text).filter(|byte| !byte.is_ascii_whitespace()) {
+        if is_opened && !matches!(byte, b'}' | b']') {
+            values += 1;
+        }
+        is_opened = matches!(byte, b'{' | b'[');
+        if byte == b',' {
+            values += 1;
+        }
+    }
+    values
+}
+
+/// The bytes outside of string literals; of a literal there is the quote that opens it.
+fn outside_strings(text: &[u8]) -> impl Iterator<Item = u8> {
+    let (mut in_string, mut escaped) = (false, false);
+    text.iter().copied().filter(move |&byte| {
+        if !in_string {
+            in_string = byte == b'"';
+            return true;
+        }
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = false,
+            _ => {}
+        }
+        false
+    })
 }
 
 /// The inside of a JSON string literal, without its quotes and with its escapes as written.

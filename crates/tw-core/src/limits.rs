@@ -19,6 +19,10 @@ pub const TOOLS_DEFAULT: usize = 128;
 ///
 /// They go to the model with each round; more than this no model reads.
 pub const OFFERED_BYTES_MAX: usize = 1024 * 1024;
+/// The text of one definition, in bytes; one schema in it may have a quarter of that.
+pub const DEFINITION_BYTES_MAX: usize = 256 * 1024;
+/// Values in the JSON of one definition, at all depths: each takes many times its text in memory.
+pub const DEFINITION_VALUES_MAX: usize = 10_000;
 /// Definitions of all tools of an organization, in their newest versions, in bytes.
 pub const DEFINITIONS_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const SCHEMA_BYTES_DEFAULT: usize = 64 * 1024;

@@ -7,6 +7,7 @@ use crate::json::Json;
 use crate::template::Template;
 
 pub use schema::function_parameters;
+pub(crate) use schema::function_parameters_with;
 
 /// The parameters, in the order written.
 pub type Parameters = Vec<(String, Parameter)>;

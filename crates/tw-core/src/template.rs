@@ -1,8 +1,12 @@
 //! Templates: text with `{{variables}}`, substituted once and never looked at again.
 
+mod prompts;
+
 use std::fmt::Write as _;
 
-use crate::variables::{self, Variables};
+use crate::variables::{self, VALUE_BYTES_MAX, Variables};
+
+pub use prompts::Prompts;
 
 /// Text with places for variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub struct BadTemplate(pub String);
 pub enum RenderError {
     #[error("the variable {0:?} has no value")]
     Missing(String),
+    #[error("the variable {0:?} has more than {VALUE_BYTES_MAX} bytes")]
+    TooLong(String),
     #[error("the variable {0:?} holds control characters, which a header cannot")]
     NotInHeader(String),
 }
@@ -86,9 +92,7 @@ impl Template {
             match piece {
                 Piece::Text(literal) => text.push_str(literal),
                 Piece::Variable(name) => {
-                    let value = variables
-                        .get(name)
-                        .ok_or_else(|| RenderError::Missing(name.clone()))?;
+                    let value = value_of(variables, name)?;
                     match landing {
                         Landing::Text => text.push_str(value),
                         Landing::Url => text.push_str(&url_part(value)),
@@ -103,15 +107,9 @@ impl Template {
         Ok(text)
     }
 
-    /// The text for a prompt: a variable without a value is empty there.
+    /// The text as the only prompt of a tool.
     pub fn render_or_empty(&self, variables: &Variables) -> String {
-        self.pieces
-            .iter()
-            .map(|piece| match piece {
-                Piece::Text(literal) => literal.as_str(),
-                Piece::Variable(name) => variables.get(name).unwrap_or_default(),
-            })
-            .collect()
+        Prompts::new(variables).render(self)
     }
 
     /// The template as text, without spaces inside the braces.
@@ -127,6 +125,18 @@ impl Template {
             }
         }
         text
+    }
+}
+
+/// A variable's value, as it may be put into a request.
+///
+/// # Errors
+/// [`RenderError`] when there is none, and when it is too long.
+pub(crate) fn value_of<'a>(variables: &'a Variables, name: &str) -> Result<&'a str, RenderError> {
+    match variables.get(name) {
+        None => Err(RenderError::Missing(name.to_owned())),
+        Some(value) if value.len() > VALUE_BYTES_MAX => Err(RenderError::TooLong(name.to_owned())),
+        Some(value) => Ok(value),
     }
 }
 

@@ -215,7 +215,7 @@ pub enum ToolOutput {
         /// The answer was longer than what is kept.
         cut: bool,
         /// What of it the model is given, if that is not all.
-        selected: Option<String>,
+        selected: Option<Selected>,
     },
     /// An answer that is no text: described, not kept.
     Opaque {
@@ -223,6 +223,14 @@ pub enum ToolOutput {
         bytes: u64,
         sha256: String,
     },
+}
+
+/// What the model is given of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    pub text: String,
+    /// There is more of it than the model may be shown.
+    pub cut: bool,
 }
 
 /// What a look-up of a `queryable` call found.
@@ -261,7 +269,7 @@ impl ToolOutput {
             Self::Text {
                 selected: Some(selected),
                 ..
-            } => (without_nul(selected), false),
+            } => (without_nul(&selected.text), selected.cut),
             Self::Text { cut, .. } => (self.kept(), *cut),
             Self::Opaque { .. } => (self.kept(), false),
         };

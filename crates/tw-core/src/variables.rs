@@ -29,6 +29,11 @@ pub const IN_PROMPTS: [&str; 4] = ["organization", "end_user", "conversation", "
 /// The call's idempotency key; in a look-up only.
 pub const REFERENCE: &str = "reference";
 
+/// Longest value that is put in anywhere, in bytes.
+///
+/// Of a longer one prompts have the beginning, and a call that needs it fails.
+pub const VALUE_BYTES_MAX: usize = 4096;
+
 /// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -40,6 +45,15 @@ impl Variables {
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
+}
+
+/// As many whole characters of `text` as `bytes_max` bytes hold.
+pub(crate) fn beginning(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// Whether a variable may have this name: a letter or `_`, then letters, digits, `_`, `-` and

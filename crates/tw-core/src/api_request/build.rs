@@ -1,17 +1,27 @@
 //! From a definition and arguments to a request.
 
-use super::encode::{header_value, merge, overlaps, pairs};
+use super::encode::{Limit, header_value, merge, overlaps, pairs};
 use super::{BodyFormat, BuildError, BuiltRequest, Given, Method, UrlTemplate, fill};
 use crate::arguments::ValidArgs;
 use crate::definition::Definition;
+use crate::json::Json;
+use crate::json::bounded::{Bounded, Full};
 use crate::json::tree::{Order, Tree};
 use crate::parameters::{Place, Value};
 use crate::template::Landing;
 use crate::tool::EffectClass;
 use crate::variables::{REFERENCE, Variables};
 
-/// Longest URL that is sent, in bytes; servers refuse longer ones anyway.
-const URL_BYTES_MAX: usize = 8192;
+/// Servers refuse longer ones anyway.
+const URL: Limit = Limit {
+    what: "URL",
+    bytes_max: 8192,
+};
+/// Four times what a definition may have.
+const BODY: Limit = Limit {
+    what: "body",
+    bytes_max: 1024 * 1024,
+};
 /// Longest value of a header, in bytes.
 const HEADER_BYTES_MAX: usize = 8192;
 
@@ -35,11 +45,11 @@ impl Definition {
     /// where it lands.
     pub fn request(&self, args: &ValidArgs, given: &Given<'_>) -> Result<BuiltRequest, BuildError> {
         let request = &self.request;
-        let mut draft = self.draft(args, given)?;
+        let mut draft = self.draft(Tree::read(args.json()), given)?;
         let body = match (draft.body, request.body_format) {
             (None, _) => None,
-            (Some(members), BodyFormat::Json) => Some(Tree::Object(members).write(Order::AsItIs)),
-            (Some(members), BodyFormat::Form) => Some(pairs(&members)?.join("&")),
+            (Some(members), BodyFormat::Json) => Some(json_text(members)?),
+            (Some(members), BodyFormat::Form) => Some(pairs(&members, BODY)?.join("&")),
         };
         if body.is_some() {
             draft.headers.push((
@@ -98,7 +108,10 @@ impl Definition {
             secret: &|secret| Some(secret.name.clone()),
             reference: "",
         };
-        let draft = self.draft(args, &given)?;
+        // Members of an object in a query stand there in the order in which the model wrote them.
+        let args = Tree::read(args.json()).map(|args| args.write(Order::ByName));
+        let args = args.and_then(|args| Json::parse(&args).ok());
+        let draft = self.draft(args.as_ref().and_then(Tree::read), &given)?;
         let text = |text: &str| Tree::Text(text.to_owned());
         let pair = |(a, b): (&str, &str)| Tree::Array(vec![text(a), text(b)]);
         let mut headers: Vec<_> = draft
@@ -124,13 +137,14 @@ impl Definition {
             ),
             // What is made of the response is part of what is kept.
             text(&self.response.written()),
+            text(&self.policy.shown_bytes_max.to_string()),
         ]);
         Ok(identity.write(Order::ByName))
     }
 
-    fn draft(&self, args: &ValidArgs, given: &Given<'_>) -> Result<Draft, BuildError> {
+    fn draft(&self, args: Option<Tree>, given: &Given<'_>) -> Result<Draft, BuildError> {
         let request = &self.request;
-        let args = match Tree::read(args.json()) {
+        let args = match args {
             Some(Tree::Object(members)) => members,
             Some(Tree::Scalar(_) | Tree::Text(_) | Tree::Array(_)) | None => {
                 return Err(BuildError("the arguments must be an object".to_owned()));
@@ -208,6 +222,14 @@ pub(crate) enum Landed {
     In(Place),
 }
 
+fn json_text(members: Members) -> Result<String, BuildError> {
+    let mut text = Bounded::new(BODY.bytes_max);
+    Tree::Object(members)
+        .write_into(Order::AsItIs, &mut text)
+        .map_err(|Full| BODY.exceeded())?;
+    Ok(text.into_text())
+}
+
 fn static_members(members: &[(String, Value)], given: &Given<'_>) -> Result<Members, BuildError> {
     match fill::object(members, Landing::Text, given)? {
         Tree::Object(members) => Ok(members),
@@ -268,15 +290,13 @@ fn url(
     };
     let mut url = template.fill_path(given.variables, &parameter)?;
     let mut query = template.fill_query(given.variables, &parameter)?;
-    query.extend(pairs(&merge_flat(parameters, fixed, given)?)?);
+    query.extend(pairs(&merge_flat(parameters, fixed, given)?, URL)?);
     if !query.is_empty() {
         url.push('?');
         url.push_str(&query.join("&"));
     }
-    if url.len() > URL_BYTES_MAX {
-        return Err(BuildError(format!(
-            "the URL has more than {URL_BYTES_MAX} bytes with these arguments"
-        )));
+    if url.len() > URL.bytes_max {
+        return Err(URL.exceeded());
     }
     Ok(url)
 }

@@ -4,6 +4,9 @@ use super::BuildError;
 use crate::json::tree::Tree;
 use crate::template::url_part;
 
+/// Longest name of a pair, in bytes, with those of the objects around it.
+const PAIR_NAME_BYTES_MAX: usize = 8192;
+
 /// Puts `over` on `under`: objects are merged member by member at every depth, and of everything
 /// else `over` holds.
 pub(super) fn merge(under: Vec<(String, Tree)>, over: Vec<(String, Tree)>) -> Vec<(String, Tree)> {
@@ -38,21 +41,70 @@ pub(super) fn overlaps(name: &str, taken: &str) -> bool {
 /// out.
 ///
 /// # Errors
-/// [`BuildError`] for the name of a nested member that servers would read as another one.
-pub(super) fn pairs(members: &[(String, Tree)]) -> Result<Vec<String>, BuildError> {
-    let mut pairs = Vec::new();
+/// [`BuildError`] for the name of a nested member that servers would read as another one, and
+/// when there is more than `limit`.
+pub(super) fn pairs(members: &[(String, Tree)], limit: Limit) -> Result<Vec<String>, BuildError> {
+    let mut pairs = Pairs {
+        written: Vec::new(),
+        limit,
+        left: limit.bytes_max,
+    };
     for (name, value) in members {
         write_pairs(&url_part(name), value, &mut pairs)?;
     }
-    Ok(pairs)
+    Ok(pairs.written)
+}
+
+/// How long a part of a request may become.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    pub what: &'static str,
+    pub bytes_max: usize,
+}
+
+impl Limit {
+    pub(super) fn exceeded(self) -> BuildError {
+        BuildError(format!(
+            "the {} has more than {} bytes with these arguments",
+            self.what, self.bytes_max
+        ))
+    }
+}
+
+/// A name in front of many values is written with each, so that a short value can make a long
+/// text: what is too long is not made at all.
+struct Pairs {
+    written: Vec<String>,
+    limit: Limit,
+    left: usize,
+}
+
+impl Pairs {
+    fn push(&mut self, name: &str, value: &str) -> Result<(), BuildError> {
+        let pair = format!("{name}={}", url_part(value));
+        // One more stands between it and the next.
+        match self.left.checked_sub(pair.len() + 1) {
+            Some(left) => self.left = left,
+            // The last has nothing behind it.
+            None if self.left == pair.len() => self.left = 0,
+            None => return Err(self.limit.exceeded()),
+        }
+        self.written.push(pair);
+        Ok(())
+    }
 }
 
 /// `name` is encoded already.
-fn write_pairs(name: &str, value: &Tree, pairs: &mut Vec<String>) -> Result<(), BuildError> {
+fn write_pairs(name: &str, value: &Tree, pairs: &mut Pairs) -> Result<(), BuildError> {
+    if name.len() > PAIR_NAME_BYTES_MAX {
+        return Err(BuildError(format!(
+            "a name in a form or query has more than {PAIR_NAME_BYTES_MAX} bytes"
+        )));
+    }
     match value {
         Tree::Scalar(_) | Tree::Text(_) => {
             if let Some(text) = value.as_plain_text() {
-                pairs.push(format!("{name}={}", url_part(text)));
+                pairs.push(name, text)?;
             }
         }
         Tree::Array(items) => {

@@ -4,7 +4,7 @@ use ::url::Url;
 
 use super::{BuildError, UrlPiece, UrlTemplate};
 use crate::parameters;
-use crate::template::{BadTemplate, url_part, variable_at};
+use crate::template::{BadTemplate, url_part, value_of, variable_at};
 use crate::variables::Variables;
 
 /// Longest URL as written, in bytes.
@@ -305,9 +305,7 @@ fn parameters_in<'a>(pieces: impl Iterator<Item = &'a UrlPiece>) -> impl Iterato
 }
 
 fn variable<'a>(variables: &'a Variables, name: &str) -> Result<&'a str, BuildError> {
-    variables
-        .get(name)
-        .ok_or_else(|| BuildError(format!("the variable {name:?} has no value")))
+    Ok(value_of(variables, name)?)
 }
 
 /// A value as a path segment, or as a part of one.

@@ -4,12 +4,13 @@ mod parameters;
 mod request;
 mod rules;
 mod schema;
+mod uses;
 mod values;
 
 use super::{Definition, DefinitionError, offered};
 use crate::limits::RequestLimits;
 use crate::template::Template;
-use crate::variables::{ALWAYS_THERE, IN_PROMPTS, REFERENCE, is_name};
+use crate::variables::{ALWAYS_THERE, IN_PROMPTS, REFERENCE, VALUE_BYTES_MAX, is_name};
 
 /// Names of the tools that come with the program.
 const BUILT_IN: [&str; 2] = ["time_now", "calculate"];
@@ -17,7 +18,6 @@ const NAME_BYTES_MAX: usize = 64;
 const LABEL_BYTES_MAX: usize = 256;
 const DESCRIPTION_BYTES_MAX: usize = 16 * 1024;
 const VARIABLES_MAX: usize = 64;
-const DEFAULT_BYTES_MAX: usize = 4096;
 
 type Checked = Result<(), DefinitionError>;
 
@@ -40,6 +40,7 @@ impl Definition {
         }
         request::check(self, limits)?;
         parameters::check(self, limits)?;
+        uses::check(self)?;
         rules::check(self)
     }
 }
@@ -93,10 +94,10 @@ fn check_variables(definition: &Definition) -> Checked {
             return refuse(&field, "is declared twice");
         }
         let default = variable.default.as_deref().unwrap_or_default();
-        if default.len() > DEFAULT_BYTES_MAX {
+        if default.len() > VALUE_BYTES_MAX {
             return refuse(
                 &format!("{field}.default"),
-                format!("must have at most {DEFAULT_BYTES_MAX} bytes"),
+                format!("must have at most {VALUE_BYTES_MAX} bytes"),
             );
         }
     }

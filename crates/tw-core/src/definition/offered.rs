@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use super::{Definition, DefinitionError};
 use crate::arguments::Schema;
-use crate::parameters::{Parameters, Source, function_parameters};
-use crate::template::Template;
+use crate::parameters::{Parameters, Source, function_parameters_with};
+use crate::template::{Prompts, Template};
 use crate::tool::{Tool, ToolKind, ToolVersion};
-use crate::variables::{ALWAYS_THERE, Variables};
+use crate::variables::{ALWAYS_THERE, VALUE_BYTES_MAX, Variables, beginning};
+
+/// Of a value, in bytes: so much that one which is too long is seen to be, whatever characters
+/// it has.
+const KEPT_BYTES_MAX: usize = VALUE_BYTES_MAX + 4;
 
 impl Definition {
     /// The tool that a turn offers; prompts are rendered with `variables`.
@@ -20,12 +24,14 @@ impl Definition {
         version: Option<ToolVersion>,
         variables: &Variables,
     ) -> Result<Tool, DefinitionError> {
-        let parameters = function_parameters(&self.parameters, variables);
+        let prompts = Prompts::new(variables);
+        let description = prompts.render(&self.description);
+        let parameters = function_parameters_with(&self.parameters, &prompts);
         let schema = Schema::compile(&parameters)
             .map_err(|error| DefinitionError::new("parameters", error.to_string()))?;
         Ok(Tool {
             name: self.name.clone(),
-            description: self.description.render_or_empty(variables),
+            description,
             parameters,
             schema,
             policy: self.policy.clone(),
@@ -42,7 +48,8 @@ impl Definition {
     /// The values that the definition's templates are filled with: those that are `always` there,
     /// and the declared ones from the request's `metadata`, else their defaults.
     ///
-    /// Nothing else of `metadata` gets in, and it cannot replace what is always there.
+    /// Nothing else of `metadata` gets in, and it cannot replace what is always there. Of a
+    /// value that is too long to be used there is the beginning, still too long.
     pub fn variables(&self, always: &Variables, metadata: &Variables) -> Variables {
         let mut variables = always.clone();
         for declared in &self.variables {
@@ -51,7 +58,7 @@ impl Definition {
             }
             let value = metadata.get(&declared.name).or(declared.default.as_deref());
             if let Some(value) = value {
-                variables.set(&declared.name, value.to_owned());
+                variables.set(&declared.name, beginning(value, KEPT_BYTES_MAX).to_owned());
             }
         }
         variables

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Definition, ResponseRules, Select, StatusRule, select};
+use crate::tool::Selected;
 
 impl Definition {
     /// Whether a response with this status is an answer.
@@ -32,9 +33,13 @@ impl Definition {
     ///
     /// One path that can find one node only gives that node, or null; any other path gives an
     /// array of what it finds. Digits of numbers stay as the answer has them.
-    pub fn selected(&self, text: &str) -> Option<String> {
+    ///
+    /// It has no more bytes than the model may be shown. Of an answer that nests deeper than
+    /// [`crate::limits::JSON_DEPTH_DEFAULT`], or that holds very many values, nothing is
+    /// selected.
+    pub fn selected(&self, text: &str) -> Option<Selected> {
         let select = self.response.select.as_ref()?;
-        select::apply(select, text)
+        select::apply(select, text, self.policy.shown_bytes_max)
     }
 }
 

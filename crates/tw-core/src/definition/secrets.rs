@@ -1,7 +1,7 @@
 //! Which secrets a definition names, and where each would go.
 
-use super::Definition;
-use crate::parameters::{Parameters, SecretRef, Source, Value};
+use super::{Definition, walk};
+use crate::parameters::Value;
 
 /// One place of a definition that names a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,75 +17,21 @@ impl Definition {
     /// All uses of secrets, those of the look-up too.
     pub fn secrets(&self) -> Vec<SecretUse> {
         let request = &self.request;
-        let mut found = Found {
-            host: request.url.host_and_port().to_owned(),
-            uses: Vec::new(),
-        };
-        found.in_members("headers", &request.headers);
-        found.in_members("query", &request.query);
-        found.in_members("body", &request.body);
-        found.in_parameters("parameters", &self.parameters);
-        if let Some(look_up) = &request.look_up {
-            look_up.url.host_and_port().clone_into(&mut found.host);
-            found.in_members("look_up.headers", &look_up.headers);
-            found.in_members("look_up.query", &look_up.query);
-        }
-        found.uses
-    }
-}
-
-struct Found {
-    host: String,
-    uses: Vec<SecretUse>,
-}
-
-impl Found {
-    fn in_members(&mut self, field: &str, members: &[(String, Value)]) {
-        for (name, value) in members {
-            self.in_value(&format!("{field}.{name}"), value);
-        }
-    }
-
-    fn in_value(&mut self, field: &str, value: &Value) {
-        match value {
-            Value::Literal(_) | Value::Text(_) => {}
-            Value::Secret(SecretRef { name, .. }) => self.uses.push(SecretUse {
+        let mut uses = Vec::new();
+        let mut note = |host: &str, field: &str, value: &Value| match value {
+            Value::Secret(secret) => uses.push(SecretUse {
                 field: field.to_owned(),
-                name: name.clone(),
-                host: self.host.clone(),
+                name: secret.name.clone(),
+                host: host.to_owned(),
             }),
-            Value::Array(items) => {
-                for (index, item) in items.iter().enumerate() {
-                    self.in_value(&format!("{field}[{index}]"), item);
-                }
-            }
-            Value::Object(members) => self.in_members(field, members),
+            Value::Literal(_) | Value::Text(_) | Value::Array(_) | Value::Object(_) => {}
+        };
+        let host = request.url.host_and_port();
+        walk::request(self, &mut |field, value| note(host, field, value));
+        if let Some(look_up) = &request.look_up {
+            let host = look_up.url.host_and_port();
+            walk::look_up(look_up, &mut |field, value| note(host, field, value));
         }
-    }
-
-    fn in_parameters(&mut self, field: &str, parameters: &Parameters) {
-        for (name, parameter) in parameters {
-            self.in_source(&format!("{field}.{name}"), &parameter.source);
-        }
-    }
-
-    fn in_source(&mut self, field: &str, source: &Source) {
-        match source {
-            Source::Ai(_) => {}
-            Source::Fixed(fixed) => self.in_value(&format!("{field}.value"), &fixed.value),
-            Source::ArrayExtendable { fixed, .. } => {
-                for (index, item) in fixed.iter().enumerate() {
-                    self.in_value(&format!("{field}.fixedValues[{index}]"), item);
-                }
-            }
-            Source::Object { properties, .. } => {
-                self.in_parameters(&format!("{field}.properties"), properties);
-            }
-            Source::Array { items, .. } => {
-                for (index, item) in items.iter().enumerate() {
-                    self.in_source(&format!("{field}.items[{index}]"), &item.source);
-                }
-            }
-        }
+        uses
     }
 }

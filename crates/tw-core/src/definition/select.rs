@@ -7,13 +7,20 @@ use serde_json::Value;
 use serde_json_path::JsonPath;
 
 use super::Select;
-use crate::json::Json;
+use crate::json::bounded::{Bounded, Full};
 use crate::json::tree::{Order, Tree};
+use crate::json::{Json, depth, values};
+use crate::limits::JSON_DEPTH_DEFAULT;
+use crate::tool::Selected;
 
 /// Longest path, in bytes.
 const PATH_BYTES_MAX: usize = 512;
 /// Commas between the selectors of a path: each multiplies what can be found.
 const COMMAS_MAX: usize = 3;
+/// `@`s in a path's filter: what each stands for is looked through again for every node.
+const CURRENT_NODES_MAX: usize = 4;
+/// Values of an answer that is selected from; in memory each takes some 200 bytes.
+const ANSWER_VALUES_MAX: usize = 200_000;
 
 /// Whether a path can be followed in time that grows with the answer, and no faster.
 ///
@@ -34,6 +41,12 @@ pub(super) fn check(path: &JsonPath) -> Result<(), String> {
     if bare.matches(',').count() > COMMAS_MAX {
         return Err(format!("must hold at most {COMMAS_MAX} commas"));
     }
+    if bare.contains("..") && bare.contains(',') {
+        return Err("must not hold a comma beside ..".to_owned());
+    }
+    if bare.matches('@').count() > CURRENT_NODES_MAX {
+        return Err(format!("must hold at most {CURRENT_NODES_MAX} @"));
+    }
     if bare.matches('?').count() > 1 {
         return Err("must hold one filter at most".to_owned());
     }
@@ -41,7 +54,27 @@ pub(super) fn check(path: &JsonPath) -> Result<(), String> {
     if bare.contains("match(") || bare.contains("search(") {
         return Err("must not use match() or search()".to_owned());
     }
+    if has_wide_list(&bare) {
+        return Err("must not hold *, a slice or a filter beside a comma".to_owned());
+    }
     Ok(())
+}
+
+/// Whether a selector that finds any number of nodes stands between brackets with another one,
+/// which may find the same ones.
+fn has_wide_list(bare: &str) -> bool {
+    let mut open: Vec<(bool, bool)> = Vec::new();
+    for c in bare.chars() {
+        if c == '[' {
+            open.push((false, false));
+        } else if c == ']' && open.pop() == Some((true, true)) {
+            return true;
+        } else if let Some((has_comma, is_wide)) = open.last_mut() {
+            *has_comma |= c == ',';
+            *is_wide |= matches!(c, '*' | ':' | '?');
+        }
+    }
+    false
 }
 
 /// The path with every string literal emptied.
@@ -72,22 +105,27 @@ fn is_singular(path: &impl Display) -> bool {
     !bare.contains("..") && !bare.contains(['*', '?', ':', ','])
 }
 
-pub(super) fn apply(select: &Select, text: &str) -> Option<String> {
-    // Also refuses text that nests too deep to be taken apart.
+/// `None` when the text is no JSON, or more of it than is taken apart.
+///
+/// No more than `bytes_max` bytes are written, however much the paths find.
+pub(super) fn apply(select: &Select, text: &str, bytes_max: usize) -> Option<Selected> {
+    if depth(text.as_bytes()) > JSON_DEPTH_DEFAULT || values(text.as_bytes()) > ANSWER_VALUES_MAX {
+        return None;
+    }
     let value: Value = serde_json::from_str(text).ok()?;
     let tree = Tree::read(&Json::parse(text).ok()?)?;
-    let mut written = HashMap::new();
-    pair_up(&value, &tree, &mut written);
-    let found = match select {
-        Select::One(path) => find(path, &value, &written),
-        Select::Named(paths) => Tree::Object(
-            paths
-                .iter()
-                .map(|(name, path)| (name.clone(), find(path, &value, &written)))
-                .collect(),
-        ),
+    let mut nodes = HashMap::new();
+    pair_up(&value, &tree, &mut nodes);
+    let answer = Answer { value, nodes };
+    let mut out = Bounded::new(bytes_max);
+    let written = match select {
+        Select::One(path) => answer.write(path, &mut out),
+        Select::Named(paths) => answer.write_named(paths, &mut out),
     };
-    Some(found.write(Order::AsItIs))
+    Some(Selected {
+        cut: written.is_err(),
+        text: out.into_text(),
+    })
 }
 
 /// Nodes of the parsed answer, by their address, with what was written there.
@@ -113,14 +151,43 @@ fn pair_up<'a>(value: &Value, tree: &'a Tree, written: &mut Written<'a>) {
     }
 }
 
-fn find(path: &JsonPath, value: &Value, written: &Written<'_>) -> Tree {
-    let found = path.query(value);
-    let mut nodes = found
-        .iter()
-        .filter_map(|&node| written.get(&std::ptr::from_ref(node)))
-        .map(|&tree| tree.clone());
-    if is_singular(path) {
-        return nodes.next().unwrap_or(Tree::Scalar("null".to_owned()));
+struct Answer<'a> {
+    value: Value,
+    nodes: Written<'a>,
+}
+
+impl Answer<'_> {
+    fn write_named(&self, paths: &[(String, JsonPath)], out: &mut Bounded) -> Result<(), Full> {
+        out.push("{")?;
+        for (index, (name, path)) in paths.iter().enumerate() {
+            if index > 0 {
+                out.push(",")?;
+            }
+            out.push(&Value::from(name.as_str()).to_string())?;
+            out.push(":")?;
+            self.write(path, out)?;
+        }
+        out.push("}")
     }
-    Tree::Array(nodes.collect())
+
+    fn write(&self, path: &JsonPath, out: &mut Bounded) -> Result<(), Full> {
+        let found = path.query(&self.value);
+        let mut found = found
+            .iter()
+            .filter_map(|&node| self.nodes.get(&std::ptr::from_ref(node)));
+        if is_singular(path) {
+            return match found.next() {
+                Some(node) => node.write_into(Order::AsItIs, out),
+                None => out.push("null"),
+            };
+        }
+        out.push("[")?;
+        for (index, node) in found.enumerate() {
+            if index > 0 {
+                out.push(",")?;
+            }
+            node.write_into(Order::AsItIs, out)?;
+        }
+        out.push("]")
+    }
 }

@@ -1,4 +1,4 @@
-use super::{Json, Literal, LiteralBuf, depth};
+use super::{Json, Literal, LiteralBuf, depth, values};
 
 #[test]
 fn a_literal_decodes_as_a_json_parser_does() {
@@ -45,6 +45,21 @@ fn json_keeps_digits_and_order() {
     let text = r#"{"b": 12345678901234567890123, "a":1.10}"#;
     assert_eq!(Json::parse(&format!("  {text} ")).unwrap().as_str(), text);
     assert!(Json::parse("{\"a\":}").is_err());
+}
+
+#[test]
+fn values_are_counted_at_all_depths() {
+    for (text, expected) in [
+        ("1", 1),
+        (r#""[1,2]""#, 1),
+        ("[ ]", 1),
+        (" [ 1 ] ", 2),
+        ("[[],[]]", 3),
+        (r#"{"a":1,"b":[{"c":"\\\",,["},{}]}"#, 6),
+        (r#"["a", "b"]"#, 3),
+    ] {
+        assert_eq!(values(text.as_bytes()), expected, "{text}");
+    }
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! JSON taken apart: the order of members and the digits of numbers stay as written.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::io;
 
-use serde_json::Value;
-
+use super::bounded::{Bounded, Full};
 use super::{Json, Literal};
 
 /// How deep a value may nest to be taken apart.
@@ -52,52 +51,58 @@ impl Tree {
     }
 
     pub fn write(&self, order: Order) -> String {
-        let mut text = String::new();
-        self.write_to(order, &mut text);
-        text
+        let mut text = Bounded::new(usize::MAX);
+        // There is room for all of it.
+        let _ = self.write_to(order, &mut text);
+        text.into_text()
+    }
+
+    /// # Errors
+    /// [`Full`] when only a part fits, which is written all the same.
+    pub fn write_into(&self, order: Order, out: &mut Bounded) -> Result<(), Full> {
+        self.write_to(order, out).map_err(|_| Full)
     }
 
     pub fn to_json(&self) -> Json {
         Json(self.write(Order::AsItIs).into())
     }
 
-    fn write_to(&self, order: Order, out: &mut String) {
+    fn write_to<W: io::Write>(&self, order: Order, out: &mut W) -> io::Result<()> {
         match self {
-            Self::Scalar(text) => out.push_str(text),
+            Self::Scalar(text) => out.write_all(text.as_bytes()),
             Self::Text(text) => write_text(text, out),
             Self::Array(items) => {
-                out.push('[');
+                out.write_all(b"[")?;
                 for (index, item) in items.iter().enumerate() {
                     if index > 0 {
-                        out.push(',');
+                        out.write_all(b",")?;
                     }
-                    item.write_to(order, out);
+                    item.write_to(order, out)?;
                 }
-                out.push(']');
+                out.write_all(b"]")
             }
             Self::Object(members) => {
                 let mut members: Vec<_> = members.iter().collect();
                 if order == Order::ByName {
                     members.sort_by(|a, b| a.0.cmp(&b.0));
                 }
-                out.push('{');
+                out.write_all(b"{")?;
                 for (index, (name, value)) in members.into_iter().enumerate() {
                     if index > 0 {
-                        out.push(',');
+                        out.write_all(b",")?;
                     }
-                    write_text(name, out);
-                    out.push(':');
-                    value.write_to(order, out);
+                    write_text(name, out)?;
+                    out.write_all(b":")?;
+                    value.write_to(order, out)?;
                 }
-                out.push('}');
+                out.write_all(b"}")
             }
         }
     }
 }
 
-fn write_text(text: &str, out: &mut String) {
-    // Writing to a string cannot fail.
-    let _ = write!(out, "{}", Value::from(text));
+fn write_text<W: io::Write>(text: &str, out: &mut W) -> io::Result<()> {
+    serde_json::to_writer(out, text).map_err(io::Error::from)
 }
 
 /// Takes apart text that a JSON parser has accepted, so that it needs to look for ends only.

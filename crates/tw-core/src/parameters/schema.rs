@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Ai, Extension, Parameter, Parameters, Source, item_name};
 use crate::json::Json;
 use crate::json::tree::Tree;
-use crate::template::Template;
+use crate::template::{Prompts, Template};
 use crate::variables::Variables;
 
 /// The JSON Schema object of what the model fills in, in the order written.
@@ -15,8 +15,13 @@ use crate::variables::Variables;
 /// Schemas go in as they were written, with the prompt as their description if they have none.
 /// A reference in one of them means a place in itself, as written; it is given the way there.
 pub fn function_parameters(parameters: &Parameters, variables: &Variables) -> Json {
+    function_parameters_with(parameters, &Prompts::new(variables))
+}
+
+/// The same, where other texts are among the tool's prompts.
+pub(crate) fn function_parameters_with(parameters: &Parameters, prompts: &Prompts<'_>) -> Json {
     let members = parameters.iter().map(|(name, p)| (name.clone(), p));
-    let seen = object(members, None, &Place::root(variables));
+    let seen = object(members, None, &Place::root(prompts));
     // The text is made of texts that were checked, so the fallback is never reached.
     Json::parse(&seen.schema).unwrap_or_else(|_| Json::from_value(&Value::Null))
 }
@@ -25,14 +30,14 @@ pub fn function_parameters(parameters: &Parameters, variables: &Variables) -> Js
 struct Place<'a> {
     /// A JSON pointer.
     pointer: String,
-    variables: &'a Variables,
+    prompts: &'a Prompts<'a>,
 }
 
 impl<'a> Place<'a> {
-    fn root(variables: &'a Variables) -> Self {
+    fn root(prompts: &'a Prompts<'a>) -> Self {
         Self {
             pointer: String::new(),
-            variables,
+            prompts,
         }
     }
 
@@ -40,12 +45,12 @@ impl<'a> Place<'a> {
     fn within(&self, way: &str) -> Self {
         Self {
             pointer: format!("{}/{way}", self.pointer),
-            variables: self.variables,
+            prompts: self.prompts,
         }
     }
 
     fn prompt(&self, prompt: Option<&Template>) -> Option<String> {
-        let text = prompt?.render_or_empty(self.variables);
+        let text = self.prompts.render(prompt?);
         (!text.is_empty()).then_some(text)
     }
 }

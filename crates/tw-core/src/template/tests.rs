@@ -17,6 +17,8 @@ fn render(text: &str, landing: Landing) -> Result<String, String> {
         ("nested", "{{plain}} {plain}"),
         ("nasty", "a/b?c#d%e\\f g\"é"),
         ("lines", "a\r\nX-Evil: 1"),
+        ("most", &"x".repeat(4096)),
+        ("more", &"x".repeat(4097)),
     ]);
     let template = Template::parse(text).map_err(|error| error.to_string())?;
     template
@@ -47,6 +49,8 @@ fn variables_are_put_in_once_and_escaped_for_where_they_land() {
 fn what_cannot_be_put_in_names_the_variable() {
     for (text, landing, says) in [
         ("{{absent}}", Landing::Text, "absent"),
+        ("{{more}}", Landing::Text, "\"more\" has more than 4096"),
+        ("{{more}}", Landing::Url, "\"more\" has more than 4096"),
         ("{{lines}}", Landing::Header, "lines"),
         ("{{", Landing::Text, "followed by the name"),
         ("{{}}", Landing::Text, "followed by the name"),
@@ -58,6 +62,10 @@ fn what_cannot_be_put_in_names_the_variable() {
         let problem = render(text, landing).unwrap_err();
         assert!(problem.contains(says), "{text}: {problem}");
     }
+    assert_eq!(
+        render("{{most}}", Landing::Text).map(|text| text.len()),
+        Ok(4096)
+    );
     let problem = render("{{lines}}", Landing::Header).unwrap_err();
     assert!(!problem.contains("Evil"), "{problem}");
 }

@@ -220,3 +220,33 @@ fn a_look_up_asks_for_the_reference() {
     let (without, _) = called(&json!({}), "{}");
     assert!(without.look_up_request(&given(&variables)).is_err());
 }
+
+#[test]
+fn a_body_has_an_end() {
+    let with = |format: &str| {
+        json!({
+            "method": "POST", "body_format": format, "url": "https://h/p",
+            "parameters": {"o": {"mode": "ai", "schema": {"type": "object"}}},
+        })
+    };
+    // A name of 4 kB, written again with each of its values.
+    let nested = |values: usize| {
+        format!(
+            r#"{{"o":{{"{}":[1{}]}}}}"#,
+            "n".repeat(4000),
+            ",1".repeat(values - 1)
+        )
+    };
+    let form = built(&with("form"), &nested(200)).unwrap();
+    assert!(form.len() > 800_000);
+    let too_long = |format, args: &str| built(&with(format), args).unwrap_err();
+    let says = "the body has more than 1048576 bytes";
+    assert!(too_long("form", &nested(300)).starts_with(says));
+    let long_name = format!(r#"{{"o":{{"{}":1}}}}"#, "n".repeat(8200));
+    assert!(too_long("form", &long_name).contains("a name in a form"));
+    // Six bytes for each control character.
+    let mut fixed = with("json");
+    fixed["body"] = json!({"a": "\u{1}".repeat(200_000)});
+    let problem = built(&fixed, r#"{"o":{}}"#).unwrap_err();
+    assert!(problem.starts_with(says), "{problem}");
+}

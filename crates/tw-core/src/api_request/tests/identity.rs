@@ -56,6 +56,7 @@ fn whatever_decides_the_answer_is_part_of_the_identity() {
         json!({"response": {"statuses": [404]}}),
         json!({"response": {"content_types": ["text/plain"]}}),
         json!({"response": {"kept_bytes_max": 5}}),
+        json!({"response": {"shown_bytes_max": 5}}),
     ];
     let all: Vec<_> = tools
         .iter()

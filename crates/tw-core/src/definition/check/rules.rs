@@ -9,7 +9,8 @@ use crate::tool::EffectClass;
 
 const CONTENT_TYPES_MAX: usize = 32;
 const STATUSES_MAX: usize = 32;
-const NAMED_PATHS_MAX: usize = 64;
+/// Each looks through the whole answer.
+const NAMED_PATHS_MAX: usize = 16;
 const PATH_NAME_BYTES_MAX: usize = 128;
 /// A result beyond this crowds out the conversation.
 const SHOWN_BYTES_MAX: usize = 256 * 1024;

@@ -431,6 +431,7 @@ fn parameters_and_where_they_go() {
 fn look_ups_responses_and_policies() {
     let queryable = |look_up: Value| json!({"method": "POST", "policy": {"effect": "queryable"}, "look_up": look_up});
     let select = |path: &str| json!({"response": {"select": path}});
+    let names: serde_json::Map<_, _> = (0..17).map(|n| (format!("n{n}"), json!("$.a"))).collect();
     check(&[
         (
             json!({"policy": {"effect": "queryable"}}),
@@ -524,6 +525,21 @@ fn look_ups_responses_and_policies() {
         ),
         (select("$..*..*"), "response.select", ".. once"),
         (select("$[0,0,0,0,0]"), "response.select", "commas"),
+        (select("$..[*,*]"), "response.select", "beside .."),
+        (select("$..['a','b']"), "response.select", "beside .."),
+        (select("$[*,*]"), "response.select", "beside a comma"),
+        (select("$.a[0,1:]"), "response.select", "beside a comma"),
+        (select("$[?@.a,0]"), "response.select", "beside a comma"),
+        (
+            select("$[?@.a||@.b||@.c||@.d||@.e]"),
+            "response.select",
+            "4 @",
+        ),
+        (
+            json!({"response": {"select": names}}),
+            "response.select",
+            "1 to 16",
+        ),
         (select("$[?$.a == @.b]"), "response.select", "second $"),
         (select("$[?@[?@.a]]"), "response.select", "one filter"),
         (select("$[?match(@.a, 'x')]"), "response.select", "match()"),
@@ -579,10 +595,36 @@ fn look_ups_responses_and_policies() {
         ),
     ]);
     for path in [
-        "$..['..', '$?']",
+        "$..['.., $?*:']",
+        "$[*].a['b', 'c', 0]",
+        "$[?@.a == 1 && @['b'] == '*,*'].c",
         "$[?@.a == '$..,,,,?match(']",
         "$.a[0:2].b",
     ] {
         assert_eq!(problem(&select(path)), None, "{path}");
     }
+}
+
+#[test]
+fn variables_may_be_used_so_often_in_all() {
+    let x = |uses: usize| "{{end_user}}".repeat(uses);
+    let tool = |last: usize| {
+        json!({
+            "method": "POST", "description": x(10), "url": format!("https://h/{}", x(10)),
+            "headers": {"h": x(10)}, "query": {"q": [x(5), x(5)]}, "body": {"b": {"c": x(10)}},
+            "parameters": {"p": {"mode": "ai", "prompt": x(3)}, "f": {"mode": "fixed", "value": x(4)}},
+            "policy": {"effect": "queryable"},
+            "look_up": {"url": "https://h/{{reference}}", "headers": {"h": x(last)}},
+        })
+    };
+    assert_eq!(problem(&tool(6)), None);
+    check(&[
+        (tool(7), "look_up.headers.h", "at most 64 times"),
+        (json!({"description": x(65)}), "description", "at most 64"),
+        (
+            json!({"method": "POST", "body": {"a": [x(64), x(1)]}}),
+            "body.a[1]",
+            "at most 64",
+        ),
+    ]);
 }

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::sample;
+use crate::tool::{Selected, ToolOutput};
 
 #[test]
 fn statuses_and_types_are_matched() {
@@ -62,7 +63,11 @@ fn a_selection_keeps_the_digits_and_the_order() {
         ),
     ] {
         let tool = sample::definition(&json!({"response": {"select": select}}));
-        assert_eq!(tool.selected(answer).as_deref(), Some(expected), "{select}");
+        let whole = Selected {
+            text: expected.to_owned(),
+            cut: false,
+        };
+        assert_eq!(tool.selected(answer), Some(whole), "{select}");
     }
 }
 
@@ -82,7 +87,84 @@ fn without_a_selection_or_without_json_the_answer_is_shown() {
 fn a_wide_answer_is_selected_from_in_one_pass() {
     let members: Vec<_> = (0..100_000).map(|n| format!("\"{n}\":{n}")).collect();
     let answer = format!("{{{}}}", members.join(","));
-    let tool = sample::definition(&json!({"response": {"select": "$.*"}}));
-    let selected = tool.selected(&answer).unwrap();
+    let tool =
+        sample::definition(&json!({"response": {"select": "$.*", "shown_bytes_max": 1 << 20}}));
+    let selected = tool.selected(&answer).unwrap().text;
     assert!(selected.starts_with("[0,1,2,") && selected.ends_with(",99999]"));
+}
+
+/// Arrays in arrays, and a text in the innermost.
+fn nested(levels: usize, text: &str) -> String {
+    format!("{}\"{text}\"{}", "[".repeat(levels), "]".repeat(levels))
+}
+
+#[test]
+fn what_is_selected_is_written_as_far_as_the_model_is_shown() {
+    // Every array on the way is found, and holds the text once more.
+    let answer = nested(64, &"x".repeat(900_000));
+    let names: serde_json::Map<_, _> = (0..16).map(|n| (format!("n{n}"), json!("$..*"))).collect();
+    for (select, begins) in [
+        (json!("$..*"), "[[[["),
+        (json!("$[0]"), "[[[["),
+        (json!(names), r#"{"n0":[[[["#),
+    ] {
+        let tool = sample::definition(&json!({"response": {"select": select}}));
+        let selected = tool.selected(&answer).unwrap();
+        assert!(
+            selected.cut && selected.text.starts_with(begins),
+            "{select}"
+        );
+        assert_eq!(selected.text.len(), 16 * 1024, "{select}");
+        let output = ToolOutput::Text {
+            text: answer.clone(),
+            cut: false,
+            selected: Some(selected.clone()),
+        };
+        let shown = output.shown(16 * 1024);
+        assert!(
+            shown.starts_with(&selected.text) && shown.ends_with("[cut: the result is longer]")
+        );
+    }
+}
+
+#[test]
+fn what_fits_exactly_is_not_cut() {
+    let tool = |max| {
+        sample::definition(
+            &json!({"response": {"select": {"a": "$.a", "b": "$.b"}, "shown_bytes_max": max}}),
+        )
+    };
+    let answer = r#"{"b":"é","a":1}"#;
+    for (max, text, cut) in [
+        (16, r#"{"a":1,"b":"é"}"#, false),
+        (15, r#"{"a":1,"b":"é""#, true),
+        (14, r#"{"a":1,"b":"é"#, true),
+        (13, r#"{"a":1,"b":""#, true),
+    ] {
+        let text = text.to_owned();
+        assert_eq!(
+            tool(max).selected(answer),
+            Some(Selected { text, cut }),
+            "{max}"
+        );
+    }
+}
+
+#[test]
+fn an_answer_with_too_many_values_or_levels_is_shown_as_it_is() {
+    let tool = sample::definition(&json!({"response": {"select": "$[0]"}}));
+    let wide = |values: usize| format!("[{}1]", "1,".repeat(values - 2));
+    for (answer, is_selected) in [
+        (wide(200_000), true),
+        (wide(200_001), false),
+        (nested(64, ""), true),
+        (nested(65, ""), false),
+    ] {
+        assert_eq!(
+            tool.selected(&answer).is_some(),
+            is_selected,
+            "{}",
+            answer.len()
+        );
+    }
 }

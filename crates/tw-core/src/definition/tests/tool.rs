@@ -121,3 +121,38 @@ fn secrets_are_listed_with_where_they_go() {
     );
     assert!(sample::definition(&Value::Null).secrets().is_empty());
 }
+
+#[test]
+fn what_variables_add_to_the_prompts_of_a_tool_is_bounded_in_all() {
+    let long = "é".repeat(100_000);
+    let prompt = || json!({"mode": "ai", "prompt": "p{{v}}"});
+    let definition = Arc::new(sample::definition(&json!({
+        "description": "{{v}}{{v}}.", "variables": {"v": {}},
+        "parameters": {"a": prompt(), "b": {"mode": "object", "properties": {"c": prompt(), "d": prompt()}}},
+    })));
+    let given = definition.variables(&Variables::default(), &variables(&[("v", &long)]));
+    let tool = definition.tool(None, &given).unwrap();
+    assert_eq!(tool.description, format!("{}.", "é".repeat(4096)));
+    // Two more have room; the last has none left.
+    let parameters = tool.parameters.to_value();
+    let length = |pointer: &str| parameters.pointer(pointer).unwrap().as_str().unwrap().len();
+    assert_eq!(length("/properties/a/description"), 4097);
+    assert_eq!(length("/properties/b/properties/c/description"), 4097);
+    assert_eq!(length("/properties/b/properties/d/description"), 1);
+}
+
+#[test]
+fn of_a_value_that_is_too_long_no_more_is_kept_than_shows_it() {
+    let definition = sample::definition(&json!({"variables": {"v": {}}}));
+    for (value, kept_bytes) in [
+        ("x".repeat(4096), 4096),
+        ("x".repeat(4097), 4097),
+        ("x".repeat(1 << 20), 4100),
+        ("😀".repeat(1 << 20), 4100),
+        (format!("x{}", "😀".repeat(1 << 20)), 4097),
+    ] {
+        let metadata = variables(&[("v", &value)]);
+        let given = definition.variables(&Variables::default(), &metadata);
+        assert_eq!(given.get("v").map(str::len), Some(kept_bytes));
+    }
+}

@@ -3,6 +3,7 @@ mod files;
 mod members;
 mod patching;
 mod properties;
+mod rows;
 mod showing;
 
 use tw_core::definition::Definition;

@@ -6,17 +6,15 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use tw_core::definition::DefinitionError;
-use tw_core::json::depth;
-use tw_core::limits::JSON_DEPTH_DEFAULT;
+use tw_core::json::{depth, values};
+use tw_core::limits::{DEFINITION_BYTES_MAX, DEFINITION_VALUES_MAX, JSON_DEPTH_DEFAULT};
 
 use super::place::{Place, TWICE, element, error, member};
 
-/// Longest definition, in bytes; one schema in it may have 64 KiB.
-pub const DEFINITION_BYTES_MAX: usize = 1024 * 1024;
 /// Longest name of a member, in bytes: it stands in the path of everything below it.
 const NAME_BYTES_MAX: usize = 256;
 
-/// The text as a value: short enough, not too deep, JSON that every later reader takes, and with
+/// The text as a value: short enough, not too deep, with not too much in it, JSON that every later reader takes, and with
 /// no name twice in one object, since readers disagree about which one counts.
 pub fn check(text: &str) -> Result<Place<'_>, DefinitionError> {
     if text.len() > DEFINITION_BYTES_MAX {
@@ -25,6 +23,10 @@ pub fn check(text: &str) -> Result<Place<'_>, DefinitionError> {
     }
     if depth(text.as_bytes()) > JSON_DEPTH_DEFAULT {
         let problem = format_args!("is nested deeper than {JSON_DEPTH_DEFAULT} levels");
+        return Err(error("", problem));
+    }
+    if values(text.as_bytes()) > DEFINITION_VALUES_MAX {
+        let problem = format_args!("holds more than {DEFINITION_VALUES_MAX} values");
         return Err(error("", problem));
     }
     let mut path = String::new();

@@ -1,0 +1,61 @@
+//! How often a definition uses variables: each use puts a text in whose length its owner does
+//! not choose.
+
+use super::{Checked, refuse};
+use crate::api_request::UrlTemplate;
+use crate::definition::{Definition, offered, walk};
+use crate::parameters::Value;
+
+/// Uses of variables in a definition.
+const USES_MAX: usize = 64;
+
+pub(super) fn check(definition: &Definition) -> Checked {
+    let mut uses = Uses {
+        left: USES_MAX,
+        exceeded: None,
+    };
+    for (field, prompt) in offered::prompts(definition) {
+        uses.note(&field, prompt.variables());
+    }
+    let request = &definition.request;
+    uses.url("url", &request.url);
+    walk::request(definition, &mut |field, value| uses.value(field, value));
+    if let Some(look_up) = &request.look_up {
+        uses.url("look_up.url", &look_up.url);
+        walk::look_up(look_up, &mut |field, value| uses.value(field, value));
+    }
+    match uses.exceeded {
+        None => Ok(()),
+        Some(field) => refuse(
+            &field,
+            format!("a definition may use variables at most {USES_MAX} times"),
+        ),
+    }
+}
+
+struct Uses {
+    left: usize,
+    /// The field with the first use too many.
+    exceeded: Option<String>,
+}
+
+impl Uses {
+    fn note<'a>(&mut self, field: &str, names: impl Iterator<Item = &'a str>) {
+        match self.left.checked_sub(names.count()) {
+            Some(left) => self.left = left,
+            None if self.exceeded.is_none() => self.exceeded = Some(field.to_owned()),
+            None => {}
+        }
+    }
+
+    fn url(&mut self, field: &str, url: &UrlTemplate) {
+        self.note(field, url.variables());
+    }
+
+    fn value(&mut self, field: &str, value: &Value) {
+        match value {
+            Value::Text(template) => self.note(field, template.variables()),
+            Value::Literal(_) | Value::Secret(_) | Value::Array(_) | Value::Object(_) => {}
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Every static value of a definition, with its field.
+
+use super::Definition;
+use crate::api_request::LookUpRequest;
+use crate::parameters::{Parameters, Source, Value};
+
+/// Visits the values of the request that hold no others, in the order of the fields.
+pub(super) fn request<'a>(definition: &'a Definition, visit: &mut impl FnMut(&str, &'a Value)) {
+    let request = &definition.request;
+    in_members("headers", &request.headers, visit);
+    in_members("query", &request.query, visit);
+    in_members("body", &request.body, visit);
+    in_parameters("parameters", &definition.parameters, visit);
+}
+
+/// The same of a look-up.
+pub(super) fn look_up<'a>(look_up: &'a LookUpRequest, visit: &mut impl FnMut(&str, &'a Value)) {
+    in_members("look_up.headers", &look_up.headers, visit);
+    in_members("look_up.query", &look_up.query, visit);
+}
+
+fn in_members<'a>(
+    field: &str,
+    members: &'a [(String, Value)],
+    visit: &mut impl FnMut(&str, &'a Value),
+) {
+    for (name, value) in members {
+        in_value(&format!("{field}.{name}"), value, visit);
+    }
+}
+
+fn in_value<'a>(field: &str, value: &'a Value, visit: &mut impl FnMut(&str, &'a Value)) {
+    match value {
+        Value::Literal(_) | Value::Text(_) | Value::Secret(_) => visit(field, value),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                in_value(&format!("{field}[{index}]"), item, visit);
+            }
+        }
+        Value::Object(members) => in_members(field, members, visit),
+    }
+}
+
+fn in_parameters<'a>(
+    field: &str,
+    parameters: &'a Parameters,
+    visit: &mut impl FnMut(&str, &'a Value),
+) {
+    for (name, parameter) in parameters {
+        in_source(&format!("{field}.{name}"), &parameter.source, visit);
+    }
+}
+
+fn in_source<'a>(field: &str, source: &'a Source, visit: &mut impl FnMut(&str, &'a Value)) {
+    match source {
+        Source::Ai(_) => {}
+        Source::Fixed(fixed) => in_value(&format!("{field}.value"), &fixed.value, visit),
+        Source::ArrayExtendable { fixed, .. } => {
+            for (index, item) in fixed.iter().enumerate() {
+                in_value(&format!("{field}.fixedValues[{index}]"), item, visit);
+            }
+        }
+        Source::Object { properties, .. } => {
+            in_parameters(&format!("{field}.properties"), properties, visit);
+        }
+        Source::Array { items, .. } => {
+            for (index, item) in items.iter().enumerate() {
+                in_source(&format!("{field}.items[{index}]"), &item.source, visit);
+            }
+        }
+    }
+}
