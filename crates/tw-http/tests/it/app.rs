@@ -26,7 +26,7 @@ pub const CHAT: &str = "/v1/chat/completions";
 /// How a test wants its server.
 pub struct Wanted {
     pub tools: Vec<Arc<Tool>>,
-    pub config: Box<dyn FnOnce(&mut Config)>,
+    pub config: Box<dyn FnOnce(&mut Config) + Send>,
     pub options: Options,
     pub timeouts: Timeouts,
 }
@@ -54,7 +54,7 @@ pub struct App {
     pub client: Client,
     pub runtime: Runtime,
     pub store: Store,
-    _folder: TempDir,
+    folder: Arc<TempDir>,
 }
 
 /// A probe tool that sends to `url`.
@@ -80,7 +80,35 @@ impl App {
     }
 
     pub async fn start_at(base_url: String, wanted: Wanted) -> Self {
-        let folder = TempDir::new().unwrap();
+        let folder = Arc::new(TempDir::new().unwrap());
+        let mut app = Self::serve(folder, base_url, wanted).await;
+        app.client.key = Some(
+            app.key(
+                "default",
+                ToolGrant::All,
+                vec![Scope::Chat, Scope::TurnsRead],
+            )
+            .await,
+        );
+        app
+    }
+
+    /// A second server on the same database and with the same key, as after a restart.
+    pub async fn again(&self, upstream: &Listener, wanted: Wanted) -> Self {
+        let folder = Arc::clone(&self.folder);
+        let mut app = Self::serve(folder, upstream.url("/v1"), wanted).await;
+        app.client.key.clone_from(&self.client.key);
+        app
+    }
+
+    /// A client of a second server on the same database, whose upstream is not there.
+    pub async fn restarted(&self) -> Client {
+        let folder = Arc::clone(&self.folder);
+        let app = Self::serve(folder, "http://127.0.0.1:1/v1".to_owned(), Wanted::plain()).await;
+        app.with_key(self.client.key.clone())
+    }
+
+    async fn serve(folder: Arc<TempDir>, base_url: String, wanted: Wanted) -> Self {
         let env = Env::system();
         let store = Store::open(
             &folder.path().join("t.db"),
@@ -105,47 +133,11 @@ impl App {
         let address = listener.local_addr().unwrap();
         let routes = router(Surfaces::new(runtime.clone(), wanted.options));
         tokio::spawn(async move { axum::serve(listener, routes).await });
-        let mut app = Self {
+        Self {
             client: Client { address, key: None },
             runtime,
             store,
-            _folder: folder,
-        };
-        app.client.key = Some(
-            app.key(
-                "default",
-                ToolGrant::All,
-                vec![Scope::Chat, Scope::TurnsRead],
-            )
-            .await,
-        );
-        app
-    }
-
-    /// A client of a second server on the same database, as after a restart.
-    pub async fn restarted(&self) -> Client {
-        let env = Env::system();
-        let path = self._folder.path().join("t.db");
-        let store = Store::open(&path, store::Options::defaults(env.now())).unwrap();
-        let upstream = Upstream {
-            name: "test".to_owned(),
-            kind: UpstreamKind::OpenAi {
-                base_url: "http://127.0.0.1:1/v1".to_owned(),
-                api_key: None,
-            },
-            timeouts: Timeouts::defaults(),
-            ask_usage: true,
-            answer_bytes_max: limits::ANSWER_BYTES_DEFAULT,
-        };
-        let runtime =
-            Runtime::new(Config::with_upstream(upstream, Vec::new()), store, env).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let routes = router(Surfaces::new(runtime, Options::defaults()));
-        tokio::spawn(async move { axum::serve(listener, routes).await });
-        Client {
-            address,
-            key: self.client.key.clone(),
+            folder,
         }
     }
 
@@ -216,7 +208,7 @@ impl App {
 
     /// Every byte of the database's files.
     pub fn files(&self) -> Vec<u8> {
-        let folder = std::fs::read_dir(self._folder.path()).unwrap();
+        let folder = std::fs::read_dir(self.folder.path()).unwrap();
         folder
             .flat_map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
             .collect()

@@ -1,4 +1,4 @@
-//! Tools that misbehave: every behaviour × effect class, streamed and plain.
+//! Tools that misbehave: every behaviour × effect class × kind of tool, streamed and plain.
 //!
 //! Whatever a tool does, its call ends as its effect class asks, the model is told so in words
 //! and nothing secret, and the turn completes.
@@ -12,11 +12,13 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tw_core::limits::{RESULT_KEPT_BYTES_DEFAULT, RESULT_SHOWN_BYTES_DEFAULT};
+use tw_egress::client::Options;
 use tw_testkit::client::Got;
 use tw_testkit::listener::{Asked, Listener, Reply};
 
 use crate::app::{App, Wanted, ask, ask_streamed, upstream_body, upstream_stream};
-use cases::{Behaviour, Case, Expected, Told};
+use crate::tools::lab;
+use cases::{Behaviour, Case, Class, Expected, Kind, Told};
 use listeners::Tools;
 
 /// Cases that run at once.
@@ -25,12 +27,20 @@ const PARALLEL: usize = 8;
 const SAID: &str = "So be it.";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_call_ends_as_its_class_asks() {
+async fn every_call_of_a_tool_of_ours_ends_as_its_class_asks() {
+    check(Kind::Probe).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_call_of_a_stored_tool_ends_as_its_class_asks() {
+    check(Kind::Stored).await;
+}
+
+async fn check(kind: Kind) {
     let tools = Tools::listen().await;
     let upstream = Listener::start(model).await.unwrap();
-    let definitions = cases::all().iter().map(|case| tools.tool(case)).collect();
-    let app = App::start(&upstream, Wanted::with_tools(definitions)).await;
-    let all: Vec<(Case, Form)> = cases::all()
+    let app = start(kind, &upstream, &tools).await;
+    let all: Vec<(Case, Form)> = cases::of(kind)
         .into_iter()
         .flat_map(|case| [(case, Form::Plain), (case, Form::Streamed)])
         .collect();
@@ -48,7 +58,29 @@ async fn every_call_ends_as_its_class_asks() {
         let turn = app.turn_of(&one.got).await;
         let told = check_upstream(&one, &models[&name], &turn, &tools);
         check_record(&one, &told, &turn);
-        check_tool(&one, calls.get(&name).map_or(&[], Vec::as_slice));
+        check_tool(&one, kind, calls.get(&name).map_or(&[], Vec::as_slice));
+    }
+}
+
+async fn start(kind: Kind, upstream: &Listener, tools: &Tools) -> App {
+    let cases = cases::of(kind);
+    match kind {
+        Kind::Probe => {
+            let probes = cases.iter().map(|case| tools.probe(case)).collect();
+            App::start(upstream, Wanted::with_tools(probes)).await
+        }
+        Kind::Stored => {
+            let options = Options {
+                allowed: tools.allowed(),
+                ..lab::options()
+            };
+            let app = App::start(upstream, lab::leaving_by(options, Vec::new())).await;
+            let editor = lab::editor(&app, "default").await;
+            for case in &cases {
+                lab::made(&editor, "default", &tools.definition(case)).await;
+            }
+            app
+        }
     }
 }
 
@@ -223,8 +255,9 @@ fn check_record(ran: &Ran, told: &str, turn: &Value) {
     }
 }
 
-/// The tool got each attempt with the same key, which is made of the call's id.
-fn check_tool(ran: &Ran, calls: &[(Asked, Value)]) {
+/// The tool got each attempt, with the same key that is made of the call's id, or with none.
+fn check_tool(ran: &Ran, kind: Kind, calls: &[(Asked, Value)]) {
+    let sends_key = kind == Kind::Probe || ran.case.class != Class::Read;
     let name = ran.label();
     let reaches = match ran.case.behaviour {
         Behaviour::RefusesConnections | Behaviour::HangsUpBeforeReading | Behaviour::Panics => 0,
@@ -235,8 +268,6 @@ fn check_tool(ran: &Ran, calls: &[(Asked, Value)]) {
         .iter()
         .map(|(call, _)| call.header("idempotency-key"))
         .collect();
-    let same = keys
-        .iter()
-        .all(|key| key.starts_with("tw_") && *key == keys[0]);
-    assert!(same, "{name}: {keys:?}");
+    let fits = |key: &&str| key.starts_with("tw_") == sends_key && *key == keys[0];
+    assert!(keys.iter().all(fits), "{name}: {keys:?}");
 }

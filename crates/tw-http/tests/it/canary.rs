@@ -22,7 +22,7 @@ const ARGUMENTS: &str = r#"{"to":"+49-170-5550199"}"#;
 const RESULT: &str = r#"{"sent_to":"+49-170-5550199"}"#;
 
 /// What our crates log on this thread, at every level, until it is dropped.
-struct Logs {
+pub struct Logs {
     text: Arc<Mutex<Vec<u8>>>,
     _guard: DefaultGuard,
 }
@@ -44,7 +44,7 @@ impl Write for Buffer {
 impl Logs {
     /// Everything of a test with one thread runs on it, but for the reads and writes of the
     /// store's own threads, which hold no span and log only failures.
-    fn capture() -> Self {
+    pub fn capture() -> Self {
         let text = Arc::default();
         let buffer = Buffer(Arc::clone(&text));
         let ours = "tw_core=trace,tw_wire=trace,tw_store=trace,tw_egress=trace,tw_runtime=trace,tw_http=trace";
@@ -58,7 +58,7 @@ impl Logs {
         }
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         String::from_utf8(self.text.lock().unwrap().clone()).unwrap()
     }
 }
@@ -85,11 +85,11 @@ async fn start(upstream: &Listener, tool: &Listener, effect: EffectClass) -> App
 }
 
 /// Head and body of an answer.
-fn whole(got: &Got) -> String {
+pub fn whole(got: &Got) -> String {
     format!("{:?}\n{}", got.headers, got.text())
 }
 
-fn holds(bytes: &[u8], text: &str) -> bool {
+pub fn holds(bytes: &[u8], text: &str) -> bool {
     bytes
         .windows(text.len())
         .any(|window| window == text.as_bytes())

@@ -15,3 +15,4 @@ mod recover;
 mod repeat;
 mod replay;
 mod tenants;
+mod tools;

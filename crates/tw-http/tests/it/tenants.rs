@@ -9,24 +9,36 @@ use tw_testkit::listener::{Listener, Piece, Reply};
 use crate::app::{App, CHAT, Wanted, ask, probe, upstream_body};
 
 /// All routes, and whether a foreign id or key can be given to each.
-const ROUTES: [(&str, &str, Takes); 6] = [
+pub const ROUTES: [(&str, &str, Takes); 13] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("GET", "/v1/turns/{id}", Takes::TurnId),
     ("POST", "/v1/turns/{id}/cancel", Takes::TurnId),
     ("GET", "/v1/turns/{id}/events", Takes::TurnId),
+    ("GET", "/api/{slug}/tools", Takes::Slug),
+    ("POST", "/api/{slug}/tools", Takes::Slug),
+    ("POST", "/api/{slug}/tools/preview", Takes::Slug),
+    ("GET", "/api/{slug}/tools/{id}", Takes::ToolId),
+    ("PATCH", "/api/{slug}/tools/{id}", Takes::ToolId),
+    ("DELETE", "/api/{slug}/tools/{id}", Takes::ToolId),
+    ("POST", "/api/{slug}/tools/{id}/test", Takes::ToolId),
     ("GET", "/healthz", Takes::Nothing),
     ("GET", "/readyz", Takes::Nothing),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Takes {
+pub enum Takes {
     TurnId,
+    /// See `tools/access.rs`.
+    Slug,
+    /// Beside a slug; see there, too.
+    ToolId,
     /// Idempotency keys, conversations and end users.
     Names,
     Nothing,
 }
 
-const UNKNOWN: &str = "01890000-0000-7000-8000-000000000000";
+/// An id that nothing has.
+pub const UNKNOWN: &str = "01890000-0000-7000-8000-000000000000";
 
 async fn start(upstream: &Listener) -> App {
     App::start(upstream, Wanted::plain()).await
@@ -38,7 +50,7 @@ async fn hello() -> Listener {
         .unwrap()
 }
 
-async fn client_of(app: &App, organization: &str, scopes: Vec<Scope>) -> Client {
+pub async fn client_of(app: &App, organization: &str, scopes: Vec<Scope>) -> Client {
     let key = app.key(organization, ToolGrant::All, scopes).await;
     app.with_key(Some(key))
 }
@@ -49,7 +61,7 @@ async fn chat(client: &Client, headers: &[(&str, &str)], body: &Value) -> Got {
 }
 
 /// The error without what differs between two requests.
-fn error_of(got: &Got) -> Value {
+pub fn error_of(got: &Got) -> Value {
     let mut body = got.json();
     body["error"]["request_id"] = Value::Null;
     body

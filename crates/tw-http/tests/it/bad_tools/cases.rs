@@ -14,6 +14,7 @@ pub struct Case {
 pub enum Behaviour {
     Hangs,
     HangsInMidAnswer,
+    Drips,
     AnswersFiftyMegabytes,
     AnswersInvalidUtf8,
     AnswersNul,
@@ -22,6 +23,8 @@ pub enum Behaviour {
     AnswersDeepJson,
     AnswersNothing,
     Fails,
+    Redirects,
+    IsBusyOnce,
     RefusesConnections,
     HangsUpBeforeReading,
     HangsUpAfterReading,
@@ -70,6 +73,8 @@ const ATTEMPTS_MAX: usize = 3;
 pub const FOUND: &str = "done at 12:04";
 /// What a tool says that fails.
 pub const FAILURE: &str = "no seat is left";
+/// What a tool says that was busy before.
+pub const SERVED: &str = "served";
 /// Half of the answer of a tool that breaks off.
 pub const HALF: &str = r#"{"seat":"#;
 /// What a tool answers that writes NUL.
@@ -88,7 +93,26 @@ pub fn deep_json() -> String {
     format!("{}{}", "[".repeat(DEEP_LEVELS), "]".repeat(DEEP_LEVELS))
 }
 
-pub fn all() -> Vec<Case> {
+/// What kind of tool it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One that comes with the program.
+    Probe,
+    /// An `api_request` that was made through the API.
+    Stored,
+}
+
+/// Those of one kind.
+pub fn of(kind: Kind) -> Vec<Case> {
+    let can = |case: &Case| match kind {
+        Kind::Probe => true,
+        // No definition makes our own code panic.
+        Kind::Stored => case.behaviour != Behaviour::Panics,
+    };
+    all().into_iter().filter(can).collect()
+}
+
+fn all() -> Vec<Case> {
     Behaviour::ALL
         .into_iter()
         .flat_map(|behaviour| Class::ALL.map(|class| Case { behaviour, class }))
@@ -96,9 +120,10 @@ pub fn all() -> Vec<Case> {
 }
 
 impl Behaviour {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 18] = [
         Self::Hangs,
         Self::HangsInMidAnswer,
+        Self::Drips,
         Self::AnswersFiftyMegabytes,
         Self::AnswersInvalidUtf8,
         Self::AnswersNul,
@@ -107,6 +132,8 @@ impl Behaviour {
         Self::AnswersDeepJson,
         Self::AnswersNothing,
         Self::Fails,
+        Self::Redirects,
+        Self::IsBusyOnce,
         Self::RefusesConnections,
         Self::HangsUpBeforeReading,
         Self::HangsUpAfterReading,
@@ -158,9 +185,19 @@ impl Case {
             Behaviour::AnswersDeepJson => completed(Told::Exactly(deep_json())),
             Behaviour::AnswersNothing => completed(Told::Exactly(String::new())),
             Behaviour::Fails => failed("tool_error", FAILURE, 1),
+            Behaviour::Redirects => failed("tool_error", "redirect_not_followed", 1),
+            Behaviour::IsBusyOnce => match self.class.effect() {
+                EffectClass::Read | EffectClass::Idempotent => Expected {
+                    attempts: 2,
+                    ..completed(Told::Exactly(SERVED.to_owned()))
+                },
+                EffectClass::Queryable | EffectClass::Once => {
+                    failed("tool_error", "429 Too Many Requests", 1)
+                }
+            },
             // Nothing was sent, so every class is tried again.
             Behaviour::RefusesConnections => failed("not_sent", "cannot be reached", ATTEMPTS_MAX),
-            Behaviour::Hangs | Behaviour::HangsInMidAnswer => {
+            Behaviour::Hangs | Behaviour::HangsInMidAnswer | Behaviour::Drips => {
                 self.ambiguous("timeout", "within its time", ATTEMPTS_MAX)
             }
             Behaviour::HangsUpBeforeReading | Behaviour::HangsUpAfterReading => {

@@ -1,24 +1,33 @@
 //! Where the tools are.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tw_core::tool::{Tool, ToolKind};
+use tw_core::tool::{EffectClass, Tool, ToolKind};
+use tw_egress::client::place::Allowed;
 use tw_testkit::listener::{Asked, Listener, Piece, Reply};
 
 use super::cases::{
     Behaviour, Case, Class, FAILURE, FOUND, GZIP, HALF, IMAGE, MEGABYTE, MEGABYTES, NOT_UTF8,
-    WITH_NUL, deep_json,
+    SERVED, WITH_NUL, deep_json,
 };
 use crate::app::probe;
+use crate::tools::lab::{allowed, definition, place};
 
 /// The time of a tool that hangs, and of its look-up.
 const HANGING_MAX: Duration = Duration::from_millis(500);
 /// The time of all others: none is meant to run out of it, on however slow a machine.
 const PATIENT_MAX: Duration = Duration::from_secs(60);
+/// Between two bytes of a tool that drips, and how many there are: far less than that time, and
+/// far more.
+const DROP_EVERY: Duration = Duration::from_millis(50);
+const DROPS: usize = 200;
 /// A gate that nobody opens.
 const NEVER: &str = "never";
 
@@ -34,29 +43,56 @@ impl Tools {
         let closed = TcpSocket::new_v4().unwrap();
         closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         Self {
-            listener: Listener::start(answer).await.unwrap(),
+            listener: Listener::start(answers()).await.unwrap(),
             rude: listen_rudely().await,
             closed,
         }
     }
 
-    pub fn tool(&self, case: &Case) -> Tool {
-        let path = format!("/{}", case.name());
-        let url = match case.behaviour {
-            Behaviour::RefusesConnections => self.at(self.closed.local_addr().unwrap(), &path),
-            Behaviour::HangsUpBeforeReading => self.at(self.rude, &path),
-            _ => self.listener.url(&path),
-        };
-        let mut tool = probe(&case.name(), case.class.effect(), url);
-        let hangs = matches!(
-            case.behaviour,
-            Behaviour::Hangs | Behaviour::HangsInMidAnswer
-        );
-        tool.policy.timeout = if hangs { HANGING_MAX } else { PATIENT_MAX };
+    /// The case as a tool that comes with the program.
+    pub fn probe(&self, case: &Case) -> Tool {
+        let mut tool = probe(&case.name(), case.class.effect(), self.url(case));
+        tool.policy.timeout = timeout(case);
         if let ToolKind::Probe(probe) = &mut tool.kind {
             probe.panics = case.behaviour == Behaviour::Panics;
         }
         tool
+    }
+
+    /// The case as a definition, which sends what a probe would.
+    pub fn definition(&self, case: &Case) -> Value {
+        let (effect, url) = (case.class.effect(), self.url(case));
+        let timeout_ms = u64::try_from(timeout(case).as_millis()).unwrap();
+        let mut members = json!({
+            "method": "POST",
+            "parameters": { "of": { "mode": "ai" } },
+            "policy": { "effect": effect.as_str(), "timeout_ms": timeout_ms, "backoff_ms": 0 },
+        });
+        if effect == EffectClass::Queryable {
+            let url = format!("{url}?reference={{{{reference}}}}");
+            members["look_up"] = json!({ "url": url, "absent": [404] });
+        }
+        definition(&case.name(), &url, members)
+    }
+
+    fn url(&self, case: &Case) -> String {
+        let path = format!("/{}", case.name());
+        match case.behaviour {
+            Behaviour::RefusesConnections => self.at(self.closed.local_addr().unwrap(), &path),
+            Behaviour::HangsUpBeforeReading => self.at(self.rude, &path),
+            _ => self.listener.url(&path),
+        }
+    }
+
+    /// All places, as an operator allows them.
+    pub fn allowed(&self) -> Vec<Allowed> {
+        let closed = self.closed.local_addr().unwrap();
+        let places = [
+            self.rude.to_string(),
+            closed.to_string(),
+            place(&self.listener),
+        ];
+        places.iter().map(|place| allowed(place)).collect()
     }
 
     fn at(&self, address: SocketAddr, path: &str) -> String {
@@ -80,7 +116,26 @@ fn port(address: &str) -> String {
     address[address.rfind(':').unwrap()..].to_owned()
 }
 
-fn answer(asked: &Asked) -> Reply {
+fn timeout(case: &Case) -> Duration {
+    let hangs = matches!(
+        case.behaviour,
+        Behaviour::Hangs | Behaviour::HangsInMidAnswer | Behaviour::Drips
+    );
+    if hangs { HANGING_MAX } else { PATIENT_MAX }
+}
+
+/// Answers by what is asked, and by how often the same was asked before.
+fn answers() -> impl Fn(&Asked) -> Reply + Send + Sync + 'static {
+    let asked_before = Mutex::new(HashMap::<Bytes, u32>::new());
+    move |asked| {
+        let mut all = asked_before.lock().unwrap();
+        let times = all.entry(asked.body.clone()).or_default();
+        *times += 1;
+        answer(asked, *times)
+    }
+}
+
+fn answer(asked: &Asked, times: u32) -> Reply {
     let path = asked.target.split('?').next().unwrap();
     let case = Case::of_name(&path[1..]);
     if asked.method == "GET" {
@@ -102,7 +157,14 @@ fn answer(asked: &Asked) -> Reply {
         }
         Behaviour::AnswersDeepJson => Reply::json(deep_json()),
         Behaviour::AnswersNothing => Reply::json(""),
+        Behaviour::Drips => Reply::pieces("text/plain", drops()),
         Behaviour::Fails => Reply::status(500, FAILURE),
+        Behaviour::Redirects => Reply::status(302, "elsewhere")
+            .with_header("location", "http://169.254.169.254/latest/meta-data"),
+        Behaviour::IsBusyOnce if times == 1 => {
+            Reply::status(429, "busy").with_header("retry-after", "0")
+        }
+        Behaviour::IsBusyOnce => of_bytes("text/plain", SERVED.as_bytes()),
         Behaviour::BreaksOffItsAnswer => {
             Reply::pieces("application/json", vec![half(), Piece::Cut])
         }
@@ -127,6 +189,15 @@ fn looked_up(class: Class) -> Reply {
 
 fn of_bytes(content_type: &str, bytes: &'static [u8]) -> Reply {
     Reply::pieces(content_type, vec![Piece::Bytes(Bytes::from_static(bytes))])
+}
+
+/// A byte now and then, for longer than anybody waits.
+fn drops() -> Vec<Piece> {
+    let drop = vec![
+        Piece::Bytes(Bytes::from_static(b"x")),
+        Piece::Wait(DROP_EVERY),
+    ];
+    vec![drop; DROPS].concat()
 }
 
 fn half() -> Piece {

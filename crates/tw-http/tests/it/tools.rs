@@ -1,0 +1,17 @@
+//! Tools as data: the API that keeps them, and turns that call them, over real sockets.
+
+pub mod lab;
+mod raw;
+
+mod access;
+mod api;
+mod bad_bodies;
+mod bad_definitions;
+
+mod cache;
+mod guard;
+mod recovery;
+mod secrets;
+mod sent;
+mod variables;
+mod versions;
