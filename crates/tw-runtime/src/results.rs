@@ -88,7 +88,7 @@ impl Kept {
     fn bytes(&self) -> usize {
         let text = match &self.output {
             ToolOutput::Text { text, selected, .. } => {
-                text.len() + selected.as_ref().map_or(0, String::len)
+                text.len() + selected.as_ref().map_or(0, |selected| selected.text.len())
             }
             ToolOutput::Opaque {
                 content_type,

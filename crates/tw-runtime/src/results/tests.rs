@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tw_core::tool::ToolOutput;
+use tw_core::tool::{Selected, ToolOutput};
 
 use super::{ResultKey, Results};
 
@@ -14,7 +14,10 @@ fn text(text: &str) -> ToolOutput {
     ToolOutput::Text {
         text: text.to_owned(),
         cut: false,
-        selected: Some("part".to_owned()),
+        selected: Some(Selected {
+            text: "part".to_owned(),
+            cut: false,
+        }),
     }
 }
 
@@ -44,10 +47,11 @@ fn what_is_kept_stays_within_its_bytes() {
     for number in 0..100 {
         results.put(ResultKey([number; 32]), LONG, text(&"x".repeat(900)));
     }
-    results.put(KEY, LONG, text(&"x".repeat(10_000)));
+    let large = ResultKey([200; 32]);
+    results.put(large, LONG, text(&"x".repeat(10_000)));
     results.0.run_pending_tasks();
     assert!(results.0.weighted_size() <= 10_000);
-    assert_eq!(results.get(KEY), None, "more than all");
+    assert_eq!(results.get(large), None, "more than all");
     let kept = (0..100).filter(|number| results.get(ResultKey([*number; 32])).is_some());
     assert!((1..=10).contains(&kept.count()));
 }
