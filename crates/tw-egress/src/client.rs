@@ -322,7 +322,8 @@ impl Shared {
         let received = Received {
             status: parts.status.as_u16(),
             headers: parts.headers,
-            cut: bytes > kept.len() as u64,
+            // What was left off may be more of it.
+            cut: matches!(ended, Ended::LeftOff) || bytes > kept.len() as u64,
             body: kept,
             bytes,
             digest: hasher.map(|hasher| hasher.finalize().into()),

@@ -4,8 +4,8 @@ use crate::client::failure::{FailureKind, Phase, SendFailure};
 #[test]
 fn what_was_sent_decides_what_a_failure_means() {
     for (kind, unsent, sent) in [
-        (FailureKind::BadUrl, "refused", "reset"),
-        (FailureKind::BadRequest, "refused", "reset"),
+        (FailureKind::BadUrl, "unsendable", "reset"),
+        (FailureKind::BadRequest, "unsendable", "reset"),
         (FailureKind::NotHttps, "not_allowed", "not_allowed"),
         (FailureKind::TargetNotAllowed, "not_allowed", "not_allowed"),
         (FailureKind::Unresolved, "not_sent", "reset"),
