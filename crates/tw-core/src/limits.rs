@@ -28,7 +28,9 @@ pub const DEFINITIONS_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const SCHEMA_BYTES_DEFAULT: usize = 64 * 1024;
 pub const SCHEMA_DEPTH_DEFAULT: usize = 32;
 /// One compiled `pattern` of a schema, in memory.
-pub const PATTERN_BYTES_MAX: usize = 1024 * 1024;
+pub const PATTERN_BYTES_MAX: usize = 256 * 1024;
+/// A URL that a tool calls; servers refuse much longer ones anyway.
+pub const URL_BYTES_MAX: usize = 2048;
 /// For one attempt of a tool.
 pub const TOOL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Longest timeout that an inline tool may set.

@@ -13,7 +13,6 @@ use tw_core::definition::Definition;
 use tw_core::parameters::SecretRef;
 use tw_core::tool::{LookUp, Selected, ToolOutcome, ToolOutput};
 
-use crate::client::target::URL_BYTES_MAX;
 use crate::client::{Client, Outgoing, Received, Reuse, Timeouts};
 use crate::exchange::{failed, output, refused, reuse_for};
 use crate::secret::Secret;
@@ -150,11 +149,6 @@ impl ApiCaller {
         }
         let sent = sent.into_inner();
         let built = built.map_err(|error| NotBuilt::Unsendable(sent.masked(error.0)))?;
-        if built.url.len() > URL_BYTES_MAX {
-            return Err(NotBuilt::Unsendable(format!(
-                "with these arguments the URL is longer than {URL_BYTES_MAX} bytes"
-            )));
-        }
         Ok((built, sent))
     }
 }

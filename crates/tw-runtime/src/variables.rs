@@ -69,11 +69,7 @@ impl TurnVariables {
             return tool;
         }
         let variables = definition.variables(&self.always, &self.metadata);
-        match definition.tool(tool.version, &variables) {
-            Ok(told) => Arc::new(told),
-            // Only texts differ, so this does not happen; the tool works without them.
-            Err(_) => tool,
-        }
+        Arc::new(definition.told(&tool, &variables))
     }
 }
 

@@ -7,15 +7,15 @@ use crate::definition::Definition;
 use crate::json::Json;
 use crate::json::bounded::{Bounded, Full};
 use crate::json::tree::{Order, Tree};
+use crate::limits::URL_BYTES_MAX;
 use crate::parameters::{Place, Value};
 use crate::template::Landing;
 use crate::tool::EffectClass;
 use crate::variables::{REFERENCE, Variables};
 
-/// Servers refuse longer ones anyway.
 const URL: Limit = Limit {
     what: "URL",
-    bytes_max: 8192,
+    bytes_max: URL_BYTES_MAX,
 };
 /// Four times what a definition may have.
 const BODY: Limit = Limit {

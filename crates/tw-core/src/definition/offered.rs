@@ -40,6 +40,17 @@ impl Definition {
         })
     }
 
+    /// The same tool with its prompts rendered anew. Only texts differ, so that the compiled
+    /// schema holds still.
+    pub fn told(self: &Arc<Self>, tool: &Tool, variables: &Variables) -> Tool {
+        let prompts = Prompts::new(variables);
+        Tool {
+            description: prompts.render(&self.description),
+            parameters: function_parameters_with(&self.parameters, &prompts),
+            ..tool.clone()
+        }
+    }
+
     /// Whether what the model sees depends on the turn.
     pub fn prompts_use_variables(&self) -> bool {
         prompts(self).any(|(_, prompt)| prompt.variables().next().is_some())

@@ -2,15 +2,11 @@
 
 use std::net::IpAddr;
 
+use tw_core::limits::URL_BYTES_MAX;
 use url::Url;
 
 use super::failure::FailureKind;
 use super::place::name;
-
-/// Longest URL, in bytes, as written and after percent-encoding.
-///
-/// The security reference of the design, section 1.3.
-pub const URL_BYTES_MAX: usize = 2048;
 
 /// Where a request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ const EXPANDED_MAX: usize = 10_000;
 /// References that lead to each other.
 const REFERENCES_DEEP_MAX: usize = 16;
 /// Regular expressions of a definition; each takes memory when compiled.
-const PATTERNS_MAX: usize = 64;
+const PATTERNS_MAX: usize = 16;
 
 /// What the schemas of one definition may still use.
 pub(super) struct Budget {

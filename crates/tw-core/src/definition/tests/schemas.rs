@@ -51,7 +51,7 @@ fn schemas_that_lead_elsewhere_or_take_too_much() {
         );
     }
     chain.insert("c20".to_owned(), json!({}));
-    let patterns: Vec<_> = (0..65)
+    let patterns: Vec<_> = (0..17)
         .map(|n| json!({"pattern": format!("a{n}")}))
         .collect();
     for (schema, says) in [
@@ -62,7 +62,7 @@ fn schemas_that_lead_elsewhere_or_take_too_much() {
         (json!({"pattern": "(?=a)b"}), "schema"),
         (json!({"pattern": "(a)\\1"}), "schema"),
         (json!({"pattern": "((\\w{100}){100}){100}"}), "schema"),
-        (json!({"anyOf": patterns}), "64 patterns"),
+        (json!({"anyOf": patterns}), "16 patterns"),
         (
             json!({"$ref": "http://169.254.169.254/schema"}),
             "a place in this schema",

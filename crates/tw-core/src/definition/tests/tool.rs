@@ -156,3 +156,22 @@ fn of_a_value_that_is_too_long_no_more_is_kept_than_shows_it() {
         assert_eq!(given.get("v").map(str::len), Some(kept_bytes));
     }
 }
+
+#[test]
+fn a_tool_told_anew_differs_in_its_texts_alone() {
+    let tool = json!({
+        "description": "For {{end_user}}.",
+        "parameters": {"x": {"mode": "ai", "schema": {"type": "integer"}, "prompt": "Of {{end_user}}"}},
+    });
+    let definition = Arc::new(sample::definition(&tool));
+    let bare = definition.tool(None, &Variables::default()).unwrap();
+    let mut variables = Variables::default();
+    variables.set("end_user", "Ann".to_owned());
+    let told = definition.told(&bare, &variables);
+    let made = definition.tool(None, &variables).unwrap();
+    assert_ne!(bare.description, made.description);
+    assert_eq!(
+        (told.description, told.parameters.as_str()),
+        (made.description, made.parameters.as_str())
+    );
+}

@@ -1,4 +1,6 @@
-use super::{Host, Scheme, Target, URL_BYTES_MAX};
+use tw_core::limits::URL_BYTES_MAX;
+
+use super::{Host, Scheme, Target};
 use crate::client::failure::FailureKind;
 
 #[track_caller]

@@ -189,7 +189,7 @@ async fn what_cannot_be_written_is_not_sent() {
         (
             r#""method":"GET","url":"http://{HERE}/","parameters":{"q":{"mode":"ai","schema":{"type":"string"}}}"#,
             format!(r#"{{"q":"{long}"}}"#),
-            "unsendable: with these arguments the URL is longer than 2048 bytes",
+            "unsendable: the URL has more than 2048 bytes with these arguments",
         ),
     ] {
         let player = Player::start([Act::answer("200 OK", "", "")]).await;
