@@ -260,7 +260,11 @@ fn mask_errors(key: &Secret, events: &mut [ModelEvent], progress: &mut Progress)
     }
 }
 
-/// Puts `***` in the place of the key, also where the text was cut in the middle of it.
+/// Puts `***` in the place of the key.
+///
+/// A text that was cut may end within the key, so it loses as much as could be of it, whatever
+/// stands there: hiding only what looks like the key would tell a client that makes an upstream
+/// quote its guesses how far they are right.
 fn mask(key: &str, text: &mut String) {
     if key.is_empty() {
         return;
@@ -268,21 +272,14 @@ fn mask(key: &str, text: &mut String) {
     if text.contains(key) {
         *text = text.replace(key, "***");
     }
-    let (said, cut) = match text.strip_suffix('…') {
-        Some(said) => (said, "…"),
-        None => (text.as_str(), ""),
-    };
-    let begun = (KEY_PART_SHOWN_MAX + 1..key.len())
-        .rev()
-        .filter_map(|length| key.get(..length))
-        .find(|begin| said.ends_with(begin));
-    if let Some(begin) = begun {
-        *text = format!("{}***{cut}", &said[..said.len() - begin.len()]);
+    if let Some(said) = text.strip_suffix('…') {
+        let mut end = said.len().saturating_sub(key.len() - 1);
+        while !said.is_char_boundary(end) {
+            end -= 1;
+        }
+        *text = format!("{}…", &said[..end]);
     }
 }
-
-/// So many first characters of a key tell nothing: they are the provider's prefix.
-const KEY_PART_SHOWN_MAX: usize = 3;
 
 impl Reading {
     async fn next(
@@ -509,3 +506,6 @@ fn failure(kind: ModelFailureKind, message: &str) -> ModelFailure {
 fn nonsense(message: &str) -> ModelFailure {
     failure(ModelFailureKind::Nonsense, message)
 }
+
+#[cfg(test)]
+mod tests;
