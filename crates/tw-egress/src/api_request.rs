@@ -36,16 +36,6 @@ impl ApiCaller {
         Self { client, secrets }
     }
 
-    /// What decides where a tool may send to, for when one is saved.
-    pub fn client(&self) -> &Client {
-        &self.client
-    }
-
-    /// What tools may send, for when one is saved.
-    pub fn secrets(&self) -> &Secrets {
-        &self.secrets
-    }
-
     /// Sends the request of one attempt and says what its answer means.
     ///
     /// Holds the tool's timeout.

@@ -45,11 +45,12 @@ pub(crate) async fn list(
             .runtime()
             .tools(&caller, page.after, page.limit)
             .await;
-        let (tools, more) = listed.map_err(|error| match error {
-            ToolError::NotFound => {
-                ApiError::invalid(Some("after"), None, "No tool of the list has this id.")
+        let (tools, more) = listed.map_err(|error| {
+            if matches!(error, ToolError::NotFound) {
+                let message = "No tool of the list has this id.";
+                return ApiError::invalid(Some("after"), None, message);
             }
-            _ => ApiError::of_tool(&error, &id),
+            ApiError::of_tool(&error, &id)
         })?;
         render::list(&tools, more).ok_or_else(ApiError::damaged_tool)
     };

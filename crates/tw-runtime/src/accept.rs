@@ -28,7 +28,7 @@ use crate::marks;
 use crate::runtime::{Inner, Runtime};
 use crate::tool_book::Page;
 use crate::turnstile::{As, Equal, Passing};
-use crate::variables::{TurnVariables, Whose};
+use crate::variables::Whose;
 
 use repeat::Earlier;
 
@@ -269,17 +269,12 @@ impl Runtime {
         let (turn, created) = (TurnId(inner.env.ordered_id()), inner.env.now());
         let calls = page.map(|page| {
             let whose = Whose {
-                organization: &page.slug,
                 end_user: end_user.as_deref(),
                 conversation: &conversation,
                 turn,
                 created,
             };
-            CallContext {
-                organization: Arc::clone(&page.slug),
-                tenancy: page.tenancy,
-                variables: TurnVariables::new(whose, &request.input),
-            }
+            CallContext::new(&page, whose, &request.input)
         });
         if let Some(calls) = &calls {
             offered.offer = calls.variables.in_prompts(offered.offer);

@@ -38,8 +38,9 @@ use crate::live::{Live, Signal, Wanted};
 use crate::results::ResultKey;
 use crate::runtime::Inner;
 use crate::slots::Slot;
+use crate::tool_book::Page;
 use crate::turnstile::Passing;
-use crate::variables::TurnVariables;
+use crate::variables::{TurnVariables, Whose};
 
 use calls::CallEnded;
 use log::Log;
@@ -69,6 +70,16 @@ pub(crate) struct CallContext {
     pub(crate) organization: Arc<str>,
     pub(crate) tenancy: Tenancy,
     pub(crate) variables: TurnVariables,
+}
+
+impl CallContext {
+    pub(crate) fn new(page: &Page, whose: Whose<'_>, input: &ModelInput) -> Self {
+        Self {
+            organization: Arc::clone(&page.slug),
+            tenancy: page.tenancy,
+            variables: TurnVariables::new(&page.slug, whose, input),
+        }
+    }
 }
 
 /// Batches of events on their way to the client that started the turn.

@@ -25,7 +25,7 @@ use crate::driver::{self, CallContext, Driver, DriverParts, Work};
 use crate::live::Live;
 use crate::runtime::{Inner, Runtime};
 use crate::tool_book::{self, Page};
-use crate::variables::{TurnVariables, Whose};
+use crate::variables::Whose;
 
 /// Turns that are read and claimed at once, so that a start after a crash does not flood the
 /// store, the tools and the upstreams at one moment.
@@ -164,17 +164,12 @@ fn work_of(
     let row = &found.turn;
     let calls = page.map(|page| {
         let whose = Whose {
-            organization: &page.slug,
             end_user: row.end_user.as_deref(),
             conversation: &row.conversation,
             turn: row.id,
             created: row.created,
         };
-        CallContext {
-            organization: Arc::clone(&page.slug),
-            tenancy: page.tenancy,
-            variables: TurnVariables::new(whose, &input),
-        }
+        CallContext::new(page, whose, &input)
     });
     let offer = match &calls {
         Some(calls) => calls.variables.in_prompts(offer),

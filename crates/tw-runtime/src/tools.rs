@@ -418,7 +418,16 @@ impl Runtime {
                 row.map(stored).transpose()
             }
             Some(Outcome::NameTaken) => Err(ToolError::NameTaken),
-            _ => Ok(None),
+            Some(
+                Outcome::Already
+                | Outcome::Done
+                | Outcome::Organization(_)
+                | Outcome::ApiKey(_)
+                | Outcome::Claimed { .. }
+                | Outcome::KeyTaken { .. }
+                | Outcome::Count(_),
+            )
+            | None => Ok(None),
         }
     }
 }

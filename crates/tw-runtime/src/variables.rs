@@ -22,7 +22,6 @@ pub(crate) struct TurnVariables {
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Whose<'a> {
-    pub(crate) organization: &'a str,
     pub(crate) end_user: Option<&'a str>,
     pub(crate) conversation: &'a str,
     pub(crate) turn: TurnId,
@@ -30,8 +29,8 @@ pub(crate) struct Whose<'a> {
 }
 
 impl TurnVariables {
-    pub(crate) fn new(whose: Whose<'_>, input: &ModelInput) -> Self {
-        let mut always = always(whose.organization, whose.created);
+    pub(crate) fn new(organization: &str, whose: Whose<'_>, input: &ModelInput) -> Self {
+        let mut always = always(organization, whose.created);
         if let Some(end_user) = whose.end_user {
             always.set("end_user", end_user.to_owned());
         }
@@ -87,14 +86,10 @@ pub(crate) fn always(organization: &str, at: Timestamp) -> Variables {
     variables
 }
 
-/// The texts of a request's `metadata`; numbers and booleans count as they are written.
+/// The scalars of a request's `metadata`; numbers and booleans count as they are written.
 fn metadata_of(input: &ModelInput) -> Variables {
     let field = input.fields.iter().find(|(name, _)| &**name == "metadata");
-    field.map_or_else(Variables::default, |(_, json)| of_object(&json.to_value()))
-}
-
-/// The scalar members of an object.
-pub(crate) fn of_object(value: &Value) -> Variables {
+    let value = field.map_or(Value::Null, |(_, json)| json.to_value());
     let mut variables = Variables::default();
     for (name, value) in value.as_object().into_iter().flatten() {
         match value {

@@ -12,8 +12,6 @@ use crate::limits::RequestLimits;
 use crate::template::Template;
 use crate::variables::{ALWAYS_THERE, IN_PROMPTS, REFERENCE, VALUE_BYTES_MAX, is_name};
 
-/// Names of the tools that come with the program.
-const BUILT_IN: [&str; 2] = ["time_now", "calculate"];
 const NAME_BYTES_MAX: usize = 64;
 const LABEL_BYTES_MAX: usize = 256;
 const DESCRIPTION_BYTES_MAX: usize = 16 * 1024;
@@ -53,9 +51,6 @@ fn check_names(definition: &Definition) -> Checked {
             "name",
             format!("must have 1 to {NAME_BYTES_MAX} letters, digits, _ and -"),
         );
-    }
-    if BUILT_IN.contains(&name.as_str()) {
-        return refuse("name", "is the name of a built-in tool");
     }
     let label = &definition.label;
     if label.is_empty() || label.len() > LABEL_BYTES_MAX || label.contains(char::is_control) {

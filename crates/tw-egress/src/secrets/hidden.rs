@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use tw_core::template::url_part;
 use url::form_urlencoded;
 
 use crate::secret::Secret;
@@ -24,7 +25,7 @@ impl Hidden {
         }
         let json = json_string(plain);
         let form: String = form_urlencoded::byte_serialize(plain.as_bytes()).collect();
-        let percent = percent_encoded(plain);
+        let percent = url_part(plain);
         let spellings = BTreeSet::from([
             json.replace('/', "\\/"),
             ascii_only(&json),
@@ -97,19 +98,6 @@ fn ascii_only(json: &str) -> String {
         }
     }
     ascii
-}
-
-/// As a query's value is written: everything but unreserved characters.
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for &byte in text.as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
 }
 
 /// `%2F` as `%2f`.

@@ -88,23 +88,6 @@ impl Store {
         self.read(move |conn| find(conn, TOOL_VERSION, params![organization.0, version.0]))
             .await
     }
-
-    /// A number that rises with each change to the organization's tools.
-    ///
-    /// Read before the tools, it never makes older ones pass for newer.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
-    pub async fn tools_revision(&self, organization: OrgId) -> Result<i64, ReadError> {
-        self.read(move |conn| {
-            let sql = "SELECT tools_revision FROM organization WHERE key = ?1";
-            let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query(params![organization.0])?;
-            // Nobody's tools never change.
-            rows.next()?.map_or(Ok(0), |row| get(row, "tools_revision"))
-        })
-        .await
-    }
 }
 
 fn find(conn: &Connection, sql: &str, bound: impl Params) -> Result<Option<ToolRow>, ReadError> {

@@ -9,7 +9,7 @@ use tw_store::read::view::Detail;
 use tw_store::store::{Options, Store};
 use tw_store::system;
 
-use crate::world::{World, at, call_ref, pending_call, tool_id, turn_id};
+use crate::world::{World, at, call_ref, pending_call, revision, tool_id, turn_id};
 
 /// Two organizations and a running turn with a call in each state, as the first schema held them.
 const WITH_TURNS: &str = r#"
@@ -96,7 +96,7 @@ async fn the_first_schemas_turns_are_there_under_the_newest() {
     );
     for organization in [world.organization, world.stranger] {
         assert_eq!(world.store.tools(organization).await.unwrap(), []);
-        assert_eq!(world.store.tools_revision(organization).await.unwrap(), 0);
+        assert_eq!(revision(&world.store, organization).await, 0);
     }
     let key = system::api_key_by_hash(&world.store, [0; 32])
         .await

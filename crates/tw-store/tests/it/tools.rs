@@ -8,7 +8,7 @@ use tw_store::read::view::Detail;
 use tw_store::system;
 
 use crate::world::{
-    World, at, call_ref, create_organization, on_each_store, pending_call, tool_id,
+    World, at, call_ref, create_organization, on_each_store, pending_call, revision, tool_id,
 };
 
 /// Spaces, escapes and digits that a reader of JSON would not give back.
@@ -62,8 +62,8 @@ impl World {
 
     async fn revisions(&self) -> [i64; 2] {
         [
-            self.store.tools_revision(self.organization).await.unwrap(),
-            self.store.tools_revision(self.stranger).await.unwrap(),
+            revision(&self.store, self.organization).await,
+            revision(&self.store, self.stranger).await,
         ]
     }
 }
@@ -261,7 +261,7 @@ async fn a_stranger_finds_and_changes_no_tool() {
             assert_eq!(found, None);
             let found = store.tool_version(organization, version.key).await.unwrap();
             assert_eq!(found, None);
-            assert_eq!(store.tools_revision(organization).await.unwrap(), 0);
+            assert_eq!(revision(store, organization).await, 0);
         }
         // The same id may be another tool there.
         world.saved(new_tool(world.stranger, 1, "theirs")).await;

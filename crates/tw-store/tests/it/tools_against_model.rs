@@ -10,7 +10,7 @@ use tw_core::id::{OrgId, ToolId, ToolVersionKey};
 use tw_store::apply::ApplyError;
 use tw_store::store::Store;
 
-use crate::world::{World, at, create_organization, tool_id};
+use crate::world::{World, at, create_organization, revision, tool_id};
 
 const NAMES: [&str; 3] = ["mail", "post", "Mail"];
 
@@ -176,10 +176,8 @@ fn check(runtime: &Runtime, store: &Store, organizations: [OrgId; 2], steps: &[S
         }
         for (organization, model) in organizations.into_iter().zip(&models) {
             assert_eq!(offered(runtime, store, organization), model.offered());
-            let revision = runtime
-                .block_on(store.tools_revision(organization))
-                .unwrap();
-            assert_eq!(revision, model.revision);
+            let seen = runtime.block_on(revision(store, organization));
+            assert_eq!(seen, model.revision);
         }
     }
     // Whatever came later, a version is what it was, for its own organization.

@@ -19,6 +19,7 @@ use tw_core::tool::EffectClass;
 use tw_store::apply::ApplyError;
 use tw_store::read::turn::RecoveredTurn;
 use tw_store::store::{Options, Store};
+use tw_store::system;
 use uuid::Uuid;
 
 pub struct World {
@@ -292,4 +293,10 @@ pub fn event(number: u64) -> LogEvent {
 
 pub fn hour() -> Duration {
     Duration::from_secs(3600)
+}
+
+/// How often the organization's tools have changed.
+pub async fn revision(store: &Store, organization: OrgId) -> i64 {
+    let seen = system::organization_tools(store, organization).await;
+    seen.unwrap().map_or(0, |seen| seen.revision)
 }

@@ -65,8 +65,6 @@ fn names_and_variables() {
         (json!({"name": "a b"}), "name", "1 to 64"),
         (json!({"name": "é"}), "name", "1 to 64"),
         (json!({"name": "x".repeat(65)}), "name", "1 to 64"),
-        (json!({"name": "time_now"}), "name", "built-in"),
-        (json!({"name": "calculate"}), "name", "built-in"),
         (json!({"label": ""}), "label", "bytes"),
         (json!({"label": "a\nb"}), "label", "control"),
         (

@@ -1,16 +1,29 @@
 //! Making, reading, changing and deleting tools.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+use tw_core::tool::EffectClass;
 use tw_testkit::client::Got;
-use tw_testkit::listener::Reply;
+use tw_testkit::listener::{Listener, Reply};
 
 use super::lab::{Lab, create, reaching};
+use crate::app::{Wanted, probe};
 use crate::tenants::UNKNOWN;
 
 const TOOLS: &str = "/api/default/tools";
 
+/// Tools that come with the server.
+const BUILT_IN: [&str; 2] = ["time_now", "calculate"];
+
 async fn lab() -> Lab {
-    Lab::answering(Reply::json("{}")).await
+    let service = Listener::in_turn(vec![Reply::json("{}")]).await.unwrap();
+    let built_in = BUILT_IN.map(|name| probe(name, EffectClass::Read, service.url("/")));
+    let wanted = Wanted {
+        tools: built_in.into_iter().map(Arc::new).collect(),
+        ..reaching(&[&service], Vec::new())
+    };
+    Lab::start(service, wanted).await
 }
 
 async fn get(lab: &Lab, path: &str) -> Got {
@@ -208,7 +221,7 @@ async fn names_are_free_for_one_tool_each() {
     let again = lab.define("find", "/two", json!({})).to_string();
     let got = create(&lab.editor, "default", again.clone()).await;
     assert_eq!(refusal(&got), (409, json!("name_taken"), json!("name")));
-    for built_in in ["time_now", "calculate"] {
+    for built_in in BUILT_IN {
         let definition = lab.define(built_in, "/", json!({})).to_string();
         let got = create(&lab.editor, "default", definition).await;
         let wanted = (400, json!("invalid_tool"), json!("name"));
@@ -253,7 +266,7 @@ async fn a_deleted_tool_is_found_by_nobody_and_its_name_is_free() {
 
 #[tokio::test]
 async fn an_organization_keeps_so_many_tools() {
-    let service = tw_testkit::listener::Listener::in_turn(vec![Reply::json("{}")]);
+    let service = Listener::in_turn(vec![Reply::json("{}")]);
     let service = service.await.unwrap();
     let mut wanted = reaching(&[&service], Vec::new());
     let configure = wanted.config;
