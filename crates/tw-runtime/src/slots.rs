@@ -83,3 +83,6 @@ impl Places {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
