@@ -69,6 +69,27 @@ uuid_id! {
     CallId,
 }
 
+/// Before the id of a call that a client is handed.
+const HANDED: &str = "call_";
+const PLAIN_ID_CHARS: usize = 32;
+
+impl CallId {
+    /// What a client is told of a call that it is to run.
+    pub fn handed(self) -> String {
+        format!("{HANDED}{}", self.plain())
+    }
+
+    /// Reads what [`CallId::handed`] wrote; `None` for an id of somebody else.
+    pub fn parse_handed(text: &str) -> Option<Self> {
+        let plain = text.strip_prefix(HANDED)?;
+        let is_ours = plain.len() == PLAIN_ID_CHARS
+            && plain
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+        is_ours.then(|| Self::parse(plain)).flatten()
+    }
+}
+
 /// Which call of a turn: the round that asked for it and its place in that round, both from
 /// the upstream's order; rounds count from 1, positions from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

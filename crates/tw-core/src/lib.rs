@@ -13,6 +13,7 @@ pub mod event;
 pub mod fault;
 pub mod history;
 pub mod model;
+pub mod recall;
 pub mod request;
 pub mod tool;
 

@@ -1,0 +1,296 @@
+//! What a client never saw of its earlier turns, put back into the history that it sends.
+//!
+//! A client sees one message of a turn, however many rounds it took: the texts of all of them,
+//! and the calls that it was handed. Before such a message stand the hidden rounds, and into it
+//! belong the calls that we ran beside its own. Our half comes from the record, its half from the
+//! client.
+
+mod rename;
+
+use std::collections::BTreeMap;
+
+use crate::call::Runs;
+use crate::id::CallId;
+use crate::json::{Json, Literal, LiteralBuf};
+use crate::request::{Block, CallBlock, Message, ResultBlock, Role};
+
+/// What is known of a history.
+#[derive(Clone, Debug, Default)]
+pub struct Recalled {
+    /// At most one for each message.
+    pub turns: Vec<RecalledTurn>,
+    /// What the upstream knows those calls by that clients were handed under ids of ours.
+    pub sent_ids: BTreeMap<CallId, String>,
+}
+
+/// The turn that a message of the history came from.
+#[derive(Clone, Debug)]
+pub struct RecalledTurn {
+    /// The message's place in the history.
+    pub at: usize,
+    /// All rounds; the last is the one that handed calls over, or that answered. The ones before
+    /// are hidden.
+    pub rounds: Vec<RecalledRound>,
+}
+
+/// An assistant message as the upstream gave it.
+#[derive(Clone, Debug)]
+pub struct RecalledRound {
+    /// Its calls have the ids that the upstream knows.
+    pub blocks: Vec<Block>,
+    /// In the model's order.
+    pub calls: Vec<RecalledCall>,
+}
+
+#[derive(Clone, Debug)]
+pub struct RecalledCall {
+    pub runs: Runs,
+    pub id: CallId,
+    /// As in the blocks.
+    pub sent_id: String,
+    pub tool_name: String,
+    /// What the model was given; of no use for a call that the client ran.
+    pub shown: String,
+}
+
+/// Between the texts of two rounds, where a client sees them as one.
+const ROUND_GAP: &str = "\n\n";
+
+/// The history that the upstream is sent.
+///
+/// Every call of `messages` must be answered directly behind its message, as
+/// [`crate::history::repair`] leaves them. Of what we ran, only calls of tools that `is_offered`
+/// go back. A message of which nothing is known is as it was.
+pub fn splice(
+    messages: &[Message],
+    recalled: &Recalled,
+    is_offered: &dyn Fn(&str) -> bool,
+) -> Vec<Message> {
+    let mut spliced = Vec::with_capacity(messages.len());
+    let mut at = 0;
+    while let Some(message) = messages.get(at) {
+        let behind = &messages[at + 1..];
+        let answers = behind
+            .iter()
+            .take_while(|message| message.role == Role::Tool)
+            .count();
+        let answered = Answered {
+            message,
+            answers: &behind[..answers],
+            sent_ids: &recalled.sent_ids,
+        };
+        match recalled.turns.iter().find(|turn| turn.at == at) {
+            Some(turn) => answered.join(turn, is_offered, &mut spliced),
+            None => answered.pass(&mut spliced),
+        }
+        at += 1 + answers;
+    }
+    spliced
+}
+
+/// A message and the answers to its calls.
+struct Answered<'a> {
+    message: &'a Message,
+    answers: &'a [Message],
+    sent_ids: &'a BTreeMap<CallId, String>,
+}
+
+impl Answered<'_> {
+    /// As the client sent it, but for ids of ours.
+    fn pass(&self, out: &mut Vec<Message>) {
+        out.push(rename::to_sent(self.message, self.sent_ids));
+        let answers = self.answers.iter();
+        out.extend(answers.map(|answer| rename::to_sent(answer, self.sent_ids)));
+    }
+
+    fn join(&self, turn: &RecalledTurn, is_offered: &dyn Fn(&str) -> bool, out: &mut Vec<Message>) {
+        let Some((own, hidden)) = turn.rounds.split_last() else {
+            return self.pass(out);
+        };
+        let goes_back =
+            |call: &RecalledCall| call.runs == Runs::Server && is_offered(&call.tool_name);
+        let kept: Vec<&RecalledRound> = hidden
+            .iter()
+            .filter(|round| round.calls.iter().any(goes_back))
+            .collect();
+        let is_mixed = own.calls.iter().any(goes_back);
+        if kept.is_empty() && !is_mixed {
+            return self.pass(out);
+        }
+        // Text that stands in the message as well would be said twice.
+        let texts = if kept.len() == hidden.len() && self.says(&turn.rounds) {
+            Texts::OfRounds
+        } else {
+            Texts::OfClient
+        };
+        for round in kept {
+            hidden_round(round, texts, &goes_back, out);
+        }
+        match texts {
+            Texts::OfClient if !is_mixed => self.pass(out),
+            Texts::OfRounds | Texts::OfClient => self.own_round(own, texts, &goes_back, out),
+        }
+    }
+
+    /// Whether the message's text is what the rounds say, as a client was shown it.
+    fn says(&self, rounds: &[RecalledRound]) -> bool {
+        let texts: Vec<String> = rounds
+            .iter()
+            .map(|round| text_of(&round.blocks))
+            .filter(|text| !text.is_empty())
+            .collect();
+        is_same_text(&text_of(&self.message.blocks), &texts.join(ROUND_GAP))
+    }
+
+    /// The message with our calls in it, and the answers to all calls in their order.
+    fn own_round(
+        &self,
+        own: &RecalledRound,
+        texts: Texts,
+        goes_back: &dyn Fn(&RecalledCall) -> bool,
+        out: &mut Vec<Message>,
+    ) {
+        let mut blocks: Vec<Block> = match texts {
+            Texts::OfRounds => said(&own.blocks).cloned().collect(),
+            Texts::OfClient => reasoning(&own.blocks)
+                .chain(said(&self.message.blocks).filter(|block| !is_reasoning(block)))
+                .cloned()
+                .collect(),
+        };
+        let mut answers = Vec::new();
+        let mut left: Vec<&CallBlock> = self.message.calls().collect();
+        for call in &own.calls {
+            if goes_back(call) {
+                blocks.extend(made(own, call).cloned().map(Block::Call));
+                answers.push(result(&call.sent_id, &call.shown));
+            } else if let Some(place) = left
+                .iter()
+                .position(|block| CallId::parse_handed(&block.id) == Some(call.id))
+            {
+                self.take(left.remove(place), &mut blocks, &mut answers);
+            }
+        }
+        for call in left {
+            self.take(call, &mut blocks, &mut answers);
+        }
+        out.push(Message {
+            role: Role::Assistant,
+            blocks,
+            raw: None,
+        });
+        out.append(&mut answers);
+    }
+
+    /// A call of the client's own, and its answer.
+    fn take(&self, call: &CallBlock, blocks: &mut Vec<Block>, answers: &mut Vec<Message>) {
+        let sent = rename::sent_id(&call.id, self.sent_ids);
+        blocks.push(Block::Call(CallBlock {
+            id: sent.unwrap_or(&call.id).to_owned(),
+            ..call.clone()
+        }));
+        let answer = self.answers.iter().find(|answer| {
+            answer
+                .result()
+                .is_some_and(|result| result.call_id == call.id)
+        });
+        answers.extend(answer.map(|answer| rename::to_sent(answer, self.sent_ids)));
+    }
+}
+
+/// Whose texts go back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Texts {
+    /// Each round's own, since the client's is all of them together.
+    OfRounds,
+    /// The client's alone: it was changed, or not all rounds go back.
+    OfClient,
+}
+
+fn hidden_round(
+    round: &RecalledRound,
+    texts: Texts,
+    goes_back: &dyn Fn(&RecalledCall) -> bool,
+    out: &mut Vec<Message>,
+) {
+    let calls = || round.calls.iter().filter(|call| goes_back(call));
+    let mut blocks: Vec<Block> = match texts {
+        Texts::OfRounds => said(&round.blocks).cloned().collect(),
+        Texts::OfClient => reasoning(&round.blocks).cloned().collect(),
+    };
+    blocks.extend(calls().filter_map(|call| made(round, call).cloned().map(Block::Call)));
+    out.push(Message {
+        role: Role::Assistant,
+        blocks,
+        raw: None,
+    });
+    out.extend(calls().map(|call| result(&call.sent_id, &call.shown)));
+}
+
+/// The call as the model wrote it.
+fn made<'a>(round: &'a RecalledRound, call: &RecalledCall) -> Option<&'a CallBlock> {
+    round.blocks.iter().find_map(|block| match block {
+        Block::Call(made) if made.id == call.sent_id => Some(made),
+        Block::Text(_)
+        | Block::Refusal(_)
+        | Block::Reasoning(_)
+        | Block::ReasoningDetails(_)
+        | Block::Call(_)
+        | Block::Result(_)
+        | Block::Part(_) => None,
+    })
+}
+
+fn result(sent_id: &str, shown: &str) -> Message {
+    Message {
+        role: Role::Tool,
+        blocks: vec![Block::Result(ResultBlock {
+            call_id: sent_id.to_owned(),
+            content: Json::from_value(&shown.into()),
+        })],
+        raw: None,
+    }
+}
+
+/// All but the calls.
+fn said(blocks: &[Block]) -> impl Iterator<Item = &Block> {
+    blocks
+        .iter()
+        .filter(|block| !matches!(block, Block::Call(_)))
+}
+
+fn reasoning(blocks: &[Block]) -> impl Iterator<Item = &Block> {
+    blocks.iter().filter(|block| is_reasoning(block))
+}
+
+fn is_reasoning(block: &Block) -> bool {
+    matches!(block, Block::Reasoning(_) | Block::ReasoningDetails(_))
+}
+
+fn text_of(blocks: &[Block]) -> String {
+    let texts = blocks.iter().filter_map(|block| match block {
+        Block::Text(text) => Some(text),
+        Block::Refusal(_)
+        | Block::Reasoning(_)
+        | Block::ReasoningDetails(_)
+        | Block::Call(_)
+        | Block::Result(_)
+        | Block::Part(_) => None,
+    });
+    joined(texts).to_text()
+}
+
+fn joined<'a>(texts: impl Iterator<Item = &'a Literal>) -> LiteralBuf {
+    texts.fold(LiteralBuf::default(), |mut all, text| {
+        all.push(text);
+        all
+    })
+}
+
+/// Clients change line ends and drop white space at the end.
+fn is_same_text(one: &str, other: &str) -> bool {
+    let plain = |text: &str| text.replace("\r\n", "\n").trim_end().to_owned();
+    plain(one) == plain(other)
+}
+
+#[cfg(test)]
+mod tests;

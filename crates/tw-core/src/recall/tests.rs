@@ -1,0 +1,399 @@
+//! Histories as short lines of text: what the client sent, and what the upstream gets.
+
+use std::fmt::Write;
+
+use uuid::Uuid;
+
+use super::{Recalled, RecalledCall, RecalledRound, RecalledTurn, splice};
+use crate::call::Runs;
+use crate::history;
+use crate::id::CallId;
+use crate::json::{Json, Literal};
+use crate::model::{CallForm, ReasoningField, ReasoningText};
+use crate::request::{Block, CallBlock, Message, ResultBlock, Role};
+
+fn id(n: u128) -> CallId {
+    CallId(Uuid::from_u128(n))
+}
+
+fn handed(n: u128) -> String {
+    id(n).handed()
+}
+
+fn text(text: &str) -> Block {
+    Block::Text(Literal::from_text(text))
+}
+
+fn call(id: &str, name: &str) -> Block {
+    Block::Call(CallBlock {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        form: CallForm::Function,
+        arguments: Literal::from_text("{}"),
+    })
+}
+
+fn message(role: Role, blocks: Vec<Block>) -> Message {
+    Message {
+        role,
+        blocks,
+        raw: None,
+    }
+}
+
+fn user(said: &str) -> Message {
+    message(Role::User, vec![text(said)])
+}
+
+fn answer(id: &str, content: &str) -> Message {
+    let content = Json::from_value(&content.into());
+    let call_id = id.to_owned();
+    message(
+        Role::Tool,
+        vec![Block::Result(ResultBlock { call_id, content })],
+    )
+}
+
+/// A round that says `said` and makes calls: (who runs it, number, name, result).
+fn round(said: &str, calls: &[(Runs, u128, &str, &str)]) -> RecalledRound {
+    let mut blocks = vec![Block::Reasoning(ReasoningText {
+        field: ReasoningField::ReasoningContent,
+        text: Literal::from_text("hm"),
+    })];
+    if !said.is_empty() {
+        blocks.push(text(said));
+    }
+    blocks.extend(
+        calls
+            .iter()
+            .map(|(_, n, name, _)| call(&format!("up{n}"), name)),
+    );
+    let calls = calls.iter().map(|(runs, n, name, shown)| RecalledCall {
+        runs: *runs,
+        id: id(*n),
+        sent_id: format!("up{n}"),
+        tool_name: (*name).to_owned(),
+        shown: (*shown).to_owned(),
+    });
+    RecalledRound {
+        blocks,
+        calls: calls.collect(),
+    }
+}
+
+/// A turn whose message stands at 1: a hidden round, then a mixed one.
+fn mixed() -> Recalled {
+    let rounds = vec![
+        round("Let me see.", &[(Runs::Server, 1, "clock", "noon")]),
+        round(
+            "And now?",
+            &[
+                (Runs::Client, 2, "pick", ""),
+                (Runs::Server, 3, "mail", "sent"),
+                (Runs::Client, 4, "pick", ""),
+            ],
+        ),
+    ];
+    recalled(rounds)
+}
+
+fn recalled(rounds: Vec<RecalledRound>) -> Recalled {
+    let calls = rounds.iter().flat_map(|round| &round.calls);
+    Recalled {
+        sent_ids: calls
+            .filter(|call| call.runs == Runs::Client)
+            .map(|call| (call.id, call.sent_id.clone()))
+            .collect(),
+        turns: vec![RecalledTurn { at: 1, rounds }],
+    }
+}
+
+/// What a client sends back that was handed calls 2 and 4.
+fn history() -> Vec<Message> {
+    vec![
+        user("Go."),
+        message(
+            Role::Assistant,
+            vec![
+                text("Let me see.\n\nAnd now?"),
+                call(&handed(2), "pick"),
+                call(&handed(4), "pick"),
+            ],
+        ),
+        answer(&handed(4), "blue"),
+        answer(&handed(2), "red"),
+    ]
+}
+
+fn told(messages: &[Message]) -> String {
+    let mut told = String::new();
+    for message in messages {
+        let _ = write!(told, "{:?}:", message.role);
+        for block in &message.blocks {
+            let _ = match block {
+                Block::Text(text) => write!(told, " {:?}", text.to_text()),
+                Block::Reasoning(reasoning) => write!(told, " ({})", reasoning.text.to_text()),
+                Block::Call(call) => write!(told, " {}#{}", call.name, call.id),
+                Block::Result(result) => {
+                    write!(told, " #{} {}", result.call_id, result.content.as_str())
+                }
+                Block::Refusal(_) | Block::ReasoningDetails(_) | Block::Part(_) => {
+                    write!(told, " ?")
+                }
+            };
+        }
+        told.push('\n');
+    }
+    told
+}
+
+#[track_caller]
+fn check(messages: &[Message], recalled: &Recalled, offered: &[&str], expected: &str) {
+    let spliced = splice(messages, recalled, &|name| offered.contains(&name));
+    let expected: String = expected
+        .trim()
+        .lines()
+        .map(|line| format!("{}\n", line.trim()))
+        .collect();
+    assert_eq!(told(&spliced), expected);
+    assert!(
+        history::repaired(&spliced).1.is_none(),
+        "whatever comes out needs no repair"
+    );
+}
+
+#[test]
+fn hidden_rounds_and_held_results_go_back() {
+    check(
+        &history(),
+        &mixed(),
+        &["clock", "mail"],
+        r#"User: "Go."
+        Assistant: (hm) "Let me see." clock#up1
+        Tool: #up1 "noon"
+        Assistant: (hm) "And now?" pick#up2 mail#up3 pick#up4
+        Tool: #up2 "red"
+        Tool: #up3 "sent"
+        Tool: #up4 "blue""#,
+    );
+}
+
+#[test]
+fn of_tools_that_are_not_offered_nothing_goes_back() {
+    check(
+        &history(),
+        &mixed(),
+        &[],
+        r#"User: "Go."
+        Assistant: "Let me see.\n\nAnd now?" pick#up2 pick#up4
+        Tool: #up4 "blue"
+        Tool: #up2 "red""#,
+    );
+    // The text of a round that does not go back stays in the client's message.
+    check(
+        &history(),
+        &mixed(),
+        &["mail"],
+        r#"User: "Go."
+        Assistant: (hm) "Let me see.\n\nAnd now?" pick#up2 mail#up3 pick#up4
+        Tool: #up2 "red"
+        Tool: #up3 "sent"
+        Tool: #up4 "blue""#,
+    );
+    check(
+        &history(),
+        &mixed(),
+        &["clock"],
+        r#"User: "Go."
+        Assistant: (hm) "Let me see." clock#up1
+        Tool: #up1 "noon"
+        Assistant: (hm) "And now?" pick#up2 pick#up4
+        Tool: #up2 "red"
+        Tool: #up4 "blue""#,
+    );
+}
+
+#[test]
+fn a_round_goes_back_call_by_call() {
+    let both = [
+        (Runs::Server, 1, "clock", "noon"),
+        (Runs::Server, 5, "secret", "hush"),
+    ];
+    let rounds = vec![
+        round("", &both),
+        round("", &[(Runs::Client, 2, "pick", "")]),
+    ];
+    let history = [
+        user("Go."),
+        message(Role::Assistant, vec![call(&handed(2), "pick")]),
+        answer(&handed(2), "red"),
+    ];
+    check(
+        &history,
+        &recalled(rounds),
+        &["clock"],
+        r#"User: "Go."
+        Assistant: (hm) clock#up1
+        Tool: #up1 "noon"
+        Assistant: (hm) pick#up2
+        Tool: #up2 "red""#,
+    );
+}
+
+#[test]
+fn what_the_client_says_of_its_half_counts() {
+    // Other text, one call gone, one of somebody else's added, another result.
+    let changed = [
+        user("Go."),
+        message(
+            Role::Assistant,
+            vec![
+                text("Pick one."),
+                call("theirs", "draw"),
+                call(&handed(4), "pick_one"),
+            ],
+        ),
+        answer("theirs", "a line"),
+        answer(&handed(4), "green"),
+    ];
+    check(
+        &changed,
+        &mixed(),
+        &["clock", "mail"],
+        r#"User: "Go."
+        Assistant: (hm) clock#up1
+        Tool: #up1 "noon"
+        Assistant: (hm) "Pick one." mail#up3 pick_one#up4 draw#theirs
+        Tool: #up3 "sent"
+        Tool: #up4 "green"
+        Tool: #theirs "a line""#,
+    );
+}
+
+#[test]
+fn line_ends_and_white_space_at_the_end_are_no_change() {
+    let mut messages = history();
+    messages[1].blocks[0] = text("Let me see.\r\n\r\nAnd now? \n");
+    let spliced = splice(&messages, &mixed(), &|_| true);
+    assert_eq!(spliced[3].blocks[1], text("And now?"));
+}
+
+#[test]
+fn an_answer_without_calls_gets_its_hidden_rounds() {
+    let rounds = vec![
+        round("Let me see.", &[(Runs::Server, 1, "clock", "noon")]),
+        round("It is noon.", &[]),
+    ];
+    let history = [
+        user("Go."),
+        message(Role::Assistant, vec![text("Let me see.\n\nIt is noon.")]),
+        user("Thanks."),
+    ];
+    check(
+        &history,
+        &recalled(rounds.clone()),
+        &["clock"],
+        r#"User: "Go."
+        Assistant: (hm) "Let me see." clock#up1
+        Tool: #up1 "noon"
+        Assistant: (hm) "It is noon."
+        User: "Thanks.""#,
+    );
+    let mut changed = history;
+    changed[1].blocks = vec![text("It was noon.")];
+    check(
+        &changed,
+        &recalled(rounds),
+        &["clock"],
+        r#"User: "Go."
+        Assistant: (hm) clock#up1
+        Tool: #up1 "noon"
+        Assistant: "It was noon."
+        User: "Thanks.""#,
+    );
+}
+
+/// A message as a client wrote it.
+fn written(role: Role, block: Block, raw: &str) -> Message {
+    Message {
+        role,
+        blocks: vec![block],
+        raw: Some(Json::parse(raw).unwrap()),
+    }
+}
+
+#[test]
+fn of_a_message_that_is_passed_on_only_the_ids_change() {
+    let ours = handed(2);
+    let made = format!(
+        r#"{{ "name":"me", "content" : "say \"id\":\"{ours}\" and \"{ours}", "x":[1.50,"{ours}"],
+        "tool_calls":[{{"id" : "{ours}","type":"function","function":{{"name":"pick","arguments":"{{\"id\":\"{ours}\"}}"}}}}] }}"#
+    );
+    let answered =
+        format!(r#"{{"role":"tool","tool_call_id":"{ours}","content":"{ours}","k":1e5}}"#);
+    let history = [
+        written(Role::Assistant, call(&ours, "pick"), &made),
+        written(Role::Tool, answer(&ours, &ours).blocks.remove(0), &answered),
+    ];
+    let recalled = Recalled {
+        turns: Vec::new(),
+        sent_ids: [(id(2), "u\"p".to_owned())].into(),
+    };
+    let spliced = splice(&history, &recalled, &|_| true);
+    let raw = |at: usize| spliced[at].raw.as_ref().unwrap().as_str().to_owned();
+    let id_field = format!(r#""id" : "{ours}""#);
+    assert_eq!(raw(0), made.replace(&id_field, r#""id" : "u\"p""#));
+    let id_field = format!(r#""tool_call_id":"{ours}""#);
+    assert_eq!(
+        raw(1),
+        answered.replace(&id_field, r#""tool_call_id":"u\"p""#)
+    );
+    assert_eq!(spliced[1].result().unwrap().call_id, "u\"p");
+}
+
+#[test]
+fn an_id_that_was_written_with_escapes_is_exchanged_too() {
+    let ours = handed(2);
+    let escaped = ours.replace("call", "\\u0063all");
+    let raw = format!(r#"{{"role":"tool","tool_call_id":"{escaped}","content":"red"}}"#);
+    let history = [written(
+        Role::Tool,
+        answer(&ours, "red").blocks.remove(0),
+        &raw,
+    )];
+    let spliced = splice(&history, &mixed(), &|_| true);
+    assert!(spliced[0].raw.is_none(), "it is written anew");
+    assert_eq!(spliced[0].result().unwrap().call_id, "up2");
+}
+
+#[test]
+fn ids_that_nobody_was_handed_stay() {
+    let raw = format!(
+        r#"{{"role":"assistant","tool_calls":[{{"id":"{}"}}]}}"#,
+        handed(99)
+    );
+    let history = [
+        written(Role::Assistant, call(&handed(99), "pick"), &raw),
+        answer(&handed(99), "red"),
+    ];
+    let spliced = splice(&history, &mixed(), &|_| true);
+    assert_eq!(spliced, history);
+}
+
+#[test]
+fn only_what_we_wrote_is_an_id_of_ours() {
+    let ours = handed(u128::MAX / 3);
+    assert_eq!(CallId::parse_handed(&ours), Some(id(u128::MAX / 3)));
+    for other in [
+        "",
+        "call_",
+        "call_1",
+        &ours[5..],
+        &ours.to_uppercase(),
+        &ours.replace('5', "g"),
+        &format!("{ours}0"),
+        &format!("call_{}", id(7)),
+    ] {
+        assert_eq!(CallId::parse_handed(other), None, "{other}");
+    }
+}
