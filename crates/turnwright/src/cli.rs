@@ -52,6 +52,13 @@ pub struct ServeArgs {
     /// Where to listen; port 0 takes a free one.
     #[arg(long)]
     pub listen: Option<SocketAddr>,
+    /// Where to serve /metrics without a key; only operators should reach it.
+    #[arg(long)]
+    pub metrics_listen: Option<SocketAddr>,
+    /// Take the listening socket over from the server that runs on the folder, wait until it has
+    /// drained, and go on in its place; start as usual if none runs.
+    #[arg(long)]
+    pub take_over: bool,
     /// The folder of the database.
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,

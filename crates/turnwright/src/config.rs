@@ -58,6 +58,7 @@ pub struct Settings {
 pub struct ServerSettings {
     pub listen: SocketAddr,
     pub data: PathBuf,
+    pub metrics_listen: Option<SocketAddr>,
     keep_alive_s: u64,
     body_timeout_s: u64,
     drain_s: u64,
@@ -130,6 +131,9 @@ impl Settings {
         if let Some(data) = &args.data {
             settings.server.data.clone_from(data);
         }
+        if let Some(listen) = args.metrics_listen {
+            settings.server.metrics_listen = Some(listen);
+        }
         Ok(settings)
     }
 
@@ -171,7 +175,7 @@ impl Settings {
         Ok(Config {
             upstreams: upstreams.into_iter().map(Arc::new).collect(),
             tools: registry::tools(&self.probe)?,
-            tool_client: self.tool_client(self.server.listen)?,
+            tool_client: self.tool_client(&self.listeners())?,
             secrets: Arc::clone(&self.secrets),
             tools_stored_max: self.limits.tools_stored_max,
             results_bytes_max: self.cache.bytes_max,
@@ -195,16 +199,21 @@ impl Settings {
         let built_in = registry::tools(&self.probe)?;
         Ok(Vetting {
             secrets: Arc::clone(&self.secrets),
-            client: self.tool_client(self.server.listen)?,
+            client: self.tool_client(&self.listeners())?,
             limits: self.limits.request(),
             taken: built_in.iter().map(|tool| tool.name.clone()).collect(),
             tools_stored_max: self.limits.tools_stored_max,
         })
     }
 
-    /// What tools leave by; our own listener is out of their reach.
-    pub fn tool_client(&self, listener: SocketAddr) -> anyhow::Result<Client> {
-        self.egress.client(listener)
+    /// What tools leave by; our own listeners are out of their reach.
+    pub fn tool_client(&self, listeners: &[SocketAddr]) -> anyhow::Result<Client> {
+        self.egress.client(listeners)
+    }
+
+    fn listeners(&self) -> Vec<SocketAddr> {
+        let metrics = self.server.metrics_listen;
+        std::iter::once(self.server.listen).chain(metrics).collect()
     }
 
     /// How connections are treated.

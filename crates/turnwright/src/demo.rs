@@ -21,7 +21,7 @@ use tw_runtime::runtime::Config;
 use crate::cli::DemoArgs;
 use crate::listen::{self, Limits};
 use crate::registry;
-use crate::serve::{Server, log_to_stderr, open_store, stop_signal};
+use crate::serve::{Server, Stop, log_to_stderr, open_store, stop_signal};
 
 use client::Client;
 
@@ -56,7 +56,11 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let address = server.address;
     println!("listening on http://{address}");
     let stop = stop_signal()?;
-    let serving = tokio::spawn(server.until(stop));
+    let stopped = async move {
+        stop.await;
+        Stop::Quit
+    };
+    let serving = tokio::spawn(server.until(stopped));
     show(&Client::new(address, key.clone())).await?;
     println!("{}", report::try_it(address, &key, MODEL));
     println!("demo finished: the server goes on until you press Ctrl-C; nothing of it is kept.");

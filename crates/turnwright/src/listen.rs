@@ -1,4 +1,4 @@
-//! Connections: how many, and how long they may dawdle.
+//! Connections: how many, how long they may dawdle, and how they end.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -11,9 +11,10 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
+use tw_runtime::metrics::Connections;
 
 /// How connections are treated.
 #[derive(Clone, Copy, Debug)]
@@ -26,55 +27,102 @@ pub struct Limits {
 
 /// After a failed accept (too many open files), others get the time to leave.
 const AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(100);
+/// Connections that may wait to be accepted, as they do while one server takes over from another.
+/// Linux cuts it to `net.core.somaxconn`, 4096 unless set.
+const BACKLOG_CONNECTIONS: u32 = 4096;
 
 /// Takes an address; connections wait until they are served.
 pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("listening on {address}"))
+    let bound = || {
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()?
+        } else {
+            TcpSocket::new_v6()?
+        };
+        // Connections of a server before that are still closing do not count.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG_CONNECTIONS)
+    };
+    bound().with_context(|| format!("listening on {address}"))
 }
 
-/// Serves until `stop` ends, and then what is under way, for at most `last_bytes`.
-pub async fn serve(
-    listener: TcpListener,
+/// A listener and the connections that came by it.
+pub struct Serving {
     routes: Router,
     limits: Limits,
-    stop: impl Future<Output = ()>,
-    last_bytes: Duration,
-) {
-    let mut stop = std::pin::pin!(stop);
-    let places = Arc::new(Semaphore::new(
-        limits.connections_max.min(Semaphore::MAX_PERMITS),
-    ));
-    let connections = TaskTracker::new();
-    let graceful = GracefulShutdown::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = &mut stop => break,
-        };
-        let tcp = match accepted {
-            Ok((tcp, _)) => tcp,
-            Err(error) => {
-                tracing::warn!(error = %error, "accepting a connection failed");
-                tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
-                continue;
+    counts: Connections,
+    places: Arc<Semaphore>,
+    connections: TaskTracker,
+    graceful: GracefulShutdown,
+}
+
+impl Serving {
+    pub fn new(routes: Router, limits: Limits, counts: Connections) -> Self {
+        let places = limits.connections_max.min(Semaphore::MAX_PERMITS);
+        Self {
+            routes,
+            limits,
+            counts,
+            places: Arc::new(Semaphore::new(places)),
+            connections: TaskTracker::new(),
+            graceful: GracefulShutdown::new(),
+        }
+    }
+
+    /// Accepts until `stop` ends, and returns what that came to.
+    pub async fn accept_until<T>(
+        &self,
+        listener: &TcpListener,
+        stop: impl Future<Output = T>,
+    ) -> T {
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                stopped = &mut stop => return stopped,
+            };
+            match accepted {
+                Ok((tcp, _)) => self.serve(tcp),
+                Err(error) => {
+                    tracing::warn!(error = %error, "accepting a connection failed");
+                    tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
+                }
             }
-        };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        }
+    }
+
+    /// Waits until the last connection is closed, for at most `span`.
+    pub async fn all_closed_within(&self, span: Duration) {
+        self.connections.close();
+        // Whoever needs them closed closes them next.
+        let _ = tokio::time::timeout(span, self.connections.wait()).await;
+    }
+
+    /// Closes idle connections now and the others behind the answers that are under way; the
+    /// future ends with the last one.
+    pub fn close(self) -> impl Future<Output = ()> {
+        self.graceful.shutdown()
+    }
+
+    fn serve(&self, tcp: TcpStream) {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            self.counts.refused.inc();
             tracing::debug!("a connection beyond the limit is closed");
-            continue;
+            return;
         };
-        let connection = graceful.watch(connection(tcp, routes.clone(), limits));
-        connections.spawn(async move {
+        self.counts.accepted.inc();
+        self.counts.open.inc();
+        let open = self.counts.open.clone();
+        let connection = connection(tcp, self.routes.clone(), self.limits);
+        let connection = self.graceful.watch(connection);
+        self.connections.spawn(async move {
             // How a connection ends is told by the requests on it.
             let _ = connection.await;
             drop(place);
+            open.dec();
         });
     }
-    drop(listener);
-    // A connection that stays open now holds nothing of ours.
-    let _ = tokio::time::timeout(last_bytes, graceful.shutdown()).await;
 }
 
 fn connection(

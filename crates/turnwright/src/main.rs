@@ -3,6 +3,7 @@
 mod cli;
 mod config;
 mod demo;
+mod handover;
 mod keys;
 mod listen;
 mod model_server;

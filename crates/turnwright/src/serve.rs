@@ -3,23 +3,29 @@
 use std::fs::{File, TryLockError};
 use std::future::Future;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 use tracing_subscriber::EnvFilter;
 use tw_egress::env::Env;
-use tw_http::server::{Options, Surfaces, router};
+use tw_http::server::{Options, Surfaces, metrics_router, router};
+use tw_runtime::metrics::Connections;
 use tw_runtime::runtime::{Config, Runtime};
 use tw_store::store::{self, Store};
 
 use crate::cli::ServeArgs;
 use crate::config::Settings;
-use crate::listen::{self, Limits};
+use crate::handover::{self, Door};
+use crate::listen::{self, Limits, Serving};
 
-const DATABASE: &str = "turnwright.db";
-const LOCK: &str = "lock";
+pub const DATABASE: &str = "turnwright.db";
+pub const LOCK: &str = "lock";
 
 pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     log_to_stderr("info");
@@ -27,16 +33,71 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let mut config = settings.runtime()?;
     let env = Env::system();
     let data = settings.server.data.clone();
-    let _lock = lock(&data)?;
+    let mut stop = pin!(stop_signal()?);
+    let given = given_socket(&args, &settings)?;
+    let _lock = if given.is_some() {
+        tokio::select! {
+            locked = lock_when_free(&data) => locked?,
+            () = &mut stop => return Ok(()),
+        }
+    } else {
+        lock(&data)?
+    };
     let store = open_store(&data, &env)?;
-    let listener = listen::bind(settings.server.listen).await?;
-    // Only now the port is certain.
-    config.tool_client = settings.tool_client(listener.local_addr()?)?;
+    let (listener, on_stop) = match given {
+        Some(given) => given,
+        None => (listen::bind(settings.server.listen).await?, Stop::Quit),
+    };
+    let metrics = match settings.server.metrics_listen {
+        Some(address) => Some(listen::bind(address).await?),
+        None => None,
+    };
+    // Only now the ports are certain.
+    let mut own = vec![listener.local_addr()?];
+    if let Some(metrics) = &metrics {
+        own.push(metrics.local_addr()?);
+        tracing::info!("metrics on http://{}/metrics", metrics.local_addr()?);
+    }
+    config.tool_client = settings.tool_client(&own)?;
+    let door = Door::open(&data)?;
+    let socket = listener.as_fd().try_clone_to_owned()?;
     let (options, limits) = (settings.surfaces(), settings.connections());
-    let server = Server::start(config, store, env, listener, options, limits).await?;
+    let mut server = Server::start(config, store, env, listener, options, limits).await?;
+    server.metrics = metrics;
     println!("listening on http://{}", server.address);
-    server.until(stop_signal()?).await;
+    let stopped = async move {
+        tokio::select! {
+            () = stop => on_stop,
+            () = door.given_away(&socket) => Stop::HandOver,
+        }
+    };
+    server.until(stopped).await;
     Ok(())
+}
+
+/// A listening socket that is there before us, and what a signal means for it then.
+fn given_socket(
+    args: &ServeArgs,
+    settings: &Settings,
+) -> anyhow::Result<Option<(TcpListener, Stop)>> {
+    let (socket, on_stop) = if let Some(socket) = handover::on_stdin() {
+        // Whoever gave it to us holds it, too.
+        (socket, Stop::HandOver)
+    } else if args.take_over {
+        let server = &settings.server;
+        match handover::ask(&server.data, server.listen)? {
+            Some(socket) => (socket, Stop::Quit),
+            None => return Ok(None),
+        }
+    } else {
+        return Ok(None);
+    };
+    socket.set_nonblocking(true)?;
+    tracing::info!(
+        "serving on a socket that was there, {}",
+        socket.local_addr()?
+    );
+    Ok(Some((TcpListener::from_std(socket)?, on_stop)))
 }
 
 /// Logs go to standard error; `RUST_LOG` says how much.
@@ -70,6 +131,33 @@ pub fn open_existing_store(data: &Path, env: &Env) -> anyhow::Result<Option<Stor
 fn lock(data: &Path) -> anyhow::Result<File> {
     std::fs::create_dir_all(data)
         .with_context(|| format!("making the folder {}", data.display()))?;
+    match try_lock(data)? {
+        Some(locked) => Ok(locked),
+        None => bail!("another server runs on the folder {}", data.display()),
+    }
+}
+
+/// Between two looks at the lock of a server that drains.
+const LOCK_POLL: Duration = Duration::from_millis(10);
+/// The longest drain that a server before us may take.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// Waits for the server before us to end.
+async fn lock_when_free(data: &Path) -> anyhow::Result<File> {
+    std::fs::create_dir_all(data)
+        .with_context(|| format!("making the folder {}", data.display()))?;
+    let by = Instant::now() + LOCK_WAIT_MAX;
+    while Instant::now() < by {
+        if let Some(locked) = try_lock(data)? {
+            return Ok(locked);
+        }
+        tokio::time::sleep(LOCK_POLL).await;
+    }
+    bail!("the server on the folder {} does not end", data.display())
+}
+
+/// `None` while another process holds the lock.
+pub fn try_lock(data: &Path) -> anyhow::Result<Option<File>> {
     let path = data.join(LOCK);
     let file = File::options()
         .create(true)
@@ -78,20 +166,29 @@ fn lock(data: &Path) -> anyhow::Result<File> {
         .open(&path);
     let file = file.with_context(|| format!("opening {}", path.display()))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            bail!("another server runs on the folder {}", data.display())
-        }
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => {
             Err(error).with_context(|| format!("locking {}", path.display()))
         }
     }
 }
 
+/// Why a server stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The listening socket goes with it: whoever comes while it drains is told so.
+    Quit,
+    /// Another process has the socket: whoever comes now waits for it.
+    HandOver,
+}
+
 /// A server that listens.
 pub struct Server {
     pub address: SocketAddr,
     pub runtime: Runtime,
+    /// Where operators read metrics without a key.
+    pub metrics: Option<TcpListener>,
     listener: TcpListener,
     options: Options,
     limits: Limits,
@@ -119,6 +216,7 @@ impl Server {
         Ok(Self {
             address,
             runtime,
+            metrics: None,
             listener,
             options,
             limits,
@@ -126,27 +224,68 @@ impl Server {
     }
 
     /// Serves until `stop`, then drains.
-    pub async fn until(self, stop: impl Future<Output = ()>) {
+    pub async fn until(self, stop: impl Future<Output = Stop>) {
         let Self {
             runtime,
+            metrics,
             listener,
             options,
             limits,
             ..
         } = self;
-        let draining = runtime.clone();
-        let stopped = async move {
-            stop.await;
-            // Connections stay open while turns end, so that their answers arrive.
-            draining.shut_down().await;
-        };
-        let routes = router(Surfaces::new(runtime, options));
-        listen::serve(listener, routes, limits, stopped, LAST_BYTES).await;
+        let metrics = metrics.map(|metrics| {
+            let routes = metrics_router(runtime.clone());
+            tokio::spawn(async move {
+                let serving = Serving::new(routes, limits, Connections::default());
+                let forever = std::future::pending::<()>();
+                serving.accept_until(&metrics, forever).await;
+            })
+        });
+        let surfaces = Surfaces::new(runtime.clone(), options);
+        let counts = runtime.metrics().connections();
+        let serving = Serving::new(router(surfaces.clone()), limits, counts);
+        let stopped = serving.accept_until(&listener, stop).await;
+        // A client that keeps its connection would find it closed when it sends its next request.
+        surfaces.close_connections();
+        match stopped {
+            Stop::Quit => {
+                // Connections stay open while turns end, so that their answers arrive.
+                serving.accept_until(&listener, runtime.shut_down()).await;
+                drop(listener);
+                let _ = tokio::time::timeout(LAST_BYTES, serving.close()).await;
+            }
+            Stop::HandOver => {
+                drop(listener);
+                drain(serving, &runtime).await;
+            }
+        }
+        if let Some(metrics) = metrics {
+            metrics.abort();
+        }
+    }
+}
+
+/// Serves the connections that are there to their ends. New ones wait for the next process, so
+/// that what is taken on here gets less and less; turns are refused only when nobody can ask.
+async fn drain(serving: Serving, runtime: &Runtime) {
+    let began = Instant::now();
+    let drain_max = runtime.drain_max();
+    serving.all_closed_within(IDLE_MAX.min(drain_max)).await;
+    let mut closed = pin!(serving.close());
+    let left = drain_max.saturating_sub(began.elapsed());
+    let closed_in_time = tokio::time::timeout(left, &mut closed).await.is_ok();
+    let left = drain_max.saturating_sub(began.elapsed());
+    runtime.shut_down_within(left).await;
+    if !closed_in_time {
+        // A connection that stays open now holds nothing of ours.
+        let _ = tokio::time::timeout(LAST_BYTES, closed).await;
     }
 }
 
 /// After the drain, answers that were handed to connections get this long to leave.
-const LAST_BYTES: std::time::Duration = std::time::Duration::from_secs(1);
+const LAST_BYTES: Duration = Duration::from_secs(1);
+/// A handover lets open connections bring their next, last request for so long.
+const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// SIGTERM or SIGINT.
 pub fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {

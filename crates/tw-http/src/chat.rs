@@ -20,6 +20,7 @@ use tw_core::request::Tools;
 use tw_runtime::accept::{Coming, TurnAnswer, TurnRequest, TurnTaken};
 use tw_runtime::admin::Caller;
 use tw_runtime::chain::Chain;
+use tw_runtime::metrics::OpenStream;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
 use tw_wire::openai_chat::completion::CompletionBuilder;
 use tw_wire::openai_chat::error::{of_fault, render};
@@ -304,6 +305,7 @@ struct Streaming {
     ended: bool,
     turn: TurnId,
     note: Option<Note>,
+    _open: OpenStream,
 }
 
 /// The head goes out with the first thing to be seen, or when it is time for a keep-alive;
@@ -323,6 +325,7 @@ async fn stream(
         ended: false,
         turn: taken.turn,
         note: Some(note),
+        _open: surfaces.runtime().metrics().open_stream(),
     };
     let head_by = tokio::time::Instant::now() + streaming.keep_alive;
     loop {

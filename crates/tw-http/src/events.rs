@@ -14,6 +14,7 @@ use tw_core::id::TurnId;
 use tw_core::request::Tools;
 use tw_runtime::chain::Chain;
 use tw_runtime::follow::{Cursor, FollowError, Follower};
+use tw_runtime::metrics::OpenStream;
 use tw_store::read::events::NumberedEvent;
 use tw_store::read::view::Detail;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
@@ -102,6 +103,7 @@ async fn answer(
         ready: Vec::new(),
         turn,
         ended: false,
+        _open: surfaces.runtime().metrics().open_stream(),
     };
     let body = Body::from_stream(futures_util::stream::unfold(following, next_bytes));
     Ok(event_stream(body))
@@ -177,6 +179,7 @@ struct Following {
     ready: Vec<u8>,
     turn: TurnId,
     ended: bool,
+    _open: OpenStream,
 }
 
 impl Following {

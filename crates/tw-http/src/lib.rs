@@ -12,6 +12,7 @@ mod turns;
 mod events;
 
 mod health;
+mod metrics;
 
 mod access;
 mod answer_body;

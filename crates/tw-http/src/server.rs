@@ -1,20 +1,22 @@
 //! The routes, and what all requests share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
+use http::header::CONNECTION;
 use http::{HeaderName, HeaderValue};
 use tokio::sync::Semaphore;
 use tw_runtime::runtime::Runtime;
 
 use crate::error::ApiError;
-use crate::{chat, events, health, tools, turns};
+use crate::{chat, events, health, metrics, tools, turns};
 
 /// What the handlers work with.
 #[derive(Clone, Debug)]
@@ -26,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     /// One permit for each unit of bodies that may be read.
     pub(crate) bodies: Semaphore,
+    /// Every answer is the last one of its connection.
+    closing: AtomicBool,
 }
 
 /// How the surfaces behave.
@@ -64,7 +68,13 @@ impl Surfaces {
             runtime,
             options,
             bodies: Semaphore::new(units),
+            closing: AtomicBool::new(false),
         }))
+    }
+
+    /// From now on, each answer tells its client to use another connection next time.
+    pub fn close_connections(&self) {
+        self.0.closing.store(true, Ordering::Release);
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
@@ -94,6 +104,7 @@ pub fn router(surfaces: Surfaces) -> Router {
         .route("/api/{slug}/tools/{id}/test", post(tools::test))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
+        .route("/metrics", get(metrics::for_admins))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(
@@ -101,6 +112,13 @@ pub fn router(surfaces: Surfaces) -> Router {
             with_request_id,
         ))
         .with_state(surfaces)
+}
+
+/// The one route of a listener that only operators reach; it asks for no key.
+pub fn metrics_router(runtime: Runtime) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics::for_all))
+        .with_state(runtime)
 }
 
 async fn with_request_id(
@@ -112,16 +130,24 @@ async fn with_request_id(
     let header = HeaderValue::from_str(&id);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     request.extensions_mut().insert(RequestId(id.clone()));
+    let route = request.extensions().get::<MatchedPath>().cloned();
     let mut response = next.run(request).await;
+    let route = route.as_ref().map(MatchedPath::as_str);
+    let status = response.status().as_u16();
+    surfaces.runtime().metrics().answered(route, status);
     tracing::debug!(
         request.id = id,
         %method,
         path,
-        status = response.status().as_u16(),
+        status,
         "answered"
     );
     if let Ok(header) = header {
         response.headers_mut().insert(X_REQUEST_ID, header);
+    }
+    if surfaces.0.closing.load(Ordering::Acquire) {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
     }
     response
 }

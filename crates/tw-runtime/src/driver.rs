@@ -7,6 +7,7 @@
 
 mod calls;
 mod log;
+mod metering;
 mod perform;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +45,7 @@ use crate::variables::{TurnVariables, Whose};
 
 use calls::CallEnded;
 use log::Log;
+use metering::Metering;
 
 /// What a turn works with and never changes.
 #[derive(Debug)]
@@ -107,6 +109,7 @@ pub(crate) struct Driver {
     /// Calls whose answer is to be kept for others, and under which key.
     results_to_keep: BTreeMap<CallRef, ResultKey>,
     calls_began: BTreeMap<CallRef, Timestamp>,
+    metering: Metering,
     timers: BTreeSet<(Instant, Timer)>,
     /// Fires at the next timer or flush.
     alarm: Pin<Box<Sleep>>,
@@ -174,6 +177,7 @@ impl Driver {
             slots: BTreeMap::new(),
             results_to_keep: BTreeMap::new(),
             calls_began: BTreeMap::new(),
+            metering: Metering::default(),
             alarm: Box::pin(tokio::time::sleep_until(Instant::now() + left)),
             timers,
             model_events: Vec::new(),
@@ -195,6 +199,8 @@ impl Driver {
         for effect in then {
             self.start(effect);
         }
+        let noted = self.note(&write);
+        debug_assert!(noted.is_empty(), "nothing of an accepted turn has ended");
         self.reach(FailPoint::BeforeAccept);
         let outcome = {
             let mut apply = Box::pin(self.inner.store.apply(write, Some(self.fence)));
@@ -221,6 +227,8 @@ impl Driver {
         let is_ours = matches!(outcome, Ok(Accepted::New));
         if is_ours {
             self.reach(FailPoint::AfterAccept);
+            let streamed = self.turn.setup().streamed;
+            self.inner.metrics.turn_started(streamed);
         }
         // Whoever sends the same again finds this one now.
         drop(passing);
@@ -235,6 +243,7 @@ impl Driver {
 
     /// Goes on with a turn that was taken over.
     pub(crate) async fn resume(mut self, mut step: Step) {
+        self.inner.metrics.turn_taken_over();
         match self.perform(&mut step).await {
             Ok(()) => self.drive().await,
             Err(stopped) => self.stop(stopped).await,

@@ -16,6 +16,7 @@ pub mod chain;
 pub mod fail_point;
 mod live;
 mod marks;
+pub mod metrics;
 pub mod recover;
 mod results;
 mod retention;

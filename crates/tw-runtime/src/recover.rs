@@ -267,6 +267,9 @@ async fn end_unreadable(inner: &Inner, fence: Fence) -> Result<(), RecoverError>
         }),
     ];
     inner.store.apply(changes, Some(fence)).await?;
+    inner
+        .metrics
+        .turn_ended(TurnStatus::Failed, Some(TurnReason::Internal));
     Ok(())
 }
 

@@ -24,6 +24,7 @@ use crate::admin::KnownKeys;
 use crate::fail_point::FailPoint;
 use crate::live::LiveTurns;
 use crate::marks::Marks;
+use crate::metrics::{Format, Metrics};
 use crate::results::Results;
 use crate::slots::Slots;
 use crate::tool_book::ToolBook;
@@ -130,6 +131,7 @@ pub(crate) struct Inner {
     pub(crate) turnstile: Turnstile,
     pub(crate) live: LiveTurns,
     pub(crate) marks: Marks,
+    pub(crate) metrics: Metrics,
     pub(crate) tasks: TaskTracker,
     /// No new turns.
     pub(crate) refusing: CancellationToken,
@@ -151,6 +153,7 @@ impl Runtime {
             prober: Prober::new(&config.tools)?,
             api: ApiCaller::new(config.tool_client.clone(), Arc::clone(&config.secrets)),
         };
+        let metrics = Metrics::new(&config.upstreams, &store, env.now());
         let runtime = Self(Arc::new(Inner {
             connections: Connections::new(config.connect_timeout),
             slots: Slots::default(),
@@ -163,6 +166,7 @@ impl Runtime {
             executors,
             live: LiveTurns::new(),
             marks: Marks::default(),
+            metrics,
             tasks: TaskTracker::new(),
             refusing: CancellationToken::new(),
             boot: env.random_id().simple().to_string(),
@@ -182,6 +186,16 @@ impl Runtime {
 
     pub fn env(&self) -> &Env {
         &self.0.env
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// All metrics as text.
+    pub fn metrics_text(&self, format: Format) -> String {
+        let sizes = self.0.store.sizes();
+        self.0.metrics.text(format, self.turns_running(), sizes)
     }
 
     pub fn request_limits(&self) -> &RequestLimits {
@@ -213,13 +227,20 @@ impl Runtime {
     /// Refuses new turns, lets running ones end within the drain limit, and then ends them or
     /// leaves them for the next start.
     pub async fn shut_down(&self) {
+        self.shut_down_within(self.drain_max()).await;
+    }
+
+    /// How long running turns get to end when the process is to end.
+    pub fn drain_max(&self) -> Duration {
+        self.0.config.drain_max
+    }
+
+    /// [`Runtime::shut_down`] with a drain limit of its own.
+    pub async fn shut_down_within(&self, drain_max: Duration) {
         self.0.refusing.cancel();
         self.0.tasks.close();
         let all_ended = self.0.tasks.wait();
-        if tokio::time::timeout(self.0.config.drain_max, all_ended)
-            .await
-            .is_ok()
-        {
+        if tokio::time::timeout(drain_max, all_ended).await.is_ok() {
             return;
         }
         self.0.live.drain();

@@ -15,6 +15,7 @@ pub mod read;
 pub mod system;
 
 mod connection;
+pub mod figures;
 pub mod migrate;
 mod words;
 

@@ -11,6 +11,7 @@ use tw_core::time::Timestamp;
 
 use crate::apply::{ApplyError, Rules};
 use crate::connection;
+use crate::figures::WriterFigures;
 use crate::migrate::{self, MIGRATIONS, MigrateError};
 use crate::read::ReadError;
 use crate::writer::{self, Group, Job};
@@ -65,6 +66,28 @@ pub enum OpenError {
     Thread(#[source] std::io::Error),
 }
 
+/// How large a store is at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Groups that wait for the writer.
+    pub queue_jobs: usize,
+    pub database_bytes: u64,
+    /// Of the write-ahead log.
+    pub log_bytes: u64,
+}
+
+/// Where SQLite keeps the write-ahead log of a database.
+pub fn log_path(database: &Path) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push("-wal");
+    PathBuf::from(path)
+}
+
+/// 0 for a file that is not there.
+fn bytes_of(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |found| found.len())
+}
+
 /// A handle, cheap to clone. When the last one goes, it waits for what is queued to be written.
 #[derive(Clone)]
 pub struct Store {
@@ -90,6 +113,7 @@ struct FileStore {
     readers: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
     readers_max: usize,
+    figures: WriterFigures,
 }
 
 struct InlineStore {
@@ -104,8 +128,10 @@ impl Store {
     /// The file cannot be opened, or its schema is not one of ours; see [`MigrateError`].
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
         let group_jobs_max = options.group_jobs_max.max(1);
-        Self::open_with(path, &options, move |conn, queue| {
-            writer::run(&conn, queue, group_jobs_max);
+        let figures = WriterFigures::new();
+        let counts = figures.clone();
+        Self::open_with(path, &options, figures, move |conn, queue| {
+            writer::run(&conn, queue, group_jobs_max, &counts);
         })
     }
 
@@ -115,12 +141,16 @@ impl Store {
     /// As [`Store::open`].
     #[cfg(feature = "null-writer")]
     pub fn open_unwritten(path: &Path, options: Options) -> Result<Self, OpenError> {
-        Self::open_with(path, &options, |_conn, queue| crate::null::run(queue))
+        let figures = WriterFigures::new();
+        Self::open_with(path, &options, figures, |_conn, queue| {
+            crate::null::run(queue);
+        })
     }
 
     fn open_with(
         path: &Path,
         options: &Options,
+        figures: WriterFigures,
         write: impl FnOnce(Connection, mpsc::Receiver<Job>) + Send + 'static,
     ) -> Result<Self, OpenError> {
         create_private(path).map_err(|source| OpenError::Create {
@@ -146,6 +176,7 @@ impl Store {
                 readers: Arc::new(Semaphore::new(readers_max)),
                 idle: Mutex::new(Vec::new()),
                 readers_max,
+                figures,
             })),
         })
     }
@@ -230,6 +261,27 @@ impl Store {
             .await
             .map_err(|_| ReadError::Closed)?;
         Ok(answer.await.map_err(|_| ReadError::Closed)??)
+    }
+
+    /// What the writer counts; `None` for a store that writes inline.
+    pub fn writer_figures(&self) -> Option<WriterFigures> {
+        match &*self.inner {
+            Inner::File(file) => Some(file.figures.clone()),
+            Inner::Inline(_) => None,
+        }
+    }
+
+    /// How large everything is now; `None` for a store in memory.
+    pub fn sizes(&self) -> Option<Sizes> {
+        let Inner::File(file) = &*self.inner else {
+            return None;
+        };
+        let jobs = file.jobs.as_ref()?;
+        Some(Sizes {
+            queue_jobs: jobs.max_capacity() - jobs.capacity(),
+            database_bytes: bytes_of(&file.path),
+            log_bytes: bytes_of(&log_path(&file.path)),
+        })
     }
 
     /// What SQLite finds wrong with the file, references between rows included; empty when it is sound.

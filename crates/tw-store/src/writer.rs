@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use tw_core::change::{Change, Fence, Outcome};
 
 use crate::apply::{ApplyError, Rules, apply};
+use crate::figures::WriterFigures;
 
 pub type Answer = Result<Vec<Outcome>, ApplyError>;
 
@@ -42,7 +43,12 @@ const GATHER_STEP: Duration = Duration::from_micros(500);
 const GATHER_STEPS_MAX: u32 = 4;
 
 /// Serves jobs until every sender is gone and the queue is empty.
-pub fn run(conn: &Connection, mut jobs: mpsc::Receiver<Job>, group_jobs_max: usize) {
+pub fn run(
+    conn: &Connection,
+    mut jobs: mpsc::Receiver<Job>,
+    group_jobs_max: usize,
+    figures: &WriterFigures,
+) {
     let mut last = 0;
     let mut ended = Instant::now();
     while let Some(first) = jobs.blocking_recv() {
@@ -56,7 +62,7 @@ pub fn run(conn: &Connection, mut jobs: mpsc::Receiver<Job>, group_jobs_max: usi
             batch.push(next);
         }
         last = batch.len();
-        serve(conn, batch);
+        serve(conn, batch, figures);
         ended = Instant::now();
     }
 }
@@ -78,7 +84,7 @@ fn gather(jobs: &mpsc::Receiver<Job>, group_jobs_max: usize) {
     }
 }
 
-fn serve(conn: &Connection, batch: Vec<Job>) {
+fn serve(conn: &Connection, batch: Vec<Job>, figures: &WriterFigures) {
     let mut members = Vec::with_capacity(batch.len());
     for job in batch {
         match job {
@@ -100,7 +106,22 @@ fn serve(conn: &Connection, batch: Vec<Job>) {
             fence: *fence,
         })
         .collect();
+    if groups.is_empty() {
+        return;
+    }
+    let began = Instant::now();
     let answers = commit(conn, Rules::STRICT, &groups);
+    figures
+        .commit_seconds
+        .observe(began.elapsed().as_secs_f64());
+    figures.group_jobs.observe(answers.len() as f64);
+    let failed = answers.iter().filter(|answer| {
+        matches!(
+            answer,
+            Err(ApplyError::Db { .. } | ApplyError::Unknown { .. })
+        )
+    });
+    figures.failed.inc_by(failed.count() as u64);
     for ((_, _, reply), answer) in members.into_iter().zip(answers) {
         // The write stands also if nobody waits for its outcome.
         let _ = reply.send(answer);

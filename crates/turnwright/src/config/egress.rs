@@ -25,13 +25,13 @@ struct AllowSettings {
 }
 
 impl EgressSettings {
-    /// What tools leave by. `listener` is where we listen ourselves: no tool gets there, whatever
-    /// is allowed. The database is a file.
-    pub fn client(&self, listener: SocketAddr) -> anyhow::Result<Client> {
+    /// What tools leave by. `listeners` are where we listen ourselves: no tool gets there,
+    /// whatever is allowed. The database is a file.
+    pub fn client(&self, listeners: &[SocketAddr]) -> anyhow::Result<Client> {
         Ok(Client::new(Options {
             resolver: resolver(),
             allowed: self.allowed()?,
-            denied: place_of(listener).into_iter().collect(),
+            denied: listeners.iter().filter_map(|own| place_of(*own)).collect(),
             trusted_roots: web_roots(),
             pool: PoolOptions::defaults(),
             read_bytes_max: READ_BYTES_MAX_DEFAULT,

@@ -13,6 +13,8 @@ fn load(text: &str) -> anyhow::Result<Settings> {
     file.write_all(text.as_bytes()).unwrap();
     Settings::load(&ServeArgs {
         listen: None,
+        metrics_listen: None,
+        take_over: false,
         data: None,
         config: Some(file.path().to_owned()),
     })

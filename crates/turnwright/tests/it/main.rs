@@ -3,5 +3,6 @@
 mod process;
 
 mod keys;
+mod restart;
 mod serve;
 mod tools;

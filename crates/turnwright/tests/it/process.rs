@@ -65,9 +65,14 @@ pub struct Server {
 
 /// A `serve` in front of an upstream, still to be spawned.
 pub fn serve(data: &Path, upstream: &Listener) -> Command {
+    serve_at("127.0.0.1:0", data, upstream)
+}
+
+/// [`serve`] on an address.
+pub fn serve_at(listen: &str, data: &Path, upstream: &Listener) -> Command {
     let mut command = turnwright();
     command
-        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .args(["serve", "--listen", listen, "--data"])
         .arg(data)
         .env("OPENAI_API_KEY", SECRET)
         .env("OPENAI_BASE_URL", upstream.url("/v1"));

@@ -9,6 +9,7 @@ mod bad_tools;
 mod canary;
 mod leave;
 mod limits;
+mod metrics;
 mod quirks;
 mod record;
 mod recover;

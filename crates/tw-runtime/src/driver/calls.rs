@@ -11,6 +11,7 @@ use tw_core::id::CallRef;
 use tw_core::tool::{LookUp, ToolOutcome, ToolOutput};
 use tw_egress::tools::{self, Attempt};
 
+use super::metering::Noted;
 use super::{Driver, Happened};
 use crate::fail_point::FailPoint;
 use crate::results::ResultKey;
@@ -179,25 +180,32 @@ impl Driver {
         })
     }
 
-    /// One log line for each call that ends; never arguments or results.
-    pub(super) fn note_calls(&mut self, changes: &[Change]) {
+    /// One log line for each call that ends; never arguments or results. What is to be counted
+    /// once the changes are written is returned.
+    pub(super) fn note(&mut self, changes: &[Change]) -> Vec<Noted> {
+        let mut noted = Vec::new();
         for change in changes {
             match change {
                 Change::StartCall { call, at } => {
                     self.calls_began.insert(*call, *at);
                 }
-                Change::EndCall { call, end, .. } => {
+                Change::EndCall { call, end, at } => {
                     let name = self
                         .turn
                         .tool_of(*call)
                         .map_or_else(String::new, |tool| tool.name.clone());
                     self.log_call(*call, &name, end);
+                    noted.push(self.call_noted(*call, end, *at));
                 }
                 Change::AddCall(added) => {
                     if let Some(end) = &added.end {
                         self.log_call(added.call, &added.tool_name, end);
+                        noted.push(self.call_noted(added.call, end, added.at));
                     }
                 }
+                Change::OpenAttempt(open) => self.note_asked(open),
+                Change::CloseAttempt(close) => noted.extend(self.attempt_noted(close)),
+                Change::EndTurn(end) => noted.push(self.end_noted(end)),
                 Change::SaveTool(_)
                 | Change::DeleteTool { .. }
                 | Change::CreateOrganization(_)
@@ -206,18 +214,16 @@ impl Driver {
                 | Change::AcceptTurn(_)
                 | Change::ClaimTurn(_)
                 | Change::MarkAnswered { .. }
-                | Change::OpenAttempt(_)
-                | Change::CloseAttempt(_)
                 | Change::AddMessage(_)
                 | Change::AppendEvents(_)
                 | Change::NoteStop { .. }
-                | Change::EndTurn(_)
                 | Change::CheckWritable { .. }
                 | Change::EraseDue { .. }
                 | Change::ExpireEvents { .. }
                 | Change::ExpireRequestKeys { .. } => {}
             }
         }
+        noted
     }
 
     fn log_call(&self, call: CallRef, tool: &str, end: &CallEnd) {

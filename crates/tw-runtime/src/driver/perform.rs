@@ -51,12 +51,13 @@ impl Driver {
         for point in before {
             self.reach(point);
         }
-        self.note_calls(&changes);
+        let noted = self.note(&changes);
         self.inner
             .store
             .apply(changes, Some(self.fence))
             .await
             .map_err(Stopped::Write)?;
+        self.count(noted);
         for point in after {
             self.reach(point);
         }
@@ -88,6 +89,7 @@ impl Driver {
     /// Gives events to the client that started the turn. While it is slow, nothing else happens
     /// in this turn; a client that takes nothing for too long counts as gone.
     async fn send(&mut self, events: Vec<LogEvent>) {
+        self.note_shown(&events);
         let Some(client) = &self.client else {
             return;
         };

@@ -16,7 +16,9 @@ fn settings(places: &[&str]) -> EgressSettings {
 /// Whether a tool of the default organization may reach what the URL names, as far as that shows
 /// without a look-up.
 fn may(listener: &str, allowed: &[&str], url: &str) -> bool {
-    let client = settings(allowed).client(listener.parse().unwrap()).unwrap();
+    let client = settings(allowed)
+        .client(&[listener.parse().unwrap()])
+        .unwrap();
     match client.check_url(url, ORGANIZATION_DEFAULT) {
         Ok(()) => true,
         Err(failure) => {

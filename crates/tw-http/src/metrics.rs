@@ -1,0 +1,54 @@
+//! `GET /metrics`
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
+use tw_core::change::Scope;
+use tw_runtime::metrics::Format;
+use tw_runtime::runtime::Runtime;
+
+use crate::access;
+use crate::server::{RequestId, Surfaces};
+
+/// What a scraper that reads OpenMetrics asks for.
+const OPEN_METRICS: &str = "application/openmetrics-text";
+
+/// On the listener of clients: for keys with the scope `admin`.
+pub(crate) async fn for_admins(
+    State(surfaces): State<Surfaces>,
+    Extension(id): Extension<RequestId>,
+    headers: HeaderMap,
+) -> Response {
+    match access::caller(&surfaces, &headers, Some(Scope::Admin), &id).await {
+        Ok(_caller) => text(surfaces.runtime(), &headers),
+        Err(error) => error.render(Some(&id)),
+    }
+}
+
+/// On a listener of its own.
+pub(crate) async fn for_all(State(runtime): State<Runtime>, headers: HeaderMap) -> Response {
+    text(&runtime, &headers)
+}
+
+fn text(runtime: &Runtime, headers: &HeaderMap) -> Response {
+    let asks_for_open = headers
+        .get_all(ACCEPT)
+        .iter()
+        .any(|value| value.to_str().is_ok_and(|text| text.contains(OPEN_METRICS)));
+    let (format, content_type) = if asks_for_open {
+        let open = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        (Format::OpenMetrics, open)
+    } else {
+        (
+            Format::Prometheus,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )
+    };
+    let mut response = Response::new(Body::from(runtime.metrics_text(format)));
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}

@@ -1,0 +1,133 @@
+//! What a step's writes mean for the metrics; it is counted once they are on disk.
+
+use std::time::Duration;
+
+use tw_core::call::CallEnd;
+use tw_core::change::{AttemptOutcome, CloseAttempt, EndTurn, OpenAttempt};
+use tw_core::event::{LogEvent, TurnReason, TurnStatus};
+use tw_core::id::CallRef;
+use tw_core::time::Timestamp;
+use tw_core::tool::{Tool, ToolKind};
+
+use super::Driver;
+use crate::metrics::CallOf;
+
+/// The model request that is open, and whether something was shown yet.
+#[derive(Debug, Default)]
+pub(super) struct Metering {
+    asked: Option<(Option<String>, Timestamp)>,
+    shown: bool,
+}
+
+/// Something to be counted.
+#[derive(Debug)]
+pub(super) enum Noted {
+    Attempt {
+        upstream: Option<String>,
+        outcome: AttemptOutcome,
+        took: Option<Duration>,
+    },
+    Call {
+        of: CallOf,
+        outcome: &'static str,
+        took: Option<Duration>,
+    },
+    TurnEnded {
+        status: TurnStatus,
+        reason: Option<TurnReason>,
+        took: Duration,
+    },
+}
+
+impl Driver {
+    pub(super) fn note_asked(&mut self, open: &OpenAttempt) {
+        if open.position.is_none() {
+            self.metering.asked = Some((open.upstream.clone(), open.at));
+        }
+    }
+
+    /// `None` for an attempt of a call: calls are counted whole.
+    pub(super) fn attempt_noted(&mut self, close: &CloseAttempt) -> Option<Noted> {
+        if close.position.is_some() {
+            return None;
+        }
+        let (upstream, began) = self.metering.asked.take().unzip();
+        Some(Noted::Attempt {
+            upstream: upstream.flatten(),
+            outcome: close.outcome.clone(),
+            took: began.map(|began| close.at.since(began)),
+        })
+    }
+
+    pub(super) fn end_noted(&self, end: &EndTurn) -> Noted {
+        Noted::TurnEnded {
+            status: end.status,
+            reason: end.reason,
+            took: end.at.since(self.turn.setup().created),
+        }
+    }
+
+    pub(super) fn call_noted(&self, call: CallRef, end: &CallEnd, at: Timestamp) -> Noted {
+        let outcome = match end.reason {
+            Some(reason) => reason.as_str(),
+            None if end.cached => "cached",
+            None => "completed",
+        };
+        let began = self.calls_began.get(&call).copied();
+        Noted::Call {
+            of: self
+                .turn
+                .tool_of(call)
+                .map_or(CallOf::UNKNOWN, |tool| class_of(tool)),
+            outcome,
+            took: began.map(|began| at.since(began)),
+        }
+    }
+
+    pub(super) fn count(&self, noted: Vec<Noted>) {
+        let metrics = &self.inner.metrics;
+        for noted in noted {
+            match noted {
+                Noted::Attempt {
+                    upstream,
+                    outcome,
+                    took,
+                } => metrics.attempt_ended(upstream.as_deref(), &outcome, took),
+                Noted::Call { of, outcome, took } => metrics.call_ended(of, outcome, took),
+                Noted::TurnEnded {
+                    status,
+                    reason,
+                    took,
+                } => {
+                    metrics.turn_ended(status, reason);
+                    metrics.turn_took(self.turn.setup().streamed, took);
+                }
+            }
+        }
+    }
+
+    /// Measures the first thing that the client sees, once.
+    pub(super) fn note_shown(&mut self, events: &[LogEvent]) {
+        let is_seen =
+            |event: &LogEvent| matches!(event, LogEvent::Delta(_) | LogEvent::ClientCall(_));
+        if self.metering.shown || !events.iter().any(is_seen) {
+            return;
+        }
+        self.metering.shown = true;
+        let setup = self.turn.setup();
+        let after = self.inner.env.now().since(setup.created);
+        self.inner.metrics.first_event(setup.streamed, after);
+    }
+}
+
+fn class_of(tool: &Tool) -> CallOf {
+    CallOf {
+        kind: match tool.kind {
+            ToolKind::TimeNow => "time_now",
+            ToolKind::Calculate => "calculate",
+            ToolKind::ApiRequest(_) => "api_request",
+            ToolKind::Probe(_) => "probe",
+        },
+        effect: tool.policy.effect.as_str(),
+    }
+}
