@@ -112,6 +112,7 @@ struct ToolSettings {
 #[serde(deny_unknown_fields)]
 struct CacheSettings {
     bytes_max: u64,
+    models_s: u64,
 }
 
 impl Settings {
@@ -165,12 +166,11 @@ impl Settings {
             &Environment::of_process(),
             self.limits.answer_bytes_max,
         )?;
-        let Some(first) = upstreams.first() else {
+        if upstreams.is_empty() {
             bail!(
                 "no upstream: set OPENAI_API_KEY (and OPENAI_BASE_URL for another server), or write [[upstream]] into a config file"
             );
-        };
-        let connect_timeout = first.timeouts.connect;
+        }
         let hours = |hours: u64| Duration::from_secs(hours.saturating_mul(3600));
         Ok(Config {
             upstreams: upstreams.into_iter().map(Arc::new).collect(),
@@ -189,7 +189,7 @@ impl Settings {
             request_keys_kept: hours(self.record.request_keys_kept_h),
             repeat_window: Duration::from_secs(self.record.repeat_window_s),
             drain_max: Duration::from_secs(self.server.drain_s),
-            connect_timeout,
+            models_kept: Duration::from_secs(self.cache.models_s),
             fail_point: fail_point()?,
         })
     }

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
+use tw_core::accepts::Accepts;
 use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
 use tw_core::limits::ANSWER_BYTES_DEFAULT;
+use tw_core::model_names::ModelNames;
 use tw_egress::env::Env;
 use tw_egress::scripted::Script;
 use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
@@ -46,8 +48,9 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         kind: UpstreamKind::Scripted(Arc::new(
             Script::parse(SCRIPT).context("the demo's script")?,
         )),
+        models: ModelNames::all(),
         timeouts: Timeouts::defaults(),
-        ask_usage: true,
+        accepts: Accepts::everything(),
         answer_bytes_max: ANSWER_BYTES_DEFAULT,
     };
     let config = Config::with_upstream(upstream, registry::tools(&[])?);

@@ -10,9 +10,11 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
+use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, StatusCode};
 use tw_core::limits::BODY_BYTES_DEFAULT;
 use tw_egress::scripted::{Piece, Script};
+use tw_wire::openai_chat::models::{ListedModel, encode};
 
 use crate::cli::ModelArgs;
 use crate::config::read_script;
@@ -36,6 +38,7 @@ pub async fn run(args: ModelArgs) -> anyhow::Result<()> {
     });
     let routes = Router::new()
         .route("/v1/chat/completions", post(answer))
+        .route("/v1/models", get(models))
         .route("/healthz", get(|| async { "ok" }))
         .layer(DefaultBodyLimit::max(BODY_BYTES_DEFAULT))
         .with_state(Arc::new(Model {
@@ -48,6 +51,15 @@ pub async fn run(args: ModelArgs) -> anyhow::Result<()> {
         // A test's model has nothing to finish.
         () = stop => Ok(()),
     }
+}
+
+async fn models(State(model): State<Arc<Model>>) -> Response {
+    let names = model.script.models();
+    let listed: Vec<_> = names.map(|name| ListedModel::new(name, "script")).collect();
+    let mut response = Response::new(Body::from(encode(&listed)));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
 }
 
 async fn answer(State(model): State<Arc<Model>>, request: Bytes) -> Response {

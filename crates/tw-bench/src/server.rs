@@ -14,6 +14,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::task::TaskTracker;
+use tw_core::accepts::Accepts;
+use tw_core::model_names::ModelNames;
 use tw_egress::client::place::{Allowed, ORGANIZATION_DEFAULT};
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
 use tw_egress::client::{Client, Options, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots};
@@ -116,8 +118,9 @@ fn config(upstream: SocketAddr) -> anyhow::Result<Config> {
             base_url: format!("http://{upstream}/v1"),
             api_key: None,
         },
+        models: ModelNames::all(),
         timeouts: Timeouts::defaults(),
-        ask_usage: true,
+        accepts: Accepts::everything(),
         answer_bytes_max: tw_core::limits::TurnLimits::defaults().answer_bytes_max,
     };
     let organizations = Some(vec![ORGANIZATION_DEFAULT.to_owned()]);

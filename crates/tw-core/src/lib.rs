@@ -8,11 +8,13 @@
 
 pub mod turn;
 
+pub mod accepts;
 pub mod change;
 pub mod event;
 pub mod fault;
 pub mod history;
 pub mod model;
+pub mod model_names;
 pub mod recall;
 pub mod request;
 pub mod tool;

@@ -12,6 +12,7 @@ mod ending;
 mod offer;
 mod recovery;
 mod sending;
+mod upstreams;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,8 +55,9 @@ pub struct TurnSetup {
     pub completion_tokens_max: Option<u64>,
     pub offer: Offer,
     pub limits: TurnLimits,
-    /// The upstream's name in the config.
-    pub upstream: String,
+    /// The upstreams that may answer, by their names in the config: the first, and those that are
+    /// asked when it fails.
+    pub upstreams: Vec<String>,
 }
 
 /// What happened in the world.
@@ -223,6 +225,10 @@ pub struct Turn {
     /// The log's first event was shown.
     started: bool,
     stopping: Option<TurnReason>,
+    /// The place in the chain of the upstream that answered the last whole round.
+    answered_by: usize,
+    /// When upstreams that said so want to be asked again, by their place in the chain.
+    not_before: BTreeMap<usize, Timestamp>,
 }
 
 #[derive(Debug)]
@@ -314,6 +320,8 @@ impl Turn {
             calls_total: 0,
             started: false,
             stopping: None,
+            answered_by: 0,
+            not_before: BTreeMap::new(),
         }
     }
 

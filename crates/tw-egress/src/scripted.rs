@@ -18,6 +18,7 @@ mod rule;
 mod template;
 mod wire;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -107,6 +108,16 @@ impl Script {
     /// no effect beside the others of their rule.
     pub fn parse(toml: &str) -> Result<Script, ScriptError> {
         parse::script(toml).map(|rules| Script { rules })
+    }
+
+    /// The models that its rules name, each once.
+    pub fn models(&self) -> impl Iterator<Item = &str> {
+        let named: BTreeSet<&str> = self
+            .rules
+            .iter()
+            .filter_map(|rule| rule.when.model.as_deref())
+            .collect();
+        named.into_iter()
     }
 
     /// Answers `request`, the body of a `POST /v1/chat/completions`.

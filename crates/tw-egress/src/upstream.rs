@@ -1,17 +1,22 @@
 //! Model providers: one request and its answer, decoded.
 
 mod asking;
+pub mod listing;
+mod place;
 mod scripted_body;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tw_core::accepts::Accepts;
+use tw_core::model_names::ModelNames;
+
 use crate::client::direct::Direct;
 use crate::scripted::Script;
 use crate::secret::Secret;
 
-pub use asking::{Asking, Progress};
+pub use asking::{Asking, Progress, Sent};
 
 /// A model provider.
 #[derive(Debug)]
@@ -19,9 +24,9 @@ pub struct Upstream {
     /// The name in the config and in records.
     pub name: String,
     pub kind: UpstreamKind,
+    pub models: ModelNames,
     pub timeouts: Timeouts,
-    /// Ask for usage in streams; off for servers that refuse `stream_options`.
-    pub ask_usage: bool,
+    pub accepts: Accepts,
     /// Longest plain answer, and longest event of a stream, in bytes.
     pub answer_bytes_max: usize,
 }
@@ -33,6 +38,14 @@ pub enum UpstreamKind {
         /// Up to and with `/v1`, without a slash at the end.
         base_url: String,
         api_key: Option<Secret>,
+    },
+    /// An Azure resource; its deployments are the models.
+    Azure {
+        /// Of the resource, without a slash at the end.
+        base_url: String,
+        api_key: Option<Secret>,
+        /// `None` for the newer form, which has none.
+        api_version: Option<String>,
     },
     /// A scripted model inside this process.
     Scripted(Arc<Script>),
@@ -68,13 +81,9 @@ const IDLE_CONNECTIONS_MAX: usize = 1024;
 /// Idle connections are closed after this; common servers close theirs after 60 s or more.
 const IDLE_CONNECTION_KEPT: Duration = Duration::from_secs(50);
 
-impl Connections {
-    pub fn new(connect_timeout: Duration) -> Self {
-        Self(Direct::new(
-            connect_timeout,
-            IDLE_CONNECTION_KEPT,
-            IDLE_CONNECTIONS_MAX,
-        ))
+impl Default for Connections {
+    fn default() -> Self {
+        Self(Direct::new(IDLE_CONNECTION_KEPT, IDLE_CONNECTIONS_MAX))
     }
 }
 

@@ -128,6 +128,18 @@ impl ApiError {
         )
     }
 
+    /// The name is the client's own and may be of any length, so it is not repeated.
+    pub(crate) fn no_model() -> Self {
+        let mut error = Self::new(
+            404,
+            "invalid_request_error",
+            Some("model_not_found"),
+            "There is no such model here; GET /v1/models lists those that there are.",
+        );
+        error.parts.param = Some("model".to_owned());
+        error
+    }
+
     pub(crate) fn no_organization() -> Self {
         Self::new(
             404,
@@ -335,12 +347,7 @@ impl ApiError {
                 error
             }
             TurnRefused::ShuttingDown => Self::unavailable("The server is shutting down."),
-            TurnRefused::NoUpstream => Self::new(
-                404,
-                "invalid_request_error",
-                Some("model_not_found"),
-                "No upstream is configured for this model.",
-            ),
+            TurnRefused::UnknownModel => Self::no_model(),
             TurnRefused::Write(_) => {
                 let _ = Self::internal(refused, id);
                 Self::unavailable("The request may not have been recorded; send it again.")

@@ -13,6 +13,7 @@ mod events;
 
 mod health;
 mod metrics;
+mod models;
 
 mod access;
 mod answer_body;

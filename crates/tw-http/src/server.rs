@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tw_runtime::runtime::Runtime;
 
 use crate::error::ApiError;
-use crate::{chat, events, health, metrics, tools, turns};
+use crate::{chat, events, health, metrics, models, tools, turns};
 
 /// What the handlers work with.
 #[derive(Clone, Debug)]
@@ -92,6 +92,8 @@ pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-i
 pub fn router(surfaces: Surfaces) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*id}", get(models::show))
         .route("/v1/turns/{id}", get(turns::show))
         .route("/v1/turns/{id}/cancel", post(turns::cancel))
         .route("/v1/turns/{id}/events", get(events::follow))

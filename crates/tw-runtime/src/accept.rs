@@ -16,6 +16,7 @@ use tw_core::request::{Message, ModelInput, Role};
 use tw_core::time::Timestamp;
 use tw_core::turn::{Now, Offer, OfferError, Offered, Step, Turn, TurnSetup, offer};
 use tw_egress::idle::Idle;
+use tw_egress::upstream::Upstream;
 use tw_store::apply::ApplyError;
 use tw_store::read::ReadError;
 use tw_wire::own::context;
@@ -82,8 +83,8 @@ pub enum TurnRefused {
     Overloaded,
     #[error("the server is shutting down")]
     ShuttingDown,
-    #[error("no upstream is configured")]
-    NoUpstream,
+    #[error("no upstream serves the model")]
+    UnknownModel,
     #[error("accepting the request")]
     Write(#[source] Option<ApplyError>),
     #[error("looking up earlier requests")]
@@ -254,11 +255,10 @@ impl Runtime {
         passing: Passing,
     ) -> Result<Begun, TurnRefused> {
         let inner = &self.0;
-        let upstream = inner
-            .config
-            .upstreams
-            .first()
-            .ok_or(TurnRefused::NoUpstream)?;
+        let upstreams = inner.upstreams_of(&request.input.model);
+        if upstreams.is_empty() {
+            return Err(TurnRefused::UnknownModel);
+        }
         let (mut offered, page) = self.offered(request).await?;
         let (repaired, mut repairs) = history::repaired(&request.input.messages);
         repairs.tool_schemas = offered.schemas_replaced;
@@ -279,13 +279,7 @@ impl Runtime {
         if let Some(calls) = &calls {
             offered.offer = calls.variables.in_prompts(offered.offer);
         }
-        let setup = setup_of(
-            inner,
-            request,
-            offered.offer,
-            &upstream.name,
-            (turn, created),
-        );
+        let setup = setup_of(inner, request, offered.offer, &upstreams, (turn, created));
         let fence = Fence {
             organization: request.caller.organization,
             turn,
@@ -310,7 +304,7 @@ impl Runtime {
         let work = Work {
             input: Arc::clone(&request.input),
             repaired,
-            upstream: Arc::clone(upstream),
+            upstreams,
             calls,
         };
         let (answer, outcome) = self.drive(machine, fence, work, (step, passing));
@@ -428,7 +422,7 @@ fn setup_of(
     inner: &Inner,
     request: &TurnRequest,
     offer: Offer,
-    upstream: &str,
+    upstreams: &[Arc<Upstream>],
     (id, created): (TurnId, Timestamp),
 ) -> TurnSetup {
     let input = &request.input;
@@ -455,7 +449,10 @@ fn setup_of(
         completion_tokens_max: input.completion_tokens_max,
         offer,
         limits,
-        upstream: upstream.to_owned(),
+        upstreams: upstreams
+            .iter()
+            .map(|upstream| upstream.name.clone())
+            .collect(),
     }
 }
 
@@ -481,7 +478,7 @@ fn new_turn(
     };
     let context = context::TurnContext {
         tools,
-        upstream: setup.upstream.clone(),
+        upstreams: setup.upstreams.clone(),
     };
     NewTurn {
         id: setup.id,

@@ -29,7 +29,7 @@ use tw_core::request::{Message, ModelInput};
 use tw_core::time::Timestamp;
 use tw_core::turn::{Asked, Effect, Event, Now, Step, Timer, Turn};
 use tw_egress::secrets::Tenancy;
-use tw_egress::upstream::{Asking, Progress, Upstream};
+use tw_egress::upstream::{Asking, Progress, Sent, Upstream};
 use tw_store::apply::ApplyError;
 use tw_wire::openai_chat::request::encode;
 
@@ -53,7 +53,8 @@ pub(crate) struct Work {
     pub(crate) input: Arc<ModelInput>,
     /// The client's history, if it had to be repaired.
     pub(crate) repaired: Option<Vec<Message>>,
-    pub(crate) upstream: Arc<Upstream>,
+    /// The turn's chain, as its setup names it; never empty.
+    pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// `None` for a relay.
     pub(crate) calls: Option<CallContext>,
 }
@@ -432,22 +433,22 @@ impl Driver {
                 if let Some((_, answered)) = self.asking.take() {
                     answered.finish();
                 }
+                let upstream = &self.work.upstreams[self.turn.upstream_of(n)];
+                let model = upstream.models.sent(&self.work.input.model);
+                let streamed = self.turn.setup().streamed;
                 let request = self.turn.model_request(
                     &self.work.input,
                     self.work.messages(),
-                    &self.work.input.model,
-                    self.turn.setup().streamed && self.work.upstream.ask_usage,
+                    model,
+                    streamed && upstream.accepts.usage_in_streams,
                 );
-                let body = encode(&request);
-                let serial = self.inner.serial.fetch_add(1, Ordering::Relaxed);
-                let streamed = self.turn.setup().streamed;
-                let asking = Asking::new(
-                    &self.inner.connections,
-                    &self.work.upstream,
-                    body,
+                let sent = Sent {
+                    model: model.to_owned(),
+                    body: encode(&request),
                     streamed,
-                    serial,
-                );
+                };
+                let serial = self.inner.serial.fetch_add(1, Ordering::Relaxed);
+                let asking = Asking::new(&self.inner.connections, upstream, sent, serial);
                 self.asking = Some((Asked { round, n }, asking));
                 self.reach(if round == 1 {
                     FailPoint::Asked

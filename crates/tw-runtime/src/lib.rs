@@ -8,6 +8,7 @@ pub mod accept;
 mod driver;
 
 pub mod follow;
+pub mod models;
 pub mod runtime;
 pub mod tools;
 

@@ -13,6 +13,7 @@ use tw_core::id::{OrgId, ToolVersionKey, TurnId};
 use tw_core::limits::{self, RequestLimits};
 use tw_core::request::Role;
 use tw_core::turn::{FoundAttempt, FoundCall, FoundTurn, Now, Offer, Step, Turn, TurnSetup};
+use tw_egress::upstream::Upstream;
 use tw_store::apply::ApplyError;
 use tw_store::read::ReadError;
 use tw_store::read::turn::RecoveredTurn;
@@ -53,7 +54,7 @@ enum UnreadableError {
     Context(#[from] DamagedRecord),
     #[error("the stored request: {0}")]
     Input(String),
-    #[error("no upstream is configured")]
+    #[error("no upstream serves its model")]
     NoUpstream,
 }
 
@@ -157,10 +158,17 @@ fn work_of(
     // It was within the limits when it was accepted, whatever they are now.
     let input = tw_wire::openai_chat::request::decode(&found.body, &accepted_limits())
         .map_err(|error| UnreadableError::Input(error.message))?;
-    let upstream = inner
-        .upstream(&context.upstream)
-        .or_else(|| inner.config.upstreams.first())
-        .ok_or(UnreadableError::NoUpstream)?;
+    let named = context.upstreams.iter();
+    let mut upstreams: Vec<Arc<Upstream>> = named
+        .filter_map(|name| inner.upstream(name).cloned())
+        .collect();
+    if upstreams.is_empty() {
+        // The config knows none of them any more.
+        upstreams = inner.upstreams_of(&input.model);
+    }
+    if upstreams.is_empty() {
+        return Err(UnreadableError::NoUpstream);
+    }
     let row = &found.turn;
     let calls = page.map(|page| {
         let whose = Whose {
@@ -188,14 +196,16 @@ fn work_of(
         completion_tokens_max: input.completion_tokens_max,
         offer,
         limits: inner.config.turn.clone(),
-        upstream: upstream.name.clone(),
+        upstreams: upstreams
+            .iter()
+            .map(|upstream| upstream.name.clone())
+            .collect(),
     };
     let (repaired, _) = history::repaired(&input.messages);
-    let upstream = Arc::clone(upstream);
     let work = Work {
         input: Arc::new(input),
         repaired,
-        upstream,
+        upstreams,
         calls,
     };
     Ok((work, setup))
@@ -342,6 +352,7 @@ pub fn found_turn(found: &RecoveredTurn) -> FoundTurn {
                 round: row.round,
                 position: row.position,
                 n: row.n,
+                upstream: row.upstream.clone(),
                 outcome: row.end.as_ref().map(|end| end.outcome.as_str().to_owned()),
                 usage: row.end.as_ref().and_then(|end| end.usage.clone()),
             })

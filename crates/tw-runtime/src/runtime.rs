@@ -25,6 +25,7 @@ use crate::fail_point::FailPoint;
 use crate::live::LiveTurns;
 use crate::marks::Marks;
 use crate::metrics::{Format, Metrics};
+use crate::models::KnownModels;
 use crate::results::Results;
 use crate::slots::Slots;
 use crate::tool_book::ToolBook;
@@ -33,6 +34,7 @@ use crate::turnstile::Turnstile;
 /// What the runtime is made of and how it behaves.
 #[derive(Debug)]
 pub struct Config {
+    /// In the order in which they are asked; names are unique.
     pub upstreams: Vec<Arc<Upstream>>,
     /// Those that come with the program.
     pub tools: Vec<Arc<Tool>>,
@@ -59,7 +61,8 @@ pub struct Config {
     pub repeat_window: Duration,
     /// After this, running turns are ended or left for the next start.
     pub drain_max: Duration,
-    pub connect_timeout: Duration,
+    /// How long the upstreams' lists of models count as new.
+    pub models_kept: Duration,
     /// Debug builds only: where to die.
     pub fail_point: Option<FailPoint>,
 }
@@ -71,6 +74,7 @@ pub const TOOLS_STORED_DEFAULT: usize = 1_000;
 /// Bytes of results that are kept to be given again.
 pub const RESULTS_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 pub const FLUSH_INTERVAL_DEFAULT: Duration = Duration::from_millis(250);
+pub const MODELS_KEPT_DEFAULT: Duration = Duration::from_secs(300);
 /// Design, section 2, number 12.
 pub const CLIENT_STALL_DEFAULT: Duration = Duration::from_secs(30);
 pub const EVENTS_KEPT_DEFAULT: Duration = Duration::from_secs(24 * 3600);
@@ -84,7 +88,6 @@ impl Config {
     /// Defaults around one upstream; tools of organizations reach nothing.
     pub fn with_upstream(upstream: Upstream, tools: Vec<Arc<Tool>>) -> Self {
         Self {
-            connect_timeout: upstream.timeouts.connect,
             upstreams: vec![Arc::new(upstream)],
             tools,
             tool_client: Client::new(Options {
@@ -108,6 +111,7 @@ impl Config {
             request_keys_kept: REQUEST_KEYS_KEPT_DEFAULT,
             repeat_window: REPEAT_WINDOW_DEFAULT,
             drain_max: DRAIN_DEFAULT,
+            models_kept: MODELS_KEPT_DEFAULT,
             fail_point: None,
         }
     }
@@ -127,6 +131,7 @@ pub(crate) struct Inner {
     pub(crate) book: ToolBook,
     pub(crate) results: Results,
     pub(crate) slots: Slots,
+    pub(crate) models: KnownModels,
     pub(crate) keys: KnownKeys,
     pub(crate) turnstile: Turnstile,
     pub(crate) live: LiveTurns,
@@ -155,10 +160,11 @@ impl Runtime {
         };
         let metrics = Metrics::new(&config.upstreams, &store, env.now());
         let runtime = Self(Arc::new(Inner {
-            connections: Connections::new(config.connect_timeout),
+            connections: Connections::default(),
             slots: Slots::default(),
             book: ToolBook::new(config.tools.clone()),
             results: Results::new(config.results_bytes_max),
+            models: KnownModels::new(config.upstreams.len()),
             keys: KnownKeys::default(),
             turnstile: Turnstile::default(),
             config,
@@ -267,6 +273,14 @@ impl Runtime {
 }
 
 impl Inner {
+    /// The upstreams that serve a model: the first, and those that are asked when it fails.
+    pub(crate) fn upstreams_of(&self, model: &str) -> Vec<Arc<Upstream>> {
+        let all = self.config.upstreams.iter();
+        all.filter(|upstream| upstream.models.serves(model))
+            .cloned()
+            .collect()
+    }
+
     pub(crate) fn upstream(&self, name: &str) -> Option<&Arc<Upstream>> {
         self.config
             .upstreams

@@ -13,6 +13,7 @@ pub mod stream;
 pub mod chunks;
 pub mod completion;
 pub mod error;
+pub mod models;
 pub mod outcome;
 
 /// What stands between the texts of two rounds, as the inside of a string literal: a blank line.

@@ -3,7 +3,7 @@ use std::io::Write;
 use tw_core::limits::{RequestLimits, TurnLimits};
 
 use tw_egress::client::place::Place;
-use tw_runtime::runtime::{RESULTS_BYTES_DEFAULT, TOOLS_STORED_DEFAULT};
+use tw_runtime::runtime::{MODELS_KEPT_DEFAULT, RESULTS_BYTES_DEFAULT, TOOLS_STORED_DEFAULT};
 
 use super::Settings;
 use crate::cli::ServeArgs;
@@ -27,6 +27,8 @@ fn the_written_defaults_are_the_defaults_of_the_code() {
     assert_eq!(settings.limits.request(), RequestLimits::defaults());
     assert_eq!(settings.limits.tools_stored_max, TOOLS_STORED_DEFAULT);
     assert_eq!(settings.cache.bytes_max, RESULTS_BYTES_DEFAULT);
+    let models = std::time::Duration::from_secs(settings.cache.models_s);
+    assert_eq!(models, MODELS_KEPT_DEFAULT);
 }
 
 #[test]
@@ -67,6 +69,23 @@ fn an_upstream_that_cannot_be_used_is_refused_by_name() {
     for (text, named) in [
         ("kind = \"opanai\"", "opanai"),
         ("kind = \"scripted\"", "script"),
+        ("kind = \"azure\"", "base_url"),
+        (
+            "kind = \"azure\"\nbase_url = \"https://r.example.com/openai/v1/\"",
+            "/openai",
+        ),
+        (
+            "kind = \"azure\"\nbase_url = \"https://r.example.com/openai\"",
+            "/openai",
+        ),
+        (
+            "kind = \"azure\"\nbase_url = \"https://r.example.com\"\napi_version = \"a&b\"",
+            "a&b",
+        ),
+        (
+            "kind = \"openai\"\napi_version = \"2024-10-21\"",
+            "api_version",
+        ),
         (
             "kind = \"openai\"\nbase_url = \"localhost:1/v1\"",
             "localhost:1/v1",
@@ -75,11 +94,48 @@ fn an_upstream_that_cannot_be_used_is_refused_by_name() {
             "kind = \"openai\"\napi_key_env = \"TURNWRIGHT_NO_SUCH_VARIABLE\"",
             "TURNWRIGHT_NO_SUCH_VARIABLE",
         ),
+        ("kind = \"openai\"\nmodels = [\"gpt-*\", \"\"]", "models"),
+        ("kind = \"openai\"\naliases = { \"\" = \"m\" }", "aliases"),
+        ("kind = \"openai\"\naliases = { fast = \"\" }", "fast"),
+        ("kind = \"openai\"\naliases = { fast = \"gpt-*\" }", "gpt-*"),
     ] {
         let settings = load(&format!("[[upstream]]\nname = \"u\"\n{text}\n")).unwrap();
         let error = format!("{:#}", settings.runtime().unwrap_err());
         assert!(error.contains(named), "{text}: {error}");
     }
+}
+
+#[test]
+fn an_upstream_needs_a_name_of_its_own() {
+    let entry = |name: &str| format!("[[upstream]]\nname = {name:?}\nkind = \"openai\"\n");
+    for (text, named) in [
+        (
+            entry("a") + &entry("b") + &entry("a"),
+            "\"a\" is written twice",
+        ),
+        (entry(""), "from 1 to 64"),
+        (entry(&"n".repeat(65)), "from 1 to 64"),
+    ] {
+        let settings = load(&text).unwrap();
+        let error = format!("{:#}", settings.runtime().unwrap_err());
+        assert!(error.contains(named), "{text}: {error}");
+    }
+}
+
+#[test]
+fn upstreams_are_asked_in_the_order_of_the_file() {
+    let text = "[[upstream]]\nname = \"b\"\nkind = \"openai\"\nmodels = [\"gpt-*\"]\n\
+                aliases = { fast = \"gpt-4o-mini\" }\nconnect_s = 1\n\
+                [[upstream]]\nname = \"a\"\nkind = \"openai\"\nask_usage = false\n";
+    let upstreams = load(text).unwrap().runtime().unwrap().upstreams;
+    assert_eq!(upstreams[0].name, "b");
+    assert_eq!(upstreams[0].timeouts.connect.as_secs(), 1);
+    assert_eq!(upstreams[0].models.sent("fast"), "gpt-4o-mini");
+    assert!(upstreams[0].models.serves("gpt-5") && !upstreams[0].models.serves("o3"));
+    assert!(upstreams[0].accepts.usage_in_streams);
+    assert_eq!(upstreams[1].name, "a");
+    assert!(upstreams[1].models.serves("o3"));
+    assert!(!upstreams[1].accepts.usage_in_streams);
 }
 
 #[test]

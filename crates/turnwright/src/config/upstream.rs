@@ -1,11 +1,14 @@
 //! `[[upstream]]`: where models are.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
+use tw_core::accepts::Accepts;
+use tw_core::model_names::{ModelNames, NamePattern};
 use tw_egress::secret::Secret;
 use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
 
@@ -19,7 +22,12 @@ pub struct UpstreamSettings {
     kind: String,
     base_url: Option<String>,
     api_key_env: Option<String>,
+    api_version: Option<String>,
     script: Option<PathBuf>,
+    #[serde(default)]
+    models: Vec<String>,
+    #[serde(default)]
+    aliases: BTreeMap<String, String>,
     ask_usage: Option<bool>,
     connect_s: Option<u64>,
     first_byte_s: Option<u64>,
@@ -35,6 +43,13 @@ pub fn upstreams(
     answer_bytes_max: usize,
 ) -> anyhow::Result<Vec<Upstream>> {
     if !written.is_empty() {
+        let mut names = BTreeSet::new();
+        if let Some(twice) = written.iter().find(|one| !names.insert(&one.name)) {
+            bail!(
+                "upstream {:?} is written twice; records name upstreams, so each needs its own name",
+                twice.name
+            );
+        }
         return written
             .iter()
             .map(|settings| {
@@ -55,8 +70,9 @@ pub fn upstreams(
             base_url: base_url(url.as_deref().unwrap_or(OPENAI_URL))?,
             api_key: key.map(Secret::new),
         },
+        models: ModelNames::all(),
         timeouts: Timeouts::defaults(),
-        ask_usage: true,
+        accepts: Accepts::everything(),
         answer_bytes_max,
     }])
 }
@@ -67,37 +83,97 @@ impl UpstreamSettings {
         environment: &Environment,
         answer_bytes_max: usize,
     ) -> anyhow::Result<Upstream> {
+        if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX {
+            bail!("a name has from 1 to {NAME_BYTES_MAX} bytes");
+        }
+        if self.api_version.is_some() && self.kind != "azure" {
+            bail!("only kind \"azure\" has 'api_version'");
+        }
         let kind = match self.kind.as_str() {
             "openai" => UpstreamKind::OpenAi {
                 base_url: base_url(self.base_url.as_deref().unwrap_or(OPENAI_URL))?,
-                api_key: match &self.api_key_env {
-                    Some(variable) => Some(Secret::new(environment.need(variable)?)),
-                    None => None,
-                },
+                api_key: self.api_key(environment)?,
             },
+            "azure" => self.azure(environment)?,
             "scripted" => {
                 let Some(file) = &self.script else {
                     bail!("a scripted model needs 'script'");
                 };
                 UpstreamKind::Scripted(Arc::new(read_script(file)?))
             }
-            other => bail!("kind {other:?} is not known; it may be \"openai\" or \"scripted\""),
+            other => bail!(
+                "kind {other:?} is not known; it may be \"openai\", \"azure\" or \"scripted\""
+            ),
         };
         let defaults = Timeouts::defaults();
         let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
         Ok(Upstream {
             name: self.name.clone(),
             kind,
+            models: self.models()?,
             timeouts: Timeouts {
                 connect: seconds(self.connect_s, defaults.connect),
                 first_byte: seconds(self.first_byte_s, defaults.first_byte),
                 idle: seconds(self.idle_s, defaults.idle),
             },
-            ask_usage: self.ask_usage.unwrap_or(true),
+            accepts: self.accepts(),
             answer_bytes_max,
         })
     }
+    fn api_key(&self, environment: &Environment) -> anyhow::Result<Option<Secret>> {
+        let variable = self.api_key_env.as_ref();
+        let key = variable.map(|variable| environment.need(variable));
+        Ok(key.transpose()?.map(Secret::new))
+    }
+
+    fn azure(&self, environment: &Environment) -> anyhow::Result<UpstreamKind> {
+        let Some(written) = &self.base_url else {
+            bail!("an Azure resource needs 'base_url'");
+        };
+        let base_url = base_url(written)?;
+        if base_url.ends_with("/openai") || base_url.ends_with("/openai/v1") {
+            bail!("base_url {written:?} is to be the resource's own, without /openai");
+        }
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+        if let Some(version) = &self.api_version
+            && (version.is_empty() || !version.bytes().all(allowed))
+        {
+            bail!("api_version {version:?} is no version, such as \"2024-10-21\"");
+        }
+        Ok(UpstreamKind::Azure {
+            base_url,
+            api_key: self.api_key(environment)?,
+            api_version: self.api_version.clone(),
+        })
+    }
+
+    /// Which models it serves, and under which names.
+    fn models(&self) -> anyhow::Result<ModelNames> {
+        let pattern =
+            |text: &String| NamePattern::new(text).context("an empty text is no name of a model");
+        let patterns = self.models.iter().map(pattern);
+        let aliases = self.aliases.iter().map(|(alias, sent)| {
+            if sent.is_empty() || sent.contains('*') {
+                bail!("alias {alias:?}: {sent:?} is not the name of one model");
+            }
+            Ok((pattern(alias)?, sent.clone()))
+        });
+        Ok(ModelNames::new(
+            patterns.collect::<anyhow::Result<_>>().context("models")?,
+            aliases.collect::<anyhow::Result<_>>().context("aliases")?,
+        ))
+    }
+
+    fn accepts(&self) -> Accepts {
+        let everything = Accepts::everything();
+        Accepts {
+            usage_in_streams: self.ask_usage.unwrap_or(everything.usage_in_streams),
+        }
+    }
 }
+
+/// Longest name of an upstream, in bytes: it stands in every attempt's record.
+const NAME_BYTES_MAX: usize = 64;
 
 fn base_url(text: &str) -> anyhow::Result<String> {
     let trimmed = text.trim_end_matches('/');

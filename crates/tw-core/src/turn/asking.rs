@@ -1,13 +1,10 @@
 //! Asking the model: the request, its answer piece by piece, failures and retries.
 
-use std::time::Duration;
-
 use super::answer::Answer;
 use super::{Asked, Effect, Event, ModelFailure, ModelFailureKind, Now, Phase, Step, Timer, Turn};
 use crate::change::{AttemptOutcome, Change, CloseAttempt, OpenAttempt};
 use crate::event::{LogEvent, TurnReason, TurnStatus};
 use crate::fault::{Fault, FaultClass};
-use crate::limits;
 use crate::model::{Finish, ModelEvent, ReportedError};
 
 impl Turn {
@@ -22,7 +19,7 @@ impl Turn {
             round,
             position: None,
             n,
-            upstream: Some(self.setup.upstream.clone()),
+            upstream: self.upstream_name(n),
             at: now.at,
         }));
         step.then.push(Effect::Ask { round, n });
@@ -194,10 +191,11 @@ impl Turn {
             at: now.at,
         }));
         self.count(answer.usage.as_ref());
-        let wait = self.wait_before(n, failure);
+        self.note_failure(n, failure, now.at);
+        let wait = self.wait_before(n + 1, now.at);
         let in_time = now.at.after(wait) < self.setup.deadline;
         if !answer.shown
-            && failure.may_be_repeated()
+            && self.may_follow(failure, n + 1)
             && n < self.setup.limits.model_attempts_max
             && in_time
         {
@@ -214,15 +212,6 @@ impl Turn {
             now,
             step,
         );
-    }
-
-    fn wait_before(&self, n: u32, failure: &ModelFailure) -> Duration {
-        let limits = &self.setup.limits;
-        let doublings = n.saturating_sub(1).min(limits::BACKOFF_DOUBLINGS_MAX);
-        let own = limits.model_backoff.saturating_mul(1 << doublings);
-        failure
-            .retry_after
-            .map_or(own, |asked| asked.min(limits.retry_after_max))
     }
 
     pub(super) fn on_ask_again(&mut self, round: u32, n: u32, now: &Now<'_>, step: &mut Step) {
@@ -294,7 +283,7 @@ impl ModelFailure {
         }
     }
 
-    fn may_be_repeated(&self) -> bool {
+    pub(super) fn may_be_repeated(&self) -> bool {
         match self.kind {
             ModelFailureKind::Connect | ModelFailureKind::Reset | ModelFailureKind::Cut => true,
             ModelFailureKind::Status(status) => status == 408 || status == 429 || status >= 500,
@@ -303,6 +292,20 @@ impl ModelFailure {
             ModelFailureKind::Silent | ModelFailureKind::Nonsense | ModelFailureKind::Reported => {
                 false
             }
+        }
+    }
+
+    /// Whether another upstream may do better although this one would fail again.
+    pub(super) fn is_of_the_upstream(&self) -> bool {
+        match self.kind {
+            ModelFailureKind::Silent | ModelFailureKind::Nonsense => true,
+            // Our credentials or our account there; a request that is refused for what it says
+            // is the client's to mend.
+            ModelFailureKind::Status(status) => matches!(status, 401..=403),
+            ModelFailureKind::Connect
+            | ModelFailureKind::Reset
+            | ModelFailureKind::Cut
+            | ModelFailureKind::Reported => false,
         }
     }
 

@@ -53,6 +53,7 @@ pub struct FoundAttempt {
     /// `None` for a model request.
     pub position: Option<u32>,
     pub n: u32,
+    pub upstream: Option<String>,
     /// The outcome's word; `None` while open.
     pub outcome: Option<String>,
     pub usage: Option<Usage>,
@@ -76,6 +77,7 @@ impl Turn {
             .attempts
             .iter()
             .rfind(|attempt| attempt.position.is_none());
+        turn.recall_upstream(found);
         let Some(asked) = asked else {
             // The accepting transaction opens the first attempt, so this record is damaged.
             turn.end_internal(now, step);

@@ -19,6 +19,7 @@ mod quirks;
 mod quirks_of_the_loop;
 mod recovery;
 mod stopping;
+mod upstreams;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +74,7 @@ fn ours() -> TurnSetup {
         completion_tokens_max: None,
         offer: Offer::Ours(tools),
         limits: TurnLimits::defaults(),
-        upstream: "up".to_owned(),
+        upstreams: vec!["up".to_owned()],
     }
 }
 

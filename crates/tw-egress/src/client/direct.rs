@@ -30,7 +30,6 @@ use super::{PoolOptions, Reuse, web_roots};
 pub(crate) struct Direct {
     tls: TlsConnector,
     pool: Arc<Pool>,
-    connect_timeout: Duration,
     /// As many as there are upstreams.
     addresses: Arc<Mutex<HashMap<String, Arc<Address>>>>,
 }
@@ -61,7 +60,7 @@ pub(crate) enum DirectFailure {
 }
 
 impl Direct {
-    pub fn new(connect_timeout: Duration, idle_kept: Duration, connections_max: usize) -> Self {
+    pub fn new(idle_kept: Duration, connections_max: usize) -> Self {
         let mut tls = ClientConfig::builder()
             .with_root_certificates(web_roots())
             .with_no_client_auth();
@@ -73,7 +72,6 @@ impl Direct {
                 connections_max,
                 ..PoolOptions::defaults()
             })),
-            connect_timeout,
             addresses: Arc::default(),
         }
     }
@@ -103,12 +101,13 @@ impl Direct {
         &self,
         address: Arc<Address>,
         mut request: Request<Full<Bytes>>,
+        connect_timeout: Duration,
     ) -> Result<(http::response::Parts, Exchange), DirectFailure> {
         request.headers_mut().insert(HOST, address.host.clone());
         *request.uri_mut() = address.path.clone();
         let mut live = match self.pool.take(&address.key, Reuse::Pooled).await {
             Some(live) => live,
-            None => self.connect(&address.target).await?,
+            None => self.connect(&address.target, connect_timeout).await?,
         };
         let response = live.ask(request).await.map_err(|_| DirectFailure::Reset)?;
         let (parts, body) = response.into_parts();
@@ -124,8 +123,8 @@ impl Direct {
         ))
     }
 
-    async fn connect(&self, target: &Target) -> Result<Live, DirectFailure> {
-        let opened = timeout(self.connect_timeout, self.open(target)).await;
+    async fn connect(&self, target: &Target, within: Duration) -> Result<Live, DirectFailure> {
+        let opened = timeout(within, self.open(target)).await;
         let stream = opened
             .ok()
             .and_then(Result::ok)
@@ -153,7 +152,7 @@ impl Direct {
 }
 
 impl Address {
-    fn parse(url: &str) -> Option<Self> {
+    pub fn parse(url: &str) -> Option<Self> {
         let target = Target::parse(url).ok()?;
         Some(Self {
             key: Key::new("", &target),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Request};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, Method, Request};
 use http_body_util::Full;
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
@@ -16,7 +16,7 @@ use tw_wire::openai_chat::body::{decode, decode_error};
 use tw_wire::openai_chat::stream::{DecodeError, StreamDecoder, StreamLimits};
 
 use super::scripted_body::ScriptedBody;
-use super::{Connections, Upstream, UpstreamKind};
+use super::{Connections, Upstream, UpstreamKind, place};
 use crate::client::direct::{Address, DirectFailure, Exchange};
 use crate::exchange::retry_after;
 use crate::idle::Idle;
@@ -29,6 +29,15 @@ pub struct Asking {
     answer_bytes_max: usize,
     streamed: bool,
     upstream: Arc<Upstream>,
+}
+
+/// What an upstream is sent.
+#[derive(Debug)]
+pub struct Sent {
+    /// The upstream's own name of the model, as in the body.
+    pub model: String,
+    pub body: Vec<u8>,
+    pub streamed: bool,
 }
 
 /// What [`Asking::next`] came to.
@@ -99,21 +108,19 @@ impl Asking {
     pub fn new(
         connections: &Connections,
         upstream: &Arc<Upstream>,
-        body: Vec<u8>,
-        streamed: bool,
+        asked: Sent,
         serial: u64,
     ) -> Self {
+        let streamed = asked.streamed;
         let sending = match &upstream.kind {
-            UpstreamKind::OpenAi { .. } => State::Sending(Box::pin(send(
-                connections.clone(),
-                Arc::clone(upstream),
-                body,
-                streamed,
-            ))),
+            UpstreamKind::OpenAi { .. } | UpstreamKind::Azure { .. } => State::Sending(Box::pin(
+                send(connections.clone(), Arc::clone(upstream), asked),
+            )),
             UpstreamKind::Scripted(script) => {
                 let script = Arc::clone(script);
                 State::Sending(Box::pin(async move {
-                    let (status, headers, body) = ScriptedBody::start(&script, &body, serial).await;
+                    let (status, headers, body) =
+                        ScriptedBody::start(&script, &asked.body, serial).await;
                     Ok(Answer {
                         headers,
                         status,
@@ -194,10 +201,7 @@ impl Asking {
         match &mut self.state {
             State::Reading(reading) => {
                 let mut progress = reading.next(out, self.idle, self.answer_bytes_max).await;
-                if let UpstreamKind::OpenAi {
-                    api_key: Some(key), ..
-                } = &self.upstream.kind
-                {
+                if let Some(key) = self.upstream.kind.api_key() {
                     mask_errors(key, out, &mut progress);
                 }
                 if progress != Progress::More {
@@ -416,11 +420,12 @@ fn feed_ready(
 async fn send(
     connections: Connections,
     upstream: Arc<Upstream>,
-    body: Vec<u8>,
-    streamed: bool,
+    asked: Sent,
 ) -> Result<Answer, ModelFailure> {
-    let (address, request) = request_of(&connections, &upstream, body, streamed)?;
-    let sending = connections.0.send(address, request);
+    let (address, request) = request_of(&connections, &upstream, asked)?;
+    let sending = connections
+        .0
+        .send(address, request, upstream.timeouts.connect);
     let sent = tokio::time::timeout(upstream.timeouts.first_byte, sending).await;
     match sent {
         Ok(Ok((head, exchange))) => Ok(Answer {
@@ -446,52 +451,22 @@ async fn send(
 fn request_of(
     connections: &Connections,
     upstream: &Upstream,
-    body: Vec<u8>,
-    streamed: bool,
+    asked: Sent,
 ) -> Result<(Arc<Address>, Request<Full<Bytes>>), ModelFailure> {
-    let no_address = || {
-        failure(
-            ModelFailureKind::Connect,
-            "the upstream's address is no address",
-        )
-    };
-    let UpstreamKind::OpenAi { base_url, api_key } = &upstream.kind else {
-        return Err(failure(
-            ModelFailureKind::Connect,
-            "the upstream has no address",
-        ));
-    };
-    let accept = if streamed {
+    let address = place::of_chat(connections, &upstream.kind, &asked.model)?;
+    let accept = if asked.streamed {
         "text/event-stream"
     } else {
         "application/json"
     };
-    let url = format!("{base_url}/chat/completions");
-    let address = connections.0.address(&url).ok_or_else(no_address)?;
-    let mut request = Request::builder()
-        .method(Method::POST)
+    let request = place::request(Method::POST, &upstream.kind)?
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, accept)
-        .header(
-            USER_AGENT,
-            concat!("turnwright/", env!("CARGO_PKG_VERSION")),
-        );
-    if let Some(key) = api_key {
-        let value = HeaderValue::from_str(&format!("Bearer {}", key.reveal()));
-        let mut value = value.map_err(|_| {
-            failure(
-                ModelFailureKind::Connect,
-                "the upstream's key cannot stand in a header",
-            )
-        })?;
-        value.set_sensitive(true);
-        request = request.header(AUTHORIZATION, value);
-    }
-    let request = request.body(Full::new(Bytes::from(body)));
-    Ok((address, request.map_err(|_| no_address())?))
+        .body(Full::new(Bytes::from(asked.body)));
+    Ok((address, request.map_err(|_| place::no_address())?))
 }
 
-fn failure(kind: ModelFailureKind, message: &str) -> ModelFailure {
+pub(super) fn failure(kind: ModelFailureKind, message: &str) -> ModelFailure {
     let error = ReportedError {
         message: message.to_owned(),
         ..ReportedError::default()

@@ -6,10 +6,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+use tw_core::accepts::Accepts;
 use tw_core::arguments::Schema;
 use tw_core::change::{KeyMemory, Record, Scope, Surface, ToolGrant};
 use tw_core::json::Json;
 use tw_core::limits;
+use tw_core::model_names::ModelNames;
 use tw_core::tool::{EffectClass, Policy, Probe, Tool, ToolKind};
 use tw_egress::env::Env;
 use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
@@ -121,8 +123,9 @@ impl App {
                 base_url,
                 api_key: None,
             },
+            models: ModelNames::all(),
             timeouts: wanted.timeouts,
-            ask_usage: true,
+            accepts: Accepts::everything(),
             answer_bytes_max: limits::ANSWER_BYTES_DEFAULT,
         };
         let mut config = Config::with_upstream(upstream, wanted.tools);

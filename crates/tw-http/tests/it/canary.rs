@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::EnvFilter;
+use tw_core::accepts::Accepts;
 use tw_core::limits;
+use tw_core::model_names::ModelNames;
 use tw_core::tool::EffectClass;
 use tw_egress::secret::Secret;
 use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
@@ -74,8 +76,9 @@ async fn start(upstream: &Listener, tool: &Listener, effect: EffectClass) -> App
                     base_url,
                     api_key: Some(Secret::new(SECRET.to_owned())),
                 },
+                models: ModelNames::all(),
                 timeouts: Timeouts::defaults(),
-                ask_usage: true,
+                accepts: Accepts::everything(),
                 answer_bytes_max: limits::ANSWER_BYTES_DEFAULT,
             })];
         }),

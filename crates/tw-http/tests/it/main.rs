@@ -17,3 +17,4 @@ mod repeat;
 mod replay;
 mod tenants;
 mod tools;
+mod upstreams;

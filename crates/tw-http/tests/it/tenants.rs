@@ -9,8 +9,10 @@ use tw_testkit::listener::{Listener, Piece, Reply};
 use crate::app::{App, CHAT, Wanted, ask, probe, upstream_body};
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 13] = [
+pub const ROUTES: [(&str, &str, Takes); 15] = [
     ("POST", "/v1/chat/completions", Takes::Names),
+    ("GET", "/v1/models", Takes::Nothing),
+    ("GET", "/v1/models/{*id}", Takes::Nothing),
     ("GET", "/v1/turns/{id}", Takes::TurnId),
     ("POST", "/v1/turns/{id}/cancel", Takes::TurnId),
     ("GET", "/v1/turns/{id}/events", Takes::TurnId),

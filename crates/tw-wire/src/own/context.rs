@@ -10,7 +10,8 @@ use super::DamagedRecord;
 pub struct TurnContext {
     /// Our tools that were offered, in order; `None` for a relay.
     pub tools: Option<Vec<OfferedTool>>,
-    pub upstream: String,
+    /// The upstreams that may answer, by name, in the order in which they are asked.
+    pub upstreams: Vec<String>,
 }
 
 /// A tool of ours as it was offered.
@@ -22,7 +23,8 @@ pub struct OfferedTool {
 }
 
 /// A tool without a version is its name alone, as in all contexts written before tools were
-/// stored; one with a version is `[name, version]`.
+/// stored; one with a version is `[name, version]`. One upstream is its name alone; several are a
+/// list.
 pub fn encode(context: &TurnContext) -> String {
     let tools: Option<Vec<Value>> = context.tools.as_ref().map(|tools| {
         tools
@@ -33,14 +35,25 @@ pub fn encode(context: &TurnContext) -> String {
             })
             .collect()
     });
-    json!({ "tools": tools, "upstream": context.upstream }).to_string()
+    let upstream = match context.upstreams.as_slice() {
+        [one] => json!(one),
+        several => json!(several),
+    };
+    json!({ "tools": tools, "upstream": upstream }).to_string()
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
     tools: Option<Vec<StoredTool>>,
-    upstream: String,
+    upstream: StoredUpstreams,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StoredUpstreams {
+    One(String),
+    Several(Vec<String>),
 }
 
 #[derive(Deserialize)]
@@ -71,7 +84,10 @@ pub fn decode(text: &str) -> Result<TurnContext, DamagedRecord> {
         tools: stored
             .tools
             .map(|tools| tools.into_iter().map(offered).collect()),
-        upstream: stored.upstream,
+        upstreams: match stored.upstream {
+            StoredUpstreams::One(name) => vec![name],
+            StoredUpstreams::Several(names) => names,
+        },
     })
 }
 

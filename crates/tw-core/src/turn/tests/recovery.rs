@@ -7,7 +7,7 @@ use crate::id::CallRef;
 use crate::turn::{FoundAttempt, FoundCall, FoundTurn, Offer, TurnSetup};
 
 /// What the store holds after these lines: all that was written, all that was shown.
-fn found_after(setup: TurnSetup, lines: &str) -> FoundTurn {
+pub(super) fn found_after(setup: TurnSetup, lines: &str) -> FoundTurn {
     let run = Run::after(setup, lines);
     assert!(
         !run.turn.is_ended(),
@@ -32,6 +32,7 @@ fn record(found: &mut FoundTurn, change: &Change) {
             round: open.round,
             position: open.position,
             n: open.n,
+            upstream: open.upstream.clone(),
             outcome: None,
             usage: None,
         }),

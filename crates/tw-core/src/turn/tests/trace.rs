@@ -78,7 +78,11 @@ pub(super) fn input(tools: Tools) -> ModelInput {
 
 fn of_change(change: &Change) -> String {
     match change {
-        Change::OpenAttempt(open) => format!("open {}", attempt(open.round, open.position, open.n)),
+        Change::OpenAttempt(open) => {
+            let whom = open.upstream.as_deref().filter(|name| *name != "up");
+            let whom = whom.map_or(String::new(), |name| format!(" of {name}"));
+            format!("open {}{whom}", attempt(open.round, open.position, open.n))
+        }
         Change::CloseAttempt(close) => of_close(close),
         Change::AddMessage(message) => {
             format!("message {}{}", message.round, of_blocks(&message.blocks))

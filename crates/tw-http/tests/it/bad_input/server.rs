@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpSocket;
+use tw_core::accepts::Accepts;
 use tw_core::arguments::Schema;
 use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
 use tw_core::json::Json;
+use tw_core::model_names::ModelNames;
 use tw_core::tool::{EffectClass, Policy, Tool, ToolKind};
 use tw_egress::env::Env;
 use tw_egress::secret::Secret;
@@ -102,8 +104,9 @@ fn of(base_url: String, timeouts: Timeouts) -> Upstream {
             base_url,
             api_key: Some(Secret::new(UPSTREAM_KEY.to_owned())),
         },
+        models: ModelNames::all(),
         timeouts,
-        ask_usage: true,
+        accepts: Accepts::everything(),
         answer_bytes_max: tw_core::limits::ANSWER_BYTES_DEFAULT,
     }
 }

@@ -387,7 +387,7 @@ impl Driver {
             round,
             world,
         );
-        debug_assert_eq!(self.turn.setup().upstream, UPSTREAM);
+        debug_assert_eq!(self.turn.setup().upstreams, [UPSTREAM]);
         let fails = world.config.mishap == Mishap::ModelFails && n == 1;
         let mut coming = VecDeque::new();
         if fails {

@@ -97,7 +97,7 @@ impl Lab {
                 model_attempts_max: attempts_max,
                 ..TurnLimits::defaults()
             },
-            upstream: UPSTREAM.to_owned(),
+            upstreams: vec![UPSTREAM.to_owned()],
         }
     }
 
@@ -124,7 +124,7 @@ impl Lab {
                     name: TOOL.to_owned(),
                     version: None,
                 }]),
-                upstream: UPSTREAM.to_owned(),
+                upstreams: vec![UPSTREAM.to_owned()],
             }),
             idempotency_key: None,
             messages: self.user_message(setup.created),

@@ -11,7 +11,7 @@ fn context(tools: Option<&[(&str, Option<i64>)]>) -> TurnContext {
                 })
                 .collect()
         }),
-        upstream: "u".to_owned(),
+        upstreams: vec!["u".to_owned()],
     }
 }
 
@@ -39,6 +39,17 @@ fn a_context_of_the_first_version_is_read() {
 }
 
 #[test]
+fn several_upstreams_keep_their_order() {
+    let context = TurnContext {
+        upstreams: vec!["b".to_owned(), "a".to_owned()],
+        ..context(None)
+    };
+    let stored = r#"{"tools":null,"upstream":["b","a"]}"#;
+    assert_eq!(encode(&context), stored);
+    assert_eq!(decode(stored).unwrap(), context);
+}
+
+#[test]
 fn a_damaged_context_is_an_error() {
     for stored in [
         "",
@@ -51,6 +62,8 @@ fn a_damaged_context_is_an_error() {
         r#"{"tools":[["mail","1"]],"upstream":"u"}"#,
         r#"{"tools":[["mail",1.5]],"upstream":"u"}"#,
         r#"{"tools":[],"upstream":"u","more":1}"#,
+        r#"{"tools":[],"upstream":7}"#,
+        r#"{"tools":[],"upstream":["u",7]}"#,
     ] {
         assert!(decode(stored).is_err(), "{stored}");
     }

@@ -1,0 +1,110 @@
+//! The models that an upstream says it has.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use http::header::ACCEPT;
+use http_body_util::Full;
+use tokio::time::timeout;
+use tw_wire::openai_chat::models::{self, ListedModel};
+
+use super::place::{no_address, request};
+use super::{Connections, Upstream, UpstreamKind};
+use crate::client::direct::DirectFailure;
+
+/// Longest time for the whole list.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest list that is read, in bytes; the longest known one has 1 MiB.
+const LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Why there is no list; holds nothing secret.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    #[error("{0}")]
+    NotAsked(String),
+    #[error("the upstream cannot be reached")]
+    Connect,
+    #[error("the upstream closed the connection")]
+    Broken,
+    #[error("the upstream did not answer in time")]
+    Silent,
+    #[error("the upstream answered with status {0}")]
+    Status(u16),
+    #[error("the upstream's list is longer than {LIST_BYTES_MAX} bytes")]
+    TooLong,
+    #[error("the upstream's answer is no list of models")]
+    NoList,
+}
+
+/// Asks for the list; `None` for an upstream that has none.
+///
+/// An Azure resource lists the models that could be deployed, not its deployments.
+///
+/// # Errors
+/// [`ListError`].
+pub async fn list(
+    connections: &Connections,
+    upstream: &Upstream,
+) -> Result<Option<Vec<ListedModel>>, ListError> {
+    match &upstream.kind {
+        UpstreamKind::OpenAi { base_url, .. } => {
+            let url = format!("{base_url}/models");
+            let read = within(read(connections, upstream, &url)).await?;
+            models::decode(&read).map(Some).ok_or(ListError::NoList)
+        }
+        UpstreamKind::Azure { .. } => Ok(None),
+        UpstreamKind::Scripted(script) => {
+            let names = script.models();
+            let own = names.map(|name| ListedModel::new(name, &upstream.name));
+            Ok(Some(own.collect()))
+        }
+    }
+}
+
+async fn within(
+    reading: impl Future<Output = Result<Vec<u8>, ListError>>,
+) -> Result<Vec<u8>, ListError> {
+    timeout(LIST_TIMEOUT, reading)
+        .await
+        .unwrap_or(Err(ListError::Silent))
+}
+
+async fn read(
+    connections: &Connections,
+    upstream: &Upstream,
+    url: &str,
+) -> Result<Vec<u8>, ListError> {
+    let not_asked = |message| ListError::NotAsked(message);
+    let address = connections
+        .0
+        .address(url)
+        .ok_or_else(|| not_asked(no_address().error.message))?;
+    let request = request(Method::GET, &upstream.kind)
+        .map_err(|failure| not_asked(failure.error.message))?
+        .header(ACCEPT, "application/json")
+        .body(Full::new(Bytes::new()))
+        .map_err(|_| not_asked(no_address().error.message))?;
+    let sent = connections
+        .0
+        .send(address, request, upstream.timeouts.connect)
+        .await;
+    let (head, mut exchange) = sent.map_err(|failure| match failure {
+        DirectFailure::Connect => ListError::Connect,
+        DirectFailure::Reset => ListError::Broken,
+    })?;
+    if !head.status.is_success() {
+        return Err(ListError::Status(head.status.as_u16()));
+    }
+    let mut read = Vec::new();
+    while let Some(bytes) = exchange.read().await {
+        let bytes = bytes.map_err(|()| ListError::Broken)?;
+        if read.len() + bytes.len() > LIST_BYTES_MAX {
+            return Err(ListError::TooLong);
+        }
+        read.extend_from_slice(&bytes);
+    }
+    exchange.give_back();
+    Ok(read)
+}
