@@ -135,6 +135,15 @@ pub struct CreateKeyArgs {
     /// `key`: all requests with this key are of one person.
     #[arg(long, value_enum)]
     pub memory: Option<MemoryArg>,
+    /// Requests per minute that begin a turn; 0 is no limit. Without it, the server's configuration says.
+    #[arg(long, value_name = "N")]
+    pub requests_per_minute: Option<u32>,
+    /// Turns that run at once; 0 is no limit.
+    #[arg(long, value_name = "N")]
+    pub concurrency: Option<u32>,
+    /// Streams that are open at once; 0 is no limit.
+    #[arg(long, value_name = "N")]
+    pub streams: Option<u32>,
     /// Days until the key expires.
     #[arg(long)]
     pub expires_days: Option<u32>,

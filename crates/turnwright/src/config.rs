@@ -4,6 +4,7 @@ mod upstream;
 
 mod egress;
 mod environment;
+mod rate;
 mod secrets;
 
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use tw_egress::scripted::Script;
 use tw_egress::secrets::Secrets;
 use tw_http::server::Options;
 use tw_runtime::fail_point::FailPoint;
+use tw_runtime::limiter::Rules;
 use tw_runtime::runtime::Config;
 use tw_runtime::tools::Vetting;
 
@@ -28,6 +30,7 @@ use crate::registry::{self, ProbeSettings};
 
 use egress::EgressSettings;
 use environment::Environment;
+use rate::RateSettings;
 use upstream::UpstreamSettings;
 
 /// Every setting with its default, and the reference for people.
@@ -38,6 +41,7 @@ pub const DEFAULTS: &str = include_str!("defaults.toml");
 pub struct Settings {
     pub server: ServerSettings,
     limits: LimitSettings,
+    rate: RateSettings,
     record: RecordSettings,
     tools: ToolSettings,
     cache: CacheSettings,
@@ -63,6 +67,7 @@ pub struct ServerSettings {
     body_timeout_s: u64,
     drain_s: u64,
     turns_max: usize,
+    streams_max: usize,
     client_stall_s: u64,
     connections_max: usize,
     head_timeout_s: u64,
@@ -155,6 +160,7 @@ impl Settings {
         let secrets = secrets::read(table.remove("secrets"), environment)?;
         let mut settings: Self = table.try_into()?;
         settings.egress.allowed()?;
+        settings.rate.organizations()?;
         settings.secrets = Arc::new(Secrets::new(secrets)?);
         Ok(settings)
     }
@@ -182,7 +188,13 @@ impl Settings {
             tools_enabled: self.tools.enabled,
             turn: self.limits.turn(),
             request: self.limits.request(),
-            turns_max: self.server.turns_max,
+            rules: Rules {
+                turns_max: self.server.turns_max,
+                streams_max: self.server.streams_max,
+                key: self.rate.key(),
+                organization: self.rate.organization(),
+                organizations: self.rate.organizations()?,
+            },
             flush_interval: Duration::from_millis(self.record.flush_interval_ms),
             client_stall_max: Duration::from_secs(self.server.client_stall_s),
             events_kept: hours(self.record.events_kept_h),

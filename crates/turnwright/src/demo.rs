@@ -78,6 +78,7 @@ fn demo_key() -> KeyWanted {
         tools: ToolGrant::All,
         record: Record::Full,
         memory: KeyMemory::Off,
+        limits: tw_core::rate::Limits::default(),
         expires: None,
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::rate::Limits;
 use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key};
 
@@ -48,6 +49,11 @@ fn wanted(args: &CreateKeyArgs, env: &Env) -> anyhow::Result<KeyWanted> {
         memory: match args.memory {
             Some(MemoryArg::Key) => KeyMemory::Key,
             None => KeyMemory::Off,
+        },
+        limits: Limits {
+            requests_per_minute: args.requests_per_minute,
+            concurrency_max: args.concurrency,
+            streams_max: args.streams,
         },
         expires: args
             .expires_days

@@ -9,6 +9,7 @@ use crate::call::{CallEnd, CallStatus, Runs};
 use crate::event::{TurnReason, TurnStatus};
 use crate::id::{ApiKeyId, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
 use crate::model::Usage;
+use crate::rate::Limits;
 use crate::request::{Block, Role};
 use crate::time::Timestamp;
 use crate::tool::{EffectClass, ToolVersion};
@@ -145,6 +146,8 @@ pub struct NewApiKey {
     pub record: Record,
     /// One key for one person: memory without a name.
     pub memory: KeyMemory,
+    /// Its own; where it says nothing, the server's hold.
+    pub limits: Limits,
     pub expires: Option<Timestamp>,
     pub at: Timestamp,
 }

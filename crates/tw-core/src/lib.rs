@@ -30,4 +30,5 @@ pub mod call;
 pub mod id;
 pub mod json;
 pub mod limits;
+pub mod rate;
 pub mod time;

@@ -9,9 +9,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use http_body_util::BodyExt;
 use tw_core::change::{OnLeave, Scope, Surface};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::fault::Fault;
@@ -21,6 +20,7 @@ use tw_runtime::accept::{Coming, TurnAnswer, TurnRequest, TurnTaken};
 use tw_runtime::admin::Caller;
 use tw_runtime::chain::Chain;
 use tw_runtime::metrics::OpenStream;
+use tw_runtime::limiter::Place;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
 use tw_wire::openai_chat::completion::CompletionBuilder;
 use tw_wire::openai_chat::error::{of_fault, render};
@@ -31,7 +31,9 @@ use tw_wire::sse;
 use crate::access;
 use crate::answer_body::{Note, Whole, event_stream};
 use crate::error::ApiError;
-use crate::server::{BODY_UNIT_BYTES, RequestId, Surfaces};
+use crate::error::no_room::put_standing;
+use crate::request_body::{read_body, refused};
+use crate::server::{RequestId, Surfaces};
 
 pub(crate) const TURN_HEADER: HeaderName = HeaderName::from_static("turnwright-turn");
 const CONVERSATION_HEADER: HeaderName = HeaderName::from_static("turnwright-conversation");
@@ -62,6 +64,13 @@ async fn answer(
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     let caller = access::caller(surfaces, &parts.headers, Some(Scope::Chat), id).await?;
+    // A repetition may need no room: it may be answered by what runs already.
+    if !is_retry(&parts.headers)
+        && !parts.headers.contains_key(IDEMPOTENCY_HEADER)
+        && let Err(no_room) = surfaces.runtime().may_begin(&caller)
+    {
+        return Err(refused(&parts.headers, body, ApiError::no_room(&no_room)).await);
+    }
     let bytes_max = surfaces.runtime().request_limits().body_bytes_max;
     let body = read_body(surfaces, &parts.headers, body, bytes_max).await?;
     let input = decode(&body, surfaces.runtime().request_limits())
@@ -83,77 +92,33 @@ async fn answer(
         },
     };
     let wanted = turn_request(&parts.headers, caller.clone(), body, input, id)?;
+    let place = if streamed {
+        let place = surfaces.runtime().open_stream(&caller);
+        Some(place.map_err(|no_room| ApiError::no_room(&no_room))?)
+    } else {
+        None
+    };
     let taken = surfaces
         .runtime()
         .take(wanted)
         .await
         .map_err(|refused| ApiError::of_refusal(&refused, id))?;
-    let headers = headers_of(&taken);
+    let mut headers = headers_of(&taken);
+    if let Some(standing) = surfaces.runtime().requests_left(&caller) {
+        put_standing(&mut headers, &standing);
+    }
     let note = Note {
         runtime: surfaces.runtime().clone(),
         caller,
         turn: taken.turn,
     };
     let mut response = if streamed {
-        stream(surfaces, taken, options, note, id).await?
+        stream(surfaces, (taken, place), options, note, id).await?
     } else {
         plain(taken, options.dialect, note, id).await?
     };
     response.headers_mut().extend(headers);
     Ok(response)
-}
-
-/// Reads the body within its own limit and within that of all bodies together.
-///
-/// One that is too large is read on and dropped, up to as much again: a client that is still
-/// sending would else see a broken connection instead of the answer.
-pub(crate) async fn read_body(
-    surfaces: &Surfaces,
-    headers: &HeaderMap,
-    mut body: Body,
-    bytes_max: usize,
-) -> Result<Bytes, ApiError> {
-    let options = &surfaces.0.options;
-    let length = headers
-        .get(CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|text| text.parse::<usize>().ok());
-    let keeps_max = if length.is_some_and(|length| length > bytes_max) {
-        0
-    } else {
-        bytes_max
-    };
-    let units_max = (options.bodies_bytes_max / BODY_UNIT_BYTES).max(1);
-    let units = (length.unwrap_or(bytes_max).min(keeps_max) / BODY_UNIT_BYTES + 1).min(units_max);
-    let read = async {
-        let _counted = surfaces
-            .0
-            .bodies
-            .acquire_many(u32::try_from(units).unwrap_or(u32::MAX))
-            .await;
-        let (mut kept, mut bytes) = (Vec::new(), 0usize);
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(|_| ApiError::body_broken())?.into_data() else {
-                continue;
-            };
-            bytes = bytes.saturating_add(data.len());
-            if bytes <= keeps_max {
-                kept.extend_from_slice(&data);
-            } else {
-                kept = Vec::new();
-            }
-            if bytes > bytes_max.saturating_mul(2) {
-                break;
-            }
-        }
-        if bytes > keeps_max {
-            return Err(ApiError::too_large(bytes_max));
-        }
-        Ok(Bytes::from(kept))
-    };
-    tokio::time::timeout(options.body_timeout, read)
-        .await
-        .unwrap_or_else(|_elapsed| Err(ApiError::body_timeout()))
 }
 
 fn turn_request(
@@ -175,14 +140,6 @@ fn turn_request(
             ));
         }
     };
-    let is_retry = headers
-        .get(RETRY_COUNT_HEADER)
-        .and_then(|count| count.to_str().ok())
-        .map(str::trim)
-        .is_some_and(|count| {
-            let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
-            is_number && count.bytes().any(|byte| byte != b'0')
-        });
     Ok(TurnRequest {
         caller,
         surface: Surface::ChatCompletions,
@@ -192,9 +149,21 @@ fn turn_request(
         conversation: named(headers, CONVERSATION_HEADER.as_str())?,
         on_leave,
         idempotency_key: named(headers, IDEMPOTENCY_HEADER)?,
-        is_retry,
+        is_retry: is_retry(headers),
         request_id: id.0.clone(),
     })
+}
+
+/// Whether the client library says that it has sent this before.
+fn is_retry(headers: &HeaderMap) -> bool {
+    headers
+        .get(RETRY_COUNT_HEADER)
+        .and_then(|count| count.to_str().ok())
+        .map(str::trim)
+        .is_some_and(|count| {
+            let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+            is_number && count.bytes().any(|byte| byte != b'0')
+        })
 }
 
 /// A header that names something; an empty one counts as absent.
@@ -306,13 +275,15 @@ struct Streaming {
     turn: TurnId,
     note: Option<Note>,
     _open: OpenStream,
+    /// Held until the end is on its way.
+    place: Option<Place>,
 }
 
 /// The head goes out with the first thing to be seen, or when it is time for a keep-alive;
 /// until then a fault is an ordinary status.
 async fn stream(
     surfaces: &Surfaces,
-    taken: TurnTaken,
+    (taken, place): (TurnTaken, Option<Place>),
     options: ChunkOptions,
     note: Note,
     id: &RequestId,
@@ -326,6 +297,7 @@ async fn stream(
         turn: taken.turn,
         note: Some(note),
         _open: surfaces.runtime().metrics().open_stream(),
+        place,
     };
     let head_by = tokio::time::Instant::now() + streaming.keep_alive;
     loop {
@@ -357,6 +329,10 @@ impl Streaming {
         for event in events {
             self.writer.push(event, &mut self.ready);
             self.ended |= matches!(event, LogEvent::End(_));
+        }
+        if self.ended {
+            // Whoever sees the end may open the next stream at once.
+            self.place = None;
         }
     }
 

@@ -1,5 +1,7 @@
 //! Errors, rendered once for the OpenAI surface.
 
+pub(crate) mod no_room;
+
 use axum::body::Body;
 use axum::response::Response;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -7,6 +9,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use tw_core::event::EffectRan;
 use tw_core::fault::{Fault, FaultClass};
 use tw_core::id::TurnId;
+use tw_core::rate::Standing;
 use tw_runtime::accept::TurnRefused;
 use tw_runtime::chain::Chain;
 use tw_runtime::tools::ToolError;
@@ -16,6 +19,7 @@ use tw_wire::openai_chat::request::RequestError;
 
 use crate::chat::TURN_HEADER;
 use crate::server::RequestId;
+use no_room::put_standing;
 
 /// What a client is answered instead of what it asked for.
 #[derive(Clone, Debug)]
@@ -25,6 +29,8 @@ pub struct ApiError {
     /// What the official clients obey before their own judgement.
     should_retry: Option<bool>,
     turn: Option<TurnId>,
+    /// How the limit of requests stands.
+    requests: Option<Standing>,
 }
 
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -48,6 +54,7 @@ impl ApiError {
             retry_after_s: None,
             should_retry: None,
             turn: None,
+            requests: None,
         }
     }
 
@@ -259,6 +266,7 @@ impl ApiError {
             retry_after_s: None,
             should_retry: None,
             turn: None,
+            requests: None,
         }
     }
 
@@ -295,6 +303,7 @@ impl ApiError {
             },
             should_retry,
             turn: Some(turn),
+            requests: None,
         }
     }
 
@@ -336,16 +345,7 @@ impl ApiError {
                 "This idempotency key was used with another request body.",
             ),
             TurnRefused::EffectsRan { turn, effects } => Self::effects_ran(*turn, None, effects),
-            TurnRefused::Overloaded => {
-                let mut error = Self::new(
-                    429,
-                    "rate_limit_error",
-                    Some("too_many_turns"),
-                    "Too many requests are running.",
-                );
-                error.retry_after_s = Some(OVERLOAD_RETRY_AFTER_S);
-                error
-            }
+            TurnRefused::NoRoom(no_room) => Self::no_room(no_room),
             TurnRefused::ShuttingDown => Self::unavailable("The server is shutting down."),
             TurnRefused::UnknownModel => Self::no_model(),
             TurnRefused::Write(_) => {
@@ -369,6 +369,9 @@ impl ApiError {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(standing) = &self.requests {
+            put_standing(headers, standing);
         }
         if let Some(should) = self.should_retry {
             headers.insert(

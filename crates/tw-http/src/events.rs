@@ -10,11 +10,13 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use bytes::Bytes;
 use http::HeaderMap;
+use tw_core::event::LogEvent;
 use tw_core::id::TurnId;
 use tw_core::request::Tools;
 use tw_runtime::chain::Chain;
 use tw_runtime::follow::{Cursor, FollowError, Follower};
 use tw_runtime::metrics::OpenStream;
+use tw_runtime::limiter::Place;
 use tw_store::read::events::NumberedEvent;
 use tw_store::read::view::Detail;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
@@ -71,6 +73,8 @@ async fn answer(
         .turn
         .id;
     let query = read_query(query, headers)?;
+    let place = surfaces.runtime().open_stream(&caller);
+    let place = place.map_err(|no_room| ApiError::no_room(&no_room))?;
     let follower = surfaces
         .runtime()
         .follow(caller.organization, turn, query.after)
@@ -104,6 +108,7 @@ async fn answer(
         turn,
         ended: false,
         _open: surfaces.runtime().metrics().open_stream(),
+        place: Some(place),
     };
     let body = Body::from_stream(futures_util::stream::unfold(following, next_bytes));
     Ok(event_stream(body))
@@ -180,6 +185,8 @@ struct Following {
     turn: TurnId,
     ended: bool,
     _open: OpenStream,
+    /// Held until the end is on its way.
+    place: Option<Place>,
 }
 
 impl Following {
@@ -192,6 +199,9 @@ impl Following {
             }
             if numbered.number <= self.after {
                 self.ready.truncate(before);
+            }
+            if matches!(numbered.event, LogEvent::End(_)) {
+                self.place = None;
             }
         }
     }

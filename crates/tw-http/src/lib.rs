@@ -19,3 +19,4 @@ mod access;
 mod answer_body;
 pub mod error;
 mod render_turn;
+mod request_body;

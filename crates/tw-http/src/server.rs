@@ -39,7 +39,8 @@ pub struct Options {
     pub keep_alive: Duration,
     /// Longest time for a request's body to arrive.
     pub body_timeout: Duration,
-    /// Bytes of all bodies that are being read; further requests wait within their time.
+    /// Bytes of all bodies that are being read; what is beyond is refused. At least one body of
+    /// the largest size is read whatever this says.
     pub bodies_bytes_max: usize,
 }
 
@@ -63,7 +64,10 @@ impl Options {
 
 impl Surfaces {
     pub fn new(runtime: Runtime, options: Options) -> Self {
-        let units = (options.bodies_bytes_max / BODY_UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS);
+        let bytes_max = options
+            .bodies_bytes_max
+            .max(runtime.request_limits().body_bytes_max);
+        let units = (bytes_max / BODY_UNIT_BYTES + 1).min(Semaphore::MAX_PERMITS);
         Self(Arc::new(Shared {
             runtime,
             options,

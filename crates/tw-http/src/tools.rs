@@ -16,8 +16,8 @@ use tw_runtime::admin::Caller;
 use tw_runtime::tools::{StoredTool, ToolError};
 
 use crate::access;
-use crate::chat::read_body;
 use crate::error::ApiError;
+use crate::request_body::read_body;
 use crate::server::{RequestId, Surfaces};
 
 pub(crate) use trial::{preview, test};

@@ -24,6 +24,7 @@ use tw_wire::own::context;
 use crate::admin::Caller;
 use crate::driver::{self, Accepted, CLIENT_BATCHES_MAX, CallContext, Driver, DriverParts, Work};
 use crate::follow::Follower;
+use crate::limiter::{NoRoom, Place};
 use crate::live::{Client, Live};
 use crate::marks;
 use crate::runtime::{Inner, Runtime};
@@ -79,8 +80,8 @@ pub enum TurnRefused {
         turn: TurnId,
         effects: Vec<EffectRan>,
     },
-    #[error("too many requests run")]
-    Overloaded,
+    #[error("there is no room for another turn")]
+    NoRoom(NoRoom),
     #[error("the server is shutting down")]
     ShuttingDown,
     #[error("no upstream serves the model")]
@@ -197,9 +198,6 @@ impl Runtime {
                 }
                 Earlier::Nothing { keys_since } => keys_since,
             };
-            if self.turns_running() >= self.0.config.turns_max {
-                return Err(TurnRefused::Overloaded);
-            }
             let end_user = end_user.clone();
             match self
                 .begin(&request, end_user, body_hash, keys_since, passing)
@@ -307,7 +305,9 @@ impl Runtime {
             upstreams,
             calls,
         };
-        let (answer, outcome) = self.drive(machine, fence, work, (step, passing));
+        let place = inner.limiter.begin(&request.caller);
+        let place = place.map_err(TurnRefused::NoRoom)?;
+        let (answer, outcome) = self.drive(machine, fence, work, place, (step, passing));
         match outcome.await {
             Ok(Ok(Accepted::New)) => Ok(Begun::Taken(Box::new(TurnTaken {
                 turn,
@@ -327,6 +327,7 @@ impl Runtime {
         turn: Turn,
         fence: Fence,
         work: Work,
+        place: Place,
         (step, passing): (Step, Passing),
     ) -> (TurnAnswer, oneshot::Receiver<Result<Accepted, ApplyError>>) {
         let inner = &self.0;
@@ -341,6 +342,7 @@ impl Runtime {
             work: Arc::new(work),
             live: Arc::clone(&live),
             client: Some(to_client),
+            place,
             events_stored: 0,
         });
         inner.live.add(fence.turn, live);

@@ -9,6 +9,7 @@ use tw_core::change::{
     Change, KeyMemory, NewApiKey, NewOrganization, Outcome, Record, Scope, ToolGrant,
 };
 use tw_core::id::{ApiKeyId, OrgId};
+use tw_core::rate::Limits;
 use tw_core::time::Timestamp;
 use tw_egress::env::Env;
 use tw_store::apply::ApplyError;
@@ -29,6 +30,8 @@ pub struct Caller {
     pub scopes: Vec<Scope>,
     pub tools: ToolGrant,
     pub record: Record,
+    /// The key's own.
+    pub limits: Limits,
 }
 
 impl Caller {
@@ -87,6 +90,7 @@ impl Runtime {
             scopes: found.scopes.clone(),
             tools: found.tools.clone(),
             record: found.record,
+            limits: found.limits,
         })
     }
 
@@ -156,6 +160,7 @@ pub struct KeyWanted {
     pub tools: ToolGrant,
     pub record: Record,
     pub memory: KeyMemory,
+    pub limits: Limits,
     pub expires: Option<Timestamp>,
 }
 
@@ -206,6 +211,7 @@ pub async fn create_key(
         tools: wanted.tools,
         record: wanted.record,
         memory: wanted.memory,
+        limits: wanted.limits,
         expires: wanted.expires,
         at: env.now(),
     });

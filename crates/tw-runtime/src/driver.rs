@@ -35,6 +35,7 @@ use tw_wire::openai_chat::request::encode;
 
 use crate::chain::Chain;
 use crate::fail_point::FailPoint;
+use crate::limiter::Place;
 use crate::live::{Live, Signal, Wanted};
 use crate::results::ResultKey;
 use crate::runtime::Inner;
@@ -100,6 +101,8 @@ pub(crate) struct Driver {
     client: Option<ToClient>,
     /// A client waits, and its leaving is an event.
     client_counts: bool,
+    /// Held until the turn's end is durable.
+    place: Option<Place>,
     asking: Option<(Asked, Asking)>,
     tools: JoinSet<CallEnded>,
     /// Attempts that run, by the id of their task.
@@ -133,6 +136,7 @@ pub(crate) struct DriverParts {
     pub(crate) work: Arc<Work>,
     pub(crate) live: Arc<Live>,
     pub(crate) client: Option<ToClient>,
+    pub(crate) place: Place,
     /// Events that the log holds already.
     pub(crate) events_stored: u64,
 }
@@ -157,6 +161,7 @@ impl Driver {
             work,
             live,
             client,
+            place,
             events_stored,
         } = parts;
         let left = turn.setup().deadline.since(inner.env.now());
@@ -170,6 +175,7 @@ impl Driver {
             log: Log::new(events_stored),
             client_counts: client.is_some(),
             client,
+            place: Some(place),
             asking: None,
             tools: JoinSet::new(),
             attempts: BTreeMap::new(),
@@ -230,6 +236,9 @@ impl Driver {
             self.reach(FailPoint::AfterAccept);
             let streamed = self.turn.setup().streamed;
             self.inner.metrics.turn_started(streamed);
+        }
+        if !is_ours && let Some(place) = self.place.take() {
+            place.give_back();
         }
         // Whoever sends the same again finds this one now.
         drop(passing);

@@ -15,6 +15,7 @@ pub mod tools;
 pub mod admin;
 pub mod chain;
 pub mod fail_point;
+pub mod limiter;
 mod live;
 mod marks;
 pub mod metrics;

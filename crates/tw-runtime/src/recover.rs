@@ -231,6 +231,9 @@ fn drive_on(inner: &Arc<Inner>, fence: Fence, found: &RecoveredTurn, work: Work,
     };
     let machine = Turn::recover(setup, &found_turn(found), &mut now, &mut step);
     let live = Live::new(events_stored);
+    let place = inner
+        .limiter
+        .taken_over(fence.organization, found.turn.api_key);
     let driver = Driver::new(DriverParts {
         inner: Arc::clone(inner),
         turn: machine,
@@ -238,6 +241,7 @@ fn drive_on(inner: &Arc<Inner>, fence: Fence, found: &RecoveredTurn, work: Work,
         work: Arc::new(work),
         live: Arc::clone(&live),
         client: None,
+        place,
         events_stored,
     });
     inner.live.add(fence.turn, live);

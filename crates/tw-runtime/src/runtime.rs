@@ -22,6 +22,7 @@ use tw_store::store::Store;
 
 use crate::admin::KnownKeys;
 use crate::fail_point::FailPoint;
+use crate::limiter::{Limiter, Rules};
 use crate::live::LiveTurns;
 use crate::marks::Marks;
 use crate::metrics::{Format, Metrics};
@@ -49,8 +50,8 @@ pub struct Config {
     pub tools_enabled: bool,
     pub turn: TurnLimits,
     pub request: RequestLimits,
-    /// Turns that may run at once; further ones are refused.
-    pub turns_max: usize,
+    /// How much may run at once and be asked for; what is beyond is refused.
+    pub rules: Rules,
     /// Longest time that an event of a log waits for the disk under light load.
     pub flush_interval: Duration,
     /// A client that takes nothing for so long counts as gone.
@@ -67,8 +68,6 @@ pub struct Config {
     pub fail_point: Option<FailPoint>,
 }
 
-/// Turns that may run at once (design, section 12: open streams).
-pub const TURNS_DEFAULT: usize = 10_000;
 /// Tools that an organization may keep.
 pub const TOOLS_STORED_DEFAULT: usize = 1_000;
 /// Bytes of results that are kept to be given again.
@@ -104,7 +103,7 @@ impl Config {
             tools_enabled: true,
             turn: TurnLimits::defaults(),
             request: RequestLimits::defaults(),
-            turns_max: TURNS_DEFAULT,
+            rules: Rules::defaults(),
             flush_interval: FLUSH_INTERVAL_DEFAULT,
             client_stall_max: CLIENT_STALL_DEFAULT,
             events_kept: EVENTS_KEPT_DEFAULT,
@@ -132,6 +131,7 @@ pub(crate) struct Inner {
     pub(crate) results: Results,
     pub(crate) slots: Slots,
     pub(crate) models: KnownModels,
+    pub(crate) limiter: Arc<Limiter>,
     pub(crate) keys: KnownKeys,
     pub(crate) turnstile: Turnstile,
     pub(crate) live: LiveTurns,
@@ -162,6 +162,7 @@ impl Runtime {
         let runtime = Self(Arc::new(Inner {
             connections: Connections::default(),
             slots: Slots::default(),
+            limiter: Limiter::new(config.rules.clone(), env.clone()),
             book: ToolBook::new(config.tools.clone()),
             results: Results::new(config.results_bytes_max),
             models: KnownModels::new(config.upstreams.len()),

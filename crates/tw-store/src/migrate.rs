@@ -24,6 +24,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "speed",
         sql: include_str!("../migrations/0003_speed.sql"),
     },
+    Migration {
+        name: "rate",
+        sql: include_str!("../migrations/0004_rate.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -231,6 +231,14 @@ impl Store {
             .unwrap_or(Err(ApplyError::Unknown { source: None }))
     }
 
+    /// Whether another write would wait for room in the queue.
+    pub fn is_full(&self) -> bool {
+        match &*self.inner {
+            Inner::File(file) => file.jobs.as_ref().is_some_and(|jobs| jobs.capacity() == 0),
+            Inner::Inline(_) => false,
+        }
+    }
+
     /// [`Store::apply`] without waiting, for a store that writes inline.
     ///
     /// # Errors
@@ -409,3 +417,6 @@ fn create_private(path: &Path) -> std::io::Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path).map(drop)
 }
+
+#[cfg(test)]
+mod tests;

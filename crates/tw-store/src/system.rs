@@ -3,6 +3,7 @@
 use rusqlite::{Connection, params};
 use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use tw_core::rate::Limits;
 use tw_core::time::Timestamp;
 
 use crate::read::ReadError;
@@ -20,6 +21,7 @@ pub struct ApiKeyRow {
     pub tools: ToolGrant,
     pub record: Record,
     pub memory: KeyMemory,
+    pub limits: Limits,
     /// Whether that has passed is for the caller to decide.
     pub expires: Option<Timestamp>,
     pub last_used: Option<Timestamp>,
@@ -162,7 +164,7 @@ fn find_unfinished(
 
 const API_KEY: &str =
     "SELECT k.key, k.organization, o.slug, k.scopes, k.tool_grant, k.record, k.memory,
-        k.expires_us, k.last_used_us
+        k.requests_per_minute, k.concurrency_max, k.streams_max, k.expires_us, k.last_used_us
     FROM api_key k JOIN organization o ON o.key = k.organization
     WHERE k.hash = ?1";
 
@@ -190,6 +192,11 @@ fn find_api_key(conn: &Connection, hash: &[u8; 32]) -> Result<Option<ApiKeyRow>,
         tools,
         record: words::read_record(&record).ok_or(known("record"))?,
         memory: words::read_memory(&memory).ok_or(known("memory"))?,
+        limits: Limits {
+            requests_per_minute: row.get("requests_per_minute")?,
+            concurrency_max: row.get("concurrency_max")?,
+            streams_max: row.get("streams_max")?,
+        },
         expires: row.get::<_, Option<i64>>("expires_us")?.map(Timestamp),
         last_used: row.get::<_, Option<i64>>("last_used_us")?.map(Timestamp),
     }))

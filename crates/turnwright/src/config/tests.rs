@@ -1,8 +1,10 @@
 use std::io::Write;
+use std::num::NonZeroU32;
 
 use tw_core::limits::{RequestLimits, TurnLimits};
 
 use tw_egress::client::place::Place;
+use tw_runtime::limiter::{STREAMS_DEFAULT, TURNS_DEFAULT};
 use tw_runtime::runtime::{MODELS_KEPT_DEFAULT, RESULTS_BYTES_DEFAULT, TOOLS_STORED_DEFAULT};
 
 use super::Settings;
@@ -29,6 +31,28 @@ fn the_written_defaults_are_the_defaults_of_the_code() {
     assert_eq!(settings.cache.bytes_max, RESULTS_BYTES_DEFAULT);
     let models = std::time::Duration::from_secs(settings.cache.models_s);
     assert_eq!(models, MODELS_KEPT_DEFAULT);
+    assert_eq!(settings.server.turns_max, TURNS_DEFAULT);
+    assert_eq!(settings.server.streams_max, STREAMS_DEFAULT);
+    for limits in [settings.rate.key(), settings.rate.organization()] {
+        assert_eq!(limits.requests_per_minute(), None);
+        assert_eq!(limits.concurrency_max(), None);
+        assert_eq!(limits.streams_max(), None);
+    }
+}
+
+#[test]
+fn limits_are_of_keys_of_organizations_and_of_one_of_them() {
+    let text = "[rate.key]\nconcurrency_max = 4\n
+        [rate.organization]\nstreams_max = 5\n
+        [rate.organizations.acme]\nrequests_per_minute = 6\n";
+    let settings = load(text).unwrap();
+    let max = |max| NonZeroU32::new(max);
+    assert_eq!(settings.rate.key().concurrency_max(), max(4));
+    assert_eq!(settings.rate.organization().streams_max(), max(5));
+    let acme = settings.rate.organizations().unwrap()["acme"];
+    let acme = acme.or(settings.rate.organization());
+    assert_eq!(acme.requests_per_minute(), max(6));
+    assert_eq!(acme.streams_max(), max(5));
 }
 
 #[test]
@@ -56,6 +80,10 @@ fn what_is_not_known_is_an_error_that_names_it() {
             "[[egress.allow]]\nplace = \"a:1\"\norganization = \"x\"\n",
             "organization",
         ),
+        ("[rate.keys]\nstreams_max = 1\n", "keys"),
+        ("[rate.key]\nstreams = 1\n", "streams"),
+        ("[rate.key]\nstreams_max = -1\n", "-1"),
+        ("[rate.organizations.\"A b\"]\n", "A b"),
         ("[secret.KEY]\nvalue = \"v\"\n", "secret"),
         ("[secrets.KEY]\nvalues = \"v\"\n", "values"),
     ] {

@@ -116,3 +116,34 @@ fn what_cannot_be_is_refused_by_name_and_makes_nothing() {
     let refused = stderr(&create_key(&data, &["--scope", "all"]));
     assert!(refused.contains("turns:read"), "{refused}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_held_to_the_limits_it_was_made_with() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = hello().await;
+    let server = Server::start(serve(&data, &upstream), &data);
+    let flags = [
+        "--requests-per-minute",
+        "1",
+        "--concurrency",
+        "2",
+        "--streams",
+        "3",
+    ];
+    let client = with(&server, &key_of(&create_key(&data, &flags)));
+    let got = client.chat(&ask()).await.unwrap();
+    assert_eq!(
+        got.header("x-ratelimit-limit-requests"),
+        "1",
+        "{}",
+        got.text()
+    );
+    assert_eq!(client.chat(&ask()).await.unwrap().status, 429);
+    let free = with(&server, &key_of(&create_key(&data, &[])));
+    let got = free.chat(&ask()).await.unwrap();
+    assert_eq!(
+        (got.status, got.header("x-ratelimit-limit-requests")),
+        (200, "")
+    );
+}

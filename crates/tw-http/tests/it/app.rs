@@ -31,6 +31,7 @@ pub struct Wanted {
     pub config: Box<dyn FnOnce(&mut Config) + Send>,
     pub options: Options,
     pub timeouts: Timeouts,
+    pub env: Env,
 }
 
 impl Wanted {
@@ -40,6 +41,7 @@ impl Wanted {
             config: Box::new(|_| {}),
             options: Options::defaults(),
             timeouts: Timeouts::defaults(),
+            env: Env::system(),
         }
     }
 
@@ -111,7 +113,7 @@ impl App {
     }
 
     async fn serve(folder: Arc<TempDir>, base_url: String, wanted: Wanted) -> Self {
-        let env = Env::system();
+        let env = wanted.env;
         let store = Store::open(
             &folder.path().join("t.db"),
             store::Options::defaults(env.now()),
@@ -153,6 +155,7 @@ impl App {
             tools,
             record: Record::Full,
             memory: KeyMemory::Off,
+            limits: tw_core::rate::Limits::default(),
             expires: None,
         };
         create_key(&self.store, &Env::system(), wanted)

@@ -63,7 +63,7 @@ async fn with_tools_disabled_everything_is_relayed() {
 }
 
 #[tokio::test]
-async fn one_turn_too_many_is_told_when_to_come_back() {
+async fn one_turn_too_many_for_the_server_is_told_when_to_come_back() {
     let reply = Reply::pieces(
         "application/json",
         vec![
@@ -73,7 +73,7 @@ async fn one_turn_too_many_is_told_when_to_come_back() {
     );
     let upstream = answering(vec![reply]).await;
     let wanted = Wanted {
-        config: Box::new(|config| config.turns_max = 1),
+        config: Box::new(|config| config.rules.turns_max = 1),
         ..Wanted::plain()
     };
     let app = App::start(&upstream, wanted).await;
@@ -81,9 +81,9 @@ async fn one_turn_too_many_is_told_when_to_come_back() {
     let first = tokio::spawn(async move { client.chat(&ask("Hi")).await });
     upstream.asked_times(1).await;
     let refused = app.client.chat(&ask("Hi")).await.unwrap();
-    assert_eq!(refused.status, 429);
+    assert_eq!(refused.status, 503);
     assert_eq!(refused.header("retry-after"), "1");
-    assert_eq!(refused.json()["error"]["code"], "too_many_turns");
+    assert_eq!(refused.json()["error"]["code"], "overloaded");
     upstream.open("go");
     assert_eq!(first.await.unwrap().unwrap().status, 200);
     app.settled().await;

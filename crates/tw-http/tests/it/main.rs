@@ -11,6 +11,7 @@ mod leave;
 mod limits;
 mod metrics;
 mod quirks;
+mod rate;
 mod record;
 mod recover;
 mod repeat;

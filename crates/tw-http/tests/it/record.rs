@@ -192,6 +192,7 @@ async fn minimal(app: &App) -> Client {
         tools: ToolGrant::All,
         record: Record::Minimal,
         memory: KeyMemory::Off,
+        limits: tw_core::rate::Limits::default(),
         expires: None,
     };
     let key = create_key(&app.store, &Env::system(), wanted).await;

@@ -23,6 +23,10 @@ impl Driver {
             self.log.add(&step.show, self.write_by());
         }
         let shows_end = self.turn.is_ended();
+        if shows_end {
+            // Whoever sees the end may begin the next turn at once.
+            self.place = None;
+        }
         self.send(std::mem::take(&mut step.show)).await;
         if shows_end {
             self.reach(FailPoint::FinishShown);

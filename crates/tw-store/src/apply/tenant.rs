@@ -27,8 +27,9 @@ pub fn create_organization(
 }
 
 const CREATE_API_KEY: &str = "INSERT INTO api_key
-    (organization, name, hash, shown, scopes, tool_grant, record, memory, expires_us, created_us, updated_us)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?10) RETURNING key";
+    (organization, name, hash, shown, scopes, tool_grant, record, memory, expires_us,
+     requests_per_minute, concurrency_max, streams_max, created_us, updated_us)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13) RETURNING key";
 
 pub fn create_api_key(conn: &Connection, new: &NewApiKey) -> Result<Outcome, ApplyError> {
     const WHAT: &str = "creating an API key";
@@ -47,6 +48,9 @@ pub fn create_api_key(conn: &Connection, new: &NewApiKey) -> Result<Outcome, App
         words::record(new.record),
         words::memory(new.memory),
         new.expires.map(|at| at.0),
+        new.limits.requests_per_minute,
+        new.limits.concurrency_max,
+        new.limits.streams_max,
         new.at.0,
     ];
     let key =

@@ -1,5 +1,6 @@
 use tw_core::change::{Change, KeyMemory, NewApiKey, Outcome, Record, Scope, ToolGrant};
 use tw_core::id::{ApiKeyId, OrgId};
+use tw_core::rate::Limits;
 use tw_store::apply::ApplyError;
 use tw_store::system;
 
@@ -70,7 +71,13 @@ async fn a_key_may_have_no_scopes_no_tools_or_all() {
             (3, ToolGrant::All),
             (4, ToolGrant::Named(Vec::new())),
         ] {
+            let limits = Limits {
+                requests_per_minute: Some(u32::MAX),
+                concurrency_max: Some(0),
+                streams_max: None,
+            };
             let new = NewApiKey {
+                limits,
                 scopes: Vec::new(),
                 tools: tools.clone(),
                 record: Record::Minimal,
@@ -84,6 +91,7 @@ async fn a_key_may_have_no_scopes_no_tools_or_all() {
                 .unwrap()
                 .unwrap();
             assert_eq!((row.scopes, row.tools), (Vec::new(), tools));
+            assert_eq!(row.limits, limits);
             assert_eq!(
                 (row.record, row.memory, row.expires),
                 (Record::Minimal, KeyMemory::Key, Some(at(9)))

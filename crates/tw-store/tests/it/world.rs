@@ -13,6 +13,7 @@ use tw_core::event::{LogEvent, TurnStatus};
 use tw_core::id::{ApiKeyId, CallId, CallRef, OrgId, ToolId, TurnId};
 use tw_core::json::{Json, Literal};
 use tw_core::model::Usage;
+use tw_core::rate::Limits;
 use tw_core::request::{Block, Role};
 use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
@@ -169,6 +170,7 @@ pub fn api_key(organization: OrgId, hash: u8) -> NewApiKey {
         tools: ToolGrant::Named(vec!["zeta tool".to_owned(), "alpha".to_owned()]),
         record: Record::Full,
         memory: KeyMemory::Off,
+        limits: Limits::default(),
         expires: None,
         at: at(0),
     }

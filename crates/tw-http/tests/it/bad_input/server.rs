@@ -133,6 +133,7 @@ async fn expired(app: &App) -> String {
         tools: ToolGrant::None,
         record: Record::Full,
         memory: KeyMemory::Off,
+        limits: tw_core::rate::Limits::default(),
         expires: Some(env.now()),
     };
     create_key(&app.store, &env, wanted).await.unwrap()

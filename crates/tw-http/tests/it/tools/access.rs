@@ -99,6 +99,7 @@ async fn expired(app: &App) -> Client {
         tools: ToolGrant::All,
         record: Record::Full,
         memory: KeyMemory::Off,
+        limits: tw_core::rate::Limits::default(),
         expires: Some(Timestamp(1)),
     };
     let key = create_key(&app.store, &Env::system(), wanted).await;

@@ -197,6 +197,7 @@ fn store(fault: Option<Fault>) -> (Store, OrgId, ApiKeyId) {
         tools: ToolGrant::All,
         record: Record::Full,
         memory: KeyMemory::Off,
+        limits: tw_core::rate::Limits::default(),
         expires: None,
         at,
     });

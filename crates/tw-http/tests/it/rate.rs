@@ -1,0 +1,455 @@
+//! Limits of keys and organizations: who is refused, what the refusal says, and what counts.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::rate::Limits;
+use tw_core::time::Timestamp;
+use tw_egress::env::Env;
+use tw_runtime::admin::{KeyWanted, create_key};
+use tw_runtime::limiter::Rules;
+use tw_testkit::client::{Client, Got};
+use tw_testkit::listener::{Listener, Piece, Reply};
+
+use crate::app::{App, Wanted, ask, ask_streamed, upstream_body, upstream_stream};
+
+const GATE: &str = "go";
+/// A point in time at which the clock of these tests stands.
+const START: Timestamp = Timestamp(1_800_000_000_000_000);
+
+async fn hello() -> Listener {
+    let reply = Reply::json(upstream_body("Hello", &[]));
+    Listener::in_turn(vec![reply]).await.unwrap()
+}
+
+/// Answers when the gate is open.
+async fn gated() -> Listener {
+    let body = Piece::Bytes(upstream_body("Hello", &[]).into());
+    let reply = Reply::pieces("application/json", vec![Piece::HeadGate(GATE), body]);
+    Listener::in_turn(vec![reply]).await.unwrap()
+}
+
+fn clock() -> Env {
+    Env::seeded(7, START)
+}
+
+fn with(env: &Env, rules: Rules) -> Wanted {
+    Wanted {
+        config: Box::new(|config| config.rules = rules),
+        env: env.clone(),
+        ..Wanted::plain()
+    }
+}
+
+fn per_minute(requests: u32) -> Limits {
+    Limits {
+        requests_per_minute: Some(requests),
+        ..Limits::default()
+    }
+}
+
+fn at_once(turns: u32) -> Limits {
+    Limits {
+        concurrency_max: Some(turns),
+        ..Limits::default()
+    }
+}
+
+fn of_keys(key: Limits) -> Rules {
+    Rules {
+        key,
+        ..Rules::defaults()
+    }
+}
+
+/// A client with another key of an organization.
+async fn client_of(app: &App, organization: &str) -> Client {
+    let scopes = vec![Scope::Chat, Scope::TurnsRead];
+    let key = app.key(organization, ToolGrant::None, scopes).await;
+    app.with_key(Some(key))
+}
+
+fn told(got: &Got) -> [&str; 3] {
+    ["limit", "remaining", "reset"].map(|what| got.header(&format!("x-ratelimit-{what}-requests")))
+}
+
+fn assert_refused(got: &Got, part: &str) {
+    assert_eq!(got.status, 429, "{}", got.text());
+    let error = &got.json()["error"];
+    assert_eq!(error["type"], "rate_limit_error");
+    assert_eq!(error["code"], "rate_limit_exceeded");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains(part), "{message}");
+    assert!(message.contains("0 left"), "{message}");
+    let wait = format!("Try again in {} s.", got.header("retry-after"));
+    assert!(message.contains(&wait), "{message}");
+}
+
+#[tokio::test]
+async fn an_answer_tells_what_is_left_and_a_refusal_when_to_retry() {
+    let (upstream, env) = (hello().await, clock());
+    let app = App::start(&upstream, with(&env, of_keys(per_minute(2)))).await;
+    let first = app.client.chat(&ask("Hi")).await.unwrap();
+    assert_eq!(first.status, 200, "{}", first.text());
+    assert_eq!(told(&first), ["2", "1", "30s"]);
+    let second = app.client.chat(&ask("Hi")).await.unwrap();
+    assert_eq!(told(&second), ["2", "0", "1m0s"]);
+    env.move_clock(START.after(Duration::from_micros(500_001)));
+    let third = app.client.chat(&ask("Hi")).await.unwrap();
+    assert_refused(
+        &third,
+        "This API key has reached its limit of 2 requests per minute",
+    );
+    assert_eq!(third.header("retry-after"), "30");
+    assert_eq!(told(&third), ["2", "0", "59.5s"]);
+    // Another key is not meant.
+    let other = client_of(&app, "default").await;
+    assert_eq!(other.chat(&ask("Hi")).await.unwrap().status, 200);
+    env.move_clock(START.after(Duration::from_secs(30)));
+    assert_eq!(app.client.chat(&ask("Hi")).await.unwrap().status, 200);
+    assert_eq!(upstream.asked().len(), 4);
+}
+
+#[tokio::test]
+async fn without_a_limit_no_header_tells_of_one() {
+    let reply = Reply::json(upstream_body("Hello", &[]))
+        .with_header("x-ratelimit-remaining-requests", "77")
+        .with_header("x-ratelimit-limit-requests", "78");
+    let upstream = Listener::in_turn(vec![reply]).await.unwrap();
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let got = app.client.chat(&ask("Hi")).await.unwrap();
+    assert_eq!((got.status, told(&got)), (200, ["", "", ""]));
+}
+
+#[tokio::test]
+async fn an_organizations_limit_is_of_all_its_keys_and_of_no_other() {
+    let (upstream, env) = (hello().await, clock());
+    let rules = Rules {
+        organization: per_minute(2),
+        organizations: [("roomy".to_owned(), per_minute(9))].into(),
+        ..Rules::defaults()
+    };
+    let app = App::start(&upstream, with(&env, rules)).await;
+    let second_key = client_of(&app, "default").await;
+    let stranger = client_of(&app, "stranger").await;
+    let roomy = client_of(&app, "roomy").await;
+    assert_eq!(app.client.chat(&ask("Hi")).await.unwrap().status, 200);
+    assert_eq!(told(&second_key.chat(&ask("Hi")).await.unwrap())[1], "0");
+    for client in [&app.client, &second_key] {
+        let refused = client.chat(&ask("Hi")).await.unwrap();
+        assert_refused(&refused, "This organization has reached its limit of 2");
+    }
+    assert_eq!(
+        told(&stranger.chat(&ask("Hi")).await.unwrap())[..2],
+        ["2", "1"]
+    );
+    assert_eq!(
+        told(&roomy.chat(&ask("Hi")).await.unwrap())[..2],
+        ["9", "8"]
+    );
+}
+
+#[tokio::test]
+async fn a_key_may_have_limits_of_its_own() {
+    let (upstream, env) = (hello().await, clock());
+    let app = App::start(&upstream, with(&env, of_keys(per_minute(1)))).await;
+    let wanted = KeyWanted {
+        organization: "default".to_owned(),
+        name: "own".to_owned(),
+        scopes: vec![Scope::Chat],
+        tools: ToolGrant::None,
+        record: Record::Full,
+        memory: KeyMemory::Off,
+        limits: per_minute(3),
+        expires: None,
+    };
+    let key = create_key(&app.store, &Env::system(), wanted)
+        .await
+        .unwrap();
+    let client = app.with_key(Some(key));
+    assert_eq!(
+        told(&client.chat(&ask("Hi")).await.unwrap())[..2],
+        ["3", "2"]
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_begins_no_turn_does_not_count() {
+    let (upstream, env) = (hello().await, clock());
+    let app = App::start(&upstream, with(&env, of_keys(per_minute(1)))).await;
+    for _ in 0..3 {
+        let invalid = app.client.chat(&json!({ "messages": 1 })).await.unwrap();
+        assert_eq!(invalid.status, 400);
+    }
+    let key = [("idempotency-key", "k")];
+    let first = app.post(&key, &ask("Hi")).await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    // Its repetition is answered although nothing is left, and a new request is not.
+    let again = app.post(&key, &ask("Hi")).await;
+    assert_eq!(again.status, 200, "{}", again.text());
+    assert_eq!(again.json(), first.json());
+    assert_refused(
+        &app.post(&[("idempotency-key", "l")], &ask("Hi")).await,
+        "API key",
+    );
+    let marked = [("x-stainless-retry-count", "1")];
+    assert_refused(&app.post(&marked, &ask("Ho")).await, "API key");
+    assert_refused(&app.client.chat(&ask("Hi")).await.unwrap(), "API key");
+    // Refusals moved nothing: the next one may come when the first said.
+    env.move_clock(START.after(Duration::from_secs(60)));
+    assert_eq!(app.client.chat(&ask("Hi")).await.unwrap().status, 200);
+    assert_eq!(upstream.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_refused_request_is_answered_although_its_body_is_large() {
+    let (upstream, env) = (hello().await, clock());
+    let app = App::start(&upstream, with(&env, of_keys(per_minute(1)))).await;
+    assert_eq!(app.client.chat(&ask("Hi")).await.unwrap().status, 200);
+    let large = ask(&"x".repeat(900_000));
+    assert_refused(&app.client.chat(&large).await.unwrap(), "API key");
+}
+
+#[tokio::test]
+async fn turns_at_once_are_counted_until_they_end() {
+    let (upstream, env) = (gated().await, clock());
+    let app = App::start(&upstream, with(&env, of_keys(at_once(1)))).await;
+    let client = app.client.clone();
+    let first = tokio::spawn(async move { client.chat(&ask("Hi")).await });
+    upstream.asked_times(1).await;
+    let refused = app.client.chat(&ask("Hi")).await.unwrap();
+    assert_refused(
+        &refused,
+        "This API key has reached its limit of 1 requests at once",
+    );
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!(told(&refused), ["", "", ""]);
+    upstream.open(GATE);
+    assert_eq!(first.await.unwrap().unwrap().status, 200);
+    // Whoever has the answer may ask again at once.
+    for _ in 0..20 {
+        assert_eq!(app.client.chat(&ask("Hi")).await.unwrap().status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_repetition_that_attaches_needs_no_room_for_another_turn() {
+    let (upstream, env) = (gated().await, clock());
+    let app = App::start(&upstream, with(&env, of_keys(at_once(1)))).await;
+    let post = |client: Client| async move {
+        let key = [("idempotency-key", "k")];
+        let body = ask("Hi").to_string();
+        client.send("POST", crate::app::CHAT, &key, body).await
+    };
+    let first = tokio::spawn(post(app.client.clone()));
+    upstream.asked_times(1).await;
+    let second = tokio::spawn(post(app.client.clone()));
+    let refused = app.post(&[("idempotency-key", "l")], &ask("Ho")).await;
+    assert_refused(&refused, "requests at once");
+    upstream.open(GATE);
+    let (first, second) = (
+        first.await.unwrap().unwrap(),
+        second.await.unwrap().unwrap(),
+    );
+    assert_eq!(
+        (first.status, second.status),
+        (200, 200),
+        "{}",
+        second.text()
+    );
+    assert_eq!(first.json(), second.json());
+    assert_eq!(upstream.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_turn_whose_client_left_counts_on_while_it_is_to_finish() {
+    let (upstream, env) = (gated().await, clock());
+    let app = App::start(&upstream, with(&env, of_keys(at_once(1)))).await;
+    let client = app.client.clone();
+    let headers = [("turnwright-on-leave", "finish"), ("idempotency-key", "k")];
+    let leaves = tokio::spawn(async move {
+        let body = ask("Hi").to_string();
+        client.send("POST", crate::app::CHAT, &headers, body).await
+    });
+    app.running_turn("k").await;
+    leaves.abort();
+    assert!(leaves.await.is_err());
+    assert_refused(&app.client.chat(&ask("Hi")).await.unwrap(), "at once");
+    upstream.open(GATE);
+    app.settled().await;
+    assert_eq!(app.client.chat(&ask("Hi")).await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_turn_that_an_earlier_process_left_counts() {
+    let upstream = gated().await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let client = app.client.clone();
+    let first = tokio::spawn(async move { client.chat(&ask("Hi")).await });
+    upstream.asked_times(1).await;
+    let wanted = with(&Env::system(), of_keys(at_once(1)));
+    let next = app.again(&upstream, wanted).await;
+    assert_eq!(next.runtime.recover().await.unwrap(), 1);
+    assert_refused(&next.client.chat(&ask("Ho")).await.unwrap(), "at once");
+    upstream.open(GATE);
+    next.settled().await;
+    assert_eq!(next.client.chat(&ask("Ho")).await.unwrap().status, 200);
+    first.abort();
+}
+
+fn half_stream() -> Reply {
+    let whole = upstream_stream("Hello", &[]);
+    let at = whole.find("\n\n").unwrap() + 2;
+    let at = at + whole[at..].find("\n\n").unwrap() + 2;
+    let (head, tail) = whole.split_at(at);
+    Reply::pieces(
+        "text/event-stream",
+        vec![
+            Piece::Bytes(head.to_owned().into()),
+            Piece::Gate(GATE),
+            Piece::Bytes(tail.to_owned().into()),
+        ],
+    )
+}
+
+#[tokio::test]
+async fn streams_are_counted_from_head_to_end_readers_of_events_too() {
+    let upstream = Listener::in_turn(vec![half_stream()]).await.unwrap();
+    let one = Limits {
+        streams_max: Some(1),
+        ..Limits::default()
+    };
+    let app = App::start(&upstream, with(&clock(), of_keys(one))).await;
+    let body = ask_streamed("Hi").to_string();
+    let open = app.client.open("POST", crate::app::CHAT, &[], body).await;
+    let mut open = open.unwrap();
+    open.until("Hello").await;
+    let second = app.client.chat(&ask_streamed("Hi")).await.unwrap();
+    assert_refused(&second, "1 open streams at once");
+    let events = format!("/v1/turns/{}/events", open.header("turnwright-turn"));
+    let reader = app.client.send("GET", &events, &[], "").await.unwrap();
+    assert_refused(&reader, "1 open streams at once");
+    // The refused stream began no turn.
+    assert_eq!(upstream.asked().len(), 1);
+    upstream.open(GATE);
+    assert!(open.until("[DONE]").await.ends_with("data: [DONE]\n\n"));
+    // Its end is seen, so the next may open, and so for each of them.
+    for _ in 0..10 {
+        let got = app.client.chat(&ask_streamed("Hi")).await.unwrap();
+        assert_eq!(got.status, 200, "{}", got.text());
+    }
+    let mut read = app.client.open("GET", &events, &[], "").await.unwrap();
+    assert_eq!(read.status, 200);
+    read.until("event: end").await;
+    assert_eq!(
+        app.client.chat(&ask_streamed("Hi")).await.unwrap().status,
+        200
+    );
+}
+
+#[tokio::test]
+async fn streams_beyond_those_of_the_server_are_its_own_overload() {
+    let upstream = Listener::in_turn(vec![half_stream()]).await.unwrap();
+    let rules = Rules {
+        streams_max: 1,
+        ..Rules::defaults()
+    };
+    let app = App::start(&upstream, with(&clock(), rules)).await;
+    let body = ask_streamed("Hi").to_string();
+    let open = app.client.open("POST", crate::app::CHAT, &[], body).await;
+    let mut open = open.unwrap();
+    open.until("Hello").await;
+    let refused = app.client.chat(&ask_streamed("Hi")).await.unwrap();
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!(refused.json()["error"]["code"], "overloaded");
+}
+
+#[tokio::test]
+async fn bodies_beyond_the_room_for_them_are_refused_at_once() {
+    let upstream = hello().await;
+    let mut wanted = Wanted::plain();
+    wanted.options.bodies_bytes_max = 0;
+    wanted.config = Box::new(|config| config.request.body_bytes_max = 64 * 1024);
+    let app = App::start(&upstream, wanted).await;
+    let held = Held::start(&app, 60 * 1024).await;
+    let large = app.client.chat(&ask(&"x".repeat(32 * 1024))).await.unwrap();
+    assert_eq!(large.status, 503, "{}", large.text());
+    assert_eq!(large.json()["error"]["code"], "overloaded");
+    assert_eq!(large.header("retry-after"), "1");
+    drop(held);
+    // What was held is free as soon as the server sees that its sender left.
+    loop {
+        let got = app.client.chat(&ask(&"x".repeat(32 * 1024))).await.unwrap();
+        if got.status == 200 {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A request of which so many bytes of the body were sent, and the rest is not.
+struct Held {
+    _tcp: tokio::net::TcpStream,
+}
+
+impl Held {
+    async fn start(app: &App, bytes: usize) -> Self {
+        use tokio::io::AsyncWriteExt;
+        let mut tcp = tokio::net::TcpStream::connect(app.client.address)
+            .await
+            .unwrap();
+        let head = format!(
+            "POST {} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
+            crate::app::CHAT,
+            app.client.key.as_deref().unwrap(),
+            bytes + 1
+        );
+        tcp.write_all(head.as_bytes()).await.unwrap();
+        tcp.write_all(&vec![b' '; bytes]).await.unwrap();
+        // The server has read them when a large body no longer finds room.
+        loop {
+            let probe = ask(&"x".repeat(32 * 1024));
+            if app.client.chat(&probe).await.unwrap().status == 503 {
+                return Self { _tcp: tcp };
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn many_at_the_edge_get_exactly_what_there_is() {
+    let (upstream, env) = (hello().await, clock());
+    let app = App::start(&upstream, with(&env, of_keys(per_minute(8)))).await;
+    let asking = (0..40).map(|_| {
+        let client = app.client.clone();
+        tokio::spawn(async move { client.chat(&ask("Hi")).await.unwrap().status })
+    });
+    let asking: Vec<_> = asking.collect();
+    let mut answered = 0;
+    for status in asking {
+        match status.await.unwrap() {
+            200 => answered += 1,
+            other => assert_eq!(other, 429),
+        }
+    }
+    assert_eq!((answered, upstream.asked().len()), (8, 8));
+}
+
+#[tokio::test]
+async fn the_largest_limit_and_a_clock_that_goes_back_are_told_in_valid_headers() {
+    let (upstream, env) = (hello().await, clock());
+    let app = App::start(&upstream, with(&env, of_keys(per_minute(u32::MAX)))).await;
+    for at in [START, Timestamp(START.0 - 3_600_000_000), START] {
+        env.move_clock(at);
+        let got = app.client.chat(&ask("Hi")).await.unwrap();
+        assert_eq!(got.status, 200, "{}", got.text());
+        assert_eq!(told(&got)[0], "4294967295");
+        assert!(told(&got)[2].ends_with("ms"), "{:?}", told(&got));
+    }
+    let none = app.with_key(None);
+    let got = none.chat(&Value::Null).await.unwrap();
+    assert_eq!((got.status, told(&got)), (401, ["", "", ""]));
+}

@@ -1,0 +1,478 @@
+//! What keys and organizations may ask for, what they hold now, and what the server holds in all.
+//!
+//! Everything is counted in this process and begins anew with it, except that turns which are
+//! taken over count again. A limit that is off costs nothing: then no lock is taken.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tw_core::id::{ApiKeyId, OrgId};
+use tw_core::rate::{Bucket, Limits, Standing};
+use tw_core::time::Timestamp;
+use tw_egress::env::Env;
+
+use crate::admin::Caller;
+use crate::runtime::Runtime;
+
+/// The limits of a server; those of a single key stand in its row.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Turns that may run at once, in all.
+    pub turns_max: usize,
+    /// Streams that may be open at once, in all.
+    pub streams_max: usize,
+    /// Of every key that has none of its own.
+    pub key: Limits,
+    /// Of every organization that has none of its own.
+    pub organization: Limits,
+    /// Of organizations, by slug.
+    pub organizations: BTreeMap<String, Limits>,
+}
+
+/// Turns that may run at once (design, section 12: open streams).
+pub const TURNS_DEFAULT: usize = 10_000;
+/// Design, section 12.
+pub const STREAMS_DEFAULT: usize = 10_000;
+/// Keys and organizations that are counted at once; further ones are refused, since nobody would
+/// hold them to their limits. Each takes about 100 bytes.
+pub const COUNTED_MAX: usize = 100_000;
+/// When somebody is counted beyond this many, those who need no counting are forgotten.
+const SWEPT_AT: usize = 1_024;
+/// A sweep looks at everybody, so there are no two within this.
+const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
+/// When to come back to a limit of things at once, of which nobody knows when one ends.
+const AT_ONCE_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl Rules {
+    /// Only those of the server as a whole.
+    pub fn defaults() -> Self {
+        Self {
+            turns_max: TURNS_DEFAULT,
+            streams_max: STREAMS_DEFAULT,
+            key: Limits::default(),
+            organization: Limits::default(),
+            organizations: BTreeMap::new(),
+        }
+    }
+}
+
+/// Why there is no room for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// The server as a whole has none, whoever asks.
+    Overloaded,
+    /// The one who asks is at a limit.
+    Limited(Limited),
+}
+
+/// A limit that somebody is at: nothing is left of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limited {
+    pub whose: Whose,
+    pub what: What,
+    pub max: NonZeroU32,
+    pub retry_after: Duration,
+    /// How the tightest limit of requests stands, if there is one.
+    pub requests: Option<Standing>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    Key,
+    Organization,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    RequestsPerMinute,
+    TurnsAtOnce,
+    StreamsAtOnce,
+}
+
+#[derive(Debug)]
+pub(crate) struct Limiter {
+    rules: Rules,
+    env: Env,
+    turns: AtomicUsize,
+    streams: AtomicUsize,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug)]
+struct Counts {
+    of: HashMap<Subject, Count>,
+    swept: Timestamp,
+}
+
+/// Who is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Subject {
+    Key(ApiKeyId),
+    Organization(OrgId),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    requests: Bucket,
+    turns: u32,
+    streams: u32,
+}
+
+/// The two who ask, with their limits.
+type Askers = [(Subject, Limits); 2];
+
+impl Limiter {
+    pub(crate) fn new(rules: Rules, env: Env) -> Arc<Self> {
+        Arc::new(Self {
+            rules,
+            turns: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+            counts: Mutex::new(Counts {
+                of: HashMap::new(),
+                swept: env.now(),
+            }),
+            env,
+        })
+    }
+
+    /// Whether a turn could begin now; takes nothing.
+    fn may_begin(&self, caller: &Caller) -> Result<(), NoRoom> {
+        if self.turns.load(Ordering::Acquire) >= self.rules.turns_max {
+            return Err(NoRoom::Overloaded);
+        }
+        let askers = self.askers(caller);
+        if !askers.iter().any(|(_, limits)| counts_turns(limits)) {
+            return Ok(());
+        }
+        // The clock is read under the lock, so that no two readings change places.
+        let counts = self.lock();
+        counts.check_turn(&askers, self.env.now())
+    }
+
+    /// Takes one request and one turn at once of each limit, or nothing.
+    pub(crate) fn begin(self: &Arc<Self>, caller: &Caller) -> Result<Place, NoRoom> {
+        let mut place = Place::of_server(self, Kind::Turn, self.rules.turns_max)?;
+        let askers = self.askers(caller);
+        if !askers.iter().any(|(_, limits)| counts_turns(limits)) {
+            return Ok(place);
+        }
+        let mut counts = self.lock();
+        let now = self.env.now();
+        counts.check_turn(&askers, now)?;
+        counts.make_room(now)?;
+        for (subject, limits) in askers {
+            if !counts_turns(&limits) {
+                continue;
+            }
+            let count = counts.entry(subject, now);
+            count.turns = count.turns.saturating_add(1);
+            if let Some(limit) = limits.requests_per_minute() {
+                count.requests.take(limit, now);
+                place.charged = Some(now);
+            }
+            place.counted_for(subject);
+        }
+        drop(counts);
+        Ok(place)
+    }
+
+    /// The place of a turn that was accepted by an earlier process, or before its driver failed:
+    /// it runs whatever the limits are, and counts for those who come later.
+    pub(crate) fn taken_over(self: &Arc<Self>, organization: OrgId, key: ApiKeyId) -> Place {
+        self.turns.fetch_add(1, Ordering::AcqRel);
+        let mut place = Place::empty(self, Kind::Turn);
+        let mut counts = self.lock();
+        let now = self.env.now();
+        for subject in [Subject::Key(key), Subject::Organization(organization)] {
+            let count = counts.entry(subject, now);
+            count.turns = count.turns.saturating_add(1);
+            place.counted_for(subject);
+        }
+        drop(counts);
+        place
+    }
+
+    fn open_stream(self: &Arc<Self>, caller: &Caller) -> Result<Place, NoRoom> {
+        let mut place = Place::of_server(self, Kind::Stream, self.rules.streams_max)?;
+        let askers = self.askers(caller);
+        if askers
+            .iter()
+            .all(|(_, limits)| limits.streams_max().is_none())
+        {
+            return Ok(place);
+        }
+        let mut counts = self.lock();
+        let now = self.env.now();
+        for (subject, limits) in askers {
+            let open = counts.of.get(&subject).map_or(0, |count| count.streams);
+            if let Some(max) = limits.streams_max().filter(|max| open >= max.get()) {
+                return Err(NoRoom::Limited(Limited {
+                    whose: subject.whose(),
+                    what: What::StreamsAtOnce,
+                    max,
+                    retry_after: AT_ONCE_RETRY_AFTER,
+                    requests: counts.requests(&askers, now),
+                }));
+            }
+        }
+        counts.make_room(now)?;
+        for (subject, limits) in askers {
+            if limits.streams_max().is_some() {
+                let count = counts.entry(subject, now);
+                count.streams = count.streams.saturating_add(1);
+                place.counted_for(subject);
+            }
+        }
+        drop(counts);
+        Ok(place)
+    }
+
+    fn requests(&self, caller: &Caller) -> Option<Standing> {
+        let askers = self.askers(caller);
+        askers
+            .iter()
+            .find_map(|(_, limits)| limits.requests_per_minute())?;
+        let counts = self.lock();
+        counts.requests(&askers, self.env.now())
+    }
+
+    fn askers(&self, caller: &Caller) -> Askers {
+        let rules = &self.rules;
+        let organization = match rules.organizations.get(&*caller.organization_slug) {
+            Some(own) => own.or(rules.organization),
+            None => rules.organization,
+        };
+        [
+            (Subject::Key(caller.api_key), caller.limits.or(rules.key)),
+            (Subject::Organization(caller.organization), organization),
+        ]
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn counts_turns(limits: &Limits) -> bool {
+    limits.requests_per_minute().is_some() || limits.concurrency_max().is_some()
+}
+
+impl Subject {
+    fn whose(self) -> Whose {
+        match self {
+            Self::Key(_) => Whose::Key,
+            Self::Organization(_) => Whose::Organization,
+        }
+    }
+}
+
+impl Counts {
+    fn entry(&mut self, subject: Subject, now: Timestamp) -> &mut Count {
+        self.of.entry(subject).or_insert_with(|| Count {
+            requests: Bucket::full(now),
+            turns: 0,
+            streams: 0,
+        })
+    }
+
+    /// Of several limits that are reached, the one that keeps longest is told.
+    fn check_turn(&self, askers: &Askers, now: Timestamp) -> Result<(), NoRoom> {
+        let mut longest: Option<Limited> = None;
+        for (subject, limits) in askers {
+            let running = self.of.get(subject).map_or(0, |count| count.turns);
+            let no_turn = limits
+                .concurrency_max()
+                .filter(|max| running >= max.get())
+                .map(|max| (What::TurnsAtOnce, max, AT_ONCE_RETRY_AFTER));
+            let no_request = limits.requests_per_minute().and_then(|limit| {
+                let standing = self.standing(*subject, limit, now);
+                (standing.remaining == 0).then_some((
+                    What::RequestsPerMinute,
+                    limit,
+                    standing.next_in,
+                ))
+            });
+            for (what, max, retry_after) in no_turn.into_iter().chain(no_request) {
+                if longest.is_none_or(|so_far| retry_after > so_far.retry_after) {
+                    longest = Some(Limited {
+                        whose: subject.whose(),
+                        what,
+                        max,
+                        retry_after,
+                        requests: None,
+                    });
+                }
+            }
+        }
+        match longest {
+            Some(limited) => Err(NoRoom::Limited(Limited {
+                requests: self.requests(askers, now),
+                ..limited
+            })),
+            None => Ok(()),
+        }
+    }
+
+    /// How the limit of requests stands that lets the fewest pass now.
+    fn requests(&self, askers: &Askers, now: Timestamp) -> Option<Standing> {
+        askers
+            .iter()
+            .filter_map(|(subject, limits)| {
+                let limit = limits.requests_per_minute()?;
+                Some(self.standing(*subject, limit, now))
+            })
+            .min_by_key(|standing| (standing.remaining, std::cmp::Reverse(standing.next_in)))
+    }
+
+    fn standing(&self, subject: Subject, limit: NonZeroU32, now: Timestamp) -> Standing {
+        let bucket = self.of.get(&subject).map(|count| count.requests);
+        bucket
+            .unwrap_or_else(|| Bucket::full(now))
+            .standing(limit, now)
+    }
+
+    /// Forgets those who hold nothing and whose bucket is full, when there are many.
+    fn make_room(&mut self, now: Timestamp) -> Result<(), NoRoom> {
+        let long_ago = now < self.swept || now.since(self.swept) >= BETWEEN_SWEEPS;
+        if self.of.len() >= SWEPT_AT && long_ago {
+            self.swept = now;
+            self.of.retain(|_, count| !count.is_idle(now));
+        }
+        if self.of.len() >= COUNTED_MAX {
+            return Err(NoRoom::Overloaded);
+        }
+        Ok(())
+    }
+}
+
+impl Count {
+    fn is_idle(&self, now: Timestamp) -> bool {
+        self.turns == 0 && self.streams == 0 && self.requests.is_full(now)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Turn,
+    Stream,
+}
+
+/// A place for one turn or one stream, of the server and of those who are counted for it; free
+/// again when dropped.
+#[derive(Debug)]
+pub struct Place {
+    limiter: Arc<Limiter>,
+    kind: Kind,
+    counted: [Option<Subject>; 2],
+    /// When a request was taken for it.
+    charged: Option<Timestamp>,
+}
+
+impl Place {
+    fn of_server(limiter: &Arc<Limiter>, kind: Kind, max: usize) -> Result<Self, NoRoom> {
+        limiter
+            .held(kind)
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
+                (held < max).then_some(held + 1)
+            })
+            .map_err(|_full| NoRoom::Overloaded)?;
+        Ok(Self::empty(limiter, kind))
+    }
+
+    /// For a place of the server that is taken already.
+    fn empty(limiter: &Arc<Limiter>, kind: Kind) -> Self {
+        Self {
+            limiter: Arc::clone(limiter),
+            kind,
+            counted: [None, None],
+            charged: None,
+        }
+    }
+
+    fn counted_for(&mut self, subject: Subject) {
+        if let Some(free) = self.counted.iter_mut().find(|place| place.is_none()) {
+            *free = Some(subject);
+        }
+    }
+
+    /// The turn did not begin, so its request does not count.
+    pub(crate) fn give_back(mut self) {
+        let Some(charged) = self.charged.take() else {
+            return;
+        };
+        let mut counts = self.limiter.lock();
+        let now = self.limiter.env.now();
+        for subject in self.counted.iter().flatten() {
+            if let Some(count) = counts.of.get_mut(subject) {
+                count.requests.give_back(charged, now);
+            }
+        }
+        drop(counts);
+    }
+}
+
+impl Limiter {
+    fn held(&self, kind: Kind) -> &AtomicUsize {
+        match kind {
+            Kind::Turn => &self.turns,
+            Kind::Stream => &self.streams,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.limiter.held(self.kind).fetch_sub(1, Ordering::AcqRel);
+        if self.counted == [None, None] {
+            return;
+        }
+        let mut counts = self.limiter.lock();
+        let now = self.limiter.env.now();
+        for subject in self.counted.iter().flatten() {
+            let Some(count) = counts.of.get_mut(subject) else {
+                continue;
+            };
+            match self.kind {
+                Kind::Turn => count.turns = count.turns.saturating_sub(1),
+                Kind::Stream => count.streams = count.streams.saturating_sub(1),
+            }
+            if count.is_idle(now) {
+                counts.of.remove(subject);
+            }
+        }
+    }
+}
+
+impl Runtime {
+    /// Whether a turn of this caller could begin now, to be asked before its body is read.
+    /// Nothing is taken: the turn itself asks again.
+    ///
+    /// # Errors
+    /// [`NoRoom`].
+    pub fn may_begin(&self, caller: &Caller) -> Result<(), NoRoom> {
+        self.0.limiter.may_begin(caller)?;
+        if self.store().is_full() {
+            return Err(NoRoom::Overloaded);
+        }
+        Ok(())
+    }
+
+    /// Takes the place of a stream, which is free again when it is dropped.
+    ///
+    /// # Errors
+    /// [`NoRoom`].
+    pub fn open_stream(&self, caller: &Caller) -> Result<Place, NoRoom> {
+        self.0.limiter.open_stream(caller)
+    }
+
+    /// How the caller's limit of requests stands, the tightest of several; `None` without one.
+    pub fn requests_left(&self, caller: &Caller) -> Option<Standing> {
+        self.0.limiter.requests(caller)
+    }
+}
+
+#[cfg(test)]
+mod tests;

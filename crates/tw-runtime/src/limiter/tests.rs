@@ -1,0 +1,222 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tw_core::change::{Record, ToolGrant};
+use tw_core::id::{ApiKeyId, OrgId};
+use tw_core::rate::Limits;
+use tw_core::time::Timestamp;
+use tw_egress::env::Env;
+
+use super::{COUNTED_MAX, Limited, Limiter, NoRoom, Place, Rules, SWEPT_AT, What, Whose};
+use crate::admin::Caller;
+
+const ACME: i64 = 1;
+const OTHER: i64 = 2;
+
+fn caller(organization: i64, key: i64) -> Caller {
+    Caller {
+        organization: OrgId(organization),
+        organization_slug: if organization == ACME {
+            "acme"
+        } else {
+            "other"
+        }
+        .into(),
+        api_key: ApiKeyId(key),
+        scopes: Vec::new(),
+        tools: ToolGrant::None,
+        record: Record::Full,
+        limits: Limits::default(),
+    }
+}
+
+fn per_minute(requests: u32) -> Limits {
+    Limits {
+        requests_per_minute: Some(requests),
+        ..Limits::default()
+    }
+}
+
+fn at_once(turns: u32) -> Limits {
+    Limits {
+        concurrency_max: Some(turns),
+        ..Limits::default()
+    }
+}
+
+/// A limiter and its clock, which stands.
+fn limiter(rules: Rules) -> (Arc<Limiter>, Env) {
+    let env = Env::seeded(1, Timestamp(0));
+    (Limiter::new(rules, env.clone()), env)
+}
+
+fn seconds(seconds: i64) -> Timestamp {
+    Timestamp(seconds * 1_000_000)
+}
+
+fn limited(outcome: Result<Place, NoRoom>) -> Limited {
+    match outcome.unwrap_err() {
+        NoRoom::Limited(limited) => limited,
+        NoRoom::Overloaded => panic!("the server is not full"),
+    }
+}
+
+#[test]
+fn without_limits_nothing_is_counted() {
+    let (limiter, _) = limiter(Rules::defaults());
+    let _turn = limiter.begin(&caller(ACME, 1)).unwrap();
+    let _stream = limiter.open_stream(&caller(ACME, 1)).unwrap();
+    assert!(limiter.lock().of.is_empty());
+    assert_eq!(limiter.requests(&caller(ACME, 1)), None);
+}
+
+#[test]
+fn each_key_has_its_requests_and_those_of_one_organization_share_its() {
+    let (limiter, env) = limiter(Rules {
+        key: per_minute(2),
+        organization: per_minute(3),
+        ..Rules::defaults()
+    });
+    for key in [1, 1, 2] {
+        drop(limiter.begin(&caller(ACME, key)).unwrap());
+    }
+    let of_key = limited(limiter.begin(&caller(ACME, 1)));
+    assert_eq!(
+        (of_key.whose, of_key.what),
+        (Whose::Key, What::RequestsPerMinute)
+    );
+    assert_eq!(of_key.retry_after, Duration::from_secs(30));
+    let of_organization = limited(limiter.begin(&caller(ACME, 2)));
+    assert_eq!(of_organization.whose, Whose::Organization);
+    assert_eq!(of_organization.retry_after, Duration::from_secs(20));
+    let standing = of_organization.requests.unwrap();
+    assert_eq!((standing.limit.get(), standing.remaining), (3, 0));
+    // The other organization has seen nothing of it.
+    drop(limiter.begin(&caller(OTHER, 3)).unwrap());
+    assert_eq!(limiter.requests(&caller(OTHER, 3)).unwrap().remaining, 1);
+    // A refusal takes nothing, neither of the key nor of the organization.
+    env.move_clock(seconds(20));
+    drop(limiter.begin(&caller(ACME, 2)).unwrap());
+}
+
+#[test]
+fn a_place_is_free_again_when_it_is_dropped() {
+    let (limiter, _) = limiter(Rules {
+        key: at_once(1),
+        organization: at_once(2),
+        ..Rules::defaults()
+    });
+    let first = limiter.begin(&caller(ACME, 1)).unwrap();
+    let again = limited(limiter.begin(&caller(ACME, 1)));
+    assert_eq!((again.whose, again.what), (Whose::Key, What::TurnsAtOnce));
+    assert_eq!(again.requests, None);
+    let _second = limiter.begin(&caller(ACME, 2)).unwrap();
+    let third = limited(limiter.begin(&caller(ACME, 3)));
+    assert_eq!((third.whose, third.max.get()), (Whose::Organization, 2));
+    drop(first);
+    assert!(limiter.begin(&caller(ACME, 3)).is_ok());
+}
+
+#[test]
+fn a_refused_turn_takes_no_place_of_the_server() {
+    let (limiter, _) = limiter(Rules {
+        turns_max: 2,
+        key: at_once(1),
+        ..Rules::defaults()
+    });
+    let _first = limiter.begin(&caller(ACME, 1)).unwrap();
+    limited(limiter.begin(&caller(ACME, 1)));
+    let _second = limiter.begin(&caller(ACME, 2)).unwrap();
+    assert_eq!(
+        limiter.begin(&caller(OTHER, 3)).unwrap_err(),
+        NoRoom::Overloaded
+    );
+    assert_eq!(
+        limiter.may_begin(&caller(OTHER, 3)),
+        Err(NoRoom::Overloaded)
+    );
+}
+
+#[test]
+fn a_turn_that_was_taken_over_counts_for_those_who_come_later() {
+    let (limiter, _) = limiter(Rules {
+        organization: at_once(1),
+        ..Rules::defaults()
+    });
+    let places = [1, 1].map(|key| limiter.taken_over(OrgId(ACME), ApiKeyId(key)));
+    limited(limiter.begin(&caller(ACME, 2)));
+    drop(places);
+    assert!(limiter.begin(&caller(ACME, 2)).is_ok());
+    assert!(limiter.lock().of.is_empty());
+}
+
+#[test]
+fn a_turn_that_did_not_begin_gives_its_request_back() {
+    let (limiter, _) = limiter(Rules {
+        key: per_minute(1),
+        organization: per_minute(1),
+        ..Rules::defaults()
+    });
+    limiter.begin(&caller(ACME, 1)).unwrap().give_back();
+    drop(limiter.begin(&caller(ACME, 1)).unwrap());
+    limited(limiter.begin(&caller(ACME, 1)));
+}
+
+#[test]
+fn streams_are_counted_by_themselves() {
+    let (limiter, _) = limiter(Rules {
+        streams_max: 2,
+        key: Limits {
+            streams_max: Some(1),
+            ..Limits::default()
+        },
+        ..Rules::defaults()
+    });
+    let first = limiter.open_stream(&caller(ACME, 1)).unwrap();
+    assert!(limiter.begin(&caller(ACME, 1)).is_ok());
+    let again = limited(limiter.open_stream(&caller(ACME, 1)));
+    assert_eq!((again.whose, again.what), (Whose::Key, What::StreamsAtOnce));
+    let _second = limiter.open_stream(&caller(ACME, 2)).unwrap();
+    let third = limiter.open_stream(&caller(OTHER, 3)).unwrap_err();
+    assert_eq!(third, NoRoom::Overloaded);
+    drop(first);
+    assert!(limiter.open_stream(&caller(OTHER, 3)).is_ok());
+}
+
+#[test]
+fn own_limits_go_before_those_of_all() {
+    let (limiter, _) = limiter(Rules {
+        key: per_minute(1),
+        organization: at_once(1),
+        organizations: BTreeMap::from([("acme".to_owned(), at_once(0))]),
+        ..Rules::defaults()
+    });
+    let free = Caller {
+        limits: per_minute(0),
+        ..caller(ACME, 1)
+    };
+    let _held = [1, 2, 3].map(|_| limiter.begin(&free).unwrap());
+    let _other = limiter.begin(&caller(OTHER, 2)).unwrap();
+    assert_eq!(
+        limited(limiter.begin(&caller(OTHER, 3))).whose,
+        Whose::Organization
+    );
+}
+
+#[test]
+fn those_who_are_idle_are_forgotten_and_the_number_of_the_others_is_bounded() {
+    let (limiter, env) = limiter(Rules {
+        key: per_minute(1),
+        ..Rules::defaults()
+    });
+    let many = i64::try_from(COUNTED_MAX).unwrap();
+    for key in 0..many {
+        drop(limiter.begin(&caller(ACME, key)).unwrap());
+    }
+    let one_more = limiter.begin(&caller(ACME, many)).unwrap_err();
+    assert_eq!(one_more, NoRoom::Overloaded);
+    env.move_clock(seconds(60));
+    drop(limiter.begin(&caller(ACME, many)).unwrap());
+    assert!(limiter.lock().of.len() < SWEPT_AT);
+}

@@ -1,0 +1,35 @@
+use std::sync::mpsc;
+
+use tw_core::change::Change;
+use tw_core::time::Timestamp;
+
+use super::{Options, Store};
+use crate::writer;
+
+#[tokio::test]
+async fn a_store_is_full_while_its_writer_is_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options {
+        queue_jobs_max: 1,
+        ..Options::defaults(Timestamp(0))
+    };
+    let (go, wait) = mpsc::channel();
+    let path = folder.path().join("t.db");
+    let store = Store::open_with(&path, &options, move |conn, queue| {
+        let _: Result<(), _> = wait.recv();
+        writer::run(&conn, queue, 1);
+    });
+    let store = store.unwrap();
+    assert!(!store.is_full());
+    let change = Change::CheckWritable { at: Timestamp(1) };
+    let mut write = std::pin::pin!(store.apply(vec![change], None));
+    tokio::select! {
+        biased;
+        written = &mut write => panic!("written without a writer: {written:?}"),
+        () = std::future::ready(()) => {}
+    }
+    assert!(store.is_full());
+    go.send(()).unwrap();
+    write.await.unwrap();
+    assert!(!store.is_full());
+}
