@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::call::{CallEnd, CallStatus, Runs};
 use crate::event::{TurnReason, TurnStatus};
 use crate::id::{ApiKeyId, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
+use crate::memory::{Remembered, Verdict};
 use crate::model::Usage;
 use crate::rate::Limits;
 use crate::request::{Block, Role};
@@ -258,6 +259,11 @@ pub struct NewTurn {
     pub conversation: String,
     /// The client named the conversation itself.
     pub conversation_named: bool,
+    /// The turn that this one continues.
+    pub parent: Option<TurnId>,
+    pub memory: Verdict,
+    /// The nearest of the turns before it that has hidden calls.
+    pub memory_turn: Option<TurnId>,
     pub surface: Surface,
     pub streamed: bool,
     pub on_leave: OnLeave,
@@ -386,6 +392,8 @@ pub struct EndTurn {
     pub usage: Option<Usage>,
     pub has_tool_calls: bool,
     pub tool_count: u32,
+    /// What the turn is found by; `None` for one that nobody can continue.
+    pub remembered: Option<Remembered>,
     /// Contents are erased after this, if the turn's record is minimal.
     pub erase_after: Option<Timestamp>,
     pub at: Timestamp,

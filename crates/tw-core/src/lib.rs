@@ -13,6 +13,7 @@ pub mod change;
 pub mod event;
 pub mod fault;
 pub mod history;
+pub mod memory;
 pub mod model;
 pub mod model_names;
 pub mod recall;

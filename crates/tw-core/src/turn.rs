@@ -11,7 +11,9 @@ mod calls;
 mod ending;
 mod offer;
 mod recovery;
+mod remembering;
 mod sending;
+mod too_long;
 mod upstreams;
 
 use std::collections::BTreeMap;
@@ -26,6 +28,7 @@ use crate::change::{Change, OnLeave, Record};
 use crate::event::{LogEvent, TurnReason};
 use crate::id::{CallId, CallRef, TurnId};
 use crate::limits::TurnLimits;
+use crate::memory::TurnMemory;
 use crate::model::{ModelEvent, ReportedError, Usage};
 use crate::request::Block;
 use crate::time::Timestamp;
@@ -58,6 +61,8 @@ pub struct TurnSetup {
     /// The upstreams that may answer, by their names in the config: the first, and those that are
     /// asked when it fails.
     pub upstreams: Vec<String>,
+    /// `None` for a turn that is not to be found again.
+    pub memory: Option<TurnMemory>,
 }
 
 /// What happened in the world.
@@ -229,6 +234,8 @@ pub struct Turn {
     answered_by: usize,
     /// When upstreams that said so want to be asked again, by their place in the chain.
     not_before: BTreeMap<usize, Timestamp>,
+    /// Hidden calls of earlier turns are put back, until the model finds them too much.
+    restoring: bool,
 }
 
 #[derive(Debug)]
@@ -312,6 +319,7 @@ impl Turn {
 
     fn bare(setup: TurnSetup) -> Self {
         Self {
+            restoring: setup.memory.is_some_and(|memory| memory.restores),
             setup,
             phase: Phase::RunningTools,
             rounds: Vec::new(),
@@ -385,6 +393,11 @@ impl Turn {
     /// The turn ends as soon as what runs has ended.
     pub fn is_stopping(&self) -> bool {
         self.stopping.is_some()
+    }
+
+    /// Whether the history goes to the model with what was hidden of it.
+    pub fn is_restoring(&self) -> bool {
+        self.restoring
     }
 
     /// What to run for a call that was dispatched; `None` if it is not running.

@@ -19,8 +19,8 @@ use tw_core::request::Tools;
 use tw_runtime::accept::{Coming, TurnAnswer, TurnRequest, TurnTaken};
 use tw_runtime::admin::Caller;
 use tw_runtime::chain::Chain;
-use tw_runtime::metrics::OpenStream;
 use tw_runtime::limiter::Place;
+use tw_runtime::metrics::OpenStream;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
 use tw_wire::openai_chat::completion::CompletionBuilder;
 use tw_wire::openai_chat::error::{of_fault, render};
@@ -37,6 +37,7 @@ use crate::server::{RequestId, Surfaces};
 
 pub(crate) const TURN_HEADER: HeaderName = HeaderName::from_static("turnwright-turn");
 const CONVERSATION_HEADER: HeaderName = HeaderName::from_static("turnwright-conversation");
+const MEMORY_HEADER: HeaderName = HeaderName::from_static("turnwright-memory");
 const REPAIRED_HEADER: HeaderName = HeaderName::from_static("turnwright-repaired");
 const USER_HEADER: &str = "turnwright-user";
 const ON_LEAVE_HEADER: &str = "turnwright-on-leave";
@@ -195,9 +196,8 @@ fn headers_of(taken: &TurnTaken) -> HeaderMap {
         }
     };
     put(TURN_HEADER, &taken.turn.to_string());
-    if let Some(conversation) = &taken.conversation {
-        put(CONVERSATION_HEADER, conversation);
-    }
+    put(CONVERSATION_HEADER, &taken.conversation);
+    put(MEMORY_HEADER, taken.memory.as_str());
     if !taken.repairs.is_none() {
         put(REPAIRED_HEADER, &taken.repairs.to_string());
     }

@@ -23,6 +23,8 @@ pub(crate) fn render(view: &TurnView, detail: Detail) -> String {
         "on_leave": match turn.on_leave { OnLeave::Stop => "stop", OnLeave::Finish => "finish" },
         "record": match turn.record { Record::Full => "full", Record::Minimal => "minimal" },
         "conversation": turn.conversation,
+        "parent": turn.parent.map(|parent| parent.to_string()),
+        "memory": turn.memory.as_str(),
         "user": turn.end_user,
         "request_id": turn.request_id,
         "created_us": turn.created.0,

@@ -12,6 +12,7 @@ use tw_core::change::{Change, Fence, NewMessage, NewTurn, OnLeave, Record, Surfa
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::history::{self, Repairs};
 use tw_core::id::TurnId;
+use tw_core::memory::{TurnMemory, Verdict};
 use tw_core::request::{Message, ModelInput, Role};
 use tw_core::time::Timestamp;
 use tw_core::turn::{Now, Offer, OfferError, Offered, Step, Turn, TurnSetup, offer};
@@ -27,6 +28,7 @@ use crate::follow::Follower;
 use crate::limiter::{NoRoom, Place};
 use crate::live::{Client, Live};
 use crate::marks;
+use crate::memory;
 use crate::runtime::{Inner, Runtime};
 use crate::tool_book::Page;
 use crate::turnstile::{As, Equal, Passing};
@@ -57,8 +59,9 @@ pub struct TurnRequest {
 #[derive(Debug)]
 pub struct TurnTaken {
     pub turn: TurnId,
-    /// The public id of its conversation; `None` for a repeat.
-    pub conversation: Option<String>,
+    /// The public id of its conversation.
+    pub conversation: String,
+    pub memory: Verdict,
     pub repairs: Repairs,
     pub answer: TurnAnswer,
 }
@@ -260,9 +263,21 @@ impl Runtime {
         let (mut offered, page) = self.offered(request).await?;
         let (repaired, mut repairs) = history::repaired(&request.input.messages);
         repairs.tool_schemas = offered.schemas_replaced;
+        let record = record_of(request);
+        let sent = memory::Sent {
+            messages: repaired.as_ref().unwrap_or(&request.input.messages),
+            offer: &offered.offer,
+        };
+        let memory = memory::recollect(inner, request, end_user.as_deref(), record, sent).await?;
         let conversation = request
             .conversation
             .clone()
+            .or_else(|| {
+                memory
+                    .continues
+                    .as_ref()
+                    .map(|turn| turn.conversation.clone())
+            })
             .unwrap_or_else(|| inner.env.ordered_id().hyphenated().to_string());
         let (turn, created) = (TurnId(inner.env.ordered_id()), inner.env.now());
         let calls = page.map(|page| {
@@ -277,7 +292,14 @@ impl Runtime {
         if let Some(calls) = &calls {
             offered.offer = calls.variables.in_prompts(offered.offer);
         }
-        let setup = setup_of(inner, request, offered.offer, &upstreams, (turn, created));
+        let setup = setup_of(
+            inner,
+            request,
+            offered.offer,
+            &upstreams,
+            (turn, created),
+            (record, memory.of_turn),
+        );
         let fence = Fence {
             organization: request.caller.organization,
             turn,
@@ -285,6 +307,10 @@ impl Runtime {
         };
         let mut step = Step::default();
         let mut accept = new_turn(inner, request, &setup, end_user, &conversation, body_hash);
+        accept.memory = memory.verdict;
+        if let Some(turn) = memory.continues {
+            (accept.parent, accept.memory_turn) = (Some(turn.turn), turn.memory_turn);
+        }
         if let Some(since) = keys_since {
             accept.keys_since = accept.keys_since.max(since);
         }
@@ -303,6 +329,7 @@ impl Runtime {
             input: Arc::clone(&request.input),
             repaired,
             upstreams,
+            remembered: memory.history,
             calls,
         };
         let place = inner.limiter.begin(&request.caller);
@@ -311,7 +338,8 @@ impl Runtime {
         match outcome.await {
             Ok(Ok(Accepted::New)) => Ok(Begun::Taken(Box::new(TurnTaken {
                 turn,
-                conversation: Some(conversation),
+                conversation,
+                memory: memory.verdict,
                 repairs,
                 answer,
             }))),
@@ -426,6 +454,7 @@ fn setup_of(
     offer: Offer,
     upstreams: &[Arc<Upstream>],
     (id, created): (TurnId, Timestamp),
+    (record, memory): (Record, Option<TurnMemory>),
 ) -> TurnSetup {
     let input = &request.input;
     let limits = inner.config.turn.clone();
@@ -433,10 +462,6 @@ fn setup_of(
         limits.streamed_max
     } else {
         limits.plain_max
-    };
-    let record = match input.store {
-        Some(false) => Record::Minimal,
-        Some(true) | None => request.caller.record,
     };
     TurnSetup {
         id,
@@ -455,6 +480,14 @@ fn setup_of(
             .iter()
             .map(|upstream| upstream.name.clone())
             .collect(),
+        memory,
+    }
+}
+
+fn record_of(request: &TurnRequest) -> Record {
+    match request.input.store {
+        Some(false) => Record::Minimal,
+        Some(true) | None => request.caller.record,
     }
 }
 
@@ -489,6 +522,9 @@ fn new_turn(
         end_user,
         conversation: conversation.to_owned(),
         conversation_named: request.conversation.is_some(),
+        parent: None,
+        memory: Verdict::Off,
+        memory_turn: None,
         surface: request.surface,
         streamed: setup.streamed,
         on_leave: setup.on_leave,

@@ -32,6 +32,7 @@ pub struct Caller {
     pub record: Record,
     /// The key's own.
     pub limits: Limits,
+    pub memory: KeyMemory,
 }
 
 impl Caller {
@@ -91,6 +92,7 @@ impl Runtime {
             tools: found.tools.clone(),
             record: found.record,
             limits: found.limits,
+            memory: found.memory,
         })
     }
 

@@ -56,14 +56,18 @@ pub(crate) struct Work {
     pub(crate) repaired: Option<Vec<Message>>,
     /// The turn's chain, as its setup names it; never empty.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
+    /// The same with what was hidden of it, if something was.
+    pub(crate) remembered: Option<Vec<Message>>,
     /// `None` for a relay.
     pub(crate) calls: Option<CallContext>,
 }
 
 impl Work {
     /// The history that the model is sent.
-    fn messages(&self) -> &[Message] {
-        self.repaired.as_ref().unwrap_or(&self.input.messages)
+    fn messages(&self, turn: &Turn) -> &[Message] {
+        let remembered = self.remembered.as_ref().filter(|_| turn.is_restoring());
+        let kept = remembered.or(self.repaired.as_ref());
+        kept.unwrap_or(&self.input.messages)
     }
 }
 
@@ -447,7 +451,7 @@ impl Driver {
                 let streamed = self.turn.setup().streamed;
                 let request = self.turn.model_request(
                     &self.work.input,
-                    self.work.messages(),
+                    self.work.messages(&self.turn),
                     model,
                     streamed && upstream.accepts.usage_in_streams,
                 );

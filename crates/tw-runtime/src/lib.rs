@@ -18,6 +18,7 @@ pub mod fail_point;
 pub mod limiter;
 mod live;
 mod marks;
+mod memory;
 pub mod metrics;
 pub mod recover;
 mod results;

@@ -24,6 +24,7 @@ use tw_wire::own::context::{self, OfferedTool};
 use crate::chain::Chain;
 use crate::driver::{self, CallContext, Driver, DriverParts, Work};
 use crate::live::Live;
+use crate::memory;
 use crate::runtime::{Inner, Runtime};
 use crate::tool_book::{self, Page};
 use crate::variables::Whose;
@@ -139,7 +140,16 @@ async fn take_over(
     };
     let (offer, page) = offer_of(inner, organization, &found.context).await?;
     match work_of(inner, &found, offer, page.as_deref()) {
-        Ok((work, setup)) => drive_on(inner, fence, &found, work, setup),
+        Ok((mut work, mut setup)) => {
+            let sent = memory::Sent {
+                messages: work.repaired.as_ref().unwrap_or(&work.input.messages),
+                offer: &setup.offer,
+            };
+            let row = &found.turn;
+            (setup.memory, work.remembered) =
+                memory::recollect_again(inner, organization, row, &work.input, sent).await?;
+            drive_on(inner, fence, &found, work, setup);
+        }
         Err(error) => {
             tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn's request is damaged");
             end_unreadable(inner, fence).await?;
@@ -200,12 +210,14 @@ fn work_of(
             .iter()
             .map(|upstream| upstream.name.clone())
             .collect(),
+        memory: None,
     };
     let (repaired, _) = history::repaired(&input.messages);
     let work = Work {
         input: Arc::new(input),
         repaired,
         upstreams,
+        remembered: None,
         calls,
     };
     Ok((work, setup))
@@ -276,6 +288,7 @@ async fn end_unreadable(inner: &Inner, fence: Fence) -> Result<(), RecoverError>
             usage: None,
             has_tool_calls: false,
             tool_count: 0,
+            remembered: None,
             erase_after: None,
             at,
         }),

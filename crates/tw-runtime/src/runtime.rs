@@ -46,6 +46,9 @@ pub struct Config {
     pub tools_stored_max: usize,
     /// Bytes of results that are kept to be given again.
     pub results_bytes_max: u64,
+    /// Of a stateless client's earlier turns, what of the hidden calls and results goes to the
+    /// model again.
+    pub memory_bytes_max: usize,
     /// `ENABLE_TOOLS=false`: requests are offered none of our tools.
     pub tools_enabled: bool,
     pub turn: TurnLimits,
@@ -72,6 +75,8 @@ pub struct Config {
 pub const TOOLS_STORED_DEFAULT: usize = 1_000;
 /// Bytes of results that are kept to be given again.
 pub const RESULTS_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
+/// About 32,000 tokens, a quarter of what models of today read.
+pub const MEMORY_BYTES_DEFAULT: usize = 128 * 1024;
 pub const FLUSH_INTERVAL_DEFAULT: Duration = Duration::from_millis(250);
 pub const MODELS_KEPT_DEFAULT: Duration = Duration::from_secs(300);
 /// Design, section 2, number 12.
@@ -100,6 +105,7 @@ impl Config {
             secrets: Arc::new(Secrets::default()),
             tools_stored_max: TOOLS_STORED_DEFAULT,
             results_bytes_max: RESULTS_BYTES_DEFAULT,
+            memory_bytes_max: MEMORY_BYTES_DEFAULT,
             tools_enabled: true,
             turn: TurnLimits::defaults(),
             request: RequestLimits::defaults(),

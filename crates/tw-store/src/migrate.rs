@@ -28,6 +28,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "rate",
         sql: include_str!("../migrations/0004_rate.sql"),
     },
+    Migration {
+        name: "memory",
+        sql: include_str!("../migrations/0005_memory.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -1,6 +1,7 @@
 //! Reads: what each returns, and the functions on the store.
 
 pub mod events;
+pub mod memory;
 pub mod requests;
 pub mod tools;
 pub mod turn;

@@ -1,6 +1,7 @@
 //! Asking the model: the request, its answer piece by piece, failures and retries.
 
 use super::answer::Answer;
+use super::too_long::TOO_LONG;
 use super::{Asked, Effect, Event, ModelFailure, ModelFailureKind, Now, Phase, Step, Timer, Turn};
 use crate::change::{AttemptOutcome, Change, CloseAttempt, OpenAttempt};
 use crate::event::{LogEvent, TurnReason, TurnStatus};
@@ -181,17 +182,25 @@ impl Turn {
             return;
         };
         let answer = std::mem::take(&mut **answer);
+        let forgets = !answer.shown && self.forgets(n, failure);
+        let word = if forgets { TOO_LONG } else { failure.word() };
         step.write.push(Change::CloseAttempt(CloseAttempt {
             round,
             position: None,
             n,
-            outcome: AttemptOutcome::Failed(failure.word().to_owned()),
+            outcome: AttemptOutcome::Failed(word.to_owned()),
             http_status: failure.status(),
             usage: answer.usage.clone(),
             at: now.at,
         }));
         self.count(answer.usage.as_ref());
         self.note_failure(n, failure, now.at);
+        if forgets {
+            self.restoring = false;
+            self.stay_with_upstream();
+            self.ask(n + 1, now, step);
+            return;
+        }
         let wait = self.wait_before(n + 1, now.at);
         let in_time = now.at.after(wait) < self.setup.deadline;
         if !answer.shown

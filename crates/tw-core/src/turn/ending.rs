@@ -38,6 +38,7 @@ impl Turn {
             usage: self.usage.clone(),
             has_tool_calls: self.calls_total > 0,
             tool_count: self.calls_total,
+            remembered: self.remembered(status, reason),
             erase_after: match self.setup.record {
                 Record::Full => None,
                 Record::Minimal => Some(now.at.after(MINIMAL_KEPT)),

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::attempts::{close_attempt, outcome_unknown};
+use super::too_long::TOO_LONG;
 use super::{Call, CallState, Effect, Now, Offer, Phase, Round, Step, Turn, TurnSetup, failed};
 use crate::arguments;
 use crate::call::{CallEnd, CallReason, CallStatus};
@@ -70,6 +71,10 @@ impl Turn {
         let mut turn = Self::bare(setup);
         turn.started = !found.events.is_empty();
         turn.stopping = found.stopping;
+        turn.restoring &= !found
+            .attempts
+            .iter()
+            .any(|attempt| attempt.outcome.as_deref() == Some(TOO_LONG));
         for attempt in &found.attempts {
             turn.count(attempt.usage.as_ref());
         }

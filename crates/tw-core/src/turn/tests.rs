@@ -13,6 +13,7 @@ mod calls;
 mod deadline;
 mod effects;
 mod limits;
+mod memory;
 mod offering;
 mod properties;
 mod quirks;
@@ -75,6 +76,7 @@ fn ours() -> TurnSetup {
         offer: Offer::Ours(tools),
         limits: TurnLimits::defaults(),
         upstreams: vec!["up".to_owned()],
+        memory: None,
     }
 }
 

@@ -22,6 +22,12 @@ impl Turn {
         self.setup.upstreams.get(self.upstream_of(n)).cloned()
     }
 
+    /// Lets the next attempt of the open round ask the upstream of this one again.
+    pub(super) fn stay_with_upstream(&mut self) {
+        let chain = self.setup.upstreams.len().max(1);
+        self.answered_by = (self.answered_by + chain - 1) % chain;
+    }
+
     /// Whether attempt `n` is the round's first of its upstream.
     fn is_first_of_upstream(&self, n: u32) -> bool {
         usize::try_from(n).is_ok_and(|n| n <= self.setup.upstreams.len())

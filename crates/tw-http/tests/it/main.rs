@@ -9,6 +9,7 @@ mod bad_tools;
 mod canary;
 mod leave;
 mod limits;
+mod memory;
 mod metrics;
 mod quirks;
 mod rate;

@@ -4,6 +4,7 @@ use serde_json::json;
 use tw_core::change::Fence;
 use tw_core::change::{Change, NewTurn, OnLeave, OpenAttempt, Record, Surface};
 use tw_core::id::TurnId;
+use tw_core::memory::Verdict;
 use tw_testkit::listener::{Listener, Reply};
 
 use crate::app::{App, Wanted, ask, upstream_body};
@@ -21,6 +22,9 @@ async fn orphan(app: &App, body: &str, context: &str) -> TurnId {
         end_user: None,
         conversation: turn.to_string(),
         conversation_named: false,
+        parent: None,
+        memory: Verdict::Off,
+        memory_turn: None,
         surface: Surface::ChatCompletions,
         streamed: false,
         on_leave: OnLeave::Stop,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tw_core::event::{EffectRan, LogEvent, TurnReason, TurnStatus};
 use tw_core::history::Repairs;
 use tw_core::id::{OrgId, TurnId};
+use tw_core::memory::Verdict;
 use tw_core::time::Timestamp;
 use tw_store::read::ReadError;
 use tw_store::read::requests::{KeySent, RepeatSent};
@@ -38,6 +39,8 @@ struct Found {
     erased: bool,
     stopping: bool,
     dispatched_effects: bool,
+    conversation: String,
+    memory: Verdict,
     /// When its idempotency key was made, if it was found by one.
     key_made: Option<Timestamp>,
 }
@@ -97,7 +100,8 @@ impl Runtime {
                 let follower = Follower::attach(&self.0, organization, found.turn);
                 Ok(Earlier::Answers(Box::new(TurnTaken {
                     turn: found.turn,
-                    conversation: None,
+                    conversation: found.conversation,
+                    memory: found.memory,
                     repairs: Repairs::default(),
                     answer: TurnAnswer::new(Answer::Followed(Box::new(follower))),
                 })))
@@ -182,6 +186,8 @@ impl Runtime {
             erased: row.erased,
             stopping: stopping || row.stop.is_some(),
             dispatched_effects: row.dispatched_effects,
+            conversation: row.conversation,
+            memory: row.memory,
             key_made,
         }))
     }

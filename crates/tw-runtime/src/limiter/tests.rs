@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tw_core::change::{Record, ToolGrant};
+use tw_core::change::{KeyMemory, Record, ToolGrant};
 use tw_core::id::{ApiKeyId, OrgId};
 use tw_core::rate::Limits;
 use tw_core::time::Timestamp;
@@ -28,6 +28,7 @@ fn caller(organization: i64, key: i64) -> Caller {
         tools: ToolGrant::None,
         record: Record::Full,
         limits: Limits::default(),
+        memory: KeyMemory::Off,
     }
 }
 

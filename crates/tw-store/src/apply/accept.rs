@@ -16,8 +16,10 @@ pub(crate) const NOBODY: i64 = 0;
 
 const INSERT_TURN: &str = "INSERT INTO turn
     (organization, id, api_key, end_user, conversation, conversation_named, surface, streamed, on_leave, record,
-     model, request_id, body_hash, projector_version, owner, fence, status, deadline_us, created_us, updated_us)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, 'running', ?17, ?18, ?18)";
+     model, request_id, body_hash, projector_version, owner, fence, status, deadline_us, created_us, updated_us,
+     memory, parent, memory_turn)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, 'running', ?17, ?18, ?18,
+            ?19, ?20, ?21)";
 
 const INSERT_INPUT: &str = "INSERT INTO turn_input (turn, body, context, created_us, updated_us)
     VALUES (?1, ?2, ?3, ?4, ?4)";
@@ -59,6 +61,9 @@ pub fn accept_turn(conn: &Connection, new: &NewTurn) -> Result<Accept, ApplyErro
         FIRST_FENCE,
         new.deadline.0,
         new.at.0,
+        new.memory.as_str(),
+        find_turn(conn, new.organization, new.parent)?,
+        find_turn(conn, new.organization, new.memory_turn)?,
     ];
     let turn = insert(conn, WHAT, INSERT_TURN, bound)?;
     execute(
@@ -74,6 +79,19 @@ pub fn accept_turn(conn: &Connection, new: &NewTurn) -> Result<Accept, ApplyErro
         insert_key(conn, new, end_user, key, turn)?;
     }
     Ok(Accept::New { key: turn })
+}
+
+/// One that is gone meanwhile is continued by nobody.
+fn find_turn(
+    conn: &Connection,
+    organization: OrgId,
+    turn: Option<TurnId>,
+) -> Result<Option<i64>, ApplyError> {
+    let Some(turn) = turn else {
+        return Ok(None);
+    };
+    let sql = "SELECT key FROM turn WHERE organization = ?1 AND id = ?2";
+    query_key(conn, WHAT, sql, params![organization.0, turn.to_string()])
 }
 
 fn find_end_user(conn: &Connection, new: &NewTurn) -> Result<Option<i64>, ApplyError> {

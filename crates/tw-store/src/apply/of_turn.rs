@@ -225,7 +225,8 @@ pub fn note_stop(
 
 const END_TURN: &str = "UPDATE turn
     SET status = ?2, reason = ?3, usage = ?4, has_tool_calls = ?5, tool_count = ?6,
-        erase_after_us = CASE record WHEN 'minimal' THEN ?7 END, ended_us = ?8, updated_us = ?8
+        erase_after_us = CASE record WHEN 'minimal' THEN ?7 END, ended_us = ?8, updated_us = ?8,
+        history_hash = ?9, hidden_hash = ?10
     WHERE key = ?1 /* guard */ AND status = 'running'";
 
 const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
@@ -252,6 +253,10 @@ pub fn end_turn(
         end.tool_count,
         end.erase_after.map(|at| at.0),
         end.at.0,
+        end.remembered.map(|found_by| found_by.history.0),
+        end.remembered
+            .and_then(|found_by| found_by.hidden)
+            .map(|hidden| hidden.0),
     ];
     let outcome = execute_guarded(conn, WHAT, rules.sql(END_TURN), bound)?;
     if moves_head {

@@ -18,7 +18,8 @@ const ERASE: [&str; 5] = [
     "UPDATE tool_call SET arguments = '', result = NULL, shown = iif(shown IS NULL, NULL, ''), updated_us = ?2
      WHERE turn = ?1",
     "DELETE FROM turn_event WHERE turn = ?1 AND ?2 IS NOT NULL",
-    "UPDATE turn SET erased_us = ?2, events_expired_us = coalesce(events_expired_us, ?2), updated_us = ?2
+    "UPDATE turn SET erased_us = ?2, events_expired_us = coalesce(events_expired_us, ?2), updated_us = ?2,
+        history_hash = NULL, hidden_hash = NULL
      WHERE key = ?1",
 ];
 

@@ -4,6 +4,7 @@ use rusqlite::{Connection, Row, params};
 use tw_core::change::Surface;
 use tw_core::event::{TurnReason, TurnStatus};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use tw_core::memory::Verdict;
 use tw_core::time::Timestamp;
 
 use super::ReadError;
@@ -54,6 +55,9 @@ pub struct RepeatRow {
     pub dispatched_effects: bool,
     /// Its contents are gone, so it cannot be shown again.
     pub erased: bool,
+    /// The public id of its conversation.
+    pub conversation: String,
+    pub memory: Verdict,
 }
 
 impl Store {
@@ -130,7 +134,8 @@ fn request_key(
 
 /// A call counts once the write before its dispatch was made, unless it certainly was not sent.
 const REPEAT_OF: &str = "SELECT t.id, t.status, t.reason, t.stop_reason, t.answered_us,
-        (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased,
+        (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased, t.memory,
+        (SELECT c.id FROM conversation c WHERE c.key = t.conversation) AS conversation,
         EXISTS (SELECT 1 FROM tool_call f WHERE f.turn = t.key AND f.runs = 'server'
                 AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL
                 AND coalesce(f.reason, '') NOT IN ('not_sent', 'target_not_allowed')) AS dispatched_effects
@@ -139,7 +144,8 @@ const REPEAT_OF: &str = "SELECT t.id, t.status, t.reason, t.stop_reason, t.answe
 /// An answer that was written to its end counts only where somebody is named, since it may not
 /// have arrived; without a name the next equal request is a new one.
 const REPEAT: &str = "SELECT t.id, t.status, t.reason, t.stop_reason, t.answered_us,
-        (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased,
+        (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased, t.memory,
+        (SELECT c.id FROM conversation c WHERE c.key = t.conversation) AS conversation,
         EXISTS (SELECT 1 FROM tool_call f WHERE f.turn = t.key AND f.runs = 'server'
                 AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL
                 AND coalesce(f.reason, '') NOT IN ('not_sent', 'target_not_allowed')) AS dispatched_effects
@@ -192,5 +198,7 @@ fn repeat_row(row: &Row<'_>) -> Result<RepeatRow, ReadError> {
         answered: optional_time(row, "answered_us")?,
         dispatched_effects: get(row, "dispatched_effects")?,
         erased: get(row, "erased")?,
+        conversation: get(row, "conversation")?,
+        memory: optional_word(row, "memory", Verdict::parse)?.unwrap_or(Verdict::Off),
     })
 }

@@ -4,6 +4,7 @@ use rusqlite::{Connection, Row, params};
 use tw_core::change::{AttemptOutcome, NewCall, NewMessage, OnLeave, Record, Surface};
 use tw_core::event::{TurnReason, TurnStatus};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use tw_core::memory::{HistoryHash, Verdict};
 use tw_core::model::Usage;
 use tw_core::time::Timestamp;
 use tw_core::tool::ToolVersion;
@@ -26,6 +27,13 @@ pub struct TurnRow {
     pub end_user: Option<String>,
     pub conversation: String,
     pub conversation_named: bool,
+    /// The turn that this one continues.
+    pub parent: Option<TurnId>,
+    pub memory: Verdict,
+    /// The nearest of the turns before it that has hidden calls.
+    pub memory_turn: Option<TurnId>,
+    /// What it is found by; set when it has ended.
+    pub history: Option<HistoryHash>,
     pub surface: Surface,
     pub streamed: bool,
     pub on_leave: OnLeave,
@@ -190,10 +198,13 @@ fn recovered(
 const FIND_TURN: &str = "SELECT t.key, t.id, t.organization, t.api_key, u.name AS end_user, c.id AS conversation,
         t.conversation_named, t.surface, t.streamed, t.on_leave, t.record, t.model, t.request_id, t.body_hash,
         t.projector_version, t.owner, t.fence, t.status, t.reason, t.stop_reason, t.usage, t.cost_microusd, t.has_tool_calls,
-        t.tool_count, t.deadline_us, t.created_us, t.answered_us, t.ended_us, t.erase_after_us, t.erased_us
+        t.tool_count, t.deadline_us, t.created_us, t.answered_us, t.ended_us, t.erase_after_us, t.erased_us,
+        t.memory, t.history_hash, p.id AS parent, m.id AS memory_turn
     FROM turn t
     JOIN conversation c ON c.key = t.conversation
     LEFT JOIN end_user u ON u.key = t.end_user
+    LEFT JOIN turn p ON p.key = t.parent
+    LEFT JOIN turn m ON m.key = t.memory_turn
     WHERE t.organization = ?1 AND t.id = ?2";
 
 /// The turn's integer key and its row.
@@ -225,6 +236,10 @@ fn turn_row(row: &Row<'_>) -> Result<TurnRow, ReadError> {
         end_user: get(row, "end_user")?,
         conversation: get(row, "conversation")?,
         conversation_named: get(row, "conversation_named")?,
+        parent: optional_word(row, "parent", TurnId::parse)?,
+        memory: optional_word(row, "memory", Verdict::parse)?.unwrap_or(Verdict::Off),
+        memory_turn: optional_word(row, "memory_turn", TurnId::parse)?,
+        history: get::<Option<[u8; 32]>>(row, "history_hash")?.map(HistoryHash),
         surface: word(row, "surface", words::read_surface)?,
         streamed: get(row, "streamed")?,
         on_leave: word(row, "on_leave", words::read_on_leave)?,

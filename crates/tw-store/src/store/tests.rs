@@ -4,6 +4,7 @@ use tw_core::change::Change;
 use tw_core::time::Timestamp;
 
 use super::{Options, Store};
+use crate::figures::WriterFigures;
 use crate::writer;
 
 #[tokio::test]
@@ -13,11 +14,13 @@ async fn a_store_is_full_while_its_writer_is_behind() {
         queue_jobs_max: 1,
         ..Options::defaults(Timestamp(0))
     };
-    let (go, wait) = mpsc::channel();
+    let (go, wait) = mpsc::sync_channel(1);
     let path = folder.path().join("t.db");
-    let store = Store::open_with(&path, &options, move |conn, queue| {
+    let figures = WriterFigures::new();
+    let of_writer = figures.clone();
+    let store = Store::open_with(&path, &options, figures, move |conn, queue| {
         let _: Result<(), _> = wait.recv();
-        writer::run(&conn, queue, 1);
+        writer::run(&conn, queue, 1, &of_writer);
     });
     let store = store.unwrap();
     assert!(!store.is_full());

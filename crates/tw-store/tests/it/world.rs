@@ -12,6 +12,7 @@ use tw_core::change::{
 use tw_core::event::{LogEvent, TurnStatus};
 use tw_core::id::{ApiKeyId, CallId, CallRef, OrgId, ToolId, TurnId};
 use tw_core::json::{Json, Literal};
+use tw_core::memory::Verdict;
 use tw_core::model::Usage;
 use tw_core::rate::Limits;
 use tw_core::request::{Block, Role};
@@ -125,6 +126,9 @@ impl World {
             end_user: None,
             conversation: format!("conversation {n}"),
             conversation_named: false,
+            parent: None,
+            memory: Verdict::Off,
+            memory_turn: None,
             surface: Surface::ChatCompletions,
             streamed: true,
             on_leave: OnLeave::Stop,
@@ -273,6 +277,7 @@ pub fn end_turn(status: TurnStatus) -> EndTurn {
         usage: None,
         has_tool_calls: false,
         tool_count: 0,
+        remembered: None,
         erase_after: None,
         at: at(100),
     }

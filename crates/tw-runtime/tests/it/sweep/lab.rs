@@ -11,6 +11,7 @@ use tw_core::change::{
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::json::{Json, Literal};
 use tw_core::limits::{RequestLimits, TurnLimits};
+use tw_core::memory::Verdict;
 use tw_core::model::{CallForm, CallPiece, Delta, Finish, ModelEvent, Usage};
 use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
@@ -98,6 +99,7 @@ impl Lab {
                 ..TurnLimits::defaults()
             },
             upstreams: vec![UPSTREAM.to_owned()],
+            memory: None,
         }
     }
 
@@ -109,6 +111,9 @@ impl Lab {
             end_user: None,
             conversation: self.id().to_string(),
             conversation_named: false,
+            parent: None,
+            memory: Verdict::Off,
+            memory_turn: None,
             surface: Surface::ChatCompletions,
             streamed: setup.streamed,
             on_leave: setup.on_leave,

@@ -1,0 +1,193 @@
+//! What makes two histories the same, for clients that keep the history and never saw our calls.
+//!
+//! A history is known by a chain of hashes: one for each message, over the hash before it and
+//! what counts of the message. The hash at an assistant message thus stands for all before it,
+//! and a turn is found again by the hash at its own answer. The chain begins with the [`Scope`],
+//! so that the histories of two people never have a hash in common, whatever they say.
+//!
+//! What counts, and nothing else:
+//! - the role; messages of the system and of the developer do not count at all;
+//! - text and refusals: neighbouring parts joined, line ends as `\n`, white space at the end off;
+//! - an image by its URL, which for one that is sent along holds the image itself; any other part
+//!   as written, without white space between its tokens;
+//! - a call by its id, which is the one that its client was handed; a call of the old form, which
+//!   has none, by its name and arguments;
+//! - a result of a client's call by that id and its content, read like the content of a message.
+//!
+//! Reasoning does not count: clients drop it.
+//!
+//! Hashes are stored, so [`FORM`] has to change with what counts.
+
+mod hidden;
+mod read;
+
+use sha2::{Digest, Sha256};
+
+use crate::request::{Message, Role};
+
+pub use hidden::{HiddenCall, HiddenHash};
+
+/// Stands at the start of every chain, and sets apart what another version counted.
+const FORM: &[u8] = b"turnwright history 1";
+
+/// Within what a history is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// What one end user said, by name.
+    User(String),
+    /// One conversation that its client named, of no end user.
+    Conversation(String),
+    /// All that came in by a key made for one person, of no end user and in no named conversation.
+    Key,
+}
+
+/// The hash of a history up to an assistant message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HistoryHash(pub [u8; 32]);
+
+/// A history that is being hashed, message by message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chain([u8; 32]);
+
+/// A history, read once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct History {
+    /// At its last message.
+    pub end: Chain,
+    /// The place of each assistant message, and the hash there.
+    pub answers: Vec<(usize, HistoryHash)>,
+}
+
+impl Scope {
+    /// The scope of a request; `None` for one that nobody in particular makes.
+    ///
+    /// A named end user is the scope, whatever conversation is named beside it: two people in one
+    /// conversation have one history and two memories.
+    pub fn of(user: Option<&str>, conversation: Option<&str>, key_of_one: KeyOf) -> Option<Self> {
+        match (user, conversation, key_of_one) {
+            (Some(user), _, _) => Some(Self::User(user.to_owned())),
+            (None, Some(conversation), _) => Some(Self::Conversation(conversation.to_owned())),
+            (None, None, KeyOf::OnePerson) => Some(Self::Key),
+            (None, None, KeyOf::Many) => None,
+        }
+    }
+}
+
+/// What became of looking for the turn that a request continues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The turn was found.
+    Attached,
+    /// There is no answer in the history, so that nothing comes before it.
+    New,
+    /// Several turns have this history, and their hidden calls differ.
+    Ambiguous,
+    /// No turn has this history.
+    Mismatch,
+    /// Nothing was looked for.
+    Off,
+}
+
+impl Verdict {
+    const ALL: [Self; 5] = [
+        Self::Attached,
+        Self::New,
+        Self::Ambiguous,
+        Self::Mismatch,
+        Self::Off,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Attached => "attached",
+            Self::New => "new",
+            Self::Ambiguous => "ambiguous",
+            Self::Mismatch => "mismatch",
+            Self::Off => "off",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|verdict| verdict.as_str() == text)
+    }
+}
+
+/// What a turn needs so that the request after it finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnMemory {
+    /// The whole history of the turn's request, as its client sent it.
+    pub history: Chain,
+    /// The hidden half of the turn that it continues.
+    pub hidden: Option<HiddenHash>,
+    /// Hidden calls of earlier turns are put back into what the model is sent.
+    pub restores: bool,
+}
+
+/// What a turn is found by once it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// Up to and with its answer.
+    pub history: HistoryHash,
+    pub hidden: Option<HiddenHash>,
+}
+
+/// Whom a key was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyOf {
+    OnePerson,
+    Many,
+}
+
+impl Chain {
+    pub fn new(scope: &Scope) -> Self {
+        let (kind, name) = match scope {
+            Scope::User(name) => (b'u', name.as_str()),
+            Scope::Conversation(name) => (b'c', name.as_str()),
+            Scope::Key => (b'k', ""),
+        };
+        let mut hash = Sha256::new();
+        hash.update(FORM);
+        read::put(&mut hash, kind, name.as_bytes());
+        Self(hash.finalize().into())
+    }
+
+    /// The chain with one more message.
+    #[must_use]
+    pub fn then(self, message: &Message) -> Self {
+        let role = match message.role {
+            Role::System | Role::Developer => return self,
+            Role::User => b'u',
+            Role::Assistant => b'a',
+            Role::Tool => b't',
+        };
+        let mut hash = Sha256::new();
+        hash.update(self.0);
+        hash.update([role]);
+        read::message(message, &mut hash);
+        Self(hash.finalize().into())
+    }
+
+    /// What a history that ends here is known by.
+    pub fn hash(self) -> HistoryHash {
+        HistoryHash(self.0)
+    }
+}
+
+impl History {
+    pub fn read(scope: &Scope, messages: &[Message]) -> Self {
+        let mut end = Chain::new(scope);
+        let mut answers = Vec::new();
+        for (at, message) in messages.iter().enumerate() {
+            end = end.then(message);
+            if message.role == Role::Assistant {
+                answers.push((at, end.hash()));
+            }
+        }
+        Self { end, answers }
+    }
+}
+
+#[cfg(test)]
+mod tests;

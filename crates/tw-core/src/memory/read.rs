@@ -1,0 +1,141 @@
+//! What counts of one message.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::json::{Json, Literal};
+use crate::model::CallForm;
+use crate::request::{Block, CallBlock, Message, ResultBlock};
+
+/// Adds one thing, told apart from its neighbours by its kind and its length.
+pub(super) fn put(hash: &mut Sha256, kind: u8, bytes: &[u8]) {
+    hash.update([kind]);
+    hash.update((bytes.len() as u64).to_le_bytes());
+    hash.update(bytes);
+}
+
+pub(super) fn message(message: &Message, hash: &mut Sha256) {
+    let mut text = Text::default();
+    for block in &message.blocks {
+        match block {
+            Block::Text(literal) | Block::Refusal(literal) => text.add(literal),
+            Block::Reasoning(_) | Block::ReasoningDetails(_) => {}
+            Block::Part(part) => {
+                text.put(hash);
+                self::part(part, hash);
+            }
+            Block::Call(call) => {
+                text.put(hash);
+                self::call(call, hash);
+            }
+            Block::Result(result) => {
+                text.put(hash);
+                self::result(result, hash);
+            }
+        }
+    }
+    text.put(hash);
+}
+
+/// Text parts that follow one another.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn add(&mut self, literal: &Literal) {
+        if literal.as_str().contains('\\') {
+            self.0.push_str(&literal.to_text());
+        } else {
+            self.0.push_str(literal.as_str());
+        }
+    }
+
+    /// Adds what there is, and begins anew.
+    fn put(&mut self, hash: &mut Sha256) {
+        let text = self.0.trim_end();
+        if text.contains('\r') {
+            let text = text.replace("\r\n", "\n").replace('\r', "\n");
+            put(hash, b'T', text.as_bytes());
+        } else if !text.is_empty() {
+            put(hash, b'T', text.as_bytes());
+        }
+        self.0.clear();
+    }
+}
+
+fn call(call: &CallBlock, hash: &mut Sha256) {
+    match call.form {
+        CallForm::Function | CallForm::Custom => put(hash, b'C', call.id.as_bytes()),
+        CallForm::Legacy => {
+            put(hash, b'L', call.name.as_bytes());
+            put(hash, b'A', call.arguments.to_text().as_bytes());
+        }
+    }
+}
+
+fn result(result: &ResultBlock, hash: &mut Sha256) {
+    put(hash, b'R', result.call_id.as_bytes());
+    let mut text = Text::default();
+    if let Some(literal) = result.content.as_literal() {
+        text.add(&literal);
+        text.put(hash);
+        return;
+    }
+    // A request whose results are neither text nor parts was refused when it was read.
+    for written in result.content.to_value().as_array().into_iter().flatten() {
+        if let (Some("text"), Some(said)) = (written["type"].as_str(), written["text"].as_str()) {
+            text.0.push_str(said);
+        } else {
+            text.put(hash);
+            part(&Json::from_value(written), hash);
+        }
+    }
+    text.put(hash);
+}
+
+fn part(part: &Json, hash: &mut Sha256) {
+    if let Some(url) = image_url(part) {
+        put(hash, b'I', url.as_bytes());
+    } else {
+        put(hash, b'P', without_gaps(part.as_str()).as_bytes());
+    }
+}
+
+fn image_url(part: &Json) -> Option<String> {
+    if !part.as_str().contains("image_url") {
+        return None;
+    }
+    let Value::Object(mut fields) = part.to_value() else {
+        return None;
+    };
+    if fields.get("type")?.as_str()? != "image_url" {
+        return None;
+    }
+    match fields.remove("image_url")? {
+        Value::String(url) => Some(url),
+        Value::Object(mut image) => match image.remove("url")? {
+            Value::String(url) => Some(url),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// JSON text without the white space between its tokens.
+fn without_gaps(json: &str) -> String {
+    let (mut in_string, mut escaped) = (false, false);
+    json.chars()
+        .filter(|&char| {
+            if in_string {
+                (in_string, escaped) = match char {
+                    _ if escaped => (true, false),
+                    '\\' => (true, true),
+                    _ => (char != '"', false),
+                };
+                return true;
+            }
+            in_string = char == '"';
+            !char.is_ascii_whitespace()
+        })
+        .collect()
+}

@@ -1,0 +1,115 @@
+//! What an ended turn is found by.
+
+use super::{CallState, Turn};
+use crate::event::{TurnReason, TurnStatus};
+use crate::json::LiteralBuf;
+use crate::memory::{HiddenCall, HiddenHash, Remembered};
+use crate::model::CallForm;
+use crate::request::{Block, Message, Role};
+
+/// What chat clients get between the texts of two rounds, as in a JSON literal.
+const ROUND_GAP: &str = "\\n\\n";
+
+impl Turn {
+    /// What the next request finds this turn by, if its client has an answer to send back.
+    pub(super) fn remembered(
+        &self,
+        status: TurnStatus,
+        reason: Option<TurnReason>,
+    ) -> Option<Remembered> {
+        let memory = self.setup.memory.as_ref()?;
+        let is_answer = match (status, reason) {
+            (TurnStatus::Completed, _) => true,
+            (
+                TurnStatus::Incomplete,
+                Some(
+                    TurnReason::Length | TurnReason::Rounds | TurnReason::Calls | TurnReason::Cost,
+                ),
+            ) => true,
+            // Clients are told of a failure, and do not send such an answer back.
+            (TurnStatus::Incomplete, _)
+            | (TurnStatus::Failed | TurnStatus::Cancelled | TurnStatus::Running, _) => false,
+        };
+        if !is_answer {
+            return None;
+        }
+        let history = memory.history.then(&self.answer_seen()).hash();
+        let hidden = HiddenHash::of(memory.hidden, history, self.hidden_calls());
+        Some(Remembered { history, hidden })
+    }
+
+    /// The assistant message as a chat client has it after the turn.
+    fn answer_seen(&self) -> Message {
+        let (mut text, mut refusal) = (LiteralBuf::default(), LiteralBuf::default());
+        let gap = crate::json::Literal::checked(ROUND_GAP).unwrap_or_default();
+        let mut calls = Vec::new();
+        for round in &self.rounds {
+            let mut is_first = true;
+            for block in &round.blocks {
+                match block {
+                    Block::Text(said) if said.is_empty() => {}
+                    Block::Text(said) => {
+                        if is_first && !text.is_empty() {
+                            text.push(&gap);
+                        }
+                        is_first = false;
+                        text.push(said);
+                    }
+                    Block::Refusal(said) => refusal.push(said),
+                    Block::Call(call) if self.setup.offer.is_relay() => calls.push(call),
+                    Block::Call(_)
+                    | Block::Reasoning(_)
+                    | Block::ReasoningDetails(_)
+                    | Block::Result(_)
+                    | Block::Part(_) => {}
+                }
+            }
+        }
+        if calls
+            .first()
+            .is_some_and(|call| call.form == CallForm::Legacy)
+        {
+            // The old form has room for one.
+            calls.truncate(1);
+        }
+        let mut blocks = vec![
+            Block::Text(text.to_literal()),
+            Block::Refusal(refusal.to_literal()),
+        ];
+        blocks.extend(calls.into_iter().cloned().map(Block::Call));
+        Message {
+            role: Role::Assistant,
+            blocks,
+            raw: None,
+        }
+    }
+
+    /// The calls that we ran, as the model saw them.
+    fn hidden_calls(&self) -> impl Iterator<Item = HiddenCall<'_>> {
+        self.rounds.iter().flat_map(|round| {
+            round.calls.iter().filter_map(move |call| {
+                let written = round.blocks.iter().find_map(|block| match block {
+                    Block::Call(written) if written.id == call.sent_id => Some(written),
+                    Block::Call(_)
+                    | Block::Text(_)
+                    | Block::Refusal(_)
+                    | Block::Reasoning(_)
+                    | Block::ReasoningDetails(_)
+                    | Block::Result(_)
+                    | Block::Part(_) => None,
+                });
+                match &call.state {
+                    CallState::Ended(end) => Some(HiddenCall {
+                        name: &call.name,
+                        arguments: written.map_or("", |written| written.arguments.as_str()),
+                        shown: &end.shown,
+                    }),
+                    CallState::Pending { .. }
+                    | CallState::Running { .. }
+                    | CallState::Waiting { .. }
+                    | CallState::LookingUp { .. } => None,
+                }
+            })
+        })
+    }
+}

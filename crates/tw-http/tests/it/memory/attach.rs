@@ -1,0 +1,276 @@
+//! Which turn a request is taken to continue.
+
+use serde_json::{Value, json};
+use tw_core::change::{Scope, ToolGrant};
+use tw_runtime::runtime::Config;
+
+use super::{Chatter, model, offering, own_key, service, start};
+use crate::app::{App, Wanted};
+
+const ANN: (&str, &str) = ("turnwright-user", "ann");
+
+#[tokio::test]
+async fn an_answer_is_recognized_however_it_was_read_and_sent_back() {
+    let (model, service) = (model().await, service(&["sunny"]).await);
+    let app = start(&model, &service).await;
+    for (streams_first, streams_then) in
+        [(false, false), (true, true), (false, true), (true, false)]
+    {
+        let user = format!("{streams_first} {streams_then}");
+        let mut chat = Chatter::new(&app.client, &[("turnwright-user", &user)]);
+        chat.streams = streams_first;
+        let first = chat.say("look, please").await;
+        assert_eq!(first.memory, "new");
+        assert_eq!(first.message["content"], "Let me see.\n\nDone. \n");
+        chat.streams = streams_then;
+        // A client of another make sends parts, other line ends, and a system message of today.
+        chat.messages[1] = json!({
+            "role": "assistant",
+            "content": [{ "type": "text", "text": "Let me see.\r\n\r\n" }, { "type": "text", "text": "Done." }],
+        });
+        chat.messages
+            .insert(0, json!({ "role": "system", "content": "It is Monday." }));
+        let second = chat.say("thanks").await;
+        assert_eq!(second.memory, "attached", "{user}");
+        assert_eq!(second.conversation, first.conversation);
+        let turn = app.turn(&second.turn).await;
+        assert_eq!(turn["parent"], json!(first.turn));
+        assert_eq!(turn["memory"], "attached");
+        assert_eq!(chat.say("bye").await.memory, "attached");
+    }
+}
+
+#[tokio::test]
+async fn calls_of_the_client_are_part_of_its_history() {
+    let (model, service) = (model().await, service(&["sunny"]).await);
+    let app = start(&model, &service).await;
+    let mine = json!({ "tools": [{ "type": "function", "function": { "name": "mine" } }] });
+    for streams in [false, true] {
+        let user = format!("{streams}");
+        let mut chat = Chatter::new(&app.client, &[("turnwright-user", &user)]).with(mine.clone());
+        chat.streams = streams;
+        let first = chat.say("mine").await;
+        let id = first.message["tool_calls"][0]["id"].clone();
+        let result = json!({ "role": "tool", "tool_call_id": id, "content": "here" });
+        let mut other = chat.clone();
+        let second = chat.bring(result.clone()).await;
+        assert_eq!(second.memory, "attached");
+        assert_eq!(second.conversation, first.conversation);
+        assert_eq!(chat.say("good").await.memory, "attached");
+        // The same with an id that the client made up.
+        other.messages[1]["tool_calls"][0]["id"] = json!("call_x");
+        let mut made_up = result;
+        made_up["tool_call_id"] = json!("call_x");
+        assert_eq!(other.bring(made_up).await.memory, "mismatch");
+    }
+}
+
+#[tokio::test]
+async fn a_changed_history_is_another_one() {
+    let (model, service) = (model().await, service(&["sunny"]).await);
+    let app = start(&model, &service).await;
+    let mut chat = Chatter::new(&app.client, &[ANN]);
+    for words in ["Hi", "look", "ok"] {
+        chat.say(words).await;
+    }
+    type Change = fn(&mut Vec<Value>);
+    let changes: [(&str, Change); 6] = [
+        ("trimmed at its start", |messages| {
+            messages.drain(..2);
+        }),
+        ("a word", |messages| messages[2]["content"] = json!("look!")),
+        ("white space in front", |messages| {
+            messages[3]["content"] = json!(" Let me see.\n\nDone.");
+        }),
+        ("an answer", |messages| {
+            messages[5]["content"] = json!("Hello")
+        }),
+        ("a role", |messages| messages[1]["role"] = json!("user")),
+        ("two messages as one", |messages| {
+            messages[3]["content"] = json!("Let me see.\n\nDone.ok");
+            messages.remove(4);
+        }),
+    ];
+    for (what, change) in changes {
+        let mut changed = chat.clone();
+        change(&mut changed.messages);
+        assert_eq!(changed.say("and now?").await.memory, "mismatch", "{what}");
+    }
+    assert_eq!(chat.say("and now?").await.memory, "attached");
+}
+
+#[tokio::test]
+async fn branches_are_continued_each_by_its_own() {
+    let (model, service) = (model().await, service(&["sunny", "rainy"]).await);
+    let app = start(&model, &service).await;
+    let mut chat = Chatter::new(&app.client, &[ANN]);
+    let root = chat.say("Hi").await;
+    let mut other = chat.clone();
+    let (one, two) = (chat.say("look here").await, other.say("look there").await);
+    for (branch, chat) in [(&one, &mut chat), (&two, &mut other)] {
+        assert_eq!(branch.memory, "attached");
+        assert_eq!(branch.conversation, root.conversation);
+        let next = chat.say("go on").await;
+        assert_eq!(next.memory, "attached");
+        assert_eq!(app.turn(&next.turn).await["parent"], json!(branch.turn));
+    }
+}
+
+#[tokio::test]
+async fn turns_that_look_the_same_are_one_unless_what_is_hidden_differs() {
+    let (model, service) = (model().await, service(&["sunny", "sunny", "rainy"]).await);
+    let app = start(&model, &service).await;
+    let mut same = Chatter::new(&app.client, &[ANN]);
+    same.say("look").await;
+    let mut chat = Chatter::new(&app.client, &[ANN]);
+    let newest = chat.say("look").await;
+    let mut plain = chat.clone();
+    let attached = plain.say("so?").await;
+    assert_eq!(attached.memory, "attached");
+    assert_eq!(app.turn(&attached.turn).await["parent"], json!(newest.turn));
+    // The third time, the weather is another.
+    Chatter::new(&app.client, &[ANN]).say("look").await;
+    let ambiguous = chat.say("so?").await;
+    assert_eq!(ambiguous.memory, "ambiguous");
+    assert_eq!(app.turn(&ambiguous.turn).await["parent"], Value::Null);
+    assert_ne!(ambiguous.conversation, newest.conversation);
+    // By now two turns have this history as well, one with something hidden before it.
+    assert_eq!(chat.say("and?").await.memory, "ambiguous");
+    assert_eq!(plain.say("and?").await.memory, "ambiguous");
+}
+
+#[tokio::test]
+async fn nothing_is_looked_for_where_nobody_is_named() {
+    let (model, service) = (model().await, service(&["sunny"]).await);
+    let app = start(&model, &service).await;
+    let own = own_key(&app, ToolGrant::All).await;
+    let named = json!({ "user": "ann" });
+    let unstored = json!({ "user": "ann", "store": false });
+    for (what, client, fields, expected) in [
+        ("a plain key", &app.client, json!({}), ["off", "off"]),
+        ("a key of one person", &own, json!({}), ["new", "attached"]),
+        ("a user", &app.client, named.clone(), ["new", "attached"]),
+        ("store: false", &app.client, unstored, ["off", "off"]),
+    ] {
+        let mut chat = Chatter::new(client, &[]).with(fields);
+        assert_eq!(chat.say("look").await.memory, expected[0], "{what}");
+        assert_eq!(chat.say("so?").await.memory, expected[1], "{what}");
+    }
+    let disabled = Wanted {
+        config: Box::new(|config: &mut Config| config.tools_enabled = false),
+        ..offering(&service)
+    };
+    let app = app.again(&model, disabled).await;
+    let mut chat = Chatter::new(&app.client, &[]).with(named);
+    assert_eq!(chat.say("Hi").await.memory, "off");
+}
+
+#[tokio::test]
+async fn a_turn_that_was_not_to_be_stored_is_continued_by_nobody() {
+    let (model, service) = (model().await, service(&["sunny"]).await);
+    let app = start(&model, &service).await;
+    let mut chat = Chatter::new(&app.client, &[ANN]).with(json!({ "store": false }));
+    chat.say("look").await;
+    chat.fields = json!({});
+    assert_eq!(chat.say("so?").await.memory, "mismatch");
+}
+
+#[tokio::test]
+async fn a_named_conversation_holds_what_is_continued_in_it() {
+    let (model, service) = (model().await, service(&["sunny"]).await);
+    let app = start(&model, &service).await;
+    let mut chat = Chatter::new(&app.client, &[("turnwright-conversation", "trip"), ANN]);
+    let first = chat.say("look").await;
+    assert_eq!(first.conversation, "trip");
+    // The same person goes on elsewhere.
+    chat.headers[0].1 = "another".to_owned();
+    let second = chat.say("so?").await;
+    assert_eq!(
+        (second.memory.as_str(), second.conversation.as_str()),
+        ("attached", "another")
+    );
+    // Without a person, each conversation is for itself.
+    let mut chat = Chatter::new(&app.client, &[("turnwright-conversation", "one")]);
+    assert_eq!(chat.say("look").await.memory, "new");
+    assert_eq!(chat.clone().say("so?").await.memory, "attached");
+    chat.headers[0].1 = "two".to_owned();
+    assert_eq!(chat.say("so?").await.memory, "mismatch");
+}
+
+#[tokio::test]
+async fn a_repetition_says_what_the_first_said() {
+    let (model, service) = (model().await, service(&["sunny"]).await);
+    let app = start(&model, &service).await;
+    let mut chat = Chatter::new(&app.client, &[ANN]);
+    chat.say("look").await;
+    chat.headers
+        .push(("idempotency-key".to_owned(), "k".to_owned()));
+    let mut again = chat.clone();
+    let (first, second) = (chat.say("so?").await, again.say("so?").await);
+    assert_eq!(first.turn, second.turn);
+    assert_eq!(
+        (first.memory.as_str(), second.memory.as_str()),
+        ("attached", "attached")
+    );
+    assert_eq!(first.conversation, second.conversation);
+}
+
+#[tokio::test]
+async fn a_history_is_known_after_a_restart() {
+    let (model, service) = (model().await, service(&["sunny"]).await);
+    let app = start(&model, &service).await;
+    let mut chat = Chatter::new(&app.client, &[ANN]);
+    chat.say("look").await;
+    let app = app.again(&model, offering(&service)).await;
+    chat.client = app.client.clone();
+    assert_eq!(chat.say("so?").await.memory, "attached");
+}
+
+#[tokio::test]
+async fn the_longest_history_is_known() {
+    let (model, service) = (model().await, service(&["sunny"]).await);
+    let app = start(&model, &service).await;
+    let mut chat = Chatter::new(&app.client, &[ANN]);
+    chat.messages = (0..2046)
+        .flat_map(|n| {
+            [
+                json!({ "role": "user", "content": format!("question {n}") }),
+                json!({ "role": "assistant", "content": format!("answer {n}") }),
+            ]
+        })
+        .collect();
+    assert_eq!(chat.say("look").await.memory, "mismatch");
+    assert_eq!(chat.messages.len(), 4094);
+    assert_eq!(chat.say("so?").await.memory, "attached");
+    assert_eq!(chat.messages.len(), 4096);
+}
+
+#[tokio::test]
+async fn an_answer_that_a_limit_cut_is_continued() {
+    let (model, service) = (model().await, service(&["sunny"]).await);
+    let app = App::start(&model, offering(&service)).await;
+    let limited = Wanted {
+        config: Box::new(|config: &mut Config| config.turn.rounds_max = 1),
+        ..offering(&service)
+    };
+    let limited = app.again(&model, limited).await;
+    // The client is told `length`, and has an answer.
+    let mut chat = Chatter::new(&limited.client, &[ANN]);
+    assert_eq!(chat.say("look").await.message["content"], "Let me see.");
+    assert_eq!(chat.say("so?").await.memory, "attached");
+}
+
+#[tokio::test]
+async fn another_key_continues_nothing() {
+    let (model, service) = (model().await, service(&["sunny"]).await);
+    let app = start(&model, &service).await;
+    let mut chat = Chatter::new(&app.client, &[ANN]);
+    chat.say("look").await;
+    let scopes = || vec![Scope::Chat, Scope::TurnsRead];
+    for organization in ["default", "other"] {
+        let key = app.key(organization, ToolGrant::All, scopes()).await;
+        let mut other = chat.clone();
+        other.client = app.with_key(Some(key));
+        assert_eq!(other.say("so?").await.memory, "mismatch", "{organization}");
+    }
+}

@@ -1,0 +1,172 @@
+//! Which turn a request continues, and what its client never saw of it.
+
+use std::collections::BTreeMap;
+
+use tw_core::change::{KeyMemory, Record};
+use tw_core::id::{OrgId, TurnId};
+use tw_core::memory::{History, KeyOf, Scope, TurnMemory, Verdict};
+use tw_core::recall::{self, Recalled, RecalledTurn};
+use tw_core::request::{Message, ModelInput, Role};
+use tw_core::turn::Offer;
+use tw_store::read::ReadError;
+use tw_store::read::memory::{Continued, Room, Sought};
+use tw_store::read::turn::TurnRow;
+
+use crate::accept::TurnRequest;
+use crate::runtime::Inner;
+
+/// What is known of the turns before a request.
+#[derive(Debug)]
+pub(crate) struct Recollection {
+    pub(crate) verdict: Verdict,
+    /// The turn that the request continues.
+    pub(crate) continues: Option<Continued>,
+    /// `None` for a turn that is not to be found again.
+    pub(crate) of_turn: Option<TurnMemory>,
+    /// The history with what was hidden of it, if something was.
+    pub(crate) history: Option<Vec<Message>>,
+}
+
+/// What the model is sent of a request: the history, repaired, and the tools.
+pub(crate) struct Sent<'a> {
+    pub(crate) messages: &'a [Message],
+    pub(crate) offer: &'a Offer,
+}
+
+/// Looks for the turn that a request continues. Where nobody in particular asks, nothing is read.
+pub(crate) async fn recollect(
+    inner: &Inner,
+    request: &TurnRequest,
+    end_user: Option<&str>,
+    record: Record,
+    sent: Sent<'_>,
+) -> Result<Recollection, ReadError> {
+    let caller = &request.caller;
+    let key_of = match caller.memory {
+        KeyMemory::Key => KeyOf::OnePerson,
+        KeyMemory::Off => KeyOf::Many,
+    };
+    let scope = match record {
+        Record::Full if inner.config.tools_enabled => {
+            Scope::of(end_user, request.conversation.as_deref(), key_of)
+        }
+        Record::Full | Record::Minimal => None,
+    };
+    let Some(scope) = scope else {
+        return Ok(Recollection {
+            verdict: Verdict::Off,
+            continues: None,
+            of_turn: None,
+            history: None,
+        });
+    };
+    let history = History::read(&scope, &request.input.messages);
+    let (verdict, continues) = match history.answers.last() {
+        None => (Verdict::New, None),
+        Some((_, hash)) => {
+            let store = &inner.store;
+            let sought = store.turn_by_history(caller.organization, caller.api_key, *hash);
+            match sought.await? {
+                Sought::Unknown => (Verdict::Mismatch, None),
+                Sought::Ambiguous => (Verdict::Ambiguous, None),
+                Sought::Found(turn) => (Verdict::Attached, Some(turn)),
+            }
+        }
+    };
+    let newest = continues.as_ref().and_then(|turn| turn.memory_turn);
+    let restored = put_back(inner, caller.organization, newest, &history, &sent).await?;
+    let of_turn = TurnMemory {
+        history: history.end,
+        hidden: continues.as_ref().and_then(|turn| turn.hidden),
+        restores: restored.is_some(),
+    };
+    Ok(Recollection {
+        verdict,
+        continues,
+        of_turn: Some(of_turn),
+        history: restored,
+    })
+}
+
+/// The same for a turn that is taken over, from what was found when it was accepted.
+pub(crate) async fn recollect_again(
+    inner: &Inner,
+    organization: OrgId,
+    row: &TurnRow,
+    input: &ModelInput,
+    sent: Sent<'_>,
+) -> Result<(Option<TurnMemory>, Option<Vec<Message>>), ReadError> {
+    if row.memory == Verdict::Off {
+        return Ok((None, None));
+    }
+    let named = row.conversation_named.then_some(row.conversation.as_str());
+    // Its memory was on, so that a key without any name was made for one person.
+    let Some(scope) = Scope::of(row.end_user.as_deref(), named, KeyOf::OnePerson) else {
+        return Ok((None, None));
+    };
+    let hidden = match row.parent {
+        Some(parent) => inner.store.hidden_half(organization, parent).await?,
+        None => None,
+    };
+    let history = History::read(&scope, &input.messages);
+    let restored = put_back(inner, organization, row.memory_turn, &history, &sent).await?;
+    let of_turn = TurnMemory {
+        history: history.end,
+        hidden,
+        restores: restored.is_some(),
+    };
+    Ok((Some(of_turn), restored))
+}
+
+/// The history with hidden calls of `newest` and the turns before it; `None` when there are none
+/// to put back.
+async fn put_back(
+    inner: &Inner,
+    organization: OrgId,
+    newest: Option<TurnId>,
+    history: &History,
+    sent: &Sent<'_>,
+) -> Result<Option<Vec<Message>>, ReadError> {
+    let tools = match sent.offer {
+        Offer::Relay => return Ok(None),
+        Offer::Ours(tools) => tools,
+    };
+    let Some(newest) = newest else {
+        return Ok(None);
+    };
+    let room = Room {
+        tools: tools.iter().map(|tool| tool.name.clone()).collect(),
+        bytes_max: inner.config.memory_bytes_max,
+    };
+    let remembered = inner.store.remembered(organization, newest, room).await?;
+    let places = places(sent.messages);
+    let turns: Vec<RecalledTurn> = remembered
+        .into_iter()
+        .filter_map(|turn| {
+            let answer = history
+                .answers
+                .iter()
+                .position(|(_, hash)| *hash == turn.history)?;
+            Some(RecalledTurn {
+                at: *places.get(answer)?,
+                rounds: turn.rounds,
+            })
+        })
+        .collect();
+    if turns.iter().all(|turn| turn.rounds.is_empty()) {
+        return Ok(None);
+    }
+    let recalled = Recalled {
+        turns,
+        sent_ids: BTreeMap::new(),
+    };
+    let is_offered = |name: &str| tools.iter().any(|tool| tool.name == name);
+    Ok(Some(recall::splice(sent.messages, &recalled, &is_offered)))
+}
+
+/// Where the answers stand in a repaired history, which has as many as the one that was sent.
+fn places(messages: &[Message]) -> Vec<usize> {
+    let answers = messages.iter().enumerate();
+    let answers = answers.filter(|(_, message)| message.role == Role::Assistant);
+    answers.map(|(at, _)| at).collect()
+}
