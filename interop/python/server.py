@@ -19,6 +19,7 @@ class Server:
         self._folder = tempfile.TemporaryDirectory(prefix="turnwright-interop-")
         folder = Path(self._folder.name)
         self._data, self._log = folder / "data", folder / "log"
+        self.database = self._data / "turnwright.db"
         file = folder / "turnwright.toml"
         file.write_text(config)
         program = os.environ["TURNWRIGHT_BIN"]

@@ -70,9 +70,10 @@ class Upstream:
 
 
 class Listener:
-    """What a tool posts to: keeps (tool, body) and answers with a short text."""
+    """What a tool posts to: keeps (tool, body) and answers with a short text made of the body."""
 
-    def __init__(self):
+    def __init__(self, says=lambda body: "done"):
+        self._says = says
         self._lock = threading.Lock()
         self._ran = []
         self._http = _listen(_handler(self._serve))
@@ -81,7 +82,7 @@ class Listener:
     def _serve(self, handler, body):
         with self._lock:
             self._ran.append((handler.path.removeprefix("/"), body.decode()))
-        said = b"done"
+        said = self._says(body.decode()).encode()
         handler.send_response(200)
         handler.send_header("content-type", "text/plain")
         handler.send_header("content-length", str(len(said)))

@@ -1,0 +1,358 @@
+"""The cases: what the model does, what is asked, and what everybody must then have seen."""
+
+import json
+from dataclasses import dataclass, field
+
+from job import COLOR
+
+FIRST, LAST = "Let me look.", "That is all."
+# Tools of the server (`lookup`) and of the client (`pick_color`).
+OURS, OWN = "lookup", "pick_color"
+MESSAGES = [{"role": "user", "content": "Please."}]
+
+
+@dataclass
+class Seen:
+    """What came of one case with one client."""
+
+    client: str
+    model: str
+    outcome: dict
+    # The requests that the model got, the arguments that the server's tool got, the turns' records.
+    asked: list
+    ran: list
+    turns: list
+    rounds: list
+    extra: dict = field(default_factory=dict)
+
+    @property
+    def streams(self):
+        return "stream" in self.client
+
+    @property
+    def answers(self):
+        return self.outcome["answers"]
+
+
+def found(arguments):
+    """What the server's tool answers."""
+    return f"found {arguments}"
+
+
+class Case:
+    """A case without a list of tools; the key's are offered."""
+
+    name = ""
+    tools = None
+    leaves = False
+
+    def takes(self, client):
+        return True
+
+    def rounds(self, model):
+        raise NotImplementedError
+
+    def check(self, seen):
+        raise NotImplementedError
+
+
+class Text(Case):
+    """One answer of text."""
+
+    name = "text"
+
+    def rounds(self, model):
+        return [{"text": LAST, "usage": (7, 5)}]
+
+    def check(self, seen):
+        _one_answer(seen, LAST, [7, 5])
+        equal([turn["status"] for turn in seen.turns], ["completed"], "the turn")
+
+
+class OneCall(Case):
+    """The model calls a tool of the server, which the client never hears of."""
+
+    name = "one call"
+
+    def rounds(self, model):
+        call = ("of-the-model-1", OURS, _q(model, 1))
+        return [
+            {"text": FIRST, "calls": [call], "usage": (10, 20)},
+            {"text": LAST, "usage": (30, 40)},
+        ]
+
+    def check(self, seen):
+        _one_answer(seen, f"{FIRST}\n\n{LAST}", [40, 60])
+        equal(seen.ran, [_q(seen.model, 1)], "what ran")
+        _hidden_rounds(seen)
+
+
+class TwoParallel(Case):
+    """Two calls at once, two rounds long, of a tool that the client selects by its name."""
+
+    name = "two parallel calls, two rounds"
+    tools = [OURS]
+
+    def rounds(self, model):
+        calls = [(f"of-the-model-{n}", OURS, _q(model, n)) for n in range(4)]
+        return [
+            {"calls": calls[:2], "usage": (1, 10)},
+            {"calls": calls[2:], "usage": (2, 20)},
+            {"text": LAST, "usage": (4, 40)},
+        ]
+
+    def check(self, seen):
+        _one_answer(seen, LAST, [7, 70])
+        equal(sorted(seen.ran), [_q(seen.model, n) for n in range(4)], "what ran")
+        _hidden_rounds(seen)
+
+
+class ClientCall(Case):
+    """The model calls the client's own tool: the client answers, and asks again."""
+
+    name = "a client's call"
+    tools = [OWN]
+
+    def rounds(self, model):
+        call = ("of-the-model-1", OWN, '{"mood": "calm"}')
+        return [{"calls": [call], "usage": (3, 30)}, {"text": LAST, "usage": (6, 60)}]
+
+    def check(self, seen):
+        equal(seen.outcome["error"], None, "the error")
+        equal(len(seen.answers), 2, "answers")
+        called, last = seen.answers
+        equal(called["text"], "", "the text of the answer with the call")
+        ((call_id, name, arguments),) = called["calls"]
+        equal((name, json.loads(arguments)), (OWN, {"mood": "calm"}), "the call")
+        ran = [(name, json.loads(arguments)) for name, arguments in seen.outcome["ran"]]
+        equal(ran, [(OWN, {"mood": "calm"})], "what the client ran")
+        equal((last["text"], last["calls"]), (LAST, []), "the last answer")
+        _finishes(seen, ["tool_calls", "stop"])
+        equal([it["usage"] for it in seen.answers], [[3, 30], [6, 60]], "usage")
+        equal(seen.ran, [], "what the server ran")
+        _, assistant, result = seen.asked[1]["messages"]
+        equal(
+            [(it["id"], it["function"]["name"]) for it in assistant["tool_calls"]],
+            [("of-the-model-1", OWN)],
+            "the call as the model gets it back",
+        )
+        equal(
+            (result["role"], result["tool_call_id"], result["content"]),
+            ("tool", "of-the-model-1", COLOR),
+            "the result as the model gets it",
+        )
+        first, second = seen.turns
+        equal((first["status"], second["status"]), ("completed", "completed"), "the turns")
+        _has_id(seen, called, first)
+        _has_id(seen, last, second)
+
+
+class Cancel(Case):
+    """The client leaves in the middle."""
+
+    name = "cancel"
+    leaves = True
+
+    def takes(self, client):
+        # A call that blocks its thread can be left by nobody.
+        return client != "openai-python create"
+
+    def rounds(self, model):
+        return [{"text": FIRST, "then": "wait"}]
+
+    def check(self, seen):
+        equal(seen.answers, [], "answers")
+        if seen.outcome["error"] is not None:
+            equal(seen.outcome["error"]["class"], "aborted", "the error")
+        if seen.streams and not FIRST.startswith("".join(seen.outcome["seen"]) or "-"):
+            raise AssertionError(f"the stream showed {seen.outcome['seen']}")
+        ((status, reason),) = [(turn["status"], turn["reason"]) for turn in seen.turns]
+        equal((status, reason), ("cancelled", "client_left"), "the turn")
+        equal(seen.extra["left"], True, "whether the model's connection was closed")
+
+
+class Refused(Case):
+    """The provider finds the request wrong: its own words, as a 400."""
+
+    name = "refused"
+
+    def rounds(self, model):
+        error = {"message": "There is no such voice.", "type": "invalid_request_error"}
+        return [{"status": 400, "error": {**error, "param": "voice", "code": "invalid_value"}}]
+
+    def check(self, seen):
+        _error(seen, 400, "invalid_value", "There is no such voice.")
+        equal(len(seen.asked), 1, "model requests")
+
+
+class Limited(Case):
+    """The provider is at its limit, and stays there."""
+
+    name = "limited"
+
+    def rounds(self, model):
+        error = {"message": "Too many.", "type": "requests", "code": "rate_limit_exceeded"}
+        return [{"status": 429, "error": error}] * ATTEMPTS
+
+    def check(self, seen):
+        _error(seen, 429, "rate_limit_exceeded", None)
+        equal(len(seen.asked), ATTEMPTS, "model requests")
+
+
+class Broken(Case):
+    """The provider is broken."""
+
+    name = "broken"
+
+    def rounds(self, model):
+        return [{"status": 500, "error": {"message": "Oh.", "type": "server_error"}}] * ATTEMPTS
+
+    def check(self, seen):
+        _error(seen, 502, "upstream_failed", None)
+        equal(len(seen.asked), ATTEMPTS, "model requests")
+
+
+class Cut(Case):
+    """The provider's connection breaks in the middle of a streamed text."""
+
+    name = "cut"
+
+    def takes(self, client):
+        return "stream" in client
+
+    def rounds(self, model):
+        return [{"text": FIRST, "then": "cut"}]
+
+    def check(self, seen):
+        _error(seen, None, "upstream_failed", None)
+        equal(len(seen.asked), 1, "model requests")
+        if not FIRST.startswith("".join(seen.outcome["seen"]) or "-"):
+            raise AssertionError(f"the stream showed {seen.outcome['seen']}")
+
+
+ATTEMPTS = 3
+CASES = [
+    Text(),
+    OneCall(),
+    TwoParallel(),
+    ClientCall(),
+    Cancel(),
+    Refused(),
+    Limited(),
+    Broken(),
+    Cut(),
+]
+
+
+def equal(got, wanted, what):
+    if got != wanted:
+        raise AssertionError(f"{what}: {got!r}, wanted {wanted!r}")
+
+
+def _q(model, n):
+    return json.dumps({"q": f"{model} {n}"})
+
+
+def _one_answer(seen, text, usage):
+    """The client got one answer of text, and nothing that looks like a tool."""
+    equal(seen.outcome["error"], None, "the error")
+    equal(seen.outcome["ran"], [], "what the client ran")
+    equal(len(seen.answers), 1, "answers")
+    (answer,) = seen.answers
+    equal(answer["text"], text, "the text")
+    _finishes(seen, ["stop"])
+    equal(answer["calls"], [], "calls shown")
+    equal(answer["usage"], usage, "the usage")
+    if seen.streams:
+        equal("".join(seen.outcome["seen"]), text, "the text as it was streamed")
+    equal(len(seen.turns), 1, "turns")
+    _has_id(seen, answer, seen.turns[0])
+
+
+def _finishes(seen, wanted):
+    got = [answer["finish"] for answer in seen.answers]
+    # This one loses the finish reasons, whatever the server is.
+    shown = seen.client != "@langchain/openai agent stream"
+    equal(got, wanted if shown else [None] * len(wanted), "the finish reasons")
+
+
+def _has_id(seen, answer, turn):
+    """The answer's id, where a client shows it, is the turn's."""
+    if answer["id"] is not None:
+        equal(answer["id"], "chatcmpl-" + turn["id"].replace("-", ""), "the answer's id")
+
+
+def _hidden_rounds(seen):
+    """The model got each round's calls back as it made them, with a result each, in their order."""
+    equal(len(seen.asked), len(seen.rounds), "model requests")
+    given = seen.asked[-1]["messages"][1:]
+    (turn,) = seen.turns
+    equal(turn["status"], "completed", "the turn")
+    equal(len(turn["rounds"]), len(seen.rounds), "rounds in the record")
+    for made, recorded in zip(seen.rounds[:-1], turn["rounds"]):
+        assistant, given = given[0], given[1:]
+        functions = [(it["id"], it["function"]) for it in assistant["tool_calls"]]
+        equal(
+            [(call_id, function["name"], function["arguments"]) for call_id, function in functions],
+            made["calls"],
+            "the calls as the model gets them back",
+        )
+        results, given = given[: len(made["calls"])], given[len(made["calls"]) :]
+        equal(
+            [(it["role"], it["tool_call_id"], it["content"]) for it in results],
+            [("tool", call_id, found(arguments)) for call_id, _, arguments in made["calls"]],
+            "the results as the model gets them",
+        )
+        kept = [
+            (it["runs"], it["status"], it["tool_call_id"], it["shown"]) for it in recorded["calls"]
+        ]
+        equal(
+            kept,
+            [("server", "completed", it["tool_call_id"], it["content"]) for it in results],
+            "the calls in the record",
+        )
+    equal(given, [], "messages behind the last result")
+
+
+OPENAI_CLASSES = {
+    400: "BadRequestError",
+    429: "RateLimitError",
+    502: "InternalServerError",
+    None: "APIError",
+}
+# How each family of clients names an error of this status; `None` is an error in a stream.
+CLASSES = {
+    "openai-python": OPENAI_CLASSES,
+    "openai-node": OPENAI_CLASSES,
+    "langchain-openai": {
+        400: "OpenAIInvalidRequestError",
+        429: "OpenAIRateLimitError",
+        502: "OpenAIAPIError",
+        None: "APIError",
+    },
+    "@langchain/openai": OPENAI_CLASSES,
+    "ai": {
+        400: "APICallError",
+        429: "APICallError",
+        502: "APICallError",
+        None: "StreamProviderError",
+    },
+}
+
+
+def _error(seen, status, code, message):
+    """The client raised its own class for the status, with what the server said."""
+    error = seen.outcome["error"]
+    if error is None:
+        raise AssertionError(f"no error, but {seen.answers}")
+    family = seen.client.split(" ")[0]
+    equal(error["class"], CLASSES[family][status], f"the class of {error}")
+    equal(error["code"], code, f"the code of {error}")
+    if message is not None and message not in error["message"]:
+        raise AssertionError(f"the message is {error['message']!r}")
+    (turn,) = seen.turns
+    equal((turn["status"], turn["reason"]), ("failed", "upstream"), "the turn")
+    # An error in a stream has neither of these.
+    if status is not None:
+        equal(error["status"], status, f"the status of {error}")
+        equal(error["request_id"], seen.extra["request_id"], "the request's id")
