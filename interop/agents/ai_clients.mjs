@@ -3,6 +3,8 @@
 import { DESCRIPTION, PARAMETERS } from './job.mjs';
 
 const STEPS_MAX = 8;
+// The server puts the schema of its own tools in.
+const ANYTHING = { type: 'object' };
 
 export function clients({ ai, createOpenAI, createOpenAICompatible }) {
   const { generateText, jsonSchema, stepCountIs, streamText, tool } = ai;
@@ -13,7 +15,7 @@ export function clients({ ai, createOpenAI, createOpenAICompatible }) {
       const own = declared.name === 'pick_color';
       const made = tool({
         description: own ? DESCRIPTION : undefined,
-        inputSchema: jsonSchema(own ? PARAMETERS : declared.parameters),
+        inputSchema: jsonSchema(own ? PARAMETERS : ANYTHING),
         ...(own && { execute: (args) => job.pickColor(args) }),
       });
       return [declared.name, made];

@@ -8,7 +8,6 @@ export const PARAMETERS = {
   required: ['mood'],
   additionalProperties: false,
 };
-const NO_PARAMETERS = { type: 'object', properties: {} };
 
 export class Job {
   constructor(sent, url) {
@@ -69,10 +68,7 @@ export class Job {
     return this.tools?.map((name) => ({
       type: 'function',
       // The server puts its own description and schema in for those that are its own.
-      function:
-        name === 'pick_color'
-          ? { name, description: DESCRIPTION, parameters: PARAMETERS }
-          : { name, parameters: NO_PARAMETERS },
+      function: name === 'pick_color' ? { name, description: DESCRIPTION, parameters: PARAMETERS } : { name },
     }));
   }
 }

@@ -73,4 +73,4 @@ class Job:
         if name == "pick_color":
             return {"name": name, "description": DESCRIPTION, "parameters": PARAMETERS}
         # The server puts its own description and schema in.
-        return {"name": name, "parameters": {"type": "object", "properties": {}}}
+        return {"name": name}
