@@ -241,7 +241,7 @@ fn stored_hashes_stay_what_they_are() {
 }
 
 const HISTORY: &str = "2a231d16d0a5c2a00284f56504a793a27902b28540b9601f832746e6cc17845d";
-const HIDDEN: &str = "";
+const HIDDEN: &str = "46475bce997b5e9d0d5429dc63fcd3704b6b554931da25219d3988ca8928827a";
 
 fn hidden_call<'a>(name: &'a str, arguments: &'a str, shown: &'a str) -> HiddenCall<'a> {
     HiddenCall {
