@@ -135,26 +135,29 @@ impl Literal {
     /// `None` when the bytes could not stand between quotes: a bare quote or control byte, or a
     /// backslash with nothing behind it.
     pub fn checked(inner: &str) -> Option<Self> {
-        let bytes = inner.as_bytes();
-        let mut at = 0;
-        while let Some(&byte) = bytes.get(at) {
-            at += match byte {
-                b'"' | 0..=0x1f => return None,
-                b'\\' => match bytes.get(at + 1)? {
-                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => 2,
-                    b'u' => {
-                        let hex = bytes.get(at + 2..at + 6)?;
-                        if !hex.iter().all(u8::is_ascii_hexdigit) {
-                            return None;
-                        }
-                        6
-                    }
-                    _ => return None,
+        Self::is_inside(inner).then(|| Self(inner.into()))
+    }
+
+    /// Whether [`Literal::checked`] takes it.
+    pub fn is_inside(inner: &str) -> bool {
+        let mut rest = inner.as_bytes();
+        loop {
+            rest = &rest[plain_bytes(rest)..];
+            let escape_bytes = match rest {
+                [] => return true,
+                [b'\\', b'u', hex @ ..] => match hex.get(..4) {
+                    Some(digits) if digits.iter().all(u8::is_ascii_hexdigit) => 6,
+                    Some(_) | None => return false,
                 },
-                _ => 1,
+                [
+                    b'\\',
+                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't',
+                    ..,
+                ] => 2,
+                [..] => return false,
             };
+            rest = &rest[escape_bytes..];
         }
-        Some(Self(inner.into()))
     }
 
     /// Encodes plain text.
@@ -175,6 +178,28 @@ impl Literal {
     pub fn to_text(&self) -> String {
         decode(&self.0)
     }
+}
+
+/// How many bytes stand for themselves before the first escape, or before what may not be in a literal.
+fn plain_bytes(bytes: &[u8]) -> usize {
+    // Without a branch for each byte, which lets the compiler compare a whole block at once.
+    const BLOCK_BYTES: usize = 16;
+    let is_special = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
+    let blocks = bytes
+        .chunks_exact(BLOCK_BYTES)
+        .take_while(|block| {
+            !block
+                .iter()
+                .fold(false, |any, &byte| any | is_special(byte))
+        })
+        .count();
+    let plain = blocks * BLOCK_BYTES;
+    let rest = &bytes[plain..];
+    plain
+        + rest
+            .iter()
+            .position(|&byte| is_special(byte))
+            .unwrap_or(rest.len())
 }
 
 impl fmt::Debug for Literal {

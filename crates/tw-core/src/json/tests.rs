@@ -36,7 +36,17 @@ fn half_a_pair_is_shown_as_a_replacement() {
 #[test]
 fn what_cannot_stand_between_quotes_is_refused() {
     for inner in ["\"", "a\nb", "\\", "\\u12", "\\x", "\u{1}"] {
-        assert!(Literal::checked(inner).is_none(), "{inner:?}");
+        // Wherever it stands in a block of bytes.
+        for pad in 0..40 {
+            let text = format!("{0}{inner}{0}", "é".repeat(pad));
+            assert!(Literal::checked(&text).is_none(), "{text:?}");
+        }
+    }
+    for inner in [r#"\""#, r"\\", r"\u00e9"] {
+        for pad in 0..40 {
+            let text = format!("{0}{inner}{0}", "a".repeat(pad));
+            assert!(Literal::checked(&text).is_some(), "{text:?}");
+        }
     }
 }
 

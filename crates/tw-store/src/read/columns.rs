@@ -14,11 +14,14 @@ pub fn word<T>(
     column: &'static str,
     read: impl Fn(&str) -> Option<T>,
 ) -> Result<T, ReadError> {
-    let text = row
-        .get_ref(column)?
+    read(text(row, column)?).ok_or(ReadError::Column { column })
+}
+
+/// A column's text where it stands.
+pub fn text<'a>(row: &'a Row<'_>, column: &'static str) -> Result<&'a str, ReadError> {
+    row.get_ref(column)?
         .as_str()
-        .map_err(|_| ReadError::Column { column })?;
-    read(text).ok_or(ReadError::Column { column })
+        .map_err(|_| ReadError::Column { column })
 }
 
 /// The same for a column that may be null.

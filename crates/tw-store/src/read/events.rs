@@ -3,10 +3,10 @@
 use rusqlite::{Connection, Row, params};
 use tw_core::event::{LogEvent, TurnStatus};
 use tw_core::id::{OrgId, TurnId};
-use tw_wire::own;
+use tw_wire::own::events::lines::Events;
 
 use super::ReadError;
-use super::columns::{get, unsigned, word};
+use super::columns::{get, text, unsigned, word};
 use crate::store::Store;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -123,11 +123,8 @@ fn some(
         && bytes < bytes_max
         && let Some(row) = rows.next()?
     {
-        let (read, length) = flush(row)?;
-        bytes += length;
-        events.extend(read.into_iter().filter(|event| event.number > after));
+        bytes += flush(row, after, max, &mut events)?;
     }
-    events.truncate(max);
     Ok(events)
 }
 
@@ -136,24 +133,40 @@ pub(super) fn all(conn: &Connection, turn: i64) -> Result<Vec<NumberedEvent>, Re
     some(conn, turn, 0, usize::MAX, usize::MAX)
 }
 
-/// The events of a flush, and its length as stored.
-fn flush(row: &Row<'_>) -> Result<(Vec<NumberedEvent>, usize), ReadError> {
-    let payload: String = get(row, "payload")?;
-    let events = own::events::decode(&payload)?;
+/// Adds a flush's events after number `after` until there are `max`; returns the flush's length as stored.
+///
+/// A flush may hold many times the events of a page, so what is not of the page is not decoded.
+fn flush(
+    row: &Row<'_>,
+    after: u64,
+    max: usize,
+    events: &mut Vec<NumberedEvent>,
+) -> Result<usize, ReadError> {
+    const COUNT: ReadError = ReadError::Column {
+        column: "count of events",
+    };
+    let payload = text(row, "payload")?;
     let fence = get(row, "fence")?;
     let (first, count) = (unsigned(row, "first")?, unsigned(row, "count")?);
-    if u64::try_from(events.len()) != Ok(count) {
-        return Err(ReadError::Column {
-            column: "count of events",
-        });
-    }
-    let events = (first..)
-        .zip(events)
-        .map(|(number, event)| NumberedEvent {
+    let mut stored = Events::new(payload);
+    let behind = first.checked_add(count).ok_or(COUNT)?;
+    for number in first..behind {
+        if number <= after {
+            stored.pass_over().ok_or(COUNT)??;
+            continue;
+        }
+        if events.len() >= max {
+            return Ok(payload.len());
+        }
+        let event = stored.next().ok_or(COUNT)??;
+        events.push(NumberedEvent {
             number,
             fence,
             event,
-        })
-        .collect();
-    Ok((events, payload.len()))
+        });
+    }
+    if stored.next().is_some() {
+        return Err(COUNT);
+    }
+    Ok(payload.len())
 }

@@ -1,4 +1,6 @@
-//! Log events as stored: one JSON array per event, one event per line.
+//! Log events as stored: one JSON array per event, each ending its line.
+
+pub mod lines;
 
 use serde_json::value::RawValue;
 use tw_core::call::{CallEnd, CallReason, CallStatus};
@@ -11,6 +13,7 @@ use tw_core::model::{
 };
 
 use super::DamagedRecord;
+use lines::Events;
 
 const WHAT: &str = "log events";
 
@@ -226,7 +229,7 @@ fn push_literal(out: &mut String, literal: Option<&Literal>) {
 /// # Errors
 /// [`DamagedRecord`] when the text is not what [`encode`] wrote.
 pub fn decode(text: &str) -> Result<Vec<LogEvent>, DamagedRecord> {
-    text.lines().map(decode_event).collect()
+    Events::new(text).collect()
 }
 
 /// Reads what [`encode_usage`] wrote.
@@ -298,8 +301,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn decode_event(line: &str) -> Result<LogEvent, DamagedRecord> {
-    let values: Vec<&RawValue> = serde_json::from_str(line).map_err(damaged)?;
+fn decode_event(values: Vec<&RawValue>) -> Result<LogEvent, DamagedRecord> {
     let mut fields = Fields {
         values: values.into_iter(),
     };

@@ -8,6 +8,7 @@ use tw_core::model::{
 };
 use tw_core::request::{Block, CallBlock, ResultBlock};
 
+use super::events::lines::Events;
 use super::{blocks, events};
 
 fn literal(inner: &str) -> Literal {
@@ -137,6 +138,37 @@ fn events_come_back_as_they_were_each_on_its_own_line() {
 }
 
 #[test]
+fn foreign_json_keeps_its_line_breaks() {
+    let extra = LogEvent::Extra {
+        key: "x".into(),
+        value: json("{\n  \"a\": [\r\n1]\n}"),
+    };
+    let text = LogEvent::Delta(Delta {
+        choice: 12,
+        text: Some(literal("b")),
+        rest: None,
+    });
+    let all = vec![extra.clone(), text.clone(), extra, text];
+    assert_eq!(events::decode(&events::encode(&all)).unwrap(), all);
+}
+
+#[test]
+fn what_is_passed_over_changes_nothing_of_the_rest() {
+    let all = every_event();
+    let flush = events::encode(&all);
+    for passed in 0..=all.len() {
+        let mut stored = Events::new(&flush);
+        for _ in 0..passed {
+            stored.pass_over().unwrap().unwrap();
+        }
+        let rest: Result<Vec<LogEvent>, _> = stored.collect();
+        assert_eq!(rest.unwrap(), all[passed..]);
+    }
+    let mut stored = Events::new("");
+    assert!(stored.pass_over().is_none() && stored.next().is_none());
+}
+
+#[test]
 fn blocks_come_back_as_they_were() {
     let all = vec![
         Block::Text(literal(r"x\ud83d\ude00")),
@@ -172,6 +204,11 @@ fn a_damaged_record_is_an_error_and_no_panic() {
         "[\"end\",\"completed\"]",
         "{}",
         "[\"d\",0,1]",
+        "[\"d\",0,\"a\"][\"d\",0,\"b\"]\n",
+        "[\"d\",,\"a\"]\n",
+        "[\"d\",0,\"a\nb\"]\n",
+        "[\"round\",1] [\"round\",2]\n",
+        "[\"round\",1]\n\n",
     ] {
         assert!(events::decode(text).is_err(), "{text}");
     }

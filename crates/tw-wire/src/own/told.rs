@@ -6,10 +6,10 @@
 
 use tw_core::call::{CallEnd, CallReason};
 use tw_core::event::{LogEvent, TurnEnd, TurnReason};
-use tw_core::json::Json;
+use tw_core::json::{Json, Literal};
 use tw_core::model::{CallPiece, Delta};
 
-use super::events::{finish_word, form_word, json_string, optional_literal, optional_string};
+use super::events::{finish_word, form_word, json_string, optional_string};
 
 /// The event's name.
 pub fn name(event: &LogEvent) -> &'static str {
@@ -37,7 +37,7 @@ pub fn write(event: &LogEvent, out: &mut String) {
             field(out, "model", &json_string(model));
             field(out, "created_s", &created_s.to_string());
         }
-        LogEvent::Round { round } => field(out, "round", &round.to_string()),
+        LogEvent::Round { round } => number(out, "round", *round),
         LogEvent::Delta(delta) => write_delta(delta, out),
         LogEvent::ClientCall(piece) => write_piece(piece, out),
         LogEvent::Extra { key, value } => {
@@ -46,18 +46,18 @@ pub fn write(event: &LogEvent, out: &mut String) {
         }
         LogEvent::CallStarted { call, id, name } => {
             field(out, "id", &json_string(&id.to_string()));
-            field(out, "round", &call.round.to_string());
-            field(out, "position", &call.position.to_string());
+            number(out, "round", call.round);
+            number(out, "position", call.position);
             field(out, "name", &json_string(name));
         }
         LogEvent::CallEnded { call, id, end } => {
             field(out, "id", &json_string(&id.to_string()));
-            field(out, "round", &call.round.to_string());
-            field(out, "position", &call.position.to_string());
+            number(out, "round", call.round);
+            number(out, "position", call.position);
             write_call_end(end, out);
         }
         LogEvent::Finish { choice, reason } => {
-            field(out, "choice", &choice.to_string());
+            number(out, "choice", *choice);
             field(out, "reason", &format!("\"{}\"", finish_word(*reason)));
         }
         LogEvent::Usage(usage) => field(out, "usage", usage.json.as_str()),
@@ -67,18 +67,18 @@ pub fn write(event: &LogEvent, out: &mut String) {
 }
 
 fn write_delta(delta: &Delta, out: &mut String) {
-    field(out, "choice", &delta.choice.to_string());
-    if delta.text.is_some() {
-        field(out, "text", &optional_literal(delta.text.as_ref()));
+    number(out, "choice", delta.choice);
+    if let Some(text) = &delta.text {
+        literal(out, "text", text);
     }
     let Some(rest) = delta.rest.as_deref() else {
         return;
     };
-    if rest.refusal.is_some() {
-        field(out, "refusal", &optional_literal(rest.refusal.as_ref()));
+    if let Some(refusal) = &rest.refusal {
+        literal(out, "refusal", refusal);
     }
     if let Some(reasoning) = &rest.reasoning {
-        field(out, "reasoning", &optional_literal(Some(&reasoning.text)));
+        literal(out, "reasoning", &reasoning.text);
     }
     for (key, json) in [
         ("reasoning_details", &rest.reasoning_details),
@@ -99,20 +99,16 @@ fn write_delta(delta: &Delta, out: &mut String) {
 }
 
 fn write_piece(piece: &CallPiece, out: &mut String) {
-    field(out, "choice", &piece.choice.to_string());
-    field(out, "call", &piece.call.to_string());
+    number(out, "choice", piece.choice);
+    number(out, "call", piece.call);
     field(out, "form", &format!("\"{}\"", form_word(piece.form)));
     for (key, value) in [("id", &piece.id), ("name", &piece.name)] {
         if let Some(value) = value {
             field(out, key, &json_string(value));
         }
     }
-    if piece.arguments.is_some() {
-        field(
-            out,
-            "arguments",
-            &optional_literal(piece.arguments.as_ref()),
-        );
+    if let Some(arguments) = &piece.arguments {
+        literal(out, "arguments", arguments);
     }
 }
 
@@ -152,10 +148,30 @@ fn write_end(end: &TurnEnd, out: &mut String) {
 }
 
 fn field(out: &mut String, key: &str, json: &str) {
+    begin(out, key);
+    out.push_str(json);
+}
+
+fn number(out: &mut String, key: &str, number: u32) {
+    begin(out, key);
+    // Indexes, mostly.
+    match char::from_digit(number, 10) {
+        Some(digit) => out.push(digit),
+        None => out.push_str(&number.to_string()),
+    }
+}
+
+fn literal(out: &mut String, key: &str, literal: &Literal) {
+    begin(out, key);
+    out.push('"');
+    out.push_str(literal.as_str());
+    out.push('"');
+}
+
+fn begin(out: &mut String, key: &str) {
     out.push_str(",\"");
     out.push_str(key);
     out.push_str("\":");
-    out.push_str(json);
 }
 
 #[cfg(test)]
