@@ -31,6 +31,12 @@ pub enum Command {
     },
     /// Serve a scripted model, for tests of your own.
     Model(ModelArgs),
+    /// Copy the database into a new file and check the copy. Works while the server runs.
+    Backup(BackupArgs),
+    /// Say what is wrong with a configuration and a data folder; changes nothing.
+    Doctor(DoctorArgs),
+    /// Print every setting with its default and what it means, as a config file.
+    Config,
 }
 
 #[derive(Subcommand, Debug)]
@@ -62,7 +68,7 @@ pub struct ServeArgs {
     /// The folder of the database.
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,
-    /// A TOML file; every key and its default stand in docs/configuration.md.
+    /// A TOML file; `turnwright config` prints every key and its default.
     #[arg(long)]
     pub config: Option<PathBuf>,
 }
@@ -94,6 +100,28 @@ pub struct ToolsOf {
     /// The server's TOML file, which says what tools may reach and which secrets they may name.
     #[arg(long)]
     pub config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct BackupArgs {
+    /// Where the copy is to be; nothing is overwritten.
+    pub file: PathBuf,
+    /// The folder of the database.
+    #[arg(long, env = "TURNWRIGHT_DATA", default_value = "turnwright-data")]
+    pub data: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// The folder of the database.
+    #[arg(long, env = "TURNWRIGHT_DATA")]
+    pub data: Option<PathBuf>,
+    /// The server's TOML file.
+    #[arg(long)]
+    pub config: Option<PathBuf>,
+    /// Connect to each upstream, too; no model is asked.
+    #[arg(long)]
+    pub ask: bool,
 }
 
 #[derive(Args, Debug)]

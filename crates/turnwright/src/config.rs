@@ -7,6 +7,7 @@ mod environment;
 mod rate;
 mod secrets;
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +36,13 @@ use upstream::UpstreamSettings;
 
 /// Every setting with its default, and the reference for people.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
+
+/// `turnwright config`
+pub fn print() -> anyhow::Result<()> {
+    std::io::stdout()
+        .write_all(DEFAULTS.as_bytes())
+        .context("printing")
+}
 
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]

@@ -1,8 +1,10 @@
 //! The `turnwright` command: reads the configuration, wires the parts, serves.
 
+mod backup;
 mod cli;
 mod config;
 mod demo;
+mod doctor;
 mod handover;
 mod keys;
 mod listen;
@@ -38,6 +40,9 @@ async fn main() -> ExitCode {
             command: cli::ToolsCommand::List(args),
         } => tools::list(args).await,
         cli::Command::Model(args) => model_server::run(args).await,
+        cli::Command::Backup(args) => backup::run(&args),
+        cli::Command::Doctor(args) => doctor::run(args).await,
+        cli::Command::Config => config::print(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

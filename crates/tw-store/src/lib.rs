@@ -14,8 +14,10 @@ mod writer;
 pub mod read;
 pub mod system;
 
+pub mod backup;
 mod connection;
 pub mod figures;
+pub mod look;
 pub mod migrate;
 mod words;
 

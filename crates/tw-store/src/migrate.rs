@@ -94,6 +94,21 @@ pub fn run(
     Ok(migrations.len() - have)
 }
 
+/// How many migrations the database has; nothing is changed.
+///
+/// # Errors
+/// As [`run`].
+pub fn history(conn: &Connection, migrations: &[Migration]) -> Result<usize, MigrateError> {
+    if is_foreign(conn)? {
+        return Err(MigrateError::Foreign);
+    }
+    if conn.table_exists(None, "migration")? {
+        check_history(conn, migrations)
+    } else {
+        Ok(0)
+    }
+}
+
 /// How many migrations the database has; each is the one we know by that number.
 fn check_history(conn: &Connection, migrations: &[Migration]) -> Result<usize, MigrateError> {
     let mut statement =

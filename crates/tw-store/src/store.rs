@@ -10,6 +10,7 @@ use tw_core::change::{Change, Fence, Outcome};
 use tw_core::time::Timestamp;
 
 use crate::apply::{ApplyError, Rules};
+use crate::backup;
 use crate::connection;
 use crate::figures::WriterFigures;
 use crate::migrate::{self, MIGRATIONS, MigrateError};
@@ -297,20 +298,7 @@ impl Store {
     /// # Errors
     /// The database could not be read at all.
     pub async fn integrity_check(&self) -> Result<Vec<String>, ReadError> {
-        self.read(|conn| {
-            let mut found: Vec<String> = Vec::new();
-            let mut whole = conn.prepare("PRAGMA integrity_check")?;
-            for line in whole.query_map([], |row| row.get::<_, String>(0))? {
-                found.push(line?);
-            }
-            found.retain(|line| line != "ok");
-            let mut references = conn.prepare("PRAGMA foreign_key_check")?;
-            for table in references.query_map([], |row| row.get::<_, String>(0))? {
-                found.push(format!("a row of {} refers to nothing", table?));
-            }
-            Ok(found)
-        })
-        .await
+        self.read(|conn| Ok(backup::faults(conn)?)).await
     }
 
     /// Runs a read on a connection of its own, or on the only one; it sees one state throughout.

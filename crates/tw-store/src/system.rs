@@ -100,6 +100,21 @@ fn find_organization_tools(
     }))
 }
 
+/// All organizations with their slugs, oldest first.
+///
+/// # Errors
+/// See [`ReadError`].
+pub async fn organizations(store: &Store) -> Result<Vec<(OrgId, String)>, ReadError> {
+    store
+        .read(|conn| {
+            let mut statement = conn.prepare("SELECT key, slug FROM organization ORDER BY key")?;
+            let rows =
+                statement.query_map([], |row| Ok((OrgId(row.get("key")?), row.get("slug")?)))?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
+}
+
 /// How many organizations there are.
 ///
 /// # Errors

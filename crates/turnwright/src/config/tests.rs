@@ -1,3 +1,5 @@
+mod reference;
+
 use std::io::Write;
 use std::num::NonZeroU32;
 

@@ -2,6 +2,8 @@
 
 mod process;
 
+mod backup;
+mod doctor;
 mod keys;
 mod restart;
 mod serve;

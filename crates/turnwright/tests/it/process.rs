@@ -42,6 +42,19 @@ pub fn create_key(data: &Path, flags: &[&str]) -> Output {
     command.args(flags).output().unwrap()
 }
 
+/// Overwrites the first page of a table of a database that nobody has open.
+pub fn break_table(database: &Path, table: &str) {
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
+    let page: u32 = rusqlite::Connection::open(database)
+        .unwrap()
+        .query_row(root, [table], |row| row.get(0))
+        .unwrap();
+    let end = usize::try_from(page).unwrap() * 4096;
+    let mut bytes = std::fs::read(database).unwrap();
+    bytes[end - 4096..end].fill(0xa5);
+    std::fs::write(database, bytes).unwrap();
+}
+
 /// The key that was printed.
 pub fn key_of(output: &Output) -> String {
     assert!(output.status.success(), "{}", stderr(output));

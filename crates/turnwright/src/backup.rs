@@ -1,0 +1,46 @@
+//! `turnwright backup`
+
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use tempfile::NamedTempFile;
+use tw_store::backup::back_up;
+
+use crate::cli::BackupArgs;
+use crate::serve::{DATABASE, log_to_stderr};
+
+/// Prints where the copy is and how large.
+pub fn run(args: &BackupArgs) -> anyhow::Result<()> {
+    log_to_stderr("warn");
+    let database = args.data.join(DATABASE);
+    if !database.exists() {
+        bail!("there is no database in {}", args.data.display());
+    }
+    let file = &args.file;
+    let exists = || anyhow::anyhow!("{} exists, and no backup is overwritten", file.display());
+    if file.exists() {
+        return Err(exists());
+    }
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(_) | None => Path::new("."),
+    };
+    // Only its owner may read it, and it has its name only when it is whole and checked.
+    let copy = NamedTempFile::new_in(folder)
+        .with_context(|| format!("making a file in {}", folder.display()))?;
+    back_up(&database, copy.path())?;
+    let bytes = copy.as_file().metadata()?.len();
+    if let Err(error) = copy.persist_noclobber(file) {
+        if error.error.kind() == std::io::ErrorKind::AlreadyExists {
+            return Err(exists());
+        }
+        return Err(error.error).with_context(|| format!("naming {}", file.display()));
+    }
+    // The name, too, is to survive a power cut.
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .with_context(|| format!("writing {} to the disk", folder.display()))?;
+    println!("{}: {bytes} bytes, checked", file.display());
+    Ok(())
+}

@@ -1,0 +1,365 @@
+//! `turnwright doctor`: what is wrong, one line each.
+
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::bail;
+use tw_egress::env::Env;
+use tw_egress::secrets::Tenancy;
+use tw_egress::upstream::UpstreamKind;
+use tw_store::look::Look;
+use tw_store::store::{Store, log_path};
+use tw_store::{store, system};
+use tw_wire::own::tool;
+
+use crate::cli::{DoctorArgs, ServeArgs};
+use crate::config::Settings;
+use crate::serve::{DATABASE, LOCK, log_to_stderr};
+
+/// Less free space than this is no room for a write-ahead log at its limit.
+const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
+/// Less than this is worth a word.
+const FREE_BYTES_LOW: u64 = 1024 * 1024 * 1024;
+/// Checkpoints keep the write-ahead log below this unless a reader holds them up.
+const LOG_BYTES_HIGH: u64 = 64 * 1024 * 1024;
+/// A driver gets this long after the deadline to write the end.
+const OVERDUE: Duration = Duration::from_secs(60);
+/// Clocks of one machine differ by less over a restart.
+const AHEAD_MAX: Duration = Duration::from_secs(60);
+/// For an upstream to accept a connection.
+const UPSTREAM_MAX: Duration = Duration::from_secs(5);
+
+/// How one check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    Ok,
+    Warn,
+    Fail,
+}
+
+/// Prints a line for each check as it is made.
+struct Report {
+    failed: u32,
+}
+
+impl Report {
+    fn say(&mut self, mark: Mark, what: &str, found: &str) {
+        let word = match mark {
+            Mark::Ok => "ok  ",
+            Mark::Warn => "warn",
+            Mark::Fail => {
+                self.failed += 1;
+                "fail"
+            }
+        };
+        // A line each: what others wrote may have several.
+        println!("{word} {what}: {}", found.replace(['\n', '\r'], " "));
+    }
+
+    fn fail(&mut self, what: &str, error: impl Into<anyhow::Error>) {
+        self.say(Mark::Fail, what, &format!("{:#}", error.into()));
+    }
+}
+
+/// Changes nothing; fails when a check does.
+pub async fn run(args: DoctorArgs) -> anyhow::Result<()> {
+    log_to_stderr("off");
+    let mut report = Report { failed: 0 };
+    let settings = check_config(&mut report, &args);
+    let data = args.data.clone().or_else(|| {
+        let settings = settings.as_ref()?;
+        Some(settings.server.data.clone())
+    });
+    if let Some(data) = data {
+        check_data(&mut report, &data, settings.as_ref()).await;
+    }
+    if let (Some(settings), true) = (&settings, args.ask) {
+        check_upstreams(&mut report, settings).await;
+    }
+    match report.failed {
+        0 => Ok(()),
+        1 => bail!("1 check failed"),
+        failed => bail!("{failed} checks failed"),
+    }
+}
+
+fn check_config(report: &mut Report, args: &DoctorArgs) -> Option<Settings> {
+    let settings = Settings::load(&ServeArgs {
+        listen: None,
+        metrics_listen: None,
+        take_over: false,
+        data: args.data.clone(),
+        config: args.config.clone(),
+    });
+    let settings = match settings {
+        Ok(settings) => settings,
+        Err(error) => {
+            report.fail("configuration", error);
+            return None;
+        }
+    };
+    match settings.runtime() {
+        Ok(config) => {
+            let count = config.upstreams.len();
+            report.say(Mark::Ok, "configuration", &format!("upstreams: {count}"));
+        }
+        Err(error) => report.fail("configuration", error),
+    }
+    Some(settings)
+}
+
+async fn check_data(report: &mut Report, data: &Path, settings: Option<&Settings>) {
+    if !check_folder(report, data) {
+        return;
+    }
+    let database = data.join(DATABASE);
+    check_free_space(report, data);
+    let runs = check_lock(report, data);
+    if !database.exists() {
+        report.say(Mark::Warn, "database", "none yet; the first start makes it");
+        return;
+    }
+    check_mode(report, &database);
+    let look = match Look::open(&database) {
+        Ok(look) => look,
+        Err(error) => {
+            report.fail("database", error);
+            return;
+        }
+    };
+    let log = std::fs::metadata(log_path(&database)).map_or(0, |found| found.len());
+    let mark = if log > LOG_BYTES_HIGH {
+        Mark::Warn
+    } else {
+        Mark::Ok
+    };
+    report.say(mark, "write-ahead log", &format!("{log} bytes"));
+    let is_current = check_schema(report, &look);
+    match look.faults() {
+        Ok(faults) => match faults.first() {
+            None => report.say(Mark::Ok, "integrity", "quick check passed"),
+            Some(first) => report.say(Mark::Fail, "integrity", first),
+        },
+        Err(error) => report.fail("integrity", error),
+    }
+    if !is_current {
+        return;
+    }
+    check_turns(report, &look, runs);
+    check_clock(report, &look);
+    drop(look);
+    if let Some(settings) = settings
+        && let Err(error) = check_tools(report, &database, settings).await
+    {
+        report.fail("tools", error);
+    }
+}
+
+fn check_folder(report: &mut Report, data: &Path) -> bool {
+    match std::fs::metadata(data) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => {
+            report.say(
+                Mark::Fail,
+                "data folder",
+                &format!("{} is no folder", data.display()),
+            );
+            return false;
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let none = format!("{} is not there yet", data.display());
+            report.say(Mark::Warn, "data folder", &none);
+            return false;
+        }
+        Err(error) => {
+            report.fail("data folder", error);
+            return false;
+        }
+    }
+    // The file is gone again at once.
+    match tempfile::tempfile_in(data) {
+        Ok(_) => report.say(Mark::Ok, "data folder", &data.display().to_string()),
+        Err(error) => report.fail("data folder", error),
+    }
+    true
+}
+
+fn check_free_space(report: &mut Report, data: &Path) {
+    match rustix::fs::statvfs(data) {
+        Ok(found) => {
+            let free = found.f_bavail.saturating_mul(found.f_frsize);
+            let mark = match free {
+                free if free < FREE_BYTES_MIN => Mark::Fail,
+                free if free < FREE_BYTES_LOW => Mark::Warn,
+                _ => Mark::Ok,
+            };
+            report.say(mark, "free space", &format!("{} MiB", free / 1024 / 1024));
+        }
+        Err(error) => report.fail("free space", error),
+    }
+}
+
+/// Whether a server runs on the folder.
+fn check_lock(report: &mut Report, data: &Path) -> bool {
+    // A lock that was never made is held by nobody; none is made here.
+    let runs = File::open(data.join(LOCK)).is_ok_and(|lock| {
+        matches!(
+            lock.try_lock_shared(),
+            Err(std::fs::TryLockError::WouldBlock)
+        )
+    });
+    let said = if runs {
+        "runs on the folder"
+    } else {
+        "does not run"
+    };
+    report.say(Mark::Ok, "server", said);
+    runs
+}
+
+fn check_mode(report: &mut Report, database: &Path) {
+    let open_to_others = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
+    };
+    let files = [database.to_owned(), log_path(database)];
+    match files.iter().find(|path| open_to_others(path)) {
+        Some(path) => {
+            let said = format!("others than the owner may open {}", path.display());
+            report.say(Mark::Fail, "permissions", &said);
+        }
+        None => report.say(
+            Mark::Ok,
+            "permissions",
+            "only the owner may open the database",
+        ),
+    }
+}
+
+/// Whether the database has the schema of this program.
+fn check_schema(report: &mut Report, look: &Look) -> bool {
+    match look.schema() {
+        Ok((found, known)) if found == known => {
+            report.say(Mark::Ok, "schema", &found.to_string());
+            true
+        }
+        Ok((found, known)) => {
+            let said = format!("{found}; the next start brings it to {known}: make a backup first");
+            report.say(Mark::Warn, "schema", &said);
+            false
+        }
+        Err(error) => {
+            report.fail("schema", error);
+            false
+        }
+    }
+}
+
+fn check_turns(report: &mut Report, look: &Look, server_runs: bool) {
+    let stuck = match look.stuck(Env::system().now().before(OVERDUE)) {
+        Ok(stuck) => stuck,
+        Err(error) => return report.fail("turns", error),
+    };
+    let running = stuck.turns_running;
+    if stuck.calls_left > 0 {
+        let said = format!(
+            "{} calls are open although their turn has ended",
+            stuck.calls_left
+        );
+        report.say(Mark::Fail, "turns", &said);
+    } else if !server_runs && running > 0 {
+        let said = format!("{running} are unfinished; the next start goes on with them");
+        report.say(Mark::Warn, "turns", &said);
+    } else if stuck.turns_overdue > 0 {
+        let said = format!("{} run beyond their deadline", stuck.turns_overdue);
+        report.say(Mark::Fail, "turns", &said);
+    } else {
+        report.say(Mark::Ok, "turns", &format!("{running} running"));
+    }
+}
+
+fn check_clock(report: &mut Report, look: &Look) {
+    let now = Env::system().now();
+    match look.newest() {
+        Ok(Some(newest)) if newest > now.after(AHEAD_MAX) => {
+            let ahead = newest.since(now).as_secs();
+            let said = format!("the newest turn is {ahead} s ahead of this machine's clock");
+            report.say(Mark::Fail, "clock", &said);
+        }
+        Ok(_) => report.say(Mark::Ok, "clock", "behind no turn"),
+        Err(error) => report.fail("clock", error),
+    }
+}
+
+/// Whether each tool could be made today as it is.
+async fn check_tools(
+    report: &mut Report,
+    database: &Path,
+    settings: &Settings,
+) -> anyhow::Result<()> {
+    let vetting = settings.vetting()?;
+    let options = store::Options::defaults(Env::system().now());
+    let store = Store::open(database, options)?;
+    let organizations = system::organizations(&store).await?;
+    let tenancy = if organizations.len() > 1 {
+        Tenancy::Several
+    } else {
+        Tenancy::Single
+    };
+    let (mut tools, mut refused) = (0, 0);
+    for (organization, slug) in &organizations {
+        for row in store.tools(*organization).await? {
+            tools += 1;
+            let vetted = tool::decode(&row.definition)
+                .and_then(|definition| vetting.vet(&definition, slug, tenancy));
+            if let Err(error) = vetted {
+                refused += 1;
+                let said = format!("{slug}, tool {}: {error}", row.name);
+                report.say(Mark::Fail, "tools", &said);
+            }
+        }
+    }
+    if refused == 0 {
+        report.say(Mark::Ok, "tools", &tools.to_string());
+    }
+    Ok(())
+}
+
+/// Whether each upstream accepts a connection; no model is asked.
+async fn check_upstreams(report: &mut Report, settings: &Settings) {
+    // One that cannot be read was told of before.
+    let Ok(config) = settings.runtime() else {
+        return;
+    };
+    for upstream in &config.upstreams {
+        let what = format!("upstream {}", upstream.name);
+        match &upstream.kind {
+            UpstreamKind::Scripted(_) => report.say(Mark::Ok, &what, "scripted"),
+            UpstreamKind::OpenAi { base_url, .. } => match connect(base_url).await {
+                Ok(()) => report.say(Mark::Ok, &what, "accepts connections"),
+                Err(error) => report.fail(&what, error),
+            },
+        }
+    }
+}
+
+async fn connect(base_url: &str) -> anyhow::Result<()> {
+    let uri: http::Uri = base_url.parse()?;
+    let Some(host) = uri.host() else {
+        bail!("its address names no host");
+    };
+    let usual = if uri.scheme_str() == Some("https") {
+        443
+    } else {
+        80
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let place = (host, uri.port_u16().unwrap_or(usual));
+    let connecting = tokio::net::TcpStream::connect(place);
+    match tokio::time::timeout(UPSTREAM_MAX, connecting).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => bail!("{host}:{}: {error}", place.1),
+        Err(_elapsed) => bail!("{host}:{} does not answer", place.1),
+    }
+}

@@ -1,0 +1,84 @@
+//! A copy of a database that is in use.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, params};
+
+use crate::connection;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    #[error("reading {path}")]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: rusqlite::Error,
+    },
+    #[error("writing {path}")]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: rusqlite::Error,
+    },
+    #[error("writing {path} to the disk")]
+    Sync {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the copy is not sound: {0}")]
+    Unsound(String),
+}
+
+/// Copies the database as it is at one moment into the empty file `copy`, and checks the copy. Blocks.
+///
+/// The copy holds what was committed when this began; writers go on meanwhile, but the write-ahead
+/// log cannot be emptied before this ends. What was erased is not in it: `VACUUM INTO` copies rows,
+/// not pages.
+///
+/// # Errors
+/// See [`BackupError`]; `copy` is of no use then.
+pub fn back_up(database: &Path, copy: &Path) -> Result<(), BackupError> {
+    let read = |source| BackupError::Read {
+        path: database.to_owned(),
+        source,
+    };
+    let write = |source| BackupError::Write {
+        path: copy.to_owned(),
+        source,
+    };
+    let conn = connection::open_reader(database).map_err(read)?;
+    let Some(into) = copy.to_str() else {
+        return Err(write(rusqlite::Error::InvalidPath(copy.to_owned())));
+    };
+    conn.execute("VACUUM INTO ?1", params![into])
+        .map_err(write)?;
+    drop(conn);
+    let found = connection::open_reader(copy)
+        .and_then(|conn| faults(&conn))
+        .map_err(write)?;
+    if let Some(first) = found.into_iter().next() {
+        return Err(BackupError::Unsound(first));
+    }
+    let synced = File::open(copy).and_then(|file| file.sync_all());
+    synced.map_err(|source| BackupError::Sync {
+        path: copy.to_owned(),
+        source,
+    })
+}
+
+/// What SQLite finds wrong with a file, references between rows included; empty when it is sound.
+pub(crate) fn faults(conn: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut found: Vec<String> = Vec::new();
+    let mut whole = conn.prepare("PRAGMA integrity_check")?;
+    for line in whole.query_map([], |row| row.get::<_, String>(0))? {
+        found.push(line?);
+    }
+    found.retain(|line| line != "ok");
+    let mut references = conn.prepare("PRAGMA foreign_key_check")?;
+    for table in references.query_map([], |row| row.get::<_, String>(0))? {
+        found.push(format!("a row of {} refers to nothing", table?));
+    }
+    Ok(found)
+}

@@ -1,0 +1,88 @@
+//! A look at a database from outside, which changes nothing of it.
+
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+use tw_core::time::Timestamp;
+
+use crate::connection;
+use crate::migrate::{MIGRATIONS, MigrateError, history};
+
+/// A database that is looked at. Every function blocks.
+pub struct Look(Connection);
+
+/// Turns and calls that are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Turns that run.
+    pub turns_running: u64,
+    /// Those of them whose deadline has passed.
+    pub turns_overdue: u64,
+    /// Calls that are not final although their turn is.
+    pub calls_left: u64,
+}
+
+impl Look {
+    /// # Errors
+    /// The file cannot be opened as a database.
+    pub fn open(database: &Path) -> rusqlite::Result<Self> {
+        connection::open_reader(database).map(Self)
+    }
+
+    /// The number of the database's schema, and that of this program's.
+    ///
+    /// # Errors
+    /// The database is newer, has another history, or is not ours.
+    pub fn schema(&self) -> Result<(usize, usize), MigrateError> {
+        Ok((history(&self.0, MIGRATIONS)?, MIGRATIONS.len()))
+    }
+
+    /// What a quick check finds wrong; empty when nothing is.
+    ///
+    /// # Errors
+    /// The database cannot be read at all.
+    pub fn faults(&self) -> rusqlite::Result<Vec<String>> {
+        let mut check = self.0.prepare("PRAGMA quick_check")?;
+        let lines = check.query_map([], |row| row.get::<_, String>(0))?;
+        let mut found = lines.collect::<Result<Vec<_>, _>>()?;
+        found.retain(|line| line != "ok");
+        Ok(found)
+    }
+
+    /// # Errors
+    /// The database cannot be read.
+    pub fn stuck(&self, before: Timestamp) -> rusqlite::Result<Stuck> {
+        let count = |sql: &str, bound: &[&dyn rusqlite::ToSql]| {
+            self.0
+                .query_row(sql, bound, |row| row.get::<_, i64>(0))
+                .map(|count| u64::try_from(count).unwrap_or(0))
+        };
+        Ok(Stuck {
+            turns_running: count("SELECT count(*) FROM turn WHERE status = 'running'", &[])?,
+            turns_overdue: count(
+                "SELECT count(*) FROM turn WHERE status = 'running' AND deadline_us < ?1",
+                &[&before.0],
+            )?,
+            calls_left: count(
+                "SELECT count(*) FROM tool_call c JOIN turn t ON t.key = c.turn
+                 WHERE c.status IN ('pending', 'processing') AND c.runs <> 'outside'
+                   AND t.status <> 'running'",
+                &[],
+            )?,
+        })
+    }
+
+    /// The newest time that stands in a turn; `None` when there is no turn.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn newest(&self) -> rusqlite::Result<Option<Timestamp>> {
+        // The newest turn has the highest key.
+        let sql = "SELECT max(created_us, updated_us) FROM turn ORDER BY key DESC LIMIT ?1";
+        let mut statement = self.0.prepare(sql)?;
+        let mut rows = statement.query(params![1])?;
+        rows.next()?
+            .map(|row| row.get(0).map(Timestamp))
+            .transpose()
+    }
+}
