@@ -14,7 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use tracing_subscriber::EnvFilter;
 use tw_egress::env::Env;
-use tw_http::server::{Options, Surfaces, metrics_router, router};
+use tw_http::metrics;
+use tw_http::server::{Options, Surfaces, router};
 use tw_runtime::metrics::Connections;
 use tw_runtime::runtime::{Config, Runtime};
 use tw_store::store::{self, Store};
@@ -234,7 +235,7 @@ impl Server {
             ..
         } = self;
         let metrics = metrics.map(|metrics| {
-            let routes = metrics_router(runtime.clone());
+            let routes = metrics::router(runtime.clone());
             tokio::spawn(async move {
                 let serving = Serving::new(routes, limits, Connections::default());
                 let forever = std::future::pending::<()>();

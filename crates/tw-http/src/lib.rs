@@ -12,7 +12,7 @@ mod turns;
 mod events;
 
 mod health;
-mod metrics;
+pub mod metrics;
 mod models;
 
 mod access;

@@ -1,9 +1,10 @@
 //! `GET /metrics`
 
-use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
+use axum::routing::get;
+use axum::{Extension, Router};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use tw_core::change::Scope;
@@ -15,6 +16,13 @@ use crate::server::{RequestId, Surfaces};
 
 /// What a scraper that reads OpenMetrics asks for.
 const OPEN_METRICS: &str = "application/openmetrics-text";
+
+/// The one route of a listener that only operators reach; it asks for no key.
+pub fn router(runtime: Runtime) -> Router {
+    Router::new()
+        .route("/metrics", get(for_all))
+        .with_state(runtime)
+}
 
 /// On the listener of clients: for keys with the scope `admin`.
 pub(crate) async fn for_admins(
@@ -28,8 +36,7 @@ pub(crate) async fn for_admins(
     }
 }
 
-/// On a listener of its own.
-pub(crate) async fn for_all(State(runtime): State<Runtime>, headers: HeaderMap) -> Response {
+async fn for_all(State(runtime): State<Runtime>, headers: HeaderMap) -> Response {
     text(&runtime, &headers)
 }
 

@@ -120,13 +120,6 @@ pub fn router(surfaces: Surfaces) -> Router {
         .with_state(surfaces)
 }
 
-/// The one route of a listener that only operators reach; it asks for no key.
-pub fn metrics_router(runtime: Runtime) -> Router {
-    Router::new()
-        .route("/metrics", get(metrics::for_all))
-        .with_state(runtime)
-}
-
 async fn with_request_id(
     State(surfaces): State<Surfaces>,
     mut request: Request<Body>,

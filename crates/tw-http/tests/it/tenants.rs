@@ -9,7 +9,7 @@ use tw_testkit::listener::{Listener, Piece, Reply};
 use crate::app::{App, CHAT, Wanted, ask, probe, upstream_body};
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 15] = [
+pub const ROUTES: [(&str, &str, Takes); 16] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("GET", "/v1/models", Takes::Nothing),
     ("GET", "/v1/models/{*id}", Takes::Nothing),
@@ -25,6 +25,7 @@ pub const ROUTES: [(&str, &str, Takes); 15] = [
     ("POST", "/api/{slug}/tools/{id}/test", Takes::ToolId),
     ("GET", "/healthz", Takes::Nothing),
     ("GET", "/readyz", Takes::Nothing),
+    ("GET", "/metrics", Takes::Nothing),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
