@@ -1,10 +1,64 @@
 //! What an upstream accepts, as data.
 
+use crate::model::ReasoningField;
+
 /// How the requests to an upstream must be written, where upstreams differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepts {
     /// `stream_options`, by which a stream is asked for its usage.
     pub usage_in_streams: bool,
+    pub system_role: SystemRole,
+    pub token_limit: TokenLimit,
+    /// Results of calls may hold images and other parts that are no text.
+    pub images_in_results: bool,
+    pub strict: StrictTools,
+    pub schemas: SchemaDialect,
+    pub reasoning: ReasoningSent,
+}
+
+/// The role of the messages that the operator of an application writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SystemRole {
+    AsSent,
+    System,
+    Developer,
+}
+
+/// The field that limits the tokens of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenLimit {
+    AsSent,
+    MaxTokens,
+    MaxCompletionTokens,
+}
+
+/// Whether a function is marked `strict`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StrictTools {
+    /// A client's tool as it says, ours not.
+    AsSent,
+    /// Ours whose schema qualifies, and a client's that says so and qualifies.
+    WhereItFits,
+    /// The word is not sent.
+    Never,
+}
+
+/// In which language the arguments of tools are described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaDialect {
+    /// JSON Schema, as written.
+    JsonSchema,
+    /// The part of it that OpenAPI 3.0 has, without references.
+    OpenApi,
+}
+
+/// In which field the reasoning of earlier answers goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReasoningSent {
+    AsSent,
+    Field(ReasoningField),
+    /// It does not go back.
+    Never,
 }
 
 impl Accepts {
@@ -12,6 +66,24 @@ impl Accepts {
     pub fn everything() -> Self {
         Self {
             usage_in_streams: true,
+            system_role: SystemRole::AsSent,
+            token_limit: TokenLimit::AsSent,
+            images_in_results: true,
+            strict: StrictTools::AsSent,
+            schemas: SchemaDialect::JsonSchema,
+            reasoning: ReasoningSent::AsSent,
         }
+    }
+
+    /// Whether messages go out as they are.
+    pub fn all_messages(&self) -> bool {
+        self.system_role == SystemRole::AsSent
+            && self.images_in_results
+            && self.reasoning == ReasoningSent::AsSent
+    }
+
+    /// Whether tools go out as they are.
+    pub fn all_tools(&self) -> bool {
+        self.strict == StrictTools::AsSent && self.schemas == SchemaDialect::JsonSchema
     }
 }

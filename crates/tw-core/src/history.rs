@@ -19,6 +19,19 @@ pub struct Repairs {
     pub repeated_results: u32,
     /// Tools of ours that the client described otherwise; our description was used.
     pub tool_schemas: u32,
+    /// What the upstream that is asked first takes otherwise.
+    pub differences: Differences,
+}
+
+/// What an upstream gets otherwise than it was written, in a way that can be felt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// Parts of results that stand in a message of the user instead.
+    pub moved_parts: u32,
+    /// Tools that the upstream would refuse.
+    pub tools_left_out: u32,
+    /// Tools that asked to be strict and cannot be.
+    pub not_strict: u32,
 }
 
 impl Repairs {
@@ -36,6 +49,9 @@ impl fmt::Display for Repairs {
             ("moved_result", self.moved_results),
             ("repeated_result", self.repeated_results),
             ("tool_schema", self.tool_schemas),
+            ("moved_part", self.differences.moved_parts),
+            ("tool_left_out", self.differences.tools_left_out),
+            ("not_strict", self.differences.not_strict),
         ];
         let mut first = true;
         for (name, count) in counts.into_iter().filter(|(_, count)| *count > 0) {

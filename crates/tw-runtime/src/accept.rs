@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 use tw_core::change::{Change, Fence, NewMessage, NewTurn, OnLeave, Record, Surface, ToolGrant};
 use tw_core::event::{EffectRan, LogEvent};
-use tw_core::history::{self, Repairs};
+use tw_core::history::{self, Differences, Repairs};
 use tw_core::id::TurnId;
 use tw_core::memory::{TurnMemory, Verdict};
 use tw_core::request::{Message, ModelInput, Role};
@@ -20,6 +20,7 @@ use tw_egress::idle::Idle;
 use tw_egress::upstream::Upstream;
 use tw_store::apply::ApplyError;
 use tw_store::read::ReadError;
+use tw_wire::openai_chat::request::differences;
 use tw_wire::own::context;
 
 use crate::admin::Caller;
@@ -325,6 +326,7 @@ impl Runtime {
             &mut step,
         );
 
+        repairs.differences = differences_of(&machine, request, repaired.as_deref(), &upstreams);
         let work = Work {
             input: Arc::clone(&request.input),
             repaired,
@@ -423,6 +425,25 @@ impl Runtime {
         let page = (!offered.offer.is_relay()).then_some(page);
         Ok((offered, page))
     }
+}
+
+/// What the upstream that is asked first gets otherwise than it was written.
+fn differences_of(
+    machine: &Turn,
+    request: &TurnRequest,
+    repaired: Option<&[Message]>,
+    upstreams: &[Arc<Upstream>],
+) -> Differences {
+    let Some(first) = upstreams.first() else {
+        return Differences::default();
+    };
+    if first.accepts.all_messages() && first.accepts.all_tools() {
+        return Differences::default();
+    }
+    let input = &request.input;
+    let messages = repaired.unwrap_or(&input.messages);
+    let sent = machine.model_request(input, messages, &input.model, false);
+    differences(&sent, &first.accepts)
 }
 
 enum Begun {

@@ -31,7 +31,7 @@ use tw_core::turn::{Asked, Effect, Event, Now, Step, Timer, Turn};
 use tw_egress::secrets::Tenancy;
 use tw_egress::upstream::{Asking, Progress, Sent, Upstream};
 use tw_store::apply::ApplyError;
-use tw_wire::openai_chat::request::encode;
+use tw_wire::openai_chat::request::encode_for;
 
 use crate::chain::Chain;
 use crate::fail_point::FailPoint;
@@ -457,7 +457,7 @@ impl Driver {
                 );
                 let sent = Sent {
                     model: model.to_owned(),
-                    body: encode(&request),
+                    body: encode_for(&request, &upstream.accepts),
                     streamed,
                 };
                 let serial = self.inner.serial.fetch_add(1, Ordering::Relaxed);

@@ -3,7 +3,11 @@ mod reference;
 use std::io::Write;
 use std::num::NonZeroU32;
 
+use tw_core::accepts::{
+    Accepts, ReasoningSent, SchemaDialect, StrictTools, SystemRole, TokenLimit,
+};
 use tw_core::limits::{RequestLimits, TurnLimits};
+use tw_core::model::ReasoningField;
 
 use tw_egress::client::place::Place;
 use tw_runtime::limiter::{STREAMS_DEFAULT, TURNS_DEFAULT};
@@ -99,6 +103,20 @@ fn an_upstream_that_cannot_be_used_is_refused_by_name() {
     for (text, named) in [
         ("kind = \"opanai\"", "opanai"),
         ("kind = \"scripted\"", "script"),
+        ("kind = \"openai\"\nsystem_role = \"user\"", "system_role"),
+        (
+            "kind = \"openai\"\ncompletion_tokens_field = \"n\"",
+            "completion_tokens_field",
+        ),
+        ("kind = \"openai\"\nstrict_tools = \"yes\"", "strict_tools"),
+        (
+            "kind = \"openai\"\nschema_dialect = \"gemini\"",
+            "json_schema, openapi",
+        ),
+        (
+            "kind = \"openai\"\nreasoning_field = \"thoughts\"",
+            "reasoning_field",
+        ),
         ("kind = \"azure\"", "base_url"),
         (
             "kind = \"azure\"\nbase_url = \"https://r.example.com/openai/v1/\"",
@@ -166,6 +184,29 @@ fn upstreams_are_asked_in_the_order_of_the_file() {
     assert_eq!(upstreams[1].name, "a");
     assert!(upstreams[1].models.serves("o3"));
     assert!(!upstreams[1].accepts.usage_in_streams);
+}
+
+#[test]
+fn how_an_upstream_differs_is_read_and_nothing_differs_unless_it_says_so() {
+    let entry = "[[upstream]]\nname = \"u\"\nkind = \"openai\"\n";
+    let accepts = |more: &str| {
+        let settings = load(&format!("{entry}{more}")).unwrap();
+        settings.runtime().unwrap().upstreams[0].accepts.clone()
+    };
+    assert_eq!(accepts(""), Accepts::everything());
+    let all = "system_role = \"developer\"\ncompletion_tokens_field = \"max_tokens\"\n\
+               images_in_tool_results = false\nstrict_tools = \"where_it_fits\"\n\
+               schema_dialect = \"openapi\"\nreasoning_field = \"thinking\"\nask_usage = false\n";
+    let expected = Accepts {
+        usage_in_streams: false,
+        system_role: SystemRole::Developer,
+        token_limit: TokenLimit::MaxTokens,
+        images_in_results: false,
+        strict: StrictTools::WhereItFits,
+        schemas: SchemaDialect::OpenApi,
+        reasoning: ReasoningSent::Field(ReasoningField::ThinkingPart),
+    };
+    assert_eq!(accepts(all), expected);
 }
 
 #[test]

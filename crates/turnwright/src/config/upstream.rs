@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use tw_core::accepts::Accepts;
+use tw_core::accepts::{
+    Accepts, ReasoningSent, SchemaDialect, StrictTools, SystemRole, TokenLimit,
+};
+use tw_core::model::ReasoningField;
 use tw_core::model_names::{ModelNames, NamePattern};
 use tw_egress::secret::Secret;
 use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
@@ -29,6 +32,12 @@ pub struct UpstreamSettings {
     #[serde(default)]
     aliases: BTreeMap<String, String>,
     ask_usage: Option<bool>,
+    system_role: Option<String>,
+    completion_tokens_field: Option<String>,
+    images_in_tool_results: Option<bool>,
+    strict_tools: Option<String>,
+    schema_dialect: Option<String>,
+    reasoning_field: Option<String>,
     connect_s: Option<u64>,
     first_byte_s: Option<u64>,
     idle_s: Option<u64>,
@@ -116,7 +125,7 @@ impl UpstreamSettings {
                 first_byte: seconds(self.first_byte_s, defaults.first_byte),
                 idle: seconds(self.idle_s, defaults.idle),
             },
-            accepts: self.accepts(),
+            accepts: self.accepts()?,
             answer_bytes_max,
         })
     }
@@ -164,12 +173,71 @@ impl UpstreamSettings {
         ))
     }
 
-    fn accepts(&self) -> Accepts {
-        let everything = Accepts::everything();
-        Accepts {
-            usage_in_streams: self.ask_usage.unwrap_or(everything.usage_in_streams),
-        }
+    fn accepts(&self) -> anyhow::Result<Accepts> {
+        use ReasoningSent::{Field, Never};
+        let all = Accepts::everything();
+        Ok(Accepts {
+            usage_in_streams: self.ask_usage.unwrap_or(all.usage_in_streams),
+            system_role: word(
+                "system_role",
+                self.system_role.as_deref(),
+                &[
+                    ("as_sent", SystemRole::AsSent),
+                    ("system", SystemRole::System),
+                    ("developer", SystemRole::Developer),
+                ],
+            )?,
+            token_limit: word(
+                "completion_tokens_field",
+                self.completion_tokens_field.as_deref(),
+                &[
+                    ("as_sent", TokenLimit::AsSent),
+                    ("max_tokens", TokenLimit::MaxTokens),
+                    ("max_completion_tokens", TokenLimit::MaxCompletionTokens),
+                ],
+            )?,
+            images_in_results: self.images_in_tool_results.unwrap_or(all.images_in_results),
+            strict: word(
+                "strict_tools",
+                self.strict_tools.as_deref(),
+                &[
+                    ("as_sent", StrictTools::AsSent),
+                    ("where_it_fits", StrictTools::WhereItFits),
+                    ("never", StrictTools::Never),
+                ],
+            )?,
+            schemas: word(
+                "schema_dialect",
+                self.schema_dialect.as_deref(),
+                &[
+                    ("json_schema", SchemaDialect::JsonSchema),
+                    ("openapi", SchemaDialect::OpenApi),
+                ],
+            )?,
+            reasoning: word(
+                "reasoning_field",
+                self.reasoning_field.as_deref(),
+                &[
+                    ("as_sent", ReasoningSent::AsSent),
+                    ("reasoning_content", Field(ReasoningField::ReasoningContent)),
+                    ("reasoning", Field(ReasoningField::Reasoning)),
+                    ("thinking", Field(ReasoningField::ThinkingPart)),
+                    ("none", Never),
+                ],
+            )?,
+        })
     }
+}
+
+/// What a word stands for; without one, what the first of `known` does.
+fn word<T: Copy>(field: &str, written: Option<&str>, known: &[(&str, T)]) -> anyhow::Result<T> {
+    let word = written.unwrap_or(known[0].0);
+    let found = known.iter().find(|(name, _)| *name == word);
+    let Some((_, meant)) = found else {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        bail!("{field} is {word:?}; it may be one of {}", names.join(", "));
+    };
+    Ok(*meant)
 }
 
 /// Longest name of an upstream, in bytes: it stands in every attempt's record.

@@ -1,6 +1,7 @@
 //! Several upstreams: which one answers which model, and who answers when one fails.
 
 mod azure;
+mod differences;
 mod models;
 mod routing;
 

@@ -11,6 +11,8 @@
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
+use tw_core::accepts::Accepts;
+use tw_core::history::Differences;
 use tw_core::json::{Json, depth};
 use tw_core::limits::RequestLimits;
 use tw_core::request::{Message, ModelInput, ModelRequest, ToolChoice, Tools};
@@ -76,11 +78,30 @@ pub fn decode(body: &[u8], limits: &RequestLimits) -> Result<ModelInput, Request
     })
 }
 
-/// Writes the body of the request to the upstream.
+/// Writes the body of the request to an upstream that accepts everything.
 ///
 /// Fields that need no change are byte for byte the client's, in the client's order.
 pub fn encode(request: &ModelRequest<'_>) -> Vec<u8> {
-    encode::body(request)
+    encode_for(request, &Accepts::everything())
+}
+
+/// Writes the body of the request as the upstream accepts it.
+pub fn encode_for(request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<u8> {
+    encode::body(request, accepts)
+}
+
+/// What of the request the upstream gets otherwise than it was written, in a way that can be felt.
+pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> Differences {
+    let mut differences = Differences::default();
+    if !accepts.all_messages() {
+        differences.moved_parts = adapt::messages(&mut Vec::new(), request, accepts);
+    }
+    if !accepts.all_tools() {
+        let tools = adapt_tools::tools(request, accepts);
+        differences.tools_left_out = u32::try_from(tools.left_out.len()).unwrap_or(u32::MAX);
+        differences.not_strict = tools.not_strict;
+    }
+    differences
 }
 
 impl RequestError {
@@ -287,9 +308,12 @@ fn keep(fields: &Fields<'_>) -> Vec<(Box<str>, Json)> {
         .collect()
 }
 
+mod adapt;
+mod adapt_tools;
 mod encode;
 mod messages;
 mod render;
+mod schema;
 mod tools;
 
 #[cfg(test)]

@@ -1,15 +1,21 @@
 //! Writing the request to the upstream.
 
+use tw_core::accepts::{Accepts, TokenLimit};
 use tw_core::json::Json;
-use tw_core::request::{ChoiceSent, ModelRequest, OfferedTools, Tools};
+use tw_core::request::{ChoiceSent, ModelRequest, OfferedTools, ToolChoice, Tools};
 
-use super::render;
+use super::adapt_tools::{self, Adapted};
+use super::render::Strict;
+use super::{adapt, render};
 use crate::openai_chat::raw::Fields;
 use crate::openai_chat::write;
 
-pub fn body(request: &ModelRequest<'_>) -> Vec<u8> {
+pub fn body(request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<u8> {
+    let tools = (!accepts.all_tools()).then(|| adapt_tools::tools(request, accepts));
     let mut writer = Writer {
         request,
+        accepts,
+        adapted: tools.filter(|tools| tools.differs),
         out: Vec::with_capacity(size_hint(request)),
         written: Written::default(),
     };
@@ -46,8 +52,18 @@ struct Written {
 
 struct Writer<'a> {
     request: &'a ModelRequest<'a>,
+    accepts: &'a Accepts,
+    /// The tools, where they are not sent as they are.
+    adapted: Option<Adapted>,
     out: Vec<u8>,
     written: Written,
+}
+
+/// Whether a stream is asked for its usage.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Usage {
+    Asked,
+    NotAsked,
 }
 
 impl Writer<'_> {
@@ -55,11 +71,15 @@ impl Writer<'_> {
         let request = self.request;
         write::key(&mut self.out, "messages");
         self.out.push(b'[');
-        for message in request.messages {
-            render::message(&mut self.out, message);
-        }
-        for round in &request.rounds {
-            render::round(&mut self.out, round);
+        if self.accepts.all_messages() {
+            for message in request.messages {
+                render::message(&mut self.out, message);
+            }
+            for round in &request.rounds {
+                render::round(&mut self.out, round);
+            }
+        } else {
+            adapt::messages(&mut self.out, request, self.accepts);
         }
         self.out.push(b']');
     }
@@ -73,7 +93,12 @@ impl Writer<'_> {
             // Upstreams refuse it when no tools are offered.
             "parallel_tool_calls" if self.offers_nothing() => {}
             "max_completion_tokens" | "max_tokens" if is_given && self.limit(name) => {}
-            "stream_options" if is_given && self.request.ask_usage => self.stream_options(value),
+            "stream_options" if is_given && self.request.ask_usage => {
+                self.stream_options(value, Usage::Asked);
+            }
+            "stream_options" if is_given && !self.accepts.usage_in_streams => {
+                self.stream_options(value, Usage::NotAsked);
+            }
             _ if !is_given && self.is_added(name) => {}
             _ => self.untouched(name, value),
         }
@@ -104,27 +129,52 @@ impl Writer<'_> {
     }
 
     fn offers_nothing(&self) -> bool {
-        matches!(&self.request.tools, OfferedTools::Ours(tools) if tools.is_empty())
+        let has_none = |adapted: &Adapted| adapted.entries.is_empty();
+        self.adapted.as_ref().is_some_and(has_none)
+            || matches!(&self.request.tools, OfferedTools::Ours(tools) if tools.is_empty())
+    }
+
+    /// Whether the client makes the model call a tool that is left out.
+    fn choice_is_left_out(&self) -> bool {
+        let ToolChoice::Named(name) = &self.request.input.tool_choice else {
+            return false;
+        };
+        let adapted = self.adapted.as_ref();
+        adapted.is_some_and(|adapted| adapted.left_out.contains(name))
     }
 
     /// Each of these says whether it has dealt with the field.
     fn tools(&mut self, name: &str) -> bool {
-        let OfferedTools::Ours(tools) = &self.request.tools else {
+        if self.adapted.is_none() && matches!(self.request.tools, OfferedTools::AsSent) {
             return false;
-        };
+        }
         self.written.tools = true;
         // An empty list is refused by upstreams.
-        if tools.is_empty() {
+        if self.offers_nothing() {
             return true;
         }
         write::key(&mut self.out, name);
         self.out.push(b'[');
-        for tool in tools {
-            if self.is_old_form() {
-                render::function(&mut self.out, tool);
-            } else {
-                render::tool(&mut self.out, tool);
+        match (&self.adapted, &self.request.tools) {
+            (Some(adapted), _) => {
+                for entry in &adapted.entries {
+                    write::separate(&mut self.out);
+                    self.out.extend_from_slice(entry);
+                }
             }
+            (None, OfferedTools::Ours(tools)) => {
+                let is_old_form = self.is_old_form();
+                for tool in tools {
+                    write::separate(&mut self.out);
+                    let (parameters, strict) = (&tool.parameters, Strict::Unsaid);
+                    if is_old_form {
+                        render::function(&mut self.out, tool, parameters, strict);
+                    } else {
+                        render::tool(&mut self.out, tool, parameters, strict);
+                    }
+                }
+            }
+            (None, OfferedTools::AsSent) => {}
         }
         self.out.push(b']');
         true
@@ -134,6 +184,7 @@ impl Writer<'_> {
         self.written.choice = true;
         let word = match self.request.tool_choice {
             _ if self.offers_nothing() => return true,
+            ChoiceSent::AsSent if self.choice_is_left_out() => "auto",
             ChoiceSent::AsSent => return false,
             ChoiceSent::Auto => "auto",
             ChoiceSent::None => "none",
@@ -144,31 +195,52 @@ impl Writer<'_> {
     }
 
     fn limit(&mut self, name: &str) -> bool {
-        self.written.limit = true;
-        let Some(left) = self.request.completion_tokens_left else {
+        let Some(max) = self.request.input.completion_tokens_max else {
             return false;
         };
-        write::key(&mut self.out, name);
-        write::number(&mut self.out, left);
+        let left = self.request.completion_tokens_left;
+        let wanted = match self.accepts.token_limit {
+            TokenLimit::AsSent => name,
+            TokenLimit::MaxTokens => "max_tokens",
+            TokenLimit::MaxCompletionTokens => "max_completion_tokens",
+        };
+        // Both may have been written; under one name the limit stands once.
+        let again = self.written.limit && self.accepts.token_limit != TokenLimit::AsSent;
+        self.written.limit = true;
+        if again {
+            return true;
+        }
+        if left.is_none() && self.accepts.token_limit == TokenLimit::AsSent {
+            return false;
+        }
+        write::key(&mut self.out, wanted);
+        write::number(&mut self.out, left.unwrap_or(max));
         true
     }
 
-    fn stream_options(&mut self, value: &Json) {
+    fn stream_options(&mut self, value: &Json, usage: Usage) {
         self.written.stream_options = true;
-        write::key(&mut self.out, "stream_options");
-        self.out.push(b'{');
+        let mut options = vec![b'{'];
         // It was read as an object when the request came in.
         for (name, value) in Fields::parse(value.as_str())
             .map(|fields| fields.0)
             .unwrap_or_default()
         {
             if name != "include_usage" {
-                write::foreign_key(&mut self.out, &name);
-                self.out.extend_from_slice(value.get().as_bytes());
+                write::foreign_key(&mut options, &name);
+                options.extend_from_slice(value.get().as_bytes());
             }
         }
-        write::key(&mut self.out, "include_usage");
-        self.out.extend_from_slice(b"true}");
+        if usage == Usage::Asked {
+            write::key(&mut options, "include_usage");
+            options.extend_from_slice(b"true");
+        }
+        // An upstream that gives no usage may refuse the whole field.
+        if options.len() > 1 {
+            options.push(b'}');
+            write::key(&mut self.out, "stream_options");
+            self.out.append(&mut options);
+        }
     }
 
     /// Adds what the client did not write.

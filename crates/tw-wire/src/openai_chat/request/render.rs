@@ -48,28 +48,33 @@ pub fn round(out: &mut Vec<u8>, round: &RoundSent<'_>) {
     }
 }
 
-/// An entry of `tools`.
-pub fn tool(out: &mut Vec<u8>, tool: &Tool) {
-    write::separate(out);
+/// Whether a function is marked `strict`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strict {
+    Said,
+    Unsaid,
+}
+
+/// An entry of `tools`; `parameters` are the tool's own or what stands for them.
+pub fn tool(out: &mut Vec<u8>, tool: &Tool, parameters: &Json, strict: Strict) {
     out.extend_from_slice(b"{\"type\":\"function\",\"function\":");
-    function_object(out, tool);
+    function(out, tool, parameters, strict);
     out.push(b'}');
 }
 
 /// An entry of the old `functions`.
-pub fn function(out: &mut Vec<u8>, tool: &Tool) {
-    write::separate(out);
-    function_object(out, tool);
-}
-
-fn function_object(out: &mut Vec<u8>, tool: &Tool) {
+pub fn function(out: &mut Vec<u8>, tool: &Tool, parameters: &Json, strict: Strict) {
     out.push(b'{');
     write::key(out, "name");
     write::string(out, &tool.name);
     write::key(out, "description");
     write::string(out, &tool.description);
     write::key(out, "parameters");
-    write::raw(out, &tool.parameters);
+    write::raw(out, parameters);
+    if strict == Strict::Said {
+        write::key(out, "strict");
+        out.extend_from_slice(b"true");
+    }
     out.push(b'}');
 }
 
@@ -240,7 +245,7 @@ fn parts(out: &mut Vec<u8>, blocks: &[Block]) {
 }
 
 /// Writes the pieces of a thought that were streamed one by one as the one part they were.
-fn think(out: &mut Vec<u8>, thinking: &mut LiteralBuf) {
+pub fn think(out: &mut Vec<u8>, thinking: &mut LiteralBuf) {
     if thinking.is_empty() {
         return;
     }
