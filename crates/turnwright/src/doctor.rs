@@ -336,10 +336,12 @@ async fn check_upstreams(report: &mut Report, settings: &Settings) {
         let what = format!("upstream {}", upstream.name);
         match &upstream.kind {
             UpstreamKind::Scripted(_) => report.say(Mark::Ok, &what, "scripted"),
-            UpstreamKind::OpenAi { base_url, .. } => match connect(base_url).await {
-                Ok(()) => report.say(Mark::Ok, &what, "accepts connections"),
-                Err(error) => report.fail(&what, error),
-            },
+            UpstreamKind::OpenAi { base_url, .. } | UpstreamKind::Azure { base_url, .. } => {
+                match connect(base_url).await {
+                    Ok(()) => report.say(Mark::Ok, &what, "accepts connections"),
+                    Err(error) => report.fail(&what, error),
+                }
+            }
         }
     }
 }

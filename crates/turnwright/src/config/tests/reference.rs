@@ -4,10 +4,13 @@ use super::load;
 use crate::config::DEFAULTS;
 
 /// Where an unknown key may stand, as text that it is put behind.
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 12] = [
     "",
     "[server]\n",
     "[limits]\n",
+    "[rate]\n",
+    "[rate.key]\n",
+    "[rate.organization]\n",
     "[record]\n",
     "[tools]\n",
     "[cache]\n",
@@ -16,7 +19,7 @@ const TABLES: [&str; 9] = [
     "[secrets.NAME]\n",
 ];
 /// How the name of a number ends: in its unit, or in `_max` for a plain count.
-const UNITS: [&str; 5] = ["_s", "_ms", "_h", "_bytes_max", "_max"];
+const UNITS: [&str; 5] = ["_s", "_ms", "_h", "_per_minute", "_max"];
 
 /// The keys that may stand in a table, out of the error about one that may not.
 fn keys_of(table: &str) -> Vec<String> {
@@ -62,9 +65,9 @@ fn every_key_has_a_comment_and_every_number_a_unit() {
     for line in DEFAULTS.lines() {
         if line.starts_with('#') {
             commented = true;
-        } else if line.is_empty() || line.starts_with('[') {
+        } else if line.is_empty() {
             commented = false;
-        } else {
+        } else if !line.starts_with('[') {
             let (key, value) = line.split_once(" = ").unwrap();
             assert!(commented, "{line}");
             if value.parse::<i64>().is_ok() {
