@@ -66,6 +66,8 @@ pub enum Change {
         call: CallRef,
         at: Timestamp,
     },
+    /// A call that the client is to run, as it was handed over: to `completed`.
+    HandOverCall(Box<HandedCall>),
     /// To `completed` or `failed`, from any state that is not final.
     EndCall {
         call: CallRef,
@@ -235,6 +237,10 @@ pub enum KeyMemory {
 /// After this a minimal turn's contents are erased (design, section 5).
 pub const MINIMAL_KEPT: Duration = Duration::from_secs(600);
 
+/// The same for a turn that handed calls over and holds results of its own for the client's
+/// answer.
+pub const HELD_KEPT: Duration = Duration::from_secs(3600);
+
 /// What happens to a turn whose client closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLeave {
@@ -373,6 +379,18 @@ pub struct NewCall {
     pub idempotency_key: String,
     /// The guard of a webhook that completes this call.
     pub callback_token: String,
+    pub at: Timestamp,
+}
+
+/// A call that the client runs, once all of it is there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HandedCall {
+    pub call: CallRef,
+    pub tool_name: String,
+    /// As sent back to the upstream.
+    pub tool_call_id: String,
+    /// As the model wrote them, valid or not.
+    pub arguments: String,
     pub at: Timestamp,
 }
 

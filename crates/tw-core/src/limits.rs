@@ -49,6 +49,8 @@ pub const MODEL_ATTEMPTS_DEFAULT: u32 = 3;
 pub const MODEL_BACKOFF_DEFAULT: Duration = Duration::from_millis(500);
 /// Longest `Retry-After` of an upstream that is waited for.
 pub const RETRY_AFTER_MAX_DEFAULT: Duration = Duration::from_secs(30);
+/// Calls of one choice of an answer; an upstream that sends more is out of order.
+pub const CALLS_PER_CHOICE_MAX: u32 = 1024;
 /// One answer of a model, in bytes; a longer one ends the turn by length.
 pub const ANSWER_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
 /// Invalid calls of one tool in a turn after which it is no longer offered.

@@ -179,6 +179,16 @@ pub enum OfferedTools<'a> {
     AsSent,
     /// Ours, in this order.
     Ours(Vec<&'a Tool>),
+    /// Ours and the client's own, in the client's order.
+    Mixed(Vec<MixedTool<'a>>),
+}
+
+/// One tool of a list that mixes ours with the client's own.
+#[derive(Clone, Copy, Debug)]
+pub enum MixedTool<'a> {
+    Ours(&'a Tool),
+    /// As the client wrote it.
+    Client(&'a ToolEntry),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

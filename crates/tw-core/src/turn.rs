@@ -9,6 +9,7 @@ mod asking;
 mod attempts;
 mod calls;
 mod ending;
+mod handing;
 mod offer;
 mod recovery;
 mod remembering;
@@ -23,18 +24,18 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::arguments::ValidArgs;
-use crate::call::{CallEnd, CallReason};
+use crate::call::{CallEnd, CallReason, Runs};
 use crate::change::{Change, OnLeave, Record};
 use crate::event::{LogEvent, TurnReason};
 use crate::id::{CallId, CallRef, TurnId};
 use crate::limits::TurnLimits;
 use crate::memory::TurnMemory;
 use crate::model::{ModelEvent, ReportedError, Usage};
-use crate::request::Block;
+use crate::request::{Block, CallBlock};
 use crate::time::Timestamp;
 use crate::tool::{EffectClass, LookUp, Tool, ToolOutcome, ToolOutput};
 
-pub use offer::{Offer, OfferError, Offered, offer};
+pub use offer::{Listed, Offer, OfferError, Offered, offer};
 pub use recovery::{FoundAttempt, FoundCall, FoundTurn};
 
 use answer::Answer;
@@ -57,6 +58,8 @@ pub struct TurnSetup {
     /// Budget of the whole turn.
     pub completion_tokens_max: Option<u64>,
     pub offer: Offer,
+    /// Tools of ours that the first round is not offered.
+    pub withheld: Vec<String>,
     pub limits: TurnLimits,
     /// The upstreams that may answer, by their names in the config: the first, and those that are
     /// asked when it fails.
@@ -173,6 +176,13 @@ pub struct Step {
 }
 
 impl Step {
+    /// Adds what another event led to, leaving `later` empty.
+    pub fn append(&mut self, later: &mut Self) {
+        self.write.append(&mut later.write);
+        self.show.append(&mut later.show);
+        self.then.append(&mut later.then);
+    }
+
     pub fn clear(&mut self) {
         self.write.clear();
         self.show.clear();
@@ -234,6 +244,8 @@ pub struct Turn {
     answered_by: usize,
     /// When upstreams that said so want to be asked again, by their place in the chain.
     not_before: BTreeMap<usize, Timestamp>,
+    /// The calls of the first choice that the client was handed, with its ids.
+    handed: Vec<CallBlock>,
     /// Hidden calls of earlier turns are put back, until the model finds them too much.
     restoring: bool,
 }
@@ -253,11 +265,12 @@ struct Round {
     calls: Vec<Call>,
 }
 
-/// A call that we run.
+/// A call that we run, or hand over when ours have ended.
 #[derive(Clone, Debug)]
 struct Call {
     at: CallRef,
     id: CallId,
+    runs: Runs,
     name: String,
     /// What the upstream knows the call by.
     sent_id: String,
@@ -279,6 +292,8 @@ enum CallState {
         n: u32,
         asked: bool,
     },
+    /// The client is to run it, once all of ours have ended.
+    Held,
     /// Attempt `n` runs.
     Running {
         args: ValidArgs,
@@ -328,6 +343,7 @@ impl Turn {
             calls_total: 0,
             started: false,
             stopping: None,
+            handed: Vec::new(),
             answered_by: 0,
             not_before: BTreeMap::new(),
         }
@@ -407,7 +423,10 @@ impl Turn {
             CallState::Running { args, .. } | CallState::LookingUp { args, .. } => {
                 found.to_run(args)
             }
-            CallState::Pending { .. } | CallState::Waiting { .. } | CallState::Ended(_) => None,
+            CallState::Pending { .. }
+            | CallState::Waiting { .. }
+            | CallState::Held
+            | CallState::Ended(_) => None,
         }
     }
 
@@ -419,6 +438,7 @@ impl Turn {
             CallState::Running { .. }
             | CallState::LookingUp { .. }
             | CallState::Waiting { .. }
+            | CallState::Held
             | CallState::Ended(_) => None,
         }
     }

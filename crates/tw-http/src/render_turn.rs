@@ -1,7 +1,7 @@
 //! A turn's record as JSON. Times are integer microseconds since 1970 UTC.
 
 use serde_json::{Value, json};
-use tw_core::call::CallReason;
+use tw_core::call::{CallReason, Runs};
 use tw_core::change::{NewMessage, OnLeave, Record};
 use tw_core::event::TurnReason;
 use tw_core::model::Usage;
@@ -72,6 +72,9 @@ fn call(call: &CallView, detail: Detail) -> Value {
         "ended_us": micros(call.ended),
         "attempts": call.attempts.iter().map(attempt).collect::<Vec<_>>(),
     });
+    if call.runs == Runs::Client {
+        shown["handed_id"] = json!(call.id.handed());
+    }
     if detail == Detail::Full {
         shown["result"] = json!(end.and_then(|end| end.result.as_deref()));
     }

@@ -15,13 +15,14 @@ use tw_core::id::TurnId;
 use tw_core::memory::{TurnMemory, Verdict};
 use tw_core::request::{Message, ModelInput, Role};
 use tw_core::time::Timestamp;
-use tw_core::turn::{Now, Offer, OfferError, Offered, Step, Turn, TurnSetup, offer};
+use tw_core::tool::Tool;
+use tw_core::turn::{Listed, Now, Offer, OfferError, Offered, Step, Turn, TurnSetup, offer};
 use tw_egress::idle::Idle;
 use tw_egress::upstream::Upstream;
 use tw_store::apply::ApplyError;
 use tw_store::read::ReadError;
 use tw_wire::openai_chat::request::differences;
-use tw_wire::own::context;
+use tw_wire::own::context::{self, ListedTool, OfferedTool};
 
 use crate::admin::Caller;
 use crate::driver::{self, Accepted, CLIENT_BATCHES_MAX, CallContext, Driver, DriverParts, Work};
@@ -30,6 +31,7 @@ use crate::limiter::{NoRoom, Place};
 use crate::live::{Client, Live};
 use crate::marks;
 use crate::memory;
+use crate::recall;
 use crate::runtime::{Inner, Runtime};
 use crate::tool_book::Page;
 use crate::turnstile::{As, Equal, Passing};
@@ -181,8 +183,9 @@ impl Runtime {
             .clone()
             .or_else(|| request.input.user.clone());
         let equal = equal_of(&request, end_user.as_deref(), body_hash);
-        // The store itself tells equal idempotency keys apart.
-        let passes = if request.is_retry && request.idempotency_key.is_none() {
+        // The store itself tells equal idempotency keys apart, but one that attaches must not be
+        // refused for want of room meanwhile.
+        let passes = if request.is_retry || request.idempotency_key.is_some() {
             As::Repetition
         } else {
             As::First
@@ -264,21 +267,22 @@ impl Runtime {
         let (mut offered, page) = self.offered(request).await?;
         let (repaired, mut repairs) = history::repaired(&request.input.messages);
         repairs.tool_schemas = offered.schemas_replaced;
+        let caller = &request.caller;
+        let history = repaired.as_ref().unwrap_or(&request.input.messages);
+        let known =
+            recall::look_up(&inner.store, caller.organization, caller.api_key, history).await?;
         let record = record_of(request);
         let sent = memory::Sent {
-            messages: repaired.as_ref().unwrap_or(&request.input.messages),
+            messages: history,
             offer: &offered.offer,
+            known: &known,
         };
         let memory = memory::recollect(inner, request, end_user.as_deref(), record, sent).await?;
+        let continued = known.parent.clone().or_else(|| memory.parent());
         let conversation = request
             .conversation
             .clone()
-            .or_else(|| {
-                memory
-                    .continues
-                    .as_ref()
-                    .map(|turn| turn.conversation.clone())
-            })
+            .or_else(|| continued.as_ref().map(|(_, named)| named.clone()))
             .unwrap_or_else(|| inner.env.ordered_id().hyphenated().to_string());
         let (turn, created) = (TurnId(inner.env.ordered_id()), inner.env.now());
         let calls = page.map(|page| {
@@ -296,11 +300,12 @@ impl Runtime {
         let setup = setup_of(
             inner,
             request,
-            offered.offer,
+            (offered.offer, known.withheld.clone()),
             &upstreams,
             (turn, created),
             (record, memory.of_turn),
         );
+        let sent = known.put_back(history, &setup.offer);
         let fence = Fence {
             organization: request.caller.organization,
             turn,
@@ -308,10 +313,9 @@ impl Runtime {
         };
         let mut step = Step::default();
         let mut accept = new_turn(inner, request, &setup, end_user, &conversation, body_hash);
+        accept.parent = continued.map(|(parent, _)| parent);
         accept.memory = memory.verdict;
-        if let Some(turn) = memory.continues {
-            (accept.parent, accept.memory_turn) = (Some(turn.turn), turn.memory_turn);
-        }
+        accept.memory_turn = memory.continues.and_then(|turn| turn.memory_turn);
         if let Some(since) = keys_since {
             accept.keys_since = accept.keys_since.max(since);
         }
@@ -329,9 +333,9 @@ impl Runtime {
         repairs.differences = differences_of(&machine, request, repaired.as_deref(), &upstreams);
         let work = Work {
             input: Arc::clone(&request.input),
-            repaired,
-            upstreams,
+            sent: sent.or(repaired),
             remembered: memory.history,
+            upstreams,
             calls,
         };
         let place = inner.limiter.begin(&request.caller);
@@ -411,9 +415,8 @@ impl Runtime {
         let offered = offer(&request.input, &caller.tools, &page.tools, tools_max);
         let offered = offered.map_err(|error| {
             let param = match error {
-                OfferError::Mixed | OfferError::TooMany { .. } | OfferError::TooLarge { .. } => {
-                    "tools"
-                }
+                OfferError::MixedLegacy => "functions",
+                OfferError::TooMany { .. } | OfferError::TooLarge { .. } => "tools",
                 OfferError::SeveralChoices => "n",
             };
             TurnRefused::Invalid {
@@ -472,7 +475,7 @@ fn equal_of(request: &TurnRequest, end_user: Option<&str>, body_hash: [u8; 32]) 
 fn setup_of(
     inner: &Inner,
     request: &TurnRequest,
-    offer: Offer,
+    (offer, withheld): (Offer, Vec<String>),
     upstreams: &[Arc<Upstream>],
     (id, created): (TurnId, Timestamp),
     (record, memory): (Record, Option<TurnMemory>),
@@ -496,6 +499,7 @@ fn setup_of(
         choice_is_forced: input.tool_choice.is_forced(),
         completion_tokens_max: input.completion_tokens_max,
         offer,
+        withheld,
         limits,
         upstreams: upstreams
             .iter()
@@ -520,20 +524,24 @@ fn new_turn(
     conversation: &str,
     body_hash: [u8; 32],
 ) -> NewTurn {
+    let ours = |tool: &Arc<Tool>| {
+        ListedTool::Ours(OfferedTool {
+            name: tool.name.clone(),
+            version: tool.version.map(|version| version.key.0),
+        })
+    };
+    let listed = |listed: &Listed| match listed {
+        Listed::Ours(tool) => ours(tool),
+        Listed::Client(name) => ListedTool::Client(name.clone()),
+    };
     let tools = match &setup.offer {
         Offer::Relay => None,
-        Offer::Ours(tools) => Some(
-            tools
-                .iter()
-                .map(|tool| context::OfferedTool {
-                    name: tool.name.clone(),
-                    version: tool.version.map(|version| version.key.0),
-                })
-                .collect(),
-        ),
+        Offer::Ours(tools) => Some(tools.iter().map(ours).collect()),
+        Offer::Mixed(list) => Some(list.iter().map(listed).collect()),
     };
     let context = context::TurnContext {
         tools,
+        withheld: setup.withheld.clone(),
         upstreams: setup.upstreams.clone(),
     };
     NewTurn {

@@ -52,12 +52,12 @@ use metering::Metering;
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) input: Arc<ModelInput>,
-    /// The client's history, if it had to be repaired.
-    pub(crate) repaired: Option<Vec<Message>>,
+    /// The history that the model is sent, if it is not the client's own.
+    pub(crate) sent: Option<Vec<Message>>,
+    /// The same with what memory puts back, if it does.
+    pub(crate) remembered: Option<Vec<Message>>,
     /// The turn's chain, as its setup names it; never empty.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
-    /// The same with what was hidden of it, if something was.
-    pub(crate) remembered: Option<Vec<Message>>,
     /// `None` for a relay.
     pub(crate) calls: Option<CallContext>,
 }
@@ -66,7 +66,7 @@ impl Work {
     /// The history that the model is sent.
     fn messages(&self, turn: &Turn) -> &[Message] {
         let remembered = self.remembered.as_ref().filter(|_| turn.is_restoring());
-        let kept = remembered.or(self.repaired.as_ref());
+        let kept = remembered.or(self.sent.as_ref());
         kept.unwrap_or(&self.input.messages)
     }
 }
@@ -402,18 +402,24 @@ impl Driver {
         if !events.is_empty() {
             self.reach(FailPoint::AnswerBegan);
         }
-        let mut batch = Vec::new();
+        let mut batch = Step::default();
         for event in events.drain(..) {
             self.decide(Event::Model { ask, event }, step);
-            if step.write.is_empty() && step.then.is_empty() {
-                batch.append(&mut step.show);
-            } else {
-                self.show(std::mem::take(&mut batch)).await;
-                self.perform(step).await?;
+            // What needs no write does not wait for one.
+            if batch.write.is_empty() && !step.write.is_empty() {
+                self.show(std::mem::take(&mut batch.show)).await;
+            }
+            batch.append(step);
+            if !batch.then.is_empty() {
+                self.perform(&mut batch).await?;
             }
         }
         self.model_events = events;
-        self.show(batch).await;
+        if batch.write.is_empty() {
+            self.show(batch.show).await;
+        } else {
+            self.perform(&mut batch).await?;
+        }
         let event = match progress {
             Progress::More => return Ok(()),
             Progress::Ended => Event::ModelEnded { ask },

@@ -20,6 +20,7 @@ mod live;
 mod marks;
 mod memory;
 pub mod metrics;
+mod recall;
 pub mod recover;
 mod results;
 mod retention;

@@ -1,11 +1,9 @@
 //! Which turn a request continues, and what its client never saw of it.
 
-use std::collections::BTreeMap;
-
 use tw_core::change::{KeyMemory, Record};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::memory::{History, KeyOf, Scope, TurnMemory, Verdict};
-use tw_core::recall::{self, Recalled, RecalledTurn};
+use tw_core::recall::{self, RecalledTurn};
 use tw_core::request::{Message, ModelInput, Role};
 use tw_core::turn::Offer;
 use tw_store::read::ReadError;
@@ -13,6 +11,7 @@ use tw_store::read::memory::{Continued, Room, Sought};
 use tw_store::read::turn::TurnRow;
 
 use crate::accept::TurnRequest;
+use crate::recall::Known;
 use crate::runtime::Inner;
 
 /// What is known of the turns before a request.
@@ -31,6 +30,16 @@ pub(crate) struct Recollection {
 pub(crate) struct Sent<'a> {
     pub(crate) messages: &'a [Message],
     pub(crate) offer: &'a Offer,
+    /// What the ids of its calls tell.
+    pub(crate) known: &'a Known,
+}
+
+impl Recollection {
+    /// The turn that the request continues, and its conversation.
+    pub(crate) fn parent(&self) -> Option<(TurnId, String)> {
+        let turn = self.continues.as_ref()?;
+        Some((turn.turn, turn.conversation.clone()))
+    }
 }
 
 /// Looks for the turn that a request continues. Where nobody in particular asks, nothing is read.
@@ -127,21 +136,19 @@ async fn put_back(
     history: &History,
     sent: &Sent<'_>,
 ) -> Result<Option<Vec<Message>>, ReadError> {
-    let tools = match sent.offer {
-        Offer::Relay => return Ok(None),
-        Offer::Ours(tools) => tools,
-    };
-    let Some(newest) = newest else {
+    let tools: Vec<String> = sent.offer.ours().map(|tool| tool.name.clone()).collect();
+    let Some(newest) = newest.filter(|_| !tools.is_empty()) else {
         return Ok(None);
     };
     let room = Room {
-        tools: tools.iter().map(|tool| tool.name.clone()).collect(),
+        tools: tools.clone(),
         bytes_max: inner.config.memory_bytes_max,
     };
     let remembered = inner.store.remembered(organization, newest, room).await?;
     let places = places(sent.messages);
-    let turns: Vec<RecalledTurn> = remembered
+    let mut turns = remembered
         .into_iter()
+        .filter(|turn| !turn.rounds.is_empty())
         .filter_map(|turn| {
             let answer = history
                 .answers
@@ -152,15 +159,12 @@ async fn put_back(
                 rounds: turn.rounds,
             })
         })
-        .collect();
-    if turns.iter().all(|turn| turn.rounds.is_empty()) {
+        .peekable();
+    if turns.peek().is_none() {
         return Ok(None);
     }
-    let recalled = Recalled {
-        turns,
-        sent_ids: BTreeMap::new(),
-    };
-    let is_offered = |name: &str| tools.iter().any(|tool| tool.name == name);
+    let recalled = sent.known.with(turns);
+    let is_offered = |name: &str| tools.iter().any(|tool| tool == name);
     Ok(Some(recall::splice(sent.messages, &recalled, &is_offered)))
 }
 

@@ -11,20 +11,24 @@ use tw_core::fault::{Fault, FaultClass};
 use tw_core::history;
 use tw_core::id::{OrgId, ToolVersionKey, TurnId};
 use tw_core::limits::{self, RequestLimits};
-use tw_core::request::Role;
-use tw_core::turn::{FoundAttempt, FoundCall, FoundTurn, Now, Offer, Step, Turn, TurnSetup};
+use tw_core::request::{Message, ModelInput, Role};
+use tw_core::tool::Tool;
+use tw_core::turn::{
+    FoundAttempt, FoundCall, FoundTurn, Listed, Now, Offer, Step, Turn, TurnSetup,
+};
 use tw_egress::upstream::Upstream;
 use tw_store::apply::ApplyError;
 use tw_store::read::ReadError;
 use tw_store::read::turn::RecoveredTurn;
 use tw_store::system;
 use tw_wire::own::DamagedRecord;
-use tw_wire::own::context::{self, OfferedTool};
+use tw_wire::own::context::{self, ListedTool, OfferedTool};
 
 use crate::chain::Chain;
 use crate::driver::{self, CallContext, Driver, DriverParts, Work};
 use crate::live::Live;
 use crate::memory;
+use crate::recall;
 use crate::runtime::{Inner, Runtime};
 use crate::tool_book::{self, Page};
 use crate::variables::Whose;
@@ -139,17 +143,29 @@ async fn take_over(
         }
     };
     let (offer, page) = offer_of(inner, organization, &found.context).await?;
-    match work_of(inner, &found, offer, page.as_deref()) {
-        Ok((mut work, mut setup)) => {
-            let sent = memory::Sent {
-                messages: work.repaired.as_ref().unwrap_or(&work.input.messages),
-                offer: &setup.offer,
-            };
+    let work = match input_of(&found) {
+        Ok(input) => {
+            let (repaired, _) = history::repaired(&input.messages);
+            let history = repaired.as_ref().unwrap_or(&input.messages);
             let row = &found.turn;
-            (setup.memory, work.remembered) =
-                memory::recollect_again(inner, organization, row, &work.input, sent).await?;
-            drive_on(inner, fence, &found, work, setup);
+            let known = recall::look_up(&inner.store, organization, row.api_key, history).await?;
+            let sent = memory::Sent {
+                messages: history,
+                offer: &offer,
+                known: &known,
+            };
+            let again = memory::recollect_again(inner, organization, row, &input, sent).await?;
+            let sent = known.put_back(history, &offer).or(repaired);
+            let work = work_of(inner, &found, (input, sent), offer, page.as_deref());
+            work.map(|(mut work, mut setup)| {
+                (setup.memory, work.remembered) = again;
+                (work, setup)
+            })
         }
+        Err(error) => Err(error),
+    };
+    match work {
+        Ok((work, setup)) => drive_on(inner, fence, &found, work, setup),
         Err(error) => {
             tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn's request is damaged");
             end_unreadable(inner, fence).await?;
@@ -161,13 +177,11 @@ async fn take_over(
 fn work_of(
     inner: &Inner,
     found: &RecoveredTurn,
+    (input, sent): (ModelInput, Option<Vec<Message>>),
     offer: Offer,
     page: Option<&Page>,
 ) -> Result<(Work, TurnSetup), UnreadableError> {
     let context = context::decode(&found.context)?;
-    // It was within the limits when it was accepted, whatever they are now.
-    let input = tw_wire::openai_chat::request::decode(&found.body, &accepted_limits())
-        .map_err(|error| UnreadableError::Input(error.message))?;
     let named = context.upstreams.iter();
     let mut upstreams: Vec<Arc<Upstream>> = named
         .filter_map(|name| inner.upstream(name).cloned())
@@ -205,6 +219,7 @@ fn work_of(
         choice_is_forced: input.tool_choice.is_forced(),
         completion_tokens_max: input.completion_tokens_max,
         offer,
+        withheld: context.withheld,
         limits: inner.config.turn.clone(),
         upstreams: upstreams
             .iter()
@@ -212,15 +227,20 @@ fn work_of(
             .collect(),
         memory: None,
     };
-    let (repaired, _) = history::repaired(&input.messages);
     let work = Work {
         input: Arc::new(input),
-        repaired,
-        upstreams,
+        sent,
         remembered: None,
+        upstreams,
         calls,
     };
     Ok((work, setup))
+}
+
+/// The request, which was within the limits when it was accepted, whatever they are now.
+fn input_of(found: &RecoveredTurn) -> Result<ModelInput, UnreadableError> {
+    tw_wire::openai_chat::request::decode(&found.body, &accepted_limits())
+        .map_err(|error| UnreadableError::Input(error.message))
 }
 
 fn accepted_limits() -> RequestLimits {
@@ -313,28 +333,36 @@ async fn offer_of(
         return Ok((Offer::Relay, None));
     };
     let now = inner.env.now();
-    let Some(page) = inner.book.page(&inner.store, organization, now).await? else {
-        // Its calls could not run; what was pending ends as no longer available.
-        return Ok((Offer::Ours(Vec::new()), None));
-    };
-    let mut tools = Vec::new();
-    for OfferedTool { name, version } in offered {
-        let tool = match version {
-            None => {
-                let mut built_in = inner.book.built_in().iter();
-                built_in.find(|tool| tool.name == name).cloned()
+    let page = inner.book.page(&inner.store, organization, now).await?;
+    let mut listed = Vec::new();
+    for tool in offered {
+        match tool {
+            ListedTool::Client(name) => listed.push(Listed::Client(name)),
+            // Its calls could not run; what was pending ends as no longer available.
+            ListedTool::Ours(_) if page.is_none() => {}
+            ListedTool::Ours(tool) => {
+                let tool = tool_of(inner, organization, tool).await?;
+                listed.extend(tool.map(Listed::Ours));
             }
-            Some(key) => {
-                let row = inner
-                    .store
-                    .tool_version(organization, ToolVersionKey(key))
-                    .await?;
-                row.as_ref().and_then(tool_book::compiled)
-            }
-        };
-        tools.extend(tool);
+        }
     }
-    Ok((Offer::Ours(tools), Some(page)))
+    Ok((Offer::of_list(listed), page))
+}
+
+async fn tool_of(
+    inner: &Inner,
+    organization: OrgId,
+    OfferedTool { name, version }: OfferedTool,
+) -> Result<Option<Arc<Tool>>, RecoverError> {
+    let Some(key) = version else {
+        let mut built_in = inner.book.built_in().iter();
+        return Ok(built_in.find(|tool| tool.name == name).cloned());
+    };
+    let row = inner
+        .store
+        .tool_version(organization, ToolVersionKey(key))
+        .await?;
+    Ok(row.as_ref().and_then(tool_book::compiled))
 }
 
 /// What the machine is rebuilt from.
@@ -349,10 +377,11 @@ pub fn found_turn(found: &RecoveredTurn) -> FoundTurn {
         calls: found
             .calls
             .iter()
-            .filter(|row| row.call.runs == Runs::Server)
+            .filter(|row| row.call.runs != Runs::Outside)
             .map(|row| FoundCall {
                 call: row.call.call,
                 id: row.call.id,
+                runs: row.call.runs,
                 tool_name: row.call.tool_name.clone(),
                 sent_id: row.call.tool_call_id.clone(),
                 effect: row.call.effect,

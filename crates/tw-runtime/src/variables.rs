@@ -54,10 +54,7 @@ impl TurnVariables {
 
     /// The tools as this turn's model is told of them.
     pub(crate) fn in_prompts(&self, offer: Offer) -> Offer {
-        let Offer::Ours(tools) = offer else {
-            return offer;
-        };
-        Offer::Ours(tools.into_iter().map(|tool| self.told(tool)).collect())
+        offer.map_ours(|tool| self.told(tool))
     }
 
     fn told(&self, tool: Arc<Tool>) -> Arc<Tool> {

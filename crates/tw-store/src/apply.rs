@@ -169,6 +169,7 @@ fn kind(change: &Change) -> Kind {
         | Change::AddMessage(_)
         | Change::AddCall(_)
         | Change::StartCall { .. }
+        | Change::HandOverCall(_)
         | Change::EndCall { .. }
         | Change::AppendEvents(_)
         | Change::NoteStop { .. }
@@ -225,6 +226,7 @@ fn at(change: &Change) -> Option<Timestamp> {
         Change::StartCall { at, .. } | Change::EndCall { at, .. } | Change::NoteStop { at, .. } => {
             Some(*at)
         }
+        Change::HandOverCall(handed) => Some(handed.at),
         Change::AppendEvents(flush) => Some(flush.at),
         Change::EndTurn(end) => Some(end.at),
         Change::AcceptTurn(_)
@@ -299,6 +301,7 @@ fn apply_of_turn(
         Change::AddMessage(message) => of_turn::add_message(conn, turn.key, message),
         Change::AddCall(call) => of_turn::add_call(conn, turn, call),
         Change::StartCall { call, at } => of_turn::start_call(conn, rules, turn, *call, *at),
+        Change::HandOverCall(handed) => of_turn::hand_over_call(conn, rules, turn, handed),
         Change::EndCall { call, end, at } => of_turn::end_call(conn, rules, turn, *call, end, *at),
         Change::AppendEvents(flush) => of_turn::append_events(conn, turn, flush),
         Change::NoteStop { reason, at } => of_turn::note_stop(conn, turn, *reason, *at),
@@ -351,6 +354,7 @@ fn apply_unfenced(conn: &Connection, change: &Change) -> Result<Outcome, ApplyEr
         | Change::AddMessage(_)
         | Change::AddCall(_)
         | Change::StartCall { .. }
+        | Change::HandOverCall(_)
         | Change::EndCall { .. }
         | Change::AppendEvents(_)
         | Change::NoteStop { .. }

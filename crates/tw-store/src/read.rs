@@ -2,6 +2,7 @@
 
 pub mod events;
 pub mod memory;
+pub mod recall;
 pub mod requests;
 pub mod tools;
 pub mod turn;

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::event::LogEvent;
+use crate::id::CallId;
 use crate::json::{Json, LiteralBuf};
+use crate::limits::CALLS_PER_CHOICE_MAX;
 use crate::model::{
     CallForm, CallPiece, Delta, Finish, ReasoningField, ReasoningText, ReportedError, Usage,
 };
@@ -36,6 +38,11 @@ pub(super) struct Answer {
 pub(super) struct Draft {
     pub(super) choice: u32,
     pub(super) call: u32,
+    /// Its place among the calls of its round. The first choice's count from 0; each further
+    /// choice's begin where no call of the one before can be.
+    pub(super) position: u32,
+    /// The id under which its row was made and the client was shown its first piece.
+    pub(super) handed: Option<CallId>,
     pub(super) id: Option<String>,
     pub(super) name: String,
     pub(super) form: CallForm,
@@ -98,7 +105,10 @@ impl Answer {
         }
     }
 
-    pub(super) fn add_piece(&mut self, piece: &CallPiece, argument_bytes_max: usize) {
+    pub(super) fn add_piece(&mut self, piece: &CallPiece, argument_bytes_max: usize) -> &mut Draft {
+        // What is not kept may be shown, and counts all the same.
+        let arguments = piece.arguments.as_ref();
+        self.bytes += arguments.map_or(0, |arguments| arguments.as_str().len());
         let draft = self.draft(piece);
         if draft.id.is_none() {
             draft.id = piece.id.as_deref().map(str::to_owned);
@@ -108,17 +118,26 @@ impl Answer {
         {
             name.as_ref().clone_into(&mut draft.name);
         }
-        let Some(arguments) = &piece.arguments else {
-            return;
-        };
-        let length = draft.arguments.len() + arguments.as_str().len();
-        if draft.overflown || length > argument_bytes_max {
-            draft.overflown = true;
-        } else {
-            draft.arguments.push(arguments);
+        if let Some(arguments) = arguments {
+            let length = draft.arguments.len() + arguments.as_str().len();
+            if draft.overflown || length > argument_bytes_max {
+                draft.overflown = true;
+            } else {
+                draft.arguments.push(arguments);
+            }
         }
-        // What is not kept may be shown, and counts all the same.
-        self.bytes += arguments.as_str().len();
+        draft
+    }
+
+    /// The name of the call that a piece belongs to, as far as it is known.
+    pub(super) fn name_of<'a>(&'a self, piece: &'a CallPiece) -> &'a str {
+        let known = self
+            .drafts
+            .iter()
+            .find(|draft| draft.choice == piece.choice && draft.call == piece.call)
+            .map(|draft| draft.name.as_str());
+        let named = piece.name.as_deref().unwrap_or_default();
+        known.filter(|name| !name.is_empty()).unwrap_or(named)
     }
 
     fn draft(&mut self, piece: &CallPiece) -> &mut Draft {
@@ -129,9 +148,19 @@ impl Answer {
         let at = found.unwrap_or_else(|| {
             // A call takes room even if it says nothing.
             self.bytes += size_of::<Draft>() + piece.name.as_ref().map_or(0, |name| name.len());
+            let first = piece.choice.saturating_mul(CALLS_PER_CHOICE_MAX);
+            let before = self
+                .drafts
+                .iter()
+                .filter(|draft| draft.choice == piece.choice);
             self.drafts.push(Draft {
                 choice: piece.choice,
                 call: piece.call,
+                position: before
+                    .zip(1u32..)
+                    .last()
+                    .map_or(first, |(_, n)| first.saturating_add(n)),
+                handed: None,
                 id: None,
                 name: String::new(),
                 form: piece.form,

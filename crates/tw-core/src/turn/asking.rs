@@ -1,8 +1,10 @@
 //! Asking the model: the request, its answer piece by piece, failures and retries.
 
 use super::answer::Answer;
+use super::handing::drop_handed;
 use super::too_long::TOO_LONG;
 use super::{Asked, Effect, Event, ModelFailure, ModelFailureKind, Now, Phase, Step, Timer, Turn};
+use crate::call::CallReason;
 use crate::change::{AttemptOutcome, Change, CloseAttempt, OpenAttempt};
 use crate::event::{LogEvent, TurnReason, TurnStatus};
 use crate::fault::{Fault, FaultClass};
@@ -51,17 +53,7 @@ impl Turn {
                 self.check_length(now, step);
             }
             ModelEvent::Call(piece) => {
-                let limits = &self.setup.limits;
-                // A client's own call is passed on as long as the answer may be.
-                let bytes_max = if self.setup.offer.is_relay() {
-                    limits.answer_bytes_max
-                } else {
-                    limits.argument_bytes_max
-                };
-                answer.add_piece(&piece, bytes_max);
-                if self.setup.offer.is_relay() {
-                    self.show(LogEvent::ClientCall(piece), step);
-                }
+                self.on_piece(piece, now, step);
                 self.check_length(now, step);
             }
             ModelEvent::Extra { key, value } => {
@@ -82,7 +74,7 @@ impl Turn {
     }
 
     /// Shows an event of the current answer, after what must stand before it.
-    fn show(&mut self, event: LogEvent, step: &mut Step) {
+    pub(super) fn show(&mut self, event: LogEvent, step: &mut Step) {
         let round = self.round_number();
         let Phase::Asking { answer, .. } = &mut self.phase else {
             return;
@@ -214,6 +206,7 @@ impl Turn {
             return;
         }
         self.keep_partial(&answer, now, step);
+        drop_handed(round, &answer, CallReason::Interrupted, now, step);
         self.end(
             TurnStatus::Failed,
             Some(TurnReason::Upstream),
@@ -231,8 +224,9 @@ impl Turn {
         }
     }
 
-    /// Closes the request that is under way, for a turn that ends.
-    pub(super) fn abort_ask(&mut self, now: &Now<'_>, step: &mut Step) {
+    /// Closes the request that is under way, for a turn that ends; `reason` is the end of calls
+    /// that the client was shown a part of.
+    pub(super) fn abort_ask(&mut self, reason: CallReason, now: &Now<'_>, step: &mut Step) {
         let round = self.round_number();
         let Phase::Asking { n, answer } = &mut self.phase else {
             return;
@@ -249,6 +243,7 @@ impl Turn {
         }));
         self.count(answer.usage.as_ref());
         self.keep_partial(&answer, now, step);
+        drop_handed(round, &answer, reason, now, step);
         step.then.push(Effect::AbortAsk);
     }
 

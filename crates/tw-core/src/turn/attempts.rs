@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Call, CallState, Effect, Now, Step, Timer, Turn, failed};
 use crate::arguments::ValidArgs;
-use crate::call::{CallEnd, CallReason};
+use crate::call::{CallEnd, CallReason, Runs};
 use crate::change::{AttemptOutcome, Change, CloseAttempt, OpenAttempt};
 use crate::event::{LogEvent, TurnReason};
 use crate::id::CallRef;
@@ -27,7 +27,7 @@ impl Turn {
                 CallState::Running { .. }
                 | CallState::Waiting { .. }
                 | CallState::LookingUp { .. } => true,
-                CallState::Ended(_) => false,
+                CallState::Held | CallState::Ended(_) => false,
             })
             .count();
         let mut free = parallel.saturating_sub(active);
@@ -43,7 +43,8 @@ impl Turn {
                 step.then.push(Effect::RequestSlot { call: call.at });
             }
         }
-        if round.calls.iter().all(Call::is_ended) {
+        let is_over = |call: &Call| call.is_ended() || matches!(call.state, CallState::Held);
+        if round.calls.iter().all(is_over) {
             self.after_calls(now, step);
         }
     }
@@ -51,6 +52,10 @@ impl Turn {
     fn after_calls(&mut self, now: &mut Now<'_>, step: &mut Step) {
         if let Some(reason) = self.stopping {
             self.end_cancelled(reason, now, step);
+            return;
+        }
+        if self.holds_calls() {
+            self.hand_over(now, step);
             return;
         }
         if self.completion_tokens_left() == Some(0) {
@@ -277,17 +282,19 @@ impl Turn {
             return;
         };
         call.state = CallState::Ended(end.clone());
-        step.show.push(LogEvent::CallEnded {
-            call: at,
-            id: call.id,
-            end: end.clone(),
-        });
+        if call.runs == Runs::Server {
+            step.show.push(LogEvent::CallEnded {
+                call: at,
+                id: call.id,
+                end: end.clone(),
+            });
+            step.then.push(Effect::ReleaseSlot { call: at });
+        }
         step.write.push(Change::EndCall {
             call: at,
             end,
             at: now.at,
         });
-        step.then.push(Effect::ReleaseSlot { call: at });
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::answer::{Answer, Draft};
-use super::{Call, CallState, Now, Offer, Phase, Round, Step, Turn, failed};
+use super::{Call, CallState, Now, Phase, Round, Step, Turn, failed};
 use crate::arguments::{self, InvalidArguments, ValidArgs, Written};
 use crate::call::{CallEnd, CallReason, CallStatus, Runs};
 use crate::change::{AttemptOutcome, Change, CloseAttempt, NewCall, NewMessage};
@@ -35,7 +35,7 @@ impl Turn {
             at: now.at,
         }));
         self.count(answer.usage.as_ref());
-        let sent_ids = self.sent_ids(round, &answer);
+        let sent_ids = self.sent_ids(round, &answer, 0);
         let blocks = answer.blocks(&sent_ids);
         step.write.push(Change::AddMessage(NewMessage {
             round,
@@ -50,12 +50,9 @@ impl Turn {
             blocks,
             calls: Vec::new(),
         });
-        if self.setup.offer.is_relay() {
-            self.record_client_calls(round, &answer, &sent_ids, now, step);
-        }
         let has_calls = answer.drafts.iter().any(|draft| draft.choice == 0);
         if self.setup.offer.is_relay() || !has_calls {
-            self.end_with_answer(answer, step, now);
+            self.end_with_answer(round, answer, step, now);
             return;
         }
         let cut = answer.finish.get(&0) == Some(&Finish::Length);
@@ -65,6 +62,11 @@ impl Turn {
         if cut {
             self.show_answer_head(&answer, step);
             self.end_by_limit(TurnReason::Length, now, step);
+        } else if self.holds_calls() {
+            // The turn ends with this round anyway, whatever of ours may still run in it.
+            self.show_answer_head(&answer, step);
+            self.show_calls(round, step);
+            self.go_on(now, step);
         } else if last_round {
             self.show_answer_head(&answer, step);
             self.end_by_limit(TurnReason::Rounds, now, step);
@@ -82,14 +84,14 @@ impl Turn {
         self.show_start(answer.model.clone(), answer.created_s, step);
     }
 
-    /// What the upstream will know each call of the first choice by: its own id, or one of ours
-    /// where it gave none or gave one twice.
-    fn sent_ids(&self, round: u32, answer: &Answer) -> Vec<String> {
+    /// What the upstream will know each call of a choice by: its own id, or one of ours where it
+    /// gave none or gave one twice.
+    pub(super) fn sent_ids(&self, round: u32, answer: &Answer, choice: u32) -> Vec<String> {
         let mut seen = BTreeSet::new();
         answer
             .drafts
             .iter()
-            .filter(|draft| draft.choice == 0)
+            .filter(|draft| draft.choice == choice)
             .map(|draft| match &draft.id {
                 Some(id) if seen.insert(id.clone()) => id.clone(),
                 Some(_) | None => {
@@ -99,44 +101,6 @@ impl Turn {
                 }
             })
             .collect()
-    }
-
-    /// Calls of a client's own tools are handed over as written.
-    fn record_client_calls(
-        &mut self,
-        round: u32,
-        answer: &Answer,
-        sent_ids: &[String],
-        now: &mut Now<'_>,
-        step: &mut Step,
-    ) {
-        let first_choice = answer.drafts.iter().filter(|draft| draft.choice == 0);
-        for ((draft, sent_id), position) in first_choice.zip(sent_ids).zip(0..) {
-            self.calls_total = self.calls_total.saturating_add(1);
-            let end = CallEnd {
-                reason: None,
-                result: None,
-                shown: String::new(),
-                is_error: false,
-                cached: false,
-            };
-            let fresh = NewCall {
-                call: CallRef { round, position },
-                id: CallId((now.fresh_id)()),
-                runs: Runs::Client,
-                effect: None,
-                tool_version: None,
-                tool_name: draft.name.clone(),
-                tool_call_id: sent_id.clone(),
-                arguments: draft.arguments.to_text(),
-                status: CallStatus::Completed,
-                end: Some(end),
-                idempotency_key: String::new(),
-                callback_token: (now.fresh_id)().simple().to_string(),
-                at: now.at,
-            };
-            step.write.push(Change::AddCall(Box::new(fresh)));
-        }
     }
 
     fn add_calls(
@@ -161,26 +125,37 @@ impl Turn {
         for ((draft, sent_id), position) in first_choice.zip(sent_ids).zip(0u32..) {
             let at = CallRef { round, position };
             let tool = offered.iter().find(|tool| tool.name == draft.name).cloned();
-            let checked = self.check_call(draft, tool.as_deref(), end, at);
-            self.calls_total = self.calls_total.saturating_add(1);
-            let id = CallId((now.fresh_id)());
-            let call = Call {
-                at,
-                id,
-                name: draft.name.clone(),
-                sent_id,
-                idempotency_key: format!("tw_{}", id.plain()),
-                effect: tool.as_ref().map(|tool| tool.policy.effect),
-                tool,
-                acted: false,
-                state: match checked {
+            let is_clients = self.setup.offer.is_clients(&draft.name);
+            let state = if is_clients {
+                held(end)
+            } else {
+                match self.check_call(draft, tool.as_deref(), end, at) {
                     Ok(args) => CallState::Pending {
                         args,
                         n: 1,
                         asked: false,
                     },
                     Err(end) => CallState::Ended(end),
-                },
+                }
+            };
+            self.calls_total = self.calls_total.saturating_add(1);
+            let id = CallId((now.fresh_id)());
+            let (runs, idempotency_key) = if is_clients {
+                (Runs::Client, String::new())
+            } else {
+                (Runs::Server, format!("tw_{}", id.plain()))
+            };
+            let call = Call {
+                at,
+                id,
+                runs,
+                name: draft.name.clone(),
+                sent_id,
+                idempotency_key,
+                effect: tool.as_ref().map(|tool| tool.policy.effect),
+                tool,
+                acted: false,
+                state,
             };
             let token = (now.fresh_id)().simple().to_string();
             step.write.push(Change::AddCall(Box::new(new_call(
@@ -226,7 +201,8 @@ impl Turn {
             let shown = format!("At most {} rounds run for one request.", limits.rounds_max);
             return Err(failed(CallReason::Denied, shown));
         }
-        if draft.overflown {
+        // Before a call has its name, it may be one of the client's, which may be longer.
+        if draft.overflown || draft.arguments.len() > limits.argument_bytes_max {
             let shown = format!(
                 "The arguments are longer than {} bytes.",
                 limits.argument_bytes_max
@@ -244,10 +220,7 @@ impl Turn {
     }
 
     fn unknown_tool(&self, name: &str) -> String {
-        let offered: Vec<&str> = self
-            .offered_tools()
-            .map(|tool| tool.name.as_str())
-            .collect();
+        let offered = self.offered_names();
         if offered.is_empty() {
             return format!("There is no tool named {name:?}; answer without tools.");
         }
@@ -259,17 +232,21 @@ impl Turn {
 
     /// The tools that the next request names, in order.
     pub(super) fn offered_tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
-        let tools: &[Arc<Tool>] = match &self.setup.offer {
-            Offer::Ours(tools) => tools,
-            Offer::Relay => &[],
-        };
-        tools.iter().filter(|tool| {
-            self.invalid.get(&tool.name).copied().unwrap_or_default() < INVALID_CALLS_OF_A_TOOL_MAX
-        })
+        let ours = self.setup.offer.ours();
+        ours.filter(|tool| self.is_still_offered(&tool.name))
+    }
+
+    /// Whether a tool of ours is offered in the round that is asked for.
+    pub(super) fn is_still_offered(&self, name: &str) -> bool {
+        let invalid = self.invalid.get(name).copied().unwrap_or_default();
+        let is_withheld =
+            self.round_number() == 1 && self.setup.withheld.iter().any(|withheld| withheld == name);
+        invalid < INVALID_CALLS_OF_A_TOOL_MAX && !is_withheld
     }
 
     fn show_calls(&self, round: u32, step: &mut Step) {
-        for call in self.calls().filter(|call| call.at.round == round) {
+        let ours = |call: &&Call| call.at.round == round && call.runs == Runs::Server;
+        for call in self.calls().filter(ours) {
             step.show.push(LogEvent::CallStarted {
                 call: call.at,
                 id: call.id,
@@ -286,9 +263,18 @@ impl Turn {
     }
 
     /// Ends the turn with what the model said last.
-    fn end_with_answer(&mut self, answer: Answer, step: &mut Step, now: &mut Now<'_>) {
-        self.show_start(answer.model, answer.created_s, step);
-        step.show.extend(answer.held);
+    fn end_with_answer(
+        &mut self,
+        round: u32,
+        mut answer: Answer,
+        step: &mut Step,
+        now: &mut Now<'_>,
+    ) {
+        self.show_start(answer.model.take(), answer.created_s, step);
+        step.show.append(&mut answer.held);
+        if self.setup.offer.is_relay() {
+            self.hand_over_all(round, &answer, now, step);
+        }
         let has_calls = |choice| answer.drafts.iter().any(|draft| draft.choice == choice);
         let mut reasons = Vec::new();
         for choice in 0..self.setup.choices {
@@ -322,10 +308,22 @@ fn finish_of(said: Option<Finish>, has_calls: bool, drafts: &[Draft]) -> Finish 
     }
 }
 
+/// A call that the client is to run. One that was cut off is not handed over.
+fn held(end: Written) -> CallState {
+    match end {
+        Written::InFull => CallState::Held,
+        Written::CutByLength => {
+            let shown = "The answer was cut off before this call was whole.".to_owned();
+            CallState::Ended(failed(CallReason::Interrupted, shown))
+        }
+    }
+}
+
 fn new_call(call: &Call, draft: &Draft, token: String, now: &Now<'_>) -> NewCall {
     let (status, end) = match &call.state {
         CallState::Ended(end) => (end.status(), Some(end.clone())),
         CallState::Pending { .. }
+        | CallState::Held
         | CallState::Running { .. }
         | CallState::Waiting { .. }
         | CallState::LookingUp { .. } => (CallStatus::Pending, None),
@@ -333,7 +331,7 @@ fn new_call(call: &Call, draft: &Draft, token: String, now: &Now<'_>) -> NewCall
     NewCall {
         call: call.at,
         id: call.id,
-        runs: Runs::Server,
+        runs: call.runs,
         effect: call.effect,
         tool_version: call
             .tool

@@ -2,9 +2,9 @@
 
 use super::answer::Answer;
 use super::attempts::{close_attempt, outcome_unknown};
-use super::{CallState, Effect, Now, Phase, Step, Turn, failed};
-use crate::call::{CallReason, CallStatus};
-use crate::change::{AttemptOutcome, Change, EndTurn, MINIMAL_KEPT, NewMessage, Record};
+use super::{Call, CallState, Effect, Now, Phase, Step, Turn, failed};
+use crate::call::{CallReason, CallStatus, Runs};
+use crate::change::{AttemptOutcome, Change, EndTurn, HELD_KEPT, MINIMAL_KEPT, NewMessage, Record};
 use crate::event::{EffectRan, LogEvent, TurnEnd, TurnReason, TurnStatus};
 use crate::fault::{Fault, FaultClass};
 use crate::id::CallRef;
@@ -41,11 +41,25 @@ impl Turn {
             remembered: self.remembered(status, reason),
             erase_after: match self.setup.record {
                 Record::Full => None,
+                Record::Minimal if self.holds_results() => Some(now.at.after(HELD_KEPT)),
                 Record::Minimal => Some(now.at.after(MINIMAL_KEPT)),
             },
             at: now.at,
         }));
         self.phase = Phase::Ended;
+    }
+
+    /// Calls were handed over whose answers belong beside results of ours.
+    fn holds_results(&self) -> bool {
+        let handed = |call: &Call| match &call.state {
+            CallState::Ended(end) => call.runs == Runs::Client && end.reason.is_none(),
+            CallState::Pending { .. }
+            | CallState::Held
+            | CallState::Running { .. }
+            | CallState::Waiting { .. }
+            | CallState::LookingUp { .. } => false,
+        };
+        self.calls().any(handed) && self.calls().any(|call| call.runs == Runs::Server)
     }
 
     /// A limit was reached: an ordinary end, which chat knows as `length`.
@@ -81,6 +95,7 @@ impl Turn {
                     CallState::Waiting { .. }
                     | CallState::LookingUp { .. }
                     | CallState::Ended(_)
+                    | CallState::Held
                     | CallState::Pending { .. } => return None,
                 };
                 Some(EffectRan {
@@ -118,7 +133,7 @@ impl Turn {
         self.stopping = Some(reason);
         match self.phase {
             Phase::Asking { .. } => {
-                self.abort_ask(now, step);
+                self.abort_ask(CallReason::Cancelled, now, step);
                 self.end_cancelled(reason, now, step);
             }
             Phase::WaitingToAsk { .. } => self.end_cancelled(reason, now, step),
@@ -139,7 +154,7 @@ impl Turn {
             };
             let effect = call.effect();
             match call.state {
-                CallState::Pending { .. } | CallState::Waiting { .. } => {}
+                CallState::Pending { .. } | CallState::Waiting { .. } | CallState::Held => {}
                 CallState::Running { n, .. } if effect == EffectClass::Read => {
                     close_attempt(at, n, AttemptOutcome::Cancelled, now, step);
                     step.then.push(Effect::AbortCall { call: at });
@@ -159,7 +174,7 @@ impl Turn {
 
     pub(super) fn on_deadline(&mut self, now: &mut Now<'_>, step: &mut Step) {
         const SHOWN: &str = "The request's time was up.";
-        self.abort_ask(now, step);
+        self.abort_ask(CallReason::Deadline, now, step);
         for at in self.open_calls() {
             let Some(call) = self.find_mut(at) else {
                 continue;
@@ -181,7 +196,7 @@ impl Turn {
                     step.then.push(Effect::AbortCall { call: at });
                     outcome_unknown()
                 }
-                CallState::Pending { .. } | CallState::Waiting { .. } => {
+                CallState::Pending { .. } | CallState::Waiting { .. } | CallState::Held => {
                     failed(CallReason::Deadline, SHOWN.to_owned())
                 }
                 CallState::Ended(_) => continue,
@@ -205,7 +220,7 @@ impl Turn {
     /// The process ends. A streamed answer cannot be continued by another; everything else can.
     pub(super) fn on_drained(&mut self, now: &Now<'_>, step: &mut Step) {
         if self.setup.streamed && matches!(self.phase, Phase::Asking { .. }) {
-            self.abort_ask(now, step);
+            self.abort_ask(CallReason::Interrupted, now, step);
             self.end_interrupted(now, step);
         } else {
             step.then.push(Effect::HandOver);

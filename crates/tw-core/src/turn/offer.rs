@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::change::ToolGrant;
 use crate::limits::OFFERED_BYTES_MAX;
-use crate::request::{ModelInput, Tools};
+use crate::request::{ModelInput, ToolEntry, Tools};
 use crate::tool::Tool;
 
 /// Who runs the calls of a turn.
@@ -14,11 +14,79 @@ pub enum Offer {
     Relay,
     /// These, in this order; the client sees none of their calls.
     Ours(Vec<Arc<Tool>>),
+    /// Ours and the client's own, in the client's order. Calls of ours are hidden, calls of the
+    /// client's are handed over when ours have ended.
+    Mixed(Vec<Listed>),
+}
+
+/// One tool of a list that mixes ours with the client's own.
+#[derive(Clone, Debug)]
+pub enum Listed {
+    Ours(Arc<Tool>),
+    /// By name; the client's entry stands in its request.
+    Client(String),
 }
 
 impl Offer {
     pub fn is_relay(&self) -> bool {
         matches!(self, Self::Relay)
+    }
+
+    /// A list with at least one tool of ours in it.
+    pub fn of_list(listed: Vec<Listed>) -> Self {
+        let is_mixed = listed.iter().any(|listed| match listed {
+            Listed::Client(_) => true,
+            Listed::Ours(_) => false,
+        });
+        let offer = Self::Mixed(listed);
+        if is_mixed {
+            return offer;
+        }
+        Self::Ours(offer.ours().cloned().collect())
+    }
+
+    /// Our tools, in order.
+    pub fn ours(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        let (plain, mixed): (&[Arc<Tool>], &[Listed]) = match self {
+            Self::Relay => (&[], &[]),
+            Self::Ours(tools) => (tools, &[]),
+            Self::Mixed(listed) => (&[], listed),
+        };
+        let mixed = mixed.iter().filter_map(|listed| match listed {
+            Listed::Ours(tool) => Some(tool),
+            Listed::Client(_) => None,
+        });
+        plain.iter().chain(mixed)
+    }
+
+    /// Whether calls of this name are for the client to run.
+    pub fn is_clients(&self, name: &str) -> bool {
+        match self {
+            Self::Relay => true,
+            Self::Ours(_) => false,
+            Self::Mixed(listed) => listed.iter().any(|listed| match listed {
+                Listed::Client(own) => own == name,
+                Listed::Ours(_) => false,
+            }),
+        }
+    }
+
+    /// The same with each of our tools as `change` makes it.
+    #[must_use]
+    pub fn map_ours(self, change: impl Fn(Arc<Tool>) -> Arc<Tool>) -> Self {
+        match self {
+            Self::Relay => Self::Relay,
+            Self::Ours(tools) => Self::Ours(tools.into_iter().map(change).collect()),
+            Self::Mixed(listed) => Self::Mixed(
+                listed
+                    .into_iter()
+                    .map(|listed| match listed {
+                        Listed::Ours(tool) => Listed::Ours(change(tool)),
+                        Listed::Client(name) => Listed::Client(name),
+                    })
+                    .collect(),
+            ),
+        }
     }
 }
 
@@ -33,8 +101,12 @@ pub struct Offered {
 /// A list that cannot be offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
-    #[error("a list that mixes this server's tools with the client's own is not supported")]
-    Mixed,
+    /// The old form has neither ids, by which a client's results are told from ours, nor more
+    /// than one call at a time.
+    #[error(
+        "the old form 'functions' cannot mix this server's tools with the client's own; use 'tools'"
+    )]
+    MixedLegacy,
     #[error(
         "{offered} tools of this server would be offered, and at most {max} may be; list those that are needed"
     )]
@@ -54,62 +126,47 @@ pub enum OfferError {
 /// client's own.
 ///
 /// # Errors
-/// [`OfferError`] for what cannot be run yet.
+/// [`OfferError`] for what cannot be run.
 pub fn offer(
     input: &ModelInput,
     grant: &ToolGrant,
     registry: &[Arc<Tool>],
     tools_max: usize,
 ) -> Result<Offered, OfferError> {
-    let ours = |name: &str| {
-        registry
-            .iter()
-            .find(|tool| tool.name == name && grant.allows(name))
-    };
     let mut schemas_replaced = 0;
-    let tools: Vec<Arc<Tool>> = match &input.tools {
+    let offer = match &input.tools {
         Tools::Absent => {
-            let mut tools: Vec<_> = registry
-                .iter()
-                .filter(|tool| grant.allows(&tool.name))
-                .cloned()
-                .collect();
+            let granted = registry.iter().filter(|tool| grant.allows(&tool.name));
+            let mut tools: Vec<_> = granted.cloned().collect();
             tools.sort_by(|a, b| a.name.cmp(&b.name));
-            tools
+            Offer::Ours(tools)
         }
         Tools::List(entries) | Tools::Legacy(entries) => {
-            let mut tools = Vec::new();
-            for entry in entries {
-                let Some(tool) = ours(&entry.name) else {
-                    continue;
-                };
-                let differs = entry
-                    .parameters
-                    .as_ref()
-                    .is_some_and(|parameters| parameters.to_value() != tool.parameters.to_value());
-                schemas_replaced += u32::from(differs);
-                tools.push(Arc::clone(tool));
-            }
-            if !tools.is_empty() && tools.len() < entries.len() {
-                return Err(OfferError::Mixed);
-            }
-            tools
+            let listed: Vec<Listed> = entries
+                .iter()
+                .map(|entry| select(entry, grant, registry, &mut schemas_replaced))
+                .collect();
+            Offer::of_list(listed)
         }
     };
-    if tools.is_empty() {
+    let ours = offer.ours().count();
+    if ours == 0 {
         return Ok(Offered {
             offer: Offer::Relay,
             schemas_replaced: 0,
         });
     }
-    if tools.len() > tools_max {
+    if matches!((&offer, &input.tools), (Offer::Mixed(_), Tools::Legacy(_))) {
+        return Err(OfferError::MixedLegacy);
+    }
+    if ours > tools_max {
         return Err(OfferError::TooMany {
-            offered: tools.len(),
+            offered: ours,
             max: tools_max,
         });
     }
-    let bytes = tools
-        .iter()
+    let bytes = offer
+        .ours()
         .map(|tool| tool.description.len() + tool.parameters.as_str().len())
         .sum();
     if bytes > OFFERED_BYTES_MAX {
@@ -122,7 +179,28 @@ pub fn offer(
         return Err(OfferError::SeveralChoices);
     }
     Ok(Offered {
-        offer: Offer::Ours(tools),
+        offer,
         schemas_replaced,
     })
+}
+
+/// The tool of ours that an entry names, if the key may use it; else the client's own.
+fn select(
+    entry: &ToolEntry,
+    grant: &ToolGrant,
+    registry: &[Arc<Tool>],
+    schemas_replaced: &mut u32,
+) -> Listed {
+    let ours = registry
+        .iter()
+        .find(|tool| tool.name == entry.name && grant.allows(&tool.name));
+    let Some(tool) = ours else {
+        return Listed::Client(entry.name.clone());
+    };
+    let differs = entry
+        .parameters
+        .as_ref()
+        .is_some_and(|parameters| parameters.to_value() != tool.parameters.to_value());
+    *schemas_replaced += u32::from(differs);
+    Listed::Ours(Arc::clone(tool))
 }

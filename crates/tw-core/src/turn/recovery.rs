@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::attempts::{close_attempt, outcome_unknown};
 use super::too_long::TOO_LONG;
-use super::{Call, CallState, Effect, Now, Offer, Phase, Round, Step, Turn, TurnSetup, failed};
+use super::{Call, CallState, Effect, Now, Phase, Round, Step, Turn, TurnSetup, failed};
 use crate::arguments;
-use crate::call::{CallEnd, CallReason, CallStatus};
+use crate::call::{CallEnd, CallReason, CallStatus, Runs};
 use crate::change::{AttemptOutcome, Change, CloseAttempt, NewMessage};
 use crate::event::{LogEvent, TurnReason, TurnStatus};
 use crate::fault::{Fault, FaultClass};
@@ -37,6 +37,7 @@ pub struct FoundTurn {
 pub struct FoundCall {
     pub call: CallRef,
     pub id: CallId,
+    pub runs: Runs,
     pub tool_name: String,
     pub sent_id: String,
     /// The tool's effect when the call was made.
@@ -105,6 +106,11 @@ impl Turn {
                 calls,
             });
         }
+        for call in &found.calls {
+            if !whole(call.call.round) && call.end.is_none() {
+                turn.drop_found(call.call, now, step);
+            }
+        }
         if whole(asked.round) {
             turn.resume_calls(found, now, step);
         } else {
@@ -135,6 +141,7 @@ impl Turn {
             arguments::read_stored(arguments_or_empty(&found.arguments)),
         ) {
             (Some(end), _) => CallState::Ended(end.clone()),
+            (None, _) if found.runs == Runs::Client => CallState::Held,
             (None, Ok(args)) => CallState::Pending {
                 args,
                 n: 1,
@@ -145,6 +152,7 @@ impl Turn {
         Call {
             at: found.call,
             id: found.id,
+            runs: found.runs,
             name: found.tool_name.clone(),
             sent_id: found.sent_id.clone(),
             idempotency_key: found.idempotency_key.clone(),
@@ -156,10 +164,8 @@ impl Turn {
     }
 
     fn registered(&self, name: &str) -> Option<Arc<Tool>> {
-        match &self.setup.offer {
-            Offer::Ours(tools) => tools.iter().find(|tool| tool.name == name).cloned(),
-            Offer::Relay => None,
-        }
+        let mut ours = self.setup.offer.ours();
+        ours.find(|tool| tool.name == name).cloned()
     }
 
     fn resume_asking(
@@ -278,7 +284,7 @@ impl Turn {
     fn stop_pending(&mut self, now: &Now<'_>, step: &mut Step) {
         let pending: Vec<CallRef> = self
             .calls()
-            .filter(|call| matches!(call.state, CallState::Pending { .. }))
+            .filter(|call| matches!(call.state, CallState::Pending { .. } | CallState::Held))
             .map(|call| call.at)
             .collect();
         for at in pending {

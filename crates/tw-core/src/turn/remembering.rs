@@ -1,6 +1,7 @@
 //! What an ended turn is found by.
 
 use super::{CallState, Turn};
+use crate::call::Runs;
 use crate::event::{TurnReason, TurnStatus};
 use crate::json::LiteralBuf;
 use crate::memory::{HiddenCall, HiddenHash, Remembered};
@@ -42,7 +43,6 @@ impl Turn {
     fn answer_seen(&self) -> Message {
         let (mut text, mut refusal) = (LiteralBuf::default(), LiteralBuf::default());
         let gap = crate::json::Literal::checked(ROUND_GAP).unwrap_or_default();
-        let mut calls = Vec::new();
         for round in &self.rounds {
             let mut is_first = true;
             for block in &round.blocks {
@@ -56,7 +56,6 @@ impl Turn {
                         text.push(said);
                     }
                     Block::Refusal(said) => refusal.push(said),
-                    Block::Call(call) if self.setup.offer.is_relay() => calls.push(call),
                     Block::Call(_)
                     | Block::Reasoning(_)
                     | Block::ReasoningDetails(_)
@@ -65,18 +64,18 @@ impl Turn {
                 }
             }
         }
-        if calls
+        // The old form has room for one.
+        let is_legacy = self
+            .handed
             .first()
-            .is_some_and(|call| call.form == CallForm::Legacy)
-        {
-            // The old form has room for one.
-            calls.truncate(1);
-        }
+            .is_some_and(|call| call.form == CallForm::Legacy);
+        let calls_max = if is_legacy { 1 } else { usize::MAX };
+        let calls = self.handed.iter().take(calls_max);
         let mut blocks = vec![
             Block::Text(text.to_literal()),
             Block::Refusal(refusal.to_literal()),
         ];
-        blocks.extend(calls.into_iter().cloned().map(Block::Call));
+        blocks.extend(calls.cloned().map(Block::Call));
         Message {
             role: Role::Assistant,
             blocks,
@@ -99,12 +98,14 @@ impl Turn {
                     | Block::Part(_) => None,
                 });
                 match &call.state {
+                    CallState::Ended(_) if call.runs == Runs::Client => None,
                     CallState::Ended(end) => Some(HiddenCall {
                         name: &call.name,
                         arguments: written.map_or("", |written| written.arguments.as_str()),
                         shown: &end.shown,
                     }),
                     CallState::Pending { .. }
+                    | CallState::Held
                     | CallState::Running { .. }
                     | CallState::Waiting { .. }
                     | CallState::LookingUp { .. } => None,

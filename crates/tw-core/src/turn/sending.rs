@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{CallState, Offer, Turn};
-use crate::request::{ChoiceSent, Message, ModelInput, ModelRequest, OfferedTools, RoundSent};
+use super::{CallState, Listed, Offer, Turn};
+use crate::request::{
+    ChoiceSent, Message, MixedTool, ModelInput, ModelRequest, OfferedTools, RoundSent,
+};
 use crate::tool::Tool;
 
 impl Turn {
@@ -28,6 +30,7 @@ impl Turn {
                         .map(Arc::as_ref)
                         .collect::<Vec<&Tool>>(),
                 ),
+                Offer::Mixed(listed) => OfferedTools::Mixed(self.mixed(input, listed)),
             },
             tool_choice: self.choice_sent(),
             rounds: self.rounds_sent(),
@@ -40,6 +43,42 @@ impl Turn {
         }
     }
 
+    /// The client's list, with ours in place of those that it names.
+    fn mixed<'a>(&'a self, input: &'a ModelInput, listed: &'a [Listed]) -> Vec<MixedTool<'a>> {
+        let entry = |name: &str| {
+            let mut entries = input.tools.entries().iter();
+            entries.find(|entry| entry.name == name)
+        };
+        listed
+            .iter()
+            .filter_map(|listed| match listed {
+                Listed::Ours(tool) => self
+                    .is_still_offered(&tool.name)
+                    .then(|| MixedTool::Ours(tool)),
+                Listed::Client(name) => entry(name).map(MixedTool::Client),
+            })
+            .collect()
+    }
+
+    /// The names that the next request offers, in order.
+    pub(super) fn offered_names(&self) -> Vec<&str> {
+        match &self.setup.offer {
+            Offer::Relay | Offer::Ours(_) => self
+                .offered_tools()
+                .map(|tool| tool.name.as_str())
+                .collect(),
+            Offer::Mixed(listed) => listed
+                .iter()
+                .filter_map(|listed| match listed {
+                    Listed::Ours(tool) => self
+                        .is_still_offered(&tool.name)
+                        .then_some(tool.name.as_str()),
+                    Listed::Client(name) => Some(name.as_str()),
+                })
+                .collect(),
+        }
+    }
+
     fn choice_sent(&self) -> ChoiceSent {
         if self.setup.offer.is_relay() {
             return ChoiceSent::AsSent;
@@ -47,9 +86,11 @@ impl Turn {
         let limits = &self.setup.limits;
         let at_limit = self.round_number() >= limits.rounds_max
             || self.calls_total >= limits.calls_per_turn_max;
+        // A choice that names a withheld tool would be refused.
+        let is_free = !self.rounds.is_empty() || !self.setup.withheld.is_empty();
         if at_limit {
             ChoiceSent::None
-        } else if self.setup.choice_is_forced && !self.rounds.is_empty() {
+        } else if self.setup.choice_is_forced && is_free {
             ChoiceSent::Auto
         } else {
             ChoiceSent::AsSent
@@ -68,6 +109,7 @@ impl Turn {
                         CallState::Ended(end) => Some((call.sent_id.as_str(), end.shown.as_str())),
                         // A request is only made when all calls have ended.
                         CallState::Pending { .. }
+                        | CallState::Held
                         | CallState::Running { .. }
                         | CallState::Waiting { .. }
                         | CallState::LookingUp { .. } => None,

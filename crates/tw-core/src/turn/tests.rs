@@ -12,6 +12,7 @@ mod asking;
 mod calls;
 mod deadline;
 mod effects;
+mod handing;
 mod limits;
 mod memory;
 mod offering;
@@ -27,7 +28,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Asked, Effect, Event, FoundTurn, Now, Offer, Step, Timer, Turn, TurnSetup};
+use super::{Asked, Effect, Event, FoundTurn, Listed, Now, Offer, Step, Timer, Turn, TurnSetup};
 use crate::arguments::Schema;
 use crate::change::{Change, OnLeave, Record};
 use crate::event::LogEvent;
@@ -74,9 +75,23 @@ fn ours() -> TurnSetup {
         choice_is_forced: false,
         completion_tokens_max: None,
         offer: Offer::Ours(tools),
+        withheld: Vec::new(),
         limits: TurnLimits::defaults(),
         upstreams: vec!["up".to_owned()],
         memory: None,
+    }
+}
+
+/// A turn whose client brings two tools of its own beside two of ours.
+fn mixed() -> TurnSetup {
+    TurnSetup {
+        offer: Offer::Mixed(vec![
+            Listed::Client("pick".to_owned()),
+            Listed::Ours(tool("get_time", EffectClass::Read)),
+            Listed::Ours(tool("send_mail", EffectClass::Once)),
+            Listed::Client("draw".to_owned()),
+        ]),
+        ..ours()
     }
 }
 

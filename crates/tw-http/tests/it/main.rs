@@ -7,6 +7,7 @@ mod basics;
 mod bad_input;
 mod bad_tools;
 mod canary;
+mod client_tools;
 mod leave;
 mod limits;
 mod memory;

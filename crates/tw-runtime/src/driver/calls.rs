@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::task::JoinError;
-use tw_core::call::CallEnd;
+use tw_core::call::{CallReason, CallStatus};
 use tw_core::change::Change;
 use tw_core::id::CallRef;
 use tw_core::tool::{LookUp, ToolOutcome, ToolOutput};
@@ -194,12 +194,15 @@ impl Driver {
                         .turn
                         .tool_of(*call)
                         .map_or_else(String::new, |tool| tool.name.clone());
-                    self.log_call(*call, &name, end);
+                    self.log_call(*call, &name, end.status(), end.reason);
                     noted.push(self.call_noted(*call, end, *at));
+                }
+                Change::HandOverCall(handed) => {
+                    self.log_call(handed.call, &handed.tool_name, CallStatus::Completed, None);
                 }
                 Change::AddCall(added) => {
                     if let Some(end) = &added.end {
-                        self.log_call(added.call, &added.tool_name, end);
+                        self.log_call(added.call, &added.tool_name, end.status(), end.reason);
                         noted.push(self.call_noted(added.call, end, added.at));
                     }
                 }
@@ -226,7 +229,7 @@ impl Driver {
         noted
     }
 
-    fn log_call(&self, call: CallRef, tool: &str, end: &CallEnd) {
+    fn log_call(&self, call: CallRef, tool: &str, status: CallStatus, reason: Option<CallReason>) {
         let began = self.calls_began.get(&call).copied();
         let duration_ms = began.map_or(0, |began| self.inner.env.now().since(began).as_millis());
         // The name comes from the model; one that is not a tool's name is not repeated.
@@ -241,8 +244,8 @@ impl Driver {
             round = call.round,
             position = call.position,
             tool,
-            status = end.status().as_str(),
-            reason = end.reason.map(tw_core::call::CallReason::as_str),
+            status = status.as_str(),
+            reason = reason.map(CallReason::as_str),
             duration_ms = u64::try_from(duration_ms).unwrap_or(u64::MAX),
             "tool call ended"
         );

@@ -126,7 +126,9 @@ fn points_of(changes: &[Change]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint>) {
         let (first, second) = match change {
             Change::AddCall(_) => (FailPoint::BeforeCalls, FailPoint::AfterCalls),
             Change::StartCall { .. } => (FailPoint::BeforeCallStart, FailPoint::AfterCallStart),
-            Change::EndCall { .. } => (FailPoint::BeforeCallEnd, FailPoint::AfterCallEnd),
+            Change::HandOverCall(_) | Change::EndCall { .. } => {
+                (FailPoint::BeforeCallEnd, FailPoint::AfterCallEnd)
+            }
             Change::EndTurn(_) => (FailPoint::BeforeTurnEnd, FailPoint::AfterTurnEnd),
             Change::SaveTool(_)
             | Change::DeleteTool { .. }

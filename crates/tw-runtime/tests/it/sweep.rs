@@ -214,6 +214,11 @@ fn calls_whose_arguments_do_not_fit() {
 }
 
 #[test]
+fn rounds_that_mix_ours_with_the_clients() {
+    sweep_mishap(Mishap::Mixed);
+}
+
+#[test]
 fn model_requests_that_fail_before_anything_is_shown() {
     sweep_mishap(Mishap::ModelFails);
 }

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::change::{
-    CloseAttempt, EndTurn, EventFlush, NewCall, NewMessage, OpenAttempt, Outcome,
+    CloseAttempt, EndTurn, EventFlush, HandedCall, NewCall, NewMessage, OpenAttempt, Outcome,
 };
 use tw_core::event::{TurnReason, TurnStatus};
 use tw_core::id::CallRef;
@@ -142,6 +142,34 @@ pub fn start_call(
 ) -> Result<Outcome, ApplyError> {
     let bound = params![turn.key, call.round, call.position, at.0];
     execute_guarded(conn, "starting a tool call", rules.sql(START_CALL), bound)
+}
+
+const HAND_OVER_CALL: &str = "UPDATE tool_call
+    SET tool_name = ?4, tool_call_id = ?5, arguments = ?6, status = 'completed', shown = '', is_error = 0,
+        ended_us = ?7, updated_us = ?7
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 AND runs = 'client' /* guard */ AND status = 'pending'";
+
+pub fn hand_over_call(
+    conn: &Connection,
+    rules: Rules,
+    turn: TurnKey,
+    handed: &HandedCall,
+) -> Result<Outcome, ApplyError> {
+    let bound = params![
+        turn.key,
+        handed.call.round,
+        handed.call.position,
+        handed.tool_name,
+        handed.tool_call_id,
+        handed.arguments,
+        handed.at.0,
+    ];
+    execute_guarded(
+        conn,
+        "handing over a call",
+        rules.sql(HAND_OVER_CALL),
+        bound,
+    )
 }
 
 const END_CALL: &str = "UPDATE tool_call

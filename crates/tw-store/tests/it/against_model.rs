@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
-use tw_core::call::{CallReason, CallStatus};
-use tw_core::change::{AttemptOutcome, Change, ClaimTurn, CloseAttempt, NewOrganization, Outcome};
+use tw_core::call::{CallReason, CallStatus, Runs};
+use tw_core::change::{
+    AttemptOutcome, Change, ClaimTurn, CloseAttempt, HandedCall, NewCall, NewOrganization, Outcome,
+};
 use tw_core::event::TurnStatus;
 use tw_core::id::TurnId;
 use tw_store::store::Store;
@@ -20,6 +22,7 @@ enum Op {
     CloseAttempt { n: u32 },
     AddMessage { seq: u32 },
     AddCall { position: u32 },
+    HandOver { position: u32 },
     StartCall { position: u32 },
     EndCall { position: u32, failed: bool },
     AppendEvents { first: u64, count: u64 },
@@ -27,6 +30,9 @@ enum Op {
 }
 
 /// Writes of one group under a fence, or the claim by one of two owners.
+/// The call that the client runs; the others are ours.
+const OF_THE_CLIENT: u32 = 2;
+
 #[derive(Clone, Debug)]
 enum Step {
     Group { fence: i64, ops: Vec<Op> },
@@ -45,6 +51,7 @@ fn op() -> impl Strategy<Value = Op> {
         (1..4u32).prop_map(|n| Op::CloseAttempt { n }),
         (0..3u32).prop_map(|seq| Op::AddMessage { seq }),
         (0..3u32).prop_map(|position| Op::AddCall { position }),
+        (0..3u32).prop_map(|position| Op::HandOver { position }),
         (0..3u32).prop_map(|position| Op::StartCall { position }),
         (0..3u32, any::<bool>()).prop_map(|(position, failed)| Op::EndCall { position, failed }),
         (1..8u64, 1..3u64).prop_map(|(first, count)| Op::AppendEvents { first, count }),
@@ -84,6 +91,10 @@ impl Model {
                 is_new
             }
             Op::AddCall { position } => self.calls.insert(position, CallStatus::Pending).is_none(),
+            Op::HandOver { position } => {
+                let before = self.calls.insert(position, CallStatus::Completed);
+                position == OF_THE_CLIENT && before == Some(CallStatus::Pending)
+            }
             Op::StartCall { position } => {
                 self.calls.insert(position, CallStatus::Processing) == Some(CallStatus::Pending)
             }
@@ -174,8 +185,23 @@ fn change(turn: TurnId, op: &Op) -> Change {
         }),
         Op::AddMessage { seq } => Change::AddMessage(message(1, seq)),
         Op::AddCall { position } => {
-            Change::AddCall(Box::new(pending_call(turn, call_ref(1, position))))
+            let runs = if position == OF_THE_CLIENT {
+                Runs::Client
+            } else {
+                Runs::Server
+            };
+            Change::AddCall(Box::new(NewCall {
+                runs,
+                ..pending_call(turn, call_ref(1, position))
+            }))
         }
+        Op::HandOver { position } => Change::HandOverCall(Box::new(HandedCall {
+            call: call_ref(1, position),
+            tool_name: "pick".to_owned(),
+            tool_call_id: "up".to_owned(),
+            arguments: "{}".to_owned(),
+            at: at(7),
+        })),
         Op::StartCall { position } => Change::StartCall {
             call: call_ref(1, position),
             at: at(6),

@@ -6,6 +6,7 @@ mod accept;
 mod calls;
 mod events;
 mod groups;
+mod handing;
 mod memory;
 mod migrating;
 mod opening;

@@ -16,10 +16,8 @@ use std::borrow::Cow;
 
 use scan::ObjectScan;
 use tw_core::json::Literal;
+use tw_core::limits::CALLS_PER_CHOICE_MAX;
 use tw_core::model::{CallForm, CallPiece};
-
-/// Calls of one choice; an upstream that sends more is out of order.
-pub const CALLS_PER_CHOICE_MAX: usize = 1024;
 
 /// The answer holds more than [`CALLS_PER_CHOICE_MAX`] calls in one choice.
 #[derive(Debug)]
@@ -178,7 +176,7 @@ impl Calls {
         piece: Piece<'_>,
         name_of: Option<usize>,
     ) -> Result<CallPiece, TooManyCalls> {
-        if self.entries.len() >= CALLS_PER_CHOICE_MAX {
+        if ordinal(self.entries.len()) >= CALLS_PER_CHOICE_MAX {
             return Err(TooManyCalls);
         }
         let inherited = name_of

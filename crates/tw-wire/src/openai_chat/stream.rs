@@ -9,10 +9,10 @@
 //! - usage may stand anywhere and more than once; the finish may be missing, repeated or foreign;
 //! - an `error` object may come instead of or beside choices.
 
+use tw_core::limits::CALLS_PER_CHOICE_MAX;
 use tw_core::model::ModelEvent;
 
 use super::answer::AnswerReader;
-use super::calls::CALLS_PER_CHOICE_MAX;
 use crate::sse;
 
 /// Longest event of an upstream, in bytes: room for a picture in base64.

@@ -1,5 +1,7 @@
 //! What recovery needs of a turn beside its request.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -8,10 +10,20 @@ use super::DamagedRecord;
 /// The context of a turn, as stored with its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnContext {
-    /// Our tools that were offered, in order; `None` for a relay.
-    pub tools: Option<Vec<OfferedTool>>,
+    /// The tools that were offered, in order; `None` for a relay.
+    pub tools: Option<Vec<ListedTool>>,
+    /// Our tools that the first round was not offered.
+    pub withheld: Vec<String>,
     /// The upstreams that may answer, by name, in the order in which they are asked.
     pub upstreams: Vec<String>,
+}
+
+/// A tool of the list, ours or the client's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListedTool {
+    Ours(OfferedTool),
+    /// By name.
+    Client(String),
 }
 
 /// A tool of ours as it was offered.
@@ -23,15 +35,18 @@ pub struct OfferedTool {
 }
 
 /// A tool without a version is its name alone, as in all contexts written before tools were
-/// stored; one with a version is `[name, version]`. One upstream is its name alone; several are a
-/// list.
+/// stored; one with a version is `[name, version]`, one of the client's own `{"client": name}`. One
+/// upstream is its name alone; several are a list.
 pub fn encode(context: &TurnContext) -> String {
     let tools: Option<Vec<Value>> = context.tools.as_ref().map(|tools| {
         tools
             .iter()
-            .map(|tool| match tool.version {
-                None => json!(tool.name),
-                Some(version) => json!([tool.name, version]),
+            .map(|listed| match listed {
+                ListedTool::Ours(OfferedTool { name, version }) => match version {
+                    None => json!(name),
+                    Some(version) => json!([name, version]),
+                },
+                ListedTool::Client(name) => json!({ "client": name }),
             })
             .collect()
     });
@@ -39,13 +54,20 @@ pub fn encode(context: &TurnContext) -> String {
         [one] => json!(one),
         several => json!(several),
     };
-    json!({ "tools": tools, "upstream": upstream }).to_string()
+    let mut stored = json!({ "tools": tools, "upstream": upstream });
+    // Left out where there are none, as in all contexts written before there could be any.
+    if !context.withheld.is_empty() {
+        stored["withheld"] = json!(context.withheld);
+    }
+    stored.to_string()
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
     tools: Option<Vec<StoredTool>>,
+    #[serde(default)]
+    withheld: Vec<String>,
     upstream: StoredUpstreams,
 }
 
@@ -61,6 +83,14 @@ enum StoredUpstreams {
 enum StoredTool {
     Named(String),
     Versioned(String, i64),
+    // No struct, since serde would read one from an array as well.
+    Client(BTreeMap<ClientKey, String>),
+}
+
+#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(rename_all = "snake_case")]
+enum ClientKey {
+    Client,
 }
 
 /// Reads what [`encode`] wrote.
@@ -70,20 +100,28 @@ enum StoredTool {
 pub fn decode(text: &str) -> Result<TurnContext, DamagedRecord> {
     let stored: Stored =
         serde_json::from_str(text).map_err(|error| DamagedRecord::new("turn context", error))?;
-    let offered = |tool| match tool {
-        StoredTool::Named(name) => OfferedTool {
-            name,
-            version: None,
-        },
-        StoredTool::Versioned(name, version) => OfferedTool {
-            name,
-            version: Some(version),
-        },
+    let offered = |tool| {
+        Some(match tool {
+            StoredTool::Named(name) => ListedTool::Ours(OfferedTool {
+                name,
+                version: None,
+            }),
+            StoredTool::Versioned(name, version) => ListedTool::Ours(OfferedTool {
+                name,
+                version: Some(version),
+            }),
+            StoredTool::Client(mut named) => ListedTool::Client(named.remove(&ClientKey::Client)?),
+        })
     };
     Ok(TurnContext {
         tools: stored
             .tools
-            .map(|tools| tools.into_iter().map(offered).collect()),
+            .map(|tools| tools.into_iter().map(offered).collect::<Option<_>>())
+            .map(|tools| {
+                tools.ok_or_else(|| DamagedRecord::new("turn context", "a tool without a name"))
+            })
+            .transpose()?,
+        withheld: stored.withheld,
         upstreams: match stored.upstream {
             StoredUpstreams::One(name) => vec![name],
             StoredUpstreams::Several(names) => names,

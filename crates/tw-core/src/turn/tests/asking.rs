@@ -444,18 +444,20 @@ fn a_clients_own_calls_pass_and_are_recorded_as_written() {
     check(
         relay(),
         "> call 0 theirs {\"a
+           write client call 1.0 theirs c0
            show start m 1000
            show round 1
-           show client call 0 theirs {\"a
+           show client call 0 theirs@1 {\"a
          > more 0 \":1
            show client call 0 - \":1
          > call 1 other@ []
-           show client call 1 other []
+           write client call 1.1 other
+           show client call 1 other@3 []
          > finish tool_calls ; done
            write close 1#1 ok
            write message 1 call c0 theirs {\"a\":1 call call_T_1_1 other []
-           write client call 1.0 theirs c0 {\"a\":1
-           write client call 1.1 other call_T_1_1 []
+           write hand over 1.0 theirs c0 {\"a\":1
+           write hand over 1.1 other call_T_1_1 []
            write turn completed calls 2
            show finish tool_calls
            show end completed",

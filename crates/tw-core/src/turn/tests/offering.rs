@@ -8,7 +8,7 @@ use crate::json::Json;
 use crate::model::CallForm;
 use crate::request::{ModelInput, ToolEntry, Tools};
 use crate::tool::{EffectClass, Tool};
-use crate::turn::{Offer, OfferError, offer};
+use crate::turn::{Listed, Offer, OfferError, offer};
 
 pub(super) fn registry() -> Vec<Arc<Tool>> {
     ["zeta", "alpha", "mid"]
@@ -34,6 +34,13 @@ pub(super) fn offered(input: &ModelInput, grant: &ToolGrant) -> Result<Vec<Strin
     offer(input, grant, &registry(), 128).map(|offered| match offered.offer {
         Offer::Relay => Vec::new(),
         Offer::Ours(tools) => tools.iter().map(|tool| tool.name.clone()).collect(),
+        Offer::Mixed(listed) => {
+            let name = |listed: &Listed| match listed {
+                Listed::Ours(tool) => tool.name.clone(),
+                Listed::Client(name) => format!("{name} (client)"),
+            };
+            listed.iter().map(name).collect()
+        }
     })
 }
 
@@ -66,11 +73,20 @@ fn names_that_the_key_may_not_use_are_the_clients_own() {
 }
 
 #[test]
-fn a_mixed_list_is_refused() {
+fn a_mixed_list_keeps_the_clients_order() {
+    let listed = listing(&["theirs", "zeta", "other", "alpha"]);
     assert_eq!(
-        offered(&listing(&["mid", "theirs"]), &ToolGrant::All),
-        Err(OfferError::Mixed)
+        offered(&listed, &ToolGrant::All).unwrap(),
+        ["theirs (client)", "zeta", "other (client)", "alpha"]
     );
+}
+
+#[test]
+fn the_old_form_does_not_mix() {
+    let names = ["mid", "theirs"].map(|name| entry(name, None));
+    let listed = super::trace::input(Tools::Legacy(names.to_vec()));
+    let refused = offered(&listed, &ToolGrant::All);
+    assert_eq!(refused, Err(OfferError::MixedLegacy));
 }
 
 #[test]
@@ -78,6 +94,9 @@ fn several_choices_go_with_a_clients_own_tools_only() {
     let mut input = listing(&["theirs"]);
     input.choices = 2;
     assert!(offered(&input, &ToolGrant::All).unwrap().is_empty());
+    input.tools = listing(&["theirs", "mid"]).tools;
+    let mixed = offered(&input, &ToolGrant::All);
+    assert_eq!(mixed, Err(OfferError::SeveralChoices));
     input.tools = Tools::Absent;
     assert_eq!(
         offered(&input, &ToolGrant::All),

@@ -51,6 +51,7 @@ fn record(found: &mut FoundTurn, change: &Change) {
         Change::AddCall(call) => found.calls.push(FoundCall {
             call: call.call,
             id: call.id,
+            runs: call.runs,
             tool_name: call.tool_name.clone(),
             sent_id: call.tool_call_id.clone(),
             effect: call.effect,

@@ -6,10 +6,14 @@ use crate::call::{CallEnd, CallReason, Runs};
 use crate::change::{Change, CloseAttempt, EndTurn};
 use crate::event::{LogEvent, TurnEnd, TurnReason, TurnStatus};
 use crate::fault::{Fault, FaultClass};
-use crate::id::CallRef;
+use crate::id::{CallId, CallRef};
+use crate::json::Json;
+use crate::model::CallForm;
 use crate::model::{Delta, Finish, Usage};
-use crate::request::{Block, ChoiceSent, ModelInput, OfferedTools, ToolChoice, Tools};
-use crate::turn::{Effect, Step, Timer, Turn};
+use crate::request::{
+    Block, ChoiceSent, MixedTool, ModelInput, OfferedTools, ToolChoice, ToolEntry, Tools,
+};
+use crate::turn::{Effect, Listed, Offer, Step, Timer, Turn};
 
 /// How much of a text a line holds, in characters.
 const TEXT_CHARS_MAX: usize = 60;
@@ -33,12 +37,23 @@ pub(super) fn of_step(step: &Step) -> Vec<String> {
 /// The next request: what is offered, the choice, the budget, and the rounds that go back.
 pub(super) fn of_request(turn: &Turn) -> Vec<String> {
     let input = input(Tools::Absent);
+    let input = ModelInput {
+        tools: Tools::List(client_entries(turn)),
+        ..input
+    };
     let request = turn.model_request(&input, &[], "m", true);
     let tools = match &request.tools {
         OfferedTools::AsSent => "as sent".to_owned(),
         OfferedTools::Ours(tools) => {
             let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
             names.join(",")
+        }
+        OfferedTools::Mixed(tools) => {
+            let names = tools.iter().map(|tool| match tool {
+                MixedTool::Ours(tool) => tool.name.clone(),
+                MixedTool::Client(entry) => entry.raw.as_str().to_owned(),
+            });
+            names.collect::<Vec<_>>().join(",")
         }
     };
     let choice = match request.tool_choice {
@@ -60,6 +75,25 @@ pub(super) fn of_request(turn: &Turn) -> Vec<String> {
     lines
 }
 
+/// The client's own tools, each with its name as its text.
+fn client_entries(turn: &Turn) -> Vec<ToolEntry> {
+    let Offer::Mixed(listed) = &turn.setup().offer else {
+        return Vec::new();
+    };
+    let names = listed.iter().filter_map(|listed| match listed {
+        Listed::Client(name) => Some(name),
+        Listed::Ours(_) => None,
+    });
+    names
+        .map(|name| ToolEntry {
+            name: name.clone(),
+            form: CallForm::Function,
+            parameters: None,
+            raw: Json::from_value(&name.as_str().into()),
+        })
+        .collect()
+}
+
 pub(super) fn input(tools: Tools) -> ModelInput {
     ModelInput {
         model: "m".to_owned(),
@@ -76,7 +110,7 @@ pub(super) fn input(tools: Tools) -> ModelInput {
     }
 }
 
-fn of_change(change: &Change) -> String {
+pub(super) fn of_change(change: &Change) -> String {
     match change {
         Change::OpenAttempt(open) => {
             let whom = open.upstream.as_deref().filter(|name| *name != "up");
@@ -88,13 +122,19 @@ fn of_change(change: &Change) -> String {
             format!("message {}{}", message.round, of_blocks(&message.blocks))
         }
         Change::AddCall(call) => match (&call.runs, &call.end) {
-            (Runs::Client | Runs::Outside, _) => format!(
-                "client call {} {} {} {}",
-                at(call.call),
-                call.tool_name,
-                id_text(&call.tool_call_id),
-                call.arguments
-            ),
+            (Runs::Client | Runs::Outside, end) => {
+                let mut line = format!(
+                    "client call {} {} {} {}",
+                    at(call.call),
+                    call.tool_name,
+                    id_text(&call.tool_call_id),
+                    call.arguments
+                );
+                if let Some(reason) = end.as_ref().and_then(|end| end.reason) {
+                    let _ = write!(line, " failed {}", reason.as_str());
+                }
+                line.trim_end().to_owned()
+            }
             (Runs::Server, None) => {
                 format!(
                     "call {} {} {}",
@@ -112,6 +152,13 @@ fn of_change(change: &Change) -> String {
                 )
             }
         },
+        Change::HandOverCall(handed) => format!(
+            "hand over {} {} {} {}",
+            at(handed.call),
+            handed.tool_name,
+            id_text(&handed.tool_call_id),
+            handed.arguments
+        ),
         Change::StartCall { call, .. } => format!("start {}", at(*call)),
         Change::EndCall { call, end, .. } => format!("ended {} {}", at(*call), of_end_in_full(end)),
         Change::NoteStop { reason, .. } => format!("stopping {}", reason.as_str()),
@@ -164,9 +211,10 @@ fn of_event(event: &LogEvent) -> String {
         LogEvent::Round { round } => format!("round {round}"),
         LogEvent::Delta(delta) => of_delta(delta),
         LogEvent::ClientCall(piece) => format!(
-            "client call {} {} {}",
+            "client call {} {}{} {}",
             piece.call,
             piece.name.as_deref().unwrap_or("-"),
+            piece.id.as_deref().map_or_else(String::new, handed_id),
             piece
                 .arguments
                 .as_ref()
@@ -329,6 +377,12 @@ fn attempt(round: u32, position: Option<u32>, n: u32) -> String {
 }
 
 /// An id that we minted holds the turn's, which is the same in all tests.
+/// Ids of ours count up in a test.
+fn handed_id(id: &str) -> String {
+    let ours = CallId::parse_handed(id).map(|id| id.0.as_u128());
+    ours.map_or_else(|| format!("@not ours: {id}"), |n| format!("@{n}"))
+}
+
 fn id_text(id: &str) -> String {
     id.replace("00000000000000000000000000000007", "T")
 }

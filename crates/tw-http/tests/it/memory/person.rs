@@ -114,7 +114,8 @@ async fn names_of_different_kinds_are_different_people() {
     let scopes = [of_nobody, of_user, of_conversation];
     for (of, headers) in scopes.into_iter().enumerate() {
         let mut chat = Chatter::new(&own, headers);
-        chat.say("look").await;
+        // Whoever said the same before has a turn of their own with this history.
+        chat.say(&format!("look {of}")).await;
         for (to, headers) in scopes.into_iter().enumerate() {
             let mut other = Chatter::new(&own, headers);
             other.messages.clone_from(&chat.messages);

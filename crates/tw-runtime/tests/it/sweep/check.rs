@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use tw_core::call::{CallReason, CallStatus};
+use tw_core::call::{CallReason, CallStatus, Runs};
 use tw_core::event::{LogEvent, TurnEnd, TurnReason, TurnStatus};
+use tw_core::json::Literal;
 use tw_core::tool::EffectClass;
 use tw_store::read::turn::{CallRow, RecoveredTurn};
 use tw_store::system;
@@ -277,6 +278,10 @@ fn outcomes(rows: &RecoveredTurn, world: &mut World<'_>) {
         let Some(end) = &row.call.end else {
             continue;
         };
+        if row.call.runs == Runs::Client {
+            handed_over(row, rows, world);
+            continue;
+        }
         let count = world
             .ledger
             .get(&of(row))
@@ -297,6 +302,7 @@ fn outcomes(rows: &RecoveredTurn, world: &mut World<'_>) {
         | Mishap::TimedOut
         | Mishap::NotSent
         | Mishap::Invalid
+        | Mishap::Mixed
         | Mishap::ModelFails
         | Mishap::Drained => (TurnStatus::Completed, None),
     };
@@ -309,6 +315,45 @@ fn outcomes(rows: &RecoveredTurn, world: &mut World<'_>) {
         || (world.was_killed() && (end == of_kills || end == (TurnStatus::Completed, None)));
     if !allowed {
         world.violate("I1", format!("the turn ended {end:?}"));
+    }
+}
+
+/// A call of the client's is shown to it whole, once, as written, if the turn came so far; and
+/// before that ours have ended.
+fn handed_over(row: &CallRow, rows: &RecoveredTurn, world: &mut World<'_>) {
+    let log: Vec<&LogEvent> = rows.events.iter().map(|numbered| &numbered.event).collect();
+    let shown: Vec<usize> = (0..log.len())
+        .filter(|at| matches!(log[*at], LogEvent::ClientCall(_)))
+        .collect();
+    let is_whole = |at: usize| match log[at] {
+        LogEvent::ClientCall(piece) => {
+            piece.id.as_deref() == Some(row.call.id.handed().as_str())
+                && piece.call == 0
+                && piece.arguments.as_ref().map(Literal::to_text).as_deref()
+                    == Some(lab::OWN_ARGUMENTS)
+        }
+        _ => false,
+    };
+    let ours_ended = |at: usize| {
+        let ended = log[..at]
+            .iter()
+            .filter(|event| matches!(event, LogEvent::CallEnded { .. }));
+        ended.count() == world.config.order.len()
+    };
+    let end = row.call.end.as_ref();
+    let was_handed = end.is_some_and(|end| end.reason.is_none() && end.shown.is_empty())
+        && row.call.arguments == lab::OWN_ARGUMENTS;
+    let fits = match (rows.turn.status, &shown[..]) {
+        (TurnStatus::Completed, [at]) => was_handed && is_whole(*at) && ours_ended(*at),
+        (TurnStatus::Completed, _) => false,
+        (_, shown) => shown.is_empty() && !was_handed,
+    };
+    if !fits {
+        let what = format!(
+            "a call of the client's ended {end:?} and was shown {} times",
+            shown.len()
+        );
+        world.violate("I3", what);
     }
 }
 

@@ -26,6 +26,9 @@ pub enum Mishap {
     NotSent,
     /// The model writes arguments that do not fit, so that the next round follows at once.
     Invalid,
+    /// The model also calls a tool of the client's, so that the turn ends by handing that call
+    /// over.
+    Mixed,
     /// Each round's first model request fails before anything is shown.
     ModelFails,
     /// While all calls run, somebody asks the turn to stop.
@@ -84,6 +87,7 @@ impl Config {
         match self.mishap {
             Mishap::Nothing
             | Mishap::Invalid
+            | Mishap::Mixed
             | Mishap::Stopped
             | Mishap::Late
             | Mishap::Drained => 2,

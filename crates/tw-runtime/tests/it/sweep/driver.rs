@@ -162,6 +162,7 @@ impl Driver {
             | Mishap::TimedOut
             | Mishap::NotSent
             | Mishap::Invalid
+            | Mishap::Mixed
             | Mishap::ModelFails => return None,
         };
         world.act().then_some(event)

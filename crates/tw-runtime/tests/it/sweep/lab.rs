@@ -16,15 +16,19 @@ use tw_core::model::{CallForm, CallPiece, Delta, Finish, ModelEvent, Usage};
 use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
 use tw_core::tool::{EffectClass, Policy, Probe, Tool, ToolKind};
-use tw_core::turn::{Offer, TurnSetup};
+use tw_core::turn::{Listed, Offer, TurnSetup};
 use tw_store::faults::{self, Weakness};
 use tw_store::store::Store;
-use tw_wire::own::context::{self, OfferedTool, TurnContext};
+use tw_wire::own::context::{self, ListedTool, OfferedTool, TurnContext};
 use uuid::Uuid;
 
 use super::config::{Config, Fault, Mishap};
 
 pub const TOOL: &str = "act";
+/// A tool of the client's.
+const OWN_TOOL: &str = "pick";
+/// What it is called with, as the model wrote it.
+pub const OWN_ARGUMENTS: &str = "[ broken";
 pub const UPSTREAM: &str = "scripted";
 const BODY: &[u8] = br#"{"model":"m","messages":[{"role":"user","content":"go"}],"stream":true}"#;
 /// Turns that one store takes before it is replaced, so that it stays small.
@@ -93,7 +97,8 @@ impl Lab {
             choices: 1,
             choice_is_forced: false,
             completion_tokens_max: None,
-            offer: Offer::Ours(vec![Arc::clone(&self.tool)]),
+            offer: offer(config.mishap, &self.tool),
+            withheld: Vec::new(),
             limits: TurnLimits {
                 model_attempts_max: attempts_max,
                 ..TurnLimits::defaults()
@@ -125,10 +130,8 @@ impl Lab {
             body: BODY.to_vec(),
             body_hash: [7; 32],
             context: context::encode(&TurnContext {
-                tools: Some(vec![OfferedTool {
-                    name: TOOL.to_owned(),
-                    version: None,
-                }]),
+                tools: Some(listed(&setup.offer)),
+                withheld: Vec::new(),
                 upstreams: vec![UPSTREAM.to_owned()],
             }),
             idempotency_key: None,
@@ -148,6 +151,28 @@ impl Lab {
             at,
         }]
     }
+}
+
+fn offer(mishap: Mishap, tool: &Arc<Tool>) -> Offer {
+    let ours = Listed::Ours(Arc::clone(tool));
+    Offer::of_list(if mishap == Mishap::Mixed {
+        vec![Listed::Client(OWN_TOOL.to_owned()), ours]
+    } else {
+        vec![ours]
+    })
+}
+
+fn listed(offer: &Offer) -> Vec<ListedTool> {
+    let ours = offer.ours().map(|tool| {
+        ListedTool::Ours(OfferedTool {
+            name: tool.name.clone(),
+            version: None,
+        })
+    });
+    let own = offer
+        .is_clients(OWN_TOOL)
+        .then(|| ListedTool::Client(OWN_TOOL.to_owned()));
+    own.into_iter().chain(ours).collect()
 }
 
 fn tool(class: EffectClass, attempts_max: u32) -> Arc<Tool> {
@@ -230,6 +255,16 @@ pub fn answer(round: u32, config: &Config) -> Vec<ModelEvent> {
     ];
     if round == 1 {
         events.extend((0..config.calls()).map(|position| call(position, config.mishap)));
+        if config.mishap == Mishap::Mixed {
+            events.push(ModelEvent::Call(CallPiece {
+                choice: 0,
+                call: config.calls(),
+                id: Some("up_0".into()),
+                name: Some(OWN_TOOL.into()),
+                form: CallForm::Function,
+                arguments: Some(Literal::from_text(OWN_ARGUMENTS)),
+            }));
+        }
     }
     events.push(ModelEvent::Finish {
         choice: 0,

@@ -269,6 +269,7 @@ impl<'a> World<'a> {
             | Mishap::TimedOut
             | Mishap::NotSent
             | Mishap::Invalid
+            | Mishap::Mixed
             | Mishap::ModelFails
             | Mishap::Stopped
             | Mishap::Late

@@ -3,7 +3,7 @@
 use tw_core::accepts::{Accepts, SchemaDialect, StrictTools};
 use tw_core::json::Json;
 use tw_core::model::CallForm;
-use tw_core::request::{ModelRequest, OfferedTools, ToolEntry, Tools};
+use tw_core::request::{MixedTool, ModelRequest, OfferedTools, ToolEntry, Tools};
 use tw_core::tool::Tool;
 
 use super::render::{self, Strict};
@@ -32,6 +32,15 @@ pub fn tools(request: &ModelRequest<'_>, accepts: &Accepts) -> Adapted {
             adapted.differs = true;
             for tool in ours {
                 adapted.ours(tool, is_old_form, accepts);
+            }
+        }
+        OfferedTools::Mixed(tools) => {
+            adapted.differs = true;
+            for tool in tools {
+                match tool {
+                    MixedTool::Ours(tool) => adapted.ours(tool, is_old_form, accepts),
+                    MixedTool::Client(entry) => adapted.theirs(entry, accepts),
+                }
             }
         }
         OfferedTools::AsSent => {

@@ -2,7 +2,8 @@
 
 use tw_core::accepts::{Accepts, TokenLimit};
 use tw_core::json::Json;
-use tw_core::request::{ChoiceSent, ModelRequest, OfferedTools, ToolChoice, Tools};
+use tw_core::request::{ChoiceSent, MixedTool, ModelRequest, OfferedTools, ToolChoice, Tools};
+use tw_core::tool::Tool;
 
 use super::adapt_tools::{self, Adapted};
 use super::render::Strict;
@@ -107,7 +108,7 @@ impl Writer<'_> {
     /// Whether the client wrote null where we write a value at the end.
     fn is_added(&self, name: &str) -> bool {
         match name {
-            "tools" => matches!(self.request.tools, OfferedTools::Ours(_)),
+            "tools" => !matches!(self.request.tools, OfferedTools::AsSent),
             "tool_choice" | "function_call" => self.request.tool_choice == ChoiceSent::None,
             "stream_options" => self.request.ask_usage,
             _ => false,
@@ -131,7 +132,11 @@ impl Writer<'_> {
     fn offers_nothing(&self) -> bool {
         let has_none = |adapted: &Adapted| adapted.entries.is_empty();
         self.adapted.as_ref().is_some_and(has_none)
-            || matches!(&self.request.tools, OfferedTools::Ours(tools) if tools.is_empty())
+            || match &self.request.tools {
+                OfferedTools::AsSent => false,
+                OfferedTools::Ours(tools) => tools.is_empty(),
+                OfferedTools::Mixed(tools) => tools.is_empty(),
+            }
     }
 
     /// Whether the client makes the model call a tool that is left out.
@@ -163,14 +168,18 @@ impl Writer<'_> {
                 }
             }
             (None, OfferedTools::Ours(tools)) => {
-                let is_old_form = self.is_old_form();
                 for tool in tools {
-                    write::separate(&mut self.out);
-                    let (parameters, strict) = (&tool.parameters, Strict::Unsaid);
-                    if is_old_form {
-                        render::function(&mut self.out, tool, parameters, strict);
-                    } else {
-                        render::tool(&mut self.out, tool, parameters, strict);
+                    self.our_tool(tool);
+                }
+            }
+            (None, OfferedTools::Mixed(tools)) => {
+                for tool in tools {
+                    match tool {
+                        MixedTool::Ours(tool) => self.our_tool(tool),
+                        MixedTool::Client(entry) => {
+                            write::separate(&mut self.out);
+                            write::raw(&mut self.out, &entry.raw);
+                        }
                     }
                 }
             }
@@ -178,6 +187,17 @@ impl Writer<'_> {
         }
         self.out.push(b']');
         true
+    }
+
+    fn our_tool(&mut self, tool: &Tool) {
+        let is_old_form = self.is_old_form();
+        write::separate(&mut self.out);
+        let (parameters, strict) = (&tool.parameters, Strict::Unsaid);
+        if is_old_form {
+            render::function(&mut self.out, tool, parameters, strict);
+        } else {
+            render::tool(&mut self.out, tool, parameters, strict);
+        }
     }
 
     fn choice(&mut self, name: &str) -> bool {

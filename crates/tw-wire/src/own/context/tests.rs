@@ -1,16 +1,19 @@
-use super::{OfferedTool, TurnContext, decode, encode};
+use super::{ListedTool, OfferedTool, TurnContext, decode, encode};
 
 fn context(tools: Option<&[(&str, Option<i64>)]>) -> TurnContext {
     TurnContext {
         tools: tools.map(|tools| {
             tools
                 .iter()
-                .map(|&(name, version)| OfferedTool {
-                    name: name.to_owned(),
-                    version,
+                .map(|&(name, version)| {
+                    ListedTool::Ours(OfferedTool {
+                        name: name.to_owned(),
+                        version,
+                    })
                 })
                 .collect()
         }),
+        withheld: Vec::new(),
         upstreams: vec!["u".to_owned()],
     }
 }
@@ -50,6 +53,17 @@ fn several_upstreams_keep_their_order() {
 }
 
 #[test]
+fn tools_of_the_client_and_withheld_ones_are_stored_so() {
+    let mut context = context(Some(&[("mail", Some(7))]));
+    let own = ListedTool::Client("pick".to_owned());
+    context.tools.as_mut().unwrap().insert(0, own);
+    context.withheld = vec!["mail".to_owned()];
+    let stored = r#"{"tools":[{"client":"pick"},["mail",7]],"upstream":"u","withheld":["mail"]}"#;
+    assert_eq!(encode(&context), stored);
+    assert_eq!(decode(stored).unwrap(), context);
+}
+
+#[test]
 fn a_damaged_context_is_an_error() {
     for stored in [
         "",
@@ -64,6 +78,9 @@ fn a_damaged_context_is_an_error() {
         r#"{"tools":[],"upstream":"u","more":1}"#,
         r#"{"tools":[],"upstream":7}"#,
         r#"{"tools":[],"upstream":["u",7]}"#,
+        r#"{"tools":[{"client":7}],"upstream":"u"}"#,
+        r#"{"tools":[{"client":"a","more":1}],"upstream":"u"}"#,
+        r#"{"tools":[],"upstream":"u","withheld":null}"#,
     ] {
         assert!(decode(stored).is_err(), "{stored}");
     }

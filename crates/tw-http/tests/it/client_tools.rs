@@ -1,0 +1,146 @@
+//! A client's own tools: alone, and beside tools of this server.
+
+mod join;
+mod relay;
+
+use serde_json::{Value, json};
+use tw_core::change::{Change, Outcome};
+use tw_core::time::Timestamp;
+use tw_core::tool::EffectClass;
+use tw_testkit::client::Got;
+use tw_testkit::listener::{Listener, Reply};
+
+use crate::app::{App, Wanted, ask, probe, upstream_body, upstream_stream};
+
+/// A text, and calls as id, name and arguments.
+type Said = (
+    &'static str,
+    &'static [(&'static str, &'static str, &'static str)],
+);
+
+/// The client's tool as it wrote it, with what only it knows.
+const PICK: &str = r#"{"type": "function", "function": {"parameters" : {"b":1.50, "a":{}}, "name":"pick", "strict":null}}"#;
+
+/// The calls of a mixed round.
+const MIXED: [(&str, &str, &str); 3] = [
+    ("up_1", "pick", r#"{ "n": 1 }"#),
+    ("up_2", "act", "{}"),
+    ("up_1", "pick", r#"{"n":2}"#),
+];
+
+struct Lab {
+    app: App,
+    upstream: Listener,
+    tool: Listener,
+}
+
+/// A server with the tool `act`, whose upstream gives these answers (text and calls), in the form
+/// in which it is asked.
+async fn lab(effect: EffectClass, answers: &[Said]) -> Lab {
+    let (upstream, tool) = (upstream(answers).await, tool().await);
+    let act = probe("act", effect, tool.url("/"));
+    let app = App::start(&upstream, Wanted::with_tools(vec![act])).await;
+    Lab {
+        app,
+        upstream,
+        tool,
+    }
+}
+
+async fn tool() -> Listener {
+    Listener::in_turn(vec![Reply::json(r#"{"did":"it"}"#)])
+        .await
+        .unwrap()
+}
+
+async fn upstream(answers: &[Said]) -> Listener {
+    let answers: Vec<_> = answers
+        .iter()
+        .map(|(text, calls)| (*text, calls.to_vec()))
+        .collect();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    Listener::start(move |asked| {
+        let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (text, calls) = &answers[at.min(answers.len() - 1)];
+        if asked.json()["stream"] == true {
+            Reply::sse(upstream_stream(text, calls))
+        } else {
+            Reply::json(upstream_body(text, calls))
+        }
+    })
+    .await
+    .unwrap()
+}
+
+/// A request with both tools; the client's entry is written as it is.
+fn mixed(messages: &Value, streamed: bool) -> String {
+    let act = r#"{"type":"function","function":{"name":"act"}}"#;
+    format!(r#"{{"model":"m","messages":{messages},"stream":{streamed},"tools":[{PICK},{act}]}}"#)
+}
+
+async fn post(app: &App, body: String) -> Got {
+    let path = crate::app::CHAT;
+    app.client.send("POST", path, &[], body).await.unwrap()
+}
+
+/// The message of an answer, put together as client libraries do.
+fn message_of(got: &Got) -> Value {
+    if got.header("content-type").starts_with("application/json") {
+        let message = got.json()["choices"][0]["message"].clone();
+        assert_eq!(got.status, 200, "{message}");
+        return message;
+    }
+    let mut message = json!({ "role": "assistant", "content": got.streamed_text() });
+    let mut calls: Vec<Value> = Vec::new();
+    for event in got.events() {
+        let chunk: Value = serde_json::from_str(&event).unwrap_or_default();
+        let pieces = chunk["choices"][0]["delta"]["tool_calls"].clone();
+        for piece in pieces.as_array().into_iter().flatten() {
+            let at = usize::try_from(piece["index"].as_u64().unwrap()).unwrap();
+            match calls.get_mut(at) {
+                None => calls.push(piece.clone()),
+                Some(call) => {
+                    let more = piece["function"]["arguments"].as_str().unwrap_or_default();
+                    let have = call["function"]["arguments"].as_str().unwrap().to_owned();
+                    call["function"]["arguments"] = json!(have + more);
+                    assert_eq!(piece.get("id"), None, "an id is sent once");
+                }
+            }
+        }
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = json!(calls);
+    }
+    message
+}
+
+/// The ids of the calls of a message, all of them ours.
+fn ids(message: &Value) -> Vec<String> {
+    let calls = message["tool_calls"].as_array().unwrap();
+    let ids: Vec<String> = calls
+        .iter()
+        .map(|call| call["id"].as_str().unwrap().to_owned())
+        .collect();
+    for id in &ids {
+        let ours = tw_core::id::CallId::parse_handed(id);
+        assert!(ours.is_some(), "{id} is no id of ours");
+    }
+    ids
+}
+
+fn result(id: &str, content: &str) -> Value {
+    json!({ "role": "tool", "tool_call_id": id, "content": content })
+}
+
+fn user(text: &str) -> Value {
+    ask(text)["messages"][0].clone()
+}
+
+async fn erase_at(app: &App, now: Timestamp) -> u64 {
+    let erase = Change::EraseDue { now, turns_max: 10 };
+    let outcomes = app.store.apply(vec![erase], None).await.unwrap();
+    match outcomes[..] {
+        [Outcome::Count(count)] => count,
+        _ => panic!("{outcomes:?}"),
+    }
+}

@@ -1,0 +1,339 @@
+//! Mixed rounds: ours run, the client's are handed over, and its answer meets their results.
+
+use serde_json::{Value, json};
+use tw_core::change::{HELD_KEPT, Scope, ToolGrant};
+use tw_core::time::Timestamp;
+use tw_core::tool::EffectClass;
+
+use super::{
+    Lab, MIXED, PICK, erase_at, ids, lab, message_of, mixed, post, result, upstream, user,
+};
+use crate::app::{Wanted, probe};
+
+const HIDDEN: [(&str, &str, &str); 1] = [("up_0", "act", r#"{"x":0}"#)];
+
+/// A turn with a hidden round and a mixed one, and what its client saw.
+async fn handed_over(effect: EffectClass, streamed: bool, store: bool) -> (Lab, Value, Value) {
+    let lab = lab(
+        effect,
+        &[("Hm.", &HIDDEN), ("Now.", &MIXED), ("Done.", &[])],
+    )
+    .await;
+    let mut body = mixed(&json!([user("Go.")]), streamed);
+    if !store {
+        body = body.replacen('{', r#"{"store":false,"#, 1);
+    }
+    let got = post(&lab.app, body).await;
+    let message = message_of(&got);
+    let turn = lab.app.turn_of(&got).await;
+    (lab, message, turn)
+}
+
+/// What the upstream was asked last, from the second message on.
+fn asked_last(lab: &Lab) -> Vec<Value> {
+    let asked = lab.upstream.asked().last().unwrap().json();
+    asked["messages"].as_array().unwrap()[1..].to_vec()
+}
+
+fn call(id: &str, name: &str, arguments: &str) -> Value {
+    json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
+}
+
+const DID: &str = r#"{"did":"it"}"#;
+
+/// What the upstream gets of the whole turn, with these results of the client's.
+fn whole(first: &str, second: &str, turn: &Value) -> Vec<Value> {
+    // The upstream gave one id twice, so that the second call has one of the turn's.
+    let minted = turn["rounds"][1]["calls"][2]["tool_call_id"]
+        .as_str()
+        .unwrap();
+    vec![
+        json!({ "role": "assistant", "content": "Hm.", "tool_calls": [call("up_0", "act", r#"{"x":0}"#)] }),
+        result("up_0", DID),
+        json!({ "role": "assistant", "content": "Now.", "tool_calls": [
+            call("up_1", "pick", r#"{ "n": 1 }"#), call("up_2", "act", "{}"), call(minted, "pick", r#"{"n":2}"#),
+        ]}),
+        result("up_1", first),
+        result("up_2", DID),
+        result(minted, second),
+    ]
+}
+
+#[tokio::test]
+async fn ours_are_held_and_meet_the_clients_answer() {
+    for streamed in [true, false] {
+        let (lab, message, turn) = handed_over(EffectClass::Once, streamed, true).await;
+        assert_eq!(message["content"], "Hm.\n\nNow.");
+        let ids = ids(&message);
+        assert_eq!(ids.len(), 2);
+        let names: Vec<&Value> = message["tool_calls"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|call| &call["function"]["arguments"])
+            .collect();
+        assert_eq!(names, [r#"{ "n": 1 }"#, r#"{"n":2}"#]);
+        assert_eq!(lab.tool.asked().len(), 2);
+        let sent = String::from_utf8(lab.upstream.asked()[0].body.to_vec()).unwrap();
+        assert!(sent.contains(PICK), "{sent}");
+
+        let history = json!([
+            user("Go."),
+            message,
+            result(&ids[1], "blue"),
+            result(&ids[0], "red")
+        ]);
+        let got = post(&lab.app, mixed(&history, streamed)).await;
+        assert_eq!(message_of(&got)["content"], "Done.");
+        assert_eq!(asked_last(&lab), whole("red", "blue", &turn));
+        assert_eq!(lab.tool.asked().len(), 2, "ours do not run again");
+        let answered = lab.app.turn_of(&got).await;
+        assert_eq!(answered["parent"], turn["id"]);
+        assert_eq!(answered["conversation"], turn["conversation"]);
+        assert_eq!(got.header("turnwright-repaired"), "");
+    }
+}
+
+#[tokio::test]
+async fn the_record_shows_who_runs_what() {
+    let (_lab, message, turn) = handed_over(EffectClass::Read, true, true).await;
+    assert_eq!(turn["status"], "completed");
+    let ids = ids(&message);
+    let calls = turn["rounds"][1]["calls"].as_array().unwrap();
+    let shown: Vec<_> = calls
+        .iter()
+        .map(|call| {
+            json!([
+                call["runs"],
+                call["status"],
+                call["handed_id"],
+                call["arguments"]
+            ])
+        })
+        .collect();
+    assert_eq!(
+        json!(shown),
+        json!([
+            ["client", "completed", ids[0], r#"{ "n": 1 }"#],
+            ["server", "completed", null, "{}"],
+            ["client", "completed", ids[1], r#"{"n":2}"#],
+        ])
+    );
+}
+
+#[tokio::test]
+async fn an_answer_may_come_twice_differently_and_after_a_restart() {
+    let (lab, message, turn) = handed_over(EffectClass::Once, true, true).await;
+    let ids = ids(&message);
+    for (first, second) in [("red", "blue"), ("red", "blue"), ("green", "none")] {
+        let history = json!([
+            user("Go."),
+            message,
+            result(&ids[0], first),
+            result(&ids[1], second)
+        ]);
+        post(&lab.app, mixed(&history, true)).await;
+        assert_eq!(asked_last(&lab), whole(first, second, &turn));
+    }
+    let act = probe("act", EffectClass::Once, lab.tool.url("/"));
+    let again = lab
+        .app
+        .again(&lab.upstream, Wanted::with_tools(vec![act]))
+        .await;
+    let history = json!([
+        user("Other."),
+        message,
+        result(&ids[0], "a"),
+        result(&ids[1], "b"),
+        user("And?")
+    ]);
+    post(&again, mixed(&history, false)).await;
+    let mut expected = whole("a", "b", &turn);
+    expected.push(user("And?"));
+    assert_eq!(asked_last(&lab), expected);
+    assert_eq!(lab.tool.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_in_part_is_repaired_and_reported() {
+    let (lab, message, turn) = handed_over(EffectClass::Read, false, true).await;
+    let ids = ids(&message);
+    let history = json!([
+        user("Go."),
+        message,
+        result(&ids[1], "blue"),
+        result("call_0", "?")
+    ]);
+    let got = post(&lab.app, mixed(&history, false)).await;
+    assert_eq!(
+        got.header("turnwright-repaired"),
+        "orphan_result=1, missing_result=1"
+    );
+    let missing = r#"{"error":"the result of this call is not known"}"#;
+    assert_eq!(asked_last(&lab), whole(missing, "blue", &turn));
+}
+
+#[tokio::test]
+async fn with_fewer_tools_nothing_of_ours_goes_back() {
+    let (lab, message, _) = handed_over(EffectClass::Read, false, true).await;
+    let ids = ids(&message);
+    let history = json!([
+        user("Go."),
+        message,
+        result(&ids[0], "red"),
+        result(&ids[1], "blue")
+    ]);
+    let without = format!(r#"{{"model":"m","messages":{history},"tools":[{PICK}]}}"#);
+    post(&lab.app, without).await;
+    let sent = json!(asked_last(&lab)).to_string();
+    assert!(!sent.contains("did") && !sent.contains("act"), "{sent}");
+    assert!(sent.contains("up_1") && !sent.contains(&ids[0]), "{sent}");
+}
+
+#[tokio::test]
+async fn ids_of_another_key_are_nobodys() {
+    let (mut lab, message, _) = handed_over(EffectClass::Read, false, true).await;
+    let ids = ids(&message);
+    let history = json!([
+        user("Go."),
+        message,
+        result(&ids[0], "red"),
+        result(&ids[1], "blue")
+    ]);
+    let guessed = tw_core::id::CallId(uuid::Uuid::from_u128(0x1234)).handed();
+    for (organization, history) in [
+        (Some("default"), history.clone()),
+        (Some("other"), history.clone()),
+        (
+            None,
+            json!(
+                history
+                    .to_string()
+                    .replace(&ids[0], &guessed)
+                    .replace(&ids[1], &format!("{}x", ids[1]))
+                    .parse::<Value>()
+                    .unwrap()
+            ),
+        ),
+    ] {
+        if let Some(organization) = organization {
+            let key = lab
+                .app
+                .key(organization, ToolGrant::All, vec![Scope::Chat])
+                .await;
+            lab.app.client.key = Some(key);
+        }
+        let got = post(&lab.app, mixed(&history, false)).await;
+        assert_eq!(got.status, 200);
+        assert_eq!(
+            json!(asked_last(&lab)),
+            json!(history.as_array().unwrap()[1..])
+        );
+    }
+}
+
+#[tokio::test]
+async fn results_that_are_not_to_be_stored_wait_for_an_hour() {
+    let (lab, message, turn) = handed_over(EffectClass::Once, false, false).await;
+    let ids = ids(&message);
+    let ended = Timestamp(turn["ended_us"].as_i64().unwrap());
+    let history = json!([
+        user("Go."),
+        message,
+        result(&ids[0], "red"),
+        result(&ids[1], "blue")
+    ]);
+    let just_before = ended
+        .after(HELD_KEPT)
+        .before(std::time::Duration::from_micros(1));
+    assert_eq!(erase_at(&lab.app, just_before).await, 0);
+    post(&lab.app, mixed(&history, false)).await;
+    assert_eq!(asked_last(&lab), whole("red", "blue", &turn));
+
+    assert_eq!(erase_at(&lab.app, ended.after(HELD_KEPT)).await, 1);
+    let got = post(&lab.app, mixed(&history, false)).await;
+    let sent = asked_last(&lab);
+    let text = json!(sent).to_string();
+    assert!(!text.contains("did"), "{text}");
+    let lost: Vec<_> = sent
+        .iter()
+        .filter(|message| {
+            message["content"]
+                .as_str()
+                .unwrap_or_default()
+                .contains("already made")
+        })
+        .collect();
+    assert_eq!(lost.len(), 2, "{text}");
+    assert!(text.contains("red") && text.contains("blue"), "{text}");
+    let asked = lab.upstream.asked().last().unwrap().json();
+    let names: Vec<_> = asked["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["function"]["name"].clone())
+        .collect();
+    assert_eq!(
+        names,
+        ["pick"],
+        "a once tool that ran is not offered at once"
+    );
+    assert_eq!(got.status, 200);
+    assert_eq!(lab.tool.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_replay_hands_over_the_same_ids() {
+    let lab = lab(EffectClass::Once, &[("", &MIXED)]).await;
+    let headers = [("idempotency-key", "k")];
+    for streamed in [true, false] {
+        let headers = if streamed {
+            headers
+        } else {
+            [("idempotency-key", "l")]
+        };
+        let body = mixed(&json!([user("Go.")]), streamed);
+        let path = crate::app::CHAT;
+        let first = lab
+            .app
+            .client
+            .send("POST", path, &headers, body.clone())
+            .await
+            .unwrap();
+        let second = lab
+            .app
+            .client
+            .send("POST", path, &headers, body)
+            .await
+            .unwrap();
+        assert_eq!(first.body, second.body);
+        assert_eq!(ids(&message_of(&first)).len(), 2);
+    }
+    assert_eq!(lab.tool.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_forced_choice_of_the_clients_tool_passes() {
+    let lab = lab(EffectClass::Read, &[("", &MIXED)]).await;
+    let choice = json!({ "type": "function", "function": { "name": "pick" } });
+    let body = mixed(&json!([user("Go.")]), false).replacen(
+        '{',
+        &format!(r#"{{"tool_choice":{choice},"#),
+        1,
+    );
+    let got = post(&lab.app, body).await;
+    assert_eq!(got.json()["choices"][0]["finish_reason"], "tool_calls");
+    assert_eq!(lab.upstream.asked()[0].json()["tool_choice"], choice);
+}
+
+#[tokio::test]
+async fn the_old_form_is_refused_clearly() {
+    let upstream = upstream(&[("Hi", &[])]).await;
+    let act = probe("act", EffectClass::Read, "http://127.0.0.1:9/".to_owned());
+    let app = crate::app::App::start(&upstream, Wanted::with_tools(vec![act])).await;
+    let body = json!({ "model": "m", "messages": [user("Go.")], "functions": [{ "name": "act" }, { "name": "mine" }] });
+    let got = post(&app, body.to_string()).await;
+    assert_eq!(got.status, 400);
+    assert_eq!(got.json()["error"]["param"], "functions");
+    assert!(upstream.asked().is_empty());
+}

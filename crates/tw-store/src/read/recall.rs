@@ -1,0 +1,118 @@
+//! Turns whose calls a client answers, by the ids that it was handed.
+
+use rusqlite::{Connection, params};
+use tw_core::change::NewMessage;
+use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
+
+use super::ReadError;
+use super::calls::{self, Results};
+use super::columns::{get, word};
+use super::turn::CallRow;
+use crate::store::Store;
+
+/// Ids of calls as a client sent them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandedSent {
+    /// Who was handed them; another key's are not found.
+    pub api_key: ApiKeyId,
+    pub calls: Vec<CallId>,
+    /// Contents beyond this are not read, those of the newest turns first.
+    pub bytes_max: usize,
+}
+
+/// A turn that handed calls over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnsweredTurn {
+    pub id: TurnId,
+    /// Its conversation's public id.
+    pub conversation: String,
+    /// What was said in it is gone.
+    pub erased: bool,
+    /// Those of its calls that were asked for.
+    pub handed: Vec<HandedRow>,
+    /// By round and place; none for a turn that ran no call of ours.
+    pub messages: Vec<NewMessage>,
+    /// In call order, without full results; none for a turn that ran no call of ours.
+    pub calls: Vec<CallRow>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandedRow {
+    pub id: CallId,
+    /// What the upstream knows it by.
+    pub sent_id: String,
+}
+
+impl Store {
+    /// The turns that handed these calls over, newest first; ids that are not found are left out.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn answered_turns(
+        &self,
+        organization: OrgId,
+        sent: HandedSent,
+    ) -> Result<Vec<AnsweredTurn>, ReadError> {
+        self.read(move |conn| answered_turns(conn, organization, &sent))
+            .await
+    }
+}
+
+/// The list of ids is one bound text, a JSON array.
+const HANDED: &str = "SELECT c.id, c.tool_call_id, c.turn, t.id AS turn_id, v.id AS conversation,
+        t.erased_us IS NOT NULL AS erased,
+        EXISTS (SELECT 1 FROM tool_call s WHERE s.turn = c.turn AND s.runs = 'server') AS has_ours
+    FROM json_each(?3) AS asked
+    CROSS JOIN tool_call c ON c.organization = ?1 AND c.id = asked.value
+    JOIN turn t ON t.key = c.turn
+    JOIN conversation v ON v.key = t.conversation
+    WHERE c.runs = 'client' AND t.api_key = ?2
+    ORDER BY c.turn DESC, c.round, c.position";
+
+fn answered_turns(
+    conn: &Connection,
+    organization: OrgId,
+    sent: &HandedSent,
+) -> Result<Vec<AnsweredTurn>, ReadError> {
+    // Ids are hexadecimal digits and hyphens.
+    let ids: Vec<String> = sent.calls.iter().map(|id| format!("\"{id}\"")).collect();
+    let ids = format!("[{}]", ids.join(","));
+    let mut statement = conn.prepare_cached(HANDED)?;
+    let mut rows = statement.query(params![organization.0, sent.api_key.0, ids])?;
+    let mut turns: Vec<(i64, AnsweredTurn)> = Vec::new();
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        let key: i64 = get(row, "turn")?;
+        if turns.last().is_none_or(|(last, _)| *last != key) {
+            let mut turn = AnsweredTurn {
+                id: word(row, "turn_id", TurnId::parse)?,
+                conversation: get(row, "conversation")?,
+                erased: get(row, "erased")?,
+                handed: Vec::new(),
+                messages: Vec::new(),
+                calls: Vec::new(),
+            };
+            if get(row, "has_ours")? && bytes < sent.bytes_max {
+                turn.messages = calls::messages(conn, key)?;
+                turn.calls = calls::calls(conn, key, Results::Shown)?;
+                bytes += bytes_of(&turn.calls);
+            }
+            turns.push((key, turn));
+        }
+        if let Some((_, turn)) = turns.last_mut() {
+            turn.handed.push(HandedRow {
+                id: word(row, "id", CallId::parse)?,
+                sent_id: get(row, "tool_call_id")?,
+            });
+        }
+    }
+    Ok(turns.into_iter().map(|(_, turn)| turn).collect())
+}
+
+fn bytes_of(calls: &[CallRow]) -> usize {
+    let shown = |row: &CallRow| row.call.end.as_ref().map_or(0, |end| end.shown.len());
+    calls
+        .iter()
+        .map(|row| row.call.arguments.len() + shown(row))
+        .sum()
+}

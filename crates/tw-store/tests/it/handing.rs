@@ -1,0 +1,234 @@
+//! Calls that clients run: made open, handed over, and found again by the ids under which they were.
+
+use tw_core::call::{CallReason, CallStatus, Runs};
+use tw_core::change::{Change, EndTurn, HandedCall, NewCall, NewTurn, Outcome, Record};
+use tw_core::event::TurnStatus;
+use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
+use tw_store::apply::ApplyError;
+use tw_store::read::recall::{AnsweredTurn, HandedRow, HandedSent};
+
+use crate::world::{
+    World, api_key, at, call_ref, completed, end_turn, failed, message, on_each_store, pending_call,
+};
+
+const PLENTY: usize = 1 << 20;
+
+fn client_call(turn: TurnId, position: u32) -> NewCall {
+    NewCall {
+        runs: Runs::Client,
+        effect: None,
+        tool_name: String::new(),
+        tool_call_id: String::new(),
+        arguments: String::new(),
+        ..pending_call(turn, call_ref(1, position))
+    }
+}
+
+fn handed(position: u32) -> HandedCall {
+    HandedCall {
+        call: call_ref(1, position),
+        tool_name: "pick".to_owned(),
+        tool_call_id: format!("up {position}"),
+        arguments: "[broken".to_owned(),
+        at: at(9),
+    }
+}
+
+fn hand_over(position: u32) -> Change {
+    Change::HandOverCall(Box::new(handed(position)))
+}
+
+#[tokio::test]
+async fn a_call_is_handed_over_as_written_and_for_good() {
+    on_each_store(async |world| {
+        let turn = world.accept(1).await;
+        let make = vec![
+            Change::AddCall(Box::new(client_call(turn, 0))),
+            Change::AddCall(Box::new(pending_call(turn, call_ref(1, 1)))),
+        ];
+        world.write_turn(turn, make).await.unwrap();
+        world.write_turn(turn, vec![hand_over(0)]).await.unwrap();
+        let row = world.recovered(turn).await.calls.remove(0);
+        let expected = NewCall {
+            tool_name: "pick".to_owned(),
+            tool_call_id: "up 0".to_owned(),
+            arguments: "[broken".to_owned(),
+            status: CallStatus::Completed,
+            end: row.call.end.clone(),
+            ..client_call(turn, 0)
+        };
+        assert_eq!(row.call, expected);
+        assert_eq!(row.ended, Some(at(9)));
+        let end = row.call.end.unwrap();
+        assert_eq!(
+            (end.reason, end.shown.as_str(), end.is_error),
+            (None, "", false)
+        );
+        // Neither twice, nor one of ours, nor one that is not there, nor one that has failed.
+        world
+            .write_turn(turn, vec![Change::AddCall(Box::new(client_call(turn, 3)))])
+            .await
+            .unwrap();
+        let fail = Change::EndCall {
+            call: call_ref(1, 3),
+            end: failed(CallReason::Interrupted),
+            at: at(8),
+        };
+        world.write_turn(turn, vec![fail]).await.unwrap();
+        for position in 0..4 {
+            let refused = world.write_turn(turn, vec![hand_over(position)]).await;
+            assert!(
+                matches!(refused, Err(ApplyError::Guard { .. })),
+                "{position}: {refused:?}"
+            );
+        }
+    })
+    .await;
+}
+
+/// A turn that ran a call of ours and handed one over.
+async fn mixed_turn(world: &World, n: u128, record: Record) -> (TurnId, CallId) {
+    let new = NewTurn {
+        record,
+        ..world.new_turn(n)
+    };
+    let turn = new.id;
+    world
+        .write(Change::AcceptTurn(Box::new(new)))
+        .await
+        .unwrap();
+    let changes = vec![
+        Change::AddMessage(message(1, 0)),
+        Change::AddCall(Box::new(client_call(turn, 0))),
+        Change::AddCall(Box::new(pending_call(turn, call_ref(1, 1)))),
+        Change::EndCall {
+            call: call_ref(1, 1),
+            end: completed(),
+            at: at(8),
+        },
+        hand_over(0),
+        Change::EndTurn(EndTurn {
+            erase_after: Some(at(200)),
+            ..end_turn(TurnStatus::Completed)
+        }),
+    ];
+    world.write_turn(turn, changes).await.unwrap();
+    (turn, client_call(turn, 0).id)
+}
+
+async fn found(
+    world: &World,
+    (organization, key): (OrgId, ApiKeyId),
+    calls: &[CallId],
+    bytes_max: usize,
+) -> Vec<AnsweredTurn> {
+    let sent = HandedSent {
+        api_key: key,
+        calls: calls.to_vec(),
+        bytes_max,
+    };
+    world
+        .store
+        .answered_turns(organization, sent)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn turns_are_found_by_the_ids_that_they_handed_over() {
+    on_each_store(async |world| {
+        let own = (world.organization, world.key);
+        let (first, one) = mixed_turn(&world, 1, Record::Full).await;
+        let (second, two) = mixed_turn(&world, 2, Record::Full).await;
+        let plain = world.accept(3).await;
+        let make = vec![Change::AddCall(Box::new(client_call(plain, 0)))];
+        world.write_turn(plain, make).await.unwrap();
+        let three = client_call(plain, 0).id;
+        let ours = pending_call(first, call_ref(1, 1)).id;
+        let asked = [one, three, two, ours, CallId(uuid::Uuid::nil())];
+        let turns = found(&world, own, &asked, PLENTY).await;
+        let ids: Vec<TurnId> = turns.iter().map(|turn| turn.id).collect();
+        assert_eq!(ids, [plain, second, first], "newest first");
+        assert_eq!(
+            turns[1].handed,
+            [HandedRow {
+                id: two,
+                sent_id: "up 0".to_owned()
+            }]
+        );
+        assert_eq!(turns[1].conversation, "conversation 2");
+        assert_eq!(turns[1].messages.len(), 2);
+        assert_eq!(turns[1].calls.len(), 2);
+        assert!(!turns[1].erased);
+        assert!(turns[0].calls.is_empty(), "of a relay the ids are enough");
+        // What is beyond the budget is that of the oldest.
+        let turns = found(&world, own, &asked, 1).await;
+        let read: Vec<usize> = turns.iter().map(|turn| turn.calls.len()).collect();
+        assert_eq!(read, [0, 2, 0]);
+        assert!(found(&world, own, &[], PLENTY).await.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn ids_of_another_key_or_organization_are_not_found() {
+    on_each_store(async |world| {
+        let (_, one) = mixed_turn(&world, 1, Record::Full).await;
+        let new = api_key(world.organization, 9);
+        let made = world.write(Change::CreateApiKey(new)).await.unwrap();
+        let Outcome::ApiKey(other) = made else {
+            panic!("{made:?}")
+        };
+        for whose in [
+            (world.organization, other),
+            (OrgId(world.organization.0 + 1), world.key),
+        ] {
+            assert!(found(&world, whose, &[one], PLENTY).await.is_empty());
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_an_erased_turn_ids_and_names_are_left() {
+    on_each_store(async |world| {
+        let (_, one) = mixed_turn(&world, 1, Record::Minimal).await;
+        let erase = Change::EraseDue {
+            now: at(i64::MAX / 4),
+            turns_max: 10,
+        };
+        assert_eq!(world.write(erase).await.unwrap(), Outcome::Count(1));
+        let own = (world.organization, world.key);
+        let turn = found(&world, own, &[one], PLENTY).await.remove(0);
+        assert!(turn.erased);
+        assert_eq!(turn.handed[0].sent_id, "up 0");
+        assert_eq!(turn.calls[1].call.tool_name, "mail");
+        assert_eq!(turn.calls[1].call.end.as_ref().unwrap().shown, "");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_turn_knows_the_one_that_it_answers() {
+    on_each_store(async |world| {
+        let first = world.accept(1).await;
+        let absent = crate::world::turn_id(77);
+        for (n, parent, expected) in [
+            (2, Some(first), Some(first)),
+            (3, None, None),
+            (4, Some(absent), None),
+        ] {
+            let new = NewTurn {
+                parent,
+                ..world.new_turn(n)
+            };
+            let turn = new.id;
+            world
+                .write(Change::AcceptTurn(Box::new(new)))
+                .await
+                .unwrap();
+            assert_eq!(world.recovered(turn).await.turn.parent, expected);
+        }
+    })
+    .await;
+}
