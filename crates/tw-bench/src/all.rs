@@ -47,7 +47,7 @@ pub struct Args {
 }
 
 /// Streams at both sides of the server, and what a process has open beside.
-const OPEN_FILES: u64 = 16_384;
+const OPEN_FILES: u64 = 32_768;
 const SERVER: &str = "turnwright";
 
 /// Succeeds if every target holds.

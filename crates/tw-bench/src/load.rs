@@ -3,15 +3,18 @@
 //! Every answer is checked. One thread does all; what it counts is what happened within the window.
 
 pub mod answer;
+pub mod conversation;
 mod exchange;
+pub mod mixed;
 mod pace;
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
@@ -20,22 +23,41 @@ use crate::machine::cpus::Cpus;
 use crate::machine::usage::{self, Usage};
 use answer::{Expected, Reading};
 use exchange::Connection;
+use mixed::Mixed;
 use pace::Pace;
 
 /// What is asked, of whom, by how many and for how long.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub address: SocketAddr,
-    /// Written as they stand; each connection begins with another one and takes them by turns.
-    pub requests: Vec<Vec<u8>>,
+    pub work: Work,
     pub expected: Expected,
+    /// Between two pieces of an answer's text; zero if they come without pause.
+    pub pause: Duration,
     pub connections: usize,
+    /// Connections beside these that ask once and never read.
+    pub silent: Option<Silent>,
     /// The connections start evenly within this time.
     pub ramp: Duration,
     /// From the start until the window opens.
     pub warm_up: Duration,
     pub window: Duration,
     pub arrivals: Arrivals,
+}
+
+/// What a connection asks, again and again.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// Written as they stand; each connection begins with another one and takes them by turns.
+    Requests(Vec<Vec<u8>>),
+    Mixed(Mixed),
+}
+
+/// Clients that ask and do not read.
+#[derive(Clone, Debug)]
+pub struct Silent {
+    pub request: Vec<u8>,
+    pub connections: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,6 +79,10 @@ pub struct Observed {
     pub totals: Vec<Duration>,
     /// The same to the first text.
     pub firsts: Vec<Duration>,
+    /// How much later than its pace from the first piece on each piece of a paced text came.
+    pub lateness: Vec<Duration>,
+    /// Silent connections that were open to the end.
+    pub silent: u64,
     /// CPU time of the server.
     pub server_cpu: Duration,
     pub resident_before_kib: u64,
@@ -112,7 +138,10 @@ pub fn ask_once(
         let mut connection = Connection::open(address).await?;
         let mut reading = Reading::new(expected);
         let until = Instant::now() + LAST_ANSWERS;
-        let answered = timeout_at(until, connection.exchange(request, &mut reading, |_, _| {}));
+        let answered = timeout_at(
+            until,
+            connection.exchange(request, &mut reading, |_, _, _| {}),
+        );
         let head = answered.await.context("no answer in time")??;
         reading.check(head.status)?;
         Ok(head.turn)
@@ -161,6 +190,15 @@ async fn observe(plan: Plan, server: &[u32], cpus: Cpus) -> anyhow::Result<Obser
             shared.work(index).await;
         }));
     }
+    if let Some(silent) = shared.plan.silent.clone() {
+        for index in 0..silent.connections {
+            let (shared, silent) = (Rc::clone(&shared), silent.clone());
+            workers.push(tokio::task::spawn_local(async move {
+                sleep(share(shared.plan.ramp, index, silent.connections)).await;
+                shared.stay_silent(&silent).await;
+            }));
+        }
+    }
     sleep_until(opens).await;
     let before = Usage::now(server, cpus)?;
     let began = Instant::now();
@@ -197,7 +235,7 @@ impl Shared {
     async fn work(&self, index: usize) {
         let mut connection = None;
         let mut reading = Reading::new(&self.plan.expected);
-        let mut requests = self.plan.requests.iter().cycle().skip(index);
+        let mut next = index;
         let mut is_first = true;
         loop {
             let due = match &self.pace {
@@ -206,15 +244,17 @@ impl Shared {
                 None => Some(Instant::now()).filter(|now| is_first || *now < self.closes),
             };
             is_first = false;
-            let (Some(due), Some(request)) = (due, requests.next()) else {
+            let Some(due) = due else {
                 return;
             };
+            let at = next;
+            next = next.wrapping_add(1);
             self.open.set(self.open.get() + 1);
             {
                 let mut tally = self.tally.borrow_mut();
                 tally.open_max = tally.open_max.max(self.open.get());
             }
-            let asked = self.ask(&mut connection, request, &mut reading, due);
+            let asked = self.ask(&mut connection, at, &mut reading, due);
             let asked = timeout_at(self.closes + LAST_ANSWERS, asked).await;
             self.open.set(self.open.get() - 1);
             let fault = match asked {
@@ -232,10 +272,27 @@ impl Shared {
         }
     }
 
+    /// Asks and reads nothing until the window has closed.
+    async fn stay_silent(&self, silent: &Silent) {
+        let asked = async {
+            let mut connection = Connection::open_narrow(self.plan.address).await?;
+            connection.send(&silent.request).await?;
+            sleep_until(self.closes).await;
+            anyhow::Ok(())
+        };
+        match asked.await {
+            Ok(()) => self.tally.borrow_mut().silent += 1,
+            Err(fault) => {
+                let fault = format!("a client that does not read: {fault:#}");
+                self.tally.borrow_mut().faults.note(fault);
+            }
+        }
+    }
+
     async fn ask(
         &self,
         kept: &mut Option<Connection>,
-        request: &[u8],
+        at: usize,
         reading: &mut Reading<'_>,
         due: Instant,
     ) -> anyhow::Result<()> {
@@ -245,12 +302,33 @@ impl Shared {
         let Some(connection) = kept else {
             bail!("no connection");
         };
+        let request: Cow<'_, [u8]> = match &self.plan.work {
+            Work::Requests(requests) => {
+                let request = requests.get(at % requests.len().max(1));
+                request.context("nothing to ask")?.into()
+            }
+            Work::Mixed(mixed) => {
+                let (head, answer) = connection.fetch(&mixed.first()).await?;
+                ensure!(head.afterwards == Afterwards::Keep, "closed too early");
+                mixed.second(head.status, &answer)?.into()
+            }
+        };
         reading.begin();
         let is_inside = |at: Instant| at >= self.opens && at < self.closes;
+        let pause = self.plan.pause;
+        let mut began = None;
         let head = connection
-            .exchange(request, reading, |events, at| {
+            .exchange(&request, reading, |events, pieces, at| {
                 if is_inside(at) {
                     self.tally.borrow_mut().events += events;
+                }
+                if pause.is_zero() || pieces == 0 {
+                    return;
+                }
+                let due = *began.get_or_insert(at) + pause.mul_f64((pieces - 1) as f64);
+                if is_inside(at) {
+                    let late = at.saturating_duration_since(due);
+                    self.tally.borrow_mut().lateness.push(late);
                 }
             })
             .await?;

@@ -1,7 +1,7 @@
 //! A fake model server, and the HTTP service behind the benched tool, on a thread of its own.
 //!
 //! `POST /v1/chat/completions` answers as the model's name says (see [`profile::Profile`]); a request with tools whose
-//! last message is not a tool's result gets a call of its first tool. `POST /tool` is the tool. All answers are
+//! last message is not a tool's result gets calls of its first tools. `POST /tool` is the tool. All answers are
 //! serialised once and then only written.
 
 mod answers;
@@ -35,6 +35,10 @@ use profile::Profile;
 pub struct Asked {
     pub model: AtomicU64,
     pub tool: AtomicU64,
+    /// Results of calls that stood at the end of a request that was answered by a text.
+    pub results: AtomicU64,
+    /// Results of calls that stood before these.
+    pub earlier_results: AtomicU64,
 }
 
 /// A running fake; it ends when this is dropped.
@@ -214,8 +218,8 @@ enum Form {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Says {
     Text,
-    /// Calls the tool of that name.
-    Call(String),
+    /// Calls these tools.
+    Calls(Vec<String>),
 }
 
 #[derive(Deserialize)]
@@ -265,7 +269,15 @@ impl Model {
             }
             _ => bail!("no such path: {path}"),
         }
-        let question = question(body)?;
+        let (question, results) = question(body)?;
+        if question.says == Says::Text {
+            self.asked
+                .results
+                .fetch_add(results.at_end, Ordering::Relaxed);
+            self.asked
+                .earlier_results
+                .fetch_add(results.earlier, Ordering::Relaxed);
+        }
         if let Some(known) = self.answers.borrow().get(&question) {
             return Ok(Rc::clone(known));
         }
@@ -277,26 +289,51 @@ impl Model {
     }
 }
 
-fn question(body: &[u8]) -> anyhow::Result<Question> {
+/// Results of calls in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Results {
+    at_end: u64,
+    earlier: u64,
+}
+
+impl Results {
+    fn of(messages: &[Message]) -> Self {
+        let is_result = |message: &&Message| message.role == "tool";
+        let in_all = messages.iter().filter(is_result).count() as u64;
+        let at_end = messages.iter().rev().take_while(is_result).count() as u64;
+        Self {
+            at_end,
+            earlier: in_all - at_end,
+        }
+    }
+}
+
+fn question(body: &[u8]) -> anyhow::Result<(Question, Results)> {
     let request: Request = serde_json::from_slice(body).context("a request's body")?;
-    let last = request
-        .messages
-        .last()
-        .context("a request without messages")?;
-    let says = match request.tools.into_iter().next() {
-        Some(tool) if last.role != "tool" => Says::Call(tool.function.name),
-        Some(_) | None => Says::Text,
+    let results = Results::of(&request.messages);
+    let calls = Profile::parse(&request.model)?.calls;
+    let names: Vec<String> = request
+        .tools
+        .into_iter()
+        .take(calls)
+        .map(|tool| tool.function.name)
+        .collect();
+    let says = if names.is_empty() || results.at_end > 0 {
+        Says::Text
+    } else {
+        Says::Calls(names)
     };
     let form = match (request.stream, request.stream_options.include_usage) {
         (false, _) => Form::Plain,
         (true, false) => Form::Streamed,
         (true, true) => Form::StreamedWithUsage,
     };
-    Ok(Question {
+    let question = Question {
         model: request.model,
         form,
         says,
-    })
+    };
+    Ok((question, results))
 }
 
 #[cfg(test)]

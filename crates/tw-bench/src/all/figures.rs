@@ -1,6 +1,8 @@
 //! What was measured, over all rounds.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
 
 use super::scenarios::{Peer, Scenario};
 use crate::load::Observed;
@@ -20,12 +22,17 @@ pub enum Figure {
     /// After one request.
     AtRestMib,
     PerStreamKib,
+    /// How much later than its pace a piece of text came.
+    LateP99Us,
+    /// A turn of a conversation near its beginning, and near its end.
+    EarlyTurnP50Us,
+    LastTurnP50Us,
     /// CPUs that others used.
     Foreign,
 }
 
 impl Figure {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::RequestsPerS,
         Self::EventsPerS,
         Self::CpuPerRequestUs,
@@ -36,6 +43,9 @@ impl Figure {
         Self::FirstP99Us,
         Self::AtRestMib,
         Self::PerStreamKib,
+        Self::LateP99Us,
+        Self::EarlyTurnP50Us,
+        Self::LastTurnP50Us,
         Self::Foreign,
     ];
 
@@ -51,10 +61,17 @@ impl Figure {
             Self::FirstP99Us => "first delta p99 us",
             Self::AtRestMib => "MiB after one request",
             Self::PerStreamKib => "KiB per open stream",
+            Self::LateP99Us => "delta late by, p99 us",
+            Self::EarlyTurnP50Us => "turns 6 to 15 p50 us",
+            Self::LastTurnP50Us => "turns 191 to 200 p50 us",
             Self::Foreign => "foreign CPU",
         }
     }
 }
+
+/// Places of turns, from 0; each range has one turn with a call.
+const EARLY_TURNS: Range<usize> = 5..15;
+const LAST_TURNS: Range<usize> = 190..200;
 
 /// Each figure's values, one a round.
 #[derive(Debug, Default)]
@@ -78,6 +95,21 @@ impl Figures {
         Some((values.get(middle.checked_sub(1)?)? + upper) / 2.0)
     }
 
+    /// Notes how long the turns of a conversation took, from the first on.
+    pub fn note_conversation(&mut self, peer: Peer, took: &[Duration]) {
+        for (figure, turns) in [
+            (Figure::EarlyTurnP50Us, EARLY_TURNS),
+            (Figure::LastTurnP50Us, LAST_TURNS),
+        ] {
+            let mut times = took.get(turns).unwrap_or_default().to_vec();
+            times.sort_unstable();
+            if let Some(time) = percentile(&times, 50) {
+                let time_us = time.as_secs_f64() * 1e6;
+                self.note(Scenario::Conversation, peer, figure, time_us);
+            }
+        }
+    }
+
     /// Notes what one run showed.
     pub fn note_run(&mut self, scenario: Scenario, peer: Peer, observed: &Observed) {
         let mut note = |figure, value: f64| {
@@ -91,14 +123,20 @@ impl Figures {
         let shape = scenario.shape();
         let is_stream = shape.form != Form::Plain;
         note(Figure::Foreign, observed.foreign_share);
-        if scenario == Scenario::Memory {
+        if matches!(
+            scenario,
+            Scenario::Memory | Scenario::Crowd | Scenario::Stalled
+        ) {
             let grown = observed
                 .resident_peak_kib
                 .saturating_sub(observed.resident_before_kib);
-            note(
-                Figure::PerStreamKib,
-                grown as f64 / shape.connections as f64,
-            );
+            let streams = shape.connections + shape.silent;
+            note(Figure::PerStreamKib, grown as f64 / streams as f64);
+            let mut late = observed.lateness.clone();
+            late.sort_unstable();
+            if let Some(late) = percentile(&late, 99) {
+                note(Figure::LateP99Us, late.as_secs_f64() * 1e6);
+            }
             return;
         }
         note(Figure::RequestsPerS, requests / seconds);

@@ -8,9 +8,12 @@ use rusqlite::{Connection, OpenFlags};
 /// What a server acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// Turns answered whole and right, those with a tool among them.
+    /// Turns answered whole and right.
     pub turns: u64,
-    pub with_tool: u64,
+    /// Calls that these made.
+    pub calls: u64,
+    /// Turns whose client left.
+    pub left: u64,
 }
 
 /// Checks the database of a server that has ended.
@@ -32,7 +35,16 @@ pub fn check(database: &Path, acknowledged: Acknowledged) -> anyhow::Result<()> 
         Ok(u64::try_from(count)?)
     };
     let rows = [
-        ("turns", "SELECT count(*) FROM turn", acknowledged.turns),
+        (
+            "turns",
+            "SELECT count(*) FROM turn",
+            acknowledged.turns + acknowledged.left,
+        ),
+        (
+            "turns whose client left",
+            "SELECT count(*) FROM turn WHERE status = 'cancelled' AND reason = 'client_left'",
+            acknowledged.left,
+        ),
         (
             "completed turns",
             "SELECT count(*) FROM turn WHERE status = 'completed'",
@@ -41,17 +53,17 @@ pub fn check(database: &Path, acknowledged: Acknowledged) -> anyhow::Result<()> 
         (
             "inputs of turns",
             "SELECT count(*) FROM turn_input",
-            acknowledged.turns,
+            acknowledged.turns + acknowledged.left,
         ),
         (
             "tool calls",
             "SELECT count(*) FROM tool_call",
-            acknowledged.with_tool,
+            acknowledged.calls,
         ),
         (
             "completed tool calls",
             "SELECT count(*) FROM tool_call WHERE status = 'completed'",
-            acknowledged.with_tool,
+            acknowledged.calls,
         ),
     ];
     for (what, sql, expected) in rows {

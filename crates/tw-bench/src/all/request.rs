@@ -1,6 +1,6 @@
 //! Requests as bytes. The chat's is some 200 bytes of JSON, as the reference measurement has it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::load::answer::Form;
 
@@ -9,14 +9,24 @@ pub fn chat(form: Form, model: &str, key: &str) -> Vec<u8> {
     let mut body = json!({
         "model": model,
         "stream": form == Form::Chunks,
-        "messages": [
-            {"role": "system", "content": "You are a helpful assistant."},
-            {"role": "user", "content": "What is the weather like in Reykjavik today?"},
-        ],
+        "messages": messages(),
     });
     if form == Form::Chunks {
         body["stream_options"] = json!({"include_usage": true});
     }
+    post(&body, key)
+}
+
+/// What is asked where nothing else is.
+pub fn messages() -> Vec<Value> {
+    vec![
+        json!({"role": "system", "content": "You are a helpful assistant."}),
+        json!({"role": "user", "content": "What is the weather like in Reykjavik today?"}),
+    ]
+}
+
+/// A request for a chat completion with this body.
+pub fn post(body: &Value, key: &str) -> Vec<u8> {
     let body = body.to_string();
     format!(
         "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\nAuthorization: Bearer {key}\r\n\

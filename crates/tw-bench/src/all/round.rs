@@ -8,12 +8,14 @@ use anyhow::{Context, ensure};
 
 use super::figures::{Figure, Figures};
 use super::record::{self, Acknowledged};
-use super::scenarios::{Peer, Scenario, Shape, Tools};
+use super::scenarios::{Peer, STALLED_MODEL, Scenario, Shape, Tools};
 use super::servers::Server;
 use super::{nginx, turnwright};
 use crate::floor::{self, turns};
 use crate::load::answer::{Expected, Form};
-use crate::load::{self, Observed, Plan};
+use crate::load::conversation::{self, Conversation};
+use crate::load::mixed::Mixed;
+use crate::load::{self, Observed, Plan, Silent, Work};
 use crate::machine::cpus::{self, Cpus};
 use crate::machine::usage;
 use crate::upstream::Upstream;
@@ -52,6 +54,12 @@ const TRIES_MAX: u32 = 3;
 const SETTLE: Duration = Duration::from_secs(1);
 /// Turns whose events are replayed.
 const REPLAYED_TURNS: usize = 16;
+/// What the client's own tool is called in mixed rounds.
+const CLIENT_TOOL: &str = "bench_seat";
+const CONVERSATIONS: usize = 3;
+const CONVERSATION_TURNS: usize = 200;
+const CONVERSATION_CALLS_EVERY: usize = 10;
+const CONVERSATION_CALLS_MODEL: &str = "mock-t16-c1";
 /// As many as there are connections in the busiest plain scenario.
 const FLOOR_BATCH: usize = 64;
 
@@ -64,21 +72,24 @@ impl Bench {
             .tempdir_in(&self.folder)
             .with_context(|| format!("making a folder in {}", self.folder.display()))?;
         self.floors(folder.path(), figures)?;
-        let tools_before = self.upstream.asked.tool.load(Ordering::Relaxed);
+        let asked = &self.upstream.asked;
+        let before = Results {
+            tool: asked.tool.load(Ordering::Relaxed),
+            given: asked.results.load(Ordering::Relaxed),
+        };
         let mut round = Round {
             bench: self,
             servers: self.start(folder.path())?,
             figures,
             findings,
             acknowledged: Acknowledged::default(),
-            tool_turns: 0,
+            results: Results::default(),
         };
         round.first_requests()?;
         for scenario in &self.scenarios {
             round.scenario(*scenario)?;
         }
-        let tools = self.upstream.asked.tool.load(Ordering::Relaxed) - tools_before;
-        round.finish(tools)
+        round.finish(before)
     }
 
     fn wants(&self, peer: Peer) -> bool {
@@ -97,7 +108,7 @@ impl Bench {
             let folder = folder.join("nginx");
             servers.push(nginx::start(program, &folder, upstream, self.cpus)?);
         }
-        let has_tools = |scenario: &Scenario| scenario.shape().tools == Tools::One;
+        let has_tools = |scenario: &Scenario| scenario.shape().tools != Tools::None;
         let tools = if self.scenarios.iter().any(has_tools) {
             Tools::One
         } else {
@@ -153,8 +164,17 @@ struct Round<'a> {
     findings: &'a mut Findings,
     /// By the server that keeps a record.
     acknowledged: Acknowledged,
-    /// Of all servers.
-    tool_turns: u64,
+    /// Those of all servers' turns.
+    results: Results,
+}
+
+/// Results of calls.
+#[derive(Clone, Copy, Debug, Default)]
+struct Results {
+    /// Asked of the benched tool.
+    tool: u64,
+    /// Given to the model with the request that follows the calls.
+    given: u64,
 }
 
 impl Round<'_> {
@@ -193,17 +213,17 @@ impl Round<'_> {
             if !shape.peers.contains(&peer) {
                 continue;
             }
-            let requests = match shape.form {
-                Form::Plain | Form::Chunks => {
-                    vec![self.servers[at].chat(shape.form, shape.model, shape.tools)?]
-                }
-                Form::Events => self.finished_turns(at, &shape)?,
-            };
+            if scenario == Scenario::Conversation {
+                self.conversations(at, &shape)?;
+                continue;
+            }
             let plan = Plan {
                 address: self.servers[at].address,
-                requests,
+                work: self.work(at, &shape)?,
                 expected: expected(&shape)?,
+                pause: Profile::parse(shape.model)?.pause,
                 connections: shape.connections,
+                silent: self.silent(at, &shape)?,
                 ramp: shape.ramp,
                 warm_up: shape.warm_up,
                 window: shape.window.unwrap_or(self.bench.window),
@@ -222,6 +242,90 @@ impl Round<'_> {
         Ok(())
     }
 
+    fn work(&mut self, at: usize, shape: &Shape) -> anyhow::Result<Work> {
+        let server = &self.servers[at];
+        Ok(match (shape.form, shape.tools) {
+            (Form::Events, _) => Work::Requests(self.finished_turns(at, shape)?),
+            (Form::Plain | Form::Chunks, Tools::None | Tools::One) => {
+                Work::Requests(vec![server.chat(shape.form, shape.model, shape.tools)?])
+            }
+            (Form::Plain | Form::Chunks, Tools::Mixed) => Work::Mixed(Mixed {
+                key: server.key(shape.tools)?.to_owned(),
+                model: shape.model.to_owned(),
+                ours: turnwright::TOOL.to_owned(),
+                theirs: CLIENT_TOOL.to_owned(),
+            }),
+        })
+    }
+
+    fn silent(&self, at: usize, shape: &Shape) -> anyhow::Result<Option<Silent>> {
+        if shape.silent == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Silent {
+            request: self.servers[at].chat(Form::Chunks, STALLED_MODEL, Tools::None)?,
+            connections: shape.silent,
+        }))
+    }
+
+    /// Holds conversations, and checks that the hidden results were given to the model again.
+    fn conversations(&mut self, at: usize, shape: &Shape) -> anyhow::Result<()> {
+        let server = &self.servers[at];
+        let peer = server.peer;
+        let asked = &self.bench.upstream.asked;
+        for number in 1..=CONVERSATIONS {
+            let plan = Conversation {
+                key: server.key(shape.tools)?.to_owned(),
+                user: format!("user {number}"),
+                turns: CONVERSATION_TURNS,
+                calls_every: CONVERSATION_CALLS_EVERY,
+                model: shape.model.to_owned(),
+                calling_model: CONVERSATION_CALLS_MODEL.to_owned(),
+                text: Profile::parse(shape.model)?.text(),
+            };
+            let before = asked.earlier_results.load(Ordering::Relaxed);
+            let took = conversation::hold(server.address, &plan)
+                .with_context(|| format!("a conversation with {}", peer.name()))?;
+            self.figures.note_conversation(peer, &took);
+            self.findings.answers += took.len() as u64;
+            if server.database.is_none() {
+                continue;
+            }
+            let restored = asked.earlier_results.load(Ordering::Relaxed) - before;
+            if restored != plan.restored() {
+                self.findings.wrong.push(format!(
+                    "conversation of {}: {restored} hidden results were given again, not {}",
+                    peer.name(),
+                    plan.restored()
+                ));
+            }
+            self.acknowledged.turns += took.len() as u64;
+            self.acknowledged.calls += plan.calls();
+            self.results.tool += plan.calls();
+            self.results.given += plan.calls();
+        }
+        eprintln!("  conversation of {}: {CONVERSATIONS} held", peer.name());
+        Ok(())
+    }
+
+    /// Counts what the answers of a run must have left behind.
+    fn acknowledge(&mut self, at: usize, shape: &Shape, observed: &Observed) {
+        let answers = observed.acknowledged;
+        let (turns, calls, tool) = match shape.tools {
+            Tools::None => (1, 0, 0),
+            Tools::One => (1, 1, 1),
+            Tools::Mixed => (2, 2, 1),
+        };
+        self.findings.answers += answers * turns;
+        self.results.tool += answers * tool;
+        self.results.given += answers * calls;
+        if self.servers[at].database.is_some() && shape.form != Form::Events {
+            self.acknowledged.turns += answers * turns;
+            self.acknowledged.calls += answers * calls;
+            self.acknowledged.left += observed.silent;
+        }
+    }
+
     /// Runs until nobody disturbs it, and takes the run that was disturbed least.
     fn quietest(
         &mut self,
@@ -234,16 +338,7 @@ impl Round<'_> {
         for _ in 0..TRIES_MAX {
             let server = &self.servers[at];
             let observed = load::run(plan.clone(), &server.pids(), self.bench.cpus)?;
-            self.findings.answers += observed.acknowledged;
-            if shape.tools == Tools::One {
-                self.tool_turns += observed.acknowledged;
-            }
-            if server.database.is_some() && shape.form != Form::Events {
-                self.acknowledged.turns += observed.acknowledged;
-                if shape.tools == Tools::One {
-                    self.acknowledged.with_tool += observed.acknowledged;
-                }
-            }
+            self.acknowledge(at, shape, &observed);
             if observed.faults.count > 0 {
                 let faults = &observed.faults;
                 let shown = faults.shown.join("; ");
@@ -293,8 +388,8 @@ impl Round<'_> {
         Ok(requests)
     }
 
-    /// Stops the servers and checks the record; `tools` is how often the tool was asked.
-    fn finish(mut self, tools: u64) -> anyhow::Result<()> {
+    /// Stops the servers and checks the record and what the fakes were asked since `before`.
+    fn finish(mut self, before: Results) -> anyhow::Result<()> {
         let acknowledged = self.acknowledged;
         for server in &mut self.servers {
             server.stop()?;
@@ -306,11 +401,17 @@ impl Round<'_> {
                 Err(error) => self.findings.wrong.push(format!("the record: {error:#}")),
             }
         }
-        if tools != self.tool_turns {
-            self.findings.wrong.push(format!(
-                "the tool was asked {tools} times in {} turns that call it once",
-                self.tool_turns
-            ));
+        let asked = &self.bench.upstream.asked;
+        let tool = asked.tool.load(Ordering::Relaxed) - before.tool;
+        let given = asked.results.load(Ordering::Relaxed) - before.given;
+        for (what, found, expected) in [
+            ("the tool was asked", tool, self.results.tool),
+            ("the model was given results", given, self.results.given),
+        ] {
+            if found != expected {
+                let wrong = format!("{what} {found} times; {expected} calls were answered");
+                self.findings.wrong.push(wrong);
+            }
         }
         Ok(())
     }

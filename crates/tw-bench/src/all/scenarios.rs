@@ -1,4 +1,4 @@
-//! What is run: the scenarios of the reference measurement, one-tool turns, open streams and replay.
+//! What is run: the scenarios of the reference measurement, turns with tools, open streams, replay and memory.
 
 use std::time::Duration;
 
@@ -46,9 +46,21 @@ pub enum Scenario {
     /// One-tool turns, streamed, 64 in flight.
     #[value(name = "turn64-sse")]
     Turn64Sse,
+    /// Rounds with a call of the server and one of the client, 64 in flight.
+    #[value(name = "mixed64")]
+    Mixed64,
     /// The events of finished turns.
     #[value(name = "replay")]
     Replay,
+    /// A client that resends a growing history.
+    #[value(name = "conversation")]
+    Conversation,
+    /// 10,000 open streams.
+    #[value(name = "crowd")]
+    Crowd,
+    /// The same, of which 1,000 are never read.
+    #[value(name = "stalled")]
+    Stalled,
 }
 
 /// Who is measured.
@@ -82,6 +94,8 @@ pub enum Tools {
     None,
     /// The model calls one and then answers.
     One,
+    /// The model calls that one and one of the client's own at once, and answers when both have results.
+    Mixed,
 }
 
 /// How a scenario loads a server.
@@ -93,6 +107,8 @@ pub struct Shape {
     pub model: &'static str,
     pub tools: Tools,
     pub connections: usize,
+    /// Connections beside these that ask once and never read.
+    pub silent: usize,
     pub ramp: Duration,
     pub warm_up: Duration,
     /// `None`: as long as was asked for.
@@ -111,6 +127,7 @@ const PLAIN: Shape = Shape {
     model: "mock-t16",
     tools: Tools::None,
     connections: 64,
+    silent: 0,
     ramp: Duration::ZERO,
     warm_up: Duration::from_secs(1),
     window: None,
@@ -125,6 +142,20 @@ const PACED: Shape = Shape {
     warm_up: Duration::from_secs(2),
     ..PLAIN
 };
+
+/// Each connection carries one stream, which lasts longer than the ramp and the window.
+const CROWD: Shape = Shape {
+    peers: &[Peer::Turnwright],
+    model: "mock-t40-d1000",
+    connections: 10_000,
+    ramp: Duration::from_secs(12),
+    warm_up: Duration::from_secs(14),
+    window: Some(Duration::from_secs(6)),
+    ..PACED
+};
+const STALLED: usize = 1_000;
+/// What is asked by those that do not read: more than fits between the fake upstream and them.
+pub const STALLED_MODEL: &str = "mock-t20000-b16";
 
 impl Scenario {
     pub fn name(self) -> String {
@@ -211,6 +242,13 @@ impl Scenario {
                 tools: Tools::One,
                 ..PLAIN
             },
+            Self::Mixed64 => Shape {
+                says: "a call of the server's tool and one of the client's in one round, and its answer, 64 in flight",
+                peers: &[Peer::Turnwright],
+                model: "mock-t16-c2",
+                tools: Tools::Mixed,
+                ..PLAIN
+            },
             Self::Replay => Shape {
                 says: "the events of finished turns of 4,000 deltas, 8 connections",
                 peers: &[Peer::Turnwright],
@@ -218,6 +256,24 @@ impl Scenario {
                 model: "mock-t4000-b16",
                 connections: 8,
                 ..PLAIN
+            },
+            Self::Conversation => Shape {
+                says: "200 turns of one client that resends its history, every tenth with a hidden call",
+                peers: &[Peer::Direct, Peer::Turnwright],
+                model: "mock-t16-c0",
+                tools: Tools::One,
+                connections: 1,
+                ..PLAIN
+            },
+            Self::Crowd => Shape {
+                says: "10,000 streams held open, 1 s between deltas",
+                ..CROWD
+            },
+            Self::Stalled => Shape {
+                says: "the same with 1,000 of the streams never read",
+                connections: CROWD.connections - STALLED,
+                silent: STALLED,
+                ..CROWD
             },
         }
     }

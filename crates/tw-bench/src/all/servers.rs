@@ -61,11 +61,21 @@ impl Server {
     /// # Errors
     /// It has no key for such requests.
     pub fn chat(&self, form: Form, model: &str, tools: Tools) -> anyhow::Result<Vec<u8>> {
-        let key = match tools {
-            Tools::None => &self.keys.plain,
-            Tools::One => self.keys.tool.as_ref().context("a server without tools")?,
-        };
-        Ok(request::chat(form, model, key))
+        Ok(request::chat(form, model, self.key(tools)?))
+    }
+
+    /// # Errors
+    /// It has no key for such requests.
+    pub fn key(&self, tools: Tools) -> anyhow::Result<&str> {
+        Ok(match (&self.process, tools) {
+            // The fake upstream looks at none.
+            (None, _) | (Some(_), Tools::None) => &self.keys.plain,
+            (Some(_), Tools::One | Tools::Mixed) => self
+                .keys
+                .tool
+                .as_deref()
+                .context("a server without tools")?,
+        })
     }
 
     pub fn events(&self, turn: &str) -> Vec<u8> {

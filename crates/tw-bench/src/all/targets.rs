@@ -25,9 +25,13 @@ pub enum Must {
     AddWithinTimes(f64),
     /// The median and so many times the same percentile of the floor.
     StayWithinMedianAndFloor(f64),
+    /// So many times the server's own figure in another scenario.
+    StayWithinTimesOf(Scenario, f64),
+    /// What the server adds to the direct connection is so many times what it adds to another figure of the scenario.
+    AddWithinTimesOf(Figure, f64),
 }
 
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 17] = [
     Target {
         scenario: Scenario::Memory,
         figure: Figure::AtRestMib,
@@ -93,6 +97,27 @@ pub const TARGETS: [Target; 13] = [
         figure: Figure::EventsPerS,
         must: Must::Reach(500_000.0),
     },
+    Target {
+        scenario: Scenario::Conversation,
+        figure: Figure::LastTurnP50Us,
+        must: Must::AddWithinTimesOf(Figure::EarlyTurnP50Us, 1.5),
+    },
+    Target {
+        scenario: Scenario::Crowd,
+        figure: Figure::PerStreamKib,
+        must: Must::StayWithin(40.0),
+    },
+    Target {
+        scenario: Scenario::Stalled,
+        figure: Figure::PerStreamKib,
+        must: Must::StayWithin(40.0),
+    },
+    // Two runs of the same load differ by as much.
+    Target {
+        scenario: Scenario::Stalled,
+        figure: Figure::LateP99Us,
+        must: Must::StayWithinTimesOf(Scenario::Crowd, 1.25),
+    },
 ];
 
 /// How a target came out. What was not measured does not hold.
@@ -130,6 +155,13 @@ impl Target {
             Must::StayWithinMedianAndFloor(times) => {
                 format!("{figure} at most p50 and {times} times the floor's p99")
             }
+            Must::StayWithinTimesOf(other, times) => {
+                format!("{figure} at most {times} times that of {}", other.name())
+            }
+            Must::AddWithinTimesOf(other, times) => format!(
+                "{figure}: adds at most {times} times what is added to {}",
+                other.says()
+            ),
         }
     }
 
@@ -162,6 +194,15 @@ impl Target {
             Must::StayWithinMedianAndFloor(times) => {
                 let half = of(Peer::Turnwright, Figure::TotalP50Us)?;
                 stay_within(got, half + times * of(Peer::Floor, self.figure)?)
+            }
+            Must::StayWithinTimesOf(other, times) => {
+                let theirs = figures.median(other, Peer::Turnwright, self.figure);
+                stay_within(got, times * theirs.ok_or(Peer::Turnwright)?)
+            }
+            Must::AddWithinTimesOf(other, times) => {
+                let added = got - of(Peer::Direct, self.figure)?;
+                let added_to_other = of(Peer::Turnwright, other)? - of(Peer::Direct, other)?;
+                stay_within(added, times * added_to_other)
             }
         })
     }

@@ -12,7 +12,7 @@ use super::scenarios::{Peer, Tools};
 use super::servers::{Keys, Server};
 use crate::machine::cpus::Cpus;
 
-const TOOL: &str = "bench_weather";
+pub const TOOL: &str = "bench_weather";
 /// More than are ever in flight.
 const TOOL_CONCURRENCY: usize = 256;
 const DATABASE: &str = "turnwright.db";
@@ -129,7 +129,7 @@ fn set_up(
     let plain = key(&[])?;
     let tool = match tools {
         Tools::None => None,
-        Tools::One => {
+        Tools::One | Tools::Mixed => {
             let file = config.with_file_name("tools.json");
             process::write(&file, &tool_file(upstream))?;
             let mut command = Command::new(program);
@@ -167,7 +167,7 @@ fn settings(data: &Path, upstream: SocketAddr, tools: Tools) -> String {
     );
     match tools {
         Tools::None => {}
-        Tools::One => settings.push_str(&format!(
+        Tools::One | Tools::Mixed => settings.push_str(&format!(
             "\n[[egress.allow]]\nplace = \"{upstream}\"\norganizations = [\"default\"]\n"
         )),
     }

@@ -33,7 +33,8 @@ pub struct Reading<'a> {
     /// A line of a stream whose end has not come.
     line: Vec<u8>,
     pub events: u64,
-    deltas: u64,
+    /// Pieces of text that have come.
+    pub deltas: u64,
     /// How much of the text has come.
     text_bytes: usize,
     finishes: u32,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, bail, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::Instant;
 
 use super::answer::Reading;
@@ -16,6 +16,8 @@ pub struct Connection {
 }
 
 const READ_BYTES: usize = 64 * 1024;
+/// The kernel doubles it; what does not fit stays with the server.
+const NARROW_BYTES: u32 = 4096;
 
 impl Connection {
     /// # Errors
@@ -29,7 +31,23 @@ impl Connection {
         })
     }
 
-    /// Sends a request and reads its whole answer; `on_read` is told how many events each read ended.
+    /// As [`Connection::open`], with little room for what is not read.
+    ///
+    /// # Errors
+    /// Nobody listens.
+    pub async fn open_narrow(address: SocketAddr) -> anyhow::Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_recv_buffer_size(NARROW_BYTES)?;
+        let tcp = socket.connect(address).await.context("connecting")?;
+        tcp.set_nodelay(true)?;
+        Ok(Self {
+            tcp,
+            read: Vec::new(),
+        })
+    }
+
+    /// Sends a request and reads its whole answer; `on_read` is told how many events each read ended, and how many
+    /// pieces of text have come.
     ///
     /// # Errors
     /// The connection ends, or the answer is not framed as HTTP. Then the connection is of no more use.
@@ -37,9 +55,48 @@ impl Connection {
         &mut self,
         request: &[u8],
         reading: &mut Reading<'_>,
-        mut on_read: impl FnMut(u64, Instant),
+        mut on_read: impl FnMut(u64, u64, Instant),
     ) -> anyhow::Result<ResponseHead> {
-        self.tcp.write_all(request).await.context("sending")?;
+        let mut before = 0;
+        self.ask(request, |part, now| match part {
+            Part::Data(data) => reading.take(data, now),
+            Part::ReadEnds => {
+                on_read(reading.events - before, reading.deltas, now);
+                before = reading.events;
+            }
+        })
+        .await
+    }
+
+    /// Sends a request and returns its answer whole.
+    ///
+    /// # Errors
+    /// As [`Connection::exchange`].
+    pub async fn fetch(&mut self, request: &[u8]) -> anyhow::Result<(ResponseHead, Vec<u8>)> {
+        let mut body = Vec::new();
+        let head = self
+            .ask(request, |part, _| match part {
+                Part::Data(data) => body.extend_from_slice(data),
+                Part::ReadEnds => {}
+            })
+            .await?;
+        Ok((head, body))
+    }
+
+    /// Sends a request and reads nothing.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub async fn send(&mut self, request: &[u8]) -> anyhow::Result<()> {
+        self.tcp.write_all(request).await.context("sending")
+    }
+
+    async fn ask(
+        &mut self,
+        request: &[u8],
+        mut take: impl FnMut(Part<'_>, Instant),
+    ) -> anyhow::Result<ResponseHead> {
+        self.send(request).await?;
         self.read.clear();
         let head = loop {
             if self.fill().await? == 0 {
@@ -54,10 +111,9 @@ impl Connection {
         loop {
             if !self.read.is_empty() {
                 let now = Instant::now();
-                let before = reading.events;
-                let used = body.feed(&self.read, |data| reading.take(data, now))?;
+                let used = body.feed(&self.read, |data| take(Part::Data(data), now))?;
                 ensure!(used == self.read.len(), "bytes behind the end of an answer");
-                on_read(reading.events - before, now);
+                take(Part::ReadEnds, now);
                 self.read.clear();
             }
             if body.is_whole() {
@@ -66,8 +122,7 @@ impl Connection {
             if self.fill().await? == 0 {
                 ensure!(
                     head.framing == Framing::Close,
-                    "closed in the middle of an answer, after {} events",
-                    reading.events
+                    "closed in the middle of an answer"
                 );
                 return Ok(head);
             }
@@ -78,6 +133,13 @@ impl Connection {
         self.read.reserve(READ_BYTES);
         self.tcp.read_buf(&mut self.read).await.context("reading")
     }
+}
+
+/// What comes of an answer's body.
+enum Part<'a> {
+    Data(&'a [u8]),
+    /// All that one read brought was given.
+    ReadEnds,
 }
 
 enum Body {

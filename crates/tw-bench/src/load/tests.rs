@@ -1,7 +1,8 @@
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::answer::{Expected, Form};
-use super::{Arrivals, Observed, Plan, ask_once, run, share};
+use super::{Arrivals, Observed, Plan, Silent, Work, ask_once, run, share};
 use crate::all::request;
 use crate::machine::cpus::Cpus;
 use crate::upstream::Upstream;
@@ -27,9 +28,11 @@ fn observe(
 ) -> Observed {
     let plan = Plan {
         address: upstream.address,
-        requests: vec![request::chat(form, model, "key")],
+        work: Work::Requests(vec![request::chat(form, model, "key")]),
         expected,
+        pause: Profile::parse(model).unwrap().pause,
         connections: 3,
+        silent: None,
         ramp: Duration::ZERO,
         warm_up: Duration::ZERO,
         window: Duration::from_millis(100),
@@ -76,6 +79,48 @@ fn a_rate_is_kept_whatever_the_server_does() {
     assert_eq!(observed.faults.count, 0, "{:?}", observed.faults);
     // 200 a second in 100 ms, the first at once.
     assert_eq!(observed.acknowledged, 20);
+}
+
+#[test]
+fn a_paced_text_is_held_against_its_pace() {
+    let upstream = Upstream::start().unwrap();
+    let model = "mock-t30-d5";
+    let right = expected(Form::Chunks, model);
+    let observed = observe(&upstream, Form::Chunks, model, right, Arrivals::Closed);
+    assert_eq!(observed.faults.count, 0, "{:?}", observed.faults);
+    // The fake keeps its pace to a millisecond or so, unless the machine is busy; the first piece sets it.
+    assert!(observed.lateness.contains(&Duration::ZERO));
+    assert!(observed.lateness.len() > 3, "{:?}", observed.lateness);
+
+    let model = "mock-t3";
+    let right = expected(Form::Chunks, model);
+    let observed = observe(&upstream, Form::Chunks, model, right, Arrivals::Closed);
+    assert!(observed.lateness.is_empty());
+}
+
+#[test]
+fn some_ask_and_do_not_read() {
+    let upstream = Upstream::start().unwrap();
+    let model = "mock-t1";
+    let plan = Plan {
+        address: upstream.address,
+        work: Work::Requests(vec![request::chat(Form::Plain, model, "key")]),
+        expected: expected(Form::Plain, model),
+        pause: Duration::ZERO,
+        connections: 1,
+        silent: Some(Silent {
+            request: request::chat(Form::Chunks, "mock-t1000", "key"),
+            connections: 2,
+        }),
+        ramp: Duration::ZERO,
+        warm_up: Duration::ZERO,
+        window: Duration::from_millis(50),
+        arrivals: Arrivals::Closed,
+    };
+    let observed = run(plan, &[], ANY_CPUS).unwrap();
+    assert_eq!((observed.silent, observed.faults.count), (2, 0));
+    let asked = upstream.asked.model.load(Ordering::Relaxed);
+    assert_eq!(asked, observed.acknowledged + 2);
 }
 
 #[test]

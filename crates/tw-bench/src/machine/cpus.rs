@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use rustix::process::{
     Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit,
 };
@@ -110,20 +110,16 @@ pub fn become_pinned(args: &PinnedArgs) -> anyhow::Result<Infallible> {
 /// Raises the limit of open files for this process and what it starts.
 ///
 /// # Errors
-/// The hard limit is too low.
+/// The hard limit is lower, and this process may not raise it.
 pub fn allow_open_files(wanted: u64) -> anyhow::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= wanted) {
         return Ok(());
     }
-    ensure!(
-        limit.maximum.is_none_or(|maximum| maximum >= wanted),
-        "{wanted} open files are needed, and this process may have {}",
-        limit.maximum.unwrap_or_default()
-    );
     let raised = Rlimit {
         current: Some(wanted),
-        maximum: limit.maximum,
+        maximum: limit.maximum.map(|maximum| maximum.max(wanted)),
     };
-    setrlimit(Resource::Nofile, raised).context("raising the limit of open files")
+    setrlimit(Resource::Nofile, raised)
+        .with_context(|| format!("{wanted} open files are needed: raising the limit"))
 }

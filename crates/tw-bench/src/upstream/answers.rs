@@ -61,7 +61,7 @@ fn plain(body: &str) -> Answer {
 fn tokens(says: &Says, profile: Profile) -> usize {
     match says {
         Says::Text => profile.deltas,
-        Says::Call(_) => CALL_TOKENS,
+        Says::Calls(names) => CALL_TOKENS * names.len(),
     }
 }
 
@@ -78,11 +78,13 @@ fn completion(model: &str, says: &Says, profile: Profile) -> Value {
             json!({"role": "assistant", "content": profile.text(), "refusal": null}),
             "stop",
         ),
-        Says::Call(name) => {
-            let call = json!({"id": "call_bench", "type": "function",
-                "function": {"name": name, "arguments": ARGUMENTS}});
+        Says::Calls(names) => {
+            let calls = names.iter().zip(0..).map(|(name, at)| {
+                json!({"id": call_id(at), "type": "function", "function": {"name": name, "arguments": ARGUMENTS}})
+            });
+            let calls: Vec<Value> = calls.collect();
             (
-                json!({"role": "assistant", "content": null, "tool_calls": [call], "refusal": null}),
+                json!({"role": "assistant", "content": null, "tool_calls": calls, "refusal": null}),
                 "tool_calls",
             )
         }
@@ -104,9 +106,13 @@ fn streamed(model: &str, says: &Says, profile: Profile, after_finish: &[Value]) 
                 .collect(),
             "stop",
         ),
-        Says::Call(name) => (
+        Says::Calls(names) => (
             json!({"role": "assistant", "content": null, "refusal": null}),
-            call_deltas(name),
+            names
+                .iter()
+                .zip(0..)
+                .flat_map(|(name, at)| call_deltas(name, at))
+                .collect::<Vec<Value>>(),
             "tool_calls",
         ),
     };
@@ -133,13 +139,18 @@ fn streamed(model: &str, says: &Says, profile: Profile, after_finish: &[Value]) 
     answer
 }
 
-fn call_deltas(name: &str) -> Vec<Value> {
-    let begin = json!({"tool_calls": [{"index": 0, "id": "call_bench", "type": "function",
+/// As a model server's own ids are: not the same twice in an answer.
+fn call_id(at: usize) -> String {
+    format!("call_bench_{at}")
+}
+
+fn call_deltas(name: &str, at: usize) -> Vec<Value> {
+    let begin = json!({"tool_calls": [{"index": at, "id": call_id(at), "type": "function",
         "function": {"name": name, "arguments": ""}}]});
     let pieces = ARGUMENTS.as_bytes().chunks(ARGUMENT_PIECE_BYTES);
     let pieces = pieces.map(|piece| {
         let piece = String::from_utf8_lossy(piece);
-        json!({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]})
+        json!({"tool_calls": [{"index": at, "function": {"arguments": piece}}]})
     });
     std::iter::once(begin).chain(pieces).collect()
 }

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-/// `mock-t50-d20-b16`: 50 text deltas, 20 ms between two writes, 16 events in a write.
+/// `mock-t50-d20-b16-c2`: 50 text deltas, 20 ms between two writes, 16 events in a write; two calls before the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub deltas: usize,
     pub pause: Duration,
     /// At least 1.
     pub events_per_write: usize,
+    /// How many of the tools that it is offered the model calls first, one call each.
+    pub calls: usize,
 }
 
 impl Profile {
@@ -21,6 +23,7 @@ impl Profile {
             deltas: 16,
             pause: Duration::ZERO,
             events_per_write: 1,
+            calls: 1,
         };
         let parts = model.strip_prefix("mock-").context("no such model")?;
         for part in parts.split('-') {
@@ -31,6 +34,7 @@ impl Profile {
             match kind {
                 "t" => profile.deltas = usize::try_from(number)?,
                 "d" => profile.pause = Duration::from_millis(number.into()),
+                "c" => profile.calls = usize::try_from(number)?,
                 "b" => profile.events_per_write = usize::try_from(number.max(1))?,
                 _ => bail!("the model {model}: {part:?} says nothing"),
             }

@@ -2,15 +2,16 @@ use std::time::Duration;
 
 use super::answers::of_model;
 use super::profile::Profile;
-use super::{Form, Question, Says, question};
+use super::{Form, Question, Results, Says, question};
 
 #[test]
 fn names_of_models() {
-    let profile = Profile::parse("mock-t50-d20-b16").unwrap();
+    let profile = Profile::parse("mock-t50-d20-b16-c2").unwrap();
     let expected = Profile {
         deltas: 50,
         pause: Duration::from_millis(20),
         events_per_write: 16,
+        calls: 2,
     };
     assert_eq!(profile, expected);
     assert_eq!(Profile::parse("mock-t2").unwrap().text(), "w00000 w00001 ");
@@ -20,36 +21,62 @@ fn names_of_models() {
 }
 
 #[test]
-fn a_tool_is_called_until_its_result_is_there() {
-    let tools = r#""tools":[{"type":"function","function":{"name":"look","parameters":{}}}]"#;
+fn tools_are_called_until_their_results_are_there() {
+    let tools = r#""tools":[{"type":"function","function":{"name":"look","parameters":{}}},
+        {"type":"function","function":{"name":"ask"}}]"#;
     let user = r#"{"role":"user","content":"hi"}"#;
     let result = r#"{"role":"tool","tool_call_id":"x","content":"1"}"#;
+    let look = || Says::Calls(vec!["look".to_owned()]);
+    let both = || Says::Calls(vec!["look".to_owned(), "ask".to_owned()]);
+    let none = (0, 0);
     let cases = [
         (
-            format!(r#"{{"model":"m","messages":[{user}]}}"#),
+            "mock-t1",
+            format!(r#""messages":[{user}]"#),
             Form::Plain,
             Says::Text,
+            none,
         ),
         (
-            format!(r#"{{"model":"m","stream":true,"messages":[{user}],{tools}}}"#),
+            "mock-t1",
+            format!(r#""stream":true,"messages":[{user}],{tools}"#),
             Form::Streamed,
-            Says::Call("look".to_owned()),
+            look(),
+            none,
         ),
         (
+            "mock-t1-c2",
+            format!(r#""messages":[{user},{result},{user}],{tools}"#),
+            Form::Plain,
+            both(),
+            (0, 1),
+        ),
+        (
+            "mock-t1-c0",
+            format!(r#""messages":[{user}],{tools}"#),
+            Form::Plain,
+            Says::Text,
+            none,
+        ),
+        (
+            "mock-t1-c2",
             format!(
-                r#"{{"model":"m","stream":true,"stream_options":{{"include_usage":true}},"messages":[{user},{result}],{tools}}}"#
+                r#""stream":true,"stream_options":{{"include_usage":true}},"messages":[{user},{result},{user},{result},{result}],{tools}"#
             ),
             Form::StreamedWithUsage,
             Says::Text,
+            (2, 1),
         ),
     ];
-    for (body, form, says) in cases {
+    for (model, rest, form, says, (at_end, earlier)) in cases {
+        let body = format!(r#"{{"model":"{model}",{rest}}}"#);
         let expected = Question {
-            model: "m".to_owned(),
+            model: model.to_owned(),
             form,
             says,
         };
-        assert_eq!(question(body.as_bytes()).unwrap(), expected, "{body}");
+        let asked = question(body.as_bytes()).unwrap();
+        assert_eq!(asked, (expected, Results { at_end, earlier }), "{body}");
     }
 }
 

@@ -14,14 +14,18 @@ fn every_turn_and_no_other() {
 
     let right = Acknowledged {
         turns: 5,
-        with_tool: 2,
+        calls: 2,
+        left: 0,
     };
     check(&file, right).unwrap();
     for wrong in [
         Acknowledged { turns: 6, ..right },
         Acknowledged { turns: 4, ..right },
+        Acknowledged { calls: 1, ..right },
+        Acknowledged { left: 1, ..right },
         Acknowledged {
-            with_tool: 1,
+            turns: 4,
+            left: 1,
             ..right
         },
     ] {

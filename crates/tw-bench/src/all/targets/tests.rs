@@ -114,6 +114,23 @@ fn each_kind_of_target_at_its_bound_and_beyond() {
             ],
             500.0,
         ),
+        (
+            FIRST,
+            Must::AddWithinTimesOf(TAIL, 1.5),
+            &[
+                (Turnwright, FIRST, 400.0),
+                (Turnwright, TAIL, 250.0),
+                (Direct, FIRST, 100.0),
+                (Direct, TAIL, 50.0),
+            ],
+            &[
+                (Turnwright, FIRST, 401.0),
+                (Turnwright, TAIL, 250.0),
+                (Direct, FIRST, 100.0),
+                (Direct, TAIL, 50.0),
+            ],
+            300.0,
+        ),
     ];
     for (figure, must, at_bound, beyond, expected) in cases {
         let Verdict::Holds { bound, .. } = judge(*figure, *must, at_bound) else {
@@ -136,6 +153,30 @@ fn each_kind_of_target_at_its_bound_and_beyond() {
 }
 
 #[test]
+fn a_figure_beside_that_of_another_scenario() {
+    let judge = |got: f64, other: Option<f64>| {
+        let mut figures = Figures::default();
+        figures.note(Scenario::Stalled, Peer::Turnwright, TAIL, got);
+        if let Some(other) = other {
+            figures.note(Scenario::Crowd, Peer::Turnwright, TAIL, other);
+        }
+        let target = Target {
+            scenario: Scenario::Stalled,
+            figure: TAIL,
+            must: Must::StayWithinTimesOf(Scenario::Crowd, 1.5),
+        };
+        target.judge(&figures)
+    };
+    assert!(judge(150.0, Some(100.0)).holds());
+    assert!(!judge(151.0, Some(100.0)).holds());
+    assert_eq!(
+        judge(1.0, None),
+        Verdict::NotMeasured(Peer::Turnwright),
+        "alone"
+    );
+}
+
+#[test]
 fn the_targets_are_measured_where_they_are_set() {
     for target in TARGETS {
         let peers = target.scenario.shape().peers;
@@ -150,6 +191,14 @@ fn the_targets_are_measured_where_they_are_set() {
                     peers.contains(&Peer::Nginx) && peers.contains(&Peer::Direct),
                     "{target:?}"
                 );
+            }
+            Must::AddWithinTimesOf(..) => assert!(peers.contains(&Peer::Direct), "{target:?}"),
+            Must::StayWithinTimesOf(other, _) => {
+                assert!(
+                    other.shape().peers.contains(&Peer::Turnwright),
+                    "{target:?}"
+                );
+                assert!(other < target.scenario, "{target:?}: measured too late");
             }
             Must::Reach(_) | Must::StayWithin(_) | Must::StayWithinMedianAndFloor(_) => {}
         }
