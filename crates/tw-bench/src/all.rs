@@ -6,17 +6,17 @@
 
 mod figures;
 mod nginx;
-mod process;
+pub mod process;
 mod record;
 mod report;
 pub mod request;
 mod round;
-mod scenarios;
-mod servers;
+pub mod scenarios;
+pub mod servers;
 mod targets;
-mod turnwright;
+pub mod turnwright;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub struct Args {
 }
 
 /// Streams at both sides of the server, and what a process has open beside.
-const OPEN_FILES: u64 = 32_768;
+pub const OPEN_FILES: u64 = 32_768;
 const SERVER: &str = "turnwright";
 
 /// Succeeds if every target holds.
@@ -75,14 +75,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn prepare(args: &Args) -> anyhow::Result<Bench> {
-    let own = std::env::current_exe().context("where this program is")?;
-    let folder = own.parent().context("where this program is")?.to_owned();
-    let server = args.server.clone().unwrap_or_else(|| folder.join(SERVER));
-    ensure!(
-        server.is_file(),
-        "{} is missing: cargo build --release -p turnwright -p tw-bench",
-        server.display()
-    );
+    let (server, folder) = program(args.server.as_deref())?;
     let scenarios: Vec<Scenario> = Scenario::value_variants()
         .iter()
         .copied()
@@ -110,6 +103,22 @@ fn prepare(args: &Args) -> anyhow::Result<Bench> {
         cpus,
         folder,
     })
+}
+
+/// The server's program, and the folder of this one, which is on a disk.
+///
+/// # Errors
+/// It is missing.
+pub fn program(given: Option<&Path>) -> anyhow::Result<(PathBuf, PathBuf)> {
+    let own = std::env::current_exe().context("where this program is")?;
+    let folder = own.parent().context("where this program is")?.to_owned();
+    let server = given.map_or_else(|| folder.join(SERVER), Path::to_owned);
+    ensure!(
+        server.is_file(),
+        "{} is missing: cargo build --release -p turnwright -p tw-bench",
+        server.display()
+    );
+    Ok((server, folder))
 }
 
 /// Prints what is wrong, if anything is.

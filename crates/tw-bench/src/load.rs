@@ -4,9 +4,9 @@
 
 pub mod answer;
 pub mod conversation;
-mod exchange;
+pub mod exchange;
 pub mod mixed;
-mod pace;
+pub mod pace;
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};

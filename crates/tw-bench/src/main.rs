@@ -7,6 +7,7 @@ mod load;
 mod machine;
 mod percentile;
 mod server;
+mod soak;
 mod upstream;
 
 use std::process::ExitCode;
@@ -29,6 +30,8 @@ enum Command {
     Floor(floor::Args),
     /// The server beside nginx and a direct connection; exits with 1 if a target fails, with 2 if it could not measure
     All(all::Args),
+    /// The server under half of what it can take, for long, with faults; exits with 1 if something leaks or is left over
+    Soak(soak::Args),
     /// The server inside this program, with a writer of choice
     #[command(hide = true)]
     Server(server::Args),
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Floor(args) => floor::run(&args).map(|()| ExitCode::SUCCESS),
         Command::All(args) => all::run(args),
+        Command::Soak(args) => soak::run(&args),
         Command::Pinned(args) => machine::cpus::become_pinned(&args).map(|never| match never {}),
         Command::Server(args) => server::run(&args).map(|()| ExitCode::SUCCESS),
     };

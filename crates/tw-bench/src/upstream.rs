@@ -1,7 +1,8 @@
 //! A fake model server, and the HTTP service behind the benched tool, on a thread of its own.
 //!
 //! `POST /v1/chat/completions` answers as the model's name says (see [`profile::Profile`]); a request with tools whose
-//! last message is not a tool's result gets calls of its first tools. `POST /tool` is the tool. All answers are
+//! last message is not a tool's result gets calls of its first tools. `POST /tool` is the tool, `POST /tool/broken` one
+//! that breaks off. All answers are
 //! serialised once and then only written.
 
 mod answers;
@@ -172,7 +173,7 @@ async fn connection(mut tcp: TcpStream, model: &Model) -> anyhow::Result<()> {
         let answer = model.answer(&head.path, &read[head.bytes..end])?;
         read.drain(..end);
         play(&mut tcp, &answer).await?;
-        if head.afterwards == Afterwards::Close {
+        if [head.afterwards, answer.afterwards].contains(&Afterwards::Close) {
             tcp.shutdown().await?;
             return Ok(());
         }
@@ -267,6 +268,7 @@ impl Model {
                 self.asked.tool.fetch_add(1, Ordering::Relaxed);
                 return Ok(Rc::new(answers::of_tool()));
             }
+            "/tool/broken" => return Ok(Rc::new(answers::of_broken_tool())),
             _ => bail!("no such path: {path}"),
         }
         let (question, results) = question(body)?;

@@ -77,6 +77,23 @@ impl Process {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// The server itself: what starts it becomes it.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it as a power cut would.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub fn kill(mut self) -> anyhow::Result<()> {
+        self.child
+            .kill()
+            .with_context(|| format!("killing {}", self.name))?;
+        self.child.wait()?;
+        Ok(())
+    }
+
     /// Asks it to end, and waits until it has.
     ///
     /// # Errors

@@ -27,6 +27,8 @@ pub struct Keys {
     pub plain: String,
     /// May use the tool; `None` where there is none.
     pub tool: Option<String>,
+    /// May use the one that breaks off too.
+    pub any_tool: Option<String>,
 }
 
 /// For those who do not look at it.
@@ -37,6 +39,7 @@ impl Keys {
         Self {
             plain: NO_KEY.to_owned(),
             tool: None,
+            any_tool: None,
         }
     }
 }

@@ -13,8 +13,12 @@ use super::servers::{Keys, Server};
 use crate::machine::cpus::Cpus;
 
 pub const TOOL: &str = "bench_weather";
+/// Breaks off after its request was read.
+pub const BROKEN_TOOL: &str = "bench_broken";
 /// More than are ever in flight.
 const TOOL_CONCURRENCY: usize = 256;
+const DATA: &str = "data";
+const CONFIG: &str = "config.toml";
 const DATABASE: &str = "turnwright.db";
 const LISTENING: &str = "listening on http://";
 
@@ -29,21 +33,44 @@ pub fn start(
     tools: Tools,
     cpus: Cpus,
 ) -> anyhow::Result<Server> {
-    let data = folder.join("data");
+    let keys = prepare(program, folder, upstream, tools)?;
+    start_again(program, folder, keys, cpus)
+}
+
+/// Makes what a server needs in `folder`.
+///
+/// # Errors
+/// One of its commands fails.
+pub fn prepare(
+    program: &Path,
+    folder: &Path,
+    upstream: SocketAddr,
+    tools: Tools,
+) -> anyhow::Result<Keys> {
+    let data = folder.join(DATA);
     std::fs::create_dir_all(&data)?;
-    let config = folder.join("config.toml");
+    let config = folder.join(CONFIG);
     process::write(&config, &settings(&data, upstream, tools))?;
-    let keys = set_up(program, &data, &config, upstream, tools)?;
+    set_up(program, &data, &config, upstream, tools)
+}
+
+/// Starts a server on what an earlier one left in `folder`.
+///
+/// # Errors
+/// It does not start.
+pub fn start_again(
+    program: &Path,
+    folder: &Path,
+    keys: Keys,
+    cpus: Cpus,
+) -> anyhow::Result<Server> {
     let mut command = Command::new(program);
-    command.arg("serve").arg("--config").arg(&config);
-    serve(
-        Peer::Turnwright,
-        command,
-        folder,
-        data.join(DATABASE),
-        keys,
-        cpus,
-    )
+    command
+        .arg("serve")
+        .arg("--config")
+        .arg(folder.join(CONFIG));
+    let database = folder.join(DATA).join(DATABASE);
+    serve(Peer::Turnwright, command, folder, database, keys, cpus)
 }
 
 /// Starts the same server inside this program, whose writer writes nothing.
@@ -56,11 +83,8 @@ pub fn start_unrecorded(
     upstream: SocketAddr,
     cpus: Cpus,
 ) -> anyhow::Result<Server> {
-    let data = folder.join("data");
-    std::fs::create_dir_all(&data)?;
-    let config = folder.join("config.toml");
-    process::write(&config, &settings(&data, upstream, Tools::One))?;
-    let keys = set_up(program, &data, &config, upstream, Tools::One)?;
+    let data = folder.join(DATA);
+    let keys = prepare(program, folder, upstream, Tools::One)?;
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["server", "--writer", "null", "--data"])
@@ -127,8 +151,8 @@ fn set_up(
         process::output(command.arg("--data").arg(data))
     };
     let plain = key(&[])?;
-    let tool = match tools {
-        Tools::None => None,
+    let (tool, any_tool) = match tools {
+        Tools::None => (None, None),
         Tools::One | Tools::Mixed => {
             let file = config.with_file_name("tools.json");
             process::write(&file, &tool_file(upstream))?;
@@ -137,25 +161,34 @@ fn set_up(
             // The configuration says what tools may reach.
             command.arg("--data").arg(data).arg("--config").arg(config);
             process::output(&mut command)?;
-            Some(key(&["--tools", TOOL])?)
+            (
+                Some(key(&["--tools", TOOL])?),
+                Some(key(&["--tools", "all"])?),
+            )
         }
     };
-    Ok(Keys { plain, tool })
+    Ok(Keys {
+        plain,
+        tool,
+        any_tool,
+    })
 }
 
 fn tool_file(upstream: SocketAddr) -> String {
-    json!([{
-        "name": TOOL,
-        "description": "The current weather in a city.",
-        "type": "api_request",
-        "method": "POST",
-        "url": format!("http://{upstream}/tool"),
-        "parameters": {
-            "city": {"mode": "ai", "schema": {"type": "string"}, "prompt": "The city and its country"},
-        },
-        "policy": {"effect": "once", "concurrency_max": TOOL_CONCURRENCY},
-    }])
-    .to_string()
+    let tool = |name: &str, path: &str| {
+        json!({
+            "name": name,
+            "description": "The current weather in a city.",
+            "type": "api_request",
+            "method": "POST",
+            "url": format!("http://{upstream}{path}"),
+            "parameters": {
+                "city": {"mode": "ai", "schema": {"type": "string"}, "prompt": "The city and its country"},
+            },
+            "policy": {"effect": "once", "concurrency_max": TOOL_CONCURRENCY},
+        })
+    };
+    json!([tool(TOOL, "/tool"), tool(BROKEN_TOOL, "/tool/broken")]).to_string()
 }
 
 fn settings(data: &Path, upstream: SocketAddr, tools: Tools) -> String {

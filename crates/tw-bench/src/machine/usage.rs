@@ -92,6 +92,11 @@ pub fn resident_kib(pids: &[u32]) -> u64 {
         .sum()
 }
 
+/// Open files of a process.
+pub fn open_files(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
 /// What was used up to one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::profile::{Profile, word};
+use super::profile::{Fault, Profile, word};
 use super::{Form, Question, Says};
+use crate::http::Afterwards;
 
 /// An answer with its head, cut into the parts that are written one by one.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub struct Answer {
     pub ends: Vec<usize>,
     /// Between two parts.
     pub pause: Duration,
+    pub afterwards: Afterwards,
 }
 
 const ID: &str = "chatcmpl-bench";
@@ -33,6 +35,18 @@ pub fn of_tool() -> Answer {
 }
 
 pub fn of_model(question: &Question, profile: Profile) -> Answer {
+    let whole = whole(question, profile);
+    match profile.fault {
+        None => whole,
+        Some(Fault::Cut) => whole.cut(),
+        Some(Fault::Status(status)) => with_status(
+            status,
+            &json!({"error": {"message": "the bench says so", "type": "bench"}}).to_string(),
+        ),
+    }
+}
+
+fn whole(question: &Question, profile: Profile) -> Answer {
     let model = &question.model;
     match question.form {
         Form::Plain => plain(&completion(model, &question.says, profile).to_string()),
@@ -45,9 +59,23 @@ pub fn of_model(question: &Question, profile: Profile) -> Answer {
     }
 }
 
+/// Nothing, and the connection closes.
+pub fn of_broken_tool() -> Answer {
+    Answer {
+        bytes: Vec::new(),
+        ends: Vec::new(),
+        pause: Duration::ZERO,
+        afterwards: Afterwards::Close,
+    }
+}
+
 fn plain(body: &str) -> Answer {
+    with_status(200, body)
+}
+
+fn with_status(status: u16, body: &str) -> Answer {
     let bytes = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        "HTTP/1.1 {status} Bench\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes();
@@ -55,6 +83,7 @@ fn plain(body: &str) -> Answer {
         ends: vec![bytes.len()],
         bytes,
         pause: Duration::ZERO,
+        afterwards: Afterwards::Keep,
     }
 }
 
@@ -120,6 +149,7 @@ fn streamed(model: &str, says: &Says, profile: Profile, after_finish: &[Value]) 
         bytes: STREAM_HEAD.as_bytes().to_vec(),
         ends: Vec::new(),
         pause: profile.pause,
+        afterwards: Afterwards::Keep,
     };
     answer.event(&chunk(model, role, None).to_string());
     answer.end_part();
@@ -169,6 +199,15 @@ impl Answer {
         let event = format!("data: {data}\n\n");
         // Writing to memory does not fail.
         let _ = write!(self.bytes, "{:x}\r\n{event}\r\n", event.len());
+    }
+
+    /// Its first half, behind which the connection closes.
+    fn cut(mut self) -> Self {
+        self.bytes.truncate(self.bytes.len() / 2);
+        self.ends.retain(|end| *end < self.bytes.len());
+        self.ends.push(self.bytes.len());
+        self.afterwards = Afterwards::Close;
+        self
     }
 
     fn end_part(&mut self) {

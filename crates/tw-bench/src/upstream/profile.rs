@@ -4,7 +4,17 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
+/// What goes wrong with an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection closes after half of it.
+    Cut,
+    /// It has this status, and says so.
+    Status(u16),
+}
+
 /// `mock-t50-d20-b16-c2`: 50 text deltas, 20 ms between two writes, 16 events in a write; two calls before the text.
+/// `-x1` cuts it in the middle, `-s500` answers with that status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub deltas: usize,
@@ -13,6 +23,7 @@ pub struct Profile {
     pub events_per_write: usize,
     /// How many of the tools that it is offered the model calls first, one call each.
     pub calls: usize,
+    pub fault: Option<Fault>,
 }
 
 impl Profile {
@@ -24,6 +35,7 @@ impl Profile {
             pause: Duration::ZERO,
             events_per_write: 1,
             calls: 1,
+            fault: None,
         };
         let parts = model.strip_prefix("mock-").context("no such model")?;
         for part in parts.split('-') {
@@ -34,6 +46,8 @@ impl Profile {
             match kind {
                 "t" => profile.deltas = usize::try_from(number)?,
                 "d" => profile.pause = Duration::from_millis(number.into()),
+                "x" => profile.fault = Some(Fault::Cut),
+                "s" => profile.fault = Some(Fault::Status(u16::try_from(number)?)),
                 "c" => profile.calls = usize::try_from(number)?,
                 "b" => profile.events_per_write = usize::try_from(number.max(1))?,
                 _ => bail!("the model {model}: {part:?} says nothing"),

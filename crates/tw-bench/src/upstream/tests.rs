@@ -1,17 +1,19 @@
 use std::time::Duration;
 
 use super::answers::of_model;
-use super::profile::Profile;
+use super::profile::{Fault, Profile};
 use super::{Form, Question, Results, Says, question};
+use crate::http::Afterwards;
 
 #[test]
 fn names_of_models() {
-    let profile = Profile::parse("mock-t50-d20-b16-c2").unwrap();
+    let profile = Profile::parse("mock-t50-d20-b16-c2-s503").unwrap();
     let expected = Profile {
         deltas: 50,
         pause: Duration::from_millis(20),
         events_per_write: 16,
         calls: 2,
+        fault: Some(Fault::Status(503)),
     };
     assert_eq!(profile, expected);
     assert_eq!(Profile::parse("mock-t2").unwrap().text(), "w00000 w00001 ");
@@ -78,6 +80,24 @@ fn tools_are_called_until_their_results_are_there() {
         let asked = question(body.as_bytes()).unwrap();
         assert_eq!(asked, (expected, Results { at_end, earlier }), "{body}");
     }
+}
+
+#[test]
+fn a_cut_answer_is_the_beginning_of_a_whole_one() {
+    let question = |model: &str| Question {
+        model: model.to_owned(),
+        form: Form::Streamed,
+        says: Says::Text,
+    };
+    let of = |model: &str| of_model(&question(model), Profile::parse(model).unwrap());
+    let (whole, cut) = (of("mock-t9"), of("mock-t9-x1"));
+    // The name of the model is in each event.
+    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).matches("data: ").count();
+    assert!(shown(&cut.bytes) < shown(&whole.bytes));
+    assert!(!String::from_utf8_lossy(&cut.bytes).contains("[DONE]"));
+    assert_eq!(cut.ends.last(), Some(&cut.bytes.len()));
+    assert_eq!(cut.afterwards, Afterwards::Close);
+    assert_eq!(whole.afterwards, Afterwards::Keep);
 }
 
 #[test]

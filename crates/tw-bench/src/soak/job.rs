@@ -1,0 +1,184 @@
+//! What a client asks next, and what the answer must be.
+
+use anyhow::{bail, ensure};
+use serde_json::{Value, json};
+
+use crate::all::request;
+use crate::all::turnwright::{BROKEN_TOOL, TOOL};
+use crate::http::ResponseHead;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job {
+    Plain,
+    Streamed,
+    /// A call of effect `once`.
+    Tool,
+    ToolStreamed,
+    /// The tool breaks off after its request was read.
+    BrokenTool,
+    /// A call of the server and one of the client's own.
+    Mixed,
+    /// The next turn of a person's conversation, with hidden calls now and then.
+    Conversation,
+    /// The client leaves in the middle.
+    Leave,
+    /// The upstream breaks off.
+    Cut,
+    CutStreamed,
+    /// The upstream fails.
+    Refused,
+}
+
+/// By turns; upstreams are asked three times before they count as failed, so failures are fewer.
+const JOBS: [Job; 24] = [
+    Job::Plain,
+    Job::Tool,
+    Job::Streamed,
+    Job::Conversation,
+    Job::ToolStreamed,
+    Job::Mixed,
+    Job::Plain,
+    Job::Leave,
+    Job::Tool,
+    Job::Streamed,
+    Job::Conversation,
+    Job::ToolStreamed,
+    Job::CutStreamed,
+    Job::Plain,
+    Job::Mixed,
+    Job::Tool,
+    Job::Streamed,
+    Job::Conversation,
+    Job::BrokenTool,
+    Job::Leave,
+    Job::ToolStreamed,
+    Job::Plain,
+    Job::Refused,
+    Job::Cut,
+];
+
+/// What the answer must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Must {
+    /// Whole, with the model's text.
+    BeText,
+    /// Nothing: nobody reads it.
+    BeLeft,
+    /// An error status.
+    BeError,
+    /// A stream that ends with an error, or an error status.
+    EndWithError,
+}
+
+impl Job {
+    pub fn number(at: usize) -> Self {
+        JOBS[at % JOBS.len()]
+    }
+
+    pub fn must(self) -> Must {
+        match self {
+            Self::Plain
+            | Self::Streamed
+            | Self::Tool
+            | Self::ToolStreamed
+            | Self::BrokenTool
+            | Self::Mixed
+            | Self::Conversation => Must::BeText,
+            Self::Leave => Must::BeLeft,
+            Self::Cut | Self::Refused => Must::BeError,
+            Self::CutStreamed => Must::EndWithError,
+        }
+    }
+
+    fn is_streamed(self) -> bool {
+        match self {
+            Self::Streamed | Self::ToolStreamed | Self::Leave | Self::CutStreamed => true,
+            Self::Plain
+            | Self::Tool
+            | Self::BrokenTool
+            | Self::Mixed
+            | Self::Conversation
+            | Self::Cut
+            | Self::Refused => false,
+        }
+    }
+
+    pub fn model(self) -> &'static str {
+        match self {
+            Self::Plain | Self::Tool | Self::BrokenTool => "mock-t16",
+            Self::Streamed | Self::ToolStreamed => "mock-t30-d5",
+            Self::Mixed => "mock-t16-c2",
+            Self::Conversation => "mock-t16-c0",
+            Self::Leave => "mock-t200-d20",
+            Self::Cut => "mock-t16-x1",
+            Self::CutStreamed => "mock-t30-x1",
+            Self::Refused => "mock-t16-s500",
+        }
+    }
+
+    /// The body of a request by itself; a conversation and a mixed round have others.
+    pub fn body(self) -> Value {
+        let tools: Vec<Value> = match self {
+            Self::Tool | Self::ToolStreamed => vec![tool(TOOL)],
+            Self::BrokenTool => vec![tool(BROKEN_TOOL)],
+            Self::Plain
+            | Self::Streamed
+            | Self::Mixed
+            | Self::Conversation
+            | Self::Leave
+            | Self::Cut
+            | Self::CutStreamed
+            | Self::Refused => Vec::new(),
+        };
+        json!({
+            "model": self.model(),
+            "stream": self.is_streamed(),
+            "messages": request::messages(),
+            "tools": tools,
+        })
+    }
+}
+
+fn tool(name: &str) -> Value {
+    json!({"type": "function", "function": {"name": name}})
+}
+
+/// Holds an answer against what it must be.
+///
+/// # Errors
+/// It is another one.
+pub fn check(must: Must, text: &str, head: &ResponseHead, body: &[u8]) -> anyhow::Result<()> {
+    let shown = || {
+        let shown = String::from_utf8_lossy(body);
+        shown.chars().rev().take(SHOWN_CHARS).collect::<Vec<_>>()
+    };
+    let shown = || shown().into_iter().rev().collect::<String>();
+    let has = |what: &str| memchr::memmem::find(body, what.as_bytes()).is_some();
+    let is_stream = body.starts_with(b"data:") || body.starts_with(b":");
+    match must {
+        Must::BeText => {
+            ensure!(head.status == 200, "status {}: {}", head.status, shown());
+            if is_stream {
+                ensure!(has("[DONE]"), "a stream without its end: {}", shown());
+                let last = text.split_inclusive(' ').next_back().unwrap_or_default();
+                ensure!(has(last), "not the last piece of text: {}", shown());
+            } else {
+                ensure!(has(text), "another text: {}", shown());
+            }
+        }
+        Must::BeError => ensure!(head.status >= 500, "status {}: {}", head.status, shown()),
+        Must::EndWithError if head.status == 200 => {
+            ensure!(has("\"error\""), "no error: {}", shown());
+            ensure!(!has("[DONE]"), "an end behind an error: {}", shown());
+        }
+        Must::EndWithError => ensure!(head.status >= 500, "status {}: {}", head.status, shown()),
+        Must::BeLeft => bail!("an answer that nobody reads"),
+    }
+    Ok(())
+}
+
+/// How much of an answer's end is told.
+const SHOWN_CHARS: usize = 200;
+
+#[cfg(test)]
+mod tests;
