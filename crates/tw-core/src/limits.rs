@@ -14,6 +14,8 @@ pub const RESULT_SHOWN_BYTES_DEFAULT: usize = 16 * 1024;
 pub const BODY_BYTES_DEFAULT: usize = 32 * 1024 * 1024;
 pub const JSON_DEPTH_DEFAULT: usize = 64;
 pub const MESSAGES_DEFAULT: usize = 4096;
+/// One result that a client brings, in bytes; it may hold images, which are some MiB each.
+pub const CLIENT_RESULT_BYTES_DEFAULT: usize = 8 * 1024 * 1024;
 pub const TOOLS_DEFAULT: usize = 128;
 /// Function schemas and descriptions of all tools of ours that one request is offered, in bytes.
 ///
@@ -98,6 +100,7 @@ pub struct RequestLimits {
     pub body_bytes_max: usize,
     pub json_depth_max: usize,
     pub messages_max: usize,
+    pub client_result_bytes_max: usize,
     pub tools_max: usize,
     pub schema_bytes_max: usize,
     pub schema_depth_max: usize,
@@ -109,6 +112,7 @@ impl RequestLimits {
             body_bytes_max: BODY_BYTES_DEFAULT,
             json_depth_max: JSON_DEPTH_DEFAULT,
             messages_max: MESSAGES_DEFAULT,
+            client_result_bytes_max: CLIENT_RESULT_BYTES_DEFAULT,
             tools_max: TOOLS_DEFAULT,
             schema_bytes_max: SCHEMA_BYTES_DEFAULT,
             schema_depth_max: SCHEMA_DEPTH_DEFAULT,

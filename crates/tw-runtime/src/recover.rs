@@ -248,6 +248,7 @@ fn accepted_limits() -> RequestLimits {
         body_bytes_max: usize::MAX,
         json_depth_max: limits::JSON_DEPTH_DEFAULT,
         messages_max: usize::MAX,
+        client_result_bytes_max: usize::MAX,
         tools_max: usize::MAX,
         schema_bytes_max: usize::MAX,
         schema_depth_max: limits::JSON_DEPTH_DEFAULT,

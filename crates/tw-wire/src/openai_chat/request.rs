@@ -225,6 +225,9 @@ fn read_messages(
         .enumerate()
         .map(|(at, raw)| messages::read(raw, &format!("messages[{at}]")))
         .collect::<Result<_, _>>()?;
+    for (at, message) in messages.iter().enumerate() {
+        check_result(message, &format!("messages[{at}].content"), limits)?;
+    }
     let calls: usize = messages.iter().map(|message| message.calls().count()).sum();
     if calls > HISTORY_CALLS_MAX {
         let message = format!(
@@ -236,6 +239,27 @@ fn read_messages(
         });
     }
     Ok(messages)
+}
+
+fn check_result(
+    message: &Message,
+    param: &str,
+    limits: &RequestLimits,
+) -> Result<(), RequestError> {
+    let bytes = message
+        .result()
+        .map_or(0, |result| result.content.as_str().len());
+    if bytes <= limits.client_result_bytes_max {
+        return Ok(());
+    }
+    let message = format!(
+        "Invalid '{param}': the result is longer than {} bytes.",
+        limits.client_result_bytes_max
+    );
+    Err(RequestError {
+        code: Some("string_above_max_length"),
+        ..RequestError::invalid(param, message)
+    })
 }
 
 fn read_choice(fields: &Fields<'_>, tools: &Tools) -> Result<ToolChoice, RequestError> {

@@ -10,6 +10,7 @@ fn limits() -> RequestLimits {
         body_bytes_max: 4096,
         json_depth_max: 16,
         messages_max: 3,
+        client_result_bytes_max: 20,
         tools_max: 2,
         schema_bytes_max: 100,
         schema_depth_max: 4,
@@ -299,6 +300,25 @@ fn what_is_no_request_at_all_is_refused() {
         "Invalid value: 'robot'. Supported values are: 'system', 'developer', 'user', 'assistant', 'tool', and 'function'."
     );
     assert_eq!(role.code, Some("invalid_value"));
+}
+
+#[test]
+fn results_that_a_client_brings_are_bounded() {
+    let brought = |role: &str, id: &str, content: &str| {
+        format!(
+            r#"{{"model":"m","messages":[{{"role":"user","content":"a text of any length"}},{{"role":"{role}","{id}":"c","content":{content}}}]}}"#
+        )
+    };
+    let fits = r#""123456789 12345678""#;
+    let parts = r#"[{"type":"text","text":"12345"}]"#;
+    for (role, id) in [("tool", "tool_call_id"), ("function", "name")] {
+        read(&brought(role, id, fits));
+        for content in [r#""123456789 123456789""#, parts] {
+            let error = refused(&brought(role, id, content));
+            assert_eq!(error.param.as_deref(), Some("messages[1].content"));
+            assert_eq!(error.code, Some("string_above_max_length"));
+        }
+    }
 }
 
 /// Pairing calls with results looks at every call for every result, so their number is bounded.
