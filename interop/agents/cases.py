@@ -45,12 +45,17 @@ class Case:
     name = ""
     tools = None
     leaves = False
+    names_user = False
 
     def takes(self, client):
         return True
 
     def rounds(self, model):
         raise NotImplementedError
+
+    def follow_up(self, answers):
+        """The messages of a second request, if there is one."""
+        return None
 
     def check(self, seen):
         raise NotImplementedError
@@ -147,6 +152,55 @@ class ClientCall(Case):
         _has_id(seen, last, second)
 
 
+class Memory(Case):
+    """A second request with the history as the client saw it: the model remembers the calls."""
+
+    name = "memory"
+    tools = [OURS]
+    names_user = True
+
+    def rounds(self, model):
+        call = ("of-the-model-1", OURS, _q(model, 1))
+        return [
+            {"calls": [call], "usage": (1, 10)},
+            {"text": LAST, "usage": (2, 20)},
+            {"text": FIRST, "usage": (4, 40)},
+        ]
+
+    def follow_up(self, answers):
+        (first,) = answers
+        return [
+            *MESSAGES,
+            {"role": "assistant", "content": first["text"]},
+            {"role": "user", "content": "And now?"},
+        ]
+
+    def check(self, seen):
+        equal(seen.outcome["error"], None, "the error")
+        equal([it["text"] for it in seen.answers], [LAST, FIRST], "the texts")
+        equal([it["calls"] for it in seen.answers], [[], []], "calls shown")
+        equal(seen.ran, [_q(seen.model, 1)], "what ran")
+        _, called, result, said, asked = seen.asked[2]["messages"]
+        ((_, _, arguments),) = seen.rounds[0]["calls"]
+        (call,) = called["tool_calls"]
+        equal(
+            (call["id"], call["function"]["name"], call["function"]["arguments"]),
+            ("of-the-model-1", OURS, arguments),
+            "the call that the client never saw",
+        )
+        equal(
+            (result["role"], result["tool_call_id"], result["content"]),
+            ("tool", "of-the-model-1", found(arguments)),
+            "the result that the client never saw",
+        )
+        equal(_text(said), LAST, "the answer as the client saw it")
+        equal(_text(asked), "And now?", "what was asked then")
+        first, second = seen.turns
+        equal(second["parent"], first["id"], "the turn that was continued")
+        for answer, turn in zip(seen.answers, seen.turns):
+            _has_id(seen, answer, turn)
+
+
 class Cancel(Case):
     """The client leaves in the middle."""
 
@@ -236,6 +290,7 @@ CASES = [
     OneCall(),
     TwoParallel(),
     ClientCall(),
+    Memory(),
     Cancel(),
     Refused(),
     Limited(),
@@ -251,6 +306,11 @@ def equal(got, wanted, what):
 
 def _q(model, n):
     return json.dumps({"q": f"{model} {n}"})
+
+
+def _text(message):
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def _one_answer(seen, text, usage):

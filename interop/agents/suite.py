@@ -88,13 +88,19 @@ class Suite:
         # `runTools` always sends a list, and an empty one would offer nothing.
         tools = case.tools or ([OURS] if "runTools" in client else None)
         job = {"client": client, "model": name, "messages": MESSAGES, "tools": tools}
-        number, outcome = driver.start({**job, "user": None, "leaves": case.leaves})
+        job |= {"user": name if case.names_user else None, "leaves": case.leaves}
+        number, outcome = driver.start(job)
         extra = {}
         if case.leaves:
             assert self.model.event(name, "waits").wait(WITHIN_S), "the model was not asked"
             driver.abort(number)
             extra["left"] = self.model.event(name, "left").wait(WITHIN_S)
-        return outcome.result(WITHIN_S), extra
+        outcome = outcome.result(WITHIN_S)
+        if messages := case.follow_up(outcome["answers"]):
+            _, second = driver.start({**job, "messages": messages})
+            second = second.result(WITHIN_S)
+            outcome = {**second, "answers": outcome["answers"] + second["answers"]}
+        return outcome, extra
 
     def _seen(self, client, case, name, outcome, extra):
         turns = self._rows("SELECT id, request_id FROM turn WHERE model = ? ORDER BY key", name)
