@@ -123,17 +123,7 @@ class ClientCall(Case):
         return [{"calls": [call], "usage": (3, 30)}, {"text": LAST, "usage": (6, 60)}]
 
     def check(self, seen):
-        equal(seen.outcome["error"], None, "the error")
-        equal(len(seen.answers), 2, "answers")
-        called, last = seen.answers
-        equal(called["text"], "", "the text of the answer with the call")
-        ((call_id, name, arguments),) = called["calls"]
-        equal((name, json.loads(arguments)), (OWN, {"mood": "calm"}), "the call")
-        ran = [(name, json.loads(arguments)) for name, arguments in seen.outcome["ran"]]
-        equal(ran, [(OWN, {"mood": "calm"})], "what the client ran")
-        equal((last["text"], last["calls"]), (LAST, []), "the last answer")
-        _finishes(seen, ["tool_calls", "stop"])
-        equal([it["usage"] for it in seen.answers], [[3, 30], [6, 60]], "usage")
+        called, _ = _client_answers(seen, "")
         equal(seen.ran, [], "what the server ran")
         _, assistant, result = seen.asked[1]["messages"]
         equal(
@@ -146,10 +136,47 @@ class ClientCall(Case):
             ("tool", "of-the-model-1", COLOR),
             "the result as the model gets it",
         )
-        first, second = seen.turns
-        equal((first["status"], second["status"]), ("completed", "completed"), "the turns")
-        _has_id(seen, called, first)
-        _has_id(seen, last, second)
+        ((own,),) = [it["calls"] for it in seen.turns[0]["rounds"]]
+        _is_minted(called["calls"][0][0], own)
+
+
+class Mixed(Case):
+    """One answer calls a tool of the server and one of the client, who sees only its own."""
+
+    name = "a mixed round"
+    tools = [OURS, OWN]
+
+    def rounds(self, model):
+        calls = [
+            ("of-the-model-1", OURS, _q(model, 1)),
+            ("of-the-model-2", OWN, '{"mood": "calm"}'),
+        ]
+        return [
+            {"text": FIRST, "calls": calls, "usage": (3, 30)},
+            {"text": LAST, "usage": (6, 60)},
+        ]
+
+    def check(self, seen):
+        called, _ = _client_answers(seen, FIRST)
+        equal(seen.ran, [_q(seen.model, 1)], "what the server ran")
+        _, assistant, *results = seen.asked[1]["messages"]
+        functions = [(it["id"], it["function"]["name"]) for it in assistant["tool_calls"]]
+        equal(
+            functions,
+            [("of-the-model-1", OURS), ("of-the-model-2", OWN)],
+            "the calls as the model gets them back",
+        )
+        equal(
+            [(it["role"], it["tool_call_id"], it["content"]) for it in results],
+            [
+                ("tool", "of-the-model-1", found(_q(seen.model, 1))),
+                ("tool", "of-the-model-2", COLOR),
+            ],
+            "the results as the model gets them",
+        )
+        ours, own = seen.turns[0]["rounds"][0]["calls"]
+        equal((ours["runs"], own["runs"]), ("server", "client"), "who ran the calls")
+        _is_minted(called["calls"][0][0], own)
 
 
 class Memory(Case):
@@ -290,6 +317,7 @@ CASES = [
     OneCall(),
     TwoParallel(),
     ClientCall(),
+    Mixed(),
     Memory(),
     Cancel(),
     Refused(),
@@ -327,6 +355,30 @@ def _one_answer(seen, text, usage):
         equal("".join(seen.outcome["seen"]), text, "the text as it was streamed")
     equal(len(seen.turns), 1, "turns")
     _has_id(seen, answer, seen.turns[0])
+
+
+def _client_answers(seen, text):
+    """The client got the text with its own call, ran it, asked again, and got the last text."""
+    equal(seen.outcome["error"], None, "the error")
+    equal(len(seen.answers), 2, "answers")
+    called, last = seen.answers
+    equal(called["text"], text, "the text of the answer with the call")
+    ((_, name, arguments),) = called["calls"]
+    equal((name, json.loads(arguments)), (OWN, {"mood": "calm"}), "the call")
+    ran = [(name, json.loads(arguments)) for name, arguments in seen.outcome["ran"]]
+    equal(ran, [(OWN, {"mood": "calm"})], "what the client ran")
+    equal((last["text"], last["calls"]), (LAST, []), "the last answer")
+    _finishes(seen, ["tool_calls", "stop"])
+    equal([it["usage"] for it in seen.answers], [[3, 30], [6, 60]], "usage")
+    equal([turn["status"] for turn in seen.turns], ["completed"] * 2, "the turns")
+    for answer, turn in zip(seen.answers, seen.turns):
+        _has_id(seen, answer, turn)
+    return called, last
+
+
+def _is_minted(shown, call):
+    """The id that the client was shown is the server's own, not the model's."""
+    equal(shown, "call_" + call["id"].replace("-", ""), "the id of the client's call")
 
 
 def _finishes(seen, wanted):
