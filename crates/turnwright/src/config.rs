@@ -167,6 +167,7 @@ impl Settings {
     fn of_text(text: &str, environment: &Environment) -> anyhow::Result<Self> {
         let mut table: toml::Table = DEFAULTS.parse()?;
         merge(&mut table, parse(text)?);
+        check_times(&table, "")?;
         let secrets = secrets::read(table.remove("secrets"), environment)?;
         let mut settings: Self = table.try_into()?;
         settings.egress.allowed()?;
@@ -302,6 +303,43 @@ fn parse(text: &str) -> anyhow::Result<toml::Table> {
         let line = before.map_or(1, |before| before.matches('\n').count() + 1);
         anyhow!("line {line}: {}", error.message())
     })
+}
+
+/// Ten years. Times beyond what a clock can hold would fail when they are used.
+const SECONDS_MAX: i64 = 10 * 365 * 24 * 3600;
+
+/// Refuses times that are too long, whatever table they stand in.
+fn check_times(table: &toml::Table, above: &str) -> anyhow::Result<()> {
+    for (key, value) in table {
+        let path = if above.is_empty() {
+            key.clone()
+        } else {
+            format!("{above}.{key}")
+        };
+        let units_max = match key.rsplit_once('_').map(|(_, unit)| unit) {
+            Some("s") => SECONDS_MAX,
+            Some("ms") => SECONDS_MAX * 1000,
+            Some("h") => SECONDS_MAX / 3600,
+            Some(_) | None => i64::MAX,
+        };
+        match value {
+            toml::Value::Integer(units) if *units > units_max => {
+                bail!("{path} may be at most {units_max}, which is ten years");
+            }
+            toml::Value::Table(inner) => check_times(inner, &path)?,
+            toml::Value::Array(items) => {
+                for inner in items.iter().filter_map(toml::Value::as_table) {
+                    check_times(inner, &path)?;
+                }
+            }
+            toml::Value::Integer(_)
+            | toml::Value::String(_)
+            | toml::Value::Float(_)
+            | toml::Value::Boolean(_)
+            | toml::Value::Datetime(_) => {}
+        }
+    }
+    Ok(())
 }
 
 fn merge(table: &mut toml::Table, over: toml::Table) {

@@ -168,10 +168,20 @@ fn is_retry(headers: &HeaderMap) -> bool {
 }
 
 /// A header that names something; an empty one counts as absent.
+///
+/// A second one is refused: of a name that a proxy adds, the client must not choose which counts.
 fn named(headers: &HeaderMap, name: &str) -> Result<Option<String>, ApiError> {
-    let Some(value) = headers.get(name) else {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else {
         return Ok(None);
     };
+    if values.next().is_some() {
+        return Err(ApiError::invalid(
+            Some(name),
+            None,
+            format!("{name} must be there once."),
+        ));
+    }
     let printable = value
         .to_str()
         .ok()

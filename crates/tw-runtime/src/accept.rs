@@ -269,8 +269,8 @@ impl Runtime {
         repairs.tool_schemas = offered.schemas_replaced;
         let caller = &request.caller;
         let history = repaired.as_ref().unwrap_or(&request.input.messages);
-        let known =
-            recall::look_up(&inner.store, caller.organization, caller.api_key, history).await?;
+        let whose = (caller.api_key, end_user.as_deref());
+        let known = recall::look_up(&inner.store, caller.organization, whose, history).await?;
         let record = record_of(request);
         let sent = memory::Sent {
             messages: history,

@@ -58,12 +58,15 @@ impl Known {
 
 /// Looks up the calls of a history that carry ids of ours. A history without any costs nothing.
 ///
+/// Ids stand in histories that people share. Of a turn of another end user only the client's own
+/// calls are known, so that nobody's hidden results reach another's model.
+///
 /// # Errors
 /// When the store cannot be read.
 pub(crate) async fn look_up(
     store: &Store,
     organization: OrgId,
-    api_key: ApiKeyId,
+    (api_key, end_user): (ApiKeyId, Option<&str>),
     messages: &[Message],
 ) -> Result<Known, ReadError> {
     let places: Vec<(usize, CallId)> = messages
@@ -88,17 +91,22 @@ pub(crate) async fn look_up(
         .iter()
         .rposition(|message| message.role == Role::Assistant);
     for turn in found {
+        let is_theirs = turn.end_user.as_deref() == end_user;
         let of_turn = |at: &&(usize, CallId)| turn.handed.iter().any(|row| row.id == at.1);
         let at = places.iter().filter(of_turn).map(|(at, _)| *at);
         // A client may spread a turn's calls over several messages.
         let (first, last) = (at.clone().min(), at.max());
-        if known.parent.is_none() && last.is_some() && last == last_said {
+        if is_theirs && known.parent.is_none() && last.is_some() && last == last_said {
             known.parent = Some((turn.id, turn.conversation.clone()));
             if turn.erased {
                 known.withheld = ran_once(&turn.calls);
             }
         }
-        let rounds = rounds_of(&turn);
+        let rounds = if is_theirs {
+            rounds_of(&turn)
+        } else {
+            Vec::new()
+        };
         let turns = &mut known.recalled.turns;
         // Of two turns in one message the newer counts.
         if let Some(at) = first

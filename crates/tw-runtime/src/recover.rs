@@ -148,7 +148,8 @@ async fn take_over(
             let (repaired, _) = history::repaired(&input.messages);
             let history = repaired.as_ref().unwrap_or(&input.messages);
             let row = &found.turn;
-            let known = recall::look_up(&inner.store, organization, row.api_key, history).await?;
+            let whose = (row.api_key, row.end_user.as_deref());
+            let known = recall::look_up(&inner.store, organization, whose, history).await?;
             let sent = memory::Sent {
                 messages: history,
                 offer: &offer,

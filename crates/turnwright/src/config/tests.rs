@@ -280,3 +280,34 @@ fn no_secret_is_in_what_debugging_prints() {
     assert!(printed.contains("secrets: [\"K\"]"), "{printed}");
     assert!(!printed.contains("canary"), "{printed}");
 }
+
+#[test]
+fn times_beyond_any_clock_are_refused_wherever_they_stand() {
+    for (text, path) in [
+        (
+            "[server]\nkeep_alive_s = 9223372036854775807",
+            "server.keep_alive_s",
+        ),
+        (
+            "[server]\nhead_timeout_s = 315360001",
+            "server.head_timeout_s",
+        ),
+        ("[record]\nevents_kept_h = 87601", "record.events_kept_h"),
+        (
+            "[limits]\nmodel_backoff_ms = 315360000001",
+            "limits.model_backoff_ms",
+        ),
+        (
+            "[[upstream]]\nname = \"u\"\nkind = \"openai\"\nidle_s = 9223372036854775807",
+            "upstream.idle_s",
+        ),
+    ] {
+        let error = format!("{:#}", load(text).unwrap_err());
+        assert!(
+            error.starts_with(&format!("{path} may be at most ")),
+            "{error}"
+        );
+    }
+    load("[server]\nhead_timeout_s = 315360000\n[limits]\nbody_bytes_max = 9223372036854775807")
+        .unwrap();
+}

@@ -141,7 +141,7 @@ impl UpstreamSettings {
         };
         let base_url = base_url(written)?;
         if base_url.ends_with("/openai") || base_url.ends_with("/openai/v1") {
-            bail!("base_url {written:?} is to be the resource's own, without /openai");
+            bail!("base_url is to be the resource's own, without /openai");
         }
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
         if let Some(version) = &self.api_version
@@ -245,15 +245,20 @@ const NAME_BYTES_MAX: usize = 64;
 
 fn base_url(text: &str) -> anyhow::Result<String> {
     let trimmed = text.trim_end_matches('/');
-    let uri: http::Uri = trimmed
-        .parse()
-        .with_context(|| format!("the upstream's address {text:?}"))?;
-    match uri.scheme_str() {
-        Some("http" | "https") if uri.host().is_some_and(|host| !host.is_empty()) => {
-            Ok(trimmed.to_owned())
-        }
-        _ => bail!(
-            "the upstream's address {text:?} must begin with http:// or https:// and name a host"
-        ),
+    // No error shows the address: people write keys into it.
+    let uri: http::Uri = trimmed.parse().context("the upstream's address")?;
+    let names_host = uri.host().is_some_and(|host| !host.is_empty());
+    if !(matches!(uri.scheme_str(), Some("http" | "https")) && names_host) {
+        bail!("the upstream's address must begin with http:// or https:// and name a host");
     }
+    if uri.query().is_some() || trimmed.contains('#') {
+        bail!("the upstream's address must end with its path");
+    }
+    if uri
+        .authority()
+        .is_some_and(|place| place.as_str().contains('@'))
+    {
+        bail!("the upstream's address must not hold a user or a key: 'api_key_env' names the key");
+    }
+    Ok(trimmed.to_owned())
 }

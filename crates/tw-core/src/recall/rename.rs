@@ -1,7 +1,6 @@
 //! Ids of ours in a client's message, exchanged for those that the upstream knows.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::CallId;
 use crate::json::Json;
@@ -16,6 +15,7 @@ pub(super) fn sent_id<'a>(id: &str, sent_ids: &'a BTreeMap<CallId, String>) -> O
 /// The message with the upstream's ids; nothing else of it changes.
 pub(super) fn to_sent(message: &Message, sent_ids: &BTreeMap<CallId, String>) -> Message {
     let mut renamed = message.clone();
+    let mut exchanged = BTreeSet::new();
     for block in &mut renamed.blocks {
         let id = match block {
             Block::Call(CallBlock { id, .. }) => id,
@@ -26,33 +26,62 @@ pub(super) fn to_sent(message: &Message, sent_ids: &BTreeMap<CallId, String>) ->
             | Block::ReasoningDetails(_)
             | Block::Part(_) => continue,
         };
-        if let Some(sent) = sent_id(id, sent_ids) {
-            renamed.raw = renamed.raw.and_then(|raw| in_text(&raw, id, sent));
+        if let Some(known) = CallId::parse_handed(id)
+            && let Some(sent) = sent_ids.get(&known)
+        {
+            exchanged.insert(known);
             sent.clone_into(id);
         }
+    }
+    if !exchanged.is_empty() {
+        renamed.raw = renamed
+            .raw
+            .and_then(|raw| in_text(raw.as_str(), &exchanged, sent_ids));
     }
     renamed
 }
 
-/// The same text with another id; `None` if the id does not stand in it as we write it, and the
-/// message has to be written anew.
-fn in_text(raw: &Json, id: &str, sent: &str) -> Option<Json> {
-    let quoted = format!("\"{id}\"");
-    let text = raw.as_str();
-    let mut renamed: Cow<'_, str> = Cow::Borrowed(text);
-    let mut end = text.len();
-    while let Some(at) = text[..end].rfind(&quoted) {
-        if is_value_of_id(&text[..at]) {
-            let sent = serde_json::Value::from(sent).to_string();
-            renamed.to_mut().replace_range(at..at + quoted.len(), &sent);
+/// The same text with other ids, in one pass; `None` if one of them does not stand in it as we
+/// write it, and the message has to be written anew.
+fn in_text(
+    text: &str,
+    exchanged: &BTreeSet<CallId>,
+    sent_ids: &BTreeMap<CallId, String>,
+) -> Option<Json> {
+    let mut renamed = String::with_capacity(text.len());
+    let mut found = BTreeSet::new();
+    let mut written = 0;
+    for (at, _) in text.match_indices('"') {
+        // It may be the quote that ended an id.
+        if at < written {
+            continue;
         }
-        end = at;
+        let id = text.get(at + 1..at + 1 + HANDED_BYTES);
+        let Some(id) = id.filter(|_| text.as_bytes().get(at + 1 + HANDED_BYTES) == Some(&b'"'))
+        else {
+            continue;
+        };
+        let Some(known) = CallId::parse_handed(id).filter(|known| exchanged.contains(known)) else {
+            continue;
+        };
+        if !is_value_of_id(&text[..at]) {
+            continue;
+        }
+        let sent = sent_ids.get(&known)?;
+        renamed.push_str(&text[written..at]);
+        renamed.push_str(&serde_json::Value::from(sent.as_str()).to_string());
+        written = at + HANDED_BYTES + 2;
+        found.insert(known);
     }
-    match renamed {
-        Cow::Borrowed(_) => None,
-        Cow::Owned(text) => Json::parse(&text).ok(),
+    if found != *exchanged {
+        return None;
     }
+    renamed.push_str(&text[written..]);
+    Json::parse(&renamed).ok()
 }
+
+/// Length of an id as a client is handed it.
+const HANDED_BYTES: usize = "call_".len() + 32;
 
 /// Whether what comes next in the JSON is the value of a field that holds a call's id. A quote
 /// inside a string would have a backslash before it, so that none is taken for a field.

@@ -37,7 +37,9 @@ impl Turn {
             let id = CallId((now.fresh_id)());
             draft.handed = Some(id);
             shown.id = Some(id.handed().into());
-            let sent_id = draft.id.clone().unwrap_or_default();
+            // The round may be cut off before its ids are settled.
+            let sent_id = draft.id.clone().filter(|id| !id.is_empty());
+            let sent_id = sent_id.unwrap_or_else(|| id.handed());
             let fresh = client_call(round, draft, id, sent_id, now);
             step.write.push(Change::AddCall(Box::new(fresh)));
             self.calls_total = self.calls_total.saturating_add(1);

@@ -26,6 +26,8 @@ pub struct AnsweredTurn {
     pub id: TurnId,
     /// Its conversation's public id.
     pub conversation: String,
+    /// Whose it is, if somebody was named.
+    pub end_user: Option<String>,
     /// What was said in it is gone.
     pub erased: bool,
     /// Those of its calls that were asked for.
@@ -60,12 +62,13 @@ impl Store {
 
 /// The list of ids is one bound text, a JSON array.
 const HANDED: &str = "SELECT c.id, c.tool_call_id, c.turn, t.id AS turn_id, v.id AS conversation,
-        t.erased_us IS NOT NULL AS erased,
+        u.name AS end_user, t.erased_us IS NOT NULL AS erased,
         EXISTS (SELECT 1 FROM tool_call s WHERE s.turn = c.turn AND s.runs = 'server') AS has_ours
     FROM json_each(?3) AS asked
     CROSS JOIN tool_call c ON c.organization = ?1 AND c.id = asked.value
     JOIN turn t ON t.key = c.turn
     JOIN conversation v ON v.key = t.conversation
+    LEFT JOIN end_user u ON u.key = t.end_user
     WHERE c.runs = 'client' AND t.api_key = ?2
     ORDER BY c.turn DESC, c.round, c.position";
 
@@ -87,6 +90,7 @@ fn answered_turns(
             let mut turn = AnsweredTurn {
                 id: word(row, "turn_id", TurnId::parse)?,
                 conversation: get(row, "conversation")?,
+                end_user: get(row, "end_user")?,
                 erased: get(row, "erased")?,
                 handed: Vec::new(),
                 messages: Vec::new(),

@@ -70,12 +70,17 @@ pub fn decode(body: &[u8], limits: &RequestLimits) -> Result<ModelInput, Request
             None => count(&fields, "max_tokens")?,
         },
         store: boolean(&fields, "store")?,
-        user: match string(&fields, "safety_identifier")? {
+        user: match name(&fields, "safety_identifier")? {
             Some(user) => Some(user),
-            None => string(&fields, "user")?,
+            None => name(&fields, "user")?,
         },
         fields: keep(&fields),
     })
+}
+
+/// The name of a person. An empty one names nobody: all who send it would be one person.
+fn name(fields: &Fields<'_>, key: &str) -> Result<Option<String>, RequestError> {
+    Ok(string(fields, key)?.filter(|name| !name.trim().is_empty()))
 }
 
 /// Writes the body of the request to an upstream that accepts everything.

@@ -337,3 +337,61 @@ async fn the_old_form_is_refused_clearly() {
     assert_eq!(got.json()["error"]["param"], "functions");
     assert!(upstream.asked().is_empty());
 }
+
+/// Ids stand in histories that people share.
+#[tokio::test]
+async fn hidden_results_stay_with_the_person_they_were_for() {
+    let lab = lab(
+        EffectClass::Read,
+        &[("Hm.", &HIDDEN), ("Now.", &MIXED), ("Done.", &[])],
+    )
+    .await;
+    let ann: &[(&str, &str)] = &[("turnwright-user", "ann")];
+    let client = &lab.app.client;
+    let send = |headers, body| client.send("POST", crate::app::CHAT, headers, body);
+    let go = mixed(&json!([user("Go.")]), false);
+    let message = message_of(&send(ann, go).await.unwrap());
+    let answers: Vec<Value> = ids(&message).iter().map(|id| result(id, "1")).collect();
+    let mut history = vec![user("Go."), message];
+    history.extend(answers);
+    for (headers, is_theirs) in [
+        (&[("turnwright-user", "bob")][..], false),
+        (&[], false),
+        (ann, true),
+    ] {
+        let got = send(headers, mixed(&json!(history), false)).await.unwrap();
+        assert_eq!(got.status, 200);
+        let asked = asked_last(&lab);
+        let holds = asked.iter().any(|message| message["content"] == DID);
+        assert_eq!(holds, is_theirs, "{headers:?}: {asked:?}");
+        let turn = lab.app.turn_of(&got).await;
+        assert_eq!(turn["parent"].is_string(), is_theirs, "{headers:?}");
+        // The client's own calls are known to the model under its own ids, whoever asks.
+        let own: Vec<&Value> = asked
+            .iter()
+            .map(|message| &message["tool_call_id"])
+            .collect();
+        assert!(own.contains(&&json!("up_1")), "{own:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_is_given_once_and_an_empty_one_names_nobody() {
+    let lab = lab(EffectClass::Read, &[("Hi.", &[])]).await;
+    let twice = [("turnwright-user", "ann"), ("turnwright-user", "bob")];
+    let body = mixed(&json!([user("Hi")]), false);
+    let got = lab
+        .app
+        .client
+        .send("POST", crate::app::CHAT, &twice, body)
+        .await;
+    let got = got.unwrap();
+    assert_eq!(got.status, 400);
+    assert_eq!(got.json()["error"]["param"], "turnwright-user");
+    for field in ["user", "safety_identifier"] {
+        let body = mixed(&json!([user("Hi")]), false);
+        let body = body.replacen('{', &format!(r#"{{"{field}":" ","#), 1);
+        let got = post(&lab.app, body).await;
+        assert_eq!(got.header("turnwright-memory"), "off", "{field}");
+    }
+}
