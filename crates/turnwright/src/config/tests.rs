@@ -136,7 +136,15 @@ fn an_upstream_that_cannot_be_used_is_refused_by_name() {
         ),
         (
             "kind = \"openai\"\nbase_url = \"localhost:1/v1\"",
-            "localhost:1/v1",
+            "the upstream's address",
+        ),
+        (
+            "kind = \"openai\"\nbase_url = \"https://u:k@example.com/v1\"",
+            "api_key_env",
+        ),
+        (
+            "kind = \"openai\"\nbase_url = \"https://example.com/v1?key=k\"",
+            "end with its path",
         ),
         (
             "kind = \"openai\"\napi_key_env = \"TURNWRIGHT_NO_SUCH_VARIABLE\"",
@@ -304,7 +312,7 @@ fn times_beyond_any_clock_are_refused_wherever_they_stand() {
     ] {
         let error = format!("{:#}", load(text).unwrap_err());
         assert!(
-            error.starts_with(&format!("{path} may be at most ")),
+            error.contains(&format!(": {path} may be at most ")),
             "{error}"
         );
     }

@@ -451,7 +451,7 @@ fn a_clients_own_calls_pass_and_are_recorded_as_written() {
          > more 0 \":1
            show client call 0 - \":1
          > call 1 other@ []
-           write client call 1.1 other
+           write client call 1.1 other call_00000000000000000000000000000003
            show client call 1 other@3 []
          > finish tool_calls ; done
            write close 1#1 ok

@@ -19,7 +19,7 @@ fn a_first_piece_waits_for_its_row_and_carries_our_id() {
          > more 0 \":1}
            show client call 0 - \":1}
          > call 1 draw@ []
-           write client call 1.1 draw
+           write client call 1.1 draw call_00000000000000000000000000000003
            show client call 1 draw@3 []
          > finish tool_calls ; done
            write close 1#1 ok

@@ -10,7 +10,7 @@ fn limits() -> RequestLimits {
         body_bytes_max: 4096,
         json_depth_max: 16,
         messages_max: 3,
-        client_result_bytes_max: 20,
+        client_result_bytes_max: 40,
         tools_max: 2,
         schema_bytes_max: 100,
         schema_depth_max: 4,
@@ -309,11 +309,11 @@ fn results_that_a_client_brings_are_bounded() {
             r#"{{"model":"m","messages":[{{"role":"user","content":"a text of any length"}},{{"role":"{role}","{id}":"c","content":{content}}}]}}"#
         )
     };
-    let fits = r#""123456789 12345678""#;
-    let parts = r#"[{"type":"text","text":"12345"}]"#;
+    let text = |chars: usize| format!("\"{}\"", "x".repeat(chars));
+    let parts = format!(r#"[{{"type":"text","text":{}}}]"#, text(14));
     for (role, id) in [("tool", "tool_call_id"), ("function", "name")] {
-        read(&brought(role, id, fits));
-        for content in [r#""123456789 123456789""#, parts] {
+        read(&brought(role, id, &text(38)));
+        for content in [&text(39), &parts] {
             let error = refused(&brought(role, id, content));
             assert_eq!(error.param.as_deref(), Some("messages[1].content"));
             assert_eq!(error.code, Some("string_above_max_length"));
