@@ -20,7 +20,6 @@ use tw_runtime::accept::{Coming, TurnAnswer, TurnRequest, TurnTaken};
 use tw_runtime::admin::Caller;
 use tw_runtime::chain::Chain;
 use tw_runtime::limiter::Place;
-use tw_runtime::metrics::OpenStream;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
 use tw_wire::openai_chat::completion::CompletionBuilder;
 use tw_wire::openai_chat::error::{of_fault, render};
@@ -284,7 +283,6 @@ struct Streaming {
     ended: bool,
     turn: TurnId,
     note: Option<Note>,
-    _open: OpenStream,
     /// Held until the end is on its way.
     place: Option<Place>,
 }
@@ -306,7 +304,6 @@ async fn stream(
         ended: false,
         turn: taken.turn,
         note: Some(note),
-        _open: surfaces.runtime().metrics().open_stream(),
         place,
     };
     let head_by = tokio::time::Instant::now() + streaming.keep_alive;

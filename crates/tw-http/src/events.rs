@@ -16,7 +16,6 @@ use tw_core::request::Tools;
 use tw_runtime::chain::Chain;
 use tw_runtime::follow::{Cursor, FollowError, Follower};
 use tw_runtime::limiter::Place;
-use tw_runtime::metrics::OpenStream;
 use tw_store::read::events::NumberedEvent;
 use tw_store::read::view::Detail;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
@@ -107,7 +106,6 @@ async fn answer(
         ready: Vec::new(),
         turn,
         ended: false,
-        _open: surfaces.runtime().metrics().open_stream(),
         place: Some(place),
     };
     let body = Body::from_stream(futures_util::stream::unfold(following, next_bytes));
@@ -184,7 +182,6 @@ struct Following {
     ready: Vec<u8>,
     turn: TurnId,
     ended: bool,
-    _open: OpenStream,
     /// Held until the end is on its way.
     place: Option<Place>,
 }

@@ -251,6 +251,11 @@ impl Limiter {
         ]
     }
 
+    /// Streams that are open now.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Acquire)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -299,9 +299,15 @@ impl Metrics {
         registry.register("build", "This program", Info::new(build));
     }
 
-    /// Everything as text; `running` turns run now.
-    pub(crate) fn text(&self, format: Format, running: usize, sizes: Option<Sizes>) -> String {
-        self.turns_running.set(gauge(running as u64));
+    /// Everything as text; so many turns run and streams are open now.
+    pub(crate) fn text(
+        &self,
+        format: Format,
+        (turns, streams): (usize, usize),
+        sizes: Option<Sizes>,
+    ) -> String {
+        self.turns_running.set(gauge(turns as u64));
+        self.streams_open.set(gauge(streams as u64));
         if let Some(sizes) = sizes {
             self.queue.set(gauge(sizes.queue_jobs as u64));
             self.database_bytes.set(gauge(sizes.database_bytes));
@@ -320,12 +326,6 @@ impl Metrics {
     /// What the listener counts on.
     pub fn connections(&self) -> Connections {
         self.connections.clone()
-    }
-
-    /// Counts a stream as open until it is dropped.
-    pub fn open_stream(&self) -> OpenStream {
-        self.streams_open.inc();
-        OpenStream(self.streams_open.clone())
     }
 
     /// An answer. `route` is a template, not the path that was asked for.
@@ -420,16 +420,6 @@ impl Metrics {
     fn upstream(&self, name: Option<&str>) -> Arc<str> {
         let known = name.and_then(|name| self.upstreams.iter().find(|known| &***known == name));
         known.cloned().unwrap_or_else(|| Arc::from(OTHER))
-    }
-}
-
-/// A stream that is open.
-#[derive(Debug)]
-pub struct OpenStream(Gauge);
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }
 

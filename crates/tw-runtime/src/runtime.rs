@@ -208,7 +208,8 @@ impl Runtime {
     /// All metrics as text.
     pub fn metrics_text(&self, format: Format) -> String {
         let sizes = self.0.store.sizes();
-        self.0.metrics.text(format, self.turns_running(), sizes)
+        let now = (self.turns_running(), self.0.limiter.streams());
+        self.0.metrics.text(format, now, sizes)
     }
 
     pub fn request_limits(&self) -> &RequestLimits {
