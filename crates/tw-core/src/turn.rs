@@ -240,8 +240,9 @@ pub struct Turn {
     /// The log's first event was shown.
     started: bool,
     stopping: Option<TurnReason>,
-    /// The place in the chain of the upstream that answered the last whole round.
-    answered_by: usize,
+    /// The place in the chain that the attempts of the open round are counted from: first that of
+    /// the upstream that answered the last whole round.
+    asks_from: usize,
     /// When upstreams that said so want to be asked again, by their place in the chain.
     not_before: BTreeMap<usize, Timestamp>,
     /// The calls of the first choice that the client was handed, with its ids.
@@ -344,7 +345,7 @@ impl Turn {
             started: false,
             stopping: None,
             handed: Vec::new(),
-            answered_by: 0,
+            asks_from: 0,
             not_before: BTreeMap::new(),
         }
     }

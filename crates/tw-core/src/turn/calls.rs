@@ -44,7 +44,7 @@ impl Turn {
             blocks: blocks.clone(),
             at: now.at,
         }));
-        self.answered_by = self.upstream_of(n);
+        self.asks_from = self.upstream_of(n);
         self.phase = Phase::RunningTools;
         self.rounds.push(Round {
             blocks,

@@ -15,7 +15,7 @@ impl Turn {
     /// The place in the chain of the upstream that is asked by attempt `n` of the open round.
     pub fn upstream_of(&self, n: u32) -> usize {
         let turned = usize::try_from(n.saturating_sub(1)).unwrap_or(0);
-        (self.answered_by.saturating_add(turned)) % self.setup.upstreams.len().max(1)
+        (self.asks_from.saturating_add(turned)) % self.setup.upstreams.len().max(1)
     }
 
     pub(super) fn upstream_name(&self, n: u32) -> Option<String> {
@@ -25,7 +25,7 @@ impl Turn {
     /// Lets the next attempt of the open round ask the upstream of this one again.
     pub(super) fn stay_with_upstream(&mut self) {
         let chain = self.setup.upstreams.len().max(1);
-        self.answered_by = (self.answered_by + chain - 1) % chain;
+        self.asks_from = (self.asks_from + chain - 1) % chain;
     }
 
     /// Whether attempt `n` is the round's first of its upstream.
@@ -75,6 +75,6 @@ impl Turn {
         });
         let name = answered.and_then(|attempt| attempt.upstream.as_ref());
         let mut chain = self.setup.upstreams.iter();
-        self.answered_by = chain.position(|one| Some(one) == name).unwrap_or(0);
+        self.asks_from = chain.position(|one| Some(one) == name).unwrap_or(0);
     }
 }

@@ -142,6 +142,31 @@ fn a_request_that_is_too_long_is_made_once_more_without_what_was_put_back() {
 }
 
 #[test]
+fn the_upstream_that_found_it_too_long_is_the_one_that_is_asked_again() {
+    let setup = TurnSetup {
+        upstreams: vec!["up".to_owned(), "next".to_owned()],
+        ..remembering(ours())
+    };
+    let mut run = Run::start(setup);
+    assert!(forgets(&mut run, "prompt is too long"));
+    // After that the chain goes on.
+    run.play("failed connect");
+    let asked: Vec<Option<&str>> = run
+        .written
+        .iter()
+        .filter_map(|change| {
+            if let Change::OpenAttempt(open) = change {
+                Some(open.upstream.as_deref())
+            } else {
+                None
+            }
+        })
+        .collect();
+    assert_eq!(asked[..2], [Some("up"), Some("up")]);
+    assert_eq!(run.turn.upstream_of(3), 1);
+}
+
+#[test]
 fn other_failures_forget_nothing_and_nothing_is_forgotten_behind_what_was_shown() {
     let mut run = Run::start(remembering(ours()));
     assert!(!forgets(&mut run, "no such model"));
