@@ -74,6 +74,9 @@ const HANDED: &str = "call_";
 const PLAIN_ID_CHARS: usize = 32;
 
 impl CallId {
+    /// Length of an id as a client is handed it.
+    pub const HANDED_BYTES: usize = HANDED.len() + PLAIN_ID_CHARS;
+
     /// What a client is told of a call that it is to run.
     pub fn handed(self) -> String {
         format!("{HANDED}{}", self.plain())

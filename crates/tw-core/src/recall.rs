@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use crate::call::Runs;
 use crate::id::CallId;
 use crate::json::{Json, Literal, LiteralBuf};
-use crate::request::{Block, CallBlock, Message, ResultBlock, Role};
+use crate::request::{Block, CallBlock, Message, ROUND_GAP, ResultBlock, Role, call_in};
 
 /// What is known of a history.
 #[derive(Clone, Debug, Default)]
@@ -52,9 +52,6 @@ pub struct RecalledCall {
     /// What the model was given; of no use for a call that the client ran.
     pub shown: String,
 }
-
-/// Between the texts of two rounds, where a client sees them as one.
-const ROUND_GAP: &str = "\n\n";
 
 /// The history that the upstream is sent.
 ///
@@ -161,7 +158,11 @@ impl Answered<'_> {
         let mut left: Vec<&CallBlock> = self.message.calls().collect();
         for call in &own.calls {
             if goes_back(call) {
-                blocks.extend(made(own, call).cloned().map(Block::Call));
+                blocks.extend(
+                    call_in(&own.blocks, &call.sent_id)
+                        .cloned()
+                        .map(Block::Call),
+                );
                 answers.push(result(&call.sent_id, &call.shown));
             } else if let Some(place) = left
                 .iter()
@@ -217,27 +218,17 @@ fn hidden_round(
         Texts::OfRounds => said(&round.blocks).cloned().collect(),
         Texts::OfClient => reasoning(&round.blocks).cloned().collect(),
     };
-    blocks.extend(calls().filter_map(|call| made(round, call).cloned().map(Block::Call)));
+    blocks.extend(calls().filter_map(|call| {
+        call_in(&round.blocks, &call.sent_id)
+            .cloned()
+            .map(Block::Call)
+    }));
     out.push(Message {
         role: Role::Assistant,
         blocks,
         raw: None,
     });
     out.extend(calls().map(|call| result(&call.sent_id, &call.shown)));
-}
-
-/// The call as the model wrote it.
-fn made<'a>(round: &'a RecalledRound, call: &RecalledCall) -> Option<&'a CallBlock> {
-    round.blocks.iter().find_map(|block| match block {
-        Block::Call(made) if made.id == call.sent_id => Some(made),
-        Block::Text(_)
-        | Block::Refusal(_)
-        | Block::Reasoning(_)
-        | Block::ReasoningDetails(_)
-        | Block::Call(_)
-        | Block::Result(_)
-        | Block::Part(_) => None,
-    })
 }
 
 fn result(sent_id: &str, shown: &str) -> Message {

@@ -128,6 +128,23 @@ pub struct ResultBlock {
     pub content: Json,
 }
 
+/// Between the texts of two rounds, where a client sees them as one message.
+pub const ROUND_GAP: &str = "\n\n";
+
+/// The call that stands among the blocks under this id.
+pub fn call_in<'a>(blocks: &'a [Block], id: &str) -> Option<&'a CallBlock> {
+    blocks.iter().find_map(|block| match block {
+        Block::Call(call) if call.id == id => Some(call),
+        Block::Text(_)
+        | Block::Refusal(_)
+        | Block::Reasoning(_)
+        | Block::ReasoningDetails(_)
+        | Block::Call(_)
+        | Block::Result(_)
+        | Block::Part(_) => None,
+    })
+}
+
 impl Message {
     pub fn calls(&self) -> impl Iterator<Item = &CallBlock> {
         self.blocks.iter().filter_map(|block| match block {

@@ -4,6 +4,7 @@
 //! vendors where they do otherwise; what they do is listed in each module.
 
 use tw_core::json::Literal;
+use tw_core::request::ROUND_GAP;
 
 pub mod request;
 
@@ -16,11 +17,9 @@ pub mod error;
 pub mod models;
 pub mod outcome;
 
-/// What stands between the texts of two rounds, as the inside of a string literal: a blank line.
-const ROUND_GAP: &str = r"\n\n";
-
+/// What stands between the texts of two rounds.
 fn round_gap() -> Literal {
-    Literal::from_text("\n\n")
+    Literal::from_text(ROUND_GAP)
 }
 
 mod answer;

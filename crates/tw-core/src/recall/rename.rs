@@ -56,8 +56,9 @@ fn in_text(
         if at < written {
             continue;
         }
-        let id = text.get(at + 1..at + 1 + HANDED_BYTES);
-        let Some(id) = id.filter(|_| text.as_bytes().get(at + 1 + HANDED_BYTES) == Some(&b'"'))
+        let id = text.get(at + 1..at + 1 + CallId::HANDED_BYTES);
+        let Some(id) =
+            id.filter(|_| text.as_bytes().get(at + 1 + CallId::HANDED_BYTES) == Some(&b'"'))
         else {
             continue;
         };
@@ -70,7 +71,7 @@ fn in_text(
         let sent = sent_ids.get(&known)?;
         renamed.push_str(&text[written..at]);
         renamed.push_str(&serde_json::Value::from(sent.as_str()).to_string());
-        written = at + HANDED_BYTES + 2;
+        written = at + CallId::HANDED_BYTES + 2;
         found.insert(known);
     }
     if found != *exchanged {
@@ -79,9 +80,6 @@ fn in_text(
     renamed.push_str(&text[written..]);
     Json::parse(&renamed).ok()
 }
-
-/// Length of an id as a client is handed it.
-const HANDED_BYTES: usize = "call_".len() + 32;
 
 /// Whether what comes next in the JSON is the value of a field that holds a call's id. A quote
 /// inside a string would have a backslash before it, so that none is taken for a field.

@@ -9,7 +9,7 @@ use crate::event::{LogEvent, TurnStatus};
 use crate::id::{CallId, CallRef};
 use crate::json::Literal;
 use crate::model::{CallForm, CallPiece, Finish};
-use crate::request::{Block, CallBlock};
+use crate::request::{Block, CallBlock, call_in};
 use crate::time::Timestamp;
 
 impl Turn {
@@ -177,22 +177,9 @@ fn broken_off(call: CallRef, reason: CallReason, at: Timestamp) -> Change {
 
 /// The form and the arguments in which the model wrote a call.
 fn made(blocks: &[Block], call: &Call) -> (CallForm, Literal) {
-    let made = blocks.iter().find_map(|block| match block {
-        Block::Call(made) if made.id == call.sent_id => Some(made),
-        Block::Text(_)
-        | Block::Refusal(_)
-        | Block::Reasoning(_)
-        | Block::ReasoningDetails(_)
-        | Block::Call(_)
-        | Block::Result(_)
-        | Block::Part(_) => None,
-    });
-    made.map_or(
-        (CallForm::Function, Literal::default()),
-        |CallBlock {
-             form, arguments, ..
-         }| (*form, arguments.clone()),
-    )
+    call_in(blocks, &call.sent_id).map_or((CallForm::Function, Literal::default()), |made| {
+        (made.form, made.arguments.clone())
+    })
 }
 
 fn filled(arguments: Literal) -> Option<Literal> {

@@ -3,13 +3,10 @@
 use super::{CallState, Turn};
 use crate::call::Runs;
 use crate::event::{TurnReason, TurnStatus};
-use crate::json::LiteralBuf;
+use crate::json::{Literal, LiteralBuf};
 use crate::memory::{HiddenCall, HiddenHash, Remembered};
 use crate::model::CallForm;
-use crate::request::{Block, Message, Role};
-
-/// What chat clients get between the texts of two rounds, as in a JSON literal.
-const ROUND_GAP: &str = "\\n\\n";
+use crate::request::{Block, Message, ROUND_GAP, Role, call_in};
 
 impl Turn {
     /// What the next request finds this turn by, if its client has an answer to send back.
@@ -42,7 +39,7 @@ impl Turn {
     /// The assistant message as a chat client has it after the turn.
     fn answer_seen(&self) -> Message {
         let (mut text, mut refusal) = (LiteralBuf::default(), LiteralBuf::default());
-        let gap = crate::json::Literal::checked(ROUND_GAP).unwrap_or_default();
+        let gap = Literal::from_text(ROUND_GAP);
         for round in &self.rounds {
             let mut is_first = true;
             for block in &round.blocks {
@@ -87,16 +84,7 @@ impl Turn {
     fn hidden_calls(&self) -> impl Iterator<Item = HiddenCall<'_>> {
         self.rounds.iter().flat_map(|round| {
             round.calls.iter().filter_map(move |call| {
-                let written = round.blocks.iter().find_map(|block| match block {
-                    Block::Call(written) if written.id == call.sent_id => Some(written),
-                    Block::Call(_)
-                    | Block::Text(_)
-                    | Block::Refusal(_)
-                    | Block::Reasoning(_)
-                    | Block::ReasoningDetails(_)
-                    | Block::Result(_)
-                    | Block::Part(_) => None,
-                });
+                let written = call_in(&round.blocks, &call.sent_id);
                 match &call.state {
                     CallState::Ended(_) if call.runs == Runs::Client => None,
                     CallState::Ended(end) => Some(HiddenCall {

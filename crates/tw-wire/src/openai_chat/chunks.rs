@@ -134,7 +134,8 @@ impl ChunkWriter {
         write::key(&mut self.chunk, "content");
         self.chunk.push(b'"');
         if last_round.is_some_and(|last| last != self.round) {
-            self.chunk.extend_from_slice(super::ROUND_GAP.as_bytes());
+            self.chunk
+                .extend_from_slice(super::round_gap().as_str().as_bytes());
         }
         self.chunk.extend_from_slice(text.as_str().as_bytes());
         self.chunk.push(b'"');
