@@ -48,6 +48,9 @@ pub struct Args {
 
 /// Streams at both sides of the server, and what a process has open beside.
 pub const OPEN_FILES: u64 = 32_768;
+/// What a process has open beside its streams: among it the idle connections that nginx and the server keep to the
+/// fake upstream, 1,024 each.
+const OPEN_FILES_BESIDE: u64 = 3 * 1024;
 const SERVER: &str = "turnwright";
 
 /// Succeeds if every target holds.
@@ -91,7 +94,7 @@ fn prepare(args: &Args) -> anyhow::Result<Bench> {
         None
     };
     let cpus = Cpus::choose()?;
-    cpus::allow_open_files(OPEN_FILES)?;
+    let open_files = cpus::raise_open_files(OPEN_FILES)?;
     // What this thread starts from now on stays here too; servers are moved away.
     cpus::pin_this_thread(cpus.rig)?;
     Ok(Bench {
@@ -102,6 +105,7 @@ fn prepare(args: &Args) -> anyhow::Result<Bench> {
         window: Duration::from_secs(args.seconds.into()),
         cpus,
         folder,
+        streams_max: usize::try_from(open_files.saturating_sub(OPEN_FILES_BESIDE) / 2)?,
     })
 }
 
@@ -126,6 +130,9 @@ fn conclude(bench: &Bench, figures: &Figures, findings: &Findings) -> ExitCode {
     println!();
     for noisy in &findings.noisy {
         println!("noisy: {noisy}");
+    }
+    for fewer in &findings.fewer {
+        println!("fewer: {fewer}");
     }
     for wrong in &findings.wrong {
         println!("FAIL  {wrong}");

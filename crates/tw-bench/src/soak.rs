@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     ensure!(args.minutes > 0, "--minutes must be at least 1");
     let (program, folder) = all::program(args.server.as_deref())?;
     let cpus = Cpus::choose()?;
-    cpus::allow_open_files(all::OPEN_FILES)?;
+    cpus::raise_open_files(all::OPEN_FILES)?;
     cpus::pin_this_thread(cpus.rig)?;
     let upstream = Upstream::start()?;
     let folder = tempfile::Builder::new()

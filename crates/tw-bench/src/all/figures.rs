@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::scenarios::{Peer, Scenario};
+use super::scenarios::{Peer, Scenario, Shape};
 use crate::load::Observed;
 use crate::load::answer::Form;
 use crate::percentile::percentile;
@@ -111,7 +111,13 @@ impl Figures {
     }
 
     /// Notes what one run showed.
-    pub fn note_run(&mut self, scenario: Scenario, peer: Peer, observed: &Observed) {
+    pub fn note_run(
+        &mut self,
+        scenario: Scenario,
+        shape: &Shape,
+        peer: Peer,
+        observed: &Observed,
+    ) {
         let mut note = |figure, value: f64| {
             if value.is_finite() {
                 self.note(scenario, peer, figure, value);
@@ -120,7 +126,6 @@ impl Figures {
         let seconds = observed.window.as_secs_f64();
         let (requests, events) = (observed.requests as f64, observed.events as f64);
         let cpu_us = observed.server_cpu.as_secs_f64() * 1e6;
-        let shape = scenario.shape();
         let is_stream = shape.form != Form::Plain;
         note(Figure::Foreign, observed.foreign_share);
         if matches!(

@@ -32,6 +32,8 @@ pub struct Bench {
     pub cpus: Cpus,
     /// On a disk: records are made beneath it.
     pub folder: PathBuf,
+    /// As many streams as the limit of open files allows: each is a file at either side.
+    pub streams_max: usize,
 }
 
 /// What was found beside figures.
@@ -43,8 +45,28 @@ pub struct Findings {
     pub recorded: u64,
     /// Runs that others disturbed each time.
     pub noisy: Vec<String>,
+    /// Scenarios that ran with less than they ask for.
+    pub fewer: Vec<String>,
     /// What fails whatever the figures are.
     pub wrong: Vec<String>,
+}
+
+impl Findings {
+    /// Says once if a scenario runs with fewer streams than it asks for.
+    fn note_fewer(&mut self, scenario: Scenario, shape: &Shape) {
+        let asked = scenario.shape();
+        let (asked, run) = (
+            asked.connections + asked.silent,
+            shape.connections + shape.silent,
+        );
+        let fewer = format!(
+            "{}: {run} streams, not {asked}, since the limit of open files is low",
+            scenario.name()
+        );
+        if run < asked && !self.fewer.contains(&fewer) {
+            self.fewer.push(fewer);
+        }
+    }
 }
 
 /// A run during which others took more than this much of a CPU is repeated.
@@ -90,6 +112,21 @@ impl Bench {
             round.scenario(*scenario)?;
         }
         round.finish(before)
+    }
+
+    /// What is run of a scenario: where the limit of open files is low, fewer streams than it asks for.
+    fn shape(&self, scenario: Scenario) -> Shape {
+        let shape = scenario.shape();
+        let asked = shape.connections + shape.silent;
+        if asked <= self.streams_max {
+            return shape;
+        }
+        let silent = shape.silent * self.streams_max / asked;
+        Shape {
+            connections: self.streams_max - silent,
+            silent,
+            ..shape
+        }
     }
 
     fn wants(&self, peer: Peer) -> bool {
@@ -207,7 +244,8 @@ impl Round<'_> {
     }
 
     fn scenario(&mut self, scenario: Scenario) -> anyhow::Result<()> {
-        let shape = scenario.shape();
+        let shape = self.bench.shape(scenario);
+        self.findings.note_fewer(scenario, &shape);
         for at in 0..self.servers.len() {
             let peer = self.servers[at].peer;
             if !shape.peers.contains(&peer) {
@@ -237,7 +275,7 @@ impl Round<'_> {
                 observed.window.as_secs_f64(),
                 observed.foreign_share
             );
-            self.figures.note_run(scenario, peer, &observed);
+            self.figures.note_run(scenario, &shape, peer, &observed);
         }
         Ok(())
     }

@@ -107,19 +107,30 @@ pub fn become_pinned(args: &PinnedArgs) -> anyhow::Result<Infallible> {
     Err(error).with_context(|| format!("starting {}", program.to_string_lossy()))
 }
 
-/// Raises the limit of open files for this process and what it starts.
+/// Raises the limit of open files for this process and what it starts, and returns what it is then.
+///
+/// Where the hard limit is lower and this process may not raise it, that is how far it goes.
 ///
 /// # Errors
-/// The hard limit is lower, and this process may not raise it.
-pub fn allow_open_files(wanted: u64) -> anyhow::Result<()> {
+/// The limit cannot be set at all.
+pub fn raise_open_files(wanted: u64) -> anyhow::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= wanted) {
-        return Ok(());
+    let current = limit.current.unwrap_or(u64::MAX);
+    if current >= wanted {
+        return Ok(current);
     }
-    let raised = Rlimit {
-        current: Some(wanted),
-        maximum: limit.maximum.map(|maximum| maximum.max(wanted)),
+    let set = |open_files, maximum| {
+        let raised = Rlimit {
+            current: Some(open_files),
+            maximum,
+        };
+        setrlimit(Resource::Nofile, raised)
     };
-    setrlimit(Resource::Nofile, raised)
-        .with_context(|| format!("{wanted} open files are needed: raising the limit"))
+    if set(wanted, limit.maximum.map(|hard| hard.max(wanted))).is_ok() {
+        return Ok(wanted);
+    }
+    let most = limit.maximum.map_or(wanted, |hard| hard.min(wanted));
+    set(most, limit.maximum)
+        .with_context(|| format!("raising the limit of open files to {most}"))?;
+    Ok(most)
 }

@@ -52,7 +52,7 @@ fn a_run_in_figures() {
     ];
     for (scenario, figure, expected) in cases {
         let mut figures = Figures::default();
-        figures.note_run(scenario, Peer::Turnwright, &observed);
+        figures.note_run(scenario, &scenario.shape(), Peer::Turnwright, &observed);
         let median = figures.median(scenario, Peer::Turnwright, figure);
         let is_equal = match (median, expected) {
             (Some(got), Some(expected)) => (got - expected).abs() < 1e-6,
