@@ -301,6 +301,15 @@ pub struct ClaimTurn {
     pub at: Timestamp,
 }
 
+/// Whose turns of an organization are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whose {
+    /// `None` for all keys.
+    pub api_key: Option<ApiKeyId>,
+    /// `None` for all end users, and for turns that name none.
+    pub end_user: Option<String>,
+}
+
 /// One try of a round's model request (`call` is `None`) or of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenAttempt {

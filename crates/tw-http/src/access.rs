@@ -2,11 +2,49 @@
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use tw_core::change::Scope;
+use tw_core::change::{Scope, Whose};
 use tw_runtime::admin::{AuthenticateError, Caller};
+use tw_store::read::turn::TurnRow;
 
 use crate::error::ApiError;
 use crate::server::{RequestId, Surfaces};
+
+pub(crate) const USER_HEADER: &str = "turnwright-user";
+/// Longest name of an end user, a conversation or an idempotency key, in bytes.
+pub(crate) const NAME_BYTES_MAX: usize = 200;
+
+/// Somebody who looks at turns, and whose turns those are.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) caller: Caller,
+    pub(crate) whose: Whose,
+}
+
+/// Resolves the request's key and whom it asks for.
+///
+/// A key sees the turns it made, and with `turns:read` those of its organization. Where an end
+/// user is named, only theirs.
+pub(crate) async fn reader(
+    surfaces: &Surfaces,
+    headers: &HeaderMap,
+    scope: Option<Scope>,
+    id: &RequestId,
+) -> Result<Reader, ApiError> {
+    let caller = caller(surfaces, headers, scope, id).await?;
+    let whose = Whose {
+        api_key: (!caller.may(Scope::TurnsRead)).then_some(caller.api_key),
+        end_user: named(headers, USER_HEADER)?,
+    };
+    Ok(Reader { caller, whose })
+}
+
+impl Reader {
+    pub(crate) fn sees(&self, turn: &TurnRow) -> bool {
+        let Whose { api_key, end_user } = &self.whose;
+        api_key.is_none_or(|key| key == turn.api_key)
+            && (end_user.is_none() || *end_user == turn.end_user)
+    }
+}
 
 /// Resolves the request's key and checks one scope.
 pub(crate) async fn caller(
@@ -36,5 +74,36 @@ pub(crate) async fn caller(
     match scope {
         Some(scope) if !caller.may(scope) => Err(ApiError::out_of_scope(scope.as_str())),
         Some(_) | None => Ok(caller),
+    }
+}
+
+/// A header that names something; an empty one counts as absent.
+///
+/// A second one is refused: of a name that a proxy adds, the client must not choose which counts.
+pub(crate) fn named(headers: &HeaderMap, name: &str) -> Result<Option<String>, ApiError> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        return Err(ApiError::invalid(
+            Some(name),
+            None,
+            format!("{name} must be there once."),
+        ));
+    }
+    let printable = value
+        .to_str()
+        .ok()
+        .map(str::trim)
+        .filter(|text| text.len() <= NAME_BYTES_MAX);
+    match printable {
+        Some("") => Ok(None),
+        Some(text) => Ok(Some(text.to_owned())),
+        None => Err(ApiError::invalid(
+            Some(name),
+            None,
+            format!("{name} must be printable ASCII of at most {NAME_BYTES_MAX} bytes."),
+        )),
     }
 }

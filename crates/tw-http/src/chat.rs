@@ -27,7 +27,7 @@ use tw_wire::openai_chat::outcome::{Dialect, fault_of};
 use tw_wire::openai_chat::request::decode;
 use tw_wire::sse;
 
-use crate::access;
+use crate::access::{self, NAME_BYTES_MAX, USER_HEADER, named};
 use crate::answer_body::{Note, Whole, event_stream};
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
@@ -38,13 +38,10 @@ pub(crate) const TURN_HEADER: HeaderName = HeaderName::from_static("turnwright-t
 const CONVERSATION_HEADER: HeaderName = HeaderName::from_static("turnwright-conversation");
 const MEMORY_HEADER: HeaderName = HeaderName::from_static("turnwright-memory");
 const REPAIRED_HEADER: HeaderName = HeaderName::from_static("turnwright-repaired");
-const USER_HEADER: &str = "turnwright-user";
 const ON_LEAVE_HEADER: &str = "turnwright-on-leave";
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 /// How the official clients mark a request that they send again.
 const RETRY_COUNT_HEADER: &str = "x-stainless-retry-count";
-/// Longest name of an end user, a conversation or an idempotency key, in bytes.
-const NAME_BYTES_MAX: usize = 200;
 
 pub(crate) async fn create(
     State(surfaces): State<Surfaces>,
@@ -164,37 +161,6 @@ fn is_retry(headers: &HeaderMap) -> bool {
             let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
             is_number && count.bytes().any(|byte| byte != b'0')
         })
-}
-
-/// A header that names something; an empty one counts as absent.
-///
-/// A second one is refused: of a name that a proxy adds, the client must not choose which counts.
-fn named(headers: &HeaderMap, name: &str) -> Result<Option<String>, ApiError> {
-    let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else {
-        return Ok(None);
-    };
-    if values.next().is_some() {
-        return Err(ApiError::invalid(
-            Some(name),
-            None,
-            format!("{name} must be there once."),
-        ));
-    }
-    let printable = value
-        .to_str()
-        .ok()
-        .map(str::trim)
-        .filter(|text| text.len() <= NAME_BYTES_MAX);
-    match printable {
-        Some("") => Ok(None),
-        Some(text) => Ok(Some(text.to_owned())),
-        None => Err(ApiError::invalid(
-            Some(name),
-            None,
-            format!("{name} must be printable ASCII of at most {NAME_BYTES_MAX} bytes."),
-        )),
-    }
 }
 
 fn headers_of(taken: &TurnTaken) -> HeaderMap {

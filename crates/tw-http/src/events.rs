@@ -66,13 +66,14 @@ async fn answer(
     query: &str,
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
-    let caller = access::caller(surfaces, headers, None, id).await?;
-    let turn = turns::visible(surfaces, &caller, turn, Detail::Shown, id)
+    let reader = access::reader(surfaces, headers, None, id).await?;
+    let turn = turns::visible(surfaces, &reader, turn, Detail::Shown, id)
         .await?
         .turn
         .id;
     let query = read_query(query, headers)?;
-    let place = surfaces.runtime().open_stream(&caller);
+    let caller = &reader.caller;
+    let place = surfaces.runtime().open_stream(caller);
     let place = place.map_err(|no_room| ApiError::no_room(&no_room))?;
     let follower = surfaces
         .runtime()

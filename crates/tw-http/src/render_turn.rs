@@ -11,7 +11,7 @@ use tw_core::tool::EffectClass;
 use tw_store::read::turn::AttemptRow;
 use tw_store::read::view::{CallView, Detail, RoundView, TurnView};
 
-pub(crate) fn render(view: &TurnView, detail: Detail) -> String {
+pub(crate) fn render(view: &TurnView, detail: Detail) -> Value {
     let turn = &view.turn;
     json!({
         "id": turn.id.to_string(),
@@ -38,7 +38,6 @@ pub(crate) fn render(view: &TurnView, detail: Detail) -> String {
         "input": view.input.iter().map(message).collect::<Vec<_>>(),
         "rounds": view.rounds.iter().map(|made| round(made, detail)).collect::<Vec<_>>(),
     })
-    .to_string()
 }
 
 fn round(round: &RoundView, detail: Detail) -> Value {

@@ -9,10 +9,9 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use tw_core::change::Scope;
 use tw_core::id::TurnId;
-use tw_runtime::admin::Caller;
 use tw_store::read::view::{Detail, TurnView};
 
-use crate::access;
+use crate::access::{self, Reader};
 use crate::error::ApiError;
 use crate::render_turn;
 use crate::server::{RequestId, Surfaces};
@@ -31,8 +30,8 @@ pub(crate) async fn show(
     };
     let turn = id_in(turn);
     let shown = async {
-        let caller = access::caller(&surfaces, &headers, None, &id).await?;
-        visible(&surfaces, &caller, &turn, detail, &id).await
+        let reader = access::reader(&surfaces, &headers, None, &id).await?;
+        visible(&surfaces, &reader, &turn, detail, &id).await
     };
     respond(shown.await, detail, &id)
 }
@@ -45,8 +44,9 @@ pub(crate) async fn cancel(
 ) -> Response {
     let turn = id_in(turn);
     let cancelled = async {
-        let caller = access::caller(&surfaces, &headers, Some(Scope::Chat), &id).await?;
-        let view = visible(&surfaces, &caller, &turn, Detail::Shown, &id).await?;
+        let reader = access::reader(&surfaces, &headers, Some(Scope::Chat), &id).await?;
+        let view = visible(&surfaces, &reader, &turn, Detail::Shown, &id).await?;
+        let caller = &reader.caller;
         if view.turn.api_key != caller.api_key && !caller.may(Scope::Admin) {
             return Err(ApiError::out_of_scope(Scope::Admin.as_str()));
         }
@@ -54,7 +54,7 @@ pub(crate) async fn cancel(
             return Ok(view);
         }
         if !surfaces.runtime().cancel(view.turn.id) {
-            let after = visible(&surfaces, &caller, &turn, Detail::Shown, &id).await?;
+            let after = visible(&surfaces, &reader, &turn, Detail::Shown, &id).await?;
             if after.turn.status.is_final() {
                 return Ok(after);
             }
@@ -62,9 +62,9 @@ pub(crate) async fn cancel(
                 "The turn is being taken over after a restart; try again.",
             ));
         }
-        let ended = surfaces.runtime().wait_for_end(&caller, view.turn.id).await;
+        let ended = surfaces.runtime().wait_for_end(caller, view.turn.id).await;
         ended.map_err(|error| ApiError::of_read(&error, &id))?;
-        visible(&surfaces, &caller, &turn, Detail::Shown, &id).await
+        visible(&surfaces, &reader, &turn, Detail::Shown, &id).await
     };
     respond(cancelled.await, Detail::Shown, &id)
 }
@@ -74,32 +74,36 @@ pub(crate) fn id_in(path: Result<Path<String>, PathRejection>) -> String {
     path.map(|Path(id)| id).unwrap_or_default()
 }
 
-/// A key sees the turns it made, and with `turns:read` those of its organization. Whatever it
-/// does not see is not found.
+/// What the reader does not see is not found.
 pub(crate) async fn visible(
     surfaces: &Surfaces,
-    caller: &Caller,
+    reader: &Reader,
     turn: &str,
     detail: Detail,
     id: &RequestId,
 ) -> Result<TurnView, ApiError> {
-    let plain = turn.strip_prefix("chatcmpl-").unwrap_or(turn);
-    let turn = TurnId::parse(plain).ok_or_else(ApiError::no_turn)?;
+    let turn = turn_id(turn).ok_or_else(ApiError::no_turn)?;
     let found = surfaces
         .runtime()
         .store()
-        .turn_view(caller.organization, turn, detail)
+        .turn_view(reader.caller.organization, turn, detail)
         .await;
     let found = found.map_err(|error| ApiError::of_read(&error, id))?;
     found
-        .filter(|view| view.turn.api_key == caller.api_key || caller.may(Scope::TurnsRead))
+        .filter(|view| reader.sees(&view.turn))
         .ok_or_else(ApiError::no_turn)
+}
+
+/// The turn that an id names, which may be that of its completion.
+pub(crate) fn turn_id(text: &str) -> Option<TurnId> {
+    TurnId::parse(text.strip_prefix("chatcmpl-").unwrap_or(text))
 }
 
 fn respond(view: Result<TurnView, ApiError>, detail: Detail, id: &RequestId) -> Response {
     match view {
         Ok(view) => {
-            let mut response = Response::new(Body::from(render_turn::render(&view, detail)));
+            let mut response =
+                Response::new(Body::from(render_turn::render(&view, detail).to_string()));
             response
                 .headers_mut()
                 .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

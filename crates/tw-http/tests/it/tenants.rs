@@ -259,3 +259,28 @@ async fn the_name_of_a_tool_that_the_key_may_not_use_is_the_clients_own() {
     assert_eq!(message["tool_calls"][0]["function"]["name"], "alpha");
     assert!(tool.asked().is_empty());
 }
+
+#[tokio::test]
+async fn whoever_names_an_end_user_sees_only_their_turns() {
+    let upstream = hello().await;
+    let app = start(&upstream).await;
+    let ann = ("turnwright-user", "ann");
+    let bob = ("turnwright-user", "bob");
+    let anns = chat(&app.client, &[ann], &ask("Hi")).await;
+    let nobodys = chat(&app.client, &[], &ask("Hi")).await;
+    for (got, headers, status) in [
+        (&anns, vec![ann], 200),
+        (&anns, vec![], 200),
+        (&anns, vec![bob], 404),
+        (&nobodys, vec![], 200),
+        (&nobodys, vec![ann], 404),
+        (&anns, vec![ann, ann], 400),
+    ] {
+        let turn = got.header("turnwright-turn");
+        for (method, path) in [("GET", ""), ("GET", "/events"), ("POST", "/cancel")] {
+            let path = format!("/v1/turns/{turn}{path}");
+            let got = app.client.send(method, &path, &headers, "").await.unwrap();
+            assert_eq!(got.status, status, "{method} {path} {headers:?}");
+        }
+    }
+}
