@@ -56,6 +56,9 @@ pub enum Change {
         at: Timestamp,
     },
 
+    // Conversations.
+    DeleteConversation(DeleteConversation),
+
     // Of a turn.
     OpenAttempt(OpenAttempt),
     CloseAttempt(CloseAttempt),
@@ -124,6 +127,12 @@ pub enum Outcome {
     KeyTaken {
         turn: TurnId,
         same_body: bool,
+    },
+    /// A turn that the new one continues was deleted meanwhile; nothing was written.
+    ParentDeleted,
+    /// All turns that were to go are gone for every reader; these still have to be stopped.
+    ConversationDeleted {
+        running: Vec<TurnId>,
     },
     /// How many rows a retention change touched.
     Count(u64),
@@ -308,6 +317,17 @@ pub struct Whose {
     pub api_key: Option<ApiKeyId>,
     /// `None` for all end users, and for turns that name none.
     pub end_user: Option<String>,
+}
+
+/// Deletes the turns of a conversation that are meant. Contents are due to be erased with it, and
+/// those of a running turn with its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeleteConversation {
+    pub organization: OrgId,
+    /// Its public id.
+    pub conversation: String,
+    pub whose: Whose,
+    pub at: Timestamp,
 }
 
 /// One try of a round's model request (`call` is `None`) or of a call.

@@ -135,6 +135,15 @@ impl ApiError {
         )
     }
 
+    pub(crate) fn no_conversation() -> Self {
+        Self::new(
+            404,
+            "invalid_request_error",
+            Some("not_found"),
+            "There is no such conversation.",
+        )
+    }
+
     /// The name is the client's own and may be of any length, so it is not repeated.
     pub(crate) fn no_model() -> Self {
         let mut error = Self::new(
@@ -345,6 +354,17 @@ impl ApiError {
                 "This idempotency key was used with another request body.",
             ),
             TurnRefused::EffectsRan { turn, effects } => Self::effects_ran(*turn, None, effects),
+            TurnRefused::DeletedEffectsRan => {
+                let mut error = Self::new(
+                    424,
+                    "tool_effects_error",
+                    Some("effects_ran"),
+                    "An earlier try of this request was deleted. Calls that must not be repeated had been made; \
+                     the request is not tried again.",
+                );
+                error.should_retry = Some(false);
+                error
+            }
             TurnRefused::NoRoom(no_room) => Self::no_room(no_room),
             TurnRefused::ShuttingDown => Self::unavailable("The server is shutting down."),
             TurnRefused::UnknownModel => Self::no_model(),

@@ -81,6 +81,7 @@ async fn answer(
         .await;
     let follower = follower.map_err(|error| match error {
         FollowError::Lost => ApiError::offset_lost(),
+        FollowError::NoTurn => ApiError::no_turn(),
         FollowError::Read(error) => ApiError::of_read(&error, id),
     })?;
     let form = if query.chat {

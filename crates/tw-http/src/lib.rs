@@ -6,6 +6,7 @@
 pub mod server;
 
 mod chat;
+mod conversations;
 mod tools;
 mod turns;
 

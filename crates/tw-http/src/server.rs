@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tw_runtime::runtime::Runtime;
 
 use crate::error::ApiError;
-use crate::{chat, events, health, metrics, models, tools, turns};
+use crate::{chat, conversations, events, health, metrics, models, tools, turns};
 
 /// What the handlers work with.
 #[derive(Clone, Debug)]
@@ -101,6 +101,12 @@ pub fn router(surfaces: Surfaces) -> Router {
         .route("/v1/turns/{id}", get(turns::show))
         .route("/v1/turns/{id}/cancel", post(turns::cancel))
         .route("/v1/turns/{id}/events", get(events::follow))
+        .route("/v1/conversations", get(conversations::list))
+        .route(
+            "/v1/conversations/{id}",
+            get(conversations::show).delete(conversations::delete),
+        )
+        .route("/v1/conversations/{id}/turns", get(conversations::turns))
         .route("/api/{slug}/tools", get(tools::list).post(tools::create))
         .route("/api/{slug}/tools/preview", post(tools::preview))
         .route(

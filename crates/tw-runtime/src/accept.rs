@@ -86,6 +86,9 @@ pub enum TurnRefused {
         turn: TurnId,
         effects: Vec<EffectRan>,
     },
+    /// The same of an earlier try whose conversation was deleted.
+    #[error("an earlier try of this request, which was deleted, ran calls that are not repeated")]
+    DeletedEffectsRan,
     #[error("there is no room for another turn")]
     NoRoom(NoRoom),
     #[error("the server is shutting down")]
@@ -213,6 +216,8 @@ impl Runtime {
                 Begun::Taken(taken) => return Ok(*taken),
                 // Another request with the same key was faster; what it began answers this one.
                 Begun::KeyTaken { same_body: true } => {}
+                // What was remembered of it is gone with it.
+                Begun::ParentDeleted => {}
                 Begun::KeyTaken { same_body: false } => return Err(TurnRefused::KeyReused),
             }
         }
@@ -350,6 +355,7 @@ impl Runtime {
                 answer,
             }))),
             Ok(Ok(Accepted::KeyTaken { same_body, .. })) => Ok(Begun::KeyTaken { same_body }),
+            Ok(Ok(Accepted::ParentDeleted)) => Ok(Begun::ParentDeleted),
             Ok(Err(error)) => Err(TurnRefused::Write(Some(error))),
             Err(_driver_gone) => Err(TurnRefused::Write(None)),
         }
@@ -452,6 +458,7 @@ fn differences_of(
 enum Begun {
     Taken(Box<TurnTaken>),
     KeyTaken { same_body: bool },
+    ParentDeleted,
 }
 
 /// What a repetition of the request has in common with it.

@@ -527,16 +527,20 @@ pub(crate) enum Accepted {
         turn: tw_core::id::TurnId,
         same_body: bool,
     },
+    /// What the turn continues was deleted in the meantime.
+    ParentDeleted,
 }
 
 impl Accepted {
     fn of(outcomes: Vec<Outcome>) -> Self {
-        for outcome in outcomes {
-            if let Outcome::KeyTaken { turn, same_body } = outcome {
-                return Self::KeyTaken { turn, same_body };
-            }
+        match outcomes.first() {
+            Some(Outcome::KeyTaken { turn, same_body }) => Self::KeyTaken {
+                turn: *turn,
+                same_body: *same_body,
+            },
+            Some(Outcome::ParentDeleted) => Self::ParentDeleted,
+            Some(_) | None => Self::New,
         }
-        Self::New
     }
 }
 

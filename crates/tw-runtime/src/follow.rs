@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tw_core::event::LogEvent;
+use tokio::sync::watch;
+use tw_core::event::{LogEvent, TurnEnd, TurnReason, TurnStatus};
 use tw_core::id::{OrgId, TurnId};
 use tw_store::read::ReadError;
 use tw_store::read::events::NumberedEvent;
@@ -50,7 +51,8 @@ impl Follower {
         }
     }
 
-    /// The next events; `None` after the last one, or when the log no longer holds them.
+    /// The next events; `None` after the last one, or when the log no longer holds them. Of a turn
+    /// that was deleted nothing follows but an end.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -85,6 +87,11 @@ impl Follower {
                 self.ended = true;
                 return Ok(None);
             };
+            if page.deleted {
+                self.ended = true;
+                let number = self.after + 1;
+                return Ok(Some(vec![end_of_deleted(number, page.fence)]));
+            }
             if let Some(first) = page.events.first()
                 && first.number != self.after + 1
             {
@@ -104,21 +111,48 @@ impl Follower {
                 self.ended = true;
                 return Ok(None);
             }
-            match &mut durable {
-                Some(durable) => {
-                    // An error means that the driver is gone; the next read sees what it left.
-                    let _ = durable.changed().await;
-                }
-                None => tokio::time::sleep(ORPHAN_LOOK).await,
-            }
+            wait_for_more(durable.as_mut()).await;
         }
     }
 
     /// Waits for the end; the client, if any, is held until then.
     pub(crate) async fn wait_for_end(mut self) -> Result<(), ReadError> {
-        while self.next().await?.is_some() {}
-        self.client = None;
-        Ok(())
+        loop {
+            let live = self.inner.live.get(self.turn);
+            let mut durable = live.as_ref().map(|live| live.durable.subscribe());
+            let store = &self.inner.store;
+            let status = store.turn_status(self.organization, self.turn).await?;
+            if status.is_none_or(TurnStatus::is_final) {
+                self.client = None;
+                return Ok(());
+            }
+            wait_for_more(durable.as_mut()).await;
+        }
+    }
+}
+
+/// Waits until the turn's row may say more.
+async fn wait_for_more(durable: Option<&mut watch::Receiver<u64>>) {
+    match durable {
+        Some(durable) => {
+            // An error means that the driver is gone; the next read sees what it left.
+            let _ = durable.changed().await;
+        }
+        None => tokio::time::sleep(ORPHAN_LOOK).await,
+    }
+}
+
+/// What a reader is told whose turn was deleted, whatever it still held.
+fn end_of_deleted(number: u64, fence: i64) -> NumberedEvent {
+    NumberedEvent {
+        number,
+        fence,
+        event: LogEvent::End(TurnEnd {
+            status: TurnStatus::Cancelled,
+            reason: Some(TurnReason::Requested),
+            fault: None,
+            effects: Vec::new(),
+        }),
     }
 }
 
@@ -146,6 +180,8 @@ pub enum FollowError {
     /// The log does not hold what was shown there, or holds nothing any more.
     #[error("the log does not reach to this place")]
     Lost,
+    #[error("there is no such turn")]
+    NoTurn,
     #[error("reading the log")]
     Read(#[from] ReadError),
 }
@@ -157,7 +193,8 @@ impl Runtime {
     /// folds from the start, so what stands before it is read all the same.
     ///
     /// # Errors
-    /// [`FollowError::Lost`] when `from` was never written, or the log is gone.
+    /// [`FollowError::Lost`] when `from` was never written, or the log is gone;
+    /// [`FollowError::NoTurn`] when there is no turn, or it was deleted.
     pub async fn follow(
         &self,
         organization: OrgId,
@@ -169,7 +206,11 @@ impl Runtime {
             .store()
             .events_after(organization, turn, before, 1)
             .await?;
-        let page = page.filter(|page| !page.erased).ok_or(FollowError::Lost)?;
+        let page = page.filter(|page| !page.deleted);
+        let page = page.ok_or(FollowError::NoTurn)?;
+        if page.erased {
+            return Err(FollowError::Lost);
+        }
         if let Some(cursor) = from.filter(|cursor| cursor.number > 0) {
             let held = page
                 .events

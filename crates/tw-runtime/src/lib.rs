@@ -7,6 +7,7 @@
 pub mod accept;
 mod driver;
 
+pub mod conversations;
 pub mod follow;
 pub mod models;
 pub mod runtime;

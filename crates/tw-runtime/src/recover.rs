@@ -166,13 +166,32 @@ async fn take_over(
         Err(error) => Err(error),
     };
     match work {
-        Ok((work, setup)) => drive_on(inner, fence, &found, work, setup),
+        Ok((work, setup)) => {
+            drive_on(inner, fence, &found, work, setup);
+            stop_if_deleted(inner, organization, turn).await;
+        }
         Err(error) => {
             tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn's request is damaged");
             end_unreadable(inner, fence).await?;
         }
     }
     Ok(true)
+}
+
+/// Whoever deleted the turn after it was read here found no driver to stop.
+async fn stop_if_deleted(inner: &Inner, organization: OrgId, turn: TurnId) {
+    match inner.store.repeat_state(organization, turn).await {
+        Ok(Some(state)) if state.deleted => {
+            if let Some(live) = inner.live.get(turn) {
+                live.cancel();
+            }
+        }
+        Ok(_) => {}
+        // It is driven on; what is deleted of it is erased at its end all the same.
+        Err(error) => {
+            tracing::warn!(turn.id = %turn, error = %Chain(&error), "looking whether a turn was deleted failed");
+        }
+    }
 }
 
 fn work_of(

@@ -10,7 +10,7 @@ use crate::runtime::Inner;
 
 const INTERVAL: Duration = Duration::from_secs(30);
 /// Rows of one sweep, so that it never holds the writer for long.
-const TURNS_PER_SWEEP_MAX: u32 = 500;
+pub(crate) const TURNS_PER_SWEEP_MAX: u32 = 500;
 
 pub(crate) async fn run(inner: Arc<Inner>) {
     loop {

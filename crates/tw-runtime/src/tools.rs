@@ -425,6 +425,8 @@ impl Runtime {
                 | Outcome::ApiKey(_)
                 | Outcome::Claimed { .. }
                 | Outcome::KeyTaken { .. }
+                | Outcome::ParentDeleted
+                | Outcome::ConversationDeleted { .. }
                 | Outcome::Count(_),
             )
             | None => Ok(None),

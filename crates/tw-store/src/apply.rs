@@ -1,6 +1,7 @@
 //! The one function that writes.
 
 mod accept;
+mod conversation;
 mod of_turn;
 mod retention;
 mod tenant;
@@ -104,7 +105,8 @@ struct TurnKey {
 
 /// Writes a group of changes into the open transaction; the outcomes are in the group's order.
 ///
-/// If the first change meets a taken idempotency key, its outcome is the only one and nothing was written.
+/// If the first change meets a taken idempotency key or continues what was deleted, its outcome is the only one
+/// and nothing was written.
 ///
 /// # Errors
 /// Any error asks the caller to roll back to where the group began.
@@ -129,6 +131,10 @@ pub(crate) fn apply(
             }
             Accept::KeyTaken { turn, same_body } => {
                 outcomes.push(Outcome::KeyTaken { turn, same_body });
+                return Ok(outcomes);
+            }
+            Accept::ParentDeleted => {
+                outcomes.push(Outcome::ParentDeleted);
                 return Ok(outcomes);
             }
         }
@@ -179,6 +185,7 @@ fn kind(change: &Change) -> Kind {
         | Change::TouchApiKey { .. }
         | Change::SaveTool(_)
         | Change::DeleteTool { .. }
+        | Change::DeleteConversation(_)
         | Change::ClaimTurn(_)
         | Change::MarkAnswered { .. }
         | Change::CheckWritable { .. }
@@ -235,6 +242,7 @@ fn at(change: &Change) -> Option<Timestamp> {
         | Change::TouchApiKey { .. }
         | Change::SaveTool(_)
         | Change::DeleteTool { .. }
+        | Change::DeleteConversation(_)
         | Change::ClaimTurn(_)
         | Change::MarkAnswered { .. }
         | Change::CheckWritable { .. }
@@ -312,6 +320,7 @@ fn apply_of_turn(
         | Change::TouchApiKey { .. }
         | Change::SaveTool(_)
         | Change::DeleteTool { .. }
+        | Change::DeleteConversation(_)
         | Change::ClaimTurn(_)
         | Change::MarkAnswered { .. }
         | Change::CheckWritable { .. }
@@ -334,6 +343,7 @@ fn apply_unfenced(conn: &Connection, change: &Change) -> Result<Outcome, ApplyEr
             tool,
             at,
         } => tools::delete_tool(conn, *organization, *tool, *at),
+        Change::DeleteConversation(delete) => conversation::delete(conn, delete),
         Change::ClaimTurn(claim) => accept::claim_turn(conn, claim),
         Change::MarkAnswered {
             organization,

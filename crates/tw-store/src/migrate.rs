@@ -32,6 +32,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "memory",
         sql: include_str!("../migrations/0005_memory.sql"),
     },
+    Migration {
+        name: "conversations",
+        sql: include_str!("../migrations/0006_conversations.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -1,5 +1,6 @@
 //! Reads: what each returns, and the functions on the store.
 
+pub mod conversations;
 pub mod events;
 pub mod memory;
 pub mod recall;

@@ -138,6 +138,13 @@ async fn record(app: &App, got: &Got) -> Value {
         assert!(!whole(&events).contains(SECRET), "{}", whole(&events));
         assert!(query.is_empty() || !whole(&events).contains(PHONE));
     }
+    let conversation = shown["conversation"].as_str().unwrap();
+    for path in ["", "/turns"] {
+        let path = format!("/v1/conversations/{conversation}{path}");
+        let listed = app.client.send("GET", &path, &[], "").await.unwrap();
+        assert_eq!(listed.status, 200, "{}", listed.text());
+        assert!(!whole(&listed).contains(SECRET), "{}", whole(&listed));
+    }
     shown
 }
 

@@ -13,7 +13,7 @@ use crate::app::{App, CHAT, Wanted, ask_streamed, probe, upstream_stream};
 
 /// Where in its life a turn is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
+pub enum Phase {
     BeforeHead,
     MidText,
     Tool(EffectClass),
@@ -22,7 +22,7 @@ enum Phase {
     BetweenTries,
 }
 
-const PHASES: [Phase; 6] = [
+pub const PHASES: [Phase; 6] = [
     Phase::BeforeHead,
     Phase::MidText,
     Phase::Tool(EffectClass::Read),
@@ -31,17 +31,17 @@ const PHASES: [Phase; 6] = [
     Phase::BetweenTries,
 ];
 
-const GATE: &str = "go";
-const TEXT: &str = "Looking.";
+pub const GATE: &str = "go";
+pub const TEXT: &str = "Looking.";
 
 /// A client that reads in the background.
-struct Watcher {
+pub struct Watcher {
     seen: watch::Receiver<String>,
     reading: JoinHandle<()>,
 }
 
 impl Watcher {
-    fn start(client: &Client, on_leave: &'static str) -> Self {
+    pub fn start(client: &Client, on_leave: &'static str) -> Self {
         let client = client.clone();
         let (text, seen) = watch::channel(String::new());
         let reading = tokio::spawn(async move {
@@ -55,31 +55,31 @@ impl Watcher {
         Self { seen, reading }
     }
 
-    async fn sees(&self, text: &str) {
+    pub async fn sees(&self, text: &str) {
         let mut seen = self.seen.clone();
         seen.wait_for(|seen| seen.contains(text)).await.unwrap();
     }
 
     /// Closes the connection.
-    async fn leave(self) {
+    pub async fn leave(self) {
         self.reading.abort();
         // Nothing is left to panic about.
         let _ = self.reading.await;
     }
 
-    async fn rest(self) -> String {
+    pub async fn rest(self) -> String {
         self.reading.await.unwrap();
         self.seen.borrow().clone()
     }
 }
 
 /// A turn that has come to its phase and stays in it until [`GATE`] opens.
-struct Scene {
-    app: App,
-    upstream: Listener,
-    tool: Listener,
-    turn: String,
-    watcher: Watcher,
+pub struct Scene {
+    pub app: App,
+    pub upstream: Listener,
+    pub tool: Listener,
+    pub turn: String,
+    pub watcher: Watcher,
 }
 
 fn held(from: Piece, body: String) -> Reply {
@@ -120,7 +120,7 @@ fn answers_in(phase: Phase) -> Vec<Reply> {
     }
 }
 
-async fn scene(phase: Phase, on_leave: &'static str) -> Scene {
+pub async fn scene(phase: Phase, on_leave: &'static str) -> Scene {
     let upstream = Listener::in_turn(answers_in(phase)).await.unwrap();
     let tool_pieces = match phase {
         Phase::Tool(_) => vec![Piece::HeadGate(GATE), Piece::Bytes("{}".into())],
@@ -179,7 +179,7 @@ async fn until(app: &App, turn: &str, wanted: impl Fn(&Value) -> bool) {
     }
 }
 
-async fn stop_noted(app: &App) {
+pub async fn stop_noted(app: &App) {
     while app.repeat_row("k").await.stop.is_none() {
         tokio::task::yield_now().await;
     }

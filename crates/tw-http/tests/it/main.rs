@@ -8,6 +8,7 @@ mod bad_input;
 mod bad_tools;
 mod canary;
 mod client_tools;
+mod conversations;
 mod leave;
 mod limits;
 mod memory;

@@ -10,7 +10,7 @@ use tw_testkit::listener::{Listener, Reply};
 use crate::app::{App, Wanted, ask, upstream_body};
 
 /// A turn that was accepted by a process that is gone, with this body and context.
-async fn orphan(app: &App, body: &str, context: &str) -> TurnId {
+pub async fn orphan(app: &App, body: &str, context: &str) -> TurnId {
     let key = app.client.key.clone().unwrap();
     let caller = app.runtime.authenticate(&key).await.unwrap();
     let now = app.runtime.env().now();

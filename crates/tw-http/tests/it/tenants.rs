@@ -9,13 +9,17 @@ use tw_testkit::listener::{Listener, Piece, Reply};
 use crate::app::{App, CHAT, Wanted, ask, probe, upstream_body};
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 16] = [
+pub const ROUTES: [(&str, &str, Takes); 20] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("GET", "/v1/models", Takes::Nothing),
     ("GET", "/v1/models/{*id}", Takes::Nothing),
     ("GET", "/v1/turns/{id}", Takes::TurnId),
     ("POST", "/v1/turns/{id}/cancel", Takes::TurnId),
     ("GET", "/v1/turns/{id}/events", Takes::TurnId),
+    ("GET", "/v1/conversations", Takes::Names),
+    ("GET", "/v1/conversations/{id}", Takes::Conversation),
+    ("DELETE", "/v1/conversations/{id}", Takes::Conversation),
+    ("GET", "/v1/conversations/{id}/turns", Takes::Conversation),
     ("GET", "/api/{slug}/tools", Takes::Slug),
     ("POST", "/api/{slug}/tools", Takes::Slug),
     ("POST", "/api/{slug}/tools/preview", Takes::Slug),
@@ -35,6 +39,8 @@ pub enum Takes {
     Slug,
     /// Beside a slug; see there, too.
     ToolId,
+    /// See `conversations/access.rs`.
+    Conversation,
     /// Idempotency keys, conversations and end users.
     Names,
     Nothing,

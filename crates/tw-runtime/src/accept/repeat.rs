@@ -37,6 +37,7 @@ struct Found {
     status: TurnStatus,
     reason: Option<TurnReason>,
     erased: bool,
+    deleted: bool,
     stopping: bool,
     dispatched_effects: bool,
     conversation: String,
@@ -67,7 +68,7 @@ impl Found {
             | (TurnStatus::Incomplete, Some(TurnReason::Interrupted)) => true,
             // An answer that is no longer kept cannot be given again.
             (TurnStatus::Completed | TurnStatus::Incomplete | TurnStatus::Cancelled, _) => {
-                self.erased
+                self.erased || self.deleted
             }
         };
         match (came_to_nothing, self.dispatched_effects) {
@@ -109,6 +110,7 @@ impl Runtime {
             Repeat::Anew => Ok(Earlier::Nothing {
                 keys_since: found.key_made.map(|made| made.after(CLOCK_TICK)),
             }),
+            Repeat::EffectsRan if found.deleted => Err(TurnRefused::DeletedEffectsRan),
             Repeat::EffectsRan => {
                 let effects = self.effects_of(organization, found.turn).await?;
                 Err(TurnRefused::EffectsRan {
@@ -184,6 +186,7 @@ impl Runtime {
             status: row.status,
             reason: row.reason,
             erased: row.erased,
+            deleted: row.deleted,
             stopping: stopping || row.stop.is_some(),
             dispatched_effects: row.dispatched_effects,
             conversation: row.conversation,

@@ -223,6 +223,7 @@ impl Driver {
                 | Change::CheckWritable { .. }
                 | Change::EraseDue { .. }
                 | Change::ExpireEvents { .. }
+                | Change::DeleteConversation(_)
                 | Change::ExpireRequestKeys { .. } => {}
             }
         }

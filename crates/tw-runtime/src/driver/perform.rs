@@ -146,6 +146,7 @@ fn points_of(changes: &[Change]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint>) {
             | Change::CheckWritable { .. }
             | Change::EraseDue { .. }
             | Change::ExpireEvents { .. }
+            | Change::DeleteConversation(_)
             | Change::ExpireRequestKeys { .. } => continue,
         };
         before.insert(first);

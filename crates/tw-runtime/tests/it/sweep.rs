@@ -229,6 +229,11 @@ fn turns_that_are_stopped_while_calls_run() {
 }
 
 #[test]
+fn turns_whose_conversation_is_deleted_while_calls_run() {
+    sweep_mishap(Mishap::Deleted);
+}
+
+#[test]
 fn turns_whose_time_is_up_while_calls_run() {
     sweep_mishap(Mishap::Late);
 }

@@ -1,6 +1,6 @@
 //! A turn's birth, the claim of an orphan, and the note that its answer was sent.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use tw_core::change::{ClaimTurn, NewTurn, Outcome};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
@@ -26,15 +26,27 @@ const INSERT_INPUT: &str = "INSERT INTO turn_input (turn, body, context, created
 
 /// What became of a new turn.
 pub enum Accept {
-    New { key: i64 },
-    KeyTaken { turn: TurnId, same_body: bool },
+    New {
+        key: i64,
+    },
+    KeyTaken {
+        turn: TurnId,
+        same_body: bool,
+    },
+    /// What it continues was deleted.
+    ParentDeleted,
 }
 
-/// A taken key is found before anything is written.
+/// A taken key and a deleted parent are found before anything is written.
 pub fn accept_turn(conn: &Connection, new: &NewTurn) -> Result<Accept, ApplyError> {
     let known_user = find_end_user(conn, new)?;
     if let Some(taken) = find_taken_key(conn, new, known_user)? {
         return Ok(taken);
+    }
+    let parent = find_turn(conn, new.organization, new.parent)?;
+    let memory_turn = find_turn(conn, new.organization, new.memory_turn)?;
+    if parent.is_deleted() || memory_turn.is_deleted() {
+        return Ok(Accept::ParentDeleted);
     }
     let end_user = match (&new.end_user, known_user) {
         (None, _) => None,
@@ -62,8 +74,8 @@ pub fn accept_turn(conn: &Connection, new: &NewTurn) -> Result<Accept, ApplyErro
         new.deadline.0,
         new.at.0,
         new.memory.as_str(),
-        find_turn(conn, new.organization, new.parent)?,
-        find_turn(conn, new.organization, new.memory_turn)?,
+        parent.key(),
+        memory_turn.key(),
     ];
     let turn = insert(conn, WHAT, INSERT_TURN, bound)?;
     execute(
@@ -81,17 +93,49 @@ pub fn accept_turn(conn: &Connection, new: &NewTurn) -> Result<Accept, ApplyErro
     Ok(Accept::New { key: turn })
 }
 
-/// One that is gone meanwhile is continued by nobody.
+/// A turn that another one continues.
+enum Before {
+    None,
+    Deleted,
+    Kept { key: i64 },
+}
+
+impl Before {
+    fn key(&self) -> Option<i64> {
+        match self {
+            Self::None | Self::Deleted => None,
+            Self::Kept { key } => Some(*key),
+        }
+    }
+
+    fn is_deleted(&self) -> bool {
+        matches!(self, Self::Deleted)
+    }
+}
+
+/// One that is not there is continued by nobody.
 fn find_turn(
     conn: &Connection,
     organization: OrgId,
     turn: Option<TurnId>,
-) -> Result<Option<i64>, ApplyError> {
+) -> Result<Before, ApplyError> {
     let Some(turn) = turn else {
-        return Ok(None);
+        return Ok(Before::None);
     };
-    let sql = "SELECT key FROM turn WHERE organization = ?1 AND id = ?2";
-    query_key(conn, WHAT, sql, params![organization.0, turn.to_string()])
+    let sql = "SELECT key, deleted_us IS NOT NULL FROM turn WHERE organization = ?1 AND id = ?2";
+    let found = conn
+        .prepare_cached(sql)
+        .and_then(|mut statement| {
+            let bound = params![organization.0, turn.to_string()];
+            let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            statement.query_row(bound, read).optional()
+        })
+        .map_err(|error| ApplyError::db(WHAT, error))?;
+    Ok(match found {
+        None => Before::None,
+        Some((_, true)) => Before::Deleted,
+        Some((key, false)) => Before::Kept { key },
+    })
 }
 
 fn find_end_user(conn: &Connection, new: &NewTurn) -> Result<Option<i64>, ApplyError> {

@@ -251,14 +251,16 @@ pub fn note_stop(
     execute_guarded(conn, "noting that a turn is to stop", NOTE_STOP, bound)
 }
 
+/// One that was deleted while it ran is found by nothing, and its contents are due at once.
 const END_TURN: &str = "UPDATE turn
     SET status = ?2, reason = ?3, usage = ?4, has_tool_calls = ?5, tool_count = ?6,
-        erase_after_us = CASE record WHEN 'minimal' THEN ?7 END, ended_us = ?8, updated_us = ?8,
-        history_hash = ?9, hidden_hash = ?10
+        erase_after_us = CASE WHEN deleted_us IS NOT NULL THEN ?8 WHEN record = 'minimal' THEN ?7 END,
+        ended_us = ?8, updated_us = ?8,
+        history_hash = iif(deleted_us IS NULL, ?9, NULL), hidden_hash = iif(deleted_us IS NULL, ?10, NULL)
     WHERE key = ?1 /* guard */ AND status = 'running'";
 
 const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
-    WHERE key = (SELECT conversation FROM turn WHERE key = ?1)";
+    WHERE key = (SELECT conversation FROM turn WHERE key = ?1 AND deleted_us IS NULL)";
 
 pub fn end_turn(
     conn: &Connection,

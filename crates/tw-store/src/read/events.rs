@@ -31,6 +31,8 @@ pub struct EventsPage {
     pub complete: bool,
     /// The log was erased or has expired.
     pub erased: bool,
+    /// Nobody may read the log any more.
+    pub deleted: bool,
 }
 
 impl Store {
@@ -69,6 +71,7 @@ impl Store {
 const PAGE_BYTES_MAX: usize = 256 * 1024;
 
 const TURN: &str = "SELECT key, status, fence, events_expired_us IS NOT NULL AS erased,
+        deleted_us IS NOT NULL AS deleted,
         coalesce((SELECT first + count - 1 FROM turn_event WHERE turn = turn.key ORDER BY first DESC LIMIT 1), 0)
             AS last
     FROM turn WHERE organization = ?1 AND id = ?2";
@@ -96,6 +99,7 @@ fn page(
         last,
         complete: status.is_final() && reached >= last,
         erased: get(row, "erased")?,
+        deleted: get(row, "deleted")?,
     }))
 }
 

@@ -117,7 +117,7 @@ const NEWEST: &str = "SELECT t.id, c.id AS conversation, t.hidden_hash,
         iif(t.hidden_hash IS NOT m.hidden_hash, t.id, m.id) AS memory_turn
     FROM turn t
     JOIN conversation c ON c.key = t.conversation
-    LEFT JOIN turn m ON m.key = t.memory_turn
+    LEFT JOIN turn m ON m.key = t.memory_turn AND m.deleted_us IS NULL
     WHERE t.organization = ?1 AND t.api_key = ?2 AND t.history_hash = ?3 AND t.hidden_hash IS ?4
     ORDER BY t.key DESC LIMIT 1";
 

@@ -69,7 +69,7 @@ const HANDED: &str = "SELECT c.id, c.tool_call_id, c.turn, t.id AS turn_id, v.id
     JOIN turn t ON t.key = c.turn
     JOIN conversation v ON v.key = t.conversation
     LEFT JOIN end_user u ON u.key = t.end_user
-    WHERE c.runs = 'client' AND t.api_key = ?2
+    WHERE c.runs = 'client' AND t.api_key = ?2 AND t.deleted_us IS NULL
     ORDER BY c.turn DESC, c.round, c.position";
 
 fn answered_turns(

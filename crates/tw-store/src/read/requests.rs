@@ -55,6 +55,8 @@ pub struct RepeatRow {
     pub dispatched_effects: bool,
     /// Its contents are gone, so it cannot be shown again.
     pub erased: bool,
+    /// Its conversation was deleted.
+    pub deleted: bool,
     /// The public id of its conversation.
     pub conversation: String,
     pub memory: Verdict,
@@ -134,7 +136,8 @@ fn request_key(
 
 /// A call counts once the write before its dispatch was made, unless it certainly was not sent.
 const REPEAT_OF: &str = "SELECT t.id, t.status, t.reason, t.stop_reason, t.answered_us,
-        (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased, t.memory,
+        (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased,
+        t.deleted_us IS NOT NULL AS deleted, t.memory,
         (SELECT c.id FROM conversation c WHERE c.key = t.conversation) AS conversation,
         EXISTS (SELECT 1 FROM tool_call f WHERE f.turn = t.key AND f.runs = 'server'
                 AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL
@@ -144,7 +147,8 @@ const REPEAT_OF: &str = "SELECT t.id, t.status, t.reason, t.stop_reason, t.answe
 /// An answer that was written to its end counts only where somebody is named, since it may not
 /// have arrived; without a name the next equal request is a new one.
 const REPEAT: &str = "SELECT t.id, t.status, t.reason, t.stop_reason, t.answered_us,
-        (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased, t.memory,
+        (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased,
+        t.deleted_us IS NOT NULL AS deleted, t.memory,
         (SELECT c.id FROM conversation c WHERE c.key = t.conversation) AS conversation,
         EXISTS (SELECT 1 FROM tool_call f WHERE f.turn = t.key AND f.runs = 'server'
                 AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL
@@ -198,6 +202,7 @@ fn repeat_row(row: &Row<'_>) -> Result<RepeatRow, ReadError> {
         answered: optional_time(row, "answered_us")?,
         dispatched_effects: get(row, "dispatched_effects")?,
         erased: get(row, "erased")?,
+        deleted: get(row, "deleted")?,
         conversation: get(row, "conversation")?,
         memory: optional_word(row, "memory", Verdict::parse)?.unwrap_or(Verdict::Off),
     })

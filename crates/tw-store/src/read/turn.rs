@@ -59,6 +59,8 @@ pub struct TurnRow {
     pub erase_after: Option<Timestamp>,
     /// Contents are gone since.
     pub erased: Option<Timestamp>,
+    /// Nobody sees it since.
+    pub deleted: Option<Timestamp>,
 }
 
 /// A call as it was added, with its status and end as they are now.
@@ -132,7 +134,7 @@ impl Store {
         self.read_now(|conn| recovered(conn, organization, turn))
     }
 
-    /// The request as it came; `None` if there is no such turn or its contents are gone.
+    /// The request as it came; `None` if there is no such turn or nobody may read it any more.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -143,7 +145,8 @@ impl Store {
     ) -> Result<Option<Vec<u8>>, ReadError> {
         self.read(move |conn| {
             let sql = "SELECT i.body FROM turn t JOIN turn_input i ON i.turn = t.key
-                WHERE t.organization = ?1 AND t.id = ?2 AND t.erased_us IS NULL";
+                WHERE t.organization = ?1 AND t.id = ?2 AND t.erased_us IS NULL
+                  AND t.deleted_us IS NULL";
             let mut statement = conn.prepare_cached(sql)?;
             let mut rows = statement.query(params![organization.0, turn.to_string()])?;
             rows.next()?.map(|row| get(row, "body")).transpose()
@@ -199,7 +202,7 @@ const FIND_TURN: &str = "SELECT t.key, t.id, t.organization, t.api_key, u.name A
         t.conversation_named, t.surface, t.streamed, t.on_leave, t.record, t.model, t.request_id, t.body_hash,
         t.projector_version, t.owner, t.fence, t.status, t.reason, t.stop_reason, t.usage, t.cost_microusd, t.has_tool_calls,
         t.tool_count, t.deadline_us, t.created_us, t.answered_us, t.ended_us, t.erase_after_us, t.erased_us,
-        t.memory, t.history_hash, p.id AS parent, m.id AS memory_turn
+        t.deleted_us,        t.memory, t.history_hash, p.id AS parent, m.id AS memory_turn
     FROM turn t
     JOIN conversation c ON c.key = t.conversation
     LEFT JOIN end_user u ON u.key = t.end_user
@@ -262,5 +265,6 @@ fn turn_row(row: &Row<'_>) -> Result<TurnRow, ReadError> {
         ended: optional_time(row, "ended_us")?,
         erase_after: optional_time(row, "erase_after_us")?,
         erased: optional_time(row, "erased_us")?,
+        deleted: optional_time(row, "deleted_us")?,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rusqlite::Connection;
 use tw_core::call::{CallEnd, CallStatus, Runs};
 use tw_core::change::NewMessage;
 use tw_core::id::{CallId, CallRef, OrgId, TurnId};
@@ -62,7 +63,7 @@ pub struct CallView {
 }
 
 impl Store {
-    /// A turn with its messages, attempts and calls, in one state.
+    /// A turn that is not deleted, with its messages, attempts and calls, in one state.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -73,24 +74,29 @@ impl Store {
         detail: Detail,
     ) -> Result<Option<TurnView>, ReadError> {
         self.read(move |conn| {
-            let Some((key, turn)) = find_turn(conn, organization, turn)? else {
-                return Ok(None);
-            };
-            let results = match detail {
-                Detail::Shown => Results::Shown,
-                Detail::Full => Results::Full,
-            };
-            let messages = calls::messages(conn, key)?;
-            let calls = calls::calls(conn, key, results)?;
-            Ok(Some(by_round(
-                turn,
-                messages,
-                calls,
-                calls::attempts(conn, key)?,
-            )))
+            let found = find_turn(conn, organization, turn)?;
+            let found = found.filter(|(_, turn)| turn.deleted.is_none());
+            found
+                .map(|(key, turn)| view(conn, key, turn, detail))
+                .transpose()
         })
         .await
     }
+}
+
+pub(super) fn view(
+    conn: &Connection,
+    key: i64,
+    turn: TurnRow,
+    detail: Detail,
+) -> Result<TurnView, ReadError> {
+    let results = match detail {
+        Detail::Shown => Results::Shown,
+        Detail::Full => Results::Full,
+    };
+    let messages = calls::messages(conn, key)?;
+    let calls = calls::calls(conn, key, results)?;
+    Ok(by_round(turn, messages, calls, calls::attempts(conn, key)?))
 }
 
 fn by_round(

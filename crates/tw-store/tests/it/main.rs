@@ -4,6 +4,7 @@ mod world;
 
 mod accept;
 mod calls;
+mod conversations;
 mod events;
 mod groups;
 mod handing;
@@ -18,6 +19,7 @@ mod tools;
 mod turns;
 
 mod against_model;
+mod conversations_against_model;
 mod tools_against_model;
 #[cfg(feature = "faults")]
 mod weakened;

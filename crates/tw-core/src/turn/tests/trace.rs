@@ -175,6 +175,7 @@ pub(super) fn of_change(change: &Change) -> String {
         | Change::CheckWritable { .. }
         | Change::EraseDue { .. }
         | Change::ExpireEvents { .. }
+        | Change::DeleteConversation(_)
         | Change::ExpireRequestKeys { .. } => panic!("the machine does not write {change:?}"),
     }
 }

@@ -1,10 +1,12 @@
 //! The invariants, by the names of the failure model: I1 no lost turn, I2 no lost message,
-//! I3 pairing, I4 effects, I5 final is final, I6 fencing, I8 what was shown can be replayed.
+//! I3 pairing, I4 effects, I5 final is final, I6 fencing, I8 what was shown can be replayed,
+//! I9 deleted is erased.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 use tw_core::call::{CallReason, CallStatus, Runs};
+use tw_core::change::{Change, Outcome};
 use tw_core::event::{LogEvent, TurnEnd, TurnReason, TurnStatus};
 use tw_core::json::Literal;
 use tw_core::tool::EffectClass;
@@ -204,6 +206,19 @@ pub fn end(world: &mut World<'_>) {
     replay(&rows, world);
 }
 
+/// A deleted turn is due to be erased with its end, and no other is.
+pub fn erasure(world: &mut World<'_>) {
+    let erase = Change::EraseDue {
+        now: world.lab.now(),
+        turns_max: 10,
+    };
+    let erased = world.lab.store.apply_inline(&[erase], None).unwrap();
+    let expected = [Outcome::Count(u64::from(world.deleted))];
+    if erased != expected {
+        world.violate("I9", format!("erasing came to {erased:?}"));
+    }
+}
+
 fn ended(rows: &RecoveredTurn, world: &mut World<'_>) {
     let unfinished = system::unfinished_turns_now(&world.lab.store, "nobody", 10).unwrap();
     if !rows.turn.status.is_final() || !unfinished.is_empty() {
@@ -295,7 +310,7 @@ fn outcomes(rows: &RecoveredTurn, world: &mut World<'_>) {
     }
     let end = (rows.turn.status, rows.turn.reason);
     let of_mishap = match world.config.mishap {
-        Mishap::Stopped => (TurnStatus::Cancelled, Some(TurnReason::Requested)),
+        Mishap::Stopped | Mishap::Deleted => (TurnStatus::Cancelled, Some(TurnReason::Requested)),
         Mishap::Late => (TurnStatus::Incomplete, Some(TurnReason::Deadline)),
         Mishap::Nothing
         | Mishap::Reset
@@ -311,8 +326,12 @@ fn outcomes(rows: &RecoveredTurn, world: &mut World<'_>) {
     } else {
         (TurnStatus::Failed, Some(TurnReason::Internal))
     };
+    // What was decided outside the driver holds whatever became of the driver.
+    let decided = world.deleted;
     let allowed = end == of_mishap
-        || (world.was_killed() && (end == of_kills || end == (TurnStatus::Completed, None)));
+        || (!decided
+            && world.was_killed()
+            && (end == of_kills || end == (TurnStatus::Completed, None)));
     if !allowed {
         world.violate("I1", format!("the turn ended {end:?}"));
     }
@@ -371,7 +390,8 @@ fn fits(reason: Option<CallReason>, count: u32, world: &World<'_>) -> bool {
         Some(CallReason::Interrupted) => repeatable && world.was_killed(),
         Some(CallReason::Reset | CallReason::Timeout) => repeatable,
         Some(CallReason::Cancelled) => {
-            world.config.mishap == Mishap::Stopped && (repeatable || count == 0)
+            matches!(world.config.mishap, Mishap::Stopped | Mishap::Deleted)
+                && (repeatable || count == 0)
         }
         Some(CallReason::Deadline) => {
             world.config.mishap == Mishap::Late && (repeatable || count == 0)

@@ -33,6 +33,8 @@ pub enum Mishap {
     ModelFails,
     /// While all calls run, somebody asks the turn to stop.
     Stopped,
+    /// While all calls run, somebody deletes the turn's conversation, and then asks it to stop.
+    Deleted,
     /// While all calls run, the turn's time is up.
     Late,
     /// While all calls run, the process is told to end.
@@ -89,6 +91,7 @@ impl Config {
             | Mishap::Invalid
             | Mishap::Mixed
             | Mishap::Stopped
+            | Mishap::Deleted
             | Mishap::Late
             | Mishap::Drained => 2,
             Mishap::Reset | Mishap::TimedOut | Mishap::NotSent | Mishap::ModelFails => 3,

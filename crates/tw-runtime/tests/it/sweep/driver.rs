@@ -94,11 +94,25 @@ impl Driver {
         self.run(world)
     }
 
+    /// Deletes the turn's conversation once, before whoever did so asks the turn to stop.
+    fn delete(&self, world: &mut World<'_>) -> Result<(), Stopped> {
+        let all_run = self.running.len() == world.config.order.len();
+        if world.config.mishap != Mishap::Deleted || world.deleted || world.zombie || !all_run {
+            return Ok(());
+        }
+        let delete = world.lab.delete(&world.setup);
+        world.reach("before the decision to delete")?;
+        world.apply(&[delete], None)?;
+        world.deleted = true;
+        world.reach("after the decision to delete")
+    }
+
     /// Goes on with the step at hand, and then until the turn has ended.
     pub fn run(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
         self.perform(world)?;
         while !self.turn.is_ended() {
             world.step()?;
+            self.delete(world)?;
             let Some(happened) = self.next(world) else {
                 if !world.zombie {
                     world.violate("I1", "nothing runs, and the turn has not ended".to_owned());
@@ -154,7 +168,7 @@ impl Driver {
             return None;
         }
         let event = match world.config.mishap {
-            Mishap::Stopped => Event::CancelRequested,
+            Mishap::Stopped | Mishap::Deleted => Event::CancelRequested,
             Mishap::Late => Event::TimerFired(Timer::Deadline),
             Mishap::Drained => Event::Drained,
             Mishap::Nothing

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tw_core::arguments::Schema;
 use tw_core::change::{
-    Change, KeyMemory, NewApiKey, NewMessage, NewOrganization, NewTurn, OnLeave, Outcome, Record,
-    Scope, Surface, ToolGrant,
+    Change, DeleteConversation, KeyMemory, NewApiKey, NewMessage, NewOrganization, NewTurn,
+    OnLeave, Outcome, Record, Scope, Surface, ToolGrant, Whose,
 };
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::json::{Json, Literal};
@@ -114,7 +114,7 @@ impl Lab {
             organization: self.organization,
             api_key: self.api_key,
             end_user: None,
-            conversation: self.id().to_string(),
+            conversation: conversation(setup),
             conversation_named: false,
             parent: None,
             memory: Verdict::Off,
@@ -141,6 +141,19 @@ impl Lab {
         }))
     }
 
+    /// Deletes what [`Lab::accept`] accepts.
+    pub fn delete(&mut self, setup: &TurnSetup) -> Change {
+        Change::DeleteConversation(DeleteConversation {
+            organization: self.organization,
+            conversation: conversation(setup),
+            whose: Whose {
+                api_key: Some(self.api_key),
+                end_user: None,
+            },
+            at: self.now(),
+        })
+    }
+
     fn user_message(&self, at: Timestamp) -> Vec<NewMessage> {
         let message = &self.input.messages[0];
         vec![NewMessage {
@@ -151,6 +164,10 @@ impl Lab {
             at,
         }]
     }
+}
+
+fn conversation(setup: &TurnSetup) -> String {
+    format!("of {}", setup.id)
 }
 
 fn offer(mishap: Mishap, tool: &Arc<Tool>) -> Offer {

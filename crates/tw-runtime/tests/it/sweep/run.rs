@@ -42,6 +42,7 @@ pub fn run(lab: &mut Lab, config: &Config, kills: &[Kill], traced: bool) -> Repo
         if kills.len() < 2 {
             write_again(&mut world);
         }
+        check::erasure(&mut world);
     }
     Report {
         outcome: outcome(&world),

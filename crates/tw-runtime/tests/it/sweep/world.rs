@@ -63,6 +63,8 @@ pub struct World<'a> {
     pub accepted: bool,
     /// What happens once beside the turn has happened.
     acted: bool,
+    /// The conversation was deleted.
+    pub deleted: bool,
     /// By the argument that the model wrote.
     pub ledger: BTreeMap<i64, Effects>,
     /// Model requests by round, and attempts by call.
@@ -93,6 +95,7 @@ impl<'a> World<'a> {
             zombie: false,
             accepted: false,
             acted: false,
+            deleted: false,
             ledger: BTreeMap::new(),
             asked: BTreeMap::new(),
             dispatched: BTreeMap::new(),
@@ -272,6 +275,7 @@ impl<'a> World<'a> {
             | Mishap::Mixed
             | Mishap::ModelFails
             | Mishap::Stopped
+            | Mishap::Deleted
             | Mishap::Late
             | Mishap::Drained => ToolOutcome::Answered(output(argument)),
         }

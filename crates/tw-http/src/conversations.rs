@@ -1,0 +1,177 @@
+//! `GET /v1/conversations`, `GET` and `DELETE /v1/conversations/{id}`, and
+//! `GET /v1/conversations/{id}/turns`
+//!
+//! Lists follow those of the OpenAI API (reference of 2025-10, "List input items" and "Conversations").
+//! Known differences: what is seen of a conversation depends on who asks; there are no items but turns.
+
+mod page;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::Response;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue};
+use serde_json::{Value, json};
+use tw_core::change::{Scope, Whose};
+use tw_runtime::conversations::Deleted;
+use tw_store::read::conversations::{ConversationRow, Turns, TurnsWanted};
+use tw_store::read::view::Detail;
+
+use crate::access;
+use crate::error::ApiError;
+use crate::render_turn;
+use crate::server::{RequestId, Surfaces};
+use crate::turns::{id_in, turn_id};
+use page::{Wanted, listed};
+
+pub(crate) async fn list(
+    State(surfaces): State<Surfaces>,
+    Extension(id): Extension<RequestId>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let listing = async {
+        let reader = access::reader(&surfaces, &headers, None, &id).await?;
+        let wanted = Wanted::of_conversations(query.as_deref())?;
+        let store = surfaces.runtime().store();
+        let organization = reader.caller.organization;
+        let page = store.conversations(organization, reader.whose, wanted.after, wanted.limit);
+        let page = page.await.map_err(|error| ApiError::of_read(&error, &id))?;
+        let page = page.ok_or_else(page::no_cursor)?;
+        let data = page.items.iter().map(render).collect();
+        Ok(listed(data, page.has_more))
+    };
+    respond(listing.await, &id)
+}
+
+pub(crate) async fn show(
+    State(surfaces): State<Surfaces>,
+    Extension(id): Extension<RequestId>,
+    conversation: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Response {
+    let showing = async {
+        let reader = access::reader(&surfaces, &headers, None, &id).await?;
+        let store = surfaces.runtime().store();
+        let organization = reader.caller.organization;
+        let found = store.conversation(organization, id_in(conversation), reader.whose);
+        let found = found
+            .await
+            .map_err(|error| ApiError::of_read(&error, &id))?;
+        found
+            .map(|row| render(&row))
+            .ok_or_else(ApiError::no_conversation)
+    };
+    respond(showing.await, &id)
+}
+
+pub(crate) async fn turns(
+    State(surfaces): State<Surfaces>,
+    Extension(id): Extension<RequestId>,
+    conversation: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let listing = async {
+        let reader = access::reader(&surfaces, &headers, None, &id).await?;
+        let wanted = Wanted::of_turns(query.as_deref())?;
+        let after = match wanted.after.as_deref() {
+            None => None,
+            Some(after) => Some(turn_id(after).ok_or_else(page::no_cursor)?),
+        };
+        let wanted = TurnsWanted {
+            order: wanted.order,
+            after,
+            turns_max: wanted.limit,
+        };
+        let store = surfaces.runtime().store();
+        let (organization, conversation) = (reader.caller.organization, id_in(conversation));
+        let found = store.conversation_turns(organization, conversation, reader.whose, wanted);
+        match found
+            .await
+            .map_err(|error| ApiError::of_read(&error, &id))?
+        {
+            Turns::NoConversation => Err(ApiError::no_conversation()),
+            Turns::NoCursor => Err(page::no_cursor()),
+            Turns::Page(page) => {
+                let turns = page.items.iter();
+                let data = turns.map(|view| render_turn::render(view, Detail::Shown));
+                Ok(listed(data.collect(), page.has_more))
+            }
+        }
+    };
+    respond(listing.await, &id)
+}
+
+pub(crate) async fn delete(
+    State(surfaces): State<Surfaces>,
+    Extension(id): Extension<RequestId>,
+    conversation: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Response {
+    let conversation = id_in(conversation);
+    let deleting = async {
+        let reader = access::reader(&surfaces, &headers, Some(Scope::Chat), &id).await?;
+        let caller = &reader.caller;
+        let mut whose = reader.whose;
+        if !caller.may(Scope::Admin) {
+            // As with cancelling: what is seen and not one's own is an administrator's.
+            let store = surfaces.runtime().store();
+            let (seen, key) = (whose.clone(), caller.api_key);
+            let shared = store.is_shared(caller.organization, conversation.clone(), seen, key);
+            let shared = shared.await;
+            if shared.map_err(|error| ApiError::of_read(&error, &id))? {
+                return Err(ApiError::out_of_scope(Scope::Admin.as_str()));
+            }
+            whose = Whose {
+                api_key: Some(key),
+                ..whose
+            };
+        }
+        let runtime = surfaces.runtime();
+        let deleted = runtime.delete_conversation(caller, &conversation, whose);
+        match deleted.await {
+            Ok(Deleted::Now) => Ok(json!({
+                "id": conversation,
+                "object": "conversation.deleted",
+                "deleted": true,
+            })),
+            Ok(Deleted::NotFound) => Err(ApiError::no_conversation()),
+            Err(error) => {
+                let _ = ApiError::internal(&error, &id);
+                let message = "The conversation may not have been deleted; look and try again.";
+                Err(ApiError::unavailable(message))
+            }
+        }
+    };
+    respond(deleting.await, &id)
+}
+
+fn render(row: &ConversationRow) -> Value {
+    json!({
+        "id": row.id,
+        "object": "conversation",
+        "created_at": row.created.0.div_euclid(MICROS_PER_SECOND),
+        "metadata": {},
+        "turn_count": row.turns,
+        "created_us": row.created.0,
+        "active_us": row.active.0,
+    })
+}
+
+const MICROS_PER_SECOND: i64 = 1_000_000;
+
+fn respond(body: Result<Value, ApiError>, id: &RequestId) -> Response {
+    match body {
+        Ok(body) => {
+            let mut response = Response::new(Body::from(body.to_string()));
+            response
+                .headers_mut()
+                .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            response
+        }
+        Err(error) => error.render(Some(id)),
+    }
+}

@@ -1,0 +1,91 @@
+//! Pages of lists: which one is wanted, and how it is told.
+
+use serde_json::{Value, json};
+use tw_store::read::conversations::Order;
+use url::form_urlencoded;
+
+use crate::access::NAME_BYTES_MAX;
+use crate::error::ApiError;
+
+/// As in the OpenAI API.
+const LIMIT_DEFAULT: usize = 20;
+/// As in the OpenAI API.
+const LIMIT_MAX: usize = 100;
+
+/// Which part of a list is wanted.
+#[derive(Debug)]
+pub struct Wanted {
+    pub limit: usize,
+    /// The id that the part follows.
+    pub after: Option<String>,
+    pub order: Order,
+}
+
+impl Wanted {
+    /// Newest first.
+    pub fn of_conversations(query: Option<&str>) -> Result<Self, ApiError> {
+        read(query, Order::NewestFirst, &["limit", "after"])
+    }
+
+    /// Oldest first, unless `order` says otherwise.
+    pub fn of_turns(query: Option<&str>) -> Result<Self, ApiError> {
+        read(query, Order::OldestFirst, &["limit", "after", "order"])
+    }
+}
+
+fn read(query: Option<&str>, order: Order, known: &[&str]) -> Result<Wanted, ApiError> {
+    let mut wanted = Wanted {
+        limit: LIMIT_DEFAULT,
+        after: None,
+        order,
+    };
+    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        if !known.contains(&&*name) {
+            let name: String = name.chars().take(NAME_BYTES_MAX).collect();
+            let message = format!("The parameters of this list are: {}.", known.join(", "));
+            return Err(ApiError::invalid(Some(&name), None, message));
+        }
+        match &*name {
+            "limit" => {
+                let limit = value.parse().ok();
+                let limit = limit.filter(|limit| (1..=LIMIT_MAX).contains(limit));
+                wanted.limit = limit.ok_or_else(|| {
+                    let message = format!("limit is a number from 1 to {LIMIT_MAX}.");
+                    ApiError::invalid(Some("limit"), None, message)
+                })?;
+            }
+            "order" => {
+                wanted.order = match &*value {
+                    "asc" => Order::OldestFirst,
+                    "desc" => Order::NewestFirst,
+                    _ => {
+                        let message = "order is 'asc' or 'desc'.";
+                        return Err(ApiError::invalid(Some("order"), None, message));
+                    }
+                };
+            }
+            _ => wanted.after = Some(value.into_owned()),
+        }
+    }
+    Ok(wanted)
+}
+
+/// The id to go on behind is none of the list's.
+pub fn no_cursor() -> ApiError {
+    ApiError::invalid(
+        Some("after"),
+        None,
+        "after is the id of something in this list; what it named may have been deleted.",
+    )
+}
+
+pub fn listed(data: Vec<Value>, has_more: bool) -> Value {
+    let id = |item: Option<&Value>| item.map(|item| item["id"].clone());
+    json!({
+        "object": "list",
+        "first_id": id(data.first()),
+        "last_id": id(data.last()),
+        "has_more": has_more,
+        "data": data,
+    })
+}

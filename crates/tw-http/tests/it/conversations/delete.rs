@@ -1,0 +1,200 @@
+//! Deleting a conversation while something of it runs.
+
+use serde_json::Value;
+use tw_core::change::{Change, DeleteConversation, OnLeave, Outcome, Whose};
+use tw_core::event::TurnStatus;
+use tw_core::id::TurnId;
+use tw_core::tool::EffectClass;
+use tw_store::read::turn::RecoveredTurn;
+use tw_testkit::client::Got;
+
+use super::{get, hello, start};
+use crate::app::{App, ask};
+use crate::leave::{GATE, PHASES, Phase, Scene, TEXT, Watcher, scene, stop_noted};
+use crate::recover::orphan;
+
+/// A turn as the store still has it.
+async fn stored(app: &App, turn: &str) -> RecoveredTurn {
+    let caller = app.runtime.authenticate(app.client.key.as_deref().unwrap());
+    let organization = caller.await.unwrap().organization;
+    let turn = TurnId::parse(turn).unwrap();
+    let found = app.store.turn_for_recovery(organization, turn).await;
+    found.unwrap().unwrap()
+}
+
+async fn conversation_of(app: &App, turn: &str) -> String {
+    let shown = get(&app.client, &format!("/v1/turns/{turn}")).await.json();
+    shown["conversation"].as_str().unwrap().to_owned()
+}
+
+fn assert_erased(found: &RecoveredTurn, of: &str) {
+    assert!(found.turn.erased.is_some(), "{of}");
+    assert!(found.body.is_empty() && found.events.is_empty(), "{of}");
+    let mut blocks = found.messages.iter().map(|message| &message.blocks);
+    assert!(blocks.all(Vec::is_empty), "{of}");
+    for row in &found.calls {
+        assert_eq!(row.call.arguments, "", "{of}");
+        let end = row.call.end.as_ref().unwrap();
+        assert_eq!((end.shown.as_str(), &end.result), ("", &None), "{of}");
+    }
+}
+
+/// Every way to the turn is as if there were none.
+async fn assert_gone(app: &App, turn: &str, conversation: &str) {
+    for path in [
+        format!("/v1/turns/{turn}"),
+        format!("/v1/turns/{turn}/events"),
+        format!("/v1/turns/{turn}/events?format=chat"),
+        format!("/v1/conversations/{conversation}"),
+        format!("/v1/conversations/{conversation}/turns"),
+    ] {
+        let got = get(&app.client, &path).await;
+        assert_eq!(got.status, 404, "{path}: {}", got.text());
+    }
+    let cancel = format!("/v1/turns/{turn}/cancel");
+    let cancelled = app.client.send("POST", &cancel, &[], "").await.unwrap();
+    assert_eq!(cancelled.status, 404);
+    let list = get(&app.client, "/v1/conversations").await.json();
+    assert_eq!(list["data"], Value::Array(vec![]));
+}
+
+#[tokio::test]
+async fn a_running_turn_is_stopped_in_every_phase_and_its_clients_are_told() {
+    for phase in PHASES {
+        let Scene {
+            app,
+            upstream,
+            tool,
+            turn,
+            watcher,
+        } = scene(phase, "finish").await;
+        let name = conversation_of(&app, &turn).await;
+        let attached = Watcher::start(&app.client, "finish");
+        let path = format!("/v1/turns/{turn}/events");
+        let mut observer = app.client.open("GET", &path, &[], "").await.unwrap();
+        if phase != Phase::BeforeHead && phase != Phase::BetweenTries {
+            attached.sees(TEXT).await;
+        }
+        let (client, path) = (app.client.clone(), format!("/v1/conversations/{name}"));
+        let deleting = tokio::spawn(async move { client.send("DELETE", &path, &[], "").await });
+        if phase == Phase::Tool(EffectClass::Once) {
+            // What must not be cut short goes on, and nobody sees it any more.
+            stop_noted(&app).await;
+            assert_gone(&app, &turn, &name).await;
+            assert!(!deleting.is_finished());
+            tool.open(GATE);
+        }
+        let deleted = deleting.await.unwrap().unwrap();
+        assert_eq!(deleted.status, 200, "{phase:?}: {}", deleted.text());
+        assert_gone(&app, &turn, &name).await;
+        for told in [watcher.rest().await, attached.rest().await] {
+            assert!(told.contains(r#""code":"cancelled""#), "{phase:?}: {told}");
+            assert!(!told.contains("[DONE]"), "{phase:?}: {told}");
+        }
+        let rest = observer.until("event: end").await;
+        assert!(rest.contains("\"cancelled\""), "{phase:?}: {rest}");
+        assert_eq!(observer.next().await, None);
+        let found = stored(&app, &turn).await;
+        assert_eq!(found.turn.status, TurnStatus::Cancelled, "{phase:?}");
+        assert_eq!(found.turn.on_leave, OnLeave::Finish);
+        assert_erased(&found, &format!("{phase:?}"));
+        assert_eq!(app.runtime.turns_running(), 0);
+        assert!(upstream.asked().len() <= 2);
+        let path = format!("/v1/conversations/{name}");
+        let again = app.client.send("DELETE", &path, &[], "");
+        assert_eq!(again.await.unwrap().status, 404);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_while_it_deletes_has_deleted() {
+    let scene = scene(Phase::Tool(EffectClass::Once), "finish").await;
+    let app = scene.app;
+    let name = conversation_of(&app, &scene.turn).await;
+    let (client, path) = (app.client.clone(), format!("/v1/conversations/{name}"));
+    let deleting = tokio::spawn(async move { client.send("DELETE", &path, &[], "").await });
+    stop_noted(&app).await;
+    deleting.abort();
+    // Nothing is left to panic about.
+    let _ = deleting.await;
+    scene.tool.open(GATE);
+    app.runtime.idle().await;
+    assert_eq!(scene.upstream.asked().len(), 1, "no round follows");
+    assert_gone(&app, &scene.turn, &name).await;
+    loop {
+        // The task that deletes goes on by itself.
+        let found = stored(&app, &scene.turn).await;
+        if found.turn.erased.is_some() {
+            assert_erased(&found, "left");
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_dies_between_the_decision_and_the_rest_leaves_the_rest_to_the_next() {
+    let upstream = hello().await;
+    let app = start(&upstream).await;
+    let context = r#"{"tools":null,"upstream":"test"}"#;
+    let turn = orphan(&app, &ask("Hi").to_string(), context).await;
+    let turn = turn.to_string();
+    let caller = app.runtime.authenticate(app.client.key.as_deref().unwrap());
+    let delete = DeleteConversation {
+        organization: caller.await.unwrap().organization,
+        // An orphan's conversation has the turn's id.
+        conversation: turn.clone(),
+        whose: Whose {
+            api_key: None,
+            end_user: None,
+        },
+        at: app.runtime.env().now(),
+    };
+    let decided = vec![Change::DeleteConversation(delete)];
+    let outcomes = app.store.apply(decided, None).await.unwrap();
+    assert!(matches!(
+        &outcomes[..],
+        [Outcome::ConversationDeleted { running }] if running.len() == 1
+    ));
+    assert_gone(&app, &turn, &turn).await;
+    let next = app.again(&upstream, crate::app::Wanted::plain()).await;
+    assert_eq!(next.runtime.recover().await.unwrap(), 1);
+    next.runtime.idle().await;
+    let found = stored(&next, &turn).await;
+    assert_eq!(found.turn.status, TurnStatus::Cancelled);
+    assert!(upstream.asked().is_empty(), "the model is not asked again");
+    assert!(!found.body.is_empty());
+    assert_gone(&next, &turn, &turn).await;
+    let erase = Change::EraseDue {
+        now: next.runtime.env().now(),
+        turns_max: 10,
+    };
+    let erased = next.store.apply(vec![erase], None).await.unwrap();
+    assert_eq!(erased, [Outcome::Count(1)]);
+    assert_erased(&stored(&next, &turn).await, "after a restart");
+}
+
+#[tokio::test]
+async fn a_key_needs_the_scope_to_chat_and_a_key_is_needed() {
+    let upstream = hello().await;
+    let app = start(&upstream).await;
+    super::say(&app.client, "c", &[], "Hi").await;
+    let delete = async |key: Option<String>| -> Got {
+        let client = app.with_key(key);
+        let got = client.send("DELETE", "/v1/conversations/c", &[], "").await;
+        got.unwrap()
+    };
+    let reader = vec![tw_core::change::Scope::TurnsRead];
+    let reader = app.key("default", tw_core::change::ToolGrant::None, reader);
+    let reader = reader.await;
+    for (key, status, code) in [
+        (None, 401, "missing_api_key"),
+        (Some("tw-wrong".to_owned()), 401, "invalid_api_key"),
+        (Some(reader), 403, "insufficient_scope"),
+    ] {
+        let got = delete(key).await;
+        assert_eq!(got.status, status, "{}", got.text());
+        assert_eq!(got.json()["error"]["code"], code);
+    }
+    assert_eq!(get(&app.client, "/v1/conversations/c").await.status, 200);
+}

@@ -1,0 +1,96 @@
+//! The end of a conversation: its turns stop, and what was said in them is erased.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tw_core::change::{Change, DeleteConversation, Outcome, Whose};
+use tw_core::id::{OrgId, TurnId};
+use tw_store::apply::ApplyError;
+
+use crate::admin::Caller;
+use crate::chain::Chain;
+use crate::follow::Follower;
+use crate::retention::TURNS_PER_SWEEP_MAX;
+use crate::runtime::Runtime;
+
+/// Longest wait for turns that were stopped. A call that must not be cut short may take longer;
+/// what it leaves is erased by the next sweep after its end.
+const STOPPED_WITHIN: Duration = Duration::from_secs(10);
+
+/// What became of a conversation that was to be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    Now,
+    /// There is none of which a turn is meant.
+    NotFound,
+}
+
+impl Runtime {
+    /// Deletes the turns of a conversation that are meant. When this returns, nobody reads,
+    /// attaches to, recalls or continues them; those that ran are stopped.
+    ///
+    /// # Errors
+    /// When the store fails; after `Unknown` they may be deleted.
+    ///
+    /// # Cancel safety
+    /// A dropped call still deletes and stops.
+    pub async fn delete_conversation(
+        &self,
+        caller: &Caller,
+        conversation: &str,
+        whose: Whose,
+    ) -> Result<Deleted, ApplyError> {
+        let delete = DeleteConversation {
+            organization: caller.organization,
+            conversation: conversation.to_owned(),
+            whose,
+            at: self.env().now(),
+        };
+        let runtime = self.clone();
+        // A task of its own, since a client that leaves must not keep turns from being stopped.
+        let deleting = self
+            .0
+            .tasks
+            .spawn(async move { runtime.delete(delete).await });
+        let ended = deleting.await;
+        ended.unwrap_or(Err(ApplyError::Unknown { source: None }))
+    }
+
+    async fn delete(&self, delete: DeleteConversation) -> Result<Deleted, ApplyError> {
+        let organization = delete.organization;
+        let change = Change::DeleteConversation(delete);
+        let outcomes = self.store().apply(vec![change], None).await?;
+        let Some(Outcome::ConversationDeleted { running }) = outcomes.into_iter().next() else {
+            return Ok(Deleted::NotFound);
+        };
+        self.stop(organization, &running).await;
+        self.erase_due().await;
+        Ok(Deleted::Now)
+    }
+
+    /// One that no driver of this process has is stopped by whoever takes it over.
+    async fn stop(&self, organization: OrgId, turns: &[TurnId]) {
+        let ends = turns.iter().map(|turn| async move {
+            let _ = self.cancel(*turn);
+            let follower = Follower::new(&self.0, organization, *turn);
+            if let Err(error) = follower.wait_for_end().await {
+                tracing::warn!(turn.id = %turn, error = %Chain(&error), "waiting for a deleted turn failed");
+            }
+        });
+        let all = tokio::time::timeout(STOPPED_WITHIN, join_all(ends));
+        if all.await.is_err() {
+            tracing::info!("a deleted turn has not ended yet");
+        }
+    }
+
+    /// What is left over is erased by the next sweep.
+    async fn erase_due(&self) {
+        let change = Change::EraseDue {
+            now: self.env().now(),
+            turns_max: TURNS_PER_SWEEP_MAX,
+        };
+        if let Err(error) = self.store().apply(vec![change], None).await {
+            tracing::warn!(error = %Chain(&error), "erasing a deleted conversation failed");
+        }
+    }
+}

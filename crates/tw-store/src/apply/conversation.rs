@@ -1,0 +1,65 @@
+//! The end of a conversation.
+
+use rusqlite::{Connection, Params, params};
+use tw_core::change::{DeleteConversation, Outcome};
+use tw_core::id::TurnId;
+
+use super::{ApplyError, execute, query_key};
+
+const WHAT: &str = "deleting a conversation";
+
+const FIND: &str = "SELECT key FROM conversation WHERE organization = ?1 AND id = ?2";
+
+const RUNNING: &str = "SELECT id FROM turn
+    WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL AND status = 'running'
+      AND (?3 IS NULL OR api_key = ?3)
+      AND (?4 IS NULL OR end_user = (SELECT key FROM end_user WHERE organization = ?1 AND name = ?4))
+    ORDER BY key";
+
+/// What a turn is found by goes at once; a turn that runs is stopped by whoever drives it, also
+/// after a crash.
+const DELETE: &str = "UPDATE turn
+    SET deleted_us = ?5, erase_after_us = ?5, history_hash = NULL, hidden_hash = NULL, updated_us = ?5,
+        stop_reason = iif(status = 'running', coalesce(stop_reason, 'requested'), stop_reason)
+    WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
+      AND (?3 IS NULL OR api_key = ?3)
+      AND (?4 IS NULL OR end_user = (SELECT key FROM end_user WHERE organization = ?1 AND name = ?4))";
+
+/// The head is a turn that somebody still sees.
+const MOVE_HEAD: &str = "UPDATE conversation
+    SET updated_us = ?3,
+        head_turn = (SELECT max(key) FROM turn
+                     WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
+                       AND status IN ('completed', 'incomplete'))
+    WHERE key = ?2";
+
+/// `Already` when no turn is meant: there never was one, or all are deleted.
+pub fn delete(conn: &Connection, delete: &DeleteConversation) -> Result<Outcome, ApplyError> {
+    let organization = delete.organization.0;
+    let Some(key) = query_key(conn, WHAT, FIND, params![organization, delete.conversation])? else {
+        return Ok(Outcome::Already);
+    };
+    let api_key = delete.whose.api_key.map(|key| key.0);
+    let end_user = delete.whose.end_user.as_deref();
+    let at = delete.at.0;
+    let running = running(conn, params![organization, key, api_key, end_user])?;
+    let bound = params![organization, key, api_key, end_user, at];
+    if execute(conn, WHAT, DELETE, bound)? == 0 {
+        return Ok(Outcome::Already);
+    }
+    execute(conn, WHAT, MOVE_HEAD, params![organization, key, at])?;
+    Ok(Outcome::ConversationDeleted { running })
+}
+
+fn running(conn: &Connection, bound: impl Params) -> Result<Vec<TurnId>, ApplyError> {
+    let read = || -> rusqlite::Result<Vec<String>> {
+        conn.prepare_cached(RUNNING)?
+            .query_map(bound, |row| row.get(0))?
+            .collect()
+    };
+    let ids = read().map_err(|error| ApplyError::db(WHAT, error))?;
+    let ids = ids.iter().map(|id| TurnId::parse(id));
+    ids.collect::<Option<_>>().ok_or(ApplyError::Guard {
+        what: "the id of a turn",
+    })
+}

@@ -1,0 +1,391 @@
+//! Conversations as somebody sees them: those of which they see a turn.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use tw_core::change::Whose;
+use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use tw_core::time::Timestamp;
+
+use super::ReadError;
+use super::columns::{get, time, unsigned, word};
+use super::turn::find_turn;
+use super::view::{Detail, TurnView, view};
+use crate::store::Store;
+
+/// A conversation, as far as its turns are seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConversationRow {
+    /// Its public id.
+    pub id: String,
+    /// More than [`TURNS_COUNTED_MAX`] count as so many.
+    pub turns: u64,
+    /// When the first of them was accepted.
+    pub created: Timestamp,
+    /// When the newest of them ended; while it runs, when something of it was last written.
+    pub active: Timestamp,
+}
+
+/// Some of a list, in its order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Others follow.
+    pub has_more: bool,
+}
+
+/// A part of a conversation's turns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnsWanted {
+    pub order: Order,
+    /// The turn that the part follows; `None` for the first part.
+    pub after: Option<TurnId>,
+    pub turns_max: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    OldestFirst,
+    NewestFirst,
+}
+
+/// What became of a look at a conversation's turns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Turns {
+    NoConversation,
+    /// The turn to go on behind is none of them.
+    NoCursor,
+    Page(Page<TurnView>),
+}
+
+/// Turns of one conversation that are counted.
+pub const TURNS_COUNTED_MAX: u32 = 10_000;
+/// A page of turns ends with the one that passes this many stored bytes of contents.
+pub const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+impl Store {
+    /// At most `max` conversations, newest first, behind the one that `after` names; `None` when
+    /// that one is not seen.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn conversations(
+        &self,
+        organization: OrgId,
+        whose: Whose,
+        after: Option<String>,
+        max: usize,
+    ) -> Result<Option<Page<ConversationRow>>, ReadError> {
+        self.read(move |conn| {
+            let Some(seen) = Seen::by(conn, organization, &whose)? else {
+                // An end user whom nobody has named yet.
+                let nothing = Page {
+                    items: Vec::new(),
+                    has_more: false,
+                };
+                return Ok(after.is_none().then_some(nothing));
+            };
+            let before = match after {
+                None => Some(i64::MAX),
+                Some(after) => seen.find(conn, &after)?,
+            };
+            let page = before.map(|before| seen.list(conn, before, max));
+            page.transpose()
+        })
+        .await
+    }
+
+    /// A conversation, if a turn of it is seen.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn conversation(
+        &self,
+        organization: OrgId,
+        conversation: String,
+        whose: Whose,
+    ) -> Result<Option<ConversationRow>, ReadError> {
+        self.read(move |conn| {
+            let Some(seen) = Seen::by(conn, organization, &whose)? else {
+                return Ok(None);
+            };
+            match seen.find(conn, &conversation)? {
+                Some(key) => seen.row(conn, key),
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// Whether turns of other keys than `api_key` are seen in a conversation.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn is_shared(
+        &self,
+        organization: OrgId,
+        conversation: String,
+        whose: Whose,
+        api_key: ApiKeyId,
+    ) -> Result<bool, ReadError> {
+        self.read(move |conn| {
+            let Some(seen) = Seen::by(conn, organization, &whose)? else {
+                return Ok(false);
+            };
+            let Some(key) = seen.find(conn, &conversation)? else {
+                return Ok(false);
+            };
+            let bound = params![organization.0, key, seen.api_key, seen.end_user, api_key.0];
+            Ok(conn.prepare_cached(OF_OTHERS)?.exists(bound)?)
+        })
+        .await
+    }
+
+    /// Turns of a conversation, each as [`Store::turn_view`] reads it.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn conversation_turns(
+        &self,
+        organization: OrgId,
+        conversation: String,
+        whose: Whose,
+        wanted: TurnsWanted,
+    ) -> Result<Turns, ReadError> {
+        self.read(move |conn| {
+            let Some(seen) = Seen::by(conn, organization, &whose)? else {
+                return Ok(Turns::NoConversation);
+            };
+            let Some(key) = seen.find(conn, &conversation)? else {
+                return Ok(Turns::NoConversation);
+            };
+            let page = seen.turns(conn, key, &wanted)?;
+            Ok(page.map_or(Turns::NoCursor, Turns::Page))
+        })
+        .await
+    }
+}
+
+/// Whose turns are seen, by the store's own keys.
+struct Seen {
+    organization: OrgId,
+    api_key: Option<i64>,
+    end_user: Option<i64>,
+}
+
+const END_USER: &str = "SELECT key FROM end_user WHERE organization = ?1 AND name = ?2";
+
+const FIND: &str = "SELECT c.key FROM conversation c
+    WHERE c.organization = ?1 AND c.id = ?2
+      AND EXISTS (SELECT 1 FROM turn t
+                  WHERE t.organization = ?1 AND t.conversation = c.key AND t.deleted_us IS NULL
+                    AND (?3 IS NULL OR t.api_key = ?3) AND (?4 IS NULL OR t.end_user = ?4))";
+
+const OF_OTHERS: &str = "SELECT 1 FROM turn
+    WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
+      AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) AND api_key <> ?5
+    LIMIT 1";
+
+/// The next conversation costs one look, however many turns the one before it has.
+const NEXT: &str = "SELECT conversation FROM turn INDEXED BY turn_conversation
+    WHERE organization = ?1 AND conversation < ?2 AND deleted_us IS NULL
+    ORDER BY conversation DESC LIMIT 1";
+const NEXT_OF_KEY: &str = "SELECT conversation FROM turn INDEXED BY turn_conversation_of_key
+    WHERE organization = ?1 AND api_key = ?3 AND conversation < ?2 AND deleted_us IS NULL
+    ORDER BY conversation DESC LIMIT 1";
+const NEXT_OF_USER: &str = "SELECT conversation FROM turn INDEXED BY turn_conversation_of_user
+    WHERE organization = ?1 AND end_user = ?3 AND conversation < ?2 AND deleted_us IS NULL
+      AND (?4 IS NULL OR api_key = ?4)
+    ORDER BY conversation DESC LIMIT 1";
+
+const ROW: &str = "SELECT c.id, f.created_us, coalesce(l.ended_us, l.updated_us) AS active_us,
+        (SELECT count(*) FROM
+            (SELECT 1 FROM turn
+             WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
+               AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) LIMIT ?5)) AS turns
+    FROM conversation c
+    JOIN turn f ON f.key =
+        (SELECT key FROM turn
+         WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
+           AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key LIMIT 1)
+    JOIN turn l ON l.key =
+        (SELECT key FROM turn
+         WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
+           AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key DESC LIMIT 1)
+    WHERE c.organization = ?1 AND c.key = ?2";
+
+const CURSOR: &str = "SELECT key FROM turn
+    WHERE organization = ?1 AND id = ?5 AND conversation = ?2 AND deleted_us IS NULL
+      AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4)";
+
+const OLDEST_FIRST: &str = "SELECT key, id FROM turn
+    WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL AND key > ?5
+      AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4)
+    ORDER BY key LIMIT ?6";
+const NEWEST_FIRST: &str = "SELECT key, id FROM turn
+    WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL AND key < ?5
+      AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4)
+    ORDER BY key DESC LIMIT ?6";
+
+/// Of what a page shows of a turn.
+const CONTENT_BYTES: &str = "SELECT
+    coalesce((SELECT sum(octet_length(blocks)) FROM message WHERE turn = ?1), 0)
+    + coalesce((SELECT sum(octet_length(arguments) + coalesce(octet_length(shown), 0))
+                FROM tool_call WHERE turn = ?1), 0) AS bytes";
+
+impl Seen {
+    /// `None` for an end user whom nobody has named yet.
+    fn by(
+        conn: &Connection,
+        organization: OrgId,
+        whose: &Whose,
+    ) -> Result<Option<Self>, ReadError> {
+        let end_user = match &whose.end_user {
+            None => None,
+            Some(name) => {
+                let found = conn
+                    .prepare_cached(END_USER)?
+                    .query_row(params![organization.0, name], |row| row.get(0))
+                    .optional()?;
+                let Some(key) = found else {
+                    return Ok(None);
+                };
+                Some(key)
+            }
+        };
+        Ok(Some(Self {
+            organization,
+            api_key: whose.api_key.map(|key| key.0),
+            end_user,
+        }))
+    }
+
+    fn find(&self, conn: &Connection, conversation: &str) -> Result<Option<i64>, ReadError> {
+        let bound = params![
+            self.organization.0,
+            conversation,
+            self.api_key,
+            self.end_user
+        ];
+        let mut statement = conn.prepare_cached(FIND)?;
+        Ok(statement.query_row(bound, |row| row.get(0)).optional()?)
+    }
+
+    fn list(
+        &self,
+        conn: &Connection,
+        mut before: i64,
+        max: usize,
+    ) -> Result<Page<ConversationRow>, ReadError> {
+        let mut items = Vec::new();
+        let mut next = self.next(conn, before)?;
+        while items.len() < max
+            && let Some(key) = next
+        {
+            items.extend(self.row(conn, key)?);
+            before = key;
+            next = self.next(conn, before)?;
+        }
+        Ok(Page {
+            items,
+            has_more: next.is_some(),
+        })
+    }
+
+    fn next(&self, conn: &Connection, before: i64) -> Result<Option<i64>, ReadError> {
+        let organization = self.organization.0;
+        let found = match (self.end_user, self.api_key) {
+            (Some(user), api_key) => conn
+                .prepare_cached(NEXT_OF_USER)?
+                .query_row(params![organization, before, user, api_key], |row| {
+                    row.get(0)
+                }),
+            (None, Some(api_key)) => conn
+                .prepare_cached(NEXT_OF_KEY)?
+                .query_row(params![organization, before, api_key], |row| row.get(0)),
+            (None, None) => conn
+                .prepare_cached(NEXT)?
+                .query_row(params![organization, before], |row| row.get(0)),
+        };
+        Ok(found.optional()?)
+    }
+
+    fn row(&self, conn: &Connection, key: i64) -> Result<Option<ConversationRow>, ReadError> {
+        let bound = params![
+            self.organization.0,
+            key,
+            self.api_key,
+            self.end_user,
+            TURNS_COUNTED_MAX
+        ];
+        let mut statement = conn.prepare_cached(ROW)?;
+        let mut rows = statement.query(bound)?;
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
+        Ok(Some(ConversationRow {
+            id: get(row, "id")?,
+            turns: unsigned(row, "turns")?,
+            created: time(row, "created_us")?,
+            active: time(row, "active_us")?,
+        }))
+    }
+
+    /// `None` when the cursor is no turn of the conversation.
+    fn turns(
+        &self,
+        conn: &Connection,
+        conversation: i64,
+        wanted: &TurnsWanted,
+    ) -> Result<Option<Page<TurnView>>, ReadError> {
+        let (sql, start) = match wanted.order {
+            Order::OldestFirst => (OLDEST_FIRST, 0),
+            Order::NewestFirst => (NEWEST_FIRST, i64::MAX),
+        };
+        let (organization, api_key, end_user) = (self.organization.0, self.api_key, self.end_user);
+        let from = match wanted.after {
+            None => start,
+            Some(after) => {
+                let after = after.to_string();
+                let bound = params![organization, conversation, api_key, end_user, after];
+                let mut statement = conn.prepare_cached(CURSOR)?;
+                match statement.query_row(bound, |row| row.get(0)).optional()? {
+                    Some(key) => key,
+                    None => return Ok(None),
+                }
+            }
+        };
+        let one_more = i64::try_from(wanted.turns_max.saturating_add(1)).unwrap_or(i64::MAX);
+        let bound = params![
+            organization,
+            conversation,
+            api_key,
+            end_user,
+            from,
+            one_more
+        ];
+        let mut statement = conn.prepare_cached(sql)?;
+        let mut rows = statement.query(bound)?;
+        let (mut items, mut bytes) = (Vec::new(), 0);
+        let mut has_more = false;
+        while let Some(row) = rows.next()? {
+            if items.len() >= wanted.turns_max || bytes >= PAGE_BYTES_MAX {
+                has_more = true;
+                break;
+            }
+            let id = word(row, "id", TurnId::parse)?;
+            bytes += content_bytes(conn, get(row, "key")?)?;
+            if let Some((key, turn)) = find_turn(conn, self.organization, id)? {
+                items.push(view(conn, key, turn, Detail::Shown)?);
+            }
+        }
+        Ok(Some(Page { items, has_more }))
+    }
+}
+
+fn content_bytes(conn: &Connection, turn: i64) -> Result<u64, ReadError> {
+    let mut statement = conn.prepare_cached(CONTENT_BYTES)?;
+    let mut rows = statement.query(params![turn])?;
+    rows.next()?.map_or(Ok(0), |row| unsigned(row, "bytes"))
+}
+
+#[cfg(test)]
+mod tests;

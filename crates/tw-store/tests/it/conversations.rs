@@ -1,0 +1,352 @@
+//! Conversations: who sees what of them, and what is left of deleted ones.
+
+use tw_core::call::Runs;
+use tw_core::change::{
+    Change, ClaimTurn, DeleteConversation, EndTurn, NewCall, NewTurn, Outcome, Surface, Whose,
+};
+use tw_core::event::{TurnReason, TurnStatus};
+use tw_core::id::{ApiKeyId, TurnId};
+use tw_core::memory::{HistoryHash, Remembered};
+use tw_core::time::Timestamp;
+use tw_store::read::conversations::{ConversationRow, Order, Turns, TurnsWanted};
+use tw_store::read::memory::{Room, Sought};
+use tw_store::read::recall::HandedSent;
+use tw_store::read::requests::RepeatSent;
+use tw_store::read::view::Detail;
+
+use crate::world::{
+    World, api_key, at, call_ref, completed, end_turn, flush, on_each_store, pending_call, turn_id,
+};
+
+/// Everybody's of the organization.
+pub const ALL: Whose = Whose {
+    api_key: None,
+    end_user: None,
+};
+
+pub async fn another_key(world: &World) -> ApiKeyId {
+    let made = world.write(Change::CreateApiKey(api_key(world.organization, 2)));
+    match made.await.unwrap() {
+        Outcome::ApiKey(key) => key,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn delete(world: &World, conversation: &str, whose: Whose, at: Timestamp) -> Outcome {
+    let delete = DeleteConversation {
+        organization: world.organization,
+        conversation: conversation.to_owned(),
+        whose,
+        at,
+    };
+    world
+        .write(Change::DeleteConversation(delete))
+        .await
+        .unwrap()
+}
+
+/// A turn in the conversation `c` with a call of ours and one of the client's, which ran.
+async fn began(world: &World, n: u128) -> TurnId {
+    let new = NewTurn {
+        conversation: "c".to_owned(),
+        conversation_named: true,
+        idempotency_key: Some(format!("key {n}")),
+        body_hash: [u8::try_from(n).unwrap(); 32],
+        ..world.new_turn(n)
+    };
+    let turn = new.id;
+    let (ours, theirs) = (call_ref(1, 0), call_ref(1, 1));
+    let client = NewCall {
+        runs: Runs::Client,
+        effect: None,
+        ..pending_call(turn, theirs)
+    };
+    let changes = vec![
+        Change::AcceptTurn(Box::new(new)),
+        Change::AddCall(Box::new(pending_call(turn, ours))),
+        Change::AddCall(Box::new(client)),
+        Change::StartCall {
+            call: ours,
+            at: at(6),
+        },
+        Change::EndCall {
+            call: ours,
+            end: completed(),
+            at: at(7),
+        },
+        Change::AppendEvents(flush(1, 3)),
+    ];
+    world.write_turn(turn, changes).await.unwrap();
+    turn
+}
+
+async fn end(world: &World, turn: TurnId) {
+    let end = EndTurn {
+        remembered: Some(Remembered {
+            history: HISTORY,
+            hidden: None,
+        }),
+        ..end_turn(TurnStatus::Completed)
+    };
+    world
+        .write_turn(turn, vec![Change::EndTurn(end)])
+        .await
+        .unwrap();
+}
+
+const HISTORY: HistoryHash = HistoryHash([9; 32]);
+
+/// Whether each way to a turn finds it.
+async fn ways(world: &World, turn: TurnId) -> Vec<(&'static str, bool)> {
+    let (store, organization) = (&world.store, world.organization);
+    let view = store.turn_view(organization, turn, Detail::Full).await;
+    let body = store.turn_body(organization, turn).await;
+    let log = store.events_after(organization, turn, 0, 9).await;
+    let row = store.conversation(organization, "c".to_owned(), ALL).await;
+    let listed = store.conversations(organization, ALL, None, 9).await;
+    let wanted = TurnsWanted {
+        order: Order::OldestFirst,
+        after: None,
+        turns_max: 9,
+    };
+    let turns = store.conversation_turns(organization, "c".to_owned(), ALL, wanted);
+    let history = store.turn_by_history(organization, world.key, HISTORY);
+    let room = Room {
+        tools: vec!["mail".to_owned()],
+        bytes_max: 1_000_000,
+    };
+    let remembered = store.remembered(organization, turn, room).await;
+    let sent = HandedSent {
+        api_key: world.key,
+        calls: vec![pending_call(turn, call_ref(1, 1)).id],
+        bytes_max: 1_000_000,
+    };
+    let handed = store.answered_turns(organization, sent).await;
+    let repeat = store.repeat_state(organization, turn).await;
+    vec![
+        ("view", view.unwrap().is_some()),
+        ("body", body.unwrap().is_some()),
+        ("log", !log.unwrap().unwrap().deleted),
+        ("conversation", row.unwrap().is_some()),
+        ("list", !listed.unwrap().unwrap().items.is_empty()),
+        ("turns", turns.await.unwrap() != Turns::NoConversation),
+        (
+            "history",
+            matches!(history.await.unwrap(), Sought::Found(_)),
+        ),
+        ("remembered", !remembered.unwrap().is_empty()),
+        ("handed", !handed.unwrap().is_empty()),
+        ("repeat", !repeat.unwrap().unwrap().deleted),
+    ]
+}
+
+#[tokio::test]
+async fn no_way_leads_to_a_deleted_turn_and_its_contents_go_at_once() {
+    on_each_store(async |world| {
+        let turn = began(&world, 1).await;
+        end(&world, turn).await;
+        let found = ways(&world, turn).await;
+        assert!(found.iter().all(|(_, is_found)| *is_found), "{found:?}");
+        let deleted = delete(&world, "c", ALL, at(200)).await;
+        let running = Vec::new();
+        assert_eq!(deleted, Outcome::ConversationDeleted { running });
+        let found = ways(&world, turn).await;
+        assert!(!found.iter().any(|(_, is_found)| *is_found), "{found:?}");
+        assert_eq!(delete(&world, "c", ALL, at(201)).await, Outcome::Already);
+        let row = world.recovered(turn).await.turn;
+        assert_eq!((row.deleted, row.erased), (Some(at(200)), None));
+        // What decided it and what erases it may be two processes.
+        let erase = Change::EraseDue {
+            now: at(200),
+            turns_max: 9,
+        };
+        assert_eq!(world.write(erase).await.unwrap(), Outcome::Count(1));
+        let found = world.recovered(turn).await;
+        assert!(found.body.is_empty() && found.events.is_empty());
+        assert_eq!(found.turn.erased, Some(at(200)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_running_turn_is_told_to_stop_and_leaves_nothing() {
+    on_each_store(async |world| {
+        let turn = began(&world, 1).await;
+        let deleted = delete(&world, "c", ALL, at(50)).await;
+        let running = vec![turn];
+        assert_eq!(deleted, Outcome::ConversationDeleted { running });
+        let row = world.recovered(turn).await.turn;
+        assert_eq!(
+            (row.status, row.stop),
+            (TurnStatus::Running, Some(TurnReason::Requested))
+        );
+        let erase = async |now| {
+            let change = Change::EraseDue { now, turns_max: 9 };
+            world.write(change).await.unwrap()
+        };
+        assert_eq!(erase(at(60)).await, Outcome::Count(0));
+        // Another process takes it over and ends it.
+        let claim = Change::ClaimTurn(ClaimTurn {
+            organization: world.organization,
+            turn,
+            owner: "boot 2".to_owned(),
+            at: at(70),
+        });
+        world.write(claim).await.unwrap();
+        let ended = EndTurn {
+            remembered: Some(Remembered {
+                history: HISTORY,
+                hidden: None,
+            }),
+            ..end_turn(TurnStatus::Completed)
+        };
+        let fence = Some(world.fence(turn, 2));
+        let written = world.store.apply(vec![Change::EndTurn(ended)], fence);
+        written.await.unwrap();
+        let found = ways(&world, turn).await;
+        assert!(!found.iter().any(|(_, is_found)| *is_found), "{found:?}");
+        assert_eq!(erase(at(99)).await, Outcome::Count(0));
+        assert_eq!(erase(at(100)).await, Outcome::Count(1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nothing_is_accepted_that_continues_a_deleted_turn() {
+    on_each_store(async |world| {
+        let turn = began(&world, 1).await;
+        end(&world, turn).await;
+        delete(&world, "c", ALL, at(200)).await;
+        for (n, parent, memory_turn) in [(2, Some(turn), None), (3, None, Some(turn))] {
+            let next = NewTurn {
+                parent,
+                memory_turn,
+                idempotency_key: Some("next".to_owned()),
+                ..world.new_turn(n)
+            };
+            let id = next.id;
+            let fence = Some(world.fence(id, 1));
+            let changes = vec![
+                Change::AcceptTurn(Box::new(next)),
+                Change::AppendEvents(flush(1, 1)),
+            ];
+            let outcomes = world.store.apply(changes, fence).await.unwrap();
+            assert_eq!(outcomes, [Outcome::ParentDeleted]);
+            let found = world.store.turn_for_recovery(world.organization, id).await;
+            assert_eq!(found.unwrap(), None);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_repetition_finds_that_it_was_deleted_by_key_and_by_its_looks() {
+    on_each_store(async |world| {
+        let turn = began(&world, 1).await;
+        end(&world, turn).await;
+        delete(&world, "c", ALL, at(200)).await;
+        let sent = RepeatSent {
+            api_key: world.key,
+            surface: Surface::ChatCompletions,
+            end_user: None,
+            conversation: Some("c".to_owned()),
+            body_hash: [1; 32],
+            since: at(0),
+        };
+        let found = world.store.repeat_candidate(world.organization, sent).await;
+        let found = found.unwrap().unwrap();
+        assert_eq!((found.turn, found.deleted), (turn, true));
+        assert!(found.dispatched_effects);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_name_that_was_deleted_begins_anew() {
+    on_each_store(async |world| {
+        let first = began(&world, 1).await;
+        end(&world, first).await;
+        delete(&world, "c", ALL, at(200)).await;
+        began(&world, 20).await;
+        let row = world
+            .store
+            .conversation(world.organization, "c".to_owned(), ALL);
+        let anew = ConversationRow {
+            id: "c".to_owned(),
+            turns: 1,
+            created: at(20),
+            active: at(20),
+        };
+        assert_eq!(row.await.unwrap(), Some(anew));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_page_of_turns_ends_where_it_grows_too_large() {
+    on_each_store(async |world| {
+        for n in 1..4 {
+            let new = NewTurn {
+                conversation: "c".to_owned(),
+                ..world.new_turn(n)
+            };
+            let turn = new.id;
+            let large = NewCall {
+                arguments: "x".repeat(3 * 1024 * 1024),
+                ..pending_call(turn, call_ref(1, 0))
+            };
+            let changes = vec![
+                Change::AcceptTurn(Box::new(new)),
+                Change::AddCall(Box::new(large)),
+            ];
+            world.write_turn(turn, changes).await.unwrap();
+        }
+        let pages = async |after| {
+            let wanted = TurnsWanted {
+                order: Order::OldestFirst,
+                after,
+                turns_max: 100,
+            };
+            let name = "c".to_owned();
+            let found = world
+                .store
+                .conversation_turns(world.organization, name, ALL, wanted);
+            match found.await.unwrap() {
+                Turns::Page(page) => {
+                    let ids: Vec<TurnId> = page.items.iter().map(|view| view.turn.id).collect();
+                    (ids, page.has_more)
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(pages(None).await, (vec![turn_id(1), turn_id(2)], true));
+        assert_eq!(pages(Some(turn_id(2))).await, (vec![turn_id(3)], false));
+        assert_eq!(pages(Some(turn_id(3))).await, (vec![], false));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn another_organization_neither_finds_nor_deletes() {
+    on_each_store(async |world| {
+        let turn = began(&world, 1).await;
+        let delete = DeleteConversation {
+            organization: world.stranger,
+            conversation: "c".to_owned(),
+            whose: ALL,
+            at: at(9),
+        };
+        let delete = Change::DeleteConversation(delete);
+        assert_eq!(world.write(delete).await.unwrap(), Outcome::Already);
+        let (store, stranger) = (&world.store, world.stranger);
+        let row = store.conversation(stranger, "c".to_owned(), ALL).await;
+        assert_eq!(row.unwrap(), None);
+        let after = Some("c".to_owned());
+        assert_eq!(
+            store.conversations(stranger, ALL, after, 9).await.unwrap(),
+            None
+        );
+        assert_eq!(world.recovered(turn).await.turn.deleted, None);
+    })
+    .await;
+}
