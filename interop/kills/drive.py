@@ -18,6 +18,9 @@ class Ended:
     """Why, for people."""
     note: str = ""
     headers: dict[str, str] = field(default_factory=dict)
+    finish: str | None = None
+    """Of each call that came whole or in part: its id, name and arguments so far."""
+    calls: list[dict[str, str]] = field(default_factory=list)
 
 
 class Driven:
@@ -44,30 +47,47 @@ class Driven:
     def ask(self, text: str, *, stream: bool, **more) -> Ended:
         text_so_far = ""
         headers: dict[str, str] = {}
+        calls: list[dict[str, str]] = []
         wanted = {"model": "any", "messages": [{"role": "user", "content": text}], **more}
         try:
             raw = self.client.chat.completions.with_raw_response.create(stream=stream, **wanted)
             headers = dict(raw.headers)
             if not stream:
                 choice = raw.parse().choices[0]
-                return Ended("answer", choice.message.content or "", headers=headers)
+                for made in choice.message.tool_calls or []:
+                    of_call = made.function
+                    calls.append({"id": made.id, "name": of_call.name, "arguments": of_call.arguments})
+                text = choice.message.content or ""
+                return Ended("answer", text, headers=headers, finish=choice.finish_reason, calls=calls)
             finish = None
             for chunk in raw.parse():
                 for choice in chunk.choices:
                     text_so_far += choice.delta.content or ""
                     finish = choice.finish_reason or finish
-            if finish is None:
-                return Ended("no finish", text_so_far, headers=headers)
-            return Ended("answer", text_so_far, headers=headers)
+                    for piece in choice.delta.tool_calls or []:
+                        put_together(calls, piece)
+            outcome = "no finish" if finish is None else "answer"
+            return Ended(outcome, text_so_far, headers=headers, finish=finish, calls=calls)
         except openai.APIStatusError as error:
             return Ended(str(error.status_code), note=error.message, headers=dict(error.response.headers))
         except openai.APITimeoutError as error:
-            return Ended("timeout", text_so_far, str(error), headers)
+            return Ended("timeout", text_so_far, str(error), headers, calls=calls)
         except openai.APIConnectionError as error:
             outcome = "cut" if headers else "no connection"
-            return Ended(outcome, text_so_far, repr(error.__cause__), headers)
+            return Ended(outcome, text_so_far, repr(error.__cause__), headers, calls=calls)
         except openai.APIError as error:
-            return Ended("error event", text_so_far, error.message, headers)
+            return Ended("error event", text_so_far, error.message, headers, calls=calls)
 
     def close(self) -> None:
         self.client.close()
+
+
+def put_together(calls: list[dict[str, str]], piece) -> None:
+    """Adds a piece of a call to those before it."""
+    while len(calls) <= piece.index:
+        calls.append({"id": "", "name": "", "arguments": ""})
+    call = calls[piece.index]
+    call["id"] += piece.id or ""
+    if piece.function is not None:
+        call["name"] += piece.function.name or ""
+        call["arguments"] += piece.function.arguments or ""

@@ -132,11 +132,11 @@ class Matrix:
         folder = self.root / config.name
         folder.mkdir()
         shutil.copytree(self.template, folder / "data")
-        (folder / "script.toml").write_text(script(config))
+        (folder / "script.toml").write_text(self.script(config))
         server = Server(folder, server_config(config, folder, self.ledger.url))
         case = self.ledger.open(config.name)
         try:
-            result = self._run(config, server, case)
+            result = self.drive(config, server, case)
         except Exception as error:  # noqa: BLE001 - the table must show whatever it was
             result = Result(config, False, Ended("harness"), wrong=[f"harness: {error!r}"])
         if result.wrong:
@@ -148,7 +148,10 @@ class Matrix:
             server.forget()
         return result
 
-    def _run(self, config: Config, server: Server, case: Case) -> Result:
+    def script(self, config: Config) -> str:
+        return script(config)
+
+    def drive(self, config: Config, server: Server, case: Case) -> Result:
         server.start(fail_point=config.point)
         driven = Driven(server.url, self.key)
         ended: list[Ended] = []
@@ -234,7 +237,9 @@ class Matrix:
                 result.wrong.append(f"{len(of_call)} effects of call {n}, which is {effect}")
             if effect == "idempotent" and len(keys) > 1:
                 result.wrong.append(f"{len(keys)} keys of call {n}, which is idempotent")
-        calls = server.rows("SELECT idempotency_key, status, started_us IS NOT NULL FROM tool_call")
+        calls = server.rows(
+            "SELECT idempotency_key, status, started_us IS NOT NULL FROM tool_call WHERE runs = 'server'"
+        )
         started = {key for key, _, was_started in calls if was_started}
         for made in effects:
             if made.key not in started:

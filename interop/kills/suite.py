@@ -1,4 +1,4 @@
-"""The suite of kills: the matrix, and what a trace of the system calls shows."""
+"""The suite of kills: the matrix, that of mixed rounds, and what a trace of the system calls shows."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import tempfile
 from pathlib import Path
 
 import kills
+import mixed
 import sync
 
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="about a tenth of the kills")
-    options.add_argument("--only", choices=("kills", "fsync"))
+    options.add_argument("--only", choices=("kills", "mixed", "fsync"))
     options.add_argument("--point", help="only this fail point")
     chosen = options.parse_args()
     root = Path(tempfile.mkdtemp(prefix="turnwright-kills-"))
@@ -23,6 +24,7 @@ def main() -> int:
     for name, suite in (
         ("fsync", lambda: sync.run(root)),
         ("kills", lambda: kills.run(root, quick=chosen.quick, only=chosen.point)),
+        ("mixed", lambda: mixed.run(root, quick=chosen.quick, only=chosen.point)),
     ):
         if chosen.only in (None, name):
             more_passed, more_failed = suite()
