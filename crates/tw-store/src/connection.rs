@@ -49,6 +49,15 @@ pub fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
+/// Brings what is in the write-ahead log into the database file, and empties the log; waits for
+/// nobody. `false` when another connection reads or writes, so that something may be left.
+pub fn empty_log(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.busy_timeout(Duration::ZERO)?;
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
+        row.get("busy").map(|busy: i64| busy == 0)
+    })
+}
+
 /// A database that lives as long as the connection.
 pub fn open_memory() -> rusqlite::Result<Connection> {
     let conn = Connection::open_in_memory()?;

@@ -373,6 +373,8 @@ impl InlineStore {
 
 impl Drop for FileStore {
     fn drop(&mut self) {
+        // The writer's connection is the last to close: one that only reads could not remove the log.
+        lock(&self.idle).clear();
         self.jobs = None;
         if let Some(writer) = self.writer.take()
             && writer.join().is_err()

@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use tw_core::change::{Change, Fence, Outcome};
 
 use crate::apply::{ApplyError, Rules, apply};
+use crate::connection;
 use crate::figures::WriterFigures;
 
 pub type Answer = Result<Vec<Outcome>, ApplyError>;
@@ -42,7 +43,8 @@ const GATHER_STEP: Duration = Duration::from_micros(500);
 /// commit a handful of jobs at a time and take the core from those who make them.
 const GATHER_STEPS_MAX: u32 = 4;
 
-/// Serves jobs until every sender is gone and the queue is empty.
+/// Serves jobs until every sender is gone and the queue is empty; then the database file alone
+/// is the whole database, unless somebody else has it open and is in its midst.
 pub fn run(
     conn: &Connection,
     mut jobs: mpsc::Receiver<Job>,
@@ -64,6 +66,11 @@ pub fn run(
         last = batch.len();
         serve(conn, batch, figures);
         ended = Instant::now();
+    }
+    match connection::empty_log(conn) {
+        Ok(true) => {}
+        Ok(false) => tracing::info!("the write-ahead log is in use elsewhere, and stays"),
+        Err(error) => tracing::warn!(error = %error, "the write-ahead log was not emptied"),
     }
 }
 

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tw_testkit::client::Client;
 use tw_testkit::listener::{Listener, Reply};
 
-use crate::process::{Server, break_table, create_key, key_of, serve, stderr, turnwright};
+use crate::process::{Server, break_table, create_key, key_of, names, serve, stderr, turnwright};
 
 const PLAIN: &str = "{\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\
                      \"content\":\"Hello\"},\"finish_reason\":\"stop\"}]}";
@@ -118,4 +118,31 @@ async fn nothing_is_overwritten_and_nothing_half_made_is_left() {
     let broken = back_up(&data, &copies.join("broken.db"));
     assert_eq!(broken.status.code(), Some(1), "{broken:?}");
     assert_eq!(std::fs::read_dir(&copies).unwrap().count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_sigterm_the_file_alone_is_the_whole_database() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = answers().await;
+    let mut server = Server::start(serve(&data, &upstream), &data);
+    let client = Client {
+        key: Some(key_of(&create_key(&data, &[]))),
+        ..server.client.clone()
+    };
+    let turn = chat(&client).await;
+    server.terminate();
+    assert_eq!(server.end(), (Some(0), String::new()), "{}", server.log());
+    let alone = folder.path().join("alone");
+    std::fs::create_dir(&alone).unwrap();
+    std::fs::copy(data.join("turnwright.db"), alone.join("turnwright.db")).unwrap();
+    assert!(!names(&data).iter().any(|name| name.ends_with("-wal")));
+    let server = Server::start(serve(&alone, &upstream), &alone);
+    let client = Client {
+        key: client.key,
+        ..server.client.clone()
+    };
+    let path = format!("/v1/turns/{turn}");
+    let got = client.send("GET", &path, &[], "").await.unwrap().json();
+    assert_eq!(got["status"], "completed", "{got}");
 }

@@ -55,6 +55,17 @@ pub fn break_table(database: &Path, table: &str) {
     std::fs::write(database, bytes).unwrap();
 }
 
+/// The names of all that is in a folder, in order.
+pub fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+    let mut names: Vec<String> = entries
+        .map(|entry| name(entry).to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
 /// The key that was printed.
 pub fn key_of(output: &Output) -> String {
     assert!(output.status.success(), "{}", stderr(output));

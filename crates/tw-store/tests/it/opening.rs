@@ -1,4 +1,4 @@
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 use tw_core::event::TurnStatus;
 use tw_store::migrate::{MIGRATIONS, MigrateError};
 use tw_store::store::{OpenError, Options, Store};
@@ -37,11 +37,43 @@ async fn the_last_handle_waits_for_what_is_queued() {
         ..
     } = world;
     drop(store);
-    let conn = Connection::open(path).unwrap();
-    let turns: i64 = conn
-        .query_row("SELECT count(*) FROM turn", [], |row| row.get(0))
-        .unwrap();
-    assert_eq!(turns, 2);
+    assert_eq!(count_turns(&Connection::open(path).unwrap()), 2);
+}
+
+/// Whoever else has the database open, as long as it is in the midst of nothing.
+#[tokio::test]
+async fn after_a_clean_end_the_file_alone_is_the_whole_database() {
+    for looked_at_by_others in [false, true] {
+        let world = World::on_disk().await;
+        let path = world.path.clone().unwrap();
+        let turn = world.accept(1).await;
+        // The store's own readers are open, too.
+        let status = world.store.turn_status(world.organization, turn).await;
+        assert_eq!(status.unwrap(), Some(TurnStatus::Running));
+        let other = looked_at_by_others.then(|| {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+            let other = Connection::open_with_flags(&path, flags).unwrap();
+            assert_eq!(count_turns(&other), 1);
+            other
+        });
+        let World {
+            store,
+            folder: _folder,
+            ..
+        } = world;
+        drop(store);
+        let log = std::fs::metadata(path.with_extension("db-wal"));
+        assert_eq!(log.map_or(0, |log| log.len()), 0);
+        let alone = path.with_extension("copy");
+        std::fs::copy(&path, &alone).unwrap();
+        assert_eq!(count_turns(&Connection::open(&alone).unwrap()), 1);
+        drop(other);
+    }
+}
+
+fn count_turns(conn: &Connection) -> i64 {
+    conn.query_row("SELECT count(*) FROM turn", [], |row| row.get(0))
+        .unwrap()
 }
 
 #[tokio::test]
