@@ -10,8 +10,7 @@ use tw_egress::env::Env;
 use tw_egress::secrets::Tenancy;
 use tw_egress::upstream::UpstreamKind;
 use tw_store::look::Look;
-use tw_store::store::{Store, log_path};
-use tw_store::{store, system};
+use tw_store::store::log_path;
 use tw_wire::own::tool;
 
 use crate::cli::{DoctorArgs, ServeArgs};
@@ -73,7 +72,7 @@ pub async fn run(args: DoctorArgs) -> anyhow::Result<()> {
         Some(settings.server.data.clone())
     });
     if let Some(data) = data {
-        check_data(&mut report, &data, settings.as_ref()).await;
+        check_data(&mut report, &data, settings.as_ref());
     }
     if let (Some(settings), true) = (&settings, args.ask) {
         check_upstreams(&mut report, settings).await;
@@ -110,7 +109,7 @@ fn check_config(report: &mut Report, args: &DoctorArgs) -> Option<Settings> {
     Some(settings)
 }
 
-async fn check_data(report: &mut Report, data: &Path, settings: Option<&Settings>) {
+fn check_data(report: &mut Report, data: &Path, settings: Option<&Settings>) {
     if !check_folder(report, data) {
         return;
     }
@@ -149,9 +148,8 @@ async fn check_data(report: &mut Report, data: &Path, settings: Option<&Settings
     }
     check_turns(report, &look, runs);
     check_clock(report, &look);
-    drop(look);
     if let Some(settings) = settings
-        && let Err(error) = check_tools(report, &database, settings).await
+        && let Err(error) = check_tools(report, &look, settings)
     {
         report.fail("tools", error);
     }
@@ -293,35 +291,27 @@ fn check_clock(report: &mut Report, look: &Look) {
 }
 
 /// Whether each tool could be made today as it is.
-async fn check_tools(
-    report: &mut Report,
-    database: &Path,
-    settings: &Settings,
-) -> anyhow::Result<()> {
+fn check_tools(report: &mut Report, look: &Look, settings: &Settings) -> anyhow::Result<()> {
     let vetting = settings.vetting()?;
-    let options = store::Options::defaults(Env::system().now());
-    let store = Store::open(database, options)?;
-    let organizations = system::organizations(&store).await?;
-    let tenancy = if organizations.len() > 1 {
+    let tenancy = if look.organizations()? > 1 {
         Tenancy::Several
     } else {
         Tenancy::Single
     };
-    let (mut tools, mut refused) = (0, 0);
-    for (organization, slug) in &organizations {
-        for row in store.tools(*organization).await? {
-            tools += 1;
-            let vetted = tool::decode(&row.definition)
-                .and_then(|definition| vetting.vet(&definition, slug, tenancy));
-            if let Err(error) = vetted {
-                refused += 1;
-                let said = format!("{slug}, tool {}: {error}", row.name);
-                report.say(Mark::Fail, "tools", &said);
-            }
+    let tools = look.tools()?;
+    let mut refused = 0;
+    for row in &tools {
+        let slug = &row.organization_slug;
+        let vetted = tool::decode(&row.definition)
+            .and_then(|definition| vetting.vet(&definition, slug, tenancy));
+        if let Err(error) = vetted {
+            refused += 1;
+            let said = format!("{slug}, tool {}: {error}", row.name);
+            report.say(Mark::Fail, "tools", &said);
         }
     }
     if refused == 0 {
-        report.say(Mark::Ok, "tools", &tools.to_string());
+        report.say(Mark::Ok, "tools", &tools.len().to_string());
     }
     Ok(())
 }

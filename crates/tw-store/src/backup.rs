@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, params};
 
-use crate::connection;
+use crate::connection::{self, Visitor};
+use crate::migrate::{MIGRATIONS, MigrateError, history};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
@@ -14,6 +15,14 @@ pub enum BackupError {
         path: PathBuf,
         #[source]
         source: rusqlite::Error,
+    },
+    #[error("{path} holds nothing of this program")]
+    Empty { path: PathBuf },
+    #[error("reading {path}")]
+    Schema {
+        path: PathBuf,
+        #[source]
+        source: MigrateError,
     },
     #[error("writing {path}")]
     Write {
@@ -48,7 +57,16 @@ pub fn back_up(database: &Path, copy: &Path) -> Result<(), BackupError> {
         path: copy.to_owned(),
         source,
     };
-    let conn = connection::open_reader(database).map_err(read)?;
+    let conn = Visitor::enter(database).map_err(read)?;
+    let known = history(&conn, MIGRATIONS).map_err(|source| BackupError::Schema {
+        path: database.to_owned(),
+        source,
+    })?;
+    if known == 0 {
+        return Err(BackupError::Empty {
+            path: database.to_owned(),
+        });
+    }
     let Some(into) = copy.to_str() else {
         return Err(write(rusqlite::Error::InvalidPath(copy.to_owned())));
     };

@@ -1,10 +1,13 @@
 //! Opening connections to SQLite, each with the settings that durability and speed rest on.
 
-use std::path::Path;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
+
+use crate::store::log_path;
 
 /// How long a statement waits for another process's write, such as an admin command's.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,6 +50,58 @@ pub fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     conn.busy_timeout(BUSY_TIMEOUT)?;
     settle(&conn)?;
     Ok(conn)
+}
+
+/// A reader that passes by and leaves the folder as it found it.
+///
+/// One that only reads makes a log and its index where there are none, and cannot remove them.
+/// What stays would belong to whoever passed by, and the server could not open it.
+pub struct Visitor {
+    // Closed before what it made is removed.
+    conn: Connection,
+    _leaving: Leaving,
+}
+
+struct Leaving {
+    database: PathBuf,
+    found_log: bool,
+}
+
+impl Visitor {
+    pub fn enter(database: &Path) -> rusqlite::Result<Self> {
+        let leaving = Leaving {
+            database: database.to_owned(),
+            found_log: log_path(database).exists(),
+        };
+        Ok(Self {
+            conn: open_reader(database)?,
+            _leaving: leaving,
+        })
+    }
+}
+
+impl Deref for Visitor {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.conn
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if self.found_log || !log_path(&self.database).exists() {
+            return;
+        }
+        // Only SQLite knows whether somebody else has come meanwhile: the last connection that
+        // could write removes both files when it closes, and no other.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let closed = Connection::open_with_flags(&self.database, flags)
+            .and_then(|conn| conn.query_row("PRAGMA schema_version", [], |_| Ok(())));
+        if let Err(error) = closed {
+            tracing::debug!(error = %error, "an empty write-ahead log stays");
+        }
+    }
 }
 
 /// Brings what is in the write-ahead log into the database file, and empties the log; waits for

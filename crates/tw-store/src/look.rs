@@ -2,14 +2,23 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, params};
+use rusqlite::params;
 use tw_core::time::Timestamp;
 
-use crate::connection;
+use crate::connection::Visitor;
 use crate::migrate::{MIGRATIONS, MigrateError, history};
 
 /// A database that is looked at. Every function blocks.
-pub struct Look(Connection);
+pub struct Look(Visitor);
+
+/// A tool of one organization, as its newest version says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolSeen {
+    pub organization_slug: String,
+    pub name: String,
+    /// The definition as JSON text.
+    pub definition: String,
+}
 
 /// Turns and calls that are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +35,7 @@ impl Look {
     /// # Errors
     /// The file cannot be opened as a database.
     pub fn open(database: &Path) -> rusqlite::Result<Self> {
-        connection::open_reader(database).map(Self)
+        Visitor::enter(database).map(Self)
     }
 
     /// The number of the database's schema, and that of this program's.
@@ -70,6 +79,36 @@ impl Look {
                 &[],
             )?,
         })
+    }
+
+    /// How many organizations there are.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn organizations(&self) -> rusqlite::Result<u64> {
+        let sql = "SELECT count(*) FROM organization";
+        let count: i64 = self.0.query_row(sql, [], |row| row.get(0))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// The tools that are not deleted, by organization and name.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn tools(&self) -> rusqlite::Result<Vec<ToolSeen>> {
+        let sql = "SELECT o.slug, v.name, v.definition
+            FROM tool t JOIN organization o ON o.key = t.organization
+            JOIN tool_version v ON v.tool = t.key AND v.version = t.version
+            WHERE t.deleted_us IS NULL ORDER BY o.key, t.name";
+        let mut statement = self.0.prepare(sql)?;
+        let rows = statement.query_map([], |row| {
+            Ok(ToolSeen {
+                organization_slug: row.get("slug")?,
+                name: row.get("name")?,
+                definition: row.get("definition")?,
+            })
+        })?;
+        rows.collect()
     }
 
     /// The newest time that stands in a turn; `None` when there is no turn.

@@ -120,6 +120,49 @@ async fn nothing_is_overwritten_and_nothing_half_made_is_left() {
     assert_eq!(std::fs::read_dir(&copies).unwrap().count(), 1);
 }
 
+#[test]
+fn what_is_no_database_of_ours_is_not_backed_up() {
+    for (case, statements, says) in [
+        ("empty", "", "holds nothing of this program"),
+        ("foreign", "CREATE TABLE note (x)", "not of this program"),
+        (
+            "foreign with a table of that name",
+            "CREATE TABLE migration (x)",
+            "schema's history",
+        ),
+        (
+            "newer",
+            "CREATE TABLE migration (number, name, checksum);
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 999)
+             INSERT INTO migration SELECT i, 'x', x'' FROM n",
+            "use a newer program",
+        ),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let database = folder.path().join("turnwright.db");
+        std::fs::write(&database, "").unwrap();
+        let conn = rusqlite::Connection::open(&database).unwrap();
+        conn.execute_batch(statements).unwrap();
+        drop(conn);
+        let before = std::fs::read(&database).unwrap();
+        let refused = back_up(folder.path(), &folder.path().join("copy.db"));
+        let said = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{case}: {said}");
+        assert!(said.contains(says), "{case}: {said}");
+        assert_eq!(names(folder.path()), ["turnwright.db"], "{case}");
+        assert_eq!(std::fs::read(&database).unwrap(), before, "{case}");
+    }
+    let folder = TempDir::new().unwrap();
+    std::fs::write(
+        folder.path().join("turnwright.db"),
+        "a letter, not a database",
+    )
+    .unwrap();
+    let refused = back_up(folder.path(), &folder.path().join("copy.db"));
+    assert!(stderr(&refused).contains("not a database"), "{refused:?}");
+    assert_eq!(names(folder.path()), ["turnwright.db"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn after_sigterm_the_file_alone_is_the_whole_database() {
     let folder = TempDir::new().unwrap();
@@ -145,4 +188,15 @@ async fn after_sigterm_the_file_alone_is_the_whole_database() {
     let path = format!("/v1/turns/{turn}");
     let got = client.send("GET", &path, &[], "").await.unwrap().json();
     assert_eq!(got["status"], "completed", "{got}");
+}
+
+#[test]
+fn a_backup_leaves_the_folder_as_it_found_it() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    key_of(&create_key(&data, &[]));
+    let before = names(&data);
+    let made = back_up(&data, &folder.path().join("copy.db"));
+    assert!(made.status.success(), "{}", stderr(&made));
+    assert_eq!(names(&data), before);
 }

@@ -4,11 +4,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
 use tw_testkit::listener::{Listener, Reply};
 
-use crate::process::{Server, break_table, create_key, serve, stderr, turnwright};
+use crate::process::{Server, break_table, create_key, names, serve, stderr, turnwright};
 
 const SECRET: &str = "the-value-of-a-secret";
 const TOOL: &str = r#"[{"name":"status","description":"Reads.","type":"api_request",
@@ -104,6 +104,40 @@ fn a_sound_place_has_nothing_to_fail() {
         assert!(lines.contains(&format!("ok   {what}: ")), "{what}\n{lines}");
     }
     assert!(lines.contains("server: does not run"), "{lines}");
+}
+
+/// After a clean end as well as after a power cut, where the newest part is in the log.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_leaves_the_folder_as_it_found_it() {
+    let place = Place::new();
+    let upstream = Listener::start(|_| Reply::json("{}")).await.unwrap();
+    // All but sockets, and the index of the log, which is whatever its readers make of it.
+    let read = |name: &String| std::fs::read(place.data().join(name)).ok();
+    let files = || {
+        let named = names(&place.data()).into_iter();
+        let read = named.map(|name| (read(&name).filter(|_| !name.ends_with("-shm")), name));
+        read.collect::<Vec<_>>()
+    };
+    for killed in [false, true] {
+        if killed {
+            let mut server = Server::start(serve(&place.data(), &upstream), &place.data());
+            // Whoever reads keeps what is written meanwhile in the log.
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+            let file = place.data().join("turnwright.db");
+            let reader = Connection::open_with_flags(file, flags).unwrap();
+            let begin = "BEGIN; SELECT count(*) FROM api_key";
+            reader.execute_batch(begin).unwrap();
+            assert!(create_key(&place.data(), &[]).status.success());
+            server.kill();
+            let log = place.data().join("turnwright.db-wal");
+            assert!(std::fs::metadata(log).unwrap().len() > 0);
+        }
+        let before = files();
+        let output = place.doctor(&[]);
+        assert!(output.status.success(), "{}", lines(&output));
+        assert!(lines(&output).contains("ok   tools: 0"));
+        assert!(files() == before, "{killed}: {:?}", names(&place.data()));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
