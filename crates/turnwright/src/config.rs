@@ -4,6 +4,7 @@ mod upstream;
 
 mod egress;
 mod environment;
+mod numbers;
 mod rate;
 mod secrets;
 
@@ -167,7 +168,7 @@ impl Settings {
     fn of_text(text: &str, environment: &Environment) -> anyhow::Result<Self> {
         let mut table: toml::Table = DEFAULTS.parse()?;
         merge(&mut table, parse(text)?);
-        check_times(&table, "")?;
+        numbers::check(&table)?;
         let secrets = secrets::read(table.remove("secrets"), environment)?;
         let mut settings: Self = table.try_into()?;
         settings.egress.allowed()?;
@@ -244,14 +245,14 @@ impl Settings {
     pub fn connections(&self) -> Limits {
         Limits {
             connections_max: self.server.connections_max,
-            head_timeout: Duration::from_secs(self.server.head_timeout_s.max(1)),
+            head_timeout: Duration::from_secs(self.server.head_timeout_s),
         }
     }
 
     /// What the surfaces need.
     pub fn surfaces(&self) -> Options {
         Options {
-            keep_alive: Duration::from_secs(self.server.keep_alive_s.max(1)),
+            keep_alive: Duration::from_secs(self.server.keep_alive_s),
             body_timeout: Duration::from_secs(self.server.body_timeout_s),
             bodies_bytes_max: self.server.bodies_bytes_max,
         }
@@ -268,14 +269,14 @@ pub fn read_script(file: &Path) -> anyhow::Result<Script> {
 impl LimitSettings {
     fn turn(&self) -> TurnLimits {
         TurnLimits {
-            rounds_max: self.rounds_max.max(1),
+            rounds_max: self.rounds_max,
             calls_per_round_max: self.calls_per_round_max,
             calls_per_turn_max: self.calls_per_turn_max,
-            calls_parallel_max: self.calls_parallel_max.max(1),
+            calls_parallel_max: self.calls_parallel_max,
             argument_bytes_max: self.argument_bytes_max,
             answer_bytes_max: self.answer_bytes_max,
             result_kept_bytes_max: self.result_kept_bytes_max,
-            model_attempts_max: self.model_attempts_max.max(1),
+            model_attempts_max: self.model_attempts_max,
             model_backoff: Duration::from_millis(self.model_backoff_ms),
             retry_after_max: Duration::from_secs(self.retry_after_max_s),
             streamed_max: Duration::from_secs(self.streamed_s),
@@ -303,43 +304,6 @@ fn parse(text: &str) -> anyhow::Result<toml::Table> {
         let line = before.map_or(1, |before| before.matches('\n').count() + 1);
         anyhow!("line {line}: {}", error.message())
     })
-}
-
-/// Ten years. Times beyond what a clock can hold would fail when they are used.
-const SECONDS_MAX: i64 = 10 * 365 * 24 * 3600;
-
-/// Refuses times that are too long, whatever table they stand in.
-fn check_times(table: &toml::Table, above: &str) -> anyhow::Result<()> {
-    for (key, value) in table {
-        let path = if above.is_empty() {
-            key.clone()
-        } else {
-            format!("{above}.{key}")
-        };
-        let units_max = match key.rsplit_once('_').map(|(_, unit)| unit) {
-            Some("s") => SECONDS_MAX,
-            Some("ms") => SECONDS_MAX * 1000,
-            Some("h") => SECONDS_MAX / 3600,
-            Some(_) | None => i64::MAX,
-        };
-        match value {
-            toml::Value::Integer(units) if *units > units_max => {
-                bail!("{path} may be at most {units_max}, which is ten years");
-            }
-            toml::Value::Table(inner) => check_times(inner, &path)?,
-            toml::Value::Array(items) => {
-                for inner in items.iter().filter_map(toml::Value::as_table) {
-                    check_times(inner, &path)?;
-                }
-            }
-            toml::Value::Integer(_)
-            | toml::Value::String(_)
-            | toml::Value::Float(_)
-            | toml::Value::Boolean(_)
-            | toml::Value::Datetime(_) => {}
-        }
-    }
-    Ok(())
 }
 
 fn merge(table: &mut toml::Table, over: toml::Table) {

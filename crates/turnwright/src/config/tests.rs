@@ -1,5 +1,6 @@
 mod reference;
 
+mod zeros;
 use std::io::Write;
 use std::num::NonZeroU32;
 
@@ -307,7 +308,7 @@ fn times_beyond_any_clock_are_refused_wherever_they_stand() {
         ),
         (
             "[[upstream]]\nname = \"u\"\nkind = \"openai\"\nidle_s = 9223372036854775807",
-            "upstream.idle_s",
+            "upstream[0].idle_s",
         ),
     ] {
         let error = format!("{:#}", load(text).unwrap_err());
