@@ -6,6 +6,7 @@ mod egress;
 mod environment;
 mod numbers;
 mod rate;
+mod read;
 mod secrets;
 
 use std::io::Write as _;
@@ -139,7 +140,7 @@ impl Settings {
             settings.tools.enabled = match enabled.to_ascii_lowercase().as_str() {
                 "true" | "1" => true,
                 "false" | "0" => false,
-                _ => bail!("ENABLE_TOOLS is {enabled:?}; it may be true or false"),
+                _ => bail!("ENABLE_TOOLS may be true or false"),
             };
         }
         if let Some(listen) = args.listen {
@@ -170,7 +171,7 @@ impl Settings {
         merge(&mut table, parse(text)?);
         numbers::check(&table)?;
         let secrets = secrets::read(table.remove("secrets"), environment)?;
-        let mut settings: Self = table.try_into()?;
+        let mut settings: Self = read::settings(table)?;
         settings.egress.allowed()?;
         settings.rate.organizations()?;
         settings.secrets = Arc::new(Secrets::new(secrets)?);
@@ -261,9 +262,8 @@ impl Settings {
 
 /// Reads and checks a script.
 pub fn read_script(file: &Path) -> anyhow::Result<Script> {
-    let text =
-        std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-    Script::parse(&text).with_context(|| format!("reading {}", file.display()))
+    let text = std::fs::read_to_string(file)?;
+    Ok(Script::parse(&text)?)
 }
 
 impl LimitSettings {
@@ -321,7 +321,7 @@ fn fail_point() -> anyhow::Result<Option<FailPoint>> {
     match std::env::var("TURNWRIGHT_FAIL_POINT") {
         Ok(name) if cfg!(debug_assertions) => match FailPoint::parse(&name) {
             Some(point) => Ok(Some(point)),
-            None => bail!("TURNWRIGHT_FAIL_POINT is {name:?}, which is no fail point"),
+            None => bail!("TURNWRIGHT_FAIL_POINT names no fail point"),
         },
         Ok(_) => bail!("fail points exist in debug builds only"),
         Err(_) => Ok(None),

@@ -28,7 +28,8 @@ pub async fn create(args: CreateKeyArgs) -> anyhow::Result<()> {
 
 fn wanted(args: &CreateKeyArgs, env: &Env) -> anyhow::Result<KeyWanted> {
     Ok(KeyWanted {
-        organization: slug(&args.organization).context("--organization")?,
+        organization: slug(&args.organization)
+            .with_context(|| format!("--organization {:?}", args.organization))?,
         name: args.name.clone(),
         scopes: scopes(&args.scopes)?,
         tools: match args

@@ -28,7 +28,8 @@ struct Model {
 
 pub async fn run(args: ModelArgs) -> anyhow::Result<()> {
     log_to_stderr("warn");
-    let script = read_script(&args.file)?;
+    let script =
+        read_script(&args.file).with_context(|| format!("reading {}", args.file.display()))?;
     let listener = listen::bind(args.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
     let listener = listener.tap_io(|tcp| {

@@ -27,7 +27,7 @@ pub fn slug(text: &str) -> anyhow::Result<String> {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     if !fits || RESERVED.contains(&text) {
         bail!(
-            "{text:?} is no organization's slug: small letters, digits and '-', at most {SLUG_BYTES_MAX}, and no word of the API's paths"
+            "an organization's slug is small letters, digits and '-', at most {SLUG_BYTES_MAX}, and no word of the API's paths"
         );
     }
     Ok(text.to_owned())

@@ -37,8 +37,8 @@ pub fn tools(probes: &[ProbeSettings]) -> anyhow::Result<Vec<Arc<Tool>>> {
         builtin(&TIME_NOW, ToolKind::TimeNow)?,
         builtin(&CALCULATE, ToolKind::Calculate)?,
     ];
-    for settings in probes {
-        tools.push(probe(settings).with_context(|| format!("probe {:?}", settings.name))?);
+    for (place, settings) in probes.iter().enumerate() {
+        tools.push(probe(settings).with_context(|| format!("probe[{place}]"))?);
     }
     Ok(tools.into_iter().map(Arc::new).collect())
 }
@@ -58,10 +58,7 @@ fn builtin(definition: &Definition, kind: ToolKind) -> anyhow::Result<Tool> {
 
 fn probe(settings: &ProbeSettings) -> anyhow::Result<Tool> {
     let Some(effect) = EffectClass::parse(&settings.effect) else {
-        bail!(
-            "effect {:?} is none of read, idempotent, queryable, once",
-            settings.effect
-        );
+        bail!("'effect' is none of read, idempotent, queryable, once");
     };
     let url: http::Uri = settings.url.parse().context("url")?;
     if !matches!(url.host(), Some("127.0.0.1" | "localhost" | "[::1]")) {

@@ -83,7 +83,8 @@ impl Place {
     fn of(args: &ToolsOf) -> anyhow::Result<Self> {
         let settings = Settings::of_file(args.config.as_deref())?;
         Ok(Self {
-            organization: slug(&args.organization).context("--organization")?,
+            organization: slug(&args.organization)
+                .with_context(|| format!("--organization {:?}", args.organization))?,
             data: match &args.data {
                 Some(data) => data.clone(),
                 None => settings.server.data.clone(),

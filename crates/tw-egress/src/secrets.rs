@@ -55,20 +55,20 @@ struct Place {
     port: Option<u16>,
 }
 
-/// A grant that cannot mean what it says.
+/// A grant that cannot mean what it says. Only names are told: a secret may stand anywhere.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadGrant {
     #[error("the secret {name:?} is empty")]
     Empty { name: String },
     #[error("the secret {name:?} is granted to no organization")]
     Nobody { name: String },
-    #[error("the secret {name:?}: {entry:?} is no HOST and no HOST:PORT")]
-    BadHost { name: String, entry: String },
+    #[error("the secret {name:?}: hosts[{place}] is no HOST and no HOST:PORT")]
+    BadHost { name: String, place: usize },
     /// `HOST:443` would say nothing about `https://HOST/`, whose port is not written.
     #[error(
-        "the secret {name:?}: {entry:?} has the port of a scheme; write the host alone for https"
+        "the secret {name:?}: hosts[{place}] has the port of a scheme; write the host alone for https"
     )]
-    DefaultPort { name: String, entry: String },
+    DefaultPort { name: String, place: usize },
 }
 
 impl Secrets {
@@ -159,14 +159,14 @@ impl Granted {
             return Err(BadGrant::Nobody { name });
         }
         let mut places = Vec::with_capacity(hosts.len());
-        for entry in hosts {
-            let Some(place) = Place::parse(&entry) else {
-                return Err(BadGrant::BadHost { name, entry });
+        for (place, entry) in hosts.iter().enumerate() {
+            let Some(read) = Place::parse(entry) else {
+                return Err(BadGrant::BadHost { name, place });
             };
-            if matches!(place.port, Some(80 | 443)) {
-                return Err(BadGrant::DefaultPort { name, entry });
+            if matches!(read.port, Some(80 | 443)) {
+                return Err(BadGrant::DefaultPort { name, place });
             }
-            places.push(place);
+            places.push(read);
         }
         Ok(Self {
             hidden: Hidden::new(&value),

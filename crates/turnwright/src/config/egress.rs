@@ -43,7 +43,7 @@ impl EgressSettings {
         let named = |(index, entry): (usize, &AllowSettings)| {
             entry
                 .allowed()
-                .with_context(|| format!("egress.allow[{index}], place {:?}", entry.place))
+                .with_context(|| format!("egress.allow[{index}]"))
         };
         self.allow.iter().enumerate().map(named).collect()
     }
@@ -72,7 +72,7 @@ impl AllowSettings {
                 bail!("'organizations' is empty, so it is for nobody");
             }
             for organization in organizations {
-                slug(organization)?;
+                slug(organization).context("'organizations'")?;
             }
         }
         Ok(Allowed::parse(&self.place, self.organizations.clone())?)

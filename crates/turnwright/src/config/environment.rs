@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
+
+/// Longest name of a variable that an error shows, in bytes.
+const SHOWN_BYTES_MAX: usize = 64;
 
 /// The variables of this process, or those that a test makes up.
 pub struct Environment(BTreeMap<String, OsString>);
@@ -35,13 +38,25 @@ impl Environment {
         }
     }
 
-    /// As [`Self::get`], for a variable that must be there.
+    /// As [`Self::get`], for a variable that a setting names and that must be there.
     ///
     /// # Errors
-    /// Also when it is not set, or empty.
-    pub fn need(&self, name: &str) -> anyhow::Result<String> {
-        self.get(name)?
-            .ok_or_else(|| anyhow!("the variable {name} is not set"))
+    /// Also when it is not set, or empty, or when no variable has such a name.
+    ///
+    /// Who writes the value there by mistake must not find it in the log, so that only a name is
+    /// shown that is written as names of variables are.
+    pub fn need(&self, setting: &str, name: &str) -> anyhow::Result<String> {
+        let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if name.is_empty() || !name.bytes().all(known) {
+            bail!("'{setting}' must be the name of a variable");
+        }
+        if let Some(value) = self.get(name)? {
+            return Ok(value);
+        }
+        if name.bytes().any(|byte| byte.is_ascii_lowercase()) || name.len() > SHOWN_BYTES_MAX {
+            bail!("'{setting}' names a variable that is not set");
+        }
+        bail!("'{setting}': the variable {name} is not set")
     }
 
     /// What stands behind `prefix` in the names that begin with it.

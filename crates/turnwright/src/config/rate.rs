@@ -40,7 +40,7 @@ impl RateSettings {
     /// For a name that is no slug.
     pub fn organizations(&self) -> anyhow::Result<BTreeMap<String, Limits>> {
         let limits = self.organizations.iter().map(|(name, settings)| {
-            let name = slug(name).context("[rate.organizations]")?;
+            let name = slug(name).with_context(|| format!("rate.organizations.{name:?}"))?;
             Ok((name, settings.limits()))
         });
         limits.collect()

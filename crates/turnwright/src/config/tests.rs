@@ -1,6 +1,7 @@
+mod misplaced;
 mod reference;
-
 mod zeros;
+
 use std::io::Write;
 use std::num::NonZeroU32;
 
@@ -89,7 +90,7 @@ fn what_is_not_known_is_an_error_that_names_it() {
         ),
         ("[rate.keys]\nstreams_max = 1\n", "keys"),
         ("[rate.key]\nstreams = 1\n", "streams"),
-        ("[rate.key]\nstreams_max = -1\n", "-1"),
+        ("[rate.key]\nstreams_max = -1\n", "rate.key.streams_max"),
         ("[rate.organizations.\"A b\"]\n", "A b"),
         ("[secret.KEY]\nvalue = \"v\"\n", "secret"),
         ("[secrets.KEY]\nvalues = \"v\"\n", "values"),
@@ -102,7 +103,7 @@ fn what_is_not_known_is_an_error_that_names_it() {
 #[test]
 fn an_upstream_that_cannot_be_used_is_refused_by_name() {
     for (text, named) in [
-        ("kind = \"opanai\"", "opanai"),
+        ("kind = \"opanai\"", "'kind'"),
         ("kind = \"scripted\"", "script"),
         ("kind = \"openai\"\nsystem_role = \"user\"", "system_role"),
         (
@@ -129,7 +130,7 @@ fn an_upstream_that_cannot_be_used_is_refused_by_name() {
         ),
         (
             "kind = \"azure\"\nbase_url = \"https://r.example.com\"\napi_version = \"a&b\"",
-            "a&b",
+            "api_version",
         ),
         (
             "kind = \"openai\"\napi_version = \"2024-10-21\"",
@@ -154,7 +155,7 @@ fn an_upstream_that_cannot_be_used_is_refused_by_name() {
         ("kind = \"openai\"\nmodels = [\"gpt-*\", \"\"]", "models"),
         ("kind = \"openai\"\naliases = { \"\" = \"m\" }", "aliases"),
         ("kind = \"openai\"\naliases = { fast = \"\" }", "fast"),
-        ("kind = \"openai\"\naliases = { fast = \"gpt-*\" }", "gpt-*"),
+        ("kind = \"openai\"\naliases = { fast = \"gpt-*\" }", "fast"),
     ] {
         let settings = load(&format!("[[upstream]]\nname = \"u\"\n{text}\n")).unwrap();
         let error = format!("{:#}", settings.runtime().unwrap_err());
@@ -168,7 +169,7 @@ fn an_upstream_needs_a_name_of_its_own() {
     for (text, named) in [
         (
             entry("a") + &entry("b") + &entry("a"),
-            "\"a\" is written twice",
+            "upstream[2]: an earlier one has this name",
         ),
         (entry(""), "from 1 to 64"),
         (entry(&"n".repeat(65)), "from 1 to 64"),
@@ -221,11 +222,14 @@ fn how_an_upstream_differs_is_read_and_nothing_differs_unless_it_says_so() {
 #[test]
 fn an_entry_that_lets_nobody_anywhere_is_refused() {
     for (entry, named) in [
-        ("place = \"10.0.0.7\"", "10.0.0.7"),
-        ("place = \"http://10.0.0.7:80\"", "http://10.0.0.7:80"),
-        ("place = \"*.example.com:443\"", "*.example.com:443"),
+        ("place = \"10.0.0.7\"", "HOST:PORT"),
+        ("place = \"http://10.0.0.7:80\"", "the host of a place"),
+        ("place = \"*.example.com:443\"", "the host of a place"),
         ("place = \"a:1\"\norganizations = []", "organizations"),
-        ("place = \"a:1\"\norganizations = [\"Acme\"]", "Acme"),
+        (
+            "place = \"a:1\"\norganizations = [\"Acme\"]",
+            "'organizations'",
+        ),
     ] {
         let text = format!("[[egress.allow]]\nplace = \"b:1\"\n[[egress.allow]]\n{entry}\n");
         let error = format!("{:#}", load(&text).unwrap_err());
@@ -250,7 +254,7 @@ fn a_secret_is_granted_to_hosts_as_they_are_compared() {
     ] {
         let text = format!("[secrets.KEY]\nvalue = \"canary-4711\"\nhosts = [{host:?}]");
         let error = format!("{:#}", load(&text).unwrap_err());
-        let named = error.contains("KEY") && error.contains(&format!("{host:?}"));
+        let named = error.contains("KEY") && error.contains("hosts[0]");
         assert!(named, "{host}: {error}");
         assert!(!error.contains("canary"), "{error}");
     }

@@ -53,20 +53,18 @@ pub fn upstreams(
 ) -> anyhow::Result<Vec<Upstream>> {
     if !written.is_empty() {
         let mut names = BTreeSet::new();
-        if let Some(twice) = written.iter().find(|one| !names.insert(&one.name)) {
+        if let Some(twice) = written.iter().position(|one| !names.insert(&one.name)) {
             bail!(
-                "upstream {:?} is written twice; records name upstreams, so each needs its own name",
-                twice.name
+                "upstream[{twice}]: an earlier one has this name; records name upstreams, so each needs its own"
             );
         }
-        return written
-            .iter()
-            .map(|settings| {
-                settings
-                    .upstream(environment, answer_bytes_max)
-                    .with_context(|| format!("upstream {:?}", settings.name))
-            })
-            .collect();
+        // By place: whatever stands in a field may stand there by mistake.
+        let each = written.iter().enumerate().map(|(place, settings)| {
+            settings
+                .upstream(environment, answer_bytes_max)
+                .with_context(|| format!("upstream[{place}]"))
+        });
+        return each.collect();
     }
     let key = environment.get("OPENAI_API_KEY")?;
     let url = environment.get("OPENAI_BASE_URL")?;
@@ -108,11 +106,10 @@ impl UpstreamSettings {
                 let Some(file) = &self.script else {
                     bail!("a scripted model needs 'script'");
                 };
-                UpstreamKind::Scripted(Arc::new(read_script(file)?))
+                let script = read_script(file).context("reading what 'script' names")?;
+                UpstreamKind::Scripted(Arc::new(script))
             }
-            other => bail!(
-                "kind {other:?} is not known; it may be \"openai\", \"azure\" or \"scripted\""
-            ),
+            _ => bail!("'kind' may be \"openai\", \"azure\" or \"scripted\""),
         };
         let defaults = Timeouts::defaults();
         let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
@@ -131,7 +128,7 @@ impl UpstreamSettings {
     }
     fn api_key(&self, environment: &Environment) -> anyhow::Result<Option<Secret>> {
         let variable = self.api_key_env.as_ref();
-        let key = variable.map(|variable| environment.need(variable));
+        let key = variable.map(|variable| environment.need("api_key_env", variable));
         Ok(key.transpose()?.map(Secret::new))
     }
 
@@ -147,7 +144,7 @@ impl UpstreamSettings {
         if let Some(version) = &self.api_version
             && (version.is_empty() || !version.bytes().all(allowed))
         {
-            bail!("api_version {version:?} is no version, such as \"2024-10-21\"");
+            bail!("'api_version' is no version, such as \"2024-10-21\"");
         }
         Ok(UpstreamKind::Azure {
             base_url,
@@ -163,7 +160,7 @@ impl UpstreamSettings {
         let patterns = self.models.iter().map(pattern);
         let aliases = self.aliases.iter().map(|(alias, sent)| {
             if sent.is_empty() || sent.contains('*') {
-                bail!("alias {alias:?}: {sent:?} is not the name of one model");
+                bail!("{alias:?} does not stand for the name of one model");
             }
             Ok((pattern(alias)?, sent.clone()))
         });
@@ -235,7 +232,7 @@ fn word<T: Copy>(field: &str, written: Option<&str>, known: &[(&str, T)]) -> any
     let found = known.iter().find(|(name, _)| *name == word);
     let Some((_, meant)) = found else {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-        bail!("{field} is {word:?}; it may be one of {}", names.join(", "));
+        bail!("'{field}' may be one of {}", names.join(", "));
     };
     Ok(*meant)
 }

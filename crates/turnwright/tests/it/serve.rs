@@ -170,14 +170,14 @@ async fn the_environment_is_read_strictly() {
     let data = folder.path().join("data");
     let upstream = whole().await;
     for (name, value, told) in [
-        ("ENABLE_TOOLS", "maybe", "maybe"),
+        ("ENABLE_TOOLS", "maybe", "ENABLE_TOOLS"),
         // People write keys into addresses, so it is not told.
         (
             "OPENAI_BASE_URL",
             "localhost:1/v1",
             "the upstream's address",
         ),
-        ("TURNWRIGHT_FAIL_POINT", "no_such_point", "no_such_point"),
+        ("TURNWRIGHT_FAIL_POINT", "no_such_point", "no fail point"),
     ] {
         let refused = serve(&data, &upstream).env(name, value).output().unwrap();
         assert_eq!(refused.status.code(), Some(1), "{name}");

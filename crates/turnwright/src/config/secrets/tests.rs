@@ -99,12 +99,12 @@ fn what_is_wrong_is_named_and_no_value_is_shown() {
         (
             "[secrets.K]\nenv = 'E'",
             vec![],
-            "secrets.K: the variable E is not set",
+            "secrets.K: 'env': the variable E is not set",
         ),
         (
             "[secrets.K]\nenv = 'E'",
             vec![("E", "")],
-            "secrets.K: the variable E is not set",
+            "secrets.K: 'env': the variable E is not set",
         ),
         (
             "[secrets.K]\nenv = 'canary-4711'",
@@ -125,7 +125,7 @@ fn what_is_wrong_is_named_and_no_value_is_shown() {
         (
             "[secrets.K]\nvalue = 'canary-4711'\norganizations = ['Acme']",
             vec![],
-            "Acme",
+            "'organizations'",
         ),
         (
             "[secrets.K]\nvalue = 'canary-4711'\nhosts = [443]",

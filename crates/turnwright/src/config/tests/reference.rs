@@ -22,7 +22,7 @@ const TABLES: [&str; 12] = [
 const UNITS: [&str; 5] = ["_s", "_ms", "_h", "_per_minute", "_max"];
 
 /// The keys that may stand in a table, out of the error about one that may not.
-fn keys_of(table: &str) -> Vec<String> {
+pub fn keys_of(table: &str) -> Vec<String> {
     let error = format!("{:#}", load(&format!("{table}zz = 1\n")).unwrap_err());
     let (_, known) = error
         .split_once("expected one of ")
