@@ -36,6 +36,16 @@ fn what_vendors_answer_is_read_and_nonsense_is_no_list() {
 }
 
 #[test]
+fn of_a_list_without_end_the_first_entries_count() {
+    let entries: Vec<String> = (0..10_001).map(|n| format!(r#"{{"id":"m{n}"}}"#)).collect();
+    let read = ids(&format!("[{}]", entries.join(","))).unwrap();
+    assert_eq!(read.len(), 10_000);
+    assert_eq!(read.last().unwrap(), "m9999");
+    let long = "m".repeat(513);
+    assert_eq!(ids(&format!(r#"[{{"id":"{long}"}}]"#)), Some(Vec::new()));
+}
+
+#[test]
 fn a_model_under_another_name_keeps_all_else() {
     let listed = decode(br#"[{"a":1,"id":"x","created": 7}]"#).unwrap();
     let renamed = listed[0].named("fast \"1\"");
