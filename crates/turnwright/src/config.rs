@@ -79,6 +79,7 @@ pub struct ServerSettings {
     turns_max: usize,
     streams_max: usize,
     client_stall_s: u64,
+    write_stall_s: u64,
     connections_max: usize,
     head_timeout_s: u64,
     bodies_bytes_max: usize,
@@ -248,6 +249,7 @@ impl Settings {
             connections_max: self.server.connections_max,
             head_timeout: Duration::from_secs(self.server.head_timeout_s),
         }
+            write_stall_max: Duration::from_secs(self.server.write_stall_s),
     }
 
     /// What the surfaces need.

@@ -33,6 +33,7 @@ const MODEL: &str = "demo";
 const LIMITS: Limits = Limits {
     connections_max: 1024,
     head_timeout: Duration::from_secs(75),
+    write_stall_max: Duration::from_secs(120),
 };
 
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {

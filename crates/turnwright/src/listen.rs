@@ -1,5 +1,7 @@
 //! Connections: how many, how long they may dawdle, and how they end.
 
+mod stall;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,6 +18,8 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use tw_runtime::metrics::Connections;
 
+use stall::Unstalled;
+
 /// How connections are treated.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -23,6 +27,8 @@ pub struct Limits {
     pub connections_max: usize,
     /// For a request's head to arrive, and for a connection to lie idle between requests.
     pub head_timeout: Duration,
+    /// For a peer to take something of what waits for it.
+    pub write_stall_max: Duration,
 }
 
 /// After a failed accept (too many open files), others get the time to leave.
@@ -117,7 +123,8 @@ impl Serving {
         let connection = connection(tcp, self.routes.clone(), self.limits);
         let connection = self.graceful.watch(connection);
         self.connections.spawn(async move {
-            // How a connection ends is told by the requests on it.
+            // How a connection ends is told by the requests on it: one that broke is a client
+            // that left.
             let _ = connection.await;
             drop(place);
             open.dec();
@@ -129,7 +136,7 @@ fn connection(
     tcp: TcpStream,
     routes: Router,
     limits: Limits,
-) -> http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>> {
+) -> http1::Connection<TokioIo<Unstalled<TcpStream>>, TowerToHyperService<Router>> {
     // Small chunks of a stream must not wait for one another.
     if let Err(error) = tcp.set_nodelay(true) {
         tracing::debug!(error = %error, "a connection without nodelay");
@@ -137,5 +144,8 @@ fn connection(
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)
-        .serve_connection(TokioIo::new(tcp), TowerToHyperService::new(routes))
+        .serve_connection(
+            TokioIo::new(Unstalled::new(tcp, limits.write_stall_max)),
+            TowerToHyperService::new(routes),
+        )
 }

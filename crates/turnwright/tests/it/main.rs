@@ -7,4 +7,5 @@ mod doctor;
 mod keys;
 mod restart;
 mod serve;
+mod stall;
 mod tools;

@@ -1,0 +1,68 @@
+//! Clients that stop reading.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tw_testkit::client::Client;
+use tw_testkit::listener::{Listener, Piece, Reply};
+
+use crate::process::{Server, create_key, key_of, serve};
+
+/// More than the sockets of both sides hold.
+const PIECES: usize = 200;
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// An answer that has no end.
+fn endless() -> Reply {
+    let text = "x".repeat(PIECE_BYTES);
+    let piece =
+        format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
+    let mut pieces: Vec<Piece> = (0..PIECES)
+        .map(|_| Piece::Bytes(piece.clone().into()))
+        .collect();
+    pieces.push(Piece::Gate("never"));
+    Reply::pieces("text/event-stream", pieces)
+}
+
+fn ask() -> Value {
+    json!({ "model": "m", "stream": true, "messages": [{ "role": "user", "content": "Hi" }] })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_stops_gives_its_place_back_and_its_turn_goes_on_without_it() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = Listener::start(|_| endless()).await.unwrap();
+    let config = folder.path().join("turnwright.toml");
+    let text = "[server]\nclient_stall_s = 1\nwrite_stall_s = 1\n[rate.key]\nstreams_max = 1\n";
+    std::fs::write(&config, text).unwrap();
+    let mut command = serve(&data, &upstream);
+    command.arg("--config").arg(&config);
+    let server = Server::start(command, &data);
+    let client = Client {
+        key: Some(key_of(&create_key(&data, &[]))),
+        ..server.client.clone()
+    };
+    let open = |body: Value| {
+        let client = client.clone();
+        async move {
+            let path = "/v1/chat/completions";
+            client
+                .open("POST", path, &[], body.to_string())
+                .await
+                .unwrap()
+        }
+    };
+    let stopped = open(ask()).await;
+    assert_eq!(stopped.status, 200);
+    let turn = stopped.header("turnwright-turn").to_owned();
+    // Only the end of its connection makes room for another stream.
+    while open(ask()).await.status == 429 {}
+    let path = format!("/v1/turns/{turn}");
+    let status = loop {
+        let got = client.send("GET", &path, &[], "").await.unwrap().json();
+        if got["status"] != "running" {
+            break got["status"].clone();
+        }
+    };
+    assert_eq!(status, "cancelled");
+}
