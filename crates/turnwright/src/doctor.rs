@@ -15,10 +15,9 @@ use tw_wire::own::tool;
 
 use crate::cli::{DoctorArgs, ServeArgs};
 use crate::config::Settings;
+use crate::ready::{FREE_BYTES_MIN, free_bytes};
 use crate::serve::{DATABASE, LOCK, log_to_stderr};
 
-/// Less free space than this is no room for a write-ahead log at its limit.
-const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
 /// Less than this is worth a word.
 const FREE_BYTES_LOW: u64 = 1024 * 1024 * 1024;
 /// Checkpoints keep the write-ahead log below this unless a reader holds them up.
@@ -185,9 +184,8 @@ fn check_folder(report: &mut Report, data: &Path) -> bool {
 }
 
 fn check_free_space(report: &mut Report, data: &Path) {
-    match rustix::fs::statvfs(data) {
-        Ok(found) => {
-            let free = found.f_bavail.saturating_mul(found.f_frsize);
+    match free_bytes(data) {
+        Ok(free) => {
             let mark = match free {
                 free if free < FREE_BYTES_MIN => Mark::Fail,
                 free if free < FREE_BYTES_LOW => Mark::Warn,

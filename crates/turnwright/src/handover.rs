@@ -1,8 +1,9 @@
 //! One server takes over from another without a refused connection.
 //!
 //! The listening socket outlives the process: it comes on standard input from whoever holds it (a
-//! socket unit of systemd), or the running server gives it away through a door in its data folder.
-//! Connections that arrive between the two servers wait in the socket's backlog.
+//! socket unit of systemd), or the running server gives it away through a door in its data folder,
+//! and that of its metrics with it. Connections that arrive between the two servers wait in the
+//! socket's backlog.
 
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -22,7 +23,9 @@ use tokio::net::UnixListener;
 const DOOR: &str = "handover.sock";
 /// For each side of the door to do its part.
 const STEP_MAX: Duration = Duration::from_secs(5);
-/// What the two sides say to one another; the socket goes with the first.
+/// Most that go through the door: the one for all, and that of metrics.
+const SOCKETS_MAX: usize = 2;
+/// What the two sides say to one another; the sockets go with the first.
 const TAKE: u8 = b't';
 const TAKEN: u8 = b'k';
 
@@ -38,58 +41,87 @@ pub fn on_stdin() -> Option<TcpListener> {
     listener.local_addr().is_ok().then_some(listener)
 }
 
-/// Asks the server that runs on the folder for its listening socket; `None` when none runs.
-///
-/// `wanted` is where this server is to listen. Blocks for a few seconds at most.
-pub fn ask(data: &Path, wanted: SocketAddr) -> anyhow::Result<Option<TcpListener>> {
-    let door = data.join(DOOR);
-    let stream = match UnixStream::connect(&door) {
-        Ok(stream) => stream,
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::NotFound | ErrorKind::ConnectionRefused
-            ) =>
-        {
-            return Ok(None);
-        }
-        Err(error) => return Err(error).with_context(|| format!("opening {}", door.display())),
-    };
-    let taking = || format!("taking the socket over at {}", door.display());
-    stream
-        .set_read_timeout(Some(STEP_MAX))
-        .with_context(taking)?;
-    let Some(socket) = receive(&stream).with_context(taking)? else {
-        bail!("{}: no socket came", door.display());
-    };
-    let listener = TcpListener::from(socket);
-    let address = listener.local_addr().with_context(taking)?;
-    let same = address == wanted || (wanted.port() == 0 && address.ip() == wanted.ip());
-    if !same {
-        bail!(
-            "the running server listens on {address}, this one is to listen on {wanted}: stop it instead of taking over"
-        );
-    }
-    (&stream).write_all(&[TAKEN]).with_context(taking)?;
-    Ok(Some(listener))
+/// What a running server would give away. It serves on, whatever becomes of us, until it is taken.
+pub struct Offered {
+    pub listener: TcpListener,
+    /// Where it shows metrics, if it does.
+    pub metrics: Option<TcpListener>,
+    pub acceptance: Acceptance,
 }
 
-fn receive(stream: &UnixStream) -> std::io::Result<Option<OwnedFd>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// The word that the sockets are taken, still to be said.
+pub struct Acceptance(UnixStream);
+
+impl Offered {
+    /// Asks the server that runs on the folder; `None` when none runs.
+    ///
+    /// `wanted` is where this server is to listen. Blocks for a few seconds at most.
+    pub fn ask(data: &Path, wanted: SocketAddr) -> anyhow::Result<Option<Self>> {
+        let door = data.join(DOOR);
+        let stream = match UnixStream::connect(&door) {
+            Ok(stream) => stream,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::NotFound | ErrorKind::ConnectionRefused
+                ) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(error).with_context(|| format!("opening {}", door.display())),
+        };
+        let taking = || format!("taking the socket over at {}", door.display());
+        stream
+            .set_read_timeout(Some(STEP_MAX))
+            .with_context(taking)?;
+        let mut sockets = receive(&stream).with_context(taking)?.into_iter();
+        let Some(listener) = sockets.next() else {
+            bail!("{}: no socket came", door.display());
+        };
+        let address = listener.local_addr().with_context(taking)?;
+        if !is_wanted(address, wanted) {
+            bail!(
+                "the running server listens on {address}, this one is to listen on {wanted}: stop it instead of taking over"
+            );
+        }
+        Ok(Some(Self {
+            listener,
+            metrics: sockets.next(),
+            acceptance: Acceptance(stream),
+        }))
+    }
+}
+
+impl Acceptance {
+    /// From here on the running server drains and ends, so that this comes last of all that can
+    /// come before that.
+    pub fn say(mut self) -> anyhow::Result<()> {
+        self.0.write_all(&[TAKEN]).context("taking the socket over")
+    }
+}
+
+/// Whether a socket is where one is to be; port 0 is any.
+pub fn is_wanted(address: SocketAddr, wanted: SocketAddr) -> bool {
+    address == wanted || (wanted.port() == 0 && address.ip() == wanted.ip())
+}
+
+fn receive(stream: &UnixStream) -> std::io::Result<Vec<TcpListener>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let mut into = [IoSliceMut::new(&mut byte)];
     recvmsg(stream, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let mut socket = None;
+    let mut sockets = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(fds) = message {
-            socket = fds.last();
+            let listening = fds.filter(|fd| sockopt::socket_acceptconn(fd).unwrap_or(false));
+            sockets.extend(listening.map(TcpListener::from));
         }
     }
-    Ok(socket.filter(|socket| sockopt::socket_acceptconn(socket).unwrap_or(false)))
+    Ok(sockets)
 }
 
-/// Where a running server gives its listening socket away. Only the folder's lock gives the right
+/// Where a running server gives its listening sockets away. Only the folder's lock gives the right
 /// to open it.
 pub struct Door {
     listener: UnixListener,
@@ -110,25 +142,26 @@ impl Door {
         Ok(Self { listener, path })
     }
 
-    /// Waits until another process of the same user has the socket.
-    pub async fn given_away(&self, socket: &OwnedFd) {
+    /// Waits until another process of the same user has the sockets, the one for all first.
+    pub async fn given_away(&self, sockets: &[OwnedFd]) {
         loop {
-            match self.give(socket).await {
+            match self.give(sockets).await {
                 Ok(()) => return,
                 Err(error) => tracing::warn!(error = %error, "the socket was not taken over"),
             }
         }
     }
 
-    async fn give(&self, socket: &OwnedFd) -> std::io::Result<()> {
+    async fn give(&self, sockets: &[OwnedFd]) -> std::io::Result<()> {
         let (stream, _) = self.listener.accept().await?;
         let own = rustix::process::geteuid().as_raw();
         if stream.peer_cred()?.uid() != own {
             return Err(ErrorKind::PermissionDenied.into());
         }
         let stream = stream.into_std()?;
-        let socket = socket.try_clone()?;
-        tokio::task::spawn_blocking(move || send(&stream, socket.as_fd())).await?
+        let sockets = sockets.iter().map(OwnedFd::try_clone);
+        let sockets = sockets.collect::<std::io::Result<Vec<_>>>()?;
+        tokio::task::spawn_blocking(move || send(&stream, &sockets)).await?
     }
 }
 
@@ -139,14 +172,14 @@ impl Drop for Door {
     }
 }
 
-/// Sends the socket, and waits for the word that it arrived: until then it is ours to serve.
-fn send(mut stream: &UnixStream, socket: BorrowedFd<'_>) -> std::io::Result<()> {
+/// Sends the sockets, and waits for the word that they are taken: until then they are ours to serve.
+fn send(mut stream: &UnixStream, sockets: &[OwnedFd]) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(STEP_MAX))?;
     stream.set_write_timeout(Some(STEP_MAX))?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let sockets = [socket];
+    let sockets: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
     if !control.push(SendAncillaryMessage::ScmRights(&sockets)) {
         return Err(ErrorKind::InvalidInput.into());
     }

@@ -10,6 +10,7 @@ mod keys;
 mod listen;
 mod model_server;
 mod organization;
+mod ready;
 mod registry;
 mod serve;
 mod tools;

@@ -21,9 +21,10 @@ use tw_runtime::runtime::{Config, Runtime};
 use tw_store::store::{self, Store};
 
 use crate::cli::ServeArgs;
-use crate::config::Settings;
-use crate::handover::{self, Door};
+use crate::config::{ServerSettings, Settings};
+use crate::handover::{self, Door, Offered, is_wanted};
 use crate::listen::{self, Limits, Serving};
+use crate::ready;
 
 pub const DATABASE: &str = "turnwright.db";
 pub const LOCK: &str = "lock";
@@ -35,7 +36,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let env = Env::system();
     let data = settings.server.data.clone();
     let mut stop = pin!(stop_signal()?);
-    let given = given_socket(&args, &settings)?;
+    let given = Given::find(&args, &settings).await?;
     let _lock = if given.is_some() {
         tokio::select! {
             locked = lock_when_free(&data) => locked?,
@@ -45,23 +46,32 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         lock(&data)?
     };
     let store = open_store(&data, &env)?;
-    let (listener, on_stop) = match given {
+    let Given {
+        listener,
+        metrics,
+        on_stop,
+    } = match given {
         Some(given) => given,
-        None => (listen::bind(settings.server.listen).await?, Stop::Quit),
+        None => Given {
+            listener: listen::bind(settings.server.listen).await?,
+            metrics: None,
+            on_stop: Stop::Quit,
+        },
     };
-    let metrics = match settings.server.metrics_listen {
-        Some(address) => Some(listen::bind(address).await?),
-        None => None,
+    let metrics = match (metrics, settings.server.metrics_listen) {
+        (None, Some(address)) => Some(listen::bind(address).await?),
+        (metrics, _) => metrics,
     };
     // Only now the ports are certain.
     let mut own = vec![listener.local_addr()?];
+    let mut sockets = vec![listener.as_fd().try_clone_to_owned()?];
     if let Some(metrics) = &metrics {
         own.push(metrics.local_addr()?);
+        sockets.push(metrics.as_fd().try_clone_to_owned()?);
         tracing::info!("metrics on http://{}/metrics", metrics.local_addr()?);
     }
     config.tool_client = settings.tool_client(&own)?;
     let door = Door::open(&data)?;
-    let socket = listener.as_fd().try_clone_to_owned()?;
     let (options, limits) = (settings.surfaces(), settings.connections());
     let mut server = Server::start(config, store, env, listener, options, limits).await?;
     server.metrics = metrics;
@@ -69,36 +79,69 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let stopped = async move {
         tokio::select! {
             () = stop => on_stop,
-            () = door.given_away(&socket) => Stop::HandOver,
+            () = door.given_away(&sockets) => Stop::HandOver,
         }
     };
     server.until(stopped).await;
     Ok(())
 }
 
-/// A listening socket that is there before us, and what a signal means for it then.
-fn given_socket(
-    args: &ServeArgs,
-    settings: &Settings,
-) -> anyhow::Result<Option<(TcpListener, Stop)>> {
-    let (socket, on_stop) = if let Some(socket) = handover::on_stdin() {
-        // Whoever gave it to us holds it, too.
-        (socket, Stop::HandOver)
-    } else if args.take_over {
-        let server = &settings.server;
-        match handover::ask(&server.data, server.listen)? {
-            Some(socket) => (socket, Stop::Quit),
-            None => return Ok(None),
-        }
-    } else {
-        return Ok(None);
-    };
+/// Listening sockets that are there before us, and what a signal means for them then.
+struct Given {
+    listener: TcpListener,
+    metrics: Option<TcpListener>,
+    on_stop: Stop,
+}
+
+impl Given {
+    async fn find(args: &ServeArgs, settings: &Settings) -> anyhow::Result<Option<Self>> {
+        let given = if let Some(socket) = handover::on_stdin() {
+            Self {
+                listener: listener_of(socket)?,
+                metrics: None,
+                // Whoever gave it to us holds it, too.
+                on_stop: Stop::HandOver,
+            }
+        } else if args.take_over {
+            match Self::taken_over(&settings.server).await? {
+                Some(given) => given,
+                None => return Ok(None),
+            }
+        } else {
+            return Ok(None);
+        };
+        let address = given.listener.local_addr()?;
+        tracing::info!("serving on a socket that was there, {address}");
+        Ok(Some(given))
+    }
+
+    /// Those of the server that runs on the folder. Until the last step that one serves on, so
+    /// that whatever can fail comes before it.
+    async fn taken_over(server: &ServerSettings) -> anyhow::Result<Option<Self>> {
+        ready::check(&server.data)?;
+        let Some(offered) = Offered::ask(&server.data, server.listen)? else {
+            return Ok(None);
+        };
+        let listener = listener_of(offered.listener)?;
+        let metrics = match server.metrics_listen {
+            None => None,
+            Some(wanted) => Some(match offered.metrics {
+                Some(theirs) if is_wanted(theirs.local_addr()?, wanted) => listener_of(theirs)?,
+                Some(_) | None => listen::bind(wanted).await?,
+            }),
+        };
+        offered.acceptance.say()?;
+        Ok(Some(Self {
+            listener,
+            metrics,
+            on_stop: Stop::Quit,
+        }))
+    }
+}
+
+fn listener_of(socket: std::net::TcpListener) -> std::io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
-    tracing::info!(
-        "serving on a socket that was there, {}",
-        socket.local_addr()?
-    );
-    Ok(Some((TcpListener::from_std(socket)?, on_stop)))
+    TcpListener::from_std(socket)
 }
 
 /// Logs go to standard error; `RUST_LOG` says how much.

@@ -1,7 +1,9 @@
 //! One server after another on one socket, with clients that notice nothing.
 
+use std::io::Read;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -278,6 +280,114 @@ async fn a_server_that_is_to_listen_elsewhere_takes_nothing() {
     assert_eq!(got.status, 200);
 }
 
+/// The folder's door, as a new server opens it.
+fn knock(data: &Path) -> UnixStream {
+    let mut door = UnixStream::connect(data.join("handover.sock")).unwrap();
+    door.read_exact(&mut [0]).unwrap();
+    door
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_server_that_cannot_come_up_leaves_the_old_one_serving() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let database = || rusqlite::Connection::open(data.join("turnwright.db")).unwrap();
+    let upstream = upstream().await;
+    let server = Server::start(serve(&data, &upstream), &log_of(folder.path(), 0));
+    let address = server.client.address.to_string();
+    let occupied = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let metrics = occupied.local_addr().unwrap().to_string();
+    for (case, says) in [
+        ("metrics", &*metrics),
+        ("newer", "newer program"),
+        ("killed", ""),
+    ] {
+        let mut command = serve_at(&address, &data, &upstream);
+        command.arg("--take-over");
+        match case {
+            "metrics" => drop(command.args(["--metrics-listen", &metrics])),
+            "newer" => {
+                let insert = "INSERT INTO migration
+                    SELECT max(number) + 1, 'x', checksum, 0, 0 FROM migration";
+                database().execute(insert, []).unwrap();
+            }
+            // It dies before it has taken what it was given.
+            _ => drop(knock(&data)),
+        }
+        if !says.is_empty() {
+            let refused = command.output().unwrap();
+            assert_eq!(refused.status.code(), Some(1), "{case}");
+            assert!(
+                stderr(&refused).contains(says),
+                "{case}: {}",
+                stderr(&refused)
+            );
+        }
+        let got = server.client.send("GET", "/readyz", &[], "").await.unwrap();
+        assert_eq!(got.status, 200, "{case}");
+    }
+    let delete = "DELETE FROM migration WHERE name = 'x'";
+    assert_eq!(database().execute(delete, []).unwrap(), 1);
+    let mut command = serve_at(&address, &data, &upstream);
+    command.arg("--take-over");
+    let log = log_of(folder.path(), 1);
+    let next = tokio::task::spawn_blocking(move || Server::start(command, &log));
+    let next = next.await.unwrap();
+    ended(server).await;
+    let got = next.client.send("GET", "/readyz", &[], "").await.unwrap();
+    assert_eq!(got.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_socket_of_metrics_is_taken_over_too() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = upstream().await;
+    let mut command = serve(&data, &upstream);
+    command.args(["--metrics-listen", "127.0.0.1:0"]);
+    let mut server = Server::start(command, &log_of(folder.path(), 0));
+    let address = server.client.address.to_string();
+    let metrics = metrics_of(&server);
+    // The second and the third stay there, the fourth shows none.
+    for (number, wanted) in [
+        (1, Some(metrics.to_string())),
+        (2, Some("127.0.0.1:0".into())),
+        (3, None),
+    ] {
+        let mut command = serve_at(&address, &data, &upstream);
+        command.arg("--take-over");
+        if let Some(wanted) = &wanted {
+            command.args(["--metrics-listen", wanted]);
+        }
+        let log = log_of(folder.path(), number);
+        let next = tokio::task::spawn_blocking(move || Server::start(command, &log));
+        let next = next.await.unwrap();
+        ended(server).await;
+        server = next;
+        if wanted.is_some() {
+            let client = Client {
+                address: metrics_of(&server),
+                key: None,
+            };
+            assert_eq!(
+                client.address, metrics,
+                "port 0 is any, and that one is there"
+            );
+            let got = client.send("GET", "/metrics", &[], "").await.unwrap();
+            assert_eq!(got.status, 200);
+        }
+    }
+    assert!(TcpStream::connect(metrics).await.is_err());
+}
+
+/// Where a server says that it shows metrics.
+fn metrics_of(server: &Server) -> SocketAddr {
+    let log = server.log();
+    let (_, after) = log.split_once("metrics on http://").unwrap();
+    let (address, _) = after.split_once("/metrics").unwrap();
+    address.parse().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn taking_over_from_nobody_is_an_ordinary_start() {
     let folder = TempDir::new().unwrap();
@@ -303,11 +413,8 @@ async fn metrics_have_a_listener_of_their_own() {
     let mut command = serve(&data, &upstream);
     command.args(["--metrics-listen", "127.0.0.1:0"]);
     let server = Server::start(command, &data);
-    let log = server.log();
-    let (_, after) = log.split_once("metrics on http://").unwrap();
-    let (address, _) = after.split_once("/metrics").unwrap();
     let client = Client {
-        address: address.parse().unwrap(),
+        address: metrics_of(&server),
         key: None,
     };
     let got = client.send("GET", "/metrics", &[], "").await.unwrap();
