@@ -1,6 +1,8 @@
 //! Any history becomes one that an upstream accepts: every call is answered directly after the
 //! message that made it, once, and nothing else is an answer.
 
+pub(crate) mod ids;
+
 use std::fmt;
 
 use crate::json::Json;
@@ -17,6 +19,8 @@ pub struct Repairs {
     pub moved_results: u32,
     /// Second results of one call; left out.
     pub repeated_results: u32,
+    /// Calls that had the id of another one of their message; renamed, with their results.
+    pub repeated_ids: u32,
     /// Tools of ours that the client described otherwise; our description was used.
     pub tool_schemas: u32,
     /// What the upstream that is asked first takes otherwise.
@@ -48,6 +52,7 @@ impl fmt::Display for Repairs {
             ("missing_result", self.missing_results),
             ("moved_result", self.moved_results),
             ("repeated_result", self.repeated_results),
+            ("repeated_id", self.repeated_ids),
             ("tool_schema", self.tool_schemas),
             ("moved_part", self.differences.moved_parts),
             ("tool_left_out", self.differences.tools_left_out),
@@ -70,15 +75,22 @@ const MISSING_RESULT: &str = r#""{\"error\":\"the result of this call is not kno
 
 /// As [`repair`]; `None` for messages that were in order.
 pub fn repaired(messages: &[Message]) -> (Option<Vec<Message>>, Repairs) {
-    if is_in_order(messages) {
+    if is_in_order(messages) && ids::are_told_apart(messages) {
         return (None, Repairs::default());
     }
     let (repaired, repairs) = repair(messages.to_vec());
     (Some(repaired), repairs)
 }
 
-/// Puts every result behind its call. Messages that were in order stay untouched.
+/// Puts every result behind its call, and tells the calls of a message apart. Messages that were
+/// in order stay untouched.
 pub fn repair(messages: Vec<Message>) -> (Vec<Message>, Repairs) {
+    let (mut repaired, mut repairs) = put_in_order(messages);
+    repairs.repeated_ids = ids::tell_apart(&mut repaired);
+    (repaired, repairs)
+}
+
+fn put_in_order(messages: Vec<Message>) -> (Vec<Message>, Repairs) {
     let mut repairs = Repairs::default();
     if is_in_order(&messages) {
         return (messages, repairs);

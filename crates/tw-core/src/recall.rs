@@ -7,9 +7,10 @@
 
 mod rename;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::call::Runs;
+use crate::history::ids;
 use crate::id::CallId;
 use crate::json::{Json, Literal, LiteralBuf};
 use crate::request::{Block, CallBlock, Message, ROUND_GAP, ResultBlock, Role, call_in};
@@ -53,6 +54,14 @@ pub struct RecalledCall {
     pub shown: String,
 }
 
+/// A history with what a client never saw of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spliced {
+    pub messages: Vec<Message>,
+    /// Calls that the upstream knew by one id, which stand in one message now; renamed.
+    pub repeated_ids: u32,
+}
+
 /// The history that the upstream is sent.
 ///
 /// Every call of `messages` must be answered directly behind its message, as
@@ -62,7 +71,7 @@ pub fn splice(
     messages: &[Message],
     recalled: &Recalled,
     is_offered: &dyn Fn(&str) -> bool,
-) -> Vec<Message> {
+) -> Spliced {
     let mut spliced = Vec::with_capacity(messages.len());
     let mut at = 0;
     while let Some(message) = messages.get(at) {
@@ -82,7 +91,10 @@ pub fn splice(
         }
         at += 1 + answers;
     }
-    spliced
+    Spliced {
+        repeated_ids: ids::tell_apart(&mut spliced),
+        messages: spliced,
+    }
 }
 
 /// A message and the answers to its calls.
@@ -95,8 +107,21 @@ struct Answered<'a> {
 impl Answered<'_> {
     /// As the client sent it, but for ids of ours.
     fn pass(&self, out: &mut Vec<Message>) {
-        out.push(rename::to_sent(self.message, self.sent_ids));
-        let answers = self.answers.iter();
+        let message = rename::to_sent(self.message, self.sent_ids);
+        let mut answers: Vec<&Message> = self.answers.iter().collect();
+        if ids::repeats(&message) {
+            // Results of equal ids belong to the calls in their order.
+            let calls = self.message.calls().zip(0usize..);
+            let places: HashMap<&str, usize> = calls
+                .map(|(call, place)| (call.id.as_str(), place))
+                .collect();
+            answers.sort_by_key(|answer| {
+                let result = answer.result();
+                result.and_then(|result| places.get(result.call_id.as_str()))
+            });
+        }
+        out.push(message);
+        let answers = answers.into_iter();
         out.extend(answers.map(|answer| rename::to_sent(answer, self.sent_ids)));
     }
 

@@ -310,7 +310,9 @@ impl Runtime {
             (turn, created),
             (record, memory.of_turn),
         );
-        let sent = known.put_back(history, &setup.offer);
+        let spliced = known.put_back(history, &setup.offer);
+        let sent = memory.history.as_ref().or(spliced.as_ref());
+        repairs.repeated_ids += sent.map_or(0, |sent| sent.repeated_ids);
         let fence = Fence {
             organization: request.caller.organization,
             turn,
@@ -338,8 +340,8 @@ impl Runtime {
         repairs.differences = differences_of(&machine, request, repaired.as_deref(), &upstreams);
         let work = Work {
             input: Arc::clone(&request.input),
-            sent: sent.or(repaired),
-            remembered: memory.history,
+            sent: spliced.map(|spliced| spliced.messages).or(repaired),
+            remembered: memory.history.map(|spliced| spliced.messages),
             upstreams,
             calls,
         };

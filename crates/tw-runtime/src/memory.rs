@@ -3,7 +3,7 @@
 use tw_core::change::{KeyMemory, Record};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::memory::{History, KeyOf, Scope, TurnMemory, Verdict};
-use tw_core::recall::{self, RecalledTurn};
+use tw_core::recall::{self, RecalledTurn, Spliced};
 use tw_core::request::{Message, ModelInput, Role};
 use tw_core::turn::Offer;
 use tw_store::read::ReadError;
@@ -23,7 +23,7 @@ pub(crate) struct Recollection {
     /// `None` for a turn that is not to be found again.
     pub(crate) of_turn: Option<TurnMemory>,
     /// The history with what was hidden of it, if something was.
-    pub(crate) history: Option<Vec<Message>>,
+    pub(crate) history: Option<Spliced>,
 }
 
 /// What the model is sent of a request: the history, repaired, and the tools.
@@ -124,6 +124,7 @@ pub(crate) async fn recollect_again(
         hidden,
         restores: restored.is_some(),
     };
+    let restored = restored.map(|spliced| spliced.messages);
     Ok((Some(of_turn), restored))
 }
 
@@ -135,7 +136,7 @@ async fn put_back(
     newest: Option<TurnId>,
     history: &History,
     sent: &Sent<'_>,
-) -> Result<Option<Vec<Message>>, ReadError> {
+) -> Result<Option<Spliced>, ReadError> {
     let tools: Vec<String> = sent.offer.ours().map(|tool| tool.name.clone()).collect();
     let Some(newest) = newest.filter(|_| !tools.is_empty()) else {
         return Ok(None);

@@ -5,7 +5,7 @@ use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::json::Literal;
 use tw_core::limits;
 use tw_core::model::CallForm;
-use tw_core::recall::{self, Recalled, RecalledCall, RecalledRound, RecalledTurn};
+use tw_core::recall::{self, Recalled, RecalledCall, RecalledRound, RecalledTurn, Spliced};
 use tw_core::request::{Block, CallBlock, Message, Role};
 use tw_core::tool::EffectClass;
 use tw_core::turn::Offer;
@@ -47,7 +47,7 @@ impl Known {
     }
 
     /// The history that the upstream is sent; `None` if nothing of `messages` has to change.
-    pub(crate) fn put_back(&self, messages: &[Message], offer: &Offer) -> Option<Vec<Message>> {
+    pub(crate) fn put_back(&self, messages: &[Message], offer: &Offer) -> Option<Spliced> {
         if self.recalled.turns.is_empty() && self.recalled.sent_ids.is_empty() {
             return None;
         }

@@ -156,7 +156,8 @@ async fn take_over(
                 known: &known,
             };
             let again = memory::recollect_again(inner, organization, row, &input, sent).await?;
-            let sent = known.put_back(history, &offer).or(repaired);
+            let spliced = known.put_back(history, &offer);
+            let sent = spliced.map(|spliced| spliced.messages).or(repaired);
             let work = work_of(inner, &found, (input, sent), offer, page.as_deref());
             work.map(|(mut work, mut setup)| {
                 (setup.memory, work.remembered) = again;

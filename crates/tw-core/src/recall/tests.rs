@@ -149,7 +149,7 @@ fn told(messages: &[Message]) -> String {
 
 #[track_caller]
 fn check(messages: &[Message], recalled: &Recalled, offered: &[&str], expected: &str) {
-    let spliced = splice(messages, recalled, &|name| offered.contains(&name));
+    let spliced = splice(messages, recalled, &|name| offered.contains(&name)).messages;
     let expected: String = expected
         .trim()
         .lines()
@@ -274,7 +274,7 @@ fn what_the_client_says_of_its_half_counts() {
 fn line_ends_and_white_space_at_the_end_are_no_change() {
     let mut messages = history();
     messages[1].blocks[0] = text("Let me see.\r\n\r\nAnd now? \n");
-    let spliced = splice(&messages, &mixed(), &|_| true);
+    let spliced = splice(&messages, &mixed(), &|_| true).messages;
     assert_eq!(spliced[3].blocks[1], text("And now?"));
 }
 
@@ -339,7 +339,7 @@ fn of_a_message_that_is_passed_on_only_the_ids_change() {
         turns: Vec::new(),
         sent_ids: [(id(2), "u\"p".to_owned())].into(),
     };
-    let spliced = splice(&history, &recalled, &|_| true);
+    let spliced = splice(&history, &recalled, &|_| true).messages;
     let raw = |at: usize| spliced[at].raw.as_ref().unwrap().as_str().to_owned();
     let id_field = format!(r#""id" : "{ours}""#);
     assert_eq!(raw(0), made.replace(&id_field, r#""id" : "u\"p""#));
@@ -361,9 +361,38 @@ fn an_id_that_was_written_with_escapes_is_exchanged_too() {
         answer(&ours, "red").blocks.remove(0),
         &raw,
     )];
-    let spliced = splice(&history, &mixed(), &|_| true);
+    let spliced = splice(&history, &mixed(), &|_| true).messages;
     assert!(spliced[0].raw.is_none(), "it is written anew");
     assert_eq!(spliced[0].result().unwrap().call_id, "up2");
+}
+
+/// A client may put the calls of two turns into one message, and upstreams count from the start
+/// in each answer.
+#[test]
+fn ids_that_the_upstream_gave_in_two_turns_are_told_apart_in_one_message() {
+    let history = [
+        message(
+            Role::Assistant,
+            vec![
+                call(&handed(2), "pick"),
+                call(&handed(4), "draw"),
+                call("up2", "own"),
+            ],
+        ),
+        answer("up2", "mine"),
+        answer(&handed(4), "a line"),
+        answer(&handed(2), "red"),
+    ];
+    let recalled = Recalled {
+        turns: Vec::new(),
+        sent_ids: [(id(2), "up2".to_owned()), (id(4), "up2".to_owned())].into(),
+    };
+    let spliced = splice(&history, &recalled, &|_| true);
+    assert_eq!(spliced.repeated_ids, 2);
+    let text = told(&spliced.messages);
+    let expected = "Assistant: pick#up2 draw#up3 own#up4\n\
+                    Tool: #up2 \"red\"\nTool: #up3 \"a line\"\nTool: #up4 \"mine\"\n";
+    assert_eq!(text, expected);
 }
 
 #[test]
@@ -376,7 +405,7 @@ fn ids_that_nobody_was_handed_stay() {
         written(Role::Assistant, call(&handed(99), "pick"), &raw),
         answer(&handed(99), "red"),
     ];
-    let spliced = splice(&history, &mixed(), &|_| true);
+    let spliced = splice(&history, &mixed(), &|_| true).messages;
     assert_eq!(spliced, history);
 }
 

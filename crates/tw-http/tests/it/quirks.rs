@@ -46,6 +46,38 @@ async fn left_mid_text(upstream: &Listener, on_leave: &str, then: impl FnOnce())
     app.turn(&turn).await
 }
 
+/// Strict upstreams refuse a message that makes two calls under one id.
+#[tokio::test]
+async fn ids_that_a_client_repeats_are_told_apart_and_reported() {
+    let upstream = streaming(vec![chunk("Fine.", 1), end()]).await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let call = |name: &str| {
+        json!({ "id": "call_1", "type": "function", "extra_content": { "signature": name },
+                "function": { "name": name, "arguments": "{}" } })
+    };
+    let answer =
+        |content: &str| json!({ "role": "tool", "tool_call_id": "call_1", "content": content });
+    let mut body = ask_streamed("Go.");
+    let messages = body["messages"].as_array_mut().unwrap();
+    let calls = [call("first"), call("second")];
+    messages.push(json!({ "role": "assistant", "content": null, "tool_calls": calls }));
+    messages.extend(["one", "two", "three"].map(answer));
+    let got = app.post(&[], &body).await;
+    assert_eq!(got.streamed_text(), "Fine.");
+    assert_eq!(
+        got.header("turnwright-repaired"),
+        "repeated_result=1, repeated_id=1"
+    );
+    let sent = upstream.asked()[0].json()["messages"].clone();
+    let mut renamed = call("second");
+    renamed["id"] = json!("call_2");
+    assert_eq!(sent[1]["tool_calls"], json!([call("first"), renamed]));
+    let mut second = answer("two");
+    second["tool_call_id"] = json!("call_2");
+    assert_eq!(json!([sent[2], sent[3]]), json!([answer("one"), second]));
+    assert_eq!(sent.as_array().unwrap().len(), 4);
+}
+
 #[tokio::test]
 async fn quirk_33_a_client_that_leaves_ends_the_upstream_and_usage_is_recorded() {
     let upstream = streaming(vec![chunk("One", 3), Piece::Silence]).await;
