@@ -24,7 +24,7 @@ use tw_egress::secrets::Secrets;
 use tw_http::server::Options;
 use tw_runtime::fail_point::FailPoint;
 use tw_runtime::limiter::Rules;
-use tw_runtime::runtime::Config;
+use tw_runtime::runtime::{Config, RECALLED_BYTES_DEFAULT};
 use tw_runtime::tools::Vetting;
 
 use crate::cli::ServeArgs;
@@ -200,6 +200,7 @@ impl Settings {
             tools_stored_max: self.limits.tools_stored_max,
             results_bytes_max: self.cache.bytes_max,
             memory_bytes_max: self.limits.memory_bytes_max,
+            recalled_bytes_max: RECALLED_BYTES_DEFAULT,
             tools_enabled: self.tools.enabled,
             turn: self.limits.turn(),
             request: self.limits.request(),
@@ -248,8 +249,8 @@ impl Settings {
         Limits {
             connections_max: self.server.connections_max,
             head_timeout: Duration::from_secs(self.server.head_timeout_s),
-        }
             write_stall_max: Duration::from_secs(self.server.write_stall_s),
+        }
     }
 
     /// What the surfaces need.

@@ -275,7 +275,7 @@ impl Runtime {
         let caller = &request.caller;
         let history = repaired.as_ref().unwrap_or(&request.input.messages);
         let whose = (caller.api_key, end_user.as_deref());
-        let known = recall::look_up(&inner.store, caller.organization, whose, history).await?;
+        let known = recall::look_up(inner, caller.organization, whose, history).await?;
         let record = record_of(request);
         let sent = memory::Sent {
             messages: history,

@@ -12,14 +12,12 @@ use tw_core::turn::Offer;
 use tw_store::read::ReadError;
 use tw_store::read::recall::{AnsweredTurn, HandedSent};
 use tw_store::read::turn::CallRow;
-use tw_store::store::Store;
+
+use crate::runtime::Inner;
 
 /// Ids of one history that are looked up, the newest of them: as many as it may hold.
 const CALLS_LOOKED_UP_MAX: usize = limits::MESSAGES_DEFAULT;
-/// Hidden arguments and results that are read for one request, in bytes, those of the newest
-/// turns first; no model reads more.
-const RECALLED_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// What the model is told of a call whose result was erased.
+/// What the model is told of a call whose result was erased, or is beyond what is read.
 const LOST_RESULT: &str = "This call was already made and has ended, but its result is no longer kept. \
                            Do not make it again only to see the result.";
 
@@ -29,7 +27,8 @@ pub(crate) struct Known {
     recalled: Recalled,
     /// The turn whose calls the request answers, and its conversation.
     pub(crate) parent: Option<(TurnId, String)>,
-    /// `once` tools of ours that this turn ran, and of which the model cannot be told more.
+    /// `once` tools of ours that ran for the answer which is under way, and of which the model
+    /// cannot be told more.
     pub(crate) withheld: Vec<String>,
 }
 
@@ -64,7 +63,7 @@ impl Known {
 /// # Errors
 /// When the store cannot be read.
 pub(crate) async fn look_up(
-    store: &Store,
+    inner: &Inner,
     organization: OrgId,
     (api_key, end_user): (ApiKeyId, Option<&str>),
     messages: &[Message],
@@ -83,13 +82,14 @@ pub(crate) async fn look_up(
     let sent = HandedSent {
         api_key,
         calls: places.iter().map(|(_, id)| *id).collect(),
-        bytes_max: RECALLED_BYTES_MAX,
+        bytes_max: inner.config.recalled_bytes_max,
     };
-    let found = store.answered_turns(organization, sent).await?;
+    let found = inner.store.answered_turns(organization, sent).await?;
     let mut known = Known::default();
     let last_said = messages
         .iter()
         .rposition(|message| message.role == Role::Assistant);
+    let answer_from = last_said.and_then(|last| answer_from(messages, last));
     for turn in found {
         let is_theirs = turn.end_user.as_deref() == end_user;
         let of_turn = |at: &&(usize, CallId)| turn.handed.iter().any(|row| row.id == at.1);
@@ -98,9 +98,6 @@ pub(crate) async fn look_up(
         let (first, last) = (at.clone().min(), at.max());
         if is_theirs && known.parent.is_none() && last.is_some() && last == last_said {
             known.parent = Some((turn.id, turn.conversation.clone()));
-            if turn.erased {
-                known.withheld = ran_once(&turn.calls);
-            }
         }
         let rounds = if is_theirs {
             rounds_of(&turn)
@@ -109,20 +106,35 @@ pub(crate) async fn look_up(
         };
         let turns = &mut known.recalled.turns;
         // Of two turns in one message the newer counts.
-        if let Some(at) = first
-            && !rounds.is_empty()
-            && turns.iter().all(|other| other.at != at)
-        {
+        let is_hidden = turns.iter().any(|other| Some(other.at) == first);
+        // What ran for an answer that was given may be asked for again.
+        let is_under_way = answer_from.is_some_and(|from| last.is_some_and(|last| last >= from));
+        if is_theirs && is_under_way && (turn.names_only || is_hidden) {
+            known.withheld.extend(ran_once(&turn.calls));
+        }
+        if let Some(at) = first.filter(|_| !is_hidden && !rounds.is_empty()) {
             turns.push(RecalledTurn { at, rounds });
         }
         let handed = turn.handed.into_iter();
         let sent_ids = &mut known.recalled.sent_ids;
         sent_ids.extend(handed.map(|row| (row.id, row.sent_id)));
     }
+    known.withheld.sort();
+    known.withheld.dedup();
     Ok(known)
 }
 
-/// The rounds of a turn as the model saw them. Of an erased one the calls are known by name.
+/// Where the answer begins that is under way: behind the user's word before it. `None` when the
+/// last thing said calls for nothing, so that the answer was given.
+fn answer_from(messages: &[Message], last_said: usize) -> Option<usize> {
+    messages[last_said].calls().next()?;
+    let asked = messages[..last_said]
+        .iter()
+        .rposition(|message| message.role == Role::User);
+    Some(asked.map_or(0, |at| at + 1))
+}
+
+/// The rounds of a turn as the model saw them, or the names of its calls.
 fn rounds_of(turn: &AnsweredTurn) -> Vec<RecalledRound> {
     let said = turn
         .messages
@@ -134,28 +146,28 @@ fn rounds_of(turn: &AnsweredTurn) -> Vec<RecalledRound> {
             .filter(|row| row.call.call.round == message.round)
             .collect();
         RecalledRound {
-            blocks: if turn.erased {
+            blocks: if turn.names_only {
                 rows.iter().map(|row| without_arguments(row)).collect()
             } else {
                 message.blocks.clone()
             },
             calls: rows
                 .iter()
-                .map(|row| recalled_call(row, turn.erased))
+                .map(|row| recalled_call(row, turn.names_only))
                 .collect(),
         }
     })
     .collect()
 }
 
-fn recalled_call(row: &CallRow, erased: bool) -> RecalledCall {
+fn recalled_call(row: &CallRow, names_only: bool) -> RecalledCall {
     let shown = row.call.end.as_ref().map(|end| end.shown.as_str());
     RecalledCall {
         runs: row.call.runs,
         id: row.call.id,
         sent_id: row.call.tool_call_id.clone(),
         tool_name: row.call.tool_name.clone(),
-        shown: if erased {
+        shown: if names_only {
             LOST_RESULT.to_owned()
         } else {
             shown.unwrap_or_default().to_owned()
@@ -163,7 +175,7 @@ fn recalled_call(row: &CallRow, erased: bool) -> RecalledCall {
     }
 }
 
-/// A call whose arguments were erased.
+/// A call whose arguments are gone.
 fn without_arguments(row: &CallRow) -> Block {
     Block::Call(CallBlock {
         id: row.call.tool_call_id.clone(),
@@ -174,7 +186,7 @@ fn without_arguments(row: &CallRow) -> Block {
 }
 
 /// Names of `once` tools that may have acted.
-fn ran_once(calls: &[CallRow]) -> Vec<String> {
+fn ran_once(calls: &[CallRow]) -> impl Iterator<Item = String> {
     let acted = |row: &&CallRow| {
         let reason = row.call.end.as_ref().and_then(|end| end.reason);
         row.call.runs == Runs::Server
@@ -185,12 +197,6 @@ fn ran_once(calls: &[CallRow]) -> Vec<String> {
                 Some(CallReason::NotSent | CallReason::TargetNotAllowed)
             )
     };
-    let mut names: Vec<String> = calls
-        .iter()
-        .filter(acted)
-        .map(|row| row.call.tool_name.clone())
-        .collect();
-    names.sort();
-    names.dedup();
-    names
+    let acted = calls.iter().filter(acted);
+    acted.map(|row| row.call.tool_name.clone())
 }

@@ -149,7 +149,7 @@ async fn take_over(
             let history = repaired.as_ref().unwrap_or(&input.messages);
             let row = &found.turn;
             let whose = (row.api_key, row.end_user.as_deref());
-            let known = recall::look_up(&inner.store, organization, whose, history).await?;
+            let known = recall::look_up(inner, organization, whose, history).await?;
             let sent = memory::Sent {
                 messages: history,
                 offer: &offer,

@@ -49,6 +49,9 @@ pub struct Config {
     /// Of a stateless client's earlier turns, what of the hidden calls and results goes to the
     /// model again.
     pub memory_bytes_max: usize,
+    /// Of turns whose calls a request answers, how much of arguments and results is read, the
+    /// newest turns first. Of the others the model is told what was called.
+    pub recalled_bytes_max: usize,
     /// `ENABLE_TOOLS=false`: requests are offered none of our tools.
     pub tools_enabled: bool,
     pub turn: TurnLimits,
@@ -77,6 +80,8 @@ pub const TOOLS_STORED_DEFAULT: usize = 1_000;
 pub const RESULTS_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 /// About 32,000 tokens, a quarter of what models of today read.
 pub const MEMORY_BYTES_DEFAULT: usize = 128 * 1024;
+/// No model reads more.
+pub const RECALLED_BYTES_DEFAULT: usize = 4 * 1024 * 1024;
 pub const FLUSH_INTERVAL_DEFAULT: Duration = Duration::from_millis(250);
 pub const MODELS_KEPT_DEFAULT: Duration = Duration::from_secs(300);
 /// Design, section 2, number 12.
@@ -106,6 +111,7 @@ impl Config {
             tools_stored_max: TOOLS_STORED_DEFAULT,
             results_bytes_max: RESULTS_BYTES_DEFAULT,
             memory_bytes_max: MEMORY_BYTES_DEFAULT,
+            recalled_bytes_max: RECALLED_BYTES_DEFAULT,
             tools_enabled: true,
             turn: TurnLimits::defaults(),
             request: RequestLimits::defaults(),

@@ -1,6 +1,7 @@
 //! A client's own tools: alone, and beside tools of this server.
 
 mod join;
+mod lost;
 mod relay;
 
 use serde_json::{Value, json};

@@ -13,13 +13,28 @@ use super::columns::{get, optional_time, optional_word, time, usage, word};
 use super::turn::{AttemptEnd, AttemptRow, CallRow};
 use crate::words;
 
-const MESSAGES: &str = "SELECT round, seq, role, blocks, created_us FROM message
+/// How much of what was said is read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Contents {
+    /// Nothing: no blocks, no arguments, no results.
+    Names,
+    /// Of results what the model was given.
+    Shown,
+    Full,
+}
+
+const MESSAGES: &str =
+    "SELECT round, seq, role, iif(?2, blocks, '[]') AS blocks, created_us FROM message
     WHERE turn = ?1 ORDER BY round, seq";
 
 /// In order of round and place.
-pub fn messages(conn: &Connection, turn: i64) -> Result<Vec<NewMessage>, ReadError> {
+pub fn messages(
+    conn: &Connection,
+    turn: i64,
+    contents: Contents,
+) -> Result<Vec<NewMessage>, ReadError> {
     let mut statement = conn.prepare_cached(MESSAGES)?;
-    let mut rows = statement.query(params![turn])?;
+    let mut rows = statement.query(params![turn, contents > Contents::Names])?;
     let mut messages = Vec::new();
     while let Some(row) = rows.next()? {
         let role: Role = word(row, "role", words::read_role)?;
@@ -35,26 +50,24 @@ pub fn messages(conn: &Connection, turn: i64) -> Result<Vec<NewMessage>, ReadErr
     Ok(messages)
 }
 
-/// The full result is read only if asked for.
 const CALLS: &str = "SELECT c.round, c.position, c.id, c.runs, c.effect, c.tool_version, t.id AS tool,
-        v.version, c.tool_name, c.tool_call_id, c.callback_token, c.idempotency_key, c.arguments, c.status,
-        c.reason, iif(?2, c.result, NULL) AS result, c.shown, c.is_error, c.cached, c.started_us, c.ended_us,
+        v.version, c.tool_name, c.tool_call_id, c.callback_token, c.idempotency_key,
+        iif(?3, c.arguments, '') AS arguments, c.status, c.reason, iif(?2, c.result, NULL) AS result,
+        iif(?3 OR c.shown IS NULL, c.shown, '') AS shown, c.is_error, c.cached, c.started_us, c.ended_us,
         c.created_us
     FROM tool_call c
     LEFT JOIN tool_version v ON v.key = c.tool_version
     LEFT JOIN tool t ON t.key = v.tool
     WHERE c.turn = ?1 ORDER BY c.round, c.position";
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Results {
-    Full,
-    Shown,
-}
-
 /// In call order.
-pub fn calls(conn: &Connection, turn: i64, results: Results) -> Result<Vec<CallRow>, ReadError> {
+pub fn calls(conn: &Connection, turn: i64, contents: Contents) -> Result<Vec<CallRow>, ReadError> {
     let mut statement = conn.prepare_cached(CALLS)?;
-    let mut rows = statement.query(params![turn, results == Results::Full])?;
+    let mut rows = statement.query(params![
+        turn,
+        contents == Contents::Full,
+        contents > Contents::Names
+    ])?;
     let mut calls = Vec::new();
     while let Some(row) = rows.next()? {
         calls.push(call(row)?);

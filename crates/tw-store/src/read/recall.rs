@@ -5,7 +5,7 @@ use tw_core::change::NewMessage;
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 
 use super::ReadError;
-use super::calls::{self, Results};
+use super::calls::{self, Contents};
 use super::columns::{get, word};
 use super::turn::CallRow;
 use crate::store::Store;
@@ -16,7 +16,7 @@ pub struct HandedSent {
     /// Who was handed them; another key's are not found.
     pub api_key: ApiKeyId,
     pub calls: Vec<CallId>,
-    /// Contents beyond this are not read, those of the newest turns first.
+    /// Contents beyond this are not read, those of the oldest turns; names are.
     pub bytes_max: usize,
 }
 
@@ -28,8 +28,8 @@ pub struct AnsweredTurn {
     pub conversation: String,
     /// Whose it is, if somebody was named.
     pub end_user: Option<String>,
-    /// What was said in it is gone.
-    pub erased: bool,
+    /// What was said in it is gone, or is beyond what was asked for: of its calls there are names.
+    pub names_only: bool,
     /// Those of its calls that were asked for.
     pub handed: Vec<HandedRow>,
     /// By round and place; none for a turn that ran no call of ours.
@@ -91,14 +91,20 @@ fn answered_turns(
                 id: word(row, "turn_id", TurnId::parse)?,
                 conversation: get(row, "conversation")?,
                 end_user: get(row, "end_user")?,
-                erased: get(row, "erased")?,
+                names_only: get(row, "erased")?,
                 handed: Vec::new(),
                 messages: Vec::new(),
                 calls: Vec::new(),
             };
-            if get(row, "has_ours")? && bytes < sent.bytes_max {
-                turn.messages = calls::messages(conn, key)?;
-                turn.calls = calls::calls(conn, key, Results::Shown)?;
+            if get(row, "has_ours")? {
+                turn.names_only |= bytes >= sent.bytes_max;
+                let contents = if turn.names_only {
+                    Contents::Names
+                } else {
+                    Contents::Shown
+                };
+                turn.messages = calls::messages(conn, key, contents)?;
+                turn.calls = calls::calls(conn, key, contents)?;
                 bytes += bytes_of(&turn.calls);
             }
             turns.push((key, turn));

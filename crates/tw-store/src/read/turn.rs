@@ -11,7 +11,7 @@ use tw_core::tool::ToolVersion;
 use tw_wire::own;
 
 use super::ReadError;
-use super::calls::{self, Results};
+use super::calls::{self, Contents};
 use super::columns::{get, optional_time, optional_word, time, usage, word};
 use super::events::{self, NumberedEvent};
 use crate::store::Store;
@@ -191,8 +191,8 @@ fn recovered(
         turn,
         body,
         context,
-        messages: calls::messages(conn, key)?,
-        calls: calls::calls(conn, key, Results::Full)?,
+        messages: calls::messages(conn, key, Contents::Full)?,
+        calls: calls::calls(conn, key, Contents::Full)?,
         attempts: calls::attempts(conn, key)?,
         events: events::all(conn, key)?,
     }))

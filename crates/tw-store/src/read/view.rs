@@ -10,7 +10,7 @@ use tw_core::time::Timestamp;
 use tw_core::tool::{EffectClass, ToolVersion};
 
 use super::ReadError;
-use super::calls::{self, Results};
+use super::calls::{self, Contents};
 use super::turn::{AttemptRow, CallRow, TurnRow, find_turn};
 use crate::store::Store;
 
@@ -90,12 +90,12 @@ pub(super) fn view(
     turn: TurnRow,
     detail: Detail,
 ) -> Result<TurnView, ReadError> {
-    let results = match detail {
-        Detail::Shown => Results::Shown,
-        Detail::Full => Results::Full,
+    let contents = match detail {
+        Detail::Shown => Contents::Shown,
+        Detail::Full => Contents::Full,
     };
-    let messages = calls::messages(conn, key)?;
-    let calls = calls::calls(conn, key, results)?;
+    let messages = calls::messages(conn, key, contents)?;
+    let calls = calls::calls(conn, key, contents)?;
     Ok(by_round(turn, messages, calls, calls::attempts(conn, key)?))
 }
 

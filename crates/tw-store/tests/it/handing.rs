@@ -159,12 +159,27 @@ async fn turns_are_found_by_the_ids_that_they_handed_over() {
         assert_eq!(turns[1].conversation, "conversation 2");
         assert_eq!(turns[1].messages.len(), 2);
         assert_eq!(turns[1].calls.len(), 2);
-        assert!(!turns[1].erased);
+        assert!(!turns[1].names_only);
         assert!(turns[0].calls.is_empty(), "of a relay the ids are enough");
         // What is beyond the budget is that of the oldest.
         let turns = found(&world, own, &asked, 1).await;
-        let read: Vec<usize> = turns.iter().map(|turn| turn.calls.len()).collect();
-        assert_eq!(read, [0, 2, 0]);
+        let read: Vec<_> = turns
+            .iter()
+            .map(|turn| (turn.names_only, turn.calls.len()))
+            .collect();
+        assert_eq!(read, [(false, 0), (false, 2), (true, 2)]);
+        let call = &turns[2].calls[1].call;
+        assert_eq!(
+            (call.tool_name.as_str(), call.arguments.as_str()),
+            ("mail", "")
+        );
+        assert_eq!(call.end.as_ref().unwrap().shown, "");
+        assert!(
+            turns[2]
+                .messages
+                .iter()
+                .all(|message| message.blocks.is_empty())
+        );
         assert!(found(&world, own, &[], PLENTY).await.is_empty());
     })
     .await;
@@ -200,7 +215,7 @@ async fn of_an_erased_turn_ids_and_names_are_left() {
         assert_eq!(world.write(erase).await.unwrap(), Outcome::Count(1));
         let own = (world.organization, world.key);
         let turn = found(&world, own, &[one], PLENTY).await.remove(0);
-        assert!(turn.erased);
+        assert!(turn.names_only);
         assert_eq!(turn.handed[0].sent_id, "up 0");
         assert_eq!(turn.calls[1].call.tool_name, "mail");
         assert_eq!(turn.calls[1].call.end.as_ref().unwrap().shown, "");
