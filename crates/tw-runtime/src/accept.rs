@@ -1,6 +1,7 @@
 //! From a decoded request to a turn that runs, or to the answer of an earlier one.
 
 mod repeat;
+mod row;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,21 +9,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
-use tw_core::change::{Change, Fence, NewMessage, NewTurn, OnLeave, Record, Surface, ToolGrant};
+use tw_core::change::{Change, Fence, NewTurn, OnLeave, Record, Surface, ToolGrant};
 use tw_core::event::{EffectRan, LogEvent};
-use tw_core::history::{self, Differences, Repairs};
+use tw_core::history::{Differences, Repairs};
 use tw_core::id::TurnId;
 use tw_core::memory::{TurnMemory, Verdict};
-use tw_core::request::{Message, ModelInput, Role};
+use tw_core::request::{Message, ModelInput};
 use tw_core::time::Timestamp;
-use tw_core::tool::Tool;
-use tw_core::turn::{Listed, Now, Offer, OfferError, Offered, Step, Turn, TurnSetup, offer};
+use tw_core::turn::{Now, Offer, OfferError, Offered, Step, Turn, TurnSetup, offer};
 use tw_egress::idle::Idle;
 use tw_egress::upstream::Upstream;
 use tw_store::apply::ApplyError;
 use tw_store::read::ReadError;
 use tw_wire::openai_chat::request::differences;
-use tw_wire::own::context::{self, ListedTool, OfferedTool};
 
 use crate::admin::Caller;
 use crate::driver::{self, Accepted, CLIENT_BATCHES_MAX, CallContext, Driver, DriverParts, Work};
@@ -30,14 +29,15 @@ use crate::follow::Follower;
 use crate::limiter::{NoRoom, Place};
 use crate::live::{Client, Live};
 use crate::marks;
-use crate::memory;
-use crate::recall;
+use crate::memory::Asks;
+use crate::prepared::{self, Histories, Prepared};
 use crate::runtime::{Inner, Runtime};
 use crate::tool_book::Page;
 use crate::turnstile::{As, Equal, Passing};
 use crate::variables::Whose;
 
 use repeat::Earlier;
+use row::new_turn;
 
 /// A request for a turn, decoded.
 #[derive(Debug)]
@@ -270,24 +270,18 @@ impl Runtime {
             return Err(TurnRefused::UnknownModel);
         }
         let (mut offered, page) = self.offered(request).await?;
-        let (repaired, mut repairs) = history::repaired(&request.input.messages);
-        repairs.tool_schemas = offered.schemas_replaced;
-        let caller = &request.caller;
-        let history = repaired.as_ref().unwrap_or(&request.input.messages);
-        let whose = (caller.api_key, end_user.as_deref());
-        let known = recall::look_up(inner, caller.organization, whose, history).await?;
         let record = record_of(request);
-        let sent = memory::Sent {
-            messages: history,
-            offer: &offered.offer,
-            known: &known,
+        let asks = Asks::Begins {
+            request,
+            end_user: end_user.as_deref(),
+            record,
         };
-        let memory = memory::recollect(inner, request, end_user.as_deref(), record, sent).await?;
-        let continued = known.parent.clone().or_else(|| memory.parent());
+        let mut prepared = prepared::prepare(inner, asks, &request.input, &offered.offer).await?;
+        prepared.repairs.tool_schemas = offered.schemas_replaced;
         let conversation = request
             .conversation
             .clone()
-            .or_else(|| continued.as_ref().map(|(_, named)| named.clone()))
+            .or_else(|| prepared.continued.as_ref().map(|(_, named)| named.clone()))
             .unwrap_or_else(|| inner.env.ordered_id().hyphenated().to_string());
         let (turn, created) = (TurnId(inner.env.ordered_id()), inner.env.now());
         let calls = page.map(|page| {
@@ -305,43 +299,61 @@ impl Runtime {
         let setup = setup_of(
             inner,
             request,
-            (offered.offer, known.withheld.clone()),
+            (offered.offer, prepared.withheld.clone()),
             &upstreams,
             (turn, created),
-            (record, memory.of_turn),
+            (record, prepared.memory.of_turn),
         );
-        let spliced = known.put_back(history, &setup.offer);
-        let sent = memory.history.as_ref().or(spliced.as_ref());
-        repairs.repeated_ids += sent.map_or(0, |sent| sent.repeated_ids);
+        let mut accept = new_turn(inner, request, &setup, end_user, &conversation, body_hash);
+        let continues = prepared.memory.continues.as_ref();
+        accept.memory_turn = continues.and_then(|turn| turn.memory_turn);
+        accept.memory = prepared.memory.verdict;
+        accept.parent = prepared.continued.as_ref().map(|(parent, _)| *parent);
+        if let Some(since) = keys_since {
+            accept.keys_since = accept.keys_since.max(since);
+        }
+        let beginning = Beginning {
+            setup,
+            accept,
+            prepared,
+            upstreams,
+            calls,
+        };
+        self.start(request, beginning, passing).await
+    }
+
+    /// Starts the machine of a new turn and its driver, and waits until the turn is durable.
+    async fn start(
+        &self,
+        request: &TurnRequest,
+        beginning: Beginning,
+        passing: Passing,
+    ) -> Result<Begun, TurnRefused> {
+        let inner = &self.0;
+        let Beginning {
+            setup,
+            accept,
+            prepared,
+            upstreams,
+            calls,
+        } = beginning;
+        let (turn, conversation) = (accept.id, accept.conversation.clone());
         let fence = Fence {
             organization: request.caller.organization,
             turn,
             fence: 1,
         };
         let mut step = Step::default();
-        let mut accept = new_turn(inner, request, &setup, end_user, &conversation, body_hash);
-        accept.parent = continued.map(|(parent, _)| parent);
-        accept.memory = memory.verdict;
-        accept.memory_turn = memory.continues.and_then(|turn| turn.memory_turn);
-        if let Some(since) = keys_since {
-            accept.keys_since = accept.keys_since.max(since);
-        }
         step.write.push(Change::AcceptTurn(Box::new(accept)));
-        let mut fresh_id = || inner.env.random_id();
-        let machine = Turn::start(
-            setup,
-            &Now {
-                at: created,
-                fresh_id: &mut fresh_id,
-            },
-            &mut step,
-        );
-
-        repairs.differences = differences_of(&machine, request, repaired.as_deref(), &upstreams);
+        let machine = machine_of(inner, setup, &mut step);
+        let (mut repairs, memory) = (prepared.repairs, prepared.memory.verdict);
+        let repaired = prepared.repaired.as_deref();
+        repairs.differences = differences_of(&machine, request, repaired, &upstreams);
+        let Histories { sent, remembered } = prepared.into_histories();
         let work = Work {
             input: Arc::clone(&request.input),
-            sent: spliced.map(|spliced| spliced.messages).or(repaired),
-            remembered: memory.history.map(|spliced| spliced.messages),
+            sent,
+            remembered,
             upstreams,
             calls,
         };
@@ -352,7 +364,7 @@ impl Runtime {
             Ok(Ok(Accepted::New)) => Ok(Begun::Taken(Box::new(TurnTaken {
                 turn,
                 conversation,
-                memory: memory.verdict,
+                memory,
                 repairs,
                 answer,
             }))),
@@ -438,6 +450,14 @@ impl Runtime {
     }
 }
 
+fn machine_of(inner: &Inner, setup: TurnSetup, step: &mut Step) -> Turn {
+    let now = Now {
+        at: setup.created,
+        fresh_id: &mut || inner.env.random_id(),
+    };
+    Turn::start(setup, &now, step)
+}
+
 /// What the upstream that is asked first gets otherwise than it was written.
 fn differences_of(
     machine: &Turn,
@@ -455,6 +475,15 @@ fn differences_of(
     let messages = repaired.unwrap_or(&input.messages);
     let sent = machine.model_request(input, messages, &input.model, false);
     differences(&sent, &first.accepts)
+}
+
+/// A turn that is to begin.
+struct Beginning {
+    setup: TurnSetup,
+    accept: NewTurn,
+    prepared: Prepared,
+    upstreams: Vec<Arc<Upstream>>,
+    calls: Option<CallContext>,
 }
 
 enum Begun {
@@ -523,84 +552,4 @@ fn record_of(request: &TurnRequest) -> Record {
         Some(false) => Record::Minimal,
         Some(true) | None => request.caller.record,
     }
-}
-
-fn new_turn(
-    inner: &Inner,
-    request: &TurnRequest,
-    setup: &TurnSetup,
-    end_user: Option<String>,
-    conversation: &str,
-    body_hash: [u8; 32],
-) -> NewTurn {
-    let ours = |tool: &Arc<Tool>| {
-        ListedTool::Ours(OfferedTool {
-            name: tool.name.clone(),
-            version: tool.version.map(|version| version.key.0),
-        })
-    };
-    let listed = |listed: &Listed| match listed {
-        Listed::Ours(tool) => ours(tool),
-        Listed::Client(name) => ListedTool::Client(name.clone()),
-    };
-    let tools = match &setup.offer {
-        Offer::Relay => None,
-        Offer::Ours(tools) => Some(tools.iter().map(ours).collect()),
-        Offer::Mixed(list) => Some(list.iter().map(listed).collect()),
-    };
-    let context = context::TurnContext {
-        tools,
-        withheld: setup.withheld.clone(),
-        upstreams: setup.upstreams.clone(),
-    };
-    NewTurn {
-        id: setup.id,
-        organization: request.caller.organization,
-        api_key: request.caller.api_key,
-        end_user,
-        conversation: conversation.to_owned(),
-        conversation_named: request.conversation.is_some(),
-        parent: None,
-        memory: Verdict::Off,
-        memory_turn: None,
-        surface: request.surface,
-        streamed: setup.streamed,
-        on_leave: setup.on_leave,
-        record: setup.record,
-        model: setup.model.clone(),
-        request_id: request.request_id.clone(),
-        deadline: setup.deadline,
-        owner: inner.boot.clone(),
-        body: request.body.to_vec(),
-        body_hash,
-        context: context::encode(&context),
-        idempotency_key: request.idempotency_key.clone(),
-        messages: brought(&request.input.messages, setup),
-        keys_since: setup.created.before(inner.config.request_keys_kept),
-        at: setup.created,
-    }
-}
-
-/// The messages that this request adds: those behind the last one of the assistant.
-fn brought(messages: &[Message], setup: &TurnSetup) -> Vec<NewMessage> {
-    let from = messages
-        .iter()
-        .rposition(|message| message.role == Role::Assistant)
-        .map_or(0, |at| at + 1);
-    messages[from..]
-        .iter()
-        .zip(0..)
-        .map(|(message, seq)| NewMessage {
-            round: 0,
-            seq,
-            role: match message.role {
-                Role::System | Role::Developer => Role::System,
-                // A result that a client brings is a block of the turn that brings it.
-                Role::User | Role::Tool => Role::User,
-                Role::Assistant => Role::Assistant,
-            },
-            blocks: message.blocks.clone(),
-            at: setup.created,
-        })
-        .collect()
 }

@@ -21,6 +21,7 @@ mod live;
 mod marks;
 mod memory;
 pub mod metrics;
+mod prepared;
 mod recall;
 pub mod recover;
 mod results;

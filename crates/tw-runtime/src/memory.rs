@@ -1,7 +1,7 @@
 //! Which turn a request continues, and what its client never saw of it.
 
 use tw_core::change::{KeyMemory, Record};
-use tw_core::id::{OrgId, TurnId};
+use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::memory::{History, KeyOf, Scope, TurnMemory, Verdict};
 use tw_core::recall::{self, RecalledTurn, Spliced};
 use tw_core::request::{Message, ModelInput, Role};
@@ -35,6 +35,15 @@ pub(crate) struct Sent<'a> {
 }
 
 impl Recollection {
+    fn without(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            continues: None,
+            of_turn: None,
+            history: None,
+        }
+    }
+
     /// The turn that the request continues, and its conversation.
     pub(crate) fn parent(&self) -> Option<(TurnId, String)> {
         let turn = self.continues.as_ref()?;
@@ -42,8 +51,60 @@ impl Recollection {
     }
 }
 
-/// Looks for the turn that a request continues. Where nobody in particular asks, nothing is read.
+/// Whose history it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Asks<'a> {
+    /// A request that begins a turn.
+    Begins {
+        request: &'a TurnRequest,
+        end_user: Option<&'a str>,
+        record: Record,
+    },
+    /// A turn that is taken over.
+    GoesOn(&'a TurnRow),
+}
+
+impl<'a> Asks<'a> {
+    pub(crate) fn organization(self) -> OrgId {
+        match self {
+            Self::Begins { request, .. } => request.caller.organization,
+            Self::GoesOn(row) => row.organization,
+        }
+    }
+
+    /// The key, and the end user if one is named.
+    pub(crate) fn whose(self) -> (ApiKeyId, Option<&'a str>) {
+        match self {
+            Self::Begins {
+                request, end_user, ..
+            } => (request.caller.api_key, end_user),
+            Self::GoesOn(row) => (row.api_key, row.end_user.as_deref()),
+        }
+    }
+}
+
+/// Looks for the turn that a request continues, or uses what was found when it was accepted.
+/// Where nobody in particular asks, nothing is read.
+///
+/// # Errors
+/// When the store cannot be read.
 pub(crate) async fn recollect(
+    inner: &Inner,
+    asks: Asks<'_>,
+    input: &ModelInput,
+    sent: Sent<'_>,
+) -> Result<Recollection, ReadError> {
+    match asks {
+        Asks::Begins {
+            request,
+            end_user,
+            record,
+        } => find(inner, request, end_user, record, sent).await,
+        Asks::GoesOn(row) => find_again(inner, row, input, sent).await,
+    }
+}
+
+async fn find(
     inner: &Inner,
     request: &TurnRequest,
     end_user: Option<&str>,
@@ -62,12 +123,7 @@ pub(crate) async fn recollect(
         Record::Full | Record::Minimal => None,
     };
     let Some(scope) = scope else {
-        return Ok(Recollection {
-            verdict: Verdict::Off,
-            continues: None,
-            of_turn: None,
-            history: None,
-        });
+        return Ok(Recollection::without(Verdict::Off));
     };
     let history = History::read(&scope, &request.input.messages);
     let (verdict, continues) = match history.answers.last() {
@@ -97,22 +153,22 @@ pub(crate) async fn recollect(
     })
 }
 
-/// The same for a turn that is taken over, from what was found when it was accepted.
-pub(crate) async fn recollect_again(
+async fn find_again(
     inner: &Inner,
-    organization: OrgId,
     row: &TurnRow,
     input: &ModelInput,
     sent: Sent<'_>,
-) -> Result<(Option<TurnMemory>, Option<Vec<Message>>), ReadError> {
+) -> Result<Recollection, ReadError> {
+    let nothing = Recollection::without(row.memory);
     if row.memory == Verdict::Off {
-        return Ok((None, None));
+        return Ok(nothing);
     }
     let named = row.conversation_named.then_some(row.conversation.as_str());
     // Its memory was on, so that a key without any name was made for one person.
     let Some(scope) = Scope::of(row.end_user.as_deref(), named, KeyOf::OnePerson) else {
-        return Ok((None, None));
+        return Ok(nothing);
     };
+    let organization = row.organization;
     let hidden = match row.parent {
         Some(parent) => inner.store.hidden_half(organization, parent).await?,
         None => None,
@@ -124,8 +180,11 @@ pub(crate) async fn recollect_again(
         hidden,
         restores: restored.is_some(),
     };
-    let restored = restored.map(|spliced| spliced.messages);
-    Ok((Some(of_turn), restored))
+    Ok(Recollection {
+        of_turn: Some(of_turn),
+        history: restored,
+        ..nothing
+    })
 }
 
 /// The history with hidden calls of `newest` and the turns before it; `None` when there are none

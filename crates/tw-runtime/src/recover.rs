@@ -8,10 +8,9 @@ use tw_core::call::Runs;
 use tw_core::change::{Change, ClaimTurn, EndTurn, EventFlush, Fence, Outcome};
 use tw_core::event::{LogEvent, TurnEnd, TurnReason, TurnStatus};
 use tw_core::fault::{Fault, FaultClass};
-use tw_core::history;
 use tw_core::id::{OrgId, ToolVersionKey, TurnId};
 use tw_core::limits::{self, RequestLimits};
-use tw_core::request::{Message, ModelInput, Role};
+use tw_core::request::{ModelInput, Role};
 use tw_core::tool::Tool;
 use tw_core::turn::{
     FoundAttempt, FoundCall, FoundTurn, Listed, Now, Offer, Step, Turn, TurnSetup,
@@ -27,8 +26,8 @@ use tw_wire::own::context::{self, ListedTool, OfferedTool};
 use crate::chain::Chain;
 use crate::driver::{self, CallContext, Driver, DriverParts, Work};
 use crate::live::Live;
-use crate::memory;
-use crate::recall;
+use crate::memory::Asks;
+use crate::prepared::{self, Histories, Prepared};
 use crate::runtime::{Inner, Runtime};
 use crate::tool_book::{self, Page};
 use crate::variables::Whose;
@@ -145,24 +144,9 @@ async fn take_over(
     let (offer, page) = offer_of(inner, organization, &found.context).await?;
     let work = match input_of(&found) {
         Ok(input) => {
-            let (repaired, _) = history::repaired(&input.messages);
-            let history = repaired.as_ref().unwrap_or(&input.messages);
-            let row = &found.turn;
-            let whose = (row.api_key, row.end_user.as_deref());
-            let known = recall::look_up(inner, organization, whose, history).await?;
-            let sent = memory::Sent {
-                messages: history,
-                offer: &offer,
-                known: &known,
-            };
-            let again = memory::recollect_again(inner, organization, row, &input, sent).await?;
-            let spliced = known.put_back(history, &offer);
-            let sent = spliced.map(|spliced| spliced.messages).or(repaired);
-            let work = work_of(inner, &found, (input, sent), offer, page.as_deref());
-            work.map(|(mut work, mut setup)| {
-                (setup.memory, work.remembered) = again;
-                (work, setup)
-            })
+            let asks = Asks::GoesOn(&found.turn);
+            let prepared = prepared::prepare(inner, asks, &input, &offer).await?;
+            work_of(inner, &found, (input, prepared), offer, page.as_deref())
         }
         Err(error) => Err(error),
     };
@@ -198,7 +182,7 @@ async fn stop_if_deleted(inner: &Inner, organization: OrgId, turn: TurnId) {
 fn work_of(
     inner: &Inner,
     found: &RecoveredTurn,
-    (input, sent): (ModelInput, Option<Vec<Message>>),
+    (input, prepared): (ModelInput, Prepared),
     offer: Offer,
     page: Option<&Page>,
 ) -> Result<(Work, TurnSetup), UnreadableError> {
@@ -246,12 +230,13 @@ fn work_of(
             .iter()
             .map(|upstream| upstream.name.clone())
             .collect(),
-        memory: None,
+        memory: prepared.memory.of_turn,
     };
+    let Histories { sent, remembered } = prepared.into_histories();
     let work = Work {
         input: Arc::new(input),
         sent,
-        remembered: None,
+        remembered,
         upstreams,
         calls,
     };

@@ -1,0 +1,94 @@
+//! What is written of a turn that begins.
+
+use std::sync::Arc;
+
+use tw_core::change::{NewMessage, NewTurn};
+use tw_core::memory::Verdict;
+use tw_core::request::{Message, Role};
+use tw_core::tool::Tool;
+use tw_core::turn::{Listed, Offer, TurnSetup};
+use tw_wire::own::context::{self, ListedTool, OfferedTool};
+
+use super::TurnRequest;
+use crate::runtime::Inner;
+
+/// The turn as the request asks for it; nothing is known of the turns before.
+pub(super) fn new_turn(
+    inner: &Inner,
+    request: &TurnRequest,
+    setup: &TurnSetup,
+    end_user: Option<String>,
+    conversation: &str,
+    body_hash: [u8; 32],
+) -> NewTurn {
+    let ours = |tool: &Arc<Tool>| {
+        ListedTool::Ours(OfferedTool {
+            name: tool.name.clone(),
+            version: tool.version.map(|version| version.key.0),
+        })
+    };
+    let listed = |listed: &Listed| match listed {
+        Listed::Ours(tool) => ours(tool),
+        Listed::Client(name) => ListedTool::Client(name.clone()),
+    };
+    let tools = match &setup.offer {
+        Offer::Relay => None,
+        Offer::Ours(tools) => Some(tools.iter().map(ours).collect()),
+        Offer::Mixed(list) => Some(list.iter().map(listed).collect()),
+    };
+    let context = context::TurnContext {
+        tools,
+        withheld: setup.withheld.clone(),
+        upstreams: setup.upstreams.clone(),
+    };
+    NewTurn {
+        id: setup.id,
+        organization: request.caller.organization,
+        api_key: request.caller.api_key,
+        end_user,
+        conversation: conversation.to_owned(),
+        conversation_named: request.conversation.is_some(),
+        parent: None,
+        memory: Verdict::Off,
+        memory_turn: None,
+        surface: request.surface,
+        streamed: setup.streamed,
+        on_leave: setup.on_leave,
+        record: setup.record,
+        model: setup.model.clone(),
+        request_id: request.request_id.clone(),
+        deadline: setup.deadline,
+        owner: inner.boot.clone(),
+        body: request.body.to_vec(),
+        body_hash,
+        context: context::encode(&context),
+        idempotency_key: request.idempotency_key.clone(),
+        messages: brought(&request.input.messages, setup),
+        keys_since: setup.created.before(inner.config.request_keys_kept),
+        at: setup.created,
+    }
+}
+
+/// The messages that this request adds: those behind the last one of the assistant.
+fn brought(messages: &[Message], setup: &TurnSetup) -> Vec<NewMessage> {
+    let from = messages
+        .iter()
+        .rposition(|message| message.role == Role::Assistant)
+        .map_or(0, |at| at + 1);
+    messages[from..]
+        .iter()
+        .zip(0..)
+        .map(|(message, seq)| NewMessage {
+            round: 0,
+            seq,
+            role: match message.role {
+                Role::System | Role::Developer => Role::System,
+                // A result that a client brings is a block of the turn that brings it.
+                Role::User | Role::Tool => Role::User,
+                Role::Assistant => Role::Assistant,
+            },
+            blocks: message.blocks.clone(),
+            at: setup.created,
+        })
+        .collect()
+}
