@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
+use futures_util::FutureExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -122,13 +123,12 @@ impl Serving {
         let open = self.counts.open.clone();
         let connection = connection(tcp, self.routes.clone(), self.limits);
         let connection = self.graceful.watch(connection);
-        self.connections.spawn(async move {
-            // How a connection ends is told by the requests on it: one that broke is a client
-            // that left.
-            let _ = connection.await;
+        // How a connection ends is told by the requests on it: one that broke is a client that left. An async block
+        // that awaits a future it was given has room for it twice.
+        self.connections.spawn(connection.map(move |_ended| {
             drop(place);
             open.dec();
-        });
+        }));
     }
 }
 

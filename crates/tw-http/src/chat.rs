@@ -262,7 +262,8 @@ async fn stream(
     note: Note,
     id: &RequestId,
 ) -> Result<Response, ApiError> {
-    let mut streaming = Streaming {
+    // On the heap, since the stream below hands it on with every part.
+    let mut streaming = Box::new(Streaming {
         writer: ChunkWriter::new(taken.turn, options),
         answer: taken.answer,
         keep_alive: surfaces.0.options.keep_alive,
@@ -271,7 +272,7 @@ async fn stream(
         turn: taken.turn,
         note: Some(note),
         place,
-    };
+    });
     let head_by = tokio::time::Instant::now() + streaming.keep_alive;
     loop {
         let Ok(next) = tokio::time::timeout_at(head_by, streaming.answer.next()).await else {
@@ -321,7 +322,9 @@ impl Streaming {
     }
 }
 
-async fn next_bytes(mut streaming: Streaming) -> Option<(Result<Bytes, Infallible>, Streaming)> {
+async fn next_bytes(
+    mut streaming: Box<Streaming>,
+) -> Option<(Result<Bytes, Infallible>, Box<Streaming>)> {
     while streaming.ready.is_empty() {
         if streaming.ended {
             if let Some(note) = streaming.note.take() {

@@ -157,7 +157,8 @@ enum Happened {
 }
 
 impl Driver {
-    pub(crate) fn new(parts: DriverParts) -> Self {
+    /// On the heap, since a future that hands a value on has room for it twice.
+    pub(crate) fn new(parts: DriverParts) -> Box<Self> {
         let DriverParts {
             inner,
             turn,
@@ -170,7 +171,7 @@ impl Driver {
         } = parts;
         let left = turn.setup().deadline.since(inner.env.now());
         let timers = BTreeSet::from([(Instant::now() + left, Timer::Deadline)]);
-        Self {
+        Box::new(Self {
             inner,
             turn,
             fence,
@@ -192,7 +193,7 @@ impl Driver {
             alarm: Box::pin(tokio::time::sleep_until(Instant::now() + left)),
             timers,
             model_events: Vec::new(),
-        }
+        })
     }
 
     /// Accepts the turn and drives it to its end.
@@ -200,7 +201,7 @@ impl Driver {
     /// The model is asked while the accepting transaction commits; nothing is shown or dispatched
     /// before it has. `accepted` hears how it went.
     pub(crate) async fn accept(
-        mut self,
+        mut self: Box<Self>,
         step: Step,
         passing: Passing,
         accepted: oneshot::Sender<Result<Accepted, ApplyError>>,
@@ -256,7 +257,7 @@ impl Driver {
     }
 
     /// Goes on with a turn that was taken over.
-    pub(crate) async fn resume(mut self, mut step: Step) {
+    pub(crate) async fn resume(mut self: Box<Self>, mut step: Step) {
         self.inner.metrics.turn_taken_over();
         match self.perform(&mut step).await {
             Ok(()) => self.drive().await,
@@ -264,7 +265,7 @@ impl Driver {
         }
     }
 
-    async fn drive(mut self) {
+    async fn drive(mut self: Box<Self>) {
         let mut step = Step::default();
         while !self.turn.is_ended() {
             let happened = self.next().await;
@@ -280,13 +281,13 @@ impl Driver {
     }
 
     /// Leaves the turn to whoever takes it over next, which is this process unless it ends.
-    async fn stop(self, stopped: Stopped) {
+    async fn stop(self: Box<Self>, stopped: Stopped) {
         let Self {
             inner,
             fence,
             client,
             ..
-        } = self;
+        } = *self;
         drop(client);
         inner.live.remove(fence.turn);
         match stopped {
@@ -508,14 +509,16 @@ pub(crate) fn spawn(
 ) {
     let tasks = inner.tasks.clone();
     let inner = Arc::clone(inner);
-    tasks.spawn(async move {
-        // The machine and the log are dropped with the future, so nothing half-done is seen again.
-        if AssertUnwindSafe(drives).catch_unwind().await.is_err() {
+    // The machine and the log are dropped with the future, so nothing half-done is seen again.
+    let ended = AssertUnwindSafe(drives).catch_unwind();
+    // An async block that awaits a future it was given has room for it twice.
+    tasks.spawn(ended.map(move |ended| {
+        if ended.is_err() {
             tracing::error!(turn.id = %fence.turn, "a turn's driver panicked");
             inner.live.remove(fence.turn);
             crate::recover::later(inner, fence.organization, fence.turn);
         }
-    });
+    }));
 }
 
 /// What the accepting transaction came to.

@@ -19,9 +19,8 @@ use hyper_util::rt::TokioIo;
 use super::connect::{Stream, Wary, Written};
 use super::interim::Interim;
 
-/// Most headers of an answer.
-const HEADERS_MAX: usize = 100;
-/// Longest head of an answer, in bytes.
+/// Longest head of an answer, in bytes. It has at most 100 headers, hyper's own limit; to set that would make hyper
+/// keep them on the heap.
 const HEADERS_BYTES_MAX: usize = 64 * 1024;
 
 type Http1 = Connection<TokioIo<Stream>, Full<Bytes>>;
@@ -53,7 +52,6 @@ impl Live {
         let wary = stream.wary();
         let interim = stream.interim();
         let (sender, connection) = Builder::new()
-            .max_headers(HEADERS_MAX)
             .max_header_size(HEADERS_BYTES_MAX)
             .max_buf_size(HEADERS_BYTES_MAX)
             .handshake(TokioIo::new(stream))
