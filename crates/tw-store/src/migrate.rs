@@ -36,6 +36,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "conversations",
         sql: include_str!("../migrations/0006_conversations.sql"),
     },
+    Migration {
+        name: "repeats",
+        sql: include_str!("../migrations/0007_repeats.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

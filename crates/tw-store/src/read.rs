@@ -4,6 +4,8 @@ pub mod conversations;
 pub mod events;
 pub mod memory;
 pub mod recall;
+#[cfg(test)]
+mod plan;
 pub mod requests;
 pub mod tools;
 pub mod turn;

@@ -135,47 +135,65 @@ fn request_key(
 }
 
 /// A call counts once the write before its dispatch was made, unless it certainly was not sent.
-const REPEAT_OF: &str = "SELECT t.id, t.status, t.reason, t.stop_reason, t.answered_us,
+macro_rules! select_repeat {
+    ($rest:literal) => {
+        concat!(
+            "SELECT t.id, t.status, t.reason, t.stop_reason, t.answered_us,
         (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased,
         t.deleted_us IS NOT NULL AS deleted, t.memory,
         (SELECT c.id FROM conversation c WHERE c.key = t.conversation) AS conversation,
         EXISTS (SELECT 1 FROM tool_call f WHERE f.turn = t.key AND f.runs = 'server'
                 AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL
                 AND coalesce(f.reason, '') NOT IN ('not_sent', 'target_not_allowed')) AS dispatched_effects
-    FROM turn t WHERE t.organization = ?1 AND t.id = ?2";
+    FROM turn t ",
+            $rest
+        )
+    };
+}
 
-/// An answer that was written to its end counts only where somebody is named, since it may not
-/// have arrived; without a name the next equal request is a new one.
-const REPEAT: &str = "SELECT t.id, t.status, t.reason, t.stop_reason, t.answered_us,
-        (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased,
-        t.deleted_us IS NOT NULL AS deleted, t.memory,
-        (SELECT c.id FROM conversation c WHERE c.key = t.conversation) AS conversation,
-        EXISTS (SELECT 1 FROM tool_call f WHERE f.turn = t.key AND f.runs = 'server'
-                AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL
-                AND coalesce(f.reason, '') NOT IN ('not_sent', 'target_not_allowed')) AS dispatched_effects
-    FROM turn t
-    WHERE t.organization = ?1 AND t.api_key = ?2 AND t.body_hash = ?3 AND t.created_us >= ?4
+const REPEAT_OF: &str = select_repeat!("WHERE t.organization = ?1 AND t.id = ?2");
+
+/// Without a name an answer that was written to its end counts no more: the next equal request is a new one.
+const REPEAT_OF_NOBODY: &str = select_repeat!(
+    "WHERE t.organization = ?1 AND t.api_key = ?2 AND t.body_hash = ?3 AND t.created_us >= ?4
       AND t.surface = ?5
+      AND t.answered_us IS NULL AND t.end_user IS NULL AND t.conversation_named = 0
+    ORDER BY t.created_us DESC, t.key DESC LIMIT 1"
+);
+
+/// Where somebody is named, an answer that was written to its end counts, since it may not have arrived.
+const REPEAT_OF_SOMEBODY: &str = select_repeat!(
+    "WHERE t.organization = ?1 AND t.api_key = ?2 AND t.body_hash = ?3 AND t.created_us >= ?4
+      AND t.surface = ?5
+      AND (t.end_user IS NOT NULL OR t.conversation_named = 1)
       AND t.end_user IS (SELECT key FROM end_user WHERE organization = ?1 AND name = ?6)
       AND (?6 IS NULL) = (t.end_user IS NULL)
       AND t.conversation_named = (?7 IS NOT NULL)
       AND (?7 IS NULL
            OR t.conversation = (SELECT key FROM conversation WHERE organization = ?1 AND id = ?7))
-      AND (t.answered_us IS NULL OR ?6 IS NOT NULL OR ?7 IS NOT NULL)
-    ORDER BY t.created_us DESC, t.key DESC LIMIT 1";
+    ORDER BY t.created_us DESC, t.key DESC LIMIT 1"
+);
 
 fn repeat_candidate(
     conn: &Connection,
     organization: OrgId,
     sent: &RepeatSent,
 ) -> Result<Option<RepeatRow>, ReadError> {
-    let mut statement = conn.prepare_cached(REPEAT)?;
+    let surface = words::surface(sent.surface);
+    let (organization, api_key, since) = (organization.0, sent.api_key.0, sent.since.0);
+    if sent.end_user.is_none() && sent.conversation.is_none() {
+        let mut statement = conn.prepare_cached(REPEAT_OF_NOBODY)?;
+        let bound = params![organization, api_key, sent.body_hash, since, surface];
+        let mut rows = statement.query(bound)?;
+        return rows.next()?.map(repeat_row).transpose();
+    }
+    let mut statement = conn.prepare_cached(REPEAT_OF_SOMEBODY)?;
     let bound = params![
-        organization.0,
-        sent.api_key.0,
+        organization,
+        api_key,
         sent.body_hash,
-        sent.since.0,
-        words::surface(sent.surface),
+        since,
+        surface,
         sent.end_user,
         sent.conversation,
     ];
@@ -207,3 +225,6 @@ fn repeat_row(row: &Row<'_>) -> Result<RepeatRow, ReadError> {
         memory: optional_word(row, "memory", Verdict::parse)?.unwrap_or(Verdict::Off),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! Which way SQLite takes through a statement.
+
+use rusqlite::types::Null;
+use rusqlite::{Connection, params_from_iter};
+use tw_core::time::Timestamp;
+
+use crate::connection;
+use crate::migrate::{self, MIGRATIONS};
+
+/// Panics unless each statement finds its rows `by` what stands beside it, and walks through nothing.
+pub fn assert_each_looks(statements: &[(&str, &str)]) {
+    let conn = &mut connection::open_memory().unwrap();
+    migrate::run(conn, MIGRATIONS, Timestamp(0)).unwrap();
+    for (sql, by) in statements {
+        let plan = plan(conn, sql);
+        assert!(
+            plan.iter().any(|line| line.contains(by)),
+            "{sql}\n{plan:#?}"
+        );
+        for line in &plan {
+            // One row, or what another line finds.
+            let is_constant = ["CONSTANT ROW", "subquery", "(subquery"].iter();
+            let walks =
+                line.starts_with("SCAN") && !is_constant.clone().any(|of| line.contains(of));
+            assert!(!walks && !line.contains("TEMP B-TREE"), "{sql}\n{plan:#?}");
+        }
+    }
+}
+
+/// What SQLite says it does, a line for each table.
+fn plan(conn: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let nulls = std::iter::repeat_n(Null, statement.parameter_count());
+    let lines = statement.query_map(params_from_iter(nulls), |row| row.get("detail"));
+    let lines = lines.unwrap();
+    lines.collect::<Result<_, _>>().unwrap()
+}
