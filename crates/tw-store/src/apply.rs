@@ -101,6 +101,7 @@ impl Rules {
 struct TurnKey {
     key: i64,
     organization: OrgId,
+    fence: i64,
 }
 
 /// Writes a group of changes into the open transaction; the outcomes are in the group's order.
@@ -127,6 +128,7 @@ pub(crate) fn apply(
                 accepted = Some(TurnKey {
                     key,
                     organization: new.organization,
+                    fence: FIRST_FENCE,
                 });
             }
             Accept::KeyTaken { turn, same_body } => {
@@ -271,6 +273,7 @@ fn check_fence(conn: &Connection, rules: Rules, fence: Fence) -> Result<TurnKey,
         Some(key) => Ok(TurnKey {
             key,
             organization: fence.organization,
+            fence: fence.fence,
         }),
         None => Err(ApplyError::Fenced {
             turn: fence.turn,

@@ -157,19 +157,16 @@ fn find_or_create_conversation(
     new: &NewTurn,
     end_user: Option<i64>,
 ) -> Result<i64, ApplyError> {
-    let find = "SELECT key FROM conversation WHERE organization = ?1 AND id = ?2";
-    if let Some(key) = query_key(
-        conn,
-        WHAT,
-        find,
-        params![new.organization.0, new.conversation],
-    )? {
-        return Ok(key);
-    }
+    // Most are new, so that is tried first.
     let create = "INSERT INTO conversation (organization, id, end_user, created_us, updated_us)
-                  VALUES (?1, ?2, ?3, ?4, ?4)";
+                  VALUES (?1, ?2, ?3, ?4, ?4) ON CONFLICT (organization, id) DO NOTHING";
     let bound = params![new.organization.0, new.conversation, end_user, new.at.0];
-    insert(conn, WHAT, create, bound)
+    if execute(conn, WHAT, create, bound)? == 1 {
+        return Ok(conn.last_insert_rowid());
+    }
+    let find = "SELECT key FROM conversation WHERE organization = ?1 AND id = ?2";
+    let bound = params![new.organization.0, new.conversation];
+    query_key(conn, WHAT, find, bound)?.ok_or(ApplyError::Guard { what: WHAT })
 }
 
 const FIND_KEY: &str =

@@ -205,7 +205,7 @@ const NEXT_EVENT: &str =
 
 const APPEND_EVENTS: &str =
     "INSERT INTO turn_event (turn, first, count, fence, payload, created_us, updated_us)
-    VALUES (?1, ?2, ?3, (SELECT fence FROM turn WHERE key = ?1), ?4, ?5, ?5)";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
 
 /// The log has no gaps and no event twice.
 pub fn append_events(
@@ -223,14 +223,15 @@ pub fn append_events(
     let count = i64::try_from(flush.events.len()).map_err(|_| ApplyError::Encode {
         what: "a count of events",
     })?;
-    let next = query_key(conn, WHAT, NEXT_EVENT, params![turn.key])?;
-    if first != next.unwrap_or(1) {
+    // Before the first there is nothing, or the insert meets it.
+    if first > 1 && query_key(conn, WHAT, NEXT_EVENT, params![turn.key])? != Some(first) {
         return Err(ApplyError::Guard { what: WHAT });
     }
     let bound = params![
         turn.key,
         first,
         count,
+        turn.fence,
         own::events::encode(&flush.events),
         flush.at.0
     ];

@@ -110,7 +110,10 @@ async fn a_gap_and_a_repetition_are_refused() {
                 .write_turn(turn, vec![Change::AppendEvents(flush)])
                 .await;
             assert!(
-                matches!(refused, Err(ApplyError::Guard { .. })),
+                matches!(
+                    refused,
+                    Err(ApplyError::Guard { .. } | ApplyError::Conflict { .. })
+                ),
                 "{refused:?}"
             );
         };
