@@ -65,7 +65,7 @@ uuid_id! {
     ToolId,
     /// A conversation; UUIDv7.
     ConversationId,
-    /// Our own id of a tool call, random in all its bits, so that it cannot be guessed.
+    /// Our own id of a tool call, with 74 random bits behind its time, so that it cannot be guessed.
     CallId,
 }
 

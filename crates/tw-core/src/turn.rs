@@ -193,7 +193,8 @@ impl Step {
 /// What a step is told about the world.
 pub struct Now<'a> {
     pub at: Timestamp,
-    /// Random ids, one for each call of it.
+    /// Ids that cannot be guessed, one for each call of it. They may begin with the time, so that an index of them
+    /// grows at its end.
     pub fresh_id: &'a mut dyn FnMut() -> Uuid,
 }
 

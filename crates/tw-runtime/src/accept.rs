@@ -453,7 +453,7 @@ impl Runtime {
 fn machine_of(inner: &Inner, setup: TurnSetup, step: &mut Step) -> Turn {
     let now = Now {
         at: setup.created,
-        fresh_id: &mut || inner.env.random_id(),
+        fresh_id: &mut || inner.env.ordered_id(),
     };
     Turn::start(setup, &now, step)
 }

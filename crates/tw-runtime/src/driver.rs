@@ -438,7 +438,7 @@ impl Driver {
         let env = &self.inner.env;
         let mut now = Now {
             at: env.now(),
-            fresh_id: &mut || env.random_id(),
+            fresh_id: &mut || env.ordered_id(),
         };
         self.turn.on(event, &mut now, step);
         if self.turn.is_stopping() {

@@ -266,7 +266,7 @@ fn drive_on(inner: &Arc<Inner>, fence: Fence, found: &RecoveredTurn, work: Work,
     let mut step = Step::default();
     let mut now = Now {
         at: inner.env.now(),
-        fresh_id: &mut || inner.env.random_id(),
+        fresh_id: &mut || inner.env.ordered_id(),
     };
     let machine = Turn::recover(setup, &found_turn(found), &mut now, &mut step);
     let live = Live::new(events_stored);

@@ -269,7 +269,7 @@ impl Runtime {
         let definition = &known.definition;
         let variables = self.trial_variables(&page, definition, trial);
         let tool = definition.tool(Some(known.row.version), &variables)?;
-        let call = CallId(self.env().random_id());
+        let call = CallId(self.env().ordered_id());
         let attempt = Attempt {
             call,
             args,

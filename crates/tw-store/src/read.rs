@@ -3,9 +3,9 @@
 pub mod conversations;
 pub mod events;
 pub mod memory;
-pub mod recall;
 #[cfg(test)]
 mod plan;
+pub mod recall;
 pub mod requests;
 pub mod tools;
 pub mod turn;

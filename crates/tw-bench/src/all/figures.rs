@@ -111,13 +111,7 @@ impl Figures {
     }
 
     /// Notes what one run showed.
-    pub fn note_run(
-        &mut self,
-        scenario: Scenario,
-        shape: &Shape,
-        peer: Peer,
-        observed: &Observed,
-    ) {
+    pub fn note_run(&mut self, scenario: Scenario, shape: &Shape, peer: Peer, observed: &Observed) {
         let mut note = |figure, value: f64| {
             if value.is_finite() {
                 self.note(scenario, peer, figure, value);
