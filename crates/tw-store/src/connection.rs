@@ -17,8 +17,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// A long reader lets the log grow; without a limit the file keeps that size for good.
 const JOURNAL_SIZE_LIMIT_BYTES: i64 = 64 * 1024 * 1024;
 
-/// Page cache of one connection, in KiB.
-const CACHE_KIB: i64 = 16 * 1024;
+/// Page cache of one connection, in KiB. What is written is at the ends of tables and indexes, a few pages of each;
+/// the rest is in the operating system's cache.
+const CACHE_KIB: i64 = 4 * 1024;
 
 /// More than there are statements in this crate.
 const STATEMENTS_CACHED: usize = 128;

@@ -58,7 +58,7 @@ pub fn create(path: &Path, variant: &Variant) -> anyhow::Result<Connection> {
     conn.pragma_update(None, "journal_mode", "WAL")?;
     conn.pragma_update(None, "synchronous", "FULL")?;
     conn.pragma_update(None, "foreign_keys", true)?;
-    conn.pragma_update(None, "cache_size", -16 * 1024)?;
+    conn.pragma_update(None, "cache_size", -4 * 1024)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
     match variant.keys {
         Keys::Integer => {
