@@ -146,11 +146,11 @@ const PACED: Shape = Shape {
 /// Each connection carries one stream, which lasts longer than the ramp and the window.
 const CROWD: Shape = Shape {
     peers: &[Peer::Turnwright],
-    model: "mock-t40-d1000",
+    model: "mock-t10-d4000",
     connections: 10_000,
-    ramp: Duration::from_secs(12),
-    warm_up: Duration::from_secs(14),
-    window: Some(Duration::from_secs(6)),
+    ramp: Duration::from_secs(20),
+    warm_up: Duration::from_secs(26),
+    window: Some(Duration::from_secs(8)),
     ..PACED
 };
 const STALLED: usize = 1_000;
@@ -266,7 +266,7 @@ impl Scenario {
                 ..PLAIN
             },
             Self::Crowd => Shape {
-                says: "10,000 streams held open, 1 s between deltas",
+                says: "10,000 streams held open, 4 s between deltas",
                 ..CROWD
             },
             Self::Stalled => Shape {
