@@ -105,21 +105,35 @@ pub fn values(text: &[u8]) -> usize {
 }
 
 /// The bytes outside of string literals; of a literal there is the quote that opens it.
-fn outside_strings(text: &[u8]) -> impl Iterator<Item = u8> {
-    let (mut in_string, mut escaped) = (false, false);
-    text.iter().copied().filter(move |&byte| {
-        if !in_string {
-            in_string = byte == b'"';
-            return true;
+fn outside_strings(text: &[u8]) -> OutsideStrings<'_> {
+    OutsideStrings(text)
+}
+
+struct OutsideStrings<'a>(&'a [u8]);
+
+impl Iterator for OutsideStrings<'_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.0.split_first()?;
+        self.0 = if byte == b'"' {
+            behind_literal(rest)
+        } else {
+            rest
+        };
+        Some(byte)
+    }
+}
+
+/// What follows a literal whose opening quote was before `text`; nothing if it does not end.
+fn behind_literal(mut text: &[u8]) -> &[u8] {
+    while let Some(at) = memchr::memchr2(b'"', b'\\', text) {
+        if text[at] == b'"' {
+            return &text[at + 1..];
         }
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => in_string = false,
-            _ => {}
-        }
-        false
-    })
+        text = text.get(at + 2..).unwrap_or_default();
+    }
+    &[]
 }
 
 /// The inside of a JSON string literal, without its quotes and with its escapes as written.
@@ -136,6 +150,12 @@ impl Literal {
     /// backslash with nothing behind it.
     pub fn checked(inner: &str) -> Option<Self> {
         Self::is_inside(inner).then(|| Self(inner.into()))
+    }
+
+    /// Takes the inside of a string, which a parser has checked already; `None` for another value.
+    pub fn of_raw(raw: &RawValue) -> Option<Self> {
+        let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+        Some(Self(inner.into()))
     }
 
     /// Whether [`Literal::checked`] takes it.

@@ -132,6 +132,9 @@ impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for Few<T, N> {
 #[derive(Debug)]
 pub struct Fields<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
+/// So many names are compared with each other in less time than they are hashed.
+const FEW_FIELDS: usize = 8;
+
 /// Why a text could not be read as [`Fields`].
 #[derive(Debug)]
 pub enum NotFields {
@@ -154,9 +157,8 @@ impl<'a> Fields<'a> {
     /// Reads an object in which no name stands twice: readers disagree about which one counts.
     pub fn parse(text: &'a str) -> Result<Self, NotFields> {
         let Of(AllFields(fields)) = serde_json::from_str(text).map_err(NotFields::Json)?;
-        let mut seen = HashSet::with_capacity(fields.len());
-        if let Some((twice, _)) = fields.iter().find(|(name, _)| !seen.insert(&**name)) {
-            return Err(NotFields::Duplicate(twice.clone().into_owned()));
+        if let Some(twice) = twice(&fields) {
+            return Err(NotFields::Duplicate(twice.to_owned()));
         }
         Ok(Self(fields))
     }
@@ -175,6 +177,19 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// A name that stands twice.
+fn twice<'f>(fields: &'f [(Cow<'_, str>, &RawValue)]) -> Option<&'f str> {
+    let mut names = fields.iter().map(|(name, _)| &**name);
+    if fields.len() <= FEW_FIELDS {
+        return names.enumerate().find_map(|(at, name)| {
+            let is_before = fields[..at].iter().any(|(before, _)| before == name);
+            is_before.then_some(name)
+        });
+    }
+    let mut seen = HashSet::with_capacity(fields.len());
+    names.find(|name| !seen.insert(*name))
+}
+
 pub fn is_null(raw: &RawValue) -> bool {
     raw.get() == "null"
 }
@@ -185,7 +200,7 @@ pub fn is_object(raw: &RawValue) -> bool {
 
 /// The inside of a string, as written.
 pub fn literal(raw: &RawValue) -> Option<Literal> {
-    Literal::checked(inside(raw)?)
+    Literal::of_raw(raw)
 }
 
 fn inside(raw: &RawValue) -> Option<&str> {

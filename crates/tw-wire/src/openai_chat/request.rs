@@ -9,6 +9,7 @@
 //! - `tool_choice` without `tools` is accepted, since tools of ours may be offered.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use serde_json::value::RawValue;
 use tw_core::accepts::Accepts;
@@ -186,17 +187,68 @@ fn read_fields<'a>(body: &'a [u8], limits: &RequestLimits) -> Result<Fields<'a>,
     })
 }
 
-/// The fields of an object inside the request; `param` is its place.
-fn object<'a>(raw: &'a RawValue, param: &str) -> Result<Fields<'a>, RequestError> {
+/// Where something stands in the request; written out only for an error.
+#[derive(Clone, Copy, Debug)]
+enum Place<'a> {
+    Whole(&'a str),
+    Field(&'a Place<'a>, &'a str),
+    Item(&'a Place<'a>, usize),
+}
+
+impl<'a> Place<'a> {
+    fn field(&'a self, name: &'a str) -> Self {
+        Self::Field(self, name)
+    }
+
+    fn item(&'a self, at: usize) -> Self {
+        Self::Item(self, at)
+    }
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(name) => f.write_str(name),
+            Self::Field(object, name) => write!(f, "{object}.{name}"),
+            Self::Item(list, at) => write!(f, "{list}[{at}]"),
+        }
+    }
+}
+
+impl From<Place<'_>> for String {
+    fn from(place: Place<'_>) -> Self {
+        place.to_string()
+    }
+}
+
+impl<'a> From<&'a str> for Place<'a> {
+    fn from(name: &'a str) -> Self {
+        Self::Whole(name)
+    }
+}
+
+impl<'a> From<&'a String> for Place<'a> {
+    fn from(name: &'a String) -> Self {
+        Self::Whole(name)
+    }
+}
+
+/// The fields of an object inside the request.
+fn object<'a, 'p>(
+    raw: &'a RawValue,
+    place: impl Into<Place<'p>>,
+) -> Result<Fields<'a>, RequestError> {
     Fields::parse(raw.get()).map_err(|error| match error {
-        NotFields::Json(_) => RequestError::wrong_type(param, "an object"),
+        NotFields::Json(_) => RequestError::wrong_type(place.into(), "an object"),
         NotFields::Duplicate(name) => {
-            let param = format!("{param}.{name}");
+            let param = place.into().field(&name).to_string();
             let message = format!("'{param}' is given twice.");
             RequestError::invalid(param, message)
         }
     })
 }
+
+const MESSAGES: Place<'static> = Place::Whole("messages");
 
 fn read_messages(
     fields: &Fields<'_>,
@@ -228,10 +280,10 @@ fn read_messages(
     let messages: Vec<Message> = items
         .iter()
         .enumerate()
-        .map(|(at, raw)| messages::read(raw, &format!("messages[{at}]")))
+        .map(|(at, raw)| messages::read(raw, MESSAGES.item(at)))
         .collect::<Result<_, _>>()?;
     for (at, message) in messages.iter().enumerate() {
-        check_result(message, &format!("messages[{at}].content"), limits)?;
+        check_result(message, MESSAGES.item(at).field("content"), limits)?;
     }
     let calls: usize = messages.iter().map(|message| message.calls().count()).sum();
     if calls > HISTORY_CALLS_MAX {
@@ -248,7 +300,7 @@ fn read_messages(
 
 fn check_result(
     message: &Message,
-    param: &str,
+    place: Place<'_>,
     limits: &RequestLimits,
 ) -> Result<(), RequestError> {
     let bytes = message
@@ -258,12 +310,12 @@ fn check_result(
         return Ok(());
     }
     let message = format!(
-        "Invalid '{param}': the result is longer than {} bytes.",
+        "Invalid '{place}': the result is longer than {} bytes.",
         limits.client_result_bytes_max
     );
     Err(RequestError {
         code: Some("string_above_max_length"),
-        ..RequestError::invalid(param, message)
+        ..RequestError::invalid(place, message)
     })
 }
 

@@ -5,31 +5,30 @@ use tw_core::json::{Json, Literal};
 use tw_core::model::{CallForm, ReasoningField, ReasoningText};
 use tw_core::request::{Block, CallBlock, Message, ResultBlock, Role};
 
-use super::{RequestError, object};
+use super::{Place, RequestError, object};
 use crate::openai_chat::content::{self, Part};
 use crate::openai_chat::raw::{self, Fields};
 
-/// Reads a message; `param` is its place in the request.
-pub fn read(raw: &RawValue, param: &str) -> Result<Message, RequestError> {
-    let fields = object(raw, param)?;
-    let role_param = format!("{param}.role");
+/// Reads a message.
+pub fn read(raw: &RawValue, place: Place<'_>) -> Result<Message, RequestError> {
+    let fields = object(raw, place)?;
+    let role_place = place.field("role");
     let role = fields
         .get("role")
-        .ok_or_else(|| RequestError::missing(&role_param))?;
-    let role =
-        raw::string(role).ok_or_else(|| RequestError::wrong_type(&role_param, "a string"))?;
+        .ok_or_else(|| RequestError::missing(role_place))?;
+    let role = raw::string(role).ok_or_else(|| RequestError::wrong_type(role_place, "a string"))?;
     let (role, blocks) = match &*role {
-        "system" => (Role::System, read_said(&fields, param)?),
-        "developer" => (Role::Developer, read_said(&fields, param)?),
-        "user" => (Role::User, read_said(&fields, param)?),
-        "assistant" => (Role::Assistant, read_assistant(&fields, param)?),
-        "tool" => (Role::Tool, read_result(&fields, "tool_call_id", param)?),
-        "function" => (Role::Tool, read_result(&fields, "name", param)?),
+        "system" => (Role::System, read_said(&fields, place)?),
+        "developer" => (Role::Developer, read_said(&fields, place)?),
+        "user" => (Role::User, read_said(&fields, place)?),
+        "assistant" => (Role::Assistant, read_assistant(&fields, place)?),
+        "tool" => (Role::Tool, read_result(&fields, "tool_call_id", place)?),
+        "function" => (Role::Tool, read_result(&fields, "name", place)?),
         other => {
             let message = format!(
                 "Invalid value: '{other}'. Supported values are: 'system', 'developer', 'user', 'assistant', 'tool', and 'function'."
             );
-            return Err(RequestError::wrong_value(role_param, message));
+            return Err(RequestError::wrong_value(role_place, message));
         }
     };
     Ok(Message {
@@ -39,47 +38,46 @@ pub fn read(raw: &RawValue, param: &str) -> Result<Message, RequestError> {
     })
 }
 
-fn read_said(fields: &Fields<'_>, param: &str) -> Result<Vec<Block>, RequestError> {
-    let param = format!("{param}.content");
+fn read_said(fields: &Fields<'_>, place: Place<'_>) -> Result<Vec<Block>, RequestError> {
+    let place = place.field("content");
     let content = fields
         .get("content")
-        .ok_or_else(|| no_content(fields, &param))?;
-    read_content(content, &param)
+        .ok_or_else(|| no_content(fields, place))?;
+    read_content(content, place)
 }
 
-fn no_content(fields: &Fields<'_>, param: &str) -> RequestError {
+fn no_content(fields: &Fields<'_>, place: Place<'_>) -> RequestError {
     match fields.written("content") {
-        None => RequestError::missing(param),
+        None => RequestError::missing(place),
         Some(_) => {
-            RequestError::wrong_type(param, "a string or an array of content parts, but got null")
+            RequestError::wrong_type(place, "a string or an array of content parts, but got null")
         }
     }
 }
 
-fn read_content(content: &RawValue, param: &str) -> Result<Vec<Block>, RequestError> {
+fn read_content(content: &RawValue, place: Place<'_>) -> Result<Vec<Block>, RequestError> {
     if let Some(text) = raw::literal(content) {
         return Ok(vec![Block::Text(text)]);
     }
     let parts = raw::array(content)
-        .ok_or_else(|| RequestError::wrong_type(param, "a string or an array of content parts"))?;
+        .ok_or_else(|| RequestError::wrong_type(place, "a string or an array of content parts"))?;
     parts
         .iter()
         .enumerate()
-        .map(|(at, part)| read_part(part, &format!("{param}[{at}]")))
+        .map(|(at, part)| read_part(part, place.item(at)))
         .collect()
 }
 
-fn read_part(part: &RawValue, param: &str) -> Result<Block, RequestError> {
-    let fields = object(part, param)?;
-    let kind_param = format!("{param}.type");
+fn read_part(part: &RawValue, place: Place<'_>) -> Result<Block, RequestError> {
+    let fields = object(part, place)?;
+    let kind_place = place.field("type");
     let kind = fields
         .get("type")
-        .ok_or_else(|| RequestError::missing(&kind_param))?;
-    let kind =
-        raw::string(kind).ok_or_else(|| RequestError::wrong_type(&kind_param, "a string"))?;
+        .ok_or_else(|| RequestError::missing(kind_place))?;
+    let kind = raw::string(kind).ok_or_else(|| RequestError::wrong_type(kind_place, "a string"))?;
     match &*kind {
-        "text" => Ok(Block::Text(literal(&fields, "text", param)?)),
-        "refusal" => Ok(Block::Refusal(literal(&fields, "refusal", param)?)),
+        "text" => Ok(Block::Text(literal(&fields, "text", place)?)),
+        "refusal" => Ok(Block::Refusal(literal(&fields, "refusal", place)?)),
         _ => Ok(match content::read_part(part) {
             Some(Part::Thinking(text)) => Block::Reasoning(ReasoningText {
                 field: ReasoningField::ThinkingPart,
@@ -90,7 +88,7 @@ fn read_part(part: &RawValue, param: &str) -> Result<Block, RequestError> {
     }
 }
 
-fn read_assistant(fields: &Fields<'_>, param: &str) -> Result<Vec<Block>, RequestError> {
+fn read_assistant(fields: &Fields<'_>, place: Place<'_>) -> Result<Vec<Block>, RequestError> {
     let mut blocks = Vec::new();
     let reasoning = [
         (ReasoningField::ReasoningContent, "reasoning_content"),
@@ -105,22 +103,21 @@ fn read_assistant(fields: &Fields<'_>, param: &str) -> Result<Vec<Block>, Reques
         blocks.push(Block::ReasoningDetails(Json::from_raw(details)));
     }
     if let Some(content) = fields.get("content") {
-        blocks.extend(read_content(content, &format!("{param}.content"))?);
+        blocks.extend(read_content(content, place.field("content"))?);
     }
     if fields.get("refusal").is_some() {
-        blocks.push(Block::Refusal(literal(fields, "refusal", param)?));
+        blocks.push(Block::Refusal(literal(fields, "refusal", place)?));
     }
     if let Some(calls) = fields.get("tool_calls") {
-        let param = format!("{param}.tool_calls");
-        let calls =
-            raw::array(calls).ok_or_else(|| RequestError::wrong_type(&param, "an array"))?;
+        let place = place.field("tool_calls");
+        let calls = raw::array(calls).ok_or_else(|| RequestError::wrong_type(place, "an array"))?;
         for (at, call) in calls.iter().enumerate() {
-            blocks.push(Block::Call(read_call(call, &format!("{param}[{at}]"))?));
+            blocks.push(Block::Call(read_call(call, place.item(at))?));
         }
     }
     if let Some(call) = fields.get("function_call") {
-        let param = format!("{param}.function_call");
-        let (name, arguments) = read_named(&object(call, &param)?, "arguments", &param)?;
+        let place = place.field("function_call");
+        let (name, arguments) = read_named(&object(call, place)?, "arguments", place)?;
         // The old form has no ids: its results name the function.
         blocks.push(Block::Call(CallBlock {
             id: name.clone(),
@@ -132,19 +129,19 @@ fn read_assistant(fields: &Fields<'_>, param: &str) -> Result<Vec<Block>, Reques
     Ok(blocks)
 }
 
-fn read_call(call: &RawValue, param: &str) -> Result<CallBlock, RequestError> {
-    let fields = object(call, param)?;
-    let id = required_string(&fields, "id", param)?;
+fn read_call(call: &RawValue, place: Place<'_>) -> Result<CallBlock, RequestError> {
+    let fields = object(call, place)?;
+    let id = required_string(&fields, "id", place)?;
     let (form, name_of_object, name_of_text) = if fields.get("custom").is_some() {
         (CallForm::Custom, "custom", "input")
     } else {
         (CallForm::Function, "function", "arguments")
     };
-    let param = format!("{param}.{name_of_object}");
+    let place = place.field(name_of_object);
     let named = fields
         .get(name_of_object)
-        .ok_or_else(|| RequestError::missing(&param))?;
-    let (name, arguments) = read_named(&object(named, &param)?, name_of_text, &param)?;
+        .ok_or_else(|| RequestError::missing(place))?;
+    let (name, arguments) = read_named(&object(named, place)?, name_of_text, place)?;
     Ok(CallBlock {
         id,
         name,
@@ -156,20 +153,24 @@ fn read_call(call: &RawValue, param: &str) -> Result<CallBlock, RequestError> {
 fn read_named(
     fields: &Fields<'_>,
     text: &str,
-    param: &str,
+    place: Place<'_>,
 ) -> Result<(String, Literal), RequestError> {
-    let name = required_string(fields, "name", param)?;
+    let name = required_string(fields, "name", place)?;
     let text = if fields.get(text).is_some() {
-        literal(fields, text, param)?
+        literal(fields, text, place)?
     } else {
         Literal::default()
     };
     Ok((name, text))
 }
 
-fn read_result(fields: &Fields<'_>, id: &str, param: &str) -> Result<Vec<Block>, RequestError> {
-    let call_id = required_string(fields, id, param)?;
-    let content_param = format!("{param}.content");
+fn read_result(
+    fields: &Fields<'_>,
+    id: &str,
+    place: Place<'_>,
+) -> Result<Vec<Block>, RequestError> {
+    let call_id = required_string(fields, id, place)?;
+    let content_place = place.field("content");
     let content = match (fields.get("content"), id) {
         // Null was allowed for results of the old form.
         (None, "name") => {
@@ -178,28 +179,32 @@ fn read_result(fields: &Fields<'_>, id: &str, param: &str) -> Result<Vec<Block>,
                 content: Json::from_value(&"".into()),
             })]);
         }
-        (content, _) => content.ok_or_else(|| no_content(fields, &content_param))?,
+        (content, _) => content.ok_or_else(|| no_content(fields, content_place))?,
     };
-    read_content(content, &content_param)?;
+    read_content(content, content_place)?;
     Ok(vec![Block::Result(ResultBlock {
         call_id,
         content: Json::from_raw(content),
     })])
 }
 
-fn required_string(fields: &Fields<'_>, name: &str, param: &str) -> Result<String, RequestError> {
-    let param = format!("{param}.{name}");
+fn required_string(
+    fields: &Fields<'_>,
+    name: &str,
+    place: Place<'_>,
+) -> Result<String, RequestError> {
+    let place = place.field(name);
     let raw = fields
         .get(name)
-        .ok_or_else(|| RequestError::missing(&param))?;
-    let text = raw::string(raw).ok_or_else(|| RequestError::wrong_type(&param, "a string"))?;
+        .ok_or_else(|| RequestError::missing(place))?;
+    let text = raw::string(raw).ok_or_else(|| RequestError::wrong_type(place, "a string"))?;
     Ok(text.into_owned())
 }
 
-fn literal(fields: &Fields<'_>, name: &str, param: &str) -> Result<Literal, RequestError> {
-    let param = format!("{param}.{name}");
+fn literal(fields: &Fields<'_>, name: &str, place: Place<'_>) -> Result<Literal, RequestError> {
+    let place = place.field(name);
     let raw = fields
         .get(name)
-        .ok_or_else(|| RequestError::missing(&param))?;
-    raw::literal(raw).ok_or_else(|| RequestError::wrong_type(&param, "a string"))
+        .ok_or_else(|| RequestError::missing(place))?;
+    raw::literal(raw).ok_or_else(|| RequestError::wrong_type(place, "a string"))
 }
