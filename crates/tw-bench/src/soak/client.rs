@@ -16,7 +16,8 @@ use crate::upstream::profile::Profile;
 
 pub struct Client {
     shared: Rc<Shared>,
-    connection: Option<Connection>,
+    /// With the server's epoch in which it was opened: the next server knows nothing of it.
+    connection: Option<(u64, Connection)>,
     /// The connection of the last answer that was not read, kept until the next request.
     left: Option<Connection>,
     index: usize,
@@ -73,8 +74,10 @@ impl Client {
     }
 
     async fn exchange(&mut self, job: Job) -> anyhow::Result<Got> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
+        let epoch = self.shared.epoch.get();
+        let kept = self.connection.take();
+        let mut connection = match kept.filter(|(opened, _)| *opened == epoch) {
+            Some((_, connection)) => connection,
             None => Connection::open(self.shared.address.get()).await?,
         };
         let plain = self.shared.keys.any_tool.as_ref().context("a key")?.clone();
@@ -110,7 +113,7 @@ impl Client {
         }
         let (head, body) = connection.fetch(&request).await?;
         if head.afterwards == Afterwards::Keep {
-            self.connection = Some(connection);
+            self.connection = Some((epoch, connection));
         }
         Ok(Got::Answer(head, body))
     }
