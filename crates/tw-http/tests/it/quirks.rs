@@ -196,3 +196,64 @@ async fn quirk_37_stop_stops_and_the_record_says_so() {
     assert_eq!(app.runtime.turns_running(), 0);
     assert_eq!(upstream.asked().len(), 1);
 }
+
+/// How llama.cpp's server streams, seen with SmolLM2: no content where nothing is said, arguments of `{}` in two
+/// pieces, ids without a prefix, the path of a file as the model, its timings at the end, and the usage behind it.
+fn llama_stream(deltas: &[Value], finish: &str, prompt_tokens: u32) -> String {
+    let chunk = |choices: Value| {
+        json!({ "choices": choices, "created": 1_795_869_388, "id": "chatcmpl-TQU5UORFv096",
+                "model": "/models/SmolLM2-135M-Instruct.gguf", "system_fingerprint": "b0-unknown",
+                "object": "chat.completion.chunk" })
+    };
+    let said = |delta: &Value, finish: Value| {
+        chunk(json!([{ "finish_reason": finish, "index": 0, "delta": delta }]))
+    };
+    let mut chunks = vec![said(
+        &json!({ "role": "assistant", "content": null }),
+        json!(null),
+    )];
+    chunks.extend(deltas.iter().map(|delta| said(delta, json!(null))));
+    chunks.push(said(&json!({}), json!(finish)));
+    let mut last = chunk(json!([]));
+    last["usage"] = json!({ "completion_tokens": 26, "prompt_tokens": prompt_tokens,
+                            "total_tokens": 26 + prompt_tokens,
+                            "prompt_tokens_details": { "cached_tokens": 7 } });
+    last["timings"] = json!({ "prompt_n": prompt_tokens, "prompt_ms": 4051.539 });
+    chunks.push(last);
+    let events = chunks.iter().map(|chunk| format!("data: {chunk}\n\n"));
+    events.collect::<String>() + "data: [DONE]\n\n"
+}
+
+#[tokio::test]
+async fn a_local_models_call_runs_and_its_counts_are_summed() {
+    let tool = Listener::in_turn(vec![Reply::json(r#"{"time":"12:38"}"#)])
+        .await
+        .unwrap();
+    let call = json!({ "tool_calls": [{ "index": 0, "id": "rxwNi9FR2q2brgHdDO6XWvNOe0jQeaB3",
+                       "type": "function", "function": { "name": "look", "arguments": "{" } }] });
+    let rest = json!({ "tool_calls": [{ "index": 0, "function": { "arguments": "}" } }] });
+    let text = [
+        json!({ "content": "It is" }),
+        json!({ "content": " 12:38." }),
+    ];
+    let upstream = Listener::in_turn(vec![
+        Reply::sse(llama_stream(&[call, rest], "tool_calls", 421)),
+        Reply::sse(llama_stream(&text, "stop", 480)),
+    ])
+    .await
+    .unwrap();
+    let look = probe("look", EffectClass::Read, tool.url("/"));
+    let app = App::start(&upstream, Wanted::with_tools(vec![look])).await;
+    let mut body = ask_streamed("What time is it in Rome?");
+    body["stream_options"] = json!({ "include_usage": true });
+    let got = app.post(&[], &body).await;
+    assert_eq!(got.streamed_text(), "It is 12:38.");
+    assert!(!got.text().contains("tool_calls"), "{}", got.text());
+    assert_eq!(tool.asked().len(), 1);
+    let turn = app.turn_of(&got).await;
+    assert_eq!(turn["status"], "completed");
+    assert_eq!(turn["rounds"][0]["calls"][0]["arguments"], "{}");
+    let usage = json!({ "completion_tokens": 52, "prompt_tokens": 901, "total_tokens": 953,
+                        "prompt_tokens_details": { "cached_tokens": 14 } });
+    assert_eq!(turn["usage"], usage);
+}
