@@ -64,6 +64,9 @@ pub struct Serving {
     graceful: GracefulShutdown,
 }
 
+/// Longest head of a request, and how much of an answer waits for a client that takes nothing, in bytes.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+
 impl Serving {
     pub fn new(routes: Router, limits: Limits, counts: Connections) -> Self {
         let places = limits.connections_max.min(Semaphore::MAX_PERMITS);
@@ -144,6 +147,7 @@ fn connection(
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)
+        .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(
             TokioIo::new(Unstalled::new(tcp, limits.write_stall_max)),
             TowerToHyperService::new(routes),

@@ -98,8 +98,9 @@ enum Form {
     },
 }
 
-/// How much of a stream is decoded before it is handled, in bytes.
-const READ_AHEAD_BYTES_MAX: usize = 64 * 1024;
+/// How much of a stream is decoded before it is handled, in bytes. As much waits, several times over, for a client
+/// that takes nothing.
+const READ_AHEAD_BYTES_MAX: usize = 16 * 1024;
 /// How much of an error's body is read, in bytes.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
