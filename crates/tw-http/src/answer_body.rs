@@ -14,6 +14,26 @@ use tw_core::id::TurnId;
 use tw_runtime::admin::Caller;
 use tw_runtime::runtime::Runtime;
 
+use crate::error::ApiError;
+use crate::server::RequestId;
+
+/// A response whose body is JSON.
+pub(crate) fn json(body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// What became of a request, told in JSON either way.
+pub(crate) fn respond(body: Result<impl Into<Body>, ApiError>, id: &RequestId) -> Response {
+    match body {
+        Ok(body) => json(body),
+        Err(error) => error.render(Some(id)),
+    }
+}
+
 /// The response around a stream of server-sent events.
 pub(crate) fn event_stream(body: Body) -> Response {
     let mut response = Response::new(body);

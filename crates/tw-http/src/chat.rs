@@ -9,7 +9,6 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tw_core::change::{OnLeave, Scope, Surface};
 use tw_core::event::{EffectRan, LogEvent};
@@ -28,7 +27,7 @@ use tw_wire::openai_chat::request::decode;
 use tw_wire::sse;
 
 use crate::access::{self, NAME_BYTES_MAX, USER_HEADER, named};
-use crate::answer_body::{Note, Whole, event_stream};
+use crate::answer_body::{Note, Whole, event_stream, json};
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
 use crate::request_body::{read_body, refused};
@@ -198,11 +197,7 @@ async fn plain(
             }
             builder.push(event);
             if matches!(event, LogEvent::End(_)) {
-                let mut response = Response::new(Body::new(Whole::new(builder.into_body(), note)));
-                response
-                    .headers_mut()
-                    .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                return Ok(response);
+                return Ok(json(Body::new(Whole::new(builder.into_body(), note))));
             }
         }
     }

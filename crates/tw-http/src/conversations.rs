@@ -7,12 +7,10 @@
 mod page;
 
 use axum::Extension;
-use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 use serde_json::{Value, json};
 use tw_core::change::{Scope, Whose};
 use tw_runtime::conversations::Deleted;
@@ -20,6 +18,7 @@ use tw_store::read::conversations::{ConversationRow, Turns, TurnsWanted};
 use tw_store::read::view::Detail;
 
 use crate::access;
+use crate::answer_body::respond;
 use crate::error::ApiError;
 use crate::render_turn;
 use crate::server::{RequestId, Surfaces};
@@ -43,7 +42,7 @@ pub(crate) async fn list(
         let data = page.items.iter().map(render).collect();
         Ok(listed(data, page.has_more))
     };
-    respond(listing.await, &id)
+    respond(listing.await.map(|body| body.to_string()), &id)
 }
 
 pub(crate) async fn show(
@@ -64,7 +63,7 @@ pub(crate) async fn show(
             .map(|row| render(&row))
             .ok_or_else(ApiError::no_conversation)
     };
-    respond(showing.await, &id)
+    respond(showing.await.map(|body| body.to_string()), &id)
 }
 
 pub(crate) async fn turns(
@@ -102,7 +101,7 @@ pub(crate) async fn turns(
             }
         }
     };
-    respond(listing.await, &id)
+    respond(listing.await.map(|body| body.to_string()), &id)
 }
 
 pub(crate) async fn delete(
@@ -146,7 +145,7 @@ pub(crate) async fn delete(
             }
         }
     };
-    respond(deleting.await, &id)
+    respond(deleting.await.map(|body| body.to_string()), &id)
 }
 
 fn render(row: &ConversationRow) -> Value {
@@ -162,16 +161,3 @@ fn render(row: &ConversationRow) -> Value {
 }
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
-
-fn respond(body: Result<Value, ApiError>, id: &RequestId) -> Response {
-    match body {
-        Ok(body) => {
-            let mut response = Response::new(Body::from(body.to_string()));
-            response
-                .headers_mut()
-                .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            response
-        }
-        Err(error) => error.render(Some(id)),
-    }
-}

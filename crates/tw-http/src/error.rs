@@ -2,9 +2,8 @@
 
 pub(crate) mod no_room;
 
-use axum::body::Body;
 use axum::response::Response;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::RETRY_AFTER;
 use http::{HeaderName, HeaderValue, StatusCode};
 use tw_core::event::EffectRan;
 use tw_core::fault::{Fault, FaultClass};
@@ -17,6 +16,7 @@ use tw_store::read::ReadError;
 use tw_wire::openai_chat::error::{ErrorParts, of_fault, of_request, render};
 use tw_wire::openai_chat::request::RequestError;
 
+use crate::answer_body::json;
 use crate::chat::TURN_HEADER;
 use crate::server::RequestId;
 use no_room::put_standing;
@@ -382,11 +382,10 @@ impl ApiError {
 
     pub(crate) fn render(&self, id: Option<&RequestId>) -> Response {
         let body = render(&self.parts, id.map(|id| id.0.as_str()));
-        let mut response = Response::new(Body::from(body));
+        let mut response = json(body);
         *response.status_mut() =
             StatusCode::from_u16(self.parts.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }

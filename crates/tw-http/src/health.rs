@@ -1,12 +1,10 @@
 //! Whether the process lives, and whether it can do its work.
 
 use axum::Extension;
-use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
-use http::HeaderValue;
-use http::header::CONTENT_TYPE;
 
+use crate::answer_body::json;
 use crate::error::ApiError;
 use crate::server::{RequestId, Surfaces};
 
@@ -32,9 +30,5 @@ pub(crate) async fn ready(
 }
 
 fn ok() -> Response {
-    let mut response = Response::new(Body::from(r#"{"status":"ok"}"#));
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    json(r#"{"status":"ok"}"#)
 }

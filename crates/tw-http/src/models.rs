@@ -1,16 +1,15 @@
 //! `GET /v1/models` and `GET /v1/models/{id}`
 
 use axum::Extension;
-use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 use tw_core::change::Scope;
 use tw_wire::openai_chat::models::encode;
 
 use crate::access;
+use crate::answer_body::respond;
 use crate::error::ApiError;
 use crate::server::{RequestId, Surfaces};
 
@@ -42,17 +41,4 @@ pub(crate) async fn show(
         Ok(found.entry.as_str().as_bytes().to_vec())
     };
     respond(shown.await, &id)
-}
-
-fn respond(body: Result<Vec<u8>, ApiError>, id: &RequestId) -> Response {
-    match body {
-        Ok(body) => {
-            let mut response = Response::new(Body::from(body));
-            response
-                .headers_mut()
-                .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            response
-        }
-        Err(error) => error.render(Some(id)),
-    }
 }

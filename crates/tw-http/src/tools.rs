@@ -8,14 +8,14 @@ use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use tw_core::change::Scope;
 use tw_core::id::ToolId;
 use tw_runtime::admin::Caller;
 use tw_runtime::tools::{StoredTool, ToolError};
 
 use crate::access;
+use crate::answer_body::json;
 use crate::error::ApiError;
 use crate::request_body::read_body;
 use crate::server::{RequestId, Surfaces};
@@ -217,11 +217,8 @@ pub(super) fn respond(
 ) -> Response {
     match answer {
         Ok(body) => {
-            let mut response = Response::new(Body::from(body));
+            let mut response = json(body);
             *response.status_mut() = status;
-            response
-                .headers_mut()
-                .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             response
         }
         Err(error) => error.render(Some(id)),

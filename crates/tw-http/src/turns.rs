@@ -1,17 +1,16 @@
 //! `GET /v1/turns/{id}` and `POST /v1/turns/{id}/cancel`
 
 use axum::Extension;
-use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 use tw_core::change::Scope;
 use tw_core::id::TurnId;
 use tw_store::read::view::{Detail, TurnView};
 
 use crate::access::{self, Reader};
+use crate::answer_body::respond;
 use crate::error::ApiError;
 use crate::render_turn;
 use crate::server::{RequestId, Surfaces};
@@ -33,7 +32,7 @@ pub(crate) async fn show(
         let reader = access::reader(&surfaces, &headers, None, &id).await?;
         visible(&surfaces, &reader, &turn, detail, &id).await
     };
-    respond(shown.await, detail, &id)
+    answer(shown.await, detail, &id)
 }
 
 pub(crate) async fn cancel(
@@ -66,7 +65,7 @@ pub(crate) async fn cancel(
         ended.map_err(|error| ApiError::of_read(&error, &id))?;
         visible(&surfaces, &reader, &turn, Detail::Shown, &id).await
     };
-    respond(cancelled.await, Detail::Shown, &id)
+    answer(cancelled.await, Detail::Shown, &id)
 }
 
 /// The id in a path; one that is no text is an id that nothing has.
@@ -99,16 +98,7 @@ pub(crate) fn turn_id(text: &str) -> Option<TurnId> {
     TurnId::parse(text.strip_prefix("chatcmpl-").unwrap_or(text))
 }
 
-fn respond(view: Result<TurnView, ApiError>, detail: Detail, id: &RequestId) -> Response {
-    match view {
-        Ok(view) => {
-            let mut response =
-                Response::new(Body::from(render_turn::render(&view, detail).to_string()));
-            response
-                .headers_mut()
-                .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            response
-        }
-        Err(error) => error.render(Some(id)),
-    }
+fn answer(view: Result<TurnView, ApiError>, detail: Detail, id: &RequestId) -> Response {
+    let body = view.map(|view| render_turn::render(&view, detail).to_string());
+    respond(body, id)
 }
