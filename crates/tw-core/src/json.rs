@@ -49,8 +49,7 @@ impl Json {
 
     /// The string literal's inside, if this value is a string.
     pub fn as_literal(&self) -> Option<Literal> {
-        let inner = self.0.strip_prefix('"')?.strip_suffix('"')?;
-        Some(Literal(inner.into()))
+        Literal::of_checked(&self.0)
     }
 
     pub fn is_null(&self) -> bool {
@@ -154,7 +153,11 @@ impl Literal {
 
     /// Takes the inside of a string, which a parser has checked already; `None` for another value.
     pub fn of_raw(raw: &RawValue) -> Option<Self> {
-        let inner = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+        Self::of_checked(raw.get())
+    }
+
+    fn of_checked(json: &str) -> Option<Self> {
+        let inner = json.strip_prefix('"')?.strip_suffix('"')?;
         Some(Self(inner.into()))
     }
 

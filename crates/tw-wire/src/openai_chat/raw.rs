@@ -211,7 +211,7 @@ fn inside(raw: &RawValue) -> Option<&str> {
 pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inside = inside(raw)?;
     if inside.contains('\\') {
-        return Some(Cow::Owned(Literal::checked(inside)?.to_text()));
+        return Some(Cow::Owned(Literal::of_raw(raw)?.to_text()));
     }
     Some(Cow::Borrowed(inside))
 }
