@@ -64,7 +64,8 @@ pub struct Serving {
     graceful: GracefulShutdown,
 }
 
-/// Longest head of a request, and how much of an answer waits for a client that takes nothing, in bytes.
+/// How much of a connection is held in memory, in bytes: of an answer that its client does not take, and of a
+/// request's head, which may be as much longer as arrives with one read. A longer one is answered with 431.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 impl Serving {
