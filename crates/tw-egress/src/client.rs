@@ -31,7 +31,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
-use hyper::body::Incoming;
 use rustls::{ClientConfig, RootCertStore};
 use sha2::{Digest, Sha256};
 use tokio::task::coop::consume_budget;
@@ -40,7 +39,7 @@ use tokio_rustls::TlsConnector;
 
 use failure::{FailureKind, Phase, SendFailure};
 use guard::Guard;
-use live::{Live, NoHead};
+use live::{Failed, Live};
 use place::{Allowed, Place};
 use pool::{Key, Pool};
 use resolve::Resolver;
@@ -231,19 +230,14 @@ impl Client {
                     FailureKind::TimedOut(_) => SendFailure::unsent(FailureKind::TimedOut(phase)),
                     kind => SendFailure::unsent(kind),
                 })?;
-                let live = Live::start(stream).await;
-                let live = live.map_err(|_| SendFailure::unsent(FailureKind::Connect))?;
-                (live, true)
+                (Live::new(stream), true)
             }
         };
         let answered = async {
             let (deadline, phase) = clock.limit(Phase::FirstByte);
             let head = timeout_at(deadline, live.ask(request)).await;
             let head = head.map_err(|_elapsed| FailureKind::TimedOut(phase))?;
-            let head = head.map_err(|failure| match failure {
-                NoHead::Interim => FailureKind::HeadersTooLarge,
-                NoHead::Broken(error) => kind_of(&error),
-            })?;
+            let head = head.map_err(kind_of)?;
             shared.read(head, &mut live, &clock, kept_max).await
         };
         match answered.await {
@@ -283,12 +277,12 @@ enum Ended {
 impl Shared {
     async fn read(
         &self,
-        head: Response<Incoming>,
+        head: Response<()>,
         live: &mut Live,
         clock: &Clock,
         kept_max: usize,
     ) -> Result<(Received, Ended), FailureKind> {
-        let (parts, mut body) = head.into_parts();
+        let (parts, ()) = head.into_parts();
         let (mut kept, mut bytes, mut hasher) = (Vec::new(), 0u64, None);
         let ended = loop {
             // What is always there would never be waited for: others get their turn here, and
@@ -298,15 +292,11 @@ impl Shared {
             if deadline <= Instant::now() {
                 return Err(FailureKind::TimedOut(phase));
             }
-            let frame = timeout_at(deadline, live.frame(&mut body)).await;
-            let Some(frame) = frame.map_err(|_elapsed| FailureKind::TimedOut(phase))? else {
+            let part = timeout_at(deadline, live.read()).await;
+            let Some(part) = part.map_err(|_elapsed| FailureKind::TimedOut(phase))? else {
                 break Ended::Whole;
             };
-            let frame = frame.map_err(|error| kind_of(&error))?;
-            // Trailers say nothing that a tool asks for.
-            let Ok(data) = frame.into_data() else {
-                continue;
-            };
+            let data = part.map_err(kind_of)?;
             bytes = bytes.saturating_add(data.len() as u64);
             let room = kept_max.saturating_sub(kept.len()).min(data.len());
             if room < data.len() || hasher.is_some() {
@@ -384,12 +374,10 @@ impl Clock {
     }
 }
 
-fn kind_of(error: &hyper::Error) -> FailureKind {
-    if error.is_parse_too_large() {
-        FailureKind::HeadersTooLarge
-    } else if error.is_parse() {
-        FailureKind::NotHttp
-    } else {
-        FailureKind::Reset
+fn kind_of(failed: Failed) -> FailureKind {
+    match failed {
+        Failed::HeadTooLarge => FailureKind::HeadersTooLarge,
+        Failed::NotHttp => FailureKind::NotHttp,
+        Failed::Broken => FailureKind::Reset,
     }
 }

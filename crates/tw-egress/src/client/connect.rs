@@ -1,10 +1,8 @@
-//! A connection to vetted addresses, and the count of what is written to it.
+//! A connection to vetted addresses.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use rustix::io::Errno;
@@ -18,7 +16,6 @@ use tokio_rustls::client::TlsStream;
 
 use super::failure::{FailureKind, Phase};
 use super::guard::Guard;
-use super::interim::Interim;
 use super::target::{Host, Scheme, Target};
 
 /// Addresses of one name that are tried, in the order of the answer.
@@ -26,52 +23,9 @@ const ADDRESSES_TRIED_MAX: usize = 4;
 
 /// Bytes in clear, over TCP or TLS.
 #[derive(Debug)]
-pub(super) struct Stream {
-    inner: Inner,
-    written: Written,
-    wary: Wary,
-    interim: Interim,
-}
-
-#[derive(Debug)]
-pub(super) enum Inner {
+pub(super) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
-}
-
-/// Bytes in clear that a connection has taken from us since it was made.
-///
-/// Counted above TLS, whose own messages are no part of a request.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Written(Arc<AtomicU64>);
-
-impl Written {
-    pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn add(&self, wrote: &Poll<io::Result<usize>>) {
-        if let Poll::Ready(Ok(bytes)) = wrote {
-            self.0.fetch_add(*bytes as u64, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Whether reads ask the kernel itself what there is.
-///
-/// The runtime hears of a close when it next looks at all sockets; a connection can be put away
-/// and taken up again before that.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Wary(Arc<AtomicBool>);
-
-impl Wary {
-    pub fn set(&self, wary: bool) {
-        self.0.store(wary, Ordering::Relaxed);
-    }
-
-    fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 /// Looks the host up, judges its addresses and connects to one of them.
@@ -98,15 +52,14 @@ pub(super) async fn open(
         }
         // A request is written at once; waiting for more only delays it.
         tcp.set_nodelay(true).map_err(|_| FailureKind::Connect)?;
-        let inner = match target.scheme {
-            Scheme::Http => Inner::Plain(tcp),
+        Ok(match target.scheme {
+            Scheme::Http => Stream::Plain(tcp),
             Scheme::Https => {
                 let name = server_name(&target.host)?;
                 let stream = tls.connect(name, tcp).await;
-                Inner::Tls(Box::new(stream.map_err(|_| FailureKind::Tls)?))
+                Stream::Tls(Box::new(stream.map_err(|_| FailureKind::Tls)?))
             }
-        };
-        Ok(Stream::new(inner))
+        })
     };
     timeout_at(deadline, opening)
         .await
@@ -138,32 +91,11 @@ pub(super) fn server_name(host: &Host) -> Result<ServerName<'static>, FailureKin
 }
 
 impl Stream {
-    pub fn new(inner: Inner) -> Self {
-        Self {
-            inner,
-            written: Written::default(),
-            wary: Wary::default(),
-            interim: Interim::default(),
-        }
-    }
-
-    pub fn written(&self) -> Written {
-        self.written.clone()
-    }
-
-    pub fn wary(&self) -> Wary {
-        self.wary.clone()
-    }
-
-    pub fn interim(&self) -> Interim {
-        self.interim.clone()
-    }
-
     /// Whether the kernel holds nothing for us, not even an end.
-    fn is_silent(&self) -> bool {
-        let tcp = match &self.inner {
-            Inner::Plain(tcp) => tcp,
-            Inner::Tls(tls) => tls.get_ref().0,
+    pub fn is_silent(&self) -> bool {
+        let tcp = match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(tls) => tls.get_ref().0,
         };
         // The socket does not block.
         rustix::net::recv(tcp, &mut [0], RecvFlags::PEEK) == Err(Errno::WOULDBLOCK)
@@ -176,19 +108,10 @@ impl AsyncRead for Stream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let stream = self.get_mut();
-        if stream.interim.is_too_much() {
-            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
+            Self::Tls(tls) => Pin::new(tls).poll_read(cx, buffer),
         }
-        let read = match &mut stream.inner {
-            Inner::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
-            Inner::Tls(tls) => Pin::new(tls).poll_read(cx, buffer),
-        };
-        if read.is_pending() && stream.wary.is_set() && !stream.is_silent() {
-            // Whatever it is, nobody asked for it: the connection has no further use.
-            return Poll::Ready(Ok(()));
-        }
-        read
     }
 }
 
@@ -198,13 +121,10 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let stream = self.get_mut();
-        let wrote = match &mut stream.inner {
-            Inner::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
-            Inner::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
-        };
-        stream.written.add(&wrote);
-        wrote
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
+            Self::Tls(tls) => Pin::new(tls).poll_write(cx, bytes),
+        }
     }
 
     fn poll_write_vectored(
@@ -212,33 +132,30 @@ impl AsyncWrite for Stream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let stream = self.get_mut();
-        let wrote = match &mut stream.inner {
-            Inner::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, slices),
-            Inner::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, slices),
-        };
-        stream.written.add(&wrote);
-        wrote
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, slices),
+            Self::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, slices),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.inner {
-            Inner::Plain(tcp) => tcp.is_write_vectored(),
-            Inner::Tls(tls) => tls.is_write_vectored(),
+        match self {
+            Self::Plain(tcp) => tcp.is_write_vectored(),
+            Self::Tls(tls) => tls.is_write_vectored(),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().inner {
-            Inner::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
-            Inner::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().inner {
-            Inner::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
-            Inner::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
         }
     }
 }

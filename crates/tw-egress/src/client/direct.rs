@@ -11,15 +11,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::HOST;
-use http::{HeaderValue, Request, Uri};
-use http_body_util::Full;
-use hyper::body::Incoming;
+use http::{HeaderValue, Request, Response, Uri};
 use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::connect::{Inner, Stream, server_name};
+use super::connect::{Stream, server_name};
 use super::live::Live;
 use super::pool::{Key, Pool};
 use super::target::{Host, Scheme, Target};
@@ -45,7 +43,6 @@ pub(crate) struct Address {
 /// An answer whose body is being read.
 pub(crate) struct Exchange {
     live: Live,
-    body: Incoming,
     pool: Arc<Pool>,
     address: Arc<Address>,
 }
@@ -100,23 +97,21 @@ impl Direct {
     pub async fn send(
         &self,
         address: Arc<Address>,
-        mut request: Request<Full<Bytes>>,
+        mut request: Request<Bytes>,
         connect_timeout: Duration,
-    ) -> Result<(http::response::Parts, Exchange), DirectFailure> {
+    ) -> Result<(Response<()>, Exchange), DirectFailure> {
         request.headers_mut().insert(HOST, address.host.clone());
         *request.uri_mut() = address.path.clone();
         let mut live = match self.pool.take(&address.key, Reuse::Pooled).await {
             Some(live) => live,
             None => self.connect(&address.target, connect_timeout).await?,
         };
-        let response = live.ask(request).await.map_err(|_| DirectFailure::Reset)?;
-        let (parts, body) = response.into_parts();
+        let head = live.ask(request).await.map_err(|_| DirectFailure::Reset)?;
         let pool = Arc::clone(&self.pool);
         Ok((
-            parts,
+            head,
             Exchange {
                 live,
-                body,
                 pool,
                 address,
             },
@@ -129,9 +124,7 @@ impl Direct {
             .ok()
             .and_then(Result::ok)
             .ok_or(DirectFailure::Connect)?;
-        Live::start(stream)
-            .await
-            .map_err(|_| DirectFailure::Connect)
+        Ok(Live::new(stream))
     }
 
     async fn open(&self, target: &Target) -> io::Result<Stream> {
@@ -140,14 +133,13 @@ impl Direct {
             Host::Address(address) => TcpStream::connect((*address, target.port)).await?,
         };
         tcp.set_nodelay(true)?;
-        let inner = match target.scheme {
-            Scheme::Http => Inner::Plain(tcp),
+        Ok(match target.scheme {
+            Scheme::Http => Stream::Plain(tcp),
             Scheme::Https => {
                 let name = server_name(&target.host).map_err(|_| io::ErrorKind::InvalidInput)?;
-                Inner::Tls(Box::new(self.tls.connect(name, tcp).await?))
+                Stream::Tls(Box::new(self.tls.connect(name, tcp).await?))
             }
-        };
-        Ok(Stream::new(inner))
+        })
     }
 }
 
@@ -169,16 +161,8 @@ impl Exchange {
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn read(&mut self) -> Option<Result<Bytes, ()>> {
-        loop {
-            match self.live.frame(&mut self.body).await? {
-                Ok(frame) => {
-                    if let Ok(bytes) = frame.into_data() {
-                        return Some(Ok(bytes));
-                    }
-                }
-                Err(_) => return Some(Err(())),
-            }
-        }
+        let part = self.live.read().await?;
+        Some(part.map_err(|_| ()))
     }
 
     /// Keeps the connection for the next request, if the body's end has arrived.

@@ -1,140 +1,395 @@
 //! A connection in use.
 //!
-//! hyper's connection is driven by the request that uses it, not by a task of its own: then a
-//! request that is dropped takes its connection with it, and what was written before and during
-//! a use cannot be mixed up.
+//! It is driven by the request that uses it, not by a task of its own: then a request that is
+//! dropped takes its connection with it, and what was written before and during a use cannot be
+//! mixed up. It has no buffer while nothing arrives.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Frame, Incoming};
-use hyper::client::conn::http1::{Builder, Connection, SendRequest};
-use hyper::ext::on_informational;
-use hyper_util::rt::TokioIo;
+use bytes::buf::Chain;
+use bytes::{Buf, Bytes};
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response};
+use memchr::memmem;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use ureq_proto::Error;
+use ureq_proto::client::state::{RecvBody, RecvResponse};
+use ureq_proto::client::{Call, RecvBodyResult, RecvResponseResult, SendRequestResult};
 
-use super::connect::{Stream, Wary, Written};
+use super::connect::Stream;
 use super::interim::Interim;
 
-/// Longest head of an answer, in bytes. It has at most 100 headers, hyper's own limit; to set that would make hyper
-/// keep them on the heap.
-const HEADERS_BYTES_MAX: usize = 64 * 1024;
-
-type Http1 = Connection<TokioIo<Stream>, Full<Bytes>>;
+/// Longest head of an answer, in bytes. It has at most 128 headers, the parser's own limit. What frames a part of a
+/// body, trailers included, is as long at most.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Read at once, in bytes.
+const READ_BYTES: usize = 16 * 1024;
 
 /// One HTTP/1.1 connection, used by one request at a time.
 pub(super) struct Live {
-    sender: SendRequest<Full<Bytes>>,
-    /// `None` once it has ended.
-    connection: Option<Pin<Box<Http1>>>,
-    written: Written,
-    wary: Wary,
-    interim: Interim,
-    /// [`Written::bytes`] when this use began.
-    written_before: u64,
+    stream: Stream,
+    sending: Sending,
+    /// Bytes of this use that the connection has taken.
+    ///
+    /// Counted above TLS, whose own messages are no part of a request.
+    written: u64,
+    /// Read and not understood yet, since it goes on.
+    held: Vec<u8>,
+    answer: Answer,
 }
 
-/// Why no head of an answer came.
-#[derive(Debug)]
-pub(super) enum NoHead {
-    /// Too much came before it.
-    Interim,
-    Broken(hyper::Error),
+/// What is left to send.
+enum Sending {
+    Nothing,
+    Request(Chain<Bytes, Bytes>),
+    /// It was taken, but may wait in TLS.
+    Flush,
+    Failed,
+}
+
+enum Answer {
+    /// The body comes.
+    Comes(Box<Call<RecvBody>>),
+    /// There is none, or it has come.
+    Over { may_go_on: bool },
+}
+
+/// Why there is no answer, or no more of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failed {
+    /// Too much came before the answer's body.
+    HeadTooLarge,
+    /// What came is not HTTP.
+    NotHttp,
+    /// The connection ended, or what came made no sense in the middle of a body.
+    Broken,
 }
 
 impl Live {
     /// Writes nothing yet.
-    pub async fn start(stream: Stream) -> Result<Self, hyper::Error> {
-        let written = stream.written();
-        let wary = stream.wary();
-        let interim = stream.interim();
-        let (sender, connection) = Builder::new()
-            .max_header_size(HEADERS_BYTES_MAX)
-            .max_buf_size(HEADERS_BYTES_MAX)
-            .handshake(TokioIo::new(stream))
-            .await?;
-        Ok(Self {
-            sender,
-            connection: Some(Box::pin(connection)),
-            written,
-            wary,
-            interim,
-            written_before: 0,
-        })
+    pub fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            sending: Sending::Nothing,
+            written: 0,
+            held: Vec::new(),
+            answer: Answer::Over { may_go_on: true },
+        }
     }
 
     /// Whether anything was written since this use began.
     pub fn has_sent(&self) -> bool {
-        self.written.bytes() > self.written_before
+        self.written > 0
     }
 
     /// Sends a request and waits for the answer's head.
-    pub async fn ask(
-        &mut self,
-        mut request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, NoHead> {
-        self.interim.begin();
-        let interim = self.interim.clone();
-        on_informational(&mut request, move |answer| interim.add(answer.headers()));
-        let answer = self.sender.send_request(request);
-        let answer = self.drive(answer).await;
-        if self.interim.is_too_much() {
-            return Err(NoHead::Interim);
+    ///
+    /// An answer may come before the request was sent whole; the rest is sent while it is read.
+    ///
+    /// # Cancel safety
+    /// A connection whose request was given up must not be used again.
+    pub async fn ask(&mut self, request: Request<Bytes>) -> Result<Response<()>, Failed> {
+        if !self.is_free().await {
+            return Err(Failed::Broken);
         }
-        answer.map_err(NoHead::Broken)
+        let mut call = receiving(request.method()).ok_or(Failed::NotHttp)?;
+        self.sending = Sending::request(request);
+        self.answer = Answer::Over { may_go_on: false };
+        let mut interim = Interim::default();
+        // Where the last look for the head's end came to.
+        let mut searched = 0;
+        loop {
+            let arrived = poll_fn(|cx| self.poll_hold(cx)).await;
+            let is_end = matches!(arrived, Ok(0) | Err(_));
+            // What speaks no HTTP is known by its first words.
+            while is_end || searched == 0 || ends_a_head(&self.held, searched) {
+                let (used, head) = call.try_response(&self.held, false).map_err(kind_of)?;
+                self.held.drain(..used);
+                searched = 0;
+                if used > HEAD_BYTES_MAX {
+                    return Err(Failed::HeadTooLarge);
+                }
+                if let Some(head) = head {
+                    self.answer = Answer::begins(call);
+                    return Ok(head);
+                }
+                if used == 0 {
+                    break;
+                }
+                interim.add(used);
+                if interim.is_too_much() {
+                    return Err(Failed::HeadTooLarge);
+                }
+            }
+            if self.held.len() > HEAD_BYTES_MAX {
+                return Err(Failed::HeadTooLarge);
+            }
+            if is_end {
+                return Err(Failed::Broken);
+            }
+            searched = self.held.len();
+        }
     }
 
-    /// The next part of an answer's body.
-    pub async fn frame(
-        &mut self,
-        body: &mut Incoming,
-    ) -> Option<Result<Frame<Bytes>, hyper::Error>> {
-        self.drive(body.frame()).await
+    /// The next part of an answer's body; `None` behind its end.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn read(&mut self) -> Option<Result<Bytes, Failed>> {
+        poll_fn(|cx| self.poll_body(cx)).await
     }
 
     /// Whether another request may use this connection, which begins that use.
     pub async fn is_free(&mut self) -> bool {
-        let is_free = poll_fn(|cx| {
-            // Sees whether the other side has closed, or said something nobody asked for.
-            self.turn(cx);
-            Poll::Ready(matches!(self.sender.poll_ready(cx), Poll::Ready(Ok(()))))
-        })
-        .await;
-        self.written_before = self.written.bytes();
-        is_free && self.connection.is_some()
+        poll_fn(|cx| Poll::Ready(self.begin_use(cx))).await
     }
 
     /// As [`Self::is_free`], of a connection that has waited: asks the kernel, so that a close
-    /// counts from when it arrived here.
+    /// counts from when it arrived here. The runtime hears of it when it next looks at all sockets;
+    /// a connection can be put away and taken up again before that.
     pub async fn is_still_free(&mut self) -> bool {
-        self.wary.set(true);
-        let is_free = self.is_free().await;
-        self.wary.set(false);
-        is_free
+        self.is_free().await && self.stream.is_silent()
     }
 
-    async fn drive<F: Future>(&mut self, work: F) -> F::Output {
-        let mut work = pin!(work);
-        poll_fn(|cx| {
-            if let Poll::Ready(output) = work.as_mut().poll(cx) {
-                return Poll::Ready(output);
-            }
-            self.turn(cx);
-            work.as_mut().poll(cx)
-        })
-        .await
+    fn begin_use(&mut self, cx: &mut Context<'_>) -> bool {
+        self.written = 0;
+        let is_done = matches!(self.answer, Answer::Over { may_go_on: true })
+            && matches!(self.sending, Sending::Nothing)
+            && self.held.is_empty();
+        // Whatever there is, an end too, nobody asked for it.
+        let mut space = [MaybeUninit::uninit()];
+        is_done
+            && self
+                .poll_stream(cx, &mut ReadBuf::uninit(&mut space))
+                .is_pending()
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>) {
-        if let Some(connection) = &mut self.connection
-            // Its error is also that of the request under way.
-            && connection.as_mut().poll(cx).is_ready()
-        {
-            self.connection = None;
+    /// Reads into `held`; 0 at the end.
+    fn poll_hold(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.send_on(cx);
+        let mut space = [MaybeUninit::uninit(); READ_BYTES];
+        let mut arrived = ReadBuf::uninit(&mut space);
+        ready!(self.poll_stream(cx, &mut arrived))?;
+        self.held.extend_from_slice(arrived.filled());
+        Poll::Ready(Ok(arrived.filled().len()))
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failed>>> {
+        // What came with the head.
+        let held = std::mem::take(&mut self.held);
+        if let Some(part) = self.part(held.as_slice()) {
+            return Poll::Ready(Some(part));
         }
+        loop {
+            if matches!(self.answer, Answer::Over { .. }) {
+                return Poll::Ready(None);
+            }
+            self.send_on(cx);
+            let mut space = [MaybeUninit::uninit(); READ_BYTES];
+            let mut arrived = ReadBuf::uninit(&mut space);
+            let is_end = match ready!(self.poll_stream(cx, &mut arrived)) {
+                Ok(()) => arrived.filled().is_empty(),
+                Err(_) => return Poll::Ready(Some(Err(Failed::Broken))),
+            };
+            if is_end {
+                let broken = self.end_at_close();
+                return Poll::Ready(broken.map(Err));
+            }
+            let part = if self.held.is_empty() {
+                self.part(arrived.filled())
+            } else {
+                let mut held = std::mem::take(&mut self.held);
+                held.extend_from_slice(arrived.filled());
+                self.part(&held)
+            };
+            if let Some(part) = part {
+                return Poll::Ready(Some(part));
+            }
+        }
+    }
+
+    /// What of the body is in `input`, if anything; what cannot be understood yet is held.
+    fn part(&mut self, input: &[u8]) -> Option<Result<Bytes, Failed>> {
+        let Answer::Comes(call) = &mut self.answer else {
+            self.held = input.to_vec();
+            return None;
+        };
+        let mut part = vec![0; input.len()];
+        let (mut used, mut filled) = (0, 0);
+        loop {
+            // It stops behind each chunk.
+            match call.read(&input[used..], &mut part[filled..]) {
+                Ok((0, 0)) => break,
+                Ok((more_used, more_filled)) => {
+                    used += more_used;
+                    filled += more_filled;
+                }
+                Err(_) => return Some(Err(Failed::Broken)),
+            }
+        }
+        self.held = input[used..].to_vec();
+        if is_whole(call) {
+            self.end();
+        } else if self.held.len() > HEAD_BYTES_MAX {
+            return Some(Err(Failed::Broken));
+        }
+        part.truncate(filled);
+        (filled > 0).then(|| Ok(Bytes::from(part)))
+    }
+
+    /// The body's end has come.
+    fn end(&mut self) {
+        let over = Answer::Over { may_go_on: false };
+        let Answer::Comes(call) = std::mem::replace(&mut self.answer, over) else {
+            return;
+        };
+        let may_go_on = match call.proceed() {
+            Some(RecvBodyResult::Redirect(call)) => !call.must_close_connection(),
+            Some(RecvBodyResult::Cleanup(call)) => !call.must_close_connection(),
+            None => false,
+        };
+        self.answer = Answer::Over { may_go_on };
+    }
+
+    /// The connection was closed, which is the end of some bodies.
+    fn end_at_close(&mut self) -> Option<Failed> {
+        let over = Answer::Over { may_go_on: false };
+        let Answer::Comes(call) = std::mem::replace(&mut self.answer, over) else {
+            return None;
+        };
+        // Behind the last chunk nothing of the body is missing.
+        let is_end = call.can_proceed() || call.is_ended_chunked();
+        (!is_end).then_some(Failed::Broken)
+    }
+
+    fn poll_stream(
+        &mut self,
+        cx: &mut Context<'_>,
+        arrived: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(cx, arrived);
+        if read.is_pending() && matches!(self.sending, Sending::Failed) {
+            // What the other side said before it closed has been read.
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        read
+    }
+
+    /// Sends what the connection takes now.
+    fn send_on(&mut self, cx: &mut Context<'_>) {
+        if let Poll::Ready(Err(_)) = self.poll_send(cx) {
+            self.sending = Sending::Failed;
+        }
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            match &mut self.sending {
+                Sending::Nothing | Sending::Failed => return Poll::Ready(Ok(())),
+                Sending::Request(left) if left.has_remaining() => {
+                    let mut slices = [IoSlice::new(&[]); 2];
+                    let count = left.chunks_vectored(&mut slices);
+                    let stream = Pin::new(&mut self.stream);
+                    let wrote = ready!(stream.poll_write_vectored(cx, &slices[..count]))?;
+                    if wrote == 0 {
+                        return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                    }
+                    self.written += wrote as u64;
+                    left.advance(wrote);
+                }
+                Sending::Request(_) => self.sending = Sending::Flush,
+                Sending::Flush => {
+                    ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+                    self.sending = Sending::Nothing;
+                }
+            }
+        }
+    }
+}
+
+impl Sending {
+    /// Its URI is a path, and it says no length of its body, unless that is empty.
+    fn request(request: Request<Bytes>) -> Self {
+        let (parts, body) = request.into_parts();
+        let mut head = Vec::with_capacity(512);
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        for word in [parts.method.as_str(), " ", path, " HTTP/1.1\r\n"] {
+            head.extend_from_slice(word.as_bytes());
+        }
+        for (name, value) in &parts.headers {
+            put_header(&mut head, name.as_str(), value.as_bytes());
+        }
+        if !body.is_empty() {
+            put_header(
+                &mut head,
+                CONTENT_LENGTH.as_str(),
+                body.len().to_string().as_bytes(),
+            );
+        }
+        head.extend_from_slice(b"\r\n");
+        Self::Request(Bytes::from(head).chain(body))
+    }
+}
+
+fn put_header(head: &mut Vec<u8>, name: &str, value: &[u8]) {
+    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+        head.extend_from_slice(part);
+    }
+}
+
+/// What reads the answer. It has to know of the request whether the answer has a body.
+fn receiving(method: &Method) -> Option<Call<RecvResponse>> {
+    let method = if *method == Method::HEAD {
+        Method::HEAD
+    } else {
+        Method::GET
+    };
+    let mut request = Request::new(());
+    *request.method_mut() = method;
+    let mut call = Call::new(request).ok()?.proceed();
+    // The request that is sent is written by `Sending`, which knows more values of headers.
+    call.write(&mut [0; 64]).ok()?;
+    match call.proceed().ok()?? {
+        SendRequestResult::RecvResponse(call) => Some(call),
+        SendRequestResult::Await100(_) | SendRequestResult::SendBody(_) => None,
+    }
+}
+
+impl Answer {
+    fn begins(call: Call<RecvResponse>) -> Self {
+        match call.proceed() {
+            Some(RecvResponseResult::RecvBody(call)) => Self::Comes(Box::new(call)),
+            Some(RecvResponseResult::Redirect(call)) => Self::Over {
+                may_go_on: !call.must_close_connection(),
+            },
+            Some(RecvResponseResult::Cleanup(call)) => Self::Over {
+                may_go_on: !call.must_close_connection(),
+            },
+            None => Self::Over { may_go_on: false },
+        }
+    }
+}
+
+/// Whether the end of a body has come, without the connection's.
+fn is_whole(call: &Call<RecvBody>) -> bool {
+    call.can_proceed() && call.body_mode() != ureq_proto::BodyMode::CloseDelimited
+}
+
+/// Whether an empty line stands in what came, behind what was `searched`.
+fn ends_a_head(held: &[u8], searched: usize) -> bool {
+    // It may have begun before.
+    let fresh = &held[searched.saturating_sub(3)..];
+    memmem::find(fresh, b"\n\r\n").is_some() || memmem::find(fresh, b"\n\n").is_some()
+}
+
+fn kind_of(error: Error) -> Failed {
+    match error {
+        Error::HttpParseTooManyHeaders => Failed::HeadTooLarge,
+        _ => Failed::NotHttp,
     }
 }
 

@@ -6,7 +6,6 @@ use http::header::{
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
-use http_body_util::Full;
 
 use super::Outgoing;
 use super::failure::FailureKind;
@@ -68,10 +67,7 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), FailureK
 
 /// # Errors
 /// [`FailureKind::BadRequest`], and [`FailureKind::BadUrl`] for a path that HTTP cannot say.
-pub(super) fn request(
-    outgoing: Outgoing,
-    target: &Target,
-) -> Result<Request<Full<Bytes>>, FailureKind> {
+pub(super) fn request(outgoing: Outgoing, target: &Target) -> Result<Request<Bytes>, FailureKind> {
     if !METHODS.contains(&outgoing.method) || outgoing.headers.len() > REQUEST_HEADERS_MAX {
         return Err(FailureKind::BadRequest);
     }
@@ -92,7 +88,7 @@ pub(super) fn request(
             "turnwright/",
             env!("CARGO_PKG_VERSION")
         )));
-    // hyper says nothing of a body that is empty; some servers want to hear it (RFC 9110, 8.6).
+    // Nothing is said of a body that is empty, but some servers want to hear it (RFC 9110, 8.6).
     let may_have_body = [Method::POST, Method::PUT, Method::PATCH].contains(&outgoing.method);
     if may_have_body && outgoing.body.is_empty() {
         headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
@@ -101,7 +97,7 @@ pub(super) fn request(
         .path_and_query
         .parse()
         .map_err(|_| FailureKind::BadUrl)?;
-    let mut request = Request::new(Full::new(outgoing.body));
+    let mut request = Request::new(outgoing.body);
     *request.method_mut() = outgoing.method;
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;

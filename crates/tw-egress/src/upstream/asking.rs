@@ -9,7 +9,6 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request};
-use http_body_util::Full;
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::openai_chat::body::{decode, decode_error};
@@ -430,8 +429,8 @@ async fn send(
     let sent = tokio::time::timeout(upstream.timeouts.first_byte, sending).await;
     match sent {
         Ok(Ok((head, exchange))) => Ok(Answer {
-            headers: head.headers,
-            status: head.status.as_u16(),
+            status: head.status().as_u16(),
+            headers: head.into_parts().0.headers,
             body: Body::Http(Box::new(exchange)),
         }),
         Ok(Err(DirectFailure::Connect)) => Err(failure(
@@ -453,7 +452,7 @@ fn request_of(
     connections: &Connections,
     upstream: &Upstream,
     asked: Sent,
-) -> Result<(Arc<Address>, Request<Full<Bytes>>), ModelFailure> {
+) -> Result<(Arc<Address>, Request<Bytes>), ModelFailure> {
     let address = place::of_chat(connections, &upstream.kind, &asked.model)?;
     let accept = if asked.streamed {
         "text/event-stream"
@@ -463,7 +462,7 @@ fn request_of(
     let request = place::request(Method::POST, &upstream.kind)?
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, accept)
-        .body(Full::new(Bytes::from(asked.body)));
+        .body(Bytes::from(asked.body));
     Ok((address, request.map_err(|_| place::no_address())?))
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use http::header::ACCEPT;
-use http_body_util::Full;
 use tokio::time::timeout;
 use tw_wire::openai_chat::models::{self, ListedModel};
 
@@ -84,7 +83,7 @@ async fn read(
     let request = request(Method::GET, &upstream.kind)
         .map_err(|failure| not_asked(failure.error.message))?
         .header(ACCEPT, "application/json")
-        .body(Full::new(Bytes::new()))
+        .body(Bytes::new())
         .map_err(|_| not_asked(no_address().error.message))?;
     let sent = connections
         .0
@@ -94,8 +93,8 @@ async fn read(
         DirectFailure::Connect => ListError::Connect,
         DirectFailure::Reset => ListError::Broken,
     })?;
-    if !head.status.is_success() {
-        return Err(ListError::Status(head.status.as_u16()));
+    if !head.status().is_success() {
+        return Err(ListError::Status(head.status().as_u16()));
     }
     let mut read = Vec::new();
     while let Some(bytes) = exchange.read().await {
