@@ -66,7 +66,7 @@ pub struct Serving {
 
 /// How much of a connection is held in memory, in bytes: of an answer that its client does not take, and of a
 /// request's head, which may be as much longer as arrives with one read. A longer one is answered with 431.
-const BUFFER_BYTES_MAX: usize = 64 * 1024;
+const BUFFER_BYTES_MAX: usize = 16 * 1024;
 
 impl Serving {
     pub fn new(routes: Router, limits: Limits, counts: Connections) -> Self {

@@ -6,7 +6,7 @@
 use crate::call::CallEnd;
 use crate::fault::Fault;
 use crate::id::{CallId, CallRef};
-use crate::json::Json;
+use crate::json::{Json, Literal};
 use crate::model::{CallPiece, Delta, Finish, Usage};
 
 /// One event of a turn's log.
@@ -50,6 +50,36 @@ pub enum LogEvent {
     Usage(Usage),
     /// The last event, once.
     End(TurnEnd),
+}
+
+impl LogEvent {
+    /// How much memory it takes, in bytes, as far as that can be much.
+    pub fn bytes(&self) -> usize {
+        let texts = match self {
+            Self::Delta(delta) => delta.bytes(),
+            Self::ClientCall(piece) => {
+                let texts = [piece.id.as_deref(), piece.name.as_deref()];
+                let arguments = piece.arguments.as_ref().map(Literal::as_str);
+                texts
+                    .into_iter()
+                    .chain([arguments])
+                    .flatten()
+                    .map(str::len)
+                    .sum()
+            }
+            Self::Extra { key, value } => key.len() + value.as_str().len(),
+            Self::CallEnded { end, .. } => {
+                end.shown.len() + end.result.as_ref().map_or(0, String::len)
+            }
+            Self::Start { .. }
+            | Self::Round { .. }
+            | Self::CallStarted { .. }
+            | Self::Finish { .. }
+            | Self::Usage(_)
+            | Self::End(_) => 0,
+        };
+        size_of::<Self>() + texts
+    }
 }
 
 /// How a turn ended.

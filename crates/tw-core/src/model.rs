@@ -47,6 +47,32 @@ pub struct DeltaRest {
     pub extra: Vec<(Box<str>, Json)>,
 }
 
+impl Delta {
+    /// How much memory its texts take, in bytes.
+    pub fn bytes(&self) -> usize {
+        let rest = self.rest.as_ref().map_or(0, |rest| rest.bytes());
+        self.text.as_ref().map_or(0, |text| text.as_str().len()) + rest
+    }
+}
+
+impl DeltaRest {
+    fn bytes(&self) -> usize {
+        let literals = [
+            self.refusal.as_ref(),
+            self.reasoning.as_ref().map(|reasoning| &reasoning.text),
+        ];
+        let values = [self.reasoning_details.as_ref(), self.logprobs.as_ref()];
+        let literals = literals.into_iter().flatten().map(Literal::as_str);
+        let values = values.into_iter().flatten().map(Json::as_str);
+        let extra = self
+            .extra
+            .iter()
+            .flat_map(|(key, value)| [&**key, value.as_str()]);
+        let texts = literals.chain(values).chain(extra);
+        size_of::<Self>() + texts.map(str::len).sum::<usize>()
+    }
+}
+
 /// Reasoning text and the name of the field in which the upstream wrote it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReasoningText {

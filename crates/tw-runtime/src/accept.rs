@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tw_core::change::{Change, Fence, NewTurn, OnLeave, Record, Surface, ToolGrant};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::history::{Differences, Repairs};
@@ -24,7 +24,7 @@ use tw_store::read::ReadError;
 use tw_wire::openai_chat::request::differences;
 
 use crate::admin::Caller;
-use crate::driver::{self, Accepted, CLIENT_BATCHES_MAX, CallContext, Driver, DriverParts, Work};
+use crate::driver::{self, Accepted, CallContext, Driver, DriverParts, Work};
 use crate::follow::Follower;
 use crate::limiter::{NoRoom, Place};
 use crate::live::{Client, Live};
@@ -32,6 +32,7 @@ use crate::marks;
 use crate::memory::Asks;
 use crate::prepared::{self, Histories, Prepared};
 use crate::runtime::{Inner, Runtime};
+use crate::to_client::{self, FromDriver};
 use crate::tool_book::Page;
 use crate::turnstile::{As, Equal, Passing};
 use crate::variables::Whose;
@@ -120,10 +121,7 @@ pub enum Coming {
 
 #[derive(Debug)]
 enum Answer {
-    Live {
-        events: mpsc::Receiver<Vec<LogEvent>>,
-        _client: Client,
-    },
+    Live { events: FromDriver, _client: Client },
     Followed(Box<Follower>),
 }
 
@@ -141,7 +139,7 @@ impl TurnAnswer {
     /// No event is lost.
     pub async fn next(&mut self) -> Result<Option<Vec<LogEvent>>, ReadError> {
         match &mut self.answer {
-            Answer::Live { events, .. } => Ok(events.recv().await),
+            Answer::Live { events, .. } => Ok(events.next().await),
             Answer::Followed(follower) => follower.next().await,
         }
     }
@@ -387,7 +385,7 @@ impl Runtime {
         let inner = &self.0;
         let live = Live::new(0);
         let client = Client::starter(&live);
-        let (to_client, events) = mpsc::channel(CLIENT_BATCHES_MAX);
+        let (to_client, events) = to_client::new();
         let (accepted, outcome) = oneshot::channel();
         let driver = Driver::new(DriverParts {
             inner: Arc::clone(inner),

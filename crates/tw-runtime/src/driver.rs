@@ -18,11 +18,10 @@ use std::sync::atomic::Ordering;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep};
 use tw_core::change::{Fence, Outcome};
-use tw_core::event::LogEvent;
 use tw_core::id::CallRef;
 use tw_core::model::ModelEvent;
 use tw_core::request::{Message, ModelInput};
@@ -40,6 +39,7 @@ use crate::live::{Live, Signal, Wanted};
 use crate::results::ResultKey;
 use crate::runtime::Inner;
 use crate::slots::Slot;
+use crate::to_client::ToClient;
 use crate::tool_book::Page;
 use crate::turnstile::Passing;
 use crate::variables::{TurnVariables, Whose};
@@ -89,11 +89,6 @@ impl CallContext {
         }
     }
 }
-
-/// Batches of events on their way to the client that started the turn.
-pub(crate) type ToClient = mpsc::Sender<Vec<LogEvent>>;
-/// Batches that may wait for the client; beyond them the upstream is not read.
-pub(crate) const CLIENT_BATCHES_MAX: usize = 8;
 
 pub(crate) struct Driver {
     inner: Arc<Inner>,

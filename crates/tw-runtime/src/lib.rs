@@ -27,6 +27,7 @@ pub mod recover;
 mod results;
 mod retention;
 mod slots;
+mod to_client;
 mod tool_book;
 mod tool_time;
 mod turnstile;

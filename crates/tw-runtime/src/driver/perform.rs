@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tokio::sync::mpsc::error::SendTimeoutError;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tw_core::change::Change;
 use tw_core::event::LogEvent;
 use tw_core::turn::{Effect, Step};
@@ -12,6 +11,7 @@ use tw_store::apply::ApplyError;
 use super::{Driver, Stopped};
 use crate::fail_point::FailPoint;
 use crate::live::Wanted;
+use crate::to_client::Gone;
 
 impl Driver {
     /// One transaction for all that the step writes, the log's pending events included; then the
@@ -94,26 +94,28 @@ impl Driver {
     /// in this turn; a client that takes nothing for too long counts as gone.
     async fn send(&mut self, events: Vec<LogEvent>) {
         self.note_shown(&events);
-        let Some(client) = &self.client else {
+        let Some(client) = &mut self.client else {
             return;
         };
         if events.is_empty() {
             return;
         }
         let stall_max = self.inner.config.client_stall_max;
-        let taken = tokio::select! {
+        let room = tokio::select! {
             // In this order: what fits is given also when the turn was cancelled, since the client
             // would take a missing end for a crash and send its request again.
             biased;
-            taken = client.send_timeout(events, stall_max) => taken,
+            room = timeout(stall_max, client.room()) => room,
             _ = self.live.signal(Wanted { cancel: true, all_left: false }) => return self.client = None,
         };
-        if let Err(refused) = taken {
-            if matches!(refused, SendTimeoutError::Timeout(_)) {
+        match room {
+            Ok(Ok(())) => client.give(events),
+            Ok(Err(Gone)) => self.client = None,
+            Err(_elapsed) => {
                 // Its connection may stay open for long, since nobody reads from it.
                 self.live.starter_left();
+                self.client = None;
             }
-            self.client = None;
         }
     }
 }
