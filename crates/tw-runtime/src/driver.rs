@@ -304,6 +304,9 @@ impl Driver {
     /// # Cancel safety
     /// Every arm keeps its state in the driver, so a losing arm loses nothing.
     async fn next(&mut self) -> Happened {
+        if self.log.is_full() && !self.log.is_flushing() {
+            return Happened::FlushDue;
+        }
         let timer = self.timers.first().copied();
         let flush_due = self.log.due();
         let due = match (timer, flush_due) {
@@ -331,7 +334,7 @@ impl Driver {
             },
             Some(ended) = self.tools.join_next_with_id() => self.ended(ended),
             Some((call, may)) = self.waiting_for_slots.next() => Happened::MayStart(call, may),
-            (ask, progress) = next_of_answer(&mut self.asking, &mut self.model_events) => {
+            (ask, progress) = next_of_answer(&mut self.asking, &mut self.model_events), if !self.log.is_full() => {
                 Happened::Model(ask, progress)
             }
             flushed = self.log.flushed() => Happened::Flushed(flushed),

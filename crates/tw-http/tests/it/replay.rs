@@ -1,6 +1,7 @@
 //! A turn's log read again: live, from every place, after the end and by another process.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tw_core::tool::EffectClass;
@@ -181,6 +182,48 @@ async fn observers_follow_a_running_turn_and_slow_nobody() {
         assert!((seen.clone() + &rest).ends_with(&observed), "{observed}");
         assert!(observed.ends_with("data: [DONE]\n\n"));
     }
+}
+
+#[tokio::test]
+async fn much_that_waits_to_be_written_does_not_wait_for_the_interval() {
+    let upstream = Listener::start(|_| {
+        let whole = upstream_stream("one", &[]);
+        let (head, rest) = whole.split_at(whole.find("\n\n").unwrap() + 2);
+        let (delta, rest) = rest.split_at(rest.find("\n\n").unwrap() + 2);
+        let deltas: String = (1..=2000)
+            .map(|number| delta.replace("one", &format!("piece {number}.")))
+            .collect();
+        Reply::pieces(
+            "text/event-stream",
+            vec![
+                Piece::Bytes(format!("{head}{deltas}").into()),
+                Piece::Gate("rest"),
+                Piece::Bytes(rest.to_owned().into()),
+            ],
+        )
+    })
+    .await
+    .unwrap();
+    let wanted = Wanted {
+        config: Box::new(|config| config.flush_interval = Duration::from_secs(3600)),
+        ..Wanted::plain()
+    };
+    let app = App::start(&upstream, wanted).await;
+    let ask = ask_streamed("Go").to_string();
+    let mut live = app
+        .client
+        .open("POST", "/v1/chat/completions", &[], ask)
+        .await
+        .unwrap();
+    let turn = live.header("turnwright-turn").to_owned();
+    live.until("piece 2000.").await;
+    let path = format!("/v1/turns/{turn}/events");
+    let mut observer = app.client.open("GET", &path, &[], "").await.unwrap();
+    observer.until("piece 1500.").await;
+    upstream.open("rest");
+    let log = observer.read().await.text();
+    assert!(log.contains("piece 2000."));
+    assert!(live.read().await.text().ends_with("data: [DONE]\n\n"));
 }
 
 #[tokio::test]

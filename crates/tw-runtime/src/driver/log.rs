@@ -12,10 +12,15 @@ use tw_store::store::Store;
 
 type Flush = Pin<Box<dyn Future<Output = Result<u64, ApplyError>> + Send>>;
 
+/// As much may wait to be written, in bytes; beyond that it is written at once, and while that is
+/// under way the upstream is not read.
+const PENDING_BYTES_MAX: usize = 32 * 1024;
+
 pub(super) struct Log {
     /// Number of the first pending event.
     next: u64,
     pending: Vec<LogEvent>,
+    pending_bytes: usize,
     due: Option<Instant>,
     /// A flush that is on its way; later ones wait for it, so that numbers have no gaps.
     under_way: Option<Flush>,
@@ -26,6 +31,7 @@ impl Log {
         Self {
             next: stored + 1,
             pending: Vec::new(),
+            pending_bytes: 0,
             due: None,
             under_way: None,
         }
@@ -37,6 +43,7 @@ impl Log {
             return;
         }
         self.pending.extend_from_slice(events);
+        self.pending_bytes += events.iter().map(LogEvent::bytes).sum::<usize>();
         self.due.get_or_insert(write_by);
     }
 
@@ -47,6 +54,11 @@ impl Log {
         } else {
             self.due
         }
+    }
+
+    /// Whether nothing more should come before what is pending is on its way.
+    pub(super) fn is_full(&self) -> bool {
+        self.pending_bytes >= PENDING_BYTES_MAX
     }
 
     pub(super) fn is_flushing(&self) -> bool {
@@ -60,6 +72,7 @@ impl Log {
             return None;
         }
         let events = std::mem::take(&mut self.pending);
+        self.pending_bytes = 0;
         let first = self.next;
         self.next += events.len() as u64;
         Some(EventFlush { first, events, at })
