@@ -68,6 +68,10 @@ pub struct Serving {
 /// request's head, which may be as much longer as arrives with one read. A longer one is answered with 431.
 const BUFFER_BYTES_MAX: usize = 16 * 1024;
 
+/// How much of an answer waits in the kernel without being on its way, in bytes. Without a limit it is some megabytes
+/// of each client that does not read, and as much is asked of the upstream and recorded.
+const UNSENT_BYTES_MAX: u32 = 32 * 1024;
+
 impl Serving {
     pub fn new(routes: Router, limits: Limits, counts: Connections) -> Self {
         let places = limits.connections_max.min(Semaphore::MAX_PERMITS);
@@ -144,6 +148,10 @@ fn connection(
     // Small chunks of a stream must not wait for one another.
     if let Err(error) = tcp.set_nodelay(true) {
         tracing::debug!(error = %error, "a connection without nodelay");
+    }
+    #[cfg(target_os = "linux")]
+    if let Err(error) = socket2::SockRef::from(&tcp).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
+        tracing::debug!(error = %error, "a connection without a limit of what waits unsent");
     }
     http1::Builder::new()
         .timer(TokioTimer::new())
