@@ -9,10 +9,12 @@ mod tools;
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, Params, params};
+use rusqlite::{Params, params};
 use tw_core::change::{Change, Fence, Outcome};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
+
+use crate::statements::Statements;
 
 use accept::Accept;
 
@@ -112,7 +114,7 @@ struct TurnKey {
 /// # Errors
 /// Any error asks the caller to roll back to where the group began.
 pub(crate) fn apply(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     rules: Rules,
     changes: &[Change],
     fence: Option<Fence>,
@@ -122,7 +124,7 @@ pub(crate) fn apply(
     let mut rest = changes;
     let mut accepted = None;
     if let Some((Change::AcceptTurn(new), after)) = changes.split_first() {
-        match accept::accept_turn(conn, new)? {
+        match accept::accept_turn(db, new)? {
             Accept::New { key } => {
                 outcomes.push(Outcome::Done);
                 accepted = Some(TurnKey {
@@ -144,20 +146,20 @@ pub(crate) fn apply(
     }
     let Some(fence) = fence else {
         for change in rest {
-            outcomes.push(apply_unfenced(conn, change)?);
+            outcomes.push(apply_unfenced(db, change)?);
         }
         return Ok(outcomes);
     };
     // Nobody else knows yet of a turn that this group makes, so its fence holds.
     let (turn, is_new) = match accepted {
         Some(turn) => (turn, true),
-        None => (check_fence(conn, rules, fence)?, false),
+        None => (check_fence(db, rules, fence)?, false),
     };
     for change in rest {
-        outcomes.push(apply_of_turn(conn, rules, turn, change)?);
+        outcomes.push(apply_of_turn(db, rules, turn, change)?);
     }
     if !is_new && let Some(at) = rest.first().and_then(at) {
-        note_update(conn, turn, rest, at)?;
+        note_update(db, turn, rest, at)?;
     }
     Ok(outcomes)
 }
@@ -262,14 +264,14 @@ const FIND_WITHOUT_FENCE: &str =
 
 /// The first statement of every write to a turn. A look is enough: the transaction holds the only
 /// right to write, so no claim is made between this and its end.
-fn check_fence(conn: &Connection, rules: Rules, fence: Fence) -> Result<TurnKey, ApplyError> {
+fn check_fence(db: &mut Statements<'_>, rules: Rules, fence: Fence) -> Result<TurnKey, ApplyError> {
     let sql = if rules.fence {
         CHECK_FENCE
     } else {
         FIND_WITHOUT_FENCE
     };
     let bound = params![fence.organization.0, fence.turn.to_string(), fence.fence];
-    match query_key(conn, "checking the fence", sql, bound)? {
+    match query_key(db, "checking the fence", sql, bound)? {
         Some(key) => Ok(TurnKey {
             key,
             organization: fence.organization,
@@ -284,7 +286,7 @@ fn check_fence(conn: &Connection, rules: Rules, fence: Fence) -> Result<TurnKey,
 
 /// Notes in the turn's row that something of the turn was written, unless the changes did so themselves.
 fn note_update(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     turn: TurnKey,
     changes: &[Change],
     at: Timestamp,
@@ -296,27 +298,27 @@ fn note_update(
         return Ok(());
     }
     let sql = "UPDATE turn SET updated_us = ?2 WHERE key = ?1";
-    execute(conn, "noting a turn's update", sql, params![turn.key, at.0])?;
+    execute(db, "noting a turn's update", sql, params![turn.key, at.0])?;
     Ok(())
 }
 
 fn apply_of_turn(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     rules: Rules,
     turn: TurnKey,
     change: &Change,
 ) -> Result<Outcome, ApplyError> {
     match change {
-        Change::OpenAttempt(open) => of_turn::open_attempt(conn, turn, open),
-        Change::CloseAttempt(close) => of_turn::close_attempt(conn, rules, turn, close),
-        Change::AddMessage(message) => of_turn::add_message(conn, turn.key, message),
-        Change::AddCall(call) => of_turn::add_call(conn, turn, call),
-        Change::StartCall { call, at } => of_turn::start_call(conn, rules, turn, *call, *at),
-        Change::HandOverCall(handed) => of_turn::hand_over_call(conn, rules, turn, handed),
-        Change::EndCall { call, end, at } => of_turn::end_call(conn, rules, turn, *call, end, *at),
-        Change::AppendEvents(flush) => of_turn::append_events(conn, turn, flush),
-        Change::NoteStop { reason, at } => of_turn::note_stop(conn, turn, *reason, *at),
-        Change::EndTurn(end) => of_turn::end_turn(conn, rules, turn, end),
+        Change::OpenAttempt(open) => of_turn::open_attempt(db, turn, open),
+        Change::CloseAttempt(close) => of_turn::close_attempt(db, rules, turn, close),
+        Change::AddMessage(message) => of_turn::add_message(db, turn.key, message),
+        Change::AddCall(call) => of_turn::add_call(db, turn, call),
+        Change::StartCall { call, at } => of_turn::start_call(db, rules, turn, *call, *at),
+        Change::HandOverCall(handed) => of_turn::hand_over_call(db, rules, turn, handed),
+        Change::EndCall { call, end, at } => of_turn::end_call(db, rules, turn, *call, end, *at),
+        Change::AppendEvents(flush) => of_turn::append_events(db, turn, flush),
+        Change::NoteStop { reason, at } => of_turn::note_stop(db, turn, *reason, *at),
+        Change::EndTurn(end) => of_turn::end_turn(db, rules, turn, end),
         Change::AcceptTurn(_)
         | Change::CreateOrganization(_)
         | Change::CreateApiKey(_)
@@ -335,31 +337,31 @@ fn apply_of_turn(
     }
 }
 
-fn apply_unfenced(conn: &Connection, change: &Change) -> Result<Outcome, ApplyError> {
+fn apply_unfenced(db: &mut Statements<'_>, change: &Change) -> Result<Outcome, ApplyError> {
     match change {
-        Change::CreateOrganization(new) => tenant::create_organization(conn, new),
-        Change::CreateApiKey(new) => tenant::create_api_key(conn, new),
-        Change::TouchApiKey { key, at } => tenant::touch_api_key(conn, *key, *at),
-        Change::SaveTool(save) => tools::save_tool(conn, save),
+        Change::CreateOrganization(new) => tenant::create_organization(db, new),
+        Change::CreateApiKey(new) => tenant::create_api_key(db, new),
+        Change::TouchApiKey { key, at } => tenant::touch_api_key(db, *key, *at),
+        Change::SaveTool(save) => tools::save_tool(db, save),
         Change::DeleteTool {
             organization,
             tool,
             at,
-        } => tools::delete_tool(conn, *organization, *tool, *at),
-        Change::DeleteConversation(delete) => conversation::delete(conn, delete),
-        Change::ClaimTurn(claim) => accept::claim_turn(conn, claim),
+        } => tools::delete_tool(db, *organization, *tool, *at),
+        Change::DeleteConversation(delete) => conversation::delete(db, delete),
+        Change::ClaimTurn(claim) => accept::claim_turn(db, claim),
         Change::MarkAnswered {
             organization,
             turn,
             at,
-        } => accept::mark_answered(conn, *organization, *turn, *at),
-        Change::EraseDue { now, turns_max } => retention::erase_due(conn, *now, *turns_max),
+        } => accept::mark_answered(db, *organization, *turn, *at),
+        Change::EraseDue { now, turns_max } => retention::erase_due(db, *now, *turns_max),
         Change::ExpireEvents { before, turns_max } => {
-            retention::expire_events(conn, *before, *turns_max)
+            retention::expire_events(db, *before, *turns_max)
         }
-        Change::CheckWritable { at } => tenant::check_writable(conn, *at),
+        Change::CheckWritable { at } => tenant::check_writable(db, *at),
         Change::ExpireRequestKeys { before, keys_max } => {
-            retention::expire_request_keys(conn, *before, *keys_max)
+            retention::expire_request_keys(db, *before, *keys_max)
         }
         Change::AcceptTurn(_)
         | Change::OpenAttempt(_)
@@ -377,24 +379,23 @@ fn apply_unfenced(conn: &Connection, change: &Change) -> Result<Outcome, ApplyEr
 
 /// Runs a statement and returns how many rows it touched.
 fn execute(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     what: &'static str,
-    sql: &str,
+    sql: &'static str,
     bound: impl Params,
 ) -> Result<usize, ApplyError> {
-    conn.prepare_cached(sql)
-        .and_then(|mut statement| statement.execute(bound))
+    db.execute(sql, bound)
         .map_err(|error| ApplyError::db(what, error))
 }
 
 /// Runs a statement that must touch one row.
 fn execute_guarded(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     what: &'static str,
-    sql: &str,
+    sql: &'static str,
     bound: impl Params,
 ) -> Result<Outcome, ApplyError> {
-    match execute(conn, what, sql, bound)? {
+    match execute(db, what, sql, bound)? {
         0 => Err(ApplyError::Guard { what }),
         _ => Ok(Outcome::Done),
     }
@@ -405,25 +406,24 @@ fn execute_guarded(
 /// Not by `RETURNING`: SQLite keeps what that returns in a table of its own for each run, which
 /// costs more than the insert.
 fn insert(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     what: &'static str,
-    sql: &str,
+    sql: &'static str,
     bound: impl Params,
 ) -> Result<i64, ApplyError> {
-    match execute(conn, what, sql, bound)? {
-        1 => Ok(conn.last_insert_rowid()),
+    match execute(db, what, sql, bound)? {
+        1 => Ok(db.conn().last_insert_rowid()),
         _ => Err(ApplyError::Guard { what }),
     }
 }
 
 /// The integer that a statement returns, if it returns a row.
 fn query_key(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     what: &'static str,
-    sql: &str,
+    sql: &'static str,
     bound: impl Params,
 ) -> Result<Option<i64>, ApplyError> {
-    conn.prepare_cached(sql)
-        .and_then(|mut statement| statement.query_row(bound, |row| row.get(0)).optional())
+    db.first(sql, bound, |row| row.get(0))
         .map_err(|error| ApplyError::db(what, error))
 }

@@ -9,6 +9,7 @@
 pub mod store;
 
 pub mod apply;
+mod statements;
 mod writer;
 
 pub mod read;

@@ -15,6 +15,7 @@ use crate::connection;
 use crate::figures::WriterFigures;
 use crate::migrate::{self, MIGRATIONS, MigrateError};
 use crate::read::ReadError;
+use crate::statements::Statements;
 use crate::writer::{self, Group, Job};
 
 /// Reads that may run at once.
@@ -360,7 +361,11 @@ impl Store {
 impl InlineStore {
     fn apply(&self, changes: &[Change], fence: Option<Fence>) -> Result<Vec<Outcome>, ApplyError> {
         let conn = self.lock();
-        let mut answers = writer::commit(&conn, self.rules, &[Group { changes, fence }]);
+        let mut answers = writer::commit(
+            &mut Statements::of(&conn),
+            self.rules,
+            &[Group { changes, fence }],
+        );
         answers
             .pop()
             .unwrap_or(Err(ApplyError::Unknown { source: None }))

@@ -10,6 +10,7 @@ use tw_core::change::{Change, Fence, Outcome};
 use crate::apply::{ApplyError, Rules, apply};
 use crate::connection;
 use crate::figures::WriterFigures;
+use crate::statements::Statements;
 
 pub type Answer = Result<Vec<Outcome>, ApplyError>;
 
@@ -53,6 +54,7 @@ pub fn run(
 ) {
     let mut last = 0;
     let mut ended = Instant::now();
+    let mut db = Statements::of(conn);
     while let Some(first) = jobs.blocking_recv() {
         if last >= BUSY_JOBS && ended.elapsed() < BUSY_PAUSE_MAX {
             gather(&jobs, group_jobs_max);
@@ -64,7 +66,7 @@ pub fn run(
             batch.push(next);
         }
         last = batch.len();
-        serve(conn, batch, figures);
+        serve(&mut db, batch, figures);
         ended = Instant::now();
     }
     match connection::empty_log(conn) {
@@ -91,7 +93,7 @@ fn gather(jobs: &mpsc::Receiver<Job>, group_jobs_max: usize) {
     }
 }
 
-fn serve(conn: &Connection, batch: Vec<Job>, figures: &WriterFigures) {
+fn serve(db: &mut Statements<'_>, batch: Vec<Job>, figures: &WriterFigures) {
     let mut members = Vec::with_capacity(batch.len());
     for job in batch {
         match job {
@@ -102,7 +104,7 @@ fn serve(conn: &Connection, batch: Vec<Job>, figures: &WriterFigures) {
             } => members.push((changes, fence, reply)),
             Job::Synchronous { reply } => {
                 // Whoever asked may have gone.
-                let _ = reply.send(synchronous(conn));
+                let _ = reply.send(synchronous(db.conn()));
             }
         }
     }
@@ -117,7 +119,7 @@ fn serve(conn: &Connection, batch: Vec<Job>, figures: &WriterFigures) {
         return;
     }
     let began = Instant::now();
-    let answers = commit(conn, Rules::STRICT, &groups);
+    let answers = commit(db, Rules::STRICT, &groups);
     figures
         .commit_seconds
         .observe(began.elapsed().as_secs_f64());
@@ -144,33 +146,33 @@ pub fn synchronous(conn: &Connection) -> rusqlite::Result<i64> {
 ///
 /// Groups seldom fail, and a savepoint for each costs as much as a good part of its statements. So they are first
 /// written without; if one fails, that try is undone and made again with savepoints.
-pub fn commit(conn: &Connection, rules: Rules, groups: &[Group<'_>]) -> Vec<Answer> {
+pub fn commit(db: &mut Statements<'_>, rules: Rules, groups: &[Group<'_>]) -> Vec<Answer> {
     if groups.is_empty() {
         return Vec::new();
     }
-    if let Err(error) = run_sql(conn, "BEGIN IMMEDIATE") {
+    if let Err(error) = run_sql(db, "BEGIN IMMEDIATE") {
         return all_failed("beginning a transaction", error, groups.len());
     }
-    match write_together(conn, rules, groups) {
-        Ok(answers) => end(conn, answers),
+    match write_together(db, rules, groups) {
+        Ok(answers) => end(db, answers),
         Err(error) if groups.len() == 1 => vec![Err(error)],
-        Err(_) => commit_each(conn, rules, groups),
+        Err(_) => commit_each(db, rules, groups),
     }
 }
 
 /// # Errors
 /// That of the first group that fails; then the transaction is undone.
 fn write_together(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     rules: Rules,
     groups: &[Group<'_>],
 ) -> Result<Vec<Answer>, ApplyError> {
     let mut answers: Vec<Answer> = Vec::with_capacity(groups.len());
     for group in groups {
-        match apply(conn, rules, group.changes, group.fence) {
+        match apply(db, rules, group.changes, group.fence) {
             Ok(outcomes) => answers.push(Ok(outcomes)),
             Err(error) => {
-                roll_back(conn);
+                roll_back(db);
                 return Err(error);
             }
         }
@@ -179,30 +181,30 @@ fn write_together(
 }
 
 /// Writes each group in a savepoint of its own, so that one that fails takes no other with it.
-fn commit_each(conn: &Connection, rules: Rules, groups: &[Group<'_>]) -> Vec<Answer> {
-    if let Err(error) = run_sql(conn, "BEGIN IMMEDIATE") {
+fn commit_each(db: &mut Statements<'_>, rules: Rules, groups: &[Group<'_>]) -> Vec<Answer> {
+    if let Err(error) = run_sql(db, "BEGIN IMMEDIATE") {
         return all_failed("beginning a transaction", error, groups.len());
     }
     let mut answers: Vec<Answer> = Vec::with_capacity(groups.len());
     for group in groups {
-        answers.push(write_member(conn, rules, group));
+        answers.push(write_member(db, rules, group));
         // A full disk and some other faults make SQLite roll back the whole transaction by itself.
         // What follows would then commit piece by piece, so nothing follows.
-        if conn.is_autocommit() {
+        if db.conn().is_autocommit() {
             return all_lost(answers, groups.len());
         }
     }
     if answers.iter().all(Result::is_err) {
-        roll_back(conn);
+        roll_back(db);
         return answers;
     }
-    end(conn, answers)
+    end(db, answers)
 }
 
 /// Commits; if that fails, whether the groups that succeeded were written is unknown.
-fn end(conn: &Connection, mut answers: Vec<Answer>) -> Vec<Answer> {
-    if let Err(error) = run_sql(conn, "COMMIT") {
-        roll_back(conn);
+fn end(db: &mut Statements<'_>, mut answers: Vec<Answer>) -> Vec<Answer> {
+    if let Err(error) = run_sql(db, "COMMIT") {
+        roll_back(db);
         let source = Arc::new(error);
         for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
             *answer = Err(ApplyError::Unknown {
@@ -213,12 +215,12 @@ fn end(conn: &Connection, mut answers: Vec<Answer>) -> Vec<Answer> {
     answers
 }
 
-fn write_member(conn: &Connection, rules: Rules, group: &Group<'_>) -> Answer {
+fn write_member(db: &mut Statements<'_>, rules: Rules, group: &Group<'_>) -> Answer {
     const WHAT: &str = "a savepoint";
-    let db = |error| ApplyError::db(WHAT, error);
-    run_sql(conn, "SAVEPOINT member").map_err(db)?;
-    let answer = apply(conn, rules, group.changes, group.fence);
-    if conn.is_autocommit() {
+    let failed = |error| ApplyError::db(WHAT, error);
+    run_sql(db, "SAVEPOINT member").map_err(failed)?;
+    let answer = apply(db, rules, group.changes, group.fence);
+    if db.conn().is_autocommit() {
         return answer;
     }
     let end = if answer.is_ok() {
@@ -227,24 +229,24 @@ fn write_member(conn: &Connection, rules: Rules, group: &Group<'_>) -> Answer {
         &["ROLLBACK TO member", "RELEASE member"]
     };
     for sql in end {
-        if let Err(error) = run_sql(conn, sql) {
+        if let Err(error) = run_sql(db, sql) {
             // The member's rows could neither be kept nor removed alone.
-            roll_back(conn);
-            return Err(db(error));
+            roll_back(db);
+            return Err(failed(error));
         }
     }
     answer
 }
 
-fn run_sql(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
-    conn.prepare_cached(sql)?.execute([]).map(|_| ())
+fn run_sql(db: &mut Statements<'_>, sql: &'static str) -> rusqlite::Result<()> {
+    db.execute(sql, []).map(|_| ())
 }
 
-fn roll_back(conn: &Connection) {
-    if conn.is_autocommit() {
+fn roll_back(db: &mut Statements<'_>) {
+    if db.conn().is_autocommit() {
         return;
     }
-    if let Err(error) = run_sql(conn, "ROLLBACK") {
+    if let Err(error) = run_sql(db, "ROLLBACK") {
         tracing::error!(error = %error, "rolling back failed");
     }
 }

@@ -1,12 +1,13 @@
 //! A turn's birth, the claim of an orphan, and the note that its answer was sent.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Row, params};
 use tw_core::change::{ClaimTurn, NewTurn, Outcome};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
 use tw_wire::own;
 
 use super::{ApplyError, FIRST_FENCE, execute, insert, of_turn, query_key};
+use crate::statements::Statements;
 use crate::words;
 
 const WHAT: &str = "accepting a turn";
@@ -38,22 +39,22 @@ pub enum Accept {
 }
 
 /// A taken key and a deleted parent are found before anything is written.
-pub fn accept_turn(conn: &Connection, new: &NewTurn) -> Result<Accept, ApplyError> {
-    let known_user = find_end_user(conn, new)?;
-    if let Some(taken) = find_taken_key(conn, new, known_user)? {
+pub fn accept_turn(db: &mut Statements<'_>, new: &NewTurn) -> Result<Accept, ApplyError> {
+    let known_user = find_end_user(db, new)?;
+    if let Some(taken) = find_taken_key(db, new, known_user)? {
         return Ok(taken);
     }
-    let parent = find_turn(conn, new.organization, new.parent)?;
-    let memory_turn = find_turn(conn, new.organization, new.memory_turn)?;
+    let parent = find_turn(db, new.organization, new.parent)?;
+    let memory_turn = find_turn(db, new.organization, new.memory_turn)?;
     if parent.is_deleted() || memory_turn.is_deleted() {
         return Ok(Accept::ParentDeleted);
     }
     let end_user = match (&new.end_user, known_user) {
         (None, _) => None,
         (Some(_), Some(key)) => Some(key),
-        (Some(name), None) => Some(create_end_user(conn, new, name)?),
+        (Some(name), None) => Some(create_end_user(db, new, name)?),
     };
-    let conversation = find_or_create_conversation(conn, new, end_user)?;
+    let conversation = find_or_create_conversation(db, new, end_user)?;
     let bound = params![
         new.organization.0,
         new.id.to_string(),
@@ -77,18 +78,18 @@ pub fn accept_turn(conn: &Connection, new: &NewTurn) -> Result<Accept, ApplyErro
         parent.key(),
         memory_turn.key(),
     ];
-    let turn = insert(conn, WHAT, INSERT_TURN, bound)?;
+    let turn = insert(db, WHAT, INSERT_TURN, bound)?;
     execute(
-        conn,
+        db,
         WHAT,
         INSERT_INPUT,
         params![turn, new.body, new.context, new.at.0],
     )?;
     for message in &new.messages {
-        of_turn::add_message(conn, turn, message)?;
+        of_turn::add_message(db, turn, message)?;
     }
     if let Some(key) = &new.idempotency_key {
-        insert_key(conn, new, end_user, key, turn)?;
+        insert_key(db, new, end_user, key, turn)?;
     }
     Ok(Accept::New { key: turn })
 }
@@ -115,7 +116,7 @@ impl Before {
 
 /// One that is not there is continued by nobody.
 fn find_turn(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     organization: OrgId,
     turn: Option<TurnId>,
 ) -> Result<Before, ApplyError> {
@@ -123,13 +124,10 @@ fn find_turn(
         return Ok(Before::None);
     };
     let sql = "SELECT key, deleted_us IS NOT NULL FROM turn WHERE organization = ?1 AND id = ?2";
-    let found = conn
-        .prepare_cached(sql)
-        .and_then(|mut statement| {
-            let bound = params![organization.0, turn.to_string()];
-            let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-            statement.query_row(bound, read).optional()
-        })
+    let bound = params![organization.0, turn.to_string()];
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let found = db
+        .first(sql, bound, read)
         .map_err(|error| ApplyError::db(WHAT, error))?;
     Ok(match found {
         None => Before::None,
@@ -138,22 +136,22 @@ fn find_turn(
     })
 }
 
-fn find_end_user(conn: &Connection, new: &NewTurn) -> Result<Option<i64>, ApplyError> {
+fn find_end_user(db: &mut Statements<'_>, new: &NewTurn) -> Result<Option<i64>, ApplyError> {
     let Some(name) = &new.end_user else {
         return Ok(None);
     };
     let sql = "SELECT key FROM end_user WHERE organization = ?1 AND name = ?2";
-    query_key(conn, WHAT, sql, params![new.organization.0, name])
+    query_key(db, WHAT, sql, params![new.organization.0, name])
 }
 
-fn create_end_user(conn: &Connection, new: &NewTurn, name: &str) -> Result<i64, ApplyError> {
+fn create_end_user(db: &mut Statements<'_>, new: &NewTurn, name: &str) -> Result<i64, ApplyError> {
     let sql = "INSERT INTO end_user (organization, name, created_us, updated_us)
                VALUES (?1, ?2, ?3, ?3)";
-    insert(conn, WHAT, sql, params![new.organization.0, name, new.at.0])
+    insert(db, WHAT, sql, params![new.organization.0, name, new.at.0])
 }
 
 fn find_or_create_conversation(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     new: &NewTurn,
     end_user: Option<i64>,
 ) -> Result<i64, ApplyError> {
@@ -161,12 +159,12 @@ fn find_or_create_conversation(
     let create = "INSERT INTO conversation (organization, id, end_user, created_us, updated_us)
                   VALUES (?1, ?2, ?3, ?4, ?4) ON CONFLICT (organization, id) DO NOTHING";
     let bound = params![new.organization.0, new.conversation, end_user, new.at.0];
-    if execute(conn, WHAT, create, bound)? == 1 {
-        return Ok(conn.last_insert_rowid());
+    if execute(db, WHAT, create, bound)? == 1 {
+        return Ok(db.conn().last_insert_rowid());
     }
     let find = "SELECT key FROM conversation WHERE organization = ?1 AND id = ?2";
     let bound = params![new.organization.0, new.conversation];
-    query_key(conn, WHAT, find, bound)?.ok_or(ApplyError::Guard { what: WHAT })
+    query_key(db, WHAT, find, bound)?.ok_or(ApplyError::Guard { what: WHAT })
 }
 
 const FIND_KEY: &str =
@@ -176,7 +174,7 @@ const FIND_KEY: &str =
 
 /// An end user whom nobody has seen has no keys.
 fn find_taken_key(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     new: &NewTurn,
     known_user: Option<i64>,
 ) -> Result<Option<Accept>, ApplyError> {
@@ -195,13 +193,9 @@ fn find_taken_key(
         new.body_hash,
         new.keys_since.0,
     ];
-    let found: Option<(String, bool)> = conn
-        .prepare_cached(FIND_KEY)
-        .and_then(|mut statement| {
-            statement
-                .query_row(bound, |row| Ok((row.get(0)?, row.get(1)?)))
-                .optional()
-        })
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let found: Option<(String, bool)> = db
+        .first(FIND_KEY, bound, read)
         .map_err(|error| ApplyError::db(WHAT, error))?;
     let Some((id, same_body)) = found else {
         return Ok(None);
@@ -220,7 +214,7 @@ const INSERT_KEY: &str = "INSERT INTO request_key
         created_us = excluded.created_us, updated_us = excluded.updated_us";
 
 fn insert_key(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     new: &NewTurn,
     end_user: Option<i64>,
     key: &str,
@@ -236,11 +230,11 @@ fn insert_key(
         turn,
         new.at.0,
     ];
-    execute(conn, WHAT, INSERT_KEY, bound)?;
+    execute(db, WHAT, INSERT_KEY, bound)?;
     Ok(())
 }
 
-pub fn claim_turn(conn: &Connection, claim: &ClaimTurn) -> Result<Outcome, ApplyError> {
+pub fn claim_turn(db: &mut Statements<'_>, claim: &ClaimTurn) -> Result<Outcome, ApplyError> {
     let sql = "UPDATE turn SET fence = fence + 1, owner = ?3, updated_us = ?4
                WHERE organization = ?1 AND id = ?2 AND status = 'running' AND owner <> ?3 RETURNING fence";
     let bound = params![
@@ -249,14 +243,14 @@ pub fn claim_turn(conn: &Connection, claim: &ClaimTurn) -> Result<Outcome, Apply
         claim.owner,
         claim.at.0
     ];
-    Ok(match query_key(conn, "claiming a turn", sql, bound)? {
+    Ok(match query_key(db, "claiming a turn", sql, bound)? {
         Some(fence) => Outcome::Claimed { fence },
         None => Outcome::Already,
     })
 }
 
 pub fn mark_answered(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     organization: OrgId,
     turn: TurnId,
     at: Timestamp,
@@ -265,7 +259,7 @@ pub fn mark_answered(
                WHERE organization = ?1 AND id = ?2 AND answered_us IS NULL";
     let bound = params![organization.0, turn.to_string(), at.0];
     Ok(
-        match execute(conn, "noting that a turn was answered", sql, bound)? {
+        match execute(db, "noting that a turn was answered", sql, bound)? {
             0 => Outcome::Already,
             _ => Outcome::Done,
         },

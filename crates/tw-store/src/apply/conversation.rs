@@ -1,10 +1,11 @@
 //! The end of a conversation.
 
-use rusqlite::{Connection, Params, params};
+use rusqlite::{Params, params};
 use tw_core::change::{DeleteConversation, Outcome};
 use tw_core::id::TurnId;
 
 use super::{ApplyError, execute, query_key};
+use crate::statements::Statements;
 
 const WHAT: &str = "deleting a conversation";
 
@@ -34,30 +35,27 @@ const MOVE_HEAD: &str = "UPDATE conversation
     WHERE key = ?2";
 
 /// `Already` when no turn is meant: there never was one, or all are deleted.
-pub fn delete(conn: &Connection, delete: &DeleteConversation) -> Result<Outcome, ApplyError> {
+pub fn delete(db: &mut Statements<'_>, delete: &DeleteConversation) -> Result<Outcome, ApplyError> {
     let organization = delete.organization.0;
-    let Some(key) = query_key(conn, WHAT, FIND, params![organization, delete.conversation])? else {
+    let Some(key) = query_key(db, WHAT, FIND, params![organization, delete.conversation])? else {
         return Ok(Outcome::Already);
     };
     let api_key = delete.whose.api_key.map(|key| key.0);
     let end_user = delete.whose.end_user.as_deref();
     let at = delete.at.0;
-    let running = running(conn, params![organization, key, api_key, end_user])?;
+    let running = running(db, params![organization, key, api_key, end_user])?;
     let bound = params![organization, key, api_key, end_user, at];
-    if execute(conn, WHAT, DELETE, bound)? == 0 {
+    if execute(db, WHAT, DELETE, bound)? == 0 {
         return Ok(Outcome::Already);
     }
-    execute(conn, WHAT, MOVE_HEAD, params![organization, key, at])?;
+    execute(db, WHAT, MOVE_HEAD, params![organization, key, at])?;
     Ok(Outcome::ConversationDeleted { running })
 }
 
-fn running(conn: &Connection, bound: impl Params) -> Result<Vec<TurnId>, ApplyError> {
-    let read = || -> rusqlite::Result<Vec<String>> {
-        conn.prepare_cached(RUNNING)?
-            .query_map(bound, |row| row.get(0))?
-            .collect()
-    };
-    let ids = read().map_err(|error| ApplyError::db(WHAT, error))?;
+fn running(db: &mut Statements<'_>, bound: impl Params) -> Result<Vec<TurnId>, ApplyError> {
+    let ids: Vec<String> = db
+        .all(RUNNING, bound)
+        .map_err(|error| ApplyError::db(WHAT, error))?;
     let ids = ids.iter().map(|id| TurnId::parse(id));
     ids.collect::<Option<_>>().ok_or(ApplyError::Guard {
         what: "the id of a turn",

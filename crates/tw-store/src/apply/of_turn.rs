@@ -1,6 +1,6 @@
 //! What a turn's driver writes under the turn's fence.
 
-use rusqlite::{Connection, params};
+use rusqlite::params;
 use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::change::{
     CloseAttempt, EndTurn, EventFlush, HandedCall, NewCall, NewMessage, OpenAttempt, Outcome,
@@ -12,6 +12,7 @@ use tw_core::tool::EffectClass;
 use tw_wire::own;
 
 use super::{ApplyError, Rules, TurnKey, execute, execute_guarded, query_key};
+use crate::statements::Statements;
 use crate::words;
 
 /// What stands in an attempt's key for a model request.
@@ -22,7 +23,7 @@ fn place(position: Option<u32>) -> i64 {
 }
 
 pub fn open_attempt(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     turn: TurnKey,
     open: &OpenAttempt,
 ) -> Result<Outcome, ApplyError> {
@@ -36,7 +37,7 @@ pub fn open_attempt(
         open.upstream,
         open.at.0
     ];
-    execute_guarded(conn, "opening an attempt", sql, bound)
+    execute_guarded(db, "opening an attempt", sql, bound)
 }
 
 const CLOSE_ATTEMPT: &str = "UPDATE attempt
@@ -44,7 +45,7 @@ const CLOSE_ATTEMPT: &str = "UPDATE attempt
     WHERE turn = ?1 AND round = ?2 AND position = ?3 AND n = ?4 /* guard */ AND outcome IS NULL";
 
 pub fn close_attempt(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     rules: Rules,
     turn: TurnKey,
     close: &CloseAttempt,
@@ -59,11 +60,11 @@ pub fn close_attempt(
         close.usage.as_ref().map(own::events::encode_usage),
         close.at.0,
     ];
-    execute_guarded(conn, "closing an attempt", rules.sql(CLOSE_ATTEMPT), bound)
+    execute_guarded(db, "closing an attempt", rules.sql(CLOSE_ATTEMPT), bound)
 }
 
 pub fn add_message(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     turn: i64,
     message: &NewMessage,
 ) -> Result<Outcome, ApplyError> {
@@ -77,7 +78,7 @@ pub fn add_message(
         own::blocks::encode(&message.blocks),
         message.at.0,
     ];
-    execute_guarded(conn, "adding a message", sql, bound)
+    execute_guarded(db, "adding a message", sql, bound)
 }
 
 /// A call names a version only of its own organization's tools, which the insert itself sees to.
@@ -89,7 +90,11 @@ const ADD_CALL: &str = "INSERT INTO tool_call
     WHERE ?22 IS NULL
        OR ?4 = (SELECT t.organization FROM tool_version v JOIN tool t ON t.key = v.tool WHERE v.key = ?22)";
 
-pub fn add_call(conn: &Connection, turn: TurnKey, new: &NewCall) -> Result<Outcome, ApplyError> {
+pub fn add_call(
+    db: &mut Statements<'_>,
+    turn: TurnKey,
+    new: &NewCall,
+) -> Result<Outcome, ApplyError> {
     const WHAT: &str = "adding a tool call";
     if new
         .end
@@ -122,7 +127,7 @@ pub fn add_call(conn: &Connection, turn: TurnKey, new: &NewCall) -> Result<Outco
             end.is_some_and(|end| end.cached),
             new.tool_version.map(|version| version.0),
         ];
-        return execute_guarded(conn, WHAT, ADD_CALL, bound);
+        return execute_guarded(db, WHAT, ADD_CALL, bound);
     }
     Err(ApplyError::Guard {
         what: "a tool call's status and its end",
@@ -134,14 +139,14 @@ const START_CALL: &str = "UPDATE tool_call
     WHERE turn = ?1 AND round = ?2 AND position = ?3 /* guard */ AND status = 'pending'";
 
 pub fn start_call(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     rules: Rules,
     turn: TurnKey,
     call: CallRef,
     at: Timestamp,
 ) -> Result<Outcome, ApplyError> {
     let bound = params![turn.key, call.round, call.position, at.0];
-    execute_guarded(conn, "starting a tool call", rules.sql(START_CALL), bound)
+    execute_guarded(db, "starting a tool call", rules.sql(START_CALL), bound)
 }
 
 const HAND_OVER_CALL: &str = "UPDATE tool_call
@@ -150,7 +155,7 @@ const HAND_OVER_CALL: &str = "UPDATE tool_call
     WHERE turn = ?1 AND round = ?2 AND position = ?3 AND runs = 'client' /* guard */ AND status = 'pending'";
 
 pub fn hand_over_call(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     rules: Rules,
     turn: TurnKey,
     handed: &HandedCall,
@@ -164,12 +169,7 @@ pub fn hand_over_call(
         handed.arguments,
         handed.at.0,
     ];
-    execute_guarded(
-        conn,
-        "handing over a call",
-        rules.sql(HAND_OVER_CALL),
-        bound,
-    )
+    execute_guarded(db, "handing over a call", rules.sql(HAND_OVER_CALL), bound)
 }
 
 const END_CALL: &str = "UPDATE tool_call
@@ -178,7 +178,7 @@ const END_CALL: &str = "UPDATE tool_call
     WHERE turn = ?1 AND round = ?2 AND position = ?3 /* guard */ AND status IN ('pending', 'processing')";
 
 pub fn end_call(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     rules: Rules,
     turn: TurnKey,
     call: CallRef,
@@ -197,7 +197,7 @@ pub fn end_call(
         end.cached,
         at.0,
     ];
-    execute_guarded(conn, "ending a tool call", rules.sql(END_CALL), bound)
+    execute_guarded(db, "ending a tool call", rules.sql(END_CALL), bound)
 }
 
 const NEXT_EVENT: &str =
@@ -209,7 +209,7 @@ const APPEND_EVENTS: &str =
 
 /// The log has no gaps and no event twice.
 pub fn append_events(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     turn: TurnKey,
     flush: &EventFlush,
 ) -> Result<Outcome, ApplyError> {
@@ -224,7 +224,7 @@ pub fn append_events(
         what: "a count of events",
     })?;
     // Before the first there is nothing, or the insert meets it.
-    if first > 1 && query_key(conn, WHAT, NEXT_EVENT, params![turn.key])? != Some(first) {
+    if first > 1 && query_key(db, WHAT, NEXT_EVENT, params![turn.key])? != Some(first) {
         return Err(ApplyError::Guard { what: WHAT });
     }
     let bound = params![
@@ -235,7 +235,7 @@ pub fn append_events(
         own::events::encode(&flush.events),
         flush.at.0
     ];
-    execute_guarded(conn, WHAT, APPEND_EVENTS, bound)
+    execute_guarded(db, WHAT, APPEND_EVENTS, bound)
 }
 
 /// The first reason stands.
@@ -243,13 +243,13 @@ const NOTE_STOP: &str = "UPDATE turn SET stop_reason = coalesce(stop_reason, ?2)
     WHERE key = ?1 AND status = 'running'";
 
 pub fn note_stop(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     turn: TurnKey,
     reason: TurnReason,
     at: Timestamp,
 ) -> Result<Outcome, ApplyError> {
     let bound = params![turn.key, reason.as_str(), at.0];
-    execute_guarded(conn, "noting that a turn is to stop", NOTE_STOP, bound)
+    execute_guarded(db, "noting that a turn is to stop", NOTE_STOP, bound)
 }
 
 /// One that was deleted while it ran is found by nothing, and its contents are due at once.
@@ -264,7 +264,7 @@ const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
     WHERE key = (SELECT conversation FROM turn WHERE key = ?1 AND deleted_us IS NULL)";
 
 pub fn end_turn(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     rules: Rules,
     turn: TurnKey,
     end: &EndTurn,
@@ -289,9 +289,9 @@ pub fn end_turn(
             .and_then(|found_by| found_by.hidden)
             .map(|hidden| hidden.0),
     ];
-    let outcome = execute_guarded(conn, WHAT, rules.sql(END_TURN), bound)?;
+    let outcome = execute_guarded(db, WHAT, rules.sql(END_TURN), bound)?;
     if moves_head {
-        execute(conn, WHAT, MOVE_HEAD, params![turn.key, end.at.0])?;
+        execute(db, WHAT, MOVE_HEAD, params![turn.key, end.at.0])?;
     }
     Ok(outcome)
 }

@@ -1,10 +1,11 @@
 //! What is forgotten, and when.
 
-use rusqlite::{Connection, Params, params};
+use rusqlite::{Params, params};
 use tw_core::change::Outcome;
 use tw_core::time::Timestamp;
 
 use super::{ApplyError, execute};
+use crate::statements::Statements;
 
 const DUE: &str = "SELECT key FROM turn
     WHERE erase_after_us <= ?1 AND erased_us IS NULL AND status <> 'running'
@@ -23,12 +24,16 @@ const ERASE: [&str; 5] = [
      WHERE key = ?1",
 ];
 
-pub fn erase_due(conn: &Connection, now: Timestamp, turns_max: u32) -> Result<Outcome, ApplyError> {
+pub fn erase_due(
+    db: &mut Statements<'_>,
+    now: Timestamp,
+    turns_max: u32,
+) -> Result<Outcome, ApplyError> {
     const WHAT: &str = "erasing contents";
-    let turns = keys(conn, WHAT, DUE, params![now.0, turns_max])?;
+    let turns = keys(db, WHAT, DUE, params![now.0, turns_max])?;
     for turn in &turns {
         for sql in ERASE {
-            execute(conn, WHAT, sql, params![turn, now.0])?;
+            execute(db, WHAT, sql, params![turn, now.0])?;
         }
     }
     Ok(counted(turns.len()))
@@ -38,22 +43,22 @@ const LOGS_OLD: &str = "SELECT key FROM turn
     WHERE ended_us < ?1 AND events_expired_us IS NULL ORDER BY ended_us LIMIT ?2";
 
 pub fn expire_events(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     before: Timestamp,
     turns_max: u32,
 ) -> Result<Outcome, ApplyError> {
     const WHAT: &str = "deleting old event logs";
-    let turns = keys(conn, WHAT, LOGS_OLD, params![before.0, turns_max])?;
+    let turns = keys(db, WHAT, LOGS_OLD, params![before.0, turns_max])?;
     for turn in &turns {
         execute(
-            conn,
+            db,
             WHAT,
             "DELETE FROM turn_event WHERE turn = ?1",
             params![turn],
         )?;
         // The caller's bound stands in for the time, which it does not tell.
         let sql = "UPDATE turn SET events_expired_us = ?2 WHERE key = ?1";
-        execute(conn, WHAT, sql, params![turn, before.0])?;
+        execute(db, WHAT, sql, params![turn, before.0])?;
     }
     Ok(counted(turns.len()))
 }
@@ -64,12 +69,12 @@ const DELETE_KEYS: &str = "DELETE FROM request_key
          WHERE created_us < ?1 ORDER BY created_us LIMIT ?2)";
 
 pub fn expire_request_keys(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     before: Timestamp,
     keys_max: u32,
 ) -> Result<Outcome, ApplyError> {
     let deleted = execute(
-        conn,
+        db,
         "deleting old request keys",
         DELETE_KEYS,
         params![before.0, keys_max],
@@ -78,17 +83,13 @@ pub fn expire_request_keys(
 }
 
 fn keys(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     what: &'static str,
-    sql: &str,
+    sql: &'static str,
     bound: impl Params,
 ) -> Result<Vec<i64>, ApplyError> {
-    let read = move || -> rusqlite::Result<Vec<i64>> {
-        conn.prepare_cached(sql)?
-            .query_map(bound, |row| row.get(0))?
-            .collect()
-    };
-    read().map_err(|error| ApplyError::db(what, error))
+    db.all(sql, bound)
+        .map_err(|error| ApplyError::db(what, error))
 }
 
 fn counted(rows: usize) -> Outcome {

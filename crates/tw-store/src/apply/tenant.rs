@@ -2,25 +2,26 @@
 
 use std::time::Duration;
 
-use rusqlite::{Connection, params};
+use rusqlite::params;
 use tw_core::change::{NewApiKey, NewOrganization, Outcome, ToolGrant};
 use tw_core::id::{ApiKeyId, OrgId};
 use tw_core::time::Timestamp;
 
 use super::{ApplyError, execute, query_key};
+use crate::statements::Statements;
 use crate::words;
 
 /// The use of a key is noted at most this often, so that a busy key does not cost a write for each request.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(60);
 
 pub fn create_organization(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     new: &NewOrganization,
 ) -> Result<Outcome, ApplyError> {
     const WHAT: &str = "creating an organization";
     let sql = "INSERT INTO organization (slug, name, created_us, updated_us)
                VALUES (?1, ?2, ?3, ?3) RETURNING key";
-    let key = query_key(conn, WHAT, sql, params![new.slug, new.name, new.at.0])?;
+    let key = query_key(db, WHAT, sql, params![new.slug, new.name, new.at.0])?;
     Ok(Outcome::Organization(OrgId(
         key.ok_or(ApplyError::Guard { what: WHAT })?,
     )))
@@ -31,7 +32,7 @@ const CREATE_API_KEY: &str = "INSERT INTO api_key
      requests_per_minute, concurrency_max, streams_max, created_us, updated_us)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13) RETURNING key";
 
-pub fn create_api_key(conn: &Connection, new: &NewApiKey) -> Result<Outcome, ApplyError> {
+pub fn create_api_key(db: &mut Statements<'_>, new: &NewApiKey) -> Result<Outcome, ApplyError> {
     const WHAT: &str = "creating an API key";
     let (grant, names): (&str, &[String]) = match &new.tools {
         ToolGrant::None => ("none", &[]),
@@ -54,27 +55,27 @@ pub fn create_api_key(conn: &Connection, new: &NewApiKey) -> Result<Outcome, App
         new.at.0,
     ];
     let key =
-        query_key(conn, WHAT, CREATE_API_KEY, bound)?.ok_or(ApplyError::Guard { what: WHAT })?;
+        query_key(db, WHAT, CREATE_API_KEY, bound)?.ok_or(ApplyError::Guard { what: WHAT })?;
     for (place, name) in names.iter().enumerate() {
         let place = i64::try_from(place).map_err(|_| ApplyError::Encode {
             what: "a tool's place",
         })?;
         let sql = "INSERT INTO api_key_tool (api_key, place, name, created_us, updated_us)
                    VALUES (?1, ?2, ?3, ?4, ?4)";
-        execute(conn, WHAT, sql, params![key, place, name, new.at.0])?;
+        execute(db, WHAT, sql, params![key, place, name, new.at.0])?;
     }
     Ok(Outcome::ApiKey(ApiKeyId(key)))
 }
 
 pub fn touch_api_key(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     key: ApiKeyId,
     at: Timestamp,
 ) -> Result<Outcome, ApplyError> {
     let sql = "UPDATE api_key SET last_used_us = ?2, updated_us = ?2
                WHERE key = ?1 AND (last_used_us IS NULL OR last_used_us <= ?3)";
     let bound = params![key.0, at.0, at.before(TOUCH_INTERVAL).0];
-    Ok(match execute(conn, "noting a key's use", sql, bound)? {
+    Ok(match execute(db, "noting a key's use", sql, bound)? {
         0 => Outcome::Already,
         _ => Outcome::Done,
     })
@@ -84,10 +85,8 @@ const CHECK_WRITABLE: &str =
     "UPDATE migration SET updated_us = ?1 WHERE number = (SELECT max(number) FROM migration)";
 
 /// A page is written, so a full disk shows.
-pub fn check_writable(conn: &Connection, at: Timestamp) -> Result<Outcome, ApplyError> {
+pub fn check_writable(db: &mut Statements<'_>, at: Timestamp) -> Result<Outcome, ApplyError> {
     let what = "checking that the store takes writes";
-    conn.prepare_cached(CHECK_WRITABLE)
-        .and_then(|mut statement| statement.execute(params![at.0]))
-        .map_err(|error| ApplyError::db(what, error))?;
+    execute(db, what, CHECK_WRITABLE, params![at.0])?;
     Ok(Outcome::Done)
 }

@@ -1,28 +1,29 @@
 //! Tools and their versions.
 
-use rusqlite::{Connection, params};
+use rusqlite::params;
 use tw_core::change::{Outcome, SaveTool};
 use tw_core::id::{OrgId, ToolId, ToolVersionKey};
 use tw_core::time::Timestamp;
 use tw_core::tool::ToolVersion;
 
 use super::{ApplyError, execute, execute_guarded, query_key};
+use crate::statements::Statements;
 
 const WHAT: &str = "saving a tool";
 
 /// An outcome other than `ToolSaved` means that nothing was written.
-pub fn save_tool(conn: &Connection, save: &SaveTool) -> Result<Outcome, ApplyError> {
+pub fn save_tool(db: &mut Statements<'_>, save: &SaveTool) -> Result<Outcome, ApplyError> {
     match save.follows {
-        0 => create(conn, save),
-        _ => follow(conn, save),
+        0 => create(db, save),
+        _ => follow(db, save),
     }
 }
 
 const CREATE: &str = "INSERT INTO tool (organization, id, name, version, created_us, updated_us)
     VALUES (?1, ?2, ?3, 1, ?4, ?4) RETURNING key";
 
-fn create(conn: &Connection, save: &SaveTool) -> Result<Outcome, ApplyError> {
-    if is_name_of_another(conn, save)? {
+fn create(db: &mut Statements<'_>, save: &SaveTool) -> Result<Outcome, ApplyError> {
+    if is_name_of_another(db, save)? {
         return Ok(Outcome::NameTaken);
     }
     let bound = params![
@@ -31,8 +32,8 @@ fn create(conn: &Connection, save: &SaveTool) -> Result<Outcome, ApplyError> {
         save.name,
         save.at.0
     ];
-    let tool = returned(query_key(conn, WHAT, CREATE, bound)?)?;
-    add_version(conn, save, tool, 1)
+    let tool = returned(query_key(db, WHAT, CREATE, bound)?)?;
+    add_version(db, save, tool, 1)
 }
 
 const FIND: &str = "SELECT key FROM tool
@@ -40,28 +41,28 @@ const FIND: &str = "SELECT key FROM tool
 
 const UPDATE: &str = "UPDATE tool SET name = ?2, version = ?3, updated_us = ?4 WHERE key = ?1";
 
-fn follow(conn: &Connection, save: &SaveTool) -> Result<Outcome, ApplyError> {
+fn follow(db: &mut Statements<'_>, save: &SaveTool) -> Result<Outcome, ApplyError> {
     let bound = params![save.organization.0, save.tool.to_string(), save.follows];
-    let Some(tool) = query_key(conn, WHAT, FIND, bound)? else {
+    let Some(tool) = query_key(db, WHAT, FIND, bound)? else {
         return Ok(Outcome::Already);
     };
-    if is_name_of_another(conn, save)? {
+    if is_name_of_another(db, save)? {
         return Ok(Outcome::NameTaken);
     }
     let number = save.follows.checked_add(1).ok_or(ApplyError::Encode {
         what: "a tool's version",
     })?;
     let bound = params![tool, save.name, number, save.at.0];
-    execute_guarded(conn, WHAT, UPDATE, bound)?;
-    add_version(conn, save, tool, number)
+    execute_guarded(db, WHAT, UPDATE, bound)?;
+    add_version(db, save, tool, number)
 }
 
 const NAMED: &str = "SELECT 1 FROM tool
     WHERE organization = ?1 AND name = ?2 AND deleted_us IS NULL AND id <> ?3";
 
-fn is_name_of_another(conn: &Connection, save: &SaveTool) -> Result<bool, ApplyError> {
+fn is_name_of_another(db: &mut Statements<'_>, save: &SaveTool) -> Result<bool, ApplyError> {
     let bound = params![save.organization.0, save.name, save.tool.to_string()];
-    Ok(query_key(conn, WHAT, NAMED, bound)?.is_some())
+    Ok(query_key(db, WHAT, NAMED, bound)?.is_some())
 }
 
 const ADD_VERSION: &str =
@@ -69,14 +70,14 @@ const ADD_VERSION: &str =
     VALUES (?1, ?2, ?3, ?4, ?5, ?5) RETURNING key";
 
 fn add_version(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     save: &SaveTool,
     tool: i64,
     number: u32,
 ) -> Result<Outcome, ApplyError> {
     let bound = params![tool, number, save.name, save.definition, save.at.0];
-    let key = returned(query_key(conn, WHAT, ADD_VERSION, bound)?)?;
-    note_change(conn, WHAT, save.organization)?;
+    let key = returned(query_key(db, WHAT, ADD_VERSION, bound)?)?;
+    note_change(db, WHAT, save.organization)?;
     Ok(Outcome::ToolSaved(ToolVersion {
         tool: save.tool,
         key: ToolVersionKey(key),
@@ -92,25 +93,25 @@ const DELETE: &str = "UPDATE tool SET deleted_us = ?3, updated_us = ?3
     WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL";
 
 pub fn delete_tool(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     organization: OrgId,
     tool: ToolId,
     at: Timestamp,
 ) -> Result<Outcome, ApplyError> {
     const WHAT: &str = "deleting a tool";
     let bound = params![organization.0, tool.to_string(), at.0];
-    match execute(conn, WHAT, DELETE, bound)? {
+    match execute(db, WHAT, DELETE, bound)? {
         0 => Ok(Outcome::Already),
-        _ => note_change(conn, WHAT, organization),
+        _ => note_change(db, WHAT, organization),
     }
 }
 
 /// In the transaction of the change itself: who sees one sees the other.
 fn note_change(
-    conn: &Connection,
+    db: &mut Statements<'_>,
     what: &'static str,
     organization: OrgId,
 ) -> Result<Outcome, ApplyError> {
     let sql = "UPDATE organization SET tools_revision = tools_revision + 1 WHERE key = ?1";
-    execute_guarded(conn, what, sql, params![organization.0])
+    execute_guarded(db, what, sql, params![organization.0])
 }

@@ -6,6 +6,7 @@ use super::{Group, commit};
 use crate::apply::{ApplyError, Rules};
 use crate::connection;
 use crate::migrate::{self, MIGRATIONS};
+use crate::statements::Statements;
 
 fn database() -> Connection {
     let mut conn = connection::open_memory().unwrap();
@@ -37,7 +38,7 @@ fn run(conn: &Connection, groups: &[Vec<Change>]) -> Vec<super::Answer> {
             fence: None,
         })
         .collect();
-    commit(conn, Rules::STRICT, &groups)
+    commit(&mut Statements::of(conn), Rules::STRICT, &groups)
 }
 
 #[test]

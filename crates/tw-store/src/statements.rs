@@ -1,0 +1,83 @@
+//! The statements of a connection that writes, prepared once.
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
+
+/// Statements of one connection, each found by where its text stands in the program.
+///
+/// The connection's own cache finds them by what they say and keeps them in the order of their last use, which costs
+/// each short statement of a turn a tenth of its time. From there they come, and there they go back with this.
+pub struct Statements<'conn> {
+    conn: &'conn Connection,
+    /// By [`place`].
+    prepared: Vec<(Place, CachedStatement<'conn>)>,
+}
+
+/// Where a text begins, and its length: one text may be the beginning of another.
+type Place = (usize, usize);
+
+fn place(sql: &'static str) -> Place {
+    (sql.as_ptr().addr(), sql.len())
+}
+
+impl<'conn> Statements<'conn> {
+    pub fn of(conn: &'conn Connection) -> Self {
+        Self {
+            conn,
+            prepared: Vec::new(),
+        }
+    }
+
+    pub fn conn(&self) -> &'conn Connection {
+        self.conn
+    }
+
+    /// Runs a statement that returns no rows; how many it touched.
+    pub fn execute(&mut self, sql: &'static str, bound: impl Params) -> rusqlite::Result<usize> {
+        self.run(sql, |statement| statement.execute(bound))
+    }
+
+    /// The first row that a statement returns.
+    pub fn first<T>(
+        &mut self,
+        sql: &'static str,
+        bound: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Option<T>> {
+        self.run(sql, |statement| statement.query_row(bound, read).optional())
+    }
+
+    /// All rows that a statement returns, of one column.
+    pub fn all<T: rusqlite::types::FromSql>(
+        &mut self,
+        sql: &'static str,
+        bound: impl Params,
+    ) -> rusqlite::Result<Vec<T>> {
+        self.run(sql, |statement| {
+            statement.query_map(bound, |row| row.get(0))?.collect()
+        })
+    }
+
+    fn run<T>(
+        &mut self,
+        sql: &'static str,
+        run: impl FnOnce(&mut CachedStatement<'conn>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        let place = place(sql);
+        let at = match self
+            .prepared
+            .binary_search_by_key(&place, |(place, _)| *place)
+        {
+            Ok(at) => at,
+            Err(at) => {
+                let statement = self.conn.prepare_cached(sql)?;
+                self.prepared.insert(at, (place, statement));
+                at
+            }
+        };
+        let statement = &mut self.prepared[at].1;
+        let answer = run(statement);
+        // What was bound may be as large as a request.
+        statement.clear_bindings();
+        answer
+    }
+}
