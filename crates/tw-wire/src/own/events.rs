@@ -1,5 +1,6 @@
 //! Log events as stored: one JSON array per event, each ending its line.
 
+mod array;
 pub mod lines;
 
 use serde_json::value::RawValue;
@@ -13,6 +14,7 @@ use tw_core::model::{
 };
 
 use super::DamagedRecord;
+use array::{Array, push_literal, push_number, push_string};
 use lines::Events;
 
 const WHAT: &str = "log events";
@@ -30,135 +32,131 @@ pub fn encode(events: &[LogEvent]) -> String {
 fn encode_event(event: &LogEvent, out: &mut String) {
     match event {
         LogEvent::Delta(delta) => encode_delta(delta, out),
-        LogEvent::Start { model, created_s } => {
-            array(out, "start", &[&json_string(model), &created_s.to_string()]);
-        }
-        LogEvent::Round { round } => array(out, "round", &[&round.to_string()]),
-        LogEvent::ClientCall(piece) => array(
-            out,
-            "call",
-            &[
-                &piece.choice.to_string(),
-                &piece.call.to_string(),
-                &optional_string(piece.id.as_deref()),
-                &optional_string(piece.name.as_deref()),
-                &quoted(form_word(piece.form)),
-                &optional_literal(piece.arguments.as_ref()),
-            ],
-        ),
-        LogEvent::Extra { key, value } => array(out, "extra", &[&json_string(key), value.as_str()]),
-        LogEvent::CallStarted { call, id, name } => array(
-            out,
-            "call_started",
-            &[
-                &call.round.to_string(),
-                &call.position.to_string(),
-                &quoted(&id.plain()),
-                &json_string(name),
-            ],
-        ),
+        LogEvent::Start { model, created_s } => Array::of("start", out)
+            .string(model)
+            .number(*created_s)
+            .end(),
+        LogEvent::Round { round } => Array::of("round", out).number(*round).end(),
+        LogEvent::ClientCall(piece) => Array::of("call", out)
+            .number(piece.choice)
+            .number(piece.call)
+            .optional_string(piece.id.as_deref())
+            .optional_string(piece.name.as_deref())
+            .word(form_word(piece.form))
+            .optional_literal(piece.arguments.as_ref())
+            .end(),
+        LogEvent::Extra { key, value } => Array::of("extra", out)
+            .string(key)
+            .json(value.as_str())
+            .end(),
+        LogEvent::CallStarted { call, id, name } => Array::of("call_started", out)
+            .number(call.round)
+            .number(call.position)
+            .word(&id.plain())
+            .string(name)
+            .end(),
         LogEvent::CallEnded { call, id, end } => {
-            let (round, position) = (call.round.to_string(), call.position.to_string());
-            let id = quoted(&id.plain());
-            let reason = optional_string(end.reason.map(CallReason::as_str));
-            let result = optional_string(end.result.as_deref());
-            let shown = json_string(&end.shown);
-            let is_error = if end.is_error { "true" } else { "false" };
-            let mut fields = vec![
-                round.as_str(),
-                &position,
-                &id,
-                &reason,
-                &result,
-                &shown,
-                is_error,
-            ];
+            let mut array = Array::of("call_ended", out)
+                .number(call.round)
+                .number(call.position)
+                .word(&id.plain())
+                .optional_string(end.reason.map(CallReason::as_str))
+                .optional_string(end.result.as_deref())
+                .string(&end.shown)
+                .json(if end.is_error { "true" } else { "false" });
             // Left out where it is false, as in all logs written before there was a cache.
             if end.cached {
-                fields.push("true");
+                array = array.json("true");
             }
-            array(out, "call_ended", &fields);
+            array.end();
         }
-        LogEvent::Finish { choice, reason } => {
-            array(
-                out,
-                "finish",
-                &[&choice.to_string(), &quoted(finish_word(*reason))],
-            );
+        LogEvent::Finish { choice, reason } => Array::of("finish", out)
+            .number(*choice)
+            .word(finish_word(*reason))
+            .end(),
+        LogEvent::Usage(usage) => {
+            let mut array = Array::of("usage", out);
+            push_usage(array.field(), usage);
+            array.end();
         }
-        LogEvent::Usage(usage) => array(out, "usage", &[&encode_usage(usage)]),
         LogEvent::End(end) => encode_end(end, out),
     }
 }
 
 /// A usage as stored: the three sums and the object.
 pub fn encode_usage(usage: &Usage) -> String {
-    format!(
-        "[{},{},{},{}]",
+    // Room for the sums and what stands between them.
+    let mut out = String::with_capacity(usage.json.as_str().len() + 64);
+    push_usage(&mut out, usage);
+    out
+}
+
+fn push_usage(out: &mut String, usage: &Usage) {
+    out.push('[');
+    for tokens in [
         usage.prompt_tokens,
         usage.completion_tokens,
         usage.total_tokens,
-        usage.json.as_str()
-    )
-}
-
-fn encode_delta(delta: &Delta, out: &mut String) {
-    out.push_str("[\"d\",");
-    out.push_str(&delta.choice.to_string());
-    out.push(',');
-    push_literal(out, delta.text.as_ref());
-    if let Some(rest) = delta.rest.as_deref() {
+    ] {
+        push_number(out, tokens);
         out.push(',');
-        push_literal(out, rest.refusal.as_ref());
-        out.push(',');
-        match &rest.reasoning {
-            Some(reasoning) => {
-                out.push_str("[\"");
-                out.push_str(reasoning_word(reasoning.field));
-                out.push_str("\",");
-                push_literal(out, Some(&reasoning.text));
-                out.push(']');
-            }
-            None => out.push_str("null"),
-        }
-        out.push(',');
-        out.push_str(rest.reasoning_details.as_ref().map_or("null", Json::as_str));
-        out.push(',');
-        out.push_str(rest.logprobs.as_ref().map_or("null", Json::as_str));
-        for (key, value) in &rest.extra {
-            out.push(',');
-            out.push_str(&json_string(key));
-            out.push(',');
-            out.push_str(value.as_str());
-        }
     }
+    out.push_str(usage.json.as_str());
     out.push(']');
 }
 
+fn encode_delta(delta: &Delta, out: &mut String) {
+    let array = Array::of("d", out)
+        .number(delta.choice)
+        .optional_literal(delta.text.as_ref());
+    let Some(rest) = delta.rest.as_deref() else {
+        return array.end();
+    };
+    let mut array = array.optional_literal(rest.refusal.as_ref());
+    match &rest.reasoning {
+        Some(reasoning) => {
+            let out = array.field();
+            out.push_str("[\"");
+            out.push_str(reasoning_word(reasoning.field));
+            out.push_str("\",");
+            push_literal(out, Some(&reasoning.text));
+            out.push(']');
+        }
+        None => array = array.json("null"),
+    }
+    array = array
+        .json(rest.reasoning_details.as_ref().map_or("null", Json::as_str))
+        .json(rest.logprobs.as_ref().map_or("null", Json::as_str));
+    for (key, value) in &rest.extra {
+        array = array.string(key).json(value.as_str());
+    }
+    array.end();
+}
+
 fn encode_end(end: &TurnEnd, out: &mut String) {
-    let effects: Vec<String> = end
-        .effects
-        .iter()
-        .map(|ran| {
-            format!(
-                "[{},{},{}]",
-                quoted(&ran.id.plain()),
-                json_string(&ran.name),
-                quoted(ran.status.as_str())
-            )
-        })
-        .collect();
-    let fault = end.fault.as_ref().map_or("null".to_owned(), encode_fault);
-    array(
-        out,
-        "end",
-        &[
-            &quoted(end.status.as_str()),
-            &optional_string(end.reason.map(TurnReason::as_str)),
-            &fault,
-            &format!("[{}]", effects.join(",")),
-        ],
-    );
+    let mut array = Array::of("end", out)
+        .word(end.status.as_str())
+        .optional_string(end.reason.map(TurnReason::as_str));
+    array = match &end.fault {
+        Some(fault) => array.json(&encode_fault(fault)),
+        None => array.json("null"),
+    };
+    let out = array.field();
+    out.push('[');
+    for (at, ran) in end.effects.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        out.push_str("[\"");
+        out.push_str(&ran.id.plain());
+        out.push_str("\",");
+        push_string(out, &ran.name);
+        out.push_str(",\"");
+        out.push_str(ran.status.as_str());
+        out.push_str("\"]");
+    }
+    out.push(']');
+    array.end();
 }
 
 fn encode_fault(fault: &Fault) -> String {
@@ -186,42 +184,18 @@ fn encode_fault(fault: &Fault) -> String {
     )
 }
 
-fn array(out: &mut String, kind: &str, fields: &[&str]) {
-    out.push_str("[\"");
-    out.push_str(kind);
-    out.push('"');
-    for field in fields {
-        out.push(',');
-        out.push_str(field);
-    }
-    out.push(']');
-}
-
 fn quoted(word: &str) -> String {
     format!("\"{word}\"")
 }
 
 pub(super) fn json_string(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    let mut out = String::with_capacity(text.len() + 2);
+    push_string(&mut out, text);
+    out
 }
 
 pub(super) fn optional_string(text: Option<&str>) -> String {
     text.map_or("null".to_owned(), json_string)
-}
-
-pub(super) fn optional_literal(literal: Option<&Literal>) -> String {
-    literal.map_or("null".to_owned(), |literal| quoted(literal.as_str()))
-}
-
-fn push_literal(out: &mut String, literal: Option<&Literal>) {
-    match literal {
-        Some(literal) => {
-            out.push('"');
-            out.push_str(literal.as_str());
-            out.push('"');
-        }
-        None => out.push_str("null"),
-    }
 }
 
 /// Reads a flush.

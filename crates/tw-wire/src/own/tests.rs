@@ -216,3 +216,13 @@ fn a_damaged_record_is_an_error_and_no_panic() {
         assert!(blocks::decode(text).is_err(), "{text}");
     }
 }
+
+#[test]
+fn what_is_stored_is_written_as_it_always_was() {
+    let mut all = every_event();
+    all.push(LogEvent::Start {
+        model: "a \"b\" \\ \n \u{1} \u{7f} \u{e9} \u{1f600}".to_owned(),
+        created_s: -1,
+    });
+    insta::assert_snapshot!(events::encode(&all));
+}
