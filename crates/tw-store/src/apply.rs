@@ -12,7 +12,6 @@ use std::sync::Arc;
 use rusqlite::{Params, params};
 use tw_core::change::{Change, Fence, Outcome};
 use tw_core::id::{OrgId, TurnId};
-use tw_core::time::Timestamp;
 
 use crate::statements::Statements;
 
@@ -151,15 +150,12 @@ pub(crate) fn apply(
         return Ok(outcomes);
     };
     // Nobody else knows yet of a turn that this group makes, so its fence holds.
-    let (turn, is_new) = match accepted {
-        Some(turn) => (turn, true),
-        None => (check_fence(db, rules, fence)?, false),
+    let turn = match accepted {
+        Some(turn) => turn,
+        None => check_fence(db, rules, fence)?,
     };
     for change in rest {
         outcomes.push(apply_of_turn(db, rules, turn, change)?);
-    }
-    if !is_new && let Some(at) = rest.first().and_then(at) {
-        note_update(db, turn, rest, at)?;
     }
     Ok(outcomes)
 }
@@ -227,35 +223,6 @@ fn check_group(changes: &[Change], fence: Option<Fence>) -> Result<(), ApplyErro
 /// The fence of a turn that was never claimed again.
 const FIRST_FENCE: i64 = 1;
 
-/// When a turn's change happened.
-fn at(change: &Change) -> Option<Timestamp> {
-    match change {
-        Change::OpenAttempt(open) => Some(open.at),
-        Change::CloseAttempt(close) => Some(close.at),
-        Change::AddMessage(message) => Some(message.at),
-        Change::AddCall(call) => Some(call.at),
-        Change::StartCall { at, .. } | Change::EndCall { at, .. } | Change::NoteStop { at, .. } => {
-            Some(*at)
-        }
-        Change::HandOverCall(handed) => Some(handed.at),
-        Change::AppendEvents(flush) => Some(flush.at),
-        Change::EndTurn(end) => Some(end.at),
-        Change::AcceptTurn(_)
-        | Change::CreateOrganization(_)
-        | Change::CreateApiKey(_)
-        | Change::TouchApiKey { .. }
-        | Change::SaveTool(_)
-        | Change::DeleteTool { .. }
-        | Change::DeleteConversation(_)
-        | Change::ClaimTurn(_)
-        | Change::MarkAnswered { .. }
-        | Change::CheckWritable { .. }
-        | Change::EraseDue { .. }
-        | Change::ExpireEvents { .. }
-        | Change::ExpireRequestKeys { .. } => None,
-    }
-}
-
 const CHECK_FENCE: &str = "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND fence = ?3";
 
 /// Only a test's store gets here.
@@ -282,24 +249,6 @@ fn check_fence(db: &mut Statements<'_>, rules: Rules, fence: Fence) -> Result<Tu
             fence: fence.fence,
         }),
     }
-}
-
-/// Notes in the turn's row that something of the turn was written, unless the changes did so themselves.
-fn note_update(
-    db: &mut Statements<'_>,
-    turn: TurnKey,
-    changes: &[Change],
-    at: Timestamp,
-) -> Result<(), ApplyError> {
-    let is_noted = changes
-        .iter()
-        .any(|change| matches!(change, Change::EndTurn(_) | Change::NoteStop { .. }));
-    if is_noted {
-        return Ok(());
-    }
-    let sql = "UPDATE turn SET updated_us = ?2 WHERE key = ?1";
-    execute(db, "noting a turn's update", sql, params![turn.key, at.0])?;
-    Ok(())
 }
 
 fn apply_of_turn(

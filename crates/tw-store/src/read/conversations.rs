@@ -196,7 +196,14 @@ const NEXT_OF_USER: &str = "SELECT conversation FROM turn INDEXED BY turn_conver
       AND (?4 IS NULL OR api_key = ?4)
     ORDER BY conversation DESC LIMIT 1";
 
-const ROW: &str = "SELECT c.id, f.created_us, coalesce(l.ended_us, l.updated_us) AS active_us,
+/// What a turn that runs has written stands in the rows of its attempts, calls, messages and events; its own row
+/// changes when it is claimed or told to stop.
+const ROW: &str = "SELECT c.id, f.created_us,
+        coalesce(l.ended_us, max(l.updated_us,
+            coalesce((SELECT max(updated_us) FROM attempt WHERE turn = l.key), 0),
+            coalesce((SELECT max(updated_us) FROM tool_call WHERE turn = l.key), 0),
+            coalesce((SELECT max(updated_us) FROM message WHERE turn = l.key), 0),
+            coalesce((SELECT max(updated_us) FROM turn_event WHERE turn = l.key), 0))) AS active_us,
         (SELECT count(*) FROM
             (SELECT 1 FROM turn
              WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL

@@ -2,7 +2,8 @@
 
 use tw_core::call::Runs;
 use tw_core::change::{
-    Change, ClaimTurn, DeleteConversation, EndTurn, NewCall, NewTurn, Outcome, Surface, Whose,
+    Change, ClaimTurn, DeleteConversation, EndTurn, EventFlush, NewCall, NewMessage, NewTurn,
+    OpenAttempt, Outcome, Surface, Whose,
 };
 use tw_core::event::{TurnReason, TurnStatus};
 use tw_core::id::{ApiKeyId, TurnId};
@@ -15,7 +16,8 @@ use tw_store::read::requests::RepeatSent;
 use tw_store::read::view::Detail;
 
 use crate::world::{
-    World, api_key, at, call_ref, completed, end_turn, flush, on_each_store, pending_call, turn_id,
+    World, api_key, at, call_ref, completed, end_turn, flush, message, model_attempt,
+    on_each_store, pending_call, turn_id,
 };
 
 /// Everybody's of the organization.
@@ -278,6 +280,46 @@ async fn a_name_that_was_deleted_begins_anew() {
             active: at(20),
         };
         assert_eq!(row.await.unwrap(), Some(anew));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_conversation_was_active_when_its_running_turn_last_wrote_anything() {
+    on_each_store(async |world| {
+        let turn = began(&world, 1).await;
+        let call = call_ref(2, 0);
+        let writes = [
+            Change::OpenAttempt(OpenAttempt {
+                at: at(20),
+                ..model_attempt(2, 1)
+            }),
+            Change::AddMessage(NewMessage {
+                at: at(21),
+                ..message(2, 0)
+            }),
+            Change::AddCall(Box::new(NewCall {
+                at: at(22),
+                ..pending_call(turn, call)
+            })),
+            Change::AppendEvents(EventFlush {
+                at: at(23),
+                ..flush(4, 1)
+            }),
+            Change::StartCall { call, at: at(24) },
+            Change::NoteStop {
+                reason: TurnReason::Requested,
+                at: at(25),
+            },
+        ];
+        for (time, write) in (20..).zip(writes) {
+            world.write_turn(turn, vec![write]).await.unwrap();
+            let row = world
+                .store
+                .conversation(world.organization, "c".to_owned(), ALL);
+            let row = row.await.unwrap();
+            assert_eq!(row.map(|row| row.active), Some(at(time)));
+        }
     })
     .await;
 }
