@@ -81,21 +81,31 @@ pub fn add_message(
     execute_guarded(db, "adding a message", sql, bound)
 }
 
-/// A call names a version only of its own organization's tools, which the insert itself sees to.
 const ADD_CALL: &str = "INSERT INTO tool_call
     (turn, round, position, organization, id, runs, effect, tool_name, tool_call_id, callback_token,
      idempotency_key, arguments, status, reason, result, shown, is_error, started_us, ended_us,
      created_us, updated_us, cached, tool_version)
-    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?20, ?21, ?22
-    WHERE ?22 IS NULL
-       OR ?4 = (SELECT t.organization FROM tool_version v JOIN tool t ON t.key = v.tool WHERE v.key = ?22)";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?20, ?21,
+            ?22)";
 
+const OWNER_OF_VERSION: &str =
+    "SELECT t.organization FROM tool_version v JOIN tool t ON t.key = v.tool
+    WHERE v.key = ?1";
+
+/// A call names a version only of its own organization's tools.
+///
+/// An insert that looked for itself would keep copies of the pages that it changes, in case that it fails halfway.
 pub fn add_call(
     db: &mut Statements<'_>,
     turn: TurnKey,
     new: &NewCall,
 ) -> Result<Outcome, ApplyError> {
     const WHAT: &str = "adding a tool call";
+    if let Some(version) = new.tool_version
+        && query_key(db, WHAT, OWNER_OF_VERSION, params![version.0])? != Some(turn.organization.0)
+    {
+        return Err(ApplyError::Guard { what: WHAT });
+    }
     if new
         .end
         .as_ref()
