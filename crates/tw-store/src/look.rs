@@ -74,7 +74,7 @@ impl Look {
             )?,
             calls_left: count(
                 "SELECT count(*) FROM tool_call c JOIN turn t ON t.key = c.turn
-                 WHERE c.status IN ('pending', 'processing') AND c.runs <> 'outside'
+                 WHERE c.ended_us IS NULL AND c.runs <> 'outside'
                    AND t.status <> 'running'",
                 &[],
             )?,

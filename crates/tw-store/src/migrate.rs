@@ -40,6 +40,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "repeats",
         sql: include_str!("../migrations/0007_repeats.sql"),
     },
+    Migration {
+        name: "states",
+        sql: include_str!("../migrations/0008_states.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -18,7 +18,7 @@ fn open(database: &Path) -> anyhow::Result<Connection> {
 fn running(conn: &Connection) -> anyhow::Result<u64> {
     let count: i64 = conn.query_row(
         "SELECT (SELECT count(*) FROM turn WHERE status = 'running')
-              + (SELECT count(*) FROM tool_call WHERE status IN ('pending', 'processing'))",
+              + (SELECT count(*) FROM tool_call WHERE ended_us IS NULL)",
         [],
         |row| row.get(0),
     )?;

@@ -161,3 +161,21 @@ async fn a_turn_of_the_first_schema_goes_on_with_the_newest() {
         Vec::<String>::new()
     );
 }
+
+#[tokio::test]
+async fn what_was_final_under_the_first_schema_stays_so_under_the_newest() {
+    let world = after_the_first_schema();
+    let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
+    for sql in [
+        "UPDATE tool_call SET status = 'failed', reason = 'reset' WHERE position = 0",
+        "UPDATE tool_call SET status = 'processing', reason = NULL, shown = NULL, is_error = NULL, ended_us = NULL
+         WHERE position = 1",
+        "UPDATE tool_call SET status = 'failed', reason = 'reset', shown = '', is_error = 0, ended_us = 9",
+    ] {
+        let error = conn.execute(sql, []).unwrap_err().to_string();
+        assert!(error.contains("final"), "{sql}: {error}");
+    }
+    let states = "SELECT group_concat(status || coalesce(reason, '')) FROM tool_call";
+    let states: String = conn.query_row(states, [], |row| row.get(0)).unwrap();
+    assert_eq!(states, "completed,failedtimeout,processing");
+}
