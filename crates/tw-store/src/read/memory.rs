@@ -8,7 +8,7 @@ use tw_core::recall::{RecalledCall, RecalledRound};
 use tw_wire::own;
 
 use super::ReadError;
-use super::columns::{get, optional_word, word};
+use super::columns::{get, optional_word, text, word};
 use crate::store::Store;
 
 /// What became of looking for a history.
@@ -51,7 +51,7 @@ pub struct Room {
 }
 
 /// Turns with hidden calls that are read for one request.
-pub const REMEMBERED_TURNS_MAX: usize = 256;
+pub const REMEMBERED_TURNS_MAX: u32 = 256;
 
 impl Store {
     /// The turn of a key whose history, up to and with its answer, has this hash.
@@ -151,126 +151,145 @@ fn continued(row: &Row<'_>) -> Result<Continued, ReadError> {
     })
 }
 
-const FIRST: &str =
-    "SELECT key, history_hash, memory_turn FROM turn WHERE organization = ?1 AND id = ?2";
-/// Turns refer to turns of their own organization only.
-const BEFORE: &str =
-    "SELECT key, history_hash, memory_turn FROM turn WHERE organization = ?1 AND key = ?2";
+/// The turns with hidden calls, newest first, and of each its rounds and calls in their order, which the loops of the
+/// joins give by themselves: sorted, all would be read before the first. Turns refer to turns of their own
+/// organization only.
+const REMEMBERED: &str = "WITH RECURSIVE before (turn, history, memory_turn) AS (
+        SELECT key, history_hash, memory_turn FROM turn WHERE organization = ?1 AND id = ?2
+        UNION ALL
+        SELECT t.key, t.history_hash, t.memory_turn FROM before
+        CROSS JOIN turn t ON t.key = before.memory_turn AND t.organization = ?1
+        LIMIT ?3
+    )
+    SELECT b.turn, m.round, c.id, c.runs, c.tool_name, c.tool_call_id, c.shown, m.blocks, b.history
+    FROM before b
+    LEFT JOIN message m ON m.turn = b.turn AND m.round > 0 AND m.role = 'assistant'
+    LEFT JOIN tool_call c ON c.turn = m.turn AND c.round = m.round
+    WHERE b.history IS NOT NULL";
 
+/// One that was erased meanwhile is passed over.
 fn remembered(
     conn: &Connection,
     organization: OrgId,
     newest: TurnId,
     room: &Room,
 ) -> Result<Vec<RememberedTurn>, ReadError> {
-    type Found = (i64, Option<[u8; 32]>, Option<i64>);
-    let read = |row: &Row<'_>| -> rusqlite::Result<Found> {
-        Ok((
-            row.get("key")?,
-            row.get("history_hash")?,
-            row.get("memory_turn")?,
-        ))
-    };
+    let mut statement = conn.prepare_cached(REMEMBERED)?;
+    let bound = params![organization.0, newest.to_string(), REMEMBERED_TURNS_MAX];
+    let mut rows = statement.query(bound)?;
     let mut turns = Vec::new();
     let mut left = room.bytes_max;
-    let bound = params![organization.0, newest.to_string()];
-    let mut next = conn
-        .prepare_cached(FIRST)?
-        .query_row(bound, read)
-        .optional()?;
-    for _ in 0..REMEMBERED_TURNS_MAX {
-        let Some((key, history, before)) = next else {
-            break;
-        };
-        // One that was erased meanwhile is passed over.
-        if let Some(history) = history {
-            let all = rounds(conn, key, &room.tools)?;
-            let count = all.len();
-            let rounds = newest_rounds(all, &mut left);
-            let is_whole = rounds.len() == count;
-            turns.push(RememberedTurn {
-                history: HistoryHash(history),
-                rounds,
-            });
+    let mut reading: Option<Reading> = None;
+    while let Some(row) = rows.next()? {
+        let key: i64 = get(row, "turn")?;
+        if reading.as_ref().is_none_or(|turn| turn.key != key) {
+            let next = Reading::begin(key, row)?;
+            let is_whole = reading
+                .replace(next)
+                .is_none_or(|turn| turn.keep(&mut left, &mut turns));
             if !is_whole {
-                break;
+                return Ok(turns);
             }
         }
-        next = match before {
-            Some(before) => conn
-                .prepare_cached(BEFORE)?
-                .query_row(params![organization.0, before], read)
-                .optional()?,
-            None => None,
-        };
+        if let Some(turn) = &mut reading {
+            turn.add(row, room)?;
+        }
+    }
+    if let Some(turn) = reading {
+        turn.keep(&mut left, &mut turns);
     }
     Ok(turns)
 }
 
+/// A turn of which rows are coming.
+struct Reading {
+    key: i64,
+    history: HistoryHash,
+    rounds: Vec<Weighed>,
+}
+
 /// A round and what it takes of the room.
 struct Weighed {
+    number: u32,
     round: RecalledRound,
+    /// Of its message.
+    said_bytes: usize,
+    /// 0 for a round that nothing comes back of.
     bytes: usize,
 }
 
-/// The newest rounds for which there is room, oldest first.
-fn newest_rounds(mut rounds: Vec<Weighed>, left: &mut usize) -> Vec<RecalledRound> {
-    let mut kept = 0;
-    for round in rounds.iter().rev() {
-        if round.bytes > *left {
-            break;
-        }
-        *left -= round.bytes;
-        kept += 1;
+impl Reading {
+    fn begin(key: i64, row: &Row<'_>) -> Result<Self, ReadError> {
+        Ok(Self {
+            key,
+            history: HistoryHash(get(row, "history")?),
+            rounds: Vec::new(),
+        })
     }
-    let from = rounds.len() - kept;
-    rounds.drain(from..).map(|weighed| weighed.round).collect()
+
+    /// Takes a call and, with its first one, the round that it is of.
+    fn add(&mut self, row: &Row<'_>, room: &Room) -> Result<(), ReadError> {
+        let Some(number) = get(row, "round")? else {
+            return Ok(());
+        };
+        if self.rounds.last().is_none_or(|last| last.number != number) {
+            let blocks = text(row, "blocks")?;
+            self.rounds.push(Weighed {
+                number,
+                round: RecalledRound {
+                    blocks: own::blocks::decode(blocks)?,
+                    calls: Vec::new(),
+                },
+                said_bytes: blocks.len(),
+                bytes: 0,
+            });
+        }
+        let id = optional_word(row, "id", CallId::parse)?;
+        if let (Some(id), Some(round)) = (id, self.rounds.last_mut()) {
+            round.add(id, row, room)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the newest rounds for which there is room; `false` if these are not all.
+    fn keep(mut self, left: &mut usize, turns: &mut Vec<RememberedTurn>) -> bool {
+        let mut kept = 0;
+        for round in self.rounds.iter().rev() {
+            if round.bytes > *left {
+                break;
+            }
+            *left -= round.bytes;
+            kept += 1;
+        }
+        let from = self.rounds.len() - kept;
+        let rounds = self.rounds.drain(from..);
+        turns.push(RememberedTurn {
+            history: self.history,
+            rounds: rounds.map(|weighed| weighed.round).collect(),
+        });
+        from == 0
+    }
 }
 
-const ROUNDS: &str = "SELECT round, blocks FROM message
-    WHERE turn = ?1 AND round > 0 AND role = 'assistant' ORDER BY round, seq";
-const SHOWN: &str = "SELECT round, id, runs, tool_name, tool_call_id, shown FROM tool_call
-    WHERE turn = ?1 ORDER BY round, position";
-
-/// A round that nothing comes back of takes no room.
-fn rounds(conn: &Connection, turn: i64, tools: &[String]) -> Result<Vec<Weighed>, ReadError> {
-    let mut statement = conn.prepare_cached(ROUNDS)?;
-    let mut rows = statement.query(params![turn])?;
-    let mut rounds: Vec<(u32, usize, Weighed)> = Vec::new();
-    while let Some(row) = rows.next()? {
-        let blocks: String = get(row, "blocks")?;
-        let round = RecalledRound {
-            blocks: own::blocks::decode(&blocks)?,
-            calls: Vec::new(),
-        };
-        rounds.push((
-            get(row, "round")?,
-            blocks.len(),
-            Weighed { round, bytes: 0 },
-        ));
-    }
-    let mut statement = conn.prepare_cached(SHOWN)?;
-    let mut rows = statement.query(params![turn])?;
-    while let Some(row) = rows.next()? {
-        let number: u32 = get(row, "round")?;
-        let Some((_, length, weighed)) = rounds.iter_mut().find(|(round, ..)| *round == number)
-        else {
-            continue;
-        };
+impl Weighed {
+    fn add(&mut self, id: CallId, row: &Row<'_>, room: &Room) -> Result<(), ReadError> {
         let call = RecalledCall {
             runs: word(row, "runs", Runs::parse)?,
-            id: word(row, "id", CallId::parse)?,
+            id,
             sent_id: get(row, "tool_call_id")?,
             tool_name: get(row, "tool_name")?,
             shown: get::<Option<String>>(row, "shown")?.unwrap_or_default(),
         };
-        if call.runs == Runs::Server && tools.contains(&call.tool_name) {
-            if weighed.bytes == 0 {
-                weighed.bytes = *length;
+        if call.runs == Runs::Server && room.tools.contains(&call.tool_name) {
+            if self.bytes == 0 {
+                self.bytes = self.said_bytes;
             }
-            weighed.bytes = weighed.bytes.saturating_add(call.shown.len());
+            self.bytes = self.bytes.saturating_add(call.shown.len());
         }
-        weighed.round.calls.push(call);
+        self.round.calls.push(call);
+        Ok(())
     }
-    Ok(rounds.into_iter().map(|(.., weighed)| weighed).collect())
 }
+
+#[cfg(test)]
+mod tests;

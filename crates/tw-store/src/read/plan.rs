@@ -1,7 +1,7 @@
 //! Which way SQLite takes through a statement.
 
+use rusqlite::params_from_iter;
 use rusqlite::types::Null;
-use rusqlite::{Connection, params_from_iter};
 use tw_core::time::Timestamp;
 
 use crate::connection;
@@ -9,10 +9,8 @@ use crate::migrate::{self, MIGRATIONS};
 
 /// Panics unless each statement finds its rows `by` what stands beside it, and walks through nothing.
 pub fn assert_each_looks(statements: &[(&str, &str)]) {
-    let conn = &mut connection::open_memory().unwrap();
-    migrate::run(conn, MIGRATIONS, Timestamp(0)).unwrap();
     for (sql, by) in statements {
-        let plan = plan(conn, sql);
+        let plan = plan(sql);
         assert!(
             plan.iter().any(|line| line.contains(by)),
             "{sql}\n{plan:#?}"
@@ -28,7 +26,9 @@ pub fn assert_each_looks(statements: &[(&str, &str)]) {
 }
 
 /// What SQLite says it does, a line for each table.
-fn plan(conn: &Connection, sql: &str) -> Vec<String> {
+pub fn plan(sql: &str) -> Vec<String> {
+    let conn = &mut connection::open_memory().unwrap();
+    migrate::run(conn, MIGRATIONS, Timestamp(0)).unwrap();
     let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     let nulls = std::iter::repeat_n(Null, statement.parameter_count());
     let lines = statement.query_map(params_from_iter(nulls), |row| row.get("detail"));
