@@ -129,7 +129,7 @@ impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for Few<T, N> {
 }
 
 /// The fields of an object in the order written.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Fields<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
 /// So many names are compared with each other in less time than they are hashed.
@@ -143,10 +143,7 @@ pub enum NotFields {
     Duplicate(String),
 }
 
-#[derive(Default)]
-struct AllFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'a> Record<'a> for AllFields<'a> {
+impl<'a> Record<'a> for Fields<'a> {
     fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
         self.0.push((key, map.next_value()?));
         Ok(())
@@ -156,11 +153,25 @@ impl<'a> Record<'a> for AllFields<'a> {
 impl<'a> Fields<'a> {
     /// Reads an object in which no name stands twice: readers disagree about which one counts.
     pub fn parse(text: &'a str) -> Result<Self, NotFields> {
-        let Of(AllFields(fields)) = serde_json::from_str(text).map_err(NotFields::Json)?;
-        if let Some(twice) = twice(&fields) {
+        let Of(fields): Of<Self> = serde_json::from_str(text).map_err(NotFields::Json)?;
+        if let Some(twice) = fields.twice() {
             return Err(NotFields::Duplicate(twice.to_owned()));
         }
-        Ok(Self(fields))
+        Ok(fields)
+    }
+
+    /// A name that stands twice.
+    pub fn twice(&self) -> Option<&str> {
+        let fields = &self.0;
+        let mut names = fields.iter().map(|(name, _)| &**name);
+        if fields.len() <= FEW_FIELDS {
+            return names.enumerate().find_map(|(at, name)| {
+                let is_before = fields[..at].iter().any(|(before, _)| before == name);
+                is_before.then_some(name)
+            });
+        }
+        let mut seen = HashSet::with_capacity(fields.len());
+        names.find(|name| !seen.insert(*name))
     }
 
     /// The value of `name`; `None` also for null.
@@ -175,19 +186,6 @@ impl<'a> Fields<'a> {
             .find(|(have, _)| have == name)
             .map(|&(_, raw)| raw)
     }
-}
-
-/// A name that stands twice.
-fn twice<'f>(fields: &'f [(Cow<'_, str>, &RawValue)]) -> Option<&'f str> {
-    let mut names = fields.iter().map(|(name, _)| &**name);
-    if fields.len() <= FEW_FIELDS {
-        return names.enumerate().find_map(|(at, name)| {
-            let is_before = fields[..at].iter().any(|(before, _)| before == name);
-            is_before.then_some(name)
-        });
-    }
-    let mut seen = HashSet::with_capacity(fields.len());
-    names.find(|name| !seen.insert(*name))
 }
 
 pub fn is_null(raw: &RawValue) -> bool {

@@ -11,6 +11,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::de::MapAccess;
 use serde_json::value::RawValue;
 use tw_core::accepts::Accepts;
 use tw_core::history::Differences;
@@ -18,7 +19,7 @@ use tw_core::json::{Json, depth};
 use tw_core::limits::RequestLimits;
 use tw_core::request::{Message, ModelInput, ModelRequest, ToolChoice, Tools};
 
-use super::raw::{self, Fields, NotFields};
+use super::raw::{self, Fields, NotFields, Of, Record};
 
 /// Tool calls in all messages of a request: as many as there may be messages to answer them.
 const HISTORY_CALLS_MAX: usize = tw_core::limits::MESSAGES_DEFAULT;
@@ -49,7 +50,7 @@ pub enum RequestErrorKind {
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn decode(body: &[u8], limits: &RequestLimits) -> Result<ModelInput, RequestError> {
-    let fields = read_fields(body, limits)?;
+    let Whole { fields, items } = read_whole(body, limits)?;
     let Some(model) = raw::filled_string(fields.get("model")) else {
         return Err(match fields.get("model") {
             None => RequestError::missing("model"),
@@ -60,7 +61,7 @@ pub fn decode(body: &[u8], limits: &RequestLimits) -> Result<ModelInput, Request
     let tools = tools::read(&fields, limits)?;
     Ok(ModelInput {
         model: model.into_owned(),
-        messages: read_messages(&fields, limits)?,
+        messages: read_messages(&fields, items, limits)?,
         tool_choice: read_choice(&fields, &tools)?,
         tools,
         stream,
@@ -155,7 +156,30 @@ impl RequestError {
     }
 }
 
-fn read_fields<'a>(body: &'a [u8], limits: &RequestLimits) -> Result<Fields<'a>, RequestError> {
+/// The request, in which `messages` were taken apart on the way: they are most of it, and each time that they are gone
+/// through costs what everything else costs.
+#[derive(Default)]
+struct Whole<'a> {
+    /// `messages` among them, whose value stands for itself only if they are no list.
+    fields: Fields<'a>,
+    /// `None` if they are no list.
+    items: Option<Vec<&'a RawValue>>,
+}
+
+impl<'a> Record<'a> for Whole<'a> {
+    fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
+        let value = if key == "messages" {
+            self.items = Some(map.next_value()?);
+            RawValue::NULL
+        } else {
+            map.next_value()?
+        };
+        self.fields.0.push((key, value));
+        Ok(())
+    }
+}
+
+fn read_whole<'a>(body: &'a [u8], limits: &RequestLimits) -> Result<Whole<'a>, RequestError> {
     use RequestErrorKind::{Invalid, TooLarge};
     if body.len() > limits.body_bytes_max {
         let message = format!(
@@ -176,7 +200,13 @@ fn read_fields<'a>(body: &'a [u8], limits: &RequestLimits) -> Result<Fields<'a>,
         );
         return Err(RequestError::whole(Invalid, message));
     }
-    Fields::parse(text).map_err(|error| match error {
+    if let Ok(Of(whole)) = serde_json::from_str::<Of<Whole<'_>>>(text)
+        && whole.fields.twice().is_none()
+    {
+        return Ok(whole);
+    }
+    // What is wrong is told without looking into the messages.
+    let fields = Fields::parse(text).map_err(|error| match error {
         NotFields::Json(error) => RequestError::whole(
             Invalid,
             format!("The request body is not a JSON object: {error}."),
@@ -184,6 +214,10 @@ fn read_fields<'a>(body: &'a [u8], limits: &RequestLimits) -> Result<Fields<'a>,
         NotFields::Duplicate(name) => {
             RequestError::invalid(name.clone(), format!("'{name}' is given twice."))
         }
+    })?;
+    Ok(Whole {
+        fields,
+        items: None,
     })
 }
 
@@ -252,13 +286,13 @@ const MESSAGES: Place<'static> = Place::Whole("messages");
 
 fn read_messages(
     fields: &Fields<'_>,
+    items: Option<Vec<&RawValue>>,
     limits: &RequestLimits,
 ) -> Result<Vec<Message>, RequestError> {
-    let raw = fields
-        .get("messages")
-        .ok_or_else(|| RequestError::missing("messages"))?;
-    let items = raw::array(raw)
-        .ok_or_else(|| RequestError::wrong_type("messages", "an array of messages"))?;
+    let items = items.ok_or_else(|| match fields.get("messages") {
+        None => RequestError::missing("messages"),
+        Some(_) => RequestError::wrong_type("messages", "an array of messages"),
+    })?;
     if items.is_empty() {
         let message = "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.";
         return Err(RequestError {

@@ -198,6 +198,11 @@ fn what_is_wrong_is_named() {
         (r#"{"model":7,"messages":[]}"#.to_owned(), "model"),
         (r#"{"model":"m"}"#.to_owned(), "messages"),
         (r#"{"model":"m","messages":"hi"}"#.to_owned(), "messages"),
+        (r#"{"model":"m","messages":null}"#.to_owned(), "messages"),
+        (r#"{"model":"m","messages":{}}"#.to_owned(), "messages"),
+        (r#"{"model":"m","messages":1e999}"#.to_owned(), "messages"),
+        (with(r#""messages":[]"#), "messages"),
+        (with(r#""messages":null"#), "messages"),
         (r#"{"model":"m","messages":[]}"#.to_owned(), "messages"),
         (
             format!(r#"{{"model":"m","messages":[{user},{user},{user},{user}]}}"#),
