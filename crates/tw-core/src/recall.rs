@@ -8,6 +8,7 @@
 mod rename;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use crate::call::Runs;
 use crate::history::ids;
@@ -57,9 +58,29 @@ pub struct RecalledCall {
 /// A history with what a client never saw of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spliced {
-    pub messages: Vec<Message>,
+    /// In their order.
+    stretches: Vec<Stretch>,
     /// Calls that the upstream knew by one id, which stand in one message now; renamed.
     pub repeated_ids: u32,
+}
+
+/// Messages of a history that follow one another. Most of a long one is as it was, and is not copied.
+#[derive(Clone, Debug, PartialEq)]
+enum Stretch {
+    /// Those at these places of the history that was spliced.
+    AsBefore(Range<usize>),
+    Anew(Vec<Message>),
+}
+
+impl Spliced {
+    /// The history; `before` is the one that it was made of.
+    pub fn messages<'a>(&'a self, before: &'a [Message]) -> Vec<&'a Message> {
+        let stretches = self.stretches.iter().map(|stretch| match stretch {
+            Stretch::AsBefore(places) => before.get(places.clone()).unwrap_or_default(),
+            Stretch::Anew(messages) => messages,
+        });
+        stretches.flatten().collect()
+    }
 }
 
 /// The history that the upstream is sent.
@@ -72,7 +93,9 @@ pub fn splice(
     recalled: &Recalled,
     is_offered: &dyn Fn(&str) -> bool,
 ) -> Spliced {
-    let mut spliced = Vec::with_capacity(messages.len());
+    let turns: BTreeMap<usize, &RecalledTurn> =
+        recalled.turns.iter().map(|turn| (turn.at, turn)).collect();
+    let mut spliced = Splicing::default();
     let mut at = 0;
     while let Some(message) = messages.get(at) {
         let behind = &messages[at + 1..];
@@ -81,24 +104,57 @@ pub fn splice(
             .take_while(|message| message.role == Role::Tool)
             .count();
         let answered = Answered {
+            at,
             message,
             answers: &behind[..answers],
             sent_ids: &recalled.sent_ids,
         };
-        match recalled.turns.iter().find(|turn| turn.at == at) {
+        match turns.get(&at) {
             Some(turn) => answered.join(turn, is_offered, &mut spliced),
             None => answered.pass(&mut spliced),
         }
         at += 1 + answers;
     }
-    Spliced {
-        repeated_ids: ids::tell_apart(&mut spliced),
-        messages: spliced,
+    spliced.end()
+}
+
+/// A history that is being spliced.
+#[derive(Default)]
+struct Splicing(Vec<Stretch>);
+
+impl Splicing {
+    /// Messages that stay as they are.
+    fn keep(&mut self, places: Range<usize>) {
+        match self.0.last_mut() {
+            Some(Stretch::AsBefore(kept)) if kept.end == places.start => kept.end = places.end,
+            Some(Stretch::AsBefore(_) | Stretch::Anew(_)) | None => {
+                self.0.push(Stretch::AsBefore(places));
+            }
+        }
+    }
+
+    /// Messages that the client did not send so, and with each of them the answers to its calls.
+    fn put(&mut self, messages: Vec<Message>) {
+        self.0.push(Stretch::Anew(messages));
+    }
+
+    /// In what stays as it is calls were told apart before.
+    fn end(mut self) -> Spliced {
+        let repeated_ids = self.0.iter_mut().map(|stretch| match stretch {
+            Stretch::AsBefore(_) => 0,
+            Stretch::Anew(messages) => ids::tell_apart(messages),
+        });
+        Spliced {
+            repeated_ids: repeated_ids.sum(),
+            stretches: self.0,
+        }
     }
 }
 
 /// A message and the answers to its calls.
 struct Answered<'a> {
+    /// The message's place.
+    at: usize,
     message: &'a Message,
     answers: &'a [Message],
     sent_ids: &'a BTreeMap<CallId, String>,
@@ -106,7 +162,11 @@ struct Answered<'a> {
 
 impl Answered<'_> {
     /// As the client sent it, but for ids of ours.
-    fn pass(&self, out: &mut Vec<Message>) {
+    fn pass(&self, out: &mut Splicing) {
+        let mut all = std::iter::once(self.message).chain(self.answers);
+        if !all.any(|message| rename::has_sent_id(message, self.sent_ids)) {
+            return out.keep(self.at..self.at + 1 + self.answers.len());
+        }
         let message = rename::to_sent(self.message, self.sent_ids);
         let mut answers: Vec<&Message> = self.answers.iter().collect();
         if ids::repeats(&message) {
@@ -120,12 +180,12 @@ impl Answered<'_> {
                 result.and_then(|result| places.get(result.call_id.as_str()))
             });
         }
-        out.push(message);
         let answers = answers.into_iter();
-        out.extend(answers.map(|answer| rename::to_sent(answer, self.sent_ids)));
+        let answers = answers.map(|answer| rename::to_sent(answer, self.sent_ids));
+        out.put(std::iter::once(message).chain(answers).collect());
     }
 
-    fn join(&self, turn: &RecalledTurn, is_offered: &dyn Fn(&str) -> bool, out: &mut Vec<Message>) {
+    fn join(&self, turn: &RecalledTurn, is_offered: &dyn Fn(&str) -> bool, out: &mut Splicing) {
         let Some((own, hidden)) = turn.rounds.split_last() else {
             return self.pass(out);
         };
@@ -145,12 +205,19 @@ impl Answered<'_> {
         } else {
             Texts::OfClient
         };
+        let mut made = Vec::new();
         for round in kept {
-            hidden_round(round, texts, &goes_back, out);
+            hidden_round(round, texts, &goes_back, &mut made);
         }
         match texts {
-            Texts::OfClient if !is_mixed => self.pass(out),
-            Texts::OfRounds | Texts::OfClient => self.own_round(own, texts, &goes_back, out),
+            Texts::OfClient if !is_mixed => {
+                out.put(made);
+                self.pass(out);
+            }
+            Texts::OfRounds | Texts::OfClient => {
+                self.own_round(own, texts, &goes_back, &mut made);
+                out.put(made);
+            }
         }
     }
 

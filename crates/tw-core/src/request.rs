@@ -176,7 +176,7 @@ impl Message {
 pub struct ModelRequest<'a> {
     pub input: &'a ModelInput,
     /// The history to send; repaired if it had to be.
-    pub messages: &'a [Message],
+    pub messages: Vec<&'a Message>,
     /// The name that the upstream knows the model by.
     pub model: &'a str,
     pub tools: OfferedTools<'a>,

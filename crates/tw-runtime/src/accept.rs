@@ -30,7 +30,7 @@ use crate::limiter::{NoRoom, Place};
 use crate::live::{Client, Live};
 use crate::marks;
 use crate::memory::Asks;
-use crate::prepared::{self, Histories, Prepared};
+use crate::prepared::{self, Prepared};
 use crate::runtime::{Inner, Runtime};
 use crate::to_client::{self, FromDriver};
 use crate::tool_book::Page;
@@ -347,11 +347,9 @@ impl Runtime {
         let (mut repairs, memory) = (prepared.repairs, prepared.memory.verdict);
         let repaired = prepared.repaired.as_deref();
         repairs.differences = differences_of(&machine, request, repaired, &upstreams);
-        let Histories { sent, remembered } = prepared.into_histories();
         let work = Work {
             input: Arc::clone(&request.input),
-            sent,
-            remembered,
+            histories: prepared.into_histories(),
             upstreams,
             calls,
         };
@@ -470,7 +468,7 @@ fn differences_of(
         return Differences::default();
     }
     let input = &request.input;
-    let messages = repaired.unwrap_or(&input.messages);
+    let messages = repaired.unwrap_or(&input.messages).iter().collect();
     let sent = machine.model_request(input, messages, &input.model, false);
     differences(&sent, &first.accepts)
 }

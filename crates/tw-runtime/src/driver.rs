@@ -24,7 +24,7 @@ use tokio::time::{Instant, Sleep};
 use tw_core::change::{Fence, Outcome};
 use tw_core::id::CallRef;
 use tw_core::model::ModelEvent;
-use tw_core::request::{Message, ModelInput};
+use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
 use tw_core::turn::{Asked, Effect, Event, Now, Step, Timer, Turn};
 use tw_egress::secrets::Tenancy;
@@ -36,6 +36,7 @@ use crate::chain::Chain;
 use crate::fail_point::FailPoint;
 use crate::limiter::Place;
 use crate::live::{Live, Signal, Wanted};
+use crate::prepared::Histories;
 use crate::results::ResultKey;
 use crate::runtime::Inner;
 use crate::slots::Slot;
@@ -52,23 +53,11 @@ use metering::Metering;
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) input: Arc<ModelInput>,
-    /// The history that the model is sent, if it is not the client's own.
-    pub(crate) sent: Option<Vec<Message>>,
-    /// The same with what memory puts back, if it does.
-    pub(crate) remembered: Option<Vec<Message>>,
+    pub(crate) histories: Histories,
     /// The turn's chain, as its setup names it; never empty.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// `None` for a relay.
     pub(crate) calls: Option<CallContext>,
-}
-
-impl Work {
-    /// The history that the model is sent.
-    fn messages(&self, turn: &Turn) -> &[Message] {
-        let remembered = self.remembered.as_ref().filter(|_| turn.is_restoring());
-        let kept = remembered.or(self.sent.as_ref());
-        kept.unwrap_or(&self.input.messages)
-    }
 }
 
 /// What calls of our tools need of the turn.
@@ -456,7 +445,7 @@ impl Driver {
                 let streamed = self.turn.setup().streamed;
                 let request = self.turn.model_request(
                     &self.work.input,
-                    self.work.messages(&self.turn),
+                    self.work.histories.sent(&self.work.input, &self.turn),
                     model,
                     streamed && upstream.accepts.usage_in_streams,
                 );

@@ -206,14 +206,16 @@ async fn put_back(
     };
     let remembered = inner.store.remembered(organization, newest, room).await?;
     let places = places(sent.messages);
+    // Each turn was answered before the one that was found before it.
+    let mut answers = history.answers.as_slice();
     let mut turns = remembered
         .into_iter()
         .filter(|turn| !turn.rounds.is_empty())
         .filter_map(|turn| {
-            let answer = history
-                .answers
+            let answer = answers
                 .iter()
-                .position(|(_, hash)| *hash == turn.history)?;
+                .rposition(|(_, hash)| *hash == turn.history)?;
+            answers = &answers[..answer];
             Some(RecalledTurn {
                 at: *places.get(answer)?,
                 rounds: turn.rounds,

@@ -4,7 +4,7 @@ use tw_core::history::{self, Repairs};
 use tw_core::id::TurnId;
 use tw_core::recall::Spliced;
 use tw_core::request::{Message, ModelInput};
-use tw_core::turn::Offer;
+use tw_core::turn::{Offer, Turn};
 use tw_store::read::ReadError;
 
 use crate::memory::{self, Asks, Recollection};
@@ -25,10 +25,13 @@ pub(crate) struct Prepared {
     joined: Option<Spliced>,
 }
 
-/// What is sent, if it is not the client's own history.
+/// What the model may be sent of a client's history.
+#[derive(Debug)]
 pub(crate) struct Histories {
-    pub(crate) sent: Option<Vec<Message>>,
-    pub(crate) remembered: Option<Vec<Message>>,
+    repaired: Option<Vec<Message>>,
+    joined: Option<Spliced>,
+    /// With what memory puts back as well.
+    remembered: Option<Spliced>,
 }
 
 /// Puts a history in order and looks up what was hidden of it.
@@ -68,10 +71,22 @@ pub(crate) async fn prepare(
 
 impl Prepared {
     pub(crate) fn into_histories(self) -> Histories {
-        let messages = |spliced: Spliced| spliced.messages;
         Histories {
-            sent: self.joined.map(messages).or(self.repaired),
-            remembered: self.memory.history.map(messages),
+            repaired: self.repaired,
+            joined: self.joined,
+            remembered: self.memory.history,
+        }
+    }
+}
+
+impl Histories {
+    /// The history that the model is sent, with what memory puts back if that is to be restored.
+    pub(crate) fn sent<'a>(&'a self, input: &'a ModelInput, turn: &Turn) -> Vec<&'a Message> {
+        let messages = self.repaired.as_ref().unwrap_or(&input.messages);
+        let remembered = self.remembered.as_ref().filter(|_| turn.is_restoring());
+        match remembered.or(self.joined.as_ref()) {
+            Some(spliced) => spliced.messages(messages),
+            None => messages.iter().collect(),
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::chain::Chain;
 use crate::driver::{self, CallContext, Driver, DriverParts, Work};
 use crate::live::Live;
 use crate::memory::Asks;
-use crate::prepared::{self, Histories, Prepared};
+use crate::prepared::{self, Prepared};
 use crate::runtime::{Inner, Runtime};
 use crate::tool_book::{self, Page};
 use crate::variables::Whose;
@@ -232,11 +232,9 @@ fn work_of(
             .collect(),
         memory: prepared.memory.of_turn,
     };
-    let Histories { sent, remembered } = prepared.into_histories();
     let work = Work {
         input: Arc::new(input),
-        sent,
-        remembered,
+        histories: prepared.into_histories(),
         upstreams,
         calls,
     };

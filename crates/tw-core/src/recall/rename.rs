@@ -12,6 +12,21 @@ pub(super) fn sent_id<'a>(id: &str, sent_ids: &'a BTreeMap<CallId, String>) -> O
     Some(sent)
 }
 
+/// Whether an id in the message is one that the upstream knows otherwise.
+pub(super) fn has_sent_id(message: &Message, sent_ids: &BTreeMap<CallId, String>) -> bool {
+    let is_known = |id: &str| sent_id(id, sent_ids).is_some();
+    !sent_ids.is_empty()
+        && message.blocks.iter().any(|block| match block {
+            Block::Call(CallBlock { id, .. }) => is_known(id),
+            Block::Result(ResultBlock { call_id, .. }) => is_known(call_id),
+            Block::Text(_)
+            | Block::Refusal(_)
+            | Block::Reasoning(_)
+            | Block::ReasoningDetails(_)
+            | Block::Part(_) => false,
+        })
+}
+
 /// The message with the upstream's ids; nothing else of it changes.
 pub(super) fn to_sent(message: &Message, sent_ids: &BTreeMap<CallId, String>) -> Message {
     let mut renamed = message.clone();

@@ -147,9 +147,19 @@ fn told(messages: &[Message]) -> String {
     told
 }
 
+/// The history that comes of it.
+fn spliced(
+    messages: &[Message],
+    recalled: &Recalled,
+    offered: &dyn Fn(&str) -> bool,
+) -> Vec<Message> {
+    let spliced = splice(messages, recalled, offered);
+    spliced.messages(messages).into_iter().cloned().collect()
+}
+
 #[track_caller]
 fn check(messages: &[Message], recalled: &Recalled, offered: &[&str], expected: &str) {
-    let spliced = splice(messages, recalled, &|name| offered.contains(&name)).messages;
+    let spliced = spliced(messages, recalled, &|name| offered.contains(&name));
     let expected: String = expected
         .trim()
         .lines()
@@ -274,7 +284,7 @@ fn what_the_client_says_of_its_half_counts() {
 fn line_ends_and_white_space_at_the_end_are_no_change() {
     let mut messages = history();
     messages[1].blocks[0] = text("Let me see.\r\n\r\nAnd now? \n");
-    let spliced = splice(&messages, &mixed(), &|_| true).messages;
+    let spliced = spliced(&messages, &mixed(), &|_| true);
     assert_eq!(spliced[3].blocks[1], text("And now?"));
 }
 
@@ -339,7 +349,7 @@ fn of_a_message_that_is_passed_on_only_the_ids_change() {
         turns: Vec::new(),
         sent_ids: [(id(2), "u\"p".to_owned())].into(),
     };
-    let spliced = splice(&history, &recalled, &|_| true).messages;
+    let spliced = spliced(&history, &recalled, &|_| true);
     let raw = |at: usize| spliced[at].raw.as_ref().unwrap().as_str().to_owned();
     let id_field = format!(r#""id" : "{ours}""#);
     assert_eq!(raw(0), made.replace(&id_field, r#""id" : "u\"p""#));
@@ -361,7 +371,7 @@ fn an_id_that_was_written_with_escapes_is_exchanged_too() {
         answer(&ours, "red").blocks.remove(0),
         &raw,
     )];
-    let spliced = splice(&history, &mixed(), &|_| true).messages;
+    let spliced = spliced(&history, &mixed(), &|_| true);
     assert!(spliced[0].raw.is_none(), "it is written anew");
     assert_eq!(spliced[0].result().unwrap().call_id, "up2");
 }
@@ -389,7 +399,8 @@ fn ids_that_the_upstream_gave_in_two_turns_are_told_apart_in_one_message() {
     };
     let spliced = splice(&history, &recalled, &|_| true);
     assert_eq!(spliced.repeated_ids, 2);
-    let text = told(&spliced.messages);
+    let spliced: Vec<Message> = spliced.messages(&history).into_iter().cloned().collect();
+    let text = told(&spliced);
     let expected = "Assistant: pick#up2 draw#up3 own#up4\n\
                     Tool: #up2 \"red\"\nTool: #up3 \"a line\"\nTool: #up4 \"mine\"\n";
     assert_eq!(text, expected);
@@ -405,7 +416,7 @@ fn ids_that_nobody_was_handed_stay() {
         written(Role::Assistant, call(&handed(99), "pick"), &raw),
         answer(&handed(99), "red"),
     ];
-    let spliced = splice(&history, &mixed(), &|_| true).messages;
+    let spliced = spliced(&history, &mixed(), &|_| true);
     assert_eq!(spliced, history);
 }
 
@@ -425,4 +436,32 @@ fn only_what_we_wrote_is_an_id_of_ours() {
     ] {
         assert_eq!(CallId::parse_handed(other), None, "{other}");
     }
+}
+
+#[test]
+fn what_stays_as_it_was_is_not_copied() {
+    let rounds = vec![
+        round("", &[(Runs::Server, 1, "clock", "noon")]),
+        round("It is noon.", &[]),
+    ];
+    let history = [
+        user("Go."),
+        message(Role::Assistant, vec![text("It is noon.")]),
+        user("Thanks."),
+        message(Role::Assistant, vec![text("Welcome.")]),
+    ];
+    let spliced = splice(&history, &recalled(rounds), &|_| true);
+    let is_of_history = |message: &&Message| {
+        let mut of_history = history.iter();
+        of_history.any(|of_history| std::ptr::eq(of_history, *message))
+    };
+    let messages = spliced.messages(&history);
+    assert_eq!(messages.len(), 6);
+    assert_eq!(
+        messages
+            .iter()
+            .filter(|message| is_of_history(message))
+            .count(),
+        3
+    );
 }

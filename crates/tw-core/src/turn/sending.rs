@@ -15,7 +15,7 @@ impl Turn {
     pub fn model_request<'a>(
         &'a self,
         input: &'a ModelInput,
-        messages: &'a [Message],
+        messages: Vec<&'a Message>,
         model: &'a str,
         ask_usage: bool,
     ) -> ModelRequest<'a> {

@@ -133,7 +133,7 @@ fn client_request() -> impl Strategy<Value = Value> {
 pub fn untouched(input: &ModelInput) -> ModelRequest<'_> {
     ModelRequest {
         input,
-        messages: &input.messages,
+        messages: input.messages.iter().collect(),
         model: &input.model,
         tools: OfferedTools::AsSent,
         tool_choice: ChoiceSent::AsSent,

@@ -78,7 +78,7 @@ fn quirk_31_tools_keep_their_order_and_schemas_their_keys() {
     ]);
     let mut run = Run::start(setup);
     for _round in 1..=3 {
-        let request = run.turn.model_request(&absent, &[], "m", true);
+        let request = run.turn.model_request(&absent, Vec::new(), "m", true);
         let OfferedTools::Ours(tools) = request.tools else {
             panic!("tools of ours are offered");
         };

@@ -41,7 +41,7 @@ pub(super) fn of_request(turn: &Turn) -> Vec<String> {
         tools: Tools::List(client_entries(turn)),
         ..input
     };
-    let request = turn.model_request(&input, &[], "m", true);
+    let request = turn.model_request(&input, Vec::new(), "m", true);
     let tools = match &request.tools {
         OfferedTools::AsSent => "as sent".to_owned(),
         OfferedTools::Ours(tools) => {

@@ -394,9 +394,10 @@ impl Driver {
     fn ask(&mut self, round: u32, n: u32, world: &mut World<'_>) {
         world.ask(round);
         let input = world.lab.input.clone();
+        let messages = input.messages.iter().collect();
         let request = self
             .turn
-            .model_request(&input, &input.messages, &input.model, false);
+            .model_request(&input, messages, &input.model, false);
         check::request(
             &tw_wire::openai_chat::request::encode(&request),
             round,

@@ -18,7 +18,7 @@ use crate::openai_chat::write;
 /// Writes all messages of a request and says how many parts had to stand elsewhere.
 pub fn messages(out: &mut Vec<u8>, request: &ModelRequest<'_>, accepts: &Accepts) -> u32 {
     let mut moved = Moved::default();
-    for message in request.messages {
+    for message in &request.messages {
         if message.role != Role::Tool {
             moved.write(out);
         }

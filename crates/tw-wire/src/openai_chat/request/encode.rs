@@ -73,7 +73,7 @@ impl Writer<'_> {
         write::key(&mut self.out, "messages");
         self.out.push(b'[');
         if self.accepts.all_messages() {
-            for message in request.messages {
+            for message in &request.messages {
                 render::message(&mut self.out, message);
             }
             for round in &request.rounds {

@@ -16,7 +16,7 @@ fn read(body: &str) -> ModelInput {
 fn request(input: &ModelInput) -> ModelRequest<'_> {
     ModelRequest {
         input,
-        messages: &input.messages,
+        messages: input.messages.iter().collect(),
         model: &input.model,
         tools: OfferedTools::AsSent,
         tool_choice: ChoiceSent::AsSent,
@@ -115,7 +115,7 @@ fn the_role_of_the_operator_is_the_upstreams_word() {
         raw: None,
     }];
     let request = ModelRequest {
-        messages: &ours,
+        messages: ours.iter().collect(),
         ..request(&input)
     };
     let body = encode_for(&request, &system_role(SystemRole::Developer));

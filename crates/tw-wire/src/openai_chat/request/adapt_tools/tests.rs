@@ -25,7 +25,7 @@ fn with(fields: &str) -> String {
 fn request(input: &ModelInput) -> ModelRequest<'_> {
     ModelRequest {
         input,
-        messages: &input.messages,
+        messages: input.messages.iter().collect(),
         model: &input.model,
         tools: OfferedTools::AsSent,
         tool_choice: ChoiceSent::AsSent,

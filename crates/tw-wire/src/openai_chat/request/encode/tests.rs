@@ -22,7 +22,7 @@ fn with(fields: &str) -> String {
 fn request<'a>(input: &'a ModelInput) -> ModelRequest<'a> {
     ModelRequest {
         input,
-        messages: &input.messages,
+        messages: input.messages.iter().collect(),
         model: &input.model,
         tools: OfferedTools::AsSent,
         tool_choice: ChoiceSent::AsSent,
@@ -248,7 +248,7 @@ fn messages_of_ours_are_rendered() {
         input.messages[0].clone(),
     ];
     let request = ModelRequest {
-        messages: &messages,
+        messages: messages.iter().collect(),
         ..request(&input)
     };
     assert_eq!(
