@@ -9,7 +9,7 @@ use crate::id::{CallId, CallRef};
 use crate::json::{Json, Literal};
 use crate::model::{CallPiece, Delta, Finish, Usage};
 
-/// One event of a turn's log.
+/// One event of a turn's log. Many of them wait at times, and nearly all are deltas: what makes it large is boxed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LogEvent {
     /// The first event. `model` and `created_s` are what the answer will say of itself.
@@ -39,7 +39,7 @@ pub enum LogEvent {
     CallEnded {
         call: CallRef,
         id: CallId,
-        end: CallEnd,
+        end: Box<CallEnd>,
     },
     /// The finish of one choice; only after the turn's end is durable.
     Finish {
@@ -49,7 +49,7 @@ pub enum LogEvent {
     /// Tokens of the whole turn.
     Usage(Usage),
     /// The last event, once.
-    End(TurnEnd),
+    End(Box<TurnEnd>),
 }
 
 impl LogEvent {

@@ -21,7 +21,7 @@ pub enum ModelEvent {
     /// Tokens used so far by this answer; the last one counts.
     Usage(Usage),
     /// The upstream's own error object inside an answer.
-    Error(ReportedError),
+    Error(Box<ReportedError>),
     /// The format's end mark (`[DONE]`).
     Done,
 }

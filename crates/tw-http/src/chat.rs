@@ -235,10 +235,16 @@ fn is_seen(event: &LogEvent) -> bool {
     }
 }
 
+/// About as much is written at once, in bytes: what is written takes several times the room of what it is made from, and
+/// waits when the client is slow.
+const PART_BYTES: usize = 16 * 1024;
+
 struct Streaming {
     answer: TurnAnswer,
     writer: ChunkWriter,
     keep_alive: Duration,
+    /// What came and is not written yet.
+    waiting: std::vec::IntoIter<LogEvent>,
     /// Written and not yet sent.
     ready: Vec<u8>,
     ended: bool,
@@ -262,6 +268,7 @@ async fn stream(
         writer: ChunkWriter::new(taken.turn, options),
         answer: taken.answer,
         keep_alive: surfaces.0.options.keep_alive,
+        waiting: Vec::new().into_iter(),
         ready: Vec::new(),
         ended: false,
         turn: taken.turn,
@@ -284,7 +291,7 @@ async fn stream(
         {
             return Err(ApiError::of_end(streaming.turn, &fault, &effects));
         }
-        streaming.take(&events);
+        streaming.take(events);
         if seen_before_end.is_some() {
             break;
         }
@@ -294,9 +301,21 @@ async fn stream(
 }
 
 impl Streaming {
-    fn take(&mut self, events: &[LogEvent]) {
-        for event in events {
-            self.writer.push(event, &mut self.ready);
+    fn take(&mut self, events: Vec<LogEvent>) {
+        debug_assert_eq!(
+            self.waiting.len(),
+            0,
+            "events come when the last were written"
+        );
+        self.waiting = events.into_iter();
+        self.write();
+    }
+
+    fn write(&mut self) {
+        while self.ready.len() < PART_BYTES
+            && let Some(event) = self.waiting.next()
+        {
+            self.writer.push(&event, &mut self.ready);
             self.ended |= matches!(event, LogEvent::End(_));
         }
         if self.ended {
@@ -320,6 +339,7 @@ impl Streaming {
 async fn next_bytes(
     mut streaming: Box<Streaming>,
 ) -> Option<(Result<Bytes, Infallible>, Box<Streaming>)> {
+    streaming.write();
     while streaming.ready.is_empty() {
         if streaming.ended {
             if let Some(note) = streaming.note.take() {
@@ -328,7 +348,7 @@ async fn next_bytes(
             return None;
         }
         match streaming.answer.next_within(streaming.keep_alive).await {
-            Ok(Coming::Events(events)) => streaming.take(&events),
+            Ok(Coming::Events(events)) => streaming.take(events),
             Ok(Coming::Over) => streaming.break_off(),
             Ok(Coming::Silence) => streaming.ready.extend_from_slice(sse::KEEP_ALIVE),
             Err(error) => {

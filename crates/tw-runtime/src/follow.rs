@@ -147,12 +147,12 @@ fn end_of_deleted(number: u64, fence: i64) -> NumberedEvent {
     NumberedEvent {
         number,
         fence,
-        event: LogEvent::End(TurnEnd {
+        event: LogEvent::End(Box::new(TurnEnd {
             status: TurnStatus::Cancelled,
             reason: Some(TurnReason::Requested),
             fault: None,
             effects: Vec::new(),
-        }),
+        })),
     }
 }
 

@@ -304,7 +304,7 @@ async fn end_unreadable(inner: &Inner, fence: Fence) -> Result<(), RecoverError>
     let changes = vec![
         Change::AppendEvents(EventFlush {
             first: page.map_or(0, |page| page.last) + 1,
-            events: vec![LogEvent::End(end)],
+            events: vec![LogEvent::End(Box::new(end))],
             at,
         }),
         Change::EndTurn(EndTurn {

@@ -8,7 +8,7 @@ use tw_core::event::LogEvent;
 
 /// As much may wait for a client, in bytes; beyond that the upstream is not read. What is given at once is taken whole,
 /// so a batch may come on top.
-const WAITING_BYTES_MAX: usize = 16 * 1024;
+const WAITING_BYTES_MAX: usize = 8 * 1024;
 
 /// The driver's end.
 #[derive(Debug)]

@@ -65,7 +65,7 @@ impl Turn {
                 answer.finish.entry(choice).or_insert(reason);
             }
             ModelEvent::Usage(usage) => answer.usage = Some(usage),
-            ModelEvent::Error(error) => answer.error = Some(error),
+            ModelEvent::Error(error) => answer.error = Some(*error),
             ModelEvent::Done => {
                 answer.done = true;
                 self.on_model_ended(n, now, step);

@@ -286,7 +286,7 @@ impl Turn {
             step.show.push(LogEvent::CallEnded {
                 call: at,
                 id: call.id,
-                end: end.clone(),
+                end: Box::new(end.clone()),
             });
             step.then.push(Effect::ReleaseSlot { call: at });
         }

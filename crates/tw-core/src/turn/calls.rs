@@ -256,7 +256,7 @@ impl Turn {
                 step.show.push(LogEvent::CallEnded {
                     call: call.at,
                     id: call.id,
-                    end: end.clone(),
+                    end: Box::new(end.clone()),
                 });
             }
         }

@@ -26,12 +26,12 @@ impl Turn {
             step.show.push(LogEvent::Usage(usage.clone()));
         }
         let effects = self.effects_ran();
-        step.show.push(LogEvent::End(TurnEnd {
+        step.show.push(LogEvent::End(Box::new(TurnEnd {
             status,
             reason,
             fault,
             effects,
-        }));
+        })));
         step.write.push(Change::EndTurn(EndTurn {
             status,
             reason,

@@ -236,7 +236,7 @@ impl Asking {
 /// What the upstream says of an error is passed on, and some upstreams quote the key in it.
 fn mask_errors(key: &Secret, events: &mut [ModelEvent], progress: &mut Progress) {
     let of_events = events.iter_mut().filter_map(|event| match event {
-        ModelEvent::Error(error) => Some(error),
+        ModelEvent::Error(error) => Some(&mut **error),
         ModelEvent::Start { .. }
         | ModelEvent::Delta(_)
         | ModelEvent::Call(_)

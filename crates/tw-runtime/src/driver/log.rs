@@ -14,7 +14,7 @@ type Flush = Pin<Box<dyn Future<Output = Result<u64, ApplyError>> + Send>>;
 
 /// As much may wait to be written, in bytes; beyond that it is written at once, and while that is
 /// under way the upstream is not read.
-const PENDING_BYTES_MAX: usize = 32 * 1024;
+const PENDING_BYTES_MAX: usize = 16 * 1024;
 
 pub(super) struct Log {
     /// Number of the first pending event.

@@ -63,7 +63,7 @@ impl AnswerReader {
         }
         // Groq names the event; whatever its data is, it is no chunk.
         if frame.event == "error" {
-            out.push(ModelEvent::Error(reported::of_object(frame.data)));
+            out.push(ModelEvent::Error(Box::new(reported::of_object(frame.data))));
             return Ok(());
         }
         if let Some(delta) = self.usual.read(frame.data) {
@@ -119,7 +119,7 @@ impl AnswerReader {
         if let Some(usage) = answer.usage.and_then(read_usage) {
             out.push(ModelEvent::Usage(usage));
         }
-        out.extend(error.map(ModelEvent::Error));
+        out.extend(error.map(|error| ModelEvent::Error(Box::new(error))));
         Ok(())
     }
 

@@ -312,13 +312,13 @@ fn decode_event(values: Vec<&RawValue>) -> Result<LogEvent, DamagedRecord> {
         "call_ended" => {
             let (call, id) = fields.call()?;
             let reason = fields.optional_word(CallReason::parse)?;
-            let end = CallEnd {
+            let end = Box::new(CallEnd {
                 reason,
                 result: fields.read()?,
                 shown: fields.read()?,
                 is_error: fields.read()?,
                 cached: fields.values.len() > 0 && fields.read()?,
-            };
+            });
             LogEvent::CallEnded { call, id, end }
         }
         "finish" => LogEvent::Finish {
@@ -326,7 +326,7 @@ fn decode_event(values: Vec<&RawValue>) -> Result<LogEvent, DamagedRecord> {
             reason: fields.word(read_finish)?,
         },
         "usage" => LogEvent::Usage(decode_usage(fields.next()?.get())?),
-        "end" => LogEvent::End(decode_end(&mut fields)?),
+        "end" => LogEvent::End(Box::new(decode_end(&mut fields)?)),
         _ => return Err(damaged(format!("unknown event {kind:?}"))),
     };
     Ok(event)

@@ -63,7 +63,7 @@ pub(super) fn every_event() -> Vec<LogEvent> {
         json: json(r#"{"total_tokens":3,"x":1.50}"#),
     };
     let turn_end = |fault| {
-        LogEvent::End(TurnEnd {
+        LogEvent::End(Box::new(TurnEnd {
             status: TurnStatus::Failed,
             reason: Some(TurnReason::Upstream),
             fault,
@@ -72,7 +72,7 @@ pub(super) fn every_event() -> Vec<LogEvent> {
                 name: "mail".into(),
                 status: CallStatus::Completed,
             }],
-        })
+        }))
     };
     vec![
         LogEvent::Start {
@@ -115,7 +115,7 @@ pub(super) fn every_event() -> Vec<LogEvent> {
         LogEvent::CallEnded {
             call,
             id: call_id(),
-            end,
+            end: Box::new(end),
         },
         LogEvent::Finish {
             choice: 0,

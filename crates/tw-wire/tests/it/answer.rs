@@ -79,7 +79,7 @@ pub fn whole(events: &[ModelEvent]) -> Answer {
             }
             ModelEvent::Finish { choice, reason } => answer.finishes.push((*choice, *reason)),
             ModelEvent::Usage(usage) => answer.usage = Some(usage.json.to_value()),
-            ModelEvent::Error(error) => answer.errors.push(error.clone()),
+            ModelEvent::Error(error) => answer.errors.push((**error).clone()),
             ModelEvent::Done => answer.is_done = true,
         }
     }
@@ -219,12 +219,12 @@ pub fn log(events: &[ModelEvent]) -> Vec<LogEvent> {
         log.extend(finishes);
     }
     log.extend(usage);
-    log.push(LogEvent::End(TurnEnd {
+    log.push(LogEvent::End(Box::new(TurnEnd {
         status,
         reason: None,
         fault,
         effects: Vec::new(),
-    }));
+    })));
     log
 }
 

@@ -86,7 +86,7 @@ pub(super) fn event(line: &str, asked: Asked) -> Event {
             reason: finish(rest),
         }),
         "usage" => of_model(ModelEvent::Usage(usage(rest))),
-        "error" => of_model(ModelEvent::Error(reported(rest))),
+        "error" => of_model(ModelEvent::Error(Box::new(reported(rest)))),
         "done" => of_model(ModelEvent::Done),
         "closed" => Event::ModelEnded { ask },
         "failed" => Event::ModelFailed {

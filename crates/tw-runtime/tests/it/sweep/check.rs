@@ -105,7 +105,7 @@ fn check_log(rows: &RecoveredTurn, violate: &mut impl FnMut(&'static str, String
         .iter()
         .enumerate()
         .filter_map(|(at, numbered)| match &numbered.event {
-            LogEvent::End(end) => Some((at, end)),
+            LogEvent::End(end) => Some((at, &**end)),
             _ => None,
         })
         .collect();

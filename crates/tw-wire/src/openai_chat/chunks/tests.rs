@@ -52,12 +52,12 @@ fn finish(reason: Finish) -> LogEvent {
 }
 
 fn end(status: TurnStatus, reason: Option<TurnReason>, fault: Option<Fault>) -> LogEvent {
-    LogEvent::End(TurnEnd {
+    LogEvent::End(Box::new(TurnEnd {
         status,
         reason,
         fault,
         effects: Vec::new(),
-    })
+    }))
 }
 
 fn completed() -> LogEvent {
