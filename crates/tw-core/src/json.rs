@@ -262,7 +262,8 @@ impl LiteralBuf {
 }
 
 fn decode(inner: &str) -> String {
-    if !inner.contains('\\') {
+    // Histories are long, and few literals hold one.
+    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
         return inner.to_owned();
     }
     let mut text = String::with_capacity(inner.len());

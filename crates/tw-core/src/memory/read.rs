@@ -1,5 +1,6 @@
 //! What counts of one message.
 
+use memchr::memchr;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -43,7 +44,7 @@ struct Text(String);
 
 impl Text {
     fn add(&mut self, literal: &Literal) {
-        if literal.as_str().contains('\\') {
+        if memchr(b'\\', literal.as_str().as_bytes()).is_some() {
             self.0.push_str(&literal.to_text());
         } else {
             self.0.push_str(literal.as_str());
@@ -53,7 +54,7 @@ impl Text {
     /// Adds what there is, and begins anew.
     fn put(&mut self, hash: &mut Sha256) {
         let text = self.0.trim_end();
-        if text.contains('\r') {
+        if memchr(b'\r', text.as_bytes()).is_some() {
             let text = text.replace("\r\n", "\n").replace('\r', "\n");
             put(hash, b'T', text.as_bytes());
         } else if !text.is_empty() {

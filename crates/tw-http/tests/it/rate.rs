@@ -286,7 +286,13 @@ async fn a_turn_that_an_earlier_process_left_counts() {
     let upstream = gated().await;
     let app = App::start(&upstream, Wanted::plain()).await;
     let client = app.client.clone();
-    let first = tokio::spawn(async move { client.chat(&ask("Hi")).await });
+    let first = tokio::spawn(async move {
+        let key = [("idempotency-key", "first")];
+        let body = ask("Hi").to_string();
+        client.send("POST", crate::app::CHAT, &key, body).await
+    });
+    // The upstream is asked before the turn is in the record.
+    app.running_turn("first").await;
     upstream.asked_times(1).await;
     let wanted = with(&Env::system(), of_keys(at_once(1)));
     let next = app.again(&upstream, wanted).await;

@@ -208,7 +208,7 @@ fn inside(raw: &RawValue) -> Option<&str> {
 /// A string, decoded; half a surrogate pair becomes U+FFFD.
 pub fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
     let inside = inside(raw)?;
-    if inside.contains('\\') {
+    if memchr::memchr(b'\\', inside.as_bytes()).is_some() {
         return Some(Cow::Owned(Literal::of_raw(raw)?.to_text()));
     }
     Some(Cow::Borrowed(inside))
