@@ -23,9 +23,10 @@ use ureq_proto::client::{Call, RecvBodyResult, RecvResponseResult, SendRequestRe
 use super::connect::Stream;
 use super::interim::Interim;
 
-/// Longest head of an answer, in bytes. It has at most 128 headers, the parser's own limit. What frames a part of a
-/// body, trailers included, is as long at most.
+/// Longest head of an answer, in bytes. It has at most 128 headers, the parser's own limit.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Longest line that frames a part of a body, a trailer among them, in bytes.
+const LINE_BYTES_MAX: usize = 8 * 1024;
 /// Read at once, in bytes.
 const READ_BYTES: usize = 16 * 1024;
 
@@ -107,7 +108,10 @@ impl Live {
             let is_end = matches!(arrived, Ok(0) | Err(_));
             // What speaks no HTTP is known by its first words.
             while is_end || searched == 0 || ends_a_head(&self.held, searched) {
-                let (used, head) = call.try_response(&self.held, false).map_err(kind_of)?;
+                let (used, head) = match continued(&self.held) {
+                    Some(used) => (used, None),
+                    None => call.try_response(&self.held, false).map_err(kind_of)?,
+                };
                 self.held.drain(..used);
                 searched = 0;
                 if used > HEAD_BYTES_MAX {
@@ -234,7 +238,7 @@ impl Live {
         self.held = input[used..].to_vec();
         if is_whole(call) {
             self.end();
-        } else if self.held.len() > HEAD_BYTES_MAX {
+        } else if self.held.len() > LINE_BYTES_MAX {
             return Some(Err(Failed::Broken));
         }
         part.truncate(filled);
@@ -384,6 +388,14 @@ fn ends_a_head(held: &[u8], searched: usize) -> bool {
     // It may have begun before.
     let fresh = &held[searched.saturating_sub(3)..];
     memmem::find(fresh, b"\n\r\n").is_some() || memmem::find(fresh, b"\n\n").is_some()
+}
+
+/// How long a whole `100 Continue` at the beginning is, if there is one. The parser takes none with headers, which some
+/// send.
+fn continued(held: &[u8]) -> Option<usize> {
+    let is_continue = held.starts_with(b"HTTP/1.1 100 ") || held.starts_with(b"HTTP/1.1 100\r");
+    let end = is_continue.then(|| memmem::find(held, b"\r\n\r\n"))??;
+    Some(end + b"\r\n\r\n".len())
 }
 
 fn kind_of(error: Error) -> Failed {

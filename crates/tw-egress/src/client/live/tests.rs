@@ -110,7 +110,7 @@ enum Left {
 }
 
 /// Answers, whether the connection closes behind them, and what they are to come to.
-const ANSWERS: [(&str, bool, &str, Left); 12] = [
+const ANSWERS: [(&str, bool, &str, Left); 13] = [
     (
         "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
         false,
@@ -144,6 +144,12 @@ const ANSWERS: [(&str, bool, &str, Left); 12] = [
     ),
     (
         "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+        false,
+        "ok",
+        Left::Free,
+    ),
+    (
+        "HTTP/1.1 100 Continue\r\ndate: now\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
         false,
         "ok",
         Left::Free,
