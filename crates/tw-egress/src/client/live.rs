@@ -57,6 +57,8 @@ enum Answer {
     Comes(Box<Call<RecvBody>>),
     /// There is none, or it has come.
     Over { may_go_on: bool },
+    /// It came as far as it was understood.
+    Broken,
 }
 
 /// Why there is no answer, or no more of it.
@@ -185,12 +187,14 @@ impl Live {
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Failed>>> {
         // What came with the head.
         let held = std::mem::take(&mut self.held);
-        if let Some(part) = self.part(held.as_slice()) {
-            return Poll::Ready(Some(part));
+        if let Some(part) = self.part(&held) {
+            return Poll::Ready(Some(Ok(part)));
         }
         loop {
-            if matches!(self.answer, Answer::Over { .. }) {
-                return Poll::Ready(None);
+            match self.answer {
+                Answer::Comes(_) => {}
+                Answer::Over { .. } => return Poll::Ready(None),
+                Answer::Broken => return Poll::Ready(Some(Err(Failed::Broken))),
             }
             self.send_on(cx);
             let mut space = [MaybeUninit::uninit(); READ_BYTES];
@@ -211,19 +215,20 @@ impl Live {
                 self.part(&held)
             };
             if let Some(part) = part {
-                return Poll::Ready(Some(part));
+                return Poll::Ready(Some(Ok(part)));
             }
         }
     }
 
     /// What of the body is in `input`, if anything; what cannot be understood yet is held.
-    fn part(&mut self, input: &[u8]) -> Option<Result<Bytes, Failed>> {
+    fn part(&mut self, input: &[u8]) -> Option<Bytes> {
         let Answer::Comes(call) = &mut self.answer else {
             self.held = input.to_vec();
             return None;
         };
         let mut part = vec![0; input.len()];
         let (mut used, mut filled) = (0, 0);
+        let mut is_broken = false;
         loop {
             // It stops behind each chunk.
             match call.read(&input[used..], &mut part[filled..]) {
@@ -232,17 +237,20 @@ impl Live {
                     used += more_used;
                     filled += more_filled;
                 }
-                Err(_) => return Some(Err(Failed::Broken)),
+                Err(_) => {
+                    is_broken = true;
+                    break;
+                }
             }
         }
         self.held = input[used..].to_vec();
-        if is_whole(call) {
+        if is_broken || (!is_whole(call) && self.held.len() > LINE_BYTES_MAX) {
+            self.answer = Answer::Broken;
+        } else if is_whole(call) {
             self.end();
-        } else if self.held.len() > LINE_BYTES_MAX {
-            return Some(Err(Failed::Broken));
         }
         part.truncate(filled);
-        (filled > 0).then(|| Ok(Bytes::from(part)))
+        (filled > 0).then(|| Bytes::from(part))
     }
 
     /// The body's end has come.
@@ -366,7 +374,11 @@ fn receiving(method: &Method) -> Option<Call<RecvResponse>> {
 impl Answer {
     fn begins(call: Call<RecvResponse>) -> Self {
         match call.proceed() {
-            Some(RecvResponseResult::RecvBody(call)) => Self::Comes(Box::new(call)),
+            Some(RecvResponseResult::RecvBody(mut call)) => {
+                // What is wrong behind a whole chunk does not take that chunk with it.
+                call.stop_on_chunk_boundary(true);
+                Self::Comes(Box::new(call))
+            }
             Some(RecvResponseResult::Redirect(call)) => Self::Over {
                 may_go_on: !call.must_close_connection(),
             },

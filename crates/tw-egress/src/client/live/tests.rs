@@ -317,3 +317,32 @@ async fn what_frames_a_body_is_not_held_without_end() {
         assert_eq!(received, Err(Failed::Broken), "{start:?}");
     }
 }
+
+#[tokio::test]
+async fn what_came_before_nonsense_is_read_wherever_it_is_cut() {
+    let answer =
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\nzz\r\n";
+    for cut in 0..=answer.len() {
+        let (near, mut far) = pair().await;
+        let mut live = Live::new(Stream::Plain(near));
+        let served = async {
+            far.read_exact(&mut [0; 4]).await.unwrap();
+            far.write_all(&answer.as_bytes()[..cut]).await.unwrap();
+            settle().await;
+            far.write_all(&answer.as_bytes()[cut..]).await.unwrap();
+        };
+        let received = async {
+            live.ask(request()).await.unwrap();
+            let mut body = Vec::new();
+            while let Some(Ok(part)) = live.read().await {
+                body.extend_from_slice(&part);
+            }
+            body
+        };
+        let (body, ()) = tokio::join!(received, served);
+        assert_eq!(body, b"hello", "cut at {cut}");
+        // It stays broken.
+        assert_eq!(live.read().await, Some(Err(Failed::Broken)), "cut at {cut}");
+        assert!(!live.is_free().await);
+    }
+}
