@@ -36,11 +36,9 @@ pub enum Job {
 const BUSY_JOBS: usize = 4;
 /// A writer that had nothing to do for longer than this is not busy: whoever comes next is served at once.
 const BUSY_PAUSE_MAX: Duration = Duration::from_millis(1);
-/// A busy writer waits for more jobs in steps of this length, as long as each brings some.
-const GATHER_STEP: Duration = Duration::from_micros(500);
-/// Longest time that a busy writer gathers.
+/// How often a busy writer lets others run, as long as each time brings jobs.
 ///
-/// A commit costs some 0.2 ms of CPU whatever it holds. With a fast disk a busy writer would else
+/// A commit costs some 0.2 ms of CPU whatever it holds. With a fast disk a writer that shares its core would else
 /// commit a handful of jobs at a time and take the core from those who make them.
 const GATHER_STEPS_MAX: u32 = 4;
 
@@ -76,15 +74,15 @@ pub fn run(
     }
 }
 
-/// Lets jobs come in until a step brings none, which says that nobody has any to give.
+/// Lets whoever is ready to run go first, until that brings no more jobs. Nothing is waited for: where nobody else
+/// is ready, or another core is free for them, this returns at once.
 fn gather(jobs: &mpsc::Receiver<Job>, group_jobs_max: usize) {
     let mut queued = jobs.len();
     for _ in 0..GATHER_STEPS_MAX {
         if queued + 1 >= group_jobs_max {
             return;
         }
-        // Waking early does no harm.
-        std::thread::park_timeout(GATHER_STEP);
+        std::thread::yield_now();
         let now = jobs.len();
         if now == queued {
             return;
