@@ -136,6 +136,8 @@ pub enum Outcome {
     },
     /// How many rows a retention change touched.
     Count(u64),
+    /// So many, and it stopped early: what else was due would have made the transaction too large.
+    Partly(u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -263,6 +265,27 @@ pub enum Surface {
     ChatCompletions,
 }
 
+/// What a body may have in common with that of the turn before.
+///
+/// A client that keeps the history sends all of it again each time. What both bodies have is stored once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyCuts {
+    /// Up to and with the last message before the last answer: where the body of the turn that gave that answer ended.
+    pub before_answer: Option<Stretch>,
+    /// Up to and with the last message.
+    pub start: Stretch,
+    /// SHA-256 of what stands behind the last message.
+    pub end_hash: [u8; 32],
+}
+
+/// The beginning of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub bytes: usize,
+    /// SHA-256.
+    pub hash: [u8; 32],
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewTurn {
     pub id: TurnId,
@@ -292,6 +315,8 @@ pub struct NewTurn {
     pub body: Vec<u8>,
     /// SHA-256 of the body.
     pub body_hash: [u8; 32],
+    /// `None` for a turn that neither continues another nor is to be continued.
+    pub cuts: Option<BodyCuts>,
     /// What recovery needs beside the body, encoded: tools offered, upstream.
     pub context: String,
     pub idempotency_key: Option<String>,

@@ -26,6 +26,16 @@ pub struct ModelInput {
     pub user: Option<String>,
     /// Every field but `messages` in the client's order, as written.
     pub fields: Vec<(Box<str>, Json)>,
+    pub ends: MessageEnds,
+}
+
+/// Where messages end in the body that they were read from, in bytes from its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageEnds {
+    /// The last message before the last one of the assistant; `None` if there is none.
+    pub before_answer: Option<usize>,
+    /// The last message.
+    pub last: usize,
 }
 
 /// The `tools` of a request, or the old `functions`.

@@ -1,5 +1,6 @@
 //! From a decoded request to a turn that runs, or to the answer of an earlier one.
 
+mod hashed;
 mod repeat;
 mod row;
 
@@ -37,6 +38,7 @@ use crate::tool_book::Page;
 use crate::turnstile::{As, Equal, Passing};
 use crate::variables::Whose;
 
+use hashed::Hashed;
 use repeat::Earlier;
 use row::new_turn;
 
@@ -178,7 +180,8 @@ impl Runtime {
         if self.is_refusing() {
             return Err(TurnRefused::ShuttingDown);
         }
-        let body_hash: [u8; 32] = Sha256::digest(&request.body).into();
+        let hashed = Hashed::read(&request.body, request.input.ends);
+        let body_hash = hashed.whole;
         let end_user = request
             .end_user
             .clone()
@@ -208,7 +211,7 @@ impl Runtime {
             };
             let end_user = end_user.clone();
             match self
-                .begin(&request, end_user, body_hash, keys_since, passing)
+                .begin(&request, end_user, &hashed, keys_since, passing)
                 .await?
             {
                 Begun::Taken(taken) => return Ok(*taken),
@@ -258,7 +261,7 @@ impl Runtime {
         &self,
         request: &TurnRequest,
         end_user: Option<String>,
-        body_hash: [u8; 32],
+        hashed: &Hashed,
         keys_since: Option<Timestamp>,
         passing: Passing,
     ) -> Result<Begun, TurnRefused> {
@@ -302,11 +305,14 @@ impl Runtime {
             (turn, created),
             (record, prepared.memory.of_turn),
         );
-        let mut accept = new_turn(inner, request, &setup, end_user, &conversation, body_hash);
+        let mut accept = new_turn(inner, request, &setup, end_user, &conversation, hashed);
         let continues = prepared.memory.continues.as_ref();
         accept.memory_turn = continues.and_then(|turn| turn.memory_turn);
         accept.memory = prepared.memory.verdict;
         accept.parent = prepared.continued.as_ref().map(|(parent, _)| *parent);
+        if accept.parent.is_some() || prepared.memory.of_turn.is_some() {
+            accept.cuts = Some(hashed.cuts);
+        }
         if let Some(since) = keys_since {
             accept.keys_since = accept.keys_since.max(since);
         }

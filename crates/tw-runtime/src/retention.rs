@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tw_core::change::Change;
+use tw_core::change::{Change, Outcome};
 
 use crate::chain::Chain;
 use crate::runtime::Inner;
@@ -18,9 +18,25 @@ pub(crate) async fn run(inner: Arc<Inner>) {
             () = inner.refusing.cancelled() => return,
             () = tokio::time::sleep(INTERVAL) => {}
         }
-        if let Err(error) = inner.store.apply(sweep(&inner), None).await {
-            tracing::warn!(error = %Chain(&error), "retention sweep failed");
+        while !inner.refusing.is_cancelled() {
+            match inner.store.apply(sweep(&inner), None).await {
+                Ok(outcomes) if outcomes.iter().any(is_more_due) => {}
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::warn!(error = %Chain(&error), "retention sweep failed");
+                    break;
+                }
+            }
         }
+    }
+}
+
+/// Whether a sweep left something because it was to do no more at once.
+fn is_more_due(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Partly(_) => true,
+        Outcome::Count(rows) => *rows >= u64::from(TURNS_PER_SWEEP_MAX),
+        _ => false,
     }
 }
 

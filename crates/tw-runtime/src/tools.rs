@@ -427,7 +427,8 @@ impl Runtime {
                 | Outcome::KeyTaken { .. }
                 | Outcome::ParentDeleted
                 | Outcome::ConversationDeleted { .. }
-                | Outcome::Count(_),
+                | Outcome::Count(_)
+                | Outcome::Partly(_),
             )
             | None => Ok(None),
         }

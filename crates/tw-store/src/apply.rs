@@ -13,6 +13,7 @@ use rusqlite::{Params, params};
 use tw_core::change::{Change, Fence, Outcome};
 use tw_core::id::{OrgId, TurnId};
 
+use crate::read::ReadError;
 use crate::statements::Statements;
 
 use accept::Accept;
@@ -51,6 +52,13 @@ pub enum ApplyError {
     /// A write of the inline kind was asked of a store whose writer is a thread.
     #[error("this store does not write inline")]
     NotInline,
+    /// What is stored contradicts itself.
+    #[error("{what}: reading what is stored")]
+    Damaged {
+        what: &'static str,
+        #[source]
+        source: Arc<ReadError>,
+    },
     #[error("{what}: the database failed")]
     Db {
         what: &'static str,
@@ -67,6 +75,16 @@ impl ApplyError {
         Self::Db {
             what,
             source: Arc::new(source),
+        }
+    }
+
+    pub(crate) fn read(what: &'static str, error: ReadError) -> Self {
+        match error {
+            ReadError::Db(source) => Self::db(what, source),
+            source => Self::Damaged {
+                what,
+                source: Arc::new(source),
+            },
         }
     }
 }
@@ -327,7 +345,7 @@ fn apply_unfenced(db: &mut Statements<'_>, change: &Change) -> Result<Outcome, A
 }
 
 /// Runs a statement and returns how many rows it touched.
-fn execute(
+pub(crate) fn execute(
     db: &mut Statements<'_>,
     what: &'static str,
     sql: &'static str,

@@ -44,6 +44,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "states",
         sql: include_str!("../migrations/0008_states.sql"),
     },
+    Migration {
+        name: "bodies",
+        sql: include_str!("../migrations/0009_bodies.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

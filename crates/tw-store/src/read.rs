@@ -4,7 +4,7 @@ pub mod conversations;
 pub mod events;
 pub mod memory;
 #[cfg(test)]
-mod plan;
+pub(crate) mod plan;
 pub mod recall;
 pub mod requests;
 pub mod tools;

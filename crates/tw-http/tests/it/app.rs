@@ -1,5 +1,6 @@
 //! A whole server in this process.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ impl Wanted {
     }
 }
 
+const DATABASE: &str = "t.db";
+
 /// A server that listens on loopback; everything is gone when it is dropped.
 pub struct App {
     pub client: Client,
@@ -97,6 +100,11 @@ impl App {
         app
     }
 
+    /// Where its database is.
+    pub fn database(&self) -> PathBuf {
+        self.folder.path().join(DATABASE)
+    }
+
     /// A second server on the same database and with the same key, as after a restart.
     pub async fn again(&self, upstream: &Listener, wanted: Wanted) -> Self {
         let folder = Arc::clone(&self.folder);
@@ -115,7 +123,7 @@ impl App {
     async fn serve(folder: Arc<TempDir>, base_url: String, wanted: Wanted) -> Self {
         let env = wanted.env;
         let store = Store::open(
-            &folder.path().join("t.db"),
+            &folder.path().join(DATABASE),
             store::Options::defaults(env.now()),
         )
         .unwrap();

@@ -94,6 +94,8 @@ pub struct Chatter {
     /// Fields of the request beside those that every request has.
     pub fields: Value,
     pub messages: Vec<Value>,
+    /// The last request's body.
+    pub sent: String,
 }
 
 /// What came back.
@@ -115,6 +117,7 @@ impl Chatter {
             streams: false,
             fields: json!({}),
             messages: Vec::new(),
+            sent: String::new(),
         }
     }
 
@@ -135,6 +138,7 @@ impl Chatter {
         body["model"] = json!("m");
         body["messages"] = json!(self.messages);
         body["stream"] = json!(self.streams);
+        self.sent = body.to_string();
         let headers: Vec<(&str, &str)> = self
             .headers
             .iter()
@@ -142,7 +146,7 @@ impl Chatter {
             .collect();
         let sent = self
             .client
-            .send("POST", crate::app::CHAT, &headers, body.to_string());
+            .send("POST", crate::app::CHAT, &headers, self.sent.clone());
         let got = sent.await.unwrap();
         assert_eq!(got.status, 200, "{}", got.text());
         let message = if self.streams {

@@ -35,6 +35,7 @@ pub async fn orphan(app: &App, body: &str, context: &str) -> TurnId {
         owner: "gone".to_owned(),
         body: body.as_bytes().to_vec(),
         body_hash: [7; 32],
+        cuts: None,
         context: context.to_owned(),
         idempotency_key: None,
         messages: Vec::new(),

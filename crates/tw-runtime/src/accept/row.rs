@@ -10,6 +10,7 @@ use tw_core::turn::{Listed, Offer, TurnSetup};
 use tw_wire::own::context::{self, ListedTool, OfferedTool};
 
 use super::TurnRequest;
+use super::hashed::Hashed;
 use crate::runtime::Inner;
 
 /// The turn as the request asks for it; nothing is known of the turns before.
@@ -19,7 +20,7 @@ pub(super) fn new_turn(
     setup: &TurnSetup,
     end_user: Option<String>,
     conversation: &str,
-    body_hash: [u8; 32],
+    hashed: &Hashed,
 ) -> NewTurn {
     let ours = |tool: &Arc<Tool>| {
         ListedTool::Ours(OfferedTool {
@@ -60,7 +61,8 @@ pub(super) fn new_turn(
         deadline: setup.deadline,
         owner: inner.boot.clone(),
         body: request.body.to_vec(),
-        body_hash,
+        body_hash: hashed.whole,
+        cuts: None,
         context: context::encode(&context),
         idempotency_key: request.idempotency_key.clone(),
         messages: brought(&request.input.messages, setup),

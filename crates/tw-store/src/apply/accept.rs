@@ -7,6 +7,7 @@ use tw_core::time::Timestamp;
 use tw_wire::own;
 
 use super::{ApplyError, FIRST_FENCE, execute, insert, of_turn, query_key};
+use crate::body;
 use crate::statements::Statements;
 use crate::words;
 
@@ -21,9 +22,6 @@ const INSERT_TURN: &str = "INSERT INTO turn
      memory, parent, memory_turn)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, 'running', ?17, ?18, ?18,
             ?19, ?20, ?21)";
-
-const INSERT_INPUT: &str = "INSERT INTO turn_input (turn, body, context, created_us, updated_us)
-    VALUES (?1, ?2, ?3, ?4, ?4)";
 
 /// What became of a new turn.
 pub enum Accept {
@@ -79,12 +77,7 @@ pub fn accept_turn(db: &mut Statements<'_>, new: &NewTurn) -> Result<Accept, App
         memory_turn.key(),
     ];
     let turn = insert(db, WHAT, INSERT_TURN, bound)?;
-    execute(
-        db,
-        WHAT,
-        INSERT_INPUT,
-        params![turn, new.body, new.context, new.at.0],
-    )?;
+    body::insert(db, WHAT, turn, new, parent.key())?;
     for message in &new.messages {
         of_turn::add_message(db, turn, message)?;
     }

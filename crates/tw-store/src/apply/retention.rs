@@ -5,6 +5,7 @@ use tw_core::change::Outcome;
 use tw_core::time::Timestamp;
 
 use super::{ApplyError, execute};
+use crate::body::MadeWhole;
 use crate::statements::Statements;
 
 const DUE: &str = "SELECT key FROM turn
@@ -14,7 +15,9 @@ const DUE: &str = "SELECT key FROM turn
 /// Rows stay, with status, usage and timings; what was said in them goes.
 /// Each statement takes the turn and the time.
 const ERASE: [&str; 5] = [
-    "UPDATE turn_input SET body = x'', context = '', updated_us = ?2 WHERE turn = ?1",
+    "UPDATE turn_input SET body = x'', context = '', parent = NULL, kept_start_bytes = NULL, kept_end_bytes = NULL,
+        start_bytes = NULL, start_hash = NULL, end_hash = NULL, updated_us = ?2
+     WHERE turn = ?1",
     "UPDATE message SET blocks = '[]', updated_us = ?2 WHERE turn = ?1",
     "UPDATE tool_call SET arguments = '', result = NULL, shown = iif(shown IS NULL, NULL, ''), updated_us = ?2
      WHERE turn = ?1",
@@ -30,8 +33,14 @@ pub fn erase_due(
     turns_max: u32,
 ) -> Result<Outcome, ApplyError> {
     const WHAT: &str = "erasing contents";
-    let turns = keys(db, WHAT, DUE, params![now.0, turns_max])?;
-    for turn in &turns {
+    let mut turns = keys(db, WHAT, DUE, params![now.0, turns_max])?;
+    // Newest first: what is erased itself need not be made whole before.
+    turns.sort_unstable_by(|one, other| other.cmp(one));
+    let mut made_whole = MadeWhole::default();
+    for (erased, turn) in (0..).zip(&turns) {
+        if !made_whole.free(db, WHAT, *turn, now)? {
+            return Ok(Outcome::Partly(erased));
+        }
         for sql in ERASE {
             execute(db, WHAT, sql, params![turn, now.0])?;
         }

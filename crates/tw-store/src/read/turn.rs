@@ -1,6 +1,6 @@
 //! A turn's row, and all that a driver needs to go on with a turn that another one left.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use tw_core::change::{AttemptOutcome, NewCall, NewMessage, OnLeave, Record, Surface};
 use tw_core::event::{TurnReason, TurnStatus};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
@@ -14,6 +14,7 @@ use super::ReadError;
 use super::calls::{self, Contents};
 use super::columns::{get, optional_time, optional_word, time, usage, word};
 use super::events::{self, NumberedEvent};
+use crate::body;
 use crate::store::Store;
 use crate::words;
 
@@ -144,12 +145,12 @@ impl Store {
         turn: TurnId,
     ) -> Result<Option<Vec<u8>>, ReadError> {
         self.read(move |conn| {
-            let sql = "SELECT i.body FROM turn t JOIN turn_input i ON i.turn = t.key
-                WHERE t.organization = ?1 AND t.id = ?2 AND t.erased_us IS NULL
-                  AND t.deleted_us IS NULL";
+            let sql = "SELECT key FROM turn
+                WHERE organization = ?1 AND id = ?2 AND erased_us IS NULL AND deleted_us IS NULL";
+            let bound = params![organization.0, turn.to_string()];
             let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query(params![organization.0, turn.to_string()])?;
-            rows.next()?.map(|row| get(row, "body")).transpose()
+            let key = statement.query_row(bound, |row| row.get(0)).optional()?;
+            key.map_or(Ok(None), |key| body::whole(conn, key))
         })
         .await
     }
@@ -183,13 +184,12 @@ fn recovered(
     let Some((key, turn)) = find_turn(conn, organization, turn)? else {
         return Ok(None);
     };
-    let sql = "SELECT body, context FROM turn_input WHERE turn = ?1";
-    let (body, context) = conn.prepare_cached(sql)?.query_row(params![key], |row| {
-        Ok((row.get("body")?, row.get("context")?))
-    })?;
+    let sql = "SELECT context FROM turn_input WHERE turn = ?1";
+    let mut statement = conn.prepare_cached(sql)?;
+    let context = statement.query_row(params![key], |row| row.get("context"))?;
     Ok(Some(RecoveredTurn {
         turn,
-        body,
+        body: body::whole(conn, key)?.unwrap_or_default(),
         context,
         messages: calls::messages(conn, key, Contents::Full)?,
         calls: calls::calls(conn, key, Contents::Full)?,

@@ -3,6 +3,7 @@
 mod world;
 
 mod accept;
+mod bodies;
 mod calls;
 mod conversations;
 mod events;

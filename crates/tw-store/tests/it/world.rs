@@ -139,6 +139,7 @@ impl World {
             owner: "boot 1".to_owned(),
             body: b"{\"model\": \"m\"}\0\xff".to_vec(),
             body_hash: [7; 32],
+            cuts: None,
             context: "{}".to_owned(),
             idempotency_key: None,
             messages: vec![message(0, 0)],

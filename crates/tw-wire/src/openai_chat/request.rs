@@ -17,7 +17,7 @@ use tw_core::accepts::Accepts;
 use tw_core::history::Differences;
 use tw_core::json::{Json, depth};
 use tw_core::limits::RequestLimits;
-use tw_core::request::{Message, ModelInput, ModelRequest, ToolChoice, Tools};
+use tw_core::request::{Message, MessageEnds, ModelInput, ModelRequest, Role, ToolChoice, Tools};
 
 use super::raw::{self, Fields, NotFields, Of, Record};
 
@@ -59,9 +59,12 @@ pub fn decode(body: &[u8], limits: &RequestLimits) -> Result<ModelInput, Request
     };
     let stream = boolean(&fields, "stream")?.unwrap_or(false);
     let tools = tools::read(&fields, limits)?;
+    let items = items_of(&fields, items, limits)?;
+    let messages = read_messages(&items, limits)?;
     Ok(ModelInput {
         model: model.into_owned(),
-        messages: read_messages(&fields, items, limits)?,
+        ends: ends_of(body, &items, &messages),
+        messages,
         tool_choice: read_choice(&fields, &tools)?,
         tools,
         stream,
@@ -284,11 +287,11 @@ fn object<'a, 'p>(
 
 const MESSAGES: Place<'static> = Place::Whole("messages");
 
-fn read_messages(
+fn items_of<'a>(
     fields: &Fields<'_>,
-    items: Option<Vec<&RawValue>>,
+    items: Option<Vec<&'a RawValue>>,
     limits: &RequestLimits,
-) -> Result<Vec<Message>, RequestError> {
+) -> Result<Vec<&'a RawValue>, RequestError> {
     let items = items.ok_or_else(|| match fields.get("messages") {
         None => RequestError::missing("messages"),
         Some(_) => RequestError::wrong_type("messages", "an array of messages"),
@@ -311,6 +314,13 @@ fn read_messages(
             ..RequestError::invalid("messages", message)
         });
     }
+    Ok(items)
+}
+
+fn read_messages(
+    items: &[&RawValue],
+    limits: &RequestLimits,
+) -> Result<Vec<Message>, RequestError> {
     let messages: Vec<Message> = items
         .iter()
         .enumerate()
@@ -330,6 +340,20 @@ fn read_messages(
         });
     }
     Ok(messages)
+}
+
+fn ends_of(body: &[u8], items: &[&RawValue], messages: &[Message]) -> MessageEnds {
+    // Each item is a piece of the body.
+    let end =
+        |item: &RawValue| (item.get().as_ptr().addr() - body.as_ptr().addr()) + item.get().len();
+    let answer = messages
+        .iter()
+        .rposition(|message| message.role == Role::Assistant);
+    let before = answer.and_then(|answer| items[..answer].last());
+    MessageEnds {
+        before_answer: before.map(|item| end(item)),
+        last: items.last().map_or(0, |item| end(item)),
+    }
 }
 
 fn check_result(

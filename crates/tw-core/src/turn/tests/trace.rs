@@ -11,7 +11,8 @@ use crate::json::Json;
 use crate::model::CallForm;
 use crate::model::{Delta, Finish, Usage};
 use crate::request::{
-    Block, ChoiceSent, MixedTool, ModelInput, OfferedTools, ToolChoice, ToolEntry, Tools,
+    Block, ChoiceSent, MessageEnds, MixedTool, ModelInput, OfferedTools, ToolChoice, ToolEntry,
+    Tools,
 };
 use crate::turn::{Effect, Listed, Offer, Step, Timer, Turn};
 
@@ -107,6 +108,7 @@ pub(super) fn input(tools: Tools) -> ModelInput {
         store: None,
         user: None,
         fields: Vec::new(),
+        ends: MessageEnds::default(),
     }
 }
 

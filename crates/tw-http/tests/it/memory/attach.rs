@@ -1,7 +1,9 @@
 //! Which turn a request is taken to continue.
 
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use tw_core::change::{Scope, ToolGrant};
+use tw_core::id::TurnId;
 use tw_runtime::runtime::Config;
 
 use super::{Chatter, model, offering, own_key, service, start};
@@ -273,4 +275,32 @@ async fn another_key_continues_nothing() {
         other.client = app.with_key(Some(key));
         assert_eq!(other.say("so?").await.memory, "mismatch", "{organization}");
     }
+}
+
+#[tokio::test]
+async fn each_body_is_kept_as_it_came_and_what_it_repeats_once() {
+    let (model, service) = (model().await, service(&["sunny"]).await);
+    let app = start(&model, &service).await;
+    let tools = json!({ "tools": [{ "type": "function", "function": { "name": "mine" } }] });
+    let mut chat = Chatter::new(&app.client, &[ANN]).with(tools);
+    let mut turns = Vec::new();
+    for text in ["Hello there.", "look, please", "mine"] {
+        let said = chat.say(text).await;
+        turns.push((said, chat.sent.clone()));
+    }
+    let id = turns[2].0.message["tool_calls"][0]["id"].clone();
+    let result = json!({ "role": "tool", "tool_call_id": id, "content": "here" });
+    let said = chat.bring(result).await;
+    turns.push((said, chat.sent.clone()));
+    let caller = app.runtime.authenticate(app.client.key.as_deref().unwrap());
+    let organization = caller.await.unwrap().organization;
+    for (said, sent) in &turns {
+        let turn = TurnId::parse(&said.turn).unwrap();
+        let body = app.store.turn_body(organization, turn).await.unwrap();
+        assert_eq!(body.as_deref(), Some(sent.as_bytes()));
+    }
+    let conn = Connection::open(app.database()).unwrap();
+    let sql = "SELECT count(*) FROM turn_input WHERE body LIKE '%Hello there.%'";
+    let holding: i64 = conn.query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(holding, 1);
 }

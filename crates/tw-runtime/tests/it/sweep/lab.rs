@@ -129,6 +129,7 @@ impl Lab {
             owner: owner.to_owned(),
             body: BODY.to_vec(),
             body_hash: [7; 32],
+            cuts: None,
             context: context::encode(&TurnContext {
                 tools: Some(listed(&setup.offer)),
                 withheld: Vec::new(),

@@ -1,7 +1,7 @@
 use tw_core::json::{Json, Literal};
 use tw_core::limits::RequestLimits;
 use tw_core::model::{CallForm, ReasoningField, ReasoningText};
-use tw_core::request::{Block, CallBlock, ModelInput, Role, ToolChoice, Tools};
+use tw_core::request::{Block, CallBlock, MessageEnds, ModelInput, Role, ToolChoice, Tools};
 
 use super::{RequestError, RequestErrorKind, decode};
 
@@ -28,6 +28,43 @@ fn refused(body: &str) -> RequestError {
 /// A request with these fields behind a model and a message.
 fn with(fields: &str) -> String {
     format!(r#"{{"model":"m","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#)
+}
+
+#[test]
+fn where_messages_end_in_the_body_is_known() {
+    const USER: &str = r#"{"role":"user","content":"é"}"#;
+    const ANSWER: &str = r#"{"role":"assistant","content":"a"}"#;
+    // Up to and with the last message before the last answer, the rest of the messages, and what is behind.
+    let cases = [
+        (
+            None,
+            format!(r#"{{"messages":[{USER}"#),
+            r#"],"model":"m"}"#,
+        ),
+        (
+            None,
+            format!(r#"{{"model":"m","messages":[{ANSWER}, {USER}"#),
+            " ] } \n",
+        ),
+        (
+            Some(format!(r#" {{"messages":[{USER}"#)),
+            format!(" , {ANSWER},{USER}"),
+            r#"],"model":"m"}"#,
+        ),
+        (
+            Some(format!(r#"{{"model":"m","messages":[{ANSWER},{USER}"#)),
+            format!(",{ANSWER}"),
+            "]}",
+        ),
+    ];
+    for (before, rest, behind) in cases {
+        let start = format!("{}{rest}", before.as_deref().unwrap_or_default());
+        let ends = MessageEnds {
+            before_answer: before.map(|before| before.len()),
+            last: start.len(),
+        };
+        assert_eq!(read(&format!("{start}{behind}")).ends, ends, "{start}");
+    }
 }
 
 #[test]

@@ -1,0 +1,199 @@
+//! Request bodies, of which what the turn before has as well is stored once.
+
+use rusqlite::{Connection, Row, params};
+use tw_core::change::{BodyCuts, NewTurn};
+use tw_core::time::Timestamp;
+
+use crate::apply::{ApplyError, execute};
+use crate::read::ReadError;
+use crate::statements::Statements;
+
+/// Bodies that one is made of beside its own row: reading it reads as many rows.
+pub const DEPTH_MAX: u32 = 64;
+/// Of bodies that are made whole in one transaction; the last may go beyond.
+const MADE_WHOLE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// What of a body is not stored again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kept {
+    parent: i64,
+    start_bytes: usize,
+    end_bytes: usize,
+    depth: u32,
+}
+
+const INSERT: &str = "INSERT INTO turn_input
+    (turn, body, context, parent, kept_start_bytes, kept_end_bytes, depth, start_bytes, start_hash, end_hash,
+     created_us, updated_us)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11)";
+
+/// Stores the body of a new turn, which continues `parent`.
+pub fn insert(
+    db: &mut Statements<'_>,
+    what: &'static str,
+    turn: i64,
+    new: &NewTurn,
+    parent: Option<i64>,
+) -> Result<(), ApplyError> {
+    let kept = match (&new.cuts, parent) {
+        (Some(cuts), Some(parent)) => find_kept(db, what, &new.body, cuts, parent)?,
+        (None, _) | (_, None) => None,
+    };
+    let from = kept.map_or(0, |kept| kept.start_bytes);
+    let to = new.body.len() - kept.map_or(0, |kept| kept.end_bytes);
+    let bound = params![
+        turn,
+        &new.body[from..to],
+        new.context,
+        kept.map(|kept| kept.parent),
+        kept.map(|kept| kept.start_bytes as i64),
+        kept.map(|kept| kept.end_bytes as i64),
+        kept.map_or(0, |kept| kept.depth),
+        new.cuts.map(|cuts| cuts.start.bytes as i64),
+        new.cuts.map(|cuts| cuts.start.hash),
+        new.cuts.map(|cuts| cuts.end_hash),
+        new.at.0,
+    ];
+    execute(db, what, INSERT, bound)?;
+    Ok(())
+}
+
+/// What a body is compared with.
+struct Known {
+    start_bytes: Option<i64>,
+    start_hash: Option<[u8; 32]>,
+    end_hash: Option<[u8; 32]>,
+    depth: u32,
+}
+
+fn find_kept(
+    db: &mut Statements<'_>,
+    what: &'static str,
+    body: &[u8],
+    cuts: &BodyCuts,
+    parent: i64,
+) -> Result<Option<Kept>, ApplyError> {
+    let Some(start) = cuts.before_answer else {
+        return Ok(None);
+    };
+    let sql = "SELECT start_bytes, start_hash, end_hash, depth FROM turn_input WHERE turn = ?1";
+    let read = |row: &Row<'_>| {
+        Ok(Known {
+            start_bytes: row.get(0)?,
+            start_hash: row.get(1)?,
+            end_hash: row.get(2)?,
+            depth: row.get(3)?,
+        })
+    };
+    let known = db.first(sql, params![parent], read);
+    let known = known.map_err(|error| ApplyError::db(what, error))?;
+    let is_same = |known: &Known| {
+        known.start_bytes == Some(start.bytes as i64)
+            && known.start_hash == Some(start.hash)
+            && known.depth < DEPTH_MAX
+    };
+    Ok(known.filter(is_same).map(|known| Kept {
+        parent,
+        start_bytes: start.bytes,
+        end_bytes: if known.end_hash == Some(cuts.end_hash) {
+            body.len() - cuts.start.bytes
+        } else {
+            0
+        },
+        depth: known.depth + 1,
+    }))
+}
+
+/// The row of a turn and those that its body is made of, in this order.
+const PARTS: &str = "WITH RECURSIVE part (body, parent, kept_start_bytes, kept_end_bytes) AS (
+        SELECT body, parent, kept_start_bytes, kept_end_bytes FROM turn_input WHERE turn = ?1
+        UNION ALL
+        SELECT i.body, i.parent, i.kept_start_bytes, i.kept_end_bytes
+        FROM part CROSS JOIN turn_input i ON i.turn = part.parent
+        LIMIT ?2
+    )
+    SELECT body, parent, kept_start_bytes, kept_end_bytes FROM part";
+
+/// The whole body of a turn; `None` if there is no such turn.
+pub fn whole(conn: &Connection, turn: i64) -> Result<Option<Vec<u8>>, ReadError> {
+    let mut statement = conn.prepare_cached(PARTS)?;
+    let mut rows = statement.query(params![turn, DEPTH_MAX + 1])?;
+    // Newest first; of each what it adds to the next.
+    let mut parts: Vec<(Vec<u8>, usize, usize)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let body = row.get("body")?;
+        if row.get::<_, Option<i64>>("parent")?.is_none() {
+            return made_of(body, &parts).map(Some);
+        }
+        let bytes = |column| -> Result<usize, ReadError> {
+            let bytes: i64 = row.get(column)?;
+            usize::try_from(bytes).map_err(|_| ReadError::Column { column })
+        };
+        parts.push((body, bytes("kept_start_bytes")?, bytes("kept_end_bytes")?));
+    }
+    match parts.len() {
+        0 => Ok(None),
+        _ => Err(ReadError::Column { column: "parent" }),
+    }
+}
+
+fn made_of(first: Vec<u8>, parts: &[(Vec<u8>, usize, usize)]) -> Result<Vec<u8>, ReadError> {
+    let mut body = first;
+    for (own, start_bytes, end_bytes) in parts.iter().rev() {
+        let end_from = body.len().checked_sub(*end_bytes);
+        let Some(end_from) = end_from.filter(|from| from >= start_bytes) else {
+            return Err(ReadError::Column {
+                column: "kept_start_bytes",
+            });
+        };
+        body.splice(start_bytes..&end_from, own.iter().copied());
+    }
+    Ok(body)
+}
+
+const MADE_OF: &str = "SELECT turn FROM turn_input WHERE parent = ?1";
+const MAKE_WHOLE: &str = "UPDATE turn_input
+    SET body = ?2, parent = NULL, kept_start_bytes = NULL, kept_end_bytes = NULL, depth = 0, updated_us = ?3
+    WHERE turn = ?1";
+
+/// Bodies that are made whole, before those that they are made of are erased.
+#[derive(Default)]
+pub struct MadeWhole {
+    bytes: usize,
+}
+
+impl MadeWhole {
+    /// Makes the bodies that are made of that of `turn` whole; `false` if there was no room for all.
+    pub fn free(
+        &mut self,
+        db: &mut Statements<'_>,
+        what: &'static str,
+        turn: i64,
+        at: Timestamp,
+    ) -> Result<bool, ApplyError> {
+        let rest: Vec<i64> = db
+            .all(MADE_OF, params![turn])
+            .map_err(|error| ApplyError::db(what, error))?;
+        for turn in rest {
+            if self.bytes >= MADE_WHOLE_BYTES_MAX {
+                return Ok(false);
+            }
+            let body = whole(db.conn(), turn).map_err(|error| ApplyError::read(what, error))?;
+            let body = body.unwrap_or_default();
+            self.bytes += body.len();
+            execute(db, what, MAKE_WHOLE, params![turn, body, at.0])?;
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MADE_OF;
+    use crate::read::plan::assert_each_looks;
+
+    #[test]
+    fn what_is_made_of_a_body_is_found_by_it() {
+        assert_each_looks(&[(MADE_OF, "turn_input_parent")]);
+    }
+}
