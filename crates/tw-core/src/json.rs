@@ -30,7 +30,12 @@ impl Json {
     }
 
     pub fn from_raw(raw: &RawValue) -> Self {
-        Self(raw.get().into())
+        Self::of_read(raw.get())
+    }
+
+    /// Takes the text of a value that a JSON parser has read, without the white space around it.
+    pub fn of_read(text: &str) -> Self {
+        Self(text.into())
     }
 
     pub fn from_value(value: &Value) -> Self {

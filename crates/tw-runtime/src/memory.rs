@@ -1,5 +1,7 @@
 //! Which turn a request continues, and what its client never saw of it.
 
+use std::sync::Arc;
+
 use tw_core::change::{KeyMemory, Record};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::memory::{History, KeyOf, Scope, TurnMemory, Verdict};
@@ -7,7 +9,7 @@ use tw_core::recall::{self, RecalledTurn, Spliced};
 use tw_core::request::{Message, ModelInput, Role};
 use tw_core::turn::Offer;
 use tw_store::read::ReadError;
-use tw_store::read::memory::{Continued, Room, Sought};
+use tw_store::read::memory::{Continued, RememberedTurn, Room, Sought};
 use tw_store::read::turn::TurnRow;
 
 use crate::accept::TurnRequest;
@@ -126,20 +128,21 @@ async fn find(
         return Ok(Recollection::without(Verdict::Off));
     };
     let history = History::read(&scope, &request.input.messages);
-    let (verdict, continues) = match history.answers.last() {
-        None => (Verdict::New, None),
-        Some((_, hash)) => {
-            let store = &inner.store;
-            let sought = store.turn_by_history(caller.organization, caller.api_key, *hash);
-            match sought.await? {
-                Sought::Unknown => (Verdict::Mismatch, None),
-                Sought::Ambiguous => (Verdict::Ambiguous, None),
-                Sought::Found(turn) => (Verdict::Attached, Some(turn)),
-            }
-        }
-    };
-    let newest = continues.as_ref().and_then(|turn| turn.memory_turn);
-    let restored = put_back(inner, caller.organization, newest, &history, &sent).await?;
+    let tools = tools_of(&sent);
+    let (mut verdict, mut continues, mut remembered) = (Verdict::New, None, Arc::default());
+    if let Some((_, hash)) = history.answers.last() {
+        let store = &inner.store;
+        let room = room(inner, &tools);
+        let found = store.turn_by_history(caller.organization, caller.api_key, *hash, room);
+        let sought;
+        (sought, remembered) = found.await?;
+        (verdict, continues) = match sought {
+            Sought::Unknown => (Verdict::Mismatch, None),
+            Sought::Ambiguous => (Verdict::Ambiguous, None),
+            Sought::Found(turn) => (Verdict::Attached, Some(turn)),
+        };
+    }
+    let restored = put_back(&remembered, &tools, &history, &sent);
     let of_turn = TurnMemory {
         history: history.end,
         hidden: continues.as_ref().and_then(|turn| turn.hidden),
@@ -174,7 +177,12 @@ async fn find_again(
         None => None,
     };
     let history = History::read(&scope, &input.messages);
-    let restored = put_back(inner, organization, row.memory_turn, &history, &sent).await?;
+    let tools = tools_of(&sent);
+    let remembered = match (row.memory_turn, room(inner, &tools)) {
+        (Some(newest), Some(room)) => inner.store.remembered(organization, newest, room).await?,
+        (None, _) | (_, None) => Arc::default(),
+    };
+    let restored = put_back(&remembered, &tools, &history, &sent);
     let of_turn = TurnMemory {
         history: history.end,
         hidden,
@@ -187,29 +195,34 @@ async fn find_again(
     })
 }
 
-/// The history with hidden calls of `newest` and the turns before it; `None` when there are none
-/// to put back.
-async fn put_back(
-    inner: &Inner,
-    organization: OrgId,
-    newest: Option<TurnId>,
+/// The tools of ours that the model is offered.
+fn tools_of(sent: &Sent<'_>) -> Vec<String> {
+    sent.offer.ours().map(|tool| tool.name.clone()).collect()
+}
+
+/// What may come back; `None` if nothing may.
+fn room(inner: &Inner, tools: &[String]) -> Option<Room> {
+    (!tools.is_empty()).then(|| Room {
+        tools: tools.to_owned(),
+        bytes_max: inner.config.memory_bytes_max,
+    })
+}
+
+/// The history with what is remembered, newest turn first; `None` when there is nothing to put back.
+fn put_back(
+    remembered: &[RememberedTurn],
+    tools: &[String],
     history: &History,
     sent: &Sent<'_>,
-) -> Result<Option<Spliced>, ReadError> {
-    let tools: Vec<String> = sent.offer.ours().map(|tool| tool.name.clone()).collect();
-    let Some(newest) = newest.filter(|_| !tools.is_empty()) else {
-        return Ok(None);
-    };
-    let room = Room {
-        tools: tools.clone(),
-        bytes_max: inner.config.memory_bytes_max,
-    };
-    let remembered = inner.store.remembered(organization, newest, room).await?;
+) -> Option<Spliced> {
+    if remembered.is_empty() {
+        return None;
+    }
     let places = places(sent.messages);
     // Each turn was answered before the one that was found before it.
     let mut answers = history.answers.as_slice();
     let mut turns = remembered
-        .into_iter()
+        .iter()
         .filter(|turn| !turn.rounds.is_empty())
         .filter_map(|turn| {
             let answer = answers
@@ -218,16 +231,14 @@ async fn put_back(
             answers = &answers[..answer];
             Some(RecalledTurn {
                 at: *places.get(answer)?,
-                rounds: turn.rounds,
+                rounds: turn.rounds.clone(),
             })
         })
         .peekable();
-    if turns.peek().is_none() {
-        return Ok(None);
-    }
+    turns.peek()?;
     let recalled = sent.known.with(turns);
     let is_offered = |name: &str| tools.iter().any(|tool| tool == name);
-    Ok(Some(recall::splice(sent.messages, &recalled, &is_offered)))
+    Some(recall::splice(sent.messages, &recalled, &is_offered))
 }
 
 /// Where the answers stand in a repaired history, which has as many as the one that was sent.

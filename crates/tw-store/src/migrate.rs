@@ -48,6 +48,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "bodies",
         sql: include_str!("../migrations/0009_bodies.sql"),
     },
+    Migration {
+        name: "forgotten",
+        sql: include_str!("../migrations/0010_forgotten.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

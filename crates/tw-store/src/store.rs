@@ -15,6 +15,7 @@ use crate::connection;
 use crate::figures::WriterFigures;
 use crate::migrate::{self, MIGRATIONS, MigrateError};
 use crate::read::ReadError;
+use crate::read::memory::Kept;
 use crate::statements::Statements;
 use crate::writer::{self, Group, Job};
 
@@ -94,6 +95,7 @@ fn bytes_of(path: &Path) -> u64 {
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
+    kept: Kept,
 }
 
 impl std::fmt::Debug for Store {
@@ -180,6 +182,7 @@ impl Store {
                 readers_max,
                 figures,
             })),
+            kept: Kept::new(),
         })
     }
 
@@ -199,7 +202,13 @@ impl Store {
                 conn: Mutex::new(conn),
                 rules,
             })),
+            kept: Kept::new(),
         })
+    }
+
+    /// What was read lately of what memory puts back.
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
     }
 
     /// Writes a group whole or not at all; once this returns outcomes, they are on disk.

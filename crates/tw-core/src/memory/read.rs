@@ -10,12 +10,19 @@ use crate::request::{Block, CallBlock, Message, ResultBlock};
 
 /// Adds one thing, told apart from its neighbours by its kind and its length.
 pub(super) fn put(hash: &mut Sha256, kind: u8, bytes: &[u8]) {
-    hash.update([kind]);
-    hash.update((bytes.len() as u64).to_le_bytes());
+    let [b0, b1, b2, b3, b4, b5, b6, b7] = (bytes.len() as u64).to_le_bytes();
+    hash.update([kind, b0, b1, b2, b3, b4, b5, b6, b7]);
     hash.update(bytes);
 }
 
 pub(super) fn message(message: &Message, hash: &mut Sha256) {
+    // Most messages are this.
+    if let [Block::Text(literal)] = &message.blocks[..]
+        && memchr(b'\\', literal.as_str().as_bytes()).is_none()
+    {
+        put_text(hash, literal.as_str());
+        return;
+    }
     let mut text = Text::default();
     for block in &message.blocks {
         match block {
@@ -53,14 +60,18 @@ impl Text {
 
     /// Adds what there is, and begins anew.
     fn put(&mut self, hash: &mut Sha256) {
-        let text = self.0.trim_end();
-        if memchr(b'\r', text.as_bytes()).is_some() {
-            let text = text.replace("\r\n", "\n").replace('\r', "\n");
-            put(hash, b'T', text.as_bytes());
-        } else if !text.is_empty() {
-            put(hash, b'T', text.as_bytes());
-        }
+        put_text(hash, &self.0);
         self.0.clear();
+    }
+}
+
+fn put_text(hash: &mut Sha256, text: &str) {
+    let text = text.trim_end();
+    if memchr(b'\r', text.as_bytes()).is_some() {
+        let text = text.replace("\r\n", "\n").replace('\r', "\n");
+        put(hash, b'T', text.as_bytes());
+    } else if !text.is_empty() {
+        put(hash, b'T', text.as_bytes());
     }
 }
 

@@ -1,5 +1,9 @@
 //! The turn that a request continues, and what its client never saw of the turns before.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use moka::sync::Cache;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use tw_core::call::Runs;
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
@@ -42,7 +46,7 @@ pub struct RememberedTurn {
 }
 
 /// What is to come back.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
     /// Calls of other tools stay where they are.
     pub tools: Vec<String>,
@@ -54,7 +58,8 @@ pub struct Room {
 pub const REMEMBERED_TURNS_MAX: u32 = 256;
 
 impl Store {
-    /// The turn of a key whose history, up to and with its answer, has this hash.
+    /// The turn of a key whose history, up to and with its answer, has this hash, and what is to come back of it and
+    /// those before it; see [`Store::remembered`]. Without room nothing is.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -63,9 +68,22 @@ impl Store {
         organization: OrgId,
         api_key: ApiKeyId,
         history: HistoryHash,
-    ) -> Result<Sought, ReadError> {
-        self.read(move |conn| by_history(conn, organization, api_key, history))
-            .await
+        room: Option<Room>,
+    ) -> Result<(Sought, Arc<[RememberedTurn]>), ReadError> {
+        let kept = self.kept().clone();
+        self.read(move |conn| {
+            let sought = by_history(conn, organization, api_key, history)?;
+            let newest = match &sought {
+                Sought::Found(turn) => turn.memory_turn,
+                Sought::Unknown | Sought::Ambiguous => None,
+            };
+            let remembered = match (newest, room) {
+                (Some(newest), Some(room)) => kept.remembered(conn, organization, newest, room)?,
+                (None, _) | (_, None) => Arc::default(),
+            };
+            Ok((sought, remembered))
+        })
+        .await
     }
 
     /// Hidden rounds of a turn and of those with hidden calls before it, newest turn first: the
@@ -78,8 +96,9 @@ impl Store {
         organization: OrgId,
         newest: TurnId,
         room: Room,
-    ) -> Result<Vec<RememberedTurn>, ReadError> {
-        self.read(move |conn| remembered(conn, organization, newest, &room))
+    ) -> Result<Arc<[RememberedTurn]>, ReadError> {
+        let kept = self.kept().clone();
+        self.read(move |conn| kept.remembered(conn, organization, newest, room))
             .await
     }
 
@@ -149,6 +168,90 @@ fn continued(row: &Row<'_>) -> Result<Continued, ReadError> {
         hidden: get::<Option<[u8; 32]>>(row, "hidden_hash")?.map(HiddenHash),
         memory_turn: optional_word(row, "memory_turn", TurnId::parse)?,
     })
+}
+
+/// What was read lately: a conversation asks for the same with each turn, and each hidden turn is on pages of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept(Cache<Wanted, Entry>);
+
+/// Bytes that may be kept, about.
+const KEPT_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// What nobody asked for so long is not kept any longer.
+const KEPT_IDLE: Duration = Duration::from_secs(300);
+/// What a turn, a round or a call takes beside its texts.
+const ITEM_BYTES: usize = 128;
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Wanted {
+    organization: OrgId,
+    newest: TurnId,
+    room: Room,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    /// What [`FORGOTTEN`] was; nothing is given once it is another.
+    forgotten: i64,
+    turns: Arc<[RememberedTurn]>,
+}
+
+const FORGOTTEN: &str = "SELECT times FROM forgotten";
+
+impl Kept {
+    pub(crate) fn new() -> Self {
+        let weigh = |_: &Wanted, entry: &Entry| u32::try_from(entry.bytes()).unwrap_or(u32::MAX);
+        let cache = Cache::builder()
+            .max_capacity(KEPT_BYTES_MAX)
+            .weigher(weigh)
+            .time_to_idle(KEPT_IDLE)
+            .build();
+        Self(cache)
+    }
+
+    /// `conn` is in a snapshot.
+    fn remembered(
+        &self,
+        conn: &Connection,
+        organization: OrgId,
+        newest: TurnId,
+        room: Room,
+    ) -> Result<Arc<[RememberedTurn]>, ReadError> {
+        let mut statement = conn.prepare_cached(FORGOTTEN)?;
+        let forgotten = statement.query_row([], |row| row.get(0))?;
+        let wanted = Wanted {
+            organization,
+            newest,
+            room,
+        };
+        if let Some(entry) = self.0.get(&wanted)
+            && entry.forgotten == forgotten
+        {
+            return Ok(entry.turns);
+        }
+        let turns: Arc<[_]> = remembered(conn, organization, newest, &wanted.room)?.into();
+        let entry = Entry {
+            forgotten,
+            turns: Arc::clone(&turns),
+        };
+        self.0.insert(wanted, entry);
+        Ok(turns)
+    }
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        let rounds = self.turns.iter().flat_map(|turn| &turn.rounds);
+        let bytes = rounds.map(|round| {
+            // A block holds little beside what it says.
+            let said = own::blocks::encode(&round.blocks).len() + ITEM_BYTES * round.blocks.len();
+            let calls = round.calls.iter();
+            let calls = calls.map(|call| {
+                call.shown.len() + call.sent_id.len() + call.tool_name.len() + ITEM_BYTES
+            });
+            said + calls.sum::<usize>() + ITEM_BYTES
+        });
+        bytes.sum::<usize>() + ITEM_BYTES * (self.turns.len() + 1)
+    }
 }
 
 /// The turns with hidden calls, newest first, and of each its rounds and calls in their order, which the loops of the

@@ -112,11 +112,11 @@ async fn ways(world: &World, turn: TurnId) -> Vec<(&'static str, bool)> {
         turns_max: 9,
     };
     let turns = store.conversation_turns(organization, "c".to_owned(), ALL, wanted);
-    let history = store.turn_by_history(organization, world.key, HISTORY);
     let room = Room {
         tools: vec!["mail".to_owned()],
         bytes_max: 1_000_000,
     };
+    let history = store.turn_by_history(organization, world.key, HISTORY, Some(room.clone()));
     let remembered = store.remembered(organization, turn, room).await;
     let sent = HandedSent {
         api_key: world.key,
@@ -134,7 +134,7 @@ async fn ways(world: &World, turn: TurnId) -> Vec<(&'static str, bool)> {
         ("turns", turns.await.unwrap() != Turns::NoConversation),
         (
             "history",
-            matches!(history.await.unwrap(), Sought::Found(_)),
+            matches!(history.await.unwrap().0, Sought::Found(_)),
         ),
         ("remembered", !remembered.unwrap().is_empty()),
         ("handed", !handed.unwrap().is_empty()),

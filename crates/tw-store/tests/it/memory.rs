@@ -17,8 +17,8 @@ fn hidden(n: u8) -> Option<HiddenHash> {
 async fn sought(world: &World, history: HistoryHash) -> Sought {
     let found = world
         .store
-        .turn_by_history(world.organization, world.key, history);
-    found.await.unwrap()
+        .turn_by_history(world.organization, world.key, history, None);
+    found.await.unwrap().0
 }
 
 /// A turn that ended and is found by this.
@@ -88,8 +88,10 @@ async fn a_turn_is_found_by_its_history_within_its_key() {
             panic!("{other_key:?}")
         };
         for (organization, key) in [(world.organization, other_key), (world.stranger, world.key)] {
-            let found = world.store.turn_by_history(organization, key, HISTORY);
-            assert_eq!(found.await.unwrap(), Sought::Unknown);
+            let found = world
+                .store
+                .turn_by_history(organization, key, HISTORY, None);
+            assert_eq!(found.await.unwrap().0, Sought::Unknown);
         }
         let other = world.store.hidden_half(world.stranger, turn).await;
         assert_eq!(other.unwrap(), None);

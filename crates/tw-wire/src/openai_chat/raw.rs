@@ -174,6 +174,20 @@ impl<'a> Fields<'a> {
         names.find(|name| !seen.insert(*name))
     }
 
+    /// The object in the `text` that it was read from; `None` if nothing of it tells where it is.
+    pub fn text_in(&self, text: &'a str) -> Option<&'a str> {
+        let (Cow::Borrowed(first), _) = self.0.first()? else {
+            return None;
+        };
+        let (_, last) = self.0.last()?;
+        let place = |piece: &str| piece.as_ptr().addr().checked_sub(text.as_ptr().addr());
+        let before = text.get(..place(first)?)?.strip_suffix('"')?;
+        let before = before.trim_ascii_end().strip_suffix('{')?;
+        let behind = text.get(place(last.get())? + last.get().len()..)?;
+        let behind = behind.trim_ascii_start().strip_prefix('}')?;
+        text.get(before.len()..text.len() - behind.len())
+    }
+
     /// The value of `name`; `None` also for null.
     pub fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.written(name).filter(|raw| !is_null(raw))

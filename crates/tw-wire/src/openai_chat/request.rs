@@ -11,18 +11,18 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::MapAccess;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use tw_core::accepts::Accepts;
 use tw_core::history::Differences;
 use tw_core::json::{Json, depth};
-use tw_core::limits::RequestLimits;
+use tw_core::limits::{self, RequestLimits};
 use tw_core::request::{Message, MessageEnds, ModelInput, ModelRequest, Role, ToolChoice, Tools};
 
 use super::raw::{self, Fields, NotFields, Of, Record};
 
 /// Tool calls in all messages of a request: as many as there may be messages to answer them.
-const HISTORY_CALLS_MAX: usize = tw_core::limits::MESSAGES_DEFAULT;
+const HISTORY_CALLS_MAX: usize = limits::MESSAGES_DEFAULT;
 /// Largest `n`: OpenAI's own limit.
 const CHOICES_MAX: u64 = 128;
 
@@ -163,22 +163,61 @@ impl RequestError {
 /// through costs what everything else costs.
 #[derive(Default)]
 struct Whole<'a> {
-    /// `messages` among them, whose value stands for itself only if they are no list.
+    /// `messages` among them, whose value does not stand for itself.
     fields: Fields<'a>,
     /// `None` if they are no list.
-    items: Option<Vec<&'a RawValue>>,
+    items: Option<Vec<Item<'a>>>,
+}
+
+/// A message of the list.
+struct Item<'a> {
+    text: &'a str,
+    /// `None` if it was not looked into.
+    fields: Option<Fields<'a>>,
 }
 
 impl<'a> Record<'a> for Whole<'a> {
     fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
         let value = if key == "messages" {
-            self.items = Some(map.next_value()?);
+            let Items(items) = map.next_value()?;
+            let items = items.into_iter().map(|fields| Item {
+                text: "",
+                fields: Some(fields),
+            });
+            self.items = Some(items.collect());
             RawValue::NULL
         } else {
             map.next_value()?
         };
         self.fields.0.push((key, value));
         Ok(())
+    }
+}
+
+/// Objects in a list, at most [`limits::MESSAGES_DEFAULT`]: a list of very many small ones takes much more than its
+/// text.
+struct Items<'a>(Vec<Fields<'a>>);
+
+impl<'de> Deserialize<'de> for Items<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ItemsVisitor;
+        impl<'de> Visitor<'de> for ItemsVisitor {
+            type Value = Items<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array of objects")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut items = Vec::new();
+                while let Some(Of(item)) = seq.next_element()? {
+                    if items.len() == limits::MESSAGES_DEFAULT {
+                        return Err(A::Error::custom("too many objects"));
+                    }
+                    items.push(item);
+                }
+                Ok(Items(items))
+            }
+        }
+        deserializer.deserialize_seq(ItemsVisitor)
     }
 }
 
@@ -203,12 +242,13 @@ fn read_whole<'a>(body: &'a [u8], limits: &RequestLimits) -> Result<Whole<'a>, R
         );
         return Err(RequestError::whole(Invalid, message));
     }
-    if let Ok(Of(whole)) = serde_json::from_str::<Of<Whole<'_>>>(text)
+    if let Ok(Of(mut whole)) = serde_json::from_str::<Of<Whole<'_>>>(text)
         && whole.fields.twice().is_none()
+        && whole.find_texts(text).is_some()
     {
         return Ok(whole);
     }
-    // What is wrong is told without looking into the messages.
+    // What is wrong is told by whoever looks into the messages one by one.
     let fields = Fields::parse(text).map_err(|error| match error {
         NotFields::Json(error) => RequestError::whole(
             Invalid,
@@ -218,10 +258,30 @@ fn read_whole<'a>(body: &'a [u8], limits: &RequestLimits) -> Result<Whole<'a>, R
             RequestError::invalid(name.clone(), format!("'{name}' is given twice."))
         }
     })?;
+    let items = fields.get("messages").and_then(raw::array);
+    let unread = |raw: &'a RawValue| Item {
+        text: raw.get(),
+        fields: None,
+    };
     Ok(Whole {
+        items: items.map(|items| items.into_iter().map(unread).collect()),
         fields,
-        items: None,
     })
+}
+
+impl<'a> Whole<'a> {
+    /// Finds the messages in the `text` that all was read from; `None` if that takes a second look, or if something
+    /// is wrong with one.
+    fn find_texts(&mut self, text: &'a str) -> Option<()> {
+        for item in self.items.iter_mut().flatten() {
+            let fields = item.fields.as_ref()?;
+            if fields.twice().is_some() {
+                return None;
+            }
+            item.text = fields.text_in(text)?;
+        }
+        Some(())
+    }
 }
 
 /// Where something stands in the request; written out only for an error.
@@ -275,7 +335,14 @@ fn object<'a, 'p>(
     raw: &'a RawValue,
     place: impl Into<Place<'p>>,
 ) -> Result<Fields<'a>, RequestError> {
-    Fields::parse(raw.get()).map_err(|error| match error {
+    object_in(raw.get(), place)
+}
+
+fn object_in<'a, 'p>(
+    text: &'a str,
+    place: impl Into<Place<'p>>,
+) -> Result<Fields<'a>, RequestError> {
+    Fields::parse(text).map_err(|error| match error {
         NotFields::Json(_) => RequestError::wrong_type(place.into(), "an object"),
         NotFields::Duplicate(name) => {
             let param = place.into().field(&name).to_string();
@@ -289,9 +356,9 @@ const MESSAGES: Place<'static> = Place::Whole("messages");
 
 fn items_of<'a>(
     fields: &Fields<'_>,
-    items: Option<Vec<&'a RawValue>>,
+    items: Option<Vec<Item<'a>>>,
     limits: &RequestLimits,
-) -> Result<Vec<&'a RawValue>, RequestError> {
+) -> Result<Vec<Item<'a>>, RequestError> {
     let items = items.ok_or_else(|| match fields.get("messages") {
         None => RequestError::missing("messages"),
         Some(_) => RequestError::wrong_type("messages", "an array of messages"),
@@ -317,14 +384,11 @@ fn items_of<'a>(
     Ok(items)
 }
 
-fn read_messages(
-    items: &[&RawValue],
-    limits: &RequestLimits,
-) -> Result<Vec<Message>, RequestError> {
+fn read_messages(items: &[Item<'_>], limits: &RequestLimits) -> Result<Vec<Message>, RequestError> {
     let messages: Vec<Message> = items
         .iter()
         .enumerate()
-        .map(|(at, raw)| messages::read(raw, MESSAGES.item(at)))
+        .map(|(at, item)| messages::read(item, MESSAGES.item(at)))
         .collect::<Result<_, _>>()?;
     for (at, message) in messages.iter().enumerate() {
         check_result(message, MESSAGES.item(at).field("content"), limits)?;
@@ -342,17 +406,16 @@ fn read_messages(
     Ok(messages)
 }
 
-fn ends_of(body: &[u8], items: &[&RawValue], messages: &[Message]) -> MessageEnds {
+fn ends_of(body: &[u8], items: &[Item<'_>], messages: &[Message]) -> MessageEnds {
     // Each item is a piece of the body.
-    let end =
-        |item: &RawValue| (item.get().as_ptr().addr() - body.as_ptr().addr()) + item.get().len();
+    let end = |item: &Item<'_>| item.text.as_ptr().addr() - body.as_ptr().addr() + item.text.len();
     let answer = messages
         .iter()
         .rposition(|message| message.role == Role::Assistant);
     let before = answer.and_then(|answer| items[..answer].last());
     MessageEnds {
-        before_answer: before.map(|item| end(item)),
-        last: items.last().map_or(0, |item| end(item)),
+        before_answer: before.map(end),
+        last: items.last().map_or(0, end),
     }
 }
 

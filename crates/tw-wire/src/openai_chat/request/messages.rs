@@ -5,25 +5,32 @@ use tw_core::json::{Json, Literal};
 use tw_core::model::{CallForm, ReasoningField, ReasoningText};
 use tw_core::request::{Block, CallBlock, Message, ResultBlock, Role};
 
-use super::{Place, RequestError, object};
+use super::{Item, Place, RequestError, object, object_in};
 use crate::openai_chat::content::{self, Part};
 use crate::openai_chat::raw::{self, Fields};
 
 /// Reads a message.
-pub fn read(raw: &RawValue, place: Place<'_>) -> Result<Message, RequestError> {
-    let fields = object(raw, place)?;
+pub fn read(item: &Item<'_>, place: Place<'_>) -> Result<Message, RequestError> {
+    let read;
+    let fields = match &item.fields {
+        Some(fields) => fields,
+        None => {
+            read = object_in(item.text, place)?;
+            &read
+        }
+    };
     let role_place = place.field("role");
     let role = fields
         .get("role")
         .ok_or_else(|| RequestError::missing(role_place))?;
     let role = raw::string(role).ok_or_else(|| RequestError::wrong_type(role_place, "a string"))?;
     let (role, blocks) = match &*role {
-        "system" => (Role::System, read_said(&fields, place)?),
-        "developer" => (Role::Developer, read_said(&fields, place)?),
-        "user" => (Role::User, read_said(&fields, place)?),
-        "assistant" => (Role::Assistant, read_assistant(&fields, place)?),
-        "tool" => (Role::Tool, read_result(&fields, "tool_call_id", place)?),
-        "function" => (Role::Tool, read_result(&fields, "name", place)?),
+        "system" => (Role::System, read_said(fields, place)?),
+        "developer" => (Role::Developer, read_said(fields, place)?),
+        "user" => (Role::User, read_said(fields, place)?),
+        "assistant" => (Role::Assistant, read_assistant(fields, place)?),
+        "tool" => (Role::Tool, read_result(fields, "tool_call_id", place)?),
+        "function" => (Role::Tool, read_result(fields, "name", place)?),
         other => {
             let message = format!(
                 "Invalid value: '{other}'. Supported values are: 'system', 'developer', 'user', 'assistant', 'tool', and 'function'."
@@ -34,7 +41,7 @@ pub fn read(raw: &RawValue, place: Place<'_>) -> Result<Message, RequestError> {
     Ok(Message {
         role,
         blocks,
-        raw: Some(Json::from_raw(raw)),
+        raw: Some(Json::of_read(item.text)),
     })
 }
 

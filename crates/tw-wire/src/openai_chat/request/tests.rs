@@ -68,6 +68,32 @@ fn where_messages_end_in_the_body_is_known() {
 }
 
 #[test]
+fn a_message_keeps_its_text_whatever_stands_around_it() {
+    let messages = [
+        r#"{"role":"user","content":"a } b"}"#,
+        "{ \n\t\"role\" : \"user\" , \"content\" : \"a\"\r }",
+        r#"{"content":[{"type":"text","text":"a"}],"role":"user"}"#,
+        // A name with an escape tells nothing of where it is.
+        r#"{"\u0072ole":"user","content":"a"}"#,
+        r#"{"role":"user","content":"a","name":null}"#,
+        r#"{"role":"user","content":"a","":{}}"#,
+    ];
+    for first in messages {
+        for second in messages {
+            let input = read(&format!(
+                "{{\"messages\": [ {first} ,\n{second}], \"model\":\"m\"}}"
+            ));
+            let texts: Vec<&str> = input
+                .messages
+                .iter()
+                .map(|message| message.raw.as_ref().unwrap().as_str())
+                .collect();
+            assert_eq!(texts, [first, second]);
+        }
+    }
+}
+
+#[test]
 fn a_request_is_read_as_written() {
     let input = read(&with(
         r#""stream":true,"stream_options":{"include_usage":true},"n":3,"store":true,"max_tokens":7,"user":"u","safety_identifier":"s",
