@@ -36,12 +36,6 @@ pub enum Job {
 const BUSY_JOBS: usize = 4;
 /// A writer that had nothing to do for longer than this is not busy: whoever comes next is served at once.
 const BUSY_PAUSE_MAX: Duration = Duration::from_millis(1);
-/// How often a busy writer lets others run, as long as each time brings jobs.
-///
-/// A commit costs some 0.2 ms of CPU whatever it holds. With a fast disk a writer that shares its core would else
-/// commit a handful of jobs at a time and take the core from those who make them.
-const GATHER_STEPS_MAX: u32 = 4;
-
 /// Serves jobs until every sender is gone and the queue is empty; then the database file alone
 /// is the whole database, unless somebody else has it open and is in its midst.
 pub fn run(
@@ -55,7 +49,10 @@ pub fn run(
     let mut db = Statements::of(conn);
     while let Some(first) = jobs.blocking_recv() {
         if last >= BUSY_JOBS && ended.elapsed() < BUSY_PAUSE_MAX {
-            gather(&jobs, group_jobs_max);
+            // A commit costs some 0.2 ms of CPU whatever it holds. With a fast disk a writer that shares its core would
+            // else commit a handful of jobs at a time and take the core from those who make them. Nothing is waited
+            // for: where nobody else is ready to run, or runs on another core, this returns at once.
+            std::thread::yield_now();
         }
         let mut batch = vec![first];
         while batch.len() < group_jobs_max
@@ -71,23 +68,6 @@ pub fn run(
         Ok(true) => {}
         Ok(false) => tracing::info!("the write-ahead log is in use elsewhere, and stays"),
         Err(error) => tracing::warn!(error = %error, "the write-ahead log was not emptied"),
-    }
-}
-
-/// Lets whoever is ready to run go first, until that brings no more jobs. Nothing is waited for: where nobody else
-/// is ready, or another core is free for them, this returns at once.
-fn gather(jobs: &mpsc::Receiver<Job>, group_jobs_max: usize) {
-    let mut queued = jobs.len();
-    for _ in 0..GATHER_STEPS_MAX {
-        if queued + 1 >= group_jobs_max {
-            return;
-        }
-        std::thread::yield_now();
-        let now = jobs.len();
-        if now == queued {
-            return;
-        }
-        queued = now;
     }
 }
 
