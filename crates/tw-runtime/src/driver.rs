@@ -1,7 +1,8 @@
 //! The driver of one turn: a task that feeds the machine and does what it says.
 //!
 //! The order is always the same: the machine decides, the step is applied in one transaction
-//! under the turn's fence, then it is shown, then its effects start. When a write fails in a way
+//! under the turn's fence, then it is shown, then its effects start. What a new turn writes may go
+//! to the store beside its acceptance, behind it; nothing is shown or started before both are durable. When a write fails in a way
 //! that leaves the outcome open, the driver forgets the machine; the turn is recovered from the
 //! store as after a crash.
 
@@ -83,6 +84,8 @@ pub(crate) struct Driver {
     inner: Arc<Inner>,
     turn: Turn,
     fence: Fence,
+    /// `None` once the turn is accepted.
+    accepting: Option<Accepting>,
     work: Arc<Work>,
     live: Arc<Live>,
     log: Log,
@@ -108,9 +111,19 @@ pub(crate) struct Driver {
     model_events: Vec<ModelEvent>,
 }
 
+/// A turn whose accepting transaction is under way.
+struct Accepting {
+    apply: Pin<Box<dyn Future<Output = Result<Vec<Outcome>, ApplyError>> + Send>>,
+    passing: Passing,
+    /// Hears how it went.
+    accepted: oneshot::Sender<Result<Accepted, ApplyError>>,
+}
+
 /// Why a driver stopped before the turn's end.
 #[derive(Debug)]
 pub(super) enum Stopped {
+    /// There is no such turn, or whether there is one is unknown.
+    NotAccepted,
     /// The write failed, or may have.
     Write(ApplyError),
     /// The process ends; the next one takes over.
@@ -131,6 +144,7 @@ pub(crate) struct DriverParts {
 
 /// What happened next in the world of one driver.
 enum Happened {
+    Accepted(Result<Vec<Outcome>, ApplyError>),
     Signal(Signal),
     Timer(Timer),
     Call(CallEnded),
@@ -159,6 +173,7 @@ impl Driver {
             inner,
             turn,
             fence,
+            accepting: None,
             work,
             live,
             log: Log::new(events_stored),
@@ -182,8 +197,8 @@ impl Driver {
 
     /// Accepts the turn and drives it to its end.
     ///
-    /// The model is asked while the accepting transaction commits; nothing is shown or dispatched
-    /// before it has. `accepted` hears how it went.
+    /// The model is asked, and its answer read, while the accepting transaction commits; nothing is shown or
+    /// dispatched before it has. `accepted` hears how it went.
     pub(crate) async fn accept(
         mut self: Box<Self>,
         step: Step,
@@ -198,18 +213,29 @@ impl Driver {
         let noted = self.note(&write);
         debug_assert!(noted.is_empty(), "nothing of an accepted turn has ended");
         self.reach(FailPoint::BeforeAccept);
-        let outcome = {
-            let mut apply = Box::pin(self.inner.store.apply(write, Some(self.fence)));
-            let asking = &mut self.asking;
-            loop {
-                match asking {
-                    Some((_, asking)) if asking.is_sending() => tokio::select! {
-                        outcome = &mut apply => break outcome,
-                        () = asking.connect() => {}
-                    },
-                    Some(_) | None => break apply.await,
-                }
+        let (store, fence) = (self.inner.store.clone(), self.fence);
+        self.accepting = Some(Accepting {
+            apply: Box::pin(async move { store.apply(write, Some(fence)).await }),
+            passing,
+            accepted,
+        });
+        self.drive().await;
+    }
+
+    /// Waits until the turn is accepted, if it is not yet.
+    async fn settle(&mut self) -> Result<(), Stopped> {
+        match &mut self.accepting {
+            Some(accepting) => {
+                let outcome = accepting.apply.as_mut().await;
+                self.on_accepted(outcome)
             }
+            None => Ok(()),
+        }
+    }
+
+    fn on_accepted(&mut self, outcome: Result<Vec<Outcome>, ApplyError>) -> Result<(), Stopped> {
+        let Some(accepting) = self.accepting.take() else {
+            return Ok(());
         };
         let outcome = outcome.map(Accepted::of);
         if matches!(outcome, Err(ApplyError::Unknown { .. })) {
@@ -225,18 +251,17 @@ impl Driver {
             self.reach(FailPoint::AfterAccept);
             let streamed = self.turn.setup().streamed;
             self.inner.metrics.turn_started(streamed);
-        }
-        if !is_ours && let Some(place) = self.place.take() {
+        } else if let Some(place) = self.place.take() {
             place.give_back();
         }
         // Whoever sends the same again finds this one now.
-        drop(passing);
+        drop(accepting.passing);
         // The one who asked may have gone; the turn is accepted all the same.
-        let _ = accepted.send(outcome);
+        let _ = accepting.accepted.send(outcome);
         if is_ours {
-            self.drive().await;
+            Ok(())
         } else {
-            self.inner.live.remove(self.fence.turn);
+            Err(Stopped::NotAccepted)
         }
     }
 
@@ -275,6 +300,7 @@ impl Driver {
         drop(client);
         inner.live.remove(fence.turn);
         match stopped {
+            Stopped::NotAccepted => {}
             Stopped::HandOver => {
                 tracing::info!(turn.id = %fence.turn, "turn left for the next start")
             }
@@ -313,6 +339,7 @@ impl Driver {
             all_left: self.client_counts && !stopping,
         };
         tokio::select! {
+            outcome = accepted(&mut self.accepting) => Happened::Accepted(outcome),
             signal = self.live.signal(wanted) => Happened::Signal(signal),
             () = self.alarm.as_mut(), if due.is_some() => match (timer, flush_due) {
                 (Some((at, timer)), flush) if flush.is_none_or(|flush| at <= flush) => {
@@ -332,6 +359,7 @@ impl Driver {
 
     async fn on(&mut self, happened: Happened, step: &mut Step) -> Result<(), Stopped> {
         let event = match happened {
+            Happened::Accepted(outcome) => return self.on_accepted(outcome),
             Happened::Signal(Signal::Cancel) => Event::CancelRequested,
             Happened::Signal(Signal::Drain) => Event::Drained,
             Happened::Signal(Signal::AllLeft) => {
@@ -395,7 +423,7 @@ impl Driver {
             self.decide(Event::Model { ask, event }, step);
             // What needs no write does not wait for one.
             if batch.write.is_empty() && !step.write.is_empty() {
-                self.show(std::mem::take(&mut batch.show)).await;
+                self.show(std::mem::take(&mut batch.show)).await?;
             }
             batch.append(step);
             if !batch.then.is_empty() {
@@ -404,7 +432,7 @@ impl Driver {
         }
         self.model_events = events;
         if batch.write.is_empty() {
-            self.show(batch.show).await;
+            self.show(batch.show).await?;
         } else {
             self.perform(&mut batch).await?;
         }
@@ -531,6 +559,15 @@ impl Accepted {
             Some(Outcome::ParentDeleted) => Self::ParentDeleted,
             Some(_) | None => Self::New,
         }
+    }
+}
+
+/// # Cancel safety
+/// The transaction goes on when polled again.
+async fn accepted(accepting: &mut Option<Accepting>) -> Result<Vec<Outcome>, ApplyError> {
+    match accepting {
+        Some(accepting) => accepting.apply.as_mut().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -138,15 +138,11 @@ impl Asking {
         }
     }
 
-    pub fn is_sending(&self) -> bool {
-        matches!(self.state, State::Sending(_))
-    }
-
     /// Sends the request and waits for the answer's head.
     ///
     /// # Cancel safety
     /// The state is kept; polling may go on later.
-    pub async fn connect(&mut self) {
+    async fn connect(&mut self) {
         if let State::Sending(sending) = &mut self.state {
             let answered = sending.await;
             self.state = match answered {

@@ -20,6 +20,7 @@ impl Driver {
         if !step.write.is_empty() {
             self.write(step).await?;
         } else {
+            self.settle().await?;
             self.log.add(&step.show, self.write_by());
         }
         let shows_end = self.turn.is_ended();
@@ -41,6 +42,10 @@ impl Driver {
     }
 
     async fn write(&mut self, step: &mut Step) -> Result<(), Stopped> {
+        if self.inner.config.fail_point.is_some() {
+            // Such a place is between two transactions.
+            self.settle().await?;
+        }
         if self.log.is_flushing() {
             let flushed = self.log.flushed().await;
             self.on_flushed(flushed)?;
@@ -56,11 +61,17 @@ impl Driver {
             self.reach(point);
         }
         let noted = self.note(&changes);
-        self.inner
-            .store
-            .apply(changes, Some(self.fence))
-            .await
-            .map_err(Stopped::Write)?;
+        let apply = self.inner.store.apply(changes, Some(self.fence));
+        let written = match &mut self.accepting {
+            // In this order: it is asked for first, so it is written first.
+            Some(accepting) => {
+                let (outcome, written) = tokio::join!(accepting.apply.as_mut(), apply);
+                self.on_accepted(outcome)?;
+                written
+            }
+            None => apply.await,
+        };
+        written.map_err(Stopped::Write)?;
         self.count(noted);
         for point in after {
             self.reach(point);
@@ -77,13 +88,15 @@ impl Driver {
     }
 
     /// Shows events that need no write of their own.
-    pub(super) async fn show(&mut self, events: Vec<LogEvent>) {
+    pub(super) async fn show(&mut self, events: Vec<LogEvent>) -> Result<(), Stopped> {
         if events.is_empty() {
-            return;
+            return Ok(());
         }
+        self.settle().await?;
         self.log.add(&events, self.write_by());
         self.send(events).await;
         self.reach(FailPoint::ShownFirst);
+        Ok(())
     }
 
     fn write_by(&self) -> Instant {
