@@ -57,3 +57,22 @@ fn sweep(inner: &Inner) -> Vec<Change> {
         },
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_that_did_all_it_may_is_followed_by_another() {
+        let max = u64::from(TURNS_PER_SWEEP_MAX);
+        let cases = [
+            ([Outcome::Count(0), Outcome::Count(0)], false),
+            ([Outcome::Count(max - 1), Outcome::Count(1)], false),
+            ([Outcome::Count(0), Outcome::Count(max)], true),
+            ([Outcome::Partly(0), Outcome::Count(0)], true),
+        ];
+        for (outcomes, more) in cases {
+            assert_eq!(outcomes.iter().any(is_more_due), more, "{outcomes:?}");
+        }
+    }
+}

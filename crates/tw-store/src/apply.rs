@@ -13,7 +13,6 @@ use rusqlite::{Params, params};
 use tw_core::change::{Change, Fence, Outcome};
 use tw_core::id::{OrgId, TurnId};
 
-use crate::read::ReadError;
 use crate::statements::Statements;
 
 use accept::Accept;
@@ -52,13 +51,6 @@ pub enum ApplyError {
     /// A write of the inline kind was asked of a store whose writer is a thread.
     #[error("this store does not write inline")]
     NotInline,
-    /// What is stored contradicts itself.
-    #[error("{what}: reading what is stored")]
-    Damaged {
-        what: &'static str,
-        #[source]
-        source: Arc<ReadError>,
-    },
     #[error("{what}: the database failed")]
     Db {
         what: &'static str,
@@ -75,16 +67,6 @@ impl ApplyError {
         Self::Db {
             what,
             source: Arc::new(source),
-        }
-    }
-
-    pub(crate) fn read(what: &'static str, error: ReadError) -> Self {
-        match error {
-            ReadError::Db(source) => Self::db(what, source),
-            source => Self::Damaged {
-                what,
-                source: Arc::new(source),
-            },
         }
     }
 }

@@ -178,8 +178,15 @@ impl MadeWhole {
             if self.bytes >= MADE_WHOLE_BYTES_MAX {
                 return Ok(false);
             }
-            let body = whole(db.conn(), turn).map_err(|error| ApplyError::read(what, error))?;
-            let body = body.unwrap_or_default();
+            let body = match whole(db.conn(), turn) {
+                Ok(body) => body.unwrap_or_default(),
+                Err(ReadError::Db(error)) => return Err(ApplyError::db(what, error)),
+                Err(error) => {
+                    // It is lost already, and what is due to be erased must not stay for it.
+                    tracing::error!(turn.key = turn, error = %error, "a stored body cannot be put together");
+                    continue;
+                }
+            };
             self.bytes += body.len();
             execute(db, what, MAKE_WHOLE, params![turn, body, at.0])?;
         }

@@ -185,6 +185,23 @@ async fn a_body_outlives_those_that_it_is_made_of() {
 }
 
 #[tokio::test]
+async fn a_damaged_body_keeps_nothing_from_being_erased() {
+    let world = World::on_disk().await;
+    let first = Body::first("1", END);
+    ended(&world, 1, &first, None).await;
+    ended(&world, 2, &first.next("damaged"), Some(1)).await;
+    ended(&world, 3, &first.next("3"), Some(1)).await;
+    let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
+    let sql = "UPDATE turn_input SET kept_start_bytes = 1000 WHERE turn = 2";
+    assert_eq!(conn.execute(sql, []).unwrap(), 1);
+    assert_eq!(erase(&world, 1, 9).await, Outcome::Count(1));
+    assert_eq!(read(&world, 1).await, None);
+    let damaged = world.store.turn_body(world.organization, turn_of(2)).await;
+    damaged.unwrap_err();
+    assert_eq!(read(&world, 3).await, Some(first.next("3").written()));
+}
+
+#[tokio::test]
 async fn many_large_bodies_are_made_whole_in_several_steps() {
     const LARGE: usize = 3 * 1024 * 1024;
     on_each_store(async |world| {
