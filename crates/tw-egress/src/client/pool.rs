@@ -44,8 +44,16 @@ impl Key {
 
 /// All connections that wait.
 pub(super) struct Pool {
-    places: Mutex<HashMap<Key, Place>>,
+    places: Mutex<Places>,
     options: PoolOptions,
+}
+
+struct Places {
+    by_key: HashMap<Key, Place>,
+    /// Connections in all of them.
+    waiting: usize,
+    /// When all of them were last rid of what is old.
+    swept: Instant,
 }
 
 #[derive(Default)]
@@ -63,11 +71,19 @@ struct Idle {
 
 /// How long a place is trusted after it was last seen to keep a connection.
 const PROVEN_FOR: Duration = Duration::from_secs(600);
+/// How often the places that nobody uses are looked at for connections that are too old. There may be many of each, and
+/// somebody waits for every look.
+const SWEPT_EVERY: Duration = Duration::from_secs(1);
 
 impl Pool {
     pub fn new(options: PoolOptions) -> Self {
+        let places = Places {
+            by_key: HashMap::new(),
+            waiting: 0,
+            swept: Instant::now(),
+        };
         Self {
-            places: Mutex::default(),
+            places: Mutex::new(places),
             options,
         }
     }
@@ -99,20 +115,15 @@ impl Pool {
             return;
         }
         let mut places = self.places();
-        // Nobody looks at idle connections in between, so old ones leave here. There may be thousands, and this is done
-        // for each request: only those that leave are gone through.
         let now = Instant::now();
-        places.retain(|_, place| {
-            let is_old = |idle: &Idle| now.duration_since(idle.since) >= self.options.idle_kept;
-            let old = place.idle.partition_point(is_old);
-            place.idle.drain(..old);
-            !place.idle.is_empty() || place.is_proven()
-        });
-        let waiting: usize = places.values().map(|place| place.idle.len()).sum();
-        if waiting >= self.options.connections_max {
+        // Nobody looks at idle connections in between, so old ones leave here.
+        if now.duration_since(places.swept) >= SWEPT_EVERY {
+            places.sweep(now, self.options.idle_kept);
+        }
+        if places.waiting >= self.options.connections_max {
             return;
         }
-        let place = places.entry(key).or_default();
+        let place = places.by_key.entry(key).or_default();
         // Where nobody may use it yet, one is enough to see what becomes of it.
         let has_use = match reuse {
             Reuse::Pooled => true,
@@ -120,13 +131,17 @@ impl Pool {
         };
         if has_use {
             place.idle.push(Idle { live, since: now });
+            places.waiting += 1;
         }
     }
 
     /// Notes that the place closes connections sooner than was thought; those that wait may be
     /// next, and prove nothing.
     pub fn distrust(&self, key: &Key) {
-        self.places().remove(key);
+        let mut places = self.places();
+        if let Some(place) = places.by_key.remove(key) {
+            places.waiting -= place.idle.len();
+        }
     }
 
     /// Looks whether a connection that has waited for long enough is still open.
@@ -137,27 +152,29 @@ impl Pool {
         let is_open = oldest.live.is_still_free().await;
         if is_open {
             let mut places = self.places();
-            let place = places.entry(key.clone()).or_default();
+            let place = places.by_key.entry(key.clone()).or_default();
             place.proven = Some(Instant::now());
             place.idle.insert(0, oldest);
+            places.waiting += 1;
         }
     }
 
     /// The one that has waited longest, if that is long enough and there is need of a proof.
     fn witness(&self, key: &Key) -> Option<Idle> {
         let mut places = self.places();
-        let place = places.get_mut(key)?;
-        if place.is_proven() {
+        let place = places.by_key.get_mut(key)?;
+        if place.is_proven() || place.idle.first()?.since.elapsed() < self.options.idle_proven {
             return None;
         }
-        let oldest = place.idle.first()?.since.elapsed();
-        (oldest >= self.options.idle_proven).then(|| place.idle.remove(0))
+        let oldest = place.idle.remove(0);
+        places.waiting -= 1;
+        Some(oldest)
     }
 
     /// The one that has waited shortest, and less than `idle_max`.
     fn newest(&self, key: &Key, reuse: Reuse, idle_max: Duration) -> Option<Idle> {
         let mut places = self.places();
-        let place = places.get_mut(key)?;
+        let place = places.by_key.get_mut(key)?;
         let may_be_used = match reuse {
             Reuse::Fresh => false,
             Reuse::Pooled => true,
@@ -166,11 +183,27 @@ impl Pool {
         if !may_be_used || place.idle.last()?.since.elapsed() >= idle_max {
             return None;
         }
-        place.idle.pop()
+        let newest = place.idle.pop()?;
+        places.waiting -= 1;
+        Some(newest)
     }
 
-    fn places(&self) -> MutexGuard<'_, HashMap<Key, Place>> {
+    fn places(&self) -> MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Places {
+    /// Lets go of what has waited for too long, and forgets places of which nothing is left to know.
+    fn sweep(&mut self, now: Instant, idle_kept: Duration) {
+        self.by_key.retain(|_, place| {
+            let is_old = |idle: &Idle| now.duration_since(idle.since) >= idle_kept;
+            let old = place.idle.partition_point(is_old);
+            place.idle.drain(..old);
+            self.waiting -= old;
+            !place.idle.is_empty() || place.is_proven()
+        });
+        self.swept = now;
     }
 }
 

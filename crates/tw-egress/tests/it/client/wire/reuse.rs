@@ -172,6 +172,46 @@ async fn no_more_connections_wait_than_allowed() {
 }
 
 #[tokio::test]
+async fn room_for_a_connection_is_free_again_when_another_leaves() {
+    let (first, second) = (
+        Raw::start(keep_answering).await,
+        Raw::start(keep_answering).await,
+    );
+    let allow = |raw: &Raw| Allowed::parse(&raw.address.to_string(), None).unwrap();
+    let pool = PoolOptions {
+        connections_max: 2,
+        ..PoolOptions::defaults()
+    };
+    let kept_for = pool.idle_kept;
+    let proven_after = pool.idle_proven;
+    let client = Client::new(Options {
+        allowed: vec![allow(&first), allow(&second)],
+        pool,
+        ..options()
+    });
+    let ask = async |raw: &Raw| {
+        let received = client.send(get(&raw.url()), "default", Reuse::Pooled).await;
+        assert_eq!(received.unwrap().body, b"ok");
+        raw.accepted()
+    };
+    for _ in 0..3 {
+        assert_eq!(ask(&first).await, 1);
+    }
+    wait(proven_after).await;
+    // The one that has waited shows that others may be used.
+    for _ in 0..3 {
+        pay(&first, &client).await;
+        assert_eq!(first.accepted(), 2);
+    }
+    assert_eq!(ask(&second).await, 1);
+    assert_eq!(ask(&second).await, 2, "there was no room");
+    wait(kept_for).await;
+    assert_eq!(ask(&second).await, 3);
+    assert_eq!(ask(&second).await, 3, "the others have gone");
+    assert_eq!(ask(&first).await, 3);
+}
+
+#[tokio::test]
 async fn organizations_share_no_connection() {
     let raw = Raw::start(keep_answering).await;
     let both = Some(vec!["acme".to_owned(), "other".to_owned()]);
