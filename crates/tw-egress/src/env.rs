@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rand::Rng;
 use tw_core::time::Timestamp;
 use uuid::Uuid;
 
@@ -60,18 +61,27 @@ impl Env {
     pub fn ordered_id(&self) -> Uuid {
         let millis = u64::try_from(self.now().0.div_euclid(1000)).unwrap_or_default();
         let mut random = [0; 10];
-        self.fill(&mut random);
+        self.fill_id(&mut random);
         uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
     }
 
     /// An id whose bits are all random, so that it cannot be guessed (UUIDv4).
     pub fn random_id(&self) -> Uuid {
         let mut random = [0; 16];
-        self.fill(&mut random);
+        self.fill_id(&mut random);
         uuid::Builder::from_random_bytes(random).into_uuid()
     }
 
-    /// Fills `bytes` with random ones, from the operating system unless seeded.
+    /// Ids cannot be guessed either, but there are three in each request, and a system call for each is felt: they come
+    /// from a generator of the thread's own (ChaCha), which the operating system seeds again and again.
+    fn fill_id(&self, bytes: &mut [u8]) {
+        match &self.0 {
+            Source::System => rand::rng().fill_bytes(bytes),
+            Source::Seeded(_) => self.fill(bytes),
+        }
+    }
+
+    /// Fills `bytes` with random ones, from the operating system unless seeded. For what is kept secret.
     pub fn fill(&self, bytes: &mut [u8]) {
         match &self.0 {
             Source::System => {
