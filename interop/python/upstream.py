@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -118,8 +119,16 @@ def _handler(serve):
     return Handler
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        # A server that ends resets connections that wait for a next request.
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def _listen(handler):
-    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    http.daemon_threads = True
+    http = _Server(("127.0.0.1", 0), handler)
     threading.Thread(target=http.serve_forever, daemon=True).start()
     return http
