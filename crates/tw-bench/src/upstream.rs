@@ -182,7 +182,10 @@ async fn connection(mut tcp: TcpStream, model: &Model) -> anyhow::Result<()> {
 
 /// Writes an answer part by part, each at its time.
 async fn play(tcp: &mut TcpStream, answer: &Answer) -> anyhow::Result<()> {
-    let began = Instant::now();
+    let began = Instant::now() + answer.first;
+    if !answer.first.is_zero() {
+        tokio::time::sleep_until(began).await;
+    }
     let mut from = 0;
     for (index, &to) in (0u32..).zip(&answer.ends) {
         // The first part is the head, and the first delta follows it at once.

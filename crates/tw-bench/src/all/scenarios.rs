@@ -34,6 +34,9 @@ pub enum Scenario {
     /// 50 paced streams.
     #[value(name = "open50")]
     Open50,
+    /// The same of a model that thinks before it speaks, as all do.
+    #[value(name = "think50")]
+    Think50,
     /// 500 paced streams.
     #[value(name = "open500")]
     Open500,
@@ -212,6 +215,12 @@ impl Scenario {
             },
             Self::Open50 => Shape {
                 says: "50 streams at once, 50 deltas 20 ms apart",
+                connections: 50,
+                ..PACED
+            },
+            Self::Think50 => Shape {
+                says: "the same of a model that thinks for 50 ms",
+                model: "mock-t50-f50-d20",
                 connections: 50,
                 ..PACED
             },

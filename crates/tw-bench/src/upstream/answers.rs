@@ -15,6 +15,8 @@ pub struct Answer {
     pub bytes: Vec<u8>,
     /// Where each part ends.
     pub ends: Vec<usize>,
+    /// Before the first part.
+    pub first: Duration,
     /// Between two parts.
     pub pause: Duration,
     pub afterwards: Afterwards,
@@ -36,13 +38,17 @@ pub fn of_tool() -> Answer {
 
 pub fn of_model(question: &Question, profile: Profile) -> Answer {
     let whole = whole(question, profile);
-    match profile.fault {
+    let answer = match profile.fault {
         None => whole,
         Some(Fault::Cut) => whole.cut(),
         Some(Fault::Status(status)) => with_status(
             status,
             &json!({"error": {"message": "the bench says so", "type": "bench"}}).to_string(),
         ),
+    };
+    Answer {
+        first: profile.first,
+        ..answer
     }
 }
 
@@ -64,6 +70,7 @@ pub fn of_broken_tool() -> Answer {
     Answer {
         bytes: Vec::new(),
         ends: Vec::new(),
+        first: Duration::ZERO,
         pause: Duration::ZERO,
         afterwards: Afterwards::Close,
     }
@@ -82,6 +89,7 @@ fn with_status(status: u16, body: &str) -> Answer {
     Answer {
         ends: vec![bytes.len()],
         bytes,
+        first: Duration::ZERO,
         pause: Duration::ZERO,
         afterwards: Afterwards::Keep,
     }
@@ -148,6 +156,7 @@ fn streamed(model: &str, says: &Says, profile: Profile, after_finish: &[Value]) 
     let mut answer = Answer {
         bytes: STREAM_HEAD.as_bytes().to_vec(),
         ends: Vec::new(),
+        first: Duration::ZERO,
         pause: profile.pause,
         afterwards: Afterwards::Keep,
     };

@@ -13,11 +13,14 @@ pub enum Fault {
     Status(u16),
 }
 
-/// `mock-t50-d20-b16-c2`: 50 text deltas, 20 ms between two writes, 16 events in a write; two calls before the text.
+/// `mock-t50-f50-d20-b16-c2`: 50 text deltas, 50 ms before anything comes, 20 ms between two writes, 16 events in a
+/// write; two calls before the text.
 /// `-x1` cuts it in the middle, `-s500` answers with that status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub deltas: usize,
+    /// Before anything is written.
+    pub first: Duration,
     pub pause: Duration,
     /// At least 1.
     pub events_per_write: usize,
@@ -32,6 +35,7 @@ impl Profile {
     pub fn parse(model: &str) -> anyhow::Result<Self> {
         let mut profile = Self {
             deltas: 16,
+            first: Duration::ZERO,
             pause: Duration::ZERO,
             events_per_write: 1,
             calls: 1,
@@ -45,6 +49,7 @@ impl Profile {
                 .with_context(|| format!("the model {model}"))?;
             match kind {
                 "t" => profile.deltas = usize::try_from(number)?,
+                "f" => profile.first = Duration::from_millis(number.into()),
                 "d" => profile.pause = Duration::from_millis(number.into()),
                 "x" => profile.fault = Some(Fault::Cut),
                 "s" => profile.fault = Some(Fault::Status(u16::try_from(number)?)),

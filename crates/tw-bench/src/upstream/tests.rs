@@ -7,9 +7,10 @@ use crate::http::Afterwards;
 
 #[test]
 fn names_of_models() {
-    let profile = Profile::parse("mock-t50-d20-b16-c2-s503").unwrap();
+    let profile = Profile::parse("mock-t50-f30-d20-b16-c2-s503").unwrap();
     let expected = Profile {
         deltas: 50,
+        first: Duration::from_millis(30),
         pause: Duration::from_millis(20),
         events_per_write: 16,
         calls: 2,
