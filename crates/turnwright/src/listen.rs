@@ -1,5 +1,6 @@
 //! Connections: how many, how long they may dawdle, and how they end.
 
+mod peer;
 mod stall;
 
 use std::future::Future;
@@ -19,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use tw_runtime::metrics::Connections;
 
+use peer::Peer;
 use stall::Unstalled;
 
 /// How connections are treated.
@@ -144,7 +146,7 @@ fn connection(
     tcp: TcpStream,
     routes: Router,
     limits: Limits,
-) -> http1::Connection<TokioIo<Unstalled<TcpStream>>, TowerToHyperService<Router>> {
+) -> http1::Connection<TokioIo<Unstalled<Peer>>, TowerToHyperService<Router>> {
     // Small chunks of a stream must not wait for one another.
     if let Err(error) = tcp.set_nodelay(true) {
         tracing::debug!(error = %error, "a connection without nodelay");
@@ -158,7 +160,7 @@ fn connection(
         .header_read_timeout(limits.head_timeout)
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(
-            TokioIo::new(Unstalled::new(tcp, limits.write_stall_max)),
+            TokioIo::new(Unstalled::new(Peer::new(tcp), limits.write_stall_max)),
             TowerToHyperService::new(routes),
         )
 }

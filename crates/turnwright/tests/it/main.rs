@@ -5,6 +5,7 @@ mod process;
 mod backup;
 mod doctor;
 mod keys;
+mod leave;
 mod restart;
 mod serve;
 mod stall;

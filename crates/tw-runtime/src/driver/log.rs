@@ -38,13 +38,18 @@ impl Log {
     }
 
     /// Takes events that are shown now and not yet written.
-    pub(super) fn add(&mut self, events: &[LogEvent], write_by: Instant) {
-        if events.is_empty() {
-            return;
-        }
+    pub(super) fn add(&mut self, events: &[LogEvent]) {
         self.pending.extend_from_slice(events);
         self.pending_bytes += events.iter().map(LogEvent::bytes).sum::<usize>();
-        self.due.get_or_insert(write_by);
+    }
+
+    /// Whether something is pending, and nobody has said by when it is to be written.
+    pub(super) fn wants_due(&self) -> bool {
+        self.due.is_none() && !self.pending.is_empty()
+    }
+
+    pub(super) fn set_due(&mut self, write_by: Instant) {
+        self.due = Some(write_by);
     }
 
     /// When the pending events should be written; `None` while a flush is under way.

@@ -21,7 +21,7 @@ impl Driver {
             self.write(step).await?;
         } else {
             self.settle().await?;
-            self.log.add(&step.show, self.write_by());
+            self.log_shown(&step.show);
         }
         let shows_end = self.turn.is_ended();
         if shows_end {
@@ -52,7 +52,7 @@ impl Driver {
         }
         let now = self.inner.env.now();
         let mut changes = std::mem::take(&mut step.write);
-        self.log.add(&step.show, self.write_by());
+        self.log.add(&step.show);
         if let Some(flush) = self.log.take(now) {
             changes.push(Change::AppendEvents(flush));
         }
@@ -93,14 +93,19 @@ impl Driver {
             return Ok(());
         }
         self.settle().await?;
-        self.log.add(&events, self.write_by());
+        self.log_shown(&events);
         self.send(events).await;
         self.reach(FailPoint::ShownFirst);
         Ok(())
     }
 
-    fn write_by(&self) -> Instant {
-        Instant::now() + self.inner.flush_interval()
+    /// Events that are shown before they are written go to the log soon.
+    fn log_shown(&mut self, events: &[LogEvent]) {
+        self.log.add(events);
+        if self.log.wants_due() {
+            self.log
+                .set_due(Instant::now() + self.inner.flush_interval());
+        }
     }
 
     /// Gives events to the client that started the turn. While it is slow, nothing else happens

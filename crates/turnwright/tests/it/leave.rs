@@ -1,0 +1,86 @@
+//! Clients that leave in ways that only a real connection has.
+
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tw_testkit::client::Client;
+use tw_testkit::listener::{Listener, Piece, Reply};
+
+use crate::process::{Server, create_key, key_of, serve};
+
+/// What a client may have sent behind the request that is being served.
+const BEHIND: [&str; 4] = [
+    "",
+    "\r\n",
+    "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+    "what is this",
+];
+
+/// The beginning of an answer, or not even that.
+fn unfinished(streamed: bool) -> Reply {
+    let kind = if streamed {
+        "text/event-stream"
+    } else {
+        "application/json"
+    };
+    let first = r#"data: {"choices":[{"index":0,"delta":{"content":"One"}}]}"#;
+    let mut pieces = vec![Piece::Gate("never")];
+    if streamed {
+        pieces.insert(0, Piece::Bytes(format!("{first}\n\n").into()));
+    }
+    Reply::pieces(kind, pieces)
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn leaving_stops_the_turn_whatever_was_sent_behind_its_request() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = Listener::start(|asked| unfinished(asked.json()["stream"] == true))
+        .await
+        .unwrap();
+    let server = Server::start(serve(&data, &upstream), &data);
+    let key = key_of(&create_key(&data, &[]));
+    let client = Client {
+        key: Some(key.clone()),
+        ..server.client.clone()
+    };
+    let mut asked = 0;
+    for behind in BEHIND {
+        for streamed in [false, true] {
+            for resets in [false, true] {
+                let says = format!("{behind:?}, streamed {streamed}, resets {resets}");
+                let body = json!({ "model": "m", "stream": streamed, "messages":
+                    [{ "role": "user", "content": says }] })
+                .to_string();
+                let mut connection = TcpStream::connect(client.address).await.unwrap();
+                let head = format!(
+                    "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\
+                     turnwright-conversation: c{asked}\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                );
+                let sent = format!("{head}{body}{behind}");
+                connection.write_all(sent.as_bytes()).await.unwrap();
+                asked += 1;
+                upstream.asked_times(asked).await;
+                if streamed {
+                    connection.read_u8().await.unwrap();
+                }
+                if resets {
+                    connection.set_zero_linger().unwrap();
+                }
+                drop(connection);
+                let path = format!("/v1/conversations/c{}/turns", asked - 1);
+                let status = loop {
+                    let got = client.send("GET", &path, &[], "").await.unwrap().json();
+                    if got["data"][0]["status"] != "running" {
+                        break got["data"][0].clone();
+                    }
+                };
+                assert_eq!(status["status"], "cancelled", "{says}");
+                assert_eq!(status["reason"], "client_left", "{says}");
+            }
+        }
+    }
+}
