@@ -9,33 +9,30 @@ use super::hidden::{self, Hidden};
 /// whoever guessed it that they guessed right.
 #[derive(Default)]
 pub(crate) struct Sent<'a> {
-    /// Those of all secrets, the longest first.
-    spellings: Vec<&'a str>,
+    secrets: Vec<&'a str>,
 }
 
 impl<'a> Sent<'a> {
     pub(super) fn add(&mut self, hidden: &'a Hidden) {
-        self.spellings.extend(hidden.spellings());
-        let spellings = &mut self.spellings;
-        spellings.sort_by_key(|spelling| (std::cmp::Reverse(spelling.len()), *spelling));
-        spellings.dedup();
+        self.secrets.extend(hidden.text());
+        self.secrets.sort_unstable();
+        self.secrets.dedup();
     }
 
     /// How far beyond a cut it must be read to see whether a secret goes on there, in bytes.
     pub fn look_ahead(&self) -> usize {
-        self.spellings
-            .first()
-            .map_or(0, |longest| longest.len() - 1)
+        let longest = self.secrets.iter().map(|secret| hidden::longest(secret));
+        longest.max().map_or(0, |longest| longest - 1)
     }
 
-    /// The text with `***` in place of every secret, however JSON or a URL would write it.
+    /// The text with `***` in place of every secret, however JSON, a URL or HTML would write it.
     pub fn masked(&self, text: String) -> String {
-        hidden::masked(&self.spellings, text)
+        hidden::masked(&self.secrets, text)
     }
 
     /// Cuts a text before `at`, and before a secret that goes on there.
     pub fn cut(&self, text: &mut Vec<u8>, at: usize) {
-        hidden::cut(&self.spellings, text, at);
+        hidden::cut(&self.secrets, text, at);
     }
 
     /// As [`Self::masked`], for a text whose continuation is unknown: so much is taken off its

@@ -229,6 +229,13 @@ fn a_secret_is_masked_in_every_notation() {
         "s3cr%22t%2f%c3%bc%2b%20%5ckey",
         "s3cr%22t%2F%C3%BC%2B+%5Ckey",
         "s3cr%22t%2f%c3%bc%2b+%5ckey",
+        // As Go, .NET, PHP and HTML templates write what could be HTML, and JavaScript a part of a URL.
+        r#"s3cr\u0022t/\u00FC\u002B \\key"#,
+        r#"s3cr\u0022t\/\u00fc\u002b\u0020\u005Ckey"#,
+        r#"s3cr\\u0022t/\\u00fc+ \\\\key"#,
+        "s3cr&quot;t/ü+ \\key",
+        "s3cr&#34;t&#x2F;&#252;&#43; &#92;key",
+        "s3cr%22t/%C3%BC+%20%5Ckey",
     ] {
         let text = format!("before {echo} between {echo}{echo}");
         assert_eq!(
@@ -238,6 +245,46 @@ fn a_secret_is_masked_in_every_notation() {
         );
         assert_eq!(sent(&secrets, &[]).masked(text.clone()), text);
     }
+}
+
+#[test]
+fn whatever_encoders_escape_is_masked() {
+    let value = "abc+def/ghi&jkl<mno>='q'x==\u{1f600}";
+    let secrets = secrets(&[grant("KEY", value, &["acme"], &[])]);
+    let sent = sent(&secrets, &["KEY"]);
+    for echo in [
+        value,
+        r"abc+def/ghi\u0026jkl\u003cmno\u003e='q'x==\ud83d\ude00",
+        r"abc\u002Bdef/ghi\u0026jkl\u003Cmno\u003E=\u0027q\u0027x==\uD83D\uDE00",
+        r"abc+def\/ghi\u0026jkl\u003Cmno\u003E=\u0027q\u0027x==\ud83d\ude00",
+        r"abc\\u002Bdef/ghi\\u0026jkl\\u003Cmno\\u003E=\\u0027q\\u0027x==\\uD83D\\uDE00",
+        "abc+def/ghi&amp;jkl&lt;mno&gt;=&#39;q&#39;x==&#x1f600;",
+        "abc%2Bdef/ghi%26jkl%3Cmno%3E%3D'q'x%3D%3D%F0%9F%98%80",
+    ] {
+        assert_eq!(sent.masked(format!("<{echo}>")), "<***>", "{echo}");
+        assert!(echo.len() <= sent.look_ahead() + 1, "{echo}");
+    }
+    // Another text, however like it.
+    for other in [
+        r"abc+def/ghi\u0027jkl<mno>='q'x==\ud83d\ude00",
+        r"abc+def/ghi&jkl<mno>='q'x==\ud83d",
+        "abc+def/ghi&amp",
+        "abc%2",
+        r"abc\u00",
+    ] {
+        assert_eq!(sent.masked(other.to_owned()), other);
+    }
+}
+
+#[test]
+fn secrets_that_overlap_have_one_mask() {
+    let secrets = secrets(&[
+        grant("ONE", "12345678", &["acme"], &[]),
+        grant("TWO", "5678abcdefgh", &["acme"], &[]),
+    ]);
+    let sent = sent(&secrets, &["ONE", "TWO"]);
+    assert_eq!(sent.masked("x12345678abcdefghx".to_owned()), "x***x");
+    assert_eq!(sent.masked("12345678 5678abcdefgh".to_owned()), "*** ***");
 }
 
 #[test]
