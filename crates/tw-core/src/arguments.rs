@@ -7,10 +7,15 @@ use serde_json::Value;
 
 use crate::json::{Json, Literal, depth};
 use crate::limits;
+use crate::variables::beginning;
 
 /// A compiled JSON Schema without access to other documents.
 #[derive(Clone)]
-pub struct Schema(Arc<jsonschema::Validator>);
+pub struct Schema {
+    validator: Arc<jsonschema::Validator>,
+    /// Objects and arrays in it, with references followed.
+    values: usize,
+}
 
 /// The text is no schema that can be used.
 #[derive(Debug, thiserror::Error)]
@@ -19,8 +24,17 @@ pub struct BadSchema(String);
 
 /// How many violations an error message lists.
 const VIOLATIONS_SHOWN_MAX: usize = 5;
+/// How much an error message says of one violation, in bytes: it may repeat what was given.
+const VIOLATION_SHOWN_BYTES_MAX: usize = 512;
 /// How much of a tool's schema an error message repeats, in bytes.
 const SCHEMA_SHOWN_BYTES_MAX: usize = 2048;
+/// Values of the arguments, times those of the schema. Each pair may be an error that is made before the first one is
+/// told, of some 500 bytes; with more than this nothing is said of single ones.
+const PAIRS_TOLD_MAX: usize = 50_000;
+/// The same for looking whether they fit, which takes some 20 ns for each.
+const PAIRS_CHECKED_MAX: usize = 20_000_000;
+/// References are not followed further.
+const REFERENCES_DEEP_MAX: usize = 32;
 
 impl Schema {
     /// Compiles `parameters`; references resolve inside the document only.
@@ -28,17 +42,41 @@ impl Schema {
     /// # Errors
     /// [`BadSchema`] when it is not a schema.
     pub fn compile(parameters: &Json) -> Result<Self, BadSchema> {
+        let value = parameters.to_value();
         jsonschema::options()
             .with_pattern_options(
                 jsonschema::PatternOptions::regex().size_limit(limits::PATTERN_BYTES_MAX),
             )
-            .build(&parameters.to_value())
-            .map(|validator| Self(Arc::new(validator)))
+            .build(&value)
+            .map(|validator| Self {
+                validator: Arc::new(validator),
+                values: expanded(&value, &value, 0, PAIRS_CHECKED_MAX),
+            })
             .map_err(|error| BadSchema(error.to_string()))
     }
 
+    /// What does not fit; nothing for a value that fits.
+    fn problem(&self, value: &Value) -> Option<String> {
+        let pairs = self.values.saturating_mul(values(value));
+        if pairs > PAIRS_CHECKED_MAX {
+            return Some(
+                "The arguments hold more values than can be checked against the tool's schema."
+                    .to_owned(),
+            );
+        }
+        if self.validator.is_valid(value) {
+            return None;
+        }
+        let problem = "The arguments do not fit the tool's schema";
+        if pairs > PAIRS_TOLD_MAX {
+            return Some(format!("{problem}."));
+        }
+        let violations = self.violations(value).join("; ");
+        Some(format!("{problem}: {violations}."))
+    }
+
     fn violations(&self, value: &Value) -> Vec<String> {
-        self.0
+        self.validator
             .iter_errors(value)
             .take(VIOLATIONS_SHOWN_MAX)
             .map(|error| {
@@ -48,9 +86,49 @@ impl Schema {
                 } else {
                     format!("arguments{path}")
                 };
-                format!("{place}: {error}")
+                let violation = format!("{place}: {error}");
+                match beginning(&violation, VIOLATION_SHOWN_BYTES_MAX) {
+                    whole if whole.len() == violation.len() => violation,
+                    cut => format!("{cut}…"),
+                }
             })
             .collect()
+    }
+}
+
+/// How many values there are, at all depths.
+fn values(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(values).sum::<usize>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
+    }
+}
+
+/// How many objects and arrays there are, with those that are referred to counted each time; at least `most` where there
+/// are more than that.
+fn expanded(root: &Value, schema: &Value, deep: usize, most: usize) -> usize {
+    let sum = |parts: &mut dyn Iterator<Item = &Value>| {
+        let mut count: usize = 1;
+        for part in parts {
+            if count >= most {
+                break;
+            }
+            count = count.saturating_add(expanded(root, part, deep, most - count));
+        }
+        count
+    };
+    match schema {
+        Value::Array(items) => sum(&mut items.iter()),
+        Value::Object(members) => {
+            let count = sum(&mut members.values());
+            let target = members.get("$ref").and_then(Value::as_str);
+            let place = target
+                .filter(|_| deep < REFERENCES_DEEP_MAX && count < most)
+                .and_then(|target| root.pointer(target.strip_prefix('#')?));
+            count + place.map_or(0, |place| expanded(root, place, deep + 1, most - count))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
 }
 
@@ -106,15 +184,10 @@ pub fn read(
     let text = if text.is_empty() { "{}" } else { text };
     let json =
         parse(text).map_err(|problem| InvalidArguments(with_schema(&problem, parameters)))?;
-    let violations = schema.violations(&json.to_value());
-    if violations.is_empty() {
-        return Ok(ValidArgs(json));
+    match schema.problem(&json.to_value()) {
+        None => Ok(ValidArgs(json)),
+        Some(problem) => Err(InvalidArguments(with_schema(&problem, parameters))),
     }
-    let problem = format!(
-        "The arguments do not fit the tool's schema: {}.",
-        violations.join("; ")
-    );
-    Err(InvalidArguments(with_schema(&problem, parameters)))
 }
 
 /// Reads arguments that were validated before they were stored.

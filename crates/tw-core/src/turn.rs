@@ -413,6 +413,14 @@ impl Turn {
         self.stopping.is_some()
     }
 
+    /// How much the model has written of arguments in the round that is open, which is checked when the round ends.
+    pub fn argument_bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Asking { answer, .. } => answer.argument_bytes(),
+            Phase::WaitingToAsk { .. } | Phase::RunningTools | Phase::Ended => 0,
+        }
+    }
+
     /// Whether the history goes to the model with what was hidden of it.
     pub fn is_restoring(&self) -> bool {
         self.restoring

@@ -13,6 +13,7 @@ use tw_core::definition::Definition;
 use tw_core::parameters::SecretRef;
 use tw_core::tool::{LookUp, Selected, ToolOutcome, ToolOutput};
 
+use crate::aside::aside;
 use crate::client::{Client, Outgoing, Received, Reuse, Timeouts};
 use crate::exchange::{failed, output, refused, reuse_for};
 use crate::secret::Secret;
@@ -166,6 +167,9 @@ fn kept(mut received: Received, definition: &Definition, secrets: &Sent<'_>) -> 
     received
 }
 
+/// An answer that is larger than this may take milliseconds to select from, in bytes.
+const ASIDE_BYTES_MIN: usize = 32 * 1024;
+
 fn answer(definition: &Definition, received: Received, secrets: &Sent<'_>) -> ToolOutput {
     let mut output = output_of(definition, received);
     if let ToolOutput::Text {
@@ -175,7 +179,8 @@ fn answer(definition: &Definition, received: Received, secrets: &Sent<'_>) -> To
     } = &mut output
     {
         // Before anything is masked: a number that is a secret leaves no JSON behind.
-        *selected = definition.selected(text);
+        let is_large = text.len() > ASIDE_BYTES_MIN;
+        *selected = aside(is_large, || definition.selected(text));
     }
     masked(output, secrets)
 }

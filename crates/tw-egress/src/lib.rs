@@ -8,6 +8,7 @@ pub mod upstream;
 pub mod tools;
 
 pub mod api_request;
+pub mod aside;
 pub mod builtin;
 pub mod client;
 pub mod env;

@@ -28,6 +28,7 @@ use tw_core::model::ModelEvent;
 use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
 use tw_core::turn::{Asked, Effect, Event, Now, Step, Timer, Turn};
+use tw_egress::aside::aside;
 use tw_egress::secrets::Tenancy;
 use tw_egress::upstream::{Asking, Progress, Sent, Upstream};
 use tw_store::apply::ApplyError;
@@ -79,6 +80,9 @@ impl CallContext {
         }
     }
 }
+
+/// Arguments that are larger than this, in bytes, may take milliseconds to check.
+const ASIDE_BYTES_MIN: usize = 8 * 1024;
 
 pub(crate) struct Driver {
     inner: Arc<Inner>,
@@ -455,7 +459,10 @@ impl Driver {
             at: env.now(),
             fresh_id: &mut || env.ordered_id(),
         };
-        self.turn.on(event, &mut now, step);
+        let ends = matches!(event, Event::ModelEnded { .. });
+        let is_large = ends && self.turn.argument_bytes() > ASIDE_BYTES_MIN;
+        let turn = &mut self.turn;
+        aside(is_large, || turn.on(event, &mut now, step));
         if self.turn.is_stopping() {
             self.live.set_stopping();
         }

@@ -17,6 +17,7 @@ use tw_core::limits::DEFINITIONS_BYTES_MAX;
 use tw_core::parameters::SecretRef;
 use tw_core::tool::{Tool, ToolOutcome};
 use tw_core::variables::Variables;
+use tw_egress::aside::aside;
 use tw_egress::tools::{self, Attempt};
 use tw_store::apply::ApplyError;
 use tw_store::read::ReadError;
@@ -331,7 +332,12 @@ impl Runtime {
         };
         let written = Json::from_value(&serde_json::Value::String(arguments.as_str().to_owned()));
         let literal = written.as_literal().unwrap_or_default();
-        let args = read_arguments(&literal, &tool)?;
+        let bytes_max = self.0.config.turn.argument_bytes_max;
+        if arguments.as_str().len() > bytes_max {
+            let problem = format!("The arguments are longer than {bytes_max} bytes.");
+            return Err(ToolError::Arguments(problem));
+        }
+        let args = aside(true, || read_arguments(&literal, &tool))?;
         let masked = |_: &SecretRef| Some(MASK.to_owned());
         let given = Given {
             variables: &variables,

@@ -1,4 +1,4 @@
-use super::{Schema, Written, read};
+use super::{PAIRS_CHECKED_MAX, Schema, Written, expanded, read};
 use crate::json::{Json, Literal};
 
 const PARAMETERS: &str = r#"{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer","maximum":7}},"required":["city"],"additionalProperties":false}"#;
@@ -72,4 +72,66 @@ fn deep_arguments_are_refused_before_they_are_parsed() {
             .unwrap_err()
             .contains("nest deeper")
     );
+}
+
+fn problem(schema: &str, arguments: &str) -> String {
+    let parameters = Json::parse(schema).unwrap();
+    let schema = Schema::compile(&parameters).unwrap();
+    let read = read(
+        &Literal::from_text(arguments),
+        Written::InFull,
+        &schema,
+        &parameters,
+    );
+    read.unwrap_err().0
+}
+
+/// Whatever is wrong is told in a few kilobytes, and made in little more.
+#[test]
+fn what_is_said_of_large_arguments_is_small() {
+    let long = format!(r#"{{"x":"{}"}}"#, "y".repeat(60_000));
+    let all = r#"{"properties":{"x":{"allOf":[{"type":"integer"},{"type":"null"},{"const":5},{"maxLength":3}]}}}"#;
+    let said = problem(all, &long);
+    assert!(said.contains("arguments/x") && said.contains('…'), "{said}");
+    assert!(said.len() < 4_500, "{}", said.len());
+
+    let branches = |count: usize| {
+        let branches: Vec<String> = (0..count).map(|n| format!(r#"{{"const":{n}}}"#)).collect();
+        let any = branches.join(",");
+        format!(r#"{{"properties":{{"x":{{"type":"array","items":{{"anyOf":[{any}]}}}}}}}}"#)
+    };
+    let items = |count: usize| format!(r#"{{"x":[{}]}}"#, vec!["99999"; count].join(","));
+    let said = problem(&branches(10), &items(10));
+    assert!(said.contains("arguments/x/0"), "{said}");
+    let said = problem(&branches(400), &items(4_000));
+    assert!(
+        said.starts_with("The arguments do not fit the tool's schema."),
+        "{said}"
+    );
+    let said = problem(&branches(1_000), &items(32_000));
+    assert!(said.contains("more values than can be checked"), "{said}");
+}
+
+#[test]
+fn what_is_referred_to_counts_each_time() {
+    for (schema, expected) in [
+        (r#"{"type":"object"}"#, 1),
+        (r#"{"anyOf":[{"const":1},{"const":2}]}"#, 4),
+        (
+            r##"{"anyOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/a"}],"$defs":{"a":{"items":{}}}}"##,
+            11,
+        ),
+        (r##"{"$ref":"#/nowhere"}"##, 1),
+    ] {
+        let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+        assert_eq!(
+            expanded(&schema, &schema, 0, PAIRS_CHECKED_MAX),
+            expected,
+            "{schema}"
+        );
+    }
+    // No more is counted than matters, and what leads back to itself has an end.
+    let around: serde_json::Value =
+        serde_json::from_str(r##"{"anyOf":[{"$ref":"#"},{"$ref":"#"}]}"##).unwrap();
+    assert!(expanded(&around, &around, 0, 1_000) >= 1_000);
 }

@@ -57,6 +57,11 @@ impl Answer {
         self.error.is_none() && (self.done || !self.finish.is_empty())
     }
 
+    /// Of all calls together.
+    pub(super) fn argument_bytes(&self) -> usize {
+        self.drafts.iter().map(|draft| draft.arguments.len()).sum()
+    }
+
     pub(super) fn add_delta(&mut self, delta: &Delta) {
         if let Some(text) = &delta.text {
             self.bytes += text.as_str().len();

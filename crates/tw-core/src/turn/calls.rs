@@ -14,6 +14,10 @@ use crate::limits::INVALID_CALLS_OF_A_TOOL_MAX;
 use crate::model::Finish;
 use crate::request::Role;
 use crate::tool::Tool;
+use crate::variables::beginning;
+
+/// How much of a name that is none of a tool is repeated, in bytes.
+const NAME_SHOWN_BYTES_MAX: usize = 128;
 
 impl Turn {
     /// The model's answer is whole: record it, and run its calls or end the turn.
@@ -220,6 +224,7 @@ impl Turn {
     }
 
     fn unknown_tool(&self, name: &str) -> String {
+        let name = beginning(name, NAME_SHOWN_BYTES_MAX);
         let offered = self.offered_names();
         if offered.is_empty() {
             return format!("There is no tool named {name:?}; answer without tools.");
