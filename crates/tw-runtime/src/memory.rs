@@ -74,15 +74,31 @@ impl<'a> Asks<'a> {
         }
     }
 
-    /// The key, and the end user if one is named.
-    pub(crate) fn whose(self) -> (ApiKeyId, Option<&'a str>) {
+    pub(crate) fn whose(self) -> Whose<'a> {
         match self {
             Self::Begins {
                 request, end_user, ..
-            } => (request.caller.api_key, end_user),
-            Self::GoesOn(row) => (row.api_key, row.end_user.as_deref()),
+            } => Whose {
+                api_key: request.caller.api_key,
+                end_user,
+                conversation: request.conversation.as_deref(),
+            },
+            Self::GoesOn(row) => Whose {
+                api_key: row.api_key,
+                end_user: row.end_user.as_deref(),
+                conversation: row.conversation_named.then_some(row.conversation.as_str()),
+            },
         }
     }
+}
+
+/// Who asks, as far as it is known.
+#[derive(Clone, Copy)]
+pub(crate) struct Whose<'a> {
+    pub(crate) api_key: ApiKeyId,
+    pub(crate) end_user: Option<&'a str>,
+    /// The conversation that is named.
+    pub(crate) conversation: Option<&'a str>,
 }
 
 /// Looks for the turn that a request continues, or uses what was found when it was accepted.

@@ -1,7 +1,7 @@
 //! Joining a client's answers to the turns that handed the calls over.
 
 use tw_core::call::{CallReason, Runs};
-use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
+use tw_core::id::{CallId, OrgId, TurnId};
 use tw_core::json::Literal;
 use tw_core::limits;
 use tw_core::model::CallForm;
@@ -13,6 +13,7 @@ use tw_store::read::ReadError;
 use tw_store::read::recall::{AnsweredTurn, HandedSent};
 use tw_store::read::turn::CallRow;
 
+use crate::memory::Whose;
 use crate::runtime::Inner;
 
 /// Ids of one history that are looked up, the newest of them: as many as it may hold.
@@ -57,15 +58,15 @@ impl Known {
 
 /// Looks up the calls of a history that carry ids of ours. A history without any costs nothing.
 ///
-/// Ids stand in histories that people share. Of a turn of another end user only the client's own
-/// calls are known, so that nobody's hidden results reach another's model.
+/// Ids stand in histories that people share. Of a turn of somebody else only the client's own calls are known, so that
+/// nobody's hidden results reach another's model, and the names of those that must not run twice.
 ///
 /// # Errors
 /// When the store cannot be read.
 pub(crate) async fn look_up(
     inner: &Inner,
     organization: OrgId,
-    (api_key, end_user): (ApiKeyId, Option<&str>),
+    whose: Whose<'_>,
     messages: &[Message],
 ) -> Result<Known, ReadError> {
     let places: Vec<(usize, CallId)> = messages
@@ -80,7 +81,7 @@ pub(crate) async fn look_up(
         return Ok(Known::default());
     }
     let sent = HandedSent {
-        api_key,
+        api_key: whose.api_key,
         calls: places.iter().map(|(_, id)| *id).collect(),
         bytes_max: inner.config.recalled_bytes_max,
     };
@@ -91,7 +92,7 @@ pub(crate) async fn look_up(
         .rposition(|message| message.role == Role::Assistant);
     let answer_from = last_said.and_then(|last| answer_from(messages, last));
     for turn in found {
-        let is_theirs = turn.end_user.as_deref() == end_user;
+        let is_theirs = is_theirs(&turn, whose);
         let of_turn = |at: &&(usize, CallId)| turn.handed.iter().any(|row| row.id == at.1);
         let at = places.iter().filter(of_turn).map(|(at, _)| *at);
         // A client may spread a turn's calls over several messages.
@@ -109,7 +110,7 @@ pub(crate) async fn look_up(
         let is_hidden = turns.iter().any(|other| Some(other.at) == first);
         // What ran for an answer that was given may be asked for again.
         let is_under_way = answer_from.is_some_and(|from| last.is_some_and(|last| last >= from));
-        if is_theirs && is_under_way && (turn.names_only || is_hidden) {
+        if is_under_way && (!is_theirs || turn.names_only || is_hidden) {
             known.withheld.extend(ran_once(&turn.calls));
         }
         if let Some(at) = first.filter(|_| !is_hidden && !rounds.is_empty()) {
@@ -122,6 +123,16 @@ pub(crate) async fn look_up(
     known.withheld.sort();
     known.withheld.dedup();
     Ok(known)
+}
+
+/// Whether the turn is of the end user who is named. Where nobody is, the conversation says whose it is: one that the
+/// request names, or that nobody named.
+fn is_theirs(turn: &AnsweredTurn, whose: Whose<'_>) -> bool {
+    let is_of_conversation = || match whose.conversation {
+        Some(named) => turn.conversation == named,
+        None => !turn.conversation_named,
+    };
+    turn.end_user.as_deref() == whose.end_user && (whose.end_user.is_some() || is_of_conversation())
 }
 
 /// Where the answer begins that is under way: behind the user's word before it. `None` when the

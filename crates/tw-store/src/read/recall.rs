@@ -26,6 +26,8 @@ pub struct AnsweredTurn {
     pub id: TurnId,
     /// Its conversation's public id.
     pub conversation: String,
+    /// The client named it.
+    pub conversation_named: bool,
     /// Whose it is, if somebody was named.
     pub end_user: Option<String>,
     /// What was said in it is gone, or is beyond what was asked for: of its calls there are names.
@@ -62,7 +64,7 @@ impl Store {
 
 /// The list of ids is one bound text, a JSON array.
 const HANDED: &str = "SELECT c.id, c.tool_call_id, c.turn, t.id AS turn_id, v.id AS conversation,
-        u.name AS end_user, t.erased_us IS NOT NULL AS erased,
+        t.conversation_named, u.name AS end_user, t.erased_us IS NOT NULL AS erased,
         EXISTS (SELECT 1 FROM tool_call s WHERE s.turn = c.turn AND s.runs = 'server') AS has_ours
     FROM json_each(?3) AS asked
     CROSS JOIN tool_call c ON c.organization = ?1 AND c.id = asked.value
@@ -90,6 +92,7 @@ fn answered_turns(
             let mut turn = AnsweredTurn {
                 id: word(row, "turn_id", TurnId::parse)?,
                 conversation: get(row, "conversation")?,
+                conversation_named: get(row, "conversation_named")?,
                 end_user: get(row, "end_user")?,
                 names_only: get(row, "erased")?,
                 handed: Vec::new(),

@@ -338,41 +338,92 @@ async fn the_old_form_is_refused_clearly() {
     assert!(upstream.asked().is_empty());
 }
 
+const ANN: (&str, &str) = ("turnwright-user", "ann");
+const BOB: (&str, &str) = ("turnwright-user", "bob");
+const ONE: (&str, &str) = ("turnwright-conversation", "one");
+const OTHER: (&str, &str) = ("turnwright-conversation", "other");
+
+/// Who begins, and then who answers with the ids that were handed over, and whether that is the same person.
+const ANSWERED_BY: [(&[(&str, &str)], &[(&str, &str)], bool); 12] = [
+    (&[ANN], &[ANN], true),
+    (&[ANN], &[ANN, ONE], true),
+    (&[ANN], &[BOB], false),
+    (&[ANN], &[], false),
+    (&[], &[ANN], false),
+    (&[], &[], true),
+    (&[ONE], &[ONE], true),
+    (&[ONE], &[OTHER], false),
+    (&[ONE], &[], false),
+    (&[], &[ONE], false),
+    (&[ONE], &[ANN, ONE], false),
+    (&[ANN, ONE], &[ONE], false),
+];
+
 /// Ids stand in histories that people share.
 #[tokio::test]
 async fn hidden_results_stay_with_the_person_they_were_for() {
-    let lab = lab(
-        EffectClass::Read,
-        &[("Hm.", &HIDDEN), ("Now.", &MIXED), ("Done.", &[])],
-    )
-    .await;
-    let ann: &[(&str, &str)] = &[("turnwright-user", "ann")];
-    let client = &lab.app.client;
-    let send = |headers, body| client.send("POST", crate::app::CHAT, headers, body);
-    let go = mixed(&json!([user("Go.")]), false);
-    let message = message_of(&send(ann, go).await.unwrap());
-    let answers: Vec<Value> = ids(&message).iter().map(|id| result(id, "1")).collect();
-    let mut history = vec![user("Go."), message];
-    history.extend(answers);
-    for (headers, is_theirs) in [
-        (&[("turnwright-user", "bob")][..], false),
-        (&[], false),
-        (ann, true),
-    ] {
-        let got = send(headers, mixed(&json!(history), false)).await.unwrap();
+    for (began, answers, is_theirs) in ANSWERED_BY {
+        let says = format!("{began:?}, then {answers:?}");
+        let lab = lab(
+            EffectClass::Once,
+            &[("Hm.", &HIDDEN), ("Now.", &MIXED), ("Done.", &[])],
+        )
+        .await;
+        let client = &lab.app.client;
+        let send = |headers, body| client.send("POST", crate::app::CHAT, headers, body);
+        let go = mixed(&json!([user("Go.")]), false);
+        let message = message_of(&send(began, go).await.unwrap());
+        let results: Vec<Value> = ids(&message).iter().map(|id| result(id, "1")).collect();
+        let mut history = vec![user("Go."), message];
+        history.extend(results);
+        let ran = lab.tool.asked().len();
+        let got = send(answers, mixed(&json!(history), false)).await.unwrap();
         assert_eq!(got.status, 200);
         let asked = asked_last(&lab);
         let holds = asked.iter().any(|message| message["content"] == DID);
-        assert_eq!(holds, is_theirs, "{headers:?}: {asked:?}");
+        assert_eq!(holds, is_theirs, "{says}: {asked:?}");
         let turn = lab.app.turn_of(&got).await;
-        assert_eq!(turn["parent"].is_string(), is_theirs, "{headers:?}");
+        assert_eq!(turn["parent"].is_string(), is_theirs, "{says}");
         // The client's own calls are known to the model under its own ids, whoever asks.
         let own: Vec<&Value> = asked
             .iter()
             .map(|message| &message["tool_call_id"])
             .collect();
         assert!(own.contains(&&json!("up_1")), "{own:?}");
+        // What ran once for this answer does not run again for somebody who is told nothing of it.
+        let body = lab.upstream.asked().last().unwrap().json();
+        let mut offered = body["tools"].as_array().unwrap().iter();
+        let is_offered = offered.any(|tool| tool["function"]["name"] == "act");
+        assert_eq!(is_offered, is_theirs, "{says}");
+        assert_eq!(lab.tool.asked().len(), ran, "{says}");
     }
+}
+
+/// A client may learn the name of its conversation from the first answer.
+#[tokio::test]
+async fn a_conversation_goes_on_under_the_name_that_it_was_given() {
+    let lab = lab(EffectClass::Read, &[("Now.", &MIXED), ("Done.", &[])]).await;
+    let got = post(&lab.app, mixed(&json!([user("Go.")]), false)).await;
+    let message = message_of(&got);
+    let results: Vec<Value> = ids(&message).iter().map(|id| result(id, "1")).collect();
+    let mut history = vec![user("Go."), message];
+    history.extend(results);
+    let named = [(
+        "turnwright-conversation",
+        got.header("turnwright-conversation"),
+    )];
+    let body = mixed(&json!(history), false);
+    let sent = lab
+        .app
+        .client
+        .send("POST", crate::app::CHAT, &named, body)
+        .await;
+    assert_eq!(sent.unwrap().status, 200);
+    assert!(
+        asked_last(&lab)
+            .iter()
+            .any(|message| message["content"] == DID)
+    );
 }
 
 #[tokio::test]
