@@ -34,6 +34,10 @@ pub(crate) async fn read_body(
         .and_then(|value| value.to_str().ok())
         .and_then(|text| text.parse::<usize>().ok());
     let keeps_max = if length.is_some_and(|length| length > bytes_max) {
+        if headers.contains_key(EXPECT) {
+            // It has not begun to send, and reading would ask it to.
+            return Err(ApiError::too_large(bytes_max));
+        }
         0
     } else {
         bytes_max

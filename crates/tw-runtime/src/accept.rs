@@ -278,6 +278,15 @@ impl Runtime {
             record,
         };
         let mut prepared = prepared::prepare(inner, asks, &request.input, &offered.offer).await?;
+        if prepared.repaired.as_ref().is_some_and(Vec::is_empty) {
+            return Err(TurnRefused::Invalid {
+                message:
+                    "Invalid 'messages': they hold only results of calls that no message makes."
+                        .to_owned(),
+                param: "messages",
+                code: "invalid_value",
+            });
+        }
         prepared.repairs.tool_schemas = offered.schemas_replaced;
         let conversation = request
             .conversation

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::connect::{Stream, server_name};
-use super::live::Live;
+use super::live::{Failed, Live};
 use super::pool::{Key, Pool};
 use super::target::{Host, Scheme, Target};
 use super::{PoolOptions, Reuse, web_roots};
@@ -54,6 +54,8 @@ pub(crate) enum DirectFailure {
     Connect,
     /// The connection ended before the answer's head.
     Reset,
+    /// What came is not HTTP, or its head is too large.
+    NotHttp,
 }
 
 impl Direct {
@@ -106,7 +108,10 @@ impl Direct {
             Some(live) => live,
             None => self.connect(&address.target, connect_timeout).await?,
         };
-        let head = live.ask(request).await.map_err(|_| DirectFailure::Reset)?;
+        let head = live.ask(request).await.map_err(|failed| match failed {
+            Failed::Broken => DirectFailure::Reset,
+            Failed::HeadTooLarge | Failed::NotHttp => DirectFailure::NotHttp,
+        })?;
         let pool = Arc::clone(&self.pool);
         Ok((
             head,

@@ -437,6 +437,9 @@ async fn send(
             ModelFailureKind::Reset,
             "the upstream closed the connection without an answer",
         )),
+        Ok(Err(DirectFailure::NotHttp)) => Err(nonsense(
+            "the upstream's answer is not HTTP, or its head is too large",
+        )),
         Err(_elapsed) => Err(failure(
             ModelFailureKind::Silent,
             "the upstream did not answer in time",

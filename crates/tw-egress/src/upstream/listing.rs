@@ -91,7 +91,7 @@ async fn read(
         .await;
     let (head, mut exchange) = sent.map_err(|failure| match failure {
         DirectFailure::Connect => ListError::Connect,
-        DirectFailure::Reset => ListError::Broken,
+        DirectFailure::Reset | DirectFailure::NotHttp => ListError::Broken,
     })?;
     if !head.status().is_success() {
         return Err(ListError::Status(head.status().as_u16()));

@@ -1,6 +1,8 @@
 //! What is offered, what is refused, and where a turn ends.
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tw_core::tool::{EffectClass, Tool};
 use tw_testkit::listener::{Listener, Piece, Reply};
 
@@ -194,4 +196,21 @@ async fn at_the_round_limit_the_model_must_answer_or_ends_by_length() {
         (&json!("incomplete"), &json!("rounds"))
     );
     assert_eq!(tool.asked().len(), 1);
+}
+
+/// Who waits for `100 Continue` is not asked to send what is refused anyway.
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
+    let upstream = hello().await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let key = app.client.key.clone().unwrap();
+    let mut stream = TcpStream::connect(app.client.address).await.unwrap();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\
+         Content-Length: 9999999999\r\nExpect: 100-continue\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(std::str::from_utf8(&answer).unwrap(), "HTTP/1.1 413");
 }

@@ -3,6 +3,7 @@
 mod azure;
 mod differences;
 mod models;
+mod not_http;
 mod routing;
 
 use std::sync::Arc;
