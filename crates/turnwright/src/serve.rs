@@ -2,6 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::future::Future;
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -72,6 +73,13 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     config.tool_client = settings.tool_client(&own)?;
     let door = Door::open(&data)?;
+    let upstreams: Vec<&str> = config.upstreams.iter().map(|known| &*known.name).collect();
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        data = %data.display(),
+        upstreams = upstreams.join(","),
+        "starting"
+    );
     let (options, limits) = (settings.surfaces(), settings.connections());
     let mut server = Server::start(config, store, env, listener, options, limits).await?;
     server.metrics = metrics;
@@ -150,6 +158,7 @@ pub fn log_to_stderr(default: &str) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
 }
 
@@ -289,6 +298,10 @@ impl Server {
         let counts = runtime.metrics().connections();
         let serving = Serving::new(router(surfaces.clone()), limits, counts);
         let stopped = serving.accept_until(&listener, stop).await;
+        tracing::info!(
+            turns = runtime.turns_running(),
+            "stopping when these have ended"
+        );
         // A client that keeps its connection would find it closed when it sends its next request.
         surfaces.close_connections();
         match stopped {
@@ -306,6 +319,7 @@ impl Server {
         if let Some(metrics) = metrics {
             metrics.abort();
         }
+        tracing::info!("stopped");
     }
 }
 

@@ -240,3 +240,39 @@ async fn neither_key_is_in_the_loudest_log() {
     assert!(!log.contains(SECRET));
     assert!(!log.contains(client.key.as_deref().unwrap()));
 }
+
+/// Whoever is on call reads it without a tool, and what people said is not in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_tells_of_the_start_the_end_and_upstreams_that_fail() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let said = r#"{"error":{"message":"a secret word","type":"t"}}"#;
+    let replies = vec![Reply::status(401, said), Reply::status(400, said)];
+    let upstream = Listener::in_turn(replies).await.unwrap();
+    let mut server = Server::start(serve(&data, &upstream), &data);
+    let client = with_key(&server, &data);
+    for status in [502, 400] {
+        let got = client.chat(&ask_streamed()).await.unwrap();
+        assert_eq!(got.status, status, "{}", got.text());
+    }
+    server.terminate();
+    assert_eq!(server.end(), (Some(0), String::new()));
+    let log = server.log();
+    let lines_with = |words: &[&str]| {
+        let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
+        log.lines().filter(has_all).count()
+    };
+    let version = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
+    let failed = "a model request failed";
+    for words in [
+        &["INFO", "starting", &version, "upstreams=\"openai\""][..],
+        &["WARN", failed, "upstream=\"openai\"", "http_status=401"],
+        &["INFO", failed, "upstream=\"openai\"", "http_status=400"],
+        &["INFO", "stopping"],
+        &["INFO", "stopped"],
+    ] {
+        assert_eq!(lines_with(words), 1, "{words:?}: {log}");
+    }
+    assert!(!log.contains("secret word"), "{log}");
+    assert!(!log.contains('\u{1b}'), "{log}");
+}

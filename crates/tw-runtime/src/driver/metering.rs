@@ -52,11 +52,40 @@ impl Driver {
             return None;
         }
         let (upstream, began) = self.metering.asked.take().unzip();
+        let upstream = upstream.flatten();
+        self.log_failed(close, upstream.as_deref());
         Some(Noted::Attempt {
-            upstream: upstream.flatten(),
+            upstream,
             outcome: close.outcome.clone(),
             took: began.map(|began| close.at.since(began)),
         })
+    }
+
+    /// What the upstream said of it is in the record and may repeat what it was sent, so it is not in the log.
+    fn log_failed(&self, close: &CloseAttempt, upstream: Option<&str>) {
+        let AttemptOutcome::Failed(outcome) = &close.outcome else {
+            return;
+        };
+        // What is wrong with a request is the client's to know.
+        let is_the_clients = matches!(close.http_status, Some(400 | 404 | 413 | 422));
+        macro_rules! log {
+            ($level:ident) => {
+                tracing::$level!(
+                    turn.id = %self.fence.turn,
+                    upstream,
+                    round = close.round,
+                    attempt = close.n,
+                    outcome,
+                    http_status = close.http_status,
+                    "a model request failed"
+                )
+            };
+        }
+        if is_the_clients {
+            log!(info);
+        } else {
+            log!(warn);
+        }
     }
 
     pub(super) fn end_noted(&self, end: &EndTurn) -> Noted {
