@@ -1,7 +1,7 @@
 //! Parameters of a tool: what the model fills in, what is fixed, and the function schema that
 //! follows from them.
 
-mod schema;
+pub(crate) mod schema;
 
 use crate::json::Json;
 use crate::template::Template;

@@ -276,7 +276,7 @@ fn drop_overlapping(members: &mut Members, prefix: &str, taken: &str) {
 fn url(
     template: &UrlTemplate,
     in_url: &[(String, Tree)],
-    parameters: Members,
+    mut parameters: Members,
     fixed: &[(String, Value)],
     given: &Given<'_>,
 ) -> Result<String, BuildError> {
@@ -290,6 +290,10 @@ fn url(
     };
     let mut url = template.fill_path(given.variables, &parameter)?;
     let mut query = template.fill_query(given.variables, &parameter)?;
+    // What stands in the URL is static, too.
+    for taken in template.query_names() {
+        drop_overlapping(&mut parameters, "", &taken);
+    }
     query.extend(pairs(&merge_flat(parameters, fixed, given)?, URL)?);
     if !query.is_empty() {
         url.push('?');

@@ -158,7 +158,7 @@ fn described(schema: &Json, prompt: Option<String>, place: &Place<'_>) -> String
     let is_empty = members.is_empty();
     let mut text = if as_written.contains("$ref") || as_written.contains('\\') {
         let mut tree = Tree::Object(members);
-        place_references(&mut tree, &place.pointer);
+        place_references(&mut tree, &place.pointer, NamedBy::Keyword);
         tree.to_json().as_str().to_owned()
     } else {
         as_written
@@ -175,24 +175,56 @@ fn described(schema: &Json, prompt: Option<String>, place: &Place<'_>) -> String
     text
 }
 
-fn place_references(tree: &mut Tree, pointer: &str) {
+/// Keywords that hold values, not schemas.
+pub(crate) const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
+
+/// Keywords whose members are named by the owner: a property may be called `$ref`.
+pub(crate) const NAMED: [&str; 6] = [
+    "properties",
+    "patternProperties",
+    "$defs",
+    "definitions",
+    "dependentSchemas",
+    "dependencies",
+];
+
+/// What the members of an object are named by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NamedBy {
+    Keyword,
+    Owner,
+}
+
+fn place_references(tree: &mut Tree, pointer: &str, named_by: NamedBy) {
     match tree {
         Tree::Object(members) => {
             for (name, value) in members {
+                let is_keyword =
+                    |of: &[&str]| named_by == NamedBy::Keyword && of.contains(&&**name);
+                if is_keyword(&DATA) {
+                    continue;
+                }
                 match value {
-                    Tree::Text(target) if name == "$ref" => {
+                    Tree::Text(target) if is_keyword(&["$ref"]) => {
                         if let Some(way) = target.strip_prefix('#') {
                             *target = format!("#{pointer}{way}");
                         }
                     }
                     Tree::Text(_) | Tree::Scalar(_) => {}
-                    Tree::Array(_) | Tree::Object(_) => place_references(value, pointer),
+                    Tree::Array(_) | Tree::Object(_) => {
+                        let inside = if is_keyword(&NAMED) {
+                            NamedBy::Owner
+                        } else {
+                            NamedBy::Keyword
+                        };
+                        place_references(value, pointer, inside);
+                    }
                 }
             }
         }
         Tree::Array(items) => {
             for item in items {
-                place_references(item, pointer);
+                place_references(item, pointer, NamedBy::Keyword);
             }
         }
         Tree::Text(_) | Tree::Scalar(_) => {}

@@ -91,6 +91,26 @@ fn references_lead_to_the_same_place_wherever_the_schema_is_put() {
     }
 }
 
+#[test]
+fn values_and_names_that_look_like_references_stay() {
+    let schema = json!({"$defs": {"id": {"type": "integer"}}, "type": "object",
+        "const": {"$ref": "#/a"}, "enum": [{"$ref": "#/a"}], "default": {"$ref": "#/a"}, "examples": [{"$ref": "#/a"}],
+        "properties": {"$ref": {"$ref": "#/$defs/id"}, "const": {"$ref": "#/$defs/id"}}});
+    let parameters = json!({"p": {"mode": "ai", "schema": schema}});
+    let seen: serde_json::Value = serde_json::from_str(&seen(&parameters)).unwrap();
+    let seen = &seen["properties"]["p"];
+    for value in ["const", "default"] {
+        assert_eq!(seen[value], json!({"$ref": "#/a"}), "{value}");
+    }
+    for values in ["enum", "examples"] {
+        assert_eq!(seen[values], json!([{"$ref": "#/a"}]), "{values}");
+    }
+    for name in ["$ref", "const"] {
+        let placed = json!({"$ref": "#/properties/p/$defs/id"});
+        assert_eq!(seen["properties"][name], placed, "{name}");
+    }
+}
+
 /// Parameters in which everything that is hidden from the model is a canary.
 pub(crate) fn any_parameters() -> impl Strategy<Value = serde_json::Value> {
     let fixed = prop_oneof![

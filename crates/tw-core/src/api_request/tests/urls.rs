@@ -234,6 +234,30 @@ fn values_that_would_leave_their_segment_are_refused() {
     assert!(problem.contains("2048"), "{problem}");
 }
 
+/// Servers that read brackets take the last one.
+#[test]
+fn what_stands_in_the_url_cannot_be_given_again_in_another_form() {
+    let tool = json!({
+        "url": "https://h/p?f%5Brole%5D=user",
+        "parameters": {"f": {"mode": "ai", "schema": {"type": "object"}}},
+    });
+    for (args, expected) in [
+        (r#"{"f":{"role":"evil"}}"#, ""),
+        (
+            r#"{"f":{"role":{"a":"evil"},"name":"n"}}"#,
+            "&f%5Bname%5D=n",
+        ),
+        (r#"{"f":{"roles":"r"}}"#, "&f%5Broles%5D=r"),
+    ] {
+        let url = built(&tool, args).unwrap();
+        assert_eq!(
+            url,
+            format!("GET https://h/p?f%5Brole%5D=user{expected}"),
+            "{args}"
+        );
+    }
+}
+
 #[test]
 fn a_query_is_written_from_the_url_the_arguments_and_the_static_members() {
     let tool = json!({

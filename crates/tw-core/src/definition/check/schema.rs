@@ -7,6 +7,7 @@ use crate::arguments::Schema;
 use crate::definition::DefinitionError;
 use crate::json::Json;
 use crate::limits::RequestLimits;
+use crate::parameters::schema::{DATA, NAMED};
 
 /// Objects and arrays of all schemas of a definition, with references followed.
 const EXPANDED_MAX: usize = 10_000;
@@ -132,19 +133,6 @@ const REFUSED: [&str; 7] = [
     "$anchor",
     "$dynamicAnchor",
     "$vocabulary",
-];
-
-/// Keywords that hold values, not schemas.
-const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
-
-/// Keywords whose members are named by the owner: a property may be called `$ref`.
-const NAMED: [&str; 6] = [
-    "properties",
-    "patternProperties",
-    "$defs",
-    "definitions",
-    "dependentSchemas",
-    "dependencies",
 ];
 
 /// Follows every reference, so that schemas which grow without end, or by doubling, are seen
