@@ -174,13 +174,13 @@ fn answer(definition: &Definition, received: Received, secrets: &Sent<'_>) -> To
     let mut output = output_of(definition, received);
     if let ToolOutput::Text {
         text,
-        cut: false,
+        cut,
         selected,
     } = &mut output
     {
         // Before anything is masked: a number that is a secret leaves no JSON behind.
         let is_large = text.len() > ASIDE_BYTES_MIN;
-        *selected = aside(is_large, || definition.selected(text));
+        *selected = aside(is_large, || definition.selected(text, *cut));
     }
     masked(output, secrets)
 }

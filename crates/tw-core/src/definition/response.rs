@@ -34,14 +34,31 @@ impl Definition {
     /// One path that can find one node only gives that node, or null; any other path gives an
     /// array of what it finds. Digits of numbers stay as the answer has them.
     ///
-    /// It has no more bytes than the model may be shown. Of an answer that nests deeper than
-    /// [`crate::limits::JSON_DEPTH_DEFAULT`], or that holds very many values, nothing is
-    /// selected.
-    pub fn selected(&self, text: &str) -> Option<Selected> {
+    /// It has no more bytes than the model may be shown. What cannot be selected from is not shown at all, since the owner
+    /// may have selected to keep the rest from the model: what was cut, is no JSON, nests deeper than
+    /// [`crate::limits::JSON_DEPTH_DEFAULT`], or holds very many values. Of nothing there is nothing to show.
+    pub fn selected(&self, text: &str, cut: bool) -> Option<Selected> {
         let select = self.response.select.as_ref()?;
-        select::apply(select, text, self.policy.shown_bytes_max)
+        // Some servers write a byte order mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if text.trim().is_empty() {
+            return None;
+        }
+        let selected = if cut {
+            None
+        } else {
+            select::apply(select, text, self.policy.shown_bytes_max)
+        };
+        Some(selected.unwrap_or_else(|| Selected {
+            text: NOT_SELECTED.to_owned(),
+            cut: false,
+        }))
     }
 }
+
+/// What the model is told of an answer that cannot be selected from.
+const NOT_SELECTED: &str =
+    "The call succeeded. Its answer cannot be shown: it is not JSON, or too large to select from.";
 
 /// Whether `*`, `*+suffix` or a plain word takes `word`.
 fn fits(pattern: &str, word: &str) -> bool {

@@ -67,20 +67,34 @@ fn a_selection_keeps_the_digits_and_the_order() {
             text: expected.to_owned(),
             cut: false,
         };
-        assert_eq!(tool.selected(answer), Some(whole), "{select}");
+        assert_eq!(tool.selected(answer, false), Some(whole), "{select}");
     }
 }
 
+/// Whoever selects may do so to keep the rest from the model.
 #[test]
-fn without_a_selection_or_without_json_the_answer_is_shown() {
+fn what_cannot_be_selected_from_is_not_shown() {
     let plain = sample::definition(&json!({}));
-    assert_eq!(plain.selected("{}"), None);
+    assert_eq!(plain.selected("{}", false), None);
     let tool = sample::definition(&json!({"response": {"select": "$.a"}}));
-    for text in ["", "plain", "{\"a\":", "{} x"] {
-        assert_eq!(tool.selected(text), None, "{text}");
-    }
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
-    assert_eq!(tool.selected(&deep), None);
+    for (text, cut) in [
+        ("plain", false),
+        ("{\"a\":", false),
+        ("{} x", false),
+        (r#"{"a":"\ud83d","note":"internal"}"#, false),
+        (r#"{"a":1e999,"note":"internal"}"#, false),
+        (&deep, false),
+        (r#"{"a":1}"#, true),
+    ] {
+        let told = tool.selected(text, cut).unwrap();
+        assert!(told.text.contains("cannot be shown"), "{text}: {told:?}");
+    }
+    for text in ["", " \n"] {
+        assert_eq!(tool.selected(text, false), None, "{text:?}");
+    }
+    let marked = tool.selected("\u{feff}{\"a\":1}", false).unwrap();
+    assert_eq!(marked.text, "1");
 }
 
 #[test]
@@ -89,7 +103,7 @@ fn a_wide_answer_is_selected_from_in_one_pass() {
     let answer = format!("{{{}}}", members.join(","));
     let tool =
         sample::definition(&json!({"response": {"select": "$.*", "shown_bytes_max": 1 << 20}}));
-    let selected = tool.selected(&answer).unwrap().text;
+    let selected = tool.selected(&answer, false).unwrap().text;
     assert!(selected.starts_with("[0,1,2,") && selected.ends_with(",99999]"));
 }
 
@@ -109,7 +123,7 @@ fn what_is_selected_is_written_as_far_as_the_model_is_shown() {
         (json!(names), r#"{"n0":[[[["#),
     ] {
         let tool = sample::definition(&json!({"response": {"select": select}}));
-        let selected = tool.selected(&answer).unwrap();
+        let selected = tool.selected(&answer, false).unwrap();
         assert!(
             selected.cut && selected.text.starts_with(begins),
             "{select}"
@@ -143,7 +157,7 @@ fn what_fits_exactly_is_not_cut() {
     ] {
         let text = text.to_owned();
         assert_eq!(
-            tool(max).selected(answer),
+            tool(max).selected(answer, false),
             Some(Selected { text, cut }),
             "{max}"
         );
@@ -151,7 +165,7 @@ fn what_fits_exactly_is_not_cut() {
 }
 
 #[test]
-fn an_answer_with_too_many_values_or_levels_is_shown_as_it_is() {
+fn an_answer_with_too_many_values_or_levels_is_not_shown() {
     let tool = sample::definition(&json!({"response": {"select": "$[0]"}}));
     let wide = |values: usize| format!("[{}1]", "1,".repeat(values - 2));
     for (answer, is_selected) in [
@@ -160,11 +174,8 @@ fn an_answer_with_too_many_values_or_levels_is_shown_as_it_is() {
         (nested(64, ""), true),
         (nested(65, ""), false),
     ] {
-        assert_eq!(
-            tool.selected(&answer).is_some(),
-            is_selected,
-            "{}",
-            answer.len()
-        );
+        let told = tool.selected(&answer, false).unwrap().text;
+        let is_shown = !told.contains("cannot be shown");
+        assert_eq!(is_shown, is_selected, "{}", answer.len());
     }
 }

@@ -52,7 +52,8 @@ fn rows() -> Vec<(&'static str, Act, &'static str, &'static str)> {
             "nothing to select from",
             Act::answer("200 OK", "content-type: text/plain\r\n", "no json"),
             r#","response":{"select":"$.data.id"}"#,
-            r#"answered "no json""#,
+            "answered \"no json\" shown The call succeeded. Its answer cannot be shown: it is not JSON, or too large to \
+             select from.",
         ),
         ("reset before it is read", Act::ResetUnread, "", early),
         ("reset after it was read", Act::Reset, "", early),
