@@ -43,6 +43,10 @@ pub enum Command {
 pub enum KeysCommand {
     /// Make a key and print it; it is shown only now. Works while the server runs.
     Create(CreateKeyArgs),
+    /// Print all keys: how they begin, organization, name, scopes, and when they were made, used last, and end.
+    List(KeysOf),
+    /// End a key. A server that runs refuses it within two seconds.
+    Revoke(RevokeKeyArgs),
 }
 
 #[derive(Subcommand, Debug)]
@@ -100,6 +104,21 @@ pub struct ToolsOf {
     /// The server's TOML file, which says what tools may reach and which secrets they may name.
     #[arg(long)]
     pub config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct KeysOf {
+    /// The folder of the database.
+    #[arg(long, env = "TURNWRIGHT_DATA", default_value = "turnwright-data")]
+    pub data: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct RevokeKeyArgs {
+    /// The key, or how it begins as `keys list` prints it.
+    pub key: String,
+    #[command(flatten)]
+    pub of: KeysOf,
 }
 
 #[derive(Args, Debug)]

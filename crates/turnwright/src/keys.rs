@@ -5,12 +5,16 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
 use tw_core::rate::Limits;
+use tw_core::time::Timestamp;
 use tw_egress::env::Env;
-use tw_runtime::admin::{KeyWanted, create_key};
+use tw_runtime::admin::{KeyWanted, create_key, revoke_key};
+use tw_store::store::Store;
+use tw_store::system::{self, ListedApiKey};
 
-use crate::cli::{CreateKeyArgs, MemoryArg, RecordArg};
+use crate::cli::{CreateKeyArgs, KeysOf, MemoryArg, RecordArg, RevokeKeyArgs};
 use crate::organization::slug;
-use crate::serve::open_store;
+use crate::printed::{print, table};
+use crate::serve::{open_existing_store, open_store};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -24,6 +28,61 @@ pub async fn create(args: CreateKeyArgs) -> anyhow::Result<()> {
         .context("making the key")?;
     println!("{key}");
     Ok(())
+}
+
+const HEAD: [&str; 7] = [
+    "KEY",
+    "ORGANIZATION",
+    "NAME",
+    "SCOPES",
+    "MADE",
+    "LAST USED",
+    "ENDS",
+];
+
+pub async fn list(args: KeysOf) -> anyhow::Result<()> {
+    let keys = system::api_keys(&store_of(&args)?).await?;
+    let rows = keys.iter().map(row).collect::<anyhow::Result<Vec<_>>>()?;
+    print(&table(HEAD, &rows))
+}
+
+/// Prints which key it was.
+pub async fn revoke(args: RevokeKeyArgs) -> anyhow::Result<()> {
+    let store = store_of(&args.of)?;
+    let key = revoke_key(&store, &Env::system(), &args.key)
+        .await
+        .context("ending the key")?;
+    let (shown, slug, name) = (key.shown, key.organization_slug, key.name);
+    print(&format!("ended: {shown} of {slug}, {name:?}\n"))
+}
+
+/// No database is made where there is none.
+fn store_of(args: &KeysOf) -> anyhow::Result<Store> {
+    let found = open_existing_store(&args.data, &Env::system())?;
+    found.with_context(|| format!("there is no database in {}", args.data.display()))
+}
+
+fn row(key: &ListedApiKey) -> anyhow::Result<[String; 7]> {
+    let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.as_str()).collect();
+    let or = |at: Option<Timestamp>| at.map_or(Ok("never".to_owned()), second);
+    Ok([
+        key.shown.clone(),
+        key.organization_slug.clone(),
+        key.name.clone(),
+        scopes.join(","),
+        second(key.created)?,
+        or(key.last_used)?,
+        or(key.expires)?,
+    ])
+}
+
+/// A time in UTC, to the second.
+fn second(at: Timestamp) -> anyhow::Result<String> {
+    let at = jiff::Timestamp::from_microsecond(at.0).context("a time in the database")?;
+    let at = at
+        .round(jiff::Unit::Second)
+        .context("a time in the database")?;
+    Ok(at.to_string())
 }
 
 fn wanted(args: &CreateKeyArgs, env: &Env) -> anyhow::Result<KeyWanted> {

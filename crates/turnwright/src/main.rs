@@ -10,6 +10,7 @@ mod keys;
 mod listen;
 mod model_server;
 mod organization;
+mod printed;
 mod ready;
 mod registry;
 mod serve;
@@ -31,9 +32,11 @@ async fn main() -> ExitCode {
     let done = match command {
         cli::Command::Serve(args) => serve::run(args).await,
         cli::Command::Demo(args) => demo::run(args).await,
-        cli::Command::Keys {
-            command: cli::KeysCommand::Create(args),
-        } => keys::create(args).await,
+        cli::Command::Keys { command } => match command {
+            cli::KeysCommand::Create(args) => keys::create(args).await,
+            cli::KeysCommand::List(args) => keys::list(args).await,
+            cli::KeysCommand::Revoke(args) => keys::revoke(args).await,
+        },
         cli::Command::Tools {
             command: cli::ToolsCommand::Apply(args),
         } => tools::apply(args).await,
@@ -48,7 +51,7 @@ async fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("turnwright: {error:#}");
+            eprintln!("turnwright: {}", printed::harmless(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

@@ -3,7 +3,6 @@
 mod diff;
 mod file;
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -17,6 +16,7 @@ use tw_wire::own::tool;
 use crate::cli::{ApplyToolsArgs, ToolsOf};
 use crate::config::Settings;
 use crate::organization::slug;
+use crate::printed::{print, table};
 use crate::serve::{log_to_stderr, open_existing_store, open_store};
 
 /// Where the tools are, and by which rules they are judged.
@@ -74,7 +74,7 @@ pub async fn list(args: ToolsOf) -> anyhow::Result<()> {
         Some(store) => place.rows(&store).await?,
         None => bail!("there is no database in {}", place.data.display()),
     };
-    print(&table(&rows))
+    print(&table(HEAD, &rows))
 }
 
 type Row = [String; 5];
@@ -121,31 +121,3 @@ impl Place {
 /// The one type that there is.
 const TYPE: &str = "api_request";
 const HEAD: [&str; 5] = ["NAME", "TYPE", "VERSION", "EFFECT", "LABEL"];
-
-fn table(rows: &[Row]) -> String {
-    let head = HEAD.map(str::to_owned);
-    let rows: Vec<&Row> = std::iter::once(&head).chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; 5] = std::array::from_fn(|column| width(column).unwrap_or_default());
-    let line = |row: &&Row| {
-        let cells = row.iter().zip(widths);
-        let padded: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
-        format!("{}\n", padded.join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
-}
-
-/// Texts of tools are not the operator's own, so what would steer a terminal is not printed.
-fn print(text: &str) -> anyhow::Result<()> {
-    let text = text.replace(
-        |c: char| c.is_control() && c != '\n',
-        char::REPLACEMENT_CHARACTER.encode_utf8(&mut [0; 4]),
-    );
-    let mut stdout = std::io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .context("printing")
-}

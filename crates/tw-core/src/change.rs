@@ -30,6 +30,11 @@ pub enum Change {
     // Tenants.
     CreateOrganization(NewOrganization),
     CreateApiKey(NewApiKey),
+    /// A key is not accepted from `at` on; one that has expired before stays so.
+    ExpireApiKey {
+        key: ApiKeyId,
+        at: Timestamp,
+    },
     /// Notes that a key was used; at most once a minute per key.
     TouchApiKey {
         key: ApiKeyId,

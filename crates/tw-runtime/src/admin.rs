@@ -15,7 +15,7 @@ use tw_egress::env::Env;
 use tw_store::apply::ApplyError;
 use tw_store::read::ReadError;
 use tw_store::store::Store;
-use tw_store::system::{self, ApiKeyRow};
+use tw_store::system::{self, ApiKeyRow, ListedApiKey};
 
 use crate::chain::Chain;
 use crate::runtime::Runtime;
@@ -217,6 +217,54 @@ pub async fn create_key(
         expires: wanted.expires,
         at: env.now(),
     });
+    store.apply(vec![change], None).await?;
+    Ok(key)
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RevokeKeyError {
+    #[error("looking for the key")]
+    Read(#[from] ReadError),
+    #[error("writing that the key has ended")]
+    Write(#[from] ApplyError),
+    #[error("no key begins with that")]
+    Unknown,
+    #[error("{0} keys begin with that; give the whole key")]
+    Several(usize),
+    #[error("the key has ended already")]
+    Ended,
+}
+
+/// Ends a key, given whole or as it is listed, and returns what is known of it. A server that runs accepts it for
+/// another two seconds at most.
+///
+/// # Errors
+/// [`RevokeKeyError`]; unless it is of a write, nothing was changed.
+pub async fn revoke_key(
+    store: &Store,
+    env: &Env,
+    given: &str,
+) -> Result<ListedApiKey, RevokeKeyError> {
+    let now = env.now();
+    let whole = system::api_key_by_hash(store, hash(given)).await?;
+    let mut found = system::api_keys(store).await?;
+    match whole {
+        Some(whole) => found.retain(|key| key.id == whole.id),
+        None => found.retain(|key| key.shown == given),
+    }
+    let has_ended = |key: &ListedApiKey| key.expires.is_some_and(|at| at <= now);
+    let had_any = !found.is_empty();
+    found.retain(|key| !has_ended(key));
+    let key = match found.len() {
+        0 if had_any => return Err(RevokeKeyError::Ended),
+        0 => return Err(RevokeKeyError::Unknown),
+        1 => found.remove(0),
+        several => return Err(RevokeKeyError::Several(several)),
+    };
+    let change = Change::ExpireApiKey {
+        key: key.id,
+        at: now,
+    };
     store.apply(vec![change], None).await?;
     Ok(key)
 }

@@ -182,6 +182,7 @@ fn kind(change: &Change) -> Kind {
         | Change::EndTurn(_) => Kind::OfTurn,
         Change::CreateOrganization(_)
         | Change::CreateApiKey(_)
+        | Change::ExpireApiKey { .. }
         | Change::TouchApiKey { .. }
         | Change::SaveTool(_)
         | Change::DeleteTool { .. }
@@ -271,6 +272,7 @@ fn apply_of_turn(
         Change::AcceptTurn(_)
         | Change::CreateOrganization(_)
         | Change::CreateApiKey(_)
+        | Change::ExpireApiKey { .. }
         | Change::TouchApiKey { .. }
         | Change::SaveTool(_)
         | Change::DeleteTool { .. }
@@ -290,6 +292,7 @@ fn apply_unfenced(db: &mut Statements<'_>, change: &Change) -> Result<Outcome, A
     match change {
         Change::CreateOrganization(new) => tenant::create_organization(db, new),
         Change::CreateApiKey(new) => tenant::create_api_key(db, new),
+        Change::ExpireApiKey { key, at } => tenant::expire_api_key(db, *key, *at),
         Change::TouchApiKey { key, at } => tenant::touch_api_key(db, *key, *at),
         Change::SaveTool(save) => tools::save_tool(db, save),
         Change::DeleteTool {

@@ -177,6 +177,50 @@ fn find_unfinished(
     Ok(turns)
 }
 
+/// A key as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedApiKey {
+    pub id: ApiKeyId,
+    pub organization_slug: String,
+    pub name: String,
+    /// How its text begins.
+    pub shown: String,
+    pub scopes: Vec<Scope>,
+    pub created: Timestamp,
+    pub last_used: Option<Timestamp>,
+    pub expires: Option<Timestamp>,
+}
+
+/// All keys of all organizations, in the order in which they were made.
+///
+/// # Errors
+/// See [`ReadError`].
+pub async fn api_keys(store: &Store) -> Result<Vec<ListedApiKey>, ReadError> {
+    store.read(find_api_keys).await
+}
+
+fn find_api_keys(conn: &Connection) -> Result<Vec<ListedApiKey>, ReadError> {
+    let sql = "SELECT k.key, o.slug, k.name, k.shown, k.scopes, k.created_us, k.last_used_us, k.expires_us
+        FROM api_key k JOIN organization o ON o.key = k.organization ORDER BY k.key";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    let mut keys = Vec::new();
+    while let Some(row) = rows.next()? {
+        let scopes: String = row.get("scopes")?;
+        keys.push(ListedApiKey {
+            id: ApiKeyId(row.get("key")?),
+            organization_slug: row.get("slug")?,
+            name: row.get("name")?,
+            shown: row.get("shown")?,
+            scopes: words::read_scopes(&scopes).ok_or(ReadError::Column { column: "scopes" })?,
+            created: Timestamp(row.get("created_us")?),
+            last_used: row.get::<_, Option<i64>>("last_used_us")?.map(Timestamp),
+            expires: row.get::<_, Option<i64>>("expires_us")?.map(Timestamp),
+        });
+    }
+    Ok(keys)
+}
+
 const API_KEY: &str =
     "SELECT k.key, k.organization, o.slug, k.scopes, k.tool_grant, k.record, k.memory,
         k.requests_per_minute, k.concurrency_max, k.streams_max, k.expires_us, k.last_used_us

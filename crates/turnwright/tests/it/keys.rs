@@ -147,3 +147,108 @@ async fn a_key_is_held_to_the_limits_it_was_made_with() {
         (200, "")
     );
 }
+
+/// The keys' part of `turnwright keys` with these words.
+fn keys(data: &std::path::Path, words: &[&str]) -> std::process::Output {
+    let mut command = crate::process::turnwright();
+    command.arg("keys").args(words).arg("--data").arg(data);
+    command.output().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_are_listed_and_ended() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let nothing = keys(&data, &["list"]);
+    assert_eq!(nothing.status.code(), Some(1));
+    assert!(stderr(&nothing).contains("there is no database in"));
+    assert!(!data.exists());
+    let upstream = hello().await;
+    let server = Server::start(serve(&data, &upstream), &data);
+    let stays = key_of(&create_key(&data, &["--name", "stays"]));
+    let ends = key_of(&create_key(
+        &data,
+        &[
+            "--name",
+            "ends\u{1b}[31m",
+            "--organization",
+            "acme",
+            "--scope",
+            "chat",
+        ],
+    ));
+    let ends_soon = key_of(&create_key(
+        &data,
+        &["--name", "soon", "--expires-days", "1"],
+    ));
+    assert_eq!(with(&server, &ends).chat(&ask()).await.unwrap().status, 200);
+
+    let listed = keys(&data, &["list"]);
+    assert_eq!(listed.status.code(), Some(0), "{}", stderr(&listed));
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines.len(), 4, "{listed}");
+    for (line, words) in [
+        (lines[0], &["KEY", "ORGANIZATION", "LAST USED", "ENDS"][..]),
+        (
+            lines[1],
+            &[
+                &stays[..8],
+                "default",
+                "stays",
+                "chat,turns:read,tools:read",
+                "never",
+            ],
+        ),
+        (
+            lines[2],
+            &[&ends[..8], "acme", "ends\u{fffd}[31m", "chat", "Z"],
+        ),
+        (lines[3], &[&ends_soon[..8], "soon", "Z"]),
+    ] {
+        for word in words {
+            assert!(line.contains(word), "{word}: {line}");
+        }
+    }
+    assert!(
+        !listed.contains(&stays) && !listed.contains('\u{1b}'),
+        "{listed}"
+    );
+
+    let ended = keys(&data, &["revoke", &ends[..8]]);
+    assert_eq!(ended.status.code(), Some(0), "{}", stderr(&ended));
+    let said = String::from_utf8(ended.stdout).unwrap();
+    assert!(
+        said.starts_with(&format!("ended: {} of acme", &ends[..8])),
+        "{said}"
+    );
+    // It was looked up a moment ago.
+    let refused = loop {
+        let got = with(&server, &ends).chat(&ask()).await.unwrap();
+        if got.status != 200 {
+            break got;
+        }
+    };
+    assert_eq!(refused.status, 401);
+    assert_eq!(refused.json()["error"]["code"], "expired_api_key");
+    assert_eq!(
+        with(&server, &stays).chat(&ask()).await.unwrap().status,
+        200
+    );
+    for (given, says) in [
+        (&*ends, "the key has ended already"),
+        (&ends[..8], "the key has ended already"),
+        ("tw-nobody", "no key begins with that"),
+        ("", "no key begins with that"),
+    ] {
+        let refused = keys(&data, &["revoke", given]);
+        assert_eq!(refused.status.code(), Some(1), "{given}");
+        assert!(
+            stderr(&refused).contains(says),
+            "{given}: {}",
+            stderr(&refused)
+        );
+    }
+    let whole = keys(&data, &["revoke", &ends_soon]);
+    assert_eq!(whole.status.code(), Some(0), "{}", stderr(&whole));
+}

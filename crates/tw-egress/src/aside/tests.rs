@@ -9,7 +9,7 @@ fn others_run_while_something_large_is_under_way() {
         .worker_threads(1)
         .build()
         .unwrap();
-    let (say, hear) = mpsc::channel();
+    let (say, hear) = mpsc::sync_channel(1);
     let large = runtime.spawn(async move {
         let other = tokio::spawn(async move { say.send(()).unwrap() });
         aside(true, || hear.recv().unwrap());

@@ -67,6 +67,20 @@ pub fn create_api_key(db: &mut Statements<'_>, new: &NewApiKey) -> Result<Outcom
     Ok(Outcome::ApiKey(ApiKeyId(key)))
 }
 
+pub fn expire_api_key(
+    db: &mut Statements<'_>,
+    key: ApiKeyId,
+    at: Timestamp,
+) -> Result<Outcome, ApplyError> {
+    let sql = "UPDATE api_key SET expires_us = ?2, updated_us = ?2
+               WHERE key = ?1 AND (expires_us IS NULL OR expires_us > ?2)";
+    let bound = params![key.0, at.0];
+    Ok(match execute(db, "ending a key", sql, bound)? {
+        0 => Outcome::Already,
+        _ => Outcome::Done,
+    })
+}
+
 pub fn touch_api_key(
     db: &mut Statements<'_>,
     key: ApiKeyId,

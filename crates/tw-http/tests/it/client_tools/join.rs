@@ -338,13 +338,15 @@ async fn the_old_form_is_refused_clearly() {
     assert!(upstream.asked().is_empty());
 }
 
+type Headers = &'static [(&'static str, &'static str)];
+
 const ANN: (&str, &str) = ("turnwright-user", "ann");
 const BOB: (&str, &str) = ("turnwright-user", "bob");
 const ONE: (&str, &str) = ("turnwright-conversation", "one");
 const OTHER: (&str, &str) = ("turnwright-conversation", "other");
 
 /// Who begins, and then who answers with the ids that were handed over, and whether that is the same person.
-const ANSWERED_BY: [(&[(&str, &str)], &[(&str, &str)], bool); 12] = [
+const ANSWERED_BY: [(Headers, Headers, bool); 12] = [
     (&[ANN], &[ANN], true),
     (&[ANN], &[ANN, ONE], true),
     (&[ANN], &[BOB], false),

@@ -18,7 +18,8 @@ async fn answering(bytes: String) -> (String, Arc<AtomicUsize>) {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             // The request comes in one piece.
-            stream.read(&mut [0; 64 * 1024]).await.unwrap();
+            let read = stream.read(&mut [0; 64 * 1024]).await.unwrap();
+            assert!(read > 0);
             count.fetch_add(1, Ordering::SeqCst);
             // Whoever has seen enough may have gone.
             let _ = stream.write_all(bytes.as_bytes()).await;

@@ -1,0 +1,37 @@
+//! What commands print.
+
+use std::io::Write;
+
+use anyhow::Context;
+
+/// Rows below a head, in columns that are as wide as what is in them.
+pub fn table<const COLUMNS: usize>(head: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
+    let head = head.map(str::to_owned);
+    let rows: Vec<&[String; COLUMNS]> = std::iter::once(&head).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; COLUMNS] = std::array::from_fn(|column| width(column).unwrap_or_default());
+    let line = |row: &&[String; COLUMNS]| {
+        let cells = row.iter().zip(widths);
+        let padded: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout
+        .write_all(harmless(text).as_bytes())
+        .and_then(|()| stdout.flush())
+        .context("printing")
+}
+
+/// Names and texts are not all the operator's own, so what would steer a terminal is not printed.
+pub fn harmless(text: &str) -> String {
+    text.replace(
+        |c: char| c.is_control() && c != '\n',
+        char::REPLACEMENT_CHARACTER.encode_utf8(&mut [0; 4]),
+    )
+}
