@@ -31,7 +31,7 @@ pub enum Must {
     AddWithinTimesOf(Figure, f64),
 }
 
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 17] = [
     Target {
         scenario: Scenario::Memory,
         figure: Figure::AtRestMib,
@@ -64,12 +64,6 @@ pub const TARGETS: [Target; 18] = [
     },
     Target {
         scenario: Scenario::Open50,
-        figure: Figure::FirstP50Us,
-        must: Must::AddWithinTimes(2.0),
-    },
-    // What is written before anything is shown is written while the model thinks.
-    Target {
-        scenario: Scenario::Think50,
         figure: Figure::FirstP50Us,
         must: Must::AddWithinTimes(2.0),
     },
