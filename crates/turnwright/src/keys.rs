@@ -14,15 +14,19 @@ use tw_store::system::{self, ListedApiKey};
 use crate::cli::{CreateKeyArgs, KeysOf, MemoryArg, RecordArg, RevokeKeyArgs};
 use crate::organization::slug;
 use crate::printed::{print, table};
-use crate::serve::{open_existing_store, open_store};
+use crate::serve::{DATABASE, open_existing_store, open_store};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Prints only the key.
+/// Prints only the key. Whoever named another folder than the server's is told that it was an empty one.
 pub async fn create(args: CreateKeyArgs) -> anyhow::Result<()> {
     let env = Env::system();
     let wanted = wanted(&args, &env)?;
+    let is_new = !args.data.join(DATABASE).exists();
     let store = open_store(&args.data, &env)?;
+    if is_new {
+        eprintln!("made a new database in {}", args.data.display());
+    }
     let key = create_key(&store, &env, wanted)
         .await
         .context("making the key")?;

@@ -31,12 +31,15 @@ fn only_the_key_is_printed() {
     let made = create_key(&folder.path().join("data"), &[]);
     let key = key_of(&made);
     assert_eq!(made.stdout, format!("{key}\n").into_bytes());
-    assert_eq!(stderr(&made), "");
+    let data = folder.path().join("data");
+    let told = format!("made a new database in {}\n", data.display());
+    assert_eq!(stderr(&made), told);
     let digits = key.strip_prefix("tw-").unwrap();
     assert_eq!(digits.len(), 64);
     assert!(digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    let another = key_of(&create_key(&folder.path().join("data"), &[]));
-    assert_ne!(another, key);
+    let another = create_key(&data, &[]);
+    assert_eq!(stderr(&another), "");
+    assert_ne!(key_of(&another), key);
 }
 
 #[tokio::test(flavor = "multi_thread")]
