@@ -244,6 +244,8 @@ pub struct Turn {
     /// The place in the chain that the attempts of the open round are counted from: first that of
     /// the upstream that answered the last whole round.
     asks_from: usize,
+    /// How upstreams failed in the open round, by their place in the chain.
+    failed: BTreeMap<usize, upstreams::Again>,
     /// When upstreams that said so want to be asked again, by their place in the chain.
     not_before: BTreeMap<usize, Timestamp>,
     /// The calls of the first choice that the client was handed, with its ids.
@@ -347,6 +349,7 @@ impl Turn {
             stopping: None,
             handed: Vec::new(),
             asks_from: 0,
+            failed: BTreeMap::new(),
             not_before: BTreeMap::new(),
         }
     }

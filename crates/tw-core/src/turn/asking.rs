@@ -193,6 +193,7 @@ impl Turn {
             self.ask(n + 1, now, step);
             return;
         }
+        self.pass_over_hopeless(n + 1);
         let wait = self.wait_before(n + 1, now.at);
         let in_time = now.at.after(wait) < self.setup.deadline;
         if !answer.shown
@@ -311,6 +312,11 @@ impl ModelFailure {
             | ModelFailureKind::Cut
             | ModelFailureKind::Reported => false,
         }
+    }
+
+    /// The upstream does not know the model, or its address is a wrong one.
+    pub(super) fn is_not_found(&self) -> bool {
+        matches!(self.kind, ModelFailureKind::Status(404))
     }
 
     fn fault(&self) -> Fault {

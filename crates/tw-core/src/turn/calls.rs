@@ -49,6 +49,7 @@ impl Turn {
             at: now.at,
         }));
         self.asks_from = self.upstream_of(n);
+        self.failed.clear();
         self.phase = Phase::RunningTools;
         self.rounds.push(Round {
             blocks,

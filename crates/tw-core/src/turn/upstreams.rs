@@ -1,8 +1,11 @@
 //! Which upstream an attempt asks.
 //!
 //! The attempts of a round go round the turn's chain: a failed one is followed by the next
-//! upstream, and after the last one by the first. A later round begins with the upstream that
-//! answered the one before, which knows its own call ids and signatures.
+//! upstream, and after the last one by the first. One that would fail again is left out, and one
+//! that may do better is asked again also when another has failed for good. A later round begins
+//! with the upstream that answered the one before, which knows its own call ids and signatures.
+//!
+//! A turn that is taken over in the middle of a round does not know which have failed how.
 
 use std::time::Duration;
 
@@ -10,6 +13,13 @@ use super::{FoundTurn, ModelFailure, Turn};
 use crate::change::AttemptOutcome;
 use crate::limits;
 use crate::time::Timestamp;
+
+/// Whether an upstream that failed may do better when it is asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    Maybe,
+    No,
+}
 
 impl Turn {
     /// The place in the chain of the upstream that is asked by attempt `n` of the open round.
@@ -35,12 +45,34 @@ impl Turn {
 
     /// Whether attempt `n` can go better than the one before it, which failed so.
     pub(super) fn may_follow(&self, failure: &ModelFailure, n: u32) -> bool {
-        failure.may_be_repeated() || (failure.is_of_the_upstream() && self.is_first_of_upstream(n))
+        let next = self.upstream_of(n);
+        // What another upstream says of the request or the model may be true of that one alone.
+        let may_return = failure.is_of_the_upstream() || failure.is_not_found();
+        failure.may_be_repeated()
+            || (failure.is_of_the_upstream() && self.is_first_of_upstream(n))
+            || (may_return && self.failed.get(&next) == Some(&Again::Maybe))
     }
 
-    /// Notes how long the upstream of attempt `n` wants to be left alone.
+    /// Lets attempt `n` ask an upstream that does not fail again for certain, if there is one.
+    pub(super) fn pass_over_hopeless(&mut self, n: u32) {
+        let chain = self.setup.upstreams.len();
+        for _ in 0..chain {
+            if self.failed.get(&self.upstream_of(n)) != Some(&Again::No) {
+                return;
+            }
+            self.asks_from = (self.asks_from + 1) % chain;
+        }
+    }
+
+    /// Notes how the upstream of attempt `n` failed, and how long it wants to be left alone.
     pub(super) fn note_failure(&mut self, n: u32, failure: &ModelFailure, at: Timestamp) {
         let place = self.upstream_of(n);
+        let again = if failure.may_be_repeated() {
+            Again::Maybe
+        } else {
+            Again::No
+        };
+        self.failed.insert(place, again);
         match failure.retry_after {
             Some(asked) => {
                 let wait = asked.min(self.setup.limits.retry_after_max);

@@ -4,7 +4,7 @@ use serde_json::json;
 use tw_testkit::listener::{Listener, Piece, Reply};
 
 use super::{ask_of, attempts, in_front_of, says, serves, upstream};
-use crate::app::upstream_stream;
+use crate::app::{upstream_body, upstream_stream};
 
 /// Where nobody listens.
 const NOWHERE: &str = "http://127.0.0.1:1/v1";
@@ -172,4 +172,51 @@ async fn three_attempts_go_round_and_the_last_failure_is_told() {
     assert_eq!(got.status, 502, "{}", got.text());
     let expected = pair(&[("a", "connect"), ("b", "status"), ("a", "connect")]);
     assert_eq!(attempts(&app.turn_of(&got).await), expected);
+}
+
+/// How upstreams answer, one request after the other, what becomes of it, and who is asked.
+type Tries = (
+    &'static [u16],
+    &'static [u16],
+    u16,
+    &'static [(&'static str, &'static str)],
+);
+
+const S: &str = "status";
+const TRIES: [Tries; 7] = [
+    // A fallback that is set up wrongly does not end what the first one would have answered.
+    (&[503, 200], &[401], 200, &[("a", S), ("b", S), ("a", "ok")]),
+    (&[503, 200], &[404], 200, &[("a", S), ("b", S), ("a", "ok")]),
+    (&[503, 503], &[403], 502, &[("a", S), ("b", S), ("a", S)]),
+    // The one that would fail again is left out.
+    (&[401], &[500, 200], 200, &[("a", S), ("b", S), ("b", "ok")]),
+    // What is wrong with the request is wrong everywhere, and what both refuse is refused.
+    (&[503], &[400], 400, &[("a", S), ("b", S)]),
+    (&[404], &[200], 404, &[("a", S)]),
+    (&[401], &[403], 502, &[("a", S), ("b", S)]),
+];
+
+#[tokio::test]
+async fn an_upstream_that_fails_for_good_keeps_no_other_from_being_asked() {
+    let replies = |statuses: &[u16]| {
+        let reply = |status: &u16| match status {
+            200 => Reply::json(upstream_body("Hello", &[])),
+            status => Reply::status(*status, r#"{"error":{"message":"no"}}"#),
+        };
+        statuses.iter().map(reply).collect::<Vec<_>>()
+    };
+    for (first, second, status, tries) in TRIES {
+        let says = format!("{first:?} {second:?}");
+        let a = Listener::in_turn(replies(first)).await.unwrap();
+        let b = Listener::in_turn(replies(second)).await.unwrap();
+        let app = in_front_of(vec![
+            upstream("a", a.url("/v1")),
+            upstream("b", b.url("/v1")),
+        ])
+        .await;
+        let got = app.post(&[], &ask_of("m")).await;
+        assert_eq!(got.status, status, "{says}: {}", got.text());
+        let turns = attempts(&app.turn_of(&got).await);
+        assert_eq!(turns, pair(tries), "{says}");
+    }
 }
