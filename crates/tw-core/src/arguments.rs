@@ -64,15 +64,14 @@ impl Schema {
                     .to_owned(),
             );
         }
-        if self.validator.is_valid(value) {
-            return None;
-        }
         let problem = "The arguments do not fit the tool's schema";
         if pairs > PAIRS_TOLD_MAX {
-            return Some(format!("{problem}."));
+            let fits = self.validator.is_valid(value);
+            return (!fits).then(|| format!("{problem}."));
         }
-        let violations = self.violations(value).join("; ");
-        Some(format!("{problem}: {violations}."))
+        // Each look may take long, so there is one.
+        let violations = self.violations(value);
+        (!violations.is_empty()).then(|| format!("{problem}: {}.", violations.join("; ")))
     }
 
     fn violations(&self, value: &Value) -> Vec<String> {
