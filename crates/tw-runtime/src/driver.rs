@@ -459,7 +459,14 @@ impl Driver {
             at: env.now(),
             fresh_id: &mut || env.ordered_id(),
         };
-        let ends = matches!(event, Event::ModelEnded { .. });
+        let ends = matches!(
+            &event,
+            Event::ModelEnded { .. }
+                | Event::Model {
+                    event: ModelEvent::Done,
+                    ..
+                }
+        );
         let is_large = ends && self.turn.argument_bytes() > ASIDE_BYTES_MIN;
         let turn = &mut self.turn;
         aside(is_large, || turn.on(event, &mut now, step));

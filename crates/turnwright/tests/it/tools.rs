@@ -528,3 +528,52 @@ async fn no_entry_leads_to_the_server_itself() {
     let said = refused(&place.apply(&file, &flags));
     assert!(said.contains("[0] create_ticket: url: "), "{said}");
 }
+
+/// Whoever writes a tool decides how long its arguments take to check.
+#[tokio::test(flavor = "multi_thread")]
+async fn others_are_served_while_arguments_are_checked() {
+    let place = Place::new();
+    let data = place.data();
+    let patterns: Vec<Value> = (0..10)
+        .map(|n| json!({ "pattern": format!("[01]*1[01]{{{}}}2", 1_500 + n) }))
+        .collect();
+    let tool = json!({
+        "name": "slow", "description": "s", "type": "api_request", "url": "https://api.example.com/", "method": "POST",
+        "parameters": { "x": { "mode": "ai", "schema": { "type": "string", "allOf": patterns } } },
+    });
+    place.applied(&[tool], &[]);
+    let arguments = json!({ "x": "0110".repeat(10_000) }).to_string();
+    let calls = json!({ "choices": [{ "index": 0, "finish_reason": "tool_calls", "message": {
+        "role": "assistant", "content": null, "tool_calls": [{ "id": "c1", "type": "function",
+            "function": { "name": "slow", "arguments": arguments } }] } }] });
+    let text = json!({ "choices": [{ "index": 0, "finish_reason": "stop", "message": {
+        "role": "assistant", "content": "Hm." } }] });
+    let replies = vec![
+        Reply::json(calls.to_string()),
+        Reply::json(text.to_string()),
+    ];
+    let upstream = Listener::in_turn(replies).await.unwrap();
+    let mut command = serve(&data, &upstream);
+    // No other thread is there to serve anybody.
+    command.env("TOKIO_WORKER_THREADS", "1");
+    let server = Server::start(command, &data);
+    let client = Client {
+        key: Some(key_of(&create_key(&data, &["--tools", "all"]))),
+        ..server.client.clone()
+    };
+    let began = Instant::now();
+    let ask = json!({ "model": "m", "messages": [{ "role": "user", "content": "Hi" }] });
+    let asking = client.clone();
+    let turn = tokio::spawn(async move { asking.chat(&ask).await.unwrap() });
+    upstream.asked_times(1).await;
+    let mut longest = Duration::ZERO;
+    while !turn.is_finished() {
+        let asked = Instant::now();
+        let got = client.send("GET", "/healthz", &[], "").await.unwrap();
+        assert_eq!(got.status, 200);
+        longest = longest.max(asked.elapsed());
+    }
+    let all = began.elapsed();
+    assert_eq!(turn.await.unwrap().status, 200);
+    assert!(longest < all / 2, "{longest:?} of {all:?}");
+}
