@@ -16,12 +16,18 @@ fn only_the_page_without_a_link_is_found() {
         ("docs/run.md", ""),
         ("docs/webhooks.md", "[lost](lost.md)"),
         ("docs/lost.md", ""),
+        ("docs/decisions/README.md", "[Keys](keys.md)"),
+        ("docs/decisions/keys.md", ""),
+        ("docs/decisions/lost.md", ""),
         ("docs/picture.svg", ""),
     ]);
     let found: Vec<String> = check(&tree).iter().map(ToString::to_string).collect();
     assert_eq!(
         found,
-        ["docs/lost.md:1: linked from neither README.md nor docs/README.md"]
+        [
+            "docs/lost.md:1: linked from none of README.md, docs/README.md, docs/decisions/README.md",
+            "docs/decisions/lost.md:1: linked from none of README.md, docs/README.md, docs/decisions/README.md",
+        ]
     );
 }
 
