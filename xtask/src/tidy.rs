@@ -11,6 +11,7 @@ mod patterns;
 mod purity;
 mod sizes;
 mod snapshots;
+mod states;
 
 mod source;
 
@@ -38,7 +39,7 @@ impl fmt::Display for Violation {
 
 type Check = fn(&Tree) -> Vec<Violation>;
 
-const CHECKS: [(&str, Check); 7] = [
+const CHECKS: [(&str, Check); 8] = [
     ("edges", edges::check),
     ("purity", purity::check),
     ("sizes", sizes::check),
@@ -46,6 +47,7 @@ const CHECKS: [(&str, Check); 7] = [
     ("counts", counts::check),
     ("snapshots", snapshots::check),
     ("docs", docs::check),
+    ("states", states::check),
 ];
 
 /// Prints every violation and one summary line; fails if there was any violation.
