@@ -38,6 +38,18 @@ impl Environment {
         }
     }
 
+    /// As [`Self::get`], for a key or an address, which are sent as they stand.
+    ///
+    /// # Errors
+    /// Also when it holds what neither may hold; see [`check_sendable`].
+    pub fn get_sendable(&self, name: &str) -> anyhow::Result<Option<String>> {
+        let value = self.get(name)?;
+        if let Some(value) = &value {
+            check_sendable(&format!("the variable {name}"), value)?;
+        }
+        Ok(value)
+    }
+
     /// As [`Self::get`], for a variable that a setting names and that must be there.
     ///
     /// # Errors
@@ -67,8 +79,51 @@ impl Environment {
     }
 }
 
+/// What stands in documents for what is left out.
+const ELLIPSIS: char = '\u{2026}';
+
+/// Refuses white space and what is not ASCII in a key or an address. The first request would fail with it, or reach
+/// the provider and be refused there.
+///
+/// # Errors
+/// Says what stands where, in characters from 1, and shows nothing of the value.
+pub fn check_sendable(named: &str, value: &str) -> anyhow::Result<()> {
+    let found = value
+        .chars()
+        .zip(1..)
+        .find(|(found, _)| !found.is_ascii_graphic());
+    let Some((found, place)) = found else {
+        return Ok(());
+    };
+    check_whole(named, value)?;
+    let what = match found {
+        ' ' => "a space",
+        '\n' | '\r' => "the end of a line",
+        found if found.is_whitespace() => "white space",
+        found if found.is_control() => "a control character",
+        _ => "a character that is not ASCII",
+    };
+    bail!("{named} holds {what} at its character {place}")
+}
+
+/// Refuses a value that was copied from a document together with the mark of what was left out there.
+///
+/// # Errors
+/// Shows nothing of the value.
+pub fn check_whole(named: &str, value: &str) -> anyhow::Result<()> {
+    if value.contains(ELLIPSIS) {
+        bail!(
+            "{named} holds '{ELLIPSIS}', which stands for something in the document that it was copied from"
+        );
+    }
+    Ok(())
+}
+
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use tw_egress::client::place::ORGANIZATION_DEFAULT;
 use tw_egress::secret::Secret;
 use tw_egress::secrets::Grant;
 
-use super::environment::Environment;
+use super::environment::{Environment, check_whole};
 use crate::organization::slug;
 
 const VARIABLE_PREFIX: &str = "TURNWRIGHT_SECRET_";
@@ -36,6 +36,7 @@ pub fn read(written: Option<Value>, environment: &Environment) -> anyhow::Result
             continue;
         };
         check_name(name).with_context(|| format!("the variable {variable}"))?;
+        check_whole(&format!("the variable {variable}"), &value)?;
         if secrets.iter().any(|secret| secret.name == name) {
             tracing::warn!("the variable {variable} is not used: the config has secrets.{name}");
             continue;
@@ -60,8 +61,15 @@ fn of_config(name: &str, entry: &Value, environment: &Environment) -> anyhow::Re
     }
     let value = match (text(entry, "value")?, text(entry, "env")?) {
         (Some(""), None) => bail!("'value' is empty"),
-        (Some(value), None) => value.to_owned(),
-        (None, Some(variable)) => environment.need("env", variable)?,
+        (Some(value), None) => {
+            check_whole("'value'", value)?;
+            value.to_owned()
+        }
+        (None, Some(variable)) => {
+            let value = environment.need("env", variable)?;
+            check_whole(&format!("the variable {variable}"), &value)?;
+            value
+        }
         (Some(_), Some(_)) | (None, None) => bail!("needs either 'value' or 'env'"),
     };
     let organizations = match texts(entry, "organizations")? {

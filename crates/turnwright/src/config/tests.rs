@@ -138,7 +138,7 @@ fn an_upstream_that_cannot_be_used_is_refused_by_name() {
         ),
         (
             "kind = \"openai\"\nbase_url = \"localhost:1/v1\"",
-            "the upstream's address",
+            "'base_url' is no address",
         ),
         (
             "kind = \"openai\"\nbase_url = \"https://u:k@example.com/v1\"",
@@ -147,6 +147,14 @@ fn an_upstream_that_cannot_be_used_is_refused_by_name() {
         (
             "kind = \"openai\"\nbase_url = \"https://example.com/v1?key=k\"",
             "end with its path",
+        ),
+        (
+            "kind = \"openai\"\nbase_url = \"https://example.com/…\"",
+            "'base_url' holds '…'",
+        ),
+        (
+            "kind = \"openai\"\nbase_url = \"https://example.com/v 1\"",
+            "'base_url' holds a space at its character 22",
         ),
         (
             "kind = \"openai\"\napi_key_env = \"TURNWRIGHT_NO_SUCH_VARIABLE\"",

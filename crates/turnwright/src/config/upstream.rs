@@ -15,7 +15,7 @@ use tw_core::model_names::{ModelNames, NamePattern};
 use tw_egress::secret::Secret;
 use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
 
-use super::environment::Environment;
+use super::environment::{Environment, check_sendable};
 use super::read_script;
 
 #[derive(Deserialize, Debug)]
@@ -43,6 +43,9 @@ pub struct UpstreamSettings {
     idle_s: Option<u64>,
 }
 
+/// The setting, as errors name it.
+const BASE_URL: &str = "'base_url'";
+const URL_VARIABLE: &str = "OPENAI_BASE_URL";
 const OPENAI_URL: &str = "https://api.openai.com/v1";
 
 /// Those of the config, or else the one that the environment names.
@@ -66,15 +69,18 @@ pub fn upstreams(
         });
         return each.collect();
     }
-    let key = environment.get("OPENAI_API_KEY")?;
-    let url = environment.get("OPENAI_BASE_URL")?;
+    let key = environment.get_sendable("OPENAI_API_KEY")?;
+    let url = environment.get_sendable(URL_VARIABLE)?;
     if key.is_none() && url.is_none() {
         return Ok(Vec::new());
     }
     Ok(vec![Upstream {
         name: "openai".to_owned(),
         kind: UpstreamKind::OpenAi {
-            base_url: base_url(url.as_deref().unwrap_or(OPENAI_URL))?,
+            base_url: base_url(
+                &format!("the variable {URL_VARIABLE}"),
+                url.as_deref().unwrap_or(OPENAI_URL),
+            )?,
             api_key: key.map(Secret::new),
         },
         models: ModelNames::all(),
@@ -98,7 +104,7 @@ impl UpstreamSettings {
         }
         let kind = match self.kind.as_str() {
             "openai" => UpstreamKind::OpenAi {
-                base_url: base_url(self.base_url.as_deref().unwrap_or(OPENAI_URL))?,
+                base_url: base_url(BASE_URL, self.base_url.as_deref().unwrap_or(OPENAI_URL))?,
                 api_key: self.api_key(environment)?,
             },
             "azure" => self.azure(environment)?,
@@ -127,18 +133,21 @@ impl UpstreamSettings {
         })
     }
     fn api_key(&self, environment: &Environment) -> anyhow::Result<Option<Secret>> {
-        let variable = self.api_key_env.as_ref();
-        let key = variable.map(|variable| environment.need("api_key_env", variable));
-        Ok(key.transpose()?.map(Secret::new))
+        let Some(variable) = &self.api_key_env else {
+            return Ok(None);
+        };
+        let key = environment.need("api_key_env", variable)?;
+        check_sendable(&format!("the variable {variable}"), &key)?;
+        Ok(Some(Secret::new(key)))
     }
 
     fn azure(&self, environment: &Environment) -> anyhow::Result<UpstreamKind> {
         let Some(written) = &self.base_url else {
             bail!("an Azure resource needs 'base_url'");
         };
-        let base_url = base_url(written)?;
+        let base_url = base_url(BASE_URL, written)?;
         if base_url.ends_with("/openai") || base_url.ends_with("/openai/v1") {
-            bail!("base_url is to be the resource's own, without /openai");
+            bail!("{BASE_URL} is to be the resource's own, without /openai");
         }
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
         if let Some(version) = &self.api_version
@@ -240,22 +249,26 @@ fn word<T: Copy>(field: &str, written: Option<&str>, known: &[(&str, T)]) -> any
 /// Longest name of an upstream, in bytes: it stands in every attempt's record.
 const NAME_BYTES_MAX: usize = 64;
 
-fn base_url(text: &str) -> anyhow::Result<String> {
+/// Checks the address that `named` holds.
+fn base_url(named: &str, text: &str) -> anyhow::Result<String> {
+    check_sendable(named, text)?;
     let trimmed = text.trim_end_matches('/');
     // No error shows the address: people write keys into it.
-    let uri: http::Uri = trimmed.parse().context("the upstream's address")?;
+    let uri: http::Uri = trimmed
+        .parse()
+        .with_context(|| format!("{named} is no address, such as {OPENAI_URL}"))?;
     let names_host = uri.host().is_some_and(|host| !host.is_empty());
     if !(matches!(uri.scheme_str(), Some("http" | "https")) && names_host) {
-        bail!("the upstream's address must begin with http:// or https:// and name a host");
+        bail!("{named} must begin with http:// or https:// and name a host");
     }
     if uri.query().is_some() || trimmed.contains('#') {
-        bail!("the upstream's address must end with its path");
+        bail!("{named} must end with its path");
     }
     if uri
         .authority()
         .is_some_and(|place| place.as_str().contains('@'))
     {
-        bail!("the upstream's address must not hold a user or a key: 'api_key_env' names the key");
+        bail!("{named} must not hold a user or a key: 'api_key_env' names the key");
     }
     Ok(trimmed.to_owned())
 }

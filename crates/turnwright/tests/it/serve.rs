@@ -193,7 +193,22 @@ async fn the_environment_is_read_strictly() {
         (
             "OPENAI_BASE_URL",
             "localhost:1/v1",
-            "the upstream's address",
+            "the variable OPENAI_BASE_URL is no address",
+        ),
+        (
+            "OPENAI_BASE_URL",
+            "ftp://canary-4711",
+            "the variable OPENAI_BASE_URL must begin with http",
+        ),
+        (
+            "OPENAI_API_KEY",
+            "sk-canary-4711…",
+            "the variable OPENAI_API_KEY holds '…'",
+        ),
+        (
+            "TURNWRIGHT_SECRET_TICKETS",
+            "canary-4711…",
+            "the variable TURNWRIGHT_SECRET_TICKETS holds '…'",
         ),
         ("TURNWRIGHT_FAIL_POINT", "no_such_point", "no fail point"),
     ] {
@@ -201,6 +216,7 @@ async fn the_environment_is_read_strictly() {
         assert_eq!(refused.status.code(), Some(1), "{name}");
         assert!(stderr(&refused).contains(told), "{}", stderr(&refused));
         assert!(!stderr(&refused).contains(SECRET));
+        assert!(!stderr(&refused).contains("canary"));
     }
 }
 
