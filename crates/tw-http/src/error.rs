@@ -104,7 +104,8 @@ impl ApiError {
             401,
             "invalid_request_error",
             Some("invalid_api_key"),
-            "The API key is not known here.",
+            "Incorrect API key provided. The keys of this server begin with 'tw-'; whoever runs it makes them with \
+             'turnwright keys create'.",
         )
     }
 
@@ -113,7 +114,8 @@ impl ApiError {
             401,
             "invalid_request_error",
             Some("expired_api_key"),
-            "The API key has expired.",
+            "Incorrect API key provided: it has expired or was revoked. Whoever runs this server makes another one \
+             with 'turnwright keys create'.",
         )
     }
 
