@@ -21,7 +21,7 @@ from typing import Any
 import openai
 import rows
 from rows import Row
-from server import Server, create_key
+from server import Server, create_key, revoke_key
 from upstream import KEY, Upstream
 
 HERE = Path(__file__).parent
@@ -32,7 +32,7 @@ KEYS = {
     "plain": ("--scope", "chat"),
     "tools": ("--scope", "chat", "--tools", "all"),
     "unscoped": ("--scope", "turns:read"),
-    "expired": ("--scope", "chat", "--expires-days", "0"),
+    "expired": ("--scope", "chat"),
 }
 FIELDS = ("type", "code", "param")
 
@@ -95,6 +95,7 @@ def serve(folder: Path, upstream_url: str) -> Server:
 
 def keys_of(server: Server) -> dict[str, str | None]:
     made = {kind: create_key(server.data, *options) for kind, options in KEYS.items()}
+    revoke_key(server.data, made["expired"])
     return {**made, "missing": None, "wrong": "tw-0000000000000000"}
 
 

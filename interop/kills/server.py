@@ -53,6 +53,11 @@ def create_key(data: Path, *options: str) -> str:
     return made.stdout.strip()
 
 
+def revoke_key(data: Path, key: str) -> None:
+    """Ends a key; a server that has not seen it yet refuses it at once."""
+    subprocess.run([BINARY, "keys", "revoke", key, "--data", str(data)], check=True, capture_output=True)
+
+
 class Server:
     """`turnwright serve` on one folder and one port, started as often as wanted."""
 

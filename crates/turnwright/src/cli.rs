@@ -43,7 +43,8 @@ pub enum Command {
 pub enum KeysCommand {
     /// Make a key and print it; it is shown only now. Works while the server runs.
     Create(CreateKeyArgs),
-    /// Print all keys: how they begin, organization, name, scopes, and when they were made, used last, and end.
+    /// Print all keys: how they begin, organization, name, scopes, tools, limits, and when they were made, used
+    /// last, and end.
     List(KeysOf),
     /// End a key. A server that runs refuses it within two seconds.
     Revoke(RevokeKeyArgs),
@@ -53,26 +54,27 @@ pub enum KeysCommand {
 pub enum ToolsCommand {
     /// Make and change tools by name, and print what changed.
     Apply(ApplyToolsArgs),
-    /// Print the tools: name, type, version, effect, label.
+    /// Print the tools, those that are built in first: name, type, version, effect, label.
     List(ToolsOf),
 }
 
 #[derive(Args, Debug)]
 pub struct ServeArgs {
-    /// Where to listen; port 0 takes a free one.
+    /// Where to listen; port 0 takes a free one. [default: server.listen of the config, or 127.0.0.1:8787]
     #[arg(long)]
     pub listen: Option<SocketAddr>,
-    /// Where to serve /metrics without a key; only operators should reach it.
+    /// Where to serve /metrics without a key; only operators should reach it. [default: server.metrics_listen of
+    /// the config, or nowhere]
     #[arg(long)]
     pub metrics_listen: Option<SocketAddr>,
     /// Take the listening socket over from the server that runs on the folder, wait until it has
     /// drained, and go on in its place; start as usual if none runs.
     #[arg(long)]
     pub take_over: bool,
-    /// The folder of the database.
+    /// The folder of the database. [default: server.data of the config, or turnwright-data]
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,
-    /// A TOML file; `turnwright config` prints every key and its default.
+    /// A TOML file; `turnwright config` prints every key and its default. [default: no file]
     #[arg(long)]
     pub config: Option<PathBuf>,
 }
@@ -98,10 +100,10 @@ pub struct ToolsOf {
     /// The organization's slug.
     #[arg(long, default_value = "default")]
     pub organization: String,
-    /// The folder of the database.
+    /// The folder of the database. [default: server.data of the config, or turnwright-data]
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,
-    /// The server's TOML file, which says what tools may reach and which secrets they may name.
+    /// The server's TOML file, which says what tools may reach and which secrets they may name. [default: no file]
     #[arg(long)]
     pub config: Option<PathBuf>,
 }
@@ -132,10 +134,10 @@ pub struct BackupArgs {
 
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
-    /// The folder of the database.
+    /// The folder of the database. [default: server.data of the config, or turnwright-data]
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,
-    /// The server's TOML file.
+    /// The server's TOML file. [default: no file]
     #[arg(long)]
     pub config: Option<PathBuf>,
     /// Connect to each upstream, too; no model is asked.
@@ -171,28 +173,33 @@ pub struct CreateKeyArgs {
     #[arg(long, default_value = "")]
     pub name: String,
     /// Tools that requests with this key are offered: names separated by commas, or `all`.
+    /// [default: none]
     #[arg(long, value_delimiter = ',')]
     pub tools: Vec<String>,
+    /// Take names of tools that there are not yet.
+    #[arg(long)]
+    pub allow_unknown_tools: bool,
     /// What the key may do, with commas between: chat, turns:read, tools:read, tools:write, admin.
+    /// [default: chat,turns:read,tools:read]
     #[arg(long = "scope", value_delimiter = ',')]
     pub scopes: Vec<String>,
     /// How long contents of turns are kept when a request does not say.
     #[arg(long, value_enum, default_value = "full")]
     pub record: RecordArg,
-    /// `key`: all requests with this key are of one person.
+    /// `key`: all requests with this key are of one person. [default: whom each request names]
     #[arg(long, value_enum)]
     pub memory: Option<MemoryArg>,
-    /// Requests per minute that begin a turn; 0 is no limit. Without it, the server's configuration says.
+    /// Requests per minute that begin a turn; 0 is no limit. [default: rate.key of the server's config]
     #[arg(long, value_name = "N")]
     pub requests_per_minute: Option<u32>,
-    /// Turns that run at once; 0 is no limit.
+    /// Turns that run at once; 0 is no limit. [default: rate.key of the server's config]
     #[arg(long, value_name = "N")]
     pub concurrency: Option<u32>,
-    /// Streams that are open at once; 0 is no limit.
+    /// Streams that are open at once; 0 is no limit. [default: rate.key of the server's config]
     #[arg(long, value_name = "N")]
     pub streams: Option<u32>,
-    /// Days until the key expires.
-    #[arg(long)]
+    /// Days until the key expires. [default: never]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub expires_days: Option<u32>,
 }
 
@@ -206,3 +213,6 @@ pub enum RecordArg {
 pub enum MemoryArg {
     Key,
 }
+
+#[cfg(test)]
+mod tests;

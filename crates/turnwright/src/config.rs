@@ -18,6 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 use tw_core::limits::{RequestLimits, TurnLimits};
+use tw_core::tool::Tool;
 use tw_egress::client::Client;
 use tw_egress::scripted::Script;
 use tw_egress::secrets::Secrets;
@@ -137,11 +138,12 @@ impl Settings {
     /// Defaults, the file if there is one, the environment and the flags.
     pub fn load(args: &ServeArgs) -> anyhow::Result<Self> {
         let mut settings = Self::of_file(args.config.as_deref())?;
-        if let Ok(enabled) = std::env::var("ENABLE_TOOLS") {
+        let environment = Environment::of_process();
+        if let Some(enabled) = environment.get("ENABLE_TOOLS")? {
             settings.tools.enabled = match enabled.to_ascii_lowercase().as_str() {
                 "true" | "1" => true,
                 "false" | "0" => false,
-                _ => bail!("ENABLE_TOOLS may be true or false"),
+                _ => bail!("the variable ENABLE_TOOLS may be true or false"),
             };
         }
         if let Some(listen) = args.listen {
@@ -194,7 +196,7 @@ impl Settings {
         let hours = |hours: u64| Duration::from_secs(hours.saturating_mul(3600));
         Ok(Config {
             upstreams: upstreams.into_iter().map(Arc::new).collect(),
-            tools: registry::tools(&self.probe)?,
+            tools: self.built_in_tools()?,
             tool_client: self.tool_client(&self.listeners())?,
             secrets: Arc::clone(&self.secrets),
             tools_stored_max: self.limits.tools_stored_max,
@@ -224,7 +226,7 @@ impl Settings {
 
     /// What the definitions of tools are held against.
     pub fn vetting(&self) -> anyhow::Result<Vetting> {
-        let built_in = registry::tools(&self.probe)?;
+        let built_in = self.built_in_tools()?;
         Ok(Vetting {
             secrets: Arc::clone(&self.secrets),
             client: self.tool_client(&self.listeners())?,
@@ -232,6 +234,11 @@ impl Settings {
             taken: built_in.iter().map(|tool| tool.name.clone()).collect(),
             tools_stored_max: self.limits.tools_stored_max,
         })
+    }
+
+    /// The tools that no definition makes.
+    pub fn built_in_tools(&self) -> anyhow::Result<Vec<Arc<Tool>>> {
+        registry::tools(&self.probe)
     }
 
     /// What tools leave by; our own listeners are out of their reach.

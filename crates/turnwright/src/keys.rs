@@ -14,7 +14,8 @@ use tw_store::system::{self, ListedApiKey};
 use crate::cli::{CreateKeyArgs, KeysOf, MemoryArg, RecordArg, RevokeKeyArgs};
 use crate::organization::slug;
 use crate::printed::{print, table};
-use crate::serve::{DATABASE, open_existing_store, open_store};
+use crate::registry;
+use crate::serve::{open_existing_store, open_store};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -22,11 +23,23 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 pub async fn create(args: CreateKeyArgs) -> anyhow::Result<()> {
     let env = Env::system();
     let wanted = wanted(&args, &env)?;
-    let is_new = !args.data.join(DATABASE).exists();
-    let store = open_store(&args.data, &env)?;
-    if is_new {
-        eprintln!("made a new database in {}", args.data.display());
+    let existing = open_existing_store(&args.data, &env)?;
+    if let ToolGrant::Named(names) = &wanted.tools
+        && !args.allow_unknown_tools
+    {
+        let known = tool_names_of(existing.as_ref(), &wanted.organization).await?;
+        names
+            .iter()
+            .try_for_each(|name| check_known(name, &known, &wanted.organization))?;
     }
+    let store = match existing {
+        Some(store) => store,
+        None => {
+            let made = open_store(&args.data, &env)?;
+            eprintln!("made a new database in {}", args.data.display());
+            made
+        }
+    };
     let key = create_key(&store, &env, wanted)
         .await
         .context("making the key")?;
@@ -34,11 +47,13 @@ pub async fn create(args: CreateKeyArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-const HEAD: [&str; 7] = [
+const HEAD: [&str; 9] = [
     "KEY",
     "ORGANIZATION",
     "NAME",
     "SCOPES",
+    "TOOLS",
+    "LIMITS",
     "MADE",
     "LAST USED",
     "ENDS",
@@ -66,7 +81,7 @@ fn store_of(args: &KeysOf) -> anyhow::Result<Store> {
     found.with_context(|| format!("there is no database in {}", args.data.display()))
 }
 
-fn row(key: &ListedApiKey) -> anyhow::Result<[String; 7]> {
+fn row(key: &ListedApiKey) -> anyhow::Result<[String; 9]> {
     let scopes: Vec<&str> = key.scopes.iter().map(|scope| scope.as_str()).collect();
     let or = |at: Option<Timestamp>| at.map_or(Ok("never".to_owned()), second);
     Ok([
@@ -74,10 +89,33 @@ fn row(key: &ListedApiKey) -> anyhow::Result<[String; 7]> {
         key.organization_slug.clone(),
         key.name.clone(),
         scopes.join(","),
+        match &key.tools {
+            ToolGrant::None => "none".to_owned(),
+            ToolGrant::All => ALL_TOOLS.to_owned(),
+            ToolGrant::Named(names) => names.join(","),
+        },
+        limits(&key.limits),
         second(key.created)?,
         or(key.last_used)?,
         or(key.expires)?,
     ])
+}
+
+/// As the flags name them; those that the key leaves to the configuration are not there.
+fn limits(limits: &Limits) -> String {
+    let said = [
+        ("requests-per-minute", limits.requests_per_minute),
+        ("concurrency", limits.concurrency_max),
+        ("streams", limits.streams_max),
+    ];
+    let said = said
+        .into_iter()
+        .filter_map(|(name, limit)| limit.map(|limit| format!("{name}={limit}")));
+    let said: Vec<String> = said.collect();
+    if said.is_empty() {
+        return "-".to_owned();
+    }
+    said.join(",")
 }
 
 /// A time in UTC, to the second.
@@ -103,7 +141,7 @@ fn wanted(args: &CreateKeyArgs, env: &Env) -> anyhow::Result<KeyWanted> {
             .as_slice()
         {
             [] => ToolGrant::None,
-            ["all"] => ToolGrant::All,
+            [ALL_TOOLS] => ToolGrant::All,
             names => ToolGrant::Named(tool_names(names)?),
         },
         record: match args.record {
@@ -125,6 +163,9 @@ fn wanted(args: &CreateKeyArgs, env: &Env) -> anyhow::Result<KeyWanted> {
     })
 }
 
+/// The word of `--tools` for all of them.
+const ALL_TOOLS: &str = "all";
+
 /// Longest name that upstreams accept for a tool, in bytes.
 const TOOL_NAME_BYTES_MAX: usize = 64;
 
@@ -134,11 +175,52 @@ fn tool_names(names: &[&str]) -> anyhow::Result<Vec<String>> {
             && name
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
-        if !fits || *name == "all" {
+        if !fits || *name == ALL_TOOLS {
             bail!("--tools {name:?}: names of tools separated by commas, or 'all' alone");
         }
     }
     Ok(names.iter().map(|name| (*name).to_owned()).collect())
+}
+
+/// The names of the built-in tools and those of the organization.
+async fn tool_names_of(store: Option<&Store>, organization: &str) -> anyhow::Result<Vec<String>> {
+    let built_in = registry::tools(&[])?;
+    let mut names: Vec<String> = built_in.iter().map(|tool| tool.name.clone()).collect();
+    if let Some(store) = store
+        && let Some(organization) = system::organization_by_slug(store, organization).await?
+    {
+        let stored = store.tools(organization).await?;
+        names.extend(stored.into_iter().map(|row| row.name));
+    }
+    Ok(names)
+}
+
+/// How alike a name must be to be what was meant: 0 is nothing in common, 1 is the same.
+/// One wrong letter of four is 0.75, two of seven are 0.71.
+const LIKENESS_MIN: f64 = 0.7;
+
+/// Refuses a tool that is not there: a slip in a name would make a key whose requests are offered no tool, in silence.
+fn check_known(name: &str, known: &[String], organization: &str) -> anyhow::Result<()> {
+    if known.iter().any(|tool| tool == name) {
+        return Ok(());
+    }
+    let lower = name.to_ascii_lowercase();
+    let close = known.iter().map(String::as_str).chain([ALL_TOOLS]);
+    let close: Vec<&str> = close
+        .filter(|tool| {
+            strsim::normalized_damerau_levenshtein(&lower, &tool.to_ascii_lowercase())
+                >= LIKENESS_MIN
+        })
+        .collect();
+    let meant = if close.is_empty() {
+        "'turnwright tools list' prints those that there are".to_owned()
+    } else {
+        format!("did you mean {}?", close.join(" or "))
+    };
+    bail!(
+        "--tools {name:?}: {organization} has no such tool; {meant} \
+         (--allow-unknown-tools takes the name of a tool that will be made later)"
+    )
 }
 
 fn scopes(words: &[String]) -> anyhow::Result<Vec<Scope>> {

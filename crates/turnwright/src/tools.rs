@@ -6,6 +6,7 @@ mod file;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use tw_core::tool::Tool;
 use tw_egress::client::place::ORGANIZATION_DEFAULT;
 use tw_egress::env::Env;
 use tw_runtime::tools::{self, ApplyFileError, Prune};
@@ -65,7 +66,7 @@ pub async fn apply(args: ApplyToolsArgs) -> anyhow::Result<()> {
     print(&diff::text(&planned.changes)?)
 }
 
-/// Prints one line for each tool.
+/// Prints one line for each tool, the built-in ones first.
 pub async fn list(args: ToolsOf) -> anyhow::Result<()> {
     log_to_stderr("warn");
     let place = Place::of(&args)?;
@@ -94,11 +95,17 @@ impl Place {
     }
 
     async fn rows(&self, store: &Store) -> anyhow::Result<Vec<Row>> {
+        let built_in: Vec<Row> = self
+            .settings
+            .built_in_tools()?
+            .iter()
+            .map(|tool| row_of_built_in(tool))
+            .collect();
         let slug = &self.organization;
         let Some(organization) = system::organization_by_slug(store, slug).await? else {
             // Nobody needs to make this one.
             if slug == ORGANIZATION_DEFAULT {
-                return Ok(Vec::new());
+                return Ok(built_in);
             }
             bail!("there is no organization {slug:?}");
         };
@@ -114,10 +121,22 @@ impl Place {
                 definition.label,
             ])
         };
-        tools.into_iter().map(row).collect()
+        built_in
+            .into_iter()
+            .map(Ok)
+            .chain(tools.into_iter().map(row))
+            .collect()
     }
 }
 
-/// The one type that there is.
+/// Its version is the program's, and it has no label.
+fn row_of_built_in(tool: &Tool) -> Row {
+    let effect = tool.policy.effect.as_str();
+    [&tool.name, BUILT_IN, "-", effect, "-"].map(str::to_owned)
+}
+
+/// What has no definition.
+const BUILT_IN: &str = "built_in";
+/// The one type of definitions that there is.
 const TYPE: &str = "api_request";
 const HEAD: [&str; 5] = ["NAME", "TYPE", "VERSION", "EFFECT", "LABEL"];

@@ -1,6 +1,6 @@
 //! The only reads without an organization: those that find out which one it is, and recovery.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::rate::Limits;
@@ -186,6 +186,9 @@ pub struct ListedApiKey {
     /// How its text begins.
     pub shown: String,
     pub scopes: Vec<Scope>,
+    pub tools: ToolGrant,
+    /// Its own.
+    pub limits: Limits,
     pub created: Timestamp,
     pub last_used: Option<Timestamp>,
     pub expires: Option<Timestamp>,
@@ -200,19 +203,23 @@ pub async fn api_keys(store: &Store) -> Result<Vec<ListedApiKey>, ReadError> {
 }
 
 fn find_api_keys(conn: &Connection) -> Result<Vec<ListedApiKey>, ReadError> {
-    let sql = "SELECT k.key, o.slug, k.name, k.shown, k.scopes, k.created_us, k.last_used_us, k.expires_us
+    let sql = "SELECT k.key, o.slug, k.name, k.shown, k.scopes, k.tool_grant,
+        k.requests_per_minute, k.concurrency_max, k.streams_max, k.created_us, k.last_used_us, k.expires_us
         FROM api_key k JOIN organization o ON o.key = k.organization ORDER BY k.key";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
     let mut keys = Vec::new();
     while let Some(row) = rows.next()? {
+        let key: i64 = row.get("key")?;
         let scopes: String = row.get("scopes")?;
         keys.push(ListedApiKey {
-            id: ApiKeyId(row.get("key")?),
+            id: ApiKeyId(key),
             organization_slug: row.get("slug")?,
             name: row.get("name")?,
             shown: row.get("shown")?,
             scopes: words::read_scopes(&scopes).ok_or(ReadError::Column { column: "scopes" })?,
+            tools: granted(conn, key, row)?,
+            limits: limits(row)?,
             created: Timestamp(row.get("created_us")?),
             last_used: row.get::<_, Option<i64>>("last_used_us")?.map(Timestamp),
             expires: row.get::<_, Option<i64>>("expires_us")?.map(Timestamp),
@@ -235,30 +242,41 @@ fn find_api_key(conn: &Connection, hash: &[u8; 32]) -> Result<Option<ApiKeyRow>,
     };
     let known = |column| ReadError::Column { column };
     let key: i64 = row.get("key")?;
-    let (scopes, grant): (String, String) = (row.get("scopes")?, row.get("tool_grant")?);
+    let scopes: String = row.get("scopes")?;
     let (record, memory): (String, String) = (row.get("record")?, row.get("memory")?);
-    let tools = match grant.as_str() {
-        "none" => ToolGrant::None,
-        "all" => ToolGrant::All,
-        "named" => ToolGrant::Named(granted_names(conn, key)?),
-        _ => return Err(known("tool_grant")),
-    };
     Ok(Some(ApiKeyRow {
         id: ApiKeyId(key),
         organization: OrgId(row.get("organization")?),
         organization_slug: row.get("slug")?,
         scopes: words::read_scopes(&scopes).ok_or(known("scopes"))?,
-        tools,
+        tools: granted(conn, key, row)?,
         record: words::read_record(&record).ok_or(known("record"))?,
         memory: words::read_memory(&memory).ok_or(known("memory"))?,
-        limits: Limits {
-            requests_per_minute: row.get("requests_per_minute")?,
-            concurrency_max: row.get("concurrency_max")?,
-            streams_max: row.get("streams_max")?,
-        },
+        limits: limits(row)?,
         expires: row.get::<_, Option<i64>>("expires_us")?.map(Timestamp),
         last_used: row.get::<_, Option<i64>>("last_used_us")?.map(Timestamp),
     }))
+}
+
+fn limits(row: &Row<'_>) -> Result<Limits, ReadError> {
+    Ok(Limits {
+        requests_per_minute: row.get("requests_per_minute")?,
+        concurrency_max: row.get("concurrency_max")?,
+        streams_max: row.get("streams_max")?,
+    })
+}
+
+/// The tools of a key.
+fn granted(conn: &Connection, key: i64, row: &Row<'_>) -> Result<ToolGrant, ReadError> {
+    let grant: String = row.get("tool_grant")?;
+    match grant.as_str() {
+        "none" => Ok(ToolGrant::None),
+        "all" => Ok(ToolGrant::All),
+        "named" => Ok(ToolGrant::Named(granted_names(conn, key)?)),
+        _ => Err(ReadError::Column {
+            column: "tool_grant",
+        }),
+    }
 }
 
 fn granted_names(conn: &Connection, key: i64) -> Result<Vec<String>, ReadError> {

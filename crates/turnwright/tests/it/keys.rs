@@ -48,7 +48,16 @@ async fn a_key_that_is_made_while_the_server_runs_works_at_once() {
     let data = folder.path().join("data");
     let upstream = hello().await;
     let server = Server::start(serve(&data, &upstream), &data);
-    assert_eq!(server.client.chat(&ask()).await.unwrap().status, 401);
+    let wrong = "tw-canary-4711";
+    let refused = with(&server, wrong).chat(&ask()).await.unwrap();
+    assert_eq!(refused.status, 401);
+    // What the clients of OpenAI look for.
+    let error = &refused.json()["error"];
+    assert_eq!(error["code"], "invalid_api_key");
+    assert_eq!(error["type"], "invalid_request_error");
+    let told = error["message"].as_str().unwrap();
+    assert!(told.starts_with("Incorrect API key provided. "), "{told}");
+    assert!(!refused.text().contains(wrong));
     let client = with(&server, &key_of(&create_key(&data, &[])));
     let got = client.chat(&ask()).await.unwrap();
     assert_eq!(got.status, 200, "{}", got.text());
@@ -74,10 +83,6 @@ async fn flags_say_what_a_key_may_do() {
         status(&["--scope", "turns:read"]).await,
         (403, json!("insufficient_scope"))
     );
-    assert_eq!(
-        status(&["--expires-days", "0"]).await,
-        (401, json!("expired_api_key"))
-    );
     assert_eq!(status(&["--expires-days", "1"]).await.0, 200);
     assert_eq!(status(&["--tools", "time_now,calculate"]).await.0, 200);
     assert_eq!(status(&["--tools", "time_now"]).await.0, 200);
@@ -102,12 +107,17 @@ fn what_cannot_be_is_refused_by_name_and_makes_nothing() {
         (["--organization", ""], "--organization"),
         (["--expires-days", "soon"], "--expires-days"),
         (["--expires-days", "-1"], "-1"),
+        (["--expires-days", "0"], "--expires-days"),
         (["--record", "some"], "--record"),
         (["--memory", "all"], "--memory"),
         (["--tolls", "all"], "--tolls"),
         (["--tools", "all,time_now"], "all"),
         (["--tools", "time_now,"], "--tools"),
         (["--tools", "a b"], "a b"),
+        (["--tools", "tim_now"], "did you mean time_now?"),
+        (["--tools", "Calculate"], "did you mean calculate?"),
+        (["--tools", "All"], "did you mean all?"),
+        (["--tools", "calculate,send_sms"], "'turnwright tools list'"),
     ] {
         let refused = create_key(&data, &flags);
         assert!(!refused.status.success(), "{flags:?}");
@@ -115,6 +125,9 @@ fn what_cannot_be_is_refused_by_name_and_makes_nothing() {
         assert!(stderr(&refused).contains(named), "{}", stderr(&refused));
         assert!(!data.exists(), "{flags:?}");
     }
+    // What is only refused because it is not there yet can be had.
+    let later = create_key(&data, &["--tools", "tim_now", "--allow-unknown-tools"]);
+    assert!(key_of(&later).starts_with("tw-"));
     // A refused scope names the known ones.
     let refused = stderr(&create_key(&data, &["--scope", "all"]));
     assert!(refused.contains("turns:read"), "{refused}");
@@ -178,11 +191,17 @@ async fn keys_are_listed_and_ended() {
             "acme",
             "--scope",
             "chat",
+            "--tools",
+            "time_now,calculate",
+            "--requests-per-minute",
+            "0",
+            "--streams",
+            "9",
         ],
     ));
     let ends_soon = key_of(&create_key(
         &data,
-        &["--name", "soon", "--expires-days", "1"],
+        &["--name", "soon", "--expires-days", "1", "--tools", "all"],
     ));
     assert_eq!(with(&server, &ends).chat(&ask()).await.unwrap().status, 200);
 
@@ -192,7 +211,17 @@ async fn keys_are_listed_and_ended() {
     let lines: Vec<&str> = listed.lines().collect();
     assert_eq!(lines.len(), 4, "{listed}");
     for (line, words) in [
-        (lines[0], &["KEY", "ORGANIZATION", "LAST USED", "ENDS"][..]),
+        (
+            lines[0],
+            &[
+                "KEY",
+                "ORGANIZATION",
+                "TOOLS",
+                "LIMITS",
+                "LAST USED",
+                "ENDS",
+            ][..],
+        ),
         (
             lines[1],
             &[
@@ -200,14 +229,24 @@ async fn keys_are_listed_and_ended() {
                 "default",
                 "stays",
                 "chat,turns:read,tools:read",
+                "none",
+                "-",
                 "never",
             ],
         ),
         (
             lines[2],
-            &[&ends[..8], "acme", "ends\u{fffd}[31m", "chat", "Z"],
+            &[
+                &ends[..8],
+                "acme",
+                "ends\u{fffd}[31m",
+                "chat",
+                "time_now,calculate",
+                "requests-per-minute=0,streams=9",
+                "Z",
+            ],
         ),
-        (lines[3], &[&ends_soon[..8], "soon", "Z"]),
+        (lines[3], &[&ends_soon[..8], "soon", "all", "Z"]),
     ] {
         for word in words {
             assert!(line.contains(word), "{word}: {line}");
@@ -233,7 +272,13 @@ async fn keys_are_listed_and_ended() {
         }
     };
     assert_eq!(refused.status, 401);
-    assert_eq!(refused.json()["error"]["code"], "expired_api_key");
+    let error = &refused.json()["error"];
+    assert_eq!(error["code"], "expired_api_key");
+    let told = error["message"].as_str().unwrap();
+    assert!(
+        told.starts_with("Incorrect API key provided: it has expired"),
+        "{told}"
+    );
     assert_eq!(
         with(&server, &stays).chat(&ask()).await.unwrap().status,
         200
