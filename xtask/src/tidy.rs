@@ -4,6 +4,7 @@
 
 mod tree;
 
+mod container;
 mod counts;
 mod docs;
 mod edges;
@@ -39,7 +40,7 @@ impl fmt::Display for Violation {
 
 type Check = fn(&Tree) -> Vec<Violation>;
 
-const CHECKS: [(&str, Check); 8] = [
+const CHECKS: [(&str, Check); 9] = [
     ("edges", edges::check),
     ("purity", purity::check),
     ("sizes", sizes::check),
@@ -48,6 +49,7 @@ const CHECKS: [(&str, Check); 8] = [
     ("snapshots", snapshots::check),
     ("docs", docs::check),
     ("states", states::check),
+    ("container", container::check),
 ];
 
 /// Prints every violation and one summary line; fails if there was any violation.
