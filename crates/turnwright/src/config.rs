@@ -84,6 +84,7 @@ pub struct ServerSettings {
     connections_max: usize,
     head_timeout_s: u64,
     bodies_bytes_max: usize,
+    pub check_upstreams: bool,
 }
 
 #[derive(Deserialize, Debug)]
@@ -144,6 +145,13 @@ impl Settings {
                 "true" | "1" => true,
                 "false" | "0" => false,
                 _ => bail!("the variable ENABLE_TOOLS may be true or false"),
+            };
+        }
+        if let Ok(check) = std::env::var("TURNWRIGHT_CHECK_UPSTREAMS") {
+            settings.server.check_upstreams = match check.to_ascii_lowercase().as_str() {
+                "true" | "1" => true,
+                "false" | "0" => false,
+                _ => bail!("TURNWRIGHT_CHECK_UPSTREAMS may be true or false"),
             };
         }
         if let Some(listen) = args.listen {

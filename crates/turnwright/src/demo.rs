@@ -15,7 +15,7 @@ use tw_core::limits::ANSWER_BYTES_DEFAULT;
 use tw_core::model_names::ModelNames;
 use tw_egress::env::Env;
 use tw_egress::scripted::Script;
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
+use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
 use tw_http::server::Options;
 use tw_runtime::admin::{KeyWanted, create_key};
 use tw_runtime::runtime::Config;
@@ -53,6 +53,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         timeouts: Timeouts::defaults(),
         accepts: Accepts::everything(),
         answer_bytes_max: ANSWER_BYTES_DEFAULT,
+        access: UpstreamAccess::direct(),
     };
     let config = Config::with_upstream(upstream, registry::tools(&[])?);
     let listener = listen::bind(args.listen).await?;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::bail;
 use tw_egress::env::Env;
 use tw_egress::secrets::Tenancy;
-use tw_egress::upstream::UpstreamKind;
+use tw_egress::upstream::Connections;
+use tw_egress::upstream::check::{Severity, UpstreamFound, check};
 use tw_store::look::Look;
 use tw_store::store::log_path;
 use tw_wire::own::tool;
@@ -26,8 +27,6 @@ const LOG_BYTES_HIGH: u64 = 64 * 1024 * 1024;
 const OVERDUE: Duration = Duration::from_secs(60);
 /// Clocks of one machine differ by less over a restart.
 const AHEAD_MAX: Duration = Duration::from_secs(60);
-/// For an upstream to accept a connection.
-const UPSTREAM_MAX: Duration = Duration::from_secs(5);
 
 /// How one check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,42 +313,32 @@ fn check_tools(report: &mut Report, look: &Look, settings: &Settings) -> anyhow:
     Ok(())
 }
 
-/// Whether each upstream accepts a connection; no model is asked.
+/// Whether each upstream answers, with its key; no model is asked.
 async fn check_upstreams(report: &mut Report, settings: &Settings) {
     // One that cannot be read was told of before.
     let Ok(config) = settings.runtime() else {
         return;
     };
+    let connections = Connections::default();
     for upstream in &config.upstreams {
         let what = format!("upstream {}", upstream.name);
-        match &upstream.kind {
-            UpstreamKind::Scripted(_) => report.say(Mark::Ok, &what, "scripted"),
-            UpstreamKind::OpenAi { base_url, .. } | UpstreamKind::Azure { base_url, .. } => {
-                match connect(base_url).await {
-                    Ok(()) => report.say(Mark::Ok, &what, "accepts connections"),
-                    Err(error) => report.fail(&what, error),
-                }
+        match check(&connections, upstream).await {
+            Ok(UpstreamFound::Inside) => report.say(Mark::Ok, &what, "scripted"),
+            Ok(UpstreamFound::Answers) => report.say(Mark::Ok, &what, "answers"),
+            Ok(UpstreamFound::Models(models)) => {
+                let url = upstream.shown_url().unwrap_or_default();
+                let said = format!("lists {} models; chats at {url}", models.len());
+                report.say(Mark::Ok, &what, &said);
+            }
+            Err(trouble) => {
+                // Some servers have no list, and their models are written out.
+                let has_names = upstream.models.written().next().is_some();
+                let mark = match trouble.severity {
+                    Severity::Perhaps if has_names => Mark::Warn,
+                    Severity::Perhaps | Severity::Certain => Mark::Fail,
+                };
+                report.say(mark, &what, &trouble.to_string());
             }
         }
-    }
-}
-
-async fn connect(base_url: &str) -> anyhow::Result<()> {
-    let uri: http::Uri = base_url.parse()?;
-    let Some(host) = uri.host() else {
-        bail!("its address names no host");
-    };
-    let usual = if uri.scheme_str() == Some("https") {
-        443
-    } else {
-        80
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let place = (host, uri.port_u16().unwrap_or(usual));
-    let connecting = tokio::net::TcpStream::connect(place);
-    match tokio::time::timeout(UPSTREAM_MAX, connecting).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => bail!("{host}:{}: {error}", place.1),
-        Err(_elapsed) => bail!("{host}:{} does not answer", place.1),
     }
 }

@@ -84,6 +84,9 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let mut server = Server::start(config, store, env, listener, options, limits).await?;
     server.metrics = metrics;
     println!("listening on http://{}", server.address);
+    if settings.server.check_upstreams {
+        server.runtime.look_at_upstreams();
+    }
     let stopped = async move {
         tokio::select! {
             () = stop => on_stop,

@@ -20,7 +20,7 @@ use tw_egress::client::place::{Allowed, ORGANIZATION_DEFAULT};
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
 use tw_egress::client::{Client, Options, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots};
 use tw_egress::env::Env;
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
+use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
 use tw_http::server::{self, Surfaces, router};
 use tw_runtime::runtime::{Config, Runtime};
 use tw_store::store::{self, Store};
@@ -122,6 +122,7 @@ fn config(upstream: SocketAddr) -> anyhow::Result<Config> {
         timeouts: Timeouts::defaults(),
         accepts: Accepts::everything(),
         answer_bytes_max: tw_core::limits::TurnLimits::defaults().answer_bytes_max,
+        access: UpstreamAccess::direct(),
     };
     let organizations = Some(vec![ORGANIZATION_DEFAULT.to_owned()]);
     let mut config = Config::with_upstream(model, Vec::new());

@@ -11,7 +11,13 @@ pub mod failure;
 
 pub mod outgoing;
 pub mod place;
+pub mod proxy;
 pub mod resolve;
+pub mod route;
+pub mod tls;
+pub mod tls_fault;
+
+pub mod connect_error;
 
 pub(crate) mod target;
 
@@ -31,7 +37,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::RootCertStore;
 use sha2::{Digest, Sha256};
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
@@ -173,10 +179,6 @@ pub fn web_roots() -> RootCertStore {
 
 impl Client {
     pub fn new(options: Options) -> Self {
-        let mut tls = ClientConfig::builder()
-            .with_root_certificates(options.trusted_roots)
-            .with_no_client_auth();
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         Self {
             shared: Arc::new(Shared {
                 guard: Guard {
@@ -184,7 +186,7 @@ impl Client {
                     denied: options.denied,
                     resolver: options.resolver,
                 },
-                tls: TlsConnector::from(Arc::new(tls)),
+                tls: tls::anonymous(options.trusted_roots),
                 pool: Pool::new(options.pool),
                 read_bytes_max: options.read_bytes_max,
             }),

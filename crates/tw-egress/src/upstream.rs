@@ -1,6 +1,7 @@
 //! Model providers: one request and its answer, decoded.
 
 mod asking;
+pub mod check;
 pub mod listing;
 mod place;
 mod scripted_body;
@@ -13,6 +14,8 @@ use tw_core::accepts::Accepts;
 use tw_core::model_names::ModelNames;
 
 use crate::client::direct::Direct;
+use crate::client::route::Route;
+use crate::client::web_roots;
 use crate::scripted::Script;
 use crate::secret::Secret;
 
@@ -29,6 +32,39 @@ pub struct Upstream {
     pub accepts: Accepts,
     /// Longest plain answer, and longest event of a stream, in bytes.
     pub answer_bytes_max: usize,
+    pub access: UpstreamAccess,
+}
+
+/// How an upstream is reached, and what its operator calls that.
+#[derive(Clone, Debug)]
+pub struct UpstreamAccess {
+    pub route: Route,
+    /// The setting or variable of the address, such as `OPENAI_BASE_URL`.
+    pub base_url_setting: String,
+    /// The variable that holds the key, or else the setting that would name one.
+    pub api_key_setting: String,
+}
+
+impl UpstreamAccess {
+    /// Without a proxy, to servers that browsers trust.
+    pub fn direct() -> Self {
+        Self {
+            route: Route::direct(web_roots()),
+            base_url_setting: "base_url".to_owned(),
+            api_key_setting: "api_key_env".to_owned(),
+        }
+    }
+}
+
+impl Upstream {
+    /// Where its chat completions are, for the operator's log; `None` inside this process.
+    pub fn shown_url(&self) -> Option<String> {
+        match &self.kind {
+            UpstreamKind::OpenAi { base_url, .. } => Some(format!("{base_url}/chat/completions")),
+            UpstreamKind::Azure { base_url, .. } => Some(format!("{base_url}/openai")),
+            UpstreamKind::Scripted(_) => None,
+        }
+    }
 }
 
 #[derive(Debug)]

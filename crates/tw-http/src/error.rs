@@ -11,6 +11,7 @@ use tw_core::id::TurnId;
 use tw_core::rate::Standing;
 use tw_runtime::accept::TurnRefused;
 use tw_runtime::chain::Chain;
+use tw_runtime::models::UnlistedUpstream;
 use tw_runtime::tools::ToolError;
 use tw_store::read::ReadError;
 use tw_wire::openai_chat::error::{ErrorParts, of_fault, of_request, render};
@@ -156,6 +157,23 @@ impl ApiError {
         );
         error.parts.param = Some("model".to_owned());
         error
+    }
+
+    /// No upstream says which models it has, and the config names none.
+    pub(crate) fn no_list(missing: &[UnlistedUpstream]) -> Self {
+        let each = missing
+            .iter()
+            .map(|one| format!("'{}' {}", one.name, one.reason));
+        let reasons: Vec<String> = each.collect();
+        Self::new(
+            502,
+            "upstream_error",
+            Some("upstream_failed"),
+            format!(
+                "No upstream gave its list of models: {}.",
+                reasons.join("; ")
+            ),
+        )
     }
 
     pub(crate) fn no_organization() -> Self {

@@ -445,6 +445,9 @@ impl Driver {
             Progress::Ended => Event::ModelEnded { ask },
             Progress::Failed(failure) => Event::ModelFailed { ask, failure },
         };
+        if let Some((_, asking)) = &mut self.asking {
+            self.metering.aside = asking.take_aside();
+        }
         if self.asking.as_ref().is_some_and(|(asked, _)| *asked == ask) {
             self.asking = None;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tw_core::time::Timestamp;
-use tw_egress::upstream::{Upstream, listing};
+use tw_egress::upstream::{Upstream, check, listing};
 use tw_wire::openai_chat::models::ListedModel;
 
 use crate::chain::Chain;
@@ -31,7 +31,30 @@ struct Known {
     models: Option<Arc<Vec<ListedModel>>>,
     /// When it should be asked again; `None` for at once.
     ask_from: Option<Timestamp>,
+    /// Why the last try gave no list, for clients.
+    failed: Option<String>,
+    /// The operator was told what to change, since it last answered.
+    explained: bool,
 }
+
+/// The models of all upstreams, as far as they could be listed.
+#[derive(Debug)]
+pub struct ListedModels {
+    pub models: Vec<ListedModel>,
+    /// Upstreams whose models are not among them, with the reason: the first ones.
+    pub missing: Vec<UnlistedUpstream>,
+}
+
+/// An upstream that never gave its list.
+#[derive(Clone, Debug)]
+pub struct UnlistedUpstream {
+    pub name: String,
+    /// Names no address.
+    pub reason: String,
+}
+
+/// Most upstreams of which an answer says that they are missing.
+const MISSING_SHOWN_MAX: usize = 16;
 
 impl KnownModels {
     pub(crate) fn new(upstreams: usize) -> Self {
@@ -48,13 +71,22 @@ impl KnownModels {
             .clone()
     }
 
-    fn note(&self, place: usize, heard: Option<Arc<Vec<ListedModel>>>, ask_from: Timestamp) {
+    fn note(&self, place: usize, heard: Heard, ask_from: Timestamp) {
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lists.get_mut(place) {
-            if heard.is_some() {
-                known.models = heard;
-            }
             known.ask_from = Some(ask_from);
+            match heard {
+                Heard::List(models) => {
+                    // `None` is of an upstream that has no list.
+                    known.models = models.or(known.models.take());
+                    known.failed = None;
+                    known.explained = false;
+                }
+                Heard::Nothing { reason } => {
+                    known.failed = Some(reason);
+                    known.explained = true;
+                }
+            }
         }
     }
 }
@@ -63,7 +95,7 @@ impl Runtime {
     /// The models that clients may name, each once.
     ///
     /// An upstream that does not answer now is represented by what it said last.
-    pub async fn models(&self) -> Vec<ListedModel> {
+    pub async fn models(&self) -> ListedModels {
         let inner = &self.0;
         let mut lists = inner.models.lists();
         if !due(inner, &lists).is_empty() {
@@ -76,12 +108,26 @@ impl Runtime {
                 lists = inner.models.lists();
             }
         }
-        merged(&inner.config.upstreams, &lists)
+        let upstreams = &inner.config.upstreams;
+        ListedModels {
+            models: merged(upstreams, &lists),
+            missing: missing(upstreams, &lists),
+        }
     }
 
-    /// One of [`Runtime::models`].
-    pub async fn model(&self, id: &str) -> Option<ListedModel> {
-        self.models().await.into_iter().find(|model| model.id == id)
+    /// Asks all upstreams for their models beside everything else, so that the log says at the
+    /// start which of them cannot be used.
+    pub fn look_at_upstreams(&self) {
+        let runtime = self.clone();
+        let stopping = self.0.refusing.clone();
+        self.0.tasks.spawn(async move {
+            tokio::select! {
+                listed = runtime.models() => {
+                    tracing::debug!(models = listed.models.len(), "the upstreams were asked");
+                }
+                () = stopping.cancelled() => {}
+            }
+        });
     }
 }
 
@@ -96,19 +142,58 @@ fn due(inner: &Inner, lists: &[Known]) -> Vec<usize> {
         .collect()
 }
 
+/// What came of asking one.
+enum Heard {
+    List(Option<Arc<Vec<ListedModel>>>),
+    Nothing { reason: String },
+}
+
 async fn ask(inner: &Inner, place: usize) {
     let Some(upstream) = inner.config.upstreams.get(place) else {
         return;
     };
+    let was_explained = inner
+        .models
+        .lists()
+        .get(place)
+        .is_some_and(|known| known.explained);
     let heard = listing::list(&inner.connections, upstream).await;
     let (heard, wait) = match heard {
-        Ok(models) => (models.map(Arc::new), inner.config.models_kept),
+        Ok(models) => (Heard::List(models.map(Arc::new)), inner.config.models_kept),
         Err(error) => {
-            tracing::warn!(upstream = upstream.name, error = %Chain(&error), "no list of models");
-            (None, AFTER_FAILURE.min(inner.config.models_kept))
+            let reason = error.told();
+            if was_explained {
+                tracing::warn!(upstream = upstream.name, error = %Chain(&error), "no list of models");
+            } else {
+                explain(inner, upstream, error).await;
+            }
+            (
+                Heard::Nothing { reason },
+                AFTER_FAILURE.min(inner.config.models_kept),
+            )
         }
     };
     inner.models.note(place, heard, inner.env.now().after(wait));
+}
+
+/// Tells the operator what to change; once, since finding out asks several times.
+async fn explain(inner: &Inner, upstream: &Upstream, error: listing::ListError) {
+    let trouble = check::UpstreamTrouble::of_list(&inner.connections, upstream, error).await;
+    tracing::warn!(upstream = upstream.name, trouble = %trouble, "no list of models");
+}
+
+fn missing(upstreams: &[Arc<Upstream>], lists: &[Known]) -> Vec<UnlistedUpstream> {
+    let both = upstreams.iter().zip(lists);
+    let unlisted = both.filter(|(_, known)| known.models.is_none());
+    unlisted
+        .filter_map(|(upstream, known)| {
+            Some(UnlistedUpstream {
+                name: upstream.name.clone(),
+                reason: known.failed.clone()?,
+            })
+        })
+        .take(MISSING_SHOWN_MAX)
+        .collect()
 }
 
 /// What is listed is what a request for it would reach: a model counts as the first upstream

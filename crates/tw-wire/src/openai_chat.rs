@@ -15,6 +15,7 @@ pub mod chunks;
 pub mod completion;
 pub mod error;
 pub mod models;
+pub mod no_such_path;
 pub mod outcome;
 
 /// What stands between the texts of two rounds.

@@ -13,7 +13,7 @@ use tw_core::accepts::{
 use tw_core::model::ReasoningField;
 use tw_core::model_names::{ModelNames, NamePattern};
 use tw_egress::secret::Secret;
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
+use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
 
 use super::environment::{Environment, check_sendable};
 use super::read_script;
@@ -46,6 +46,7 @@ pub struct UpstreamSettings {
 /// The setting, as errors name it.
 const BASE_URL: &str = "'base_url'";
 const URL_VARIABLE: &str = "OPENAI_BASE_URL";
+const KEY_VARIABLE: &str = "OPENAI_API_KEY";
 const OPENAI_URL: &str = "https://api.openai.com/v1";
 
 /// Those of the config, or else the one that the environment names.
@@ -69,7 +70,7 @@ pub fn upstreams(
         });
         return each.collect();
     }
-    let key = environment.get_sendable("OPENAI_API_KEY")?;
+    let key = environment.get_sendable(KEY_VARIABLE)?;
     let url = environment.get_sendable(URL_VARIABLE)?;
     if key.is_none() && url.is_none() {
         return Ok(Vec::new());
@@ -87,6 +88,11 @@ pub fn upstreams(
         timeouts: Timeouts::defaults(),
         accepts: Accepts::everything(),
         answer_bytes_max,
+        access: UpstreamAccess {
+            base_url_setting: URL_VARIABLE.to_owned(),
+            api_key_setting: KEY_VARIABLE.to_owned(),
+            ..UpstreamAccess::direct()
+        },
     }])
 }
 
@@ -130,8 +136,20 @@ impl UpstreamSettings {
             },
             accepts: self.accepts()?,
             answer_bytes_max,
+            access: self.access(),
         })
     }
+
+    fn access(&self) -> UpstreamAccess {
+        let here = |field: &str| format!("'{field}' of the upstream '{}'", self.name);
+        let key = self.api_key_env.clone();
+        UpstreamAccess {
+            base_url_setting: here("base_url"),
+            api_key_setting: key.unwrap_or_else(|| here("api_key_env")),
+            ..UpstreamAccess::direct()
+        }
+    }
+
     fn api_key(&self, environment: &Environment) -> anyhow::Result<Option<Secret>> {
         let Some(variable) = &self.api_key_env else {
             return Ok(None);

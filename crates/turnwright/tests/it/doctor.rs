@@ -298,17 +298,20 @@ async fn upstreams_are_asked_only_when_told() {
         "{}",
         lines(&output)
     );
-    let upstream = Listener::start(|_| Reply::json("{}")).await.unwrap();
+    let upstream = Listener::start(|_| Reply::json(r#"{"data":[{"id":"a"}]}"#))
+        .await
+        .unwrap();
     place.configure(&format!(
         "[[upstream]]\nname = \"local\"\nkind = \"openai\"\nbase_url = \"{}\"\n",
         upstream.url("/v1")
     ));
+    assert!(!lines(&place.doctor(&[])).contains("upstream local"));
+    assert!(upstream.asked().is_empty());
     let output = place.doctor(&["--ask"]);
     assert!(output.status.success(), "{}", lines(&output));
-    assert!(
-        lines(&output).contains("ok   upstream local: "),
-        "{}",
-        lines(&output)
+    let said = format!(
+        "ok   upstream local: lists 1 models; chats at {}\n",
+        upstream.url("/v1/chat/completions")
     );
-    assert!(upstream.asked().is_empty());
+    assert!(lines(&output).contains(&said), "{}", lines(&output));
 }

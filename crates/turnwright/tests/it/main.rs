@@ -10,3 +10,4 @@ mod restart;
 mod serve;
 mod stall;
 mod tools;
+mod wrong_upstream;

@@ -4,33 +4,33 @@
 //! stream costs no change of tasks.
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::header::HOST;
+use http::header::{HOST, PROXY_AUTHORIZATION};
 use http::{HeaderValue, Request, Response, Uri};
-use rustls::ClientConfig;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
+use tokio::time::Instant;
 
-use super::connect::{Stream, server_name};
+use super::connect_error::ConnectError;
 use super::live::{Failed, Live};
 use super::pool::{Key, Pool};
-use super::target::{Host, Scheme, Target};
-use super::{PoolOptions, Reuse, web_roots};
+use super::proxy::place;
+use super::route::Route;
+use super::target::Target;
+use super::tls_fault::TlsFault;
+use super::{PoolOptions, Reuse};
 
 /// Sends requests to upstreams, over connections that are kept for the next.
 #[derive(Clone)]
 pub(crate) struct Direct {
-    tls: TlsConnector,
     pool: Arc<Pool>,
-    /// As many as there are upstreams.
-    addresses: Arc<Mutex<HashMap<String, Arc<Address>>>>,
+    /// By upstream and URL: some for each upstream.
+    addresses: Arc<Mutex<HashMap<String, AddressesByUrl>>>,
 }
+
+type AddressesByUrl = HashMap<String, Arc<Address>>;
 
 /// Where requests go, read once.
 pub(crate) struct Address {
@@ -38,6 +38,8 @@ pub(crate) struct Address {
     key: Key,
     host: HeaderValue,
     path: Uri,
+    /// With scheme and place, as a proxy is told of it.
+    whole: Uri,
 }
 
 /// An answer whose body is being read.
@@ -48,10 +50,10 @@ pub(crate) struct Exchange {
 }
 
 /// Why there is no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum DirectFailure {
     /// No address, no connection, or no TLS.
-    Connect,
+    Connect(Box<ConnectError>),
     /// The connection ended before the answer's head.
     Reset,
     /// What came is not HTTP, or its head is too large.
@@ -60,12 +62,7 @@ pub(crate) enum DirectFailure {
 
 impl Direct {
     pub fn new(idle_kept: Duration, connections_max: usize) -> Self {
-        let mut tls = ClientConfig::builder()
-            .with_root_certificates(web_roots())
-            .with_no_client_auth();
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
         Self {
-            tls: TlsConnector::from(Arc::new(tls)),
             pool: Arc::new(Pool::new(PoolOptions {
                 idle_kept,
                 connections_max,
@@ -75,17 +72,19 @@ impl Direct {
         }
     }
 
-    /// Reads a URL, the first time that it is asked for; `None` if it is none.
-    pub fn address(&self, url: &str) -> Option<Arc<Address>> {
+    /// Reads a URL of an upstream, the first time that it is asked for; `None` if it is none.
+    pub fn address(&self, upstream: &str, url: &str) -> Option<Arc<Address>> {
         let mut addresses = self
             .addresses
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(address) = addresses.get(url) {
+        let known = addresses.get(upstream).and_then(|known| known.get(url));
+        if let Some(address) = known {
             return Some(Arc::clone(address));
         }
-        let address = Arc::new(Address::parse(url)?);
-        addresses.insert(url.to_owned(), Arc::clone(&address));
+        let address = Arc::new(Address::parse(upstream, url)?);
+        let of_upstream = addresses.entry(upstream.to_owned()).or_default();
+        of_upstream.insert(url.to_owned(), Arc::clone(&address));
         Some(address)
     }
 
@@ -98,20 +97,32 @@ impl Direct {
     /// Dropping the future closes the connection.
     pub async fn send(
         &self,
+        route: &Route,
         address: Arc<Address>,
         mut request: Request<Bytes>,
         connect_timeout: Duration,
     ) -> Result<(Response<()>, Exchange), DirectFailure> {
         request.headers_mut().insert(HOST, address.host.clone());
         *request.uri_mut() = address.path.clone();
+        if let Some(proxy) = route.asks_proxy(&address.target) {
+            *request.uri_mut() = address.whole.clone();
+            if let Some(value) = proxy.authorization() {
+                let headers = request.headers_mut();
+                headers.insert(PROXY_AUTHORIZATION, value.clone());
+            }
+        }
         let mut live = match self.pool.take(&address.key, Reuse::Pooled).await {
             Some(live) => live,
-            None => self.connect(&address.target, connect_timeout).await?,
+            None => {
+                let deadline = Instant::now() + connect_timeout;
+                let opened = route.open(&address.target, deadline).await;
+                Live::new(opened.map_err(|error| DirectFailure::Connect(Box::new(error)))?)
+            }
         };
-        let head = live.ask(request).await.map_err(|failed| match failed {
-            Failed::Broken => DirectFailure::Reset,
-            Failed::HeadTooLarge | Failed::NotHttp => DirectFailure::NotHttp,
-        })?;
+        let head = match live.ask(request).await {
+            Ok(head) => head,
+            Err(failed) => return Err(failure(failed, live.tls_fault(), &address)),
+        };
         let pool = Arc::clone(&self.pool);
         Ok((
             head,
@@ -122,39 +133,31 @@ impl Direct {
             },
         ))
     }
+}
 
-    async fn connect(&self, target: &Target, within: Duration) -> Result<Live, DirectFailure> {
-        let opened = timeout(within, self.open(target)).await;
-        let stream = opened
-            .ok()
-            .and_then(Result::ok)
-            .ok_or(DirectFailure::Connect)?;
-        Ok(Live::new(stream))
-    }
-
-    async fn open(&self, target: &Target) -> io::Result<Stream> {
-        let tcp = match &target.host {
-            Host::Name(name) => TcpStream::connect((name.as_str(), target.port)).await?,
-            Host::Address(address) => TcpStream::connect((*address, target.port)).await?,
-        };
-        tcp.set_nodelay(true)?;
-        Ok(match target.scheme {
-            Scheme::Http => Stream::Plain(tcp),
-            Scheme::Https => {
-                let name = server_name(&target.host).map_err(|_| io::ErrorKind::InvalidInput)?;
-                Stream::Tls(Box::new(self.tls.connect(name, tcp).await?))
-            }
-        })
+fn failure(failed: Failed, tls: Option<TlsFault>, address: &Address) -> DirectFailure {
+    match (failed, tls) {
+        (Failed::Broken, Some(fault)) => DirectFailure::Connect(Box::new(ConnectError::Tls {
+            place: place(&address.target.host, address.target.port),
+            fault,
+            source: std::io::ErrorKind::ConnectionAborted.into(),
+        })),
+        (Failed::Broken, None) => DirectFailure::Reset,
+        (Failed::HeadTooLarge | Failed::NotHttp, _) => DirectFailure::NotHttp,
     }
 }
 
 impl Address {
-    pub fn parse(url: &str) -> Option<Self> {
+    /// Connections to it are of this upstream alone: another may have another way there.
+    pub fn parse(upstream: &str, url: &str) -> Option<Self> {
         let target = Target::parse(url).ok()?;
+        let authority = target.authority();
+        let whole = format!("http://{authority}{}", target.path_and_query);
         Some(Self {
-            key: Key::new("", &target),
-            host: HeaderValue::from_str(&target.authority()).ok()?,
+            key: Key::new(upstream, &target),
+            host: HeaderValue::from_str(&authority).ok()?,
             path: Uri::try_from(target.path_and_query.as_str()).ok()?,
+            whole: Uri::try_from(whole).ok()?,
             target,
         })
     }

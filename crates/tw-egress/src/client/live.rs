@@ -22,6 +22,7 @@ use ureq_proto::client::{Call, RecvBodyResult, RecvResponseResult, SendRequestRe
 
 use super::connect::Stream;
 use super::interim::Interim;
+use super::tls_fault::TlsFault;
 
 /// Longest head of an answer, in bytes. It has at most 128 headers, the parser's own limit.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -41,6 +42,8 @@ pub(super) struct Live {
     /// Read and not understood yet, since it goes on.
     held: Vec<u8>,
     answer: Answer,
+    /// The other side broke TLS off, as it does behind a handshake that it did not like.
+    tls_fault: Option<TlsFault>,
 }
 
 /// What is left to send.
@@ -81,7 +84,14 @@ impl Live {
             written: 0,
             held: Vec::new(),
             answer: Answer::Over { may_go_on: true },
+            tls_fault: None,
         }
+    }
+
+    /// Why the other side broke TLS off, if it did and said so. With TLS 1.3 a server looks at the
+    /// client's certificate only when the handshake is over for the client.
+    pub fn tls_fault(&self) -> Option<TlsFault> {
+        self.tls_fault
     }
 
     /// Whether anything was written since this use began.
@@ -284,6 +294,9 @@ impl Live {
         arrived: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(cx, arrived);
+        if let Poll::Ready(Err(error)) = &read {
+            self.tls_fault = TlsFault::of(error);
+        }
         if read.is_pending() && matches!(self.sending, Sending::Failed) {
             // What the other side said before it closed has been read.
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
@@ -324,12 +337,17 @@ impl Live {
 }
 
 impl Sending {
-    /// Its URI is a path, and it says no length of its body, unless that is empty.
+    /// Its URI is a path, or whole for a proxy, and it says no length of its body, unless that is
+    /// empty.
     fn request(request: Request<Bytes>) -> Self {
         let (parts, body) = request.into_parts();
         let mut head = Vec::with_capacity(512);
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-        for word in [parts.method.as_str(), " ", path, " HTTP/1.1\r\n"] {
+        let place = match (parts.uri.scheme_str(), parts.uri.authority()) {
+            (Some(scheme), Some(authority)) => format!("{scheme}://{authority}"),
+            (_, None) | (None, _) => String::new(),
+        };
+        for word in [parts.method.as_str(), " ", &place, path, " HTTP/1.1\r\n"] {
             head.extend_from_slice(word.as_bytes());
         }
         for (name, value) in &parts.headers {

@@ -1,5 +1,6 @@
 //! One model request, from sending it to the end of its answer.
 
+use std::error::Error as _;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,10 +13,12 @@ use http::{HeaderMap, Method, Request};
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::openai_chat::body::{decode, decode_error};
+use tw_wire::openai_chat::no_such_path::says_no_such_path;
 use tw_wire::openai_chat::stream::{DecodeError, StreamDecoder, StreamLimits};
 
 use super::scripted_body::ScriptedBody;
 use super::{Connections, Upstream, UpstreamKind, place};
+use crate::client::connect_error::ConnectError;
 use crate::client::direct::{Address, DirectFailure, Exchange};
 use crate::exchange::retry_after;
 use crate::idle::Idle;
@@ -28,6 +31,8 @@ pub struct Asking {
     answer_bytes_max: usize,
     streamed: bool,
     upstream: Arc<Upstream>,
+    /// What the operator should know of the failure, and the client not.
+    aside: Option<String>,
 }
 
 /// What an upstream is sent.
@@ -50,11 +55,27 @@ pub enum Progress {
 }
 
 enum State {
-    Sending(Pin<Box<dyn Future<Output = Result<Answer, ModelFailure>> + Send>>),
+    Sending(Pin<Box<dyn Future<Output = Result<Answer, Unanswered>> + Send>>),
     /// The head has come.
     Reading(Box<Reading>),
     Failed(ModelFailure),
     Over,
+}
+
+/// A failure without a status.
+struct Unanswered {
+    failure: ModelFailure,
+    /// As [`Asking::take_aside`].
+    aside: Option<String>,
+}
+
+impl From<ModelFailure> for Unanswered {
+    fn from(failure: ModelFailure) -> Self {
+        Self {
+            failure,
+            aside: None,
+        }
+    }
 }
 
 struct Answer {
@@ -135,7 +156,14 @@ impl Asking {
             answer_bytes_max: upstream.answer_bytes_max,
             streamed,
             upstream: Arc::clone(upstream),
+            aside: None,
         }
+    }
+
+    /// What is behind the failure that [`Asking::next`] returned, for the operator's log: it
+    /// names addresses and settings. `None` if there is no more to say.
+    pub fn take_aside(&mut self) -> Option<String> {
+        self.aside.take()
     }
 
     /// Sends the request and waits for the answer's head.
@@ -147,7 +175,10 @@ impl Asking {
             let answered = sending.await;
             self.state = match answered {
                 Ok(answer) => self.begin_reading(answer),
-                Err(failure) => State::Failed(failure),
+                Err(Unanswered { failure, aside }) => {
+                    self.aside = aside;
+                    State::Failed(failure)
+                }
             };
         }
     }
@@ -197,6 +228,11 @@ impl Asking {
         match &mut self.state {
             State::Reading(reading) => {
                 let mut progress = reading.next(out, self.idle, self.answer_bytes_max).await;
+                if let Progress::Failed(failure) = &mut progress
+                    && let ModelFailureKind::Status(status) = failure.kind
+                {
+                    self.aside = explain(&self.upstream, status, &reading.form, failure);
+                }
                 if let Some(key) = self.upstream.kind.api_key() {
                     mask_errors(key, out, &mut progress);
                 }
@@ -417,11 +453,14 @@ async fn send(
     connections: Connections,
     upstream: Arc<Upstream>,
     asked: Sent,
-) -> Result<Answer, ModelFailure> {
+) -> Result<Answer, Unanswered> {
     let (address, request) = request_of(&connections, &upstream, asked)?;
-    let sending = connections
-        .0
-        .send(address, request, upstream.timeouts.connect);
+    let sending = connections.0.send(
+        &upstream.access.route,
+        address,
+        request,
+        upstream.timeouts.connect,
+    );
     let sent = tokio::time::timeout(upstream.timeouts.first_byte, sending).await;
     match sent {
         Ok(Ok((head, exchange))) => Ok(Answer {
@@ -429,21 +468,77 @@ async fn send(
             headers: head.into_parts().0.headers,
             body: Body::Http(Box::new(exchange)),
         }),
-        Ok(Err(DirectFailure::Connect)) => Err(failure(
-            ModelFailureKind::Connect,
-            "the upstream cannot be reached",
-        )),
+        Ok(Err(DirectFailure::Connect(error))) => {
+            let told = format!("the upstream {}", error.told());
+            Err(Unanswered {
+                failure: failure(ModelFailureKind::Connect, &told),
+                aside: Some(with_causes(&error)),
+            })
+        }
         Ok(Err(DirectFailure::Reset)) => Err(failure(
             ModelFailureKind::Reset,
             "the upstream closed the connection without an answer",
-        )),
-        Ok(Err(DirectFailure::NotHttp)) => Err(nonsense(
-            "the upstream's answer is not HTTP, or its head is too large",
-        )),
+        )
+        .into()),
+        Ok(Err(DirectFailure::NotHttp)) => {
+            Err(nonsense("the upstream's answer is not HTTP, or its head is too large").into())
+        }
         Err(_elapsed) => Err(failure(
             ModelFailureKind::Silent,
             "the upstream did not answer in time",
+        )
+        .into()),
+    }
+}
+
+fn with_causes(error: &ConnectError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    match error.advice() {
+        Some(advice) => format!("{text}; {advice}"),
+        None => text,
+    }
+}
+
+/// Says of a status that comes from a wrong address or key what is to be changed: to the client
+/// without the address, and to the operator.
+fn explain(
+    upstream: &Upstream,
+    status: u16,
+    form: &Form,
+    failure: &mut ModelFailure,
+) -> Option<String> {
+    let Form::Error {
+        content_type, read, ..
+    } = form
+    else {
+        return None;
+    };
+    let access = &upstream.access;
+    if says_no_such_path(status, content_type.as_deref(), read) {
+        failure.error.message = format!(
+            "the upstream '{}' answered {status}: there are no chat completions at its address; \
+             most likely its base URL lacks /v1 (the server's log says more)",
+            upstream.name
+        );
+        let setting = &access.base_url_setting;
+        return Some(format!(
+            "there are no chat completions at this address: look whether {setting} ends with /v1"
+        ));
+    }
+    let key = &access.api_key_setting;
+    match status {
+        401 | 403 if upstream.kind.api_key().is_some() => {
+            Some(format!("the key of {key} was refused"))
+        }
+        401 | 403 => Some(format!(
+            "it wants a key, and none is set: set it with {key}"
         )),
+        _ => None,
     }
 }
 
@@ -452,7 +547,7 @@ fn request_of(
     upstream: &Upstream,
     asked: Sent,
 ) -> Result<(Arc<Address>, Request<Bytes>), ModelFailure> {
-    let address = place::of_chat(connections, &upstream.kind, &asked.model)?;
+    let address = place::of_chat(connections, upstream, &asked.model)?;
     let accept = if asked.streamed {
         "text/event-stream"
     } else {

@@ -1,6 +1,5 @@
 //! The models that an upstream says it has.
 
-use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +10,7 @@ use tw_wire::openai_chat::models::{self, ListedModel};
 
 use super::place::{no_address, request};
 use super::{Connections, Upstream, UpstreamKind};
+use crate::client::connect_error::ConnectError;
 use crate::client::direct::DirectFailure;
 
 /// Longest time for the whole list.
@@ -18,13 +18,13 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest list that is read, in bytes; the longest known one has 1 MiB.
 const LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Why there is no list; holds nothing secret.
+/// Why there is no list, for the operator; it holds nothing secret.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     #[error("{0}")]
     NotAsked(String),
-    #[error("the upstream cannot be reached")]
-    Connect,
+    #[error("no connection")]
+    Connect(#[source] Box<ConnectError>),
     #[error("the upstream closed the connection")]
     Broken,
     #[error("the upstream did not answer in time")]
@@ -35,6 +35,28 @@ pub enum ListError {
     TooLong,
     #[error("the upstream's answer is no list of models")]
     NoList,
+}
+
+impl ListError {
+    /// For clients, behind the upstream's name: names no address.
+    pub fn told(&self) -> String {
+        match self {
+            Self::NotAsked(_) => "could not be asked".to_owned(),
+            Self::Connect(error) => error.told(),
+            Self::Broken => "closed the connection".to_owned(),
+            Self::Silent => "did not answer in time".to_owned(),
+            Self::Status(401 | 403) => "refused this server's credentials".to_owned(),
+            Self::Status(404 | 405) => {
+                "has no list of models at its address; its base URL may lack /v1".to_owned()
+            }
+            Self::Status(status) => format!("answered with status {status}"),
+            Self::TooLong => "gave a list that is too long".to_owned(),
+            Self::NoList => {
+                "answered with something else than a list; its base URL may be a wrong one"
+                    .to_owned()
+            }
+        }
+    }
 }
 
 /// Asks for the list; `None` for an upstream that has none.
@@ -50,8 +72,7 @@ pub async fn list(
     match &upstream.kind {
         UpstreamKind::OpenAi { base_url, .. } => {
             let url = format!("{base_url}/models");
-            let read = within(read(connections, upstream, &url)).await?;
-            models::decode(&read).map(Some).ok_or(ListError::NoList)
+            list_at(connections, upstream, &url).await.map(Some)
         }
         UpstreamKind::Azure { .. } => Ok(None),
         UpstreamKind::Scripted(script) => {
@@ -62,10 +83,23 @@ pub async fn list(
     }
 }
 
-async fn within(
-    reading: impl Future<Output = Result<Vec<u8>, ListError>>,
+/// As [`list`], at another URL of the same server.
+pub(super) async fn list_at(
+    connections: &Connections,
+    upstream: &Upstream,
+    url: &str,
+) -> Result<Vec<ListedModel>, ListError> {
+    let read = get(connections, upstream, url).await?;
+    models::decode(&read).ok_or(ListError::NoList)
+}
+
+/// Reads what is at the URL, with the upstream's key.
+pub(super) async fn get(
+    connections: &Connections,
+    upstream: &Upstream,
+    url: &str,
 ) -> Result<Vec<u8>, ListError> {
-    timeout(LIST_TIMEOUT, reading)
+    timeout(LIST_TIMEOUT, read(connections, upstream, url))
         .await
         .unwrap_or(Err(ListError::Silent))
 }
@@ -78,7 +112,7 @@ async fn read(
     let not_asked = |message| ListError::NotAsked(message);
     let address = connections
         .0
-        .address(url)
+        .address(&upstream.name, url)
         .ok_or_else(|| not_asked(no_address().error.message))?;
     let request = request(Method::GET, &upstream.kind)
         .map_err(|failure| not_asked(failure.error.message))?
@@ -87,10 +121,15 @@ async fn read(
         .map_err(|_| not_asked(no_address().error.message))?;
     let sent = connections
         .0
-        .send(address, request, upstream.timeouts.connect)
+        .send(
+            &upstream.access.route,
+            address,
+            request,
+            upstream.timeouts.connect,
+        )
         .await;
     let (head, mut exchange) = sent.map_err(|failure| match failure {
-        DirectFailure::Connect => ListError::Connect,
+        DirectFailure::Connect(error) => ListError::Connect(error),
         DirectFailure::Reset | DirectFailure::NotHttp => ListError::Broken,
     })?;
     if !head.status().is_success() {

@@ -15,7 +15,7 @@ use http::{HeaderName, HeaderValue, Method, Request};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
 
 use super::asking::failure;
-use super::{Connections, UpstreamKind};
+use super::{Connections, Upstream, UpstreamKind};
 use crate::client::direct::Address;
 use crate::secret::Secret;
 
@@ -35,20 +35,17 @@ impl UpstreamKind {
 /// Where chat completions of a model are.
 pub(super) fn of_chat(
     connections: &Connections,
-    kind: &UpstreamKind,
+    upstream: &Upstream,
     model: &str,
 ) -> Result<Arc<Address>, ModelFailure> {
-    let address = match kind {
-        UpstreamKind::OpenAi { base_url, .. } => connections
-            .0
-            .address(&format!("{base_url}/chat/completions")),
+    let at = |url: &str| connections.0.address(&upstream.name, url);
+    let address = match &upstream.kind {
+        UpstreamKind::OpenAi { base_url, .. } => at(&format!("{base_url}/chat/completions")),
         UpstreamKind::Azure {
             base_url,
             api_version: None,
             ..
-        } => connections
-            .0
-            .address(&format!("{base_url}/openai/v1/chat/completions")),
+        } => at(&format!("{base_url}/openai/v1/chat/completions")),
         UpstreamKind::Azure {
             base_url,
             api_version: Some(version),
@@ -62,7 +59,7 @@ pub(super) fn of_chat(
             let url = format!(
                 "{base_url}/openai/deployments/{model}/chat/completions?api-version={version}"
             );
-            Address::parse(&url).map(Arc::new)
+            Address::parse(&upstream.name, &url).map(Arc::new)
         }
         UpstreamKind::Scripted(_) => None,
     };

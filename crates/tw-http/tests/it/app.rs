@@ -15,7 +15,7 @@ use tw_core::limits;
 use tw_core::model_names::ModelNames;
 use tw_core::tool::{EffectClass, Policy, Probe, Tool, ToolKind};
 use tw_egress::env::Env;
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
+use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
 use tw_http::server::{Options, Surfaces, router};
 use tw_runtime::admin::{KeyWanted, create_key};
 use tw_runtime::runtime::{Config, Runtime};
@@ -137,6 +137,7 @@ impl App {
             timeouts: wanted.timeouts,
             accepts: Accepts::everything(),
             answer_bytes_max: limits::ANSWER_BYTES_DEFAULT,
+            access: UpstreamAccess::direct(),
         };
         let mut config = Config::with_upstream(upstream, wanted.tools);
         config.turn.model_backoff = Duration::ZERO;

@@ -11,7 +11,7 @@ use tw_core::limits;
 use tw_core::model_names::ModelNames;
 use tw_core::tool::EffectClass;
 use tw_egress::secret::Secret;
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
+use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
 use tw_testkit::client::Got;
 use tw_testkit::listener::{Listener, Reply};
 
@@ -80,6 +80,7 @@ async fn start(upstream: &Listener, tool: &Listener, effect: EffectClass) -> App
                 timeouts: Timeouts::defaults(),
                 accepts: Accepts::everything(),
                 answer_bytes_max: limits::ANSWER_BYTES_DEFAULT,
+                access: UpstreamAccess::direct(),
             })];
         }),
         ..Wanted::with_tools(vec![probe("send", effect, tool.url("/"))])

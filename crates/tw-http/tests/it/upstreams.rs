@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tw_core::accepts::Accepts;
 use tw_core::limits;
 use tw_core::model_names::{ModelNames, NamePattern};
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
+use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
 use tw_runtime::runtime::Config;
 use tw_testkit::listener::{Listener, Reply};
 
@@ -30,6 +30,7 @@ pub fn upstream(name: &str, base_url: String) -> Upstream {
         timeouts: Timeouts::defaults(),
         accepts: Accepts::everything(),
         answer_bytes_max: limits::ANSWER_BYTES_DEFAULT,
+        access: UpstreamAccess::direct(),
     }
 }
 

@@ -17,6 +17,8 @@ use crate::metrics::CallOf;
 pub(super) struct Metering {
     asked: Option<(Option<String>, Timestamp)>,
     shown: bool,
+    /// What is known of the failure of the request that is open beyond what the client is told.
+    pub(super) aside: Option<String>,
 }
 
 /// Something to be counted.
@@ -53,7 +55,8 @@ impl Driver {
         }
         let (upstream, began) = self.metering.asked.take().unzip();
         let upstream = upstream.flatten();
-        self.log_failed(close, upstream.as_deref());
+        let aside = self.metering.aside.take();
+        self.log_failed(close, upstream.as_deref(), aside.as_deref());
         Some(Noted::Attempt {
             upstream,
             outcome: close.outcome.clone(),
@@ -62,12 +65,17 @@ impl Driver {
     }
 
     /// What the upstream said of it is in the record and may repeat what it was sent, so it is not in the log.
-    fn log_failed(&self, close: &CloseAttempt, upstream: Option<&str>) {
+    fn log_failed(&self, close: &CloseAttempt, upstream: Option<&str>, cause: Option<&str>) {
         let AttemptOutcome::Failed(outcome) = &close.outcome else {
             return;
         };
         // What is wrong with a request is the client's to know.
-        let is_the_clients = matches!(close.http_status, Some(400 | 404 | 413 | 422));
+        let is_the_clients =
+            cause.is_none() && matches!(close.http_status, Some(400 | 404 | 413 | 422));
+        let known = self.work.upstreams.iter();
+        let url = known
+            .filter(|known| Some(known.name.as_str()) == upstream)
+            .find_map(|known| known.shown_url());
         macro_rules! log {
             ($level:ident) => {
                 tracing::$level!(
@@ -77,6 +85,8 @@ impl Driver {
                     attempt = close.n,
                     outcome,
                     http_status = close.http_status,
+                    url,
+                    cause,
                     "a model request failed"
                 )
             };

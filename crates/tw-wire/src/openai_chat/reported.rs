@@ -62,6 +62,11 @@ pub fn of_http(status: u16, content_type: Option<&str>, body: &[u8]) -> Reported
     error
 }
 
+/// What a body says that is JSON, if it has a message.
+pub fn message_of(value: &Value) -> Option<String> {
+    read(value).map(|error| error.message)
+}
+
 fn read(value: &Value) -> Option<ReportedError> {
     match value {
         Value::String(message) => Some(ReportedError {

@@ -12,7 +12,7 @@ use tw_core::model_names::ModelNames;
 use tw_core::tool::{EffectClass, Policy, Tool, ToolKind};
 use tw_egress::env::Env;
 use tw_egress::secret::Secret;
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamKind};
+use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
 use tw_runtime::admin::{KeyWanted, create_key};
 use tw_runtime::runtime::Config;
 use tw_testkit::client::Client;
@@ -108,6 +108,7 @@ fn of(base_url: String, timeouts: Timeouts) -> Upstream {
         timeouts,
         accepts: Accepts::everything(),
         answer_bytes_max: tw_core::limits::ANSWER_BYTES_DEFAULT,
+        access: UpstreamAccess::direct(),
     }
 }
 

@@ -26,6 +26,15 @@ async fn ids(app: &App) -> Vec<String> {
         .collect()
 }
 
+/// The message of a list that could not be given.
+async fn refused(app: &App, path: &str) -> String {
+    let got = get(app, path).await;
+    assert_eq!(got.status, 502, "{}", got.text());
+    let error = &got.json()["error"];
+    assert_eq!(error["code"], json!("upstream_failed"));
+    error["message"].as_str().unwrap().to_owned()
+}
+
 /// A listener that has these models.
 async fn has(entries: &'static str) -> Listener {
     Listener::start(move |asked: &Asked| {
@@ -121,7 +130,10 @@ async fn a_list_is_not_asked_for_again_while_it_is_new_nor_at_once_after_a_failu
         .unwrap();
     let app = in_front_of(vec![upstream("down", down.url("/v1"))]).await;
     for _ in 0..3 {
-        assert_eq!(ids(&app).await, [""; 0]);
+        assert_eq!(
+            refused(&app, "/v1/models").await,
+            "No upstream gave its list of models: 'down' answered with status 503."
+        );
     }
     assert_eq!(down.asked().len(), 1);
 }
@@ -165,6 +177,93 @@ async fn nonsense_is_no_list() {
     ] {
         let odd = Listener::in_turn(vec![reply]).await.unwrap();
         let app = in_front_of(vec![upstream("odd", odd.url("/v1"))]).await;
-        assert_eq!(ids(&app).await, [""; 0]);
+        refused(&app, "/v1/models").await;
+    }
+}
+
+#[tokio::test]
+async fn no_list_at_all_is_an_error_that_says_why_and_shows_no_address() {
+    const KEY: &str = "sk-0815-of-the-operator";
+    for (status, body, reason) in [
+        (
+            401,
+            r#"{"error":{"message":"wrong key sk-0815-of-the-operator"}}"#,
+            "'wrong' refused this server's credentials",
+        ),
+        (
+            404,
+            "",
+            "'wrong' has no list of models at its address; its base URL may lack /v1",
+        ),
+        (
+            200,
+            "<html>",
+            "'wrong' answered with something else than a list; its base URL may be a wrong one",
+        ),
+    ] {
+        let listener = Listener::start(move |_| Reply::status(status, body))
+            .await
+            .unwrap();
+        let mut wrong = upstream("wrong", listener.url(""));
+        wrong.kind = UpstreamKind::OpenAi {
+            base_url: listener.url(""),
+            api_key: Some(Secret::new(KEY.to_owned())),
+        };
+        let app = in_front_of(vec![wrong]).await;
+        for path in ["/v1/models", "/v1/models/some"] {
+            let message = refused(&app, path).await;
+            let expected = format!("No upstream gave its list of models: {reason}.");
+            assert_eq!(message, expected, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_is_not_whole_names_whose_models_are_missing() {
+    let good = has(r#"{"data":[{"id":"a"}]}"#).await;
+    let bad = Listener::start(|_| Reply::status(401, "{}")).await.unwrap();
+    let mut named = upstream("named", bad.url("/v1"));
+    named.models = serves(&["z-1"], &[]);
+    for (upstreams, listed, missing) in [
+        (vec![upstream("good", good.url("/v1"))], vec!["a"], ""),
+        (
+            vec![
+                upstream("good", good.url("/v1")),
+                upstream("bad", bad.url("/v1")),
+            ],
+            vec!["a"],
+            "bad",
+        ),
+        // What the config names is listed, whatever the upstream says.
+        (vec![named], vec!["z-1"], "named"),
+    ] {
+        let app = in_front_of(upstreams).await;
+        assert_eq!(ids(&app).await, listed);
+        let got = get(&app, "/v1/models").await;
+        assert_eq!(got.header("turnwright-unlisted-upstreams"), missing);
+    }
+}
+
+#[tokio::test]
+async fn an_address_without_chat_completions_is_told_from_a_model_that_is_not_there() {
+    let nothing = "the upstream 'u' answered 404: there are no chat completions at its address; \
+                   most likely its base URL lacks /v1 (the server's log says more)";
+    for (body, expected) in [
+        ("", nothing),
+        (r#"{"detail":"Not Found"}"#, nothing),
+        ("404 page not found", nothing),
+        (
+            r#"{"error":{"message":"The model `m` does not exist"}}"#,
+            "The model `m` does not exist",
+        ),
+    ] {
+        let listener = Listener::start(move |_| Reply::status(404, body))
+            .await
+            .unwrap();
+        let app = in_front_of(vec![upstream("u", listener.url(""))]).await;
+        let ask = json!({ "model": "m", "messages": [{ "role": "user", "content": "Hi" }] });
+        let got = app.client.chat(&ask).await.unwrap();
+        assert_eq!(got.status, 404, "{body}");
+        assert_eq!(got.json()["error"]["message"], json!(expected), "{body}");
     }
 }

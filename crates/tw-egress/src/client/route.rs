@@ -1,0 +1,215 @@
+//! The way to an upstream: its address, a proxy perhaps, and TLS.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use rustls::RootCertStore;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+
+use super::connect::{Stream, server_name};
+use super::connect_error::ConnectError;
+use super::proxy::{Proxy, WithoutProxy, place};
+use super::target::{Host, Scheme, Target};
+use super::tls::{ClientIdentity, TlsFileError, anonymous, connector};
+use super::tls_fault::TlsFault;
+
+/// How connections to an upstream are made.
+#[derive(Clone)]
+pub struct Route {
+    tls: TlsConnector,
+    proxy: Option<Proxy>,
+}
+
+impl Route {
+    /// # Errors
+    /// [`TlsFileError::Mismatch`] for a certificate and a key that do not go together.
+    pub fn new(
+        trusted_roots: RootCertStore,
+        identity: Option<ClientIdentity>,
+        proxy: Option<Proxy>,
+    ) -> Result<Self, TlsFileError> {
+        Ok(Self {
+            tls: connector(trusted_roots, identity)?,
+            proxy,
+        })
+    }
+
+    /// Without a proxy and a certificate of our own.
+    pub fn direct(trusted_roots: RootCertStore) -> Self {
+        Self {
+            tls: anonymous(trusted_roots),
+            proxy: None,
+        }
+    }
+
+    /// `HOST:PORT` of the proxy, if there is one.
+    pub fn proxy_place(&self) -> Option<String> {
+        self.proxy.as_ref().map(Proxy::place)
+    }
+
+    /// The proxy that requests to `target` are written to, rather than to what they are for:
+    /// those in clear.
+    pub(super) fn asks_proxy(&self, target: &Target) -> Option<&Proxy> {
+        self.proxy
+            .as_ref()
+            .filter(|_| target.scheme == Scheme::Http)
+    }
+
+    /// Connects, with TLS where the target says so.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; nothing takes longer than until `deadline`.
+    pub(super) async fn open(
+        &self,
+        target: &Target,
+        deadline: Instant,
+    ) -> Result<Stream, ConnectError> {
+        let tcp = match &self.proxy {
+            None => tcp(&target.host, target.port, deadline).await?,
+            Some(proxy) => through(proxy, target, deadline).await?,
+        };
+        match target.scheme {
+            Scheme::Http => Ok(Stream::Plain(tcp)),
+            Scheme::Https => self.secure(tcp, target, deadline).await,
+        }
+    }
+
+    async fn secure(
+        &self,
+        tcp: TcpStream,
+        target: &Target,
+        deadline: Instant,
+    ) -> Result<Stream, ConnectError> {
+        let place = || place(&target.host, target.port);
+        let fault = |fault, source| ConnectError::Tls {
+            place: place(),
+            fault,
+            source,
+        };
+        let name = server_name(&target.host)
+            .map_err(|_| fault(TlsFault::WrongName, io::ErrorKind::InvalidInput.into()))?;
+        match timeout_at(deadline, self.tls.connect(name, tcp)).await {
+            Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
+            Ok(Err(source)) => Err(fault(TlsFault::of_handshake(&source), source)),
+            Err(_elapsed) => Err(ConnectError::TlsTimedOut { place: place() }),
+        }
+    }
+}
+
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Route")
+            .field("proxy", &self.proxy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which proxy the environment has for a URL: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and
+/// `NO_PROXY`, also in small letters, as curl reads them.
+#[derive(Clone, Debug, Default)]
+pub struct EnvironmentProxies {
+    pub http: Option<Proxy>,
+    pub https: Option<Proxy>,
+    pub without: WithoutProxy,
+}
+
+impl EnvironmentProxies {
+    /// `None` for a URL that is reached without one. This machine itself always is: a proxy
+    /// elsewhere would look for the place there.
+    pub fn proxy_for(&self, url: &str) -> Option<Proxy> {
+        let target = Target::parse(url).ok()?;
+        let is_here = match &target.host {
+            Host::Name(name) => name == "localhost" || name.ends_with(".localhost"),
+            Host::Address(address) => address.is_loopback(),
+        };
+        if is_here || self.without.holds(&target.host) {
+            return None;
+        }
+        match target.scheme {
+            Scheme::Http => self.http.clone(),
+            Scheme::Https => self.https.clone(),
+        }
+    }
+}
+
+async fn through(
+    proxy: &Proxy,
+    target: &Target,
+    deadline: Instant,
+) -> Result<TcpStream, ConnectError> {
+    let of_proxy = |error| ConnectError::Proxy(Box::new(error));
+    let reached = tcp(&proxy.host, proxy.port, deadline).await;
+    let mut tcp = reached.map_err(of_proxy)?;
+    if target.scheme == Scheme::Http {
+        return Ok(tcp);
+    }
+    let place = place(&target.host, target.port);
+    let proxy_place = proxy.place();
+    let asked = timeout_at(deadline, proxy.connect_through(&mut tcp, &place)).await;
+    match asked {
+        Ok(Ok(())) => Ok(tcp),
+        Ok(Err(None)) => Err(ConnectError::ProxyNoAnswer {
+            proxy: proxy_place,
+            place,
+        }),
+        Ok(Err(Some(status))) => Err(ConnectError::ProxyStatus {
+            proxy: proxy_place,
+            place,
+            status,
+        }),
+        Err(_elapsed) => Err(of_proxy(ConnectError::TimedOut { place: proxy_place })),
+    }
+}
+
+/// Connects to the first address that takes it.
+async fn tcp(host: &Host, port: u16, deadline: Instant) -> Result<TcpStream, ConnectError> {
+    let addresses = addresses(host, port, deadline).await?;
+    let mut last = None;
+    for address in addresses {
+        let place = || place(host, port);
+        let connected = timeout_at(deadline, TcpStream::connect(address)).await;
+        let failed = match connected.map(|connected| connected.and_then(at_once)) {
+            Ok(Ok(tcp)) => return Ok(tcp),
+            Ok(Err(source)) => ConnectError::Refused {
+                place: place(),
+                source,
+            },
+            Err(_elapsed) => return Err(ConnectError::TimedOut { place: place() }),
+        };
+        last = Some(failed);
+    }
+    Err(last.unwrap_or_else(|| no_address(host, io::ErrorKind::NotFound.into())))
+}
+
+/// A request is written at once; waiting for more only delays it.
+fn at_once(tcp: TcpStream) -> io::Result<TcpStream> {
+    tcp.set_nodelay(true)?;
+    Ok(tcp)
+}
+
+async fn addresses(
+    host: &Host,
+    port: u16,
+    deadline: Instant,
+) -> Result<Vec<SocketAddr>, ConnectError> {
+    let name = match host {
+        Host::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
+        Host::Name(name) => name,
+    };
+    match timeout_at(deadline, lookup_host((name.as_str(), port))).await {
+        Ok(Ok(found)) => Ok(found.collect()),
+        Ok(Err(source)) => Err(no_address(host, source)),
+        Err(_elapsed) => Err(ConnectError::LookUpTimedOut { host: name.clone() }),
+    }
+}
+
+fn no_address(host: &Host, source: io::Error) -> ConnectError {
+    let host = match host {
+        Host::Name(name) => name.clone(),
+        Host::Address(address) => address.to_string(),
+    };
+    ConnectError::LookUp { host, source }
+}

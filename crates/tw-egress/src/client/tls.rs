@@ -1,0 +1,212 @@
+//! Who vouches for servers, and what this side shows of itself.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::WantsClientCert;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
+use tokio_rustls::TlsConnector;
+
+use super::web_roots;
+
+/// A file of certificates or keys that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsFileError {
+    #[error("reading {}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{} is no PEM file", path.display())]
+    NotPem { path: PathBuf },
+    #[error("{} holds no certificate", path.display())]
+    NoCertificate { path: PathBuf },
+    #[error("{} holds no private key that can be read (one that is encrypted cannot)", path.display())]
+    NoKey { path: PathBuf },
+    #[error("{} holds a certificate that cannot be used", path.display())]
+    BadCertificate {
+        path: PathBuf,
+        #[source]
+        source: rustls::Error,
+    },
+    #[error("the certificate of {} and the key of {} do not go together", certificate.display(), key.display())]
+    Mismatch {
+        certificate: PathBuf,
+        key: PathBuf,
+        #[source]
+        source: rustls::Error,
+    },
+}
+
+/// A certificate that a client shows, and its key.
+pub struct ClientIdentity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    certificate_file: PathBuf,
+    key_file: PathBuf,
+}
+
+impl ClientIdentity {
+    /// Reads PEM files: the certificate first, then those between it and its authority.
+    ///
+    /// # Errors
+    /// [`TlsFileError`].
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsFileError> {
+        let text = read(key)?;
+        let read_key = PrivateKeyDer::from_pem_slice(&text);
+        Ok(Self {
+            chain: certificates(certificate)?,
+            key: read_key.map_err(|_| TlsFileError::NoKey {
+                path: key.to_owned(),
+            })?,
+            certificate_file: certificate.to_owned(),
+            key_file: key.to_owned(),
+        })
+    }
+}
+
+impl Clone for ClientIdentity {
+    fn clone(&self) -> Self {
+        Self {
+            chain: self.chain.clone(),
+            key: self.key.clone_key(),
+            certificate_file: self.certificate_file.clone(),
+            key_file: self.key_file.clone(),
+        }
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for ClientIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientIdentity")
+            .field("certificate_file", &self.certificate_file)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What `SSL_CERT_FILE` and `SSL_CERT_DIR` name, instead of the built-in authorities; those if
+/// neither is set. This is how OpenSSL and curl read them.
+///
+/// # Errors
+/// [`TlsFileError`] for a file that is named, and when a named folder holds no certificate at
+/// all. Other files of a folder are passed over, as OpenSSL does.
+pub fn roots_of_environment(
+    file: Option<&Path>,
+    folders: &[PathBuf],
+) -> Result<RootCertStore, TlsFileError> {
+    if file.is_none() && folders.is_empty() {
+        return Ok(web_roots());
+    }
+    let mut roots = RootCertStore::empty();
+    if let Some(file) = file {
+        trust(&mut roots, file)?;
+    }
+    for folder in folders {
+        trust_folder(&mut roots, folder)?;
+    }
+    if let (true, Some(folder)) = (roots.is_empty(), folders.first()) {
+        return Err(TlsFileError::NoCertificate {
+            path: folder.clone(),
+        });
+    }
+    Ok(roots)
+}
+
+/// Adds the authorities of a PEM file.
+///
+/// # Errors
+/// [`TlsFileError`]; a bundle in which at least one can be used is used.
+pub fn trust(roots: &mut RootCertStore, file: &Path) -> Result<(), TlsFileError> {
+    let found = certificates(file)?;
+    let mut fault = None;
+    let before = roots.len();
+    for certificate in found {
+        // Bundles hold old ones that no reader of today understands.
+        if let Err(error) = roots.add(certificate) {
+            fault = Some(error);
+        }
+    }
+    match fault {
+        Some(source) if roots.len() == before => Err(TlsFileError::BadCertificate {
+            path: file.to_owned(),
+            source,
+        }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn trust_folder(roots: &mut RootCertStore, folder: &Path) -> Result<(), TlsFileError> {
+    let unread = |source| TlsFileError::Read {
+        path: folder.to_owned(),
+        source,
+    };
+    for entry in std::fs::read_dir(folder).map_err(unread)? {
+        let path = entry.map_err(unread)?.path();
+        if path.is_file()
+            && let Ok(found) = certificates(&path)
+        {
+            for certificate in found {
+                // As in a bundle.
+                let _ = roots.add(certificate);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What makes TLS connections; this and [`anonymous`] are the only places that build it.
+///
+/// # Errors
+/// [`TlsFileError::Mismatch`].
+pub(crate) fn connector(
+    roots: RootCertStore,
+    identity: Option<ClientIdentity>,
+) -> Result<TlsConnector, TlsFileError> {
+    let Some(identity) = identity else {
+        return Ok(anonymous(roots));
+    };
+    let made = builder(roots).with_client_auth_cert(identity.chain, identity.key);
+    let config = made.map_err(|source| TlsFileError::Mismatch {
+        certificate: identity.certificate_file,
+        key: identity.key_file,
+        source,
+    })?;
+    Ok(of_config(config))
+}
+
+/// As [`connector`], without a certificate of our own.
+pub(crate) fn anonymous(roots: RootCertStore) -> TlsConnector {
+    of_config(builder(roots).with_no_client_auth())
+}
+
+fn builder(roots: RootCertStore) -> ConfigBuilder<ClientConfig, WantsClientCert> {
+    ClientConfig::builder().with_root_certificates(roots)
+}
+
+fn of_config(mut config: ClientConfig) -> TlsConnector {
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    TlsConnector::from(Arc::new(config))
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
+    let text = read(file)?;
+    let path = || file.to_owned();
+    let read: Result<Vec<_>, PemError> = CertificateDer::pem_slice_iter(&text).collect();
+    let found = read.map_err(|_| TlsFileError::NotPem { path: path() })?;
+    if found.is_empty() {
+        return Err(TlsFileError::NoCertificate { path: path() });
+    }
+    Ok(found)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, TlsFileError> {
+    std::fs::read(file).map_err(|source| TlsFileError::Read {
+        path: file.to_owned(),
+        source,
+    })
+}
