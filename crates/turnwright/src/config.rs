@@ -25,6 +25,7 @@ use tw_egress::secrets::Secrets;
 use tw_http::server::Options;
 use tw_runtime::fail_point::FailPoint;
 use tw_runtime::limiter::Rules;
+use tw_runtime::recover::pace::RECOVERIES_BYTES_DEFAULT;
 use tw_runtime::runtime::{Config, RECALLED_BYTES_DEFAULT};
 use tw_runtime::tools::Vetting;
 
@@ -85,6 +86,7 @@ pub struct ServerSettings {
     head_timeout_s: u64,
     bodies_bytes_max: usize,
     pub check_upstreams: bool,
+    running_bodies_bytes_max: u64,
 }
 
 #[derive(Deserialize, Debug)]
@@ -217,6 +219,7 @@ impl Settings {
             rules: Rules {
                 turns_max: self.server.turns_max,
                 streams_max: self.server.streams_max,
+                running_bodies_bytes_max: self.server.running_bodies_bytes_max,
                 key: self.rate.key(),
                 organization: self.rate.organization(),
                 organizations: self.rate.organizations()?,
@@ -226,6 +229,7 @@ impl Settings {
             events_kept: hours(self.record.events_kept_h),
             request_keys_kept: hours(self.record.request_keys_kept_h),
             repeat_window: Duration::from_secs(self.record.repeat_window_s),
+            recoveries_bytes_max: RECOVERIES_BYTES_DEFAULT,
             drain_max: Duration::from_secs(self.server.drain_s),
             models_kept: Duration::from_secs(self.cache.models_s),
             fail_point: fail_point()?,

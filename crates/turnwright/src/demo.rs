@@ -57,7 +57,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     };
     let config = Config::with_upstream(upstream, registry::tools(&[])?);
     let listener = listen::bind(args.listen).await?;
-    let server = Server::start(config, store, env, listener, Options::defaults(), LIMITS).await?;
+    let server = Server::start(config, store, env, listener, Options::defaults(), LIMITS)?;
     let address = server.address;
     println!("listening on http://{address}");
     let stop = stop_signal()?;

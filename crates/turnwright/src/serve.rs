@@ -81,7 +81,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         "starting"
     );
     let (options, limits) = (settings.surfaces(), settings.connections());
-    let mut server = Server::start(config, store, env, listener, options, limits).await?;
+    let mut server = Server::start(config, store, env, listener, options, limits)?;
     server.metrics = metrics;
     println!("listening on http://{}", server.address);
     if settings.server.check_upstreams {
@@ -251,8 +251,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes over what an earlier process left, then serves whoever has connected meanwhile.
-    pub async fn start(
+    /// Nobody is served, and nothing of an earlier process is taken over, before [`Server::until`].
+    pub fn start(
         config: Config,
         store: Store,
         env: Env,
@@ -262,13 +262,6 @@ impl Server {
     ) -> anyhow::Result<Self> {
         let address = listener.local_addr()?;
         let runtime = Runtime::new(config, store, env)?;
-        let recovered = runtime
-            .recover()
-            .await
-            .context("taking over unfinished turns")?;
-        if recovered > 0 {
-            tracing::info!(turns = recovered, "turns of an earlier process go on");
-        }
         Ok(Self {
             address,
             runtime,
@@ -279,7 +272,7 @@ impl Server {
         })
     }
 
-    /// Serves until `stop`, then drains.
+    /// Serves until `stop`, then drains. What an earlier process left is taken over meanwhile.
     pub async fn until(self, stop: impl Future<Output = Stop>) {
         let Self {
             runtime,
@@ -297,6 +290,7 @@ impl Server {
                 serving.accept_until(&metrics, forever).await;
             })
         });
+        runtime.recover_meanwhile();
         let surfaces = Surfaces::new(runtime.clone(), options);
         let counts = runtime.metrics().connections();
         let serving = Serving::new(router(surfaces.clone()), limits, counts);

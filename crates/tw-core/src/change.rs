@@ -61,6 +61,13 @@ pub enum Change {
         at: Timestamp,
     },
 
+    /// Notes that a turn is to stop which no driver of this process has; whoever takes it over stops it.
+    AskStop {
+        organization: OrgId,
+        turn: TurnId,
+        at: Timestamp,
+    },
+
     // Conversations.
     DeleteConversation(DeleteConversation),
 
@@ -86,6 +93,10 @@ pub enum Change {
     /// The turn is being stopped; it ends when what runs has ended.
     NoteStop {
         reason: TurnReason,
+        at: Timestamp,
+    },
+    /// The turn's driver goes on with it, so its claims have come to something.
+    NoteResumed {
         at: Timestamp,
     },
     EndTurn(EndTurn),
@@ -121,9 +132,12 @@ pub enum Outcome {
     ToolSaved(ToolVersion),
     /// Another tool of the organization has this name.
     NameTaken,
-    /// The claim holds; this is the new fence.
+    /// The claim holds.
     Claimed {
+        /// The new fence.
         fence: i64,
+        /// Claims before this one since which no driver has gone on with the turn.
+        open: u32,
     },
     /// Nothing to do: final already, claimed by this owner already, not due, or changed by
     /// somebody else meanwhile.

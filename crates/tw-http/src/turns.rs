@@ -52,15 +52,14 @@ pub(crate) async fn cancel(
         if view.turn.status.is_final() {
             return Ok(view);
         }
-        if !surfaces.runtime().cancel(view.turn.id) {
-            let after = visible(&surfaces, &reader, &turn, Detail::Shown, &id).await?;
-            if after.turn.status.is_final() {
-                return Ok(after);
-            }
-            return Err(ApiError::unavailable(
-                "The turn is being taken over after a restart; try again.",
-            ));
-        }
+        let asked = surfaces
+            .runtime()
+            .cancel(caller.organization, view.turn.id)
+            .await;
+        asked.map_err(|error| {
+            let _ = ApiError::internal(&error, &id);
+            ApiError::unavailable("The turn may not have been asked to stop; try again.")
+        })?;
         let ended = surfaces.runtime().wait_for_end(caller, view.turn.id).await;
         ended.map_err(|error| ApiError::of_read(&error, &id))?;
         visible(&surfaces, &reader, &turn, Detail::Shown, &id).await

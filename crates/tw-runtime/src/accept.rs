@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tw_core::change::{Change, Fence, NewTurn, OnLeave, Record, Surface, ToolGrant};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::history::{Differences, Repairs};
-use tw_core::id::TurnId;
+use tw_core::id::{OrgId, TurnId};
 use tw_core::memory::{TurnMemory, Verdict};
 use tw_core::request::{Message, ModelInput};
 use tw_core::time::Timestamp;
@@ -235,11 +235,28 @@ impl Runtime {
         marks::add(&self.0, mark);
     }
 
-    /// Asks a turn to stop. Whether it runs here and may be stopped is the caller's question.
+    /// Asks a turn to stop, which may still wait for a driver: then it is written down for the one who takes it over.
+    /// Whether it may be stopped is the caller's question.
     ///
-    /// `false` when no driver of this process has the turn: it has ended, or is being taken over.
-    #[must_use]
-    pub fn cancel(&self, turn: TurnId) -> bool {
+    /// # Errors
+    /// When that cannot be written; after `Unknown` it may be.
+    pub async fn cancel(&self, organization: OrgId, turn: TurnId) -> Result<(), ApplyError> {
+        if self.cancel_live(turn) {
+            return Ok(());
+        }
+        let ask = Change::AskStop {
+            organization,
+            turn,
+            at: self.env().now(),
+        };
+        self.store().apply(vec![ask], None).await?;
+        // Whoever took it over meanwhile may have read the row before that.
+        self.cancel_live(turn);
+        Ok(())
+    }
+
+    /// `false` when no driver of this process has the turn.
+    pub(crate) fn cancel_live(&self, turn: TurnId) -> bool {
         let live = self.0.live.get(turn);
         if let Some(live) = &live {
             live.cancel();
@@ -368,7 +385,9 @@ impl Runtime {
             upstreams,
             calls,
         };
-        let place = inner.limiter.begin(&request.caller);
+        let place = inner
+            .limiter
+            .begin(&request.caller, request.body.len() as u64);
         let place = place.map_err(TurnRefused::NoRoom)?;
         let (answer, outcome) = self.drive(machine, fence, work, place, (step, passing));
         match outcome.await {
@@ -408,6 +427,7 @@ impl Runtime {
             live: Arc::clone(&live),
             client: Some(to_client),
             place,
+            recovery: None,
             events_stored: 0,
         });
         inner.live.add(fence.turn, live);

@@ -71,7 +71,7 @@ impl Runtime {
     /// One that no driver of this process has is stopped by whoever takes it over.
     async fn stop(&self, organization: OrgId, turns: &[TurnId]) {
         let ends = turns.iter().map(|turn| async move {
-            let _ = self.cancel(*turn);
+            self.cancel_live(*turn);
             let follower = Follower::new(&self.0, organization, *turn);
             if let Err(error) = follower.wait_for_end().await {
                 tracing::warn!(turn.id = %turn, error = %Chain(&error), "waiting for a deleted turn failed");

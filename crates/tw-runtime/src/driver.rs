@@ -22,7 +22,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep};
-use tw_core::change::{Fence, Outcome};
+use tw_core::change::{Change, Fence, Outcome};
 use tw_core::id::CallRef;
 use tw_core::model::ModelEvent;
 use tw_core::request::ModelInput;
@@ -39,6 +39,7 @@ use crate::fail_point::FailPoint;
 use crate::limiter::Place;
 use crate::live::{Live, Signal, Wanted};
 use crate::prepared::Histories;
+use crate::recover::pace::RecoveryPermit;
 use crate::results::ResultKey;
 use crate::runtime::Inner;
 use crate::slots::Slot;
@@ -98,6 +99,8 @@ pub(crate) struct Driver {
     client_counts: bool,
     /// Held until the turn's end is durable.
     place: Option<Place>,
+    /// Of a turn that was taken over, until something has come of what it asked first.
+    recovery: Option<RecoveryPermit>,
     asking: Option<(Asked, Asking)>,
     tools: JoinSet<CallEnded>,
     /// Attempts that run, by the id of their task.
@@ -142,6 +145,7 @@ pub(crate) struct DriverParts {
     pub(crate) live: Arc<Live>,
     pub(crate) client: Option<ToClient>,
     pub(crate) place: Place,
+    pub(crate) recovery: Option<RecoveryPermit>,
     /// Events that the log holds already.
     pub(crate) events_stored: u64,
 }
@@ -169,6 +173,7 @@ impl Driver {
             live,
             client,
             place,
+            recovery,
             events_stored,
         } = parts;
         let left = turn.setup().deadline.since(inner.env.now());
@@ -184,6 +189,7 @@ impl Driver {
             client_counts: client.is_some(),
             client,
             place: Some(place),
+            recovery,
             asking: None,
             tools: JoinSet::new(),
             attempts: BTreeMap::new(),
@@ -272,10 +278,31 @@ impl Driver {
     /// Goes on with a turn that was taken over.
     pub(crate) async fn resume(mut self: Box<Self>, mut step: Step) {
         self.inner.metrics.turn_taken_over();
-        match self.perform(&mut step).await {
+        let resumed = match self.perform(&mut step).await {
+            Ok(()) => self.note_resumed().await,
+            Err(stopped) => Err(stopped),
+        };
+        match resumed {
             Ok(()) => self.drive().await,
             Err(stopped) => self.stop(stopped).await,
         }
+    }
+
+    /// What costs most of taking a turn over is behind it: its claims do not count against it any more.
+    async fn note_resumed(&mut self) -> Result<(), Stopped> {
+        if !self.turn.is_ended() {
+            let at = self.inner.env.now();
+            let note = Change::NoteResumed { at };
+            let noted = self.inner.store.apply(vec![note], Some(self.fence)).await;
+            noted.map_err(Stopped::Write)?;
+        }
+        if self.asking.is_none() {
+            self.recovery = None;
+        }
+        if let Some(recovery) = &mut self.recovery {
+            recovery.share();
+        }
+        Ok(())
     }
 
     async fn drive(mut self: Box<Self>) {
@@ -418,6 +445,8 @@ impl Driver {
         progress: Progress,
         step: &mut Step,
     ) -> Result<(), Stopped> {
+        // What was sent is not kept any longer.
+        self.recovery = None;
         let mut events = std::mem::take(&mut self.model_events);
         if !events.is_empty() {
             self.reach(FailPoint::AnswerBegan);

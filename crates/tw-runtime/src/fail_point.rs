@@ -25,10 +25,12 @@ pub enum FailPoint {
     BeforeTurnEnd,
     AfterTurnEnd,
     FinishShown,
+    /// Of a turn that is taken over: nothing of it is loaded yet.
+    Claimed,
 }
 
 impl FailPoint {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::BeforeAccept,
         Self::AfterAccept,
         Self::Asked,
@@ -48,6 +50,7 @@ impl FailPoint {
         Self::BeforeTurnEnd,
         Self::AfterTurnEnd,
         Self::FinishShown,
+        Self::Claimed,
     ];
 
     pub fn name(self) -> &'static str {
@@ -71,6 +74,7 @@ impl FailPoint {
             Self::BeforeTurnEnd => "before_turn_end",
             Self::AfterTurnEnd => "after_turn_end",
             Self::FinishShown => "finish_shown",
+            Self::Claimed => "claimed",
         }
     }
 

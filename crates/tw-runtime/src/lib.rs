@@ -14,6 +14,7 @@ pub mod runtime;
 pub mod tools;
 
 pub mod admin;
+mod byte_units;
 pub mod chain;
 pub mod fail_point;
 pub mod limiter;

@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tw_core::id::{ApiKeyId, OrgId};
 use tw_core::rate::{Bucket, Limits, Standing};
 use tw_core::time::Timestamp;
 use tw_egress::env::Env;
 
 use crate::admin::Caller;
+use crate::byte_units::units;
 use crate::runtime::Runtime;
 
 /// The limits of a server; those of a single key stand in its row.
@@ -24,6 +26,8 @@ pub struct Rules {
     pub turns_max: usize,
     /// Streams that may be open at once, in all.
     pub streams_max: usize,
+    /// Bytes of the bodies of turns that run, in all.
+    pub running_bodies_bytes_max: u64,
     /// Of every key that has none of its own.
     pub key: Limits,
     /// Of every organization that has none of its own.
@@ -36,6 +40,9 @@ pub struct Rules {
 pub const TURNS_DEFAULT: usize = 10_000;
 /// Design, section 12.
 pub const STREAMS_DEFAULT: usize = 10_000;
+/// As much as of bodies that are being read: sixteen of the largest, or [`TURNS_DEFAULT`] of 52 KiB, which is some
+/// 13,000 tokens.
+pub const RUNNING_BODIES_BYTES_DEFAULT: u64 = 512 * 1024 * 1024;
 /// Keys and organizations that are counted at once; further ones are refused, since nobody would
 /// hold them to their limits. Each takes about 100 bytes.
 pub const COUNTED_MAX: usize = 100_000;
@@ -52,6 +59,7 @@ impl Rules {
         Self {
             turns_max: TURNS_DEFAULT,
             streams_max: STREAMS_DEFAULT,
+            running_bodies_bytes_max: RUNNING_BODIES_BYTES_DEFAULT,
             key: Limits::default(),
             organization: Limits::default(),
             organizations: BTreeMap::new(),
@@ -98,6 +106,8 @@ pub(crate) struct Limiter {
     env: Env,
     turns: AtomicUsize,
     streams: AtomicUsize,
+    bodies: Arc<Semaphore>,
+    bodies_units_max: u32,
     counts: Mutex<Counts>,
 }
 
@@ -126,8 +136,11 @@ type Askers = [(Subject, Limits); 2];
 
 impl Limiter {
     pub(crate) fn new(rules: Rules, env: Env) -> Arc<Self> {
+        let bodies_units_max = units(rules.running_bodies_bytes_max).max(1);
         Arc::new(Self {
             rules,
+            bodies: Arc::new(Semaphore::new(bodies_units_max as usize)),
+            bodies_units_max,
             turns: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
             counts: Mutex::new(Counts {
@@ -143,6 +156,9 @@ impl Limiter {
         if self.turns.load(Ordering::Acquire) >= self.rules.turns_max {
             return Err(NoRoom::Overloaded);
         }
+        if self.bodies.available_permits() == 0 {
+            return Err(NoRoom::Overloaded);
+        }
         let askers = self.askers(caller);
         if !askers.iter().any(|(_, limits)| counts_turns(limits)) {
             return Ok(());
@@ -152,9 +168,15 @@ impl Limiter {
         counts.check_turn(&askers, self.env.now())
     }
 
-    /// Takes one request and one turn at once of each limit, or nothing.
-    pub(crate) fn begin(self: &Arc<Self>, caller: &Caller) -> Result<Place, NoRoom> {
+    /// Takes one request and one turn at once of each limit, and room for the turn's body, or nothing.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        caller: &Caller,
+        body_bytes: u64,
+    ) -> Result<Place, NoRoom> {
         let mut place = Place::of_server(self, Kind::Turn, self.rules.turns_max)?;
+        let held = Arc::clone(&self.bodies).try_acquire_many_owned(self.body_units(body_bytes));
+        place.body = Some(held.map_err(|_full| NoRoom::Overloaded)?);
         let askers = self.askers(caller);
         if !askers.iter().any(|(_, limits)| counts_turns(limits)) {
             return Ok(place);
@@ -180,10 +202,16 @@ impl Limiter {
     }
 
     /// The place of a turn that was accepted by an earlier process, or before its driver failed:
-    /// it runs whatever the limits are, and counts for those who come later.
-    pub(crate) fn taken_over(self: &Arc<Self>, organization: OrgId, key: ApiKeyId) -> Place {
+    /// it runs whatever the limits are, and counts for those who come later. Only for its body there must be room.
+    pub(crate) fn taken_over(
+        self: &Arc<Self>,
+        organization: OrgId,
+        key: ApiKeyId,
+        body: BodyPermit,
+    ) -> Place {
         self.turns.fetch_add(1, Ordering::AcqRel);
         let mut place = Place::empty(self, Kind::Turn);
+        place.body = body.0;
         let mut counts = self.lock();
         let now = self.env.now();
         for subject in [Subject::Key(key), Subject::Organization(organization)] {
@@ -193,6 +221,27 @@ impl Limiter {
         }
         drop(counts);
         place
+    }
+
+    /// Waits until there is room for the body of a turn that is to be taken over. Whoever waits is served before turns
+    /// that are new.
+    ///
+    /// # Cancel safety
+    /// A dropped call takes nothing.
+    pub(crate) async fn body_permit(&self, body_bytes: u64) -> BodyPermit {
+        let bodies = Arc::clone(&self.bodies);
+        // It is never closed.
+        BodyPermit(
+            bodies
+                .acquire_many_owned(self.body_units(body_bytes))
+                .await
+                .ok(),
+        )
+    }
+
+    /// One that is larger than all the room takes all of it.
+    fn body_units(&self, body_bytes: u64) -> u32 {
+        units(body_bytes).clamp(1, self.bodies_units_max)
     }
 
     fn open_stream(self: &Arc<Self>, caller: &Caller) -> Result<Place, NoRoom> {
@@ -359,6 +408,10 @@ impl Count {
     }
 }
 
+/// Room for the body of a turn that is taken over.
+#[derive(Debug)]
+pub(crate) struct BodyPermit(Option<OwnedSemaphorePermit>);
+
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Turn,
@@ -372,6 +425,8 @@ pub struct Place {
     limiter: Arc<Limiter>,
     kind: Kind,
     counted: [Option<Subject>; 2],
+    /// Of a turn.
+    body: Option<OwnedSemaphorePermit>,
     /// When a request was taken for it.
     charged: Option<Timestamp>,
 }
@@ -393,6 +448,7 @@ impl Place {
             limiter: Arc::clone(limiter),
             kind,
             counted: [None, None],
+            body: None,
             charged: None,
         }
     }

@@ -1,13 +1,14 @@
 //! Taking over turns that nobody drives.
 
+pub mod pace;
+mod without_machine;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use tw_core::call::Runs;
-use tw_core::change::{Change, ClaimTurn, EndTurn, EventFlush, Fence, Outcome};
-use tw_core::event::{LogEvent, TurnEnd, TurnReason, TurnStatus};
-use tw_core::fault::{Fault, FaultClass};
+use tw_core::change::{Change, ClaimTurn, Fence, Outcome};
 use tw_core::id::{OrgId, ToolVersionKey, TurnId};
 use tw_core::limits::{self, RequestLimits};
 use tw_core::request::{ModelInput, Role};
@@ -25,6 +26,8 @@ use tw_wire::own::context::{self, ListedTool, OfferedTool};
 
 use crate::chain::Chain;
 use crate::driver::{self, CallContext, Driver, DriverParts, Work};
+use crate::fail_point::FailPoint;
+use crate::limiter::BodyPermit;
 use crate::live::Live;
 use crate::memory::Asks;
 use crate::prepared::{self, Prepared};
@@ -32,8 +35,10 @@ use crate::runtime::{Inner, Runtime};
 use crate::tool_book::{self, Page};
 use crate::variables::Whose;
 
-/// Turns that are read and claimed at once, so that a start after a crash does not flood the
-/// store, the tools and the upstreams at one moment.
+use pace::{CLAIMS_OPEN_MAX, RecoveryPermit};
+
+/// Turns that are read and claimed at once, if their bytes have room, so that a start after a crash does not flood
+/// the store, the tools and the upstreams at one moment.
 const RECOVERIES_PARALLEL_MAX: usize = 4;
 /// More than ever run at once; each entry of the list takes 24 bytes.
 const RECOVERIES_LISTED_MAX: u32 = 1_000_000;
@@ -63,28 +68,83 @@ enum UnreadableError {
 }
 
 impl Runtime {
-    /// Takes over every turn that an earlier process left, and returns how many are driven now.
+    /// Takes over every turn that an earlier process left, and returns how many are driven now. As many are loaded at
+    /// once as there is room for; those of which a claim came to nothing before come last, one at a time.
     ///
     /// # Errors
     /// When the list cannot be read; a single turn's failure is logged.
     pub async fn recover(&self) -> Result<usize, ReadError> {
+        let inner = &self.0;
         let found =
-            system::unfinished_turns(self.store(), &self.0.boot, RECOVERIES_LISTED_MAX).await?;
-        let driven = futures_util::stream::iter(found)
+            system::unfinished_turns(self.store(), &inner.boot, RECOVERIES_LISTED_MAX).await?;
+        let (mut driven, suspects) = futures_util::stream::iter(found)
             .map(|(organization, turn)| async move {
-                match take_over(&self.0, organization, turn).await {
-                    Ok(taken) => usize::from(taken),
-                    Err(error) => {
-                        tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn could not be taken over");
-                        later(Arc::clone(&self.0), organization, turn);
-                         0
-                    }
-                }
+                let taken = take_over(inner, organization, turn, Suspects::Left).await;
+                (organization, turn, taken)
             })
             .buffer_unordered(RECOVERIES_PARALLEL_MAX)
-            .fold(0, |sum, taken| async move { sum + taken })
+            .fold(
+                (0, Vec::new()),
+                |(driven, mut suspects), (organization, turn, taken)| async move {
+                    if matches!(taken, Ok(TakenOver::Suspect)) {
+                        suspects.push((organization, turn));
+                    }
+                    (
+                        driven + self.note_taken(organization, turn, taken),
+                        suspects,
+                    )
+                },
+            )
             .await;
+        for (organization, turn) in suspects {
+            let taken = take_over(inner, organization, turn, Suspects::Taken).await;
+            driven += self.note_taken(organization, turn, taken);
+        }
         Ok(driven)
+    }
+
+    /// [`Runtime::recover`] beside everything else. What is not taken over when the runtime is shut down is left for
+    /// the next start.
+    pub fn recover_meanwhile(&self) {
+        let runtime = self.clone();
+        self.0.tasks.spawn(async move {
+            let mut wait = AFTER_FAILED_WRITE;
+            loop {
+                match runtime.recover().await {
+                    Ok(0) => return,
+                    Ok(turns) => {
+                        tracing::info!(turns, "turns of an earlier process go on");
+                        return;
+                    }
+                    Err(error) => {
+                        tracing::error!(error = %Chain(&error), "unfinished turns cannot be listed");
+                    }
+                }
+                tokio::select! {
+                    () = runtime.0.refusing.cancelled() => return,
+                    () = tokio::time::sleep(wait) => {}
+                }
+                wait = wait.saturating_mul(2).min(BETWEEN_TRIES_MAX);
+            }
+        });
+    }
+
+    /// How many that are.
+    fn note_taken(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+        taken: Result<TakenOver, RecoverError>,
+    ) -> usize {
+        match taken {
+            Ok(TakenOver::Driven) => 1,
+            Ok(TakenOver::Left | TakenOver::Suspect) => 0,
+            Err(error) => {
+                tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn could not be taken over");
+                later(Arc::clone(&self.0), organization, turn);
+                0
+            }
+        }
     }
 }
 
@@ -98,7 +158,7 @@ pub(crate) fn later(inner: Arc<Inner>, organization: OrgId, turn: TurnId) {
                 () = inner.refusing.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
             }
-            match take_over(&inner, organization, turn).await {
+            match take_over(&inner, organization, turn, Suspects::Taken).await {
                 Ok(_) => return,
                 Err(error) => {
                     tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn could not be taken over");
@@ -109,13 +169,55 @@ pub(crate) fn later(inner: Arc<Inner>, organization: OrgId, turn: TurnId) {
     });
 }
 
-/// Claims the turn and drives it on. One whose record cannot be understood is ended, since
-/// nobody would ever drive it.
+/// What became of a turn that was to be taken over.
+enum TakenOver {
+    /// It is driven on, or was ended.
+    Driven,
+    /// It has ended, somebody else has it, or the process ends.
+    Left,
+    /// Claims of it came to nothing before.
+    Suspect,
+}
+
+/// What is done with turns of which claims came to nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Suspects {
+    Left,
+    Taken,
+}
+
+/// Room for a turn that is to be loaded.
+struct Room {
+    body: BodyPermit,
+    recovery: RecoveryPermit,
+}
+
+/// Waits until there is room for the turn, claims it, which counts it as tried, and only then loads it and drives it on.
+/// One whose record cannot be understood is ended, since nobody would ever drive it.
 async fn take_over(
     inner: &Arc<Inner>,
     organization: OrgId,
     turn: TurnId,
-) -> Result<bool, RecoverError> {
+    suspects: Suspects,
+) -> Result<TakenOver, RecoverError> {
+    let Some(unfinished) = inner.store.unfinished_turn(organization, turn).await? else {
+        return Ok(TakenOver::Left);
+    };
+    if unfinished.claims_open > 0 && suspects == Suspects::Left {
+        return Ok(TakenOver::Suspect);
+    }
+    let room = async {
+        Room {
+            body: inner.limiter.body_permit(unfinished.body_bytes).await,
+            recovery: inner.recovery_pace.permit(&unfinished).await,
+        }
+    };
+    let room = tokio::select! {
+        biased;
+        // A turn that nobody claims any more waits for the next start, and is not counted.
+        () = inner.refusing.cancelled() => return Ok(TakenOver::Left),
+        room = room => room,
+    };
     let claim = Change::ClaimTurn(ClaimTurn {
         organization,
         turn,
@@ -123,22 +225,46 @@ async fn take_over(
         at: inner.env.now(),
     });
     let outcomes = inner.store.apply(vec![claim], None).await?;
-    let Some(Outcome::Claimed { fence }) = outcomes.first() else {
-        return Ok(false);
+    let Some(&Outcome::Claimed { fence, open }) = outcomes.first() else {
+        return Ok(TakenOver::Left);
     };
     let fence = Fence {
         organization,
         turn,
-        fence: *fence,
+        fence,
     };
+    if open >= CLAIMS_OPEN_MAX {
+        tracing::error!(turn.id = %turn, claims = open, "a turn was claimed too often without going on; it is ended");
+        without_machine::end(inner, fence).await?;
+        return Ok(TakenOver::Driven);
+    }
+    FailPoint::Claimed.reach(inner.config.fail_point);
+    let loaded = load(inner, fence, room).await;
+    if loaded.is_err() {
+        // This process goes on, so what failed is no reason to count the claim. If that cannot be written, nor can
+        // the next claim.
+        let at = inner.env.now();
+        let _ = inner
+            .store
+            .apply(vec![Change::NoteResumed { at }], Some(fence))
+            .await;
+    }
+    loaded
+}
+
+/// Loads a claimed turn and drives it on.
+async fn load(inner: &Arc<Inner>, fence: Fence, room: Room) -> Result<TakenOver, RecoverError> {
+    let Fence {
+        organization, turn, ..
+    } = fence;
     let found = match inner.store.turn_for_recovery(organization, turn).await {
         Ok(Some(found)) => found,
-        Ok(None) => return Ok(false),
+        Ok(None) => return Ok(TakenOver::Left),
         Err(error @ (ReadError::Db { .. } | ReadError::Closed)) => return Err(error.into()),
         Err(error) => {
             tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn's record is damaged");
-            end_unreadable(inner, fence).await?;
-            return Ok(true);
+            without_machine::end(inner, fence).await?;
+            return Ok(TakenOver::Driven);
         }
     };
     let (offer, page) = offer_of(inner, organization, &found.context).await?;
@@ -152,21 +278,21 @@ async fn take_over(
     };
     match work {
         Ok((work, setup)) => {
-            drive_on(inner, fence, &found, work, setup);
-            stop_if_deleted(inner, organization, turn).await;
+            drive_on(inner, fence, &found, (work, setup), room);
+            stop_if_asked(inner, organization, turn).await;
         }
         Err(error) => {
             tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn's request is damaged");
-            end_unreadable(inner, fence).await?;
+            without_machine::end(inner, fence).await?;
         }
     }
-    Ok(true)
+    Ok(TakenOver::Driven)
 }
 
-/// Whoever deleted the turn after it was read here found no driver to stop.
-async fn stop_if_deleted(inner: &Inner, organization: OrgId, turn: TurnId) {
+/// Whoever deleted the turn, or asked it to stop, after it was read here found no driver to tell.
+async fn stop_if_asked(inner: &Inner, organization: OrgId, turn: TurnId) {
     match inner.store.repeat_state(organization, turn).await {
-        Ok(Some(state)) if state.deleted => {
+        Ok(Some(state)) if state.deleted || state.stop.is_some() => {
             if let Some(live) = inner.live.get(turn) {
                 live.cancel();
             }
@@ -174,7 +300,7 @@ async fn stop_if_deleted(inner: &Inner, organization: OrgId, turn: TurnId) {
         Ok(_) => {}
         // It is driven on; what is deleted of it is erased at its end all the same.
         Err(error) => {
-            tracing::warn!(turn.id = %turn, error = %Chain(&error), "looking whether a turn was deleted failed");
+            tracing::warn!(turn.id = %turn, error = %Chain(&error), "looking whether a turn is to stop failed");
         }
     }
 }
@@ -259,7 +385,13 @@ fn accepted_limits() -> RequestLimits {
     }
 }
 
-fn drive_on(inner: &Arc<Inner>, fence: Fence, found: &RecoveredTurn, work: Work, setup: TurnSetup) {
+fn drive_on(
+    inner: &Arc<Inner>,
+    fence: Fence,
+    found: &RecoveredTurn,
+    (work, setup): (Work, TurnSetup),
+    room: Room,
+) {
     let events_stored = found.events.last().map_or(0, |event| event.number);
     let mut step = Step::default();
     let mut now = Now {
@@ -270,7 +402,7 @@ fn drive_on(inner: &Arc<Inner>, fence: Fence, found: &RecoveredTurn, work: Work,
     let live = Live::new(events_stored);
     let place = inner
         .limiter
-        .taken_over(fence.organization, found.turn.api_key);
+        .taken_over(fence.organization, found.turn.api_key, room.body);
     let driver = Driver::new(DriverParts {
         inner: Arc::clone(inner),
         turn: machine,
@@ -279,50 +411,11 @@ fn drive_on(inner: &Arc<Inner>, fence: Fence, found: &RecoveredTurn, work: Work,
         live: Arc::clone(&live),
         client: None,
         place,
+        recovery: Some(room.recovery),
         events_stored,
     });
     inner.live.add(fence.turn, live);
     driver::spawn(inner, fence, driver.resume(step));
-}
-
-/// Ends a claimed turn without its machine.
-async fn end_unreadable(inner: &Inner, fence: Fence) -> Result<(), RecoverError> {
-    let page = inner
-        .store
-        .events_after(fence.organization, fence.turn, 0, 0)
-        .await?;
-    let at = inner.env.now();
-    let end = TurnEnd {
-        status: TurnStatus::Failed,
-        reason: Some(TurnReason::Internal),
-        fault: Some(Fault::new(
-            FaultClass::Internal,
-            "the request could not be finished after a restart",
-        )),
-        effects: Vec::new(),
-    };
-    let changes = vec![
-        Change::AppendEvents(EventFlush {
-            first: page.map_or(0, |page| page.last) + 1,
-            events: vec![LogEvent::End(Box::new(end))],
-            at,
-        }),
-        Change::EndTurn(EndTurn {
-            status: TurnStatus::Failed,
-            reason: Some(TurnReason::Internal),
-            usage: None,
-            has_tool_calls: false,
-            tool_count: 0,
-            remembered: None,
-            erase_after: None,
-            at,
-        }),
-    ];
-    inner.store.apply(changes, Some(fence)).await?;
-    inner
-        .metrics
-        .turn_ended(TurnStatus::Failed, Some(TurnReason::Internal));
-    Ok(())
 }
 
 /// The tools of the turn, each in the version that it was offered in; one that comes with the

@@ -27,6 +27,7 @@ use crate::live::LiveTurns;
 use crate::marks::Marks;
 use crate::metrics::{Format, Metrics};
 use crate::models::KnownModels;
+use crate::recover::pace::{RECOVERIES_BYTES_DEFAULT, RecoveryPace};
 use crate::results::Results;
 use crate::slots::Slots;
 use crate::tool_book::ToolBook;
@@ -66,6 +67,8 @@ pub struct Config {
     pub request_keys_kept: Duration,
     /// How far back a request that is marked as a retry is looked for.
     pub repeat_window: Duration,
+    /// Bytes of turns of an earlier process that are taken over at once.
+    pub recoveries_bytes_max: u64,
     /// After this, running turns are ended or left for the next start.
     pub drain_max: Duration,
     /// How long the upstreams' lists of models count as new.
@@ -121,6 +124,7 @@ impl Config {
             events_kept: EVENTS_KEPT_DEFAULT,
             request_keys_kept: REQUEST_KEYS_KEPT_DEFAULT,
             repeat_window: REPEAT_WINDOW_DEFAULT,
+            recoveries_bytes_max: RECOVERIES_BYTES_DEFAULT,
             drain_max: DRAIN_DEFAULT,
             models_kept: MODELS_KEPT_DEFAULT,
             fail_point: None,
@@ -144,6 +148,7 @@ pub(crate) struct Inner {
     pub(crate) slots: Slots,
     pub(crate) models: KnownModels,
     pub(crate) limiter: Arc<Limiter>,
+    pub(crate) recovery_pace: RecoveryPace,
     pub(crate) keys: KnownKeys,
     pub(crate) turnstile: Turnstile,
     pub(crate) live: LiveTurns,
@@ -175,6 +180,7 @@ impl Runtime {
             connections: Connections::default(),
             slots: Slots::default(),
             limiter: Limiter::new(config.rules.clone(), env.clone()),
+            recovery_pace: RecoveryPace::new(config.recoveries_bytes_max),
             book: ToolBook::new(config.tools.clone()),
             results: Results::new(config.results_bytes_max),
             models: KnownModels::new(config.upstreams.len()),

@@ -179,6 +179,7 @@ fn kind(change: &Change) -> Kind {
         | Change::EndCall { .. }
         | Change::AppendEvents(_)
         | Change::NoteStop { .. }
+        | Change::NoteResumed { .. }
         | Change::EndTurn(_) => Kind::OfTurn,
         Change::CreateOrganization(_)
         | Change::CreateApiKey(_)
@@ -188,6 +189,7 @@ fn kind(change: &Change) -> Kind {
         | Change::DeleteTool { .. }
         | Change::DeleteConversation(_)
         | Change::ClaimTurn(_)
+        | Change::AskStop { .. }
         | Change::MarkAnswered { .. }
         | Change::CheckWritable { .. }
         | Change::EraseDue { .. }
@@ -268,6 +270,7 @@ fn apply_of_turn(
         Change::EndCall { call, end, at } => of_turn::end_call(db, rules, turn, *call, end, *at),
         Change::AppendEvents(flush) => of_turn::append_events(db, turn, flush),
         Change::NoteStop { reason, at } => of_turn::note_stop(db, turn, *reason, *at),
+        Change::NoteResumed { at } => of_turn::note_resumed(db, turn, *at),
         Change::EndTurn(end) => of_turn::end_turn(db, rules, turn, end),
         Change::AcceptTurn(_)
         | Change::CreateOrganization(_)
@@ -278,6 +281,7 @@ fn apply_of_turn(
         | Change::DeleteTool { .. }
         | Change::DeleteConversation(_)
         | Change::ClaimTurn(_)
+        | Change::AskStop { .. }
         | Change::MarkAnswered { .. }
         | Change::CheckWritable { .. }
         | Change::EraseDue { .. }
@@ -302,6 +306,11 @@ fn apply_unfenced(db: &mut Statements<'_>, change: &Change) -> Result<Outcome, A
         } => tools::delete_tool(db, *organization, *tool, *at),
         Change::DeleteConversation(delete) => conversation::delete(db, delete),
         Change::ClaimTurn(claim) => accept::claim_turn(db, claim),
+        Change::AskStop {
+            organization,
+            turn,
+            at,
+        } => accept::ask_stop(db, *organization, *turn, *at),
         Change::MarkAnswered {
             organization,
             turn,
@@ -325,6 +334,7 @@ fn apply_unfenced(db: &mut Statements<'_>, change: &Change) -> Result<Outcome, A
         | Change::EndCall { .. }
         | Change::AppendEvents(_)
         | Change::NoteStop { .. }
+        | Change::NoteResumed { .. }
         | Change::EndTurn(_) => Err(ApplyError::Misgrouped { what: "of a turn" }),
     }
 }

@@ -52,6 +52,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "forgotten",
         sql: include_str!("../migrations/0010_forgotten.sql"),
     },
+    Migration {
+        name: "claims",
+        sql: include_str!("../migrations/0011_claims.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

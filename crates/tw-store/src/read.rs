@@ -9,6 +9,7 @@ pub mod recall;
 pub mod requests;
 pub mod tools;
 pub mod turn;
+pub mod unfinished;
 pub mod view;
 
 mod calls;

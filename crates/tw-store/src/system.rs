@@ -131,7 +131,8 @@ pub async fn organization_count(store: &Store) -> Result<u64, ReadError> {
         .await
 }
 
-/// At most `limit` turns that run under another owner than `owner`, oldest first.
+/// At most `limit` turns that run under another owner than `owner` and those whose name begins with it and a colon,
+/// oldest first.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -159,7 +160,7 @@ pub fn unfinished_turns_now(
 }
 
 const UNFINISHED: &str = "SELECT organization, id FROM turn
-    WHERE status = 'running' AND owner <> ?1 ORDER BY created_us, key LIMIT ?2";
+    WHERE status = 'running' AND owner <> ?1 AND substr(owner, 1, length(?1) + 1) <> ?1 || ':' ORDER BY created_us, key LIMIT ?2";
 
 fn find_unfinished(
     conn: &Connection,

@@ -217,10 +217,12 @@ impl Driver {
                 | Change::TouchApiKey { .. }
                 | Change::AcceptTurn(_)
                 | Change::ClaimTurn(_)
+                | Change::AskStop { .. }
                 | Change::MarkAnswered { .. }
                 | Change::AddMessage(_)
                 | Change::AppendEvents(_)
                 | Change::NoteStop { .. }
+                | Change::NoteResumed { .. }
                 | Change::CheckWritable { .. }
                 | Change::EraseDue { .. }
                 | Change::ExpireEvents { .. }

@@ -158,12 +158,14 @@ fn points_of(changes: &[Change]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint>) {
             | Change::TouchApiKey { .. }
             | Change::AcceptTurn(_)
             | Change::ClaimTurn(_)
+            | Change::AskStop { .. }
             | Change::MarkAnswered { .. }
             | Change::OpenAttempt(_)
             | Change::CloseAttempt(_)
             | Change::AddMessage(_)
             | Change::AppendEvents(_)
             | Change::NoteStop { .. }
+            | Change::NoteResumed { .. }
             | Change::CheckWritable { .. }
             | Change::EraseDue { .. }
             | Change::ExpireEvents { .. }

@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tw_core::change::{KeyMemory, Record, ToolGrant};
@@ -8,7 +10,9 @@ use tw_core::rate::Limits;
 use tw_core::time::Timestamp;
 use tw_egress::env::Env;
 
-use super::{COUNTED_MAX, Limited, Limiter, NoRoom, Place, Rules, SWEPT_AT, What, Whose};
+use super::{
+    BodyPermit, COUNTED_MAX, Limited, Limiter, NoRoom, Place, Rules, SWEPT_AT, What, Whose,
+};
 use crate::admin::Caller;
 
 const ACME: i64 = 1;
@@ -66,7 +70,7 @@ fn limited(outcome: Result<Place, NoRoom>) -> Limited {
 #[test]
 fn without_limits_nothing_is_counted() {
     let (limiter, _) = limiter(Rules::defaults());
-    let _turn = limiter.begin(&caller(ACME, 1)).unwrap();
+    let _turn = limiter.begin(&caller(ACME, 1), 0).unwrap();
     let _stream = limiter.open_stream(&caller(ACME, 1)).unwrap();
     assert!(limiter.lock().of.is_empty());
     assert_eq!(limiter.requests(&caller(ACME, 1)), None);
@@ -80,25 +84,25 @@ fn each_key_has_its_requests_and_those_of_one_organization_share_its() {
         ..Rules::defaults()
     });
     for key in [1, 1, 2] {
-        drop(limiter.begin(&caller(ACME, key)).unwrap());
+        drop(limiter.begin(&caller(ACME, key), 0).unwrap());
     }
-    let of_key = limited(limiter.begin(&caller(ACME, 1)));
+    let of_key = limited(limiter.begin(&caller(ACME, 1), 0));
     assert_eq!(
         (of_key.whose, of_key.what),
         (Whose::Key, What::RequestsPerMinute)
     );
     assert_eq!(of_key.retry_after, Duration::from_secs(30));
-    let of_organization = limited(limiter.begin(&caller(ACME, 2)));
+    let of_organization = limited(limiter.begin(&caller(ACME, 2), 0));
     assert_eq!(of_organization.whose, Whose::Organization);
     assert_eq!(of_organization.retry_after, Duration::from_secs(20));
     let standing = of_organization.requests.unwrap();
     assert_eq!((standing.limit.get(), standing.remaining), (3, 0));
     // The other organization has seen nothing of it.
-    drop(limiter.begin(&caller(OTHER, 3)).unwrap());
+    drop(limiter.begin(&caller(OTHER, 3), 0).unwrap());
     assert_eq!(limiter.requests(&caller(OTHER, 3)).unwrap().remaining, 1);
     // A refusal takes nothing, neither of the key nor of the organization.
     env.move_clock(seconds(20));
-    drop(limiter.begin(&caller(ACME, 2)).unwrap());
+    drop(limiter.begin(&caller(ACME, 2), 0).unwrap());
 }
 
 #[test]
@@ -108,15 +112,15 @@ fn a_place_is_free_again_when_it_is_dropped() {
         organization: at_once(2),
         ..Rules::defaults()
     });
-    let first = limiter.begin(&caller(ACME, 1)).unwrap();
-    let again = limited(limiter.begin(&caller(ACME, 1)));
+    let first = limiter.begin(&caller(ACME, 1), 0).unwrap();
+    let again = limited(limiter.begin(&caller(ACME, 1), 0));
     assert_eq!((again.whose, again.what), (Whose::Key, What::TurnsAtOnce));
     assert_eq!(again.requests, None);
-    let _second = limiter.begin(&caller(ACME, 2)).unwrap();
-    let third = limited(limiter.begin(&caller(ACME, 3)));
+    let _second = limiter.begin(&caller(ACME, 2), 0).unwrap();
+    let third = limited(limiter.begin(&caller(ACME, 3), 0));
     assert_eq!((third.whose, third.max.get()), (Whose::Organization, 2));
     drop(first);
-    assert!(limiter.begin(&caller(ACME, 3)).is_ok());
+    assert!(limiter.begin(&caller(ACME, 3), 0).is_ok());
 }
 
 #[test]
@@ -126,11 +130,11 @@ fn a_refused_turn_takes_no_place_of_the_server() {
         key: at_once(1),
         ..Rules::defaults()
     });
-    let _first = limiter.begin(&caller(ACME, 1)).unwrap();
-    limited(limiter.begin(&caller(ACME, 1)));
-    let _second = limiter.begin(&caller(ACME, 2)).unwrap();
+    let _first = limiter.begin(&caller(ACME, 1), 0).unwrap();
+    limited(limiter.begin(&caller(ACME, 1), 0));
+    let _second = limiter.begin(&caller(ACME, 2), 0).unwrap();
     assert_eq!(
-        limiter.begin(&caller(OTHER, 3)).unwrap_err(),
+        limiter.begin(&caller(OTHER, 3), 0).unwrap_err(),
         NoRoom::Overloaded
     );
     assert_eq!(
@@ -145,10 +149,13 @@ fn a_turn_that_was_taken_over_counts_for_those_who_come_later() {
         organization: at_once(1),
         ..Rules::defaults()
     });
-    let places = [1, 1].map(|key| limiter.taken_over(OrgId(ACME), ApiKeyId(key)));
-    limited(limiter.begin(&caller(ACME, 2)));
+    let places = [1, 1].map(|key| {
+        let body = body_permit(&limiter, 0).unwrap();
+        limiter.taken_over(OrgId(ACME), ApiKeyId(key), body)
+    });
+    limited(limiter.begin(&caller(ACME, 2), 0));
     drop(places);
-    assert!(limiter.begin(&caller(ACME, 2)).is_ok());
+    assert!(limiter.begin(&caller(ACME, 2), 0).is_ok());
     assert!(limiter.lock().of.is_empty());
 }
 
@@ -159,9 +166,9 @@ fn a_turn_that_did_not_begin_gives_its_request_back() {
         organization: per_minute(1),
         ..Rules::defaults()
     });
-    limiter.begin(&caller(ACME, 1)).unwrap().give_back();
-    drop(limiter.begin(&caller(ACME, 1)).unwrap());
-    limited(limiter.begin(&caller(ACME, 1)));
+    limiter.begin(&caller(ACME, 1), 0).unwrap().give_back();
+    drop(limiter.begin(&caller(ACME, 1), 0).unwrap());
+    limited(limiter.begin(&caller(ACME, 1), 0));
 }
 
 #[test]
@@ -175,7 +182,7 @@ fn streams_are_counted_by_themselves() {
         ..Rules::defaults()
     });
     let first = limiter.open_stream(&caller(ACME, 1)).unwrap();
-    assert!(limiter.begin(&caller(ACME, 1)).is_ok());
+    assert!(limiter.begin(&caller(ACME, 1), 0).is_ok());
     let again = limited(limiter.open_stream(&caller(ACME, 1)));
     assert_eq!((again.whose, again.what), (Whose::Key, What::StreamsAtOnce));
     let _second = limiter.open_stream(&caller(ACME, 2)).unwrap();
@@ -197,10 +204,10 @@ fn own_limits_go_before_those_of_all() {
         limits: per_minute(0),
         ..caller(ACME, 1)
     };
-    let _held = [1, 2, 3].map(|_| limiter.begin(&free).unwrap());
-    let _other = limiter.begin(&caller(OTHER, 2)).unwrap();
+    let _held = [1, 2, 3].map(|_| limiter.begin(&free, 0).unwrap());
+    let _other = limiter.begin(&caller(OTHER, 2), 0).unwrap();
     assert_eq!(
-        limited(limiter.begin(&caller(OTHER, 3))).whose,
+        limited(limiter.begin(&caller(OTHER, 3), 0)).whose,
         Whose::Organization
     );
 }
@@ -213,11 +220,81 @@ fn those_who_are_idle_are_forgotten_and_the_number_of_the_others_is_bounded() {
     });
     let many = i64::try_from(COUNTED_MAX).unwrap();
     for key in 0..many {
-        drop(limiter.begin(&caller(ACME, key)).unwrap());
+        drop(limiter.begin(&caller(ACME, key), 0).unwrap());
     }
-    let one_more = limiter.begin(&caller(ACME, many)).unwrap_err();
+    let one_more = limiter.begin(&caller(ACME, many), 0).unwrap_err();
     assert_eq!(one_more, NoRoom::Overloaded);
     env.move_clock(seconds(60));
-    drop(limiter.begin(&caller(ACME, many)).unwrap());
+    drop(limiter.begin(&caller(ACME, many), 0).unwrap());
     assert!(limiter.lock().of.len() < SWEPT_AT);
+}
+
+/// The room for a body of a turn that is taken over, if it is there now.
+fn body_permit(limiter: &Arc<Limiter>, bytes: u64) -> Option<BodyPermit> {
+    let waits = std::pin::pin!(limiter.body_permit(bytes));
+    match waits.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(permit) => Some(permit),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn bodies_of_running_turns_have_room_together() {
+    const MIB: u64 = 1024 * 1024;
+    // What runs, in MiB; a new turn that has no room beside it; and one that has.
+    for (running, refused, taken) in [
+        (&[4, 4][..], Some(3), 2),
+        (&[9], Some(2), 1),
+        (&[], None, 10),
+        // Larger than all of it: alone.
+        (&[], None, 50),
+        (&[1], Some(50), 9),
+    ] {
+        let (limiter, _) = limiter(Rules {
+            running_bodies_bytes_max: 10 * MIB,
+            ..Rules::defaults()
+        });
+        let caller = caller(ACME, 1);
+        let held: Vec<_> = running
+            .iter()
+            .map(|mib| limiter.begin(&caller, mib * MIB).unwrap())
+            .collect();
+        if let Some(refused) = refused {
+            assert_eq!(
+                limiter.begin(&caller, refused * MIB).unwrap_err(),
+                NoRoom::Overloaded
+            );
+        }
+        let last = limiter.begin(&caller, taken * MIB).unwrap();
+        let is_full = running.iter().sum::<u64>() + taken >= 10;
+        assert_eq!(limiter.may_begin(&caller).is_err(), is_full, "{running:?}");
+        drop((held, last));
+        assert!(limiter.begin(&caller, 10 * MIB).is_ok());
+        assert_eq!(limiter.turns.load(Ordering::Acquire), 0);
+    }
+}
+
+#[test]
+fn a_turn_that_is_taken_over_waits_for_room_and_goes_before_new_ones() {
+    const MIB: u64 = 1024 * 1024;
+    let (limiter, _) = limiter(Rules {
+        running_bodies_bytes_max: 10 * MIB,
+        ..Rules::defaults()
+    });
+    let caller = caller(ACME, 1);
+    let first = limiter.begin(&caller, 6 * MIB).unwrap();
+    let mut waits = Box::pin(limiter.body_permit(5 * MIB));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waits.as_mut().poll(&mut context).is_pending());
+    // What is free already waits for it.
+    assert!(limiter.begin(&caller, 2 * MIB).is_err());
+    drop(first);
+    let Poll::Ready(body) = waits.as_mut().poll(&mut context) else {
+        panic!("there is room");
+    };
+    let place = limiter.taken_over(OrgId(ACME), ApiKeyId(1), body);
+    assert!(limiter.begin(&caller, 6 * MIB).is_err());
+    assert!(limiter.begin(&caller, 5 * MIB).is_ok());
+    drop(place);
+    assert!(limiter.begin(&caller, 10 * MIB).is_ok());
 }

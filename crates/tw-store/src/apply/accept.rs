@@ -227,18 +227,42 @@ fn insert_key(
     Ok(())
 }
 
+/// The claim is counted with it, so that it is known to the next process if this one does not outlive it.
 pub fn claim_turn(db: &mut Statements<'_>, claim: &ClaimTurn) -> Result<Outcome, ApplyError> {
-    let sql = "UPDATE turn SET fence = fence + 1, owner = ?3, updated_us = ?4
-               WHERE organization = ?1 AND id = ?2 AND status = 'running' AND owner <> ?3 RETURNING fence";
+    let sql = "UPDATE turn SET fence = fence + 1, claims_open = claims_open + 1, owner = ?3, updated_us = ?4
+               WHERE organization = ?1 AND id = ?2 AND status = 'running' AND owner <> ?3
+               RETURNING fence, claims_open - 1";
     let bound = params![
         claim.organization.0,
         claim.turn.to_string(),
         claim.owner,
         claim.at.0
     ];
-    Ok(match query_key(db, "claiming a turn", sql, bound)? {
-        Some(fence) => Outcome::Claimed { fence },
-        None => Outcome::Already,
+    let read = |row: &Row<'_>| {
+        Ok(Outcome::Claimed {
+            fence: row.get(0)?,
+            open: row.get(1)?,
+        })
+    };
+    let claimed = db
+        .first(sql, bound, read)
+        .map_err(|error| ApplyError::db("claiming a turn", error))?;
+    Ok(claimed.unwrap_or(Outcome::Already))
+}
+
+/// The first reason stands. A turn that has ended is left as it is.
+pub fn ask_stop(
+    db: &mut Statements<'_>,
+    organization: OrgId,
+    turn: TurnId,
+    at: Timestamp,
+) -> Result<Outcome, ApplyError> {
+    let sql = "UPDATE turn SET stop_reason = coalesce(stop_reason, 'requested'), updated_us = ?3
+               WHERE organization = ?1 AND id = ?2 AND status = 'running'";
+    let bound = params![organization.0, turn.to_string(), at.0];
+    Ok(match execute(db, "asking a turn to stop", sql, bound)? {
+        0 => Outcome::Already,
+        _ => Outcome::Done,
     })
 }
 

@@ -262,6 +262,17 @@ pub fn note_stop(
     execute_guarded(db, "noting that a turn is to stop", NOTE_STOP, bound)
 }
 
+const NOTE_RESUMED: &str = "UPDATE turn SET claims_open = 0, updated_us = ?2 WHERE key = ?1";
+
+pub fn note_resumed(
+    db: &mut Statements<'_>,
+    turn: TurnKey,
+    at: Timestamp,
+) -> Result<Outcome, ApplyError> {
+    let bound = params![turn.key, at.0];
+    execute_guarded(db, "noting that a turn goes on", NOTE_RESUMED, bound)
+}
+
 /// One that was deleted while it ran is found by nothing, and its contents are due at once.
 const END_TURN: &str = "UPDATE turn
     SET status = ?2, reason = ?3, usage = ?4, has_tool_calls = ?5, tool_count = ?6,

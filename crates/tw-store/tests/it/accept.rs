@@ -262,7 +262,7 @@ async fn a_claim_raises_the_fence_and_shuts_the_old_driver_out() {
         assert_eq!(claim(&world, turn, "boot 1").await, Outcome::Already);
         assert_eq!(
             claim(&world, turn, "boot 2").await,
-            Outcome::Claimed { fence: 2 }
+            Outcome::Claimed { fence: 2, open: 0 }
         );
         assert_eq!(claim(&world, turn, "boot 2").await, Outcome::Already);
         let old = world

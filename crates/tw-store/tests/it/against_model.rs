@@ -26,6 +26,7 @@ enum Op {
     StartCall { position: u32 },
     EndCall { position: u32, failed: bool },
     AppendEvents { first: u64, count: u64 },
+    NoteResumed,
     EndTurn(TurnStatus),
 }
 
@@ -55,6 +56,7 @@ fn op() -> impl Strategy<Value = Op> {
         (0..3u32).prop_map(|position| Op::StartCall { position }),
         (0..3u32, any::<bool>()).prop_map(|(position, failed)| Op::EndCall { position, failed }),
         (1..8u64, 1..3u64).prop_map(|(first, count)| Op::AppendEvents { first, count }),
+        proptest::strategy::Just(Op::NoteResumed),
         (0..ends.len()).prop_map(move |end| Op::EndTurn(ends[end])),
     ]
 }
@@ -70,6 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Model {
     fence: i64,
     owner: String,
+    claims_open: u32,
     status: TurnStatus,
     /// By number: closed or not.
     attempts: BTreeMap<u32, bool>,
@@ -113,6 +116,10 @@ impl Model {
                 self.events += count;
                 follows
             }
+            Op::NoteResumed => {
+                self.claims_open = 0;
+                true
+            }
             Op::EndTurn(status) => {
                 let was_running = !self.status.is_final();
                 self.status = status;
@@ -137,7 +144,12 @@ impl Model {
         }
         self.fence += 1;
         self.owner = owner.to_owned();
-        Outcome::Claimed { fence: self.fence }
+        let open = self.claims_open;
+        self.claims_open += 1;
+        Outcome::Claimed {
+            fence: self.fence,
+            open,
+        }
     }
 
     fn stored(world: &World, turn: TurnId) -> Self {
@@ -149,6 +161,8 @@ impl Model {
         Self {
             fence: found.turn.fence,
             owner: found.turn.owner,
+            // The next claim tells.
+            claims_open: 0,
             status: found.turn.status,
             attempts: found
                 .attempts
@@ -222,6 +236,7 @@ fn change(turn: TurnId, op: &Op) -> Change {
             }
         }
         Op::AppendEvents { first, count } => Change::AppendEvents(flush(first, count)),
+        Op::NoteResumed => Change::NoteResumed { at: at(7) },
         Op::EndTurn(status) => Change::EndTurn(end_turn(status)),
     }
 }
@@ -270,6 +285,7 @@ fn check(world: &World, n: u128, steps: &[Step]) {
     let mut model = Model {
         fence: 1,
         owner: new.owner.clone(),
+        claims_open: 0,
         status: TurnStatus::Running,
         attempts: BTreeMap::new(),
         messages: Vec::new(),
@@ -306,6 +322,10 @@ fn check(world: &World, n: u128, steps: &[Step]) {
                 assert_eq!(outcomes, [model.claim(owner)]);
             }
         }
-        assert_eq!(Model::stored(world, turn), model, "after {step:?}");
+        let stored = Model {
+            claims_open: model.claims_open,
+            ..Model::stored(world, turn)
+        };
+        assert_eq!(stored, model, "after {step:?}");
     }
 }

@@ -173,6 +173,8 @@ pub(super) fn of_change(change: &Change) -> String {
         | Change::TouchApiKey { .. }
         | Change::AcceptTurn(_)
         | Change::ClaimTurn(_)
+        | Change::AskStop { .. }
+        | Change::NoteResumed { .. }
         | Change::MarkAnswered { .. }
         | Change::AppendEvents(_)
         | Change::CheckWritable { .. }

@@ -141,7 +141,7 @@ fn take_over(world: &mut World<'_>, zombies: &mut Vec<Driver>) -> Result<Option<
         at: world.lab.now(),
     };
     let outcomes = world.apply(&[Change::ClaimTurn(claim)], None)?;
-    let [Outcome::Claimed { fence }] = outcomes[..] else {
+    let [Outcome::Claimed { fence, .. }] = outcomes[..] else {
         world.violate("I1", format!("the claim came to {outcomes:?}"));
         return Err(Stopped::Broken);
     };

@@ -1,0 +1,78 @@
+//! Starts on what a killed server left.
+
+use std::path::Path;
+
+use rusqlite::OptionalExtension;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tw_testkit::client::Client;
+use tw_testkit::listener::{Listener, Piece, Reply};
+
+use crate::process::{Server, create_key, key_of, serve};
+
+const PLAIN: &str = "{\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\
+                     \"content\":\"Hello\"},\"finish_reason\":\"stop\"}]}";
+
+/// A turn that waits for its upstream when its server is killed.
+async fn left(data: &Path, upstream: &Listener) -> (String, String) {
+    let mut server = Server::start(serve(data, upstream), data);
+    let client = Client {
+        key: Some(key_of(&create_key(data, &[]))),
+        ..server.client.clone()
+    };
+    let ask = json!({ "model": "m", "messages": [{ "role": "user", "content": "Hi" }] });
+    let asking = {
+        let client = client.clone();
+        tokio::spawn(async move { client.chat(&ask).await.map(drop) })
+    };
+    upstream.asked_times(1).await;
+    // The model may be asked before the turn is on the disk.
+    let database = rusqlite::Connection::open(data.join("turnwright.db")).unwrap();
+    let find = || database.query_row("SELECT id FROM turn", [], |row| row.get(0));
+    let turn = loop {
+        if let Some(turn) = find().optional().unwrap() {
+            break turn;
+        }
+    };
+    server.kill();
+    asking.await.unwrap().unwrap_err();
+    (turn, client.key.unwrap())
+}
+
+async fn ended(client: &Client, turn: &str) -> Value {
+    loop {
+        let path = format!("/v1/turns/{turn}");
+        let record = client.send("GET", &path, &[], "").await.unwrap().json();
+        if record["status"] != "running" {
+            return record;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_ends_each_process_that_takes_it_over_keeps_no_server_from_listening() {
+    // Starts that die over the turn, and what becomes of it at the next one.
+    for (deaths, status) in [(2, "completed"), (3, "failed")] {
+        let folder = TempDir::new().unwrap();
+        let data = folder.path().join("data");
+        let waits = Reply::pieces("application/json", vec![Piece::Gate("never")]);
+        let upstream = Listener::in_turn(vec![waits, Reply::json(PLAIN)])
+            .await
+            .unwrap();
+        let (turn, key) = left(&data, &upstream).await;
+        for _ in 0..deaths {
+            let mut command = serve(&data, &upstream);
+            command.env("TURNWRIGHT_FAIL_POINT", "claimed");
+            // That it says where it listens comes before the turn is loaded, which it never is.
+            let mut server = Server::start(command, &data);
+            assert_eq!(server.end(), (None, String::new()));
+        }
+        let server = Server::start(serve(&data, &upstream), &data);
+        let client = Client {
+            key: Some(key),
+            ..server.client.clone()
+        };
+        let record = ended(&client, &turn).await;
+        assert_eq!(record["status"], status, "{deaths}: {record}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Ending a claimed turn whose machine cannot be rebuilt, or must not be.
+
+use tw_core::call::{CallEnd, CallReason, CallStatus, Runs};
+use tw_core::change::{Change, EndTurn, EventFlush, Fence};
+use tw_core::event::{EffectRan, LogEvent, TurnEnd, TurnReason, TurnStatus};
+use tw_core::fault::{Fault, FaultClass};
+use tw_core::time::Timestamp;
+use tw_core::tool::EffectClass;
+use tw_store::read::turn::CallRow;
+
+use super::RecoverError;
+use crate::runtime::Inner;
+
+/// Ends the turn as `failed (internal)`, and the calls that are open with it. Nothing of what was said is loaded.
+pub(super) async fn end(inner: &Inner, fence: Fence) -> Result<(), RecoverError> {
+    let page = inner
+        .store
+        .events_after(fence.organization, fence.turn, 0, 0)
+        .await?;
+    let calls = inner
+        .store
+        .calls_named(fence.organization, fence.turn)
+        .await?;
+    let at = inner.env.now();
+    let end = TurnEnd {
+        status: TurnStatus::Failed,
+        reason: Some(TurnReason::Internal),
+        fault: Some(Fault::new(
+            FaultClass::Internal,
+            "the request could not be finished after a restart",
+        )),
+        effects: calls.iter().filter_map(effect_ran).collect(),
+    };
+    let mut changes: Vec<Change> = calls.iter().filter_map(|row| ended(row, at)).collect();
+    changes.push(Change::AppendEvents(EventFlush {
+        first: page.map_or(0, |page| page.last) + 1,
+        events: vec![LogEvent::End(Box::new(end))],
+        at,
+    }));
+    changes.push(Change::EndTurn(EndTurn {
+        status: TurnStatus::Failed,
+        reason: Some(TurnReason::Internal),
+        usage: None,
+        has_tool_calls: false,
+        tool_count: 0,
+        remembered: None,
+        erase_after: None,
+        at,
+    }));
+    inner.store.apply(changes, Some(fence)).await?;
+    inner
+        .metrics
+        .turn_ended(TurnStatus::Failed, Some(TurnReason::Internal));
+    Ok(())
+}
+
+/// Whether it may have taken effect is not known of a call that was started and is not `read`.
+fn ended(row: &CallRow, at: Timestamp) -> Option<Change> {
+    let call = &row.call;
+    if call.status.is_final() || call.runs == Runs::Outside {
+        return None;
+    }
+    let is_unknown = row.started.is_some() && call.effect != Some(EffectClass::Read);
+    let (reason, shown) = if is_unknown {
+        let shown =
+            "It is not known whether this call took effect. It must not simply be repeated.";
+        (CallReason::OutcomeUnknown, shown)
+    } else {
+        (
+            CallReason::Interrupted,
+            "The turn ended before this call did.",
+        )
+    };
+    let end = CallEnd {
+        reason: Some(reason),
+        result: None,
+        shown: shown.to_owned(),
+        is_error: true,
+        cached: false,
+    };
+    Some(Change::EndCall {
+        call: call.call,
+        end,
+        at,
+    })
+}
+
+fn effect_ran(row: &CallRow) -> Option<EffectRan> {
+    let call = &row.call;
+    let is_effect = call.runs == Runs::Server && call.effect != Some(EffectClass::Read);
+    let was_sent = call.end.as_ref().and_then(|end| end.reason) != Some(CallReason::NotSent);
+    (is_effect && row.started.is_some() && was_sent).then(|| EffectRan {
+        id: call.id,
+        name: call.tool_name.clone(),
+        status: match call.status {
+            CallStatus::Pending | CallStatus::Processing => CallStatus::Failed,
+            status @ (CallStatus::Completed | CallStatus::Failed) => status,
+        },
+    })
+}
