@@ -19,6 +19,7 @@ pub mod model_names;
 pub mod recall;
 pub mod request;
 pub mod tool;
+pub mod upstream_chain;
 
 pub mod api_request;
 pub mod definition;

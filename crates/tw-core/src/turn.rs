@@ -34,6 +34,7 @@ use crate::model::{ModelEvent, ReportedError, Usage};
 use crate::request::{Block, CallBlock};
 use crate::time::Timestamp;
 use crate::tool::{EffectClass, LookUp, Tool, ToolOutcome, ToolOutput};
+use crate::upstream_chain::UpstreamChain;
 
 pub use offer::{Listed, Offer, OfferError, Offered, offer};
 pub use recovery::{FoundAttempt, FoundCall, FoundTurn};
@@ -241,13 +242,8 @@ pub struct Turn {
     /// The log's first event was shown.
     started: bool,
     stopping: Option<TurnReason>,
-    /// The place in the chain that the attempts of the open round are counted from: first that of
-    /// the upstream that answered the last whole round.
-    asks_from: usize,
-    /// How upstreams failed in the open round, by their place in the chain.
-    failed: BTreeMap<usize, upstreams::Again>,
-    /// When upstreams that said so want to be asked again, by their place in the chain.
-    not_before: BTreeMap<usize, Timestamp>,
+    /// The attempts of the open round begin at the upstream that answered the last whole round.
+    chain: UpstreamChain,
     /// The calls of the first choice that the client was handed, with its ids.
     handed: Vec<CallBlock>,
     /// Hidden calls of earlier turns are put back, until the model finds them too much.
@@ -339,6 +335,7 @@ impl Turn {
     fn bare(setup: TurnSetup) -> Self {
         Self {
             restoring: setup.memory.is_some_and(|memory| memory.restores),
+            chain: UpstreamChain::new(setup.upstreams.len()),
             setup,
             phase: Phase::RunningTools,
             rounds: Vec::new(),
@@ -348,9 +345,6 @@ impl Turn {
             started: false,
             stopping: None,
             handed: Vec::new(),
-            asks_from: 0,
-            failed: BTreeMap::new(),
-            not_before: BTreeMap::new(),
         }
     }
 

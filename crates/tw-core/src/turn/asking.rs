@@ -186,18 +186,21 @@ impl Turn {
             at: now.at,
         }));
         self.count(answer.usage.as_ref());
-        self.note_failure(n, failure, now.at);
+        let limits = &self.setup.limits;
+        self.chain
+            .note_failure(n, failure, now.at, limits.retry_after_max);
         if forgets {
             self.restoring = false;
-            self.stay_with_upstream();
+            self.chain.stay();
             self.ask(n + 1, now, step);
             return;
         }
-        self.pass_over_hopeless(n + 1);
-        let wait = self.wait_before(n + 1, now.at);
+        self.chain.pass_over_hopeless(n + 1);
+        let backoff = self.setup.limits.model_backoff;
+        let wait = self.chain.wait_before(n + 1, now.at, backoff);
         let in_time = now.at.after(wait) < self.setup.deadline;
         if !answer.shown
-            && self.may_follow(failure, n + 1)
+            && self.chain.may_follow(failure, n + 1)
             && n < self.setup.limits.model_attempts_max
             && in_time
         {
@@ -264,7 +267,8 @@ impl Turn {
 const HELD_EVENTS_MAX: usize = 64;
 
 impl ModelFailure {
-    fn word(&self) -> &'static str {
+    /// How it failed, in a word of the log.
+    pub fn word(&self) -> &'static str {
         match self.kind {
             ModelFailureKind::Connect => "connect",
             ModelFailureKind::Reset => "reset",
@@ -276,7 +280,8 @@ impl ModelFailure {
         }
     }
 
-    fn status(&self) -> Option<u16> {
+    /// The status that the upstream answered with.
+    pub fn status(&self) -> Option<u16> {
         match self.kind {
             ModelFailureKind::Status(status) => Some(status),
             ModelFailureKind::Connect
@@ -288,7 +293,8 @@ impl ModelFailure {
         }
     }
 
-    pub(super) fn may_be_repeated(&self) -> bool {
+    /// Whether the same upstream may do better when it is asked again.
+    pub fn may_be_repeated(&self) -> bool {
         match self.kind {
             ModelFailureKind::Connect | ModelFailureKind::Reset | ModelFailureKind::Cut => true,
             ModelFailureKind::Status(status) => status == 408 || status == 429 || status >= 500,
@@ -301,7 +307,7 @@ impl ModelFailure {
     }
 
     /// Whether another upstream may do better although this one would fail again.
-    pub(super) fn is_of_the_upstream(&self) -> bool {
+    pub fn is_of_the_upstream(&self) -> bool {
         match self.kind {
             ModelFailureKind::Silent | ModelFailureKind::Nonsense => true,
             // Our credentials or our account there; a request that is refused for what it says
@@ -315,11 +321,12 @@ impl ModelFailure {
     }
 
     /// The upstream does not know the model, or its address is a wrong one.
-    pub(super) fn is_not_found(&self) -> bool {
+    pub fn is_not_found(&self) -> bool {
         matches!(self.kind, ModelFailureKind::Status(404))
     }
 
-    fn fault(&self) -> Fault {
+    /// What a client is told of it.
+    pub fn fault(&self) -> Fault {
         let class = match self.kind {
             ModelFailureKind::Status(status) => match status {
                 400 | 404 | 413 | 422 => FaultClass::Refused { status },

@@ -48,8 +48,7 @@ impl Turn {
             blocks: blocks.clone(),
             at: now.at,
         }));
-        self.asks_from = self.upstream_of(n);
-        self.failed.clear();
+        self.chain.begin_at(self.upstream_of(n));
         self.phase = Phase::RunningTools;
         self.rounds.push(Round {
             blocks,
