@@ -11,6 +11,7 @@ use crate::id::{ApiKeyId, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId
 use crate::memory::{Remembered, Verdict};
 use crate::model::Usage;
 use crate::rate::Limits;
+use crate::relayed_request::RelayedRequest;
 use crate::request::{Block, Role};
 use crate::time::Timestamp;
 use crate::tool::{EffectClass, ToolVersion};
@@ -71,6 +72,9 @@ pub enum Change {
     // Conversations.
     DeleteConversation(DeleteConversation),
 
+    // Requests without a turn.
+    RecordRelayedRequest(Box<RelayedRequest>),
+
     // Of a turn.
     OpenAttempt(OpenAttempt),
     CloseAttempt(CloseAttempt),
@@ -120,6 +124,11 @@ pub enum Change {
     ExpireRequestKeys {
         before: Timestamp,
         keys_max: u32,
+    },
+    /// Deletes records of relayed requests that ended before `before`.
+    ExpireRelayedRequests {
+        before: Timestamp,
+        requests_max: u32,
     },
 }
 

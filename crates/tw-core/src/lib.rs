@@ -17,6 +17,7 @@ pub mod memory;
 pub mod model;
 pub mod model_names;
 pub mod recall;
+pub mod relayed_request;
 pub mod request;
 pub mod tool;
 pub mod upstream_chain;

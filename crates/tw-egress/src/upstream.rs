@@ -4,6 +4,7 @@ mod asking;
 pub mod check;
 pub mod listing;
 mod place;
+pub mod relaying;
 mod scripted_body;
 
 use std::fmt;
@@ -19,7 +20,7 @@ use crate::client::web_roots;
 use crate::scripted::Script;
 use crate::secret::Secret;
 
-pub use asking::{Asking, Progress, Sent};
+pub use asking::{Asking, Progress, Sent, Unanswered};
 
 /// A model provider.
 #[derive(Debug)]

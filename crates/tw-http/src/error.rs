@@ -12,6 +12,7 @@ use tw_core::rate::Standing;
 use tw_runtime::accept::TurnRefused;
 use tw_runtime::chain::Chain;
 use tw_runtime::models::UnlistedUpstream;
+use tw_runtime::relay::RelayRefused;
 use tw_runtime::tools::ToolError;
 use tw_store::read::ReadError;
 use tw_wire::openai_chat::error::{ErrorParts, of_fault, of_request, render};
@@ -176,6 +177,12 @@ impl ApiError {
         )
     }
 
+    /// A relayed request whose API has no default.
+    pub(crate) fn no_model_named() -> Self {
+        let message = "Missing required parameter: 'model'.";
+        Self::invalid(Some("model"), Some("missing_required_parameter"), message)
+    }
+
     pub(crate) fn no_organization() -> Self {
         Self::new(
             404,
@@ -243,13 +250,16 @@ impl ApiError {
         )
     }
 
-    pub(crate) fn no_route(method: &str, path: &str) -> Self {
+    pub(crate) fn no_route(method: &str, path: &str, paths: &[&str]) -> Self {
         let path: String = path.chars().take(PATH_SHOWN_MAX).collect();
         Self::new(
             404,
             "invalid_request_error",
             Some("unknown_url"),
-            format!("Unknown request URL: {method} {path}."),
+            format!(
+                "Unknown request URL: {method} {path}. There are: {}.",
+                paths.join(", ")
+            ),
         )
     }
 
@@ -304,6 +314,13 @@ impl ApiError {
         if !effects.is_empty() {
             return Self::effects_ran(turn, Some(fault), effects);
         }
+        let mut error = Self::of_fault(fault);
+        error.turn = Some(turn);
+        error
+    }
+
+    /// A fault before anything of the answer was sent.
+    fn of_fault(fault: &Fault) -> Self {
         let should_retry = match fault.class {
             // A repetition would only be told the same.
             FaultClass::Deadline | FaultClass::Cancelled => Some(false),
@@ -331,8 +348,26 @@ impl ApiError {
                 | FaultClass::Internal => fault.retry_after_s,
             },
             should_retry,
-            turn: Some(turn),
+            turn: None,
             requests: None,
+        }
+    }
+
+    /// A request without a turn; `default` is the model that it was given since it named none.
+    pub(crate) fn of_relay_refusal(refused: &RelayRefused, default: Option<&str>) -> Self {
+        match refused {
+            RelayRefused::NoRoom(no_room) => Self::no_room(no_room),
+            RelayRefused::ShuttingDown => Self::unavailable("The server is shutting down."),
+            RelayRefused::UnknownModel => match default {
+                Some(model) => {
+                    let message = format!(
+                        "The request names no model, and no upstream here serves '{model}', which would stand for it."
+                    );
+                    Self::invalid(Some("model"), Some("missing_required_parameter"), message)
+                }
+                None => Self::no_model(),
+            },
+            RelayRefused::Failed(fault) => Self::of_fault(fault),
         }
     }
 

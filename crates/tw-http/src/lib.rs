@@ -7,6 +7,7 @@ pub mod server;
 
 mod chat;
 mod conversations;
+mod relay;
 mod tools;
 mod turns;
 

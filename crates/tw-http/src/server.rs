@@ -16,7 +16,8 @@ use tokio::sync::Semaphore;
 use tw_runtime::runtime::Runtime;
 
 use crate::error::ApiError;
-use crate::{chat, conversations, events, health, metrics, models, tools, turns};
+use crate::relay::RELAYED_ROUTES;
+use crate::{chat, conversations, events, health, metrics, models, relay, tools, turns};
 
 /// What the handlers work with.
 #[derive(Clone, Debug)]
@@ -94,7 +95,12 @@ pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-i
 
 /// All routes.
 pub fn router(surfaces: Surfaces) -> Router {
-    Router::new()
+    let mut router = Router::new();
+    for route in &RELAYED_ROUTES {
+        let create = move |surfaces, id, request| relay::create(route, surfaces, id, request);
+        router = router.route(route.route, post(create));
+    }
+    router
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::show))
@@ -157,9 +163,24 @@ async fn with_request_id(
     response
 }
 
+/// What an unknown path is answered with, beside what is relayed.
+const PATHS: [&str; 8] = [
+    "/v1/chat/completions",
+    "/v1/models",
+    "/v1/turns/{id}",
+    "/v1/conversations",
+    "/api/{slug}/tools",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+];
+
 async fn no_route(request: Request<Body>) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
-    ApiError::no_route(request.method().as_str(), request.uri().path()).render(id.as_ref())
+    let relayed = RELAYED_ROUTES.iter().map(|route| route.route);
+    let paths: Vec<&str> = PATHS.into_iter().chain(relayed).collect();
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    ApiError::no_route(method, path, &paths).render(id.as_ref())
 }
 
 async fn no_method(request: Request<Body>) -> Response {

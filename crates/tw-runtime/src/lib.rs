@@ -10,6 +10,7 @@ mod driver;
 pub mod conversations;
 pub mod follow;
 pub mod models;
+pub mod relay;
 pub mod runtime;
 pub mod tools;
 

@@ -459,6 +459,11 @@ impl Place {
         }
     }
 
+    /// The body is not kept any longer; all else is.
+    pub(crate) fn release_body(&mut self) {
+        self.body = None;
+    }
+
     /// The turn did not begin, so its request does not count.
     pub(crate) fn give_back(mut self) {
         let Some(charged) = self.charged.take() else {

@@ -18,6 +18,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tw_core::change::AttemptOutcome;
 use tw_core::event::{TurnReason, TurnStatus};
+use tw_core::relayed_request::RelayOutcome;
 use tw_core::time::Timestamp;
 use tw_egress::upstream::Upstream;
 use tw_store::store::{Sizes, Store};
@@ -54,6 +55,7 @@ pub struct Metrics {
     streams_open: Gauge,
     attempts: Family<AttemptEnded, Counter>,
     attempt_seconds: Family<AttemptOf, Histogram, fn() -> Histogram>,
+    relayed: Family<RelayEnded, Counter>,
     calls: Family<CallEnded, Counter>,
     call_seconds: Family<CallOf, Histogram, fn() -> Histogram>,
     answers: Family<Answered, Counter>,
@@ -86,6 +88,11 @@ struct TurnEnded {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct AttemptEnded {
     upstream: Arc<str>,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RelayEnded {
     outcome: &'static str,
 }
 
@@ -158,6 +165,7 @@ impl Metrics {
             streams_open: Gauge::default(),
             attempts: Family::default(),
             attempt_seconds: Family::new_with_constructor(turn_seconds),
+            relayed: Family::default(),
             calls: Family::default(),
             call_seconds: Family::new_with_constructor(call_seconds),
             answers: Family::default(),
@@ -218,6 +226,11 @@ impl Metrics {
             "From asking a model to the end of its answer",
             Unit::Seconds,
             self.attempt_seconds.clone(),
+        );
+        registry.register(
+            "relayed_requests",
+            "Requests that were answered by an upstream without a turn, by outcome",
+            self.relayed.clone(),
         );
         registry.register(
             "tool_calls",
@@ -400,6 +413,12 @@ impl Metrics {
         };
         let labels = AttemptEnded { upstream, outcome };
         self.attempts.get_or_create(&labels).inc();
+    }
+
+    /// The end of a request without a turn.
+    pub(crate) fn relayed(&self, outcome: RelayOutcome) {
+        let outcome = outcome.as_str();
+        self.relayed.get_or_create(&RelayEnded { outcome }).inc();
     }
 
     /// The end of a call; `took` is `None` for one that never started.

@@ -65,6 +65,8 @@ pub struct Config {
     pub client_stall_max: Duration,
     pub events_kept: Duration,
     pub request_keys_kept: Duration,
+    /// Records of requests that had no turn.
+    pub relayed_requests_kept: Duration,
     /// How far back a request that is marked as a retry is looked for.
     pub repeat_window: Duration,
     /// Bytes of turns of an earlier process that are taken over at once.
@@ -91,6 +93,8 @@ pub const MODELS_KEPT_DEFAULT: Duration = Duration::from_secs(300);
 pub const CLIENT_STALL_DEFAULT: Duration = Duration::from_secs(30);
 pub const EVENTS_KEPT_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 pub const REQUEST_KEYS_KEPT_DEFAULT: Duration = Duration::from_secs(24 * 3600);
+/// A month, so that usage can be summed by it: a service that indexes makes millions of them.
+pub const RELAYED_REQUESTS_KEPT_DEFAULT: Duration = Duration::from_secs(31 * 24 * 3600);
 /// Design, section 6, "Requests that are repeated".
 pub const REPEAT_WINDOW_DEFAULT: Duration = Duration::from_secs(600);
 /// Design, section 7.
@@ -123,6 +127,7 @@ impl Config {
             client_stall_max: CLIENT_STALL_DEFAULT,
             events_kept: EVENTS_KEPT_DEFAULT,
             request_keys_kept: REQUEST_KEYS_KEPT_DEFAULT,
+            relayed_requests_kept: RELAYED_REQUESTS_KEPT_DEFAULT,
             repeat_window: REPEAT_WINDOW_DEFAULT,
             recoveries_bytes_max: RECOVERIES_BYTES_DEFAULT,
             drain_max: DRAIN_DEFAULT,

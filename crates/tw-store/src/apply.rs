@@ -3,6 +3,7 @@
 mod accept;
 mod conversation;
 mod of_turn;
+mod relayed;
 mod retention;
 mod tenant;
 mod tools;
@@ -194,7 +195,9 @@ fn kind(change: &Change) -> Kind {
         | Change::CheckWritable { .. }
         | Change::EraseDue { .. }
         | Change::ExpireEvents { .. }
-        | Change::ExpireRequestKeys { .. } => Kind::Unfenced,
+        | Change::ExpireRequestKeys { .. }
+        | Change::RecordRelayedRequest(_)
+        | Change::ExpireRelayedRequests { .. } => Kind::Unfenced,
     }
 }
 
@@ -286,7 +289,9 @@ fn apply_of_turn(
         | Change::CheckWritable { .. }
         | Change::EraseDue { .. }
         | Change::ExpireEvents { .. }
-        | Change::ExpireRequestKeys { .. } => Err(ApplyError::Misgrouped {
+        | Change::ExpireRequestKeys { .. }
+        | Change::RecordRelayedRequest(_)
+        | Change::ExpireRelayedRequests { .. } => Err(ApplyError::Misgrouped {
             what: "not of a turn",
         }),
     }
@@ -324,6 +329,11 @@ fn apply_unfenced(db: &mut Statements<'_>, change: &Change) -> Result<Outcome, A
         Change::ExpireRequestKeys { before, keys_max } => {
             retention::expire_request_keys(db, *before, *keys_max)
         }
+        Change::RecordRelayedRequest(relayed) => relayed::record(db, relayed),
+        Change::ExpireRelayedRequests {
+            before,
+            requests_max,
+        } => relayed::expire(db, *before, *requests_max),
         Change::AcceptTurn(_)
         | Change::OpenAttempt(_)
         | Change::CloseAttempt(_)

@@ -56,6 +56,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "claims",
         sql: include_str!("../migrations/0011_claims.sql"),
     },
+    Migration {
+        name: "relayed",
+        sql: include_str!("../migrations/0012_relayed.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -68,8 +68,10 @@ impl Client {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .header("host", self.address.to_string())
-            .header("content-type", "application/json");
+            .header("host", self.address.to_string());
+        if headers.iter().all(|(name, _)| *name != "content-type") {
+            request = request.header("content-type", "application/json");
+        }
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }

@@ -7,4 +7,5 @@
 
 pub mod openai_chat;
 pub mod own;
+pub mod relayed;
 pub mod sse;

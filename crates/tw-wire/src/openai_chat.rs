@@ -31,4 +31,4 @@ mod delta;
 pub(crate) mod raw;
 mod reported;
 mod usual;
-mod write;
+pub(crate) mod write;

@@ -8,7 +8,7 @@ const SECONDS_MAX: i64 = 10 * 365 * 24 * 3600;
 
 /// Where 0 keeps, waits for, puts back or allows none of something that can be done without.
 /// Anywhere else it would leave a server that serves nobody.
-const MAY_BE_ZERO: [&str; 11] = [
+const MAY_BE_ZERO: [&str; 12] = [
     "cache.bytes_max",
     "cache.models_s",
     "limits.memory_bytes_max",
@@ -17,6 +17,7 @@ const MAY_BE_ZERO: [&str; 11] = [
     "limits.tools_stored_max",
     "record.events_kept_h",
     "record.flush_interval_ms",
+    "record.relayed_requests_kept_h",
     "record.repeat_window_s",
     "record.request_keys_kept_h",
     "server.drain_s",

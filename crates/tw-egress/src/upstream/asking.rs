@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, Method, Request};
+use http::{HeaderMap, Method, Request, Response};
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::openai_chat::body::{decode, decode_error};
@@ -62,11 +62,12 @@ enum State {
     Over,
 }
 
-/// A failure without a status.
-struct Unanswered {
-    failure: ModelFailure,
+/// Why a request got no answer.
+#[derive(Debug)]
+pub struct Unanswered {
+    pub failure: ModelFailure,
     /// As [`Asking::take_aside`].
-    aside: Option<String>,
+    pub aside: Option<String>,
 }
 
 impl From<ModelFailure> for Unanswered {
@@ -122,7 +123,7 @@ enum Form {
 /// that takes nothing.
 const READ_AHEAD_BYTES_MAX: usize = 16 * 1024;
 /// How much of an error's body is read, in bytes.
-const ERROR_BYTES_MAX: usize = 64 * 1024;
+pub(super) const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 impl Asking {
     /// Prepares a request; it is sent when [`Asking::next`] or [`Asking::connect`] is polled.
@@ -282,17 +283,21 @@ fn mask_errors(key: &Secret, events: &mut [ModelEvent], progress: &mut Progress)
         Progress::More | Progress::Ended => None,
     };
     for error in of_events.chain(of_failure) {
-        let ReportedError {
-            message,
-            code,
-            kind,
-            param,
-            ..
-        } = error;
-        let words = [Some(message), code.as_mut(), kind.as_mut(), param.as_mut()];
-        for text in words.into_iter().flatten() {
-            mask(key.reveal(), text);
-        }
+        mask_error(key, error);
+    }
+}
+
+pub(super) fn mask_error(key: &Secret, error: &mut ReportedError) {
+    let ReportedError {
+        message,
+        code,
+        kind,
+        param,
+        ..
+    } = error;
+    let words = [Some(message), code.as_mut(), kind.as_mut(), param.as_mut()];
+    for text in words.into_iter().flatten() {
+        mask(key.reveal(), text);
     }
 }
 
@@ -455,6 +460,21 @@ async fn send(
     asked: Sent,
 ) -> Result<Answer, Unanswered> {
     let (address, request) = request_of(&connections, &upstream, asked)?;
+    let (head, exchange) = exchange(&connections, &upstream, address, request).await?;
+    Ok(Answer {
+        status: head.status().as_u16(),
+        headers: head.into_parts().0.headers,
+        body: Body::Http(Box::new(exchange)),
+    })
+}
+
+/// Sends a request and waits for the answer's head.
+pub(super) async fn exchange(
+    connections: &Connections,
+    upstream: &Upstream,
+    address: Arc<Address>,
+    request: Request<Bytes>,
+) -> Result<(Response<()>, Exchange), Unanswered> {
     let sending = connections.0.send(
         &upstream.access.route,
         address,
@@ -463,11 +483,7 @@ async fn send(
     );
     let sent = tokio::time::timeout(upstream.timeouts.first_byte, sending).await;
     match sent {
-        Ok(Ok((head, exchange))) => Ok(Answer {
-            status: head.status().as_u16(),
-            headers: head.into_parts().0.headers,
-            body: Body::Http(Box::new(exchange)),
-        }),
+        Ok(Ok(answered)) => Ok(answered),
         Ok(Err(DirectFailure::Connect(error))) => {
             let told = format!("the upstream {}", error.told());
             Err(Unanswered {
@@ -530,7 +546,12 @@ fn explain(
             "there are no chat completions at this address: look whether {setting} ends with /v1"
         ));
     }
-    let key = &access.api_key_setting;
+    explain_refused_key(upstream, status)
+}
+
+/// Says of a status that refuses the key which setting it comes from.
+pub(super) fn explain_refused_key(upstream: &Upstream, status: u16) -> Option<String> {
+    let key = &upstream.access.api_key_setting;
     match status {
         401 | 403 if upstream.kind.api_key().is_some() => {
             Some(format!("the key of {key} was refused"))
@@ -547,7 +568,7 @@ fn request_of(
     upstream: &Upstream,
     asked: Sent,
 ) -> Result<(Arc<Address>, Request<Bytes>), ModelFailure> {
-    let address = place::of_chat(connections, upstream, &asked.model)?;
+    let address = place::of(connections, upstream, place::CHAT, &asked.model)?;
     let accept = if asked.streamed {
         "text/event-stream"
     } else {
@@ -572,7 +593,7 @@ pub(super) fn failure(kind: ModelFailureKind, message: &str) -> ModelFailure {
     }
 }
 
-fn nonsense(message: &str) -> ModelFailure {
+pub(super) fn nonsense(message: &str) -> ModelFailure {
     failure(ModelFailureKind::Nonsense, message)
 }
 

@@ -32,20 +32,24 @@ impl UpstreamKind {
     }
 }
 
-/// Where chat completions of a model are.
-pub(super) fn of_chat(
+/// Where chat completions are, behind the version.
+pub(super) const CHAT: &str = "chat/completions";
+
+/// Where a path of the API is for a model. There are only so many paths, all words of this program.
+pub(super) fn of(
     connections: &Connections,
     upstream: &Upstream,
+    path: &'static str,
     model: &str,
 ) -> Result<Arc<Address>, ModelFailure> {
     let at = |url: &str| connections.0.address(&upstream.name, url);
     let address = match &upstream.kind {
-        UpstreamKind::OpenAi { base_url, .. } => at(&format!("{base_url}/chat/completions")),
+        UpstreamKind::OpenAi { base_url, .. } => at(&format!("{base_url}/{path}")),
         UpstreamKind::Azure {
             base_url,
             api_version: None,
             ..
-        } => at(&format!("{base_url}/openai/v1/chat/completions")),
+        } => at(&format!("{base_url}/openai/v1/{path}")),
         UpstreamKind::Azure {
             base_url,
             api_version: Some(version),
@@ -56,9 +60,7 @@ pub(super) fn of_chat(
                 return Err(failure(ModelFailureKind::Status(404), message));
             }
             // Clients choose the name, so that there may be any number of these.
-            let url = format!(
-                "{base_url}/openai/deployments/{model}/chat/completions?api-version={version}"
-            );
+            let url = format!("{base_url}/openai/deployments/{model}/{path}?api-version={version}");
             Address::parse(&upstream.name, &url).map(Arc::new)
         }
         UpstreamKind::Scripted(_) => None,

@@ -17,6 +17,7 @@ mod quirks;
 mod rate;
 mod record;
 mod recover;
+mod relayed;
 mod repeat;
 mod replay;
 mod tenants;

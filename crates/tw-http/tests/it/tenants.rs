@@ -9,7 +9,7 @@ use tw_testkit::listener::{Listener, Piece, Reply};
 use crate::app::{App, CHAT, Wanted, ask, probe, upstream_body};
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 20] = [
+pub const ROUTES: [(&str, &str, Takes); 30] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("GET", "/v1/models", Takes::Nothing),
     ("GET", "/v1/models/{*id}", Takes::Nothing),
@@ -27,6 +27,17 @@ pub const ROUTES: [(&str, &str, Takes); 20] = [
     ("PATCH", "/api/{slug}/tools/{id}", Takes::ToolId),
     ("DELETE", "/api/{slug}/tools/{id}", Takes::ToolId),
     ("POST", "/api/{slug}/tools/{id}/test", Takes::ToolId),
+    // Of these an end user is recorded, and nothing is looked up.
+    ("POST", "/v1/embeddings", Takes::Nothing),
+    ("POST", "/v1/completions", Takes::Nothing),
+    ("POST", "/v1/moderations", Takes::Nothing),
+    ("POST", "/v1/rerank", Takes::Nothing),
+    ("POST", "/v1/images/generations", Takes::Nothing),
+    ("POST", "/v1/images/edits", Takes::Nothing),
+    ("POST", "/v1/images/variations", Takes::Nothing),
+    ("POST", "/v1/audio/speech", Takes::Nothing),
+    ("POST", "/v1/audio/transcriptions", Takes::Nothing),
+    ("POST", "/v1/audio/translations", Takes::Nothing),
     ("GET", "/healthz", Takes::Nothing),
     ("GET", "/readyz", Takes::Nothing),
     ("GET", "/metrics", Takes::Nothing),
@@ -82,6 +93,8 @@ fn the_table_of_routes_is_whole() {
     let mut routed: Vec<(String, String)> = source
         .split(".route(")
         .skip(1)
+        // Those that are relayed are a table of their own.
+        .filter(|route| route.trim_start().starts_with('"'))
         .flat_map(|route| {
             let route = route.split("\n        .").next().unwrap();
             let path = route.split('"').nth(1).unwrap().to_owned();
@@ -91,6 +104,11 @@ fn the_table_of_routes_is_whole() {
                 .map(move |method| (method.to_uppercase(), path.clone()))
         })
         .collect();
+    let relayed = include_str!("../../src/relay.rs").split("RelayedRoute::new(\"");
+    let paths = relayed
+        .skip(1)
+        .map(|route| route.split('"').next().unwrap());
+    routed.extend(paths.map(|path| ("POST".to_owned(), path.to_owned())));
     routed.sort();
     let mut listed: Vec<_> = ROUTES
         .iter()

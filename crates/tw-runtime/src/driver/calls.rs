@@ -227,6 +227,8 @@ impl Driver {
                 | Change::EraseDue { .. }
                 | Change::ExpireEvents { .. }
                 | Change::DeleteConversation(_)
+                | Change::RecordRelayedRequest(_)
+                | Change::ExpireRelayedRequests { .. }
                 | Change::ExpireRequestKeys { .. } => {}
             }
         }

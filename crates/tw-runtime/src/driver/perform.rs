@@ -170,6 +170,8 @@ fn points_of(changes: &[Change]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint>) {
             | Change::EraseDue { .. }
             | Change::ExpireEvents { .. }
             | Change::DeleteConversation(_)
+            | Change::RecordRelayedRequest(_)
+            | Change::ExpireRelayedRequests { .. }
             | Change::ExpireRequestKeys { .. } => continue,
         };
         before.insert(first);

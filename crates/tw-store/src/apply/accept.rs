@@ -38,7 +38,10 @@ pub enum Accept {
 
 /// A taken key and a deleted parent are found before anything is written.
 pub fn accept_turn(db: &mut Statements<'_>, new: &NewTurn) -> Result<Accept, ApplyError> {
-    let known_user = find_end_user(db, new)?;
+    let known_user = match &new.end_user {
+        Some(name) => find_end_user(db, WHAT, (new.organization, name))?,
+        None => None,
+    };
     if let Some(taken) = find_taken_key(db, new, known_user)? {
         return Ok(taken);
     }
@@ -50,7 +53,7 @@ pub fn accept_turn(db: &mut Statements<'_>, new: &NewTurn) -> Result<Accept, App
     let end_user = match (&new.end_user, known_user) {
         (None, _) => None,
         (Some(_), Some(key)) => Some(key),
-        (Some(name), None) => Some(create_end_user(db, new, name)?),
+        (Some(name), None) => Some(create_end_user(db, WHAT, (new.organization, name), new.at)?),
     };
     let conversation = find_or_create_conversation(db, new, end_user)?;
     let bound = params![
@@ -129,18 +132,39 @@ fn find_turn(
     })
 }
 
-fn find_end_user(db: &mut Statements<'_>, new: &NewTurn) -> Result<Option<i64>, ApplyError> {
-    let Some(name) = &new.end_user else {
-        return Ok(None);
-    };
+/// An end user's name within its organization.
+type Named<'a> = (OrgId, &'a str);
+
+fn find_end_user(
+    db: &mut Statements<'_>,
+    what: &'static str,
+    (organization, name): Named<'_>,
+) -> Result<Option<i64>, ApplyError> {
     let sql = "SELECT key FROM end_user WHERE organization = ?1 AND name = ?2";
-    query_key(db, WHAT, sql, params![new.organization.0, name])
+    query_key(db, what, sql, params![organization.0, name])
 }
 
-fn create_end_user(db: &mut Statements<'_>, new: &NewTurn, name: &str) -> Result<i64, ApplyError> {
+fn create_end_user(
+    db: &mut Statements<'_>,
+    what: &'static str,
+    (organization, name): Named<'_>,
+    at: Timestamp,
+) -> Result<i64, ApplyError> {
     let sql = "INSERT INTO end_user (organization, name, created_us, updated_us)
                VALUES (?1, ?2, ?3, ?3)";
-    insert(db, WHAT, sql, params![new.organization.0, name, new.at.0])
+    insert(db, what, sql, params![organization.0, name, at.0])
+}
+
+pub(super) fn find_or_create_end_user(
+    db: &mut Statements<'_>,
+    what: &'static str,
+    named: Named<'_>,
+    at: Timestamp,
+) -> Result<i64, ApplyError> {
+    match find_end_user(db, what, named)? {
+        Some(key) => Ok(key),
+        None => create_end_user(db, what, named, at),
+    }
 }
 
 fn find_or_create_conversation(

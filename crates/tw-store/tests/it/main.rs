@@ -13,6 +13,7 @@ mod memory;
 mod migrating;
 mod opening;
 mod reads;
+mod relayed;
 mod repeats;
 mod retention;
 mod tenants;

@@ -115,7 +115,7 @@ pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> Differences
 }
 
 impl RequestError {
-    fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             kind: RequestErrorKind::Invalid,
             message: message.into(),
@@ -124,7 +124,7 @@ impl RequestError {
         }
     }
 
-    fn whole(kind: RequestErrorKind, message: impl Into<String>) -> Self {
+    pub(crate) fn whole(kind: RequestErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
@@ -133,7 +133,7 @@ impl RequestError {
         }
     }
 
-    fn missing(param: impl Into<String>) -> Self {
+    pub(crate) fn missing(param: impl Into<String>) -> Self {
         let param = param.into();
         let message = format!("Missing required parameter: '{param}'.");
         Self {
@@ -142,7 +142,7 @@ impl RequestError {
         }
     }
 
-    fn wrong_type(param: impl Into<String>, wanted: &str) -> Self {
+    pub(crate) fn wrong_type(param: impl Into<String>, wanted: &str) -> Self {
         let param = param.into();
         let message = format!("Invalid type for '{param}': expected {wanted}.");
         Self {

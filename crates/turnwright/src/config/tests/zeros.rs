@@ -6,7 +6,7 @@ use super::load;
 use crate::config::DEFAULTS;
 
 /// Where 0 means something.
-const MEANT: [&str; 17] = [
+const MEANT: [&str; 18] = [
     "cache.bytes_max",
     "cache.models_s",
     "limits.memory_bytes_max",
@@ -21,6 +21,7 @@ const MEANT: [&str; 17] = [
     "rate.organization.streams_max",
     "record.events_kept_h",
     "record.flush_interval_ms",
+    "record.relayed_requests_kept_h",
     "record.repeat_window_s",
     "record.request_keys_kept_h",
     "server.drain_s",

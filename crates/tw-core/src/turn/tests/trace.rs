@@ -181,6 +181,8 @@ pub(super) fn of_change(change: &Change) -> String {
         | Change::EraseDue { .. }
         | Change::ExpireEvents { .. }
         | Change::DeleteConversation(_)
+        | Change::RecordRelayedRequest(_)
+        | Change::ExpireRelayedRequests { .. }
         | Change::ExpireRequestKeys { .. } => panic!("the machine does not write {change:?}"),
     }
 }

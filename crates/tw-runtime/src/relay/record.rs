@@ -1,0 +1,172 @@
+//! What a relayed request came to, written when it is over, whoever ends it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tw_core::change::{AttemptOutcome, Change};
+use tw_core::fault::Fault;
+use tw_core::relayed_request::{RelayOutcome, RelayedRequest, RelayedTokens};
+use tw_core::time::Timestamp;
+use tw_core::turn::ModelFailure;
+use tw_egress::upstream::Upstream;
+use tw_egress::upstream::relaying::RelayedAnswer;
+use tw_wire::openai_chat::error::of_fault;
+use tw_wire::relayed::usage::UsageReader;
+
+use super::RelayRequest;
+use crate::marks;
+use crate::runtime::Inner;
+
+/// Notes what happens; when it is dropped, the record is written.
+pub(super) struct Recorder {
+    inner: Arc<Inner>,
+    row: RelayedRequest,
+    usage: Option<UsageReader>,
+    is_event_stream: bool,
+    /// When the attempt that is under way began.
+    attempt: Option<Timestamp>,
+}
+
+impl Recorder {
+    pub fn begin(inner: &Arc<Inner>, request: &RelayRequest) -> Self {
+        let now = inner.env.now();
+        let end_user = request.end_user.as_ref().or(request.body.user.as_ref());
+        Self {
+            inner: Arc::clone(inner),
+            row: RelayedRequest {
+                organization: request.caller.organization,
+                api_key: request.caller.api_key,
+                end_user: end_user.cloned(),
+                path: request.route,
+                model: request.model.clone(),
+                upstream: String::new(),
+                attempts: 0,
+                // Unless something else happens first.
+                outcome: RelayOutcome::Cancelled,
+                http_status: None,
+                tokens: RelayedTokens::default(),
+                request_bytes: request.bytes.len() as u64,
+                response_bytes: 0,
+                request_id: request.request_id.clone(),
+                started: now,
+                ended: now,
+            },
+            usage: None,
+            is_event_stream: false,
+            attempt: None,
+        }
+    }
+
+    pub fn asks(&mut self, upstream: &Upstream, n: u32) {
+        self.row.upstream.clone_from(&upstream.name);
+        self.row.attempts = n;
+        self.attempt = Some(self.inner.env.now());
+    }
+
+    pub fn attempt_ended(&mut self, outcome: &AttemptOutcome) {
+        let Some(began) = self.attempt.take() else {
+            return;
+        };
+        let took = self.inner.env.now().since(began);
+        let upstream = Some(&*self.row.upstream);
+        let metrics = &self.inner.metrics;
+        metrics.attempt_ended(upstream, outcome, Some(took));
+    }
+
+    /// `cause` is what the operator may change.
+    pub fn attempt_failed(&mut self, failure: &ModelFailure, cause: Option<&str>) {
+        self.attempt_ended(&AttemptOutcome::Failed(failure.word().to_owned()));
+        let row = &self.row;
+        macro_rules! log {
+            ($level:ident) => {
+                tracing::$level!(
+                    request.id = row.request_id,
+                    upstream = row.upstream,
+                    path = row.path,
+                    attempt = row.attempts,
+                    outcome = failure.word(),
+                    http_status = failure.status(),
+                    cause,
+                    "a relayed request failed"
+                )
+            };
+        }
+        // What is wrong with a request is the client's to know.
+        if cause.is_none() && matches!(failure.status(), Some(400 | 404 | 413 | 422)) {
+            log!(info);
+        } else {
+            log!(warn);
+        }
+    }
+
+    /// No upstream answered; the client gets an error.
+    pub fn refuse(&mut self, fault: Fault) -> Fault {
+        self.row.http_status = Some(of_fault(&fault).status);
+        self.break_off(fault)
+    }
+
+    /// An answer has begun.
+    pub fn answers(&mut self, answer: &RelayedAnswer) {
+        let content_type = answer.content_type();
+        self.row.http_status = Some(answer.status);
+        self.is_event_stream = content_type.starts_with("text/event-stream");
+        self.usage = Some(UsageReader::new(Some(&content_type)));
+    }
+
+    pub fn is_event_stream(&self) -> bool {
+        self.is_event_stream
+    }
+
+    /// Counts what is passed on, and returns how much that is so far.
+    pub fn passes(&mut self, bytes: &Bytes) -> u64 {
+        let row = &mut self.row;
+        row.response_bytes = row.response_bytes.saturating_add(bytes.len() as u64);
+        if let Some(usage) = &mut self.usage {
+            usage.feed(bytes);
+        }
+        row.response_bytes
+    }
+
+    pub fn complete(&mut self) {
+        self.row.outcome = RelayOutcome::Completed;
+        self.attempt_ended(&AttemptOutcome::Ok);
+    }
+
+    /// The rest of an answer does not come.
+    pub fn break_off(&mut self, fault: Fault) -> Fault {
+        self.row.outcome = RelayOutcome::Failed;
+        fault
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.attempt_ended(&AttemptOutcome::Cancelled);
+        if let Some(usage) = self.usage.take() {
+            self.row.tokens = usage.tokens();
+        }
+        self.row.ended = self.inner.env.now();
+        self.inner.metrics.relayed(self.row.outcome);
+        log_end(&self.row);
+        // A process that ends drops what is left outside of the runtime.
+        if Handle::try_current().is_ok() {
+            let record = Change::RecordRelayedRequest(Box::new(self.row.clone()));
+            marks::add(&self.inner, record);
+        }
+    }
+}
+
+/// Names no model: a client may write anything there.
+fn log_end(row: &RelayedRequest) {
+    tracing::info!(
+        request.id = row.request_id,
+        path = row.path,
+        upstream = row.upstream,
+        attempts = row.attempts,
+        outcome = row.outcome.as_str(),
+        http_status = row.http_status,
+        duration_ms = row.ended.since(row.started).as_millis() as u64,
+        "a request was relayed"
+    );
+}
