@@ -22,6 +22,7 @@ use tw_core::tool::Tool;
 use tw_egress::client::Client;
 use tw_egress::scripted::Script;
 use tw_egress::secrets::Secrets;
+use tw_http::cors::CorsOrigins;
 use tw_http::server::Options;
 use tw_runtime::fail_point::FailPoint;
 use tw_runtime::limiter::Rules;
@@ -85,6 +86,7 @@ pub struct ServerSettings {
     connections_max: usize,
     head_timeout_s: u64,
     bodies_bytes_max: usize,
+    cors_origins: Vec<String>,
     pub check_upstreams: bool,
     running_bodies_bytes_max: u64,
 }
@@ -275,12 +277,17 @@ impl Settings {
     }
 
     /// What the surfaces need.
-    pub fn surfaces(&self) -> Options {
-        Options {
+    ///
+    /// # Errors
+    /// When an origin is none.
+    pub fn surfaces(&self) -> anyhow::Result<Options> {
+        let origins = CorsOrigins::parse(&self.server.cors_origins);
+        Ok(Options {
             keep_alive: Duration::from_secs(self.server.keep_alive_s),
             body_timeout: Duration::from_secs(self.server.body_timeout_s),
             bodies_bytes_max: self.server.bodies_bytes_max,
-        }
+            cors_origins: origins.context("server.cors_origins")?,
+        })
     }
 }
 

@@ -97,7 +97,7 @@ fn check_config(report: &mut Report, args: &DoctorArgs) -> Option<Settings> {
             return None;
         }
     };
-    match settings.runtime() {
+    match settings.surfaces().and_then(|_| settings.runtime()) {
         Ok(config) => {
             let count = config.upstreams.len();
             report.say(Mark::Ok, "configuration", &format!("upstreams: {count}"));

@@ -34,6 +34,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     log_to_stderr("info");
     let settings = Settings::load(&args)?;
     let mut config = settings.runtime()?;
+    let options = settings.surfaces()?;
     let env = Env::system();
     let data = settings.server.data.clone();
     let mut stop = pin!(stop_signal()?);
@@ -80,7 +81,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         upstreams = upstreams.join(","),
         "starting"
     );
-    let (options, limits) = (settings.surfaces(), settings.connections());
+    let limits = settings.connections();
     let mut server = Server::start(config, store, env, listener, options, limits)?;
     server.metrics = metrics;
     println!("listening on http://{}", server.address);

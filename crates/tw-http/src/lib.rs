@@ -19,6 +19,7 @@ mod models;
 
 mod access;
 mod answer_body;
+pub mod cors;
 pub mod error;
 mod render_turn;
 mod request_body;

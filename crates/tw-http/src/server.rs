@@ -15,6 +15,7 @@ use http::{HeaderName, HeaderValue};
 use tokio::sync::Semaphore;
 use tw_runtime::runtime::Runtime;
 
+use crate::cors::CorsOrigins;
 use crate::error::ApiError;
 use crate::relay::RELAYED_ROUTES;
 use crate::{chat, conversations, events, health, metrics, models, relay, tools, turns};
@@ -43,6 +44,8 @@ pub struct Options {
     /// Bytes of all bodies that are being read; what is beyond is refused. At least one body of
     /// the largest size is read whatever this says.
     pub bodies_bytes_max: usize,
+    /// Whose pages in browsers may ask.
+    pub cors_origins: CorsOrigins,
 }
 
 /// Design, section 12.
@@ -59,6 +62,7 @@ impl Options {
             keep_alive: KEEP_ALIVE_DEFAULT,
             body_timeout: BODY_TIMEOUT_DEFAULT,
             bodies_bytes_max: BODIES_BYTES_DEFAULT,
+            cors_origins: CorsOrigins::None,
         }
     }
 }
@@ -95,12 +99,13 @@ pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-i
 
 /// All routes.
 pub fn router(surfaces: Surfaces) -> Router {
+    let cors = surfaces.0.options.cors_origins.layer();
     let mut router = Router::new();
     for route in &RELAYED_ROUTES {
         let create = move |surfaces, id, request| relay::create(route, surfaces, id, request);
         router = router.route(route.route, post(create));
     }
-    router
+    let router = router
         .route("/v1/chat/completions", post(chat::create))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*id}", get(models::show))
@@ -129,7 +134,11 @@ pub fn router(surfaces: Surfaces) -> Router {
             surfaces.clone(),
             with_request_id,
         ))
-        .with_state(surfaces)
+        .with_state(surfaces);
+    match cors {
+        Some(cors) => router.layer(cors),
+        None => router,
+    }
 }
 
 async fn with_request_id(

@@ -9,6 +9,7 @@ mod bad_tools;
 mod canary;
 mod client_tools;
 mod conversations;
+mod cors;
 mod leave;
 mod limits;
 mod memory;
