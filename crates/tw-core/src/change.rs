@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::call::{CallEnd, CallStatus, Runs};
 use crate::event::{TurnReason, TurnStatus};
 use crate::id::{ApiKeyId, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
+use crate::json::shared::SharedText;
 use crate::memory::{Remembered, Verdict};
 use crate::model::Usage;
 use crate::rate::Limits;
@@ -340,7 +341,7 @@ pub struct NewTurn {
     /// Who drives the turn: the boot id of the process.
     pub owner: String,
     /// The request body as it came.
-    pub body: Vec<u8>,
+    pub body: SharedText,
     /// SHA-256 of the body.
     pub body_hash: [u8; 32],
     /// `None` for a turn that neither continues another nor is to be continued.

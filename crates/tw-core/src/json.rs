@@ -1,6 +1,7 @@
 //! JSON kept as the text it came in, so that key order, digits and escapes survive.
 
 pub mod bounded;
+pub mod shared;
 pub mod tree;
 
 use std::fmt;
@@ -8,11 +9,13 @@ use std::fmt;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use shared::{SharedText, Text};
+
 /// One JSON value as text that was checked once.
 ///
 /// It is never re-encoded: what was read is what is written.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Json(Box<str>);
+pub struct Json(Text);
 
 /// The text is no JSON value.
 #[derive(Debug, thiserror::Error)]
@@ -38,38 +41,46 @@ impl Json {
         Self(text.into())
     }
 
+    /// The same for a text that stands in `whole`, which it holds instead of a copy if it is long.
+    pub fn of_part(whole: &SharedText, text: &str) -> Self {
+        Self(Text::part(whole, text))
+    }
+
     pub fn from_value(value: &Value) -> Self {
         Self(value.to_string().into())
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 
     /// The parsed value; numbers beyond 64 bits lose digits here, and only here.
     pub fn to_value(&self) -> Value {
         // The text was checked when it came in, so the fallback is never reached.
-        serde_json::from_str(&self.0).unwrap_or(Value::Null)
+        serde_json::from_str(self.as_str()).unwrap_or(Value::Null)
     }
 
     /// The string literal's inside, if this value is a string.
     pub fn as_literal(&self) -> Option<Literal> {
-        Literal::of_checked(&self.0)
+        match &self.0 {
+            Text::Part { whole, .. } => Literal::of_part(whole, self.as_str()),
+            Text::Own(text) => Literal::of_checked(text),
+        }
     }
 
     pub fn is_null(&self) -> bool {
-        &*self.0 == "null"
+        self.as_str() == "null"
     }
 
     /// How deep objects and arrays nest; a scalar is 0.
     pub fn depth(&self) -> usize {
-        depth(self.0.as_bytes())
+        depth(self.as_str().as_bytes())
     }
 }
 
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
@@ -145,7 +156,7 @@ fn behind_literal(mut text: &[u8]) -> &[u8] {
 /// Literals may be joined byte by byte and put between quotes: a surrogate pair that was split
 /// over two of them is whole again afterwards.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Literal(Box<str>);
+pub struct Literal(Text);
 
 impl Literal {
     /// Takes the inside of a literal that a JSON parser has accepted.
@@ -159,6 +170,12 @@ impl Literal {
     /// Takes the inside of a string, which a parser has checked already; `None` for another value.
     pub fn of_raw(raw: &RawValue) -> Option<Self> {
         Self::of_checked(raw.get())
+    }
+
+    /// The same of a string that stands in `whole`, which it holds instead of a copy if it is long.
+    pub fn of_part(whole: &SharedText, json: &str) -> Option<Self> {
+        let inner = json.strip_prefix('"')?.strip_suffix('"')?;
+        Some(Self(Text::part(whole, inner)))
     }
 
     fn of_checked(json: &str) -> Option<Self> {
@@ -195,16 +212,16 @@ impl Literal {
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.as_str().is_empty()
     }
 
     /// The text; half a surrogate pair becomes U+FFFD.
     pub fn to_text(&self) -> String {
-        decode(&self.0)
+        decode(self.as_str())
     }
 }
 
@@ -232,7 +249,7 @@ fn plain_bytes(bytes: &[u8]) -> usize {
 
 impl fmt::Debug for Literal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.0)
+        write!(f, "\"{}\"", self.as_str())
     }
 }
 
@@ -242,7 +259,7 @@ pub struct LiteralBuf(String);
 
 impl LiteralBuf {
     pub fn push(&mut self, literal: &Literal) {
-        self.0.push_str(&literal.0);
+        self.0.push_str(literal.as_str());
     }
 
     pub fn is_empty(&self) -> bool {

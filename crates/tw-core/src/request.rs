@@ -29,6 +29,19 @@ pub struct ModelInput {
     pub ends: MessageEnds,
 }
 
+impl ModelInput {
+    /// Bytes that its parts take beside the text that they share. A body of very many small parts takes several times
+    /// its text.
+    pub fn parts_bytes(&self) -> usize {
+        let blocks: usize = self
+            .messages
+            .iter()
+            .map(|message| message.blocks.len())
+            .sum();
+        self.messages.len() * size_of::<Message>() + blocks * size_of::<Block>()
+    }
+}
+
 /// Where messages end in the body that they were read from, in bytes from its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageEnds {

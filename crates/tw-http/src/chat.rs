@@ -14,6 +14,7 @@ use tw_core::change::{OnLeave, Scope, Surface};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::fault::Fault;
 use tw_core::id::TurnId;
+use tw_core::json::shared::SharedText;
 use tw_core::request::Tools;
 use tw_runtime::accept::{Coming, TurnAnswer, TurnRequest, TurnTaken};
 use tw_runtime::admin::Caller;
@@ -23,7 +24,7 @@ use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
 use tw_wire::openai_chat::completion::CompletionBuilder;
 use tw_wire::openai_chat::error::{of_fault, render};
 use tw_wire::openai_chat::outcome::{Dialect, fault_of};
-use tw_wire::openai_chat::request::decode;
+use tw_wire::openai_chat::request::{decode_shared, text_of};
 use tw_wire::sse;
 
 use crate::access::{self, NAME_BYTES_MAX, USER_HEADER, named};
@@ -69,7 +70,9 @@ async fn answer(
     }
     let bytes_max = surfaces.runtime().request_limits().body_bytes_max;
     let body = read_body(surfaces, &parts.headers, body, bytes_max).await?;
-    let input = decode(&body, surfaces.runtime().request_limits())
+    // Held once from here on: the turn, its row and what is read of it have parts of it.
+    let body = text_of(body.into()).map_err(|error| ApiError::of_request(&error))?;
+    let input = decode_shared(&body, surfaces.runtime().request_limits())
         .map_err(|error| ApiError::of_request(&error))?;
     if input
         .user
@@ -120,7 +123,7 @@ async fn answer(
 fn turn_request(
     headers: &HeaderMap,
     caller: Caller,
-    body: Bytes,
+    body: SharedText,
     input: tw_core::request::ModelInput,
     id: &RequestId,
 ) -> Result<TurnRequest, ApiError> {

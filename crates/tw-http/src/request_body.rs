@@ -65,6 +65,12 @@ pub(crate) async fn read_body(
                     Some(held) => held.merge(more),
                     None => held = Some(more),
                 }
+                if kept.capacity() < bytes {
+                    // By doubling, but not beyond what was announced: the room stays with the body.
+                    let grown = kept.capacity().saturating_mul(2);
+                    let wanted = grown.min(length.unwrap_or(grown)).max(bytes);
+                    kept.reserve_exact(wanted - kept.len());
+                }
                 kept.extend_from_slice(&data);
             } else {
                 kept = Vec::new();

@@ -7,13 +7,13 @@ mod row;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 use tw_core::change::{Change, Fence, NewTurn, OnLeave, Record, Surface, ToolGrant};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::history::{Differences, Repairs};
 use tw_core::id::{OrgId, TurnId};
+use tw_core::json::shared::SharedText;
 use tw_core::memory::{TurnMemory, Verdict};
 use tw_core::request::{Message, ModelInput};
 use tw_core::time::Timestamp;
@@ -48,7 +48,7 @@ pub struct TurnRequest {
     pub caller: Caller,
     pub surface: Surface,
     /// The body as it came.
-    pub body: Bytes,
+    pub body: SharedText,
     pub input: Arc<ModelInput>,
     /// From `turnwright-user`; else the request's own fields count.
     pub end_user: Option<String>,
@@ -180,7 +180,7 @@ impl Runtime {
         if self.is_refusing() {
             return Err(TurnRefused::ShuttingDown);
         }
-        let hashed = Hashed::read(&request.body, request.input.ends);
+        let hashed = Hashed::read(request.body.as_str().as_bytes(), request.input.ends);
         let body_hash = hashed.whole;
         let end_user = request
             .end_user
@@ -385,9 +385,7 @@ impl Runtime {
             upstreams,
             calls,
         };
-        let place = inner
-            .limiter
-            .begin(&request.caller, request.body.len() as u64);
+        let place = inner.limiter.begin(&request.caller, bytes_held(request));
         let place = place.map_err(TurnRefused::NoRoom)?;
         let (answer, outcome) = self.drive(machine, fence, work, place, (step, passing));
         match outcome.await {
@@ -576,6 +574,12 @@ fn setup_of(
             .collect(),
         memory,
     }
+}
+
+/// Bytes that the request takes while its turn runs.
+fn bytes_held(request: &TurnRequest) -> u64 {
+    let bytes = request.body.len() + request.input.parts_bytes();
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 fn record_of(request: &TurnRequest) -> Record {

@@ -21,6 +21,7 @@ use tw_store::apply::ApplyError;
 use tw_store::read::ReadError;
 use tw_store::read::turn::RecoveredTurn;
 use tw_store::system;
+use tw_wire::openai_chat::request::{decode_shared, text_of};
 use tw_wire::own::DamagedRecord;
 use tw_wire::own::context::{self, ListedTool, OfferedTool};
 
@@ -257,7 +258,7 @@ async fn load(inner: &Arc<Inner>, fence: Fence, room: Room) -> Result<TakenOver,
     let Fence {
         organization, turn, ..
     } = fence;
-    let found = match inner.store.turn_for_recovery(organization, turn).await {
+    let mut found = match inner.store.turn_to_drive(organization, turn).await {
         Ok(Some(found)) => found,
         Ok(None) => return Ok(TakenOver::Left),
         Err(error @ (ReadError::Db { .. } | ReadError::Closed)) => return Err(error.into()),
@@ -268,7 +269,7 @@ async fn load(inner: &Arc<Inner>, fence: Fence, room: Room) -> Result<TakenOver,
         }
     };
     let (offer, page) = offer_of(inner, organization, &found.context).await?;
-    let work = match input_of(&found) {
+    let work = match input_of(&mut found) {
         Ok(input) => {
             let asks = Asks::GoesOn(&found.turn);
             let prepared = prepared::prepare(inner, asks, &input, &offer).await?;
@@ -368,8 +369,10 @@ fn work_of(
 }
 
 /// The request, which was within the limits when it was accepted, whatever they are now.
-fn input_of(found: &RecoveredTurn) -> Result<ModelInput, UnreadableError> {
-    tw_wire::openai_chat::request::decode(&found.body, &accepted_limits())
+fn input_of(found: &mut RecoveredTurn) -> Result<ModelInput, UnreadableError> {
+    let body = std::mem::take(&mut found.body);
+    text_of(body)
+        .and_then(|body| decode_shared(&body, &accepted_limits()))
         .map_err(|error| UnreadableError::Input(error.message))
 }
 

@@ -35,15 +35,16 @@ pub fn insert(
     new: &NewTurn,
     parent: Option<i64>,
 ) -> Result<(), ApplyError> {
+    let body = new.body.as_str().as_bytes();
     let kept = match (&new.cuts, parent) {
-        (Some(cuts), Some(parent)) => find_kept(db, what, &new.body, cuts, parent)?,
+        (Some(cuts), Some(parent)) => find_kept(db, what, body, cuts, parent)?,
         (None, _) | (_, None) => None,
     };
     let from = kept.map_or(0, |kept| kept.start_bytes);
-    let to = new.body.len() - kept.map_or(0, |kept| kept.end_bytes);
+    let to = body.len() - kept.map_or(0, |kept| kept.end_bytes);
     let bound = params![
         turn,
-        &new.body[from..to],
+        &body[from..to],
         new.context,
         kept.map(|kept| kept.parent),
         kept.map(|kept| kept.start_bytes as i64),

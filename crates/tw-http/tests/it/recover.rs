@@ -52,7 +52,7 @@ async fn orphan_with_key(
         request_id: "req_test".to_owned(),
         deadline: now.after(std::time::Duration::from_secs(60)),
         owner: "gone".to_owned(),
-        body: body.as_bytes().to_vec(),
+        body: body.into(),
         body_hash: Sha256::digest(body).into(),
         cuts: None,
         context: context.to_owned(),

@@ -60,7 +60,7 @@ pub(super) fn new_turn(
         request_id: request.request_id.clone(),
         deadline: setup.deadline,
         owner: inner.boot.clone(),
-        body: request.body.to_vec(),
+        body: request.body.clone(),
         body_hash: hashed.whole,
         cuts: None,
         context: context::encode(&context),

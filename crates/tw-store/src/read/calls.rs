@@ -25,7 +25,7 @@ pub enum Contents {
 
 const MESSAGES: &str =
     "SELECT round, seq, role, iif(?2, blocks, '[]') AS blocks, created_us FROM message
-    WHERE turn = ?1 ORDER BY round, seq";
+    WHERE turn = ?1 AND round >= ?3 ORDER BY round, seq";
 
 /// In order of round and place.
 pub fn messages(
@@ -33,8 +33,18 @@ pub fn messages(
     turn: i64,
     contents: Contents,
 ) -> Result<Vec<NewMessage>, ReadError> {
+    messages_from(conn, turn, 0, contents)
+}
+
+/// [`messages`] from a round on; in round 0 is what the request brought.
+pub fn messages_from(
+    conn: &Connection,
+    turn: i64,
+    round: u32,
+    contents: Contents,
+) -> Result<Vec<NewMessage>, ReadError> {
     let mut statement = conn.prepare_cached(MESSAGES)?;
-    let mut rows = statement.query(params![turn, contents > Contents::Names])?;
+    let mut rows = statement.query(params![turn, contents > Contents::Names, round])?;
     let mut messages = Vec::new();
     while let Some(row) = rows.next()? {
         let role: Role = word(row, "role", words::read_role)?;

@@ -119,7 +119,20 @@ impl Store {
         organization: OrgId,
         turn: TurnId,
     ) -> Result<Option<RecoveredTurn>, ReadError> {
-        self.read(move |conn| recovered(conn, organization, turn))
+        self.read(move |conn| recovered(conn, organization, turn, 0))
+            .await
+    }
+
+    /// [`Store::turn_for_recovery`] without the messages that the request brought, which its body holds, too.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn turn_to_drive(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+    ) -> Result<Option<RecoveredTurn>, ReadError> {
+        self.read(move |conn| recovered(conn, organization, turn, 1))
             .await
     }
 
@@ -132,7 +145,7 @@ impl Store {
         organization: OrgId,
         turn: TurnId,
     ) -> Result<Option<RecoveredTurn>, ReadError> {
-        self.read_now(|conn| recovered(conn, organization, turn))
+        self.read_now(|conn| recovered(conn, organization, turn, 0))
     }
 
     /// The request as it came; `None` if there is no such turn or nobody may read it any more.
@@ -180,6 +193,7 @@ fn recovered(
     conn: &Connection,
     organization: OrgId,
     turn: TurnId,
+    from_round: u32,
 ) -> Result<Option<RecoveredTurn>, ReadError> {
     let Some((key, turn)) = find_turn(conn, organization, turn)? else {
         return Ok(None);
@@ -191,7 +205,7 @@ fn recovered(
         turn,
         body: body::whole(conn, key)?.unwrap_or_default(),
         context,
-        messages: calls::messages(conn, key, Contents::Full)?,
+        messages: calls::messages_from(conn, key, from_round, Contents::Full)?,
         calls: calls::calls(conn, key, Contents::Full)?,
         attempts: calls::attempts(conn, key)?,
         events: events::all(conn, key)?,

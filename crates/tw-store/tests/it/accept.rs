@@ -1,6 +1,7 @@
 use tw_core::change::{Change, ClaimTurn, NewTurn, Outcome, Record};
 use tw_core::event::TurnStatus;
 use tw_core::id::{ApiKeyId, TurnId};
+use tw_core::json::shared::SharedText;
 use tw_store::apply::ApplyError;
 use tw_store::system;
 
@@ -57,7 +58,11 @@ async fn a_turn_comes_back_as_it_was_accepted() {
         assert!(turn.conversation_named);
         assert_eq!(
             (found.body, found.context, found.messages),
-            (new.body, new.context, new.messages)
+            (
+                new.body.as_str().as_bytes().to_vec(),
+                new.context,
+                new.messages
+            )
         );
         assert!(found.calls.is_empty() && found.attempts.is_empty() && found.events.is_empty());
         assert_eq!(
@@ -78,7 +83,7 @@ async fn a_turn_comes_back_as_it_was_accepted() {
 async fn a_turn_may_bring_nothing() {
     on_each_store(async |world| {
         let new = NewTurn {
-            body: Vec::new(),
+            body: SharedText::default(),
             context: String::new(),
             messages: Vec::new(),
             ..world.new_turn(1)

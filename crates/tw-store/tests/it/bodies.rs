@@ -57,7 +57,7 @@ impl Body {
 /// A turn that has ended and is due to be erased as the `n`th.
 async fn ended(world: &World, n: u32, body: &Body, parent: Option<u32>) {
     let new = NewTurn {
-        body: body.written(),
+        body: std::str::from_utf8(&body.written()).unwrap().into(),
         record: Record::Minimal,
         cuts: Some(body.cuts()),
         parent: parent.map(turn_of),

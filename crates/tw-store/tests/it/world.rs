@@ -137,7 +137,7 @@ impl World {
             request_id: format!("request {n}"),
             deadline: at(60_000_000),
             owner: "boot 1".to_owned(),
-            body: b"{\"model\": \"m\"}\0\xff".to_vec(),
+            body: "{\"model\": \"m\"}\0\u{ff}".into(),
             body_hash: [7; 32],
             cuts: None,
             context: "{}".to_owned(),

@@ -15,6 +15,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::value::RawValue;
 use tw_core::accepts::Accepts;
 use tw_core::history::Differences;
+use tw_core::json::shared::SharedText;
 use tw_core::json::{Json, depth};
 use tw_core::limits::{self, RequestLimits};
 use tw_core::request::{Message, MessageEnds, ModelInput, ModelRequest, Role, ToolChoice, Tools};
@@ -45,11 +46,45 @@ pub enum RequestErrorKind {
     TooLarge,
 }
 
-/// Reads and checks a request body.
+/// What a request is read from, and within which limits.
+struct Reading<'a> {
+    source: &'a SharedText,
+    limits: &'a RequestLimits,
+}
+
+/// Reads and checks a request body, of which every part is copied.
 ///
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn decode(body: &[u8], limits: &RequestLimits) -> Result<ModelInput, RequestError> {
+    check_size(body, limits)?;
+    decode_shared(&text_of(body.to_vec())?, limits)
+}
+
+/// The text of a body.
+///
+/// # Errors
+/// When it is not UTF-8.
+pub fn text_of(body: Vec<u8>) -> Result<SharedText, RequestError> {
+    let text = String::from_utf8(body).map_err(|_| {
+        RequestError::whole(
+            RequestErrorKind::Invalid,
+            "The request body is not valid UTF-8.",
+        )
+    })?;
+    Ok(SharedText::new(text))
+}
+
+/// Reads and checks a request body. What is read holds parts of it, so that it is there once.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn decode_shared(
+    source: &SharedText,
+    limits: &RequestLimits,
+) -> Result<ModelInput, RequestError> {
+    let body = source.as_str();
+    let reading = &Reading { source, limits };
     let Whole { fields, items } = read_whole(body, limits)?;
     let Some(model) = raw::filled_string(fields.get("model")) else {
         return Err(match fields.get("model") {
@@ -58,9 +93,9 @@ pub fn decode(body: &[u8], limits: &RequestLimits) -> Result<ModelInput, Request
         });
     };
     let stream = boolean(&fields, "stream")?.unwrap_or(false);
-    let tools = tools::read(&fields, limits)?;
+    let tools = tools::read(&fields, reading)?;
     let items = items_of(&fields, items, limits)?;
-    let messages = read_messages(&items, limits)?;
+    let messages = read_messages(&items, reading)?;
     Ok(ModelInput {
         model: model.into_owned(),
         ends: ends_of(body, &items, &messages),
@@ -79,7 +114,7 @@ pub fn decode(body: &[u8], limits: &RequestLimits) -> Result<ModelInput, Request
             Some(user) => Some(user),
             None => name(&fields, "user")?,
         },
-        fields: keep(&fields),
+        fields: keep(&fields, source),
     })
 }
 
@@ -221,8 +256,7 @@ impl<'de> Deserialize<'de> for Items<'de> {
     }
 }
 
-fn read_whole<'a>(body: &'a [u8], limits: &RequestLimits) -> Result<Whole<'a>, RequestError> {
-    use RequestErrorKind::{Invalid, TooLarge};
+fn check_size(body: &[u8], limits: &RequestLimits) -> Result<(), RequestError> {
     if body.len() > limits.body_bytes_max {
         let message = format!(
             "The request body is longer than {} bytes.",
@@ -230,12 +264,16 @@ fn read_whole<'a>(body: &'a [u8], limits: &RequestLimits) -> Result<Whole<'a>, R
         );
         return Err(RequestError {
             code: Some("request_too_large"),
-            ..RequestError::whole(TooLarge, message)
+            ..RequestError::whole(RequestErrorKind::TooLarge, message)
         });
     }
-    let text = std::str::from_utf8(body)
-        .map_err(|_| RequestError::whole(Invalid, "The request body is not valid UTF-8."))?;
-    if depth(body) > limits.json_depth_max {
+    Ok(())
+}
+
+fn read_whole<'a>(text: &'a str, limits: &RequestLimits) -> Result<Whole<'a>, RequestError> {
+    use RequestErrorKind::Invalid;
+    check_size(text.as_bytes(), limits)?;
+    if depth(text.as_bytes()) > limits.json_depth_max {
         let message = format!(
             "The request body is nested deeper than {} levels.",
             limits.json_depth_max
@@ -384,14 +422,14 @@ fn items_of<'a>(
     Ok(items)
 }
 
-fn read_messages(items: &[Item<'_>], limits: &RequestLimits) -> Result<Vec<Message>, RequestError> {
+fn read_messages(items: &[Item<'_>], reading: &Reading<'_>) -> Result<Vec<Message>, RequestError> {
     let messages: Vec<Message> = items
         .iter()
         .enumerate()
-        .map(|(at, item)| messages::read(item, MESSAGES.item(at)))
+        .map(|(at, item)| messages::read(reading.source, item, MESSAGES.item(at)))
         .collect::<Result<_, _>>()?;
     for (at, message) in messages.iter().enumerate() {
-        check_result(message, MESSAGES.item(at).field("content"), limits)?;
+        check_result(message, MESSAGES.item(at).field("content"), reading.limits)?;
     }
     let calls: usize = messages.iter().map(|message| message.calls().count()).sum();
     if calls > HISTORY_CALLS_MAX {
@@ -406,7 +444,7 @@ fn read_messages(items: &[Item<'_>], limits: &RequestLimits) -> Result<Vec<Messa
     Ok(messages)
 }
 
-fn ends_of(body: &[u8], items: &[Item<'_>], messages: &[Message]) -> MessageEnds {
+fn ends_of(body: &str, items: &[Item<'_>], messages: &[Message]) -> MessageEnds {
     // Each item is a piece of the body.
     let end = |item: &Item<'_>| item.text.as_ptr().addr() - body.as_ptr().addr() + item.text.len();
     let answer = messages
@@ -504,9 +542,9 @@ fn string(fields: &Fields<'_>, name: &str) -> Result<Option<String>, RequestErro
     Ok(fields.get(name).map(read).transpose()?.map(Cow::into_owned))
 }
 
-fn keep(fields: &Fields<'_>) -> Vec<(Box<str>, Json)> {
+fn keep(fields: &Fields<'_>, source: &SharedText) -> Vec<(Box<str>, Json)> {
     let kept = fields.0.iter().filter(|(name, _)| name != "messages");
-    kept.map(|(name, raw)| (Box::from(&**name), Json::from_raw(raw)))
+    kept.map(|(name, raw)| (Box::from(&**name), Json::of_part(source, raw.get())))
         .collect()
 }
 

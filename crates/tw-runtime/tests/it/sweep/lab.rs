@@ -127,7 +127,7 @@ impl Lab {
             request_id: "r".to_owned(),
             deadline: setup.deadline,
             owner: owner.to_owned(),
-            body: BODY.to_vec(),
+            body: std::str::from_utf8(BODY).unwrap().into(),
             body_hash: [7; 32],
             cuts: None,
             context: context::encode(&TurnContext {

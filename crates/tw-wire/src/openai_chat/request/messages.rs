@@ -1,6 +1,7 @@
 //! Reading one message of a request.
 
 use serde_json::value::RawValue;
+use tw_core::json::shared::SharedText;
 use tw_core::json::{Json, Literal};
 use tw_core::model::{CallForm, ReasoningField, ReasoningText};
 use tw_core::request::{Block, CallBlock, Message, ResultBlock, Role};
@@ -10,7 +11,11 @@ use crate::openai_chat::content::{self, Part};
 use crate::openai_chat::raw::{self, Fields};
 
 /// Reads a message.
-pub fn read(item: &Item<'_>, place: Place<'_>) -> Result<Message, RequestError> {
+pub fn read(
+    source: &SharedText,
+    item: &Item<'_>,
+    place: Place<'_>,
+) -> Result<Message, RequestError> {
     let read;
     let fields = match &item.fields {
         Some(fields) => fields,
@@ -25,12 +30,15 @@ pub fn read(item: &Item<'_>, place: Place<'_>) -> Result<Message, RequestError> 
         .ok_or_else(|| RequestError::missing(role_place))?;
     let role = raw::string(role).ok_or_else(|| RequestError::wrong_type(role_place, "a string"))?;
     let (role, blocks) = match &*role {
-        "system" => (Role::System, read_said(fields, place)?),
-        "developer" => (Role::Developer, read_said(fields, place)?),
-        "user" => (Role::User, read_said(fields, place)?),
-        "assistant" => (Role::Assistant, read_assistant(fields, place)?),
-        "tool" => (Role::Tool, read_result(fields, "tool_call_id", place)?),
-        "function" => (Role::Tool, read_result(fields, "name", place)?),
+        "system" => (Role::System, read_said(source, fields, place)?),
+        "developer" => (Role::Developer, read_said(source, fields, place)?),
+        "user" => (Role::User, read_said(source, fields, place)?),
+        "assistant" => (Role::Assistant, read_assistant(source, fields, place)?),
+        "tool" => (
+            Role::Tool,
+            read_result(source, fields, "tool_call_id", place)?,
+        ),
+        "function" => (Role::Tool, read_result(source, fields, "name", place)?),
         other => {
             let message = format!(
                 "Invalid value: '{other}'. Supported values are: 'system', 'developer', 'user', 'assistant', 'tool', and 'function'."
@@ -41,16 +49,20 @@ pub fn read(item: &Item<'_>, place: Place<'_>) -> Result<Message, RequestError> 
     Ok(Message {
         role,
         blocks,
-        raw: Some(Json::of_read(item.text)),
+        raw: Some(Json::of_part(source, item.text)),
     })
 }
 
-fn read_said(fields: &Fields<'_>, place: Place<'_>) -> Result<Vec<Block>, RequestError> {
+fn read_said(
+    source: &SharedText,
+    fields: &Fields<'_>,
+    place: Place<'_>,
+) -> Result<Vec<Block>, RequestError> {
     let place = place.field("content");
     let content = fields
         .get("content")
         .ok_or_else(|| no_content(fields, place))?;
-    read_content(content, place)
+    read_content(source, content, place)
 }
 
 fn no_content(fields: &Fields<'_>, place: Place<'_>) -> RequestError {
@@ -62,8 +74,12 @@ fn no_content(fields: &Fields<'_>, place: Place<'_>) -> RequestError {
     }
 }
 
-fn read_content(content: &RawValue, place: Place<'_>) -> Result<Vec<Block>, RequestError> {
-    if let Some(text) = raw::literal(content) {
+fn read_content(
+    source: &SharedText,
+    content: &RawValue,
+    place: Place<'_>,
+) -> Result<Vec<Block>, RequestError> {
+    if let Some(text) = Literal::of_part(source, content.get()) {
         return Ok(vec![Block::Text(text)]);
     }
     let parts = raw::array(content)
@@ -71,11 +87,15 @@ fn read_content(content: &RawValue, place: Place<'_>) -> Result<Vec<Block>, Requ
     parts
         .iter()
         .enumerate()
-        .map(|(at, part)| read_part(part, place.item(at)))
+        .map(|(at, part)| read_part(source, part, place.item(at)))
         .collect()
 }
 
-fn read_part(part: &RawValue, place: Place<'_>) -> Result<Block, RequestError> {
+fn read_part(
+    source: &SharedText,
+    part: &RawValue,
+    place: Place<'_>,
+) -> Result<Block, RequestError> {
     let fields = object(part, place)?;
     let kind_place = place.field("type");
     let kind = fields
@@ -83,48 +103,58 @@ fn read_part(part: &RawValue, place: Place<'_>) -> Result<Block, RequestError> {
         .ok_or_else(|| RequestError::missing(kind_place))?;
     let kind = raw::string(kind).ok_or_else(|| RequestError::wrong_type(kind_place, "a string"))?;
     match &*kind {
-        "text" => Ok(Block::Text(literal(&fields, "text", place)?)),
-        "refusal" => Ok(Block::Refusal(literal(&fields, "refusal", place)?)),
+        "text" => Ok(Block::Text(literal(source, &fields, "text", place)?)),
+        "refusal" => Ok(Block::Refusal(literal(source, &fields, "refusal", place)?)),
         _ => Ok(match content::read_part(part) {
             Some(Part::Thinking(text)) => Block::Reasoning(ReasoningText {
                 field: ReasoningField::ThinkingPart,
                 text,
             }),
-            Some(Part::Text(_)) | None => Block::Part(Json::from_raw(part)),
+            Some(Part::Text(_)) | None => Block::Part(Json::of_part(source, part.get())),
         }),
     }
 }
 
-fn read_assistant(fields: &Fields<'_>, place: Place<'_>) -> Result<Vec<Block>, RequestError> {
+fn read_assistant(
+    source: &SharedText,
+    fields: &Fields<'_>,
+    place: Place<'_>,
+) -> Result<Vec<Block>, RequestError> {
     let mut blocks = Vec::new();
     let reasoning = [
         (ReasoningField::ReasoningContent, "reasoning_content"),
         (ReasoningField::Reasoning, "reasoning"),
     ];
     for (field, name) in reasoning {
-        if let Some(text) = fields.get(name).and_then(raw::literal) {
+        if let Some(text) = fields
+            .get(name)
+            .and_then(|raw| Literal::of_part(source, raw.get()))
+        {
             blocks.push(Block::Reasoning(ReasoningText { field, text }));
         }
     }
     if let Some(details) = fields.get("reasoning_details") {
-        blocks.push(Block::ReasoningDetails(Json::from_raw(details)));
+        blocks.push(Block::ReasoningDetails(Json::of_part(
+            source,
+            details.get(),
+        )));
     }
     if let Some(content) = fields.get("content") {
-        blocks.extend(read_content(content, place.field("content"))?);
+        blocks.extend(read_content(source, content, place.field("content"))?);
     }
     if fields.get("refusal").is_some() {
-        blocks.push(Block::Refusal(literal(fields, "refusal", place)?));
+        blocks.push(Block::Refusal(literal(source, fields, "refusal", place)?));
     }
     if let Some(calls) = fields.get("tool_calls") {
         let place = place.field("tool_calls");
         let calls = raw::array(calls).ok_or_else(|| RequestError::wrong_type(place, "an array"))?;
         for (at, call) in calls.iter().enumerate() {
-            blocks.push(Block::Call(read_call(call, place.item(at))?));
+            blocks.push(Block::Call(read_call(source, call, place.item(at))?));
         }
     }
     if let Some(call) = fields.get("function_call") {
         let place = place.field("function_call");
-        let (name, arguments) = read_named(&object(call, place)?, "arguments", place)?;
+        let (name, arguments) = read_named(source, &object(call, place)?, "arguments", place)?;
         // The old form has no ids: its results name the function.
         blocks.push(Block::Call(CallBlock {
             id: name.clone(),
@@ -136,7 +166,11 @@ fn read_assistant(fields: &Fields<'_>, place: Place<'_>) -> Result<Vec<Block>, R
     Ok(blocks)
 }
 
-fn read_call(call: &RawValue, place: Place<'_>) -> Result<CallBlock, RequestError> {
+fn read_call(
+    source: &SharedText,
+    call: &RawValue,
+    place: Place<'_>,
+) -> Result<CallBlock, RequestError> {
     let fields = object(call, place)?;
     let id = required_string(&fields, "id", place)?;
     let (form, name_of_object, name_of_text) = if fields.get("custom").is_some() {
@@ -148,7 +182,7 @@ fn read_call(call: &RawValue, place: Place<'_>) -> Result<CallBlock, RequestErro
     let named = fields
         .get(name_of_object)
         .ok_or_else(|| RequestError::missing(place))?;
-    let (name, arguments) = read_named(&object(named, place)?, name_of_text, place)?;
+    let (name, arguments) = read_named(source, &object(named, place)?, name_of_text, place)?;
     Ok(CallBlock {
         id,
         name,
@@ -158,13 +192,14 @@ fn read_call(call: &RawValue, place: Place<'_>) -> Result<CallBlock, RequestErro
 }
 
 fn read_named(
+    source: &SharedText,
     fields: &Fields<'_>,
     text: &str,
     place: Place<'_>,
 ) -> Result<(String, Literal), RequestError> {
     let name = required_string(fields, "name", place)?;
     let text = if fields.get(text).is_some() {
-        literal(fields, text, place)?
+        literal(source, fields, text, place)?
     } else {
         Literal::default()
     };
@@ -172,6 +207,7 @@ fn read_named(
 }
 
 fn read_result(
+    source: &SharedText,
     fields: &Fields<'_>,
     id: &str,
     place: Place<'_>,
@@ -188,10 +224,10 @@ fn read_result(
         }
         (content, _) => content.ok_or_else(|| no_content(fields, content_place))?,
     };
-    read_content(content, content_place)?;
+    read_content(source, content, content_place)?;
     Ok(vec![Block::Result(ResultBlock {
         call_id,
-        content: Json::from_raw(content),
+        content: Json::of_part(source, content.get()),
     })])
 }
 
@@ -208,10 +244,15 @@ fn required_string(
     Ok(text.into_owned())
 }
 
-fn literal(fields: &Fields<'_>, name: &str, place: Place<'_>) -> Result<Literal, RequestError> {
+fn literal(
+    source: &SharedText,
+    fields: &Fields<'_>,
+    name: &str,
+    place: Place<'_>,
+) -> Result<Literal, RequestError> {
     let place = place.field(name);
     let raw = fields
         .get(name)
         .ok_or_else(|| RequestError::missing(place))?;
-    raw::literal(raw).ok_or_else(|| RequestError::wrong_type(place, "a string"))
+    Literal::of_part(source, raw.get()).ok_or_else(|| RequestError::wrong_type(place, "a string"))
 }

@@ -1,9 +1,11 @@
+use serde_json::json;
+use tw_core::json::shared::SharedText;
 use tw_core::json::{Json, Literal};
 use tw_core::limits::RequestLimits;
 use tw_core::model::{CallForm, ReasoningField, ReasoningText};
 use tw_core::request::{Block, CallBlock, MessageEnds, ModelInput, Role, ToolChoice, Tools};
 
-use super::{RequestError, RequestErrorKind, decode};
+use super::{RequestError, RequestErrorKind, decode, decode_shared};
 
 fn limits() -> RequestLimits {
     RequestLimits {
@@ -402,4 +404,61 @@ fn calls_in_the_history_are_bounded() {
     let error = decode(with_calls(4097).as_bytes(), &limits).unwrap_err();
     assert_eq!(error.param.as_deref(), Some("messages"));
     assert_eq!(error.code, Some("array_above_max_length"));
+}
+
+/// The text that a part is written in, if it is where the body has it.
+fn is_in(whole: &SharedText, part: &str) -> bool {
+    let range = whole.as_str().as_bytes().as_ptr_range();
+    range.contains(&part.as_ptr())
+}
+
+#[test]
+fn what_is_read_of_a_body_is_held_in_the_body() {
+    let long = "x".repeat(5_000);
+    let messages = json!([
+        { "role": "user", "content": long },
+        { "role": "user", "content": [
+            { "type": "text", "text": long },
+            { "type": "image_url", "image_url": { "url": long } },
+        ]},
+        { "role": "assistant", "reasoning_content": long, "refusal": long, "tool_calls": [
+            { "id": "c", "type": "function", "function": { "name": "f", "arguments": long } },
+        ]},
+        { "role": "tool", "tool_call_id": "c", "content": long },
+    ]);
+    let body = json!({
+        "model": "m", "messages": messages, "metadata": { "note": long },
+        "tools": [{ "type": "function", "function": {
+            "name": "f", "parameters": { "type": "object", "description": long },
+        }}],
+    });
+    let whole = SharedText::new(body.to_string());
+    let input = decode_shared(&whole, &RequestLimits::defaults()).unwrap();
+    for message in &input.messages {
+        assert!(is_in(&whole, message.raw.as_ref().unwrap().as_str()));
+        for block in &message.blocks {
+            let text = match block {
+                Block::Text(text) | Block::Refusal(text) => text.as_str(),
+                Block::Reasoning(reasoning) => reasoning.text.as_str(),
+                Block::ReasoningDetails(json) | Block::Part(json) => json.as_str(),
+                Block::Call(call) => call.arguments.as_str(),
+                Block::Result(result) => result.content.as_str(),
+            };
+            assert!(is_in(&whole, text), "{block:?}");
+        }
+    }
+    let [tool] = input.tools.entries() else {
+        panic!("one tool");
+    };
+    assert!(is_in(&whole, tool.raw.as_str()));
+    assert!(is_in(&whole, tool.parameters.as_ref().unwrap().as_str()));
+    for (name, value) in input
+        .fields
+        .iter()
+        .filter(|(_, value)| value.as_str().len() > 500)
+    {
+        assert!(is_in(&whole, value.as_str()), "{name}");
+    }
+    // What is short does not keep the body.
+    assert!(!is_in(&whole, input.fields[0].1.as_str()));
 }

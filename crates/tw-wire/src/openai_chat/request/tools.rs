@@ -4,25 +4,24 @@ use std::collections::HashSet;
 
 use serde_json::value::RawValue;
 use tw_core::json::{Json, depth};
-use tw_core::limits::RequestLimits;
 use tw_core::model::CallForm;
 use tw_core::request::{ToolChoice, ToolEntry, Tools};
 
-use super::{RequestError, object};
+use super::{Reading, RequestError, object};
 use crate::openai_chat::raw::{self, Fields};
 
 /// Longest name of a tool, in bytes: OpenAI's own limit.
 const NAME_BYTES_MAX: usize = 64;
 
-pub fn read(fields: &Fields<'_>, limits: &RequestLimits) -> Result<Tools, RequestError> {
+pub fn read(fields: &Fields<'_>, reading: &Reading<'_>) -> Result<Tools, RequestError> {
     match (fields.get("tools"), fields.get("functions")) {
         (None, None) => Ok(Tools::Absent),
-        (Some(raw), None) => Ok(Tools::List(read_list(raw, "tools", read_entry, limits)?)),
+        (Some(raw), None) => Ok(Tools::List(read_list(raw, "tools", read_entry, reading)?)),
         (None, Some(raw)) => Ok(Tools::Legacy(read_list(
             raw,
             "functions",
             read_function,
-            limits,
+            reading,
         )?)),
         (Some(_), Some(_)) => {
             let message =
@@ -32,19 +31,19 @@ pub fn read(fields: &Fields<'_>, limits: &RequestLimits) -> Result<Tools, Reques
     }
 }
 
-type ReadEntry = fn(&RawValue, &str, &RequestLimits) -> Result<ToolEntry, RequestError>;
+type ReadEntry = fn(&RawValue, &str, &Reading<'_>) -> Result<ToolEntry, RequestError>;
 
 fn read_list(
     raw: &RawValue,
     param: &str,
     read_entry: ReadEntry,
-    limits: &RequestLimits,
+    reading: &Reading<'_>,
 ) -> Result<Vec<ToolEntry>, RequestError> {
     let items = raw::array(raw).ok_or_else(|| RequestError::wrong_type(param, "an array"))?;
-    if items.len() > limits.tools_max {
+    if items.len() > reading.limits.tools_max {
         let message = format!(
             "Invalid '{param}': array too long. Expected an array with maximum length {}, but got one with length {}.",
-            limits.tools_max,
+            reading.limits.tools_max,
             items.len()
         );
         return Err(RequestError {
@@ -56,7 +55,7 @@ fn read_list(
     let mut entries = Vec::with_capacity(items.len());
     for (at, item) in items.into_iter().enumerate() {
         let param = format!("{param}[{at}]");
-        let entry = read_entry(item, &param, limits)?;
+        let entry = read_entry(item, &param, reading)?;
         if !names.insert(entry.name.clone()) {
             let message = format!("'{param}' has the name '{}' of an earlier one.", entry.name);
             return Err(RequestError::wrong_value(param, message));
@@ -69,7 +68,7 @@ fn read_list(
 fn read_entry(
     raw: &RawValue,
     param: &str,
-    limits: &RequestLimits,
+    reading: &Reading<'_>,
 ) -> Result<ToolEntry, RequestError> {
     let fields = object(raw, param)?;
     let kind_param = format!("{param}.type");
@@ -96,25 +95,25 @@ fn read_entry(
         name: read_name(&named, &param)?,
         form,
         parameters: if form == CallForm::Function {
-            read_parameters(&named, &param, limits)?
+            read_parameters(&named, &param, reading)?
         } else {
             None
         },
-        raw: Json::from_raw(raw),
+        raw: Json::of_part(reading.source, raw.get()),
     })
 }
 
 fn read_function(
     raw: &RawValue,
     param: &str,
-    limits: &RequestLimits,
+    reading: &Reading<'_>,
 ) -> Result<ToolEntry, RequestError> {
     let fields = object(raw, param)?;
     Ok(ToolEntry {
         name: read_name(&fields, param)?,
         form: CallForm::Legacy,
-        parameters: read_parameters(&fields, param, limits)?,
-        raw: Json::from_raw(raw),
+        parameters: read_parameters(&fields, param, reading)?,
+        raw: Json::of_part(reading.source, raw.get()),
     })
 }
 
@@ -139,7 +138,7 @@ fn read_name(fields: &Fields<'_>, param: &str) -> Result<String, RequestError> {
 fn read_parameters(
     fields: &Fields<'_>,
     param: &str,
-    limits: &RequestLimits,
+    reading: &Reading<'_>,
 ) -> Result<Option<Json>, RequestError> {
     let Some(raw) = fields.get("parameters") else {
         return Ok(None);
@@ -151,18 +150,18 @@ fn read_parameters(
             "an object, the JSON Schema of the arguments",
         ));
     }
-    let message = if raw.get().len() > limits.schema_bytes_max {
+    let message = if raw.get().len() > reading.limits.schema_bytes_max {
         format!(
             "Invalid '{param}': the schema is longer than {} bytes.",
-            limits.schema_bytes_max
+            reading.limits.schema_bytes_max
         )
-    } else if depth(raw.get().as_bytes()) > limits.schema_depth_max {
+    } else if depth(raw.get().as_bytes()) > reading.limits.schema_depth_max {
         format!(
             "Invalid '{param}': the schema is nested deeper than {} levels.",
-            limits.schema_depth_max
+            reading.limits.schema_depth_max
         )
     } else {
-        return Ok(Some(Json::from_raw(raw)));
+        return Ok(Some(Json::of_part(reading.source, raw.get())));
     };
     Err(RequestError::wrong_value(param, message))
 }
