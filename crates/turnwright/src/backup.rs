@@ -8,11 +8,13 @@ use tempfile::NamedTempFile;
 use tw_store::backup::back_up;
 
 use crate::cli::BackupArgs;
+use crate::printed;
 use crate::serve::{DATABASE, log_to_stderr};
+use tw_runtime::metrics::DroppedLogLines;
 
 /// Prints where the copy is and how large.
 pub fn run(args: &BackupArgs) -> anyhow::Result<()> {
-    log_to_stderr("warn");
+    let _log = log_to_stderr("warn", DroppedLogLines::default())?;
     let database = args.data.join(DATABASE);
     if !database.exists() {
         bail!("there is no database in {}", args.data.display());
@@ -41,6 +43,6 @@ pub fn run(args: &BackupArgs) -> anyhow::Result<()> {
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .with_context(|| format!("writing {} to the disk", folder.display()))?;
-    println!("{}: {bytes} bytes, checked", file.display());
+    printed::print(&format!("{}: {bytes} bytes, checked\n", file.display()))?;
     Ok(())
 }

@@ -24,8 +24,9 @@ use tw_egress::scripted::Script;
 use tw_egress::secrets::Secrets;
 use tw_http::cors::CorsOrigins;
 use tw_http::server::Options;
-use tw_runtime::fail_point::FailPoint;
+use tw_runtime::fail_point::{FailPoint, PanicPoint};
 use tw_runtime::limiter::Rules;
+use tw_runtime::metrics::DroppedLogLines;
 use tw_runtime::recover::pace::RECOVERIES_BYTES_DEFAULT;
 use tw_runtime::runtime::{Config, RECALLED_BYTES_DEFAULT};
 use tw_runtime::tools::Vetting;
@@ -236,7 +237,9 @@ impl Settings {
             recoveries_bytes_max: RECOVERIES_BYTES_DEFAULT,
             drain_max: Duration::from_secs(self.server.drain_s),
             models_kept: Duration::from_secs(self.cache.models_s),
+            log_lines_dropped: DroppedLogLines::default(),
             fail_point: fail_point()?,
+            panic_point: panic_point()?,
         })
     }
 
@@ -355,6 +358,17 @@ fn fail_point() -> anyhow::Result<Option<FailPoint>> {
             None => bail!("TURNWRIGHT_FAIL_POINT names no fail point"),
         },
         Ok(_) => bail!("fail points exist in debug builds only"),
+        Err(_) => Ok(None),
+    }
+}
+
+fn panic_point() -> anyhow::Result<Option<PanicPoint>> {
+    match std::env::var("TURNWRIGHT_PANIC_POINT") {
+        Ok(name) if cfg!(debug_assertions) => match PanicPoint::parse(&name) {
+            Some(point) => Ok(Some(point)),
+            None => bail!("TURNWRIGHT_PANIC_POINT names no fail point"),
+        },
+        Ok(_) => bail!("panic points exist in debug builds only"),
         Err(_) => Ok(None),
     }
 }

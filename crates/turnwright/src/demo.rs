@@ -22,8 +22,10 @@ use tw_runtime::runtime::Config;
 
 use crate::cli::DemoArgs;
 use crate::listen::{self, Limits};
+use crate::printed;
 use crate::registry;
 use crate::serve::{Server, Stop, log_to_stderr, open_store, stop_signal};
+use tw_runtime::metrics::DroppedLogLines;
 
 use client::Client;
 
@@ -37,7 +39,7 @@ const LIMITS: Limits = Limits {
 };
 
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
-    log_to_stderr("warn");
+    let _log = log_to_stderr("warn", DroppedLogLines::default())?;
     let env = Env::system();
     let folder = tempfile::tempdir().context("making a folder for the demo's database")?;
     let store = open_store(folder.path(), &env)?;
@@ -59,7 +61,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let listener = listen::bind(args.listen).await?;
     let server = Server::start(config, store, env, listener, Options::defaults(), LIMITS)?;
     let address = server.address;
-    println!("listening on http://{address}");
+    printed::say(format_args!("listening on http://{address}\n"));
     let stop = stop_signal()?;
     let stopped = async move {
         stop.await;
@@ -67,8 +69,10 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     };
     let serving = tokio::spawn(server.until(stopped));
     show(&Client::new(address, key.clone())).await?;
-    println!("{}", report::try_it(address, &key, MODEL));
-    println!("demo finished: the server goes on until you press Ctrl-C; nothing of it is kept.");
+    printed::say(format_args!("{}\n", report::try_it(address, &key, MODEL)));
+    printed::say(format_args!(
+        "demo finished: the server goes on until you press Ctrl-C; nothing of it is kept.\n"
+    ));
     serving.await.context("the server's task")
 }
 
@@ -87,28 +91,32 @@ fn demo_key() -> KeyWanted {
 
 /// Asks as any client would, then reads the record as any client could.
 async fn show(client: &Client) -> anyhow::Result<()> {
-    println!("\nA client asks, in one streamed request: {QUESTION}\n");
+    printed::say(format_args!(
+        "\nA client asks, in one streamed request: {QUESTION}\n\n"
+    ));
     let request = json!({
         "model": MODEL,
         "stream": true,
         "messages": [{ "role": "user", "content": QUESTION }],
     });
-    println!("What the client sees:\n");
+    printed::say(format_args!("What the client sees:\n\n"));
     let answered = client
         .stream("/v1/chat/completions", &request, report::print_delta)
         .await?;
-    println!("\n");
+    printed::say(format_args!("\n\n"));
     let Some(turn) = answered.turn else {
         bail!("the answer named no turn");
     };
     let record: Value = client.get(&format!("/v1/turns/{turn}?full=1")).await?;
-    print!("{}", report::rounds(&record)?);
+    printed::say(format_args!("{}", report::rounds(&record)?));
     leave_and_resume(client, &request).await
 }
 
 /// Asks again, leaves in the middle, and reads on from where it was.
 async fn leave_and_resume(client: &Client, request: &Value) -> anyhow::Result<()> {
-    println!("\nThe same again, and the client's connection breaks in the middle:\n");
+    printed::say(format_args!(
+        "\nThe same again, and the client's connection breaks in the middle:\n\n"
+    ));
     let answered = client
         .start_and_leave("/v1/chat/completions", request)
         .await?;
@@ -132,10 +140,10 @@ async fn leave_and_resume(client: &Client, request: &Value) -> anyhow::Result<()
     let Some(seen) = seen else {
         bail!("the log of the turn holds nothing");
     };
-    println!(
+    printed::say(format_args!(
         "\n\n  -- disconnected after event {seen}; the turn goes on without its client --\n\n  \
-         GET {log} with Last-Event-ID: {seen}\n"
-    );
+         GET {log} with Last-Event-ID: {seen}\n\n"
+    ));
     let mut ended = false;
     let last = client
         .follow(&log, Some(&seen), |event| {
@@ -153,6 +161,8 @@ async fn leave_and_resume(client: &Client, request: &Value) -> anyhow::Result<()
             "the log did not go on where the client had left it: {events} events, the last is {last}"
         );
     }
-    println!("\n\n  resumed: {events} events in all, none missing, none twice\n");
+    printed::say(format_args!(
+        "\n\n  resumed: {events} events in all, none missing, none twice\n\n"
+    ));
     Ok(())
 }

@@ -10,12 +10,14 @@ use tw_egress::env::Env;
 use tw_egress::secrets::Tenancy;
 use tw_egress::upstream::Connections;
 use tw_egress::upstream::check::{Severity, UpstreamFound, check};
+use tw_runtime::metrics::DroppedLogLines;
 use tw_store::look::Look;
 use tw_store::store::log_path;
 use tw_wire::own::tool;
 
 use crate::cli::{DoctorArgs, ServeArgs};
 use crate::config::Settings;
+use crate::printed;
 use crate::ready::{FREE_BYTES_MIN, free_bytes};
 use crate::serve::{DATABASE, LOCK, log_to_stderr};
 
@@ -52,7 +54,10 @@ impl Report {
             }
         };
         // A line each: what others wrote may have several.
-        println!("{word} {what}: {}", found.replace(['\n', '\r'], " "));
+        printed::say(format_args!(
+            "{word} {what}: {}\n",
+            found.replace(['\n', '\r'], " ")
+        ));
     }
 
     fn fail(&mut self, what: &str, error: impl Into<anyhow::Error>) {
@@ -62,7 +67,7 @@ impl Report {
 
 /// Changes nothing; fails when a check does.
 pub async fn run(args: DoctorArgs) -> anyhow::Result<()> {
-    log_to_stderr("off");
+    let _log = log_to_stderr("off", DroppedLogLines::default())?;
     let mut report = Report { failed: 0 };
     let settings = check_config(&mut report, &args);
     let data = args.data.clone().or_else(|| {

@@ -13,9 +13,10 @@ use tw_store::system::{self, ListedApiKey};
 
 use crate::cli::{CreateKeyArgs, KeysOf, MemoryArg, RecordArg, RevokeKeyArgs};
 use crate::organization::slug;
-use crate::printed::{print, table};
+use crate::printed;
 use crate::registry;
 use crate::serve::{open_existing_store, open_store};
+use printed::{print, table};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -36,14 +37,14 @@ pub async fn create(args: CreateKeyArgs) -> anyhow::Result<()> {
         Some(store) => store,
         None => {
             let made = open_store(&args.data, &env)?;
-            eprintln!("made a new database in {}", args.data.display());
+            printed::complain(&format!("made a new database in {}\n", args.data.display()));
             made
         }
     };
     let key = create_key(&store, &env, wanted)
         .await
         .context("making the key")?;
-    println!("{key}");
+    print(&format!("{key}\n"))?;
     Ok(())
 }
 

@@ -1,5 +1,8 @@
 //! The `turnwright` command: reads the configuration, wires the parts, serves.
 
+// They panic when nobody reads any more: `printed` has others.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod backup;
 mod cli;
 mod config;
@@ -8,6 +11,7 @@ mod doctor;
 mod handover;
 mod keys;
 mod listen;
+mod log_queue;
 mod model_server;
 mod organization;
 mod printed;
@@ -51,7 +55,7 @@ async fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("turnwright: {}", printed::harmless(&format!("{error:#}")));
+            printed::complain(&format!("turnwright: {error:#}\n"));
             ExitCode::FAILURE
         }
     }

@@ -19,7 +19,9 @@ use tw_wire::openai_chat::models::{ListedModel, encode};
 use crate::cli::ModelArgs;
 use crate::config::read_script;
 use crate::listen;
+use crate::printed;
 use crate::serve::{log_to_stderr, stop_signal};
+use tw_runtime::metrics::DroppedLogLines;
 
 struct Model {
     script: Script,
@@ -27,11 +29,14 @@ struct Model {
 }
 
 pub async fn run(args: ModelArgs) -> anyhow::Result<()> {
-    log_to_stderr("warn");
+    let _log = log_to_stderr("warn", DroppedLogLines::default())?;
     let script =
         read_script(&args.file).with_context(|| format!("reading {}", args.file.display()))?;
     let listener = listen::bind(args.listen).await?;
-    println!("listening on http://{}", listener.local_addr()?);
+    printed::say(format_args!(
+        "listening on http://{}\n",
+        listener.local_addr()?
+    ));
     let listener = listener.tap_io(|tcp| {
         if let Err(error) = tcp.set_nodelay(true) {
             tracing::debug!(error = %error, "a connection without nodelay");

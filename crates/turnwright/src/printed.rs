@@ -1,6 +1,7 @@
 //! What commands print.
 
-use std::io::Write;
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write};
 
 use anyhow::Context;
 
@@ -20,12 +21,27 @@ pub fn table<const COLUMNS: usize>(head: [&str; COLUMNS], rows: &[[String; COLUM
     rows.iter().map(line).collect()
 }
 
+/// Prints what a command was asked for. That nobody reads it any more, as behind `| head`, is no error.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    stdout
+    let printed = stdout
         .write_all(harmless(text).as_bytes())
-        .and_then(|()| stdout.flush())
-        .context("printing")
+        .and_then(|()| stdout.flush());
+    match printed {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => printed.context("printing"),
+    }
+}
+
+/// Says something on standard output that nobody need hear.
+pub fn say(text: Arguments<'_>) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_fmt(text).and_then(|()| stdout.flush());
+}
+
+/// Says something on standard error, if it can.
+pub fn complain(text: &str) {
+    let _ = std::io::stderr().write_all(harmless(text).as_bytes());
 }
 
 /// Names and texts are not all the operator's own, so what would steer a terminal is not printed.

@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 use tw_egress::env::Env;
 use tw_http::metrics;
 use tw_http::server::{Options, Surfaces, router};
-use tw_runtime::metrics::Connections;
+use tw_runtime::metrics::{Connections, DroppedLogLines};
 use tw_runtime::runtime::{Config, Runtime};
 use tw_store::store::{self, Store};
 
@@ -25,16 +25,19 @@ use crate::cli::ServeArgs;
 use crate::config::{ServerSettings, Settings};
 use crate::handover::{self, Door, Offered, is_wanted};
 use crate::listen::{self, Limits, Serving};
-use crate::ready;
+use crate::log_queue::{LogGuard, LogQueue};
+use crate::{printed, ready};
 
 pub const DATABASE: &str = "turnwright.db";
 pub const LOCK: &str = "lock";
 
 pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
-    log_to_stderr("info");
+    let dropped = DroppedLogLines::default();
+    let _log = log_to_stderr("info", dropped.clone())?;
     let settings = Settings::load(&args)?;
     let mut config = settings.runtime()?;
     let options = settings.surfaces()?;
+    config.log_lines_dropped = dropped;
     let env = Env::system();
     let data = settings.server.data.clone();
     let mut stop = pin!(stop_signal()?);
@@ -84,7 +87,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let limits = settings.connections();
     let mut server = Server::start(config, store, env, listener, options, limits)?;
     server.metrics = metrics;
-    println!("listening on http://{}", server.address);
+    printed::say(format_args!("listening on http://{}\n", server.address));
     if settings.server.check_upstreams {
         server.runtime.look_at_upstreams();
     }
@@ -156,14 +159,27 @@ fn listener_of(socket: std::net::TcpListener) -> std::io::Result<TcpListener> {
     TcpListener::from_std(socket)
 }
 
-/// Logs go to standard error; `RUST_LOG` says how much.
-pub fn log_to_stderr(default: &str) {
+/// Logs go to standard error, by a queue that holds nobody up; `RUST_LOG` says how much. Panics are logged, too, since
+/// the standard hook would wait for whoever reads standard error.
+pub fn log_to_stderr(default: &str, dropped: DroppedLogLines) -> anyhow::Result<LogGuard> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let queue = LogQueue::start(std::io::stderr(), dropped).context("starting the log's thread")?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(queue.clone())
         .with_ansi(std::io::stderr().is_terminal())
+        // They would go to standard error by a way that panics when it is closed.
+        .log_internal_errors(false)
         .init();
+    std::panic::set_hook(Box::new(|panic| {
+        // Its message may hold what a client or a tool said.
+        let at = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        tracing::error!(at, "a task panicked");
+    }));
+    Ok(LogGuard(queue))
 }
 
 /// Opens the database of a data folder, which is made if it does not exist.

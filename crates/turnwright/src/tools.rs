@@ -19,6 +19,7 @@ use crate::config::Settings;
 use crate::organization::slug;
 use crate::printed::{print, table};
 use crate::serve::{log_to_stderr, open_existing_store, open_store};
+use tw_runtime::metrics::DroppedLogLines;
 
 /// Where the tools are, and by which rules they are judged.
 struct Place {
@@ -29,7 +30,7 @@ struct Place {
 
 /// Prints one line for each tool, and what differs in those that change.
 pub async fn apply(args: ApplyToolsArgs) -> anyhow::Result<()> {
-    log_to_stderr("warn");
+    let _log = log_to_stderr("warn", DroppedLogLines::default())?;
     let place = Place::of(&args.of)?;
     let source = file::Source::of(&args.file)?;
     let wanted = source.read()?;
@@ -68,7 +69,7 @@ pub async fn apply(args: ApplyToolsArgs) -> anyhow::Result<()> {
 
 /// Prints one line for each tool, the built-in ones first.
 pub async fn list(args: ToolsOf) -> anyhow::Result<()> {
-    log_to_stderr("warn");
+    let _log = log_to_stderr("warn", DroppedLogLines::default())?;
     let place = Place::of(&args)?;
     let env = Env::system();
     let rows = match open_existing_store(&place.data, &env)? {

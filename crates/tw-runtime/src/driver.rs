@@ -318,6 +318,7 @@ impl Driver {
             asking.finish();
         }
         self.inner.live.remove(self.fence.turn);
+        self.inner.driver_panics.forget(self.fence.turn);
     }
 
     /// Leaves the turn to whoever takes it over next, which is this process unless it ends.
@@ -559,10 +560,13 @@ impl Driver {
 
     fn reach(&self, point: FailPoint) {
         point.reach(self.inner.config.fail_point);
+        if let Some(planted) = &self.inner.config.panic_point {
+            planted.reach(point);
+        }
     }
 }
 
-/// Runs a driver to its end. One that panics leaves its turn to be taken over.
+/// Runs a driver to its end. One that panics leaves its turn to another one at once.
 pub(crate) fn spawn(
     inner: &Arc<Inner>,
     fence: Fence,
@@ -575,9 +579,11 @@ pub(crate) fn spawn(
     // An async block that awaits a future it was given has room for it twice.
     tasks.spawn(ended.map(move |ended| {
         if ended.is_err() {
-            tracing::error!(turn.id = %fence.turn, "a turn's driver panicked");
             inner.live.remove(fence.turn);
-            crate::recover::later(inner, fence.organization, fence.turn);
+            inner.driver_panics.add(fence.turn);
+            inner.metrics.driver_panicked();
+            tracing::error!(turn.id = %fence.turn, "a turn's driver panicked");
+            crate::recover::at_once(inner, fence.organization, fence.turn);
         }
     }));
 }

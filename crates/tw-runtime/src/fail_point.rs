@@ -3,6 +3,8 @@
 //! `TURNWRIGHT_FAIL_POINT=NAME` kills the process with SIGKILL when it first reaches the place.
 //! Release builds have none of this.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// A place in the life of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailPoint {
@@ -90,6 +92,47 @@ impl FailPoint {
                 rustix::process::getpid(),
                 rustix::process::Signal::KILL,
             );
+        }
+    }
+}
+
+/// A place where a turn's driver panics in a debug build, to prove that another one goes on.
+#[derive(Debug)]
+pub struct PanicPoint {
+    at: FailPoint,
+    /// Every driver that reaches it panics, not only the first.
+    repeats: bool,
+    reached: AtomicBool,
+}
+
+impl PanicPoint {
+    pub fn once(at: FailPoint) -> Self {
+        Self {
+            at,
+            repeats: false,
+            reached: AtomicBool::new(false),
+        }
+    }
+
+    pub fn always(at: FailPoint) -> Self {
+        Self {
+            repeats: true,
+            ..Self::once(at)
+        }
+    }
+
+    /// `NAME`, or `NAME*` for every driver.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.strip_suffix('*') {
+            Some(name) => FailPoint::parse(name).map(Self::always),
+            None => FailPoint::parse(text).map(Self::once),
+        }
+    }
+
+    pub(crate) fn reach(&self, point: FailPoint) {
+        if cfg!(debug_assertions) && self.at == point {
+            let again = self.reached.swap(true, Ordering::Relaxed);
+            assert!(again && !self.repeats, "a planted panic");
         }
     }
 }

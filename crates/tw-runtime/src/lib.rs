@@ -6,6 +6,7 @@
 
 pub mod accept;
 mod driver;
+pub mod driver_panics;
 
 pub mod conversations;
 pub mod follow;

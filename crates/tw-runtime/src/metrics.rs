@@ -48,6 +48,7 @@ pub struct Metrics {
     upstreams: Arc<[Arc<str>]>,
     turns_started: Family<Streamed, Counter>,
     turns_taken_over: Counter,
+    drivers_panicked: Counter,
     turns_ended: Family<TurnEnded, Counter>,
     turns_running: Gauge,
     turn_seconds: Family<Streamed, Histogram, fn() -> Histogram>,
@@ -72,6 +73,20 @@ pub struct Connections {
     pub accepted: Counter,
     /// Those beyond the limit.
     pub refused: Counter,
+}
+
+/// Log lines that found no room in the log's queue, or could not be written. Counted before there is a runtime.
+#[derive(Clone, Debug, Default)]
+pub struct DroppedLogLines(Counter);
+
+impl DroppedLogLines {
+    pub fn add(&self, lines: u64) {
+        self.0.inc_by(lines);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.0.get()
+    }
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -151,13 +166,19 @@ fn call_seconds() -> Histogram {
 
 impl Metrics {
     /// `started` is when the process did.
-    pub(crate) fn new(upstreams: &[Arc<Upstream>], store: &Store, started: Timestamp) -> Self {
+    pub(crate) fn new(
+        upstreams: &[Arc<Upstream>],
+        store: &Store,
+        started: Timestamp,
+        log_lines_dropped: &DroppedLogLines,
+    ) -> Self {
         let names = upstreams.iter().map(|upstream| Arc::from(&*upstream.name));
         let mut metrics = Self {
             registry: Arc::default(),
             upstreams: names.collect(),
             turns_started: Family::default(),
             turns_taken_over: Counter::default(),
+            drivers_panicked: Counter::default(),
             turns_ended: Family::default(),
             turns_running: Gauge::default(),
             turn_seconds: Family::new_with_constructor(turn_seconds),
@@ -179,6 +200,11 @@ impl Metrics {
         let registry = root.sub_registry_with_prefix("turnwright");
         metrics.register_turns(registry);
         metrics.register_surroundings(registry, store);
+        registry.register(
+            "log_lines_dropped",
+            "Log lines that could not be written, or found no room while nobody read the log",
+            log_lines_dropped.0.clone(),
+        );
         metrics.registry = Arc::new(root);
         metrics
     }
@@ -193,6 +219,11 @@ impl Metrics {
             "turns_taken_over",
             "Turns of an earlier process that were driven on",
             self.turns_taken_over.clone(),
+        );
+        registry.register(
+            "turn_drivers_panicked",
+            "Drivers of turns that panicked; their turns were taken over by another driver",
+            self.drivers_panicked.clone(),
         );
         registry.register(
             "turns_ended",
@@ -361,6 +392,10 @@ impl Metrics {
         self.turns_started
             .get_or_create(&Streamed { streamed })
             .inc();
+    }
+
+    pub(crate) fn driver_panicked(&self) {
+        self.drivers_panicked.inc();
     }
 
     pub(crate) fn turn_taken_over(&self) {

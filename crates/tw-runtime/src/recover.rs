@@ -151,21 +151,38 @@ impl Runtime {
 
 /// Takes the turn over after a while, and tries again until it can.
 pub(crate) fn later(inner: Arc<Inner>, organization: OrgId, turn: TurnId) {
+    after(AFTER_FAILED_WRITE, inner, organization, turn);
+}
+
+/// [`later`], without a wait before the first try.
+pub(crate) fn at_once(inner: Arc<Inner>, organization: OrgId, turn: TurnId) {
+    after(Duration::ZERO, inner, organization, turn);
+}
+
+fn after(first: Duration, inner: Arc<Inner>, organization: OrgId, turn: TurnId) {
     let tasks = inner.tasks.clone();
     tasks.spawn(async move {
-        let mut wait = AFTER_FAILED_WRITE;
+        let mut wait = first;
         loop {
             tokio::select! {
                 () = inner.refusing.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
             }
-            match take_over(&inner, organization, turn, Suspects::Taken).await {
+            // What its last driver gave the writer is written before this, also the turn's own row.
+            let at = inner.env.now();
+            let taken = match inner.store.apply(vec![Change::CheckWritable { at }], None).await {
+                Ok(_) => take_over(&inner, organization, turn, Suspects::Taken).await,
+                Err(error) => Err(error.into()),
+            };
+            match taken {
                 Ok(_) => return,
                 Err(error) => {
                     tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn could not be taken over");
                 }
             }
-            wait = wait.saturating_mul(2).min(BETWEEN_TRIES_MAX);
+            wait = wait
+                .saturating_mul(2)
+                .clamp(AFTER_FAILED_WRITE, BETWEEN_TRIES_MAX);
         }
     });
 }
@@ -237,6 +254,12 @@ async fn take_over(
     if open >= CLAIMS_OPEN_MAX {
         tracing::error!(turn.id = %turn, claims = open, "a turn was claimed too often without going on; it is ended");
         without_machine::end(inner, fence).await?;
+        return Ok(TakenOver::Driven);
+    }
+    if inner.driver_panics.are_too_many(turn) {
+        tracing::error!(turn.id = %turn, "every driver of a turn panicked; it is ended");
+        without_machine::end(inner, fence).await?;
+        inner.driver_panics.forget(turn);
         return Ok(TakenOver::Driven);
     }
     FailPoint::Claimed.reach(inner.config.fail_point);

@@ -21,11 +21,12 @@ use tw_store::apply::ApplyError;
 use tw_store::store::Store;
 
 use crate::admin::KnownKeys;
-use crate::fail_point::FailPoint;
+use crate::driver_panics::DriverPanics;
+use crate::fail_point::{FailPoint, PanicPoint};
 use crate::limiter::{Limiter, Rules};
 use crate::live::LiveTurns;
 use crate::marks::Marks;
-use crate::metrics::{Format, Metrics};
+use crate::metrics::{DroppedLogLines, Format, Metrics};
 use crate::models::KnownModels;
 use crate::recover::pace::{RECOVERIES_BYTES_DEFAULT, RecoveryPace};
 use crate::results::Results;
@@ -75,8 +76,12 @@ pub struct Config {
     pub drain_max: Duration,
     /// How long the upstreams' lists of models count as new.
     pub models_kept: Duration,
+    /// What the log could not say.
+    pub log_lines_dropped: DroppedLogLines,
     /// Debug builds only: where to die.
     pub fail_point: Option<FailPoint>,
+    /// Debug builds only: where a turn's driver panics.
+    pub panic_point: Option<PanicPoint>,
 }
 
 /// Tools that an organization may keep.
@@ -132,7 +137,9 @@ impl Config {
             recoveries_bytes_max: RECOVERIES_BYTES_DEFAULT,
             drain_max: DRAIN_DEFAULT,
             models_kept: MODELS_KEPT_DEFAULT,
+            log_lines_dropped: DroppedLogLines::default(),
             fail_point: None,
+            panic_point: None,
         }
     }
 }
@@ -157,6 +164,7 @@ pub(crate) struct Inner {
     pub(crate) keys: KnownKeys,
     pub(crate) turnstile: Turnstile,
     pub(crate) live: LiveTurns,
+    pub(crate) driver_panics: DriverPanics,
     pub(crate) marks: Marks,
     pub(crate) metrics: Metrics,
     pub(crate) tasks: TaskTracker,
@@ -180,7 +188,12 @@ impl Runtime {
             prober: Prober::new(&config.tools)?,
             api: ApiCaller::new(config.tool_client.clone(), Arc::clone(&config.secrets)),
         };
-        let metrics = Metrics::new(&config.upstreams, &store, env.now());
+        let metrics = Metrics::new(
+            &config.upstreams,
+            &store,
+            env.now(),
+            &config.log_lines_dropped,
+        );
         let runtime = Self(Arc::new(Inner {
             connections: Connections::default(),
             slots: Slots::default(),
@@ -195,6 +208,7 @@ impl Runtime {
             store,
             executors,
             live: LiveTurns::new(),
+            driver_panics: DriverPanics::default(),
             marks: Marks::default(),
             metrics,
             tasks: TaskTracker::new(),

@@ -1,5 +1,6 @@
 //! What the demo prints.
 
+use crate::printed;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ pub fn print_delta(data: &str) {
         .pointer("/choices/0/delta/content")
         .and_then(Value::as_str)
     {
-        print!("{text}");
+        printed::say(format_args!("{text}"));
         // Text that a terminal does not take is no reason to stop.
         let _ = std::io::stdout().flush();
     }
@@ -25,9 +26,9 @@ pub fn print_delta(data: &str) {
 /// Prints the text of an event of a turn's log, and its calls.
 pub fn print_event(event: &Value) {
     match event["type"].as_str() {
-        Some("delta") => print!("{}", text(&event["text"])),
-        Some("call_started") => print!(" [{} runs]", text(&event["name"])),
-        Some("call_ended") => print!(" [{}] ", text(&event["status"])),
+        Some("delta") => printed::say(format_args!("{}", text(&event["text"]))),
+        Some("call_started") => printed::say(format_args!(" [{} runs]", text(&event["name"]))),
+        Some("call_ended") => printed::say(format_args!(" [{}] ", text(&event["status"]))),
         Some(_) | None => {}
     }
     let _ = std::io::stdout().flush();

@@ -6,6 +6,7 @@ mod backup;
 mod doctor;
 mod keys;
 mod leave;
+mod log;
 mod recover;
 mod restart;
 mod serve;

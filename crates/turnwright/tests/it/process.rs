@@ -108,19 +108,22 @@ pub fn serve_at(listen: &str, data: &Path, upstream: &Listener) -> Command {
 impl Server {
     /// Waits for the line that says where it listens. The log goes to a file beside the data.
     pub fn start(mut command: Command, data: &Path) -> Self {
+        let log = File::create(data.with_extension("log")).unwrap();
+        command.stderr(log);
+        Self::start_with_log(command, data)
+    }
+
+    /// [`Server::start`], the log going where the command says; what a pipe of it brings stays in the child.
+    pub fn start_with_log(mut command: Command, data: &Path) -> Self {
         let log = data.with_extension("log");
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
         let address = line
             .trim_end()
             .strip_prefix("listening on http://")
-            .unwrap_or_else(|| panic!("{line:?}: {}", std::fs::read_to_string(&log).unwrap()))
+            .unwrap_or_else(|| panic!("{line:?}: {:?}", std::fs::read_to_string(&log)))
             .parse()
             .unwrap();
         Self {
@@ -129,6 +132,11 @@ impl Server {
             stdout,
             log,
         }
+    }
+
+    /// What reads the log ends.
+    pub fn close_log(&mut self) {
+        drop(self.child.stderr.take());
     }
 
     pub fn terminate(&self) {

@@ -10,6 +10,7 @@ mod canary;
 mod client_tools;
 mod conversations;
 mod cors;
+mod driver_panics;
 mod leave;
 mod limits;
 mod memory;
