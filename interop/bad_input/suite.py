@@ -39,6 +39,7 @@ FIELDS = ("type", "code", "param")
 CONFIG = """
 [limits]
 model_backoff_ms = 0
+plain_s = 10
 retry_after_max_s = 0
 
 [[upstream]]

@@ -4,6 +4,7 @@ mod upstream;
 
 mod egress;
 mod environment;
+mod network;
 mod numbers;
 mod rate;
 mod read;
@@ -37,6 +38,7 @@ use crate::registry::{self, ProbeSettings};
 
 use egress::EgressSettings;
 use environment::Environment;
+use network::TlsSettings;
 use rate::RateSettings;
 use upstream::UpstreamSettings;
 
@@ -59,6 +61,8 @@ pub struct Settings {
     record: RecordSettings,
     tools: ToolSettings,
     cache: CacheSettings,
+    #[serde(default)]
+    tls: TlsSettings,
     #[serde(default)]
     egress: EgressSettings,
     /// Read apart, so that no error shows a value.
@@ -197,9 +201,11 @@ impl Settings {
 
     /// What the runtime needs.
     pub fn runtime(&self) -> anyhow::Result<Config> {
+        let environment = Environment::of_process();
         let upstreams = upstream::upstreams(
             &self.upstream,
-            &Environment::of_process(),
+            &environment,
+            &self.tls.network(&environment)?,
             self.limits.answer_bytes_max,
         )?;
         if upstreams.is_empty() {
@@ -262,7 +268,8 @@ impl Settings {
 
     /// What tools leave by; our own listeners are out of their reach.
     pub fn tool_client(&self, listeners: &[SocketAddr]) -> anyhow::Result<Client> {
-        self.egress.client(listeners)
+        let trusted_roots = self.tls.trusted_roots(&Environment::of_process())?;
+        self.egress.client(listeners, trusted_roots)
     }
 
     fn listeners(&self) -> Vec<SocketAddr> {

@@ -27,6 +27,10 @@ impl Idle {
     /// Something happened: the silence begins anew.
     pub fn begin_anew(&mut self, span: Duration) {
         self.until = Instant::now() + span;
+        // The span before may have been longer.
+        if self.until < self.timer.deadline() {
+            self.timer.as_mut().reset(self.until);
+        }
     }
 
     /// Waits until the silence has lasted.

@@ -92,18 +92,20 @@ pub enum UpstreamKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     pub connect: Duration,
-    /// From the request until the answer's head.
+    /// From the request until the first part of a streamed answer. A plain answer is waited for
+    /// as long as its turn may take.
     pub first_byte: Duration,
     /// Between two reads of the answer.
     pub idle: Duration,
 }
 
 impl Timeouts {
-    /// The defaults of the design, section 12.
+    /// The defaults of the design, section 12, but for the first byte: a local model sends its head
+    /// when it has read the prompt, and the official clients wait ten minutes for it.
     pub fn defaults() -> Self {
         Self {
             connect: Duration::from_secs(5),
-            first_byte: Duration::from_secs(120),
+            first_byte: Duration::from_secs(600),
             idle: Duration::from_secs(60),
         }
     }

@@ -6,4 +6,6 @@
 pub mod listener;
 
 pub mod client;
+pub mod connect_proxy;
 pub mod recordings;
+pub mod tls_listener;

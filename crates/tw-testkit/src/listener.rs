@@ -56,6 +56,8 @@ pub enum Piece {
     Gate(&'static str),
     /// As the first piece: the answer's head, too, waits for this gate.
     HeadGate(&'static str),
+    /// As the first piece: the answer's head, too, comes so much later.
+    HeadWait(Duration),
     /// Breaks the connection.
     Cut,
     /// Sends nothing more and keeps the connection open.
@@ -267,6 +269,10 @@ async fn answer(
         playing.gate(name).await;
         playing.pieces.pop_front();
     }
+    if let Some(&Piece::HeadWait(pause)) = playing.pieces.front() {
+        tokio::time::sleep(pause).await;
+        playing.pieces.pop_front();
+    }
     response
         .body(StreamBody::new(
             Box::pin(futures_util::stream::unfold(playing, next)) as _,
@@ -305,7 +311,7 @@ async fn next(mut playing: Playing) -> Option<(Result<Frame<Bytes>, std::io::Err
         };
         match piece {
             Piece::Bytes(bytes) => return Some((Ok(Frame::data(bytes)), playing)),
-            Piece::Wait(pause) => tokio::time::sleep(pause).await,
+            Piece::Wait(pause) | Piece::HeadWait(pause) => tokio::time::sleep(pause).await,
             Piece::Gate(name) | Piece::HeadGate(name) => playing.gate(name).await,
             Piece::Cut => {
                 // What came before it is sent first.

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, bail};
+use rustls::RootCertStore;
 use serde::Deserialize;
 use tw_egress::client::place::{Allowed, Place};
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
-use tw_egress::client::{Client, Options, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots};
+use tw_egress::client::{Client, Options, PoolOptions, READ_BYTES_MAX_DEFAULT};
 
 use crate::organization::slug;
 
@@ -27,12 +28,16 @@ struct AllowSettings {
 impl EgressSettings {
     /// What tools leave by. `listeners` are where we listen ourselves: no tool gets there,
     /// whatever is allowed. The database is a file.
-    pub fn client(&self, listeners: &[SocketAddr]) -> anyhow::Result<Client> {
+    pub fn client(
+        &self,
+        listeners: &[SocketAddr],
+        trusted_roots: RootCertStore,
+    ) -> anyhow::Result<Client> {
         Ok(Client::new(Options {
             resolver: resolver(),
             allowed: self.allowed()?,
             denied: listeners.iter().filter_map(|own| place_of(*own)).collect(),
-            trusted_roots: web_roots(),
+            trusted_roots,
             pool: PoolOptions::defaults(),
             read_bytes_max: READ_BYTES_MAX_DEFAULT,
         }))

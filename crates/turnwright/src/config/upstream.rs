@@ -12,10 +12,14 @@ use tw_core::accepts::{
 };
 use tw_core::model::ReasoningField;
 use tw_core::model_names::{ModelNames, NamePattern};
+use tw_egress::client::proxy::Proxy;
+use tw_egress::client::route::Route;
+use tw_egress::client::tls::{ClientIdentity, trust};
 use tw_egress::secret::Secret;
 use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
 
 use super::environment::{Environment, check_sendable};
+use super::network::Network;
 use super::read_script;
 
 #[derive(Deserialize, Debug)]
@@ -41,6 +45,10 @@ pub struct UpstreamSettings {
     connect_s: Option<u64>,
     first_byte_s: Option<u64>,
     idle_s: Option<u64>,
+    ca_file: Option<PathBuf>,
+    client_cert_file: Option<PathBuf>,
+    client_key_file: Option<PathBuf>,
+    proxy: Option<String>,
 }
 
 /// The setting, as errors name it.
@@ -53,8 +61,15 @@ const OPENAI_URL: &str = "https://api.openai.com/v1";
 pub fn upstreams(
     written: &[UpstreamSettings],
     environment: &Environment,
+    network: &Network,
     answer_bytes_max: usize,
 ) -> anyhow::Result<Vec<Upstream>> {
+    let ground = Ground {
+        environment,
+        network,
+        timeouts: timeouts(environment)?,
+        answer_bytes_max,
+    };
     if !written.is_empty() {
         let mut names = BTreeSet::new();
         if let Some(twice) = written.iter().position(|one| !names.insert(&one.name)) {
@@ -65,7 +80,7 @@ pub fn upstreams(
         // By place: whatever stands in a field may stand there by mistake.
         let each = written.iter().enumerate().map(|(place, settings)| {
             settings
-                .upstream(environment, answer_bytes_max)
+                .upstream(&ground)
                 .with_context(|| format!("upstream[{place}]"))
         });
         return each.collect();
@@ -75,33 +90,64 @@ pub fn upstreams(
     if key.is_none() && url.is_none() {
         return Ok(Vec::new());
     }
+    let base_url = base_url(
+        &format!("the variable {URL_VARIABLE}"),
+        url.as_deref().unwrap_or(OPENAI_URL),
+    )?;
+    let route = Route::new(
+        network.trusted_roots.clone(),
+        None,
+        proxy_of_environment(network, &base_url)?,
+    )?;
     Ok(vec![Upstream {
         name: "openai".to_owned(),
         kind: UpstreamKind::OpenAi {
-            base_url: base_url(
-                &format!("the variable {URL_VARIABLE}"),
-                url.as_deref().unwrap_or(OPENAI_URL),
-            )?,
+            base_url,
             api_key: key.map(Secret::new),
         },
         models: ModelNames::all(),
-        timeouts: Timeouts::defaults(),
+        timeouts: ground.timeouts,
         accepts: Accepts::everything(),
         answer_bytes_max,
         access: UpstreamAccess {
             base_url_setting: URL_VARIABLE.to_owned(),
             api_key_setting: KEY_VARIABLE.to_owned(),
-            ..UpstreamAccess::direct()
+            route,
         },
     }])
 }
 
+/// What upstreams are made of besides their own settings.
+struct Ground<'a> {
+    environment: &'a Environment,
+    network: &'a Network,
+    /// Of those that say nothing else.
+    timeouts: Timeouts,
+    answer_bytes_max: usize,
+}
+
+const FIRST_BYTE_VARIABLE: &str = "TURNWRIGHT_FIRST_BYTE_S";
+
+fn timeouts(environment: &Environment) -> anyhow::Result<Timeouts> {
+    let mut timeouts = Timeouts::defaults();
+    if let Some(written) = environment.get(FIRST_BYTE_VARIABLE)? {
+        let seconds = written.parse().ok().filter(|seconds| *seconds > 0);
+        let Some(seconds) = seconds else {
+            bail!("the variable {FIRST_BYTE_VARIABLE} is no number of seconds from 1");
+        };
+        timeouts.first_byte = Duration::from_secs(seconds);
+    }
+    Ok(timeouts)
+}
+
+fn proxy_of_environment(network: &Network, url: &str) -> anyhow::Result<Option<Proxy>> {
+    let found = network.proxies.proxy_for(url);
+    found.context("HTTPS_PROXY, HTTP_PROXY or ALL_PROXY (NO_PROXY names places without one)")
+}
+
 impl UpstreamSettings {
-    fn upstream(
-        &self,
-        environment: &Environment,
-        answer_bytes_max: usize,
-    ) -> anyhow::Result<Upstream> {
+    fn upstream(&self, ground: &Ground<'_>) -> anyhow::Result<Upstream> {
+        let environment = ground.environment;
         if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX {
             bail!("a name has from 1 to {NAME_BYTES_MAX} bytes");
         }
@@ -123,11 +169,10 @@ impl UpstreamSettings {
             }
             _ => bail!("'kind' may be \"openai\", \"azure\" or \"scripted\""),
         };
-        let defaults = Timeouts::defaults();
+        let defaults = &ground.timeouts;
         let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
         Ok(Upstream {
             name: self.name.clone(),
-            kind,
             models: self.models()?,
             timeouts: Timeouts {
                 connect: seconds(self.connect_s, defaults.connect),
@@ -135,19 +180,46 @@ impl UpstreamSettings {
                 idle: seconds(self.idle_s, defaults.idle),
             },
             accepts: self.accepts()?,
-            answer_bytes_max,
-            access: self.access(),
+            answer_bytes_max: ground.answer_bytes_max,
+            access: self.access(ground, &kind)?,
+            kind,
         })
     }
 
-    fn access(&self) -> UpstreamAccess {
+    fn access(&self, ground: &Ground<'_>, kind: &UpstreamKind) -> anyhow::Result<UpstreamAccess> {
         let here = |field: &str| format!("'{field}' of the upstream '{}'", self.name);
         let key = self.api_key_env.clone();
-        UpstreamAccess {
+        Ok(UpstreamAccess {
             base_url_setting: here("base_url"),
             api_key_setting: key.unwrap_or_else(|| here("api_key_env")),
-            ..UpstreamAccess::direct()
+            route: self.route(ground, kind)?,
+        })
+    }
+
+    fn route(&self, ground: &Ground<'_>, kind: &UpstreamKind) -> anyhow::Result<Route> {
+        let mut roots = ground.network.trusted_roots.clone();
+        if let Some(file) = &self.ca_file {
+            trust(&mut roots, file).context("'ca_file'")?;
         }
+        let identity = match (&self.client_cert_file, &self.client_key_file) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => {
+                let read = ClientIdentity::read(certificate, key);
+                Some(read.context("'client_cert_file' and 'client_key_file'")?)
+            }
+            (Some(_), None) | (None, Some(_)) => {
+                bail!("'client_cert_file' and 'client_key_file' go together")
+            }
+        };
+        let proxy = match (self.proxy.as_deref(), kind) {
+            (Some(""), _) | (None, UpstreamKind::Scripted(_)) => None,
+            (Some(written), _) => Some(Proxy::parse(written).context("'proxy'")?),
+            (
+                None,
+                UpstreamKind::OpenAi { base_url, .. } | UpstreamKind::Azure { base_url, .. },
+            ) => proxy_of_environment(ground.network, base_url)?,
+        };
+        Route::new(roots, identity, proxy).context("'client_cert_file' and 'client_key_file'")
     }
 
     fn api_key(&self, environment: &Environment) -> anyhow::Result<Option<Secret>> {

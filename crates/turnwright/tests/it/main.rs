@@ -1,5 +1,6 @@
 //! The command as people run it: a process of its own, with its streams, signals and exit codes.
 
+mod network;
 mod process;
 
 mod backup;

@@ -10,11 +10,21 @@ use tw_testkit::client::Client;
 use tw_testkit::listener::Listener;
 
 /// What the command reads of the environment; a test starts with none of it.
-const VARIABLES: [&str; 4] = [
+const VARIABLES: [&str; 14] = [
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
     "ENABLE_TOOLS",
     "RUST_LOG",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "http_proxy",
+    "HTTP_PROXY",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
 ];
 /// And all that begin with this.
 const PREFIX: &str = "TURNWRIGHT_";

@@ -11,7 +11,7 @@ use tokio_rustls::TlsConnector;
 
 use super::connect::{Stream, server_name};
 use super::connect_error::ConnectError;
-use super::proxy::{Proxy, WithoutProxy, place};
+use super::proxy::{BadProxy, Proxy, WithoutProxy, place};
 use super::target::{Host, Scheme, Target};
 use super::tls::{ClientIdentity, TlsFileError, anonymous, connector};
 use super::tls_fault::TlsFault;
@@ -111,26 +111,31 @@ impl fmt::Debug for Route {
 /// `NO_PROXY`, also in small letters, as curl reads them.
 #[derive(Clone, Debug, Default)]
 pub struct EnvironmentProxies {
-    pub http: Option<Proxy>,
-    pub https: Option<Proxy>,
+    pub http: Option<Result<Proxy, BadProxy>>,
+    pub https: Option<Result<Proxy, BadProxy>>,
     pub without: WithoutProxy,
 }
 
 impl EnvironmentProxies {
     /// `None` for a URL that is reached without one. This machine itself always is: a proxy
     /// elsewhere would look for the place there.
-    pub fn proxy_for(&self, url: &str) -> Option<Proxy> {
-        let target = Target::parse(url).ok()?;
+    ///
+    /// # Errors
+    /// [`BadProxy`] of the one that is to be used.
+    pub fn proxy_for(&self, url: &str) -> Result<Option<Proxy>, BadProxy> {
+        let Ok(target) = Target::parse(url) else {
+            return Ok(None);
+        };
         let is_here = match &target.host {
             Host::Name(name) => name == "localhost" || name.ends_with(".localhost"),
             Host::Address(address) => address.is_loopback(),
         };
         if is_here || self.without.holds(&target.host) {
-            return None;
+            return Ok(None);
         }
         match target.scheme {
-            Scheme::Http => self.http.clone(),
-            Scheme::Https => self.https.clone(),
+            Scheme::Http => self.http.clone().transpose(),
+            Scheme::Https => self.https.clone().transpose(),
         }
     }
 }

@@ -12,42 +12,28 @@ use tokio_rustls::TlsConnector;
 
 use super::web_roots;
 
-/// A file of certificates or keys that cannot be used.
+/// A file of certificates or keys that cannot be used. Its name is not shown: somebody may have
+/// written a secret there by mistake.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsFileError {
-    #[error("reading {}", path.display())]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("{} is no PEM file", path.display())]
-    NotPem { path: PathBuf },
-    #[error("{} holds no certificate", path.display())]
-    NoCertificate { path: PathBuf },
-    #[error("{} holds no private key that can be read (one that is encrypted cannot)", path.display())]
-    NoKey { path: PathBuf },
-    #[error("{} holds a certificate that cannot be used", path.display())]
-    BadCertificate {
-        path: PathBuf,
-        #[source]
-        source: rustls::Error,
-    },
-    #[error("the certificate of {} and the key of {} do not go together", certificate.display(), key.display())]
-    Mismatch {
-        certificate: PathBuf,
-        key: PathBuf,
-        #[source]
-        source: rustls::Error,
-    },
+    #[error("the file cannot be read")]
+    Read(#[source] std::io::Error),
+    #[error("the file is no PEM file")]
+    NotPem,
+    #[error("there is no certificate in it")]
+    NoCertificate,
+    #[error("there is no private key in it that can be read (one that is encrypted cannot)")]
+    NoKey,
+    #[error("the certificate cannot be used")]
+    BadCertificate(#[source] rustls::Error),
+    #[error("the certificate and the key do not go together")]
+    Mismatch(#[source] rustls::Error),
 }
 
 /// A certificate that a client shows, and its key.
 pub struct ClientIdentity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
-    certificate_file: PathBuf,
-    key_file: PathBuf,
 }
 
 impl ClientIdentity {
@@ -60,11 +46,7 @@ impl ClientIdentity {
         let read_key = PrivateKeyDer::from_pem_slice(&text);
         Ok(Self {
             chain: certificates(certificate)?,
-            key: read_key.map_err(|_| TlsFileError::NoKey {
-                path: key.to_owned(),
-            })?,
-            certificate_file: certificate.to_owned(),
-            key_file: key.to_owned(),
+            key: read_key.map_err(|_| TlsFileError::NoKey)?,
         })
     }
 }
@@ -74,8 +56,6 @@ impl Clone for ClientIdentity {
         Self {
             chain: self.chain.clone(),
             key: self.key.clone_key(),
-            certificate_file: self.certificate_file.clone(),
-            key_file: self.key_file.clone(),
         }
     }
 }
@@ -83,9 +63,7 @@ impl Clone for ClientIdentity {
 /// Without the key.
 impl fmt::Debug for ClientIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientIdentity")
-            .field("certificate_file", &self.certificate_file)
-            .finish_non_exhaustive()
+        f.debug_struct("ClientIdentity").finish_non_exhaustive()
     }
 }
 
@@ -109,10 +87,8 @@ pub fn roots_of_environment(
     for folder in folders {
         trust_folder(&mut roots, folder)?;
     }
-    if let (true, Some(folder)) = (roots.is_empty(), folders.first()) {
-        return Err(TlsFileError::NoCertificate {
-            path: folder.clone(),
-        });
+    if roots.is_empty() {
+        return Err(TlsFileError::NoCertificate);
     }
     Ok(roots)
 }
@@ -132,21 +108,14 @@ pub fn trust(roots: &mut RootCertStore, file: &Path) -> Result<(), TlsFileError>
         }
     }
     match fault {
-        Some(source) if roots.len() == before => Err(TlsFileError::BadCertificate {
-            path: file.to_owned(),
-            source,
-        }),
+        Some(fault) if roots.len() == before => Err(TlsFileError::BadCertificate(fault)),
         Some(_) | None => Ok(()),
     }
 }
 
 fn trust_folder(roots: &mut RootCertStore, folder: &Path) -> Result<(), TlsFileError> {
-    let unread = |source| TlsFileError::Read {
-        path: folder.to_owned(),
-        source,
-    };
-    for entry in std::fs::read_dir(folder).map_err(unread)? {
-        let path = entry.map_err(unread)?.path();
+    for entry in std::fs::read_dir(folder).map_err(TlsFileError::Read)? {
+        let path = entry.map_err(TlsFileError::Read)?.path();
         if path.is_file()
             && let Ok(found) = certificates(&path)
         {
@@ -171,11 +140,7 @@ pub(crate) fn connector(
         return Ok(anonymous(roots));
     };
     let made = builder(roots).with_client_auth_cert(identity.chain, identity.key);
-    let config = made.map_err(|source| TlsFileError::Mismatch {
-        certificate: identity.certificate_file,
-        key: identity.key_file,
-        source,
-    })?;
+    let config = made.map_err(TlsFileError::Mismatch)?;
     Ok(of_config(config))
 }
 
@@ -195,18 +160,14 @@ fn of_config(mut config: ClientConfig) -> TlsConnector {
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
     let text = read(file)?;
-    let path = || file.to_owned();
     let read: Result<Vec<_>, PemError> = CertificateDer::pem_slice_iter(&text).collect();
-    let found = read.map_err(|_| TlsFileError::NotPem { path: path() })?;
+    let found = read.map_err(|_| TlsFileError::NotPem)?;
     if found.is_empty() {
-        return Err(TlsFileError::NoCertificate { path: path() });
+        return Err(TlsFileError::NoCertificate);
     }
     Ok(found)
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, TlsFileError> {
-    std::fs::read(file).map_err(|source| TlsFileError::Read {
-        path: file.to_owned(),
-        source,
-    })
+    std::fs::read(file).map_err(TlsFileError::Read)
 }

@@ -214,10 +214,17 @@ impl Asking {
         };
         State::Reading(Box::new(Reading {
             body: answer.body,
-            idle: Idle::new(self.idle),
+            idle: Idle::new(self.first_patience()),
             form,
             over: None,
         }))
+    }
+
+    /// How long the first part of the body may take. Servers send their head before they have
+    /// read the prompt, or behind it.
+    fn first_patience(&self) -> Duration {
+        let first_byte = self.upstream.timeouts.first_byte;
+        first_byte_max(self.streamed, first_byte).max(self.idle)
     }
 
     /// Adds what comes next to `out`.
@@ -454,13 +461,26 @@ fn feed_ready(
     Ok(())
 }
 
+/// Longer than any turn: its own deadline comes first.
+const LONGER_THAN_A_TURN: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The head of a plain answer comes with its end.
+fn first_byte_max(streamed: bool, first_byte: Duration) -> Duration {
+    if streamed {
+        first_byte
+    } else {
+        LONGER_THAN_A_TURN
+    }
+}
+
 async fn send(
     connections: Connections,
     upstream: Arc<Upstream>,
     asked: Sent,
 ) -> Result<Answer, Unanswered> {
+    let patience = first_byte_max(asked.streamed, upstream.timeouts.first_byte);
     let (address, request) = request_of(&connections, &upstream, asked)?;
-    let (head, exchange) = exchange(&connections, &upstream, address, request).await?;
+    let (head, exchange) = exchange(&connections, &upstream, address, request, patience).await?;
     Ok(Answer {
         status: head.status().as_u16(),
         headers: head.into_parts().0.headers,
@@ -468,12 +488,13 @@ async fn send(
     })
 }
 
-/// Sends a request and waits for the answer's head.
+/// Sends a request and waits for the answer's head, with patience for both.
 pub(super) async fn exchange(
     connections: &Connections,
     upstream: &Upstream,
     address: Arc<Address>,
     request: Request<Bytes>,
+    patience: Duration,
 ) -> Result<(Response<()>, Exchange), Unanswered> {
     let sending = connections.0.send(
         &upstream.access.route,
@@ -481,7 +502,7 @@ pub(super) async fn exchange(
         request,
         upstream.timeouts.connect,
     );
-    let sent = tokio::time::timeout(upstream.timeouts.first_byte, sending).await;
+    let sent = tokio::time::timeout(patience, sending).await;
     match sent {
         Ok(Ok(answered)) => Ok(answered),
         Ok(Err(DirectFailure::Connect(error))) => {

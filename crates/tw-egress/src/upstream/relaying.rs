@@ -71,7 +71,8 @@ pub async fn relay(
         return Err(failure(ModelFailureKind::Status(404), message).into());
     }
     let (address, request) = request_of(connections, upstream, sent)?;
-    let (head, exchange) = exchange(connections, upstream, address, request).await?;
+    let patience = upstream.timeouts.first_byte;
+    let (head, exchange) = exchange(connections, upstream, address, request, patience).await?;
     let (parts, ()) = head.into_parts();
     let idle_max = upstream.timeouts.idle;
     let mut answer = RelayedAnswer {

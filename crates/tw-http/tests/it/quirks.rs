@@ -7,7 +7,7 @@ use tw_core::tool::EffectClass;
 use tw_egress::upstream::Timeouts;
 use tw_testkit::listener::{Listener, Piece, Reply};
 
-use crate::app::{App, CHAT, Wanted, ask_streamed, probe, upstream_stream};
+use crate::app::{App, CHAT, Wanted, ask, ask_streamed, probe, upstream_body, upstream_stream};
 
 /// A chunk with text and the usage so far.
 fn chunk(text: &str, completion_tokens: u32) -> Piece {
@@ -158,6 +158,41 @@ async fn quirk_36_a_silent_stream_is_cut_and_the_client_is_told() {
     assert_eq!(turn["rounds"][0]["attempts"][0]["outcome"], "silent");
     assert_eq!(turn["usage"]["completion_tokens"], 3);
     assert_eq!(upstream.asked().len(), 1);
+}
+
+/// A local model reads the prompt first: it sends its head before or behind that. The head of a
+/// plain answer comes with its end.
+#[tokio::test]
+async fn an_answer_may_begin_later_than_its_parts_may_follow() {
+    let plain = Piece::Bytes(upstream_body("Late.", &[]).into());
+    let parts = Piece::Bytes(upstream_stream("Late.", &[]).into());
+    let (brief, long) = (IDLE / 2, Duration::from_secs(600));
+    for (streamed, first_byte, pieces) in [
+        (true, long, vec![Piece::HeadWait(IDLE), parts.clone()]),
+        (true, long, vec![Piece::Wait(IDLE), parts]),
+        (false, brief, vec![Piece::HeadWait(IDLE), plain.clone()]),
+        (false, brief, vec![Piece::Wait(IDLE), plain]),
+    ] {
+        let kind = if streamed {
+            "text/event-stream"
+        } else {
+            "application/json"
+        };
+        let reply = Reply::pieces(kind, pieces);
+        let upstream = Listener::in_turn(vec![reply]).await.unwrap();
+        let mut wanted = idle(brief);
+        wanted.timeouts.first_byte = first_byte;
+        let app = App::start(&upstream, wanted).await;
+        let request = if streamed {
+            ask_streamed("Hi")
+        } else {
+            ask("Hi")
+        };
+        let got = app.client.chat(&request).await.unwrap();
+        assert_eq!(got.status, 200, "{streamed}: {}", got.text());
+        assert!(got.text().contains("Late."), "{}", got.text());
+        assert_eq!(upstream.asked().len(), 1);
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 use tw_egress::client::failure::FailureKind;
 use tw_egress::client::place::ORGANIZATION_DEFAULT;
 
+use tw_egress::client::web_roots;
+
 use super::*;
 
 fn settings(places: &[&str]) -> EgressSettings {
@@ -17,7 +19,7 @@ fn settings(places: &[&str]) -> EgressSettings {
 /// without a look-up.
 fn may(listener: &str, allowed: &[&str], url: &str) -> bool {
     let client = settings(allowed)
-        .client(&[listener.parse().unwrap()])
+        .client(&[listener.parse().unwrap()], web_roots())
         .unwrap();
     match client.check_url(url, ORGANIZATION_DEFAULT) {
         Ok(()) => true,

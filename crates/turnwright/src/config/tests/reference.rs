@@ -4,7 +4,7 @@ use super::load;
 use crate::config::DEFAULTS;
 
 /// Where an unknown key may stand, as text that it is put behind.
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 13] = [
     "",
     "[server]\n",
     "[limits]\n",
@@ -14,6 +14,7 @@ const TABLES: [&str; 12] = [
     "[record]\n",
     "[tools]\n",
     "[cache]\n",
+    "[tls]\n",
     "[egress]\n",
     "[[egress.allow]]\nplace = \"a:1\"\n",
     "[secrets.NAME]\n",

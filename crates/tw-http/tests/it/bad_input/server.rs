@@ -50,12 +50,16 @@ pub async fn start(row: &Row, upstream: &Listener, closed: &Closed) -> App {
     };
     let timeouts = timeouts(row);
     let stalls = matches!(row.client, Some(Manner::ReadsNothing));
+    let never_answers = row.upstream.head == Some(Head::Silence);
     let configure = {
         let (base_url, timeouts) = (base_url.clone(), timeouts.clone());
         move |config: &mut Config| {
             // What would be waited for is not what these rows are about.
             config.turn.retry_after_max = Duration::ZERO;
             config.upstreams = vec![Arc::new(of(base_url, timeouts))];
+            if never_answers {
+                config.turn.plain_max = SILENCE_MAX;
+            }
             if stalls {
                 config.client_stall_max = STALL_MAX;
             }
