@@ -32,6 +32,9 @@ pub fn write_data(out: &mut Vec<u8>, json: &[u8]) {
     out.extend_from_slice(b"\n\n");
 }
 
+/// What a line or an event that says nothing counts as at least, in bytes.
+pub const EMPTY_BYTES_MIN: usize = 64;
+
 /// One event, borrowed from the reader until the next one is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
@@ -68,6 +71,10 @@ pub struct Reader {
     event: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
+    /// Of lines that came to no event, so far.
+    empty_bytes: usize,
+    /// Of lines of the event that is being read.
+    pending_bytes: usize,
     /// `event` and `data` were delivered and are cleared before the next line.
     delivered: bool,
 }
@@ -87,8 +94,16 @@ impl Reader {
             event: Vec::new(),
             data: Vec::new(),
             has_data: false,
+            empty_bytes: 0,
+            pending_bytes: 0,
             delivered: false,
         }
+    }
+
+    /// Bytes of comments, blank lines, fields that are skipped and events without data, so far. Each counts as
+    /// [`EMPTY_BYTES_MIN`] at least, since that is about what it takes to read it.
+    pub fn empty_bytes(&self) -> usize {
+        self.empty_bytes
     }
 
     /// Adds what the network brought. Call [`Reader::next_frame`] until it gives `None` before
@@ -121,7 +136,9 @@ impl Reader {
                 self.field(start, end)?;
                 continue;
             }
+            let bytes = std::mem::take(&mut self.pending_bytes);
             if self.data.is_empty() {
+                self.add_empty(bytes + 1);
                 self.clear_event();
                 continue;
             }
@@ -183,6 +200,7 @@ impl Reader {
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match name {
             b"data" => {
+                self.pending_bytes += line.len();
                 if self.has_data {
                     self.data.push(b'\n');
                 }
@@ -190,13 +208,21 @@ impl Reader {
                 self.data.extend_from_slice(value);
             }
             b"event" => {
+                self.pending_bytes += line.len();
                 self.event.clear();
                 self.event.extend_from_slice(value);
             }
             // A comment has an empty name.
-            _ => {}
+            _ => {
+                let bytes = line.len();
+                self.add_empty(bytes);
+            }
         }
         self.check_size(0)
+    }
+
+    fn add_empty(&mut self, bytes: usize) {
+        self.empty_bytes = self.empty_bytes.saturating_add(bytes.max(EMPTY_BYTES_MIN));
     }
 
     fn check_size(&self, pending: usize) -> Result<(), SseError> {

@@ -14,7 +14,9 @@ use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::openai_chat::body::{decode, decode_error};
 use tw_wire::openai_chat::no_such_path::says_no_such_path;
-use tw_wire::openai_chat::stream::{DecodeError, StreamDecoder, StreamLimits};
+use tw_wire::openai_chat::stream::{
+    DecodeError, EMPTY_BYTES_MAX_DEFAULT, StreamDecoder, StreamLimits,
+};
 
 use super::scripted_body::ScriptedBody;
 use super::{Connections, Upstream, UpstreamKind, place};
@@ -207,6 +209,7 @@ impl Asking {
         } else if says("text/event-stream") || (self.streamed && !says("application/json")) {
             let limits = StreamLimits {
                 event_bytes_max: self.answer_bytes_max,
+                empty_bytes_max: EMPTY_BYTES_MAX_DEFAULT,
             };
             Form::Stream(StreamDecoder::new(&limits))
         } else {

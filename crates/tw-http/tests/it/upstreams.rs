@@ -2,6 +2,7 @@
 
 mod azure;
 mod differences;
+mod empty_events;
 mod models;
 mod not_http;
 mod routing;

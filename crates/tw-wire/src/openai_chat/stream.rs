@@ -10,7 +10,7 @@
 //! - an `error` object may come instead of or beside choices.
 
 use tw_core::limits::CALLS_PER_CHOICE_MAX;
-use tw_core::model::ModelEvent;
+use tw_core::model::{Delta, DeltaRest, ModelEvent};
 
 use super::answer::AnswerReader;
 use crate::sse;
@@ -18,16 +18,25 @@ use crate::sse;
 /// Longest event of an upstream, in bytes: room for a picture in base64.
 pub const EVENT_BYTES_MAX_DEFAULT: usize = 16 * 1024 * 1024;
 
+/// What of one streamed answer may carry nothing, in bytes, each line or event counting as [`sse::EMPTY_BYTES_MIN`] at
+/// least. Providers keep a connection open by a comment every second or so (OpenRouter's has 25 bytes, half an hour of
+/// them counts as 230 KiB), and servers that hide a model's reasoning send an empty delta of some 300 bytes for each of
+/// its tokens: this is room for 110,000. To read it all takes about a second.
+pub const EMPTY_BYTES_MAX_DEFAULT: usize = 32 * 1024 * 1024;
+
 /// Limits of one answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
     pub event_bytes_max: usize,
+    /// Of all that carries nothing of the answer: comments, empty deltas, usage that is told again.
+    pub empty_bytes_max: usize,
 }
 
 impl StreamLimits {
     pub fn defaults() -> Self {
         Self {
             event_bytes_max: EVENT_BYTES_MAX_DEFAULT,
+            empty_bytes_max: EMPTY_BYTES_MAX_DEFAULT,
         }
     }
 }
@@ -37,6 +46,8 @@ impl StreamLimits {
 pub enum DecodeError {
     #[error("reading the event stream")]
     Sse(#[from] sse::SseError),
+    #[error("more than {bytes_max} bytes of events that say nothing")]
+    TooMuchEmpty { bytes_max: usize },
     #[error("not the JSON of an answer")]
     NotAnAnswer(#[source] serde_json::Error),
     #[error("not UTF-8")]
@@ -55,6 +66,9 @@ pub enum DecodeError {
 pub struct StreamDecoder {
     sse: sse::Reader,
     answer: AnswerReader,
+    /// Of events that carried nothing, so far.
+    empty_bytes: usize,
+    empty_bytes_max: usize,
 }
 
 impl StreamDecoder {
@@ -62,6 +76,8 @@ impl StreamDecoder {
         Self {
             sse: sse::Reader::new(limits.event_bytes_max),
             answer: AnswerReader::default(),
+            empty_bytes: 0,
+            empty_bytes_max: limits.empty_bytes_max,
         }
     }
 
@@ -72,7 +88,17 @@ impl StreamDecoder {
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
         self.sse.push(bytes);
         while let Some(frame) = self.sse.next_frame()? {
+            let (bytes, before) = (frame.event.len() + frame.data.len(), out.len());
             self.answer.frame(frame, out)?;
+            if !out[before..].iter().any(carries) {
+                let bytes = bytes.max(sse::EMPTY_BYTES_MIN);
+                self.empty_bytes = self.empty_bytes.saturating_add(bytes);
+            }
+        }
+        if self.empty_bytes.saturating_add(self.sse.empty_bytes()) > self.empty_bytes_max {
+            return Err(DecodeError::TooMuchEmpty {
+                bytes_max: self.empty_bytes_max,
+            });
         }
         Ok(())
     }
@@ -100,3 +126,25 @@ impl StreamDecoder {
         }
     }
 }
+
+/// Whether an event adds to the answer, or can come only so often.
+fn carries(event: &ModelEvent) -> bool {
+    match event {
+        ModelEvent::Delta(Delta { text, rest, .. }) => {
+            let has_more = |rest: &DeltaRest| {
+                let is_told = rest.refusal.is_some() || rest.reasoning.is_some();
+                is_told || rest.reasoning_details.is_some()
+            };
+            text.is_some() || rest.as_deref().is_some_and(has_more)
+        }
+        ModelEvent::Call(piece) => piece.arguments.is_some(),
+        ModelEvent::Start { .. }
+        | ModelEvent::Finish { .. }
+        | ModelEvent::Error(_)
+        | ModelEvent::Done => true,
+        ModelEvent::Extra { .. } | ModelEvent::Usage(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;
