@@ -250,7 +250,7 @@ impl ApiError {
         )
     }
 
-    pub(crate) fn no_route(method: &str, path: &str, paths: &[&str]) -> Self {
+    pub(crate) fn no_route(method: &str, path: &str, paths: &[String]) -> Self {
         let path: String = path.chars().take(PATH_SHOWN_MAX).collect();
         Self::new(
             404,

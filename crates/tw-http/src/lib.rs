@@ -1,9 +1,12 @@
 //! The HTTP surfaces.
 //!
 //! A handler decodes, checks access, calls one function of the runtime and encodes; it never
-//! retries, spawns or speaks SQL. Start reading at [`server::router`].
+//! retries, spawns or speaks SQL. Start reading at `routes`.
 
 pub mod server;
+
+mod openapi;
+mod routes;
 
 mod chat;
 mod conversations;

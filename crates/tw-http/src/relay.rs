@@ -29,6 +29,9 @@ use crate::server::{RequestId, Surfaces};
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RelayedRoute {
     pub(crate) route: &'static str,
+    /// What the document of routes calls it.
+    pub(crate) id: &'static str,
+    pub(crate) gives_sound: bool,
     /// Where upstreams have it, behind the version.
     path: &'static str,
     /// The model that the API takes where a request names none.
@@ -38,25 +41,51 @@ pub(crate) struct RelayedRoute {
 /// In OpenAI's API reference of 2026 moderations and images need no model; what it says they
 /// default to is what an upstream is chosen by.
 pub(crate) const RELAYED_ROUTES: [RelayedRoute; 10] = [
-    RelayedRoute::new("/v1/embeddings", "embeddings"),
-    RelayedRoute::new("/v1/completions", "completions"),
-    RelayedRoute::new("/v1/moderations", "moderations").with("omni-moderation-latest"),
-    RelayedRoute::new("/v1/rerank", "rerank"),
-    RelayedRoute::new("/v1/images/generations", "images/generations").with("dall-e-2"),
-    RelayedRoute::new("/v1/images/edits", "images/edits").with("dall-e-2"),
-    RelayedRoute::new("/v1/images/variations", "images/variations").with("dall-e-2"),
-    RelayedRoute::new("/v1/audio/speech", "audio/speech"),
-    RelayedRoute::new("/v1/audio/transcriptions", "audio/transcriptions"),
-    RelayedRoute::new("/v1/audio/translations", "audio/translations"),
+    RelayedRoute::new("/v1/embeddings", "embeddings", "createEmbedding"),
+    RelayedRoute::new("/v1/completions", "completions", "createCompletion"),
+    RelayedRoute::new("/v1/moderations", "moderations", "createModeration")
+        .with("omni-moderation-latest"),
+    RelayedRoute::new("/v1/rerank", "rerank", "createRerank"),
+    RelayedRoute::new(
+        "/v1/images/generations",
+        "images/generations",
+        "createImage",
+    )
+    .with("dall-e-2"),
+    RelayedRoute::new("/v1/images/edits", "images/edits", "createImageEdit").with("dall-e-2"),
+    RelayedRoute::new(
+        "/v1/images/variations",
+        "images/variations",
+        "createImageVariation",
+    )
+    .with("dall-e-2"),
+    RelayedRoute::new("/v1/audio/speech", "audio/speech", "createSpeech").giving_sound(),
+    RelayedRoute::new(
+        "/v1/audio/transcriptions",
+        "audio/transcriptions",
+        "createTranscription",
+    ),
+    RelayedRoute::new(
+        "/v1/audio/translations",
+        "audio/translations",
+        "createTranslation",
+    ),
 ];
 
 impl RelayedRoute {
-    const fn new(route: &'static str, path: &'static str) -> Self {
+    const fn new(route: &'static str, path: &'static str, id: &'static str) -> Self {
         Self {
             route,
+            id,
+            gives_sound: false,
             path,
             default_model: None,
         }
+    }
+
+    const fn giving_sound(mut self) -> Self {
+        self.gives_sound = true;
+        self
     }
 
     const fn with(mut self, model: &'static str) -> Self {

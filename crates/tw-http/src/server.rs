@@ -9,7 +9,6 @@ use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::{get, post};
 use http::header::CONNECTION;
 use http::{HeaderName, HeaderValue};
 use tokio::sync::Semaphore;
@@ -17,8 +16,7 @@ use tw_runtime::runtime::Runtime;
 
 use crate::cors::CorsOrigins;
 use crate::error::ApiError;
-use crate::relay::RELAYED_ROUTES;
-use crate::{chat, conversations, events, health, metrics, models, relay, tools, turns};
+use crate::routes;
 
 /// What the handlers work with.
 #[derive(Clone, Debug)]
@@ -100,35 +98,10 @@ pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-i
 /// All routes.
 pub fn router(surfaces: Surfaces) -> Router {
     let cors = surfaces.0.options.cors_origins.layer();
-    let mut router = Router::new();
-    for route in &RELAYED_ROUTES {
-        let create = move |surfaces, id, request| relay::create(route, surfaces, id, request);
-        router = router.route(route.route, post(create));
-    }
-    let router = router
-        .route("/v1/chat/completions", post(chat::create))
-        .route("/v1/models", get(models::list))
-        .route("/v1/models/{*id}", get(models::show))
-        .route("/v1/turns/{id}", get(turns::show))
-        .route("/v1/turns/{id}/cancel", post(turns::cancel))
-        .route("/v1/turns/{id}/events", get(events::follow))
-        .route("/v1/conversations", get(conversations::list))
-        .route(
-            "/v1/conversations/{id}",
-            get(conversations::show).delete(conversations::delete),
-        )
-        .route("/v1/conversations/{id}/turns", get(conversations::turns))
-        .route("/api/{slug}/tools", get(tools::list).post(tools::create))
-        .route("/api/{slug}/tools/preview", post(tools::preview))
-        .route(
-            "/api/{slug}/tools/{id}",
-            get(tools::show).patch(tools::change).delete(tools::delete),
-        )
-        .route("/api/{slug}/tools/{id}/test", post(tools::test))
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(metrics::for_admins))
-        .fallback(no_route)
+    let (routes, paths) = routes::all().finish();
+    let paths: Arc<[String]> = paths.into();
+    let router = routes
+        .fallback(move |request| no_route(request, paths))
         .method_not_allowed_fallback(no_method)
         .layer(middleware::from_fn_with_state(
             surfaces.clone(),
@@ -172,22 +145,8 @@ async fn with_request_id(
     response
 }
 
-/// What an unknown path is answered with, beside what is relayed.
-const PATHS: [&str; 8] = [
-    "/v1/chat/completions",
-    "/v1/models",
-    "/v1/turns/{id}",
-    "/v1/conversations",
-    "/api/{slug}/tools",
-    "/healthz",
-    "/readyz",
-    "/metrics",
-];
-
-async fn no_route(request: Request<Body>) -> Response {
+async fn no_route(request: Request<Body>, paths: Arc<[String]>) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
-    let relayed = RELAYED_ROUTES.iter().map(|route| route.route);
-    let paths: Vec<&str> = PATHS.into_iter().chain(relayed).collect();
     let (method, path) = (request.method().as_str(), request.uri().path());
     ApiError::no_route(method, path, &paths).render(id.as_ref())
 }

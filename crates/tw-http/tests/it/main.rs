@@ -15,6 +15,7 @@ mod leave;
 mod limits;
 mod memory;
 mod metrics;
+mod openapi;
 mod quirks;
 mod rate;
 mod record;

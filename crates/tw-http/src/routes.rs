@@ -1,0 +1,195 @@
+//! All routes, each with what it takes and gives.
+//!
+//! See [`crate::openapi`] for how one is added.
+
+use axum::routing;
+
+use crate::openapi::{
+    BINARY, DocumentedRouter, EVENTS, JSON, QueryParameter, TEXT, delete, get, patch, post,
+};
+use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
+use crate::{chat, conversations, events, health, metrics, models, tools, turns};
+
+pub(crate) fn all() -> DocumentedRouter {
+    let router = of_surroundings(DocumentedRouter::new());
+    let router = of_models(router);
+    let router = of_turns(router);
+    let router = of_conversations(router);
+    of_tools(router)
+}
+
+const FORM: &str = "multipart/form-data";
+
+const fn query(name: &'static str, kind: &'static str, about: &'static str) -> QueryParameter {
+    QueryParameter { name, kind, about }
+}
+
+fn of_surroundings(router: DocumentedRouter) -> DocumentedRouter {
+    let alive = get("getHealth", "Whether the process lives")
+        .without_key()
+        .gives(&[(JSON, "Health")]);
+    let ready = get("getReadiness", "Whether it can do its work")
+        .without_key()
+        .gives(&[(JSON, "Health")]);
+    let measured = get("getMetrics", "What the server counts")
+        .scope("admin")
+        .gives(&[("text/plain", TEXT), ("application/openmetrics-text", TEXT)]);
+    router
+        .route("/healthz", routing::get(health::alive), &[alive])
+        .route("/readyz", routing::get(health::ready), &[ready])
+        .route("/metrics", routing::get(metrics::for_admins), &[measured])
+}
+
+fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
+    let completes = post("createChatCompletion", "Answers a conversation, with tools")
+        .scope("chat")
+        .takes(&[(JSON, "ChatCompletionRequest")])
+        .gives(&[(JSON, "ChatCompletion"), (EVENTS, TEXT)]);
+    let lists = get("listModels", "The models of all upstreams")
+        .scope("chat")
+        .gives(&[(JSON, "ModelList")]);
+    let shows = get("getModel", "One of them")
+        .scope("chat")
+        .gives(&[(JSON, "Model")]);
+    for route in &RELAYED_ROUTES {
+        let create = move |surfaces, id, request| relay::create(route, surfaces, id, request);
+        router = router.route(route.route, routing::post(create), &[relays(route)]);
+    }
+    router
+        .route(
+            "/v1/chat/completions",
+            routing::post(chat::create),
+            &[completes],
+        )
+        .route("/v1/models", routing::get(models::list), &[lists])
+        .route("/v1/models/{*id}", routing::get(models::show), &[shows])
+}
+
+fn relays(route: &RelayedRoute) -> crate::openapi::Operation {
+    let answers = post(route.id, "Passed on to the upstream that serves the model")
+        .scope("chat")
+        .takes(&[(JSON, "RelayedJson"), (FORM, "RelayedForm")]);
+    if route.gives_sound {
+        return answers.gives(&[("audio/*", BINARY), (EVENTS, TEXT)]);
+    }
+    answers.gives(&[(JSON, "RelayedAnswer"), (EVENTS, TEXT)])
+}
+
+fn of_turns(router: DocumentedRouter) -> DocumentedRouter {
+    const FULL: QueryParameter = query("full", "string", "1: results whole, too");
+    const FORMAT: QueryParameter = query("format", "string", "chat: as chunks of a completion");
+    const AFTER: QueryParameter =
+        query("after", "string", "the id of the last event that was seen");
+    let shows = get("getTurn", "The record of a turn")
+        .query(&[FULL])
+        .gives(&[(JSON, "Turn")]);
+    let cancels = post("cancelTurn", "Stops a turn, and waits for its end")
+        .scope("chat")
+        .gives(&[(JSON, "Turn")]);
+    let follows = get("followTurn", "The log of a turn, live and afterwards")
+        .query(&[AFTER, FORMAT])
+        .gives(&[(EVENTS, TEXT)]);
+    router
+        .route("/v1/turns/{id}", routing::get(turns::show), &[shows])
+        .route(
+            "/v1/turns/{id}/cancel",
+            routing::post(turns::cancel),
+            &[cancels],
+        )
+        .route(
+            "/v1/turns/{id}/events",
+            routing::get(events::follow),
+            &[follows],
+        )
+}
+
+const LIMIT: QueryParameter = query("limit", "integer", "how many at most");
+const AFTER_ID: QueryParameter = query("after", "string", "the id that the page follows");
+
+fn of_conversations(router: DocumentedRouter) -> DocumentedRouter {
+    const ORDER: QueryParameter = query("order", "string", "asc or desc");
+    let lists = get("listConversations", "Conversations, newest first")
+        .query(&[LIMIT, AFTER_ID])
+        .gives(&[(JSON, "ConversationList")]);
+    let shows = get("getConversation", "One conversation").gives(&[(JSON, "Conversation")]);
+    let deletes = delete(
+        "deleteConversation",
+        "Deletes a conversation and what was said in it",
+    )
+    .scope("chat")
+    .gives(&[(JSON, "ConversationDeleted")]);
+    let turns = get("listConversationTurns", "The turns of a conversation")
+        .query(&[LIMIT, AFTER_ID, ORDER])
+        .gives(&[(JSON, "TurnList")]);
+    router
+        .route(
+            "/v1/conversations",
+            routing::get(conversations::list),
+            &[lists],
+        )
+        .route(
+            "/v1/conversations/{id}",
+            routing::get(conversations::show).delete(conversations::delete),
+            &[shows, deletes],
+        )
+        .route(
+            "/v1/conversations/{id}/turns",
+            routing::get(conversations::turns),
+            &[turns],
+        )
+}
+
+fn of_tools(router: DocumentedRouter) -> DocumentedRouter {
+    const VERSION: QueryParameter = query("version", "integer", "an earlier version");
+    let lists = get("listTools", "The tools of an organization, by name")
+        .scope("tools:read")
+        .query(&[LIMIT, AFTER_ID])
+        .gives(&[(JSON, "ToolList")]);
+    let creates = post("createTool", "Makes a tool")
+        .scope("tools:write")
+        .takes(&[(JSON, "ToolDefinition")])
+        .status(201)
+        .gives(&[(JSON, "Tool")]);
+    let previews = post("previewTool", "What a definition would send")
+        .scope("tools:write")
+        .takes(&[(JSON, "ToolPreviewRequest")])
+        .gives(&[(JSON, "ToolPreview")]);
+    let shows = get("getTool", "One tool")
+        .scope("tools:read")
+        .query(&[VERSION])
+        .gives(&[(JSON, "Tool")]);
+    let changes = patch("changeTool", "A new version of a tool, by a merge patch")
+        .scope("tools:write")
+        .takes(&[(JSON, "ToolPatch")])
+        .gives(&[(JSON, "Tool")]);
+    let deletes = delete("deleteTool", "Takes a tool away")
+        .scope("tools:write")
+        .gives(&[(JSON, "ToolDeleted")]);
+    let tests = post("testTool", "What a tool would send, or does send and get")
+        .scope("tools:write")
+        .takes(&[(JSON, "ToolTestRequest")])
+        .gives(&[(JSON, "ToolTest")]);
+    router
+        .route(
+            "/api/{slug}/tools",
+            routing::get(tools::list).post(tools::create),
+            &[lists, creates],
+        )
+        .route(
+            "/api/{slug}/tools/preview",
+            routing::post(tools::preview),
+            &[previews],
+        )
+        .route(
+            "/api/{slug}/tools/{id}",
+            routing::get(tools::show)
+                .patch(tools::change)
+                .delete(tools::delete),
+            &[shows, changes, deletes],
+        )
+        .route(
+            "/api/{slug}/tools/{id}/test",
+            routing::post(tools::test),
+            &[tests],
+        )
+}

@@ -1,0 +1,219 @@
+//! The document of all routes, against the routes and against what they answer.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tw_core::change::{Scope, ToolGrant};
+use tw_core::tool::EffectClass;
+use tw_testkit::listener::{Listener, Reply};
+
+use crate::app::{App, CHAT, Wanted, ask, probe, upstream_body};
+
+pub async fn document(app: &App) -> Value {
+    let bare = app.with_key(None);
+    let got = bare.send("GET", "/openapi.json", &[], "").await.unwrap();
+    assert_eq!(got.status, 200);
+    got.json()
+}
+
+/// Method and path of each.
+pub fn operations(document: &Value) -> Vec<(String, String)> {
+    let paths = document["paths"].as_object().unwrap().iter();
+    paths
+        .flat_map(|(path, operations)| {
+            let methods = operations.as_object().unwrap().keys();
+            methods.map(|method| (method.to_uppercase(), path.clone()))
+        })
+        .collect()
+}
+
+async fn start() -> (App, Listener) {
+    let upstream = Listener::start(|_| Reply::json(upstream_body("Hello", &[])));
+    let upstream = upstream.await.unwrap();
+    (App::start(&upstream, Wanted::plain()).await, upstream)
+}
+
+#[tokio::test]
+async fn each_path_has_the_methods_that_the_document_says() {
+    let (app, _upstream) = start().await;
+    let document = document(&app).await;
+    for path in document["paths"].as_object().unwrap().keys() {
+        let got = app.client.send("TRACE", path, &[], "").await.unwrap();
+        assert_eq!(got.status, 405, "{path}");
+        let allowed: BTreeSet<String> = got
+            .header("allow")
+            .split(',')
+            .filter(|method| *method != "HEAD")
+            .map(|method| method.to_lowercase())
+            .collect();
+        let described = document["paths"][path].as_object().unwrap();
+        let described: BTreeSet<String> = described.keys().cloned().collect();
+        assert_eq!(allowed, described, "{path}");
+    }
+}
+
+/// Every `$ref` in it.
+fn references(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                match value.as_str().filter(|_| key == "$ref") {
+                    Some(reference) => drop(found.insert(reference.to_owned())),
+                    None => references(value, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[tokio::test]
+async fn schemas_are_those_that_are_named_and_ids_stand_once() {
+    let (app, _upstream) = start().await;
+    let document = document(&app).await;
+    let mut named = BTreeSet::new();
+    references(&document, &mut named);
+    let kinds = ["schemas", "responses"].into_iter();
+    let there: BTreeSet<String> = kinds
+        .flat_map(|kind| {
+            let names = document["components"][kind].as_object().unwrap().keys();
+            names.map(move |name| format!("#/components/{kind}/{name}"))
+        })
+        .collect();
+    assert_eq!(named, there);
+    let ids: Vec<&Value> = document["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|operations| operations.as_object().unwrap().values())
+        .map(|operation| &operation["operationId"])
+        .collect();
+    let once: BTreeSet<String> = ids.iter().map(|id| id.to_string()).collect();
+    assert_eq!(once.len(), ids.len());
+}
+
+/// Checks an answer by the schema that the document gives for it.
+fn check(document: &Value, method: &str, path: &str, status: u16, answer: &Value) {
+    let operation = &document["paths"][path][method.to_lowercase()];
+    let mut schema = if status < 400 {
+        let answers = &operation["responses"][status.to_string()]["content"];
+        answers["application/json"]["schema"].clone()
+    } else {
+        json!({ "$ref": "#/components/schemas/Error" })
+    };
+    assert!(schema.is_object(), "{method} {path} has no answer {status}");
+    schema["components"] = document["components"].clone();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let problems: Vec<String> = validator
+        .iter_errors(answer)
+        .map(|problem| format!("{}: {problem}", problem.instance_path()))
+        .collect();
+    assert_eq!(problems, Vec::<String>::new(), "{method} {path}: {answer}");
+}
+
+/// The answer to a request, which fits what the document says of its route.
+async fn asked(app: &App, document: &Value, route: (&str, &str, &[&str]), body: Value) -> Value {
+    let (method, path, ids) = route;
+    let mut at = path.to_owned();
+    for id in ids {
+        let (before, rest) = at.split_once('{').unwrap();
+        at = format!("{before}{id}{}", rest.split_once('}').unwrap().1);
+    }
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let got = app.client.send(method, &at, &[], body).await.unwrap();
+    check(document, method, path, got.status, &got.json());
+    got.json()
+}
+
+#[tokio::test]
+async fn answers_are_as_they_are_described() {
+    let (mut app, _upstream) = start().await;
+    let scopes = vec![Scope::Chat, Scope::Admin];
+    app.client.key = Some(app.key("default", ToolGrant::All, scopes).await);
+    let document = document(&app).await;
+    let none = Value::Null;
+    let asked = async |method, path, ids: &[&str], body: &Value| {
+        asked(&app, &document, (method, path, ids), body.clone()).await
+    };
+    for path in ["/healthz", "/readyz", "/v1/models"] {
+        asked("GET", path, &[], &none).await;
+    }
+    let tool = json!({
+        "name": "weather", "description": "Says the weather.", "type": "api_request", "label": "Weather",
+        "url": "https://api.example.com/{city}", "headers": { "x-key": "1" }, "query": { "units": "metric" },
+        "parameters": { "city": { "mode": "ai", "prompt": "Where" }, "key": { "mode": "fixed", "value": "k", "sensitive": true } },
+        "policy": { "effect": "read", "timeout_ms": 1000, "cache": { "lifetime_s": 5, "scope": "tool" } },
+        "response": { "select": "$.temperature" },
+    });
+    let arguments = json!({ "arguments": { "city": "Rome" }, "metadata": null });
+    const TOOLS: &str = "/api/{slug}/tools";
+    const TOOL: &str = "/api/{slug}/tools/{id}";
+    let made = asked("POST", TOOLS, &["default"], &tool).await;
+    let id = made["id"].as_str().unwrap();
+    asked("GET", TOOLS, &["default"], &none).await;
+    asked("GET", TOOL, &["default", id], &none).await;
+    asked("PATCH", TOOL, &["default", id], &json!({ "label": null })).await;
+    let mut preview = arguments.clone();
+    preview["tool"] = tool;
+    asked("POST", "/api/{slug}/tools/preview", &["default"], &preview).await;
+    asked(
+        "POST",
+        "/api/{slug}/tools/{id}/test",
+        &["default", id],
+        &arguments,
+    )
+    .await;
+    let real = json!({ "arguments": { "city": "Rome" }, "dry": false });
+    asked(
+        "POST",
+        "/api/{slug}/tools/{id}/test",
+        &["default", id],
+        &real,
+    )
+    .await;
+    asked("DELETE", TOOL, &["default", id], &none).await;
+    asked("GET", TOOL, &["default", id], &none).await;
+    asked("POST", "/v1/embeddings", &[], &json!({})).await;
+
+    asked("POST", CHAT, &[], &ask("Hi")).await;
+    let page = asked("GET", "/v1/conversations", &[], &none).await;
+    let conversation = page["data"][0]["id"].as_str().unwrap();
+    asked("GET", "/v1/conversations/{id}", &[conversation], &none).await;
+    let turns = asked(
+        "GET",
+        "/v1/conversations/{id}/turns",
+        &[conversation],
+        &none,
+    )
+    .await;
+    let turn = turns["data"][0]["id"].as_str().unwrap();
+    asked("GET", "/v1/turns/{id}", &[turn], &none).await;
+    asked("POST", "/v1/turns/{id}/cancel", &[turn], &none).await;
+    asked("DELETE", "/v1/conversations/{id}", &[conversation], &none).await;
+    asked("GET", "/v1/turns/{id}", &[turn], &none).await;
+}
+
+#[tokio::test]
+async fn a_call_is_as_it_is_described() {
+    let upstream = Listener::in_turn(vec![
+        Reply::json(upstream_body(
+            "",
+            &[("c1", "calculate", r#"{"expression":"1+1"}"#)],
+        )),
+        Reply::json(upstream_body("Two.", &[])),
+    ]);
+    let upstream = upstream.await.unwrap();
+    let service = Listener::start(|_| Reply::json("2")).await.unwrap();
+    let tool = probe("calculate", EffectClass::Read, service.url("/"));
+    let app = App::start(&upstream, Wanted::with_tools(vec![tool])).await;
+    let document = document(&app).await;
+    let got = app.post(&[], &ask("1+1?")).await;
+    let turn = app.turn_of(&got).await;
+    assert_eq!(turn["rounds"][0]["calls"][0]["status"], json!("completed"));
+    check(&document, "GET", "/v1/turns/{id}", 200, &turn);
+}
