@@ -112,10 +112,16 @@ fn one(lab: &mut Lab, config: &Config, kills: &[Kill], tally: &mut Tally) -> Opt
     None
 }
 
-/// While calls run, a plain turn is like a streamed one, so its pairs stop at two calls: the
-/// whole sweep must fit into minutes.
-fn depth(calls: u32, streamed: bool) -> Depth {
-    if streamed || calls < 3 {
+/// `TURNWRIGHT_SWEEP=all` takes every pair; without it the sweep fits into minutes.
+const DEPTH_VARIABLE: &str = "TURNWRIGHT_SWEEP";
+
+/// While calls run, a plain turn is like a streamed one, so its pairs stop at two calls. Of the orders in which three
+/// calls end, two have pairs: as they were made, and the other way round. Singles have all; the planted faults are all
+/// found by singles.
+fn depth(order: &[u32], streamed: bool) -> Depth {
+    let is_all = std::env::var(DEPTH_VARIABLE).is_ok_and(|depth| depth == "all");
+    let is_sorted = order.is_sorted() || order.is_sorted_by(|a, b| a > b);
+    if is_all || order.len() < 3 || streamed && is_sorted {
         Depth::Pairs
     } else {
         Depth::Singles
@@ -140,7 +146,8 @@ fn sweep_class(class: EffectClass) {
             println!("{name}: {counted} boundaries");
             let mut tally = Tally::default();
             for order in orders(calls) {
-                sweep(&mut lab, &config(order), depth(calls, streamed), &mut tally);
+                let depth = depth(&order, streamed);
+                sweep(&mut lab, &config(order), depth, &mut tally);
                 tally.assert_nothing_found();
             }
             let Tally { runs, pairs, .. } = tally;
