@@ -20,18 +20,14 @@ pub struct Definition {
 
 pub const TIME_NOW: Definition = Definition {
     name: "time_now",
-    description: "Tells the current date, time and weekday, in UTC or in the named time zone.",
-    parameters: r#"{"type":"object","properties":{"zone":{"type":"string","description":"IANA time zone such as \"Europe/Paris\", or a fixed offset such as \"+05:30\". Default: UTC.","minLength":1,"maxLength":64}},"additionalProperties":false}"#,
+    description: "Current date, time and weekday.",
+    parameters: r#"{"type":"object","properties":{"zone":{"type":"string","description":"IANA zone or offset like +05:30; default UTC","minLength":1,"maxLength":64}},"additionalProperties":false}"#,
 };
 
 pub const CALCULATE: Definition = Definition {
     name: "calculate",
-    description: "Computes an arithmetic expression exactly. \
-        Operators: + - * / % (remainder, sign of the left side) ^ (power, whole exponent), and parentheses. \
-        Functions: abs(x), round(x, digits) (halves go away from zero), floor(x), ceil(x), min(x, y, ...), max(x, y, ...), sqrt(x). \
-        Write numbers without thousands separators, currency signs or units. \
-        A result that does not end is rounded to 34 significant digits and says \"exact\": false.",
-    parameters: r#"{"type":"object","properties":{"expression":{"type":"string","description":"For example \"round(1234.50 * (1 + 0.19), 2)\".","minLength":1,"maxLength":1000}},"required":["expression"],"additionalProperties":false}"#,
+    description: "Exact arithmetic: + - * / % ^ ( ) abs round(x, digits) floor ceil min max sqrt; plain numbers.",
+    parameters: r#"{"type":"object","properties":{"expression":{"type":"string","minLength":1,"maxLength":1000}},"required":["expression"],"additionalProperties":false}"#,
 };
 
 /// Gives the JSON text of the date and time at `now_us`, in microseconds since 1970-01-01T00:00:00Z.

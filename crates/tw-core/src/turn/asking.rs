@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::handing::drop_handed;
-use super::too_long::TOO_LONG;
+use super::too_long::{TOO_LONG, TOO_LONG_CODE};
 use super::{Asked, Effect, Event, ModelFailure, ModelFailureKind, Now, Phase, Step, Timer, Turn};
 use crate::call::CallReason;
 use crate::change::{AttemptOutcome, Change, CloseAttempt, OpenAttempt};
@@ -297,7 +297,9 @@ impl ModelFailure {
     pub fn may_be_repeated(&self) -> bool {
         match self.kind {
             ModelFailureKind::Connect | ModelFailureKind::Reset | ModelFailureKind::Cut => true,
-            ModelFailureKind::Status(status) => status == 408 || status == 429 || status >= 500,
+            ModelFailureKind::Status(status) => {
+                status == 408 || status == 429 || (status >= 500 && !self.is_unsupported())
+            }
             // Silence has already cost the client its patience, and nonsense comes from a
             // wrong address; neither gets better by asking again at once.
             ModelFailureKind::Silent | ModelFailureKind::Nonsense | ModelFailureKind::Reported => {
@@ -312,9 +314,31 @@ impl ModelFailure {
             ModelFailureKind::Silent | ModelFailureKind::Nonsense => true,
             // Our credentials or our account there; a request that is refused for what it says
             // is the client's to mend.
-            ModelFailureKind::Status(status) => matches!(status, 401..=403),
+            ModelFailureKind::Status(status) => {
+                matches!(status, 401..=403) || self.is_unsupported()
+            }
             ModelFailureKind::Connect
             | ModelFailureKind::Reset
+            | ModelFailureKind::Cut
+            | ModelFailureKind::Reported => false,
+        }
+    }
+
+    /// The upstream says that it cannot do such a thing, ever: another model may. llama.cpp says
+    /// of an image for a model of text "image input is not supported" (500), and of what it has
+    /// not switched on `not_supported_error` (501).
+    fn is_unsupported(&self) -> bool {
+        match self.kind {
+            ModelFailureKind::Status(501) => true,
+            ModelFailureKind::Status(500) => {
+                self.error.kind.as_deref() == Some("not_supported_error")
+                    || self.error.message.contains("not supported")
+            }
+            ModelFailureKind::Status(_)
+            | ModelFailureKind::Connect
+            | ModelFailureKind::Reset
+            | ModelFailureKind::Silent
+            | ModelFailureKind::Nonsense
             | ModelFailureKind::Cut
             | ModelFailureKind::Reported => false,
         }
@@ -357,7 +381,11 @@ impl ModelFailure {
         Fault {
             class,
             message,
-            code: self.error.code.clone().filter(|_| told),
+            code: if self.says_too_long() {
+                Some(TOO_LONG_CODE.to_owned())
+            } else {
+                self.error.code.clone().filter(|_| told)
+            },
             kind: self.error.kind.clone().filter(|_| told),
             param: self.error.param.clone().filter(|_| told),
             retry_after_s: self.retry_after.and_then(|wait| {

@@ -4,7 +4,8 @@
 //! configured limit"), vLLM, Mistral and SGLang ("context length"), llama.cpp
 //! (`exceed_context_size_error`), Anthropic ("prompt is too long", "exceed context limit"),
 //! Bedrock ("input is too long", "too many input tokens"), Perplexity ("length of all messages is
-//! too long") and Gemini ("exceeds the maximum number of tokens"). Taking another error for one of
+//! too long"), later vLLM ("maximum model length"), LM Studio ("context the overflows", "context
+//! length"), Ollama ("context length") and Gemini ("exceeds the maximum number of tokens"). Taking another error for one of
 //! these costs one request without what was put back.
 
 use super::{ModelFailure, ModelFailureKind, Turn};
@@ -12,6 +13,9 @@ use super::{ModelFailure, ModelFailureKind, Turn};
 /// The outcome of an attempt whose request was too long, and is made again without what was put
 /// back into the history.
 pub(super) const TOO_LONG: &str = "context_length";
+
+/// The code that clients of OpenAI look for.
+pub(super) const TOO_LONG_CODE: &str = "context_length_exceeded";
 
 /// In the error's code or type.
 const CODES: [&str; 4] = [
@@ -22,12 +26,14 @@ const CODES: [&str; 4] = [
 ];
 
 /// In the error's message, in small letters.
-const PHRASES: [&str; 11] = [
+const PHRASES: [&str; 13] = [
     "context length",
     "context limit",
     "context size",
+    "context the overflows",
     "context window",
     "input is too long",
+    "maximum model length",
     "maximum number of tokens",
     "messages is too long",
     "prompt is too long",
@@ -45,8 +51,12 @@ impl Turn {
 
 impl ModelFailure {
     fn is_too_long(&self) -> bool {
+        matches!(self.kind, ModelFailureKind::Status(413)) || self.says_too_long()
+    }
+
+    /// Whether it says so in words; 413 alone may be of the body.
+    pub(super) fn says_too_long(&self) -> bool {
         match self.kind {
-            ModelFailureKind::Status(413) => return true,
             ModelFailureKind::Status(400 | 422 | 500) | ModelFailureKind::Reported => {}
             ModelFailureKind::Status(_)
             | ModelFailureKind::Connect

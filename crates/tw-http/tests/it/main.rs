@@ -13,6 +13,7 @@ mod cors;
 mod driver_panics;
 mod leave;
 mod limits;
+mod local_models;
 mod memory;
 mod metrics;
 mod openapi;

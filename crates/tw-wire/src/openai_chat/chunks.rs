@@ -76,11 +76,19 @@ impl ChunkWriter {
             LogEvent::Round { round } => self.round = *round,
             LogEvent::Delta(delta) => self.delta(delta, out),
             LogEvent::ClientCall(piece) => self.call(piece, out),
-            LogEvent::Extra { key, value } => self.extra.push((key.clone(), value.clone())),
+            LogEvent::Extra { key, value } => self.keep_extra(key, value),
             LogEvent::CallStarted { .. } | LogEvent::CallEnded { .. } => {}
             LogEvent::Finish { choice, reason } => self.finish(*choice, *reason, out),
             LogEvent::Usage(usage) => self.usage = Some(usage.clone()),
             LogEvent::End(end) => self.end(end, out),
+        }
+    }
+
+    /// A field that comes again before a chunk took it stands there once, as it came last.
+    fn keep_extra(&mut self, key: &str, value: &Json) {
+        match self.extra.iter_mut().find(|(have, _)| **have == *key) {
+            Some((_, waiting)) => *waiting = value.clone(),
+            None => self.extra.push((Box::from(key), value.clone())),
         }
     }
 

@@ -96,6 +96,7 @@ fn read_object(value: &Value) -> Option<ReportedError> {
     let kind = word(&value["type"])
         .filter(|kind| kind != "error")
         .or_else(|| word(&value["status"]));
+    let message = with_counts(message, value);
     Some(ReportedError {
         message: shorten(&message, MESSAGE_BYTES_MAX),
         kind,
@@ -105,6 +106,20 @@ fn read_object(value: &Value) -> Option<ReportedError> {
             .iter()
             .find_map(|name| http_status(&value[name])),
     })
+}
+
+/// llama.cpp writes how long the prompt and the context are beside the message, which says it only
+/// in later versions.
+fn with_counts(message: String, value: &Value) -> String {
+    let (Some(prompt), Some(context)) =
+        (value["n_prompt_tokens"].as_u64(), value["n_ctx"].as_u64())
+    else {
+        return message;
+    };
+    if message.contains(&prompt.to_string()) {
+        return message;
+    }
+    format!("{message} (the prompt has {prompt} tokens, the context {context})")
 }
 
 fn read_message(value: &Value) -> Option<String> {

@@ -105,9 +105,9 @@ pub fn decode_shared(
         stream,
         include_usage: read_stream_options(&fields, stream)?,
         choices: read_choices(&fields)?,
-        completion_tokens_max: match count(&fields, "max_completion_tokens")? {
+        completion_tokens_max: match token_limit(&fields, "max_completion_tokens")? {
             Some(max) => Some(max),
-            None => count(&fields, "max_tokens")?,
+            None => token_limit(&fields, "max_tokens")?,
         },
         store: boolean(&fields, "store")?,
         user: match name(&fields, "safety_identifier")? {
@@ -528,6 +528,14 @@ fn read_choices(fields: &Fields<'_>) -> Result<u32, RequestError> {
 fn boolean(fields: &Fields<'_>, name: &str) -> Result<Option<bool>, RequestError> {
     let read = |raw| raw::boolean(raw).ok_or_else(|| RequestError::wrong_type(name, "a boolean"));
     fields.get(name).map(read).transpose()
+}
+
+/// `None` also for -1, which llama.cpp and its like take for no limit: it is passed on as it is.
+fn token_limit(fields: &Fields<'_>, name: &str) -> Result<Option<u64>, RequestError> {
+    match fields.get(name) {
+        Some(raw) if raw.get() == "-1" => Ok(None),
+        Some(_) | None => count(fields, name),
+    }
 }
 
 fn count(fields: &Fields<'_>, name: &str) -> Result<Option<u64>, RequestError> {

@@ -208,7 +208,7 @@ fn what_is_wrong_is_named() {
             "stream_options.include_usage",
         ),
         (with(r#""store":1"#), "store"),
-        (with(r#""max_tokens":-1"#), "max_tokens"),
+        (with(r#""max_tokens":-2"#), "max_tokens"),
         (
             with(r#""max_completion_tokens":"9""#),
             "max_completion_tokens",
