@@ -1,4 +1,4 @@
-"""The suite of kills: the matrix, that of mixed rounds, and what a trace of the system calls shows."""
+"""The suite of kills: the matrix, that of mixed rounds, one for memory, and what a trace of the system calls shows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import kills
+import memory
 import mixed
 import sync
 
@@ -16,13 +17,14 @@ import sync
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="about a tenth of the kills")
-    options.add_argument("--only", choices=("kills", "mixed", "fsync"))
+    options.add_argument("--only", choices=("kills", "mixed", "fsync", "memory"))
     options.add_argument("--point", help="only this fail point")
     chosen = options.parse_args()
     root = Path(tempfile.mkdtemp(prefix="turnwright-kills-"))
     passed = failed = 0
     for name, suite in (
         ("fsync", lambda: sync.run(root)),
+        ("memory", lambda: memory.run(root)),
         ("kills", lambda: kills.run(root, quick=chosen.quick, only=chosen.point)),
         ("mixed", lambda: mixed.run(root, quick=chosen.quick, only=chosen.point)),
     ):

@@ -3,10 +3,11 @@
 pub mod pace;
 mod without_machine;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use tw_core::call::Runs;
 use tw_core::change::{Change, ClaimTurn, Fence, Outcome};
 use tw_core::id::{OrgId, ToolVersionKey, TurnId};
@@ -55,6 +56,9 @@ enum RecoverError {
     Read(#[from] ReadError),
     #[error("writing the turn")]
     Write(#[from] ApplyError),
+    /// Its claim stays counted.
+    #[error("loading the turn panicked")]
+    Panicked,
 }
 
 /// Why a turn can never be taken over.
@@ -210,9 +214,22 @@ struct Room {
     recovery: RecoveryPermit,
 }
 
+/// [`claim_and_load`], whose panic is an error: other turns wait behind this one.
+async fn take_over(
+    inner: &Arc<Inner>,
+    organization: OrgId,
+    turn: TurnId,
+    suspects: Suspects,
+) -> Result<TakenOver, RecoverError> {
+    // What it made is dropped with it, so nothing half-done is seen again.
+    let taken = AssertUnwindSafe(claim_and_load(inner, organization, turn, suspects));
+    let taken = taken.catch_unwind().await;
+    taken.unwrap_or(Err(RecoverError::Panicked))
+}
+
 /// Waits until there is room for the turn, claims it, which counts it as tried, and only then loads it and drives it on.
 /// One whose record cannot be understood is ended, since nobody would ever drive it.
-async fn take_over(
+async fn claim_and_load(
     inner: &Arc<Inner>,
     organization: OrgId,
     turn: TurnId,

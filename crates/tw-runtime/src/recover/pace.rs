@@ -7,9 +7,9 @@ use tw_store::read::unfinished::UnfinishedTurn;
 
 use crate::byte_units::units;
 
-/// Bytes of turns that are taken over at once: two bodies of the largest size. From loading it until its upstream or a
-/// tool has answered, a turn takes about twice its body.
-pub const RECOVERIES_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
+/// Bytes of turns that are taken over at once: one body of the largest size. While it is loaded and until its upstream
+/// has answered, a turn takes three to four times its body: what the database hands over, the body, and the request.
+pub const RECOVERIES_BYTES_DEFAULT: u64 = 32 * 1024 * 1024;
 /// Claims of a turn that came to nothing before it is ended instead of being loaded again. Each of them is a process
 /// that ended while it loaded the turn, or lost its database just then. Three, since the first may have been another
 /// turn's fault, and the second somebody's who ended the process.
