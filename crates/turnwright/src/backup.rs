@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use tempfile::NamedTempFile;
+use tempfile::Builder;
 use tw_store::backup::back_up;
 
 use crate::cli::BackupArgs;
@@ -29,8 +29,15 @@ pub fn run(args: &BackupArgs) -> anyhow::Result<()> {
         Some(_) | None => Path::new("."),
     };
     // Only its owner may read it, and it has its name only when it is whole and checked.
-    let copy = NamedTempFile::new_in(folder)
+    remove_left_over(folder);
+    let copy = Builder::new()
+        .prefix(UNFINISHED)
+        .tempfile_in(folder)
         .with_context(|| format!("making a file in {}", folder.display()))?;
+    // Held while this process lives, so that others know what is left over.
+    copy.as_file()
+        .lock()
+        .with_context(|| format!("locking a file in {}", folder.display()))?;
     back_up(&database, copy.path())?;
     let bytes = copy.as_file().metadata()?.len();
     if let Err(error) = copy.persist_noclobber(file) {
@@ -45,4 +52,24 @@ pub fn run(args: &BackupArgs) -> anyhow::Result<()> {
         .with_context(|| format!("writing {} to the disk", folder.display()))?;
     printed::print(&format!("{}: {bytes} bytes, checked\n", file.display()))?;
     Ok(())
+}
+
+/// How the name of a copy begins that is not whole yet.
+const UNFINISHED: &str = ".turnwright-backup-";
+
+/// Removes copies whose makers were killed: nobody holds their locks.
+fn remove_left_over(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            continue;
+        }
+        let path = entry.path();
+        let is_left = File::open(&path).is_ok_and(|file| file.try_lock().is_ok());
+        if is_left && let Err(error) = std::fs::remove_file(&path) {
+            tracing::warn!(path = %path.display(), %error, "what a killed backup left cannot be removed");
+        }
+    }
 }

@@ -61,6 +61,7 @@ pub struct Settings {
     record: RecordSettings,
     tools: ToolSettings,
     cache: CacheSettings,
+    log: LogSettings,
     #[serde(default)]
     tls: TlsSettings,
     #[serde(default)]
@@ -94,6 +95,7 @@ pub struct ServerSettings {
     cors_origins: Vec<String>,
     pub check_upstreams: bool,
     running_bodies_bytes_max: u64,
+    disk_free_bytes_min: u64,
 }
 
 #[derive(Deserialize, Debug)]
@@ -143,6 +145,18 @@ struct ToolSettings {
 struct CacheSettings {
     bytes_max: u64,
     models_s: u64,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct LogSettings {
+    turns: bool,
+}
+
+impl ServerSettings {
+    pub fn connections_max(&self) -> usize {
+        self.connections_max
+    }
 }
 
 impl Settings {
@@ -243,6 +257,8 @@ impl Settings {
             recoveries_bytes_max: RECOVERIES_BYTES_DEFAULT,
             drain_max: Duration::from_secs(self.server.drain_s),
             models_kept: Duration::from_secs(self.cache.models_s),
+            disk_free_bytes_min: self.server.disk_free_bytes_min,
+            log_turns: self.log.turns,
             log_lines_dropped: DroppedLogLines::default(),
             fail_point: fail_point()?,
             panic_point: panic_point()?,

@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
@@ -41,7 +42,9 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let env = Env::system();
     let data = settings.server.data.clone();
     let mut stop = pin!(stop_signal()?);
+    check_descriptors(settings.server.connections_max());
     let given = Given::find(&args, &settings).await?;
+    let found = DataFound::look(&data);
     let _lock = if given.is_some() {
         tokio::select! {
             locked = lock_when_free(&data) => locked?,
@@ -51,6 +54,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         lock(&data)?
     };
     let store = open_store(&data, &env)?;
+    found.tell(&data);
     let Given {
         listener,
         metrics,
@@ -151,6 +155,72 @@ impl Given {
             metrics,
             on_stop: Stop::Quit,
         }))
+    }
+}
+
+/// What was in a data folder before this process touched it.
+struct DataFound {
+    database: bool,
+    /// A server has run on it.
+    lock: bool,
+}
+
+impl DataFound {
+    fn look(data: &Path) -> Self {
+        Self {
+            database: data.join(DATABASE).exists(),
+            lock: data.join(LOCK).exists(),
+        }
+    }
+
+    /// A database that is made anew where there was one is a loss that somebody should hear of.
+    fn tell(&self, data: &Path) {
+        let folder = data.display();
+        if self.database {
+            return;
+        }
+        if self.lock {
+            tracing::warn!(%folder, "the database is gone, and a new one was made; keys and turns are not there any more");
+        } else {
+            tracing::info!(%folder, "a new database was made");
+        }
+    }
+}
+
+/// Each connection takes a descriptor, and a turn takes one to its upstream and some to its tools.
+const DESCRIPTORS_PER_CONNECTION: u64 = 2;
+/// Those of the database, the log and the listeners.
+const DESCRIPTORS_BESIDE: u64 = 64;
+
+/// Raises the limit of open files as far as it may be raised, and says so if that is too little.
+fn check_descriptors(connections_max: usize) {
+    let wanted = u64::try_from(connections_max)
+        .unwrap_or(u64::MAX)
+        .saturating_mul(DESCRIPTORS_PER_CONNECTION)
+        .saturating_add(DESCRIPTORS_BESIDE);
+    let found = getrlimit(Resource::Nofile);
+    let (Some(current), maximum) = (found.current, found.maximum) else {
+        return;
+    };
+    if current >= wanted {
+        return;
+    }
+    let raised = maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let limit = Rlimit {
+        current: Some(raised),
+        maximum,
+    };
+    let open_files = if setrlimit(Resource::Nofile, limit).is_ok() {
+        raised
+    } else {
+        current
+    };
+    if open_files < wanted {
+        tracing::warn!(
+            open_files,
+            wanted,
+            "server.connections_max needs more open files than this process may have: raise LimitNOFILE or ulimit -n, or lower the setting"
+        );
     }
 }
 
@@ -359,13 +429,15 @@ const LAST_BYTES: Duration = Duration::from_secs(1);
 /// A handover lets open connections bring their next, last request for so long.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
-/// SIGTERM or SIGINT.
+/// SIGTERM, SIGINT, or SIGHUP, which comes when the terminal goes away.
 pub fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let mut hang_up = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
+            _ = hang_up.recv() => {}
             _ = interrupt.recv() => {}
         }
     })

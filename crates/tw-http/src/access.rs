@@ -69,7 +69,7 @@ pub(crate) async fn caller(
         .map_err(|error| match error {
             AuthenticateError::Unknown => ApiError::wrong_key(),
             AuthenticateError::Expired => ApiError::expired_key(),
-            AuthenticateError::Read(_) => ApiError::internal(&error, id),
+            AuthenticateError::Read(error) => ApiError::of_read(&error, id),
         })?;
     match scope {
         Some(scope) if !caller.may(scope) => Err(ApiError::out_of_scope(scope.as_str())),

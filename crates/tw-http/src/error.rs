@@ -233,7 +233,7 @@ impl ApiError {
             ToolError::TooMany(_) => conflict("too_many_tools"),
             ToolError::TooLarge(_) => conflict("tools_too_large"),
             ToolError::Damaged => Self::damaged_tool(),
-            ToolError::Read(error) => Self::internal(error, id),
+            ToolError::Read(error) => Self::of_read(error, id),
             ToolError::Write(_) => {
                 let _ = Self::internal(error, id);
                 Self::unavailable("The change may not have been recorded; look and try again.")
@@ -427,12 +427,17 @@ impl ApiError {
                 let _ = Self::internal(refused, id);
                 Self::unavailable("The request may not have been recorded; send it again.")
             }
-            TurnRefused::Read(_) => Self::internal(refused, id),
+            TurnRefused::Read(error) => Self::of_read(error, id),
         }
     }
 
     pub(crate) fn of_read(error: &ReadError, id: &RequestId) -> Self {
-        Self::internal(error, id)
+        let told = Self::internal(error, id);
+        if error.may_pass() {
+            Self::unavailable("The database cannot be read now; send the request again.")
+        } else {
+            told
+        }
     }
 
     pub(crate) fn render(&self, id: Option<&RequestId>) -> Response {

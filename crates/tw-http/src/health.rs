@@ -20,6 +20,9 @@ pub(crate) async fn ready(
     if surfaces.runtime().is_refusing() {
         return ApiError::unavailable("The server is shutting down.").render(Some(&id));
     }
+    if surfaces.runtime().is_disk_full() {
+        return ApiError::unavailable("The disk of the database is full.").render(Some(&id));
+    }
     match surfaces.runtime().check_store().await {
         Ok(()) => ok(),
         Err(error) => {

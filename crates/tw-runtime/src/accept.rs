@@ -384,6 +384,7 @@ impl Runtime {
             histories: prepared.into_histories(),
             upstreams,
             calls,
+            api_key: request.caller.api_key,
         };
         let place = inner.limiter.begin(&request.caller, bytes_held(request));
         let place = place.map_err(TurnRefused::NoRoom)?;

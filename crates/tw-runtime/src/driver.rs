@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep};
 use tw_core::change::{Change, Fence, Outcome};
-use tw_core::id::CallRef;
+use tw_core::id::{ApiKeyId, CallRef};
 use tw_core::model::ModelEvent;
 use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
@@ -61,6 +61,8 @@ pub(crate) struct Work {
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// `None` for a relay.
     pub(crate) calls: Option<CallContext>,
+    /// Whose turn it is, for the log.
+    pub(crate) api_key: ApiKeyId,
 }
 
 /// What calls of our tools need of the turn.

@@ -404,6 +404,7 @@ fn work_of(
         histories: prepared.into_histories(),
         upstreams,
         calls,
+        api_key: row.api_key,
     };
     Ok((work, setup))
 }

@@ -76,6 +76,10 @@ pub struct Config {
     pub drain_max: Duration,
     /// How long the upstreams' lists of models count as new.
     pub models_kept: Duration,
+    /// With less free on the database's disk the server is not ready.
+    pub disk_free_bytes_min: u64,
+    /// A line in the log for each turn and each relayed request that ends.
+    pub log_turns: bool,
     /// What the log could not say.
     pub log_lines_dropped: DroppedLogLines,
     /// Debug builds only: where to die.
@@ -83,6 +87,10 @@ pub struct Config {
     /// Debug builds only: where a turn's driver panics.
     pub panic_point: Option<PanicPoint>,
 }
+
+/// What a turn may write before anything else is made free: its body, some rounds, and the log's pages around them.
+/// With 16 to 200 KiB left, a row of a few bytes still found room and no request did.
+pub const DISK_FREE_BYTES_DEFAULT: u64 = 4 * 1024 * 1024;
 
 /// Tools that an organization may keep.
 pub const TOOLS_STORED_DEFAULT: usize = 1_000;
@@ -137,6 +145,8 @@ impl Config {
             recoveries_bytes_max: RECOVERIES_BYTES_DEFAULT,
             drain_max: DRAIN_DEFAULT,
             models_kept: MODELS_KEPT_DEFAULT,
+            disk_free_bytes_min: DISK_FREE_BYTES_DEFAULT,
+            log_turns: true,
             log_lines_dropped: DroppedLogLines::default(),
             fail_point: None,
             panic_point: None,
@@ -258,6 +268,12 @@ impl Runtime {
             .apply(vec![Change::CheckWritable { at }], None)
             .await
             .map(|_| ())
+    }
+
+    /// Whether what a turn writes would find no room on the disk, so that no request can succeed.
+    pub fn is_disk_full(&self) -> bool {
+        let free = self.0.store.disk_free_bytes();
+        free.is_some_and(|free| free < self.0.config.disk_free_bytes_min)
     }
 
     /// Turns that run now.

@@ -15,6 +15,7 @@ pub mod view;
 mod calls;
 pub(crate) mod columns;
 
+use rusqlite::ErrorCode;
 use tw_wire::own;
 
 /// A row that is not there is no error; these mean that the database failed or contradicts itself.
@@ -32,3 +33,30 @@ pub enum ReadError {
     #[error("the store is closed")]
     Closed,
 }
+
+impl ReadError {
+    /// Whether the same read may succeed in a moment: the disk, the memory or the database's lock failed, not what is
+    /// stored.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Db(error) => matches!(
+                error.sqlite_error_code(),
+                Some(
+                    ErrorCode::DatabaseBusy
+                        | ErrorCode::DatabaseLocked
+                        | ErrorCode::SystemIoFailure
+                        | ErrorCode::CannotOpen
+                        | ErrorCode::DiskFull
+                        | ErrorCode::OutOfMemory
+                        | ErrorCode::OperationInterrupted
+                        | ErrorCode::FileLockingProtocolFailed
+                )
+            ),
+            Self::Closed => true,
+            Self::Damaged(_) | Self::Column { .. } | Self::Newer { .. } => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

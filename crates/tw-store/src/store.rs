@@ -161,6 +161,7 @@ impl Store {
             path: path.to_owned(),
             source,
         })?;
+        look_at_history(path)?;
         let mut conn = connection::open_writer(path).map_err(|source| OpenError::Db {
             path: path.to_owned(),
             source,
@@ -303,6 +304,15 @@ impl Store {
         })
     }
 
+    /// What is free for us on the disk that holds the database, in bytes; `None` where that cannot be known.
+    pub fn disk_free_bytes(&self) -> Option<u64> {
+        let Inner::File(file) = &*self.inner else {
+            return None;
+        };
+        let found = rustix::fs::statvfs(&file.path).ok()?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
     /// What SQLite finds wrong with the file, references between rows included; empty when it is sound.
     ///
     /// # Errors
@@ -411,6 +421,20 @@ fn in_snapshot<T>(
     let answer = read(&tx);
     tx.rollback()?;
     answer
+}
+
+/// Refuses a database that is not ours before a setting of it is changed.
+fn look_at_history(path: &Path) -> Result<(), OpenError> {
+    let is_empty = std::fs::metadata(path).is_ok_and(|found| found.len() == 0);
+    if is_empty {
+        return Ok(());
+    }
+    let conn = connection::Visitor::enter(path).map_err(|source| OpenError::Db {
+        path: path.to_owned(),
+        source,
+    })?;
+    migrate::history(&conn, MIGRATIONS)?;
+    Ok(())
 }
 
 /// The file holds what people said: only its owner may read it. SQLite gives its log the same mode.

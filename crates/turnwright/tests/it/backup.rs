@@ -200,3 +200,22 @@ fn a_backup_leaves_the_folder_as_it_found_it() {
     assert!(made.status.success(), "{}", stderr(&made));
     assert_eq!(names(&data), before);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_backup_left_is_removed_by_the_next_one() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    create_key(&data, &[]);
+    let left = folder.path().join(".turnwright-backup-left");
+    let held = folder.path().join(".turnwright-backup-held");
+    std::fs::write(&left, "half").unwrap();
+    // As a backup that is being made.
+    let maker = std::fs::File::create(&held).unwrap();
+    maker.lock().unwrap();
+    let made = back_up(&data, &folder.path().join("copy.db"));
+    assert!(made.status.success(), "{}", stderr(&made));
+    assert_eq!(
+        names(folder.path()),
+        [".turnwright-backup-held", "copy.db", "data"]
+    );
+}

@@ -150,8 +150,17 @@ impl Server {
     }
 
     pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Its terminal goes away.
+    pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
+    fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).unwrap();
-        kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
     /// Waits for the process's end and returns its exit code and what else it printed.

@@ -284,11 +284,46 @@ async fn the_log_tells_of_the_start_the_end_and_upstreams_that_fail() {
         &["INFO", "starting", &version, "upstreams=\"openai\""][..],
         &["WARN", failed, "upstream=\"openai\"", "http_status=401"],
         &["INFO", failed, "upstream=\"openai\"", "http_status=400"],
+        &["INFO", "a new database was made"],
+        &[
+            "INFO",
+            "a turn ended",
+            "upstream=\"openai\"",
+            "status=\"failed\" reason=\"upstream\"",
+            "attempts=1",
+        ],
         &["INFO", "stopping"],
         &["INFO", "stopped"],
     ] {
-        assert_eq!(lines_with(words), 1, "{words:?}: {log}");
+        let expected = if words.contains(&"a turn ended") {
+            2
+        } else {
+            1
+        };
+        assert_eq!(lines_with(words), expected, "{words:?}: {log}");
     }
     assert!(!log.contains("secret word"), "{log}");
     assert!(!log.contains('\u{1b}'), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_gone_is_told_of_and_a_terminal_that_goes_away_drains() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let upstream = Listener::in_turn(Vec::new()).await.unwrap();
+    let mut server = Server::start(serve(&data, &upstream), &data);
+    server.hang_up();
+    assert_eq!(server.end(), (Some(0), String::new()));
+    assert!(server.log().contains("stopped"), "{}", server.log());
+    std::fs::remove_file(data.join("turnwright.db")).unwrap();
+    let config = folder.path().join("turnwright.toml");
+    std::fs::write(&config, "[log]\nturns = false\n").unwrap();
+    let mut command = serve(&data, &upstream);
+    command.arg("--config").arg(&config);
+    let mut server = Server::start(command, &data);
+    server.terminate();
+    assert_eq!(server.end().0, Some(0));
+    let log = server.log();
+    let told = |line: &str| line.contains("WARN") && line.contains("the database is gone");
+    assert!(log.lines().any(told), "{log}");
 }

@@ -49,3 +49,17 @@ async fn a_streamed_tool_loop_gives_one_clean_stream() {
     assert_eq!(turn["rounds"][0]["calls"][0]["status"], "completed");
     assert_eq!(turn["rounds"][0]["calls"][0]["result"], r#"{"degrees":21}"#);
 }
+
+#[tokio::test]
+async fn a_server_whose_disk_is_full_is_not_ready() {
+    let upstream = Listener::in_turn(Vec::new()).await.unwrap();
+    for (free_min, status) in [(0, 200), (u64::MAX, 503)] {
+        let wanted = Wanted {
+            config: Box::new(move |config| config.disk_free_bytes_min = free_min),
+            ..Wanted::plain()
+        };
+        let app = App::start(&upstream, wanted).await;
+        let got = app.client.send("GET", "/readyz", &[], "").await.unwrap();
+        assert_eq!(got.status, status, "{}", got.text());
+    }
+}

@@ -16,7 +16,12 @@ use crate::metrics::CallOf;
 #[derive(Debug, Default)]
 pub(super) struct Metering {
     asked: Option<(Option<String>, Timestamp)>,
-    shown: bool,
+    /// The last upstream that was asked.
+    upstream: Option<String>,
+    /// Model requests so far.
+    attempts: u32,
+    /// From accepting the turn to the first thing that the client sees.
+    first_shown: Option<Duration>,
     /// What is known of the failure of the request that is open beyond what the client is told.
     pub(super) aside: Option<String>,
 }
@@ -37,6 +42,7 @@ pub(super) enum Noted {
     TurnEnded {
         status: TurnStatus,
         reason: Option<TurnReason>,
+        calls: u32,
         took: Duration,
     },
 }
@@ -44,6 +50,8 @@ pub(super) enum Noted {
 impl Driver {
     pub(super) fn note_asked(&mut self, open: &OpenAttempt) {
         if open.position.is_none() {
+            self.metering.upstream.clone_from(&open.upstream);
+            self.metering.attempts += 1;
             self.metering.asked = Some((open.upstream.clone(), open.at));
         }
     }
@@ -102,6 +110,7 @@ impl Driver {
         Noted::TurnEnded {
             status: end.status,
             reason: end.reason,
+            calls: end.tool_count,
             took: end.at.since(self.turn.setup().created),
         }
     }
@@ -136,8 +145,10 @@ impl Driver {
                 Noted::TurnEnded {
                     status,
                     reason,
+                    calls,
                     took,
                 } => {
+                    self.log_end(status, reason, (calls, took));
                     metrics.turn_ended(status, reason);
                     metrics.turn_took(self.turn.setup().streamed, took);
                 }
@@ -145,18 +156,55 @@ impl Driver {
         }
     }
 
+    /// One line for each turn, and nothing of what was said in it. The model's name is the client's to choose, so it is
+    /// quoted and cut.
+    fn log_end(
+        &self,
+        status: TurnStatus,
+        reason: Option<TurnReason>,
+        (calls, took): (u32, Duration),
+    ) {
+        if !self.inner.config.log_turns {
+            return;
+        }
+        let setup = self.turn.setup();
+        let model: String = setup.model.chars().take(MODEL_LOGGED_CHARS_MAX).collect();
+        tracing::info!(
+            turn.id = %self.fence.turn,
+            organization = self.fence.organization.0,
+            key = self.work.api_key.0,
+            ?model,
+            upstream = self.metering.upstream.as_deref(),
+            status = status.as_str(),
+            reason = reason.map(TurnReason::as_str),
+            streamed = setup.streamed,
+            attempts = self.metering.attempts,
+            calls,
+            first_ms = self.metering.first_shown.map(milliseconds),
+            duration_ms = milliseconds(took),
+            "a turn ended"
+        );
+    }
+
     /// Measures the first thing that the client sees, once.
     pub(super) fn note_shown(&mut self, events: &[LogEvent]) {
         let is_seen =
             |event: &LogEvent| matches!(event, LogEvent::Delta(_) | LogEvent::ClientCall(_));
-        if self.metering.shown || !events.iter().any(is_seen) {
+        if self.metering.first_shown.is_some() || !events.iter().any(is_seen) {
             return;
         }
-        self.metering.shown = true;
         let setup = self.turn.setup();
         let after = self.inner.env.now().since(setup.created);
         self.inner.metrics.first_event(setup.streamed, after);
+        self.metering.first_shown = Some(after);
     }
+}
+
+/// Names of models are shorter.
+const MODEL_LOGGED_CHARS_MAX: usize = 64;
+
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn class_of(tool: &Tool) -> CallOf {

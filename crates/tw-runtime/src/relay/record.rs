@@ -148,7 +148,9 @@ impl Drop for Recorder {
         }
         self.row.ended = self.inner.env.now();
         self.inner.metrics.relayed(self.row.outcome);
-        log_end(&self.row);
+        if self.inner.config.log_turns {
+            log_end(&self.row);
+        }
         // A process that ends drops what is left outside of the runtime.
         if Handle::try_current().is_ok() {
             let record = Change::RecordRelayedRequest(Box::new(self.row.clone()));

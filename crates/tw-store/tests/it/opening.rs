@@ -150,6 +150,12 @@ fn a_newer_schema_another_history_and_a_foreign_file_are_refused() {
         "{altered}"
     );
     let foreign = open("foreign.db", "CREATE TABLE theirs (a)");
+    // Nor was its journal made ours.
+    let theirs = Connection::open(folder.path().join("foreign.db")).unwrap();
+    let mode: String = theirs
+        .query_row("PRAGMA journal_mode", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(mode, "delete");
     assert!(
         matches!(foreign, OpenError::Migrate(MigrateError::Foreign)),
         "{foreign}"

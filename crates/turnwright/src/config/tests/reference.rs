@@ -20,7 +20,7 @@ const TABLES: [&str; 13] = [
     "[secrets.NAME]\n",
 ];
 /// How the name of a number ends: in its unit, or in `_max` for a plain count.
-const UNITS: [&str; 5] = ["_s", "_ms", "_h", "_per_minute", "_max"];
+const UNITS: [&str; 6] = ["_s", "_ms", "_h", "_per_minute", "_max", "_bytes_min"];
 
 /// The keys that may stand in a table, out of the error about one that may not.
 pub fn keys_of(table: &str) -> Vec<String> {
