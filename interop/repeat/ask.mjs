@@ -2,7 +2,7 @@
 import { createRequire } from 'node:module';
 import path from 'node:path';
 
-const [modules, baseURL, apiKey, stream] = process.argv.slice(2);
+const [modules, baseURL, apiKey, stream, text] = process.argv.slice(2);
 const { OpenAI } = createRequire(path.join(modules, 'here.js'))('openai');
 
 let requests = 0;
@@ -18,7 +18,7 @@ const ended = { status: 0, shouldRetry: null, requests: 0 };
 try {
   const answer = await client.chat.completions.create({
     model: 'any',
-    messages: [{ role: 'user', content: 'Please.' }],
+    messages: [{ role: 'user', content: text }],
     stream: stream === 'true',
   });
   if (stream === 'true') {

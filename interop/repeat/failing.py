@@ -36,17 +36,22 @@ def python(setting: Setting, *, stream: bool) -> None:
     whole(setting)
 
 
-def node(setting: Setting, *, stream: bool) -> None:
+def asked_by_node(url: str, key: str, *, stream: bool, text: str = "Please.") -> dict:
+    """How openai-node's one question ended."""
     modules = os.environ.get("INTEROP_NODE_MODULES")
     if not modules:
         if os.environ.get("TURNWRIGHT_REQUIRE") == "1":
             raise AssertionError("INTEROP_NODE_MODULES is not set")
         raise Unavailable("INTEROP_NODE_MODULES is not set")
-    command = ["node", str(NODE), modules, f"{setting.server.url}/v1", setting.key, str(stream).lower()]
+    command = ["node", str(NODE), modules, f"{url}/v1", key, str(stream).lower(), text]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     if ran.returncode != 0:
         raise AssertionError(ran.stderr[-1000:])
-    ended = json.loads(ran.stdout)
+    return json.loads(ran.stdout)
+
+
+def node(setting: Setting, *, stream: bool) -> None:
+    ended = asked_by_node(setting.server.url, setting.key, stream=stream)
     equal(ended["status"], 424, "the client's end")
     equal(ended["shouldRetry"], "false", "x-should-retry")
     equal(ended["requests"], 1, "requests")

@@ -15,12 +15,13 @@ import ending
 import failing
 import keyed
 import leaving
+import lost
 import marked
 import silence
 import timing
 from setting import Setting, Unavailable
 
-MODULES = (failing, timing, marked, keyed, leaving, ending, silence)
+MODULES = (failing, timing, marked, keyed, leaving, lost, ending, silence)
 WORKERS = 4
 
 Test = Callable[[Callable[..., Setting]], None]

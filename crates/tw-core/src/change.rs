@@ -493,6 +493,8 @@ pub struct EndTurn {
     pub usage: Option<Usage>,
     pub has_tool_calls: bool,
     pub tool_count: u32,
+    /// A call of ours that is not `read` may have changed the world.
+    pub had_effects: bool,
     /// What the turn is found by; `None` for one that nobody can continue.
     pub remembered: Option<Remembered>,
     /// Contents are erased after this, if the turn's record is minimal.

@@ -60,6 +60,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "relayed",
         sql: include_str!("../migrations/0012_relayed.sql"),
     },
+    Migration {
+        name: "effects",
+        sql: include_str!("../migrations/0013_effects.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

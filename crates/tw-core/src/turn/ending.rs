@@ -26,6 +26,7 @@ impl Turn {
             step.show.push(LogEvent::Usage(usage.clone()));
         }
         let effects = self.effects_ran();
+        let had_effects = !effects.is_empty();
         step.show.push(LogEvent::End(Box::new(TurnEnd {
             status,
             reason,
@@ -38,6 +39,7 @@ impl Turn {
             usage: self.usage.clone(),
             has_tool_calls: self.calls_total > 0,
             tool_count: self.calls_total,
+            had_effects,
             remembered: self.remembered(status, reason),
             erase_after: match self.setup.record {
                 Record::Full => None,

@@ -321,6 +321,141 @@ async fn an_answered_request_of_nobody_is_not_replayed() {
     }
 }
 
+/// An upstream that calls `act` and then says that it is done, streamed or not, for whoever asks.
+async fn acting(streamed: bool) -> Listener {
+    let replies = move |text: &str, calls: &[(&str, &str, &str)]| {
+        if streamed {
+            Reply::sse(upstream_stream(text, calls))
+        } else {
+            Reply::json(upstream_body(text, calls))
+        }
+    };
+    Listener::start(move |asked| {
+        let after_call = asked.json()["messages"].as_array().unwrap().len() > 1;
+        if after_call {
+            replies("Done", &[])
+        } else {
+            replies("", &[("c1", "act", "{}")])
+        }
+    })
+    .await
+    .unwrap()
+}
+
+/// Whatever became of the first answer: a marked repetition has no effect again.
+#[tokio::test]
+async fn a_marked_retry_of_an_answer_that_was_handed_over_has_no_effect_again() {
+    for streamed in [false, true] {
+        let body = if streamed {
+            ask_streamed("Hi")
+        } else {
+            ask("Hi")
+        };
+        for effect in EffectClass::ALL {
+            for named in [&[][..], &[("turnwright-user", "ann")]] {
+                let case = format!("{effect:?} {named:?} streamed {streamed}");
+                let tool = Listener::start(|_| Reply::json("{}")).await.unwrap();
+                let upstream = acting(streamed).await;
+                let app = with_act(&upstream, &tool, effect).await;
+                let first = app.post(named, &body).await;
+                assert_eq!(first.status, 200, "{case}: {}", first.text());
+                app.settled().await;
+                let marked: Vec<_> = named.iter().copied().chain([RETRY]).collect();
+                for _ in 0..2 {
+                    let retry = app.post(&marked, &body).await;
+                    let is_again = effect != EffectClass::Read || !named.is_empty();
+                    assert_eq!(retry.status, 200, "{case}: {}", retry.text());
+                    assert_eq!(turn(&retry) == turn(&first), is_again, "{case}");
+                    if is_again {
+                        assert_eq!(retry.body, first.body, "{case}");
+                        assert_eq!(tool.asked().len(), 1, "{case}");
+                    }
+                    app.settled().await;
+                }
+            }
+        }
+    }
+}
+
+/// The answer's head has come, and nothing behind it: whether it counts as handed over nobody knows.
+#[tokio::test]
+async fn a_marked_retry_of_an_answer_that_broke_off_has_no_effect_again() {
+    for streamed in [false, true] {
+        let body = if streamed {
+            ask_streamed("Hi")
+        } else {
+            ask("Hi")
+        };
+        let tool = Listener::start(|_| Reply::json("{}")).await.unwrap();
+        let upstream = acting(streamed).await;
+        let app = with_act(&upstream, &tool, EffectClass::Once).await;
+        let first = app.client.open("POST", CHAT, &[], body.to_string()).await;
+        drop(first.unwrap());
+        app.settled().await;
+        let retry = app.post(&[RETRY], &body).await;
+        assert!(matches!(retry.status, 200 | 424), "{}", retry.text());
+        assert_eq!(tool.asked().len(), 1, "streamed {streamed}");
+    }
+}
+
+#[tokio::test]
+async fn two_people_who_say_the_same_are_two_and_a_retry_of_one_is_neither_anew() {
+    let tool = Listener::start(|_| Reply::json("{}")).await.unwrap();
+    let upstream = acting(false).await;
+    let app = with_act(&upstream, &tool, EffectClass::Once).await;
+    let one = app.post(&[], &ask("Hi")).await;
+    let other = app.post(&[], &ask("Hi")).await;
+    assert_ne!(turn(&one), turn(&other));
+    app.settled().await;
+    let retry = app.post(&[RETRY], &ask("Hi")).await;
+    assert_eq!((turn(&retry), tool.asked().len()), (turn(&other), 2));
+}
+
+/// It may be the retry of either: the one whose call ran must not have it run again.
+#[tokio::test]
+async fn a_retry_behind_a_turn_that_came_to_nothing_gets_the_answer_that_had_effects() {
+    let tool = Listener::start(|_| Reply::json("{}")).await.unwrap();
+    let upstream = answering(vec![
+        Reply::json(upstream_body("", &[("c1", "act", "{}")])),
+        Reply::json(upstream_body("Done", &[])),
+        Reply::status(400, REFUSAL),
+        Reply::json(upstream_body("", &[("c1", "act", "{}")])),
+    ])
+    .await;
+    let app = with_act(&upstream, &tool, EffectClass::Once).await;
+    let acted = app.post(&[], &ask("Hi")).await;
+    let failed = app.post(&[], &ask("Hi")).await;
+    assert_eq!((acted.status, failed.status), (200, 400));
+    app.settled().await;
+    let retry = app.post(&[RETRY], &ask("Hi")).await;
+    assert_eq!((turn(&retry), &retry.body), (turn(&acted), &acted.body));
+    assert_eq!(tool.asked().len(), 1);
+}
+
+/// What runs may yet have effects.
+#[tokio::test]
+async fn a_retry_behind_a_turn_that_came_to_nothing_attaches_to_one_that_runs() {
+    let upstream = answering(vec![
+        gated("go", "application/json", upstream_body("Done", &[])),
+        Reply::status(400, REFUSAL),
+    ])
+    .await;
+    let app = App::start(&upstream, Wanted::plain()).await;
+    let running = spawn(&app.client, &[KEY], ask("Hi"));
+    upstream.asked_times(1).await;
+    let id = app.running_turn("k").await;
+    let failed = app.post(&[], &ask("Hi")).await;
+    assert_eq!(failed.status, 400);
+    let retry = app
+        .client
+        .open("POST", CHAT, &[RETRY], ask("Hi").to_string());
+    upstream.open("go");
+    let retry = retry.await.unwrap().read().await;
+    assert_eq!((retry.status, turn(&retry)), (200, id.as_str()));
+    assert_eq!(running.await.unwrap().body, retry.body);
+    assert_eq!(upstream.asked().len(), 2);
+}
+
 #[tokio::test]
 async fn an_answer_that_nobody_took_is_replayed_to_a_marked_retry() {
     let reply = gated("go", "application/json", upstream_body("Hello", &[]));

@@ -31,6 +31,10 @@ pub(super) enum Earlier {
 /// The step of the clock by which keys are told apart.
 const CLOCK_TICK: Duration = Duration::from_micros(1);
 
+/// For so many times the window of repetitions a turn that had effects is found. The official clients repeat twice, each
+/// time after up to ten minutes: the last repetition comes twenty minutes after the first answer was lost.
+const WINDOWS_OF_EFFECTS: u32 = 3;
+
 /// An earlier try of a request.
 struct Found {
     turn: TurnId,
@@ -90,7 +94,15 @@ impl Runtime {
         let Some(found) = self.find_repeat(request, end_user, body_hash).await? else {
             return Ok(Earlier::Nothing { keys_since: None });
         };
-        let organization = request.caller.organization;
+        self.what_follows(found, request.caller.organization).await
+    }
+
+    /// What the turn of an earlier try means for this one.
+    async fn what_follows(
+        &self,
+        found: Found,
+        organization: OrgId,
+    ) -> Result<Earlier, TurnRefused> {
         match found.decide() {
             Repeat::WaitForEnd => Ok(Earlier::StillEnding(Box::new(Follower::new(
                 &self.0,
@@ -148,23 +160,49 @@ impl Runtime {
             let key_made = Some(row.created);
             return Ok(self.found(caller, row.turn, key_made).await?);
         }
-        if !request.is_retry {
-            return Ok(None);
+        if request.is_retry {
+            return self.find_marked(request, end_user, body_hash).await;
         }
+        Ok(None)
+    }
+
+    /// The turn that a request which is marked as a repetition repeats.
+    ///
+    /// None only where no equal turn has run anything but `read` calls, or may yet.
+    async fn find_marked(
+        &self,
+        request: &TurnRequest,
+        end_user: Option<&str>,
+        body_hash: [u8; 32],
+    ) -> Result<Option<Found>, TurnRefused> {
+        let caller = &request.caller;
+        let config = &self.0.config;
+        let now = self.env().now();
+        let effects_window = config.repeat_window.saturating_mul(WINDOWS_OF_EFFECTS);
+        let lasts_max = config.turn.streamed_max.max(config.turn.plain_max);
         let sent = RepeatSent {
             api_key: caller.api_key,
             surface: request.surface,
             end_user: end_user.map(str::to_owned),
             conversation: request.conversation.clone(),
             body_hash,
-            since: now.before(self.0.config.repeat_window),
+            accepted_since: now.before(effects_window.saturating_add(lasts_max)),
+            since: now.before(config.repeat_window),
+            effects_since: now.before(effects_window),
         };
-        // An answer that was handed over is not given again.
+        // Whoever was not answered comes first.
         marks::written(&self.0).await;
-        let Some(row) = store.repeat_candidate(caller.organization, sent).await? else {
-            return Ok(None);
-        };
-        Ok(self.found(caller, row.turn, None).await?)
+        let store = self.store();
+        let rows = store.repeat_candidates(caller.organization, sent).await?;
+        for row in rows {
+            let found = self.found(caller, row.turn, None).await?;
+            if let Some(found) = found
+                && !matches!(found.decide(), Repeat::Anew)
+            {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     async fn found(

@@ -22,6 +22,8 @@ pub(super) async fn end(inner: &Inner, fence: Fence) -> Result<(), RecoverError>
         .calls_named(fence.organization, fence.turn)
         .await?;
     let at = inner.env.now();
+    let effects: Vec<EffectRan> = calls.iter().filter_map(effect_ran).collect();
+    let had_effects = !effects.is_empty();
     let end = TurnEnd {
         status: TurnStatus::Failed,
         reason: Some(TurnReason::Internal),
@@ -29,7 +31,7 @@ pub(super) async fn end(inner: &Inner, fence: Fence) -> Result<(), RecoverError>
             FaultClass::Internal,
             "the request could not be finished after a restart",
         )),
-        effects: calls.iter().filter_map(effect_ran).collect(),
+        effects,
     };
     let mut changes: Vec<Change> = calls.iter().filter_map(|row| ended(row, at)).collect();
     changes.push(Change::AppendEvents(EventFlush {
@@ -43,6 +45,7 @@ pub(super) async fn end(inner: &Inner, fence: Fence) -> Result<(), RecoverError>
         usage: None,
         has_tool_calls: false,
         tool_count: 0,
+        had_effects,
         remembered: None,
         erase_after: None,
         at,

@@ -278,7 +278,8 @@ const END_TURN: &str = "UPDATE turn
     SET status = ?2, reason = ?3, usage = ?4, has_tool_calls = ?5, tool_count = ?6,
         erase_after_us = CASE WHEN deleted_us IS NOT NULL THEN ?8 WHEN record = 'minimal' THEN ?7 END,
         ended_us = ?8, updated_us = ?8,
-        history_hash = iif(deleted_us IS NULL, ?9, NULL), hidden_hash = iif(deleted_us IS NULL, ?10, NULL)
+        history_hash = iif(deleted_us IS NULL, ?9, NULL), hidden_hash = iif(deleted_us IS NULL, ?10, NULL),
+        had_effects = ?11
     WHERE key = ?1 /* guard */ AND status = 'running'";
 
 const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
@@ -309,6 +310,7 @@ pub fn end_turn(
         end.remembered
             .and_then(|found_by| found_by.hidden)
             .map(|hidden| hidden.0),
+        end.had_effects,
     ];
     let outcome = execute_guarded(db, WHAT, rules.sql(END_TURN), bound)?;
     if moves_head {

@@ -1,6 +1,6 @@
 //! Requests that are repeated: by key, or because they look the same.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row, params, params_from_iter};
 use tw_core::change::Surface;
 use tw_core::event::{TurnReason, TurnStatus};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
@@ -38,8 +38,12 @@ pub struct RepeatSent {
     /// The conversation that the client named, if it did.
     pub conversation: Option<String>,
     pub body_hash: [u8; 32],
-    /// Turns accepted before this do not count.
+    /// Turns accepted before this are not looked at.
+    pub accepted_since: Timestamp,
+    /// Turns that ended before this do not count.
     pub since: Timestamp,
+    /// The same of turns that had effects.
+    pub effects_since: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,16 +80,19 @@ impl Store {
             .await
     }
 
-    /// The newest turn that the request may be a repetition of.
+    /// The turns that the request may be a repetition of, the most likely one first: the newest, the newest that
+    /// runs, and of those that had effects the newest that was not answered and the newest.
+    ///
+    /// Where nobody is named, the newest is looked for among those that were not answered.
     ///
     /// # Errors
     /// See [`ReadError`].
-    pub async fn repeat_candidate(
+    pub async fn repeat_candidates(
         &self,
         organization: OrgId,
         sent: RepeatSent,
-    ) -> Result<Option<RepeatRow>, ReadError> {
-        self.read(move |conn| repeat_candidate(conn, organization, &sent))
+    ) -> Result<Vec<RepeatRow>, ReadError> {
+        self.read(move |conn| repeat_candidates(conn, organization, &sent))
             .await
     }
 
@@ -136,7 +143,7 @@ fn request_key(
 
 /// A call counts once the write before its dispatch was made, unless it certainly was not sent.
 macro_rules! select_repeat {
-    ($rest:literal) => {
+    ($($rest:literal),+) => {
         concat!(
             "SELECT t.id, t.status, t.reason, t.stop_reason, t.answered_us,
         (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased,
@@ -146,59 +153,113 @@ macro_rules! select_repeat {
                 AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL
                 AND coalesce(f.reason, '') NOT IN ('not_sent', 'target_not_allowed')) AS dispatched_effects
     FROM turn t ",
-            $rest
+            $($rest),+
         )
     };
 }
 
 const REPEAT_OF: &str = select_repeat!("WHERE t.organization = ?1 AND t.id = ?2");
 
-/// Without a name an answer that was written to its end counts no more: the next equal request is a new one.
-const REPEAT_OF_NOBODY: &str = select_repeat!(
-    "WHERE t.organization = ?1 AND t.api_key = ?2 AND t.body_hash = ?3 AND t.created_us >= ?4
-      AND t.surface = ?5
-      AND t.answered_us IS NULL AND t.end_user IS NULL AND t.conversation_named = 0
-    ORDER BY t.created_us DESC, t.key DESC LIMIT 1"
-);
+macro_rules! select_equal {
+    ($($rest:literal),+) => {
+        select_repeat!(
+            "WHERE t.organization = ?1 AND t.api_key = ?2 AND t.body_hash = ?3 AND t.created_us >= ?4
+      AND t.surface = ?5 AND (t.ended_us IS NULL OR t.ended_us >= ?6) ",
+            $($rest),+,
+            " ORDER BY t.created_us DESC, t.key DESC LIMIT 1"
+        )
+    };
+}
+
+macro_rules! select_of_nobody {
+    ($rest:literal) => {
+        select_equal!(
+            $rest,
+            " AND t.end_user IS NULL AND t.conversation_named = 0"
+        )
+    };
+}
+
+macro_rules! select_of_somebody {
+    ($rest:literal) => {
+        select_equal!(
+            $rest,
+            " AND (t.end_user IS NOT NULL OR t.conversation_named = 1)
+      AND t.end_user IS (SELECT key FROM end_user WHERE organization = ?1 AND name = ?7)
+      AND (?7 IS NULL) = (t.end_user IS NULL)
+      AND t.conversation_named = (?8 IS NOT NULL)
+      AND (?8 IS NULL
+           OR t.conversation = (SELECT key FROM conversation WHERE organization = ?1 AND id = ?8))"
+        )
+    };
+}
+
+/// Statements that find the newest turn which equals a request: any, one that runs, one that had effects and was
+/// not answered, and one that had effects.
+type Looks = [&'static str; 4];
+
+/// Without a name an answer that was written to its end counts only if it had effects: else the next equal request
+/// is a new one.
+const REPEATS_OF_NOBODY: Looks = [
+    select_of_nobody!("AND t.answered_us IS NULL"),
+    select_of_nobody!("AND t.answered_us IS NULL AND t.status = 'running'"),
+    select_of_nobody!("AND +t.answered_us IS NULL AND t.had_effects = 1"),
+    select_of_nobody!("AND t.had_effects = 1"),
+];
 
 /// Where somebody is named, an answer that was written to its end counts, since it may not have arrived.
-const REPEAT_OF_SOMEBODY: &str = select_repeat!(
-    "WHERE t.organization = ?1 AND t.api_key = ?2 AND t.body_hash = ?3 AND t.created_us >= ?4
-      AND t.surface = ?5
-      AND (t.end_user IS NOT NULL OR t.conversation_named = 1)
-      AND t.end_user IS (SELECT key FROM end_user WHERE organization = ?1 AND name = ?6)
-      AND (?6 IS NULL) = (t.end_user IS NULL)
-      AND t.conversation_named = (?7 IS NOT NULL)
-      AND (?7 IS NULL
-           OR t.conversation = (SELECT key FROM conversation WHERE organization = ?1 AND id = ?7))
-    ORDER BY t.created_us DESC, t.key DESC LIMIT 1"
-);
+const REPEATS_OF_SOMEBODY: Looks = [
+    select_of_somebody!(""),
+    select_of_somebody!("AND t.status = 'running'"),
+    select_of_somebody!("AND t.answered_us IS NULL AND t.had_effects = 1"),
+    select_of_somebody!("AND t.had_effects = 1"),
+];
 
-fn repeat_candidate(
+/// The looks see one database after the other. A turn that ends in between is found by a later one.
+fn repeat_candidates(
     conn: &Connection,
     organization: OrgId,
     sent: &RepeatSent,
-) -> Result<Option<RepeatRow>, ReadError> {
+) -> Result<Vec<RepeatRow>, ReadError> {
     let surface = words::surface(sent.surface);
-    let (organization, api_key, since) = (organization.0, sent.api_key.0, sent.since.0);
-    if sent.end_user.is_none() && sent.conversation.is_none() {
-        let mut statement = conn.prepare_cached(REPEAT_OF_NOBODY)?;
-        let bound = params![organization, api_key, sent.body_hash, since, surface];
-        let mut rows = statement.query(bound)?;
-        return rows.next()?.map(repeat_row).transpose();
-    }
-    let mut statement = conn.prepare_cached(REPEAT_OF_SOMEBODY)?;
-    let bound = params![
-        organization,
-        api_key,
-        sent.body_hash,
-        since,
-        surface,
-        sent.end_user,
-        sent.conversation,
+    let is_nobodys = sent.end_user.is_none() && sent.conversation.is_none();
+    let looks = if is_nobodys {
+        REPEATS_OF_NOBODY
+    } else {
+        REPEATS_OF_SOMEBODY
+    };
+    let sinces = [
+        sent.since,
+        sent.since,
+        sent.effects_since,
+        sent.effects_since,
     ];
-    let mut rows = statement.query(bound)?;
-    rows.next()?.map(repeat_row).transpose()
+    let mut found: Vec<RepeatRow> = Vec::new();
+    for (sql, since) in looks.into_iter().zip(sinces) {
+        let mut statement = conn.prepare_cached(sql)?;
+        let whose = params![sent.end_user, sent.conversation];
+        let whose = if is_nobodys { &[][..] } else { whose };
+        let equal = params![
+            organization.0,
+            sent.api_key.0,
+            sent.body_hash,
+            sent.accepted_since.0,
+            surface,
+            since.0
+        ];
+        let bound = params_from_iter(equal.iter().chain(whose));
+        let row = statement
+            .query(bound)?
+            .next()?
+            .map(repeat_row)
+            .transpose()?;
+        if let Some(row) = row
+            && found.iter().all(|earlier| earlier.turn != row.turn)
+        {
+            found.push(row);
+        }
+    }
+    Ok(found)
 }
 
 fn repeat_of(

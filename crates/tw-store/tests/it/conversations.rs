@@ -253,10 +253,15 @@ async fn a_repetition_finds_that_it_was_deleted_by_key_and_by_its_looks() {
             end_user: None,
             conversation: Some("c".to_owned()),
             body_hash: [1; 32],
+            accepted_since: at(0),
             since: at(0),
+            effects_since: at(0),
         };
-        let found = world.store.repeat_candidate(world.organization, sent).await;
-        let found = found.unwrap().unwrap();
+        let found = world
+            .store
+            .repeat_candidates(world.organization, sent)
+            .await;
+        let found = found.unwrap().remove(0);
         assert_eq!((found.turn, found.deleted), (turn, true));
         assert!(found.dispatched_effects);
     })

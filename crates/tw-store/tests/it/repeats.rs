@@ -23,14 +23,20 @@ pub fn repeat_sent(world: &World) -> RepeatSent {
         end_user: None,
         conversation: None,
         body_hash: [7; 32],
+        accepted_since: at(0),
         since: at(0),
+        effects_since: at(0),
     }
 }
 
 async fn find(world: &World, sent: RepeatSent) -> Option<RepeatRow> {
+    find_all(world, sent).await.into_iter().next()
+}
+
+async fn find_all(world: &World, sent: RepeatSent) -> Vec<RepeatRow> {
     world
         .store
-        .repeat_candidate(world.organization, sent)
+        .repeat_candidates(world.organization, sent)
         .await
         .unwrap()
 }
@@ -108,14 +114,14 @@ async fn a_repeat_is_the_newest_turn_with_everything_alike() {
             (sent(), Some(2)),
             (
                 RepeatSent {
-                    since: at(2),
+                    accepted_since: at(2),
                     ..sent()
                 },
                 Some(2),
             ),
             (
                 RepeatSent {
-                    since: at(3),
+                    accepted_since: at(3),
                     ..sent()
                 },
                 None,
@@ -339,4 +345,178 @@ async fn an_answered_turn_is_repeated_only_where_somebody_is_named() {
         }
     })
     .await;
+}
+
+/// A turn as it stands before a repetition comes.
+struct Stood {
+    /// Named by the header `turnwright-user`, if at all.
+    user: Option<&'static str>,
+    /// When it ended, and how; `None` while it runs.
+    ended: Option<(i64, TurnStatus)>,
+    had_effects: bool,
+    is_answered: bool,
+}
+
+const NOBODYS: Stood = Stood {
+    user: None,
+    ended: Some((100, TurnStatus::Completed)),
+    had_effects: false,
+    is_answered: true,
+};
+const WITH_EFFECTS: Stood = Stood {
+    had_effects: true,
+    ..NOBODYS
+};
+const LOST: Stood = Stood {
+    is_answered: false,
+    ..NOBODYS
+};
+const RUNNING: Stood = Stood {
+    ended: None,
+    ..LOST
+};
+const FAILED: Stood = Stood {
+    ended: Some((100, TurnStatus::Failed)),
+    ..LOST
+};
+const ANNS: Stood = Stood {
+    user: Some("ann"),
+    ..NOBODYS
+};
+
+async fn stand(world: &World, n: u128, stood: &Stood) {
+    let new = NewTurn {
+        end_user: stood.user.map(str::to_owned),
+        ..world.new_turn(n)
+    };
+    let accept = Change::AcceptTurn(Box::new(new));
+    world.write(accept).await.unwrap();
+    if let Some((ended, status)) = stood.ended {
+        let end = EndTurn {
+            had_effects: stood.had_effects,
+            at: at(ended),
+            ..end_turn(status)
+        };
+        let end = vec![Change::EndTurn(end)];
+        world.write_turn(turn_id(n), end).await.unwrap();
+    }
+    if stood.is_answered {
+        let mark = Change::MarkAnswered {
+            organization: world.organization,
+            turn: turn_id(n),
+            at: at(200),
+        };
+        world.write(mark).await.unwrap();
+    }
+}
+
+type Case<'a> = (&'a str, &'a [Stood], Option<&'a str>, &'a [u128]);
+
+/// Its name, turns in the order in which they came, who repeats, and which are found, by their number from 1.
+#[tokio::test]
+async fn whatever_runs_or_had_effects_is_among_the_candidates() {
+    let early = Some((10, TurnStatus::Completed));
+    let cases: [Case<'_>; 12] = [
+        ("answered without effects", &[NOBODYS], None, &[]),
+        ("answered with effects", &[WITH_EFFECTS], None, &[1]),
+        (
+            "the newest of them",
+            &[WITH_EFFECTS, WITH_EFFECTS],
+            None,
+            &[2],
+        ),
+        (
+            "one that was not answered comes first",
+            &[
+                Stood {
+                    is_answered: false,
+                    ..WITH_EFFECTS
+                },
+                WITH_EFFECTS,
+            ],
+            None,
+            &[1, 2],
+        ),
+        (
+            "behind one that failed with nothing",
+            &[WITH_EFFECTS, FAILED],
+            None,
+            &[2, 1],
+        ),
+        ("what runs, behind it", &[RUNNING, FAILED], None, &[2, 1]),
+        ("a lost answer without effects", &[LOST], None, &[1]),
+        (
+            "it ended before",
+            &[Stood {
+                ended: early,
+                ..LOST
+            }],
+            None,
+            &[],
+        ),
+        (
+            "it ended before, with effects",
+            &[Stood {
+                ended: early,
+                ..WITH_EFFECTS
+            }],
+            None,
+            &[1],
+        ),
+        (
+            "of somebody, for nobody",
+            &[Stood {
+                had_effects: true,
+                ..ANNS
+            }],
+            None,
+            &[],
+        ),
+        (
+            "of nobody, for somebody",
+            &[WITH_EFFECTS, ANNS],
+            Some("ann"),
+            &[2],
+        ),
+        (
+            "of one person",
+            &[
+                Stood {
+                    had_effects: true,
+                    ..ANNS
+                },
+                Stood {
+                    user: Some("ann"),
+                    ..RUNNING
+                },
+                Stood {
+                    user: Some("ann"),
+                    ..FAILED
+                },
+                Stood {
+                    user: Some("bob"),
+                    ..WITH_EFFECTS
+                },
+            ],
+            Some("ann"),
+            &[3, 2, 1],
+        ),
+    ];
+    for (case, turns, user, expected) in cases {
+        on_each_store(async |world| {
+            for (n, stood) in (1..).zip(turns) {
+                stand(&world, n, stood).await;
+            }
+            let sent = RepeatSent {
+                end_user: user.map(str::to_owned),
+                since: at(50),
+                ..repeat_sent(&world)
+            };
+            let found = find_all(&world, sent).await;
+            let found: Vec<_> = found.into_iter().map(|row| row.turn).collect();
+            let expected: Vec<_> = expected.iter().copied().map(turn_id).collect();
+            assert_eq!(found, expected, "{case}");
+        })
+        .await;
+    }
 }

@@ -17,6 +17,7 @@ async fn an_end_comes_back_with_its_sums() {
             usage: Some(usage()),
             has_tool_calls: true,
             tool_count: 3,
+            had_effects: false,
             remembered: None,
             erase_after: Some(at(7)),
             at: at(200),

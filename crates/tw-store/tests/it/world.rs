@@ -278,6 +278,7 @@ pub fn end_turn(status: TurnStatus) -> EndTurn {
         usage: None,
         has_tool_calls: false,
         tool_count: 0,
+        had_effects: false,
         remembered: None,
         erase_after: None,
         at: at(100),

@@ -215,6 +215,7 @@ fn write_again(world: &mut World<'_>) {
         usage: None,
         has_tool_calls: false,
         tool_count: 0,
+        had_effects: false,
         remembered: None,
         erase_after: None,
         at,

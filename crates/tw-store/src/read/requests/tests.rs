@@ -1,11 +1,10 @@
 //! Which way SQLite takes through each statement.
 
-use super::{REPEAT_OF, REPEAT_OF_NOBODY, REPEAT_OF_SOMEBODY, REQUEST_KEY};
+use super::{REPEAT_OF, REPEATS_OF_NOBODY, REPEATS_OF_SOMEBODY, REQUEST_KEY};
 use crate::read::plan::assert_each_looks;
 
 #[test]
 fn each_statement_looks_and_never_walks() {
-    const BY_BODY: &str = "(organization=? AND api_key=? AND body_hash=? AND created_us>?)";
     assert_each_looks(&[
         (
             REQUEST_KEY,
@@ -15,7 +14,20 @@ fn each_statement_looks_and_never_walks() {
             REPEAT_OF,
             "sqlite_autoindex_turn_1 (organization=? AND id=?)",
         ),
-        (REPEAT_OF_NOBODY, &format!("turn_unanswered {BY_BODY}")),
-        (REPEAT_OF_SOMEBODY, &format!("turn_named {BY_BODY}")),
     ]);
+}
+
+#[test]
+fn each_repetition_is_looked_for_in_a_small_index() {
+    for (looks, all) in [
+        (REPEATS_OF_NOBODY, "turn_unanswered"),
+        (REPEATS_OF_SOMEBODY, "turn_named"),
+    ] {
+        let indexes = [all, all, "turn_effects", "turn_effects"];
+        for (sql, index) in looks.into_iter().zip(indexes) {
+            let by =
+                format!("{index} (organization=? AND api_key=? AND body_hash=? AND created_us>?)");
+            assert_each_looks(&[(sql, &by)]);
+        }
+    }
 }
