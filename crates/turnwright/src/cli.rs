@@ -176,6 +176,9 @@ pub struct CreateKeyArgs {
     /// [default: none]
     #[arg(long, value_delimiter = ',')]
     pub tools: Vec<String>,
+    /// What becomes of these tools where a request brings a list of its own: it takes their place, or they are added.
+    #[arg(long, value_enum, default_value = "replace")]
+    pub tools_mode: ToolsModeArg,
     /// Take names of tools that there are not yet.
     #[arg(long)]
     pub allow_unknown_tools: bool,
@@ -201,6 +204,12 @@ pub struct CreateKeyArgs {
     /// Days until the key expires. [default: never]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub expires_days: Option<u32>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub enum ToolsModeArg {
+    Replace,
+    Add,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use tw_core::accepts::Accepts;
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
 use tw_core::limits::ANSWER_BYTES_DEFAULT;
 use tw_core::model_names::ModelNames;
 use tw_egress::env::Env;
@@ -82,6 +82,7 @@ fn demo_key() -> KeyWanted {
         name: "demo".to_owned(),
         scopes: vec![Scope::Chat, Scope::TurnsRead, Scope::ToolsRead],
         tools: ToolGrant::All,
+        tools_mode: ToolsMode::Replace,
         record: Record::Full,
         memory: KeyMemory::Off,
         limits: tw_core::rate::Limits::default(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
 use tw_core::rate::Limits;
 use tw_core::time::Timestamp;
 use tw_egress::env::Env;
@@ -11,7 +11,7 @@ use tw_runtime::admin::{KeyWanted, create_key, revoke_key};
 use tw_store::store::Store;
 use tw_store::system::{self, ListedApiKey};
 
-use crate::cli::{CreateKeyArgs, KeysOf, MemoryArg, RecordArg, RevokeKeyArgs};
+use crate::cli::{CreateKeyArgs, KeysOf, MemoryArg, RecordArg, RevokeKeyArgs, ToolsModeArg};
 use crate::organization::slug;
 use crate::printed;
 use crate::registry;
@@ -90,16 +90,24 @@ fn row(key: &ListedApiKey) -> anyhow::Result<[String; 9]> {
         key.organization_slug.clone(),
         key.name.clone(),
         scopes.join(","),
-        match &key.tools {
-            ToolGrant::None => "none".to_owned(),
-            ToolGrant::All => ALL_TOOLS.to_owned(),
-            ToolGrant::Named(names) => names.join(","),
-        },
+        tools(&key.tools, key.tools_mode),
         limits(&key.limits),
         second(key.created)?,
         or(key.last_used)?,
         or(key.expires)?,
     ])
+}
+
+fn tools(granted: &ToolGrant, mode: ToolsMode) -> String {
+    let names = match granted {
+        ToolGrant::None => "none".to_owned(),
+        ToolGrant::All => ALL_TOOLS.to_owned(),
+        ToolGrant::Named(names) => names.join(","),
+    };
+    match mode {
+        ToolsMode::Replace => names,
+        ToolsMode::Add => format!("{names} (added)"),
+    }
 }
 
 /// As the flags name them; those that the key leaves to the configuration are not there.
@@ -144,6 +152,10 @@ fn wanted(args: &CreateKeyArgs, env: &Env) -> anyhow::Result<KeyWanted> {
             [] => ToolGrant::None,
             [ALL_TOOLS] => ToolGrant::All,
             names => ToolGrant::Named(tool_names(names)?),
+        },
+        tools_mode: match args.tools_mode {
+            ToolsModeArg::Replace => ToolsMode::Replace,
+            ToolsModeArg::Add => ToolsMode::Add,
         },
         record: match args.record {
             RecordArg::Full => Record::Full,

@@ -186,6 +186,7 @@ pub struct NewApiKey {
     pub shown: String,
     pub scopes: Vec<Scope>,
     pub tools: ToolGrant,
+    pub tools_mode: ToolsMode,
     pub record: Record,
     /// One key for one person: memory without a name.
     pub memory: KeyMemory,
@@ -243,6 +244,30 @@ impl ToolGrant {
             Self::All => true,
             Self::Named(names) => names.iter().any(|granted| granted == name),
         }
+    }
+}
+
+/// What becomes of a key's tools where a request brings a list of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolsMode {
+    /// The list takes their place: it is exact.
+    Replace,
+    /// They are added to the list. Agents always send one, and know nothing of the server's tools.
+    Add,
+}
+
+impl ToolsMode {
+    pub const ALL: [Self; 2] = [Self::Replace, Self::Add];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Replace => "replace",
+            Self::Add => "add",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == text)
     }
 }
 

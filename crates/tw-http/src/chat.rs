@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tw_core::change::{OnLeave, Scope, Surface};
+use tw_core::change::{OnLeave, Scope, Surface, ToolsMode};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::fault::Fault;
 use tw_core::id::TurnId;
@@ -38,6 +38,10 @@ pub(crate) const TURN_HEADER: HeaderName = HeaderName::from_static("turnwright-t
 const CONVERSATION_HEADER: HeaderName = HeaderName::from_static("turnwright-conversation");
 const MEMORY_HEADER: HeaderName = HeaderName::from_static("turnwright-memory");
 const REPAIRED_HEADER: HeaderName = HeaderName::from_static("turnwright-repaired");
+/// How the key's tools go with those of the request.
+const TOOLS_HEADER: &str = "turnwright-tools";
+/// Which of them the request names itself.
+const TOOLS_SHARED_HEADER: HeaderName = HeaderName::from_static("turnwright-tools-shared");
 const ON_LEAVE_HEADER: &str = "turnwright-on-leave";
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 /// How the official clients mark a request that they send again.
@@ -139,6 +143,13 @@ fn turn_request(
             ));
         }
     };
+    let tools_mode = match named(headers, TOOLS_HEADER)? {
+        None => None,
+        Some(word) => Some(ToolsMode::parse(&word).ok_or_else(|| {
+            let message = "turnwright-tools is 'add' or 'replace'.";
+            ApiError::invalid(Some(TOOLS_HEADER), None, message)
+        })?),
+    };
     Ok(TurnRequest {
         caller,
         surface: Surface::ChatCompletions,
@@ -147,6 +158,7 @@ fn turn_request(
         end_user: named(headers, USER_HEADER)?,
         conversation: named(headers, CONVERSATION_HEADER.as_str())?,
         on_leave,
+        tools_mode,
         idempotency_key: named(headers, IDEMPOTENCY_HEADER)?,
         is_retry: is_retry(headers),
         request_id: id.0.clone(),
@@ -177,6 +189,9 @@ fn headers_of(taken: &TurnTaken) -> HeaderMap {
     put(MEMORY_HEADER, taken.memory.as_str());
     if !taken.repairs.is_none() {
         put(REPAIRED_HEADER, &taken.repairs.to_string());
+    }
+    if !taken.names_shared.is_empty() {
+        put(TOOLS_SHARED_HEADER, &taken.names_shared.join(", "));
     }
     headers
 }

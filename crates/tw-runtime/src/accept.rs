@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
-use tw_core::change::{Change, Fence, NewTurn, OnLeave, Record, Surface, ToolGrant};
+use tw_core::change::{Change, Fence, NewTurn, OnLeave, Record, Surface, ToolGrant, ToolsMode};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::history::{Differences, Repairs};
 use tw_core::id::{OrgId, TurnId};
@@ -55,6 +55,8 @@ pub struct TurnRequest {
     /// From `turnwright-conversation`.
     pub conversation: Option<String>,
     pub on_leave: Option<OnLeave>,
+    /// From `turnwright-tools`; else the key's.
+    pub tools_mode: Option<ToolsMode>,
     pub idempotency_key: Option<String>,
     /// The client library says that it has sent this before.
     pub is_retry: bool,
@@ -69,6 +71,8 @@ pub struct TurnTaken {
     pub conversation: String,
     pub memory: Verdict,
     pub repairs: Repairs,
+    /// Tools that were to be added and that the client's list names already.
+    pub names_shared: Vec<String>,
     pub answer: TurnAnswer,
 }
 
@@ -348,6 +352,7 @@ impl Runtime {
             prepared,
             upstreams,
             calls,
+            names_shared: offered.names_shared,
         };
         self.start(request, beginning, passing).await
     }
@@ -366,6 +371,7 @@ impl Runtime {
             prepared,
             upstreams,
             calls,
+            names_shared,
         } = beginning;
         let (turn, conversation) = (accept.id, accept.conversation.clone());
         let fence = Fence {
@@ -395,6 +401,7 @@ impl Runtime {
                 conversation,
                 memory,
                 repairs,
+                names_shared,
                 answer,
             }))),
             Ok(Ok(Accepted::KeyTaken { same_body, .. })) => Ok(Begun::KeyTaken { same_body }),
@@ -446,6 +453,7 @@ impl Runtime {
         let relay = Offered {
             offer: Offer::Relay,
             schemas_replaced: 0,
+            names_shared: Vec::new(),
         };
         let inner = &self.0;
         let caller = &request.caller;
@@ -462,7 +470,13 @@ impl Runtime {
             return Ok((relay, None));
         };
         let tools_max = inner.config.request.tools_max;
-        let offered = offer(&request.input, &caller.tools, &page.tools, tools_max);
+        let mode = request.tools_mode.unwrap_or(caller.tools_mode);
+        let offered = offer(
+            &request.input,
+            (&caller.tools, mode),
+            &page.tools,
+            tools_max,
+        );
         let offered = offered.map_err(|error| {
             let param = match error {
                 OfferError::MixedLegacy => "functions",
@@ -514,6 +528,7 @@ struct Beginning {
     prepared: Prepared,
     upstreams: Vec<Arc<Upstream>>,
     calls: Option<CallContext>,
+    names_shared: Vec<String>,
 }
 
 enum Begun {

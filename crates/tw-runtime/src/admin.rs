@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use tw_core::change::{
-    Change, KeyMemory, NewApiKey, NewOrganization, Outcome, Record, Scope, ToolGrant,
+    Change, KeyMemory, NewApiKey, NewOrganization, Outcome, Record, Scope, ToolGrant, ToolsMode,
 };
 use tw_core::id::{ApiKeyId, OrgId};
 use tw_core::rate::Limits;
@@ -29,6 +29,8 @@ pub struct Caller {
     pub api_key: ApiKeyId,
     pub scopes: Vec<Scope>,
     pub tools: ToolGrant,
+    /// Where a request does not say.
+    pub tools_mode: ToolsMode,
     pub record: Record,
     /// The key's own.
     pub limits: Limits,
@@ -90,6 +92,7 @@ impl Runtime {
             api_key: found.id,
             scopes: found.scopes.clone(),
             tools: found.tools.clone(),
+            tools_mode: found.tools_mode,
             record: found.record,
             limits: found.limits,
             memory: found.memory,
@@ -160,6 +163,7 @@ pub struct KeyWanted {
     pub name: String,
     pub scopes: Vec<Scope>,
     pub tools: ToolGrant,
+    pub tools_mode: ToolsMode,
     pub record: Record,
     pub memory: KeyMemory,
     pub limits: Limits,
@@ -211,6 +215,7 @@ pub async fn create_key(
         shown: key.chars().take(KEY_SHOWN_BYTES).collect(),
         scopes: wanted.scopes,
         tools: wanted.tools,
+        tools_mode: wanted.tools_mode,
         record: wanted.record,
         memory: wanted.memory,
         limits: wanted.limits,

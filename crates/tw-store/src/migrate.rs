@@ -64,6 +64,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "effects",
         sql: include_str!("../migrations/0013_effects.sql"),
     },
+    Migration {
+        name: "tools_mode",
+        sql: include_str!("../migrations/0014_tools_mode.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

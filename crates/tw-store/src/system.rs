@@ -1,7 +1,7 @@
 //! The only reads without an organization: those that find out which one it is, and recovery.
 
 use rusqlite::{Connection, Row, params};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::rate::Limits;
 use tw_core::time::Timestamp;
@@ -19,6 +19,7 @@ pub struct ApiKeyRow {
     pub organization_slug: String,
     pub scopes: Vec<Scope>,
     pub tools: ToolGrant,
+    pub tools_mode: ToolsMode,
     pub record: Record,
     pub memory: KeyMemory,
     pub limits: Limits,
@@ -188,6 +189,7 @@ pub struct ListedApiKey {
     pub shown: String,
     pub scopes: Vec<Scope>,
     pub tools: ToolGrant,
+    pub tools_mode: ToolsMode,
     /// Its own.
     pub limits: Limits,
     pub created: Timestamp,
@@ -204,7 +206,7 @@ pub async fn api_keys(store: &Store) -> Result<Vec<ListedApiKey>, ReadError> {
 }
 
 fn find_api_keys(conn: &Connection) -> Result<Vec<ListedApiKey>, ReadError> {
-    let sql = "SELECT k.key, o.slug, k.name, k.shown, k.scopes, k.tool_grant,
+    let sql = "SELECT k.key, o.slug, k.name, k.shown, k.scopes, k.tool_grant, k.tools_mode,
         k.requests_per_minute, k.concurrency_max, k.streams_max, k.created_us, k.last_used_us, k.expires_us
         FROM api_key k JOIN organization o ON o.key = k.organization ORDER BY k.key";
     let mut statement = conn.prepare_cached(sql)?;
@@ -220,6 +222,7 @@ fn find_api_keys(conn: &Connection) -> Result<Vec<ListedApiKey>, ReadError> {
             shown: row.get("shown")?,
             scopes: words::read_scopes(&scopes).ok_or(ReadError::Column { column: "scopes" })?,
             tools: granted(conn, key, row)?,
+            tools_mode: tools_mode(row)?,
             limits: limits(row)?,
             created: Timestamp(row.get("created_us")?),
             last_used: row.get::<_, Option<i64>>("last_used_us")?.map(Timestamp),
@@ -230,7 +233,7 @@ fn find_api_keys(conn: &Connection) -> Result<Vec<ListedApiKey>, ReadError> {
 }
 
 const API_KEY: &str =
-    "SELECT k.key, k.organization, o.slug, k.scopes, k.tool_grant, k.record, k.memory,
+    "SELECT k.key, k.organization, o.slug, k.scopes, k.tool_grant, k.tools_mode, k.record, k.memory,
         k.requests_per_minute, k.concurrency_max, k.streams_max, k.expires_us, k.last_used_us
     FROM api_key k JOIN organization o ON o.key = k.organization
     WHERE k.hash = ?1";
@@ -251,6 +254,7 @@ fn find_api_key(conn: &Connection, hash: &[u8; 32]) -> Result<Option<ApiKeyRow>,
         organization_slug: row.get("slug")?,
         scopes: words::read_scopes(&scopes).ok_or(known("scopes"))?,
         tools: granted(conn, key, row)?,
+        tools_mode: tools_mode(row)?,
         record: words::read_record(&record).ok_or(known("record"))?,
         memory: words::read_memory(&memory).ok_or(known("memory"))?,
         limits: limits(row)?,
@@ -278,6 +282,13 @@ fn granted(conn: &Connection, key: i64, row: &Row<'_>) -> Result<ToolGrant, Read
             column: "tool_grant",
         }),
     }
+}
+
+fn tools_mode(row: &Row<'_>) -> Result<ToolsMode, ReadError> {
+    let word: String = row.get("tools_mode")?;
+    ToolsMode::parse(&word).ok_or(ReadError::Column {
+        column: "tools_mode",
+    })
 }
 
 fn granted_names(conn: &Connection, key: i64) -> Result<Vec<String>, ReadError> {

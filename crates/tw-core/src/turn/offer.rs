@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::change::ToolGrant;
+use crate::change::{ToolGrant, ToolsMode};
 use crate::limits::OFFERED_BYTES_MAX;
 use crate::request::{ModelInput, ToolEntry, Tools};
 use crate::tool::Tool;
@@ -96,6 +96,8 @@ pub struct Offered {
     pub offer: Offer,
     /// Tools of ours that the client described otherwise; our description holds.
     pub schemas_replaced: u32,
+    /// Tools that were to be added and that the client's list names already, in its order; ours hold.
+    pub names_shared: Vec<String>,
 }
 
 /// A list that cannot be offered.
@@ -108,7 +110,7 @@ pub enum OfferError {
     )]
     MixedLegacy,
     #[error(
-        "{offered} tools of this server would be offered, and at most {max} may be; list those that are needed"
+        "{offered} tools, this server's among them, would be offered, and at most {max} may be; list those that are needed"
     )]
     TooMany { offered: usize, max: usize },
     #[error(
@@ -122,46 +124,52 @@ pub enum OfferError {
 /// Decides what a request is offered.
 ///
 /// Without a list it is the key's tools, sorted by name so that the provider's prompt cache
-/// hits. A list is exact: a name of ours that the key may use selects ours, any other name is the
-/// client's own.
+/// hits. A name of ours in a list that the key may use selects ours, any other name is the client's
+/// own. By the mode, a list is exact, or the rest of the key's tools stand behind what it names,
+/// sorted likewise.
 ///
 /// # Errors
 /// [`OfferError`] for what cannot be run.
 pub fn offer(
     input: &ModelInput,
-    grant: &ToolGrant,
+    (grant, mode): (&ToolGrant, ToolsMode),
     registry: &[Arc<Tool>],
     tools_max: usize,
 ) -> Result<Offered, OfferError> {
     let mut schemas_replaced = 0;
+    let mut names_shared = Vec::new();
     let offer = match &input.tools {
-        Tools::Absent => {
-            let granted = registry.iter().filter(|tool| grant.allows(&tool.name));
-            let mut tools: Vec<_> = granted.cloned().collect();
-            tools.sort_by(|a, b| a.name.cmp(&b.name));
-            Offer::Ours(tools)
-        }
+        Tools::Absent => Offer::Ours(granted(grant, registry)),
         Tools::List(entries) | Tools::Legacy(entries) => {
-            let listed: Vec<Listed> = entries
+            let mut listed: Vec<Listed> = entries
                 .iter()
                 .map(|entry| select(entry, grant, registry, &mut schemas_replaced))
                 .collect();
+            match mode {
+                ToolsMode::Replace => {}
+                ToolsMode::Add => names_shared = add(&mut listed, granted(grant, registry)),
+            }
             Offer::of_list(listed)
         }
     };
-    let ours = offer.ours().count();
-    if ours == 0 {
+    if offer.ours().next().is_none() {
         return Ok(Offered {
             offer: Offer::Relay,
             schemas_replaced: 0,
+            names_shared,
         });
     }
     if matches!((&offer, &input.tools), (Offer::Mixed(_), Tools::Legacy(_))) {
         return Err(OfferError::MixedLegacy);
     }
-    if ours > tools_max {
+    let offered = match &offer {
+        Offer::Relay => 0,
+        Offer::Ours(tools) => tools.len(),
+        Offer::Mixed(listed) => listed.len(),
+    };
+    if offered > tools_max {
         return Err(OfferError::TooMany {
-            offered: ours,
+            offered,
             max: tools_max,
         });
     }
@@ -181,7 +189,32 @@ pub fn offer(
     Ok(Offered {
         offer,
         schemas_replaced,
+        names_shared,
     })
+}
+
+/// The tools that a key may use, by name.
+fn granted(grant: &ToolGrant, registry: &[Arc<Tool>]) -> Vec<Arc<Tool>> {
+    let granted = registry.iter().filter(|tool| grant.allows(&tool.name));
+    let mut tools: Vec<_> = granted.cloned().collect();
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools
+}
+
+/// Adds the tools that a list does not name, and returns the names of those that it does.
+fn add(listed: &mut Vec<Listed>, tools: Vec<Arc<Tool>>) -> Vec<String> {
+    let shared: Vec<String> = listed
+        .iter()
+        .filter_map(|listed| match listed {
+            Listed::Ours(tool) => Some(tool.name.clone()),
+            Listed::Client(_) => None,
+        })
+        .collect();
+    let rest = tools
+        .into_iter()
+        .filter(|tool| !shared.contains(&tool.name));
+    listed.extend(rest.map(Listed::Ours));
+    shared
 }
 
 /// The tool of ours that an entry names, if the key may use it; else the client's own.

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tw_core::accepts::Accepts;
 use tw_core::arguments::Schema;
-use tw_core::change::{KeyMemory, Record, Scope, Surface, ToolGrant};
+use tw_core::change::{KeyMemory, Record, Scope, Surface, ToolGrant, ToolsMode};
 use tw_core::json::Json;
 use tw_core::limits;
 use tw_core::model_names::ModelNames;
@@ -162,6 +162,7 @@ impl App {
             name: "test".to_owned(),
             scopes,
             tools,
+            tools_mode: ToolsMode::Replace,
             record: Record::Full,
             memory: KeyMemory::Off,
             limits: tw_core::rate::Limits::default(),

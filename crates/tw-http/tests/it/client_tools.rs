@@ -1,5 +1,6 @@
 //! A client's own tools: alone, and beside tools of this server.
 
+mod added;
 mod join;
 mod lost;
 mod relay;

@@ -6,7 +6,7 @@ mod person;
 mod restore;
 
 use serde_json::{Value, json};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
 use tw_core::tool::EffectClass;
 use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key};
@@ -76,6 +76,7 @@ pub async fn own_key(app: &App, tools: ToolGrant) -> Client {
         name: "one person's".to_owned(),
         scopes: vec![Scope::Chat, Scope::TurnsRead],
         tools,
+        tools_mode: ToolsMode::Replace,
         record: Record::Full,
         memory: KeyMemory::Key,
         expires: None,

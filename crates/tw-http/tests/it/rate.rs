@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
 use tw_core::rate::Limits;
 use tw_core::time::Timestamp;
 use tw_egress::env::Env;
@@ -159,6 +159,7 @@ async fn a_key_may_have_limits_of_its_own() {
         name: "own".to_owned(),
         scopes: vec![Scope::Chat],
         tools: ToolGrant::None,
+        tools_mode: ToolsMode::Replace,
         record: Record::Full,
         memory: KeyMemory::Off,
         limits: per_minute(3),

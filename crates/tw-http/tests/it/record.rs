@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tw_core::change::{Change, KeyMemory, MINIMAL_KEPT, Outcome, Record, Scope, ToolGrant};
+use tw_core::change::{
+    Change, KeyMemory, MINIMAL_KEPT, Outcome, Record, Scope, ToolGrant, ToolsMode,
+};
 use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
 use tw_egress::env::Env;
@@ -190,6 +192,7 @@ async fn minimal(app: &App) -> Client {
         name: "minimal".to_owned(),
         scopes: vec![Scope::Chat],
         tools: ToolGrant::All,
+        tools_mode: ToolsMode::Replace,
         record: Record::Minimal,
         memory: KeyMemory::Off,
         limits: tw_core::rate::Limits::default(),

@@ -116,6 +116,7 @@ impl Runtime {
                     conversation: found.conversation,
                     memory: found.memory,
                     repairs: Repairs::default(),
+                    names_shared: Vec::new(),
                     answer: TurnAnswer::new(Answer::Followed(Box::new(follower))),
                 })))
             }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tw_core::change::{KeyMemory, Record, ToolGrant};
+use tw_core::change::{KeyMemory, Record, ToolGrant, ToolsMode};
 use tw_core::id::{ApiKeyId, OrgId};
 use tw_core::rate::Limits;
 use tw_core::time::Timestamp;
@@ -30,6 +30,7 @@ fn caller(organization: i64, key: i64) -> Caller {
         api_key: ApiKeyId(key),
         scopes: Vec::new(),
         tools: ToolGrant::None,
+        tools_mode: ToolsMode::Replace,
         record: Record::Full,
         limits: Limits::default(),
         memory: KeyMemory::Off,

@@ -28,9 +28,9 @@ pub fn create_organization(
 }
 
 const CREATE_API_KEY: &str = "INSERT INTO api_key
-    (organization, name, hash, shown, scopes, tool_grant, record, memory, expires_us,
+    (organization, name, hash, shown, scopes, tool_grant, tools_mode, record, memory, expires_us,
      requests_per_minute, concurrency_max, streams_max, created_us, updated_us)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13) RETURNING key";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14) RETURNING key";
 
 pub fn create_api_key(db: &mut Statements<'_>, new: &NewApiKey) -> Result<Outcome, ApplyError> {
     const WHAT: &str = "creating an API key";
@@ -46,6 +46,7 @@ pub fn create_api_key(db: &mut Statements<'_>, new: &NewApiKey) -> Result<Outcom
         new.shown,
         words::scopes(&new.scopes),
         grant,
+        new.tools_mode.as_str(),
         words::record(new.record),
         words::memory(new.memory),
         new.expires.map(|at| at.0),

@@ -1,4 +1,4 @@
-use tw_core::change::{Change, KeyMemory, NewApiKey, Outcome, Record, Scope, ToolGrant};
+use tw_core::change::{Change, KeyMemory, NewApiKey, Outcome, Record, Scope, ToolGrant, ToolsMode};
 use tw_core::id::{ApiKeyId, OrgId};
 use tw_core::rate::Limits;
 use tw_store::apply::ApplyError;
@@ -80,6 +80,7 @@ async fn a_key_may_have_no_scopes_no_tools_or_all() {
                 limits,
                 scopes: Vec::new(),
                 tools: tools.clone(),
+                tools_mode: ToolsMode::Add,
                 record: Record::Minimal,
                 memory: KeyMemory::Key,
                 expires: Some(at(9)),
@@ -91,6 +92,7 @@ async fn a_key_may_have_no_scopes_no_tools_or_all() {
                 .unwrap()
                 .unwrap();
             assert_eq!((row.scopes, row.tools), (Vec::new(), tools));
+            assert_eq!(row.tools_mode, ToolsMode::Add);
             assert_eq!(row.limits, limits);
             assert_eq!(
                 (row.record, row.memory, row.expires),

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tw_core::call::{CallEnd, CallReason, CallStatus, Runs};
 use tw_core::change::{
     Change, EndTurn, EventFlush, Fence, KeyMemory, NewApiKey, NewCall, NewMessage, NewOrganization,
-    NewTurn, OnLeave, OpenAttempt, Outcome, Record, Scope, Surface, ToolGrant,
+    NewTurn, OnLeave, OpenAttempt, Outcome, Record, Scope, Surface, ToolGrant, ToolsMode,
 };
 use tw_core::event::{LogEvent, TurnStatus};
 use tw_core::id::{ApiKeyId, CallId, CallRef, OrgId, ToolId, TurnId};
@@ -173,6 +173,7 @@ pub fn api_key(organization: OrgId, hash: u8) -> NewApiKey {
         shown: "tw-abc".to_owned(),
         scopes: vec![Scope::Chat, Scope::TurnsRead],
         tools: ToolGrant::Named(vec!["zeta tool".to_owned(), "alpha".to_owned()]),
+        tools_mode: ToolsMode::Replace,
         record: Record::Full,
         memory: KeyMemory::Off,
         limits: Limits::default(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{PARAMETERS, tool};
-use crate::change::ToolGrant;
+use crate::change::{ToolGrant, ToolsMode};
 use crate::json::Json;
 use crate::model::CallForm;
 use crate::request::{ModelInput, ToolEntry, Tools};
@@ -31,7 +31,15 @@ fn entry(name: &str, parameters: Option<&str>) -> ToolEntry {
 }
 
 pub(super) fn offered(input: &ModelInput, grant: &ToolGrant) -> Result<Vec<String>, OfferError> {
-    offer(input, grant, &registry(), 128).map(|offered| match offered.offer {
+    offered_as(input, grant, ToolsMode::Replace)
+}
+
+fn offered_as(
+    input: &ModelInput,
+    grant: &ToolGrant,
+    mode: ToolsMode,
+) -> Result<Vec<String>, OfferError> {
+    offer(input, (grant, mode), &registry(), 128).map(|offered| match offered.offer {
         Offer::Relay => Vec::new(),
         Offer::Ours(tools) => tools.iter().map(|tool| tool.name.clone()).collect(),
         Offer::Mixed(listed) => {
@@ -42,6 +50,93 @@ pub(super) fn offered(input: &ModelInput, grant: &ToolGrant) -> Result<Vec<Strin
             listed.iter().map(name).collect()
         }
     })
+}
+
+const ALL: (&ToolGrant, ToolsMode) = (&ToolGrant::All, ToolsMode::Replace);
+
+/// What a list is made into where the key's tools are added to it, and which names meet.
+#[test]
+fn a_keys_tools_are_added_behind_a_list_that_does_not_name_them() {
+    let named =
+        |names: &[&str]| ToolGrant::Named(names.iter().map(|name| (*name).to_owned()).collect());
+    for (list, grant, offers, shared) in [
+        (
+            &["theirs", "other"][..],
+            ToolGrant::All,
+            &["theirs (client)", "other (client)", "alpha", "mid", "zeta"][..],
+            &[][..],
+        ),
+        (
+            &["theirs"],
+            named(&["zeta", "alpha", "gone"]),
+            &["theirs (client)", "alpha", "zeta"],
+            &[],
+        ),
+        // An empty list is a list.
+        (&[], ToolGrant::All, &["alpha", "mid", "zeta"], &[]),
+        // A name of ours selects ours, in its place.
+        (
+            &["mid", "theirs"],
+            ToolGrant::All,
+            &["mid", "theirs (client)", "alpha", "zeta"],
+            &["mid"],
+        ),
+        (
+            &["zeta", "mid"],
+            named(&["mid", "zeta"]),
+            &["zeta", "mid"],
+            &["zeta", "mid"],
+        ),
+        // One that the key may not use is the client's own.
+        (&["zeta"], named(&["mid"]), &["zeta (client)", "mid"], &[]),
+        // Nothing to add leaves a relay.
+        (&["theirs"], ToolGrant::None, &[], &[]),
+        (&["theirs"], named(&["gone"]), &[], &[]),
+        (&[], ToolGrant::None, &[], &[]),
+    ] {
+        let input = listing(list);
+        assert_eq!(
+            offered_as(&input, &grant, ToolsMode::Add).unwrap(),
+            offers,
+            "{list:?} {grant:?}"
+        );
+        let offered = offer(&input, (&grant, ToolsMode::Add), &registry(), 128).unwrap();
+        assert_eq!(offered.names_shared, shared, "{list:?} {grant:?}");
+        let exact = offer(&input, (&grant, ToolsMode::Replace), &registry(), 128).unwrap();
+        assert!(exact.names_shared.is_empty());
+    }
+    let absent = super::trace::input(Tools::Absent);
+    assert_eq!(
+        offered_as(&absent, &ToolGrant::All, ToolsMode::Add).unwrap(),
+        ["alpha", "mid", "zeta"]
+    );
+}
+
+#[test]
+fn what_cannot_be_added_is_refused_and_a_relay_is_not() {
+    let add = |input: &ModelInput, grant: &ToolGrant, max| {
+        offer(input, (grant, ToolsMode::Add), &registry(), max).map(|_| ())
+    };
+    // The client's own count, too: the provider has a limit of its own.
+    let listed = listing(&["one", "two"]);
+    assert_eq!(add(&listed, &ToolGrant::All, 5), Ok(()));
+    assert_eq!(
+        add(&listed, &ToolGrant::All, 4),
+        Err(OfferError::TooMany { offered: 5, max: 4 })
+    );
+    let mut several = listed;
+    several.choices = 2;
+    assert_eq!(
+        add(&several, &ToolGrant::All, 128),
+        Err(OfferError::SeveralChoices)
+    );
+    assert_eq!(add(&several, &ToolGrant::None, 128), Ok(()));
+    let old = super::trace::input(Tools::Legacy(vec![entry("theirs", None)]));
+    assert_eq!(
+        add(&old, &ToolGrant::All, 128),
+        Err(OfferError::MixedLegacy)
+    );
+    assert_eq!(add(&old, &ToolGrant::None, 128), Ok(()));
 }
 
 #[test]
@@ -110,7 +205,7 @@ fn our_description_holds_and_a_different_one_is_counted() {
     for (parameters, replaced) in [(None, 0), (Some(PARAMETERS), 0), (Some(other), 1)] {
         for form in [Tools::List, Tools::Legacy] {
             let input = super::trace::input(form(vec![entry("mid", parameters)]));
-            let offered = offer(&input, &ToolGrant::All, &registry(), 128).unwrap();
+            let offered = offer(&input, ALL, &registry(), 128).unwrap();
             assert_eq!(offered.schemas_replaced, replaced);
             let Offer::Ours(tools) = offered.offer else {
                 panic!("mid is ours");
@@ -123,7 +218,7 @@ fn our_description_holds_and_a_different_one_is_counted() {
 #[test]
 fn more_tools_than_a_request_may_have_are_not_offered() {
     let absent = super::trace::input(Tools::Absent);
-    let offered = |max| offer(&absent, &ToolGrant::All, &registry(), max).map(|_| ());
+    let offered = |max| offer(&absent, ALL, &registry(), max).map(|_| ());
     assert_eq!(offered(3), Ok(()));
     assert_eq!(offered(2), Err(OfferError::TooMany { offered: 3, max: 2 }));
 }
@@ -135,7 +230,7 @@ fn tools_that_are_too_large_together_are_not_offered() {
         let mut large = (*tool("large", EffectClass::Read)).clone();
         large.description = "d".repeat(bytes - large.parameters.as_str().len());
         let registry = [Arc::new(large)];
-        offer(&absent, &ToolGrant::All, &registry, 128).map(|_| ())
+        offer(&absent, ALL, &registry, 128).map(|_| ())
     };
     let max = crate::limits::OFFERED_BYTES_MAX;
     assert_eq!(of_bytes(max), Ok(()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::TcpSocket;
 use tw_core::accepts::Accepts;
 use tw_core::arguments::Schema;
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
 use tw_core::json::Json;
 use tw_core::model_names::ModelNames;
 use tw_core::tool::{EffectClass, Policy, Tool, ToolKind};
@@ -136,6 +136,7 @@ async fn expired(app: &App) -> String {
         name: "expired".to_owned(),
         scopes: vec![Scope::Chat],
         tools: ToolGrant::None,
+        tools_mode: ToolsMode::Replace,
         record: Record::Full,
         memory: KeyMemory::Off,
         limits: tw_core::rate::Limits::default(),

@@ -1,7 +1,7 @@
 //! Who may do what with tools: every route, asked by everybody who may not, and by one who may.
 
 use serde_json::{Value, json};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
 use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key};
@@ -97,6 +97,7 @@ async fn expired(app: &App) -> Client {
         name: "old".to_owned(),
         scopes: Scope::ALL.to_vec(),
         tools: ToolGrant::All,
+        tools_mode: ToolsMode::Replace,
         record: Record::Full,
         memory: KeyMemory::Off,
         limits: tw_core::rate::Limits::default(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tw_core::arguments::Schema;
 use tw_core::change::{
     Change, DeleteConversation, KeyMemory, NewApiKey, NewMessage, NewOrganization, NewTurn,
-    OnLeave, Outcome, Record, Scope, Surface, ToolGrant, Whose,
+    OnLeave, Outcome, Record, Scope, Surface, ToolGrant, ToolsMode, Whose,
 };
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::json::{Json, Literal};
@@ -243,6 +243,7 @@ fn store(fault: Option<Fault>) -> (Store, OrgId, ApiKeyId) {
         shown: "tw".to_owned(),
         scopes: vec![Scope::Chat],
         tools: ToolGrant::All,
+        tools_mode: ToolsMode::Replace,
         record: Record::Full,
         memory: KeyMemory::Off,
         limits: tw_core::rate::Limits::default(),

@@ -1,0 +1,188 @@
+//! A key's tools that are added to the list of a client that knows nothing of them.
+
+use serde_json::{Value, json};
+use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
+use tw_core::tool::EffectClass;
+use tw_egress::env::Env;
+use tw_runtime::admin::{KeyWanted, create_key};
+use tw_testkit::client::{Client, Got};
+
+use super::{Lab, MIXED, PICK, ids, lab, message_of, result, user};
+use crate::app::CHAT;
+
+async fn key(lab: &Lab, tools: ToolGrant, tools_mode: ToolsMode) -> Client {
+    let wanted = KeyWanted {
+        organization: "default".to_owned(),
+        name: "an agent's".to_owned(),
+        scopes: vec![Scope::Chat, Scope::TurnsRead],
+        tools,
+        tools_mode,
+        record: Record::Full,
+        memory: KeyMemory::Off,
+        limits: tw_core::rate::Limits::default(),
+        expires: None,
+    };
+    let key = create_key(&lab.app.store, &Env::system(), wanted).await;
+    lab.app.with_key(Some(key.unwrap()))
+}
+
+/// A request with this list, and more members.
+fn body(messages: &Value, tools: &str, more: &str) -> String {
+    format!(r#"{{"model":"m","messages":{messages},"tools":{tools}{more}}}"#)
+}
+
+async fn send(client: &Client, headers: &[(&str, &str)], body: String) -> Got {
+    client.send("POST", CHAT, headers, body).await.unwrap()
+}
+
+/// The names of the tools of the last request that the upstream got; `None` without a list.
+fn offered(lab: &Lab) -> Option<Vec<String>> {
+    let asked = lab.upstream.asked().last().unwrap().json();
+    let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
+    asked["tools"]
+        .as_array()
+        .map(|tools| tools.iter().map(name).collect())
+}
+
+#[tokio::test]
+async fn the_key_says_whether_its_tools_are_added_and_a_header_goes_over_it() {
+    const ADD: &[(&str, &str)] = &[("turnwright-tools", "add")];
+    const REPLACE: &[(&str, &str)] = &[("turnwright-tools", "replace")];
+    const BOTH: &[&str] = &["pick", "act"];
+    const PICKS: &[&str] = &["pick"];
+    let lab = lab(EffectClass::Read, &[("Hm.", &[])]).await;
+    let act = || ToolGrant::Named(vec!["act".to_owned()]);
+    for (mode, grant, headers, expected) in [
+        (ToolsMode::Replace, act(), &[][..], PICKS),
+        (ToolsMode::Replace, act(), ADD, BOTH),
+        (ToolsMode::Add, act(), &[], BOTH),
+        (ToolsMode::Add, ToolGrant::All, &[], BOTH),
+        (ToolsMode::Add, act(), REPLACE, PICKS),
+        (ToolsMode::Add, ToolGrant::None, &[], PICKS),
+        (ToolsMode::Replace, ToolGrant::None, ADD, PICKS),
+    ] {
+        let client = key(&lab, grant.clone(), mode).await;
+        let got = send(
+            &client,
+            headers,
+            body(&json!([user("Hi")]), &format!("[{PICK}]"), ""),
+        )
+        .await;
+        assert_eq!(got.status, 200, "{}", got.text());
+        assert_eq!(
+            offered(&lab).unwrap(),
+            expected,
+            "{mode:?} {grant:?} {headers:?}"
+        );
+        assert_eq!(got.header("turnwright-tools-shared"), "");
+        // What the client wrote goes on as it was written.
+        let sent = String::from_utf8(lab.upstream.asked().last().unwrap().body.to_vec()).unwrap();
+        assert!(sent.contains(PICK), "{sent}");
+    }
+    let client = key(&lab, act(), ToolsMode::Add).await;
+    let wrong = send(
+        &client,
+        &[("turnwright-tools", "both")],
+        body(&json!([user("Hi")]), "[]", ""),
+    )
+    .await;
+    assert_eq!(wrong.status, 400);
+    assert_eq!(wrong.json()["error"]["param"], "turnwright-tools");
+    // An empty list is a list, and a choice that forbids calls stays.
+    let got = send(
+        &client,
+        &[],
+        body(&json!([user("Hi")]), "[]", r#","tool_choice":"none""#),
+    )
+    .await;
+    assert_eq!(got.status, 200, "{}", got.text());
+    assert_eq!(offered(&lab).unwrap(), ["act"]);
+    assert_eq!(
+        lab.upstream.asked().last().unwrap().json()["tool_choice"],
+        "none"
+    );
+}
+
+#[tokio::test]
+async fn a_name_that_meets_is_ours_and_told() {
+    let lab = lab(
+        EffectClass::Read,
+        &[("", &[("up_0", "act", "{}")]), ("Done.", &[])],
+    )
+    .await;
+    let client = key(&lab, ToolGrant::All, ToolsMode::Add).await;
+    let theirs =
+        r#"{"type":"function","function":{"name":"act","description":"The client's own."}}"#;
+    let got = send(
+        &client,
+        &[],
+        body(&json!([user("Hi")]), &format!("[{theirs},{PICK}]"), ""),
+    )
+    .await;
+    assert_eq!(message_of(&got)["content"], "Done.");
+    assert_eq!(got.header("turnwright-tools-shared"), "act");
+    assert_eq!(offered(&lab).unwrap(), ["act", "pick"]);
+    assert_eq!(lab.tool.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_mixed_round_of_an_added_tool_is_joined_and_a_forced_choice_holds_for_one_round() {
+    let lab = lab(
+        EffectClass::Once,
+        &[
+            ("", &[("up_0", "act", "{}")]),
+            ("Now.", &MIXED),
+            ("Done.", &[]),
+        ],
+    )
+    .await;
+    let client = key(&lab, ToolGrant::All, ToolsMode::Add).await;
+    let tools = format!("[{PICK}]");
+    let got = send(
+        &client,
+        &[],
+        body(
+            &json!([user("Go.")]),
+            &tools,
+            r#","tool_choice":"required""#,
+        ),
+    )
+    .await;
+    let message = message_of(&got);
+    let ids = ids(&message);
+    let asked = lab.upstream.asked();
+    assert_eq!(asked[0].json()["tool_choice"], "required");
+    assert_eq!(asked[1].json()["tool_choice"], "auto");
+    // The client sees its own calls only.
+    let names: Vec<&Value> = message["tool_calls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| &call["function"]["name"])
+        .collect();
+    assert_eq!(names, ["pick", "pick"]);
+    assert_eq!(lab.tool.asked().len(), 2);
+
+    let history = json!([
+        user("Go."),
+        message,
+        result(&ids[0], "one"),
+        result(&ids[1], "two")
+    ]);
+    let got = send(&client, &[], body(&history, &tools, "")).await;
+    assert_eq!(message_of(&got)["content"], "Done.");
+    // Its answer meets what ours did, in the hidden round and beside its own calls; nothing ran again.
+    let asked = lab.upstream.asked().last().unwrap().json();
+    let results: Vec<&Value> = asked["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| &message["content"])
+        .collect();
+    assert_eq!(
+        results,
+        [r#"{"did":"it"}"#, "one", r#"{"did":"it"}"#, "two"]
+    );
+    assert_eq!(lab.tool.asked().len(), 2);
+}
