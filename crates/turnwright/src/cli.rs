@@ -182,7 +182,8 @@ pub struct CreateKeyArgs {
     /// Take names of tools that there are not yet.
     #[arg(long)]
     pub allow_unknown_tools: bool,
-    /// What the key may do, with commas between: chat, turns:read, tools:read, tools:write, admin.
+    /// What the key may do, with commas between: chat, turns:read, turns:read_all, tools:read,
+    /// tools:write, admin.
     /// [default: chat,turns:read,tools:read]
     #[arg(long = "scope", value_delimiter = ',')]
     pub scopes: Vec<String>,

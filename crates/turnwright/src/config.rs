@@ -4,6 +4,7 @@ mod upstream;
 
 mod egress;
 mod environment;
+mod headers;
 mod network;
 mod numbers;
 mod rate;
@@ -93,6 +94,7 @@ pub struct ServerSettings {
     head_timeout_s: u64,
     bodies_bytes_max: usize,
     cors_origins: Vec<String>,
+    end_user_headers: Vec<String>,
     pub check_upstreams: bool,
     running_bodies_bytes_max: u64,
     disk_free_bytes_min: u64,
@@ -305,13 +307,14 @@ impl Settings {
     /// What the surfaces need.
     ///
     /// # Errors
-    /// When an origin is none.
+    /// When an origin is none, or a header.
     pub fn surfaces(&self) -> anyhow::Result<Options> {
         let origins = CorsOrigins::parse(&self.server.cors_origins);
         Ok(Options {
             keep_alive: Duration::from_secs(self.server.keep_alive_s),
             body_timeout: Duration::from_secs(self.server.body_timeout_s),
             bodies_bytes_max: self.server.bodies_bytes_max,
+            end_user_headers: headers::end_user(&self.server.end_user_headers)?,
             cors_origins: origins.context("server.cors_origins")?,
         })
     }

@@ -199,16 +199,20 @@ pub struct NewApiKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Chat,
+    /// Those that the key made, which `chat` allows, too.
     TurnsRead,
+    /// Those of the whole organization.
+    TurnsReadAll,
     ToolsRead,
     ToolsWrite,
     Admin,
 }
 
 impl Scope {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Chat,
         Self::TurnsRead,
+        Self::TurnsReadAll,
         Self::ToolsRead,
         Self::ToolsWrite,
         Self::Admin,
@@ -218,6 +222,7 @@ impl Scope {
         match self {
             Self::Chat => "chat",
             Self::TurnsRead => "turns:read",
+            Self::TurnsReadAll => "turns:read_all",
             Self::ToolsRead => "tools:read",
             Self::ToolsWrite => "tools:write",
             Self::Admin => "admin",

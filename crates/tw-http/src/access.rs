@@ -1,7 +1,7 @@
 //! Who asks, and whether they may.
 
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName};
 use tw_core::change::{Scope, Whose};
 use tw_runtime::admin::{AuthenticateError, Caller};
 use tw_store::read::turn::TurnRow;
@@ -9,7 +9,6 @@ use tw_store::read::turn::TurnRow;
 use crate::error::ApiError;
 use crate::server::{RequestId, Surfaces};
 
-pub(crate) const USER_HEADER: &str = "turnwright-user";
 /// Longest name of an end user, a conversation or an idempotency key, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 200;
 
@@ -22,7 +21,7 @@ pub(crate) struct Reader {
 
 /// Resolves the request's key and whom it asks for.
 ///
-/// A key sees the turns it made, and with `turns:read` those of its organization. Where an end
+/// A key sees the turns it made, and with `turns:read_all` those of its organization. Where an end
 /// user is named, only theirs.
 pub(crate) async fn reader(
     surfaces: &Surfaces,
@@ -32,8 +31,8 @@ pub(crate) async fn reader(
 ) -> Result<Reader, ApiError> {
     let caller = caller(surfaces, headers, scope, id).await?;
     let whose = Whose {
-        api_key: (!caller.may(Scope::TurnsRead)).then_some(caller.api_key),
-        end_user: named(headers, USER_HEADER)?,
+        api_key: (!caller.may(Scope::TurnsReadAll)).then_some(caller.api_key),
+        end_user: end_user(surfaces, headers)?,
     };
     Ok(Reader { caller, whose })
 }
@@ -75,6 +74,30 @@ pub(crate) async fn caller(
         Some(scope) if !caller.may(scope) => Err(ApiError::out_of_scope(scope.as_str())),
         Some(_) | None => Ok(caller),
     }
+}
+
+/// Whom the request is for, by the one of the configured headers that is there.
+///
+/// Two of them are refused like one that is there twice: the client must not choose which counts.
+pub(crate) fn end_user(
+    surfaces: &Surfaces,
+    headers: &HeaderMap,
+) -> Result<Option<String>, ApiError> {
+    let mut found: Option<(&HeaderName, String)> = None;
+    for name in &surfaces.0.options.end_user_headers {
+        let Some(user) = named(headers, name.as_str())? else {
+            continue;
+        };
+        if let Some((earlier, _)) = found {
+            return Err(ApiError::invalid(
+                Some(name.as_str()),
+                None,
+                format!("{earlier} and {name} both name the end user; send one of them."),
+            ));
+        }
+        found = Some((name, user));
+    }
+    Ok(found.map(|(_, user)| user))
 }
 
 /// A header that names something; an empty one counts as absent.

@@ -27,7 +27,7 @@ use tw_wire::openai_chat::outcome::{Dialect, fault_of};
 use tw_wire::openai_chat::request::{decode_shared, text_of};
 use tw_wire::sse;
 
-use crate::access::{self, NAME_BYTES_MAX, USER_HEADER, named};
+use crate::access::{self, NAME_BYTES_MAX, named};
 use crate::answer_body::{Note, Whole, event_stream, json};
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
@@ -94,7 +94,7 @@ async fn answer(
             Tools::Absent | Tools::List(_) => Dialect::Tools,
         },
     };
-    let wanted = turn_request(&parts.headers, caller.clone(), body, input, id)?;
+    let wanted = turn_request(surfaces, &parts.headers, caller.clone(), body, input, id)?;
     let place = if streamed {
         let place = surfaces.runtime().open_stream(&caller);
         Some(place.map_err(|no_room| ApiError::no_room(&no_room))?)
@@ -125,6 +125,7 @@ async fn answer(
 }
 
 fn turn_request(
+    surfaces: &Surfaces,
     headers: &HeaderMap,
     caller: Caller,
     body: SharedText,
@@ -155,7 +156,7 @@ fn turn_request(
         surface: Surface::ChatCompletions,
         body,
         input: Arc::new(input),
-        end_user: named(headers, USER_HEADER)?,
+        end_user: access::end_user(surfaces, headers)?,
         conversation: named(headers, CONVERSATION_HEADER.as_str())?,
         on_leave,
         tools_mode,

@@ -33,11 +33,12 @@ pub enum BadOrigin {
 const MAX_AGE: Duration = Duration::from_secs(7200);
 
 /// Headers of answers that a page may read, beside those that it always may.
-const EXPOSED: [&str; 11] = [
+const EXPOSED: [&str; 12] = [
     "retry-after",
     "turnwright-conversation",
     "turnwright-memory",
     "turnwright-repaired",
+    "turnwright-tools-shared",
     "turnwright-turn",
     "www-authenticate",
     "x-ratelimit-limit-requests",

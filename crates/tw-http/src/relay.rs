@@ -19,7 +19,7 @@ use tw_wire::openai_chat::error::{of_fault, render};
 use tw_wire::relayed::body::read;
 use tw_wire::sse;
 
-use crate::access::{self, NAME_BYTES_MAX, USER_HEADER, named};
+use crate::access::{self, NAME_BYTES_MAX};
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
 use crate::request_body::{read_body, refused};
@@ -119,7 +119,7 @@ async fn answer(
     if let Err(no_room) = runtime.may_begin(&caller) {
         return Err(refused(headers, body, ApiError::no_room(&no_room)).await);
     }
-    let end_user = named(headers, USER_HEADER)?;
+    let end_user = access::end_user(surfaces, headers)?;
     let bytes_max = runtime.request_limits().body_bytes_max;
     let bytes = read_body(surfaces, headers, body, bytes_max).await?;
     let content_type =

@@ -42,10 +42,14 @@ pub struct Options {
     /// Bytes of all bodies that are being read; what is beyond is refused. At least one body of
     /// the largest size is read whatever this says.
     pub bodies_bytes_max: usize,
+    /// Headers that name the end user, one of which a request may bring.
+    pub end_user_headers: Vec<HeaderName>,
     /// Whose pages in browsers may ask.
     pub cors_origins: CorsOrigins,
 }
 
+/// What names the end user unless the configuration says otherwise.
+pub const END_USER_HEADER_DEFAULT: HeaderName = HeaderName::from_static("turnwright-user");
 /// Design, section 12.
 pub const KEEP_ALIVE_DEFAULT: Duration = Duration::from_secs(15);
 pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
@@ -60,6 +64,7 @@ impl Options {
             keep_alive: KEEP_ALIVE_DEFAULT,
             body_timeout: BODY_TIMEOUT_DEFAULT,
             bodies_bytes_max: BODIES_BYTES_DEFAULT,
+            end_user_headers: vec![END_USER_HEADER_DEFAULT],
             cors_origins: CorsOrigins::None,
         }
     }

@@ -50,7 +50,7 @@ pub struct TurnRequest {
     /// The body as it came.
     pub body: SharedText,
     pub input: Arc<ModelInput>,
-    /// From `turnwright-user`; else the request's own fields count.
+    /// From the header that names the end user; else the request's own fields count.
     pub end_user: Option<String>,
     /// From `turnwright-conversation`.
     pub conversation: Option<String>,

@@ -46,7 +46,7 @@ pub struct RelayRequest {
     /// As it came.
     pub bytes: Bytes,
     pub body: RelayedBody,
-    /// From `turnwright-user`; else the request's own fields count.
+    /// From the header that names the end user; else the request's own fields count.
     pub end_user: Option<String>,
     pub request_id: String,
 }

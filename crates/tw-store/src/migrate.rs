@@ -68,6 +68,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "tools_mode",
         sql: include_str!("../migrations/0014_tools_mode.sql"),
     },
+    Migration {
+        name: "turns_read_all",
+        sql: include_str!("../migrations/0015_turns_read_all.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -332,3 +332,39 @@ fn times_beyond_any_clock_are_refused_wherever_they_stand() {
     load("[server]\nhead_timeout_s = 315360000\n[limits]\nbody_bytes_max = 9223372036854775807")
         .unwrap();
 }
+
+#[test]
+fn headers_that_name_the_end_user_are_read_and_refused_by_place() {
+    let headers = |text: &str| {
+        let settings = load(&format!("[server]\nend_user_headers = {text}")).unwrap();
+        settings
+            .surfaces()
+            .map(|surfaces| surfaces.end_user_headers)
+    };
+    let defaults = load("").unwrap().surfaces().unwrap().end_user_headers;
+    assert_eq!(
+        defaults,
+        tw_http::server::Options::defaults().end_user_headers
+    );
+    assert_eq!(headers("[]").unwrap(), [""; 0]);
+    let two = headers("[\"X-OpenWebUI-User-Id\", \"turnwright-user\"]");
+    assert_eq!(two.unwrap(), ["x-openwebui-user-id", "turnwright-user"]);
+    for (text, told) in [
+        ("[\"canary 4711\"]", "server.end_user_headers[0] is no name"),
+        (
+            "[\"x-user\", \"\"]",
+            "server.end_user_headers[1] is no name",
+        ),
+        (
+            "[\"Authorization\"]",
+            "server.end_user_headers[0]: authorization",
+        ),
+        (
+            "[\"x-user\", \"X-User\"]",
+            "server.end_user_headers[1] stands there twice",
+        ),
+    ] {
+        let error = format!("{:#}", headers(text).unwrap_err());
+        assert!(error.contains(told) && !error.contains("canary"), "{error}");
+    }
+}

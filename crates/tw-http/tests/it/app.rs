@@ -93,7 +93,7 @@ impl App {
             app.key(
                 "default",
                 ToolGrant::All,
-                vec![Scope::Chat, Scope::TurnsRead],
+                vec![Scope::Chat, Scope::TurnsReadAll],
             )
             .await,
         );

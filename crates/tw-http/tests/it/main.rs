@@ -11,6 +11,7 @@ mod client_tools;
 mod conversations;
 mod cors;
 mod driver_panics;
+mod end_user;
 mod leave;
 mod limits;
 mod local_models;

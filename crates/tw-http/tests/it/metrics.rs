@@ -186,7 +186,7 @@ async fn only_admins_read_it_on_the_listener_of_clients() {
     let app = App::start(&upstream, Wanted::plain()).await;
     let scopes = [
         Scope::Chat,
-        Scope::TurnsRead,
+        Scope::TurnsReadAll,
         Scope::ToolsRead,
         Scope::ToolsWrite,
     ];

@@ -65,7 +65,7 @@ fn of_keys(key: Limits) -> Rules {
 
 /// A client with another key of an organization.
 async fn client_of(app: &App, organization: &str) -> Client {
-    let scopes = vec![Scope::Chat, Scope::TurnsRead];
+    let scopes = vec![Scope::Chat, Scope::TurnsReadAll];
     let key = app.key(organization, ToolGrant::None, scopes).await;
     app.with_key(Some(key))
 }

@@ -114,7 +114,7 @@ async fn a_foreign_turn_is_answered_like_an_unknown_one_on_every_route() {
     let got = app.client.chat(&ask("Hi")).await.unwrap();
     let turn = got.header("turnwright-turn").to_owned();
     let answer_id = got.json()["id"].as_str().unwrap().to_owned();
-    let scopes = vec![Scope::Chat, Scope::TurnsRead, Scope::Admin];
+    let scopes = vec![Scope::Chat, Scope::TurnsReadAll, Scope::Admin];
     let other = client_of(&app, "other", scopes).await;
     for (method, path, takes) in ROUTES {
         if takes != Takes::TurnId {
@@ -183,7 +183,7 @@ async fn names_of_another_organization_or_key_lead_to_nothing_of_theirs() {
             .header("turnwright-turn"),
         turn
     );
-    let scopes = vec![Scope::Chat, Scope::TurnsRead];
+    let scopes = vec![Scope::Chat, Scope::TurnsReadAll];
     for organization in ["other", "default"] {
         let other = client_of(&app, organization, scopes.clone()).await;
         // All names, then each alone beside the mark of a retry.
@@ -222,7 +222,10 @@ async fn a_key_without_turns_read_sees_only_its_own_turns() {
     let cancel = format!("{}/cancel", path(&of_wide));
     let refused = narrow.send("POST", &cancel, &[], "").await.unwrap();
     assert_eq!(refused.status, 404);
+    // Its own, of which it has none.
     let reader = client_of(&app, "default", vec![Scope::TurnsRead]).await;
+    assert_eq!(see(&reader, path(&of_wide)).await, 404);
+    let reader = client_of(&app, "default", vec![Scope::TurnsReadAll]).await;
     assert_eq!(see(&reader, path(&of_wide)).await, 200);
     assert_eq!(reader.chat(&ask("Hi")).await.unwrap().status, 403);
 }

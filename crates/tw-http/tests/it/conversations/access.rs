@@ -137,7 +137,7 @@ async fn deleting_takes_what_is_seen_and_ones_own() {
         assert_eq!(refused.json()["error"]["code"], "insufficient_scope");
     }
     assert_eq!(get(&app.client, path).await.json()["turn_count"], 3);
-    let reader = client_of(&app, "default", vec![Scope::TurnsRead]).await;
+    let reader = client_of(&app, "default", vec![Scope::TurnsReadAll]).await;
     assert_eq!(with(&reader, "DELETE", path, &[]).await.status, 403);
     // The narrow key takes its own; what it does not see stays.
     assert_eq!(with(&narrow, "DELETE", path, &[]).await.status, 200);

@@ -184,7 +184,7 @@ async fn a_key_needs_the_scope_to_chat_and_a_key_is_needed() {
         let got = client.send("DELETE", "/v1/conversations/c", &[], "").await;
         got.unwrap()
     };
-    let reader = vec![tw_core::change::Scope::TurnsRead];
+    let reader = vec![tw_core::change::Scope::TurnsReadAll];
     let reader = app.key("default", tw_core::change::ToolGrant::None, reader);
     let reader = reader.await;
     for (key, status, code) in [

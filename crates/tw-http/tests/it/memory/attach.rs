@@ -268,7 +268,7 @@ async fn another_key_continues_nothing() {
     let app = start(&model, &service).await;
     let mut chat = Chatter::new(&app.client, &[ANN]);
     chat.say("look").await;
-    let scopes = || vec![Scope::Chat, Scope::TurnsRead];
+    let scopes = || vec![Scope::Chat, Scope::TurnsReadAll];
     for organization in ["default", "other"] {
         let key = app.key(organization, ToolGrant::All, scopes()).await;
         let mut other = chat.clone();

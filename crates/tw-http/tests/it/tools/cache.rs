@@ -180,7 +180,7 @@ async fn versions_share_what_they_ask_alike_where_the_scope_says_so() {
 async fn one_persons_results_are_not_anothers() {
     let lab = lab().await;
     lab.make("find", "/", cached("user")).await;
-    let scopes = vec![Scope::Chat, Scope::TurnsRead];
+    let scopes = vec![Scope::Chat, Scope::TurnsReadAll];
     let mine = &lab.app.client;
     assert_eq!(run_as(&lab, mine, "ann").await, fresh(1));
     assert_eq!(run_as(&lab, mine, "bob").await, fresh(2));

@@ -166,7 +166,7 @@ pub async fn editor(app: &App, slug: &str) -> Client {
         Scope::ToolsRead,
         Scope::ToolsWrite,
         Scope::Chat,
-        Scope::TurnsRead,
+        Scope::TurnsReadAll,
     ];
     app.with_key(Some(app.key(slug, ToolGrant::All, scopes).await))
 }
