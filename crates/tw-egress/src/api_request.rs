@@ -167,11 +167,12 @@ fn kept(mut received: Received, definition: &Definition, secrets: &Sent<'_>) -> 
     received
 }
 
-/// An answer that is larger than this may take milliseconds to select from, in bytes.
+/// An answer that is larger than this may take milliseconds to select from and to look through for secrets, in bytes.
 const ASIDE_BYTES_MIN: usize = 32 * 1024;
 
 fn answer(definition: &Definition, received: Received, secrets: &Sent<'_>) -> ToolOutput {
     let mut output = output_of(definition, received);
+    let mut is_large = false;
     if let ToolOutput::Text {
         text,
         cut,
@@ -179,10 +180,10 @@ fn answer(definition: &Definition, received: Received, secrets: &Sent<'_>) -> To
     } = &mut output
     {
         // Before anything is masked: a number that is a secret leaves no JSON behind.
-        let is_large = text.len() > ASIDE_BYTES_MIN;
+        is_large = text.len() > ASIDE_BYTES_MIN;
         *selected = aside(is_large, || definition.selected(text, *cut));
     }
-    masked(output, secrets)
+    aside(is_large, || masked(output, secrets))
 }
 
 fn masked(output: ToolOutput, secrets: &Sent<'_>) -> ToolOutput {

@@ -30,7 +30,9 @@ pub(crate) fn reuse_for(effect: EffectClass) -> Reuse {
 pub(crate) fn failed(failure: SendFailure) -> ToolOutcome {
     let message = failure.message().to_owned();
     match failure.kind {
-        FailureKind::TargetNotAllowed | FailureKind::NotHttps => {
+        // A name that does not exist ends like one that may not be reached, so that nobody learns by tools which
+        // names there are inside; asking again would not help with either.
+        FailureKind::TargetNotAllowed | FailureKind::Unresolved | FailureKind::NotHttps => {
             ToolOutcome::NotAllowed { message }
         }
         // The same arguments make the same request.
@@ -41,7 +43,6 @@ pub(crate) fn failed(failure: SendFailure) -> ToolOutcome {
         FailureKind::TimedOut(_) => ToolOutcome::TimedOut,
         FailureKind::BadUrl
         | FailureKind::BadRequest
-        | FailureKind::Unresolved
         | FailureKind::LookUpFailed
         | FailureKind::Connect
         | FailureKind::Tls

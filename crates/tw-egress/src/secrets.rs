@@ -10,6 +10,7 @@ use url::Host;
 use crate::client::place;
 use crate::secret::Secret;
 
+mod escapes;
 mod hidden;
 mod sent;
 

@@ -63,8 +63,10 @@ impl SendFailure {
             FailureKind::BadUrl => "the tool's address is no usable URL",
             FailureKind::BadRequest => "the tool's method or headers cannot be sent",
             FailureKind::NotHttps => "the tool's address must begin with https",
-            FailureKind::TargetNotAllowed => "the tool's address may not be reached from here",
-            FailureKind::Unresolved => "the tool's host does not exist",
+            // Which names there are inside is nobody's business who may write a tool.
+            FailureKind::TargetNotAllowed | FailureKind::Unresolved => {
+                "the tool's address does not exist or may not be reached from here"
+            }
             FailureKind::LookUpFailed => "the tool's host could not be looked up",
             FailureKind::Connect => "the tool cannot be reached",
             FailureKind::Tls => "no secure connection to the tool could be made",

@@ -8,7 +8,7 @@ fn what_was_sent_decides_what_a_failure_means() {
         (FailureKind::BadRequest, "unsendable", "reset"),
         (FailureKind::NotHttps, "not_allowed", "not_allowed"),
         (FailureKind::TargetNotAllowed, "not_allowed", "not_allowed"),
-        (FailureKind::Unresolved, "not_sent", "reset"),
+        (FailureKind::Unresolved, "not_allowed", "not_allowed"),
         (FailureKind::LookUpFailed, "not_sent", "reset"),
         (FailureKind::Connect, "not_sent", "reset"),
         (FailureKind::Tls, "not_sent", "reset"),

@@ -1,7 +1,9 @@
 //! The ways in which a secret may come back in a text.
 
+use std::fmt;
 use std::ops::Range;
 
+use super::escapes::{Reading, is_escape, readings};
 use crate::secret::Secret;
 
 /// Shorter values are left in place: they are in every other text by chance, and what was cut
@@ -10,32 +12,238 @@ const MASKED_CHARS_MIN: usize = 8;
 
 const MASK: &str = "***";
 
-/// A secret as it is looked for; none that is too short.
+/// A secret as it is looked for; nothing of one that is too short.
 ///
 /// Encoders differ in what they escape and how, so each character counts in every way in which JSON, a URL, a form or
-/// HTML writes it, whatever the others look like.
-#[derive(Debug)]
-pub(super) struct Hidden(Option<Secret>);
+/// HTML writes it, whatever the others look like. Base64 has three forms, by how many bytes stand before the secret in
+/// what was encoded.
+pub(super) struct Hidden {
+    secret: Secret,
+    needles: Vec<Needle>,
+}
+
+/// What is looked for: at each place one of several characters.
+struct Needle(Vec<Element>);
+
+struct Element {
+    characters: Vec<char>,
+    /// Longer ways to write it are not looked for, so that the whole has a length that can be relied on.
+    bytes_max: usize,
+}
+
+/// `&#x0000002d;`, and all that comes of two encoders in a row, such as `%26%23x2D%3B` or `\\u002d`.
+const ASCII_BYTES_MAX: usize = 12;
+/// Four bytes in a URL in HTML, `&#37;F0&#37;9F&#37;98&#37;80`.
+const OTHER_BYTES_MAX: usize = 28;
+/// A slash of base64 in a URL in a URL, `%252F`; letters and digits stand as they are.
+const BASE64_BYTES_MAX: usize = 5;
 
 impl Hidden {
     pub fn new(value: &Secret) -> Self {
-        let is_long = value.reveal().chars().count() >= MASKED_CHARS_MIN;
-        Self(is_long.then(|| value.clone()))
+        let text = value.reveal();
+        let is_long = text.chars().count() >= MASKED_CHARS_MIN;
+        let needles = if is_long {
+            let base64 = (0..3).map(|before| Needle::base64(text.as_bytes(), before));
+            std::iter::once(Needle::plain(text)).chain(base64).collect()
+        } else {
+            Vec::new()
+        };
+        Self {
+            secret: value.clone(),
+            needles,
+        }
     }
 
-    pub fn text(&self) -> Option<&str> {
-        self.0.as_ref().map(Secret::reveal)
+    pub fn is_looked_for(&self) -> bool {
+        !self.needles.is_empty()
+    }
+
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.secret.reveal() == other.secret.reveal()
+    }
+
+    /// The most bytes that it takes in a text.
+    pub fn longest(&self) -> usize {
+        let longest = self.needles.iter().map(Needle::longest);
+        longest.max().unwrap_or_default()
     }
 }
 
-/// The most bytes that a secret takes in a text.
-pub(super) fn longest(secret: &str) -> usize {
-    secret.chars().map(longest_of).sum()
+/// The value is in the needles, too.
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hidden").field(&self.secret).finish()
+    }
+}
+
+impl Needle {
+    fn plain(secret: &str) -> Self {
+        let element = |character: char| Element {
+            characters: vec![character],
+            bytes_max: if character.is_ascii() {
+                ASCII_BYTES_MAX
+            } else {
+                OTHER_BYTES_MAX
+            },
+        };
+        Self(secret.chars().map(element).collect())
+    }
+
+    /// The base64 of a text in which so many bytes, modulo 3, stand before the secret. The first and the last
+    /// character may also hold bits of what stands around it.
+    fn base64(secret: &[u8], before: usize) -> Self {
+        let bits = before * 8..(before + secret.len()) * 8;
+        let bit = |at: usize| secret[at / 8 - before] >> (7 - at % 8) & 1;
+        let element = |place: usize| {
+            let fits = |value: u8| {
+                let mut of_secret = (0..6).filter(|at| bits.contains(&(place * 6 + at)));
+                of_secret.all(|at| value >> (5 - at) & 1 == bit(place * 6 + at))
+            };
+            let characters: Vec<char> = (0..64)
+                .filter(|value| fits(*value))
+                .flat_map(base64)
+                .collect();
+            let is_plain = characters.iter().all(char::is_ascii_alphanumeric);
+            Element {
+                characters,
+                bytes_max: if is_plain { 1 } else { BASE64_BYTES_MAX },
+            }
+        };
+        Self(
+            (bits.start / 6..bits.end.div_ceil(6))
+                .map(element)
+                .collect(),
+        )
+    }
+
+    fn longest(&self) -> usize {
+        self.0.iter().map(|element| element.bytes_max).sum()
+    }
+
+    fn may_begin_with(&self, byte: u8) -> bool {
+        is_escape(byte)
+            || self.0.first().is_some_and(|element| {
+                let mut characters = element.characters.iter();
+                characters.any(|character| character.encode_utf8(&mut [0; 4]).as_bytes()[0] == byte)
+            })
+    }
+
+    /// Where it ends if it begins with one of these; the furthest, where there are several ways to read it.
+    fn end_of(&self, text: &[u8], begin: usize, firsts: &[Reading]) -> Option<usize> {
+        let (first, others) = self.0.split_first()?;
+        let mut ends: Vec<usize> = first.among(firsts, begin).collect();
+        let mut next = Vec::new();
+        for element in others {
+            if ends.is_empty() {
+                return None;
+            }
+            for &at in &ends {
+                element.ends(text, at, &mut next);
+            }
+            next.sort_unstable();
+            next.dedup();
+            std::mem::swap(&mut ends, &mut next);
+            next.clear();
+        }
+        ends.pop()
+    }
+}
+
+impl Element {
+    /// Adds where it may end if it begins at `at`.
+    fn ends(&self, text: &[u8], at: usize, ends: &mut Vec<usize>) {
+        match plain_ascii(text, at) {
+            Some(read) => ends.extend(self.among(&[read], at)),
+            None => ends.extend(self.among(&readings(text, at), at)),
+        }
+    }
+
+    /// Where those of the readings end that it may be.
+    fn among(&self, readings: &[Reading], begin: usize) -> impl Iterator<Item = usize> {
+        let fits = move |read: &&Reading| {
+            read.end - begin <= self.bytes_max && self.characters.contains(&read.character)
+        };
+        readings.iter().filter(fits).map(|read| read.end)
+    }
+}
+
+/// Nearly all of every text: what can be read in one way only, without looking further.
+fn plain_ascii(text: &[u8], at: usize) -> Option<Reading> {
+    let byte = *text.get(at)?;
+    (byte.is_ascii() && !is_escape(byte)).then(|| Reading {
+        end: at + 1,
+        character: char::from(byte),
+    })
+}
+
+/// The characters of both alphabets for six bits.
+fn base64(value: u8) -> impl Iterator<Item = char> {
+    let (one, other) = match value {
+        0..26 => (b'A' + value, None),
+        26..52 => (b'a' + value - 26, None),
+        52..62 => (b'0' + value - 52, None),
+        62 => (b'+', Some(b'-')),
+        _ => (b'/', Some(b'_')),
+    };
+    std::iter::once(one).chain(other).map(char::from)
+}
+
+/// Needles, and which bytes one of them may begin with: nearly all places in a text are told apart by that.
+struct Search<'a> {
+    needles: Vec<&'a Needle>,
+    begins: [bool; 256],
+}
+
+impl<'a> Search<'a> {
+    fn new(secrets: &[&'a Hidden]) -> Self {
+        let needles: Vec<&Needle> = secrets.iter().flat_map(|secret| &secret.needles).collect();
+        let mut begins = [false; 256];
+        for (byte, begins) in (0..=u8::MAX).zip(&mut begins) {
+            *begins = needles.iter().any(|needle| needle.may_begin_with(byte));
+        }
+        Self { needles, begins }
+    }
+
+    /// Where the furthest that begins here ends.
+    fn end_of(&self, text: &[u8], begin: usize) -> Option<usize> {
+        let first = *text.get(begin)?;
+        if !self.begins[usize::from(first)] {
+            return None;
+        }
+        let furthest = |firsts: &[Reading]| {
+            let needles = self.needles.iter();
+            needles
+                .filter_map(|needle| needle.end_of(text, begin, firsts))
+                .max()
+        };
+        match plain_ascii(text, begin) {
+            Some(read) => furthest(&[read]),
+            None => furthest(&readings(text, begin)),
+        }
+    }
+
+    /// Where they stand, in order; those that overlap are one place.
+    fn places(&self, text: &[u8]) -> Vec<Range<usize>> {
+        let mut places: Vec<Range<usize>> = Vec::new();
+        for begin in 0..text.len() {
+            let Some(end) = self.end_of(text, begin) else {
+                continue;
+            };
+            match places.last_mut() {
+                Some(last) if begin < last.end => last.end = last.end.max(end),
+                Some(_) | None => places.push(begin..end),
+            }
+        }
+        places
+    }
 }
 
 /// The text with the mask in place of every one of `secrets`. Those that overlap have one mask.
-pub(super) fn masked(secrets: &[&str], text: String) -> String {
-    let found = places(secrets, text.as_bytes());
+pub(super) fn masked(secrets: &[&Hidden], text: String) -> String {
+    if secrets.is_empty() {
+        return text;
+    }
+    let found = Search::new(secrets).places(text.as_bytes());
     if found.is_empty() {
         return text;
     }
@@ -51,35 +259,17 @@ pub(super) fn masked(secrets: &[&str], text: String) -> String {
     masked
 }
 
-/// Where the secrets stand, in order; those that overlap are one place.
-fn places(secrets: &[&str], text: &[u8]) -> Vec<Range<usize>> {
-    let mut places: Vec<Range<usize>> = Vec::new();
-    for begin in 0..text.len() {
-        let ends = secrets
-            .iter()
-            .filter_map(|secret| end_of(secret, text, begin));
-        let Some(end) = ends.max() else {
-            continue;
-        };
-        match places.last_mut() {
-            Some(last) if begin < last.end => last.end = last.end.max(end),
-            Some(_) | None => places.push(begin..end),
-        }
-    }
-    places
-}
-
 /// Cuts a text before `at`, with the mask in place of a secret that goes on beyond it.
 ///
 /// Only a whole secret counts. Else whoever can have a text repeated, and cut where they like,
 /// would learn of each next character whether it is the right one.
-pub(super) fn cut(secrets: &[&str], text: &mut Vec<u8>, at: usize) {
+pub(super) fn cut(secrets: &[&Hidden], text: &mut Vec<u8>, at: usize) {
+    let search = Search::new(secrets);
+    let longest = secrets.iter().map(|secret| secret.longest()).max();
+    let longest = longest.unwrap_or_default();
     let begins = |end: usize| {
-        let of_one = |secret: &&str| {
-            let first = (end + 1).saturating_sub(longest(secret));
-            (first..end).find(|&begin| end_of(secret, text, begin).is_some_and(|to| to > end))
-        };
-        secrets.iter().filter_map(of_one).min()
+        let first = (end + 1).saturating_sub(longest);
+        (first..end).find(|&begin| search.end_of(text, begin).is_some_and(|to| to > end))
     };
     let (mut end, mut mask) = (at, "");
     // Secrets may overlap.
@@ -90,154 +280,5 @@ pub(super) fn cut(secrets: &[&str], text: &mut Vec<u8>, at: usize) {
     text.extend_from_slice(mask.as_bytes());
 }
 
-/// Where the secret that begins here ends, if one does; the furthest, where there are several ways to read it.
-fn end_of(secret: &str, text: &[u8], begin: usize) -> Option<usize> {
-    // Nearly all places in a text are told apart by their first byte.
-    let first = secret.chars().next()?;
-    let is_escape = |byte: &u8| matches!(byte, b'\\' | b'%' | b'&' | b'+');
-    let found = text.get(begin)?;
-    if secret.as_bytes().first() != Some(found) && (is_always_plain(first) || !is_escape(found)) {
-        return None;
-    }
-    let mut ends = vec![begin];
-    let mut next = Vec::new();
-    for character in secret.chars() {
-        for &at in &ends {
-            ways(character, text, at, &mut next);
-        }
-        next.sort_unstable();
-        next.dedup();
-        if next.is_empty() {
-            return None;
-        }
-        std::mem::swap(&mut ends, &mut next);
-        next.clear();
-    }
-    ends.pop()
-}
-
-/// What no encoder writes otherwise than it is.
-fn is_always_plain(character: char) -> bool {
-    character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.' | '~')
-}
-
-/// The most bytes of [`ways`].
-fn longest_of(character: char) -> usize {
-    if is_always_plain(character) {
-        return 1;
-    }
-    let json = UNIT_BYTES_MAX * character.len_utf16();
-    let url = 3 * character.len_utf8();
-    json.max(url).max(ENTITY_BYTES_MAX)
-}
-
-/// `\\u00fc`: in a string of JSON that stands in a string of JSON.
-const UNIT_BYTES_MAX: usize = 7;
-/// `&#x1f600;`
-const ENTITY_BYTES_MAX: usize = 9;
-/// Before a quote in a string in a string, and before a backslash there, itself included.
-const BACKSLASHES_MAX: usize = 4;
-
-/// Adds where the character may end if it begins at `at`.
-fn ways(character: char, text: &[u8], at: usize, ends: &mut Vec<usize>) {
-    let rest = text.get(at..).unwrap_or_default();
-    let mut plain = [0; 4];
-    let plain = character.encode_utf8(&mut plain).as_bytes();
-    if rest.starts_with(plain) {
-        ends.push(at + plain.len());
-    }
-    if is_always_plain(character) {
-        return;
-    }
-    let escaped = match rest.first() {
-        Some(b'\\') => json(character, rest),
-        Some(b'%') => percent(plain, rest),
-        Some(b'&') => entity(character, rest),
-        // In a form.
-        Some(b'+') if character == ' ' => Some(1),
-        Some(_) | None => None,
-    };
-    ends.extend(escaped.map(|length| at + length));
-    if character == '\\' {
-        let backslashes = backslashes(rest).min(BACKSLASHES_MAX);
-        ends.extend((2..=backslashes).map(|length| at + length));
-    }
-}
-
-fn backslashes(text: &[u8]) -> usize {
-    text.iter().take_while(|byte| **byte == b'\\').count()
-}
-
-/// The length of the character as an escape of JSON, also in a string that stands in a string.
-fn json(character: char, text: &[u8]) -> Option<usize> {
-    let backslashes = backslashes(text);
-    let letter = match character {
-        '"' | '/' | '\'' => Some(character),
-        '\n' => Some('n'),
-        '\r' => Some('r'),
-        '\t' => Some('t'),
-        '\u{8}' => Some('b'),
-        '\u{c}' => Some('f'),
-        _ => None,
-    };
-    if let Some(letter) = letter
-        && backslashes < BACKSLASHES_MAX
-        && text.get(backslashes).copied().map(char::from) == Some(letter)
-    {
-        return Some(backslashes + 1);
-    }
-    let mut length = 0;
-    for unit in character.encode_utf16(&mut [0; 2]) {
-        let rest = &text[length..];
-        let backslashes = self::backslashes(rest);
-        if !(1..=2).contains(&backslashes) || rest.get(backslashes) != Some(&b'u') {
-            return None;
-        }
-        let digits = rest.get(backslashes + 1..backslashes + 5)?;
-        if number(digits, 16)? != u32::from(*unit) {
-            return None;
-        }
-        length += backslashes + 5;
-    }
-    Some(length)
-}
-
-/// The length of the character as a URL or a form writes it.
-fn percent(plain: &[u8], text: &[u8]) -> Option<usize> {
-    let mut coded = text.chunks_exact(3);
-    for byte in plain {
-        let [b'%', digits @ ..] = coded.next()? else {
-            return None;
-        };
-        if number(digits, 16)? != u32::from(*byte) {
-            return None;
-        }
-    }
-    Some(3 * plain.len())
-}
-
-/// The length of the character as HTML writes it.
-fn entity(character: char, text: &[u8]) -> Option<usize> {
-    let end = text
-        .iter()
-        .take(ENTITY_BYTES_MAX)
-        .position(|byte| *byte == b';')?;
-    let is_it = match &text[1..end] {
-        b"amp" => character == '&',
-        b"lt" => character == '<',
-        b"gt" => character == '>',
-        b"quot" => character == '"',
-        b"apos" => character == '\'',
-        [b'#', b'x' | b'X', digits @ ..] => number(digits, 16)? == u32::from(character),
-        [b'#', digits @ ..] => number(digits, 10)? == u32::from(character),
-        _ => false,
-    };
-    is_it.then_some(end + 1)
-}
-
-fn number(digits: &[u8], radix: u32) -> Option<u32> {
-    let digits = std::str::from_utf8(digits).ok()?;
-    // Which takes a sign.
-    let is_plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_plain.then(|| u32::from_str_radix(digits, radix).ok())?
-}
+#[cfg(test)]
+mod tests;

@@ -9,23 +9,24 @@ use super::hidden::{self, Hidden};
 /// whoever guessed it that they guessed right.
 #[derive(Default)]
 pub(crate) struct Sent<'a> {
-    secrets: Vec<&'a str>,
+    secrets: Vec<&'a Hidden>,
 }
 
 impl<'a> Sent<'a> {
     pub(super) fn add(&mut self, hidden: &'a Hidden) {
-        self.secrets.extend(hidden.text());
-        self.secrets.sort_unstable();
-        self.secrets.dedup();
+        let is_known = self.secrets.iter().any(|known| known.is_same(hidden));
+        if hidden.is_looked_for() && !is_known {
+            self.secrets.push(hidden);
+        }
     }
 
     /// How far beyond a cut it must be read to see whether a secret goes on there, in bytes.
     pub fn look_ahead(&self) -> usize {
-        let longest = self.secrets.iter().map(|secret| hidden::longest(secret));
+        let longest = self.secrets.iter().map(|secret| secret.longest());
         longest.max().map_or(0, |longest| longest - 1)
     }
 
-    /// The text with `***` in place of every secret, however JSON, a URL or HTML would write it.
+    /// The text with `***` in place of every secret, however JSON, a URL, HTML or base64 would write it.
     pub fn masked(&self, text: String) -> String {
         hidden::masked(&self.secrets, text)
     }

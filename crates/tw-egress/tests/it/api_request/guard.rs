@@ -11,7 +11,8 @@ use super::{Lab, allowed, bare, told};
 use crate::client::guarded::{INSIDE, REFUSED};
 use crate::client::{Trap, ips, options, resolving};
 
-const NOT_ALLOWED: &str = "not_allowed: the tool's address may not be reached from here";
+const NOT_ALLOWED: &str =
+    "not_allowed: the tool's address does not exist or may not be reached from here";
 const NOT_HTTPS: &str = "not_allowed: the tool's address must begin with https";
 
 /// `None` for a URL that no definition may have.

@@ -210,7 +210,7 @@ async fn what_one_organization_may_reach_another_may_not() {
         (ACME, r#"answered """#),
         (
             "other",
-            "not_allowed: the tool's address may not be reached from here",
+            "not_allowed: the tool's address does not exist or may not be reached from here",
         ),
         (ACME, r#"answered """#),
     ] {

@@ -113,7 +113,7 @@ pub(crate) const INSIDE: [&str; 34] = [
     "Metadata.AmazonAWS.com.",
 ];
 
-const MESSAGE: &str = "the tool's address may not be reached from here";
+const MESSAGE: &str = "the tool's address does not exist or may not be reached from here";
 
 #[track_caller]
 fn assert_not_allowed(client: &Client, url: &str) {

@@ -12,7 +12,7 @@ use tw_testkit::listener::{Listener, Reply};
 use super::lab::{Lab, Ran, allowed, create, definition, leaving_by, options, place};
 
 /// What the model is told of every refused address alike.
-const NOT_ALLOWED: &str = "the tool's address may not be reached from here";
+const NOT_ALLOWED: &str = "the tool's address does not exist or may not be reached from here";
 
 /// Loopback in the notations that a URL may have, and names that mean it.
 const INSIDE: [&str; 25] = [
