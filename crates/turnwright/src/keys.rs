@@ -1,15 +1,15 @@
 //! `turnwright keys`
 
-use std::time::Duration;
-
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
 use tw_core::rate::Limits;
 use tw_core::time::Timestamp;
 use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key, revoke_key};
+use tw_runtime::keys::{ALL_TOOLS, check_known, check_tool_name, ends_after};
+use tw_store::read::api_keys::ListedApiKey;
 use tw_store::store::Store;
-use tw_store::system::{self, ListedApiKey};
+use tw_store::system;
 
 use crate::cli::{CreateKeyArgs, KeysOf, MemoryArg, RecordArg, RevokeKeyArgs, ToolsModeArg};
 use crate::organization::slug;
@@ -17,8 +17,6 @@ use crate::printed;
 use crate::registry;
 use crate::serve::{open_existing_store, open_store};
 use printed::{print, table};
-
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Prints only the key. Whoever named another folder than the server's is told that it was an empty one.
 pub async fn create(args: CreateKeyArgs) -> anyhow::Result<()> {
@@ -29,9 +27,7 @@ pub async fn create(args: CreateKeyArgs) -> anyhow::Result<()> {
         && !args.allow_unknown_tools
     {
         let known = tool_names_of(existing.as_ref(), &wanted.organization).await?;
-        names
-            .iter()
-            .try_for_each(|name| check_known(name, &known, &wanted.organization))?;
+        check_tools(names, &known)?;
     }
     let store = match existing {
         Some(store) => store,
@@ -172,25 +168,15 @@ fn wanted(args: &CreateKeyArgs, env: &Env) -> anyhow::Result<KeyWanted> {
         },
         expires: args
             .expires_days
-            .map(|days| env.now().after(DAY.saturating_mul(days))),
+            .map(|days| ends_after(env.now(), days))
+            .transpose()
+            .map_err(|problem| anyhow!("--expires-days: {problem}"))?,
     })
 }
 
-/// The word of `--tools` for all of them.
-const ALL_TOOLS: &str = "all";
-
-/// Longest name that upstreams accept for a tool, in bytes.
-const TOOL_NAME_BYTES_MAX: usize = 64;
-
 fn tool_names(names: &[&str]) -> anyhow::Result<Vec<String>> {
     for name in names {
-        let fits = (1..=TOOL_NAME_BYTES_MAX).contains(&name.len())
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
-        if !fits || *name == ALL_TOOLS {
-            bail!("--tools {name:?}: names of tools separated by commas, or 'all' alone");
-        }
+        check_tool_name(name).map_err(|problem| anyhow!("--tools: {problem}"))?;
     }
     Ok(names.iter().map(|name| (*name).to_owned()).collect())
 }
@@ -208,37 +194,21 @@ async fn tool_names_of(store: Option<&Store>, organization: &str) -> anyhow::Res
     Ok(names)
 }
 
-/// How alike a name must be to be what was meant: 0 is nothing in common, 1 is the same.
-/// One wrong letter of four is 0.75, two of seven are 0.71.
-const LIKENESS_MIN: f64 = 0.7;
-
-/// Refuses a tool that is not there: a slip in a name would make a key whose requests are offered no tool, in silence.
-fn check_known(name: &str, known: &[String], organization: &str) -> anyhow::Result<()> {
-    if known.iter().any(|tool| tool == name) {
+/// Says how to look further.
+fn check_tools(names: &[String], known: &[String]) -> anyhow::Result<()> {
+    let refused = names.iter().find_map(|name| check_known(name, known).err());
+    let Some(refused) = refused else {
         return Ok(());
-    }
-    let lower = name.to_ascii_lowercase();
-    let close = known.iter().map(String::as_str).chain([ALL_TOOLS]);
-    let close: Vec<&str> = close
-        .filter(|tool| {
-            strsim::normalized_damerau_levenshtein(&lower, &tool.to_ascii_lowercase())
-                >= LIKENESS_MIN
-        })
-        .collect();
-    let meant = if close.is_empty() {
-        "'turnwright tools list' prints those that there are".to_owned()
-    } else {
-        format!("did you mean {}?", close.join(" or "))
     };
     bail!(
-        "--tools {name:?}: {organization} has no such tool; {meant} \
-         (--allow-unknown-tools takes the name of a tool that will be made later)"
+        "--tools: {refused} ('turnwright tools list' prints those that there are; --allow-unknown-tools takes the name \
+         of one that will be made later)"
     )
 }
 
 fn scopes(words: &[String]) -> anyhow::Result<Vec<Scope>> {
     if words.is_empty() {
-        return Ok(vec![Scope::Chat, Scope::TurnsRead, Scope::ToolsRead]);
+        return Ok(Scope::DEFAULT.to_vec());
     }
     words
         .iter()

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::call::{CallEnd, CallStatus, Runs};
 use crate::event::{TurnReason, TurnStatus};
-use crate::id::{ApiKeyId, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
+use crate::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
 use crate::json::shared::SharedText;
 use crate::memory::{Remembered, Verdict};
 use crate::model::Usage;
@@ -32,6 +32,8 @@ pub enum Change {
     // Tenants.
     CreateOrganization(NewOrganization),
     CreateApiKey(NewApiKey),
+    /// `Already` for a key that has ended, or is not of the organization.
+    ChangeApiKey(ChangeApiKey),
     /// A key is not accepted from `at` on; one that has expired before stays so.
     ExpireApiKey {
         key: ApiKeyId,
@@ -179,6 +181,9 @@ pub struct NewOrganization {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewApiKey {
     pub organization: OrgId,
+    pub uuid: ApiKeyUuid,
+    /// The key that makes it; none for one of a command.
+    pub created_by: Option<ApiKeyId>,
     pub name: String,
     /// SHA-256 of the key.
     pub hash: [u8; 32],
@@ -196,6 +201,18 @@ pub struct NewApiKey {
     pub at: Timestamp,
 }
 
+/// All of a key that may be another later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeApiKey {
+    pub organization: OrgId,
+    pub key: ApiKeyId,
+    pub name: String,
+    pub tools: ToolGrant,
+    pub tools_mode: ToolsMode,
+    pub limits: Limits,
+    pub at: Timestamp,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Chat,
@@ -209,6 +226,9 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// Those of a key that is made without a word about them.
+    pub const DEFAULT: [Self; 3] = [Self::Chat, Self::TurnsRead, Self::ToolsRead];
+
     pub const ALL: [Self; 6] = [
         Self::Chat,
         Self::TurnsRead,

@@ -63,6 +63,8 @@ uuid_id! {
     TurnId,
     /// A stored tool; UUIDv7.
     ToolId,
+    /// An API key as it is told; UUIDv7.
+    ApiKeyUuid,
     /// A conversation; UUIDv7.
     ConversationId,
     /// Our own id of a tool call, with 74 random bits behind its time, so that it cannot be guessed.

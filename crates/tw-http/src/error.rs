@@ -11,6 +11,7 @@ use tw_core::id::TurnId;
 use tw_core::rate::Standing;
 use tw_runtime::accept::TurnRefused;
 use tw_runtime::chain::Chain;
+use tw_runtime::keys::ManageKeyError;
 use tw_runtime::models::UnlistedUpstream;
 use tw_runtime::relay::RelayRefused;
 use tw_runtime::tools::ToolError;
@@ -235,6 +236,41 @@ impl ApiError {
             ToolError::Damaged => Self::damaged_tool(),
             ToolError::Read(error) => Self::of_read(error, id),
             ToolError::Write(_) => {
+                let _ = Self::internal(error, id);
+                Self::unavailable("The change may not have been recorded; look and try again.")
+            }
+        }
+    }
+
+    pub(crate) fn no_key_of_id() -> Self {
+        Self::new(
+            404,
+            "invalid_request_error",
+            Some("not_found"),
+            "There is no such key.",
+        )
+    }
+
+    pub(crate) fn of_key(error: &ManageKeyError, id: &RequestId) -> Self {
+        match error {
+            ManageKeyError::Invalid { field, problem } => {
+                let message = format!("{field}: {problem}.");
+                Self::invalid(Some(field), Some("invalid_key"), message)
+            }
+            ManageKeyError::Beyond { field, problem } => {
+                let message = format!("{field}: {problem}.");
+                let mut beyond =
+                    Self::new(403, "permission_error", Some("insufficient_key"), message);
+                beyond.parts.param = Some((*field).to_owned());
+                beyond
+            }
+            ManageKeyError::NotFound => Self::no_key_of_id(),
+            ManageKeyError::Ended => {
+                let message = "The key has ended; make another one.";
+                Self::new(409, "invalid_request_error", Some("key_ended"), message)
+            }
+            ManageKeyError::Read(error) => Self::of_read(error, id),
+            ManageKeyError::Write(_) => {
                 let _ = Self::internal(error, id);
                 Self::unavailable("The change may not have been recorded; look and try again.")
             }

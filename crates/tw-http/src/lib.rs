@@ -10,6 +10,7 @@ mod routes;
 
 mod chat;
 mod conversations;
+mod keys;
 mod relay;
 mod tools;
 mod turns;

@@ -8,14 +8,15 @@ use crate::openapi::{
     BINARY, DocumentedRouter, EVENTS, JSON, QueryParameter, TEXT, delete, get, patch, post,
 };
 use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
-use crate::{chat, conversations, events, health, metrics, models, tools, turns};
+use crate::{chat, conversations, events, health, keys, metrics, models, tools, turns};
 
 pub(crate) fn all() -> DocumentedRouter {
     let router = of_surroundings(DocumentedRouter::new());
     let router = of_models(router);
     let router = of_turns(router);
     let router = of_conversations(router);
-    of_tools(router)
+    let router = of_tools(router);
+    of_keys(router)
 }
 
 const FORM: &str = "multipart/form-data";
@@ -191,5 +192,46 @@ fn of_tools(router: DocumentedRouter) -> DocumentedRouter {
             "/api/{slug}/tools/{id}/test",
             routing::post(tools::test),
             &[tests],
+        )
+}
+
+fn of_keys(router: DocumentedRouter) -> DocumentedRouter {
+    let lists = get(
+        "listApiKeys",
+        "The keys of an organization, in the order in which they were made",
+    )
+    .scope("admin")
+    .query(&[LIMIT, AFTER_ID])
+    .gives(&[(JSON, "ApiKeyList")]);
+    let creates = post("createApiKey", "Makes a key, which is told once")
+        .scope("admin")
+        .takes(&[(JSON, "ApiKeyRequest")])
+        .status(201)
+        .gives(&[(JSON, "ApiKeyMade")]);
+    let shows = get("getApiKey", "One key")
+        .scope("admin")
+        .gives(&[(JSON, "ApiKey")]);
+    let changes = patch(
+        "changeApiKey",
+        "Changes the name, tools and limits of a key",
+    )
+    .scope("admin")
+    .takes(&[(JSON, "ApiKeyPatch")])
+    .gives(&[(JSON, "ApiKey")]);
+    let ends = delete("endApiKey", "Ends a key")
+        .scope("admin")
+        .gives(&[(JSON, "ApiKeyEnded")]);
+    router
+        .route(
+            "/api/{slug}/keys",
+            routing::get(keys::list).post(keys::create),
+            &[lists, creates],
+        )
+        .route(
+            "/api/{slug}/keys/{id}",
+            routing::get(keys::show)
+                .patch(keys::change)
+                .delete(keys::end),
+            &[shows, changes, ends],
         )
 }

@@ -28,7 +28,7 @@ const BODY_BYTES_MAX: usize = 1024 * 1024;
 const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 1_000;
 
-type Slug = Result<Path<String>, PathRejection>;
+pub(crate) type Slug = Result<Path<String>, PathRejection>;
 type SlugAndId = Result<Path<(String, String)>, PathRejection>;
 
 pub(crate) async fn list(
@@ -129,7 +129,7 @@ pub(crate) async fn delete(
 }
 
 /// The caller, if the organization in the path is its own; another one is not found.
-pub(super) async fn member(
+pub(crate) async fn member(
     surfaces: &Surfaces,
     headers: &HeaderMap,
     slug: String,
@@ -147,7 +147,7 @@ pub(super) async fn member(
 }
 
 /// A path that is no text names nothing that there is.
-fn slug_in(slug: Slug) -> Result<String, ApiError> {
+pub(crate) fn slug_in(slug: Slug) -> Result<String, ApiError> {
     slug.map(|Path(slug)| slug)
         .map_err(|_| ApiError::no_organization())
 }
@@ -158,7 +158,11 @@ fn place_in(place: SlugAndId) -> Result<(String, Result<ToolId, ApiError>), ApiE
     Ok((slug, ToolId::parse(&tool).ok_or_else(ApiError::no_tool)))
 }
 
-async fn text_of(surfaces: &Surfaces, headers: &HeaderMap, body: Body) -> Result<String, ApiError> {
+pub(crate) async fn text_of(
+    surfaces: &Surfaces,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<String, ApiError> {
     let bytes = read_body(surfaces, headers, body, BODY_BYTES_MAX).await?;
     String::from_utf8(bytes.into())
         .map_err(|_| ApiError::invalid(None, Some("invalid_json"), "The body is not UTF-8."))
@@ -195,14 +199,14 @@ impl Page {
 }
 
 /// The last value of a query parameter, decoded.
-fn parameter(query: Option<&str>, name: &str) -> Option<String> {
+pub(crate) fn parameter(query: Option<&str>, name: &str) -> Option<String> {
     url::form_urlencoded::parse(query.unwrap_or_default().as_bytes())
         .filter(|(key, _)| key == name)
         .last()
         .map(|(_, value)| value.into_owned())
 }
 
-fn number(text: &str, name: &str) -> Result<u32, ApiError> {
+pub(crate) fn number(text: &str, name: &str) -> Result<u32, ApiError> {
     let read = text.parse().ok().filter(|number| *number > 0);
     read.ok_or_else(|| {
         let message = format!("{name} is a whole number from 1.");
@@ -210,7 +214,7 @@ fn number(text: &str, name: &str) -> Result<u32, ApiError> {
     })
 }
 
-pub(super) fn respond(
+pub(crate) fn respond(
     answer: Result<String, ApiError>,
     status: StatusCode,
     id: &RequestId,

@@ -8,14 +8,15 @@ use sha2::{Digest, Sha256};
 use tw_core::change::{
     Change, KeyMemory, NewApiKey, NewOrganization, Outcome, Record, Scope, ToolGrant, ToolsMode,
 };
-use tw_core::id::{ApiKeyId, OrgId};
+use tw_core::id::{ApiKeyId, ApiKeyUuid, OrgId};
 use tw_core::rate::Limits;
 use tw_core::time::Timestamp;
 use tw_egress::env::Env;
 use tw_store::apply::ApplyError;
 use tw_store::read::ReadError;
+use tw_store::read::api_keys::ListedApiKey;
 use tw_store::store::Store;
-use tw_store::system::{self, ApiKeyRow, ListedApiKey};
+use tw_store::system::{self, ApiKeyRow};
 
 use crate::chain::Chain;
 use crate::runtime::Runtime;
@@ -35,6 +36,7 @@ pub struct Caller {
     /// The key's own.
     pub limits: Limits,
     pub memory: KeyMemory,
+    pub expires: Option<Timestamp>,
 }
 
 impl Caller {
@@ -96,6 +98,7 @@ impl Runtime {
             record: found.record,
             limits: found.limits,
             memory: found.memory,
+            expires: found.expires,
         })
     }
 
@@ -199,6 +202,18 @@ pub async fn create_key(
     wanted: KeyWanted,
 ) -> Result<String, CreateKeyError> {
     let organization = organization(store, env, &wanted.organization).await?;
+    let (key, new) = new_key(env, organization, wanted, None);
+    store.apply(vec![Change::CreateApiKey(new)], None).await?;
+    Ok(key)
+}
+
+/// The text of a new key, and what is stored of it.
+pub(crate) fn new_key(
+    env: &Env,
+    organization: OrgId,
+    wanted: KeyWanted,
+    created_by: Option<ApiKeyId>,
+) -> (String, NewApiKey) {
     let mut random = [0; 32];
     env.fill(&mut random);
     let key = format!(
@@ -208,8 +223,10 @@ pub async fn create_key(
             .map(|byte| format!("{byte:02x}"))
             .collect::<String>()
     );
-    let change = Change::CreateApiKey(NewApiKey {
+    let new = NewApiKey {
         organization,
+        uuid: ApiKeyUuid(env.ordered_id()),
+        created_by,
         name: wanted.name,
         hash: hash(&key),
         shown: key.chars().take(KEY_SHOWN_BYTES).collect(),
@@ -221,9 +238,8 @@ pub async fn create_key(
         limits: wanted.limits,
         expires: wanted.expires,
         at: env.now(),
-    });
-    store.apply(vec![change], None).await?;
-    Ok(key)
+    };
+    (key, new)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -257,9 +273,8 @@ pub async fn revoke_key(
         Some(whole) => found.retain(|key| key.id == whole.id),
         None => found.retain(|key| key.shown == given),
     }
-    let has_ended = |key: &ListedApiKey| key.expires.is_some_and(|at| at <= now);
     let had_any = !found.is_empty();
-    found.retain(|key| !has_ended(key));
+    found.retain(|key| !key.has_ended(now));
     let key = match found.len() {
         0 if had_any => return Err(RevokeKeyError::Ended),
         0 => return Err(RevokeKeyError::Unknown),

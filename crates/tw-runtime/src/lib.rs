@@ -10,6 +10,7 @@ pub mod driver_panics;
 
 pub mod conversations;
 pub mod follow;
+pub mod keys;
 pub mod models;
 pub mod relay;
 pub mod runtime;

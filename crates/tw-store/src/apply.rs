@@ -184,6 +184,7 @@ fn kind(change: &Change) -> Kind {
         | Change::EndTurn(_) => Kind::OfTurn,
         Change::CreateOrganization(_)
         | Change::CreateApiKey(_)
+        | Change::ChangeApiKey(_)
         | Change::ExpireApiKey { .. }
         | Change::TouchApiKey { .. }
         | Change::SaveTool(_)
@@ -278,6 +279,7 @@ fn apply_of_turn(
         Change::AcceptTurn(_)
         | Change::CreateOrganization(_)
         | Change::CreateApiKey(_)
+        | Change::ChangeApiKey(_)
         | Change::ExpireApiKey { .. }
         | Change::TouchApiKey { .. }
         | Change::SaveTool(_)
@@ -301,6 +303,7 @@ fn apply_unfenced(db: &mut Statements<'_>, change: &Change) -> Result<Outcome, A
     match change {
         Change::CreateOrganization(new) => tenant::create_organization(db, new),
         Change::CreateApiKey(new) => tenant::create_api_key(db, new),
+        Change::ChangeApiKey(change) => tenant::change_api_key(db, change),
         Change::ExpireApiKey { key, at } => tenant::expire_api_key(db, *key, *at),
         Change::TouchApiKey { key, at } => tenant::touch_api_key(db, *key, *at),
         Change::SaveTool(save) => tools::save_tool(db, save),

@@ -72,6 +72,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "turns_read_all",
         sql: include_str!("../migrations/0015_turns_read_all.sql"),
     },
+    Migration {
+        name: "managed_keys",
+        sql: include_str!("../migrations/0016_managed_keys.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

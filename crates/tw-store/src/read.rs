@@ -1,5 +1,6 @@
 //! Reads: what each returns, and the functions on the store.
 
+pub mod api_keys;
 pub mod conversations;
 pub mod events;
 pub mod memory;

@@ -7,6 +7,7 @@ use tw_core::rate::Limits;
 use tw_core::time::Timestamp;
 
 use crate::read::ReadError;
+use crate::read::api_keys::{self, ListedApiKey, granted, limits};
 use crate::read::columns::unsigned;
 use crate::store::Store;
 use crate::words;
@@ -179,57 +180,12 @@ fn find_unfinished(
     Ok(turns)
 }
 
-/// A key as an operator sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedApiKey {
-    pub id: ApiKeyId,
-    pub organization_slug: String,
-    pub name: String,
-    /// How its text begins.
-    pub shown: String,
-    pub scopes: Vec<Scope>,
-    pub tools: ToolGrant,
-    pub tools_mode: ToolsMode,
-    /// Its own.
-    pub limits: Limits,
-    pub created: Timestamp,
-    pub last_used: Option<Timestamp>,
-    pub expires: Option<Timestamp>,
-}
-
 /// All keys of all organizations, in the order in which they were made.
 ///
 /// # Errors
 /// See [`ReadError`].
 pub async fn api_keys(store: &Store) -> Result<Vec<ListedApiKey>, ReadError> {
-    store.read(find_api_keys).await
-}
-
-fn find_api_keys(conn: &Connection) -> Result<Vec<ListedApiKey>, ReadError> {
-    let sql = "SELECT k.key, o.slug, k.name, k.shown, k.scopes, k.tool_grant, k.tools_mode,
-        k.requests_per_minute, k.concurrency_max, k.streams_max, k.created_us, k.last_used_us, k.expires_us
-        FROM api_key k JOIN organization o ON o.key = k.organization ORDER BY k.key";
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query([])?;
-    let mut keys = Vec::new();
-    while let Some(row) = rows.next()? {
-        let key: i64 = row.get("key")?;
-        let scopes: String = row.get("scopes")?;
-        keys.push(ListedApiKey {
-            id: ApiKeyId(key),
-            organization_slug: row.get("slug")?,
-            name: row.get("name")?,
-            shown: row.get("shown")?,
-            scopes: words::read_scopes(&scopes).ok_or(ReadError::Column { column: "scopes" })?,
-            tools: granted(conn, key, row)?,
-            tools_mode: tools_mode(row)?,
-            limits: limits(row)?,
-            created: Timestamp(row.get("created_us")?),
-            last_used: row.get::<_, Option<i64>>("last_used_us")?.map(Timestamp),
-            expires: row.get::<_, Option<i64>>("expires_us")?.map(Timestamp),
-        });
-    }
-    Ok(keys)
+    store.read(api_keys::all).await
 }
 
 const API_KEY: &str =
@@ -263,37 +219,9 @@ fn find_api_key(conn: &Connection, hash: &[u8; 32]) -> Result<Option<ApiKeyRow>,
     }))
 }
 
-fn limits(row: &Row<'_>) -> Result<Limits, ReadError> {
-    Ok(Limits {
-        requests_per_minute: row.get("requests_per_minute")?,
-        concurrency_max: row.get("concurrency_max")?,
-        streams_max: row.get("streams_max")?,
-    })
-}
-
-/// The tools of a key.
-fn granted(conn: &Connection, key: i64, row: &Row<'_>) -> Result<ToolGrant, ReadError> {
-    let grant: String = row.get("tool_grant")?;
-    match grant.as_str() {
-        "none" => Ok(ToolGrant::None),
-        "all" => Ok(ToolGrant::All),
-        "named" => Ok(ToolGrant::Named(granted_names(conn, key)?)),
-        _ => Err(ReadError::Column {
-            column: "tool_grant",
-        }),
-    }
-}
-
 fn tools_mode(row: &Row<'_>) -> Result<ToolsMode, ReadError> {
     let word: String = row.get("tools_mode")?;
     ToolsMode::parse(&word).ok_or(ReadError::Column {
         column: "tools_mode",
     })
-}
-
-fn granted_names(conn: &Connection, key: i64) -> Result<Vec<String>, ReadError> {
-    let sql = "SELECT name FROM api_key_tool WHERE api_key = ?1 ORDER BY place";
-    let mut statement = conn.prepare_cached(sql)?;
-    let names = statement.query_map(params![key], |row| row.get("name"))?;
-    Ok(names.collect::<Result<_, _>>()?)
 }

@@ -12,6 +12,7 @@ mod conversations;
 mod cors;
 mod driver_panics;
 mod end_user;
+mod keys;
 mod leave;
 mod limits;
 mod local_models;

@@ -178,6 +178,17 @@ async fn answers_are_as_they_are_described() {
     .await;
     asked("DELETE", TOOL, &["default", id], &none).await;
     asked("GET", TOOL, &["default", id], &none).await;
+    const KEYS: &str = "/api/{slug}/keys";
+    const KEY: &str = "/api/{slug}/keys/{id}";
+    let key =
+        json!({ "name": "phone", "tools": [], "limits": { "streams": 3 }, "expires_days": 1 });
+    let made = asked("POST", KEYS, &["default"], &key).await;
+    let id = made["id"].as_str().unwrap();
+    asked("GET", KEYS, &["default"], &none).await;
+    asked("GET", KEY, &["default", id], &none).await;
+    asked("PATCH", KEY, &["default", id], &json!({ "tools": "all" })).await;
+    asked("DELETE", KEY, &["default", id], &none).await;
+    asked("PATCH", KEY, &["default", id], &json!({})).await;
     asked("POST", "/v1/embeddings", &[], &json!({})).await;
 
     asked("POST", CHAT, &[], &ask("Hi")).await;

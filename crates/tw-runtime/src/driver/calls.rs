@@ -213,6 +213,7 @@ impl Driver {
                 | Change::DeleteTool { .. }
                 | Change::CreateOrganization(_)
                 | Change::CreateApiKey(_)
+                | Change::ChangeApiKey(_)
                 | Change::ExpireApiKey { .. }
                 | Change::TouchApiKey { .. }
                 | Change::AcceptTurn(_)

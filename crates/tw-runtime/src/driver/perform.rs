@@ -154,6 +154,7 @@ fn points_of(changes: &[Change]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint>) {
             | Change::DeleteTool { .. }
             | Change::CreateOrganization(_)
             | Change::CreateApiKey(_)
+            | Change::ChangeApiKey(_)
             | Change::ExpireApiKey { .. }
             | Change::TouchApiKey { .. }
             | Change::AcceptTurn(_)

@@ -34,6 +34,7 @@ fn caller(organization: i64, key: i64) -> Caller {
         record: Record::Full,
         limits: Limits::default(),
         memory: KeyMemory::Off,
+        expires: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rusqlite::params;
-use tw_core::change::{NewApiKey, NewOrganization, Outcome, ToolGrant};
+use tw_core::change::{ChangeApiKey, NewApiKey, NewOrganization, Outcome, ToolGrant};
 use tw_core::id::{ApiKeyId, OrgId};
 use tw_core::time::Timestamp;
 
@@ -28,19 +28,17 @@ pub fn create_organization(
 }
 
 const CREATE_API_KEY: &str = "INSERT INTO api_key
-    (organization, name, hash, shown, scopes, tool_grant, tools_mode, record, memory, expires_us,
+    (organization, id, created_by, name, hash, shown, scopes, tool_grant, tools_mode, record, memory, expires_us,
      requests_per_minute, concurrency_max, streams_max, created_us, updated_us)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14) RETURNING key";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?16) RETURNING key";
 
 pub fn create_api_key(db: &mut Statements<'_>, new: &NewApiKey) -> Result<Outcome, ApplyError> {
     const WHAT: &str = "creating an API key";
-    let (grant, names): (&str, &[String]) = match &new.tools {
-        ToolGrant::None => ("none", &[]),
-        ToolGrant::All => ("all", &[]),
-        ToolGrant::Named(names) => ("named", names),
-    };
+    let (grant, names) = granted(&new.tools);
     let bound = params![
         new.organization.0,
+        new.uuid.to_string(),
+        new.created_by.map(|maker| maker.0),
         new.name,
         new.hash,
         new.shown,
@@ -57,15 +55,67 @@ pub fn create_api_key(db: &mut Statements<'_>, new: &NewApiKey) -> Result<Outcom
     ];
     let key =
         query_key(db, WHAT, CREATE_API_KEY, bound)?.ok_or(ApplyError::Guard { what: WHAT })?;
+    name_tools(db, WHAT, key, names, new.at)?;
+    Ok(Outcome::ApiKey(ApiKeyId(key)))
+}
+
+const CHANGE_API_KEY: &str =
+    "UPDATE api_key SET name = ?3, tool_grant = ?4, tools_mode = ?5, requests_per_minute = ?6,
+        concurrency_max = ?7, streams_max = ?8, updated_us = ?9
+    WHERE organization = ?1 AND key = ?2 AND (expires_us IS NULL OR expires_us > ?9)";
+
+pub fn change_api_key(
+    db: &mut Statements<'_>,
+    change: &ChangeApiKey,
+) -> Result<Outcome, ApplyError> {
+    const WHAT: &str = "changing a key";
+    let (grant, names) = granted(&change.tools);
+    let key = change.key.0;
+    let bound = params![
+        change.organization.0,
+        key,
+        change.name,
+        grant,
+        change.tools_mode.as_str(),
+        change.limits.requests_per_minute,
+        change.limits.concurrency_max,
+        change.limits.streams_max,
+        change.at.0,
+    ];
+    if execute(db, WHAT, CHANGE_API_KEY, bound)? == 0 {
+        return Ok(Outcome::Already);
+    }
+    let sql = "DELETE FROM api_key_tool WHERE api_key = ?1";
+    execute(db, WHAT, sql, params![key])?;
+    name_tools(db, WHAT, key, names, change.at)?;
+    Ok(Outcome::Done)
+}
+
+/// The column's word, and the names that stand in a table of their own.
+fn granted(tools: &ToolGrant) -> (&'static str, &[String]) {
+    match tools {
+        ToolGrant::None => ("none", &[]),
+        ToolGrant::All => ("all", &[]),
+        ToolGrant::Named(names) => ("named", names),
+    }
+}
+
+fn name_tools(
+    db: &mut Statements<'_>,
+    what: &'static str,
+    key: i64,
+    names: &[String],
+    at: Timestamp,
+) -> Result<(), ApplyError> {
     for (place, name) in names.iter().enumerate() {
         let place = i64::try_from(place).map_err(|_| ApplyError::Encode {
             what: "a tool's place",
         })?;
         let sql = "INSERT INTO api_key_tool (api_key, place, name, created_us, updated_us)
                    VALUES (?1, ?2, ?3, ?4, ?4)";
-        execute(db, WHAT, sql, params![key, place, name, new.at.0])?;
+        execute(db, what, sql, params![key, place, name, at.0])?;
     }
-    Ok(Outcome::ApiKey(ApiKeyId(key)))
+    Ok(())
 }
 
 pub fn expire_api_key(

@@ -1,6 +1,6 @@
 use rusqlite::Connection;
 use tw_core::call::{CallEnd, CallReason, CallStatus, Runs};
-use tw_core::change::{Change, NewCall, Outcome, SaveTool};
+use tw_core::change::{Change, NewCall, Outcome, SaveTool, Scope, ToolsMode};
 use tw_core::event::TurnStatus;
 use tw_core::id::{ApiKeyId, OrgId};
 use tw_core::tool::EffectClass;
@@ -178,4 +178,47 @@ async fn what_was_final_under_the_first_schema_stays_so_under_the_newest() {
     let states = "SELECT group_concat(status || coalesce(reason, '')) FROM tool_call";
     let states: String = conn.query_row(states, [], |row| row.get(0)).unwrap();
     assert_eq!(states, "completed,failedtimeout,processing");
+}
+
+/// Who could read the turns of an organization still can, and each key has an id of its own.
+#[tokio::test]
+async fn keys_of_the_first_schema_keep_what_they_had() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let mut conn = Connection::open(&path).unwrap();
+    migrate::run(&mut conn, &MIGRATIONS[..1], at(0)).unwrap();
+    let cases: [(&str, &[Scope]); 5] = [
+        (
+            "chat turns:read tools:read",
+            &[
+                Scope::Chat,
+                Scope::TurnsRead,
+                Scope::TurnsReadAll,
+                Scope::ToolsRead,
+            ],
+        ),
+        ("turns:read", &[Scope::TurnsRead, Scope::TurnsReadAll]),
+        ("chat", &[Scope::Chat]),
+        ("tools:read admin", &[Scope::ToolsRead, Scope::Admin]),
+        ("", &[]),
+    ];
+    conn.execute_batch("INSERT INTO organization VALUES (1, 'default', 'Default', 1, 1)")
+        .unwrap();
+    for ((scopes, _), key) in cases.iter().zip(1_i64..) {
+        let sql = "INSERT INTO api_key VALUES
+            (?1, 1, 'key', randomblob(32), 'tw-', ?2, 'none', 'full', 'off', NULL, NULL, 1, 1)";
+        conn.execute(sql, rusqlite::params![key, scopes]).unwrap();
+    }
+    drop(conn);
+    let store = Store::open(&path, Options::defaults(at(1))).unwrap();
+    let keys = store.api_keys(OrgId(1), None, 9).await.unwrap();
+    let scopes: Vec<&[Scope]> = keys.iter().map(|key| key.scopes.as_slice()).collect();
+    assert_eq!(scopes, cases.map(|(_, scopes)| scopes));
+    let ids: std::collections::BTreeSet<_> = keys.iter().map(|key| key.uuid).collect();
+    assert_eq!(ids.len(), cases.len());
+    for key in &keys {
+        let found = store.api_key(OrgId(1), key.uuid).await.unwrap();
+        assert_eq!(found.as_ref(), Some(key));
+        assert_eq!((key.tools_mode, key.created_by), (ToolsMode::Replace, None));
+    }
 }

@@ -10,7 +10,7 @@ use tw_core::change::{
     NewTurn, OnLeave, OpenAttempt, Outcome, Record, Scope, Surface, ToolGrant, ToolsMode,
 };
 use tw_core::event::{LogEvent, TurnStatus};
-use tw_core::id::{ApiKeyId, CallId, CallRef, OrgId, ToolId, TurnId};
+use tw_core::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, TurnId};
 use tw_core::json::{Json, Literal};
 use tw_core::memory::Verdict;
 use tw_core::model::Usage;
@@ -168,6 +168,8 @@ pub async fn create_organization(store: &Store, slug: &str) -> OrgId {
 pub fn api_key(organization: OrgId, hash: u8) -> NewApiKey {
     NewApiKey {
         organization,
+        uuid: ApiKeyUuid(Uuid::from_u128(u128::from(hash))),
+        created_by: None,
         name: "key".to_owned(),
         hash: [hash; 32],
         shown: "tw-abc".to_owned(),

@@ -169,6 +169,7 @@ pub(super) fn of_change(change: &Change) -> String {
         | Change::DeleteTool { .. }
         | Change::CreateOrganization(_)
         | Change::CreateApiKey(_)
+        | Change::ChangeApiKey(_)
         | Change::ExpireApiKey { .. }
         | Change::TouchApiKey { .. }
         | Change::AcceptTurn(_)

@@ -237,6 +237,8 @@ fn store(fault: Option<Fault>) -> (Store, OrgId, ApiKeyId) {
         panic!("{made:?}")
     };
     let create = Change::CreateApiKey(NewApiKey {
+        uuid: tw_core::id::ApiKeyUuid(Uuid::from_u128(1)),
+        created_by: None,
         organization,
         name: "key".to_owned(),
         hash: [1; 32],
