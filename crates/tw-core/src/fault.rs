@@ -37,6 +37,34 @@ pub enum FaultClass {
     Internal,
 }
 
+/// Words for an account without money or a quota that does not come back by waiting a little:
+/// OpenAI's, Moonshot's, DeepSeek's, Alibaba's, Zhipu's 1113. Compared by their letters and digits.
+const USED_UP: [&str; 10] = [
+    "insufficientquota",
+    "quotaexhausted",
+    "exceededcurrentquota",
+    "exceededcurrentquotaerror",
+    "billinghardlimitreached",
+    "billingnotactive",
+    "insufficientbalance",
+    "insufficientcredits",
+    "arrearage",
+    "1113",
+];
+
+/// Whether an upstream's words say that a quota is used up, not that a rate is too high.
+pub fn is_used_up(code: Option<&str>, kind: Option<&str>) -> bool {
+    let letters = |word: &str| -> String {
+        let letters = word.chars().filter(char::is_ascii_alphanumeric);
+        letters.map(|letter| letter.to_ascii_lowercase()).collect()
+    };
+    let words = [code, kind];
+    words
+        .into_iter()
+        .flatten()
+        .any(|word| USED_UP.contains(&letters(word).as_str()))
+}
+
 impl FaultClass {
     pub fn as_str(self) -> &'static str {
         match self {
@@ -72,6 +100,11 @@ impl FaultClass {
 }
 
 impl Fault {
+    /// As [`is_used_up`], by the upstream's words.
+    pub fn is_used_up(&self) -> bool {
+        is_used_up(self.code.as_deref(), self.kind.as_deref())
+    }
+
     pub fn new(class: FaultClass, message: impl Into<String>) -> Self {
         Self {
             class,

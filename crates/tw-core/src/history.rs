@@ -1,7 +1,10 @@
 //! Any history becomes one that an upstream accepts: every call is answered directly after the
 //! message that made it, once, and nothing else is an answer.
 
+mod calls;
 pub(crate) mod ids;
+
+pub use calls::sendable_arguments;
 
 use std::fmt;
 
@@ -21,6 +24,14 @@ pub struct Repairs {
     pub repeated_results: u32,
     /// Calls that had the id of another one of their message; renamed, with their results.
     pub repeated_ids: u32,
+    /// Calls whose arguments were no object; they were put into one.
+    pub invalid_arguments: u32,
+    /// Calls whose arguments were nothing, not even an empty object.
+    pub empty_arguments: u32,
+    /// Lists of tools or calls with nothing in them; left out.
+    pub empty_lists: u32,
+    /// Halves of characters without the other half; replaced by U+FFFD.
+    pub half_characters: u32,
     /// Tools of ours that the client described otherwise; our description was used.
     pub tool_schemas: u32,
     /// What the upstream that is asked first takes otherwise.
@@ -53,6 +64,10 @@ impl fmt::Display for Repairs {
             ("moved_result", self.moved_results),
             ("repeated_result", self.repeated_results),
             ("repeated_id", self.repeated_ids),
+            ("invalid_arguments", self.invalid_arguments),
+            ("empty_arguments", self.empty_arguments),
+            ("empty_list", self.empty_lists),
+            ("half_character", self.half_characters),
             ("tool_schema", self.tool_schemas),
             ("moved_part", self.differences.moved_parts),
             ("tool_left_out", self.differences.tools_left_out),
@@ -75,18 +90,22 @@ const MISSING_RESULT: &str = r#""{\"error\":\"the result of this call is not kno
 
 /// As [`repair`]; `None` for messages that were in order.
 pub fn repaired(messages: &[Message]) -> (Option<Vec<Message>>, Repairs) {
-    if is_in_order(messages) && ids::are_told_apart(messages) {
+    let is_right =
+        is_in_order(messages) && ids::are_told_apart(messages) && calls::are_sendable(messages);
+    if is_right {
         return (None, Repairs::default());
     }
     let (repaired, repairs) = repair(messages.to_vec());
     (Some(repaired), repairs)
 }
 
-/// Puts every result behind its call, and tells the calls of a message apart. Messages that were
+/// Puts every result behind its call, tells the calls of a message apart and makes their arguments
+/// objects. Messages that were
 /// in order stay untouched.
 pub fn repair(messages: Vec<Message>) -> (Vec<Message>, Repairs) {
     let (mut repaired, mut repairs) = put_in_order(messages);
     repairs.repeated_ids = ids::tell_apart(&mut repaired);
+    calls::mend(&mut repaired, &mut repairs);
     (repaired, repairs)
 }
 

@@ -72,6 +72,11 @@ impl Json {
         self.as_str() == "null"
     }
 
+    /// Whether it is a number, true, false or null.
+    pub fn is_scalar(&self) -> bool {
+        !self.as_str().starts_with(['"', '{', '['])
+    }
+
     /// How deep objects and arrays nest; a scalar is 0.
     pub fn depth(&self) -> usize {
         depth(self.as_str().as_bytes())

@@ -1,5 +1,6 @@
 //! What a model answers, whatever format it came in.
 
+use crate::fault::is_used_up;
 use crate::json::{Json, Literal};
 
 /// One step of a model's answer, as a decoder of an upstream format reports it.
@@ -43,8 +44,10 @@ pub struct DeltaRest {
     pub reasoning_details: Option<Json>,
     /// `logprobs` of the choice.
     pub logprobs: Option<Json>,
-    /// Unknown fields of the delta, strings or objects only.
+    /// Unknown fields of the delta, and `content` with parts that are no text.
     pub extra: Vec<(Box<str>, Json)>,
+    /// Unknown fields of the choice.
+    pub beside: Vec<(Box<str>, Json)>,
 }
 
 impl Delta {
@@ -67,6 +70,7 @@ impl DeltaRest {
         let extra = self
             .extra
             .iter()
+            .chain(&self.beside)
             .flat_map(|(key, value)| [&**key, value.as_str()]);
         let texts = literals.chain(values).chain(extra);
         size_of::<Self>() + texts.map(str::len).sum::<usize>()
@@ -102,7 +106,7 @@ impl Delta {
                         .as_ref()
                         .is_some_and(|reasoning| !reasoning.text.is_empty())
                     || rest.reasoning_details.is_some()
-                    || !rest.extra.is_empty()
+                    || rest.extra.iter().any(|(_, value)| !value.is_scalar())
             })
     }
 }
@@ -203,6 +207,15 @@ pub struct ReportedError {
     pub param: Option<String>,
     /// An HTTP status, if the object's code is one.
     pub status: Option<u16>,
+    /// No error object: the answer ended with a word that says that it failed, or was none.
+    pub broke_off: bool,
+}
+
+impl ReportedError {
+    /// As [`is_used_up`].
+    pub fn is_used_up(&self) -> bool {
+        is_used_up(self.code.as_deref(), self.kind.as_deref())
+    }
 }
 
 #[cfg(test)]

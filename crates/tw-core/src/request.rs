@@ -2,6 +2,8 @@
 //!
 //! Each part keeps the text it came in, so that a part that needs no change goes out untouched.
 
+use std::sync::Arc;
+
 use crate::json::{Json, Literal};
 use crate::model::{CallForm, ReasoningText};
 use crate::tool::Tool;
@@ -27,6 +29,8 @@ pub struct ModelInput {
     /// Every field but `messages` in the client's order, as written.
     pub fields: Vec<(Box<str>, Json)>,
     pub ends: MessageEnds,
+    /// Halves of characters that were replaced as the request was read.
+    pub half_characters: u32,
 }
 
 impl ModelInput {
@@ -210,6 +214,27 @@ pub struct ModelRequest<'a> {
     pub completion_tokens_left: Option<u64>,
     /// Ask for usage in the stream.
     pub ask_usage: bool,
+}
+
+impl ModelRequest<'_> {
+    /// The names of all tools that the upstream is told about.
+    pub fn offered_names(&self) -> Arc<[Box<str>]> {
+        let of_entry = |entry: &ToolEntry| Box::from(entry.name.as_str());
+        match &self.tools {
+            OfferedTools::AsSent => self.input.tools.entries().iter().map(of_entry).collect(),
+            OfferedTools::Ours(tools) => tools
+                .iter()
+                .map(|tool| Box::from(tool.name.as_str()))
+                .collect(),
+            OfferedTools::Mixed(tools) => tools
+                .iter()
+                .map(|tool| match tool {
+                    MixedTool::Ours(tool) => Box::from(tool.name.as_str()),
+                    MixedTool::Client(entry) => of_entry(entry),
+                })
+                .collect(),
+        }
+    }
 }
 
 /// Which tools the upstream is told about.

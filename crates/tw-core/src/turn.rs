@@ -205,8 +205,10 @@ pub struct ModelFailure {
     pub kind: ModelFailureKind,
     /// For the client; holds nothing secret.
     pub error: ReportedError,
-    /// The upstream's `Retry-After`.
+    /// The upstream's `Retry-After`, or `retry-after-ms`.
     pub retry_after: Option<Duration>,
+    /// The upstream's `x-should-retry`.
+    pub should_retry: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

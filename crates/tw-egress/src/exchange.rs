@@ -154,8 +154,15 @@ fn said(output: &ToolOutput) -> String {
     }
 }
 
-/// `Retry-After`, in seconds or as a date; `None` also for one that is over.
+/// `retry-after-ms`, which OpenAI and Azure send beside it, or `Retry-After`, in seconds or as a
+/// date; `None` also for one that is over.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let in_ms = headers
+        .get("retry-after-ms")
+        .and_then(|value| value.to_str().ok());
+    if let Some(ms) = in_ms.and_then(|text| text.trim().parse::<f64>().ok()) {
+        return Duration::try_from_secs_f64(ms / 1000.0).ok();
+    }
     let text = header(headers, RETRY_AFTER).trim();
     if let Ok(seconds) = text.parse() {
         return Duration::try_from_secs_f64(seconds).ok();

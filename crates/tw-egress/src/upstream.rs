@@ -2,10 +2,12 @@
 
 mod asking;
 pub mod check;
+mod first_bytes;
 pub mod listing;
 mod place;
 pub mod relaying;
 mod scripted_body;
+mod unpack;
 
 use std::fmt;
 use std::sync::Arc;

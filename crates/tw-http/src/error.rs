@@ -360,17 +360,18 @@ impl ApiError {
         let should_retry = match fault.class {
             // A repetition would only be told the same.
             FaultClass::Deadline | FaultClass::Cancelled => Some(false),
-            FaultClass::Refused { .. }
-            | FaultClass::UpstreamFailed
+            // The upstream was asked as often as it makes sense. An official client asks three
+            // times by itself, each of which would ask the upstream three times.
+            FaultClass::UpstreamFailed
             | FaultClass::UpstreamReported
             | FaultClass::UpstreamLimited
-            | FaultClass::UpstreamSilent
-            | FaultClass::Interrupted
-            | FaultClass::Internal => None,
+            | FaultClass::UpstreamSilent => Some(false),
+            FaultClass::Refused { .. } | FaultClass::Interrupted | FaultClass::Internal => None,
         };
         Self {
             parts: of_fault(fault),
             retry_after_s: match fault.class {
+                FaultClass::UpstreamLimited if fault.is_used_up() => fault.retry_after_s,
                 FaultClass::UpstreamLimited => {
                     Some(fault.retry_after_s.unwrap_or(LIMITED_RETRY_AFTER_S))
                 }

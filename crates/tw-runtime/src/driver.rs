@@ -530,6 +530,7 @@ impl Driver {
                     model: model.to_owned(),
                     body: encode_for(&request, &upstream.accepts),
                     streamed,
+                    offered: request.offered_names(),
                 };
                 let serial = self.inner.serial.fetch_add(1, Ordering::Relaxed);
                 let asking = Asking::new(&self.inner.connections, upstream, sent, serial);

@@ -3,7 +3,7 @@
 use tw_core::history::{self, Repairs};
 use tw_core::id::TurnId;
 use tw_core::recall::Spliced;
-use tw_core::request::{Message, ModelInput};
+use tw_core::request::{Message, ModelInput, Tools};
 use tw_core::turn::{Offer, Turn};
 use tw_store::read::ReadError;
 
@@ -48,6 +48,11 @@ pub(crate) async fn prepare(
     offer: &Offer,
 ) -> Result<Prepared, ReadError> {
     let (repaired, mut repairs) = history::repaired(&input.messages);
+    repairs.half_characters = input.half_characters;
+    repairs.empty_lists += u32::from(match &input.tools {
+        Tools::Absent => false,
+        Tools::List(entries) | Tools::Legacy(entries) => entries.is_empty(),
+    });
     let messages = repaired.as_ref().unwrap_or(&input.messages);
     let known = recall::look_up(inner, asks.organization(), asks.whose(), messages).await?;
     let sent = memory::Sent {

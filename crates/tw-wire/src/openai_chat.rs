@@ -28,6 +28,8 @@ mod calls;
 mod client_calls;
 mod content;
 mod delta;
+mod ending;
+mod halves;
 pub(crate) mod raw;
 mod reported;
 mod usual;

@@ -140,7 +140,7 @@ fn with_text(raw: &Json, name: &str, text: &str) -> Option<Json> {
     Some(tree.to_json())
 }
 
-fn member<'a>(tree: &'a mut Tree, name: &str) -> Option<&'a mut Tree> {
+pub(super) fn member<'a>(tree: &'a mut Tree, name: &str) -> Option<&'a mut Tree> {
     let Tree::Object(members) = tree else {
         return None;
     };

@@ -29,7 +29,7 @@ fn history(words: &str) -> Vec<Message> {
                                 id: id.to_owned(),
                                 name: "f".to_owned(),
                                 form: CallForm::Function,
-                                arguments: Literal::default(),
+                                arguments: Literal::from_text("{}"),
                             })
                         })
                         .collect(),
@@ -128,7 +128,7 @@ fn round(calls: &[(&str, &str)], results: &[(&str, &str)]) -> Vec<Message> {
             id: (*id).to_owned(),
             name: (*name).to_owned(),
             form: CallForm::Function,
-            arguments: Literal::default(),
+            arguments: Literal::from_text("{}"),
         })
     });
     let mut messages = vec![Message {

@@ -72,7 +72,11 @@ impl Answer {
         let Some(rest) = delta.rest.as_deref() else {
             return;
         };
-        let unread = rest.extra.iter().map(|(_, value)| value);
+        let unread = rest
+            .extra
+            .iter()
+            .chain(&rest.beside)
+            .map(|(_, value)| value);
         self.bytes += unread
             .chain(&rest.logprobs)
             .map(|json| json.as_str().len())

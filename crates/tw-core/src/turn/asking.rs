@@ -65,6 +65,8 @@ impl Turn {
                 answer.finish.entry(choice).or_insert(reason);
             }
             ModelEvent::Usage(usage) => answer.usage = Some(usage),
+            // The word of an end says less than an error that came with it.
+            ModelEvent::Error(error) if error.broke_off && answer.error.is_some() => {}
             ModelEvent::Error(error) => answer.error = Some(*error),
             ModelEvent::Done => {
                 answer.done = true;
@@ -144,11 +146,14 @@ impl Turn {
         }
         let failure = match answer.error.take() {
             Some(error) => ModelFailure {
-                kind: error
-                    .status
-                    .map_or(ModelFailureKind::Reported, ModelFailureKind::Status),
+                kind: match error.status {
+                    Some(status) => ModelFailureKind::Status(status),
+                    None if error.broke_off => ModelFailureKind::Cut,
+                    None => ModelFailureKind::Reported,
+                },
                 error,
                 retry_after: None,
+                should_retry: None,
             },
             None => ModelFailure {
                 kind: ModelFailureKind::Cut,
@@ -157,6 +162,7 @@ impl Turn {
                     ..ReportedError::default()
                 },
                 retry_after: None,
+                should_retry: None,
             },
         };
         self.on_model_failed(n, &failure, now, step);
@@ -297,9 +303,13 @@ impl ModelFailure {
     pub fn may_be_repeated(&self) -> bool {
         match self.kind {
             ModelFailureKind::Connect | ModelFailureKind::Reset | ModelFailureKind::Cut => true,
-            ModelFailureKind::Status(status) => {
-                status == 408 || status == 429 || (status >= 500 && !self.is_unsupported())
+            // An account without money has none a moment later either.
+            ModelFailureKind::Status(_) if self.error.is_used_up() || self.is_unsupported() => {
+                false
             }
+            ModelFailureKind::Status(status) => self
+                .should_retry
+                .unwrap_or(status == 408 || status == 429 || status >= 500),
             // Silence has already cost the client its patience, and nonsense comes from a
             // wrong address; neither gets better by asking again at once.
             ModelFailureKind::Silent | ModelFailureKind::Nonsense | ModelFailureKind::Reported => {
@@ -315,12 +325,13 @@ impl ModelFailure {
             // Our credentials or our account there; a request that is refused for what it says
             // is the client's to mend.
             ModelFailureKind::Status(status) => {
-                matches!(status, 401..=403) || self.is_unsupported()
+                matches!(status, 401..=403 | 429)
+                    || self.is_unsupported()
+                    || self.error.is_used_up()
+                    || (status >= 500 && self.should_retry == Some(false))
             }
-            ModelFailureKind::Connect
-            | ModelFailureKind::Reset
-            | ModelFailureKind::Cut
-            | ModelFailureKind::Reported => false,
+            ModelFailureKind::Reported => self.error.is_used_up(),
+            ModelFailureKind::Connect | ModelFailureKind::Reset | ModelFailureKind::Cut => false,
         }
     }
 
@@ -354,6 +365,7 @@ impl ModelFailure {
         let class = match self.kind {
             ModelFailureKind::Status(status) => match status {
                 400 | 404 | 413 | 422 => FaultClass::Refused { status },
+                402 if self.error.is_used_up() => FaultClass::UpstreamLimited,
                 408 | 429 => FaultClass::UpstreamLimited,
                 _ => FaultClass::UpstreamFailed,
             },
@@ -408,6 +420,7 @@ impl Event {
                 kind,
                 error,
                 retry_after: None,
+                should_retry: None,
             },
         }
     }

@@ -8,17 +8,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, Response};
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::openai_chat::body::{decode, decode_error};
 use tw_wire::openai_chat::no_such_path::says_no_such_path;
 use tw_wire::openai_chat::stream::{
-    DecodeError, EMPTY_BYTES_MAX_DEFAULT, StreamDecoder, StreamLimits,
+    DecodeError, EMPTY_BYTES_MAX_DEFAULT, OfferedNames, StreamDecoder, StreamLimits,
 };
 
+use super::first_bytes::{Begins, begins};
 use super::scripted_body::ScriptedBody;
+use super::unpack::Unpacker;
 use super::{Connections, Upstream, UpstreamKind, place};
 use crate::client::connect_error::ConnectError;
 use crate::client::direct::{Address, DirectFailure, Exchange};
@@ -32,6 +34,7 @@ pub struct Asking {
     idle: Duration,
     answer_bytes_max: usize,
     streamed: bool,
+    offered: OfferedNames,
     upstream: Arc<Upstream>,
     /// What the operator should know of the failure, and the client not.
     aside: Option<String>,
@@ -44,6 +47,8 @@ pub struct Sent {
     pub model: String,
     pub body: Vec<u8>,
     pub streamed: bool,
+    /// The names of the tools that the body offers.
+    pub offered: OfferedNames,
 }
 
 /// What [`Asking::next`] came to.
@@ -93,7 +98,7 @@ enum Body {
 }
 
 struct Reading {
-    body: Body,
+    body: Incoming,
     idle: Idle,
     form: Form,
     /// The body's end was read ahead.
@@ -104,11 +109,33 @@ struct Silence;
 
 enum Over {
     Whole,
+    Failed(ReadFault),
+}
+
+/// Why no more of a body can be read.
+#[derive(Clone, Copy, Debug)]
+enum ReadFault {
     Broken,
+    Packed,
+}
+
+/// A body without the compression that it may have come with.
+struct Incoming {
+    body: Body,
+    unpacker: Unpacker,
+    has_ended: bool,
 }
 
 enum Form {
-    Stream(StreamDecoder),
+    /// A body of which too little is there to tell what it is.
+    Undecided {
+        read: Vec<u8>,
+        /// White space that was passed over, in bytes.
+        blank_bytes: usize,
+        says_events: bool,
+        offered: OfferedNames,
+    },
+    Stream(Box<StreamDecoder>),
     Plain {
         read: Vec<u8>,
     },
@@ -117,6 +144,7 @@ enum Form {
         status: u16,
         content_type: Option<String>,
         retry_after: Option<Duration>,
+        should_retry: Option<bool>,
         read: Vec<u8>,
     },
 }
@@ -136,6 +164,7 @@ impl Asking {
         serial: u64,
     ) -> Self {
         let streamed = asked.streamed;
+        let offered = OfferedNames::clone(&asked.offered);
         let sending = match &upstream.kind {
             UpstreamKind::OpenAi { .. } | UpstreamKind::Azure { .. } => State::Sending(Box::pin(
                 send(connections.clone(), Arc::clone(upstream), asked),
@@ -158,6 +187,7 @@ impl Asking {
             idle: upstream.timeouts.idle,
             answer_bytes_max: upstream.answer_bytes_max,
             streamed,
+            offered,
             upstream: Arc::clone(upstream),
             aside: None,
         }
@@ -192,31 +222,31 @@ impl Asking {
             .get(CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
             .map(str::to_ascii_lowercase);
-        let says = |word: &str| {
-            content_type
+        let form = if (200..300).contains(&answer.status) {
+            let says_events = content_type
                 .as_deref()
-                .is_some_and(|says| says.contains(word))
-        };
-        let form = if !(200..300).contains(&answer.status) {
+                .is_some_and(|says| says.contains("text/event-stream"));
+            Form::Undecided {
+                read: Vec::new(),
+                blank_bytes: 0,
+                says_events,
+                offered: OfferedNames::clone(&self.offered),
+            }
+        } else {
             Form::Error {
                 status: answer.status,
                 retry_after: retry_after(&answer.headers),
+                should_retry: should_retry(&answer.headers),
                 content_type,
                 read: Vec::new(),
             }
-        } else if says("text/html") {
-            return State::Failed(nonsense("the upstream answered with a web page"));
-        } else if says("text/event-stream") || (self.streamed && !says("application/json")) {
-            let limits = StreamLimits {
-                event_bytes_max: self.answer_bytes_max,
-                empty_bytes_max: EMPTY_BYTES_MAX_DEFAULT,
-            };
-            Form::Stream(StreamDecoder::new(&limits))
-        } else {
-            Form::Plain { read: Vec::new() }
         };
         State::Reading(Box::new(Reading {
-            body: answer.body,
+            body: Incoming {
+                unpacker: Unpacker::new(&answer.headers, self.answer_bytes_max),
+                body: answer.body,
+                has_ended: false,
+            },
             idle: Idle::new(self.first_patience()),
             form,
             over: None,
@@ -250,7 +280,7 @@ impl Asking {
                 if progress != Progress::More {
                     let over = std::mem::replace(&mut self.state, State::Over);
                     if let State::Reading(reading) = over
-                        && let Body::Http(exchange) = reading.body
+                        && let Body::Http(exchange) = reading.body.body
                     {
                         exchange.give_back();
                     }
@@ -269,7 +299,7 @@ impl Asking {
     /// Gives the connection back for the next request, if the answer's end has arrived.
     pub fn finish(self) {
         if let State::Reading(reading) = self.state
-            && let Body::Http(exchange) = reading.body
+            && let Body::Http(exchange) = reading.body.body
         {
             exchange.give_back();
         }
@@ -342,7 +372,7 @@ impl Reading {
         loop {
             let read = match self.over.take() {
                 Some(Over::Whole) => return self.end(out),
-                Some(Over::Broken) => return self.broken(out),
+                Some(Over::Failed(fault)) => return self.failed(fault, out),
                 None => tokio::select! {
                     biased;
                     read = self.body.read() => Ok(read),
@@ -360,11 +390,16 @@ impl Reading {
             };
             let bytes = match read {
                 Some(Ok(bytes)) => bytes,
-                Some(Err(())) => return self.broken(out),
+                Some(Err(fault)) => return self.failed(fault, out),
                 None => return self.end(out),
             };
             self.idle.begin_anew(idle);
+            let bytes = match self.decide_form(bytes, bytes_max) {
+                Ok(bytes) => bytes,
+                Err(failed) => return Progress::Failed(failed),
+            };
             match &mut self.form {
+                Form::Undecided { .. } => {}
                 Form::Stream(decoder) => {
                     let before = out.len();
                     let fed = feed_ready(decoder, &mut self.body, bytes, out, &mut self.over);
@@ -392,9 +427,55 @@ impl Reading {
         }
     }
 
+    /// Decides what the body is as soon as enough of it is there, and gives what is to be read.
+    fn decide_form(&mut self, bytes: Bytes, bytes_max: usize) -> Result<Bytes, ModelFailure> {
+        let Form::Undecided {
+            read,
+            blank_bytes,
+            says_events,
+            offered,
+        } = &mut self.form
+        else {
+            return Ok(bytes);
+        };
+        read.extend_from_slice(&bytes);
+        let (begins, from) = begins(read);
+        let limits = StreamLimits {
+            event_bytes_max: bytes_max,
+            empty_bytes_max: EMPTY_BYTES_MAX_DEFAULT,
+        };
+        let form = match begins {
+            // White space alone says nothing and is not kept.
+            Begins::Unclear => {
+                read.drain(..from);
+                *blank_bytes += from;
+                let bytes_max = EMPTY_BYTES_MAX_DEFAULT;
+                if *blank_bytes > bytes_max {
+                    let error = DecodeError::TooMuchEmpty { bytes_max };
+                    return Err(nonsense(&error.to_string()));
+                }
+                return Ok(Bytes::new());
+            }
+            Begins::WebPage => return Err(nonsense("the upstream answered with a web page")),
+            Begins::Json => Form::Plain { read: Vec::new() },
+            Begins::Other if !*says_events => Form::Plain { read: Vec::new() },
+            Begins::EventStream | Begins::Other => {
+                let offered = OfferedNames::clone(offered);
+                Form::Stream(Box::new(StreamDecoder::knowing(&limits, offered)))
+            }
+        };
+        let read = Bytes::from(std::mem::take(read)).slice(from..);
+        self.form = form;
+        Ok(read)
+    }
+
     /// A broken connection is judged by what came before it. What is no answer then is the
     /// beginning of one, and the request may be made again.
-    fn broken(&mut self, out: &mut Vec<ModelEvent>) -> Progress {
+    fn failed(&mut self, fault: ReadFault, out: &mut Vec<ModelEvent>) -> Progress {
+        if matches!(fault, ReadFault::Packed) {
+            let message = "the upstream's answer is compressed and cannot be unpacked";
+            return Progress::Failed(nonsense(message));
+        }
         match self.end(out) {
             Progress::Failed(failed) if failed.kind == ModelFailureKind::Nonsense => {
                 let message = "the upstream's answer broke off";
@@ -411,6 +492,16 @@ impl Reading {
                 // The last event broke off, so the answer did.
                 Err(_) => Progress::Ended,
             },
+            // Nothing came, or nothing but white space and the beginning of a line. A stream that
+            // ends so was cut off before it began.
+            Form::Undecided { says_events, .. } => {
+                let kind = if *says_events {
+                    ModelFailureKind::Cut
+                } else {
+                    ModelFailureKind::Nonsense
+                };
+                Progress::Failed(failure(kind, "the upstream's answer is empty"))
+            }
             Form::Plain { read } => match decode(read, out) {
                 Ok(()) => Progress::Ended,
                 Err(error) => Progress::Failed(nonsense(&error.to_string())),
@@ -419,11 +510,13 @@ impl Reading {
                 status,
                 content_type,
                 retry_after,
+                should_retry,
                 read,
             } => Progress::Failed(ModelFailure {
                 kind: ModelFailureKind::Status(*status),
                 error: decode_error(*status, content_type.as_deref(), read),
                 retry_after: *retry_after,
+                should_retry: *should_retry,
             }),
         }
     }
@@ -439,11 +532,33 @@ impl Body {
     }
 }
 
+impl Incoming {
+    /// As [`Body::read`], and with the same safety: what was read is in the unpacker or given.
+    async fn read(&mut self) -> Option<Result<Bytes, ReadFault>> {
+        while !self.has_ended {
+            let text = match self.body.read().await {
+                Some(Ok(bytes)) => self.unpacker.feed(bytes),
+                Some(Err(())) => return Some(Err(ReadFault::Broken)),
+                None => {
+                    self.has_ended = true;
+                    self.unpacker.end()
+                }
+            };
+            match text {
+                Ok(text) if text.is_empty() => {}
+                Ok(text) => return Some(Ok(text)),
+                Err(_not_unpacked) => return Some(Err(ReadFault::Packed)),
+            }
+        }
+        None
+    }
+}
+
 /// Decodes `bytes` and what has arrived behind them, so that events that came together are
 /// handled together.
 fn feed_ready(
     decoder: &mut StreamDecoder,
-    body: &mut Body,
+    body: &mut Incoming,
     bytes: Bytes,
     out: &mut Vec<ModelEvent>,
     over: &mut Option<Over>,
@@ -456,7 +571,7 @@ fn feed_ready(
                 taken += more.len();
                 decoder.feed(&more, out)?;
             }
-            Some(Some(Err(()))) => *over = Some(Over::Broken),
+            Some(Some(Err(fault))) => *over = Some(Over::Failed(fault)),
             Some(None) => *over = Some(Over::Whole),
             None => break,
         }
@@ -601,6 +716,7 @@ fn request_of(
     let request = place::request(Method::POST, &upstream.kind)?
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, accept)
+        .header(ACCEPT_ENCODING, "identity")
         .body(Bytes::from(asked.body));
     Ok((address, request.map_err(|_| place::no_address())?))
 }
@@ -614,6 +730,16 @@ pub(super) fn failure(kind: ModelFailureKind, message: &str) -> ModelFailure {
         kind,
         error,
         retry_after: None,
+        should_retry: None,
+    }
+}
+
+/// OpenAI's word on whether another try can help, which its own clients obey.
+pub(super) fn should_retry(headers: &HeaderMap) -> Option<bool> {
+    match headers.get("x-should-retry")?.as_bytes() {
+        b"true" => Some(true),
+        b"false" => Some(false),
+        _ => None,
     }
 }
 

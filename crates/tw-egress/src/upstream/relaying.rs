@@ -16,7 +16,7 @@ use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::openai_chat::body::decode_error;
 
 use super::asking::{
-    ERROR_BYTES_MAX, exchange, explain_refused_key, failure, mask_error, nonsense,
+    ERROR_BYTES_MAX, exchange, explain_refused_key, failure, mask_error, nonsense, should_retry,
 };
 use super::{Connections, Unanswered, Upstream, UpstreamKind, place};
 use crate::client::direct::{Address, Exchange};
@@ -184,6 +184,7 @@ impl RelayedAnswer {
             kind: ModelFailureKind::Status(self.status),
             error: decode_error(self.status, content_type, &read),
             retry_after: retry_after(&self.headers),
+            should_retry: should_retry(&self.headers),
         };
         self.give_back();
         failure

@@ -12,6 +12,7 @@ mod conversations;
 mod cors;
 mod driver_panics;
 mod end_user;
+mod golden;
 mod keys;
 mod leave;
 mod limits;

@@ -5,11 +5,13 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use tw_core::json::{Json, Literal};
 use tw_core::model::{
-    CallForm, CallPiece, Delta, DeltaRest, Finish, ModelEvent, ReasoningField, ReasoningText, Usage,
+    CallForm, Delta, DeltaRest, ModelEvent, ReasoningField, ReasoningText, ReportedError, Usage,
 };
 
-use super::calls::{Calls, Piece};
+use super::calls::{Calls, OfferedNames, Piece};
 use super::delta::{Addition, Answer, CallWritten, Choice, NamedText};
+use super::ending::{self, Ending};
+use super::halves::{self, Mended};
 use super::raw::{self, Few, Of};
 use super::stream::DecodeError;
 use super::usual::Usual;
@@ -26,6 +28,9 @@ const EXTRA_FIELDS_MAX: usize = 64;
 pub struct AnswerReader {
     has_started: bool,
     is_done: bool,
+    offered: OfferedNames,
+    /// The upstream reported an error.
+    has_failed: bool,
     choices: Vec<ChoiceState>,
     /// The last value of each field beside the choices, so that a repeated one goes out once.
     extra: Vec<(Box<str>, Json)>,
@@ -37,6 +42,17 @@ struct ChoiceState {
     index: u32,
     calls: Calls,
     has_finished: bool,
+    /// Something came under `delta`, so that a `message` says it once more.
+    has_delta: bool,
+    /// Text, a call or anything else of an answer came.
+    has_said: bool,
+    /// A whole message came, which is an answer also when it is empty.
+    has_message: bool,
+    /// First halves of surrogate pairs that wait for the second.
+    text_half: Option<Box<str>>,
+    reasoning_half: Option<(ReasoningField, Box<str>)>,
+    /// The last value of each unknown field, so that a repeated one goes out once.
+    beside: Vec<(Box<str>, Json)>,
 }
 
 /// Whether an addition is all there is of its choice.
@@ -47,6 +63,14 @@ enum Extent {
 }
 
 impl AnswerReader {
+    /// For the answer to a request that offers tools of these names.
+    pub fn new(offered: OfferedNames) -> Self {
+        Self {
+            offered,
+            ..Self::default()
+        }
+    }
+
     /// Reads one event of a stream.
     pub fn frame(
         &mut self,
@@ -57,12 +81,17 @@ impl AnswerReader {
             return Ok(());
         }
         if frame.data.trim_ascii() == "[DONE]" {
+            self.settle(out)?;
+            if !self.has_answered() {
+                out.push(broke_off("an answer without choices", None));
+            }
             self.is_done = true;
             out.push(ModelEvent::Done);
             return Ok(());
         }
         // Groq names the event; whatever its data is, it is no chunk.
         if frame.event == "error" {
+            self.has_failed = true;
             out.push(ModelEvent::Error(Box::new(reported::of_object(frame.data))));
             return Ok(());
         }
@@ -74,9 +103,15 @@ impl AnswerReader {
             serde_json::from_str(frame.data).map_err(DecodeError::NotAnAnswer)?;
         let (text, before) = (text_of(&chunk), out.len());
         self.answer(chunk, frame.data, Extent::Piece, out)?;
+        if self.choices.iter().any(|choice| choice.text_half.is_some()) {
+            // The next text begins with the half that waits.
+            self.usual = Usual::default();
+            return Ok(());
+        }
         if let Some(text) = text
             && let [ModelEvent::Delta(delta)] = &out[before..]
             && delta.rest.is_none()
+            && delta.text.as_ref().map(Literal::as_str) == text.get().get(1..text.get().len() - 1)
         {
             self.usual.keep(frame.data, text.get(), delta.choice);
         }
@@ -87,16 +122,37 @@ impl AnswerReader {
     pub fn body(&mut self, text: &str, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
         let Of(answer): Of<Answer<'_>> =
             serde_json::from_str(text).map_err(DecodeError::NotAnAnswer)?;
-        let before = out.len();
         self.answer(answer, text, Extent::Whole, out)?;
-        let has_error = out[before..]
-            .iter()
-            .any(|event| matches!(event, ModelEvent::Error(_)));
-        if self.choices.is_empty() && !has_error {
+        self.settle(out)?;
+        if !self.has_answered() {
             return Err(DecodeError::NoChoices);
         }
         out.push(ModelEvent::Done);
         Ok(())
+    }
+
+    /// The stream is over: tells of what was held back.
+    pub fn end(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
+        if self.is_done {
+            Ok(())
+        } else {
+            self.settle(out)
+        }
+    }
+
+    /// Whether a choice ended or said something, or an error came: an end mark alone is no answer.
+    fn has_answered(&self) -> bool {
+        self.has_failed
+            || self
+                .choices
+                .iter()
+                .any(|choice| choice.has_finished || choice.has_said || choice.has_message)
+    }
+
+    fn settle(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
+        self.choices
+            .iter_mut()
+            .try_for_each(|choice| choice.settle(out))
     }
 
     fn answer(
@@ -106,7 +162,8 @@ impl AnswerReader {
         extent: Extent,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), DecodeError> {
-        let is_bare = answer.choices.is_none() && answer.usage.is_none();
+        let has_choices = answer.choices.as_ref().is_some_and(|list| !list.is_empty());
+        let is_bare = !has_choices && answer.usage.is_none();
         let error = answer.error.and_then(reported::of_field);
         let error = error.or_else(|| is_bare.then(|| reported::of_bare_object(text)).flatten());
         if !(is_bare && error.is_some()) {
@@ -119,6 +176,7 @@ impl AnswerReader {
         if let Some(usage) = answer.usage.and_then(read_usage) {
             out.push(ModelEvent::Usage(usage));
         }
+        self.has_failed |= error.is_some();
         out.extend(error.map(|error| ModelEvent::Error(Box::new(error))));
         Ok(())
     }
@@ -179,22 +237,66 @@ impl AnswerReader {
             index: written,
             max: CHOICES_MAX,
         })?;
+        let said = choice.error.and_then(reported::of_field);
+        let mut is_delta = extent == Extent::Piece;
+        let native = choice
+            .extra
+            .iter()
+            .find(|(key, _)| key == "native_finish_reason")
+            .and_then(|(_, value)| raw::filled_string(Some(value)));
         let state = self.state(index);
-        let addition = match extent {
-            Extent::Piece => choice.delta,
-            Extent::Whole => read_message(choice.message)?,
+        let (addition, extent) = match (choice.delta, choice.message) {
+            (Some(delta), None) => (delta, Extent::Piece),
+            (Some(delta), Some(_)) if extent == Extent::Piece && !delta.0.is_empty() => {
+                (delta, Extent::Piece)
+            }
+            (_, message) if extent == Extent::Whole => {
+                state.has_message |= message.is_some();
+                (read_message(message)?, extent)
+            }
+            // Some upstreams write `message` for `delta`, and others both: then the message says
+            // at the end what was said before.
+            (_, message) if !state.has_delta => {
+                is_delta = false;
+                (read_message(message)?, Extent::Piece)
+            }
+            (delta, _) => (delta.unwrap_or_default(), Extent::Piece),
         };
-        let Of(addition) = addition.unwrap_or_default();
-        state.addition(addition, choice.logprobs, extent, out)?;
-        if let Some(reason) =
-            raw::filled_string(choice.finish_reason).and_then(|word| read_finish(&word))
-            && !state.has_finished
-        {
-            state.has_finished = true;
-            out.push(ModelEvent::Finish {
-                choice: index,
-                reason,
-            });
+        let Of(addition) = addition;
+        state.has_delta |= is_delta && !addition.is_empty();
+        let beside = state.beside(choice.extra);
+        state.addition(addition, choice.logprobs, beside, extent, out)?;
+        let word = raw::filled_string(choice.finish_reason);
+        match (said, word.as_deref().and_then(ending::read)) {
+            (Some(error), _) => {
+                self.has_failed = true;
+                out.push(ModelEvent::Error(Box::new(error)));
+            }
+            (None, Some(Ending::Failed)) => {
+                self.has_failed = true;
+                out.push(broke_off(
+                    "the upstream says that it failed",
+                    word.as_deref(),
+                ));
+            }
+            (None, Some(Ending::As(reason))) if !state.has_finished => {
+                state.has_finished = true;
+                state.settle(out)?;
+                // OpenRouter writes `stop`, and the model's own word beside it.
+                let native = native
+                    .as_deref()
+                    .filter(|word| !state.has_said && ending::read(word) == Some(Ending::Failed));
+                if let Some(word) = native {
+                    self.has_failed = true;
+                    out.push(broke_off("the upstream says that it failed", Some(word)));
+                } else {
+                    out.push(ModelEvent::Finish {
+                        choice: index,
+                        reason,
+                    });
+                }
+            }
+            (None, Some(Ending::As(_)) | None) => {}
         }
         out.extend(choice.usage.and_then(read_usage).map(ModelEvent::Usage));
         Ok(())
@@ -206,8 +308,14 @@ impl AnswerReader {
             None => {
                 self.choices.push(ChoiceState {
                     index,
-                    calls: Calls::default(),
+                    calls: Calls::new(index, self.offered.clone()),
                     has_finished: false,
+                    has_delta: false,
+                    has_said: false,
+                    has_message: false,
+                    text_half: None,
+                    reasoning_half: None,
+                    beside: Vec::new(),
                 });
                 self.choices.len() - 1
             }
@@ -226,9 +334,9 @@ fn text_of<'a>(chunk: &Answer<'a>) -> Option<&'a RawValue> {
     addition.content
 }
 
-fn read_message(message: Option<&RawValue>) -> Result<Option<Of<Addition<'_>>>, DecodeError> {
+fn read_message(message: Option<&RawValue>) -> Result<Of<Addition<'_>>, DecodeError> {
     message
-        .map_or(Ok(None), |raw| serde_json::from_str(raw.get()))
+        .map_or(Ok(Of::default()), |raw| serde_json::from_str(raw.get()))
         .map_err(DecodeError::NotAnAnswer)
 }
 
@@ -237,28 +345,31 @@ impl ChoiceState {
         &mut self,
         addition: Addition<'_>,
         logprobs: Option<&RawValue>,
+        beside: Vec<(Box<str>, Json)>,
         extent: Extent,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), DecodeError> {
         let mut rest = DeltaRest {
             refusal: addition.refusal.and_then(filled_literal),
-            reasoning: read_reasoning(&addition),
+            reasoning: self.whole_reasoning(read_reasoning(&addition)),
             reasoning_details: addition.reasoning_details.and_then(filled_array),
             logprobs: logprobs.map(Json::from_raw),
             extra: Vec::new(),
+            beside,
         };
         for (key, value) in addition.extra {
-            if passes_on(&key, value, extent) {
+            if passes_on(value) {
                 rest.extra.push((Box::from(&*key), Json::from_raw(value)));
             }
         }
         let rest = (rest != DeltaRest::default()).then(|| Box::new(rest));
+        let before = out.len();
         match addition.content {
             Some(list) if list.get().starts_with('[') => {
                 content::read_parts(self.index, list, rest, out)
             }
             text => {
-                let text = text.and_then(filled_literal);
+                let text = self.whole_text(text.and_then(filled_literal));
                 if text.is_some() || rest.is_some() {
                     out.push(ModelEvent::Delta(Delta {
                         choice: self.index,
@@ -268,6 +379,11 @@ impl ChoiceState {
                 }
             }
         }
+        let says = |event: &ModelEvent| match event {
+            ModelEvent::Delta(delta) => delta.shows_something(),
+            _ => false,
+        };
+        self.has_said |= self.text_half.is_some() || out[before..].iter().any(says);
         self.calls.begin_list();
         for Of(call) in addition.tool_calls.into_iter().flatten() {
             let piece = read_piece(call);
@@ -283,7 +399,68 @@ impl ChoiceState {
             };
             self.call(piece, Extent::Piece, out)?;
         }
+        self.has_said |= !self.calls.is_empty();
         Ok(())
+    }
+
+    /// The unknown fields of the choice that were not told of with the same value.
+    fn beside(&mut self, fields: Few<(Cow<'_, str>, &RawValue), 2>) -> Vec<(Box<str>, Json)> {
+        let mut fresh = Vec::new();
+        for (key, value) in fields {
+            if !passes_on(value) {
+                continue;
+            }
+            match self.beside.iter().position(|(have, _)| **have == *key) {
+                Some(at) if self.beside[at].1.as_str() == value.get() => continue,
+                Some(at) => self.beside[at].1 = Json::from_raw(value),
+                None if self.beside.len() == EXTRA_FIELDS_MAX => continue,
+                None => self.beside.push((Box::from(&*key), Json::from_raw(value))),
+            }
+            fresh.push((Box::from(&*key), Json::from_raw(value)));
+        }
+        fresh
+    }
+
+    /// Text without half a character at its end, which goes with the next.
+    fn whole_text(&mut self, text: Option<Literal>) -> Option<Literal> {
+        // A delta without text leaves a half waiting.
+        let text = text?;
+        let (text, half) = without_half(with_half(self.text_half.take(), text)?);
+        self.text_half = half;
+        text
+    }
+
+    fn whole_reasoning(&mut self, reasoning: Option<ReasoningText>) -> Option<ReasoningText> {
+        let ReasoningText { field, text } = reasoning?;
+        let waiting = self.reasoning_half.take().map(|(_, half)| half);
+        let (text, half) = without_half(with_half(waiting, text)?);
+        self.reasoning_half = half.map(|half| (field, half));
+        text.map(|text| ReasoningText { field, text })
+    }
+
+    /// Tells of what was held back: nothing more comes of this choice.
+    fn settle(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
+        let lone = |half: Box<str>| Literal::checked(&halves::mend_all(&half).0);
+        let text = self.text_half.take().and_then(lone);
+        let reasoning = self.reasoning_half.take();
+        let reasoning = reasoning
+            .and_then(|(field, half)| lone(half).map(|text| ReasoningText { field, text }));
+        if text.is_some() || reasoning.is_some() {
+            let rest = reasoning.map(|reasoning| {
+                Box::new(DeltaRest {
+                    reasoning: Some(reasoning),
+                    ..DeltaRest::default()
+                })
+            });
+            out.push(ModelEvent::Delta(Delta {
+                choice: self.index,
+                text,
+                rest,
+            }));
+        }
+        self.calls
+            .settle(out)
+            .map_err(|_| DecodeError::TooManyCalls)
     }
 
     fn call(
@@ -292,23 +469,47 @@ impl ChoiceState {
         extent: Extent,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), DecodeError> {
-        let added: Option<CallPiece> = match extent {
-            Extent::Piece => self.calls.add(self.index, piece),
-            Extent::Whole => self.calls.add_whole(self.index, piece).map(Some),
+        match extent {
+            Extent::Piece => self.calls.add(piece, out),
+            Extent::Whole => self.calls.add_whole(piece, out),
         }
-        .map_err(|_| DecodeError::TooManyCalls)?;
-        out.extend(added.map(ModelEvent::Call));
-        Ok(())
+        .map_err(|_| DecodeError::TooManyCalls)
     }
 }
 
-/// Unknown fields of an addition go on if they can be told from filler.
-fn passes_on(key: &str, value: &RawValue, extent: Extent) -> bool {
-    match value.get().as_bytes().first() {
-        Some(b'"' | b'{') => true,
-        Some(b'[') => (extent == Extent::Whole || key == "annotations") && value.get() != "[]",
-        _ => false,
+fn with_half(half: Option<Box<str>>, text: Literal) -> Option<Literal> {
+    match half {
+        None => Some(text),
+        Some(half) => Literal::checked(&format!("{half}{}", text.as_str())),
     }
+}
+
+fn without_half(text: Literal) -> (Option<Literal>, Option<Box<str>>) {
+    if !halves::may_hold_half(text.as_str()) {
+        return (Some(text), None);
+    }
+    let Mended { text, half, .. } = halves::mend(text.as_str());
+    let said = Literal::checked(&text).filter(|text| !text.is_empty());
+    (said, half.map(Box::from))
+}
+
+/// The error of an answer whose upstream gave it up, or gave none: another try may go better.
+fn broke_off(message: &str, word: Option<&str>) -> ModelEvent {
+    let error = ReportedError {
+        message: match word {
+            Some(word) => format!("{message}: {word}"),
+            None => message.to_owned(),
+        },
+        code: word.map(str::to_owned),
+        broke_off: true,
+        ..ReportedError::default()
+    };
+    ModelEvent::Error(Box::new(error))
+}
+
+/// Unknown fields go on unless they are filler.
+fn passes_on(value: &RawValue) -> bool {
+    !matches!(value.get(), "null" | "false" | "\"\"" | "[]" | "{}")
 }
 
 fn read_piece(call: CallWritten<'_>) -> Piece<'_> {
@@ -316,10 +517,17 @@ fn read_piece(call: CallWritten<'_>) -> Piece<'_> {
         (Some(Of(custom)), _) => (CallForm::Custom, custom),
         (None, function) => (CallForm::Function, function.unwrap_or_default().0),
     };
-    let index = call
-        .index
-        .and_then(|raw| raw.get().trim_matches('"').parse().ok());
-    let (id, name) = (raw::filled_string(call.id), raw::filled_string(named.name));
+    let index = call.index.and_then(|raw| {
+        let text = raw.get().trim_matches('"');
+        let of_count = || raw::count(raw).and_then(|count| i64::try_from(count).ok());
+        text.parse().ok().or_else(of_count)
+    });
+    // Some upstreams number their calls.
+    let id = raw::filled_string(call.id).or_else(|| {
+        let number = call.id.filter(|raw| raw::integer(raw).is_some())?;
+        Some(Cow::Borrowed(number.get()))
+    });
+    let name = raw::filled_string(named.name);
     Piece {
         index,
         id,
@@ -358,19 +566,6 @@ fn read_reasoning(addition: &Addition<'_>) -> Option<ReasoningText> {
             field,
             text: raw.and_then(filled_literal)?,
         })
-    })
-}
-
-/// What a finish means, by the words of OpenAI and of those who say it otherwise; a word that
-/// nobody knows is a stop, as is Together's `eos`. `None` is no finish: DashScope writes "null".
-fn read_finish(word: &str) -> Option<Finish> {
-    Some(match word.to_ascii_lowercase().as_str() {
-        "null" => return None,
-        "length" | "max_tokens" | "model_length" | "insufficient_system_resource" => Finish::Length,
-        "tool_calls" | "tool_use" => Finish::ToolCalls,
-        "function_call" => Finish::FunctionCall,
-        "content_filter" | "safety" => Finish::ContentFilter,
-        _ => Finish::Stop,
     })
 }
 

@@ -1,23 +1,40 @@
-//! Which call a piece belongs to.
+//! Which call a piece belongs to, decided from what the whole would be.
 //!
 //! Upstreams number calls from 1, number all of them 0, number none, send id and name once, with
-//! every piece or empty with every piece. A piece begins a new call only if
-//! - its index is new, or there is no index and no call yet;
-//! - it brings another id than the call at its place has;
-//! - it brings another name than that call has;
-//! - it has no id and the call's object was complete at the end of an earlier piece, and another
-//!   object begins;
+//! every piece or empty with every piece, write names in pieces, or another id with each piece.
+//! A piece begins a new call only if
+//! - its index is new, and it has not the id of a call without a name of its own; or there is no
+//!   index and no call yet;
+//! - it brings another name than the call at its place has, and not the rest of that name;
+//! - it brings another id and a name, and no arguments that go on with what is incomplete;
+//! - the call's object was complete at the end of an earlier piece, and another object begins that
+//!   is not the same once more (below);
 //! - it is a further entry of the same list, without index and id but with a name.
 //!
-//! The same id or name sent again never begins one. With the same id, a second object is added to
+//! The same id or name sent again never begins one. With the same id, another object is added to
 //! the first, so that the arguments are refused rather than a call run twice.
+//!
+//! A name goes on as long as no arguments have begun, if the joined name is one of those offered
+//! or begins one, and the piece alone is none. Until it cannot go on, the call is not told of.
+//!
+//! An object behind a complete one, in a piece with neither id nor name of its own, is
+//! - the same call once more if it is equal, byte for byte, and left out;
+//! - the call's arguments if the first was `{}`, which is not told of as long as it may be
+//!   replaced;
+//! - else another call of that function.
+//!
+//! An id or a name that stands with it means another call, and two equal calls stay two, unless
+//! the upstream was seen to write it with every piece.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use scan::ObjectScan;
-use tw_core::json::Literal;
+use tw_core::json::{Literal, LiteralBuf};
 use tw_core::limits::CALLS_PER_CHOICE_MAX;
-use tw_core::model::{CallForm, CallPiece};
+use tw_core::model::{CallForm, CallPiece, ModelEvent};
+
+use super::halves;
 
 /// The answer holds more than [`CALLS_PER_CHOICE_MAX`] calls in one choice.
 #[derive(Debug)]
@@ -44,14 +61,23 @@ impl Piece<'_> {
     }
 }
 
+/// The names of tools that a request offers.
+pub type OfferedNames = Arc<[Box<str>]>;
+
 /// The calls of one choice.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Calls {
+    choice: u32,
+    offered: OfferedNames,
     entries: Vec<Entry>,
     /// The call that was added to last.
     last: Option<usize>,
     /// Calls that were there when the current list of pieces began.
     before_list: usize,
+    /// The upstream wrote a name again with a piece that went on with its call.
+    repeats_names: bool,
+    /// The upstream wrote another id with a piece that went on with its call.
+    changes_ids: bool,
 }
 
 #[derive(Debug)]
@@ -61,35 +87,101 @@ struct Entry {
     name: Option<Box<str>>,
     form: CallForm,
     scan: ObjectScan,
+    told: Told,
+    /// Arguments that were not told of.
+    held: LiteralBuf,
+    /// A second object, as long as it may be the first one once more.
+    again: Option<Box<Again>>,
+}
+
+/// What of a call was told of.
+#[derive(Debug, Default)]
+struct Told {
+    id: bool,
+    name: bool,
+}
+
+#[derive(Debug)]
+struct Again {
+    text: LiteralBuf,
+    scan: ObjectScan,
+    index: Option<i64>,
+    id: Option<Box<str>>,
+    unequal: Unequal,
+}
+
+/// What becomes of a second object that is not the first one once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unequal {
+    /// Another call of the same function.
+    NewCall,
+    /// It is added to the first, whose arguments are then none.
+    Joined,
 }
 
 enum Place {
     New { name_of: Option<usize> },
     At(usize),
+    Again { at: usize, unequal: Unequal },
 }
 
 impl Calls {
+    pub fn new(choice: u32, offered: OfferedNames) -> Self {
+        Self {
+            choice,
+            offered,
+            entries: Vec::new(),
+            last: None,
+            before_list: 0,
+            repeats_names: false,
+            changes_ids: false,
+        }
+    }
+
     /// A list of pieces, that is, one `tool_calls` array, begins.
     pub fn begin_list(&mut self) {
         self.before_list = self.entries.len();
     }
 
-    /// Adds a piece where it belongs; `None` if it adds nothing.
-    pub fn add(
-        &mut self,
-        choice: u32,
-        piece: Piece<'_>,
-    ) -> Result<Option<CallPiece>, TooManyCalls> {
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Adds a piece where it belongs, and what can be told now to `out`.
+    pub fn add(&mut self, piece: Piece<'_>, out: &mut Vec<ModelEvent>) -> Result<(), TooManyCalls> {
         match self.place(&piece) {
-            Place::At(at) => Ok(self.extend(choice, at, piece)),
-            Place::New { .. } if piece.is_blank() => Ok(None),
-            Place::New { name_of } => self.begin(choice, piece, name_of).map(Some),
+            Place::At(at) => self.extend(at, piece, out),
+            Place::Again { at, unequal } => self.begin_again(at, unequal, piece, out),
+            Place::New { .. } if piece.is_blank() => Ok(()),
+            Place::New { name_of } => {
+                self.settle(out)?;
+                self.begin(piece, name_of)?;
+                self.tell(self.entries.len() - 1, Certainty::Open, out);
+                Ok(())
+            }
         }
     }
 
     /// Adds a call that was written as a whole.
-    pub fn add_whole(&mut self, choice: u32, piece: Piece<'_>) -> Result<CallPiece, TooManyCalls> {
-        self.begin(choice, piece, None)
+    pub fn add_whole(
+        &mut self,
+        piece: Piece<'_>,
+        out: &mut Vec<ModelEvent>,
+    ) -> Result<(), TooManyCalls> {
+        self.begin(piece, None)?;
+        self.tell(self.entries.len() - 1, Certainty::Settled, out);
+        Ok(())
+    }
+
+    /// Tells of everything that was held back: nothing more comes of these calls.
+    pub fn settle(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), TooManyCalls> {
+        for at in 0..self.entries.len() {
+            if self.entries[at].again.is_some() {
+                self.end_again(at, out)?;
+            }
+            self.tell(at, Certainty::Settled, out);
+        }
+        Ok(())
     }
 
     fn place(&self, piece: &Piece<'_>) -> Place {
@@ -99,7 +191,9 @@ impl Calls {
                 .entries
                 .iter()
                 .position(|entry| entry.form == CallForm::Legacy);
-            return legacy.map_or(Place::New { name_of: None }, Place::At);
+            return legacy.map_or(Place::New { name_of: None }, |at| {
+                self.place_at(at, piece, Unequal::Joined)
+            });
         }
         match piece.index {
             Some(index) => self.place_with_index(index, piece),
@@ -112,14 +206,15 @@ impl Calls {
         let has_id =
             |entry: &Entry| entry.id.is_some() && entry.id.as_deref() == piece.id.as_deref();
         if let Some(same) = find(&|entry| entry.index == Some(index) && has_id(entry)) {
-            return Place::At(same);
+            return self.place_at(same, piece, Unequal::Joined);
         }
         if let Some(at) = find(&|entry| entry.index == Some(index)) {
             return self.place_at_or_after(at, piece);
         }
-        // The index came later than the call.
         let late = match (&piece.id, &piece.name) {
-            (Some(_), _) => find(&|entry| entry.index.is_none() && has_id(entry)),
+            // The index came later than the call, or differs although the id says which it is.
+            (Some(_), None) => find(&has_id),
+            (Some(_), Some(_)) => find(&|entry| entry.index.is_none() && has_id(entry)),
             (None, Some(_)) => None,
             (None, None) => self.last.filter(|&at| {
                 self.entries
@@ -127,7 +222,9 @@ impl Calls {
                     .is_some_and(|entry| entry.index.is_none())
             }),
         };
-        late.map_or(Place::New { name_of: None }, Place::At)
+        late.map_or(Place::New { name_of: None }, |at| {
+            self.place_at(at, piece, Unequal::Joined)
+        })
     }
 
     fn place_without_index(&self, piece: &Piece<'_>) -> Place {
@@ -137,7 +234,7 @@ impl Calls {
                 .iter()
                 .rposition(|entry| entry.id.as_deref() == Some(id))
         {
-            return Place::At(same);
+            return self.place_at(same, piece, Unequal::Joined);
         }
         let Some(last) = self.last else {
             return Place::New { name_of: None };
@@ -155,89 +252,287 @@ impl Calls {
             return Place::New { name_of: None };
         };
         let other_name = match (&entry.name, &piece.name) {
-            (Some(have), Some(name)) => **have != **name,
+            (Some(have), Some(name)) => **have != **name && self.goes_on(entry, name).is_none(),
             (None, _) | (_, None) => false,
         };
-        let other_id = piece.id.is_some()
-            && (entry.id.is_some() || (piece.name.is_some() && entry.scan.has_begun()));
-        if other_name || other_id {
+        let other_id = piece.id.is_some() && entry.id.is_some();
+        let is_header = piece.id.is_some()
+            && piece.name.is_some()
+            && (entry.id.is_some() || entry.scan.has_begun());
+        let is_rest = entry.scan.has_begun()
+            && !entry.scan.is_complete()
+            && piece.text.is_some()
+            && !piece.begins_object();
+        if other_name || (is_header && !is_rest) {
             return Place::New { name_of: None };
         }
-        if entry.scan.is_complete() && piece.begins_object() {
+        if !entry.may_be_followed_by(piece) {
+            return Place::At(at);
+        }
+        let names_another = piece.name.is_some() && entry.id.is_none() && !self.repeats_names;
+        if names_another || (other_id && !self.changes_ids) {
             // The index said which function it is, or nothing did: it is the same one.
             return Place::New { name_of: Some(at) };
         }
-        Place::At(at)
+        Place::Again {
+            at,
+            unequal: Unequal::NewCall,
+        }
     }
 
-    fn begin(
-        &mut self,
-        choice: u32,
-        piece: Piece<'_>,
-        name_of: Option<usize>,
-    ) -> Result<CallPiece, TooManyCalls> {
+    /// The place of a piece that belongs to the call `at`, whatever it says.
+    fn place_at(&self, at: usize, piece: &Piece<'_>, unequal: Unequal) -> Place {
+        let entry = self.entries.get(at);
+        if entry.is_some_and(|entry| entry.may_be_followed_by(piece)) {
+            Place::Again { at, unequal }
+        } else {
+            Place::At(at)
+        }
+    }
+
+    /// The name that a call has once `more` was written behind its name or in its place; `None`
+    /// if `more` is no more of it.
+    fn goes_on(&self, entry: &Entry, more: &str) -> Option<String> {
+        let have = entry.name.as_deref()?;
+        if entry.scan.has_begun() || entry.told.name {
+            return None;
+        }
+        let joined = format!("{have}{more}");
+        if self.begins_name(&joined) && !self.is_offered(more) {
+            return Some(joined);
+        }
+        let grows = more.starts_with(have) && self.begins_name(more) && !self.is_offered(have);
+        grows.then(|| more.to_owned())
+    }
+
+    fn is_offered(&self, name: &str) -> bool {
+        self.offered.iter().any(|offered| **offered == *name)
+    }
+
+    /// Whether one of the offered names begins so.
+    fn begins_name(&self, name: &str) -> bool {
+        self.offered.iter().any(|offered| offered.starts_with(name))
+    }
+
+    /// Whether more of the name may come.
+    fn name_is_open(&self, entry: &Entry) -> bool {
+        !entry.scan.has_begun()
+            && entry.name.as_deref().is_some_and(|name| {
+                let begins_another = |offered: &str| offered != name && offered.starts_with(name);
+                self.offered.iter().any(|offered| begins_another(offered))
+            })
+    }
+
+    fn begin(&mut self, piece: Piece<'_>, name_of: Option<usize>) -> Result<(), TooManyCalls> {
         if ordinal(self.entries.len()) >= CALLS_PER_CHOICE_MAX {
             return Err(TooManyCalls);
         }
         let inherited = name_of
             .and_then(|at| self.entries.get(at))
             .and_then(|entry| entry.name.clone());
-        let name = piece.name.map(|name| Box::from(&*name)).or(inherited);
-        let id: Option<Box<str>> = piece.id.map(|id| Box::from(&*id));
-        let mut scan = ObjectScan::default();
-        if let Some(text) = &piece.text {
-            scan.read(text.as_str());
-        }
-        let at = self.entries.len();
-        self.entries.push(Entry {
+        let mut entry = Entry {
             index: piece.index,
-            id: id.clone(),
-            name: name.clone(),
+            id: piece.id.map(|id| Box::from(&*id)),
+            name: piece.name.map(|name| Box::from(&*name)).or(inherited),
             form: piece.form,
-            scan,
-        });
-        self.last = Some(at);
-        Ok(CallPiece {
-            choice,
-            call: ordinal(at),
-            id,
-            name,
-            form: piece.form,
-            arguments: piece.text,
-        })
-    }
-
-    fn extend(&mut self, choice: u32, at: usize, piece: Piece<'_>) -> Option<CallPiece> {
-        let entry = self.entries.get_mut(at)?;
-        self.last = Some(at);
-        entry.index = entry.index.or(piece.index);
-        let id = piece
-            .id
-            .filter(|_| entry.id.is_none())
-            .map(|id| Box::from(&*id));
-        let name = piece
-            .name
-            .filter(|_| entry.name.is_none())
-            .map(|name| Box::from(&*name));
-        if id.is_some() {
-            entry.id.clone_from(&id);
-        }
-        if name.is_some() {
-            entry.name.clone_from(&name);
-        }
+            scan: ObjectScan::default(),
+            told: Told::default(),
+            held: LiteralBuf::default(),
+            again: None,
+        };
         if let Some(text) = &piece.text {
             entry.scan.read(text.as_str());
+            entry.held.push(text);
         }
-        let adds = id.is_some() || name.is_some() || piece.text.is_some();
-        adds.then(|| CallPiece {
+        self.last = Some(self.entries.len());
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    fn extend(
+        &mut self,
+        at: usize,
+        piece: Piece<'_>,
+        out: &mut Vec<ModelEvent>,
+    ) -> Result<(), TooManyCalls> {
+        self.last = Some(at);
+        let joined = match (&self.entries[at].name, &piece.name) {
+            (Some(have), Some(name)) if **have != **name => self.goes_on(&self.entries[at], name),
+            (Some(_), Some(_)) => {
+                self.repeats_names = true;
+                None
+            }
+            (None, _) | (_, None) => None,
+        };
+        let entry = &mut self.entries[at];
+        entry.index = entry.index.or(piece.index);
+        match (&entry.id, piece.id) {
+            (None, Some(id)) => entry.id = Some(Box::from(&*id)),
+            (Some(have), Some(id)) => self.changes_ids |= **have != *id,
+            (_, None) => {}
+        }
+        match joined {
+            Some(joined) => entry.name = Some(joined.into()),
+            None if entry.name.is_none() => entry.name = piece.name.map(|name| Box::from(&*name)),
+            None => {}
+        }
+        let Some(text) = piece.text else {
+            self.tell(at, Certainty::Open, out);
+            return Ok(());
+        };
+        if let Some(again) = &mut entry.again {
+            again.scan.read(text.as_str());
+            again.text.push(&text);
+            return self.judge_again(at, out);
+        }
+        entry.scan.read(text.as_str());
+        entry.held.push(&text);
+        self.tell(at, Certainty::Open, out);
+        Ok(())
+    }
+
+    /// Another object begins behind the complete one of the call `at`.
+    fn begin_again(
+        &mut self,
+        at: usize,
+        unequal: Unequal,
+        piece: Piece<'_>,
+        out: &mut Vec<ModelEvent>,
+    ) -> Result<(), TooManyCalls> {
+        if self.entries[at].again.is_some() {
+            self.end_again(at, out)?;
+        }
+        self.last = Some(at);
+        let mut again = Again {
+            text: LiteralBuf::default(),
+            scan: ObjectScan::default(),
+            index: piece.index,
+            id: piece.id.map(|id| Box::from(&*id)),
+            unequal,
+        };
+        if let Some(text) = &piece.text {
+            again.scan.read(text.as_str());
+            again.text.push(text);
+        }
+        self.entries[at].again = Some(Box::new(again));
+        self.judge_again(at, out)
+    }
+
+    /// Decides about a second object as soon as it is known whether it equals the first.
+    fn judge_again(&mut self, at: usize, out: &mut Vec<ModelEvent>) -> Result<(), TooManyCalls> {
+        let entry = &self.entries[at];
+        let Some(again) = &entry.again else {
+            return Ok(());
+        };
+        let is_longer = again.scan.print().bytes > entry.scan.print().bytes;
+        if is_longer || again.scan.is_complete() {
+            self.end_again(at, out)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn end_again(&mut self, at: usize, out: &mut Vec<ModelEvent>) -> Result<(), TooManyCalls> {
+        let entry = &mut self.entries[at];
+        let Some(again) = entry.again.take() else {
+            return Ok(());
+        };
+        if again.scan.is_complete() && again.scan.print() == entry.scan.print() {
+            return Ok(());
+        }
+        if entry.scan.may_be_empty_object() && !entry.held.is_empty() {
+            entry.held = again.text;
+            entry.scan = again.scan;
+            self.tell(at, Certainty::Open, out);
+            return Ok(());
+        }
+        let text = again.text.to_literal();
+        match again.unequal {
+            Unequal::Joined => {
+                entry.scan.read(text.as_str());
+                entry.held.push(&text);
+                self.tell(at, Certainty::Open, out);
+            }
+            Unequal::NewCall => {
+                let piece = Piece {
+                    index: again.index,
+                    id: again.id.map(|id| Cow::Owned(id.into())),
+                    name: None,
+                    form: entry.form,
+                    text: Some(text),
+                };
+                // Calls are told of in their order.
+                for earlier in 0..self.entries.len() {
+                    self.tell(earlier, Certainty::Settled, out);
+                }
+                self.begin(piece, Some(at))?;
+                self.tell(self.entries.len() - 1, Certainty::Open, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells what of a call was not told of and cannot change any more.
+    fn tell(&mut self, at: usize, certainty: Certainty, out: &mut Vec<ModelEvent>) {
+        let entry = &self.entries[at];
+        let is_settled = certainty == Certainty::Settled;
+        if !is_settled && !entry.told.name && self.name_is_open(entry) {
+            return;
+        }
+        let choice = self.choice;
+        let entry = &mut self.entries[at];
+        let may_change = entry.form != CallForm::Custom && entry.scan.may_be_empty_object();
+        let arguments = if entry.held.is_empty() || (may_change && !is_settled) {
+            None
+        } else {
+            entry.take_arguments(certainty)
+        };
+        let id = entry.id.clone().filter(|_| !entry.told.id);
+        let name = entry.name.clone().filter(|_| !entry.told.name);
+        if id.is_none() && name.is_none() && arguments.is_none() {
+            return;
+        }
+        entry.told = Told {
+            id: entry.told.id || id.is_some(),
+            name: entry.told.name || name.is_some(),
+        };
+        out.push(ModelEvent::Call(CallPiece {
             choice,
             call: ordinal(at),
             id,
             name,
             form: entry.form,
-            arguments: piece.text,
-        })
+            arguments,
+        }));
     }
+}
+
+impl Entry {
+    /// Whether the piece begins an object behind this call's complete one.
+    fn may_be_followed_by(&self, piece: &Piece<'_>) -> bool {
+        // A custom tool's input is text, whatever it looks like.
+        self.form != CallForm::Custom && self.scan.is_complete() && piece.begins_object()
+    }
+
+    /// What is to be told of the arguments; half a surrogate pair waits for its other half.
+    fn take_arguments(&mut self, certainty: Certainty) -> Option<Literal> {
+        let written = std::mem::take(&mut self.held);
+        if certainty == Certainty::Settled {
+            return Literal::checked(&halves::mend_all(written.as_str()).0);
+        }
+        let mended = halves::mend(written.as_str());
+        if let Some(half) = mended.half.and_then(Literal::checked) {
+            self.held.push(&half);
+        }
+        Literal::checked(&mended.text).filter(|text| !text.is_empty())
+    }
+}
+
+/// Whether more of a call may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Certainty {
+    Open,
+    Settled,
 }
 
 fn ordinal(at: usize) -> u32 {

@@ -109,6 +109,10 @@ impl ChunkWriter {
         if let Some(at) = self.choices.iter().position(|choice| choice.index == index) {
             return at;
         }
+        // The official Python client puts choices together only if they begin in their order.
+        if let Some(before) = index.checked_sub(1) {
+            self.choice(before, out);
+        }
         self.choices.push(ChoiceWritten {
             index,
             text_round: None,
@@ -124,6 +128,7 @@ impl ChunkWriter {
     fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>) {
         let at = self.choice(delta.choice, out);
         self.begin(delta.choice);
+        let beside = delta.rest.as_deref().map_or(&[][..], |rest| &rest.beside);
         if let Some(text) = delta.text.as_ref().filter(|text| !text.is_empty()) {
             self.text(at, text);
         }
@@ -134,7 +139,7 @@ impl ChunkWriter {
         if let Some(rest) = &delta.rest {
             self.rest(rest);
         }
-        self.close(logprobs, None, out);
+        self.close_beside(beside, logprobs, None, out);
     }
 
     fn text(&mut self, at: usize, text: &Literal) {
@@ -260,6 +265,17 @@ impl ChunkWriter {
 
     /// Ends the chunk and sends it.
     fn close(&mut self, logprobs: Option<&Json>, finish: Option<&str>, out: &mut Vec<u8>) {
+        self.close_beside(&[], logprobs, finish, out);
+    }
+
+    /// As [`Self::close`], with further fields of the choice.
+    fn close_beside(
+        &mut self,
+        beside: &[(Box<str>, Json)],
+        logprobs: Option<&Json>,
+        finish: Option<&str>,
+        out: &mut Vec<u8>,
+    ) {
         let chunk = &mut self.chunk;
         chunk.push(b'}');
         if let Some(logprobs) = logprobs {
@@ -270,6 +286,10 @@ impl ChunkWriter {
         match finish {
             Some(word) => write::quoted(chunk, word),
             None => chunk.extend_from_slice(b"null"),
+        }
+        for (key, value) in beside {
+            write::foreign_key(chunk, key);
+            write::raw(chunk, value);
         }
         chunk.extend_from_slice(b"}]");
         // OpenAI has it in every chunk once usage was asked for.

@@ -39,6 +39,9 @@ struct Choice {
     reasoning_details: Vec<Json>,
     logprobs: Vec<Json>,
     extra: Vec<(Box<str>, Json)>,
+    /// Parts of the content that are no text.
+    parts: Vec<Json>,
+    beside: Vec<(Box<str>, Json)>,
     slots: ClientCalls,
     calls: Vec<Call>,
     finish: Option<Finish>,
@@ -163,6 +166,10 @@ impl CompletionBuilder {
     }
 }
 
+fn is_list(value: &Json) -> bool {
+    value.as_str().starts_with('[')
+}
+
 /// Sets a field, where the last value of a name counts.
 fn set(fields: &mut Vec<(Box<str>, Json)>, key: &str, value: &Json) {
     match fields.iter_mut().find(|(have, _)| **have == *key) {
@@ -181,7 +188,21 @@ impl Choice {
             .extend(rest.reasoning_details.clone());
         self.logprobs.extend(rest.logprobs.clone());
         for (key, value) in &rest.extra {
-            set(&mut self.extra, key, value);
+            match (&**key, self.extra.iter_mut().find(|(have, _)| have == key)) {
+                ("content", _) => self.parts.push(value.clone()),
+                // Lists of deltas go on, as text does.
+                (_, Some((_, have))) if is_list(have) && is_list(value) => {
+                    let mut joined = Vec::new();
+                    write::joined_arrays(&mut joined, [&*have, value]);
+                    if let Ok(Ok(list)) = String::from_utf8(joined).map(|text| Json::parse(&text)) {
+                        *have = list;
+                    }
+                }
+                _ => set(&mut self.extra, key, value),
+            }
+        }
+        for (key, value) in &rest.beside {
+            set(&mut self.beside, key, value);
         }
     }
 
@@ -203,6 +224,10 @@ impl Choice {
         };
         let word = outcome::finish_word(self.finish.unwrap_or(without), dialect);
         write::quoted(out, word);
+        for (key, value) in &self.beside {
+            write::foreign_key(out, key);
+            write::raw(out, value);
+        }
         out.push(b'}');
     }
 
@@ -210,7 +235,11 @@ impl Choice {
         out.extend_from_slice(b"{\"role\":\"assistant\"");
         write::key(out, "content");
         let has_other = !self.calls.is_empty() || !self.refusal.is_empty();
-        text_or_null(out, &self.text, has_other);
+        if self.parts.is_empty() {
+            text_or_null(out, &self.text, has_other);
+        } else {
+            self.content_parts(out);
+        }
         write::key(out, "refusal");
         text_or_null(out, &self.refusal, true);
         if !self.reasoning.is_empty() {
@@ -239,6 +268,19 @@ impl Choice {
             write::raw(out, value);
         }
         out.push(b'}');
+    }
+
+    /// The text first: where the parts stood among it is not known any more.
+    fn content_parts(&self, out: &mut Vec<u8>) {
+        let mut text = Vec::new();
+        if !self.text.is_empty() {
+            text.extend_from_slice(b"[{\"type\":\"text\",\"text\":");
+            write::quoted(&mut text, self.text.as_str());
+            text.extend_from_slice(b"}]");
+        }
+        let text = String::from_utf8(text).ok();
+        let text = text.and_then(|text| Json::parse(&text).ok());
+        write::joined_arrays(out, text.iter().chain(&self.parts));
     }
 
     /// One object whose lists are those of all pieces joined.

@@ -1,7 +1,7 @@
 //! Content that is a list of parts, in answers: Mistral's reasoning models send it.
 
 use serde_json::value::RawValue;
-use tw_core::json::{Literal, LiteralBuf};
+use tw_core::json::{Json, Literal, LiteralBuf};
 use tw_core::model::{Delta, DeltaRest, ModelEvent, ReasoningField, ReasoningText};
 
 use super::raw::{self, Fields};
@@ -34,7 +34,17 @@ pub fn read_parts(
                     rest: Some(rest),
                 }));
             }
-            None => {}
+            None if is_filler(part) => {}
+            None => {
+                let mut rest = rest.take().unwrap_or_default();
+                let list = format!("[{}]", part.get());
+                rest.extra.push(("content".into(), Json::of_read(&list)));
+                out.push(ModelEvent::Delta(Delta {
+                    choice,
+                    text: None,
+                    rest: Some(rest),
+                }));
+            }
         }
     }
     if rest.is_some() {
@@ -44,6 +54,18 @@ pub fn read_parts(
             rest,
         }));
     }
+}
+
+/// Whether a part that is no text has nothing in it either.
+fn is_filler(part: &RawValue) -> bool {
+    let Ok(fields) = Fields::parse(part.get()) else {
+        return true;
+    };
+    let kind = fields.get("type").and_then(raw::string);
+    matches!(
+        kind.as_deref(),
+        None | Some("text" | "output_text" | "thinking")
+    )
 }
 
 /// A part of a list that is text of some kind.

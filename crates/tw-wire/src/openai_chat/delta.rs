@@ -51,12 +51,15 @@ pub struct Choice<'a> {
     pub index: Option<&'a RawValue>,
     /// `delta` of a chunk.
     pub delta: Option<Of<Addition<'a>>>,
-    /// `message` of a plain answer; some upstreams send one beside `delta`.
+    /// `message` of a plain answer; some upstreams send one beside `delta` or in its place.
     pub message: Option<&'a RawValue>,
     pub finish_reason: Option<&'a RawValue>,
     pub logprobs: Option<&'a RawValue>,
     /// Moonshot's place for it.
     pub usage: Option<&'a RawValue>,
+    /// OpenRouter's place for a failure of the model behind it.
+    pub error: Option<&'a RawValue>,
+    pub extra: Few<(Cow<'a, str>, &'a RawValue), 2>,
 }
 
 impl<'a> Record<'a> for Choice<'a> {
@@ -68,8 +71,14 @@ impl<'a> Record<'a> for Choice<'a> {
             "finish_reason" => self.finish_reason = map.next_value()?,
             "logprobs" => self.logprobs = map.next_value()?,
             "usage" => self.usage = map.next_value()?,
-            _ => {
+            "error" => self.error = map.next_value()?,
+            "obfuscation" => {
                 map.next_value::<IgnoredAny>()?;
+            }
+            _ => {
+                if let Some(value) = map.next_value()? {
+                    self.extra.push((key, value));
+                }
             }
         }
         Ok(())
@@ -87,6 +96,24 @@ pub struct Addition<'a> {
     pub tool_calls: Option<Few<Of<CallWritten<'a>>, 1>>,
     pub function_call: Option<Of<NamedText<'a>>>,
     pub extra: Few<(Cow<'a, str>, &'a RawValue), 2>,
+}
+
+impl Addition<'_> {
+    /// Whether it says nothing: some upstreams send an empty one beside the real one.
+    pub fn is_empty(&self) -> bool {
+        let texts = [
+            self.content,
+            self.refusal,
+            self.reasoning_content,
+            self.reasoning,
+            self.reasoning_details,
+        ];
+        let is_filler = |raw: &RawValue| matches!(raw.get(), "\"\"" | "[]");
+        texts.into_iter().flatten().all(is_filler)
+            && self.tool_calls.as_ref().is_none_or(Few::is_empty)
+            && self.function_call.is_none()
+            && self.extra.is_empty()
+    }
 }
 
 impl<'a> Record<'a> for Addition<'a> {

@@ -56,6 +56,10 @@ pub fn of_fault(fault: &Fault) -> ErrorParts {
             Some("upstream_failed".to_owned()),
         ),
         FaultClass::UpstreamReported => (502, upstream_kind("upstream_error"), fault.code.clone()),
+        // A client that watches for it finds the upstream's own name of it.
+        FaultClass::UpstreamLimited if fault.is_used_up() => {
+            (429, upstream_kind("insufficient_quota"), fault.code.clone())
+        }
         FaultClass::UpstreamLimited => (
             429,
             "rate_limit_error".to_owned(),

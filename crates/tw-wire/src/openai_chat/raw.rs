@@ -83,9 +83,13 @@ impl<T, const N: usize> Few<T, N> {
 
     /// The item of a list that has one.
     pub fn only(&self) -> Option<&T> {
-        let mut items = self.inline.iter().flatten().chain(&self.more);
+        let mut items = self.iter();
         let first = items.next()?;
         items.next().is_none().then_some(first)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.inline.iter().flatten().chain(&self.more)
     }
 
     pub fn push(&mut self, item: T) {

@@ -15,6 +15,17 @@ const MESSAGE_BYTES_MAX: usize = 2048;
 /// How much of a page or text that is no JSON is passed on, in bytes.
 const TEXT_BYTES_MAX: usize = 200;
 
+/// Where an error says what happened; the last ones are Baidu's and MiniMax's.
+const MESSAGE_NAMES: [&str; 7] = [
+    "message",
+    "Message",
+    "detail",
+    "error_description",
+    "msg",
+    "error_msg",
+    "status_msg",
+];
+
 /// Reads the value of an `error` field; `None` if it says that there is none.
 pub fn of_field(raw: &RawValue) -> Option<ReportedError> {
     match raw.get() {
@@ -31,15 +42,23 @@ pub fn of_object(text: &str) -> ReportedError {
         .and_then(read)
         .unwrap_or_else(|| ReportedError {
             message: shorten(text, TEXT_BYTES_MAX),
+            status: parsed.as_ref().and_then(status_of),
             ..ReportedError::default()
         })
+}
+
+fn status_of(value: &Value) -> Option<u16> {
+    ["code", "status_code", "status"]
+        .iter()
+        .find_map(|name| http_status(&value[name]))
 }
 
 /// Reads an object in the place of an answer, if it looks like an error.
 pub fn of_bare_object(text: &str) -> Option<ReportedError> {
     let value: Value = serde_json::from_str(text).ok()?;
-    let has_text = ["detail", "message", "Message", "errors"]
+    let has_text = MESSAGE_NAMES
         .iter()
+        .chain(&["errors"])
         .any(|name| !value[name].is_null());
     if !has_text {
         return None;
@@ -90,7 +109,7 @@ fn read_object(value: &Value) -> Option<ReportedError> {
             return Some(error);
         }
     }
-    let message = ["message", "Message", "detail", "error_description", "msg"]
+    let message = MESSAGE_NAMES
         .iter()
         .find_map(|name| read_message(&value[name]))?;
     let kind = word(&value["type"])
@@ -102,9 +121,8 @@ fn read_object(value: &Value) -> Option<ReportedError> {
         kind,
         code: word(&value["code"]),
         param: word(&value["param"]),
-        status: ["code", "status_code", "status"]
-            .iter()
-            .find_map(|name| http_status(&value[name])),
+        status: status_of(value),
+        broke_off: false,
     })
 }
 

@@ -20,6 +20,7 @@ use tw_core::json::{Json, depth};
 use tw_core::limits::{self, RequestLimits};
 use tw_core::request::{Message, MessageEnds, ModelInput, ModelRequest, Role, ToolChoice, Tools};
 
+use super::halves;
 use super::raw::{self, Fields, NotFields, Of, Record};
 
 /// Tool calls in all messages of a request: as many as there may be messages to answer them.
@@ -83,6 +84,8 @@ pub fn decode_shared(
     source: &SharedText,
     limits: &RequestLimits,
 ) -> Result<ModelInput, RequestError> {
+    let (mended, half_characters) = without_halves(source);
+    let source = mended.as_ref().unwrap_or(source);
     let body = source.as_str();
     let reading = &Reading { source, limits };
     let Whole { fields, items } = read_whole(body, limits)?;
@@ -115,7 +118,21 @@ pub fn decode_shared(
             None => name(&fields, "user")?,
         },
         fields: keep(&fields, source),
+        half_characters,
     })
+}
+
+/// The body without halves of surrogate pairs, which many upstreams refuse, where it has any; what
+/// stands for them is as long. Escapes stand in strings only, wherever those are.
+fn without_halves(source: &SharedText) -> (Option<SharedText>, u32) {
+    let body = source.as_str();
+    if !halves::may_hold_half(body) {
+        return (None, 0);
+    }
+    match halves::mend_all(body) {
+        (Cow::Owned(mended), replaced) => (Some(SharedText::new(mended)), replaced),
+        (Cow::Borrowed(_), _) => (None, 0),
+    }
 }
 
 /// The name of a person. An empty one names nobody: all who send it would be one person.

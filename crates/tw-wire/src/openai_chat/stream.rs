@@ -13,6 +13,7 @@ use tw_core::limits::CALLS_PER_CHOICE_MAX;
 use tw_core::model::{Delta, DeltaRest, ModelEvent};
 
 use super::answer::AnswerReader;
+pub use super::calls::OfferedNames;
 use crate::sse;
 
 /// Longest event of an upstream, in bytes: room for a picture in base64.
@@ -50,6 +51,8 @@ pub enum DecodeError {
     TooMuchEmpty { bytes_max: usize },
     #[error("not the JSON of an answer")]
     NotAnAnswer(#[source] serde_json::Error),
+    #[error("an empty answer")]
+    Empty,
     #[error("not UTF-8")]
     NotUtf8,
     /// A plain body with neither choices nor an error.
@@ -73,9 +76,15 @@ pub struct StreamDecoder {
 
 impl StreamDecoder {
     pub fn new(limits: &StreamLimits) -> Self {
+        Self::knowing(limits, OfferedNames::default())
+    }
+
+    /// As [`StreamDecoder::new`], for the answer to a request that offers tools of these names:
+    /// names that come in pieces are put together by them.
+    pub fn knowing(limits: &StreamLimits, offered: OfferedNames) -> Self {
         Self {
             sse: sse::Reader::new(limits.event_bytes_max),
-            answer: AnswerReader::default(),
+            answer: AnswerReader::new(offered),
             empty_bytes: 0,
             empty_bytes_max: limits.empty_bytes_max,
         }
@@ -113,13 +122,13 @@ impl StreamDecoder {
         loop {
             let read = match self.sse.next_frame() {
                 Ok(Some(frame)) => self.answer.frame(frame, out),
-                Ok(None) => return Ok(()),
+                Ok(None) => return self.answer.end(out),
                 Err(error) => Err(error.into()),
             };
             match read {
                 Ok(()) => {}
                 Err(DecodeError::NotAnAnswer(_) | DecodeError::Sse(sse::SseError::NotUtf8)) => {
-                    return Ok(());
+                    return self.answer.end(out);
                 }
                 Err(error) => return Err(error),
             }

@@ -7,6 +7,8 @@
 use tw_core::json::Literal;
 use tw_core::model::Delta;
 
+use super::halves;
+
 /// What stands around the text of the usual chunk; empty until one was seen.
 #[derive(Debug, Default)]
 pub struct Usual {
@@ -55,6 +57,10 @@ impl Usual {
             .strip_suffix(&*self.after)?;
         // A quote inside would end the string, and what follows it would be other fields.
         let text = Literal::checked(text).filter(|text| !text.is_empty())?;
+        // Half a character changes what the next text means.
+        if halves::may_hold_half(text.as_str()) {
+            return None;
+        }
         Some(Delta {
             choice: self.choice,
             text: Some(text),

@@ -130,6 +130,12 @@ fn encode_delta(delta: &Delta, out: &mut String) {
     for (key, value) in &rest.extra {
         array = array.string(key).json(value.as_str());
     }
+    if !rest.beside.is_empty() {
+        array = array.json("null");
+    }
+    for (key, value) in &rest.beside {
+        array = array.string(key).json(value.as_str());
+    }
     array.end();
 }
 
@@ -356,10 +362,14 @@ fn decode_delta(fields: &mut Fields<'_>) -> Result<Delta, DamagedRecord> {
     };
     let reasoning_details = optional_json()?;
     let logprobs = optional_json()?;
-    let mut extra = Vec::new();
+    let (mut extra, mut beside) = (Vec::new(), Vec::new());
+    let mut members = &mut extra;
     while fields.values.len() > 0 {
-        let key: Box<str> = fields.read()?;
-        extra.push((key, Json::from_raw(fields.next()?)));
+        // What stands behind null are fields of the choice.
+        match fields.read::<Option<Box<str>>>()? {
+            Some(key) => members.push((key, Json::from_raw(fields.next()?))),
+            None => members = &mut beside,
+        }
     }
     Ok(Delta {
         choice,
@@ -370,6 +380,7 @@ fn decode_delta(fields: &mut Fields<'_>) -> Result<Delta, DamagedRecord> {
             reasoning_details,
             logprobs,
             extra,
+            beside,
         })),
     })
 }

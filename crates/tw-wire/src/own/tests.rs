@@ -43,6 +43,7 @@ pub(super) fn every_event() -> Vec<LogEvent> {
         }),
         reasoning_details: Some(json(r#"[{"signature":"x"}]"#)),
         logprobs: Some(json(r#"{"content":[]}"#)),
+        beside: vec![("stop_reason".into(), json("7"))],
         extra: vec![("audio".into(), json(r#"{"id":12345678901234567890}"#))],
     };
     let call = CallRef {

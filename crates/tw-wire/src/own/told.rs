@@ -88,13 +88,15 @@ fn write_delta(delta: &Delta, out: &mut String) {
             field(out, key, json.as_str());
         }
     }
-    if !rest.extra.is_empty() {
-        let members: Vec<String> = rest
-            .extra
+    for (name, fields) in [("extra", &rest.extra), ("beside", &rest.beside)] {
+        if fields.is_empty() {
+            continue;
+        }
+        let members: Vec<String> = fields
             .iter()
             .map(|(key, value)| format!("{}:{}", json_string(key), Json::as_str(value)))
             .collect();
-        field(out, "extra", &format!("{{{}}}", members.join(",")));
+        field(out, name, &format!("{{{}}}", members.join(",")));
     }
 }
 

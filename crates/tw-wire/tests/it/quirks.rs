@@ -308,13 +308,20 @@ fn quirk_12_several_objects_in_one_piece_stay_there() {
         ],
         &["a f {\"x\":1}{\"x\":2}{\"x\":3}"],
     );
-    // As do objects under one and the same id: a call is not run twice for being sent twice.
+    // As do different objects under one and the same id; the same one is one call sent twice.
+    check(
+        &[
+            json!([{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":1}"}}]),
+            json!([{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":2}"}}]),
+        ],
+        &["a f {\"x\":1}{\"x\":2}"],
+    );
     check(
         &[
             json!([{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":1}"}}]),
             json!([{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":1}"}}]),
         ],
-        &["a f {\"x\":1}{\"x\":1}"],
+        &["a f {\"x\":1}"],
     );
 }
 

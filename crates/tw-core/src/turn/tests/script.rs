@@ -230,9 +230,10 @@ fn failure(text: &str) -> ModelFailure {
             kind: Some("kind".to_owned()),
             code: Some("code".to_owned()),
             param: Some("param".to_owned()),
-            status: None,
+            ..ReportedError::default()
         },
         retry_after,
+        should_retry: None,
     }
 }
 

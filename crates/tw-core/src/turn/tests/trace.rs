@@ -109,6 +109,7 @@ pub(super) fn input(tools: Tools) -> ModelInput {
         user: None,
         fields: Vec::new(),
         ends: MessageEnds::default(),
+        half_characters: 0,
     }
 }
 

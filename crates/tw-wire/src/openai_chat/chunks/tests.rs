@@ -249,6 +249,7 @@ fn the_rest_of_a_delta_goes_on() {
         }),
         reasoning_details: Some(json(r#"[{"a":1}]"#)),
         logprobs: Some(json(r#"{"content":[]}"#)),
+        beside: Vec::new(),
         extra: vec![("channel".into(), json("\"x\""))],
     };
     let events = [

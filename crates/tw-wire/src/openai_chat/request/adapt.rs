@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 use tw_core::accepts::{Accepts, ReasoningSent, SystemRole};
-use tw_core::json::{Json, LiteralBuf};
+use tw_core::json::{Json, Literal, LiteralBuf};
 use tw_core::model::{ReasoningField, ReasoningText};
 use tw_core::request::{Block, Message, ModelRequest, Role, RoundSent};
 
@@ -231,7 +231,23 @@ fn said(out: &mut Vec<u8>, content: &RawValue, thought: Option<&LiteralBuf>) -> 
     true
 }
 
-/// A result whose parts are not all text loses the others to a message behind it.
+/// The texts of parts, each on lines of its own: who takes only text takes no list of it either.
+fn joined_texts(parts: &[&RawValue]) -> LiteralBuf {
+    let mut joined = LiteralBuf::default();
+    for part in parts {
+        let fields = Fields::parse(part.get()).ok();
+        let text = fields.and_then(|fields| fields.get("text").and_then(raw::literal));
+        if let Some(text) = text {
+            if !joined.is_empty() {
+                joined.push(&Literal::from_text("\n"));
+            }
+            joined.push(&text);
+        }
+    }
+    joined
+}
+
+/// A result becomes one text, and one whose parts are not all text loses the others to a message behind it.
 fn result(out: &mut Vec<u8>, fields: &Fields<'_>, message: &Message, moved: &mut Moved) -> bool {
     let Some(parts) = fields.get("content").and_then(raw::array) else {
         return false;
@@ -242,29 +258,23 @@ fn result(out: &mut Vec<u8>, fields: &Fields<'_>, message: &Message, moved: &mut
         kind.as_deref() == Some("text")
     };
     let (texts, others): (Vec<&RawValue>, Vec<&RawValue>) = parts.into_iter().partition(is_text);
-    if others.is_empty() {
-        return false;
+    if !others.is_empty() {
+        let call_id = message
+            .result()
+            .map_or("", |result| result.call_id.as_str());
+        moved.begin(call_id);
+        others.iter().for_each(|part| moved.add(part));
     }
-    let call_id = message
-        .result()
-        .map_or("", |result| result.call_id.as_str());
-    moved.begin(call_id);
-    others.iter().for_each(|part| moved.add(part));
     object(out, fields, |out, name, _| {
         if name != "content" {
             return false;
         }
         write::key(out, "content");
-        if texts.is_empty() {
+        if texts.is_empty() && !others.is_empty() {
             out.extend_from_slice(RESULT_BELOW);
-            return true;
+        } else {
+            write::quoted(out, joined_texts(&texts).as_str());
         }
-        out.push(b'[');
-        for text in &texts {
-            write::separate(out);
-            out.extend_from_slice(text.get().as_bytes());
-        }
-        out.push(b']');
         true
     });
     out.push(b'}');

@@ -133,7 +133,10 @@ impl Writer<'_> {
         let has_none = |adapted: &Adapted| adapted.entries.is_empty();
         self.adapted.as_ref().is_some_and(has_none)
             || match &self.request.tools {
-                OfferedTools::AsSent => false,
+                OfferedTools::AsSent => match &self.request.input.tools {
+                    Tools::Absent => false,
+                    Tools::List(entries) | Tools::Legacy(entries) => entries.is_empty(),
+                },
                 OfferedTools::Ours(tools) => tools.is_empty(),
                 OfferedTools::Mixed(tools) => tools.is_empty(),
             }
@@ -150,7 +153,8 @@ impl Writer<'_> {
 
     /// Each of these says whether it has dealt with the field.
     fn tools(&mut self, name: &str) -> bool {
-        if self.adapted.is_none() && matches!(self.request.tools, OfferedTools::AsSent) {
+        let is_as_sent = matches!(self.request.tools, OfferedTools::AsSent);
+        if self.adapted.is_none() && is_as_sent && !self.offers_nothing() {
             return false;
         }
         self.written.tools = true;

@@ -1,6 +1,6 @@
 //! Messages and tools that we write ourselves.
 
-use serde_json::value::RawValue;
+use tw_core::history::sendable_arguments;
 use tw_core::json::{Json, Literal, LiteralBuf};
 use tw_core::model::{CallForm, ReasoningField};
 use tw_core::request::{Block, CallBlock, Message, ResultBlock, Role, RoundSent};
@@ -285,17 +285,7 @@ fn named(out: &mut Vec<u8>, name: &str, text_key: &str, text: &Literal) {
     write::literal(out, text);
 }
 
-/// Arguments as they go back. Upstreams parse them and refuse the whole request if they are no
-/// object, so what is none is put into one; nothing at all is no arguments.
+/// Arguments as they go back.
 fn arguments(written: &Literal) -> Literal {
-    let text = written.to_text();
-    if text.trim().is_empty() {
-        return Literal::from_text("{}");
-    }
-    let is_object =
-        serde_json::from_str(&text).is_ok_and(|raw: &RawValue| raw.get().starts_with('{'));
-    if is_object {
-        return written.clone();
-    }
-    Literal::from_text(&serde_json::json!({ "invalid_arguments": text }).to_string())
+    sendable_arguments(written).unwrap_or_else(|| written.clone())
 }

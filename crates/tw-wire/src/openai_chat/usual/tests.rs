@@ -32,7 +32,8 @@ const BEGIN: &str = r#"{"model":"m","choices":[{"delta":{"content":""}}]}"#;
 const ROWS: &[(usize, &[&str])] = &[
     // Nothing but the text changes.
     (
-        3,
+        // Half a character waits for what follows.
+        1,
         &[
             r#"{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}"#,
             r#"{"choices":[{"index":0,"delta":{"content":"b\"\\"},"finish_reason":null}]}"#,

@@ -203,9 +203,9 @@ fn images_in_results_go_behind_all_results_and_are_counted() {
     let expected = format!(
         concat!(
             r#"{{"role":"user","content":"u"}},{calls},"#,
-            r#"{{"role":"tool","tool_call_id":"a","content":[{{"type":"text","text":"seen"}}],"n":1.0}},"#,
+            r#"{{"role":"tool","tool_call_id":"a","content":"seen","n":1.0}},"#,
             r#"{{"role":"tool","tool_call_id":"b","content":"The result is in the next message of the user."}},"#,
-            r#"{{"role":"tool","tool_call_id":"c","content":[{{"type":"text","text":"t"}}]}},"#,
+            r#"{{"role":"tool","tool_call_id":"c","content":"t"}},"#,
             r#"{{"role":"user","content":[{{"type":"text","text":"This belongs to the result of the tool call a:"}},{image},{image},"#,
             r#"{{"type":"text","text":"This belongs to the result of the tool call b:"}},{image}]}},"#,
             r#"{{"role":"user","content":[{image}]}}"#

@@ -53,7 +53,7 @@ fn tool(name: &str) -> Tool {
 #[test]
 fn untouched_fields_are_the_clients_bytes() {
     let body = concat!(
-        r#"{"messages":[{"role":"user",  "content":"\u0041\/\ud83d", "z":1, "a":1.50}],"#,
+        r#"{"messages":[{"role":"user",  "content":"\u0041\/\ud83d\ude00", "z":1, "a":1.50}],"#,
         r#""zeta":123456789012345678901234567890.10,"model":"\u006d","alpha":{"b" : 1e400,"a":[ ]},"n":1,"#,
         r#""stream":true,"stream_options":{ "include_usage":false,"x":"\u00e9" },"temperature":0.70,"tools":null,"store":false}"#,
     );

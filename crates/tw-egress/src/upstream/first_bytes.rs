@@ -1,0 +1,63 @@
+//! What a body is, by its first bytes: content types are wrong in every direction.
+
+/// What a body is that begins so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// An object, a list or a string: an answer or an error, whatever stands behind it.
+    Json,
+    EventStream,
+    WebPage,
+    /// Text that is none of these.
+    Other,
+    /// Too few bytes to tell.
+    Unclear,
+}
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// What the first line of an event stream begins with.
+const FIELDS: [&[u8]; 5] = [b":", b"data", b"event", b"id:", b"retry"];
+
+/// Tells what the body is, and from where on; white space and a byte order mark before it are
+/// nothing of it.
+pub fn begins(read: &[u8]) -> (Begins, usize) {
+    if !read.is_empty() && read.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(read) {
+        return (Begins::Unclear, 0);
+    }
+    let text = read.strip_prefix(BYTE_ORDER_MARK).unwrap_or(read);
+    let text = text.trim_ascii_start();
+    let begins = match text {
+        [] => Begins::Unclear,
+        [b'{' | b'[' | b'"', ..] => Begins::Json,
+        [b'<', ..] => Begins::WebPage,
+        _ if FIELDS.iter().any(|field| text.starts_with(field)) => Begins::EventStream,
+        _ if FIELDS.iter().any(|field| field.starts_with(text)) => Begins::Unclear,
+        [..] => Begins::Other,
+    };
+    (begins, read.len() - text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Begins, begins};
+
+    #[test]
+    fn a_body_is_known_by_how_it_begins() {
+        let rows: [(&[u8], Begins, usize); 12] = [
+            (b"{\"a\"", Begins::Json, 0),
+            (b"\xEF\xBB\xBF \r\n[", Begins::Json, 6),
+            (b"\xEF\xBB", Begins::Unclear, 0),
+            (b"", Begins::Unclear, 0),
+            (b"\n\n", Begins::Unclear, 2),
+            (b"d", Begins::Unclear, 0),
+            (b"  data", Begins::EventStream, 2),
+            (b": x", Begins::EventStream, 0),
+            (b"event: error", Begins::EventStream, 0),
+            (b"<!DOCTYPE", Begins::WebPage, 0),
+            (b"dat ", Begins::Other, 0),
+            (b"overloaded", Begins::Other, 0),
+        ];
+        for (read, expected, from) in rows {
+            assert_eq!(begins(read), (expected, from), "{read:?}");
+        }
+    }
+}
