@@ -166,10 +166,18 @@ impl EffectClass {
 pub enum ToolOutcome {
     /// The tool answered.
     Answered(ToolOutput),
-    /// The tool answered that it cannot; the model may read why.
+    /// The tool answered that it does not do this; the model may read why.
     Refused { message: String },
-    /// The tool answered that it cannot at the moment.
+    /// The tool answered that it does not do this at the moment.
     Unavailable {
+        message: String,
+        /// How long it asks to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// The tool answered that something went wrong, or pointed elsewhere: it may have acted before.
+    Unclear { message: String },
+    /// A gateway answered in the tool's place, so that nobody knows what became of the call.
+    Gateway {
         message: String,
         /// How long it asks to be left alone.
         retry_after: Option<Duration>,
@@ -196,6 +204,8 @@ impl ToolOutcome {
             Self::Answered(_) => "answered",
             Self::Refused { .. } => "refused",
             Self::Unavailable { .. } => "unavailable",
+            Self::Unclear { .. } => "unclear",
+            Self::Gateway { .. } => "gateway",
             Self::Unsendable { .. } => "unsendable",
             Self::NotSent { .. } => "not_sent",
             Self::NotAllowed { .. } => "not_allowed",
@@ -204,6 +214,18 @@ impl ToolOutcome {
             Self::Panicked => "panicked",
             Self::Aborted => "aborted",
         }
+    }
+}
+
+impl ToolOutcome {
+    /// Whether an attempt that ended so, by its word, was certainly not sent.
+    pub fn is_unsent(word: &str) -> bool {
+        matches!(word, "unsendable" | "not_sent" | "not_allowed")
+    }
+
+    /// Whether nobody knows if an attempt that ended so, by its word, took effect.
+    pub fn is_unsure(word: &str) -> bool {
+        !Self::is_unsent(word) && !matches!(word, "ok" | "answered" | "refused" | "unavailable")
     }
 }
 

@@ -13,6 +13,7 @@ mod handing;
 mod offer;
 mod recovery;
 mod remembering;
+mod same_key;
 mod sending;
 mod too_long;
 mod upstreams;
@@ -26,6 +27,7 @@ use uuid::Uuid;
 use crate::arguments::ValidArgs;
 use crate::call::{CallEnd, CallReason, Runs};
 use crate::change::{Change, OnLeave, Record};
+use crate::effect_words;
 use crate::event::{LogEvent, TurnReason};
 use crate::id::{CallId, CallRef, TurnId};
 use crate::limits::TurnLimits;
@@ -281,8 +283,12 @@ struct Call {
     effect: Option<EffectClass>,
     /// `None` for a tool that is not offered, or no longer is.
     tool: Option<Arc<Tool>>,
-    /// An attempt of it may have changed the world.
+    /// Of an `idempotent` call that may run, the arguments that it was made with.
+    given: Option<ValidArgs>,
+    /// An attempt of it was sent and may have changed the world.
     acted: bool,
+    /// An attempt of it was sent, and nobody knows whether it took effect.
+    unsure: bool,
     state: CallState,
 }
 
@@ -495,6 +501,12 @@ impl Call {
 
     fn is_ended(&self) -> bool {
         matches!(self.state, CallState::Ended(_))
+    }
+
+    /// The end of this call, which says whether what was sent of it may have taken effect.
+    fn failed(&self, reason: CallReason, shown: &str) -> CallEnd {
+        let words = effect_words::may_have_acted(self.effect()).filter(|_| self.unsure);
+        failed(reason, effect_words::with(shown.to_owned(), words))
     }
 
     fn to_run(&self, args: &ValidArgs) -> Option<CallToRun> {

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, StatusCode};
+use tw_core::effect_words;
 use tw_core::tool::{EffectClass, ToolOutcome, ToolOutput};
 
 use crate::client::failure::{FailureKind, SendFailure};
@@ -92,50 +93,79 @@ pub(crate) fn refused(
         .and_then(|status| status.canonical_reason())
         .map_or_else(String::new, |reason| format!(" {reason}"));
     let answered = format!("the tool answered with status {status}{reason}");
-    if (300..400).contains(&status) {
+    let may = effect_words::may_have_acted(effect);
+    let meaning = meaning_of(status);
+    let said = match meaning {
         // Where it points to, and a body that may say so, is nothing for the model.
-        let message = format!(
-            "redirect_not_followed: {answered}. It will fail again with the same arguments."
-        );
-        return ToolOutcome::Refused { message };
-    }
-    let again = if may_work_later(status) {
-        "It may work later."
-    } else {
-        "It will fail again with the same arguments."
+        Meaning::Redirect => String::new(),
+        Meaning::Refused | Meaning::NotNow | Meaning::Broken | Meaning::Gateway => said(output),
     };
-    let repeats_matter = match effect {
-        EffectClass::Read | EffectClass::Idempotent => false,
-        EffectClass::Queryable | EffectClass::Once => true,
+    let told = |advice: &str, words: Option<&str>| {
+        effect_words::with(format!("{answered}. {advice}").trim_end().to_owned(), words) + &said
     };
-    // An error of the server's own may have come after the deed.
-    let acted = if repeats_matter && status >= 500 {
-        " The call may have taken effect all the same."
-    } else {
-        ""
+    // Whoever must not repeat it is not told that it may work later.
+    let later = match effect {
+        EffectClass::Read | EffectClass::Idempotent => LATER,
+        EffectClass::Queryable | EffectClass::Once => "",
     };
-    let said = said(output);
-    let message = format!("{answered}. {again}{acted}{said}");
-    if asks_for_patience(status) {
-        ToolOutcome::Unavailable {
-            message,
-            retry_after: retry_after(headers),
+    let none = may.map(|_| effect_words::NO_EFFECT);
+    match meaning {
+        Meaning::Redirect => {
+            let advice = if may.is_none() { AGAIN } else { "" };
+            let message = format!("redirect_not_followed: {}", told(advice, may));
+            ToolOutcome::Unclear { message }
         }
-    } else {
-        ToolOutcome::Refused { message }
+        Meaning::Refused => ToolOutcome::Refused {
+            message: told(AGAIN, none),
+        },
+        Meaning::NotNow => ToolOutcome::Unavailable {
+            message: told(LATER, none),
+            retry_after: retry_after(headers),
+        },
+        Meaning::Broken => ToolOutcome::Unclear {
+            message: told(later, may),
+        },
+        Meaning::Gateway => ToolOutcome::Gateway {
+            message: told(later, gateway_words(effect)),
+            retry_after: retry_after(headers),
+        },
     }
 }
 
-/// Statuses by which a server says that the time is wrong, not the request.
-fn may_work_later(status: u16) -> bool {
-    matches!(status, 408 | 425 | 429) || status >= 500
+const LATER: &str = "It may work later.";
+const AGAIN: &str = "It will fail again with the same arguments.";
+
+/// What a status that is no success says of what became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// It points elsewhere, as many do behind a form that they took.
+    Redirect,
+    /// The request is wrong, and nothing was done.
+    Refused,
+    /// The time is wrong, and nothing was done.
+    NotNow,
+    /// An error of the server's own, which may have come after the deed. Not worth another attempt at once: whatever
+    /// broke there mostly breaks again.
+    Broken,
+    /// A gateway's word, not the tool's; worth another attempt, if it does no harm.
+    Gateway,
 }
 
-/// Those after which the same request is worth another attempt at once, if it does no harm.
-///
-/// Not 500 and its like: whatever broke there mostly breaks again.
-fn asks_for_patience(status: u16) -> bool {
-    matches!(status, 408 | 425 | 429 | 502 | 503 | 504)
+fn meaning_of(status: u16) -> Meaning {
+    match status {
+        408 | 502 | 503 | 504 => Meaning::Gateway,
+        425 | 429 => Meaning::NotNow,
+        300..400 => Meaning::Redirect,
+        500.. => Meaning::Broken,
+        _ => Meaning::Refused,
+    }
+}
+
+fn gateway_words(effect: EffectClass) -> Option<&'static str> {
+    match effect {
+        EffectClass::Read | EffectClass::Idempotent => effect_words::may_have_acted(effect),
+        EffectClass::Queryable | EffectClass::Once => Some(effect_words::OUTCOME_UNKNOWN),
+    }
 }
 
 fn said(output: &ToolOutput) -> String {

@@ -6,6 +6,7 @@ use super::{Call, CallState, Effect, Now, Step, Timer, Turn, failed};
 use crate::arguments::ValidArgs;
 use crate::call::{CallEnd, CallReason, Runs};
 use crate::change::{AttemptOutcome, Change, CloseAttempt, OpenAttempt};
+use crate::effect_words;
 use crate::event::{LogEvent, TurnReason};
 use crate::id::CallRef;
 use crate::limits;
@@ -134,6 +135,8 @@ impl Turn {
             ToolOutcome::Answered(_) => AttemptOutcome::Ok,
             ToolOutcome::Refused { .. }
             | ToolOutcome::Unavailable { .. }
+            | ToolOutcome::Unclear { .. }
+            | ToolOutcome::Gateway { .. }
             | ToolOutcome::Unsendable { .. }
             | ToolOutcome::NotSent { .. }
             | ToolOutcome::NotAllowed { .. }
@@ -143,25 +146,24 @@ impl Turn {
             | ToolOutcome::Aborted => AttemptOutcome::Failed(outcome.as_str().to_owned()),
         };
         close_attempt(at, n, word, now, step);
-        let was_sent = !matches!(
-            outcome,
-            ToolOutcome::Unsendable { .. }
-                | ToolOutcome::NotSent { .. }
-                | ToolOutcome::NotAllowed { .. }
-        );
-        let next = next_for(call, n, outcome, kept_max);
-        if let Some(call) = self.find_mut(at) {
-            call.acted |= was_sent;
-        }
-        match next {
+        let Some(call) = self.find_mut(at) else {
+            return;
+        };
+        call.acted |= !ToolOutcome::is_unsent(outcome.as_str());
+        call.unsure |= ToolOutcome::is_unsure(outcome.as_str());
+        match next_for(call, n, outcome, kept_max) {
             Next::End(end) => self.end_call(at, end, now, step),
             Next::Again(after) if self.stopping.is_none() => {
                 self.wait_for_attempt(at, args, n + 1, after, step);
             }
             Next::Again(_) => {
-                let shown =
-                    "The request was stopped before this call could be tried again.".to_owned();
-                self.end_call(at, failed(CallReason::Cancelled, shown), now, step);
+                let shown = "The request was stopped before this call could be tried again.";
+                let end = self
+                    .find(at)
+                    .map(|call| call.failed(CallReason::Cancelled, shown));
+                if let Some(end) = end {
+                    self.end_call(at, end, now, step);
+                }
             }
             Next::LookUp => self.look_up(at, args, n, step),
         }
@@ -240,6 +242,7 @@ impl Turn {
             .map_or(1, |tool| tool.policy.attempts_max);
         if found == LookUp::Absent {
             call.acted = false;
+            call.unsure = false;
         }
         match found {
             LookUp::Happened(output) => {
@@ -313,15 +316,26 @@ fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next 
     let ambiguous = |reason: CallReason, shown: &str, again: Option<Duration>| match call.effect() {
         EffectClass::Read | EffectClass::Idempotent => match again {
             Some(wait) => Next::Again(wait),
-            None => Next::End(failed(reason, shown.to_owned())),
+            None => Next::End(call.failed(reason, shown)),
         },
         EffectClass::Queryable => Next::LookUp,
         EffectClass::Once => Next::End(outcome_unknown()),
     };
+    // Whatever this attempt came to, one before it may have been done.
+    let unsent = |reason: CallReason, message: &str| {
+        let reason = if call.unsure && call.effect() == EffectClass::Idempotent {
+            CallReason::OutcomeUnknown
+        } else {
+            reason
+        };
+        Next::End(call.failed(reason, message))
+    };
     match outcome {
         ToolOutcome::Answered(output) => Next::End(completed(call, &output, kept_max)),
-        ToolOutcome::Refused { message } => Next::End(failed(CallReason::ToolError, message)),
-        ToolOutcome::Unsendable { message } => Next::End(failed(CallReason::NotSent, message)),
+        ToolOutcome::Refused { message } => Next::End(call.failed(CallReason::ToolError, &message)),
+        // Its message says of the effect what there is to say.
+        ToolOutcome::Unclear { message } => Next::End(failed(CallReason::ToolError, message)),
+        ToolOutcome::Unsendable { message } => unsent(CallReason::NotSent, &message),
         ToolOutcome::Unavailable {
             message,
             retry_after,
@@ -330,23 +344,34 @@ fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next 
                 let asked = retry_after.unwrap_or_default();
                 Next::Again(wait.max(asked.min(limits::TOOL_BACKOFF_MAX)))
             }
-            // An answer is no silence: there is nothing to be looked up. It does not always say
-            // that nothing was done, so that nothing is tried again either; the model reads it.
+            // The tool says when to come back to whoever made the call: the model reads it.
             (
                 EffectClass::Read
                 | EffectClass::Idempotent
                 | EffectClass::Queryable
                 | EffectClass::Once,
                 _,
-            ) => Next::End(failed(CallReason::ToolError, message)),
+            ) => Next::End(call.failed(CallReason::ToolError, &message)),
+        },
+        ToolOutcome::Gateway {
+            message,
+            retry_after,
+        } => match (call.effect(), again) {
+            (EffectClass::Read | EffectClass::Idempotent, Some(wait)) => {
+                let asked = retry_after.unwrap_or_default();
+                Next::Again(wait.max(asked.min(limits::TOOL_BACKOFF_MAX)))
+            }
+            (EffectClass::Read | EffectClass::Idempotent, None) => {
+                Next::End(failed(CallReason::ToolError, message))
+            }
+            (EffectClass::Queryable, _) => Next::LookUp,
+            (EffectClass::Once, _) => Next::End(failed(CallReason::OutcomeUnknown, message)),
         },
         ToolOutcome::NotSent { message } => match again {
             Some(wait) => Next::Again(wait),
-            None => Next::End(failed(CallReason::NotSent, message)),
+            None => unsent(CallReason::NotSent, &message),
         },
-        ToolOutcome::NotAllowed { message } => {
-            Next::End(failed(CallReason::TargetNotAllowed, message))
-        }
+        ToolOutcome::NotAllowed { message } => unsent(CallReason::TargetNotAllowed, &message),
         ToolOutcome::Reset { message } => ambiguous(CallReason::Reset, &message, again),
         ToolOutcome::TimedOut => ambiguous(
             CallReason::Timeout,
@@ -388,7 +413,7 @@ fn completed(call: &Call, output: &ToolOutput, kept_max: usize) -> CallEnd {
 pub(super) fn outcome_unknown() -> CallEnd {
     failed(
         CallReason::OutcomeUnknown,
-        "It is not known whether this call took effect. It must not simply be repeated.".to_owned(),
+        effect_words::OUTCOME_UNKNOWN.to_owned(),
     )
 }
 

@@ -13,7 +13,7 @@ use crate::id::{CallId, CallRef};
 use crate::limits::INVALID_CALLS_OF_A_TOOL_MAX;
 use crate::model::Finish;
 use crate::request::Role;
-use crate::tool::Tool;
+use crate::tool::{EffectClass, Tool};
 use crate::variables::beginning;
 
 /// How much of a name that is none of a tool is repeated, in bytes.
@@ -144,10 +144,26 @@ impl Turn {
             };
             self.calls_total = self.calls_total.saturating_add(1);
             let id = CallId((now.fresh_id)());
+            let effect = tool.as_ref().map(|tool| tool.policy.effect);
+            let given = match &state {
+                CallState::Pending { args, .. } if effect == Some(EffectClass::Idempotent) => {
+                    Some(args.clone())
+                }
+                CallState::Pending { .. }
+                | CallState::Held
+                | CallState::Running { .. }
+                | CallState::Waiting { .. }
+                | CallState::LookingUp { .. }
+                | CallState::Ended(_) => None,
+            };
+            let repeated = given
+                .as_ref()
+                .and_then(|args| self.key_to_repeat(&draft.name, args, &calls));
             let (runs, idempotency_key) = if is_clients {
                 (Runs::Client, String::new())
             } else {
-                (Runs::Server, format!("tw_{}", id.plain()))
+                let key = repeated.unwrap_or_else(|| format!("tw_{}", id.plain()));
+                (Runs::Server, key)
             };
             let call = Call {
                 at,
@@ -156,9 +172,11 @@ impl Turn {
                 name: draft.name.clone(),
                 sent_id,
                 idempotency_key,
-                effect: tool.as_ref().map(|tool| tool.policy.effect),
+                effect,
                 tool,
+                given,
                 acted: false,
+                unsure: false,
                 state,
             };
             let token = (now.fresh_id)().simple().to_string();

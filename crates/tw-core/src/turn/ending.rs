@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::attempts::{close_attempt, outcome_unknown};
-use super::{Call, CallState, Effect, Now, Phase, Step, Turn, failed};
+use super::{Call, CallState, Effect, Now, Phase, Step, Turn};
 use crate::call::{CallReason, CallStatus, Runs};
 use crate::change::{AttemptOutcome, Change, EndTurn, HELD_KEPT, MINIMAL_KEPT, NewMessage, Record};
 use crate::event::{EffectRan, LogEvent, TurnEnd, TurnReason, TurnStatus};
@@ -165,12 +165,8 @@ impl Turn {
                     continue;
                 }
             }
-            self.finish_call(
-                at,
-                failed(CallReason::Cancelled, SHOWN.to_owned()),
-                now,
-                step,
-            );
+            let end = call.failed(CallReason::Cancelled, SHOWN);
+            self.finish_call(at, end, now, step);
         }
     }
 
@@ -185,11 +181,12 @@ impl Turn {
             let end = match call.state {
                 CallState::Running { n, .. } => {
                     call.acted = true;
+                    call.unsure = true;
                     close_attempt(at, n, AttemptOutcome::Cancelled, now, step);
                     step.then.push(Effect::AbortCall { call: at });
                     match effect {
                         EffectClass::Read | EffectClass::Idempotent => {
-                            failed(CallReason::Deadline, SHOWN.to_owned())
+                            call.failed(CallReason::Deadline, SHOWN)
                         }
                         EffectClass::Queryable | EffectClass::Once => outcome_unknown(),
                     }
@@ -199,7 +196,7 @@ impl Turn {
                     outcome_unknown()
                 }
                 CallState::Pending { .. } | CallState::Waiting { .. } | CallState::Held => {
-                    failed(CallReason::Deadline, SHOWN.to_owned())
+                    call.failed(CallReason::Deadline, SHOWN)
                 }
                 CallState::Ended(_) => continue,
             };

@@ -17,7 +17,7 @@ use crate::id::{CallId, CallRef};
 use crate::json::LiteralBuf;
 use crate::model::Usage;
 use crate::request::{Block, Role};
-use crate::tool::{EffectClass, Tool};
+use crate::tool::{EffectClass, Tool, ToolOutcome};
 
 /// What the store knows of a turn that nobody drives.
 #[derive(Clone, Debug, Default)]
@@ -130,16 +130,21 @@ impl Turn {
         }
         let tool = self.registered(&found.tool_name);
         let reason = found.end.as_ref().and_then(|end| end.reason);
+        let of_call = attempts.iter().filter(|attempt| {
+            attempt.round == found.call.round && attempt.position == Some(found.call.position)
+        });
+        let mut words = of_call.map(|attempt| attempt.outcome.as_deref());
         let acted = reason != Some(CallReason::NotSent)
-            && attempts.iter().any(|attempt| {
-                attempt.round == found.call.round
-                    && attempt.position == Some(found.call.position)
-                    && attempt.outcome.as_deref() != Some(CallReason::NotSent.as_str())
-            });
-        let state = match (
-            &found.end,
-            arguments::read_stored(arguments_or_empty(&found.arguments)),
-        ) {
+            && words
+                .clone()
+                .any(|word| word.is_none_or(|word| !ToolOutcome::is_unsent(word)));
+        let unsure = words.any(|word| word.is_none_or(ToolOutcome::is_unsure));
+        let arguments = arguments::read_stored(arguments_or_empty(&found.arguments));
+        let given = match &arguments {
+            Ok(args) if found.effect == Some(EffectClass::Idempotent) => Some(args.clone()),
+            Ok(_) | Err(_) => None,
+        };
+        let state = match (&found.end, arguments) {
             (Some(end), _) => CallState::Ended(end.clone()),
             (None, _) if found.runs == Runs::Client => CallState::Held,
             (None, Ok(args)) => CallState::Pending {
@@ -158,7 +163,9 @@ impl Turn {
             idempotency_key: found.idempotency_key.clone(),
             effect: found.effect,
             tool,
+            given,
             acted,
+            unsure,
             state,
         }
     }
@@ -321,8 +328,8 @@ impl Turn {
         } else if matches!(effect, EffectClass::Queryable | EffectClass::Once) && !not_sent {
             self.finish_call(at, outcome_unknown(), now, step);
         } else if stopping {
-            let shown = "The request was stopped.".to_owned();
-            self.finish_call(at, failed(CallReason::Cancelled, shown), now, step);
+            let end = call.failed(CallReason::Cancelled, "The request was stopped.");
+            self.finish_call(at, end, now, step);
         } else if attempts_max.is_some_and(|max| used < max) {
             // It waits for a slot like any other.
             if let Some(call) = self.find_mut(at) {
@@ -333,8 +340,11 @@ impl Turn {
                 };
             }
         } else {
-            let shown = "The call was interrupted too often.".to_owned();
-            self.finish_call(at, failed(CallReason::Interrupted, shown), now, step);
+            let end = call.failed(
+                CallReason::Interrupted,
+                "The call was interrupted too often.",
+            );
+            self.finish_call(at, end, now, step);
         }
     }
 

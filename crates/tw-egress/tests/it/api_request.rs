@@ -142,11 +142,20 @@ fn told(outcome: &ToolOutcome) -> String {
         ToolOutcome::Unavailable {
             message,
             retry_after: Some(wait),
+        }
+        | ToolOutcome::Gateway {
+            message,
+            retry_after: Some(wait),
         } => format!("{word} for {wait:?}: {message}"),
         ToolOutcome::Unavailable {
             message,
             retry_after: None,
         }
+        | ToolOutcome::Gateway {
+            message,
+            retry_after: None,
+        }
+        | ToolOutcome::Unclear { message }
         | ToolOutcome::Refused { message }
         | ToolOutcome::Unsendable { message }
         | ToolOutcome::NotSent { message }

@@ -44,6 +44,8 @@ pub(super) fn tested(preview: &Preview, tested: &Tested) -> String {
         ),
         ToolOutcome::Refused { message }
         | ToolOutcome::Unavailable { message, .. }
+        | ToolOutcome::Unclear { message }
+        | ToolOutcome::Gateway { message, .. }
         | ToolOutcome::Unsendable { message }
         | ToolOutcome::NotSent { message }
         | ToolOutcome::NotAllowed { message }

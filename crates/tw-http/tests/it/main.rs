@@ -26,6 +26,7 @@ mod record;
 mod recover;
 mod relayed;
 mod repeat;
+mod repeated_calls;
 mod replay;
 mod tenants;
 mod tools;

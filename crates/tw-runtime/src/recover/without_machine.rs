@@ -2,6 +2,7 @@
 
 use tw_core::call::{CallEnd, CallReason, CallStatus, Runs};
 use tw_core::change::{Change, EndTurn, EventFlush, Fence};
+use tw_core::effect_words;
 use tw_core::event::{EffectRan, LogEvent, TurnEnd, TurnReason, TurnStatus};
 use tw_core::fault::{Fault, FaultClass};
 use tw_core::time::Timestamp;
@@ -65,9 +66,7 @@ fn ended(row: &CallRow, at: Timestamp) -> Option<Change> {
     }
     let is_unknown = row.started.is_some() && call.effect != Some(EffectClass::Read);
     let (reason, shown) = if is_unknown {
-        let shown =
-            "It is not known whether this call took effect. It must not simply be repeated.";
-        (CallReason::OutcomeUnknown, shown)
+        (CallReason::OutcomeUnknown, effect_words::OUTCOME_UNKNOWN)
     } else {
         (
             CallReason::Interrupted,

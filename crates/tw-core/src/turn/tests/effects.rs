@@ -1,6 +1,8 @@
 //! What follows an attempt's end, for each effect class and each outcome.
 
 use super::{Run, assert_same, check, lines_of, ours};
+use crate::call::CallReason;
+use crate::change::Change;
 
 const CLASSES: [(&str, &str); 4] = [
     ("read", "get_time"),
@@ -8,10 +10,12 @@ const CLASSES: [(&str, &str); 4] = [
     ("queryable", "pay"),
     ("once", "send_mail"),
 ];
-const OUTCOMES: [&str; 9] = [
+const OUTCOMES: [&str; 11] = [
     "ok fine",
     "refused why",
     "unavailable why",
+    "unclear why",
+    "gateway why",
     "unsendable why",
     "not_sent why",
     "reset why",
@@ -65,6 +69,8 @@ fn after_a_first_attempt() {
             r#"read, ok fine: completed "fine"
                read, refused why: failed tool_error "why"
                read, unavailable why: timer call 1.0#2 in 200ms
+               read, unclear why: failed tool_error "why"
+               read, gateway why: timer call 1.0#2 in 200ms
                read, unsendable why: failed not_sent "why"
                read, not_sent why: timer call 1.0#2 in 200ms
                read, reset why: timer call 1.0#2 in 200ms
@@ -74,15 +80,19 @@ fn after_a_first_attempt() {
                idempotent, ok fine: completed "fine"
                idempotent, refused why: failed tool_error "why"
                idempotent, unavailable why: timer call 1.0#2 in 200ms
+               idempotent, unclear why: failed tool_error "why"
+               idempotent, gateway why: timer call 1.0#2 in 200ms
                idempotent, unsendable why: failed not_sent "why"
                idempotent, not_sent why: timer call 1.0#2 in 200ms
                idempotent, reset why: timer call 1.0#2 in 200ms
                idempotent, timeout: timer call 1.0#2 in 200ms
-               idempotent, panicked: failed panicked "The tool failed internally."
+               idempotent, panicked: failed panicked "The tool failed internally. The call may have taken effect a…"
                idempotent, aborted: timer call 1.0#2 in 200ms
                queryable, ok fine: completed "fine"
                queryable, refused why: failed tool_error "why"
                queryable, unavailable why: failed tool_error "why"
+               queryable, unclear why: failed tool_error "why"
+               queryable, gateway why: look up 1.0#1
                queryable, unsendable why: failed not_sent "why"
                queryable, not_sent why: timer call 1.0#2 in 200ms
                queryable, reset why: look up 1.0#1
@@ -92,6 +102,8 @@ fn after_a_first_attempt() {
                once, ok fine: completed "fine"
                once, refused why: failed tool_error "why"
                once, unavailable why: failed tool_error "why"
+               once, unclear why: failed tool_error "why"
+               once, gateway why: failed outcome_unknown "why"
                once, unsendable why: failed not_sent "why"
                once, not_sent why: timer call 1.0#2 in 200ms
                once, reset why: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
@@ -109,6 +121,8 @@ fn after_the_last_attempt() {
         r#"ok fine: completed "fine""#,
         r#"refused why: failed tool_error "why""#,
         r#"unavailable why: failed tool_error "why""#,
+        r#"unclear why: failed tool_error "why""#,
+        r#"gateway why: failed tool_error "why""#,
         r#"unsendable why: failed not_sent "why""#,
         r#"not_sent why: failed not_sent "why""#,
         r#"reset why: failed reset "why""#,
@@ -116,12 +130,22 @@ fn after_the_last_attempt() {
         r#"panicked: failed panicked "The tool failed internally.""#,
         r#"aborted: failed interrupted "The call was interrupted.""#,
     ];
-    for (line, (class, end)) in table.iter().zip(
-        ["read", "idempotent"]
-            .into_iter()
-            .flat_map(|class| read.map(|end| (class, end))),
-    ) {
-        assert_eq!(*line, format!("{class}, {end}"));
+    let idempotent = [
+        &read[..7],
+        &[
+            r#"reset why: failed reset "why. The call may have taken effect all the same. Made again…""#,
+            r#"timeout: failed timeout "The tool did not answer within its time. The call may have t…""#,
+            r#"panicked: failed panicked "The tool failed internally. The call may have taken effect a…""#,
+            r#"aborted: failed interrupted "The call was interrupted. The call may have taken effect all…""#,
+        ],
+    ]
+    .concat();
+    for (n, (read, idempotent)) in read.iter().zip(idempotent).enumerate() {
+        assert_eq!(table[n], format!("read, {read}"));
+        assert_eq!(
+            table[OUTCOMES.len() + n],
+            format!("idempotent, {idempotent}")
+        );
     }
     assert_same(
         &table[2 * OUTCOMES.len()..],
@@ -129,6 +153,8 @@ fn after_the_last_attempt() {
             r#"queryable, ok fine: completed "fine"
                queryable, refused why: failed tool_error "why"
                queryable, unavailable why: failed tool_error "why"
+               queryable, unclear why: failed tool_error "why"
+               queryable, gateway why: look up 1.0#3
                queryable, unsendable why: failed not_sent "why"
                queryable, not_sent why: failed not_sent "why"
                queryable, reset why: look up 1.0#3
@@ -138,6 +164,8 @@ fn after_the_last_attempt() {
                once, ok fine: completed "fine"
                once, refused why: failed tool_error "why"
                once, unavailable why: failed tool_error "why"
+               once, unclear why: failed tool_error "why"
+               once, gateway why: failed outcome_unknown "why"
                once, unsendable why: failed not_sent "why"
                once, not_sent why: failed not_sent "why"
                once, reset why: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
@@ -156,7 +184,14 @@ fn after_stop_nothing_is_tried_again() {
         // A running `read` was ended by the stop itself.
         assert!(!line.starts_with("read"), "{line}");
         assert!(!line.contains("timer"), "{line}");
-        for outcome in ["unavailable", "not_sent", "reset", "timeout", "aborted"] {
+        for outcome in [
+            "unavailable",
+            "gateway",
+            "not_sent",
+            "reset",
+            "timeout",
+            "aborted",
+        ] {
             if line.starts_with(&format!("idempotent, {outcome}")) {
                 assert!(line.ends_with(stopped), "{line}");
             }
@@ -322,4 +357,210 @@ fn a_call_that_was_sent_counts_although_it_was_cut_short() {
         let end = trace.iter().rfind(|line| line.starts_with("show end "));
         assert!(!end.unwrap().contains("; ran"), "{lines}: {trace:?}");
     }
+}
+
+/// What the model reads of a call, whole.
+fn read_by_the_model(run: &Run) -> (CallReason, String) {
+    let mut ends = run.written.iter().filter_map(|change| match change {
+        Change::EndCall { end, .. } => Some((end.reason.unwrap(), end.shown.clone())),
+        _ => None,
+    });
+    ends.next_back().unwrap()
+}
+
+const UNKNOWN: &str =
+    "It is not known whether this call took effect. It must not simply be repeated.";
+const MAY: &str = " The call may have taken effect all the same. Made again with the same arguments before the \
+                   request is answered, it takes no second effect.";
+
+/// Of each call that ended badly: what became of it, and whether the model reads that it may have acted.
+#[test]
+fn the_model_reads_of_each_call_that_was_sent_whether_it_may_have_acted() {
+    let gone = "end 1.0#1 reset gone";
+    for (tool, lines, reason, shown, may) in [
+        ("put_row", "end 1.0#1 unsendable why", "not_sent", "why", ""),
+        ("put_row", "end 1.0#1 refused why", "tool_error", "why", ""),
+        (
+            "put_row",
+            &format!("{gone} ; timer ; end 1.0#2 refused why"),
+            "tool_error",
+            "why.",
+            MAY,
+        ),
+        // Whatever was not sent in the end, something was sent before.
+        (
+            "put_row",
+            &format!("{gone} ; timer ; end 1.0#2 not_sent why ; timer ; end 1.0#3 not_sent why"),
+            "outcome_unknown",
+            "why.",
+            MAY,
+        ),
+        (
+            "put_row",
+            "end 1.0#1 not_sent why ; timer ; end 1.0#2 not_sent why ; timer ; end 1.0#3 not_sent why",
+            "not_sent",
+            "why",
+            "",
+        ),
+        (
+            "put_row",
+            &format!("{gone} ; cancel"),
+            "cancelled",
+            "The request was stopped.",
+            MAY,
+        ),
+        (
+            "put_row",
+            &format!("cancel ; {gone}"),
+            "cancelled",
+            "The request was stopped before this call could be tried again.",
+            MAY,
+        ),
+        (
+            "put_row",
+            "deadline",
+            "deadline",
+            "The request's time was up.",
+            MAY,
+        ),
+        (
+            "put_row",
+            &format!("{gone} ; deadline"),
+            "deadline",
+            "The request's time was up.",
+            MAY,
+        ),
+        (
+            "put_row",
+            "end 1.0#1 not_sent why ; deadline",
+            "deadline",
+            "The request's time was up.",
+            "",
+        ),
+        (
+            "get_time",
+            "deadline",
+            "deadline",
+            "The request's time was up.",
+            "",
+        ),
+        ("send_mail", "deadline", "outcome_unknown", UNKNOWN, ""),
+        (
+            "send_mail",
+            "end 1.0#1 timeout",
+            "outcome_unknown",
+            UNKNOWN,
+            "",
+        ),
+        (
+            "pay",
+            "end 1.0#1 gateway why ; found 1.0#1 unknown",
+            "outcome_unknown",
+            UNKNOWN,
+            "",
+        ),
+        (
+            "pay",
+            "end 1.0#1 gateway why ; found 1.0#1 absent ; deadline",
+            "deadline",
+            "The request's time was up.",
+            "",
+        ),
+    ] {
+        let mut run = running(tool, 1);
+        run.play(lines);
+        let (told, words) = read_by_the_model(&run);
+        assert_eq!(
+            (told.as_str(), words),
+            (reason, format!("{shown}{may}")),
+            "{tool}: {lines}"
+        );
+    }
+}
+
+/// The keys of all calls so far, in order, by the number of the first call that had it.
+fn keys(run: &Run) -> Vec<usize> {
+    let keys = run.written.iter().filter_map(|change| match change {
+        Change::AddCall(call) => Some(call.idempotency_key.clone()),
+        _ => None,
+    });
+    let keys: Vec<_> = keys.collect();
+    let first = |key| keys.iter().position(|known| known == key).unwrap();
+    keys.iter().map(first).collect()
+}
+
+const AGAIN: &str = r#"call 0 put_row {"zone":"a"} ; done"#;
+
+/// What became of the first call, what the model calls then, and which calls have which key.
+#[test]
+fn a_call_that_is_made_again_has_the_key_of_one_that_nobody_knows_to_have_acted() {
+    let lost = "end 1.0#1 panicked";
+    for (first, then, expected) in [
+        (lost, AGAIN, [0, 0]),
+        ("end 1.0#1 unclear why", AGAIN, [0, 0]),
+        (
+            "end 1.0#1 gateway a ; timer ; end 1.0#2 gateway b ; timer ; end 1.0#3 gateway c",
+            AGAIN,
+            [0, 0],
+        ),
+        (
+            "end 1.0#1 timeout ; timer ; end 1.0#2 not_sent b ; timer ; end 1.0#3 not_sent c",
+            AGAIN,
+            [0, 0],
+        ),
+        (
+            "end 1.0#1 timeout ; timer ; end 1.0#2 refused no",
+            AGAIN,
+            [0, 0],
+        ),
+        // The order of members and the spaces between them say nothing.
+        (
+            lost,
+            r#"call 0 put_row { "zone" : "\u0061" } ; done"#,
+            [0, 0],
+        ),
+        // It is known: to have been done, or not to have been.
+        ("end 1.0#1 ok fine", AGAIN, [0, 1]),
+        (
+            "end 1.0#1 timeout ; timer ; end 1.0#2 ok fine",
+            AGAIN,
+            [0, 1],
+        ),
+        ("end 1.0#1 refused no", AGAIN, [0, 1]),
+        ("end 1.0#1 unsendable no", AGAIN, [0, 1]),
+        // Another call.
+        (lost, r#"call 0 put_row {"zone":"b"} ; done"#, [0, 1]),
+        (lost, "call 0 put_row {} ; done", [0, 1]),
+        (lost, r#"call 0 pay {"zone":"a"} ; done"#, [0, 1]),
+    ] {
+        let setup = Run::after(ours(), &format!("{AGAIN} ; slot 1.0"));
+        let mut run = setup;
+        run.play(first);
+        run.play(then);
+        assert_eq!(keys(&run), expected, "{first}; {then}");
+    }
+    // Only of an `idempotent` tool.
+    for (tool, lost) in [
+        ("get_time", lost),
+        ("send_mail", lost),
+        ("pay", "end 1.0#1 unclear why"),
+    ] {
+        let call = format!(r#"call 0 {tool} {{"zone":"a"}} ; done"#);
+        let mut run = Run::after(ours(), &format!("{call} ; slot 1.0 ; {lost}"));
+        run.play(&call);
+        assert_eq!(keys(&run), [0, 1], "{tool}");
+    }
+}
+
+#[test]
+fn two_equal_calls_that_are_made_again_have_both_their_keys() {
+    let both = r#"call 0 put_row {"zone":"a"} ; call 1 put_row {"zone":"a"} ; done"#;
+    let mut run = Run::after(ours(), both);
+    run.play("slot 1.0 ; slot 1.1 ; end 1.0#1 panicked ; end 1.1#1 panicked");
+    run.play(both);
+    assert_eq!(keys(&run), [0, 1, 0, 1]);
+    // Both were done now: what is called once more is new.
+    run.play("slot 2.0 ; slot 2.1 ; end 2.0#1 ok a ; end 2.1#1 panicked");
+    run.play(both);
+    assert_eq!(keys(&run), [0, 1, 0, 1, 1, 5]);
 }

@@ -398,3 +398,35 @@ fn a_turn_found_after_its_deadline_starts_nothing() {
            do release 1.2",
     );
 }
+
+/// Wherever the process dies, the call that the model makes again has the key of the one before.
+#[test]
+fn a_call_made_again_after_a_crash_has_the_key_of_the_one_before() {
+    let call = r#"call 0 put_row {"zone":"a"} ; done"#;
+    for (before, then, same) in [
+        ("slot 1.0 ; end 1.0#1 panicked", "", true),
+        ("slot 1.0 ; end 1.0#1 unclear why", "", true),
+        ("slot 1.0 ; end 1.0#1 refused why", "", false),
+        ("slot 1.0 ; end 1.0#1 ok fine", "", false),
+        // The attempt that is found open may have been sent, and the next one says nothing of it.
+        ("slot 1.0", "slot 1.0 ; end 1.0#2 unsendable why", true),
+        ("slot 1.0", "slot 1.0 ; end 1.0#2 ok fine", false),
+    ] {
+        let setup = TurnSetup {
+            streamed: false,
+            ..ours()
+        };
+        let found = found_after(setup.clone(), &format!("{call} ; {before}"));
+        let first = found.calls[0].idempotency_key.clone();
+        let mut run = Run::recover(setup, &found);
+        // Ids are given from the first again; the calls' own are told apart by their place.
+        run.ids_given = 100;
+        run.play(then);
+        run.play(call);
+        let again = run.written.iter().rev().find_map(|change| match change {
+            Change::AddCall(call) => Some(call.idempotency_key.clone()),
+            _ => None,
+        });
+        assert_eq!(again.unwrap() == first, same, "{before}; {then}");
+    }
+}

@@ -269,6 +269,11 @@ fn tool_outcome(text: &str) -> ToolOutcome {
             selected: None,
         }),
         "refused" => ToolOutcome::Refused { message },
+        "unclear" => ToolOutcome::Unclear { message },
+        "gateway" => ToolOutcome::Gateway {
+            message,
+            retry_after: None,
+        },
         "unavailable" => ToolOutcome::Unavailable {
             message,
             retry_after: None,

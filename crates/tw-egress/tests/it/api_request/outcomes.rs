@@ -12,7 +12,7 @@ use crate::client::Trap;
 const CLOSED_EARLY: &str = "reset: the tool closed the connection before its answer was complete";
 const FOR_EVER: &str = "It will fail again with the same arguments.";
 const LATER: &str = "It may work later.";
-const ACTED: &str = " The call may have taken effect all the same.";
+const NO_EFFECT: &str = "By this answer, the call took no effect.";
 
 const TOO_LARGE: &str = "reset: the tool's answer has too large headers";
 const HINT: &str = "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n";
@@ -356,35 +356,83 @@ async fn the_tools_own_timeout_ends_whatever_goes_on() {
     }
 }
 
+/// What is said of an answer by its status: to `read`, to `idempotent`, and to the others.
+#[derive(Clone, Copy)]
+struct Said {
+    word: &'static str,
+    read: &'static str,
+    idempotent: &'static str,
+    others: &'static str,
+}
+
+const REFUSED: Said = Said {
+    word: "refused",
+    read: "It will fail again with the same arguments.",
+    idempotent: "It will fail again with the same arguments. By this answer, the call took no effect.",
+    others: "It will fail again with the same arguments. By this answer, the call took no effect.",
+};
+const NOT_NOW: Said = Said {
+    word: "unavailable",
+    read: "It may work later.",
+    idempotent: "It may work later. By this answer, the call took no effect.",
+    others: "It may work later. By this answer, the call took no effect.",
+};
+const BROKEN: Said = Said {
+    word: "unclear",
+    read: "It may work later.",
+    idempotent: "It may work later. The call may have taken effect all the same. Made again with the same \
+                 arguments before the request is answered, it takes no second effect.",
+    others: "The call may have taken effect all the same. It must not simply be repeated.",
+};
+const GATEWAY: Said = Said {
+    word: "gateway",
+    others: "It is not known whether this call took effect. It must not simply be repeated.",
+    ..BROKEN
+};
+const REDIRECT: Said = Said {
+    read: "It will fail again with the same arguments.",
+    idempotent: "The call may have taken effect all the same. Made again with the same arguments before the \
+                 request is answered, it takes no second effect.",
+    ..BROKEN
+};
+
 #[tokio::test]
-async fn a_status_tells_whether_trying_again_helps() {
-    for (status, kind, hint) in [
-        ("400 Bad Request", "refused", FOR_EVER),
-        ("401 Unauthorized", "refused", FOR_EVER),
-        ("403 Forbidden", "refused", FOR_EVER),
-        ("404 Not Found", "refused", FOR_EVER),
-        ("408 Request Timeout", "unavailable", LATER),
-        ("409 Conflict", "refused", FOR_EVER),
-        ("410 Gone", "refused", FOR_EVER),
-        ("413 Payload Too Large", "refused", FOR_EVER),
-        ("422 Unprocessable Entity", "refused", FOR_EVER),
-        ("425 Too Early", "unavailable", LATER),
-        ("429 Too Many Requests", "unavailable", LATER),
-        ("499", "refused", FOR_EVER),
-        ("500 Internal Server Error", "refused", LATER),
-        ("501 Not Implemented", "refused", LATER),
-        ("502 Bad Gateway", "unavailable", LATER),
-        ("503 Service Unavailable", "unavailable", LATER),
-        ("504 Gateway Timeout", "unavailable", LATER),
-        ("599", "refused", LATER),
+async fn a_status_tells_whether_trying_again_helps_and_whether_the_call_may_have_acted() {
+    for (status, said) in [
+        ("400 Bad Request", REFUSED),
+        ("401 Unauthorized", REFUSED),
+        ("403 Forbidden", REFUSED),
+        ("404 Not Found", REFUSED),
+        ("408 Request Timeout", GATEWAY),
+        ("409 Conflict", REFUSED),
+        ("410 Gone", REFUSED),
+        ("413 Payload Too Large", REFUSED),
+        ("422 Unprocessable Entity", REFUSED),
+        ("425 Too Early", NOT_NOW),
+        ("429 Too Many Requests", NOT_NOW),
+        ("499", REFUSED),
+        ("500 Internal Server Error", BROKEN),
+        ("501 Not Implemented", BROKEN),
+        ("502 Bad Gateway", GATEWAY),
+        ("503 Service Unavailable", GATEWAY),
+        ("504 Gateway Timeout", GATEWAY),
+        ("599", BROKEN),
+        ("301 Moved Permanently", REDIRECT),
+        ("302 Found", REDIRECT),
+        ("303 See Other", REDIRECT),
+        ("307 Temporary Redirect", REDIRECT),
+        ("308 Permanent Redirect", REDIRECT),
     ] {
         for effect in EffectClass::ALL {
-            let acted = match effect {
-                EffectClass::Queryable | EffectClass::Once if status.starts_with('5') => ACTED,
-                EffectClass::Read
-                | EffectClass::Idempotent
-                | EffectClass::Queryable
-                | EffectClass::Once => "",
+            let hint = match effect {
+                EffectClass::Read => said.read,
+                EffectClass::Idempotent => said.idempotent,
+                EffectClass::Queryable | EffectClass::Once => said.others,
+            };
+            let (redirect, why) = if status.starts_with('3') {
+                ("redirect_not_followed: ", "")
+            } else {
+                ("", " It said: why")
             };
             // The server's own words for a status are not repeated.
             let line = format!("{} Secret words", &status[..3]);
@@ -394,7 +442,8 @@ async fn a_status_tells_whether_trying_again_helps() {
             assert_eq!(
                 told(&outcome),
                 format!(
-                    "{kind}: the tool answered with status {status}. {hint}{acted} It said: why"
+                    "{}: {redirect}the tool answered with status {status}. {hint}{why}",
+                    said.word
                 ),
                 "{effect:?}"
             );
@@ -409,16 +458,16 @@ async fn an_error_says_at_most_2_kib() {
             Act::answer("400 X", "", "é".repeat(5000)),
             "é …[cut: the result is longer]",
         ),
-        (Act::answer("400 X", "", ""), FOR_EVER),
-        (Act::answer("400 X", "", " \n"), FOR_EVER),
-        (Act::answer("400 X", "", b"\xff"), FOR_EVER),
+        (Act::answer("400 X", "", ""), NO_EFFECT),
+        (Act::answer("400 X", "", " \n"), NO_EFFECT),
+        (Act::answer("400 X", "", b"\xff"), NO_EFFECT),
         (
             Act::answer("400 X", "content-type: image/png\r\n", "png"),
-            FOR_EVER,
+            NO_EFFECT,
         ),
         (
             Act::answer("400 X", "content-encoding: gzip\r\n", GZIP),
-            FOR_EVER,
+            NO_EFFECT,
         ),
         (Act::answer("400 X", "", "a\0b"), "It said: a\u{fffd}b"),
     ] {
@@ -520,7 +569,7 @@ async fn a_redirect_is_not_followed_and_not_told() {
             assert_eq!(
                 told(&outcome),
                 format!(
-                    "refused: redirect_not_followed: the tool answered with status {status} \
+                    "unclear: redirect_not_followed: the tool answered with status {status} \
                      {words}. {FOR_EVER}"
                 )
             );

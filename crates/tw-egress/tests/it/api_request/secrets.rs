@@ -131,14 +131,14 @@ async fn an_echo_comes_back_masked() {
             Act::answer("400 Bad", text, format!("bad key {CANARY}")),
             "",
             "refused: the tool answered with status 400 Bad Request. It will fail again with \
-             the same arguments. It said: bad key ***"
+             the same arguments. By this answer, the call took no effect. It said: bad key ***"
                 .to_owned(),
         ),
         (
             Act::answer(&format!("401 {CANARY}"), text, ""),
             "",
             "refused: the tool answered with status 401 Unauthorized. It will fail again with \
-             the same arguments."
+             the same arguments. By this answer, the call took no effect."
                 .to_owned(),
         ),
         // Masked before it is cut: no part of it is left at the end.
@@ -146,8 +146,8 @@ async fn an_echo_comes_back_masked() {
             Act::answer("503 Oh", text, error),
             "",
             format!(
-                "unavailable: the tool answered with status 503 Service Unavailable. It may work \
-                 later. The call may have taken effect all the same. It said: bad key ***, {}***",
+                "gateway: the tool answered with status 503 Service Unavailable. It is not known \
+                 whether this call took effect. It must not simply be repeated. It said: bad key ***, {}***",
                 "x".repeat(2018)
             ),
         ),
@@ -158,8 +158,8 @@ async fn an_echo_comes_back_masked() {
                 CANARY,
             ),
             "",
-            "refused: redirect_not_followed: the tool answered with status 302 Found. It will \
-             fail again with the same arguments."
+            "unclear: redirect_not_followed: the tool answered with status 302 Found. The call may \
+             have taken effect all the same. It must not simply be repeated."
                 .to_owned(),
         ),
         (
@@ -216,7 +216,8 @@ async fn what_was_not_sent_is_not_masked() {
                 "",
                 format!(
                     "refused: the tool answered with status 400 Bad Request. It will fail again \
-                     with the same arguments. It said: bad key {guess}"
+                     with the same arguments. By this answer, the call took no effect. It said: \
+                     bad key {guess}"
                 ),
             ),
         ] {

@@ -25,6 +25,7 @@ pub enum Behaviour {
     Fails,
     Redirects,
     IsBusyOnce,
+    IsBehindABadGateway,
     RefusesConnections,
     HangsUpBeforeReading,
     HangsUpAfterReading,
@@ -120,7 +121,7 @@ fn all() -> Vec<Case> {
 }
 
 impl Behaviour {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Hangs,
         Self::HangsInMidAnswer,
         Self::Drips,
@@ -134,6 +135,7 @@ impl Behaviour {
         Self::Fails,
         Self::Redirects,
         Self::IsBusyOnce,
+        Self::IsBehindABadGateway,
         Self::RefusesConnections,
         Self::HangsUpBeforeReading,
         Self::HangsUpAfterReading,
@@ -195,6 +197,9 @@ impl Case {
                     failed("tool_error", "429 Too Many Requests", 1)
                 }
             },
+            Behaviour::IsBehindABadGateway => {
+                self.ambiguous("tool_error", "502 Bad Gateway", ATTEMPTS_MAX)
+            }
             // Nothing was sent, so every class is tried again.
             Behaviour::RefusesConnections => failed("not_sent", "cannot be reached", ATTEMPTS_MAX),
             Behaviour::Hangs | Behaviour::HangsInMidAnswer | Behaviour::Drips => {

@@ -161,6 +161,7 @@ fn answer(asked: &Asked, times: u32) -> Reply {
         Behaviour::Fails => Reply::status(500, FAILURE),
         Behaviour::Redirects => Reply::status(302, "elsewhere")
             .with_header("location", "http://169.254.169.254/latest/meta-data"),
+        Behaviour::IsBehindABadGateway => Reply::status(502, "who knows"),
         Behaviour::IsBusyOnce if times == 1 => {
             Reply::status(429, "busy").with_header("retry-after", "0")
         }

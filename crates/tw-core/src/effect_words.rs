@@ -1,0 +1,40 @@
+//! What the model reads about whether a call that failed may have taken effect.
+//!
+//! Every sentence holds also where it is read again with a later request.
+
+use crate::tool::EffectClass;
+
+/// The tool said that it does not do it.
+pub const NO_EFFECT: &str = "By this answer, the call took no effect.";
+
+/// Nobody knows, and a second call would be a second deed.
+pub const OUTCOME_UNKNOWN: &str =
+    "It is not known whether this call took effect. It must not simply be repeated.";
+
+const MAY_HAVE_ACTED: &str =
+    "The call may have taken effect all the same. It must not simply be repeated.";
+
+/// A call with equal arguments is sent under the same key: see `turn::same_key`.
+const MAY_HAVE_ACTED_ONCE: &str = "The call may have taken effect all the same. Made again with the same arguments \
+     before the request is answered, it takes no second effect.";
+
+/// What is said of a call that was sent and of which nobody knows whether it took effect.
+pub fn may_have_acted(effect: EffectClass) -> Option<&'static str> {
+    match effect {
+        EffectClass::Read => None,
+        EffectClass::Idempotent => Some(MAY_HAVE_ACTED_ONCE),
+        EffectClass::Queryable | EffectClass::Once => Some(MAY_HAVE_ACTED),
+    }
+}
+
+/// `shown`, and behind it what is said of its effect, if anything.
+pub fn with(mut shown: String, words: Option<&str>) -> String {
+    if let Some(words) = words {
+        if !shown.ends_with(['.', '!', '?']) {
+            shown.push('.');
+        }
+        shown.push(' ');
+        shown.push_str(words);
+    }
+    shown
+}
