@@ -116,7 +116,10 @@ pub(super) fn apply(select: &Select, text: &str, bytes_max: usize) -> Option<Sel
     let tree = Tree::read(&Json::parse(text).ok()?)?;
     let mut nodes = HashMap::new();
     pair_up(&value, &tree, &mut nodes);
-    let answer = Answer { value, nodes };
+    let answer = Answer {
+        value: &value,
+        nodes,
+    };
     let mut out = Bounded::new(bytes_max);
     let written = match select {
         Select::One(path) => answer.write(path, &mut out),
@@ -152,7 +155,8 @@ fn pair_up<'a>(value: &Value, tree: &'a Tree, written: &mut Written<'a>) {
 }
 
 struct Answer<'a> {
-    value: Value,
+    /// Where it was when its nodes were paired up: moved, its root would have another address.
+    value: &'a Value,
     nodes: Written<'a>,
 }
 
@@ -171,7 +175,7 @@ impl Answer<'_> {
     }
 
     fn write(&self, path: &JsonPath, out: &mut Bounded) -> Result<(), Full> {
-        let found = path.query(&self.value);
+        let found = path.query(self.value);
         let mut found = found
             .iter()
             .filter_map(|&node| self.nodes.get(&std::ptr::from_ref(node)));

@@ -71,6 +71,34 @@ fn a_selection_keeps_the_digits_and_the_order() {
     }
 }
 
+#[test]
+fn the_root_selects_the_whole_answer() {
+    for answer in [
+        r#"{"b":1.50,"a":[{}]}"#,
+        "[1,2.0]",
+        r#""text""#,
+        "12.0",
+        "null",
+    ] {
+        let named = format!(r#"{{"all":{answer},"again":{answer}}}"#);
+        for (select, expected) in [
+            (json!("$"), answer.to_owned()),
+            (json!({"all": "$", "again": "$"}), named),
+        ] {
+            let tool = sample::definition(&json!({"response": {"select": select}}));
+            let whole = Selected {
+                text: expected,
+                cut: false,
+            };
+            assert_eq!(
+                tool.selected(answer, false),
+                Some(whole),
+                "{select} {answer}"
+            );
+        }
+    }
+}
+
 /// Whoever selects may do so to keep the rest from the model.
 #[test]
 fn what_cannot_be_selected_from_is_not_shown() {
