@@ -17,6 +17,7 @@ use tw_wire::openai_chat::no_such_path::says_no_such_path;
 use tw_wire::openai_chat::stream::{
     DecodeError, EMPTY_BYTES_MAX_DEFAULT, OfferedNames, StreamDecoder, StreamLimits,
 };
+use tw_wire::sse::EMPTY_BYTES_MIN;
 
 use super::first_bytes::{Begins, begins};
 use super::scripted_body::ScriptedBody;
@@ -130,7 +131,7 @@ enum Form {
     /// A body of which too little is there to tell what it is.
     Undecided {
         read: Vec<u8>,
-        /// White space that was passed over, in bytes.
+        /// White space that was passed over, each byte counting as [`EMPTY_BYTES_MIN`].
         blank_bytes: usize,
         says_events: bool,
         offered: OfferedNames,
@@ -448,7 +449,8 @@ impl Reading {
             // White space alone says nothing and is not kept.
             Begins::Unclear => {
                 read.drain(..from);
-                *blank_bytes += from;
+                // As a stream counts its blank lines.
+                *blank_bytes = blank_bytes.saturating_add(from.saturating_mul(EMPTY_BYTES_MIN));
                 let bytes_max = EMPTY_BYTES_MAX_DEFAULT;
                 if *blank_bytes > bytes_max {
                     let error = DecodeError::TooMuchEmpty { bytes_max };

@@ -10,7 +10,7 @@ use crate::app::{App, CHAT, Wanted, ask, probe, upstream_body};
 use crate::openapi;
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 31] = [
+pub const ROUTES: [(&str, &str, Takes); 36] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("GET", "/v1/models", Takes::Nothing),
     ("GET", "/v1/models/{*id}", Takes::Nothing),
@@ -28,6 +28,11 @@ pub const ROUTES: [(&str, &str, Takes); 31] = [
     ("PATCH", "/api/{slug}/tools/{id}", Takes::ToolId),
     ("DELETE", "/api/{slug}/tools/{id}", Takes::ToolId),
     ("POST", "/api/{slug}/tools/{id}/test", Takes::ToolId),
+    ("GET", "/api/{slug}/keys", Takes::KeyId),
+    ("POST", "/api/{slug}/keys", Takes::KeyId),
+    ("GET", "/api/{slug}/keys/{id}", Takes::KeyId),
+    ("PATCH", "/api/{slug}/keys/{id}", Takes::KeyId),
+    ("DELETE", "/api/{slug}/keys/{id}", Takes::KeyId),
     // Of these an end user is recorded, and nothing is looked up.
     ("POST", "/v1/embeddings", Takes::Nothing),
     ("POST", "/v1/completions", Takes::Nothing),
@@ -52,6 +57,8 @@ pub enum Takes {
     Slug,
     /// Beside a slug; see there, too.
     ToolId,
+    /// Or a slug; see `keys.rs`.
+    KeyId,
     /// See `conversations/access.rs`.
     Conversation,
     /// Idempotency keys, conversations and end users.

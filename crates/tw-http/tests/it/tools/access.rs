@@ -24,7 +24,11 @@ impl Route {
         let of_tools = ROUTES.into_iter().filter_map(|(method, path, takes)| {
             let is_of_tools = match takes {
                 Takes::Slug | Takes::ToolId => true,
-                Takes::TurnId | Takes::Conversation | Takes::Names | Takes::Nothing => false,
+                Takes::TurnId
+                | Takes::KeyId
+                | Takes::Conversation
+                | Takes::Names
+                | Takes::Nothing => false,
             };
             is_of_tools.then_some(Self {
                 method,
