@@ -429,15 +429,34 @@ const LAST_BYTES: Duration = Duration::from_secs(1);
 /// A handover lets open connections bring their next, last request for so long.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
+/// Whether whoever started this process has it ignore SIGHUP, the first bit of the mask.
+fn hang_up_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
+}
+
 /// SIGTERM, SIGINT, or SIGHUP, which comes when the terminal goes away.
 pub fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    let mut hang_up = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
+    // Who starts a server with nohup wants it to stay.
+    let mut hang_up = if hang_up_is_ignored() {
+        None
+    } else {
+        Some(signal(SignalKind::hangup()).context("listening for SIGHUP")?)
+    };
+    let hung_up = async move {
+        match &mut hang_up {
+            Some(hang_up) => hang_up.recv().await,
+            None => std::future::pending().await,
+        }
+    };
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
-            _ = hang_up.recv() => {}
+            _ = hung_up => {}
             _ = interrupt.recv() => {}
         }
     })

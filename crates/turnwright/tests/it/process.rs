@@ -158,6 +158,13 @@ impl Server {
         self.signal(Signal::HUP);
     }
 
+    /// Whether it does something about that: the first bit of the mask of signals that it catches.
+    pub fn catches_hang_up(&self) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        u64::from_str_radix(mask.unwrap().trim(), 16).unwrap() & 1 == 1
+    }
+
     fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();

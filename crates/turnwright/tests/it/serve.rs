@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -326,4 +327,32 @@ async fn a_database_that_is_gone_is_told_of_and_a_terminal_that_goes_away_drains
     let log = server.log();
     let told = |line: &str| line.contains("WARN") && line.contains("the database is gone");
     assert!(log.lines().any(told), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_nohup_a_terminal_that_goes_away_ends_nothing() {
+    let folder = TempDir::new().unwrap();
+    let upstream = Listener::in_turn(Vec::new()).await.unwrap();
+    for (nohup, is_caught) in [(false, true), (true, false)] {
+        let data = folder.path().join(format!("data-{nohup}"));
+        let plain = serve(&data, &upstream);
+        let mut command = if nohup {
+            let mut command = Command::new("nohup");
+            command.arg(plain.get_program()).args(plain.get_args());
+            for (name, value) in plain.get_envs() {
+                match value {
+                    Some(value) => command.env(name, value),
+                    None => command.env_remove(name),
+                };
+            }
+            command
+        } else {
+            plain
+        };
+        command.stdin(Stdio::null());
+        let mut server = Server::start(command, &data);
+        assert_eq!(server.catches_hang_up(), is_caught, "nohup: {nohup}");
+        server.terminate();
+        assert_eq!(server.end().0, Some(0));
+    }
 }
