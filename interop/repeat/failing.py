@@ -100,10 +100,10 @@ def test_after_text_it_is_an_error_event(setting):
     equal(made.effects(), 2, "effects of two requests")
 
 
-def test_read_calls_are_tried_again(setting):
-    """only a read call ran: the client's two retries are turns of their own"""
+def test_a_failing_upstream_is_not_asked_again_by_the_client(setting):
+    """the server has tried as often as another try can help, so the client is told to leave it at that"""
     made = setting(script("read"), config=CONFIG)
     driven = made.client()
     equal(driven.ask("Please.", stream=False).outcome, "502", "the client's end")
-    equal(driven.sent, ["0", "1", "2"], "requests")
-    equal(len(made.turns()), 3, "turns")
+    equal(driven.sent, ["0"], "requests")
+    equal(len(made.turns()), 1, "turns")

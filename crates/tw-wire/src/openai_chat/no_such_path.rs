@@ -8,13 +8,12 @@
 use super::reported;
 
 /// Whole messages, in small letters.
-const MESSAGES: [&str; 6] = [
+const MESSAGES: [&str; 5] = [
     "not found",
     "file not found",
     "404 page not found",
     "404 not found",
     "page not found",
-    "resource not found",
 ];
 /// How messages begin that go on with the path, in small letters.
 const BEGINNINGS: [&str; 4] = [
