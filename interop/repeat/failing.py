@@ -100,7 +100,7 @@ def test_after_text_it_is_an_error_event(setting):
     equal(made.effects(), 2, "effects of two requests")
 
 
-def test_a_failing_upstream_is_not_asked_again_by_the_client(setting):
+def test_the_client_leaves_it_at_that(setting):
     """the server has tried as often as another try can help, so the client is told to leave it at that"""
     made = setting(script("read"), config=CONFIG)
     driven = made.client()
