@@ -43,8 +43,9 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let data = settings.server.data.clone();
     let mut stop = pin!(stop_signal()?);
     check_descriptors(settings.server.connections_max());
-    let given = Given::find(&args, &settings).await?;
+    // Taking over makes the lock file of a folder that has none.
     let found = DataFound::look(&data);
+    let given = Given::find(&args, &settings).await?;
     let _lock = if given.is_some() {
         tokio::select! {
             locked = lock_when_free(&data) => locked?,
