@@ -435,24 +435,32 @@ async fn a_retry_behind_a_turn_that_came_to_nothing_gets_the_answer_that_had_eff
 /// What runs may yet have effects.
 #[tokio::test]
 async fn a_retry_behind_a_turn_that_came_to_nothing_attaches_to_one_that_runs() {
+    let text = upstream_stream("Hello", &[]);
+    let (first, rest) = text.split_at(text.find("{}").unwrap());
+    let pieces = vec![
+        Piece::Bytes(first.to_owned().into()),
+        Piece::Gate("go"),
+        Piece::Bytes(rest.to_owned().into()),
+    ];
     let upstream = answering(vec![
-        gated("go", "application/json", upstream_body("Done", &[])),
+        Reply::pieces("text/event-stream", pieces),
         Reply::status(400, REFUSAL),
     ])
     .await;
     let app = App::start(&upstream, Wanted::plain()).await;
-    let running = spawn(&app.client, &[KEY], ask("Hi"));
+    let body = ask_streamed("Hi");
+    let running = spawn(&app.client, &[KEY], body.clone());
     upstream.asked_times(1).await;
     let id = app.running_turn("k").await;
-    let failed = app.post(&[], &ask("Hi")).await;
+    let failed = app.post(&[], &body).await;
     assert_eq!(failed.status, 400);
-    let retry = app
-        .client
-        .open("POST", CHAT, &[RETRY], ask("Hi").to_string());
+    let retry = app.client.open("POST", CHAT, &[RETRY], body.to_string());
+    let mut retry = retry.await.unwrap();
+    // Its head is here before what it attaches to may go on.
+    assert_eq!(retry.header("turnwright-turn"), id);
     upstream.open("go");
-    let retry = retry.await.unwrap().read().await;
-    assert_eq!((retry.status, turn(&retry)), (200, id.as_str()));
-    assert_eq!(running.await.unwrap().body, retry.body);
+    let replayed = retry.until("[DONE]").await;
+    assert_eq!(running.await.unwrap().text(), replayed);
     assert_eq!(upstream.asked().len(), 2);
 }
 
