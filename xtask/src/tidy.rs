@@ -13,6 +13,7 @@ mod purity;
 mod sizes;
 mod snapshots;
 mod states;
+mod type_names;
 
 mod source;
 
@@ -20,11 +21,11 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use tree::Tree;
+use tree::SourceTree;
 
 /// One broken rule and where it is broken.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct TidyViolation {
     /// Relative to the workspace root.
     pub path: String,
     /// From 1; 1 also when the whole file is meant.
@@ -32,15 +33,15 @@ pub struct Violation {
     pub message: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for TidyViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.path, self.line, self.message)
     }
 }
 
-type Check = fn(&Tree) -> Vec<Violation>;
+type Check = fn(&SourceTree) -> Vec<TidyViolation>;
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("edges", edges::check),
     ("purity", purity::check),
     ("sizes", sizes::check),
@@ -50,6 +51,7 @@ const CHECKS: [(&str, Check); 9] = [
     ("docs", docs::check),
     ("states", states::check),
     ("container", container::check),
+    ("type names", type_names::check),
 ];
 
 /// Prints every violation and one summary line; fails if there was any violation.
@@ -57,7 +59,7 @@ const CHECKS: [(&str, Check); 9] = [
 /// # Errors
 /// The tree could not be listed or read.
 pub fn run(root: &Path) -> anyhow::Result<ExitCode> {
-    let tree = Tree::read(root)?;
+    let tree = SourceTree::read(root)?;
     let mut tally = Vec::new();
     let mut total = 0;
     for (name, check) in CHECKS {

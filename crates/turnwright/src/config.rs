@@ -21,20 +21,20 @@ use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 use tw_core::limits::{RequestLimits, TurnLimits};
 use tw_core::tool::Tool;
-use tw_egress::client::Client;
+use tw_egress::client::EgressClient;
 use tw_egress::scripted::Script;
 use tw_egress::secrets::Secrets;
 use tw_http::cors::CorsOrigins;
-use tw_http::server::Options;
+use tw_http::server::SurfaceOptions;
 use tw_runtime::fail_point::{FailPoint, PanicPoint};
-use tw_runtime::limiter::Rules;
+use tw_runtime::limiter::LimiterRules;
 use tw_runtime::metrics::DroppedLogLines;
 use tw_runtime::recover::pace::RECOVERIES_BYTES_DEFAULT;
-use tw_runtime::runtime::{Config, RECALLED_BYTES_DEFAULT};
-use tw_runtime::tools::Vetting;
+use tw_runtime::runtime::{RECALLED_BYTES_DEFAULT, RuntimeConfig};
+use tw_runtime::tools::DefinitionVetting;
 
 use crate::cli::ServeArgs;
-use crate::listen::Limits;
+use crate::listen::ConnectionLimits;
 use crate::registry::{self, ProbeSettings};
 
 use egress::EgressSettings;
@@ -216,7 +216,7 @@ impl Settings {
     }
 
     /// What the runtime needs.
-    pub fn runtime(&self) -> anyhow::Result<Config> {
+    pub fn runtime(&self) -> anyhow::Result<RuntimeConfig> {
         let environment = Environment::of_process();
         let upstreams = upstream::upstreams(
             &self.upstream,
@@ -230,7 +230,7 @@ impl Settings {
             );
         }
         let hours = |hours: u64| Duration::from_secs(hours.saturating_mul(3600));
-        Ok(Config {
+        Ok(RuntimeConfig {
             upstreams: upstreams.into_iter().map(Arc::new).collect(),
             tools: self.built_in_tools()?,
             tool_client: self.tool_client(&self.listeners())?,
@@ -242,7 +242,7 @@ impl Settings {
             tools_enabled: self.tools.enabled,
             turn: self.limits.turn(),
             request: self.limits.request(),
-            rules: Rules {
+            rules: LimiterRules {
                 turns_max: self.server.turns_max,
                 streams_max: self.server.streams_max,
                 running_bodies_bytes_max: self.server.running_bodies_bytes_max,
@@ -268,9 +268,9 @@ impl Settings {
     }
 
     /// What the definitions of tools are held against.
-    pub fn vetting(&self) -> anyhow::Result<Vetting> {
+    pub fn vetting(&self) -> anyhow::Result<DefinitionVetting> {
         let built_in = self.built_in_tools()?;
-        Ok(Vetting {
+        Ok(DefinitionVetting {
             secrets: Arc::clone(&self.secrets),
             client: self.tool_client(&self.listeners())?,
             limits: self.limits.request(),
@@ -285,7 +285,7 @@ impl Settings {
     }
 
     /// What tools leave by; our own listeners are out of their reach.
-    pub fn tool_client(&self, listeners: &[SocketAddr]) -> anyhow::Result<Client> {
+    pub fn tool_client(&self, listeners: &[SocketAddr]) -> anyhow::Result<EgressClient> {
         let trusted_roots = self.tls.trusted_roots(&Environment::of_process())?;
         self.egress.client(listeners, trusted_roots)
     }
@@ -296,8 +296,8 @@ impl Settings {
     }
 
     /// How connections are treated.
-    pub fn connections(&self) -> Limits {
-        Limits {
+    pub fn connections(&self) -> ConnectionLimits {
+        ConnectionLimits {
             connections_max: self.server.connections_max,
             head_timeout: Duration::from_secs(self.server.head_timeout_s),
             write_stall_max: Duration::from_secs(self.server.write_stall_s),
@@ -308,9 +308,9 @@ impl Settings {
     ///
     /// # Errors
     /// When an origin is none, or a header.
-    pub fn surfaces(&self) -> anyhow::Result<Options> {
+    pub fn surfaces(&self) -> anyhow::Result<SurfaceOptions> {
         let origins = CorsOrigins::parse(&self.server.cors_origins);
-        Ok(Options {
+        Ok(SurfaceOptions {
             keep_alive: Duration::from_secs(self.server.keep_alive_s),
             body_timeout: Duration::from_secs(self.server.body_timeout_s),
             bodies_bytes_max: self.server.bodies_bytes_max,

@@ -10,29 +10,30 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 use tw_core::accepts::Accepts;
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
 use tw_core::limits::ANSWER_BYTES_DEFAULT;
 use tw_core::model_names::ModelNames;
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
+use tw_core::turn_policy::RecordPolicy;
 use tw_egress::env::Env;
 use tw_egress::scripted::Script;
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
-use tw_http::server::Options;
+use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeouts};
+use tw_http::server::SurfaceOptions;
 use tw_runtime::admin::{KeyWanted, create_key};
-use tw_runtime::runtime::Config;
+use tw_runtime::runtime::RuntimeConfig;
 
 use crate::cli::DemoArgs;
-use crate::listen::{self, Limits};
+use crate::listen::{self, ConnectionLimits};
 use crate::printed;
 use crate::registry;
-use crate::serve::{Server, Stop, log_to_stderr, open_store, stop_signal};
+use crate::serve::{ListeningServer, StopReason, log_to_stderr, open_store, stop_signal};
 use tw_runtime::metrics::DroppedLogLines;
 
-use client::Client;
+use client::DemoClient;
 
 const SCRIPT: &str = include_str!("demo/script.toml");
 const QUESTION: &str = "What time is it in Tokyo and in New York, and what is 19.99 * 3?";
 const MODEL: &str = "demo";
-const LIMITS: Limits = Limits {
+const LIMITS: ConnectionLimits = ConnectionLimits {
     connections_max: 1024,
     head_timeout: Duration::from_secs(75),
     write_stall_max: Duration::from_secs(120),
@@ -52,23 +53,30 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
             Script::parse(SCRIPT).context("the demo's script")?,
         )),
         models: ModelNames::all(),
-        timeouts: Timeouts::defaults(),
+        timeouts: UpstreamTimeouts::defaults(),
         accepts: Accepts::everything(),
         answer_bytes_max: ANSWER_BYTES_DEFAULT,
         access: UpstreamAccess::direct(),
     };
-    let config = Config::with_upstream(upstream, registry::tools(&[])?);
+    let config = RuntimeConfig::with_upstream(upstream, registry::tools(&[])?);
     let listener = listen::bind(args.listen).await?;
-    let server = Server::start(config, store, env, listener, Options::defaults(), LIMITS)?;
+    let server = ListeningServer::start(
+        config,
+        store,
+        env,
+        listener,
+        SurfaceOptions::defaults(),
+        LIMITS,
+    )?;
     let address = server.address;
     printed::say(format_args!("listening on http://{address}\n"));
     let stop = stop_signal()?;
     let stopped = async move {
         stop.await;
-        Stop::Quit
+        StopReason::Quit
     };
     let serving = tokio::spawn(server.until(stopped));
-    show(&Client::new(address, key.clone())).await?;
+    show(&DemoClient::new(address, key.clone())).await?;
     printed::say(format_args!("{}\n", report::try_it(address, &key, MODEL)));
     printed::say(format_args!(
         "demo finished: the server goes on until you press Ctrl-C; nothing of it is kept.\n"
@@ -80,18 +88,18 @@ fn demo_key() -> KeyWanted {
     KeyWanted {
         organization: "default".to_owned(),
         name: "demo".to_owned(),
-        scopes: vec![Scope::Chat, Scope::TurnsRead, Scope::ToolsRead],
+        scopes: vec![KeyScope::Chat, KeyScope::TurnsRead, KeyScope::ToolsRead],
         tools: ToolGrant::All,
         tools_mode: ToolsMode::Replace,
-        record: Record::Full,
+        record: RecordPolicy::Full,
         memory: KeyMemory::Off,
-        limits: tw_core::rate::Limits::default(),
+        limits: tw_core::rate::RateLimits::default(),
         expires: None,
     }
 }
 
 /// Asks as any client would, then reads the record as any client could.
-async fn show(client: &Client) -> anyhow::Result<()> {
+async fn show(client: &DemoClient) -> anyhow::Result<()> {
     printed::say(format_args!(
         "\nA client asks, in one streamed request: {QUESTION}\n\n"
     ));
@@ -114,7 +122,7 @@ async fn show(client: &Client) -> anyhow::Result<()> {
 }
 
 /// Asks again, leaves in the middle, and reads on from where it was.
-async fn leave_and_resume(client: &Client, request: &Value) -> anyhow::Result<()> {
+async fn leave_and_resume(client: &DemoClient, request: &Value) -> anyhow::Result<()> {
     printed::say(format_args!(
         "\nThe same again, and the client's connection breaks in the middle:\n\n"
     ));

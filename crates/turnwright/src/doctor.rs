@@ -8,17 +8,17 @@ use std::time::Duration;
 use anyhow::bail;
 use tw_egress::env::Env;
 use tw_egress::secrets::Tenancy;
-use tw_egress::upstream::Connections;
+use tw_egress::upstream::UpstreamConnections;
 use tw_egress::upstream::check::{Severity, UpstreamFound, check};
 use tw_runtime::metrics::DroppedLogLines;
-use tw_store::look::Look;
+use tw_store::inspection::DatabaseInspection;
 use tw_store::store::log_path;
-use tw_wire::own::tool;
+use tw_wire::stored::tool;
 
 use crate::cli::{DoctorArgs, ServeArgs};
 use crate::config::Settings;
+use crate::data_folder::{FREE_BYTES_MIN, free_bytes};
 use crate::printed;
-use crate::ready::{FREE_BYTES_MIN, free_bytes};
 use crate::serve::{DATABASE, LOCK, log_to_stderr};
 
 /// Less than this is worth a word.
@@ -124,7 +124,7 @@ fn check_data(report: &mut Report, data: &Path, settings: Option<&Settings>) {
         return;
     }
     check_mode(report, &database);
-    let look = match Look::open(&database) {
+    let look = match DatabaseInspection::open(&database) {
         Ok(look) => look,
         Err(error) => {
             report.fail("database", error);
@@ -238,7 +238,7 @@ fn check_mode(report: &mut Report, database: &Path) {
 }
 
 /// Whether the database has the schema of this program.
-fn check_schema(report: &mut Report, look: &Look) -> bool {
+fn check_schema(report: &mut Report, look: &DatabaseInspection) -> bool {
     match look.schema() {
         Ok((found, known)) if found == known => {
             report.say(Mark::Ok, "schema", &found.to_string());
@@ -256,7 +256,7 @@ fn check_schema(report: &mut Report, look: &Look) -> bool {
     }
 }
 
-fn check_turns(report: &mut Report, look: &Look, server_runs: bool) {
+fn check_turns(report: &mut Report, look: &DatabaseInspection, server_runs: bool) {
     let stuck = match look.stuck(Env::system().now().before(OVERDUE)) {
         Ok(stuck) => stuck,
         Err(error) => return report.fail("turns", error),
@@ -279,7 +279,7 @@ fn check_turns(report: &mut Report, look: &Look, server_runs: bool) {
     }
 }
 
-fn check_clock(report: &mut Report, look: &Look) {
+fn check_clock(report: &mut Report, look: &DatabaseInspection) {
     let now = Env::system().now();
     match look.newest() {
         Ok(Some(newest)) if newest > now.after(AHEAD_MAX) => {
@@ -293,7 +293,11 @@ fn check_clock(report: &mut Report, look: &Look) {
 }
 
 /// Whether each tool could be made today as it is.
-fn check_tools(report: &mut Report, look: &Look, settings: &Settings) -> anyhow::Result<()> {
+fn check_tools(
+    report: &mut Report,
+    look: &DatabaseInspection,
+    settings: &Settings,
+) -> anyhow::Result<()> {
     let vetting = settings.vetting()?;
     let tenancy = if look.organizations()? > 1 {
         Tenancy::Several
@@ -324,7 +328,7 @@ async fn check_upstreams(report: &mut Report, settings: &Settings) {
     let Ok(config) = settings.runtime() else {
         return;
     };
-    let connections = Connections::default();
+    let connections = UpstreamConnections::default();
     for upstream in &config.upstreams {
         let what = format!("upstream {}", upstream.name);
         match check(&connections, upstream).await {

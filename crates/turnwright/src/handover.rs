@@ -42,17 +42,17 @@ pub fn on_stdin() -> Option<TcpListener> {
 }
 
 /// What a running server would give away. It serves on, whatever becomes of us, until it is taken.
-pub struct Offered {
+pub struct OfferedSockets {
     pub listener: TcpListener,
     /// Where it shows metrics, if it does.
     pub metrics: Option<TcpListener>,
-    pub acceptance: Acceptance,
+    pub acceptance: HandoverAcceptance,
 }
 
 /// The word that the sockets are taken, still to be said.
-pub struct Acceptance(UnixStream);
+pub struct HandoverAcceptance(UnixStream);
 
-impl Offered {
+impl OfferedSockets {
     /// Asks the server that runs on the folder; `None` when none runs.
     ///
     /// `wanted` is where this server is to listen. Blocks for a few seconds at most.
@@ -87,12 +87,12 @@ impl Offered {
         Ok(Some(Self {
             listener,
             metrics: sockets.next(),
-            acceptance: Acceptance(stream),
+            acceptance: HandoverAcceptance(stream),
         }))
     }
 }
 
-impl Acceptance {
+impl HandoverAcceptance {
     /// From here on the running server drains and ends, so that this comes last of all that can
     /// come before that.
     pub fn say(mut self) -> anyhow::Result<()> {
@@ -123,12 +123,12 @@ fn receive(stream: &UnixStream) -> std::io::Result<Vec<TcpListener>> {
 
 /// Where a running server gives its listening sockets away. Only the folder's lock gives the right
 /// to open it.
-pub struct Door {
+pub struct HandoverSocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
-impl Door {
+impl HandoverSocket {
     pub fn open(data: &Path) -> anyhow::Result<Self> {
         let path = data.join(DOOR);
         let opening = || format!("opening {}", path.display());
@@ -165,7 +165,7 @@ impl Door {
     }
 }
 
-impl Drop for Door {
+impl Drop for HandoverSocket {
     fn drop(&mut self) {
         // A file that stays is removed by the next server.
         let _ = std::fs::remove_file(&self.path);

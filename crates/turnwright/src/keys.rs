@@ -1,9 +1,10 @@
 //! `turnwright keys`
 
 use anyhow::{Context, anyhow, bail};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
-use tw_core::rate::Limits;
+use tw_core::rate::RateLimits;
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
+use tw_core::turn_policy::RecordPolicy;
 use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key, revoke_key};
 use tw_runtime::keys::{ALL_TOOLS, check_known, check_tool_name, ends_after};
@@ -107,7 +108,7 @@ fn tools(granted: &ToolGrant, mode: ToolsMode) -> String {
 }
 
 /// As the flags name them; those that the key leaves to the configuration are not there.
-fn limits(limits: &Limits) -> String {
+fn limits(limits: &RateLimits) -> String {
     let said = [
         ("requests-per-minute", limits.requests_per_minute),
         ("concurrency", limits.concurrency_max),
@@ -154,14 +155,14 @@ fn wanted(args: &CreateKeyArgs, env: &Env) -> anyhow::Result<KeyWanted> {
             ToolsModeArg::Add => ToolsMode::Add,
         },
         record: match args.record {
-            RecordArg::Full => Record::Full,
-            RecordArg::Minimal => Record::Minimal,
+            RecordArg::Full => RecordPolicy::Full,
+            RecordArg::Minimal => RecordPolicy::Minimal,
         },
         memory: match args.memory {
             Some(MemoryArg::Key) => KeyMemory::Key,
             None => KeyMemory::Off,
         },
-        limits: Limits {
+        limits: RateLimits {
             requests_per_minute: args.requests_per_minute,
             concurrency_max: args.concurrency,
             streams_max: args.streams,
@@ -206,15 +207,15 @@ fn check_tools(names: &[String], known: &[String]) -> anyhow::Result<()> {
     )
 }
 
-fn scopes(words: &[String]) -> anyhow::Result<Vec<Scope>> {
+fn scopes(words: &[String]) -> anyhow::Result<Vec<KeyScope>> {
     if words.is_empty() {
-        return Ok(Scope::DEFAULT.to_vec());
+        return Ok(KeyScope::DEFAULT.to_vec());
     }
     words
         .iter()
         .map(|word| {
-            Scope::parse(word).with_context(|| {
-                let known = Scope::ALL.map(Scope::as_str).join(", ");
+            KeyScope::parse(word).with_context(|| {
+                let known = KeyScope::ALL.map(KeyScope::as_str).join(", ");
                 format!("--scope {word:?} is none of {known}")
             })
         })

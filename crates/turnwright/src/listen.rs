@@ -18,14 +18,14 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
-use tw_runtime::metrics::Connections;
+use tw_runtime::metrics::ConnectionMetrics;
 
-use peer::Peer;
-use stall::Unstalled;
+use peer::PeerConnection;
+use stall::StallGuardedStream;
 
 /// How connections are treated.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ConnectionLimits {
     /// Connections at once; one more is closed at once, so that those that are there are served.
     pub connections_max: usize,
     /// For a request's head to arrive, and for a connection to lie idle between requests.
@@ -57,10 +57,10 @@ pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// A listener and the connections that came by it.
-pub struct Serving {
+pub struct ServingListener {
     routes: Router,
-    limits: Limits,
-    counts: Connections,
+    limits: ConnectionLimits,
+    counts: ConnectionMetrics,
     places: Arc<Semaphore>,
     connections: TaskTracker,
     graceful: GracefulShutdown,
@@ -74,8 +74,8 @@ const BUFFER_BYTES_MAX: usize = 16 * 1024;
 /// of each client that does not read, and as much is asked of the upstream and recorded.
 const UNSENT_BYTES_MAX: u32 = 32 * 1024;
 
-impl Serving {
-    pub fn new(routes: Router, limits: Limits, counts: Connections) -> Self {
+impl ServingListener {
+    pub fn new(routes: Router, limits: ConnectionLimits, counts: ConnectionMetrics) -> Self {
         let places = limits.connections_max.min(Semaphore::MAX_PERMITS);
         Self {
             routes,
@@ -145,8 +145,8 @@ impl Serving {
 fn connection(
     tcp: TcpStream,
     routes: Router,
-    limits: Limits,
-) -> http1::Connection<TokioIo<Unstalled<Peer>>, TowerToHyperService<Router>> {
+    limits: ConnectionLimits,
+) -> http1::Connection<TokioIo<StallGuardedStream<PeerConnection>>, TowerToHyperService<Router>> {
     // Small chunks of a stream must not wait for one another.
     if let Err(error) = tcp.set_nodelay(true) {
         tracing::debug!(error = %error, "a connection without nodelay");
@@ -160,7 +160,10 @@ fn connection(
         .header_read_timeout(limits.head_timeout)
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(
-            TokioIo::new(Unstalled::new(Peer::new(tcp), limits.write_stall_max)),
+            TokioIo::new(StallGuardedStream::new(
+                PeerConnection::new(tcp),
+                limits.write_stall_max,
+            )),
             TowerToHyperService::new(routes),
         )
 }

@@ -6,6 +6,7 @@
 mod backup;
 mod cli;
 mod config;
+mod data_folder;
 mod demo;
 mod doctor;
 mod handover;
@@ -15,7 +16,6 @@ mod log_queue;
 mod model_server;
 mod organization;
 mod printed;
-mod ready;
 mod registry;
 mod serve;
 mod tools;

@@ -13,7 +13,7 @@ use axum::serve::ListenerExt;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, StatusCode};
 use tw_core::limits::BODY_BYTES_DEFAULT;
-use tw_egress::scripted::{Piece, Script};
+use tw_egress::scripted::{Script, ScriptedPiece};
 use tw_wire::openai_chat::models::{ListedModel, encode};
 
 use crate::cli::ModelArgs;
@@ -78,14 +78,16 @@ async fn answer(State(model): State<Arc<Model>>, request: Bytes) -> Response {
         |mut pieces| async move {
             loop {
                 match pieces.next()? {
-                    Piece::Bytes(bytes) => return Some((Ok::<_, std::io::Error>(bytes), pieces)),
-                    Piece::Wait(pause) => tokio::time::sleep(pause).await,
-                    Piece::Cut => {
+                    ScriptedPiece::Bytes(bytes) => {
+                        return Some((Ok::<_, std::io::Error>(bytes), pieces));
+                    }
+                    ScriptedPiece::Wait(pause) => tokio::time::sleep(pause).await,
+                    ScriptedPiece::Cut => {
                         // An error of the body closes the connection without the body's end.
                         let cut = std::io::Error::other("the script cuts here");
                         return Some((Err(cut), pieces));
                     }
-                    Piece::Silence => std::future::pending::<()>().await,
+                    ScriptedPiece::Silence => std::future::pending::<()>().await,
                 };
             }
         },

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use tw_core::arguments::Schema;
+use tw_core::arguments::ArgumentsSchema;
 use tw_core::json::Json;
 use tw_core::limits::TOOL_TIMEOUT_MAX;
-use tw_core::tool::{EffectClass, Policy, Probe, Tool, ToolKind};
-use tw_egress::builtin::{CALCULATE, Definition, TIME_NOW};
+use tw_core::tool::{CallPolicy, EffectClass, StatusProbe, Tool, ToolKind};
+use tw_egress::builtin::{BuiltinDefinition, CALCULATE, TIME_NOW};
 
 /// A probe as a config file of a debug build describes it.
 #[derive(Deserialize, Debug)]
@@ -43,14 +43,14 @@ pub fn tools(probes: &[ProbeSettings]) -> anyhow::Result<Vec<Arc<Tool>>> {
     Ok(tools.into_iter().map(Arc::new).collect())
 }
 
-fn builtin(definition: &Definition, kind: ToolKind) -> anyhow::Result<Tool> {
+fn builtin(definition: &BuiltinDefinition, kind: ToolKind) -> anyhow::Result<Tool> {
     let parameters = Json::parse(definition.parameters)?;
     Ok(Tool {
         name: definition.name.to_owned(),
         description: definition.description.to_owned(),
-        schema: Schema::compile(&parameters)?,
+        schema: ArgumentsSchema::compile(&parameters)?,
         parameters,
-        policy: Policy::new(EffectClass::Read),
+        policy: CallPolicy::new(EffectClass::Read),
         kind,
         version: None,
     })
@@ -66,7 +66,7 @@ fn probe(settings: &ProbeSettings) -> anyhow::Result<Tool> {
     }
     let parameters =
         Json::parse(settings.parameters.as_deref().unwrap_or(ANY_OBJECT)).context("parameters")?;
-    let mut policy = Policy::new(effect);
+    let mut policy = CallPolicy::new(effect);
     if let Some(timeout_ms) = settings.timeout_ms {
         policy.timeout = Duration::from_millis(timeout_ms).min(TOOL_TIMEOUT_MAX);
     }
@@ -76,10 +76,10 @@ fn probe(settings: &ProbeSettings) -> anyhow::Result<Tool> {
     Ok(Tool {
         name: settings.name.clone(),
         description: "Sends its arguments to a listener.".to_owned(),
-        schema: Schema::compile(&parameters)?,
+        schema: ArgumentsSchema::compile(&parameters)?,
         parameters,
         policy,
-        kind: ToolKind::Probe(Probe {
+        kind: ToolKind::Probe(StatusProbe {
             url: settings.url.clone(),
             panics: settings.panics,
         }),

@@ -17,17 +17,17 @@ use tokio::time::Instant;
 use tracing_subscriber::EnvFilter;
 use tw_egress::env::Env;
 use tw_http::metrics;
-use tw_http::server::{Options, Surfaces, router};
-use tw_runtime::metrics::{Connections, DroppedLogLines};
-use tw_runtime::runtime::{Config, Runtime};
+use tw_http::server::{AppState, SurfaceOptions, router};
+use tw_runtime::metrics::{ConnectionMetrics, DroppedLogLines};
+use tw_runtime::runtime::{Runtime, RuntimeConfig};
 use tw_store::store::{self, Store};
 
 use crate::cli::ServeArgs;
 use crate::config::{ServerSettings, Settings};
-use crate::handover::{self, Door, Offered, is_wanted};
-use crate::listen::{self, Limits, Serving};
+use crate::handover::{self, HandoverSocket, OfferedSockets, is_wanted};
+use crate::listen::{self, ConnectionLimits, ServingListener};
 use crate::log_queue::{LogGuard, LogQueue};
-use crate::{printed, ready};
+use crate::{data_folder, printed};
 
 pub const DATABASE: &str = "turnwright.db";
 pub const LOCK: &str = "lock";
@@ -65,7 +65,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         None => Given {
             listener: listen::bind(settings.server.listen).await?,
             metrics: None,
-            on_stop: Stop::Quit,
+            on_stop: StopReason::Quit,
         },
     };
     let metrics = match (metrics, settings.server.metrics_listen) {
@@ -81,7 +81,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         tracing::info!("metrics on http://{}/metrics", metrics.local_addr()?);
     }
     config.tool_client = settings.tool_client(&own)?;
-    let door = Door::open(&data)?;
+    let door = HandoverSocket::open(&data)?;
     let upstreams: Vec<&str> = config.upstreams.iter().map(|known| &*known.name).collect();
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -90,7 +90,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         "starting"
     );
     let limits = settings.connections();
-    let mut server = Server::start(config, store, env, listener, options, limits)?;
+    let mut server = ListeningServer::start(config, store, env, listener, options, limits)?;
     server.metrics = metrics;
     printed::say(format_args!("listening on http://{}\n", server.address));
     if settings.server.check_upstreams {
@@ -99,7 +99,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let stopped = async move {
         tokio::select! {
             () = stop => on_stop,
-            () = door.given_away(&sockets) => Stop::HandOver,
+            () = door.given_away(&sockets) => StopReason::HandOver,
         }
     };
     server.until(stopped).await;
@@ -110,7 +110,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
 struct Given {
     listener: TcpListener,
     metrics: Option<TcpListener>,
-    on_stop: Stop,
+    on_stop: StopReason,
 }
 
 impl Given {
@@ -120,7 +120,7 @@ impl Given {
                 listener: listener_of(socket)?,
                 metrics: None,
                 // Whoever gave it to us holds it, too.
-                on_stop: Stop::HandOver,
+                on_stop: StopReason::HandOver,
             }
         } else if args.take_over {
             match Self::taken_over(&settings.server).await? {
@@ -138,8 +138,8 @@ impl Given {
     /// Those of the server that runs on the folder. Until the last step that one serves on, so
     /// that whatever can fail comes before it.
     async fn taken_over(server: &ServerSettings) -> anyhow::Result<Option<Self>> {
-        ready::check(&server.data)?;
-        let Some(offered) = Offered::ask(&server.data, server.listen)? else {
+        data_folder::check(&server.data)?;
+        let Some(offered) = OfferedSockets::ask(&server.data, server.listen)? else {
             return Ok(None);
         };
         let listener = listener_of(offered.listener)?;
@@ -154,7 +154,7 @@ impl Given {
         Ok(Some(Self {
             listener,
             metrics,
-            on_stop: Stop::Quit,
+            on_stop: StopReason::Quit,
         }))
     }
 }
@@ -258,7 +258,7 @@ pub fn open_store(data: &Path, env: &Env) -> anyhow::Result<Store> {
     std::fs::create_dir_all(data)
         .with_context(|| format!("making the folder {}", data.display()))?;
     let file = data.join(DATABASE);
-    Store::open(&file, store::Options::defaults(env.now()))
+    Store::open(&file, store::StoreOptions::defaults(env.now()))
         .with_context(|| format!("opening {}", file.display()))
 }
 
@@ -320,7 +320,7 @@ pub fn try_lock(data: &Path) -> anyhow::Result<Option<File>> {
 
 /// Why a server stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     /// The listening socket goes with it: whoever comes while it drains is told so.
     Quit,
     /// Another process has the socket: whoever comes now waits for it.
@@ -328,25 +328,25 @@ pub enum Stop {
 }
 
 /// A server that listens.
-pub struct Server {
+pub struct ListeningServer {
     pub address: SocketAddr,
     pub runtime: Runtime,
     /// Where operators read metrics without a key.
     pub metrics: Option<TcpListener>,
     listener: TcpListener,
-    options: Options,
-    limits: Limits,
+    options: SurfaceOptions,
+    limits: ConnectionLimits,
 }
 
-impl Server {
-    /// Nobody is served, and nothing of an earlier process is taken over, before [`Server::until`].
+impl ListeningServer {
+    /// Nobody is served, and nothing of an earlier process is taken over, before [`ListeningServer::until`].
     pub fn start(
-        config: Config,
+        config: RuntimeConfig,
         store: Store,
         env: Env,
         listener: TcpListener,
-        options: Options,
-        limits: Limits,
+        options: SurfaceOptions,
+        limits: ConnectionLimits,
     ) -> anyhow::Result<Self> {
         let address = listener.local_addr()?;
         let runtime = Runtime::new(config, store, env)?;
@@ -361,7 +361,7 @@ impl Server {
     }
 
     /// Serves until `stop`, then drains. What an earlier process left is taken over meanwhile.
-    pub async fn until(self, stop: impl Future<Output = Stop>) {
+    pub async fn until(self, stop: impl Future<Output = StopReason>) {
         let Self {
             runtime,
             metrics,
@@ -373,15 +373,15 @@ impl Server {
         let metrics = metrics.map(|metrics| {
             let routes = metrics::router(runtime.clone());
             tokio::spawn(async move {
-                let serving = Serving::new(routes, limits, Connections::default());
+                let serving = ServingListener::new(routes, limits, ConnectionMetrics::default());
                 let forever = std::future::pending::<()>();
                 serving.accept_until(&metrics, forever).await;
             })
         });
         runtime.recover_meanwhile();
-        let surfaces = Surfaces::new(runtime.clone(), options);
+        let surfaces = AppState::new(runtime.clone(), options);
         let counts = runtime.metrics().connections();
-        let serving = Serving::new(router(surfaces.clone()), limits, counts);
+        let serving = ServingListener::new(router(surfaces.clone()), limits, counts);
         let stopped = serving.accept_until(&listener, stop).await;
         tracing::info!(
             turns = runtime.turns_running(),
@@ -390,13 +390,13 @@ impl Server {
         // A client that keeps its connection would find it closed when it sends its next request.
         surfaces.close_connections();
         match stopped {
-            Stop::Quit => {
+            StopReason::Quit => {
                 // Connections stay open while turns end, so that their answers arrive.
                 serving.accept_until(&listener, runtime.shut_down()).await;
                 drop(listener);
                 let _ = tokio::time::timeout(LAST_BYTES, serving.close()).await;
             }
-            Stop::HandOver => {
+            StopReason::HandOver => {
                 drop(listener);
                 drain(serving, &runtime).await;
             }
@@ -410,7 +410,7 @@ impl Server {
 
 /// Serves the connections that are there to their ends. New ones wait for the next process, so
 /// that what is taken on here gets less and less; turns are refused only when nobody can ask.
-async fn drain(serving: Serving, runtime: &Runtime) {
+async fn drain(serving: ServingListener, runtime: &Runtime) {
     let began = Instant::now();
     let drain_max = runtime.drain_max();
     serving.all_closed_within(IDLE_MAX.min(drain_max)).await;

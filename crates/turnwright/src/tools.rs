@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use tw_core::tool::Tool;
-use tw_egress::client::place::ORGANIZATION_DEFAULT;
+use tw_egress::client::host_port::ORGANIZATION_DEFAULT;
 use tw_egress::env::Env;
-use tw_runtime::tools::{self, ApplyFileError, Prune};
+use tw_runtime::tools::{self, ApplyFileError, PruneTools};
 use tw_store::store::Store;
 use tw_store::system;
-use tw_wire::own::tool;
+use tw_wire::stored::tool;
 
 use crate::cli::{ApplyToolsArgs, ToolsOf};
 use crate::config::Settings;
@@ -32,14 +32,14 @@ struct Place {
 pub async fn apply(args: ApplyToolsArgs) -> anyhow::Result<()> {
     let _log = log_to_stderr("warn", DroppedLogLines::default())?;
     let place = Place::of(&args.of)?;
-    let source = file::Source::of(&args.file)?;
+    let source = file::ToolFileSource::of(&args.file)?;
     let wanted = source.read()?;
     let vetting = place.settings.vetting()?;
     let env = Env::system();
     let prune = if args.prune {
-        Prune::Remove
+        PruneTools::Remove
     } else {
-        Prune::Keep
+        PruneTools::Keep
     };
     // A file that is refused, and a look at what would change, leave no new folder behind.
     let scratch = tempfile::tempdir().context("making a folder to plan in")?;

@@ -24,14 +24,14 @@ use anyhow::{Context, ensure};
 use clap::ValueEnum;
 
 use crate::machine::cpus::{self, Cpus};
-use crate::upstream::Upstream;
+use crate::upstream::FakeUpstream;
 use figures::Figures;
-use round::{Bench, Findings};
-use scenarios::{Peer, Scenario};
-use targets::{TARGETS, Target};
+use round::{Bench, RoundFindings};
+use scenarios::{MeasuredPeer, Scenario};
+use targets::{SpeedTarget, TARGETS};
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct AllArgs {
     /// The server's program; by default `turnwright` beside this one.
     #[arg(long)]
     server: Option<PathBuf>,
@@ -57,12 +57,12 @@ const SERVER: &str = "turnwright";
 ///
 /// # Errors
 /// Something could not be measured at all.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(args: AllArgs) -> anyhow::Result<ExitCode> {
     ensure!(args.seconds > 0, "--seconds must be at least 1");
     ensure!(args.rounds > 0, "--rounds must be at least 1");
     let bench = prepare(&args)?;
     let mut figures = Figures::default();
-    let mut findings = Findings::default();
+    let mut findings = RoundFindings::default();
     for round in 1..=args.rounds {
         eprintln!("round {round} of {}", args.rounds);
         bench.round(&mut figures, &mut findings)?;
@@ -77,7 +77,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(conclude(&bench, &figures, &findings))
 }
 
-fn prepare(args: &Args) -> anyhow::Result<Bench> {
+fn prepare(args: &AllArgs) -> anyhow::Result<Bench> {
     let (server, folder) = program(args.server.as_deref())?;
     let scenarios: Vec<Scenario> = Scenario::value_variants()
         .iter()
@@ -86,7 +86,7 @@ fn prepare(args: &Args) -> anyhow::Result<Bench> {
         .collect();
     let needs_nginx = scenarios
         .iter()
-        .any(|scenario| scenario.shape().peers.contains(&Peer::Nginx));
+        .any(|scenario| scenario.shape().peers.contains(&MeasuredPeer::Nginx));
     let nginx = if needs_nginx {
         let program = nginx::find();
         Some(program.context("nginx is missing: install it first, nothing is installed here")?)
@@ -98,7 +98,7 @@ fn prepare(args: &Args) -> anyhow::Result<Bench> {
     // What this thread starts from now on stays here too; servers are moved away.
     cpus::pin_this_thread(cpus.rig)?;
     Ok(Bench {
-        upstream: Upstream::start()?,
+        upstream: FakeUpstream::start()?,
         server,
         nginx,
         scenarios,
@@ -126,7 +126,7 @@ pub fn program(given: Option<&Path>) -> anyhow::Result<(PathBuf, PathBuf)> {
 }
 
 /// Prints what is wrong, if anything is.
-fn conclude(bench: &Bench, figures: &Figures, findings: &Findings) -> ExitCode {
+fn conclude(bench: &Bench, figures: &Figures, findings: &RoundFindings) -> ExitCode {
     println!();
     for noisy in &findings.noisy {
         println!("noisy: {noisy}");
@@ -141,7 +141,7 @@ fn conclude(bench: &Bench, figures: &Figures, findings: &Findings) -> ExitCode {
         "{} answers checked, {} turns found in the record",
         findings.answers, findings.recorded
     );
-    let failed: Vec<&Target> = TARGETS
+    let failed: Vec<&SpeedTarget> = TARGETS
         .iter()
         .filter(|target| bench.scenarios.contains(&target.scenario))
         .filter(|target| !target.judge(figures).holds())

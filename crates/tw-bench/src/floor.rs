@@ -16,7 +16,7 @@ use anyhow::{Context, ensure};
 use rusqlite::Connection;
 
 use schema::{BLOB_KEYS, INTEGER_KEYS, Variant};
-use turns::{Shape, Turns};
+use turns::{TurnFactory, TurnShape};
 
 use crate::percentile::percentile;
 
@@ -24,7 +24,7 @@ use crate::percentile::percentile;
 const SLICES: u32 = 4;
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct FloorArgs {
     /// How long each variant runs at each batch size.
     #[arg(long, default_value_t = 4)]
     seconds: u32,
@@ -60,13 +60,13 @@ pub struct Floor {
 /// The database failed.
 pub fn measure_one(
     folder: &Path,
-    shape: Shape,
+    shape: TurnShape,
     batch: usize,
     time: Duration,
 ) -> anyhow::Result<Floor> {
     let folder = tempfile::tempdir_in(folder).context("making a temporary folder")?;
     let conn = schema::create(&folder.path().join("floor.db"), &INTEGER_KEYS)?;
-    let mut turns = Turns::new(&INTEGER_KEYS, shape);
+    let mut turns = TurnFactory::new(&INTEGER_KEYS, shape);
     let mut tally = Tally::default();
     run_slice(&conn, &mut turns, batch, time, &mut tally)?;
     tally.batches.sort_unstable();
@@ -78,7 +78,7 @@ pub fn measure_one(
 
 /// # Errors
 /// The temporary folder or the database failed.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &FloorArgs) -> anyhow::Result<()> {
     ensure!(args.seconds > 0, "--seconds must be at least 1");
     ensure!(
         args.batch.iter().all(|batch| *batch > 0),
@@ -144,9 +144,9 @@ impl Tally {
 
 fn measure(batch: usize, time: Duration) -> anyhow::Result<[Tally; 2]> {
     let folder = tempfile::tempdir().context("making a temporary folder")?;
-    let open = |name, variant: &Variant| -> anyhow::Result<(Connection, Turns)> {
+    let open = |name, variant: &Variant| -> anyhow::Result<(Connection, TurnFactory)> {
         let conn = schema::create(&folder.path().join(name), variant)?;
-        Ok((conn, Turns::new(variant, Shape::OneTool)))
+        Ok((conn, TurnFactory::new(variant, TurnShape::OneTool)))
     };
     let mut sides = [
         open("integer.db", &INTEGER_KEYS)?,
@@ -170,7 +170,7 @@ fn measure(batch: usize, time: Duration) -> anyhow::Result<[Tally; 2]> {
 
 fn run_slice(
     conn: &Connection,
-    turns: &mut Turns,
+    turns: &mut TurnFactory,
     batch: usize,
     time: Duration,
     tally: &mut Tally,

@@ -20,23 +20,23 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::http::Afterwards;
 use crate::machine::cpus::Cpus;
-use crate::machine::usage::{self, Usage};
-use answer::{Expected, Reading};
+use crate::machine::usage::{self, ResourceCounters};
+use answer::{AnswerProgress, ExpectedAnswer};
 use exchange::Connection;
-use mixed::Mixed;
+use mixed::MixedRound;
 use pace::Pace;
 
 /// What is asked, of whom, by how many and for how long.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub address: SocketAddr,
-    pub work: Work,
-    pub expected: Expected,
+    pub work: ConnectionWork,
+    pub expected: ExpectedAnswer,
     /// Between two pieces of an answer's text; zero if they come without pause.
     pub pause: Duration,
     pub connections: usize,
     /// Connections beside these that ask once and never read.
-    pub silent: Option<Silent>,
+    pub silent: Option<SilentClients>,
     /// The connections start evenly within this time.
     pub ramp: Duration,
     /// From the start until the window opens.
@@ -47,15 +47,15 @@ pub struct Plan {
 
 /// What a connection asks, again and again.
 #[derive(Clone, Debug)]
-pub enum Work {
+pub enum ConnectionWork {
     /// Written as they stand; each connection begins with another one and takes them by turns.
     Requests(Vec<Vec<u8>>),
-    Mixed(Mixed),
+    Mixed(MixedRound),
 }
 
 /// Clients that ask and do not read.
 #[derive(Clone, Debug)]
-pub struct Silent {
+pub struct SilentClients {
     pub request: Vec<u8>,
     pub connections: usize,
 }
@@ -92,12 +92,12 @@ pub struct Observed {
     pub open_max: usize,
     /// All right answers, those outside the window too.
     pub acknowledged: u64,
-    pub faults: Faults,
+    pub faults: AnswerFaults,
 }
 
 /// Answers that were wrong or did not come.
 #[derive(Clone, Debug, Default)]
-pub struct Faults {
+pub struct AnswerFaults {
     pub count: u64,
     /// The first few.
     pub shown: Vec<String>,
@@ -108,7 +108,7 @@ const FAULTS_SHOWN: usize = 3;
 const LAST_ANSWERS: Duration = Duration::from_secs(30);
 const RESIDENT_INTERVAL: Duration = Duration::from_millis(250);
 
-impl Faults {
+impl AnswerFaults {
     pub fn note(&mut self, fault: String) {
         self.count += 1;
         if self.shown.len() < FAULTS_SHOWN {
@@ -132,11 +132,11 @@ pub fn run(plan: Plan, server: &[u32], cpus: Cpus) -> anyhow::Result<Observed> {
 pub fn ask_once(
     address: SocketAddr,
     request: &[u8],
-    expected: &Expected,
+    expected: &ExpectedAnswer,
 ) -> anyhow::Result<Option<String>> {
     runtime()?.block_on(async {
         let mut connection = Connection::open(address).await?;
-        let mut reading = Reading::new(expected);
+        let mut reading = AnswerProgress::new(expected);
         let until = Instant::now() + LAST_ANSWERS;
         let answered = timeout_at(
             until,
@@ -200,7 +200,7 @@ async fn observe(plan: Plan, server: &[u32], cpus: Cpus) -> anyhow::Result<Obser
         }
     }
     sleep_until(opens).await;
-    let before = Usage::now(server, cpus)?;
+    let before = ResourceCounters::now(server, cpus)?;
     let began = Instant::now();
     let mut resident_peak_kib = usage::resident_kib(server);
     loop {
@@ -211,7 +211,7 @@ async fn observe(plan: Plan, server: &[u32], cpus: Cpus) -> anyhow::Result<Obser
         }
     }
     let window = began.elapsed();
-    let used = Usage::now(server, cpus)?.since(before);
+    let used = ResourceCounters::now(server, cpus)?.since(before);
     for worker in workers {
         worker.await.context("a connection's task")?;
     }
@@ -234,7 +234,7 @@ fn share(ramp: Duration, index: usize, count: usize) -> Duration {
 impl Shared {
     async fn work(&self, index: usize) {
         let mut connection = None;
-        let mut reading = Reading::new(&self.plan.expected);
+        let mut reading = AnswerProgress::new(&self.plan.expected);
         let mut next = index;
         let mut is_first = true;
         loop {
@@ -273,7 +273,7 @@ impl Shared {
     }
 
     /// Asks and reads nothing until the window has closed.
-    async fn stay_silent(&self, silent: &Silent) {
+    async fn stay_silent(&self, silent: &SilentClients) {
         let asked = async {
             let mut connection = Connection::open_narrow(self.plan.address).await?;
             connection.send(&silent.request).await?;
@@ -293,7 +293,7 @@ impl Shared {
         &self,
         kept: &mut Option<Connection>,
         at: usize,
-        reading: &mut Reading<'_>,
+        reading: &mut AnswerProgress<'_>,
         due: Instant,
     ) -> anyhow::Result<()> {
         if kept.is_none() {
@@ -303,11 +303,11 @@ impl Shared {
             bail!("no connection");
         };
         let request: Cow<'_, [u8]> = match &self.plan.work {
-            Work::Requests(requests) => {
+            ConnectionWork::Requests(requests) => {
                 let request = requests.get(at % requests.len().max(1));
                 request.context("nothing to ask")?.into()
             }
-            Work::Mixed(mixed) => {
+            ConnectionWork::Mixed(mixed) => {
                 let (head, answer) = connection.fetch(&mixed.first()).await?;
                 ensure!(head.afterwards == Afterwards::Keep, "closed too early");
                 mixed.second(head.status, &answer)?.into()

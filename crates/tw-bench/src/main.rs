@@ -27,14 +27,14 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// The bare statements of one-tool turns, with integer keys and with 16-byte keys
-    Floor(floor::Args),
+    Floor(floor::FloorArgs),
     /// The server beside nginx and a direct connection; exits with 1 if a target fails, with 2 if it could not measure
-    All(all::Args),
+    All(all::AllArgs),
     /// The server under half of what it can take, for long, with faults; exits with 1 if something leaks or is left over
-    Soak(soak::Args),
+    Soak(soak::SoakArgs),
     /// The server inside this program, with a writer of choice
     #[command(hide = true)]
-    Server(server::Args),
+    Server(server::ServerArgs),
     /// A command on one CPU, which ends when this program's parent does
     #[command(hide = true)]
     Pinned(machine::cpus::PinnedArgs),

@@ -16,17 +16,19 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::task::TaskTracker;
 use tw_core::accepts::Accepts;
 use tw_core::model_names::ModelNames;
-use tw_egress::client::place::{Allowed, ORGANIZATION_DEFAULT};
+use tw_egress::client::host_port::{AllowedDestination, ORGANIZATION_DEFAULT};
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
-use tw_egress::client::{Client, Options, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots};
+use tw_egress::client::{
+    ClientOptions, EgressClient, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots,
+};
 use tw_egress::env::Env;
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
-use tw_http::server::{self, Surfaces, router};
-use tw_runtime::runtime::{Config, Runtime};
+use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeouts};
+use tw_http::server::{self, AppState, router};
+use tw_runtime::runtime::{Runtime, RuntimeConfig};
 use tw_store::store::{self, Store};
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct ServerArgs {
     /// The folder of a database that exists.
     #[arg(long)]
     data: PathBuf,
@@ -35,11 +37,11 @@ pub struct Args {
     upstream: SocketAddr,
     /// What becomes of what is to be written.
     #[arg(long, value_enum)]
-    writer: Writer,
+    writer: WriterKind,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Writer {
+pub enum WriterKind {
     /// Written, as always.
     Sqlite,
     /// Said to be done, and written nowhere.
@@ -53,7 +55,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 ///
 /// # Errors
 /// The database cannot be opened, or nothing can listen.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &ServerArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -61,7 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     runtime.block_on(serve(args))
 }
 
-async fn serve(args: &Args) -> anyhow::Result<()> {
+async fn serve(args: &ServerArgs) -> anyhow::Result<()> {
     let env = Env::system();
     let store = open(&args.data, args.writer, &env)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
@@ -69,7 +71,10 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
         .context("listening")?;
     let address = listener.local_addr()?;
     let runtime = Runtime::new(config(args.upstream)?, store, env)?;
-    let routes = router(Surfaces::new(runtime.clone(), server::Options::defaults()));
+    let routes = router(AppState::new(
+        runtime.clone(),
+        server::SurfaceOptions::defaults(),
+    ));
     let mut stopped = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     println!("listening on http://{address}");
     let connections = TaskTracker::new();
@@ -101,17 +106,17 @@ async fn serve_connection(
     Ok(())
 }
 
-fn open(data: &Path, writer: Writer, env: &Env) -> anyhow::Result<Store> {
+fn open(data: &Path, writer: WriterKind, env: &Env) -> anyhow::Result<Store> {
     let file = data.join("turnwright.db");
-    let options = store::Options::defaults(env.now());
+    let options = store::StoreOptions::defaults(env.now());
     let opened = match writer {
-        Writer::Sqlite => Store::open(&file, options),
-        Writer::Null => Store::open_unwritten(&file, options),
+        WriterKind::Sqlite => Store::open(&file, options),
+        WriterKind::Null => Store::open_unwritten(&file, options),
     };
     opened.with_context(|| format!("opening {}", file.display()))
 }
 
-fn config(upstream: SocketAddr) -> anyhow::Result<Config> {
+fn config(upstream: SocketAddr) -> anyhow::Result<RuntimeConfig> {
     let model = Upstream {
         name: "bench".to_owned(),
         kind: UpstreamKind::OpenAi {
@@ -119,16 +124,19 @@ fn config(upstream: SocketAddr) -> anyhow::Result<Config> {
             api_key: None,
         },
         models: ModelNames::all(),
-        timeouts: Timeouts::defaults(),
+        timeouts: UpstreamTimeouts::defaults(),
         accepts: Accepts::everything(),
         answer_bytes_max: tw_core::limits::TurnLimits::defaults().answer_bytes_max,
         access: UpstreamAccess::direct(),
     };
     let organizations = Some(vec![ORGANIZATION_DEFAULT.to_owned()]);
-    let mut config = Config::with_upstream(model, Vec::new());
-    config.tool_client = Client::new(Options {
+    let mut config = RuntimeConfig::with_upstream(model, Vec::new());
+    config.tool_client = EgressClient::new(ClientOptions {
         resolver: Resolver::Fixed(FixedAnswers::default()),
-        allowed: vec![Allowed::parse(&upstream.to_string(), organizations)?],
+        allowed: vec![AllowedDestination::parse(
+            &upstream.to_string(),
+            organizations,
+        )?],
         denied: Vec::new(),
         trusted_roots: web_roots(),
         pool: PoolOptions::defaults(),

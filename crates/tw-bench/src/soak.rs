@@ -20,17 +20,17 @@ use anyhow::{Context, ensure};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::all::scenarios::Tools;
-use crate::all::servers::{Keys, Server};
+use crate::all::scenarios::ScenarioTools;
+use crate::all::servers::{ApiKeySpread, BenchServer};
 use crate::all::{self, turnwright};
 use crate::load::pace::Pace;
 use crate::machine::cpus::{self, Cpus};
-use crate::upstream::Upstream;
-use client::Client;
-use watch::{Sample, Watch};
+use crate::upstream::FakeUpstream;
+use client::SoakClient;
+use watch::{ProcessSample, ProcessWatch};
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct SoakArgs {
     /// The server's program; by default `turnwright` beside this one.
     #[arg(long)]
     server: Option<PathBuf>,
@@ -56,18 +56,23 @@ const LAST_ANSWERS: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// It could not be run at all.
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub fn run(args: &SoakArgs) -> anyhow::Result<ExitCode> {
     ensure!(args.minutes > 0, "--minutes must be at least 1");
     let (program, folder) = all::program(args.server.as_deref())?;
     let cpus = Cpus::choose()?;
     cpus::raise_open_files(all::OPEN_FILES)?;
     cpus::pin_this_thread(cpus.rig)?;
-    let upstream = Upstream::start()?;
+    let upstream = FakeUpstream::start()?;
     let folder = tempfile::Builder::new()
         .prefix("tw-soak-")
         .tempdir_in(&folder)
         .with_context(|| format!("making a folder in {}", folder.display()))?;
-    let keys = turnwright::prepare(&program, folder.path(), upstream.address, Tools::One)?;
+    let keys = turnwright::prepare(
+        &program,
+        folder.path(),
+        upstream.address,
+        ScenarioTools::One,
+    )?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -86,28 +91,28 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 struct Place {
     program: PathBuf,
     folder: PathBuf,
-    keys: Keys,
+    keys: ApiKeySpread,
     cpus: Cpus,
 }
 
 impl Place {
-    fn start(&self) -> anyhow::Result<Server> {
+    fn start(&self) -> anyhow::Result<BenchServer> {
         turnwright::start_again(&self.program, &self.folder, self.keys.clone(), self.cpus)
     }
 }
 
 /// What the clients share.
-pub struct Shared {
-    pub keys: Keys,
+pub struct SoakState {
+    pub keys: ApiKeySpread,
     pub address: Cell<SocketAddr>,
     /// Rises when a server ends and when the next one listens; odd in between.
     pub epoch: Cell<u64>,
-    pub tally: RefCell<Tally>,
+    pub tally: RefCell<SoakTally>,
 }
 
 /// What the clients saw.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct SoakTally {
     /// Answered as they had to be.
     pub answered: u64,
     /// Turns among them that were answered by a text, by id.
@@ -122,7 +127,7 @@ pub struct Tally {
 
 const WRONG_SHOWN: usize = 20;
 
-impl Tally {
+impl SoakTally {
     pub fn note_wrong(&mut self, what: String) {
         self.wrong_count += 1;
         if self.wrong.len() < WRONG_SHOWN {
@@ -131,9 +136,9 @@ impl Tally {
     }
 }
 
-async fn soak(args: &Args, place: Place) -> anyhow::Result<Findings> {
+async fn soak(args: &SoakArgs, place: Place) -> anyhow::Result<Findings> {
     let mut server = place.start()?;
-    let shared = Rc::new(Shared {
+    let shared = Rc::new(SoakState {
         keys: place.keys.clone(),
         address: Cell::new(server.address),
         epoch: Cell::new(0),
@@ -153,7 +158,7 @@ async fn soak(args: &Args, place: Place) -> anyhow::Result<Findings> {
         let shared = Rc::clone(&shared);
         async move { load(&shared, lasts, Some(rate)).await }
     });
-    let mut watch = Watch::new(&place.folder);
+    let mut watch = ProcessWatch::new(&place.folder);
     for restart in 1..=RESTARTS {
         let due = began + lasts.mul_f64(f64::from(restart) / f64::from(RESTARTS) / 2.0);
         watch_until(due, &server, &mut watch).await;
@@ -175,12 +180,12 @@ async fn soak(args: &Args, place: Place) -> anyhow::Result<Findings> {
     })
 }
 
-async fn watch_until(due: Instant, server: &Server, watch: &mut Watch) {
+async fn watch_until(due: Instant, server: &BenchServer, watch: &mut ProcessWatch) {
     let pid = server.process.as_ref().map(|process| process.pid());
     while Instant::now() < due {
         sleep_until(due.min(Instant::now() + SAMPLE_INTERVAL)).await;
         if let Some(pid) = pid {
-            watch.note(Sample::of(pid));
+            watch.note(ProcessSample::of(pid));
         }
     }
 }
@@ -188,10 +193,10 @@ async fn watch_until(due: Instant, server: &Server, watch: &mut Watch) {
 /// Every other time the server is killed, else asked to end.
 async fn end_and_start(
     number: u32,
-    mut server: Server,
+    mut server: BenchServer,
     place: &Place,
-    shared: &Shared,
-) -> anyhow::Result<Server> {
+    shared: &SoakState,
+) -> anyhow::Result<BenchServer> {
     shared.epoch.set(shared.epoch.get() + 1);
     let process = server.process.take().context("a server that runs")?;
     let kills = number % 2 == 1;
@@ -215,7 +220,7 @@ async fn end_and_start(
 }
 
 /// Asks for so long, at a rate or as fast as answers come; returns how many were answered.
-async fn load(shared: &Rc<Shared>, lasts: Duration, rate: Option<f64>) -> anyhow::Result<u64> {
+async fn load(shared: &Rc<SoakState>, lasts: Duration, rate: Option<f64>) -> anyhow::Result<u64> {
     let before = shared.tally.borrow().answered;
     let starts = Instant::now();
     let ends = starts + lasts;
@@ -228,7 +233,7 @@ async fn load(shared: &Rc<Shared>, lasts: Duration, rate: Option<f64>) -> anyhow
     for index in 0..CLIENTS {
         let (shared, pace) = (Rc::clone(shared), Rc::clone(&pace));
         clients.push(tokio::task::spawn_local(async move {
-            let mut client = Client::new(index, shared);
+            let mut client = SoakClient::new(index, shared);
             loop {
                 let goes_on = match pace.as_ref() {
                     Some(pace) => pace.next().await.is_some(),
@@ -251,11 +256,11 @@ async fn load(shared: &Rc<Shared>, lasts: Duration, rate: Option<f64>) -> anyhow
 }
 
 struct Findings {
-    tally: Tally,
+    tally: SoakTally,
     /// Turns or calls that were still running at the end.
     running: u64,
     wrong: Vec<String>,
-    watch: Watch,
+    watch: ProcessWatch,
 }
 
 impl Findings {

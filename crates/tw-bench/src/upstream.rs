@@ -28,12 +28,12 @@ use tokio::task::LocalSet;
 use tokio::time::Instant;
 
 use crate::http::{self, Afterwards};
-use answers::Answer;
+use answers::FakeAnswer;
 use profile::Profile;
 
 /// How often each service was asked.
 #[derive(Debug, Default)]
-pub struct Asked {
+pub struct AskedCounts {
     pub model: AtomicU64,
     pub tool: AtomicU64,
     /// Results of calls that stood at the end of a request that was answered by a text.
@@ -43,9 +43,9 @@ pub struct Asked {
 }
 
 /// A running fake; it ends when this is dropped.
-pub struct Upstream {
+pub struct FakeUpstream {
     pub address: SocketAddr,
-    pub asked: Arc<Asked>,
+    pub asked: Arc<AskedCounts>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -54,13 +54,13 @@ pub struct Upstream {
 const BACKLOG: u32 = 4096;
 const READ_BYTES: usize = 16 * 1024;
 
-impl Upstream {
+impl FakeUpstream {
     /// Listens on a free port of the loopback interface, on the CPUs of the calling thread.
     ///
     /// # Errors
     /// It cannot listen.
     pub fn start() -> anyhow::Result<Self> {
-        let asked = Arc::new(Asked::default());
+        let asked = Arc::new(AskedCounts::default());
         let (stop, stopped) = oneshot::channel();
         let (listening, address) = std::sync::mpsc::sync_channel(1);
         let counts = Arc::clone(&asked);
@@ -87,7 +87,7 @@ impl Upstream {
     }
 }
 
-impl Drop for Upstream {
+impl Drop for FakeUpstream {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
             // It may have ended by itself.
@@ -118,7 +118,7 @@ fn listen() -> anyhow::Result<(TcpListener, SocketAddr)> {
 
 async fn serve(
     listening: SyncSender<anyhow::Result<SocketAddr>>,
-    asked: Arc<Asked>,
+    asked: Arc<AskedCounts>,
     mut stopped: oneshot::Receiver<()>,
 ) -> anyhow::Result<()> {
     let (listener, address) = listen()?;
@@ -181,7 +181,7 @@ async fn connection(mut tcp: TcpStream, model: &Model) -> anyhow::Result<()> {
 }
 
 /// Writes an answer part by part, each at its time.
-async fn play(tcp: &mut TcpStream, answer: &Answer) -> anyhow::Result<()> {
+async fn play(tcp: &mut TcpStream, answer: &FakeAnswer) -> anyhow::Result<()> {
     let began = Instant::now() + answer.first;
     if !answer.first.is_zero() {
         tokio::time::sleep_until(began).await;
@@ -200,8 +200,8 @@ async fn play(tcp: &mut TcpStream, answer: &Answer) -> anyhow::Result<()> {
 
 /// What answers are made of and how often they were asked for.
 struct Model {
-    asked: Arc<Asked>,
-    answers: RefCell<HashMap<Question, Rc<Answer>>>,
+    asked: Arc<AskedCounts>,
+    answers: RefCell<HashMap<Question, Rc<FakeAnswer>>>,
 }
 
 /// What an answer depends on.
@@ -262,7 +262,7 @@ struct Function {
 }
 
 impl Model {
-    fn answer(&self, path: &str, body: &[u8]) -> anyhow::Result<Rc<Answer>> {
+    fn answer(&self, path: &str, body: &[u8]) -> anyhow::Result<Rc<FakeAnswer>> {
         match path {
             "/v1/chat/completions" => {
                 self.asked.model.fetch_add(1, Ordering::Relaxed);

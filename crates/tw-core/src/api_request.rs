@@ -2,7 +2,7 @@
 //!
 //! Start reading at `build.rs`.
 
-pub(crate) use build::Landed;
+pub(crate) use build::ParameterLanding;
 
 mod build;
 mod encode;
@@ -11,7 +11,7 @@ mod url;
 
 use std::fmt;
 
-use crate::parameters::{SecretRef, Value};
+use crate::parameters::{ParameterValue, SecretRef};
 use crate::template::{BadTemplate, RenderError};
 use crate::variables::Variables;
 
@@ -20,10 +20,10 @@ use crate::variables::Variables;
 pub struct ApiRequest {
     pub method: Method,
     pub url: UrlTemplate,
-    pub headers: Vec<(String, Value)>,
-    pub query: Vec<(String, Value)>,
+    pub headers: Vec<(String, ParameterValue)>,
+    pub query: Vec<(String, ParameterValue)>,
     /// Static members of the body; they win over parameters.
-    pub body: Vec<(String, Value)>,
+    pub body: Vec<(String, ParameterValue)>,
     pub body_format: BodyFormat,
     pub look_up: Option<LookUpRequest>,
 }
@@ -104,8 +104,8 @@ impl BodyFormat {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LookUpRequest {
     pub url: UrlTemplate,
-    pub headers: Vec<(String, Value)>,
-    pub query: Vec<(String, Value)>,
+    pub headers: Vec<(String, ParameterValue)>,
+    pub query: Vec<(String, ParameterValue)>,
     /// Statuses that say that it did not arrive.
     pub absent: Vec<u16>,
 }
@@ -148,7 +148,7 @@ pub struct BuiltRequest {
 }
 
 /// What a request is made from, beside the definition and the model's arguments.
-pub struct Given<'a> {
+pub struct RequestInputs<'a> {
     pub variables: &'a Variables,
     /// The value of a secret, without its prefix.
     pub secret: &'a dyn Fn(&SecretRef) -> Option<String>,

@@ -11,7 +11,7 @@ use crate::variables::beginning;
 
 /// A compiled JSON Schema without access to other documents.
 #[derive(Clone)]
-pub struct Schema {
+pub struct ArgumentsSchema {
     validator: Arc<jsonschema::Validator>,
     /// Objects and arrays in it, with references followed.
     values: usize,
@@ -36,7 +36,7 @@ const PAIRS_CHECKED_MAX: usize = 20_000_000;
 /// References are not followed further.
 const REFERENCES_DEEP_MAX: usize = 32;
 
-impl Schema {
+impl ArgumentsSchema {
     /// Compiles `parameters`; references resolve inside the document only.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ fn expanded(root: &Value, schema: &Value, deep: usize, most: usize) -> usize {
     }
 }
 
-impl fmt::Debug for Schema {
+impl fmt::Debug for ArgumentsSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Schema")
     }
@@ -149,7 +149,7 @@ impl ValidArgs {
 
 /// Whether the model had finished writing when its answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum ArgumentsEnd {
     InFull,
     /// The answer ended by its length limit.
     CutByLength,
@@ -167,12 +167,12 @@ pub struct InvalidArguments(pub String);
 /// [`InvalidArguments`] names what is wrong, where, and what the tool takes.
 pub fn read(
     written: &Literal,
-    end: Written,
-    schema: &Schema,
+    end: ArgumentsEnd,
+    schema: &ArgumentsSchema,
     parameters: &Json,
 ) -> Result<ValidArgs, InvalidArguments> {
     let text = written.to_text();
-    if end == Written::CutByLength {
+    if end == ArgumentsEnd::CutByLength {
         // Even arguments that look complete may be the beginning of something else.
         return Err(InvalidArguments(
             "The call was cut off because the answer reached its length limit; it was not run."

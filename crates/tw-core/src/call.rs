@@ -102,14 +102,14 @@ impl CallReason {
 
 /// Who runs a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runs {
+pub enum CallRunner {
     Server,
     Client,
     /// An application that writes the call and its result itself.
     Outside,
 }
 
-impl Runs {
+impl CallRunner {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Server => "server",

@@ -3,19 +3,19 @@
 //! One function per engine applies a group of these in one transaction, checking the turn's
 //! fence first. A group is applied whole or not at all.
 
-use std::time::Duration;
-
-use crate::call::{CallEnd, CallStatus, Runs};
-use crate::event::{TurnReason, TurnStatus};
+use crate::call::{CallEnd, CallRunner, CallStatus};
 use crate::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
 use crate::json::shared::SharedText;
-use crate::memory::{Remembered, Verdict};
-use crate::model::Usage;
-use crate::rate::Limits;
+use crate::memory::{MemoryVerdict, RememberedHash};
+use crate::model::TokenUsage;
+use crate::rate::RateLimits;
 use crate::relayed_request::RelayedRequest;
 use crate::request::{Block, Role};
+use crate::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode, TurnOwner};
 use crate::time::Timestamp;
 use crate::tool::{EffectClass, ToolVersion};
+use crate::turn_policy::{OnLeave, RecordPolicy, Surface};
+use crate::turn_status::{TurnReason, TurnStatus};
 
 /// Names the turn whose driver writes, and the claim under which it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,14 +189,14 @@ pub struct NewApiKey {
     pub hash: [u8; 32],
     /// The first characters, for people to tell keys apart.
     pub shown: String,
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<KeyScope>,
     pub tools: ToolGrant,
     pub tools_mode: ToolsMode,
-    pub record: Record,
+    pub record: RecordPolicy,
     /// One key for one person: memory without a name.
     pub memory: KeyMemory,
     /// Its own; where it says nothing, the server's hold.
-    pub limits: Limits,
+    pub limits: RateLimits,
     pub expires: Option<Timestamp>,
     pub at: Timestamp,
 }
@@ -209,91 +209,8 @@ pub struct ChangeApiKey {
     pub name: String,
     pub tools: ToolGrant,
     pub tools_mode: ToolsMode,
-    pub limits: Limits,
+    pub limits: RateLimits,
     pub at: Timestamp,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    Chat,
-    /// Those that the key made, which `chat` allows, too.
-    TurnsRead,
-    /// Those of the whole organization.
-    TurnsReadAll,
-    ToolsRead,
-    ToolsWrite,
-    Admin,
-}
-
-impl Scope {
-    /// Those of a key that is made without a word about them.
-    pub const DEFAULT: [Self; 3] = [Self::Chat, Self::TurnsRead, Self::ToolsRead];
-
-    pub const ALL: [Self; 6] = [
-        Self::Chat,
-        Self::TurnsRead,
-        Self::TurnsReadAll,
-        Self::ToolsRead,
-        Self::ToolsWrite,
-        Self::Admin,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::TurnsRead => "turns:read",
-            Self::TurnsReadAll => "turns:read_all",
-            Self::ToolsRead => "tools:read",
-            Self::ToolsWrite => "tools:write",
-            Self::Admin => "admin",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|scope| scope.as_str() == text)
-    }
-}
-
-/// Which tools of ours a key may use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ToolGrant {
-    None,
-    All,
-    Named(Vec<String>),
-}
-
-impl ToolGrant {
-    pub fn allows(&self, name: &str) -> bool {
-        match self {
-            Self::None => false,
-            Self::All => true,
-            Self::Named(names) => names.iter().any(|granted| granted == name),
-        }
-    }
-}
-
-/// What becomes of a key's tools where a request brings a list of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToolsMode {
-    /// The list takes their place: it is exact.
-    Replace,
-    /// They are added to the list. Agents always send one, and know nothing of the server's tools.
-    Add,
-}
-
-impl ToolsMode {
-    pub const ALL: [Self; 2] = [Self::Replace, Self::Add];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Replace => "replace",
-            Self::Add => "add",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.as_str() == text)
-    }
 }
 
 /// A version of a tool to be stored.
@@ -309,57 +226,22 @@ pub struct SaveTool {
     pub at: Timestamp,
 }
 
-/// How long a turn's contents are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record {
-    /// Until retention.
-    Full,
-    /// Until shortly after the turn ended.
-    Minimal,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyMemory {
-    Off,
-    Key,
-}
-
-/// After this a minimal turn's contents are erased (design, section 5).
-pub const MINIMAL_KEPT: Duration = Duration::from_secs(600);
-
-/// The same for a turn that handed calls over and holds results of its own for the client's
-/// answer.
-pub const HELD_KEPT: Duration = Duration::from_secs(3600);
-
-/// What happens to a turn whose client closes the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnLeave {
-    Stop,
-    Finish,
-}
-
-/// Which API a turn came in by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Surface {
-    ChatCompletions,
-}
-
 /// What a body may have in common with that of the turn before.
 ///
 /// A client that keeps the history sends all of it again each time. What both bodies have is stored once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyCuts {
     /// Up to and with the last message before the last answer: where the body of the turn that gave that answer ended.
-    pub before_answer: Option<Stretch>,
+    pub before_answer: Option<DurationPart>,
     /// Up to and with the last message.
-    pub start: Stretch,
+    pub start: DurationPart,
     /// SHA-256 of what stands behind the last message.
     pub end_hash: [u8; 32],
 }
 
 /// The beginning of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct DurationPart {
     pub bytes: usize,
     /// SHA-256.
     pub hash: [u8; 32],
@@ -378,13 +260,13 @@ pub struct NewTurn {
     pub conversation_named: bool,
     /// The turn that this one continues.
     pub parent: Option<TurnId>,
-    pub memory: Verdict,
+    pub memory: MemoryVerdict,
     /// The nearest of the turns before it that has hidden calls.
     pub memory_turn: Option<TurnId>,
     pub surface: Surface,
     pub streamed: bool,
     pub on_leave: OnLeave,
-    pub record: Record,
+    pub record: RecordPolicy,
     pub model: String,
     pub request_id: String,
     pub deadline: Timestamp,
@@ -414,15 +296,6 @@ pub struct ClaimTurn {
     pub at: Timestamp,
 }
 
-/// Whose turns of an organization are meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whose {
-    /// `None` for all keys.
-    pub api_key: Option<ApiKeyId>,
-    /// `None` for all end users, and for turns that name none.
-    pub end_user: Option<String>,
-}
-
 /// Deletes the turns of a conversation that are meant. Contents are due to be erased with it, and
 /// those of a running turn with its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -430,7 +303,7 @@ pub struct DeleteConversation {
     pub organization: OrgId,
     /// Its public id.
     pub conversation: String,
-    pub whose: Whose,
+    pub whose: TurnOwner,
     pub at: Timestamp,
 }
 
@@ -453,7 +326,7 @@ pub struct CloseAttempt {
     pub n: u32,
     pub outcome: AttemptOutcome,
     pub http_status: Option<u16>,
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
     pub at: Timestamp,
 }
 
@@ -495,7 +368,7 @@ pub struct NewMessage {
 pub struct NewCall {
     pub call: CallRef,
     pub id: CallId,
-    pub runs: Runs,
+    pub runs: CallRunner,
     /// What repeating it does to the world; `None` for a call that the client runs.
     pub effect: Option<EffectClass>,
     /// The version of a stored tool that it runs.
@@ -540,13 +413,13 @@ pub struct EventFlush {
 pub struct EndTurn {
     pub status: TurnStatus,
     pub reason: Option<TurnReason>,
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
     pub has_tool_calls: bool,
     pub tool_count: u32,
     /// A call of ours that is not `read` may have changed the world.
     pub had_effects: bool,
     /// What the turn is found by; `None` for one that nobody can continue.
-    pub remembered: Option<Remembered>,
+    pub remembered: Option<RememberedHash>,
     /// Contents are erased after this, if the turn's record is minimal.
     pub erase_after: Option<Timestamp>,
     pub at: Timestamp,

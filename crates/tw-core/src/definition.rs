@@ -1,6 +1,6 @@
 //! A tool as data: everything that its owner wrote, and what follows from it.
 //!
-//! [`Definition::check`] says whether it can be used; what else is here, and the requests in
+//! [`ToolDefinition::check`] says whether it can be used; what else is here, and the requests in
 //! [`crate::api_request`], hold for definitions that passed it.
 
 mod check;
@@ -12,22 +12,22 @@ mod walk;
 
 use crate::api_request::ApiRequest;
 use crate::parameters::Parameters;
-use crate::template::Template;
-use crate::tool::Policy;
+use crate::template::TextTemplate;
+use crate::tool::CallPolicy;
 
 pub use secrets::SecretUse;
 
 /// A tool as its owner defined it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Definition {
+pub struct ToolDefinition {
     pub name: String,
     pub label: String,
-    pub description: Template,
+    pub description: TextTemplate,
     pub parameters: Parameters,
     pub variables: Vec<DeclaredVariable>,
     pub request: ApiRequest,
     pub response: ResponseRules,
-    pub policy: Policy,
+    pub policy: CallPolicy,
 }
 
 /// A variable whose value comes from the request's metadata.
@@ -42,7 +42,7 @@ pub struct DeclaredVariable {
 /// What of a response is an answer, and what of an answer the model is shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResponseRules {
-    pub select: Option<Select>,
+    pub select: Option<ResponseSelect>,
     /// Media types given as text: `type/subtype`, `type/*` or `type/*+suffix`, lower case.
     pub content_types: Vec<String>,
     pub statuses: Vec<StatusRule>,
@@ -51,7 +51,7 @@ pub struct ResponseRules {
 
 /// JSONPath (RFC 9535) into the answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Select {
+pub enum ResponseSelect {
     One(serde_json_path::JsonPath),
     /// An object of what each finds.
     Named(Vec<(String, serde_json_path::JsonPath)>),

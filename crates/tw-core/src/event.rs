@@ -4,10 +4,11 @@
 //! needs is in them.
 
 use crate::call::CallEnd;
-use crate::fault::Fault;
+use crate::fault::TurnFault;
 use crate::id::{CallId, CallRef};
 use crate::json::{Json, Literal};
-use crate::model::{CallPiece, Delta, Finish, Usage};
+use crate::model::{AnswerDelta, CallDelta, Finish, TokenUsage};
+use crate::turn_status::{TurnReason, TurnStatus};
 
 /// One event of a turn's log. Many of them wait at times, and nearly all are deltas: what makes it large is boxed.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,9 +22,9 @@ pub enum LogEvent {
     Round {
         round: u32,
     },
-    Delta(Delta),
+    Delta(AnswerDelta),
     /// A piece of a call that the client is to run.
-    ClientCall(CallPiece),
+    ClientCall(CallDelta),
     /// A field beside the choices that the format passes on.
     Extra {
         key: Box<str>,
@@ -47,7 +48,7 @@ pub enum LogEvent {
         reason: Finish,
     },
     /// Tokens of the whole turn.
-    Usage(Usage),
+    Usage(TokenUsage),
     /// The last event, once.
     End(Box<TurnEnd>),
 }
@@ -88,7 +89,7 @@ pub struct TurnEnd {
     pub status: TurnStatus,
     pub reason: Option<TurnReason>,
     /// What a client is told when it is not told a finish.
-    pub fault: Option<Fault>,
+    pub fault: Option<TurnFault>,
     /// Names and outcomes of calls other than `read` that were dispatched, in call order.
     pub effects: Vec<EffectRan>,
 }
@@ -100,94 +101,4 @@ pub struct EffectRan {
     pub name: String,
     /// As the call table says it: `completed`, `failed` or `processing`.
     pub status: crate::call::CallStatus,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnStatus {
-    Running,
-    Completed,
-    Incomplete,
-    Failed,
-    Cancelled,
-}
-
-impl TurnStatus {
-    pub fn is_final(self) -> bool {
-        self != Self::Running
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Incomplete => "incomplete",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        [
-            Self::Running,
-            Self::Completed,
-            Self::Incomplete,
-            Self::Failed,
-            Self::Cancelled,
-        ]
-        .into_iter()
-        .find(|status| status.as_str() == text)
-    }
-}
-
-/// Why a turn ended otherwise than by the model's last word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnReason {
-    Length,
-    Rounds,
-    Calls,
-    Cost,
-    Deadline,
-    /// A crash or shutdown of ours while a streamed round was open.
-    Interrupted,
-    /// The model request failed.
-    Upstream,
-    /// A fault of ours.
-    Internal,
-    ClientLeft,
-    /// Somebody asked for it.
-    Requested,
-}
-
-impl TurnReason {
-    const ALL: [Self; 10] = [
-        Self::Length,
-        Self::Rounds,
-        Self::Calls,
-        Self::Cost,
-        Self::Deadline,
-        Self::Interrupted,
-        Self::Upstream,
-        Self::Internal,
-        Self::ClientLeft,
-        Self::Requested,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Length => "length",
-            Self::Rounds => "rounds",
-            Self::Calls => "calls",
-            Self::Cost => "cost",
-            Self::Deadline => "deadline",
-            Self::Interrupted => "interrupted",
-            Self::Upstream => "upstream",
-            Self::Internal => "internal",
-            Self::ClientLeft => "client_left",
-            Self::Requested => "requested",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
-    }
 }

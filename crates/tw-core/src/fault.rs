@@ -4,7 +4,7 @@
 
 /// A turn's failure as a client may see it; never holds anything secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct TurnFault {
     pub class: FaultClass,
     pub message: String,
     /// The upstream's own words, where it gave any.
@@ -99,7 +99,7 @@ impl FaultClass {
     }
 }
 
-impl Fault {
+impl TurnFault {
     /// As [`is_used_up`], by the upstream's words.
     pub fn is_used_up(&self) -> bool {
         is_used_up(self.code.as_deref(), self.kind.as_deref())

@@ -13,7 +13,7 @@ use crate::request::{Block, Message, ResultBlock, Role};
 
 /// What had to be repaired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Repairs {
+pub struct HistoryRepairs {
     /// Results of calls that no message made; left out.
     pub orphan_results: u32,
     /// Calls without a result; one that says so was added.
@@ -35,12 +35,12 @@ pub struct Repairs {
     /// Tools of ours that the client described otherwise; our description was used.
     pub tool_schemas: u32,
     /// What the upstream that is asked first takes otherwise.
-    pub differences: Differences,
+    pub differences: FeltDifferences,
 }
 
 /// What an upstream gets otherwise than it was written, in a way that can be felt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Differences {
+pub struct FeltDifferences {
     /// Parts of results that stand in a message of the user instead.
     pub moved_parts: u32,
     /// Tools that the upstream would refuse.
@@ -49,13 +49,13 @@ pub struct Differences {
     pub not_strict: u32,
 }
 
-impl Repairs {
+impl HistoryRepairs {
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-impl fmt::Display for Repairs {
+impl fmt::Display for HistoryRepairs {
     /// The form of the header: `orphan_result=1, missing_result=2`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [
@@ -89,11 +89,11 @@ impl fmt::Display for Repairs {
 const MISSING_RESULT: &str = r#""{\"error\":\"the result of this call is not known\"}""#;
 
 /// As [`repair`]; `None` for messages that were in order.
-pub fn repaired(messages: &[Message]) -> (Option<Vec<Message>>, Repairs) {
+pub fn repaired(messages: &[Message]) -> (Option<Vec<Message>>, HistoryRepairs) {
     let is_right =
         is_in_order(messages) && ids::are_told_apart(messages) && calls::are_sendable(messages);
     if is_right {
-        return (None, Repairs::default());
+        return (None, HistoryRepairs::default());
     }
     let (repaired, repairs) = repair(messages.to_vec());
     (Some(repaired), repairs)
@@ -102,15 +102,15 @@ pub fn repaired(messages: &[Message]) -> (Option<Vec<Message>>, Repairs) {
 /// Puts every result behind its call, tells the calls of a message apart and makes their arguments
 /// objects. Messages that were
 /// in order stay untouched.
-pub fn repair(messages: Vec<Message>) -> (Vec<Message>, Repairs) {
+pub fn repair(messages: Vec<Message>) -> (Vec<Message>, HistoryRepairs) {
     let (mut repaired, mut repairs) = put_in_order(messages);
     repairs.repeated_ids = ids::tell_apart(&mut repaired);
     calls::mend(&mut repaired, &mut repairs);
     (repaired, repairs)
 }
 
-fn put_in_order(messages: Vec<Message>) -> (Vec<Message>, Repairs) {
-    let mut repairs = Repairs::default();
+fn put_in_order(messages: Vec<Message>) -> (Vec<Message>, HistoryRepairs) {
+    let mut repairs = HistoryRepairs::default();
     if is_in_order(&messages) {
         return (messages, repairs);
     }
@@ -176,7 +176,7 @@ fn take_result(
     from: usize,
     group_end: usize,
     id: &str,
-    repairs: &mut Repairs,
+    repairs: &mut HistoryRepairs,
 ) -> Message {
     for (at, slot) in slots.iter_mut().enumerate().skip(from) {
         let Some(message) = slot else {

@@ -9,13 +9,13 @@ use std::fmt;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use shared::{SharedText, Text};
+use shared::{JsonText, SharedText};
 
 /// One JSON value as text that was checked once.
 ///
 /// It is never re-encoded: what was read is what is written.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Json(Text);
+pub struct Json(JsonText);
 
 /// The text is no JSON value.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ impl Json {
 
     /// The same for a text that stands in `whole`, which it holds instead of a copy if it is long.
     pub fn of_part(whole: &SharedText, text: &str) -> Self {
-        Self(Text::part(whole, text))
+        Self(JsonText::part(whole, text))
     }
 
     pub fn from_value(value: &Value) -> Self {
@@ -63,8 +63,8 @@ impl Json {
     /// The string literal's inside, if this value is a string.
     pub fn as_literal(&self) -> Option<Literal> {
         match &self.0 {
-            Text::Part { whole, .. } => Literal::of_part(whole, self.as_str()),
-            Text::Own(text) => Literal::of_checked(text),
+            JsonText::Part { whole, .. } => Literal::of_part(whole, self.as_str()),
+            JsonText::Own(text) => Literal::of_checked(text),
         }
     }
 
@@ -161,7 +161,7 @@ fn behind_literal(mut text: &[u8]) -> &[u8] {
 /// Literals may be joined byte by byte and put between quotes: a surrogate pair that was split
 /// over two of them is whole again afterwards.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Literal(Text);
+pub struct Literal(JsonText);
 
 impl Literal {
     /// Takes the inside of a literal that a JSON parser has accepted.
@@ -180,7 +180,7 @@ impl Literal {
     /// The same of a string that stands in `whole`, which it holds instead of a copy if it is long.
     pub fn of_part(whole: &SharedText, json: &str) -> Option<Self> {
         let inner = json.strip_prefix('"')?.strip_suffix('"')?;
-        Some(Self(Text::part(whole, inner)))
+        Some(Self(JsonText::part(whole, inner)))
     }
 
     fn of_checked(json: &str) -> Option<Self> {

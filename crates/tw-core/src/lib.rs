@@ -20,7 +20,10 @@ pub mod model_names;
 pub mod recall;
 pub mod relayed_request;
 pub mod request;
+pub mod tenant;
 pub mod tool;
+pub mod turn_policy;
+pub mod turn_status;
 pub mod upstream_chain;
 
 pub mod api_request;

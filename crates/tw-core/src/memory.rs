@@ -2,7 +2,7 @@
 //!
 //! A history is known by a chain of hashes: one for each message, over the hash before it and
 //! what counts of the message. The hash at an assistant message thus stands for all before it,
-//! and a turn is found again by the hash at its own answer. The chain begins with the [`Scope`],
+//! and a turn is found again by the hash at its own answer. The chain begins with the [`MemoryScope`],
 //! so that the histories of two people never have a hash in common, whatever they say.
 //!
 //! What counts, and nothing else:
@@ -32,7 +32,7 @@ const FORM: &[u8] = b"turnwright history 1";
 
 /// Within what a history is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum MemoryScope {
     /// What one end user said, by name.
     User(String),
     /// One conversation that its client named, of no end user.
@@ -47,35 +47,39 @@ pub struct HistoryHash(pub [u8; 32]);
 
 /// A history that is being hashed, message by message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chain([u8; 32]);
+pub struct HistoryHasher([u8; 32]);
 
 /// A history, read once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
     /// At its last message.
-    pub end: Chain,
+    pub end: HistoryHasher,
     /// The place of each assistant message, and the hash there.
     pub answers: Vec<(usize, HistoryHash)>,
 }
 
-impl Scope {
+impl MemoryScope {
     /// The scope of a request; `None` for one that nobody in particular makes.
     ///
     /// A named end user is the scope, whatever conversation is named beside it: two people in one
     /// conversation have one history and two memories.
-    pub fn of(user: Option<&str>, conversation: Option<&str>, key_of_one: KeyOf) -> Option<Self> {
+    pub fn of(
+        user: Option<&str>,
+        conversation: Option<&str>,
+        key_of_one: KeyHolder,
+    ) -> Option<Self> {
         match (user, conversation, key_of_one) {
             (Some(user), _, _) => Some(Self::User(user.to_owned())),
             (None, Some(conversation), _) => Some(Self::Conversation(conversation.to_owned())),
-            (None, None, KeyOf::OnePerson) => Some(Self::Key),
-            (None, None, KeyOf::Many) => None,
+            (None, None, KeyHolder::OnePerson) => Some(Self::Key),
+            (None, None, KeyHolder::Many) => None,
         }
     }
 }
 
 /// What became of looking for the turn that a request continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum MemoryVerdict {
     /// The turn was found.
     Attached,
     /// There is no answer in the history, so that nothing comes before it.
@@ -88,7 +92,7 @@ pub enum Verdict {
     Off,
 }
 
-impl Verdict {
+impl MemoryVerdict {
     const ALL: [Self; 5] = [
         Self::Attached,
         Self::New,
@@ -118,7 +122,7 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnMemory {
     /// The whole history of the turn's request, as its client sent it.
-    pub history: Chain,
+    pub history: HistoryHasher,
     /// The hidden half of the turn that it continues.
     pub hidden: Option<HiddenHash>,
     /// Hidden calls of earlier turns are put back into what the model is sent.
@@ -127,7 +131,7 @@ pub struct TurnMemory {
 
 /// What a turn is found by once it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remembered {
+pub struct RememberedHash {
     /// Up to and with its answer.
     pub history: HistoryHash,
     pub hidden: Option<HiddenHash>,
@@ -135,17 +139,17 @@ pub struct Remembered {
 
 /// Whom a key was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyOf {
+pub enum KeyHolder {
     OnePerson,
     Many,
 }
 
-impl Chain {
-    pub fn new(scope: &Scope) -> Self {
+impl HistoryHasher {
+    pub fn new(scope: &MemoryScope) -> Self {
         let (kind, name) = match scope {
-            Scope::User(name) => (b'u', name.as_str()),
-            Scope::Conversation(name) => (b'c', name.as_str()),
-            Scope::Key => (b'k', ""),
+            MemoryScope::User(name) => (b'u', name.as_str()),
+            MemoryScope::Conversation(name) => (b'c', name.as_str()),
+            MemoryScope::Key => (b'k', ""),
         };
         let mut hash = Sha256::new();
         hash.update(FORM);
@@ -176,8 +180,8 @@ impl Chain {
 }
 
 impl History {
-    pub fn read(scope: &Scope, messages: &[Message]) -> Self {
-        let mut end = Chain::new(scope);
+    pub fn read(scope: &MemoryScope, messages: &[Message]) -> Self {
+        let mut end = HistoryHasher::new(scope);
         let mut answers = Vec::new();
         for (at, message) in messages.iter().enumerate() {
             end = end.then(message);

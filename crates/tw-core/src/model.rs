@@ -12,15 +12,15 @@ pub enum ModelEvent {
         created_s: Option<i64>,
     },
     /// Text, reasoning or another addition to one choice.
-    Delta(Delta),
+    Delta(AnswerDelta),
     /// A piece of a tool call.
-    Call(CallPiece),
+    Call(CallDelta),
     /// A field beside the choices that the format passes on, such as `system_fingerprint`.
     Extra { key: Box<str>, value: Json },
     /// The finish reason of one choice.
     Finish { choice: u32, reason: Finish },
     /// Tokens used so far by this answer; the last one counts.
-    Usage(Usage),
+    Usage(TokenUsage),
     /// The upstream's own error object inside an answer.
     Error(Box<ReportedError>),
     /// The format's end mark (`[DONE]`).
@@ -29,7 +29,7 @@ pub enum ModelEvent {
 
 /// An addition to one choice; a chunk of the upstream is one of these.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Delta {
+pub struct AnswerDelta {
     pub choice: u32,
     pub text: Option<Literal>,
     pub rest: Option<Box<DeltaRest>>,
@@ -50,7 +50,7 @@ pub struct DeltaRest {
     pub beside: Vec<(Box<str>, Json)>,
 }
 
-impl Delta {
+impl AnswerDelta {
     /// How much memory its texts take, in bytes.
     pub fn bytes(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, |rest| rest.bytes());
@@ -94,7 +94,7 @@ pub enum ReasoningField {
     ThinkingPart,
 }
 
-impl Delta {
+impl AnswerDelta {
     /// Whether a person could see or hear anything of it.
     pub fn shows_something(&self) -> bool {
         let rest = self.rest.as_deref();
@@ -113,7 +113,7 @@ impl Delta {
 
 /// A piece of a call. The decoder has already decided which call it belongs to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CallPiece {
+pub struct CallDelta {
     pub choice: u32,
     /// The call's place in its choice, from 0 without gaps.
     pub call: u32,
@@ -149,7 +149,7 @@ pub enum Finish {
 
 /// Token counts of one answer, and the object they were read from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Usage {
+pub struct TokenUsage {
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
     pub total_tokens: u64,
@@ -157,7 +157,7 @@ pub struct Usage {
     pub json: Json,
 }
 
-impl Usage {
+impl TokenUsage {
     /// The sum over rounds: every number is added to the number at the same place; what is no
     /// number is taken from the later one.
     pub fn plus(&self, later: &Self) -> Self {

@@ -4,7 +4,7 @@
 pub(crate) mod schema;
 
 use crate::json::Json;
-use crate::template::Template;
+use crate::template::TextTemplate;
 
 pub use schema::function_parameters;
 pub(crate) use schema::function_parameters_with;
@@ -15,16 +15,16 @@ pub type Parameters = Vec<(String, Parameter)>;
 /// One parameter of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    pub source: Source,
+    pub source: ParameterSource,
     /// Where it goes, if the definition says so; only at the top.
-    pub place: Option<Place>,
+    pub place: Option<ParameterPlace>,
     /// Its fixed value is not shown back.
     pub sensitive: bool,
 }
 
 /// Where in a request a parameter goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ParameterPlace {
     Path,
     Query,
     Header,
@@ -33,62 +33,62 @@ pub enum Place {
 
 /// Where a parameter's value comes from.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Source {
+pub enum ParameterSource {
     /// The model.
-    Ai(Ai),
+    Ai(ModelParameter),
     /// The definition; hidden from the model.
-    Fixed(Fixed),
+    Fixed(FixedParameter),
     /// A fixed beginning, to which the model may add.
     ArrayExtendable {
-        fixed: Vec<Value>,
-        extension: Option<Extension>,
+        fixed: Vec<ParameterValue>,
+        extension: Option<SchemaExtension>,
     },
     /// An object of parameters.
     Object {
         properties: Parameters,
-        description: Option<Template>,
+        description: Option<TextTemplate>,
     },
     /// An array of a fixed length; the model sees an object with `item_N` for each element that
     /// it fills in, counted from 1.
     Array {
         items: Vec<Parameter>,
-        description: Option<Template>,
+        description: Option<TextTemplate>,
     },
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ai {
+pub struct ModelParameter {
     /// A JSON Schema object, as written.
     pub schema: Json,
     /// Becomes the schema's description, unless it has one.
-    pub prompt: Option<Template>,
+    pub prompt: Option<TextTemplate>,
     pub required: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fixed {
-    pub value: Value,
+pub struct FixedParameter {
+    pub value: ParameterValue,
     /// The value is a URL: what is substituted into it is percent-encoded.
     pub is_uri: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Extension {
+pub struct SchemaExtension {
     /// The schema of one more element, as written.
     pub items: Json,
-    pub prompt: Option<Template>,
+    pub prompt: Option<TextTemplate>,
     pub required: bool,
 }
 
 /// A static value: JSON whose strings are templates, or a secret by name.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum ParameterValue {
     /// Null, a boolean or a number, as written.
     Literal(Json),
-    Text(Template),
+    Text(TextTemplate),
     Secret(SecretRef),
-    Array(Vec<Value>),
-    Object(Vec<(String, Value)>),
+    Array(Vec<ParameterValue>),
+    Object(Vec<(String, ParameterValue)>),
 }
 
 /// A secret that the operator keeps; the definition holds its name only.
@@ -111,7 +111,7 @@ pub fn is_name(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
 }
 
-/// What the model calls an element of [`Source::Array`].
+/// What the model calls an element of [`ParameterSource::Array`].
 pub(crate) fn item_name(index: usize) -> String {
     format!("item_{}", index + 1)
 }

@@ -7,7 +7,7 @@ use crate::time::Timestamp;
 
 /// What somebody may ask for. `None` is not said, so that another rule holds; zero is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct RateLimits {
     /// Requests that begin a turn.
     pub requests_per_minute: Option<u32>,
     /// Turns that run at once.
@@ -16,7 +16,7 @@ pub struct Limits {
     pub streams_max: Option<u32>,
 }
 
-impl Limits {
+impl RateLimits {
     /// These, and where they do not say, those.
     #[must_use]
     pub fn or(self, those: Self) -> Self {
@@ -47,7 +47,7 @@ impl Limits {
 /// requests pass. A clock that goes back refills nothing for the span that it goes back, and keeps
 /// nobody waiting for it to come there again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bucket {
+pub struct TokenBucket {
     /// What was taken and has not come back, in [`REQUEST`]s, as of `at`.
     taken: u64,
     at: Timestamp,
@@ -61,7 +61,7 @@ const REQUEST: u64 = 60_000_000;
 
 /// How a bucket stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct BucketStanding {
     /// Requests for each minute.
     pub limit: NonZeroU32,
     /// Requests that may come now.
@@ -72,7 +72,7 @@ pub struct Standing {
     pub full_in: Duration,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// A full one.
     pub fn full(now: Timestamp) -> Self {
         Self {
@@ -88,11 +88,11 @@ impl Bucket {
     }
 
     /// How it stands under a limit, which may be another one than before.
-    pub fn standing(&self, limit: NonZeroU32, now: Timestamp) -> Standing {
+    pub fn standing(&self, limit: NonZeroU32, now: Timestamp) -> BucketStanding {
         let room = REQUEST.saturating_mul(u64::from(limit.get()));
         let taken = self.taken_by(now).min(room);
         let left = room - taken;
-        Standing {
+        BucketStanding {
             limit,
             remaining: u32::try_from(left / REQUEST).unwrap_or(u32::MAX),
             next_in: refill(REQUEST.saturating_sub(left), limit),

@@ -10,7 +10,7 @@ mod rename;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use crate::call::Runs;
+use crate::call::CallRunner;
 use crate::history::ids;
 use crate::id::CallId;
 use crate::json::{Json, Literal, LiteralBuf};
@@ -46,7 +46,7 @@ pub struct RecalledRound {
 
 #[derive(Clone, Debug)]
 pub struct RecalledCall {
-    pub runs: Runs,
+    pub runs: CallRunner,
     pub id: CallId,
     /// As in the blocks.
     pub sent_id: String,
@@ -57,7 +57,7 @@ pub struct RecalledCall {
 
 /// A history with what a client never saw of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spliced {
+pub struct SplicedHistory {
     /// In their order.
     stretches: Vec<Stretch>,
     /// Calls that the upstream knew by one id, which stand in one message now; renamed.
@@ -72,7 +72,7 @@ enum Stretch {
     Anew(Vec<Message>),
 }
 
-impl Spliced {
+impl SplicedHistory {
     /// The history; `before` is the one that it was made of.
     pub fn messages<'a>(&'a self, before: &'a [Message]) -> Vec<&'a Message> {
         let stretches = self.stretches.iter().map(|stretch| match stretch {
@@ -92,7 +92,7 @@ pub fn splice(
     messages: &[Message],
     recalled: &Recalled,
     is_offered: &dyn Fn(&str) -> bool,
-) -> Spliced {
+) -> SplicedHistory {
     let turns: BTreeMap<usize, &RecalledTurn> =
         recalled.turns.iter().map(|turn| (turn.at, turn)).collect();
     let mut spliced = Splicing::default();
@@ -139,12 +139,12 @@ impl Splicing {
     }
 
     /// In what stays as it is calls were told apart before.
-    fn end(mut self) -> Spliced {
+    fn end(mut self) -> SplicedHistory {
         let repeated_ids = self.0.iter_mut().map(|stretch| match stretch {
             Stretch::AsBefore(_) => 0,
             Stretch::Anew(messages) => ids::tell_apart(messages),
         });
-        Spliced {
+        SplicedHistory {
             repeated_ids: repeated_ids.sum(),
             stretches: self.0,
         }
@@ -190,7 +190,7 @@ impl Answered<'_> {
             return self.pass(out);
         };
         let goes_back =
-            |call: &RecalledCall| call.runs == Runs::Server && is_offered(&call.tool_name);
+            |call: &RecalledCall| call.runs == CallRunner::Server && is_offered(&call.tool_name);
         let kept: Vec<&RecalledRound> = hidden
             .iter()
             .filter(|round| round.calls.iter().any(goes_back))

@@ -13,7 +13,7 @@ use crate::tool::Tool;
 pub struct ModelInput {
     pub model: String,
     pub messages: Vec<Message>,
-    pub tools: Tools,
+    pub tools: RequestTools,
     pub tool_choice: ToolChoice,
     pub stream: bool,
     /// The client asked for usage in a stream.
@@ -57,7 +57,7 @@ pub struct MessageEnds {
 
 /// The `tools` of a request, or the old `functions`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Tools {
+pub enum RequestTools {
     Absent,
     /// `tools`, in the client's order; may be empty.
     List(Vec<ToolEntry>),
@@ -65,7 +65,7 @@ pub enum Tools {
     Legacy(Vec<ToolEntry>),
 }
 
-impl Tools {
+impl RequestTools {
     pub fn entries(&self) -> &[ToolEntry] {
         match self {
             Self::Absent => &[],

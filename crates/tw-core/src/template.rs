@@ -10,7 +10,7 @@ pub use prompts::Prompts;
 
 /// Text with places for variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
+pub struct TextTemplate {
     pieces: Vec<Piece>,
 }
 
@@ -22,7 +22,7 @@ enum Piece {
 
 /// Where a value lands, which decides how it is escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Landing {
+pub enum ValueLanding {
     /// As it is: prompts, and strings that a JSON or form writer escapes as a whole.
     Text,
     /// One path segment or query value: everything but unreserved characters is percent-encoded.
@@ -50,7 +50,7 @@ pub enum RenderError {
 const OPEN: &str = "{{";
 const CLOSE: &str = "}}";
 
-impl Template {
+impl TextTemplate {
     /// Reads text in which `{{name}}`, with or without spaces inside the braces, is a variable.
     ///
     /// # Errors
@@ -86,7 +86,11 @@ impl Template {
     ///
     /// # Errors
     /// [`RenderError`] names the variable.
-    pub fn render(&self, variables: &Variables, landing: Landing) -> Result<String, RenderError> {
+    pub fn render(
+        &self,
+        variables: &Variables,
+        landing: ValueLanding,
+    ) -> Result<String, RenderError> {
         let mut text = String::new();
         for piece in &self.pieces {
             match piece {
@@ -94,12 +98,12 @@ impl Template {
                 Piece::Variable(name) => {
                     let value = value_of(variables, name)?;
                     match landing {
-                        Landing::Text => text.push_str(value),
-                        Landing::Url => text.push_str(&url_part(value)),
-                        Landing::Header if value.contains(char::is_control) => {
+                        ValueLanding::Text => text.push_str(value),
+                        ValueLanding::Url => text.push_str(&url_part(value)),
+                        ValueLanding::Header if value.contains(char::is_control) => {
                             return Err(RenderError::NotInHeader(name.clone()));
                         }
-                        Landing::Header => text.push_str(value),
+                        ValueLanding::Header => text.push_str(value),
                     }
                 }
             }

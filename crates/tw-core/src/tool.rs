@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::arguments::Schema;
-use crate::definition::Definition;
+use crate::arguments::ArgumentsSchema;
+use crate::definition::ToolDefinition;
 use crate::id::{ToolId, ToolVersionKey};
 use crate::json::Json;
 use crate::limits;
@@ -17,8 +17,8 @@ pub struct Tool {
     /// The function schema that the model sees, in the order written.
     pub parameters: Json,
     /// The same, compiled.
-    pub schema: Schema,
-    pub policy: Policy,
+    pub schema: ArgumentsSchema,
+    pub policy: CallPolicy,
     pub kind: ToolKind,
     /// Which version of a stored tool this is; `None` for one that comes with the program.
     pub version: Option<ToolVersion>,
@@ -41,14 +41,14 @@ pub enum ToolKind {
     /// Exact decimal arithmetic.
     Calculate,
     /// An HTTP request made from a definition.
-    ApiRequest(Arc<Definition>),
+    ApiRequest(Arc<ToolDefinition>),
     /// Sends its arguments to a listener and returns its answer. Debug builds only.
-    Probe(Probe),
+    Probe(StatusProbe),
 }
 
 /// Where a probe sends its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probe {
+pub struct StatusProbe {
     /// `http://` on loopback.
     pub url: String,
     /// Panic instead of sending.
@@ -57,7 +57,7 @@ pub struct Probe {
 
 /// How calls of a tool may be treated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct CallPolicy {
     pub effect: EffectClass,
     /// For one attempt.
     pub timeout: Duration,
@@ -108,7 +108,7 @@ impl CacheScope {
     }
 }
 
-impl Policy {
+impl CallPolicy {
     /// The defaults for a class.
     pub fn new(effect: EffectClass) -> Self {
         Self {
@@ -237,7 +237,7 @@ pub enum ToolOutput {
         /// The answer was longer than what is kept.
         cut: bool,
         /// What of it the model is given, if that is not all.
-        selected: Option<Selected>,
+        selected: Option<SelectedAnswer>,
     },
     /// An answer that is no text: described, not kept.
     Opaque {
@@ -249,7 +249,7 @@ pub enum ToolOutput {
 
 /// What the model is given of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selected {
+pub struct SelectedAnswer {
     pub text: String,
     /// There is more of it than the model may be shown.
     pub cut: bool,

@@ -5,11 +5,11 @@
 //! and an end that comes twice or too late changes nothing.
 
 mod answer;
-mod asking;
 mod attempts;
 mod calls;
+mod client_calls;
 mod ending;
-mod handing;
+mod model_requests;
 mod offer;
 mod recovery;
 mod remembering;
@@ -25,23 +25,25 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::arguments::ValidArgs;
-use crate::call::{CallEnd, CallReason, Runs};
-use crate::change::{Change, OnLeave, Record};
+use crate::call::{CallEnd, CallReason, CallRunner};
+use crate::change::Change;
 use crate::effect_words;
-use crate::event::{LogEvent, TurnReason};
+use crate::event::LogEvent;
 use crate::id::{CallId, CallRef, TurnId};
 use crate::limits::TurnLimits;
 use crate::memory::TurnMemory;
-use crate::model::{ModelEvent, ReportedError, Usage};
+use crate::model::{ModelEvent, ReportedError, TokenUsage};
 use crate::request::{Block, CallBlock};
 use crate::time::Timestamp;
 use crate::tool::{EffectClass, LookUp, Tool, ToolOutcome, ToolOutput};
+use crate::turn_policy::{OnLeave, RecordPolicy};
+use crate::turn_status::TurnReason;
 use crate::upstream_chain::UpstreamChain;
 
-pub use offer::{Listed, Offer, OfferError, Offered, offer};
+pub use offer::{MixedListEntry, OfferError, OfferOutcome, ToolOffer, offer};
 pub use recovery::{FoundAttempt, FoundCall, FoundTurn};
 
-use answer::Answer;
+use answer::ModelAnswer;
 
 /// What a turn is from its start to its end.
 #[derive(Clone, Debug)]
@@ -52,7 +54,7 @@ pub struct TurnSetup {
     /// The client reads the answer as it comes, and rounds are streamed from the upstream.
     pub streamed: bool,
     pub on_leave: OnLeave,
-    pub record: Record,
+    pub record: RecordPolicy,
     /// The model's name as the client wrote it.
     pub model: String,
     pub choices: u32,
@@ -60,7 +62,7 @@ pub struct TurnSetup {
     pub choice_is_forced: bool,
     /// Budget of the whole turn.
     pub completion_tokens_max: Option<u64>,
-    pub offer: Offer,
+    pub offer: ToolOffer,
     /// Tools of ours that the first round is not offered.
     pub withheld: Vec<String>,
     pub limits: TurnLimits,
@@ -76,16 +78,16 @@ pub struct TurnSetup {
 pub enum Event {
     /// A piece of a model's answer.
     Model {
-        ask: Asked,
+        ask: ModelRequestNumber,
         event: ModelEvent,
     },
     /// Nothing more comes of that answer, however the connection ended.
     ModelEnded {
-        ask: Asked,
+        ask: ModelRequestNumber,
     },
     /// The request failed before an answer began, or the answer is no answer.
     ModelFailed {
-        ask: Asked,
+        ask: ModelRequestNumber,
         failure: ModelFailure,
     },
     /// A call may start.
@@ -116,7 +118,7 @@ pub enum Event {
 
 /// Which model request of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct ModelRequestNumber {
     pub round: u32,
     /// The attempt, from 1.
     pub n: u32,
@@ -239,7 +241,7 @@ pub struct Turn {
     /// Rounds whose model answer is whole, oldest first.
     rounds: Vec<Round>,
     /// Usage of all model requests so far.
-    usage: Option<Usage>,
+    usage: Option<TokenUsage>,
     /// Invalid calls by tool name.
     invalid: BTreeMap<String, u32>,
     calls_total: u32,
@@ -256,7 +258,7 @@ pub struct Turn {
 
 #[derive(Debug)]
 enum Phase {
-    Asking { n: u32, answer: Box<Answer> },
+    Asking { n: u32, answer: Box<ModelAnswer> },
     WaitingToAsk { n: u32 },
     RunningTools,
     Ended,
@@ -274,7 +276,7 @@ struct Round {
 struct Call {
     at: CallRef,
     id: CallId,
-    runs: Runs,
+    runs: CallRunner,
     name: String,
     /// What the upstream knows the call by.
     sent_id: String,
@@ -400,7 +402,7 @@ impl Turn {
     }
 
     /// Whether this is the model request that is under way.
-    fn is_current(&self, ask: Asked) -> bool {
+    fn is_current(&self, ask: ModelRequestNumber) -> bool {
         ask.round == self.round_number()
             && matches!(self.phase, Phase::Asking { n, .. } if n == ask.n)
     }

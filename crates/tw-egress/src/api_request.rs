@@ -8,17 +8,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tw_core::api_request::{BuildError, BuiltRequest, Given, Method, UrlTemplate};
-use tw_core::definition::Definition;
+use tw_core::api_request::{BuildError, BuiltRequest, Method, RequestInputs, UrlTemplate};
+use tw_core::definition::ToolDefinition;
 use tw_core::parameters::SecretRef;
-use tw_core::tool::{LookUp, Selected, ToolOutcome, ToolOutput};
+use tw_core::tool::{LookUp, SelectedAnswer, ToolOutcome, ToolOutput};
 
-use crate::aside::aside;
-use crate::client::{Client, Outgoing, Received, Reuse, Timeouts};
+use crate::client::{
+    ConnectionReuse, EgressClient, OutgoingRequest, ReceivedAnswer, RequestTimeouts,
+};
 use crate::exchange::{failed, output, refused, reuse_for};
+use crate::off_thread::aside;
 use crate::secret::Secret;
-use crate::secrets::{Secrets, Sent};
-use crate::tools::Attempt;
+use crate::secrets::{Secrets, SentSecrets};
+use crate::tools::AttemptContext;
 
 /// Longest time for the look-up of a host, TCP and TLS together (the design, section 12).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,12 +30,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Cheap to clone; clones share connections and secrets.
 #[derive(Clone, Debug)]
 pub struct ApiCaller {
-    client: Client,
+    client: EgressClient,
     secrets: Arc<Secrets>,
 }
 
 impl ApiCaller {
-    pub fn new(client: Client, secrets: Arc<Secrets>) -> Self {
+    pub fn new(client: EgressClient, secrets: Arc<Secrets>) -> Self {
         Self { client, secrets }
     }
 
@@ -42,8 +44,12 @@ impl ApiCaller {
     /// Holds the tool's timeout.
     ///
     /// # Cancel safety
-    /// That of [`Client::send`].
-    pub(crate) async fn send(&self, definition: &Definition, attempt: &Attempt) -> ToolOutcome {
+    /// That of [`EgressClient::send`].
+    pub(crate) async fn send(
+        &self,
+        definition: &ToolDefinition,
+        attempt: &AttemptContext,
+    ) -> ToolOutcome {
         let url = &definition.request.url;
         let built = self.build(url, attempt, |given| {
             definition.request(&attempt.args, given)
@@ -79,7 +85,11 @@ impl ApiCaller {
     }
 
     /// Asks the provider whether an attempt happened.
-    pub(crate) async fn look_up(&self, definition: &Definition, attempt: &Attempt) -> LookUp {
+    pub(crate) async fn look_up(
+        &self,
+        definition: &ToolDefinition,
+        attempt: &AttemptContext,
+    ) -> LookUp {
         let Some(look_up) = &definition.request.look_up else {
             return LookUp::Unknown;
         };
@@ -96,7 +106,7 @@ impl ApiCaller {
             .send(
                 outgoing(built, definition, &secrets),
                 &attempt.organization,
-                Reuse::Fresh,
+                ConnectionReuse::Fresh,
             )
             .await;
         match sent {
@@ -113,11 +123,11 @@ impl ApiCaller {
     fn build(
         &self,
         url: &UrlTemplate,
-        attempt: &Attempt,
-        build: impl FnOnce(&Given<'_>) -> Result<BuiltRequest, BuildError>,
-    ) -> Result<(BuiltRequest, Sent<'_>), NotBuilt> {
+        attempt: &AttemptContext,
+        build: impl FnOnce(&RequestInputs<'_>) -> Result<BuiltRequest, BuildError>,
+    ) -> Result<(BuiltRequest, SentSecrets<'_>), NotBuilt> {
         let not_granted = Cell::new(false);
-        let sent = RefCell::new(Sent::default());
+        let sent = RefCell::new(SentSecrets::default());
         let secret = |named: &SecretRef| {
             let found = self.secrets.send(
                 &named.name,
@@ -129,7 +139,7 @@ impl ApiCaller {
             not_granted.set(not_granted.get() || found.is_none());
             found.map(Secret::reveal).map(str::to_owned)
         };
-        let built = build(&Given {
+        let built = build(&RequestInputs {
             variables: &attempt.variables,
             secret: &secret,
             reference: &attempt.idempotency_key,
@@ -152,7 +162,11 @@ enum NotBuilt {
 }
 
 /// Of the body only what the tool keeps, with no part of a secret at the end.
-fn kept(mut received: Received, definition: &Definition, secrets: &Sent<'_>) -> Received {
+fn kept(
+    mut received: ReceivedAnswer,
+    definition: &ToolDefinition,
+    secrets: &SentSecrets<'_>,
+) -> ReceivedAnswer {
     let read = received.body.len();
     // A secret that begins further on may go on in what was not read.
     let known = if received.cut {
@@ -170,7 +184,11 @@ fn kept(mut received: Received, definition: &Definition, secrets: &Sent<'_>) -> 
 /// An answer that is larger than this may take milliseconds to select from and to look through for secrets, in bytes.
 const ASIDE_BYTES_MIN: usize = 32 * 1024;
 
-fn answer(definition: &Definition, received: Received, secrets: &Sent<'_>) -> ToolOutput {
+fn answer(
+    definition: &ToolDefinition,
+    received: ReceivedAnswer,
+    secrets: &SentSecrets<'_>,
+) -> ToolOutput {
     let mut output = output_of(definition, received);
     let mut is_large = false;
     if let ToolOutput::Text {
@@ -186,7 +204,7 @@ fn answer(definition: &Definition, received: Received, secrets: &Sent<'_>) -> To
     aside(is_large, || masked(output, secrets))
 }
 
-fn masked(output: ToolOutput, secrets: &Sent<'_>) -> ToolOutput {
+fn masked(output: ToolOutput, secrets: &SentSecrets<'_>) -> ToolOutput {
     match output {
         ToolOutput::Text {
             text,
@@ -195,7 +213,7 @@ fn masked(output: ToolOutput, secrets: &Sent<'_>) -> ToolOutput {
         } => ToolOutput::Text {
             text: secrets.masked(text),
             cut,
-            selected: selected.map(|part| Selected {
+            selected: selected.map(|part| SelectedAnswer {
                 text: if part.cut {
                     secrets.masked_cut(part.text)
                 } else {
@@ -216,16 +234,20 @@ fn masked(output: ToolOutput, secrets: &Sent<'_>) -> ToolOutput {
     }
 }
 
-fn output_of(definition: &Definition, received: Received) -> ToolOutput {
+fn output_of(definition: &ToolDefinition, received: ReceivedAnswer) -> ToolOutput {
     // Some servers leave the type out; then UTF-8 is as good a sign of text as there is.
     output(received, |content_type| {
         content_type.is_empty() || definition.is_text(content_type)
     })
 }
 
-fn outgoing(built: BuiltRequest, definition: &Definition, secrets: &Sent<'_>) -> Outgoing {
+fn outgoing(
+    built: BuiltRequest,
+    definition: &ToolDefinition,
+    secrets: &SentSecrets<'_>,
+) -> OutgoingRequest {
     let total = definition.policy.timeout;
-    Outgoing {
+    OutgoingRequest {
         method: match built.method {
             Method::Get => http::Method::GET,
             Method::Head => http::Method::HEAD,
@@ -237,7 +259,7 @@ fn outgoing(built: BuiltRequest, definition: &Definition, secrets: &Sent<'_>) ->
         url: built.url,
         headers: built.headers,
         body: built.body.map(Bytes::from).unwrap_or_default(),
-        timeouts: Timeouts {
+        timeouts: RequestTimeouts {
             connect: CONNECT_TIMEOUT.min(total),
             first_byte: total,
             idle: total,

@@ -11,20 +11,20 @@ mod calculator;
 mod clock;
 
 /// What the model is told about a built-in tool.
-pub struct Definition {
+pub struct BuiltinDefinition {
     pub name: &'static str,
     pub description: &'static str,
     /// JSON Schema text, sent as it stands.
     pub parameters: &'static str,
 }
 
-pub const TIME_NOW: Definition = Definition {
+pub const TIME_NOW: BuiltinDefinition = BuiltinDefinition {
     name: "time_now",
     description: "Current date, time and weekday.",
     parameters: r#"{"type":"object","properties":{"zone":{"type":"string","description":"IANA zone or offset like +05:30; default UTC","minLength":1,"maxLength":64}},"additionalProperties":false}"#,
 };
 
-pub const CALCULATE: Definition = Definition {
+pub const CALCULATE: BuiltinDefinition = BuiltinDefinition {
     name: "calculate",
     description: "Exact arithmetic: + - * / % ^ ( ) abs round(x, digits) floor ceil min max sqrt; plain numbers.",
     parameters: r#"{"type":"object","properties":{"expression":{"type":"string","minLength":1,"maxLength":1000}},"required":["expression"],"additionalProperties":false}"#,

@@ -9,8 +9,8 @@
 
 pub mod failure;
 
+pub mod host_port;
 pub mod outgoing;
-pub mod place;
 pub mod proxy;
 pub mod resolve;
 pub mod route;
@@ -24,11 +24,11 @@ pub(crate) mod target;
 mod address;
 mod guard;
 
-pub(crate) mod direct;
+pub(crate) mod upstream_client;
 
 mod connect;
+mod http_connection;
 mod interim;
-mod live;
 mod pool;
 
 use std::fmt;
@@ -43,21 +43,21 @@ use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
-use failure::{FailureKind, Phase, SendFailure};
-use guard::Guard;
-use live::{Failed, Live};
-use place::{Allowed, Place};
-use pool::{Key, Pool};
+use failure::{FailureKind, SendFailure, WaitPhase};
+use guard::AddressGuard;
+use host_port::{AllowedDestination, HostPort};
+use http_connection::{ExchangeFailure, HttpConnection};
+use pool::{ConnectionPool, PoolKey};
 use resolve::Resolver;
 
-/// What a [`Client`] is made of.
+/// What a [`EgressClient`] is made of.
 #[derive(Debug)]
-pub struct Options {
+pub struct ClientOptions {
     pub resolver: Resolver,
     /// Private places, and places that speak `http`, by organization.
-    pub allowed: Vec<Allowed>,
+    pub allowed: Vec<AllowedDestination>,
     /// Our own listeners and the database: never reached, whatever is allowed.
-    pub denied: Vec<Place>,
+    pub denied: Vec<HostPort>,
     /// Who may vouch for a server; [`web_roots`], and the operator's own.
     pub trusted_roots: RootCertStore,
     pub pool: PoolOptions,
@@ -69,9 +69,9 @@ pub struct Options {
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
     pub idle_kept: Duration,
-    /// For [`Reuse::Brief`].
+    /// For [`ConnectionReuse::Brief`].
     pub idle_kept_brief: Duration,
-    /// [`Reuse::Brief`] trusts a place where a connection was seen to stay open for this long.
+    /// [`ConnectionReuse::Brief`] trusts a place where a connection was seen to stay open for this long.
     pub idle_proven: Duration,
     pub connections_max: usize,
 }
@@ -89,25 +89,25 @@ impl PoolOptions {
     }
 }
 
-/// [`Options::read_bytes_max`] unless the operator says otherwise: 64 MiB.
+/// [`ClientOptions::read_bytes_max`] unless the operator says otherwise: 64 MiB.
 pub const READ_BYTES_MAX_DEFAULT: u64 = 64 * 1024 * 1024;
 
 /// A request of a tool.
 #[derive(Clone)]
-pub struct Outgoing {
+pub struct OutgoingRequest {
     /// One of GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS.
     pub method: Method,
     pub url: String,
     /// Without `Host` and what is between neighbours; see [`outgoing::check_header`].
     pub headers: Vec<(String, String)>,
     pub body: Bytes,
-    pub timeouts: Timeouts,
+    pub timeouts: RequestTimeouts,
     /// Bytes of the answer's body that are kept.
     pub response_bytes_max: usize,
 }
 
 /// Without what may hold a secret.
-impl fmt::Debug for Outgoing {
+impl fmt::Debug for OutgoingRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outgoing")
             .field("method", &self.method)
@@ -118,7 +118,7 @@ impl fmt::Debug for Outgoing {
 
 /// How long the parts of a request may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct RequestTimeouts {
     /// Look-up, TCP and TLS together.
     pub connect: Duration,
     /// From the connection until the answer's head.
@@ -131,7 +131,7 @@ pub struct Timeouts {
 
 /// Which idle connections a request may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reuse {
+pub enum ConnectionReuse {
     Pooled,
     /// Only one used a moment ago, at a place that keeps its connections longer than that, for
     /// calls that must not be repeated: the other side may close one while we write.
@@ -142,12 +142,12 @@ pub enum Reuse {
 
 /// An answer, whatever its status; a redirect is one too.
 #[derive(Clone, Debug)]
-pub struct Received {
+pub struct ReceivedAnswer {
     pub status: u16,
     pub headers: HeaderMap,
-    /// As it came, at most [`Outgoing::response_bytes_max`]; still encoded if the headers say so.
+    /// As it came, at most [`OutgoingRequest::response_bytes_max`]; still encoded if the headers say so.
     pub body: Vec<u8>,
-    /// Length of the body as far as it was read, at most about [`Options::read_bytes_max`].
+    /// Length of the body as far as it was read, at most about [`ClientOptions::read_bytes_max`].
     pub bytes: u64,
     /// The body is longer than what is kept.
     pub cut: bool,
@@ -159,14 +159,14 @@ pub struct Received {
 ///
 /// Cheap to clone; clones share their idle connections.
 #[derive(Clone)]
-pub struct Client {
+pub struct EgressClient {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    guard: Guard,
+    guard: AddressGuard,
     tls: TlsConnector,
-    pool: Pool,
+    pool: ConnectionPool,
     read_bytes_max: u64,
 }
 
@@ -177,17 +177,17 @@ pub fn web_roots() -> RootCertStore {
     }
 }
 
-impl Client {
-    pub fn new(options: Options) -> Self {
+impl EgressClient {
+    pub fn new(options: ClientOptions) -> Self {
         Self {
             shared: Arc::new(Shared {
-                guard: Guard {
+                guard: AddressGuard {
                     allowed: options.allowed,
                     denied: options.denied,
                     resolver: options.resolver,
                 },
                 tls: tls::anonymous(options.trusted_roots),
-                pool: Pool::new(options.pool),
+                pool: ConnectionPool::new(options.pool),
                 read_bytes_max: options.read_bytes_max,
             }),
         }
@@ -211,32 +211,32 @@ impl Client {
     /// Dropping the future closes the connection; what was sent stays sent.
     pub async fn send(
         &self,
-        request: Outgoing,
+        request: OutgoingRequest,
         organization: &str,
-        reuse: Reuse,
-    ) -> Result<Received, SendFailure> {
+        reuse: ConnectionReuse,
+    ) -> Result<ReceivedAnswer, SendFailure> {
         let shared = &self.shared;
         let clock = Clock::start(request.timeouts.clone());
         let kept_max = request.response_bytes_max;
         let target = shared.guard.target(&request.url, organization);
         let target = target.map_err(SendFailure::unsent)?;
         let request = outgoing::request(request, &target).map_err(SendFailure::unsent)?;
-        let key = Key::new(organization, &target);
+        let key = PoolKey::new(organization, &target);
         let (mut live, is_new) = match shared.pool.take(&key, reuse).await {
             Some(live) => (live, false),
             None => {
-                let (deadline, phase) = clock.limit(Phase::Connect);
+                let (deadline, phase) = clock.limit(WaitPhase::Connect);
                 let opened =
                     connect::open(&shared.guard, &shared.tls, &target, organization, deadline);
                 let stream = opened.await.map_err(|kind| match kind {
                     FailureKind::TimedOut(_) => SendFailure::unsent(FailureKind::TimedOut(phase)),
                     kind => SendFailure::unsent(kind),
                 })?;
-                (Live::new(stream), true)
+                (HttpConnection::new(stream), true)
             }
         };
         let answered = async {
-            let (deadline, phase) = clock.limit(Phase::FirstByte);
+            let (deadline, phase) = clock.limit(WaitPhase::FirstByte);
             let head = timeout_at(deadline, live.ask(request)).await;
             let head = head.map_err(|_elapsed| FailureKind::TimedOut(phase))?;
             let head = head.map_err(kind_of)?;
@@ -261,7 +261,7 @@ impl Client {
     }
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for EgressClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("guard", &self.shared.guard)
@@ -280,17 +280,17 @@ impl Shared {
     async fn read(
         &self,
         head: Response<()>,
-        live: &mut Live,
+        live: &mut HttpConnection,
         clock: &Clock,
         kept_max: usize,
-    ) -> Result<(Received, Ended), FailureKind> {
+    ) -> Result<(ReceivedAnswer, Ended), FailureKind> {
         let (parts, ()) = head.into_parts();
         let (mut kept, mut bytes, mut hasher) = (Vec::new(), 0u64, None);
         let ended = loop {
             // What is always there would never be waited for: others get their turn here, and
             // the time is looked at.
             consume_budget().await;
-            let (deadline, phase) = clock.limit(Phase::Idle);
+            let (deadline, phase) = clock.limit(WaitPhase::Idle);
             if deadline <= Instant::now() {
                 return Err(FailureKind::TimedOut(phase));
             }
@@ -311,7 +311,7 @@ impl Shared {
                 break Ended::LeftOff;
             }
         };
-        let received = Received {
+        let received = ReceivedAnswer {
             status: parts.status.as_u16(),
             headers: parts.headers,
             // What was left off may be more of it.
@@ -324,7 +324,7 @@ impl Shared {
     }
 }
 
-impl Received {
+impl ReceivedAnswer {
     /// Keeps less of the body; the digest stays that of all that was read.
     pub(crate) fn shorten(&mut self, shorten: impl FnOnce(&mut Vec<u8>)) {
         let digest = self.digest.take();
@@ -347,12 +347,12 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
 /// When what must be done.
 struct Clock {
-    timeouts: Timeouts,
+    timeouts: RequestTimeouts,
     total: Instant,
 }
 
 impl Clock {
-    fn start(timeouts: Timeouts) -> Self {
+    fn start(timeouts: RequestTimeouts) -> Self {
         Self {
             total: Instant::now() + timeouts.total.min(TIMEOUT_MAX),
             timeouts,
@@ -360,26 +360,26 @@ impl Clock {
     }
 
     /// When a phase that begins now is over, and which limit that is.
-    fn limit(&self, phase: Phase) -> (Instant, Phase) {
+    fn limit(&self, phase: WaitPhase) -> (Instant, WaitPhase) {
         let at_most = match phase {
-            Phase::Connect => self.timeouts.connect,
-            Phase::FirstByte => self.timeouts.first_byte,
-            Phase::Idle => self.timeouts.idle,
-            Phase::Total => self.timeouts.total,
+            WaitPhase::Connect => self.timeouts.connect,
+            WaitPhase::FirstByte => self.timeouts.first_byte,
+            WaitPhase::Idle => self.timeouts.idle,
+            WaitPhase::Total => self.timeouts.total,
         };
         let ends = Instant::now() + at_most.min(TIMEOUT_MAX);
         if ends < self.total {
             (ends, phase)
         } else {
-            (self.total, Phase::Total)
+            (self.total, WaitPhase::Total)
         }
     }
 }
 
-fn kind_of(failed: Failed) -> FailureKind {
+fn kind_of(failed: ExchangeFailure) -> FailureKind {
     match failed {
-        Failed::HeadTooLarge => FailureKind::HeadersTooLarge,
-        Failed::NotHttp => FailureKind::NotHttp,
-        Failed::Broken => FailureKind::Reset,
+        ExchangeFailure::HeadTooLarge => FailureKind::HeadersTooLarge,
+        ExchangeFailure::NotHttp => FailureKind::NotHttp,
+        ExchangeFailure::Broken => FailureKind::Reset,
     }
 }

@@ -9,7 +9,7 @@ use tw_core::effect_words;
 use tw_core::tool::{EffectClass, ToolOutcome, ToolOutput};
 
 use crate::client::failure::{FailureKind, SendFailure};
-use crate::client::{Received, Reuse};
+use crate::client::{ConnectionReuse, ReceivedAnswer};
 
 mod charset;
 
@@ -20,10 +20,10 @@ const CONTENT_TYPE_BYTES_MAX: usize = 256;
 
 /// A connection that its other side closes while we write gives an outcome that nobody knows;
 /// for a call that may be repeated that costs an attempt, for another one the call.
-pub(crate) fn reuse_for(effect: EffectClass) -> Reuse {
+pub(crate) fn reuse_for(effect: EffectClass) -> ConnectionReuse {
     match effect {
-        EffectClass::Read | EffectClass::Idempotent => Reuse::Pooled,
-        EffectClass::Queryable | EffectClass::Once => Reuse::Brief,
+        EffectClass::Read | EffectClass::Idempotent => ConnectionReuse::Pooled,
+        EffectClass::Queryable | EffectClass::Once => ConnectionReuse::Brief,
     }
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn failed(failure: SendFailure) -> ToolOutcome {
 /// characters, as a description.
 ///
 /// `is_text` is asked for the media type, in lower case and empty if there is none.
-pub(crate) fn output(received: Received, is_text: impl FnOnce(&str) -> bool) -> ToolOutput {
+pub(crate) fn output(received: ReceivedAnswer, is_text: impl FnOnce(&str) -> bool) -> ToolOutput {
     let content_type = header(&received.headers, CONTENT_TYPE);
     // Nothing is nothing, whatever it is called.
     let is_text = received.bytes == 0 || is_text(&content_type.to_ascii_lowercase());

@@ -1,18 +1,18 @@
 //! The outside world: model providers, tools, the clock and randomness.
 //!
 //! Every outgoing request leaves from here. This crate knows no database and no HTTP server.
-//! Start reading at [`upstream::Asking`] (a model request) and [`tools::run`] (a tool call).
+//! Start reading at [`upstream::ModelExchange`] (a model request) and [`tools::run`] (a tool call).
 
 pub mod upstream;
 
 pub mod tools;
 
 pub mod api_request;
-pub mod aside;
 pub mod builtin;
 pub mod client;
 pub mod env;
-pub mod idle;
+pub mod idle_timer;
+pub mod off_thread;
 pub mod probe;
 pub mod scripted;
 pub mod secret;

@@ -9,19 +9,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use tw_core::limits;
-use tw_core::tool::{EffectClass, LookUp, Probe, Tool, ToolKind, ToolOutcome};
+use tw_core::tool::{EffectClass, LookUp, StatusProbe, Tool, ToolKind, ToolOutcome};
 
-use crate::client::place::{Allowed, BadPlace};
+use crate::client::host_port::{AllowedDestination, BadHostPort};
 use crate::client::resolve::{FixedAnswers, Resolver};
 use crate::client::{
-    Client, Options, Outgoing, PoolOptions, READ_BYTES_MAX_DEFAULT, Reuse, Timeouts, web_roots,
+    ClientOptions, ConnectionReuse, EgressClient, OutgoingRequest, PoolOptions,
+    READ_BYTES_MAX_DEFAULT, RequestTimeouts, web_roots,
 };
 use crate::exchange::{failed, output, refused, reuse_for};
-use crate::tools::Attempt;
+use crate::tools::AttemptContext;
 
 /// Sends for all probes.
 #[derive(Clone, Debug)]
-pub struct Prober(Client);
+pub struct Prober(EgressClient);
 
 /// The only tenant that probes know.
 const ORGANIZATION: &str = "default";
@@ -34,7 +35,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(120);
 pub struct BadProbe {
     name: String,
     #[source]
-    place: Option<BadPlace>,
+    place: Option<BadHostPort>,
 }
 
 impl Prober {
@@ -54,10 +55,11 @@ impl Prober {
             };
             let url: http::Uri = probe.url.parse().map_err(|_| bad(None))?;
             let authority = url.authority().ok_or_else(|| bad(None))?;
-            let place = Allowed::parse(authority.as_str(), Some(vec![ORGANIZATION.to_owned()]));
+            let place =
+                AllowedDestination::parse(authority.as_str(), Some(vec![ORGANIZATION.to_owned()]));
             allowed.push(place.map_err(|error| bad(Some(error)))?);
         }
-        Ok(Self(Client::new(Options {
+        Ok(Self(EgressClient::new(ClientOptions {
             resolver: Resolver::Fixed(FixedAnswers::default()),
             allowed,
             denied: Vec::new(),
@@ -69,9 +71,9 @@ impl Prober {
 
     pub(crate) async fn send(
         &self,
-        probe: &Probe,
+        probe: &StatusProbe,
         effect: EffectClass,
-        attempt: &Attempt,
+        attempt: &AttemptContext,
     ) -> ToolOutcome {
         if !cfg!(debug_assertions) {
             return ToolOutcome::Refused {
@@ -108,10 +110,14 @@ impl Prober {
         }
     }
 
-    pub(crate) async fn look_up(&self, probe: &Probe, attempt: &Attempt) -> LookUp {
+    pub(crate) async fn look_up(&self, probe: &StatusProbe, attempt: &AttemptContext) -> LookUp {
         let url = format!("{}?reference={}", probe.url, attempt.idempotency_key);
         let request = outgoing(Method::GET, url, Bytes::new());
-        match self.0.send(request, ORGANIZATION, Reuse::Fresh).await {
+        match self
+            .0
+            .send(request, ORGANIZATION, ConnectionReuse::Fresh)
+            .await
+        {
             Ok(received) if received.status == 404 => LookUp::Absent,
             Ok(received) if (200..300).contains(&received.status) => {
                 LookUp::Happened(output(received, is_text))
@@ -121,13 +127,13 @@ impl Prober {
     }
 }
 
-fn outgoing(method: Method, url: String, body: Bytes) -> Outgoing {
-    Outgoing {
+fn outgoing(method: Method, url: String, body: Bytes) -> OutgoingRequest {
+    OutgoingRequest {
         method,
         url,
         headers: Vec::new(),
         body,
-        timeouts: Timeouts {
+        timeouts: RequestTimeouts {
             connect: PROBE_TIMEOUT,
             first_byte: PROBE_TIMEOUT,
             idle: PROBE_TIMEOUT,

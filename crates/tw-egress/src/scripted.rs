@@ -1,7 +1,7 @@
 //! The scripted model: an upstream that answers from a small TOML file with real chat-completions bytes.
 //!
 //! A script is a list of rules; the first rule that matches a request answers it.
-//! Nothing here does I/O or waits: [`Answer`] says which bytes to send and how long to pause, and the caller does both.
+//! Nothing here does I/O or waits: [`ScriptedAnswer`] says which bytes to send and how long to pause, and the caller does both.
 //! The streams follow OpenAI's Chat Completions as recorded in 2024 and 2025: a role chunk, one piece for the head of each
 //! call, pieces of arguments, an empty delta with the finish reason, the usage chunk if it was asked for, `[DONE]`.
 //!
@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use request::Seen;
-use rule::{Reply, Rule};
+use request::SeenRequest;
+use rule::{RuleReply, ScriptRule};
 
 /// Longest script that is read, in bytes.
 pub const SCRIPT_BYTES_MAX: usize = 256 * 1024;
@@ -47,12 +47,12 @@ pub const PAUSE_MS_MAX: u64 = 600_000;
 /// It counts how often each rule with `times` has answered, so one script serves one test or one server.
 #[derive(Debug)]
 pub struct Script {
-    rules: Vec<Rule>,
+    rules: Vec<ScriptRule>,
 }
 
 /// What to send for one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ScriptedAnswer {
     /// Pause before the status line is sent; zero when the script names none.
     pub head_delay: Duration,
     /// HTTP status, 200 to 599.
@@ -60,12 +60,12 @@ pub struct Answer {
     /// Names in lower case; values are visible ASCII. No length and no transfer encoding: framing is the caller's.
     pub headers: Vec<(String, String)>,
     /// The body in order. `Cut` and `Silence` stand only at the end.
-    pub body: Vec<Piece>,
+    pub body: Vec<ScriptedPiece>,
 }
 
 /// One step of sending a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum ScriptedPiece {
     /// Send these bytes in one write.
     Bytes(Bytes),
     /// Send nothing for this long.
@@ -124,8 +124,8 @@ impl Script {
     ///
     /// `serial` tells answers apart: ids and `created` are made from it, the same serial gives the same bytes.
     /// A request that is no chat completion, and one that no rule matches, is answered with an HTTP 400 in OpenAI's shape.
-    pub fn answer(&self, request: &[u8], serial: u64) -> Answer {
-        let seen = match Seen::read(request) {
+    pub fn answer(&self, request: &[u8], serial: u64) -> ScriptedAnswer {
+        let seen = match SeenRequest::read(request) {
             Ok(seen) => seen,
             Err(refusal) => return render::refusal(&refusal.message, refusal.param, serial),
         };
@@ -133,16 +133,18 @@ impl Script {
             return render::refusal(&seen.unmatched(self.rules.len()), None, serial);
         };
         match &rule.reply {
-            Reply::Completion(completion) => render::completion(rule, completion, &seen, serial),
-            Reply::Raw(raw) => render::raw(rule, raw, &seen, serial),
-            Reply::Body(body) => render::body(rule, body, serial),
+            RuleReply::Completion(completion) => {
+                render::completion(rule, completion, &seen, serial)
+            }
+            RuleReply::Raw(raw) => render::raw(rule, raw, &seen, serial),
+            RuleReply::Body(body) => render::body(rule, body, serial),
         }
     }
 }
 
-impl Rule {
+impl ScriptRule {
     /// Whether this rule answers; a rule with `times` uses one of them up.
-    fn applies(&self, seen: &Seen) -> bool {
+    fn applies(&self, seen: &SeenRequest) -> bool {
         if !self.when.holds(seen) {
             return false;
         }

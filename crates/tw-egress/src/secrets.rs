@@ -1,25 +1,25 @@
 //! Secrets of the operator: who may send which of them, and where to.
 //!
-//! A tool's definition names a secret; its value comes from a [`Grant`] and from nowhere else.
+//! A tool's definition names a secret; its value comes from a [`SecretGrant`] and from nowhere else.
 //! Nothing here reads the environment or a file.
 
 use std::fmt;
 
 use url::Host;
 
-use crate::client::place;
+use crate::client::host_port;
 use crate::secret::Secret;
 
 mod escapes;
-mod hidden;
-mod sent;
+mod secret_needle;
+mod sent_secrets;
 
-use hidden::Hidden;
-pub(crate) use sent::Sent;
+use secret_needle::SecretNeedle;
+pub(crate) use sent_secrets::SentSecrets;
 
 /// What the operator lets tools send.
 #[derive(Clone, Debug)]
-pub struct Grant {
+pub struct SecretGrant {
     /// What definitions call it.
     pub name: String,
     pub value: Secret,
@@ -46,7 +46,7 @@ struct Granted {
     value: Secret,
     organizations: Vec<String>,
     places: Vec<Place>,
-    hidden: Hidden,
+    hidden: SecretNeedle,
 }
 
 /// A host, with a port unless it is the scheme's own.
@@ -77,7 +77,7 @@ impl Secrets {
     ///
     /// # Errors
     /// [`BadGrant`] for the first that cannot be used.
-    pub fn new(grants: Vec<Grant>) -> Result<Self, BadGrant> {
+    pub fn new(grants: Vec<SecretGrant>) -> Result<Self, BadGrant> {
         let granted = grants.into_iter().map(Granted::new);
         granted.collect::<Result<_, _>>().map(Self)
     }
@@ -104,7 +104,7 @@ impl Secrets {
         organization: &str,
         host: &str,
         tenancy: Tenancy,
-        sent: &mut Sent<'a>,
+        sent: &mut SentSecrets<'a>,
     ) -> Option<&'a Secret> {
         let granted = self.granted(name, organization, host, tenancy)?;
         sent.add(&granted.hidden);
@@ -146,8 +146,8 @@ impl fmt::Debug for Secrets {
 }
 
 impl Granted {
-    fn new(grant: Grant) -> Result<Self, BadGrant> {
-        let Grant {
+    fn new(grant: SecretGrant) -> Result<Self, BadGrant> {
+        let SecretGrant {
             name,
             value,
             organizations,
@@ -170,7 +170,7 @@ impl Granted {
             places.push(read);
         }
         Ok(Self {
-            hidden: Hidden::new(&value),
+            hidden: SecretNeedle::new(&value),
             name,
             value,
             organizations,
@@ -194,7 +194,7 @@ impl Place {
         }
         let host = match Host::parse(host).ok()? {
             // Without the dot at the end; and a star is part of no name.
-            Host::Domain(domain) => Host::Domain(place::name(&domain)?),
+            Host::Domain(domain) => Host::Domain(host_port::name(&domain)?),
             address @ (Host::Ipv4(_) | Host::Ipv6(_)) => address,
         };
         Some(Self { host, port })

@@ -18,14 +18,14 @@ use crate::secrets::Tenancy;
 ///
 /// Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Executors {
+pub struct ToolExecutors {
     pub prober: Prober,
     pub api: ApiCaller,
 }
 
 /// What an attempt needs beside the tool.
 #[derive(Clone, Debug)]
-pub struct Attempt {
+pub struct AttemptContext {
     pub call: CallId,
     pub args: ValidArgs,
     /// Stable over attempts.
@@ -42,7 +42,7 @@ pub struct Attempt {
 ///
 /// An `api_request` holds its timeout by itself, too, and should get to do so: only the client
 /// knows whether anything was sent by then.
-pub async fn run(executors: &Executors, tool: &Tool, attempt: &Attempt) -> ToolOutcome {
+pub async fn run(executors: &ToolExecutors, tool: &Tool, attempt: &AttemptContext) -> ToolOutcome {
     match &tool.kind {
         ToolKind::TimeNow => of_builtin(builtin::time_now(
             &attempt.args.json().to_value(),
@@ -58,7 +58,7 @@ pub async fn run(executors: &Executors, tool: &Tool, attempt: &Attempt) -> ToolO
 }
 
 /// Asks the provider whether an attempt happened. The caller holds the tool's timeout.
-pub async fn look_up(executors: &Executors, tool: &Tool, attempt: &Attempt) -> LookUp {
+pub async fn look_up(executors: &ToolExecutors, tool: &Tool, attempt: &AttemptContext) -> LookUp {
     match &tool.kind {
         // These change nothing, so there is nothing to be found.
         ToolKind::TimeNow | ToolKind::Calculate => LookUp::Absent,

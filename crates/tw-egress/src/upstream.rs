@@ -1,13 +1,13 @@
 //! Model providers: one request and its answer, decoded.
 
-mod asking;
 pub mod check;
+mod content_encoding;
 mod first_bytes;
 pub mod listing;
-mod place;
-pub mod relaying;
+mod model_exchange;
+pub mod relayed_exchange;
+mod request_target;
 mod scripted_body;
-mod unpack;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use std::time::Duration;
 use tw_core::accepts::Accepts;
 use tw_core::model_names::ModelNames;
 
-use crate::client::direct::Direct;
 use crate::client::route::Route;
+use crate::client::upstream_client::UpstreamClient;
 use crate::client::web_roots;
 use crate::scripted::Script;
 use crate::secret::Secret;
 
-pub use asking::{Asking, Progress, Sent, Unanswered};
+pub use model_exchange::{ModelExchange, ModelProgress, SentModelRequest, Unanswered};
 
 /// A model provider.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Upstream {
     pub name: String,
     pub kind: UpstreamKind,
     pub models: ModelNames,
-    pub timeouts: Timeouts,
+    pub timeouts: UpstreamTimeouts,
     pub accepts: Accepts,
     /// Longest plain answer, and longest event of a stream, in bytes.
     pub answer_bytes_max: usize,
@@ -92,7 +92,7 @@ pub enum UpstreamKind {
 
 /// How long an upstream may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct UpstreamTimeouts {
     pub connect: Duration,
     /// From the request until the first part of a streamed answer. A plain answer is waited for
     /// as long as its turn may take.
@@ -101,7 +101,7 @@ pub struct Timeouts {
     pub idle: Duration,
 }
 
-impl Timeouts {
+impl UpstreamTimeouts {
     /// The defaults of the design, section 12, but for the first byte: a local model sends its head
     /// when it has read the prompt, and the official clients wait ten minutes for it.
     pub fn defaults() -> Self {
@@ -115,20 +115,23 @@ impl Timeouts {
 
 /// The connections to all upstreams.
 #[derive(Clone)]
-pub struct Connections(pub(crate) Direct);
+pub struct UpstreamConnections(pub(crate) UpstreamClient);
 
 /// Idle connections kept, over all upstreams.
 const IDLE_CONNECTIONS_MAX: usize = 1024;
 /// Idle connections are closed after this; common servers close theirs after 60 s or more.
 const IDLE_CONNECTION_KEPT: Duration = Duration::from_secs(50);
 
-impl Default for Connections {
+impl Default for UpstreamConnections {
     fn default() -> Self {
-        Self(Direct::new(IDLE_CONNECTION_KEPT, IDLE_CONNECTIONS_MAX))
+        Self(UpstreamClient::new(
+            IDLE_CONNECTION_KEPT,
+            IDLE_CONNECTIONS_MAX,
+        ))
     }
 }
 
-impl fmt::Debug for Connections {
+impl fmt::Debug for UpstreamConnections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Connections")
     }

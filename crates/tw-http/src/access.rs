@@ -2,21 +2,21 @@
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
-use tw_core::change::{Scope, Whose};
-use tw_runtime::admin::{AuthenticateError, Caller};
+use tw_core::tenant::{KeyScope, TurnOwner};
+use tw_runtime::auth::{AuthenticateError, Principal};
 use tw_store::read::turn::TurnRow;
 
 use crate::error::ApiError;
-use crate::server::{RequestId, Surfaces};
+use crate::server::{AppState, RequestId};
 
 /// Longest name of an end user, a conversation or an idempotency key, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 200;
 
 /// Somebody who looks at turns, and whose turns those are.
 #[derive(Debug)]
-pub(crate) struct Reader {
-    pub(crate) caller: Caller,
-    pub(crate) whose: Whose,
+pub(crate) struct TurnReader {
+    pub(crate) caller: Principal,
+    pub(crate) whose: TurnOwner,
 }
 
 /// Resolves the request's key and whom it asks for.
@@ -24,22 +24,22 @@ pub(crate) struct Reader {
 /// A key sees the turns it made, and with `turns:read_all` those of its organization. Where an end
 /// user is named, only theirs.
 pub(crate) async fn reader(
-    surfaces: &Surfaces,
+    surfaces: &AppState,
     headers: &HeaderMap,
-    scope: Option<Scope>,
+    scope: Option<KeyScope>,
     id: &RequestId,
-) -> Result<Reader, ApiError> {
+) -> Result<TurnReader, ApiError> {
     let caller = caller(surfaces, headers, scope, id).await?;
-    let whose = Whose {
-        api_key: (!caller.may(Scope::TurnsReadAll)).then_some(caller.api_key),
+    let whose = TurnOwner {
+        api_key: (!caller.may(KeyScope::TurnsReadAll)).then_some(caller.api_key),
         end_user: end_user(surfaces, headers)?,
     };
-    Ok(Reader { caller, whose })
+    Ok(TurnReader { caller, whose })
 }
 
-impl Reader {
+impl TurnReader {
     pub(crate) fn sees(&self, turn: &TurnRow) -> bool {
-        let Whose { api_key, end_user } = &self.whose;
+        let TurnOwner { api_key, end_user } = &self.whose;
         api_key.is_none_or(|key| key == turn.api_key)
             && (end_user.is_none() || *end_user == turn.end_user)
     }
@@ -47,11 +47,11 @@ impl Reader {
 
 /// Resolves the request's key and checks one scope.
 pub(crate) async fn caller(
-    surfaces: &Surfaces,
+    surfaces: &AppState,
     headers: &HeaderMap,
-    scope: Option<Scope>,
+    scope: Option<KeyScope>,
     id: &RequestId,
-) -> Result<Caller, ApiError> {
+) -> Result<Principal, ApiError> {
     let given = headers.get(AUTHORIZATION).ok_or_else(ApiError::no_key)?;
     let given = given.to_str().map_err(|_| ApiError::wrong_key())?;
     let key = match given.split_once(' ') {
@@ -80,7 +80,7 @@ pub(crate) async fn caller(
 ///
 /// Two of them are refused like one that is there twice: the client must not choose which counts.
 pub(crate) fn end_user(
-    surfaces: &Surfaces,
+    surfaces: &AppState,
     headers: &HeaderMap,
 ) -> Result<Option<String>, ApiError> {
     let mut found: Option<(&HeaderName, String)> = None;

@@ -11,7 +11,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue};
 use http_body::{Frame, SizeHint};
 use tw_core::id::TurnId;
-use tw_runtime::admin::Caller;
+use tw_runtime::auth::Principal;
 use tw_runtime::runtime::Runtime;
 
 use crate::error::ApiError;
@@ -50,26 +50,26 @@ pub(crate) fn event_stream(body: Body) -> Response {
 
 /// Notes that a turn's answer was handed over, once.
 #[derive(Debug)]
-pub(crate) struct Note {
+pub(crate) struct HandoverNote {
     pub(crate) runtime: Runtime,
-    pub(crate) caller: Caller,
+    pub(crate) caller: Principal,
     pub(crate) turn: TurnId,
 }
 
-impl Note {
+impl HandoverNote {
     pub(crate) fn write(self) {
         self.runtime.mark_answered(&self.caller, self.turn);
     }
 }
 
 /// A plain answer.
-pub(crate) struct Whole {
+pub(crate) struct WholeBody {
     bytes: Option<Bytes>,
-    note: Option<Note>,
+    note: Option<HandoverNote>,
 }
 
-impl Whole {
-    pub(crate) fn new(bytes: Vec<u8>, note: Note) -> Self {
+impl WholeBody {
+    pub(crate) fn new(bytes: Vec<u8>, note: HandoverNote) -> Self {
         Self {
             bytes: Some(bytes.into()),
             note: Some(note),
@@ -77,7 +77,7 @@ impl Whole {
     }
 }
 
-impl http_body::Body for Whole {
+impl http_body::Body for WholeBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -10,29 +10,30 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tw_core::change::{OnLeave, Scope, Surface, ToolsMode};
 use tw_core::event::{EffectRan, LogEvent};
-use tw_core::fault::Fault;
+use tw_core::fault::TurnFault;
 use tw_core::id::TurnId;
 use tw_core::json::shared::SharedText;
-use tw_core::request::Tools;
-use tw_runtime::accept::{Coming, TurnAnswer, TurnRequest, TurnTaken};
-use tw_runtime::admin::Caller;
-use tw_runtime::chain::Chain;
-use tw_runtime::limiter::Place;
+use tw_core::request::RequestTools;
+use tw_core::tenant::{KeyScope, ToolsMode};
+use tw_core::turn_policy::{OnLeave, Surface};
+use tw_runtime::accept::{NextAnswerPart, TurnAnswer, TurnRequest, TurnTaken};
+use tw_runtime::auth::Principal;
+use tw_runtime::error_chain::ErrorChain;
+use tw_runtime::limiter::StreamPermit;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
 use tw_wire::openai_chat::completion::CompletionBuilder;
 use tw_wire::openai_chat::error::{of_fault, render};
-use tw_wire::openai_chat::outcome::{Dialect, fault_of};
+use tw_wire::openai_chat::outcome::{ChatDialect, fault_of};
 use tw_wire::openai_chat::request::{decode_shared, text_of};
 use tw_wire::sse;
 
 use crate::access::{self, NAME_BYTES_MAX, named};
-use crate::answer_body::{Note, Whole, event_stream, json};
+use crate::answer_body::{HandoverNote, WholeBody, event_stream, json};
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
 use crate::request_body::{read_body, refused};
-use crate::server::{RequestId, Surfaces};
+use crate::server::{AppState, RequestId};
 
 pub(crate) const TURN_HEADER: HeaderName = HeaderName::from_static("turnwright-turn");
 const CONVERSATION_HEADER: HeaderName = HeaderName::from_static("turnwright-conversation");
@@ -48,7 +49,7 @@ const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 const RETRY_COUNT_HEADER: &str = "x-stainless-retry-count";
 
 pub(crate) async fn create(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     request: axum::extract::Request,
 ) -> Response {
@@ -59,12 +60,12 @@ pub(crate) async fn create(
 }
 
 async fn answer(
-    surfaces: &Surfaces,
+    surfaces: &AppState,
     id: &RequestId,
     request: axum::extract::Request,
 ) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
-    let caller = access::caller(surfaces, &parts.headers, Some(Scope::Chat), id).await?;
+    let caller = access::caller(surfaces, &parts.headers, Some(KeyScope::Chat), id).await?;
     // A repetition may need no room: it may be answered by what runs already.
     if !is_retry(&parts.headers)
         && !parts.headers.contains_key(IDEMPOTENCY_HEADER)
@@ -90,8 +91,8 @@ async fn answer(
     let options = ChunkOptions {
         include_usage: input.include_usage,
         dialect: match input.tools {
-            Tools::Legacy(_) => Dialect::Functions,
-            Tools::Absent | Tools::List(_) => Dialect::Tools,
+            RequestTools::Legacy(_) => ChatDialect::Functions,
+            RequestTools::Absent | RequestTools::List(_) => ChatDialect::Tools,
         },
     };
     let wanted = turn_request(surfaces, &parts.headers, caller.clone(), body, input, id)?;
@@ -110,7 +111,7 @@ async fn answer(
     if let Some(standing) = surfaces.runtime().requests_left(&caller) {
         put_standing(&mut headers, &standing);
     }
-    let note = Note {
+    let note = HandoverNote {
         runtime: surfaces.runtime().clone(),
         caller,
         turn: taken.turn,
@@ -125,9 +126,9 @@ async fn answer(
 }
 
 fn turn_request(
-    surfaces: &Surfaces,
+    surfaces: &AppState,
     headers: &HeaderMap,
-    caller: Caller,
+    caller: Principal,
     body: SharedText,
     input: tw_core::request::ModelInput,
     id: &RequestId,
@@ -199,8 +200,8 @@ fn headers_of(taken: &TurnTaken) -> HeaderMap {
 
 async fn plain(
     mut taken: TurnTaken,
-    dialect: Dialect,
-    note: Note,
+    dialect: ChatDialect,
+    note: HandoverNote,
     id: &RequestId,
 ) -> Result<Response, ApiError> {
     let mut builder = CompletionBuilder::new(taken.turn, dialect);
@@ -216,14 +217,14 @@ async fn plain(
             }
             builder.push(event);
             if matches!(event, LogEvent::End(_)) {
-                return Ok(json(Body::new(Whole::new(builder.into_body(), note))));
+                return Ok(json(Body::new(WholeBody::new(builder.into_body(), note))));
             }
         }
     }
     Err(ApiError::handed_over(taken.turn))
 }
 
-fn fault_in(event: &LogEvent) -> Option<(Fault, Vec<EffectRan>)> {
+fn fault_in(event: &LogEvent) -> Option<(TurnFault, Vec<EffectRan>)> {
     match event {
         LogEvent::End(end) => fault_of(end).map(|fault| (fault, end.effects.clone())),
         LogEvent::Start { .. }
@@ -268,18 +269,18 @@ struct Streaming {
     ready: Vec<u8>,
     ended: bool,
     turn: TurnId,
-    note: Option<Note>,
+    note: Option<HandoverNote>,
     /// Held until the end is on its way.
-    place: Option<Place>,
+    place: Option<StreamPermit>,
 }
 
 /// The head goes out with the first thing to be seen, or when it is time for a keep-alive;
 /// until then a fault is an ordinary status.
 async fn stream(
-    surfaces: &Surfaces,
-    (taken, place): (TurnTaken, Option<Place>),
+    surfaces: &AppState,
+    (taken, place): (TurnTaken, Option<StreamPermit>),
     options: ChunkOptions,
-    note: Note,
+    note: HandoverNote,
     id: &RequestId,
 ) -> Result<Response, ApiError> {
     // On the heap, since the stream below hands it on with every part.
@@ -347,7 +348,7 @@ impl Streaming {
     fn break_off(&mut self) {
         self.ended = true;
         self.note = None;
-        let fault = Fault::new(
+        let fault = TurnFault::new(
             tw_core::fault::FaultClass::Interrupted,
             "the server stopped before the answer was complete",
         );
@@ -367,11 +368,11 @@ async fn next_bytes(
             return None;
         }
         match streaming.answer.next_within(streaming.keep_alive).await {
-            Ok(Coming::Events(events)) => streaming.take(events),
-            Ok(Coming::Over) => streaming.break_off(),
-            Ok(Coming::Silence) => streaming.ready.extend_from_slice(sse::KEEP_ALIVE),
+            Ok(NextAnswerPart::Events(events)) => streaming.take(events),
+            Ok(NextAnswerPart::Over) => streaming.break_off(),
+            Ok(NextAnswerPart::Silence) => streaming.ready.extend_from_slice(sse::KEEP_ALIVE),
             Err(error) => {
-                tracing::error!(turn.id = %streaming.turn, error = %Chain(&error), "following a turn failed");
+                tracing::error!(turn.id = %streaming.turn, error = %ErrorChain(&error), "following a turn failed");
                 streaming.break_off();
             }
         }

@@ -12,28 +12,28 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use http::HeaderMap;
 use serde_json::{Value, json};
-use tw_core::change::{Scope, Whose};
-use tw_runtime::conversations::Deleted;
-use tw_store::read::conversations::{ConversationRow, Turns, TurnsWanted};
-use tw_store::read::view::Detail;
+use tw_core::tenant::{KeyScope, TurnOwner};
+use tw_runtime::conversations::ConversationDeletion;
+use tw_store::read::conversations::{ConversationRow, ConversationTurns, TurnsWanted};
+use tw_store::read::view::ResultDetail;
 
 use crate::access;
 use crate::answer_body::respond;
 use crate::error::ApiError;
 use crate::render_turn;
-use crate::server::{RequestId, Surfaces};
+use crate::server::{AppState, RequestId};
 use crate::turns::{id_in, turn_id};
-use page::{Wanted, listed};
+use page::{PageRequest, listed};
 
 pub(crate) async fn list(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
     let listing = async {
         let reader = access::reader(&surfaces, &headers, None, &id).await?;
-        let wanted = Wanted::of_conversations(query.as_deref())?;
+        let wanted = PageRequest::of_conversations(query.as_deref())?;
         let store = surfaces.runtime().store();
         let organization = reader.caller.organization;
         let page = store.conversations(organization, reader.whose, wanted.after, wanted.limit);
@@ -46,7 +46,7 @@ pub(crate) async fn list(
 }
 
 pub(crate) async fn show(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     conversation: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
@@ -67,7 +67,7 @@ pub(crate) async fn show(
 }
 
 pub(crate) async fn turns(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     conversation: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
@@ -75,7 +75,7 @@ pub(crate) async fn turns(
 ) -> Response {
     let listing = async {
         let reader = access::reader(&surfaces, &headers, None, &id).await?;
-        let wanted = Wanted::of_turns(query.as_deref())?;
+        let wanted = PageRequest::of_turns(query.as_deref())?;
         let after = match wanted.after.as_deref() {
             None => None,
             Some(after) => Some(turn_id(after).ok_or_else(page::no_cursor)?),
@@ -92,11 +92,11 @@ pub(crate) async fn turns(
             .await
             .map_err(|error| ApiError::of_read(&error, &id))?
         {
-            Turns::NoConversation => Err(ApiError::no_conversation()),
-            Turns::NoCursor => Err(page::no_cursor()),
-            Turns::Page(page) => {
+            ConversationTurns::NoConversation => Err(ApiError::no_conversation()),
+            ConversationTurns::NoCursor => Err(page::no_cursor()),
+            ConversationTurns::Page(page) => {
                 let turns = page.items.iter();
-                let data = turns.map(|view| render_turn::render(view, Detail::Shown));
+                let data = turns.map(|view| render_turn::render(view, ResultDetail::Shown));
                 Ok(listed(data.collect(), page.has_more))
             }
         }
@@ -105,26 +105,26 @@ pub(crate) async fn turns(
 }
 
 pub(crate) async fn delete(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     conversation: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Response {
     let conversation = id_in(conversation);
     let deleting = async {
-        let reader = access::reader(&surfaces, &headers, Some(Scope::Chat), &id).await?;
+        let reader = access::reader(&surfaces, &headers, Some(KeyScope::Chat), &id).await?;
         let caller = &reader.caller;
         let mut whose = reader.whose;
-        if !caller.may(Scope::Admin) {
+        if !caller.may(KeyScope::Admin) {
             // As with cancelling: what is seen and not one's own is an administrator's.
             let store = surfaces.runtime().store();
             let (seen, key) = (whose.clone(), caller.api_key);
             let shared = store.is_shared(caller.organization, conversation.clone(), seen, key);
             let shared = shared.await;
             if shared.map_err(|error| ApiError::of_read(&error, &id))? {
-                return Err(ApiError::out_of_scope(Scope::Admin.as_str()));
+                return Err(ApiError::out_of_scope(KeyScope::Admin.as_str()));
             }
-            whose = Whose {
+            whose = TurnOwner {
                 api_key: Some(key),
                 ..whose
             };
@@ -132,12 +132,12 @@ pub(crate) async fn delete(
         let runtime = surfaces.runtime();
         let deleted = runtime.delete_conversation(caller, &conversation, whose);
         match deleted.await {
-            Ok(Deleted::Now) => Ok(json!({
+            Ok(ConversationDeletion::Now) => Ok(json!({
                 "id": conversation,
                 "object": "conversation.deleted",
                 "deleted": true,
             })),
-            Ok(Deleted::NotFound) => Err(ApiError::no_conversation()),
+            Ok(ConversationDeletion::NotFound) => Err(ApiError::no_conversation()),
             Err(error) => {
                 let _ = ApiError::internal(&error, &id);
                 let message = "The conversation may not have been deleted; look and try again.";

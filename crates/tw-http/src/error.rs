@@ -6,11 +6,11 @@ use axum::response::Response;
 use http::header::RETRY_AFTER;
 use http::{HeaderName, HeaderValue, StatusCode};
 use tw_core::event::EffectRan;
-use tw_core::fault::{Fault, FaultClass};
+use tw_core::fault::{FaultClass, TurnFault};
 use tw_core::id::TurnId;
-use tw_core::rate::Standing;
+use tw_core::rate::BucketStanding;
 use tw_runtime::accept::TurnRefused;
-use tw_runtime::chain::Chain;
+use tw_runtime::error_chain::ErrorChain;
 use tw_runtime::keys::ManageKeyError;
 use tw_runtime::models::UnlistedUpstream;
 use tw_runtime::relay::RelayRefused;
@@ -33,7 +33,7 @@ pub struct ApiError {
     should_retry: Option<bool>,
     turn: Option<TurnId>,
     /// How the limit of requests stands.
-    requests: Option<Standing>,
+    requests: Option<BucketStanding>,
 }
 
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -325,7 +325,7 @@ impl ApiError {
 
     /// A fault of ours. What happened goes to the log; the client gets the request id.
     pub(crate) fn internal(error: &dyn std::error::Error, id: &RequestId) -> Self {
-        tracing::error!(request.id = %id.0, error = %Chain(error), "a request failed");
+        tracing::error!(request.id = %id.0, error = %ErrorChain(error), "a request failed");
         Self::new(
             500,
             "server_error",
@@ -346,7 +346,7 @@ impl ApiError {
     }
 
     /// A turn that ended with a fault before anything of its answer was sent.
-    pub(crate) fn of_end(turn: TurnId, fault: &Fault, effects: &[EffectRan]) -> Self {
+    pub(crate) fn of_end(turn: TurnId, fault: &TurnFault, effects: &[EffectRan]) -> Self {
         if !effects.is_empty() {
             return Self::effects_ran(turn, Some(fault), effects);
         }
@@ -356,7 +356,7 @@ impl ApiError {
     }
 
     /// A fault before anything of the answer was sent.
-    fn of_fault(fault: &Fault) -> Self {
+    fn of_fault(fault: &TurnFault) -> Self {
         let should_retry = match fault.class {
             // A repetition would only be told the same.
             FaultClass::Deadline | FaultClass::Cancelled => Some(false),
@@ -409,7 +409,11 @@ impl ApiError {
     }
 
     /// The request may not be repeated, since calls that change the world were dispatched.
-    pub(crate) fn effects_ran(turn: TurnId, fault: Option<&Fault>, effects: &[EffectRan]) -> Self {
+    pub(crate) fn effects_ran(
+        turn: TurnId,
+        fault: Option<&TurnFault>,
+        effects: &[EffectRan],
+    ) -> Self {
         let ran: Vec<String> = effects
             .iter()
             .map(|ran| format!("{} ({})", ran.name, ran.status.as_str()))

@@ -12,21 +12,21 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tw_core::event::LogEvent;
 use tw_core::id::TurnId;
-use tw_core::request::Tools;
-use tw_runtime::chain::Chain;
-use tw_runtime::follow::{Cursor, FollowError, Follower};
-use tw_runtime::limiter::Place;
+use tw_core::request::RequestTools;
+use tw_runtime::error_chain::ErrorChain;
+use tw_runtime::follow::{FollowError, Follower, LogCursor};
+use tw_runtime::limiter::StreamPermit;
 use tw_store::read::events::NumberedEvent;
-use tw_store::read::view::Detail;
+use tw_store::read::view::ResultDetail;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
-use tw_wire::openai_chat::outcome::Dialect;
+use tw_wire::openai_chat::outcome::ChatDialect;
 use tw_wire::openai_chat::request::decode;
-use tw_wire::own::told;
 use tw_wire::sse;
+use tw_wire::stored::client_events;
 
 use crate::answer_body::event_stream;
 use crate::error::ApiError;
-use crate::server::{RequestId, Surfaces};
+use crate::server::{AppState, RequestId};
 use crate::{access, turns};
 
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -34,11 +34,11 @@ const LAST_EVENT_ID: &str = "last-event-id";
 /// What the reader asked for.
 struct Query {
     chat: bool,
-    after: Option<Cursor>,
+    after: Option<LogCursor>,
 }
 
 pub(crate) async fn follow(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     turn: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
@@ -60,14 +60,14 @@ pub(crate) async fn follow(
 }
 
 async fn answer(
-    surfaces: &Surfaces,
+    surfaces: &AppState,
     id: &RequestId,
     turn: &str,
     query: &str,
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
     let reader = access::reader(surfaces, headers, None, id).await?;
-    let turn = turns::visible(surfaces, &reader, turn, Detail::Shown, id)
+    let turn = turns::visible(surfaces, &reader, turn, ResultDetail::Shown, id)
         .await?
         .turn
         .id;
@@ -144,8 +144,8 @@ fn read_query(query: &str, headers: &HeaderMap) -> Result<Query, ApiError> {
     Ok(read)
 }
 
-fn cursor(param: &str, text: &str) -> Result<Cursor, ApiError> {
-    Cursor::parse(text).ok_or_else(|| {
+fn cursor(param: &str, text: &str) -> Result<LogCursor, ApiError> {
+    LogCursor::parse(text).ok_or_else(|| {
         ApiError::invalid(
             Some(param),
             None,
@@ -155,17 +155,17 @@ fn cursor(param: &str, text: &str) -> Result<Cursor, ApiError> {
 }
 
 /// The options of the stream that the turn's own client asked for, so that the bytes are equal.
-fn chat_options(surfaces: &Surfaces, body: &[u8]) -> ChunkOptions {
+fn chat_options(surfaces: &AppState, body: &[u8]) -> ChunkOptions {
     let input = decode(body, surfaces.runtime().request_limits());
     let legacy = input
         .as_ref()
-        .is_ok_and(|input| matches!(input.tools, Tools::Legacy(_)));
+        .is_ok_and(|input| matches!(input.tools, RequestTools::Legacy(_)));
     ChunkOptions {
         include_usage: input.is_ok_and(|input| input.include_usage),
         dialect: if legacy {
-            Dialect::Functions
+            ChatDialect::Functions
         } else {
-            Dialect::Tools
+            ChatDialect::Tools
         },
     }
 }
@@ -185,7 +185,7 @@ struct Following {
     turn: TurnId,
     ended: bool,
     /// Held until the end is on its way.
-    place: Option<Place>,
+    place: Option<StreamPermit>,
 }
 
 impl Following {
@@ -208,12 +208,12 @@ impl Following {
 
 fn write_own(numbered: &NumberedEvent, out: &mut Vec<u8>) {
     let mut json = String::new();
-    told::write(&numbered.event, &mut json);
+    client_events::write(&numbered.event, &mut json);
     let head = format!(
         "id: {}.{}\nevent: {}\n",
         numbered.fence,
         numbered.number,
-        told::name(&numbered.event)
+        client_events::name(&numbered.event)
     );
     out.extend_from_slice(head.as_bytes());
     sse::write_data(out, json.as_bytes());
@@ -228,7 +228,7 @@ async fn next_bytes(mut following: Following) -> Option<(Result<Bytes, Infallibl
             Ok(Ok(Some(events))) => following.take(&events),
             Ok(Ok(None)) => following.ended = true,
             Ok(Err(error)) => {
-                tracing::error!(turn.id = %following.turn, error = %Chain(&error), "following a turn failed");
+                tracing::error!(turn.id = %following.turn, error = %ErrorChain(&error), "following a turn failed");
                 following.ended = true;
             }
             Err(_elapsed) => following.ready.extend_from_slice(sse::KEEP_ALIVE),

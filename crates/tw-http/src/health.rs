@@ -6,7 +6,7 @@ use axum::response::Response;
 
 use crate::answer_body::json;
 use crate::error::ApiError;
-use crate::server::{RequestId, Surfaces};
+use crate::server::{AppState, RequestId};
 
 pub(crate) async fn alive() -> Response {
     ok()
@@ -14,7 +14,7 @@ pub(crate) async fn alive() -> Response {
 
 /// The database takes writes; no upstream is asked.
 pub(crate) async fn ready(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
 ) -> Response {
     if surfaces.runtime().is_refusing() {

@@ -9,15 +9,16 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use http::{HeaderMap, Request, StatusCode};
 use serde::{Deserialize, Deserializer};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
 use tw_core::id::ApiKeyUuid;
-use tw_core::rate::Limits;
+use tw_core::rate::RateLimits;
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
+use tw_core::turn_policy::RecordPolicy;
 use tw_runtime::admin::KeyWanted;
 use tw_runtime::keys::{ALL_TOOLS, KeyChanges, ManageKeyError, UnknownTools, ends_after};
 
 use crate::error::ApiError;
-use crate::server::{RequestId, Surfaces};
+use crate::server::{AppState, RequestId};
 use crate::tools::{Slug, member, number, parameter, respond, slug_in, text_of};
 
 /// Keys of one page, unless the request says otherwise, and at most.
@@ -82,14 +83,14 @@ fn said<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<u32>>, D::Er
 }
 
 pub(crate) async fn list(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     slug: Slug,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
     let listed = async {
-        let caller = member(&surfaces, &headers, slug_in(slug)?, Scope::Admin, &id).await?;
+        let caller = member(&surfaces, &headers, slug_in(slug)?, KeyScope::Admin, &id).await?;
         let query = query.as_deref();
         let limit = match parameter(query, "limit") {
             None => PAGE_DEFAULT,
@@ -115,14 +116,21 @@ pub(crate) async fn list(
 }
 
 pub(crate) async fn create(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     slug: Slug,
     request: Request<Body>,
 ) -> Response {
     let created = async {
         let (parts, body) = request.into_parts();
-        let caller = member(&surfaces, &parts.headers, slug_in(slug)?, Scope::Admin, &id).await?;
+        let caller = member(
+            &surfaces,
+            &parts.headers,
+            slug_in(slug)?,
+            KeyScope::Admin,
+            &id,
+        )
+        .await?;
         let text = text_of(&surfaces, &parts.headers, body).await?;
         let body: NewKeyBody = read(&text)?;
         let unknown = unknown_tools(body.allow_unknown_tools);
@@ -138,14 +146,14 @@ pub(crate) async fn create(
 }
 
 pub(crate) async fn show(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     place: SlugAndKey,
     headers: HeaderMap,
 ) -> Response {
     let shown = async {
         let (slug, key) = place_in(place)?;
-        let caller = member(&surfaces, &headers, slug, Scope::Admin, &id).await?;
+        let caller = member(&surfaces, &headers, slug, KeyScope::Admin, &id).await?;
         let found = surfaces.runtime().api_key(&caller, key?).await;
         let key = found.map_err(|error| ApiError::of_key(&error, &id))?;
         Ok(render::key(&key, now(&surfaces)).to_string())
@@ -154,7 +162,7 @@ pub(crate) async fn show(
 }
 
 pub(crate) async fn change(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     place: SlugAndKey,
     request: Request<Body>,
@@ -162,7 +170,7 @@ pub(crate) async fn change(
     let changed = async {
         let (parts, body) = request.into_parts();
         let (slug, key) = place_in(place)?;
-        let caller = member(&surfaces, &parts.headers, slug, Scope::Admin, &id).await?;
+        let caller = member(&surfaces, &parts.headers, slug, KeyScope::Admin, &id).await?;
         let key = key?;
         let text = text_of(&surfaces, &parts.headers, body).await?;
         let body: KeyChangeBody = read(&text)?;
@@ -184,14 +192,14 @@ pub(crate) async fn change(
 }
 
 pub(crate) async fn end(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     place: SlugAndKey,
     headers: HeaderMap,
 ) -> Response {
     let ended = async {
         let (slug, key) = place_in(place)?;
-        let caller = member(&surfaces, &headers, slug, Scope::Admin, &id).await?;
+        let caller = member(&surfaces, &headers, slug, KeyScope::Admin, &id).await?;
         let key = key?;
         let ended = surfaces.runtime().end_api_key(&caller, key).await;
         ended.map_err(|error| ApiError::of_key(&error, &id))?;
@@ -200,7 +208,7 @@ pub(crate) async fn end(
     respond(ended.await, StatusCode::OK, &id)
 }
 
-fn now(surfaces: &Surfaces) -> Timestamp {
+fn now(surfaces: &AppState) -> Timestamp {
     surfaces.runtime().env().now()
 }
 
@@ -227,7 +235,7 @@ fn unknown_tools(allowed: bool) -> UnknownTools {
 }
 
 fn wanted(
-    surfaces: &Surfaces,
+    surfaces: &AppState,
     organization: &str,
     body: NewKeyBody,
 ) -> Result<KeyWanted, ApiError> {
@@ -240,7 +248,7 @@ fn wanted(
         organization: organization.to_owned(),
         name: body.name,
         scopes: match body.scopes {
-            None => Scope::DEFAULT.to_vec(),
+            None => KeyScope::DEFAULT.to_vec(),
             Some(words) => words
                 .iter()
                 .map(|word| scope(word))
@@ -252,8 +260,8 @@ fn wanted(
             .as_deref()
             .map_or(Ok(ToolsMode::Replace), tools_mode)?,
         record: match body.record.as_deref() {
-            None | Some("full") => Record::Full,
-            Some("minimal") => Record::Minimal,
+            None | Some("full") => RecordPolicy::Full,
+            Some("minimal") => RecordPolicy::Minimal,
             Some(_) => return Err(refused("record", "'full' or 'minimal'")),
         },
         memory: match body.memory.as_deref() {
@@ -261,7 +269,7 @@ fn wanted(
             Some("key") => KeyMemory::Key,
             Some(_) => return Err(refused("memory", "'off' or 'key'")),
         },
-        limits: Limits {
+        limits: RateLimits {
             requests_per_minute: body.limits.requests_per_minute.flatten(),
             concurrency_max: body.limits.concurrency.flatten(),
             streams_max: body.limits.streams.flatten(),
@@ -270,9 +278,9 @@ fn wanted(
     })
 }
 
-fn scope(word: &str) -> Result<Scope, ApiError> {
-    Scope::parse(word).ok_or_else(|| {
-        let known = Scope::ALL.map(Scope::as_str).join(", ");
+fn scope(word: &str) -> Result<KeyScope, ApiError> {
+    KeyScope::parse(word).ok_or_else(|| {
+        let known = KeyScope::ALL.map(KeyScope::as_str).join(", ");
         refused("scopes", &format!("each is one of {known}"))
     })
 }

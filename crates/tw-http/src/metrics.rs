@@ -7,12 +7,12 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
-use tw_core::change::Scope;
+use tw_core::tenant::KeyScope;
 use tw_runtime::metrics::Format;
 use tw_runtime::runtime::Runtime;
 
 use crate::access;
-use crate::server::{RequestId, Surfaces};
+use crate::server::{AppState, RequestId};
 
 /// What a scraper that reads OpenMetrics asks for.
 const OPEN_METRICS: &str = "application/openmetrics-text";
@@ -26,11 +26,11 @@ pub fn router(runtime: Runtime) -> Router {
 
 /// On the listener of clients: for keys with the scope `admin`.
 pub(crate) async fn for_admins(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
 ) -> Response {
-    match access::caller(&surfaces, &headers, Some(Scope::Admin), &id).await {
+    match access::caller(&surfaces, &headers, Some(KeyScope::Admin), &id).await {
         Ok(_caller) => text(surfaces.runtime(), &headers),
         Err(error) => error.render(Some(&id)),
     }

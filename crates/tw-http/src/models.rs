@@ -5,22 +5,22 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tw_core::change::Scope;
+use tw_core::tenant::KeyScope;
 use tw_runtime::models::UnlistedUpstream;
 use tw_wire::openai_chat::models::encode;
 
 use crate::access;
 use crate::answer_body::{json, respond};
 use crate::error::ApiError;
-use crate::server::{RequestId, Surfaces};
+use crate::server::{AppState, RequestId};
 
 pub(crate) async fn list(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     headers: HeaderMap,
 ) -> Response {
     let listed = async {
-        access::caller(&surfaces, &headers, Some(Scope::Chat), &id).await?;
+        access::caller(&surfaces, &headers, Some(KeyScope::Chat), &id).await?;
         let listed = surfaces.runtime().models().await;
         if listed.models.is_empty() && !listed.missing.is_empty() {
             return Err(ApiError::no_list(&listed.missing));
@@ -52,13 +52,13 @@ fn names(missing: &[UnlistedUpstream]) -> Option<HeaderValue> {
 }
 
 pub(crate) async fn show(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     model: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Response {
     let shown = async {
-        access::caller(&surfaces, &headers, Some(Scope::Chat), &id).await?;
+        access::caller(&surfaces, &headers, Some(KeyScope::Chat), &id).await?;
         let Ok(Path(model)) = model else {
             return Err(ApiError::no_model());
         };

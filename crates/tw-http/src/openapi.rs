@@ -21,7 +21,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::answer_body::json;
-use crate::server::Surfaces;
+use crate::server::AppState;
 
 /// What one method of a route takes and gives.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +125,7 @@ impl Operation {
 
 /// A router whose routes are all described.
 pub(crate) struct DocumentedRouter {
-    router: Router<Surfaces>,
+    router: Router<AppState>,
     paths: Map<String, Value>,
 }
 
@@ -141,7 +141,7 @@ impl DocumentedRouter {
     pub fn route(
         mut self,
         path: &str,
-        handlers: MethodRouter<Surfaces>,
+        handlers: MethodRouter<AppState>,
         operations: &[Operation],
     ) -> Self {
         self.router = self.router.route(path, handlers);
@@ -154,7 +154,7 @@ impl DocumentedRouter {
     }
 
     /// The router, with a route for the document itself, and the paths that there are.
-    pub fn finish(self) -> (Router<Surfaces>, Vec<String>) {
+    pub fn finish(self) -> (Router<AppState>, Vec<String>) {
         const OWN: &str = "/openapi.json";
         let own = get("getOpenapi", "This document")
             .without_key()
@@ -163,7 +163,7 @@ impl DocumentedRouter {
         paths.insert(OWN.to_owned(), json!({ "get": described(OWN, &own) }));
         let names = paths.keys().cloned().collect();
         let document = Bytes::from(document(paths).to_string());
-        let give = move |State(_): State<Surfaces>| async move { answer(document) };
+        let give = move |State(_): State<AppState>| async move { answer(document) };
         (self.router.route(OWN, axum::routing::get(give)), names)
     }
 }

@@ -12,8 +12,8 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use tw_core::change::Scope;
-use tw_core::fault::Fault;
+use tw_core::fault::TurnFault;
+use tw_core::tenant::KeyScope;
 use tw_runtime::relay::{RelayRequest, RelayedResponse};
 use tw_wire::openai_chat::error::{of_fault, render};
 use tw_wire::relayed::body::read;
@@ -23,7 +23,7 @@ use crate::access::{self, NAME_BYTES_MAX};
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
 use crate::request_body::{read_body, refused};
-use crate::server::{RequestId, Surfaces};
+use crate::server::{AppState, RequestId};
 
 /// A route of this kind.
 #[derive(Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl RelayedRoute {
 
 pub(crate) async fn create(
     route: &'static RelayedRoute,
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     request: axum::extract::Request,
 ) -> Response {
@@ -108,14 +108,14 @@ pub(crate) async fn create(
 
 async fn answer(
     route: &'static RelayedRoute,
-    surfaces: &Surfaces,
+    surfaces: &AppState,
     id: &RequestId,
     request: axum::extract::Request,
 ) -> Result<Response, ApiError> {
     let runtime = surfaces.runtime();
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    let caller = access::caller(surfaces, headers, Some(Scope::Chat), id).await?;
+    let caller = access::caller(surfaces, headers, Some(KeyScope::Chat), id).await?;
     if let Err(no_room) = runtime.may_begin(&caller) {
         return Err(refused(headers, body, ApiError::no_room(&no_room)).await);
     }
@@ -217,7 +217,7 @@ async fn next_bytes(mut passing: Box<Passing>) -> Option<(Result<Bytes, BrokenOf
 }
 
 /// Ends the line and the event that broke off, too.
-fn last_event(fault: &Fault, id: &RequestId) -> Bytes {
+fn last_event(fault: &TurnFault, id: &RequestId) -> Bytes {
     let mut event = b"\n\n".to_vec();
     sse::write_data(&mut event, &render(&of_fault(fault), Some(&id.0)));
     event.into()

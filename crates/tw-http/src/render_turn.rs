@@ -1,17 +1,18 @@
 //! A turn's record as JSON. Times are integer microseconds since 1970 UTC.
 
 use serde_json::{Value, json};
-use tw_core::call::{CallReason, Runs};
-use tw_core::change::{NewMessage, OnLeave, Record};
-use tw_core::event::TurnReason;
-use tw_core::model::Usage;
+use tw_core::call::{CallReason, CallRunner};
+use tw_core::change::NewMessage;
+use tw_core::model::TokenUsage;
 use tw_core::request::{Block, Role};
 use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
+use tw_core::turn_policy::{OnLeave, RecordPolicy};
+use tw_core::turn_status::TurnReason;
 use tw_store::read::turn::AttemptRow;
-use tw_store::read::view::{CallView, Detail, RoundView, TurnView};
+use tw_store::read::view::{CallView, ResultDetail, RoundView, TurnView};
 
-pub(crate) fn render(view: &TurnView, detail: Detail) -> Value {
+pub(crate) fn render(view: &TurnView, detail: ResultDetail) -> Value {
     let turn = &view.turn;
     json!({
         "id": turn.id.to_string(),
@@ -21,7 +22,7 @@ pub(crate) fn render(view: &TurnView, detail: Detail) -> Value {
         "model": turn.model,
         "streamed": turn.streamed,
         "on_leave": match turn.on_leave { OnLeave::Stop => "stop", OnLeave::Finish => "finish" },
-        "record": match turn.record { Record::Full => "full", Record::Minimal => "minimal" },
+        "record": match turn.record { RecordPolicy::Full => "full", RecordPolicy::Minimal => "minimal" },
         "conversation": turn.conversation,
         "parent": turn.parent.map(|parent| parent.to_string()),
         "memory": turn.memory.as_str(),
@@ -40,7 +41,7 @@ pub(crate) fn render(view: &TurnView, detail: Detail) -> Value {
     })
 }
 
-fn round(round: &RoundView, detail: Detail) -> Value {
+fn round(round: &RoundView, detail: ResultDetail) -> Value {
     json!({
         "round": round.round,
         "attempts": round.attempts.iter().map(attempt).collect::<Vec<_>>(),
@@ -49,7 +50,7 @@ fn round(round: &RoundView, detail: Detail) -> Value {
     })
 }
 
-fn call(call: &CallView, detail: Detail) -> Value {
+fn call(call: &CallView, detail: ResultDetail) -> Value {
     let end = call.end.as_ref();
     let mut shown = json!({
         "id": call.id.to_string(),
@@ -71,10 +72,10 @@ fn call(call: &CallView, detail: Detail) -> Value {
         "ended_us": micros(call.ended),
         "attempts": call.attempts.iter().map(attempt).collect::<Vec<_>>(),
     });
-    if call.runs == Runs::Client {
+    if call.runs == CallRunner::Client {
         shown["handed_id"] = json!(call.id.handed());
     }
-    if detail == Detail::Full {
+    if detail == ResultDetail::Full {
         shown["result"] = json!(end.and_then(|end| end.result.as_deref()));
     }
     shown
@@ -122,7 +123,7 @@ fn block(block: &Block) -> Value {
     }
 }
 
-fn usage(usage: Option<&Usage>) -> Value {
+fn usage(usage: Option<&TokenUsage>) -> Value {
     usage.map_or(Value::Null, |usage| usage.json.to_value())
 }
 

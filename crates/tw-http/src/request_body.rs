@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use tokio::sync::SemaphorePermit;
 
 use crate::error::ApiError;
-use crate::server::{BODY_UNIT_BYTES, Surfaces};
+use crate::server::{AppState, BODY_UNIT_BYTES};
 
 /// Of the body of a refused request, so much is read and dropped: most clients hear an answer
 /// only when they have sent theirs, and see a broken connection otherwise.
@@ -24,7 +24,7 @@ const DROPPED_WITHIN: Duration = Duration::from_secs(1);
 /// One that is too large is read on and dropped, up to as much again: a client that is still
 /// sending would else see a broken connection instead of the answer.
 pub(crate) async fn read_body(
-    surfaces: &Surfaces,
+    surfaces: &AppState,
     headers: &HeaderMap,
     mut body: Body,
     bytes_max: usize,

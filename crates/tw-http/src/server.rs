@@ -20,12 +20,12 @@ use crate::routes;
 
 /// What the handlers work with.
 #[derive(Clone, Debug)]
-pub struct Surfaces(pub(crate) Arc<Shared>);
+pub struct AppState(pub(crate) Arc<SharedState>);
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     pub(crate) runtime: Runtime,
-    pub(crate) options: Options,
+    pub(crate) options: SurfaceOptions,
     /// One permit for each unit of bodies that may be read.
     pub(crate) bodies: Semaphore,
     /// Every answer is the last one of its connection.
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
 
 /// How the surfaces behave.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct SurfaceOptions {
     /// Silence on a stream after which a comment is sent.
     pub keep_alive: Duration,
     /// Longest time for a request's body to arrive.
@@ -58,7 +58,7 @@ pub const BODIES_BYTES_DEFAULT: usize = 512 * 1024 * 1024;
 /// The unit in which bytes of bodies are counted.
 pub(crate) const BODY_UNIT_BYTES: usize = 4096;
 
-impl Options {
+impl SurfaceOptions {
     pub fn defaults() -> Self {
         Self {
             keep_alive: KEEP_ALIVE_DEFAULT,
@@ -70,13 +70,13 @@ impl Options {
     }
 }
 
-impl Surfaces {
-    pub fn new(runtime: Runtime, options: Options) -> Self {
+impl AppState {
+    pub fn new(runtime: Runtime, options: SurfaceOptions) -> Self {
         let bytes_max = options
             .bodies_bytes_max
             .max(runtime.request_limits().body_bytes_max);
         let units = (bytes_max / BODY_UNIT_BYTES + 1).min(Semaphore::MAX_PERMITS);
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedState {
             runtime,
             options,
             bodies: Semaphore::new(units),
@@ -101,7 +101,7 @@ pub(crate) struct RequestId(pub(crate) String);
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// All routes.
-pub fn router(surfaces: Surfaces) -> Router {
+pub fn router(surfaces: AppState) -> Router {
     let cors = surfaces.0.options.cors_origins.layer();
     let (routes, paths) = routes::all().finish();
     let paths: Arc<[String]> = paths.into();
@@ -120,7 +120,7 @@ pub fn router(surfaces: Surfaces) -> Router {
 }
 
 async fn with_request_id(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     mut request: Request<Body>,
     next: Next,
 ) -> Response {

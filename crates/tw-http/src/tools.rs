@@ -9,16 +9,16 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use http::{HeaderMap, Request, StatusCode};
-use tw_core::change::Scope;
 use tw_core::id::ToolId;
-use tw_runtime::admin::Caller;
+use tw_core::tenant::KeyScope;
+use tw_runtime::auth::Principal;
 use tw_runtime::tools::{StoredTool, ToolError};
 
 use crate::access;
 use crate::answer_body::json;
 use crate::error::ApiError;
 use crate::request_body::read_body;
-use crate::server::{RequestId, Surfaces};
+use crate::server::{AppState, RequestId};
 
 pub(crate) use trial::{preview, test};
 
@@ -32,14 +32,21 @@ pub(crate) type Slug = Result<Path<String>, PathRejection>;
 type SlugAndId = Result<Path<(String, String)>, PathRejection>;
 
 pub(crate) async fn list(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     slug: Slug,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
     let listed = async {
-        let caller = member(&surfaces, &headers, slug_in(slug)?, Scope::ToolsRead, &id).await?;
+        let caller = member(
+            &surfaces,
+            &headers,
+            slug_in(slug)?,
+            KeyScope::ToolsRead,
+            &id,
+        )
+        .await?;
         let page = Page::read(query.as_deref())?;
         let listed = surfaces
             .runtime()
@@ -58,7 +65,7 @@ pub(crate) async fn list(
 }
 
 pub(crate) async fn create(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     slug: Slug,
     request: Request<Body>,
@@ -66,7 +73,7 @@ pub(crate) async fn create(
     let created = async {
         let (parts, body) = request.into_parts();
         let slug = slug_in(slug)?;
-        let caller = member(&surfaces, &parts.headers, slug, Scope::ToolsWrite, &id).await?;
+        let caller = member(&surfaces, &parts.headers, slug, KeyScope::ToolsWrite, &id).await?;
         let text = text_of(&surfaces, &parts.headers, body).await?;
         let made = surfaces.runtime().create_tool(&caller, &text).await;
         told(&made.map_err(|error| ApiError::of_tool(&error, &id))?)
@@ -75,7 +82,7 @@ pub(crate) async fn create(
 }
 
 pub(crate) async fn show(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     place: SlugAndId,
     RawQuery(query): RawQuery,
@@ -83,7 +90,7 @@ pub(crate) async fn show(
 ) -> Response {
     let shown = async {
         let (slug, tool) = place_in(place)?;
-        let caller = member(&surfaces, &headers, slug, Scope::ToolsRead, &id).await?;
+        let caller = member(&surfaces, &headers, slug, KeyScope::ToolsRead, &id).await?;
         let version = match parameter(query.as_deref(), "version") {
             None => None,
             Some(text) => Some(number(&text, "version")?),
@@ -95,7 +102,7 @@ pub(crate) async fn show(
 }
 
 pub(crate) async fn change(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     place: SlugAndId,
     request: Request<Body>,
@@ -103,7 +110,7 @@ pub(crate) async fn change(
     let changed = async {
         let (parts, body) = request.into_parts();
         let (slug, tool) = place_in(place)?;
-        let caller = member(&surfaces, &parts.headers, slug, Scope::ToolsWrite, &id).await?;
+        let caller = member(&surfaces, &parts.headers, slug, KeyScope::ToolsWrite, &id).await?;
         let text = text_of(&surfaces, &parts.headers, body).await?;
         let made = surfaces.runtime().change_tool(&caller, tool?, &text).await;
         told(&made.map_err(|error| ApiError::of_tool(&error, &id))?)
@@ -112,14 +119,14 @@ pub(crate) async fn change(
 }
 
 pub(crate) async fn delete(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     place: SlugAndId,
     headers: HeaderMap,
 ) -> Response {
     let deleted = async {
         let (slug, tool) = place_in(place)?;
-        let caller = member(&surfaces, &headers, slug, Scope::ToolsWrite, &id).await?;
+        let caller = member(&surfaces, &headers, slug, KeyScope::ToolsWrite, &id).await?;
         let tool = tool?;
         let gone = surfaces.runtime().delete_tool(&caller, tool).await;
         gone.map_err(|error| ApiError::of_tool(&error, &id))?;
@@ -130,12 +137,12 @@ pub(crate) async fn delete(
 
 /// The caller, if the organization in the path is its own; another one is not found.
 pub(crate) async fn member(
-    surfaces: &Surfaces,
+    surfaces: &AppState,
     headers: &HeaderMap,
     slug: String,
-    scope: Scope,
+    scope: KeyScope,
     id: &RequestId,
-) -> Result<Caller, ApiError> {
+) -> Result<Principal, ApiError> {
     let caller = access::caller(surfaces, headers, None, id).await?;
     if *caller.organization_slug != *slug {
         return Err(ApiError::no_organization());
@@ -159,7 +166,7 @@ fn place_in(place: SlugAndId) -> Result<(String, Result<ToolId, ApiError>), ApiE
 }
 
 pub(crate) async fn text_of(
-    surfaces: &Surfaces,
+    surfaces: &AppState,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<String, ApiError> {

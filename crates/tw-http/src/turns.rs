@@ -5,27 +5,27 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use http::HeaderMap;
-use tw_core::change::Scope;
 use tw_core::id::TurnId;
-use tw_store::read::view::{Detail, TurnView};
+use tw_core::tenant::KeyScope;
+use tw_store::read::view::{ResultDetail, TurnView};
 
-use crate::access::{self, Reader};
+use crate::access::{self, TurnReader};
 use crate::answer_body::respond;
 use crate::error::ApiError;
 use crate::render_turn;
-use crate::server::{RequestId, Surfaces};
+use crate::server::{AppState, RequestId};
 
 pub(crate) async fn show(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     turn: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
     let detail = if query.is_some_and(|query| query.split('&').any(|pair| pair == "full=1")) {
-        Detail::Full
+        ResultDetail::Full
     } else {
-        Detail::Shown
+        ResultDetail::Shown
     };
     let turn = id_in(turn);
     let shown = async {
@@ -36,18 +36,18 @@ pub(crate) async fn show(
 }
 
 pub(crate) async fn cancel(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     turn: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Response {
     let turn = id_in(turn);
     let cancelled = async {
-        let reader = access::reader(&surfaces, &headers, Some(Scope::Chat), &id).await?;
-        let view = visible(&surfaces, &reader, &turn, Detail::Shown, &id).await?;
+        let reader = access::reader(&surfaces, &headers, Some(KeyScope::Chat), &id).await?;
+        let view = visible(&surfaces, &reader, &turn, ResultDetail::Shown, &id).await?;
         let caller = &reader.caller;
-        if view.turn.api_key != caller.api_key && !caller.may(Scope::Admin) {
-            return Err(ApiError::out_of_scope(Scope::Admin.as_str()));
+        if view.turn.api_key != caller.api_key && !caller.may(KeyScope::Admin) {
+            return Err(ApiError::out_of_scope(KeyScope::Admin.as_str()));
         }
         if view.turn.status.is_final() {
             return Ok(view);
@@ -62,9 +62,9 @@ pub(crate) async fn cancel(
         })?;
         let ended = surfaces.runtime().wait_for_end(caller, view.turn.id).await;
         ended.map_err(|error| ApiError::of_read(&error, &id))?;
-        visible(&surfaces, &reader, &turn, Detail::Shown, &id).await
+        visible(&surfaces, &reader, &turn, ResultDetail::Shown, &id).await
     };
-    answer(cancelled.await, Detail::Shown, &id)
+    answer(cancelled.await, ResultDetail::Shown, &id)
 }
 
 /// The id in a path; one that is no text is an id that nothing has.
@@ -74,10 +74,10 @@ pub(crate) fn id_in(path: Result<Path<String>, PathRejection>) -> String {
 
 /// What the reader does not see is not found.
 pub(crate) async fn visible(
-    surfaces: &Surfaces,
-    reader: &Reader,
+    surfaces: &AppState,
+    reader: &TurnReader,
     turn: &str,
-    detail: Detail,
+    detail: ResultDetail,
     id: &RequestId,
 ) -> Result<TurnView, ApiError> {
     let turn = turn_id(turn).ok_or_else(ApiError::no_turn)?;
@@ -97,7 +97,7 @@ pub(crate) fn turn_id(text: &str) -> Option<TurnId> {
     TurnId::parse(text.strip_prefix("chatcmpl-").unwrap_or(text))
 }
 
-fn answer(view: Result<TurnView, ApiError>, detail: Detail, id: &RequestId) -> Response {
+fn answer(view: Result<TurnView, ApiError>, detail: ResultDetail, id: &RequestId) -> Response {
     let body = view.map(|view| render_turn::render(&view, detail).to_string());
     respond(body, id)
 }

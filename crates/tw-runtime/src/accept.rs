@@ -1,6 +1,6 @@
 //! From a decoded request to a turn that runs, or to the answer of an earlier one.
 
-mod hashed;
+mod body_hashes;
 mod repeat;
 mod row;
 
@@ -9,43 +9,45 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
-use tw_core::change::{Change, Fence, NewTurn, OnLeave, Record, Surface, ToolGrant, ToolsMode};
+use tw_core::change::{Change, Fence, NewTurn};
 use tw_core::event::{EffectRan, LogEvent};
-use tw_core::history::{Differences, Repairs};
+use tw_core::history::{FeltDifferences, HistoryRepairs};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::json::shared::SharedText;
-use tw_core::memory::{TurnMemory, Verdict};
+use tw_core::memory::{MemoryVerdict, TurnMemory};
 use tw_core::request::{Message, ModelInput};
+use tw_core::tenant::{ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
-use tw_core::turn::{Now, Offer, OfferError, Offered, Step, Turn, TurnSetup, offer};
-use tw_egress::idle::Idle;
+use tw_core::turn::{Now, OfferError, OfferOutcome, Step, ToolOffer, Turn, TurnSetup, offer};
+use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
+use tw_egress::idle_timer::IdleTimer;
 use tw_egress::upstream::Upstream;
-use tw_store::apply::ApplyError;
+use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
 use tw_wire::openai_chat::request::differences;
 
-use crate::admin::Caller;
-use crate::driver::{self, Accepted, CallContext, Driver, DriverParts, Work};
+use crate::answered_notes;
+use crate::auth::Principal;
+use crate::driver::{self, AcceptedTurn, CallContext, DriverParts, TurnDriver, TurnWork};
+use crate::equal_requests::{PassMode, RequestFingerprint, TurnstilePass};
 use crate::follow::Follower;
-use crate::limiter::{NoRoom, Place};
-use crate::live::{Client, Live};
-use crate::marks;
-use crate::memory::Asks;
-use crate::prepared::{self, Prepared};
-use crate::runtime::{Inner, Runtime};
+use crate::limiter::{RoomRefused, StreamPermit};
+use crate::live_turns::{LiveTurn, WaitingClient};
+use crate::memory::HistoryOrigin;
+use crate::prepared_history::{self, PreparedHistory};
+use crate::runtime::{Runtime, RuntimeInner};
 use crate::to_client::{self, FromDriver};
-use crate::tool_book::Page;
-use crate::turnstile::{As, Equal, Passing};
-use crate::variables::Whose;
+use crate::tool_book::ToolBookPage;
+use crate::variables::VariableSubject;
 
-use hashed::Hashed;
-use repeat::Earlier;
+use body_hashes::BodyHashes;
+use repeat::EarlierTry;
 use row::new_turn;
 
 /// A request for a turn, decoded.
 #[derive(Debug)]
 pub struct TurnRequest {
-    pub caller: Caller,
+    pub caller: Principal,
     pub surface: Surface,
     /// The body as it came.
     pub body: SharedText,
@@ -69,8 +71,8 @@ pub struct TurnTaken {
     pub turn: TurnId,
     /// The public id of its conversation.
     pub conversation: String,
-    pub memory: Verdict,
-    pub repairs: Repairs,
+    pub memory: MemoryVerdict,
+    pub repairs: HistoryRepairs,
     /// Tools that were to be added and that the client's list names already.
     pub names_shared: Vec<String>,
     pub answer: TurnAnswer,
@@ -97,13 +99,13 @@ pub enum TurnRefused {
     #[error("an earlier try of this request, which was deleted, ran calls that are not repeated")]
     DeletedEffectsRan,
     #[error("there is no room for another turn")]
-    NoRoom(NoRoom),
+    NoRoom(RoomRefused),
     #[error("the server is shutting down")]
     ShuttingDown,
     #[error("no upstream serves the model")]
     UnknownModel,
     #[error("accepting the request")]
-    Write(#[source] Option<ApplyError>),
+    Write(#[source] Option<StoreApplyError>),
     #[error("looking up earlier requests")]
     Read(#[from] ReadError),
 }
@@ -112,12 +114,12 @@ pub enum TurnRefused {
 #[derive(Debug)]
 pub struct TurnAnswer {
     answer: Answer,
-    idle: Option<Idle>,
+    idle: Option<IdleTimer>,
 }
 
 /// What comes next of an answer.
 #[derive(Debug)]
-pub enum Coming {
+pub enum NextAnswerPart {
     Events(Vec<LogEvent>),
     /// Nothing came for the time that was given.
     Silence,
@@ -127,7 +129,10 @@ pub enum Coming {
 
 #[derive(Debug)]
 enum Answer {
-    Live { events: FromDriver, _client: Client },
+    Live {
+        events: FromDriver,
+        _client: WaitingClient,
+    },
     Followed(Box<Follower>),
 }
 
@@ -157,8 +162,8 @@ impl TurnAnswer {
     ///
     /// # Cancel safety
     /// No event is lost.
-    pub async fn next_within(&mut self, span: Duration) -> Result<Coming, ReadError> {
-        let mut idle = self.idle.take().unwrap_or_else(|| Idle::new(span));
+    pub async fn next_within(&mut self, span: Duration) -> Result<NextAnswerPart, ReadError> {
+        let mut idle = self.idle.take().unwrap_or_else(|| IdleTimer::new(span));
         let next = tokio::select! {
             biased;
             next = self.next() => Some(next),
@@ -167,8 +172,8 @@ impl TurnAnswer {
         idle.begin_anew(span);
         self.idle = Some(idle);
         match next {
-            Some(next) => Ok(next?.map_or(Coming::Over, Coming::Events)),
-            None => Ok(Coming::Silence),
+            Some(next) => Ok(next?.map_or(NextAnswerPart::Over, NextAnswerPart::Events)),
+            None => Ok(NextAnswerPart::Silence),
         }
     }
 }
@@ -184,7 +189,7 @@ impl Runtime {
         if self.is_refusing() {
             return Err(TurnRefused::ShuttingDown);
         }
-        let hashed = Hashed::read(request.body.as_str().as_bytes(), request.input.ends);
+        let hashed = BodyHashes::read(request.body.as_str().as_bytes(), request.input.ends);
         let body_hash = hashed.whole;
         let end_user = request
             .end_user
@@ -194,9 +199,9 @@ impl Runtime {
         // The store itself tells equal idempotency keys apart, but one that attaches must not be
         // refused for want of room meanwhile.
         let passes = if request.is_retry || request.idempotency_key.is_some() {
-            As::Repetition
+            PassMode::Repetition
         } else {
-            As::First
+            PassMode::First
         };
         loop {
             let passing = self.0.turnstile.pass(equal, passes).await;
@@ -204,14 +209,14 @@ impl Runtime {
                 .repeated(&request, end_user.as_deref(), body_hash)
                 .await?
             {
-                Earlier::Answers(taken) => return Ok(*taken),
-                Earlier::StillEnding(follower) => {
+                EarlierTry::Answers(taken) => return Ok(*taken),
+                EarlierTry::StillEnding(follower) => {
                     // Others need not wait for this one.
                     drop(passing);
                     follower.wait_for_end().await?;
                     continue;
                 }
-                Earlier::Nothing { keys_since } => keys_since,
+                EarlierTry::Nothing { keys_since } => keys_since,
             };
             let end_user = end_user.clone();
             match self
@@ -230,13 +235,13 @@ impl Runtime {
 
     /// Notes that the whole answer was handed to the client's connection, so that a later
     /// request with the same body is a new one. Nobody waits for the note.
-    pub fn mark_answered(&self, caller: &Caller, turn: TurnId) {
+    pub fn mark_answered(&self, caller: &Principal, turn: TurnId) {
         let mark = Change::MarkAnswered {
             organization: caller.organization,
             turn,
             at: self.env().now(),
         };
-        marks::add(&self.0, mark);
+        answered_notes::add(&self.0, mark);
     }
 
     /// Asks a turn to stop, which may still wait for a driver: then it is written down for the one who takes it over.
@@ -244,7 +249,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When that cannot be written; after `Unknown` it may be.
-    pub async fn cancel(&self, organization: OrgId, turn: TurnId) -> Result<(), ApplyError> {
+    pub async fn cancel(&self, organization: OrgId, turn: TurnId) -> Result<(), StoreApplyError> {
         if self.cancel_live(turn) {
             return Ok(());
         }
@@ -272,7 +277,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn wait_for_end(&self, caller: &Caller, turn: TurnId) -> Result<(), ReadError> {
+    pub async fn wait_for_end(&self, caller: &Principal, turn: TurnId) -> Result<(), ReadError> {
         Follower::new(&self.0, caller.organization, turn)
             .wait_for_end()
             .await
@@ -282,9 +287,9 @@ impl Runtime {
         &self,
         request: &TurnRequest,
         end_user: Option<String>,
-        hashed: &Hashed,
+        hashed: &BodyHashes,
         keys_since: Option<Timestamp>,
-        passing: Passing,
+        passing: TurnstilePass,
     ) -> Result<Begun, TurnRefused> {
         let inner = &self.0;
         let upstreams = inner.upstreams_of(&request.input.model);
@@ -293,12 +298,13 @@ impl Runtime {
         }
         let (mut offered, page) = self.offered(request).await?;
         let record = record_of(request);
-        let asks = Asks::Begins {
+        let asks = HistoryOrigin::Begins {
             request,
             end_user: end_user.as_deref(),
             record,
         };
-        let mut prepared = prepared::prepare(inner, asks, &request.input, &offered.offer).await?;
+        let mut prepared =
+            prepared_history::prepare(inner, asks, &request.input, &offered.offer).await?;
         if prepared.repaired.as_ref().is_some_and(Vec::is_empty) {
             return Err(TurnRefused::Invalid {
                 message:
@@ -316,7 +322,7 @@ impl Runtime {
             .unwrap_or_else(|| inner.env.ordered_id().hyphenated().to_string());
         let (turn, created) = (TurnId(inner.env.ordered_id()), inner.env.now());
         let calls = page.map(|page| {
-            let whose = Whose {
+            let whose = VariableSubject {
                 end_user: end_user.as_deref(),
                 conversation: &conversation,
                 turn,
@@ -362,7 +368,7 @@ impl Runtime {
         &self,
         request: &TurnRequest,
         beginning: Beginning,
-        passing: Passing,
+        passing: TurnstilePass,
     ) -> Result<Begun, TurnRefused> {
         let inner = &self.0;
         let Beginning {
@@ -385,7 +391,7 @@ impl Runtime {
         let (mut repairs, memory) = (prepared.repairs, prepared.memory.verdict);
         let repaired = prepared.repaired.as_deref();
         repairs.differences = differences_of(&machine, request, repaired, &upstreams);
-        let work = Work {
+        let work = TurnWork {
             input: Arc::clone(&request.input),
             histories: prepared.into_histories(),
             upstreams,
@@ -396,7 +402,7 @@ impl Runtime {
         let place = place.map_err(TurnRefused::NoRoom)?;
         let (answer, outcome) = self.drive(machine, fence, work, place, (step, passing));
         match outcome.await {
-            Ok(Ok(Accepted::New)) => Ok(Begun::Taken(Box::new(TurnTaken {
+            Ok(Ok(AcceptedTurn::New)) => Ok(Begun::Taken(Box::new(TurnTaken {
                 turn,
                 conversation,
                 memory,
@@ -404,8 +410,8 @@ impl Runtime {
                 names_shared,
                 answer,
             }))),
-            Ok(Ok(Accepted::KeyTaken { same_body, .. })) => Ok(Begun::KeyTaken { same_body }),
-            Ok(Ok(Accepted::ParentDeleted)) => Ok(Begun::ParentDeleted),
+            Ok(Ok(AcceptedTurn::KeyTaken { same_body, .. })) => Ok(Begun::KeyTaken { same_body }),
+            Ok(Ok(AcceptedTurn::ParentDeleted)) => Ok(Begun::ParentDeleted),
             Ok(Err(error)) => Err(TurnRefused::Write(Some(error))),
             Err(_driver_gone) => Err(TurnRefused::Write(None)),
         }
@@ -416,16 +422,19 @@ impl Runtime {
         &self,
         turn: Turn,
         fence: Fence,
-        work: Work,
-        place: Place,
-        (step, passing): (Step, Passing),
-    ) -> (TurnAnswer, oneshot::Receiver<Result<Accepted, ApplyError>>) {
+        work: TurnWork,
+        place: StreamPermit,
+        (step, passing): (Step, TurnstilePass),
+    ) -> (
+        TurnAnswer,
+        oneshot::Receiver<Result<AcceptedTurn, StoreApplyError>>,
+    ) {
         let inner = &self.0;
-        let live = Live::new(0);
-        let client = Client::starter(&live);
+        let live = LiveTurn::new(0);
+        let client = WaitingClient::starter(&live);
         let (to_client, events) = to_client::new();
         let (accepted, outcome) = oneshot::channel();
-        let driver = Driver::new(DriverParts {
+        let driver = TurnDriver::new(DriverParts {
             inner: Arc::clone(inner),
             turn,
             fence,
@@ -449,9 +458,9 @@ impl Runtime {
     async fn offered(
         &self,
         request: &TurnRequest,
-    ) -> Result<(Offered, Option<Arc<Page>>), TurnRefused> {
-        let relay = Offered {
-            offer: Offer::Relay,
+    ) -> Result<(OfferOutcome, Option<Arc<ToolBookPage>>), TurnRefused> {
+        let relay = OfferOutcome {
+            offer: ToolOffer::Relay,
             schemas_replaced: 0,
             names_shared: Vec::new(),
         };
@@ -494,7 +503,7 @@ impl Runtime {
     }
 }
 
-fn machine_of(inner: &Inner, setup: TurnSetup, step: &mut Step) -> Turn {
+fn machine_of(inner: &RuntimeInner, setup: TurnSetup, step: &mut Step) -> Turn {
     let now = Now {
         at: setup.created,
         fresh_id: &mut || inner.env.ordered_id(),
@@ -508,12 +517,12 @@ fn differences_of(
     request: &TurnRequest,
     repaired: Option<&[Message]>,
     upstreams: &[Arc<Upstream>],
-) -> Differences {
+) -> FeltDifferences {
     let Some(first) = upstreams.first() else {
-        return Differences::default();
+        return FeltDifferences::default();
     };
     if first.accepts.all_messages() && first.accepts.all_tools() {
-        return Differences::default();
+        return FeltDifferences::default();
     }
     let input = &request.input;
     let messages = repaired.unwrap_or(&input.messages).iter().collect();
@@ -525,7 +534,7 @@ fn differences_of(
 struct Beginning {
     setup: TurnSetup,
     accept: NewTurn,
-    prepared: Prepared,
+    prepared: PreparedHistory,
     upstreams: Vec<Arc<Upstream>>,
     calls: Option<CallContext>,
     names_shared: Vec<String>,
@@ -538,7 +547,11 @@ enum Begun {
 }
 
 /// What a repetition of the request has in common with it.
-fn equal_of(request: &TurnRequest, end_user: Option<&str>, body_hash: [u8; 32]) -> Equal {
+fn equal_of(
+    request: &TurnRequest,
+    end_user: Option<&str>,
+    body_hash: [u8; 32],
+) -> RequestFingerprint {
     let mut hash = Sha256::new();
     hash.update(request.caller.organization.0.to_le_bytes());
     hash.update(request.caller.api_key.0.to_le_bytes());
@@ -556,12 +569,12 @@ fn equal_of(request: &TurnRequest, end_user: Option<&str>, body_hash: [u8; 32]) 
 }
 
 fn setup_of(
-    inner: &Inner,
+    inner: &RuntimeInner,
     request: &TurnRequest,
-    (offer, withheld): (Offer, Vec<String>),
+    (offer, withheld): (ToolOffer, Vec<String>),
     upstreams: &[Arc<Upstream>],
     (id, created): (TurnId, Timestamp),
-    (record, memory): (Record, Option<TurnMemory>),
+    (record, memory): (RecordPolicy, Option<TurnMemory>),
 ) -> TurnSetup {
     let input = &request.input;
     let limits = inner.config.turn.clone();
@@ -598,9 +611,9 @@ fn bytes_held(request: &TurnRequest) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-fn record_of(request: &TurnRequest) -> Record {
+fn record_of(request: &TurnRequest) -> RecordPolicy {
     match request.input.store {
-        Some(false) => Record::Minimal,
+        Some(false) => RecordPolicy::Minimal,
         Some(true) | None => request.caller.record,
     }
 }

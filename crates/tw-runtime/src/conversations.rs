@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tw_core::change::{Change, DeleteConversation, Outcome, Whose};
+use tw_core::change::{Change, DeleteConversation, Outcome};
 use tw_core::id::{OrgId, TurnId};
-use tw_store::apply::ApplyError;
+use tw_core::tenant::TurnOwner;
+use tw_store::apply::StoreApplyError;
 
-use crate::admin::Caller;
-use crate::chain::Chain;
+use crate::auth::Principal;
+use crate::error_chain::ErrorChain;
 use crate::follow::Follower;
 use crate::retention::TURNS_PER_SWEEP_MAX;
 use crate::runtime::Runtime;
@@ -19,7 +20,7 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What became of a conversation that was to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deleted {
+pub enum ConversationDeletion {
     Now,
     /// There is none of which a turn is meant.
     NotFound,
@@ -36,10 +37,10 @@ impl Runtime {
     /// A dropped call still deletes and stops.
     pub async fn delete_conversation(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         conversation: &str,
-        whose: Whose,
-    ) -> Result<Deleted, ApplyError> {
+        whose: TurnOwner,
+    ) -> Result<ConversationDeletion, StoreApplyError> {
         let delete = DeleteConversation {
             organization: caller.organization,
             conversation: conversation.to_owned(),
@@ -53,19 +54,22 @@ impl Runtime {
             .tasks
             .spawn(async move { runtime.delete(delete).await });
         let ended = deleting.await;
-        ended.unwrap_or(Err(ApplyError::Unknown { source: None }))
+        ended.unwrap_or(Err(StoreApplyError::Unknown { source: None }))
     }
 
-    async fn delete(&self, delete: DeleteConversation) -> Result<Deleted, ApplyError> {
+    async fn delete(
+        &self,
+        delete: DeleteConversation,
+    ) -> Result<ConversationDeletion, StoreApplyError> {
         let organization = delete.organization;
         let change = Change::DeleteConversation(delete);
         let outcomes = self.store().apply(vec![change], None).await?;
         let Some(Outcome::ConversationDeleted { running }) = outcomes.into_iter().next() else {
-            return Ok(Deleted::NotFound);
+            return Ok(ConversationDeletion::NotFound);
         };
         self.stop(organization, &running).await;
         self.erase_due().await;
-        Ok(Deleted::Now)
+        Ok(ConversationDeletion::Now)
     }
 
     /// One that no driver of this process has is stopped by whoever takes it over.
@@ -74,7 +78,7 @@ impl Runtime {
             self.cancel_live(*turn);
             let follower = Follower::new(&self.0, organization, *turn);
             if let Err(error) = follower.wait_for_end().await {
-                tracing::warn!(turn.id = %turn, error = %Chain(&error), "waiting for a deleted turn failed");
+                tracing::warn!(turn.id = %turn, error = %ErrorChain(&error), "waiting for a deleted turn failed");
             }
         });
         let all = tokio::time::timeout(STOPPED_WITHIN, join_all(ends));
@@ -90,7 +94,7 @@ impl Runtime {
             turns_max: TURNS_PER_SWEEP_MAX,
         };
         if let Err(error) = self.store().apply(vec![change], None).await {
-            tracing::warn!(error = %Chain(&error), "erasing a deleted conversation failed");
+            tracing::warn!(error = %ErrorChain(&error), "erasing a deleted conversation failed");
         }
     }
 }

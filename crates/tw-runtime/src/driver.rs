@@ -27,36 +27,36 @@ use tw_core::id::{ApiKeyId, CallRef};
 use tw_core::model::ModelEvent;
 use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
-use tw_core::turn::{Asked, Effect, Event, Now, Step, Timer, Turn};
-use tw_egress::aside::aside;
+use tw_core::turn::{Effect, Event, ModelRequestNumber, Now, Step, Timer, Turn};
+use tw_egress::off_thread::aside;
 use tw_egress::secrets::Tenancy;
-use tw_egress::upstream::{Asking, Progress, Sent, Upstream};
-use tw_store::apply::ApplyError;
+use tw_egress::upstream::{ModelExchange, ModelProgress, SentModelRequest, Upstream};
+use tw_store::apply::StoreApplyError;
 use tw_wire::openai_chat::request::encode_for;
 
-use crate::chain::Chain;
+use crate::equal_requests::TurnstilePass;
+use crate::error_chain::ErrorChain;
 use crate::fail_point::FailPoint;
-use crate::limiter::Place;
-use crate::live::{Live, Signal, Wanted};
-use crate::prepared::Histories;
+use crate::limiter::StreamPermit;
+use crate::live_turns::{DriverSignal, LiveTurn, WantedSignals};
+use crate::prepared_history::SendableHistories;
 use crate::recover::pace::RecoveryPermit;
 use crate::results::ResultKey;
-use crate::runtime::Inner;
-use crate::slots::Slot;
+use crate::runtime::RuntimeInner;
+use crate::slots::CallSlot;
 use crate::to_client::ToClient;
-use crate::tool_book::Page;
-use crate::turnstile::Passing;
-use crate::variables::{TurnVariables, Whose};
+use crate::tool_book::ToolBookPage;
+use crate::variables::{TurnVariables, VariableSubject};
 
 use calls::CallEnded;
-use log::Log;
+use log::TurnLog;
 use metering::Metering;
 
 /// What a turn works with and never changes.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub(crate) struct TurnWork {
     pub(crate) input: Arc<ModelInput>,
-    pub(crate) histories: Histories,
+    pub(crate) histories: SendableHistories,
     /// The turn's chain, as its setup names it; never empty.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// `None` for a relay.
@@ -75,7 +75,7 @@ pub(crate) struct CallContext {
 }
 
 impl CallContext {
-    pub(crate) fn new(page: &Page, whose: Whose<'_>, input: &ModelInput) -> Self {
+    pub(crate) fn new(page: &ToolBookPage, whose: VariableSubject<'_>, input: &ModelInput) -> Self {
         Self {
             organization: Arc::clone(&page.slug),
             tenancy: page.tenancy,
@@ -87,29 +87,29 @@ impl CallContext {
 /// Arguments that are larger than this, in bytes, may take milliseconds to check.
 const ASIDE_BYTES_MIN: usize = 8 * 1024;
 
-pub(crate) struct Driver {
-    inner: Arc<Inner>,
+pub(crate) struct TurnDriver {
+    inner: Arc<RuntimeInner>,
     turn: Turn,
     fence: Fence,
     /// `None` once the turn is accepted.
     accepting: Option<Accepting>,
-    work: Arc<Work>,
-    live: Arc<Live>,
-    log: Log,
+    work: Arc<TurnWork>,
+    live: Arc<LiveTurn>,
+    log: TurnLog,
     client: Option<ToClient>,
     /// A client waits, and its leaving is an event.
     client_counts: bool,
     /// Held until the turn's end is durable.
-    place: Option<Place>,
+    place: Option<StreamPermit>,
     /// Of a turn that was taken over, until something has come of what it asked first.
     recovery: Option<RecoveryPermit>,
-    asking: Option<(Asked, Asking)>,
+    asking: Option<(ModelRequestNumber, ModelExchange)>,
     tools: JoinSet<CallEnded>,
     /// Attempts that run, by the id of their task.
-    attempts: BTreeMap<tokio::task::Id, (CallRef, u32, calls::Kind)>,
+    attempts: BTreeMap<tokio::task::Id, (CallRef, u32, calls::CallTaskKind)>,
     aborts: BTreeMap<CallRef, AbortHandle>,
     waiting_for_slots: FuturesUnordered<calls::WaitingForSlot>,
-    slots: BTreeMap<CallRef, Option<Slot>>,
+    slots: BTreeMap<CallRef, Option<CallSlot>>,
     /// Calls whose answer is to be kept for others, and under which key.
     results_to_keep: BTreeMap<CallRef, ResultKey>,
     calls_began: BTreeMap<CallRef, Timestamp>,
@@ -122,31 +122,31 @@ pub(crate) struct Driver {
 
 /// A turn whose accepting transaction is under way.
 struct Accepting {
-    apply: Pin<Box<dyn Future<Output = Result<Vec<Outcome>, ApplyError>> + Send>>,
-    passing: Passing,
+    apply: Pin<Box<dyn Future<Output = Result<Vec<Outcome>, StoreApplyError>> + Send>>,
+    passing: TurnstilePass,
     /// Hears how it went.
-    accepted: oneshot::Sender<Result<Accepted, ApplyError>>,
+    accepted: oneshot::Sender<Result<AcceptedTurn, StoreApplyError>>,
 }
 
 /// Why a driver stopped before the turn's end.
 #[derive(Debug)]
-pub(super) enum Stopped {
+pub(super) enum DriverStop {
     /// There is no such turn, or whether there is one is unknown.
     NotAccepted,
     /// The write failed, or may have.
-    Write(ApplyError),
+    Write(StoreApplyError),
     /// The process ends; the next one takes over.
     HandOver,
 }
 
 pub(crate) struct DriverParts {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<RuntimeInner>,
     pub(crate) turn: Turn,
     pub(crate) fence: Fence,
-    pub(crate) work: Arc<Work>,
-    pub(crate) live: Arc<Live>,
+    pub(crate) work: Arc<TurnWork>,
+    pub(crate) live: Arc<LiveTurn>,
     pub(crate) client: Option<ToClient>,
-    pub(crate) place: Place,
+    pub(crate) place: StreamPermit,
     pub(crate) recovery: Option<RecoveryPermit>,
     /// Events that the log holds already.
     pub(crate) events_stored: u64,
@@ -154,17 +154,17 @@ pub(crate) struct DriverParts {
 
 /// What happened next in the world of one driver.
 enum Happened {
-    Accepted(Result<Vec<Outcome>, ApplyError>),
-    Signal(Signal),
+    Accepted(Result<Vec<Outcome>, StoreApplyError>),
+    Signal(DriverSignal),
     Timer(Timer),
     Call(CallEnded),
     MayStart(CallRef, calls::MayStart),
-    Model(Asked, Progress),
-    Flushed(Result<u64, ApplyError>),
+    Model(ModelRequestNumber, ModelProgress),
+    Flushed(Result<u64, StoreApplyError>),
     FlushDue,
 }
 
-impl Driver {
+impl TurnDriver {
     /// On the heap, since a future that hands a value on has room for it twice.
     pub(crate) fn new(parts: DriverParts) -> Box<Self> {
         let DriverParts {
@@ -187,7 +187,7 @@ impl Driver {
             accepting: None,
             work,
             live,
-            log: Log::new(events_stored),
+            log: TurnLog::new(events_stored),
             client_counts: client.is_some(),
             client,
             place: Some(place),
@@ -214,8 +214,8 @@ impl Driver {
     pub(crate) async fn accept(
         mut self: Box<Self>,
         step: Step,
-        passing: Passing,
-        accepted: oneshot::Sender<Result<Accepted, ApplyError>>,
+        passing: TurnstilePass,
+        accepted: oneshot::Sender<Result<AcceptedTurn, StoreApplyError>>,
     ) {
         let Step { write, show, then } = step;
         debug_assert!(show.is_empty(), "an accepted turn has nothing to show yet");
@@ -235,7 +235,7 @@ impl Driver {
     }
 
     /// Waits until the turn is accepted, if it is not yet.
-    async fn settle(&mut self) -> Result<(), Stopped> {
+    async fn settle(&mut self) -> Result<(), DriverStop> {
         match &mut self.accepting {
             Some(accepting) => {
                 let outcome = accepting.apply.as_mut().await;
@@ -245,12 +245,15 @@ impl Driver {
         }
     }
 
-    fn on_accepted(&mut self, outcome: Result<Vec<Outcome>, ApplyError>) -> Result<(), Stopped> {
+    fn on_accepted(
+        &mut self,
+        outcome: Result<Vec<Outcome>, StoreApplyError>,
+    ) -> Result<(), DriverStop> {
         let Some(accepting) = self.accepting.take() else {
             return Ok(());
         };
-        let outcome = outcome.map(Accepted::of);
-        if matches!(outcome, Err(ApplyError::Unknown { .. })) {
+        let outcome = outcome.map(AcceptedTurn::of);
+        if matches!(outcome, Err(StoreApplyError::Unknown { .. })) {
             // It may be there; then somebody has to drive it.
             crate::recover::later(
                 Arc::clone(&self.inner),
@@ -258,7 +261,7 @@ impl Driver {
                 self.fence.turn,
             );
         }
-        let is_ours = matches!(outcome, Ok(Accepted::New));
+        let is_ours = matches!(outcome, Ok(AcceptedTurn::New));
         if is_ours {
             self.reach(FailPoint::AfterAccept);
             let streamed = self.turn.setup().streamed;
@@ -273,7 +276,7 @@ impl Driver {
         if is_ours {
             Ok(())
         } else {
-            Err(Stopped::NotAccepted)
+            Err(DriverStop::NotAccepted)
         }
     }
 
@@ -291,12 +294,12 @@ impl Driver {
     }
 
     /// What costs most of taking a turn over is behind it: its claims do not count against it any more.
-    async fn note_resumed(&mut self) -> Result<(), Stopped> {
+    async fn note_resumed(&mut self) -> Result<(), DriverStop> {
         if !self.turn.is_ended() {
             let at = self.inner.env.now();
             let note = Change::NoteResumed { at };
             let noted = self.inner.store.apply(vec![note], Some(self.fence)).await;
-            noted.map_err(Stopped::Write)?;
+            noted.map_err(DriverStop::Write)?;
         }
         if self.asking.is_none() {
             self.recovery = None;
@@ -324,7 +327,7 @@ impl Driver {
     }
 
     /// Leaves the turn to whoever takes it over next, which is this process unless it ends.
-    async fn stop(self: Box<Self>, stopped: Stopped) {
+    async fn stop(self: Box<Self>, stopped: DriverStop) {
         let Self {
             inner,
             fence,
@@ -334,15 +337,15 @@ impl Driver {
         drop(client);
         inner.live.remove(fence.turn);
         match stopped {
-            Stopped::NotAccepted => {}
-            Stopped::HandOver => {
+            DriverStop::NotAccepted => {}
+            DriverStop::HandOver => {
                 tracing::info!(turn.id = %fence.turn, "turn left for the next start")
             }
-            Stopped::Write(ApplyError::Fenced { .. }) => {
+            DriverStop::Write(StoreApplyError::Fenced { .. }) => {
                 tracing::info!(turn.id = %fence.turn, "turn was taken over by another driver");
             }
-            Stopped::Write(error) => {
-                tracing::error!(turn.id = %fence.turn, error = %Chain(&error), "writing a turn failed");
+            DriverStop::Write(error) => {
+                tracing::error!(turn.id = %fence.turn, error = %ErrorChain(&error), "writing a turn failed");
                 crate::recover::later(inner, fence.organization, fence.turn);
             }
         }
@@ -368,7 +371,7 @@ impl Driver {
             self.alarm.as_mut().reset(due);
         }
         let stopping = self.turn.is_stopping();
-        let wanted = Wanted {
+        let wanted = WantedSignals {
             cancel: !stopping,
             all_left: self.client_counts && !stopping,
         };
@@ -391,12 +394,12 @@ impl Driver {
         }
     }
 
-    async fn on(&mut self, happened: Happened, step: &mut Step) -> Result<(), Stopped> {
+    async fn on(&mut self, happened: Happened, step: &mut Step) -> Result<(), DriverStop> {
         let event = match happened {
             Happened::Accepted(outcome) => return self.on_accepted(outcome),
-            Happened::Signal(Signal::Cancel) => Event::CancelRequested,
-            Happened::Signal(Signal::Drain) => Event::Drained,
-            Happened::Signal(Signal::AllLeft) => {
+            Happened::Signal(DriverSignal::Cancel) => Event::CancelRequested,
+            Happened::Signal(DriverSignal::Drain) => Event::Drained,
+            Happened::Signal(DriverSignal::AllLeft) => {
                 self.client_counts = false;
                 Event::ClientLeft
             }
@@ -444,10 +447,10 @@ impl Driver {
     /// Feeds what was read of the model's answer; what needs no write is shown in one batch.
     async fn on_answer(
         &mut self,
-        ask: Asked,
-        progress: Progress,
+        ask: ModelRequestNumber,
+        progress: ModelProgress,
         step: &mut Step,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), DriverStop> {
         // What was sent is not kept any longer.
         self.recovery = None;
         let mut events = std::mem::take(&mut self.model_events);
@@ -473,9 +476,9 @@ impl Driver {
             self.perform(&mut batch).await?;
         }
         let event = match progress {
-            Progress::More => return Ok(()),
-            Progress::Ended => Event::ModelEnded { ask },
-            Progress::Failed(failure) => Event::ModelFailed { ask, failure },
+            ModelProgress::More => return Ok(()),
+            ModelProgress::Ended => Event::ModelEnded { ask },
+            ModelProgress::Failed(failure) => Event::ModelFailed { ask, failure },
         };
         if let Some((_, asking)) = &mut self.asking {
             self.metering.aside = asking.take_aside();
@@ -526,15 +529,15 @@ impl Driver {
                     model,
                     streamed && upstream.accepts.usage_in_streams,
                 );
-                let sent = Sent {
+                let sent = SentModelRequest {
                     model: model.to_owned(),
                     body: encode_for(&request, &upstream.accepts),
                     streamed,
                     offered: request.offered_names(),
                 };
                 let serial = self.inner.serial.fetch_add(1, Ordering::Relaxed);
-                let asking = Asking::new(&self.inner.connections, upstream, sent, serial);
-                self.asking = Some((Asked { round, n }, asking));
+                let asking = ModelExchange::new(&self.inner.connections, upstream, sent, serial);
+                self.asking = Some((ModelRequestNumber { round, n }, asking));
                 self.reach(if round == 1 {
                     FailPoint::Asked
                 } else {
@@ -571,7 +574,7 @@ impl Driver {
 
 /// Runs a driver to its end. One that panics leaves its turn to another one at once.
 pub(crate) fn spawn(
-    inner: &Arc<Inner>,
+    inner: &Arc<RuntimeInner>,
     fence: Fence,
     drives: impl Future<Output = ()> + Send + 'static,
 ) {
@@ -593,7 +596,7 @@ pub(crate) fn spawn(
 
 /// What the accepting transaction came to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Accepted {
+pub(crate) enum AcceptedTurn {
     New,
     /// A turn was accepted under the same idempotency key in the meantime.
     KeyTaken {
@@ -604,7 +607,7 @@ pub(crate) enum Accepted {
     ParentDeleted,
 }
 
-impl Accepted {
+impl AcceptedTurn {
     fn of(outcomes: Vec<Outcome>) -> Self {
         match outcomes.first() {
             Some(Outcome::KeyTaken { turn, same_body }) => Self::KeyTaken {
@@ -619,7 +622,7 @@ impl Accepted {
 
 /// # Cancel safety
 /// The transaction goes on when polled again.
-async fn accepted(accepting: &mut Option<Accepting>) -> Result<Vec<Outcome>, ApplyError> {
+async fn accepted(accepting: &mut Option<Accepting>) -> Result<Vec<Outcome>, StoreApplyError> {
     match accepting {
         Some(accepting) => accepting.apply.as_mut().await,
         None => std::future::pending().await,
@@ -627,9 +630,9 @@ async fn accepted(accepting: &mut Option<Accepting>) -> Result<Vec<Outcome>, App
 }
 
 async fn next_of_answer(
-    asking: &mut Option<(Asked, Asking)>,
+    asking: &mut Option<(ModelRequestNumber, ModelExchange)>,
     events: &mut Vec<ModelEvent>,
-) -> (Asked, Progress) {
+) -> (ModelRequestNumber, ModelProgress) {
     match asking {
         Some((ask, asking)) => (*ask, asking.next(events).await),
         None => std::future::pending().await,

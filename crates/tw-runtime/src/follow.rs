@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tw_core::event::{LogEvent, TurnEnd, TurnReason, TurnStatus};
+use tw_core::event::{LogEvent, TurnEnd};
 use tw_core::id::{OrgId, TurnId};
+use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_store::read::ReadError;
 use tw_store::read::events::NumberedEvent;
 
-use crate::live::Client;
-use crate::runtime::{Inner, Runtime};
+use crate::live_turns::WaitingClient;
+use crate::runtime::{Runtime, RuntimeInner};
 
 /// Events of one read.
 const PAGE_EVENTS_MAX: usize = 1024;
@@ -20,18 +21,18 @@ const ORPHAN_LOOK: Duration = Duration::from_millis(200);
 /// An observer of a turn's log, from its start.
 #[derive(Debug)]
 pub struct Follower {
-    inner: Arc<Inner>,
+    inner: Arc<RuntimeInner>,
     organization: OrgId,
     turn: TurnId,
     after: u64,
     ended: bool,
     /// While held, the turn has a client.
-    client: Option<Client>,
+    client: Option<WaitingClient>,
 }
 
 impl Follower {
     /// Follows as somebody whose leaving stops nothing.
-    pub(crate) fn new(inner: &Arc<Inner>, organization: OrgId, turn: TurnId) -> Self {
+    pub(crate) fn new(inner: &Arc<RuntimeInner>, organization: OrgId, turn: TurnId) -> Self {
         Self {
             inner: Arc::clone(inner),
             organization,
@@ -43,8 +44,11 @@ impl Follower {
     }
 
     /// Follows as a client that waits for the answer.
-    pub(crate) fn attach(inner: &Arc<Inner>, organization: OrgId, turn: TurnId) -> Self {
-        let client = inner.live.get(turn).map(|live| Client::attached(&live));
+    pub(crate) fn attach(inner: &Arc<RuntimeInner>, organization: OrgId, turn: TurnId) -> Self {
+        let client = inner
+            .live
+            .get(turn)
+            .map(|live| WaitingClient::attached(&live));
         Self {
             client,
             ..Self::new(inner, organization, turn)
@@ -158,12 +162,12 @@ fn end_of_deleted(number: u64, fence: i64) -> NumberedEvent {
 
 /// A place in a turn's log: the claim under which an event was written, and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cursor {
+pub struct LogCursor {
     pub fence: i64,
     pub number: u64,
 }
 
-impl Cursor {
+impl LogCursor {
     /// Reads `FENCE.NUMBER`.
     pub fn parse(text: &str) -> Option<Self> {
         let (fence, number) = text.split_once('.')?;
@@ -199,7 +203,7 @@ impl Runtime {
         &self,
         organization: OrgId,
         turn: TurnId,
-        from: Option<Cursor>,
+        from: Option<LogCursor>,
     ) -> Result<Follower, FollowError> {
         let before = from.map_or(0, |cursor| cursor.number.saturating_sub(1));
         let page = self

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use tw_core::change::{Change, ChangeApiKey, Outcome, ToolGrant, ToolsMode};
+use tw_core::change::{Change, ChangeApiKey, Outcome};
 use tw_core::id::ApiKeyUuid;
-use tw_core::rate::Limits;
+use tw_core::rate::RateLimits;
+use tw_core::tenant::{ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
-use tw_store::apply::ApplyError;
+use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
 use tw_store::read::api_keys::ListedApiKey;
 
-use crate::admin::{Caller, KeyWanted, new_key};
+use crate::admin::{KeyWanted, new_key};
+use crate::auth::Principal;
 use crate::runtime::Runtime;
 
 /// Longest name of a key, in bytes.
@@ -65,7 +67,7 @@ pub enum ManageKeyError {
     #[error("reading keys")]
     Read(#[from] ReadError),
     #[error("writing the key")]
-    Write(#[from] ApplyError),
+    Write(#[from] StoreApplyError),
 }
 
 impl Runtime {
@@ -75,7 +77,7 @@ impl Runtime {
     /// [`ManageKeyError::NotFound`] when no key has the id.
     pub async fn api_keys(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         after: Option<ApiKeyUuid>,
         limit: u32,
     ) -> Result<(Vec<ListedApiKey>, bool), ManageKeyError> {
@@ -100,7 +102,7 @@ impl Runtime {
     /// [`ManageKeyError::NotFound`] also for another organization's.
     pub async fn api_key(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         key: ApiKeyUuid,
     ) -> Result<ListedApiKey, ManageKeyError> {
         let found = self.store().api_key(caller.organization, key).await?;
@@ -114,7 +116,7 @@ impl Runtime {
     /// [`ManageKeyError`]; unless it is of a write, nothing was made.
     pub async fn create_api_key(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         mut wanted: KeyWanted,
         unknown: UnknownTools,
     ) -> Result<(ListedApiKey, String), ManageKeyError> {
@@ -144,7 +146,7 @@ impl Runtime {
     /// [`ManageKeyError`]; unless it is of a write, nothing was changed.
     pub async fn change_api_key(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         key: ApiKeyUuid,
         changes: KeyChanges,
         unknown: UnknownTools,
@@ -184,7 +186,7 @@ impl Runtime {
     /// [`ManageKeyError`].
     pub async fn end_api_key(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         key: ApiKeyUuid,
     ) -> Result<(), ManageKeyError> {
         let found = self.api_key(caller, key).await?;
@@ -198,7 +200,7 @@ impl Runtime {
 
     async fn check_tools(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         wanted: &ToolGrant,
         unknown: UnknownTools,
     ) -> Result<(), ManageKeyError> {
@@ -267,7 +269,7 @@ pub fn ends_after(now: Timestamp, days: u32) -> Result<Timestamp, String> {
 }
 
 /// Limits that are no wider than the caller's own; what is not said is as wide.
-fn within(caller: &Caller, wanted: Limits) -> Result<Limits, ManageKeyError> {
+fn within(caller: &Principal, wanted: RateLimits) -> Result<RateLimits, ManageKeyError> {
     let one = |field, own: Option<u32>, wanted: Option<u32>| {
         let Some(own) = own.filter(|own| *own > 0) else {
             return Ok(wanted);
@@ -282,7 +284,7 @@ fn within(caller: &Caller, wanted: Limits) -> Result<Limits, ManageKeyError> {
         }
     };
     let own = &caller.limits;
-    Ok(Limits {
+    Ok(RateLimits {
         requests_per_minute: one(
             "limits.requests_per_minute",
             own.requests_per_minute,
@@ -299,11 +301,11 @@ fn within(caller: &Caller, wanted: Limits) -> Result<Limits, ManageKeyError> {
 
 /// What is not named stays, also where it is wider.
 fn changed_limits(
-    caller: &Caller,
-    before: Limits,
+    caller: &Principal,
+    before: RateLimits,
     changes: &KeyChanges,
-) -> Result<Limits, ManageKeyError> {
-    let named = Limits {
+) -> Result<RateLimits, ManageKeyError> {
+    let named = RateLimits {
         requests_per_minute: changes.requests_per_minute.flatten(),
         concurrency_max: changes.concurrency_max.flatten(),
         streams_max: changes.streams_max.flatten(),
@@ -311,7 +313,7 @@ fn changed_limits(
     let named = within(caller, named)?;
     let one =
         |change: Option<Option<u32>>, named, before| if change.is_some() { named } else { before };
-    Ok(Limits {
+    Ok(RateLimits {
         requests_per_minute: one(
             changes.requests_per_minute,
             named.requests_per_minute,
@@ -327,7 +329,7 @@ fn changed_limits(
 }
 
 fn ends_within(
-    caller: &Caller,
+    caller: &Principal,
     wanted: Option<Timestamp>,
 ) -> Result<Option<Timestamp>, ManageKeyError> {
     match (caller.expires, wanted) {

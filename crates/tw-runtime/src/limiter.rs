@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tw_core::id::{ApiKeyId, OrgId};
-use tw_core::rate::{Bucket, Limits, Standing};
+use tw_core::rate::{BucketStanding, RateLimits, TokenBucket};
 use tw_core::time::Timestamp;
 use tw_egress::env::Env;
 
-use crate::admin::Caller;
+use crate::auth::Principal;
 use crate::byte_units::units;
 use crate::runtime::Runtime;
 
 /// The limits of a server; those of a single key stand in its row.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct LimiterRules {
     /// Turns that may run at once, in all.
     pub turns_max: usize,
     /// Streams that may be open at once, in all.
@@ -29,11 +29,11 @@ pub struct Rules {
     /// Bytes of the bodies of turns that run, in all.
     pub running_bodies_bytes_max: u64,
     /// Of every key that has none of its own.
-    pub key: Limits,
+    pub key: RateLimits,
     /// Of every organization that has none of its own.
-    pub organization: Limits,
+    pub organization: RateLimits,
     /// Of organizations, by slug.
-    pub organizations: BTreeMap<String, Limits>,
+    pub organizations: BTreeMap<String, RateLimits>,
 }
 
 /// Turns that may run at once (design, section 12: open streams).
@@ -53,15 +53,15 @@ const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
 /// When to come back to a limit of things at once, of which nobody knows when one ends.
 const AT_ONCE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-impl Rules {
+impl LimiterRules {
     /// Only those of the server as a whole.
     pub fn defaults() -> Self {
         Self {
             turns_max: TURNS_DEFAULT,
             streams_max: STREAMS_DEFAULT,
             running_bodies_bytes_max: RUNNING_BODIES_BYTES_DEFAULT,
-            key: Limits::default(),
-            organization: Limits::default(),
+            key: RateLimits::default(),
+            organization: RateLimits::default(),
             organizations: BTreeMap::new(),
         }
     }
@@ -69,32 +69,32 @@ impl Rules {
 
 /// Why there is no room for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoRoom {
+pub enum RoomRefused {
     /// The server as a whole has none, whoever asks.
     Overloaded,
     /// The one who asks is at a limit.
-    Limited(Limited),
+    Limited(ReachedLimit),
 }
 
 /// A limit that somebody is at: nothing is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limited {
-    pub whose: Whose,
-    pub what: What,
+pub struct ReachedLimit {
+    pub whose: LimitSubject,
+    pub what: LimitKind,
     pub max: NonZeroU32,
     pub retry_after: Duration,
     /// How the tightest limit of requests stands, if there is one.
-    pub requests: Option<Standing>,
+    pub requests: Option<BucketStanding>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum LimitSubject {
     Key,
     Organization,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum LimitKind {
     RequestsPerMinute,
     TurnsAtOnce,
     StreamsAtOnce,
@@ -102,17 +102,17 @@ pub enum What {
 
 #[derive(Debug)]
 pub(crate) struct Limiter {
-    rules: Rules,
+    rules: LimiterRules,
     env: Env,
     turns: AtomicUsize,
     streams: AtomicUsize,
     bodies: Arc<Semaphore>,
     bodies_units_max: u32,
-    counts: Mutex<Counts>,
+    counts: Mutex<LimitCounts>,
 }
 
 #[derive(Debug)]
-struct Counts {
+struct LimitCounts {
     of: HashMap<Subject, Count>,
     swept: Timestamp,
 }
@@ -126,16 +126,16 @@ enum Subject {
 
 #[derive(Clone, Copy, Debug)]
 struct Count {
-    requests: Bucket,
+    requests: TokenBucket,
     turns: u32,
     streams: u32,
 }
 
 /// The two who ask, with their limits.
-type Askers = [(Subject, Limits); 2];
+type Askers = [(Subject, RateLimits); 2];
 
 impl Limiter {
-    pub(crate) fn new(rules: Rules, env: Env) -> Arc<Self> {
+    pub(crate) fn new(rules: LimiterRules, env: Env) -> Arc<Self> {
         let bodies_units_max = units(rules.running_bodies_bytes_max).max(1);
         Arc::new(Self {
             rules,
@@ -143,7 +143,7 @@ impl Limiter {
             bodies_units_max,
             turns: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
-            counts: Mutex::new(Counts {
+            counts: Mutex::new(LimitCounts {
                 of: HashMap::new(),
                 swept: env.now(),
             }),
@@ -152,12 +152,12 @@ impl Limiter {
     }
 
     /// Whether a turn could begin now; takes nothing.
-    fn may_begin(&self, caller: &Caller) -> Result<(), NoRoom> {
+    fn may_begin(&self, caller: &Principal) -> Result<(), RoomRefused> {
         if self.turns.load(Ordering::Acquire) >= self.rules.turns_max {
-            return Err(NoRoom::Overloaded);
+            return Err(RoomRefused::Overloaded);
         }
         if self.bodies.available_permits() == 0 {
-            return Err(NoRoom::Overloaded);
+            return Err(RoomRefused::Overloaded);
         }
         let askers = self.askers(caller);
         if !askers.iter().any(|(_, limits)| counts_turns(limits)) {
@@ -171,12 +171,12 @@ impl Limiter {
     /// Takes one request and one turn at once of each limit, and room for the turn's body, or nothing.
     pub(crate) fn begin(
         self: &Arc<Self>,
-        caller: &Caller,
+        caller: &Principal,
         body_bytes: u64,
-    ) -> Result<Place, NoRoom> {
-        let mut place = Place::of_server(self, Kind::Turn, self.rules.turns_max)?;
+    ) -> Result<StreamPermit, RoomRefused> {
+        let mut place = StreamPermit::of_server(self, Kind::Turn, self.rules.turns_max)?;
         let held = Arc::clone(&self.bodies).try_acquire_many_owned(self.body_units(body_bytes));
-        place.body = Some(held.map_err(|_full| NoRoom::Overloaded)?);
+        place.body = Some(held.map_err(|_full| RoomRefused::Overloaded)?);
         let askers = self.askers(caller);
         if !askers.iter().any(|(_, limits)| counts_turns(limits)) {
             return Ok(place);
@@ -208,9 +208,9 @@ impl Limiter {
         organization: OrgId,
         key: ApiKeyId,
         body: BodyPermit,
-    ) -> Place {
+    ) -> StreamPermit {
         self.turns.fetch_add(1, Ordering::AcqRel);
-        let mut place = Place::empty(self, Kind::Turn);
+        let mut place = StreamPermit::empty(self, Kind::Turn);
         place.body = body.0;
         let mut counts = self.lock();
         let now = self.env.now();
@@ -244,8 +244,8 @@ impl Limiter {
         units(body_bytes).clamp(1, self.bodies_units_max)
     }
 
-    fn open_stream(self: &Arc<Self>, caller: &Caller) -> Result<Place, NoRoom> {
-        let mut place = Place::of_server(self, Kind::Stream, self.rules.streams_max)?;
+    fn open_stream(self: &Arc<Self>, caller: &Principal) -> Result<StreamPermit, RoomRefused> {
+        let mut place = StreamPermit::of_server(self, Kind::Stream, self.rules.streams_max)?;
         let askers = self.askers(caller);
         if askers
             .iter()
@@ -258,9 +258,9 @@ impl Limiter {
         for (subject, limits) in askers {
             let open = counts.of.get(&subject).map_or(0, |count| count.streams);
             if let Some(max) = limits.streams_max().filter(|max| open >= max.get()) {
-                return Err(NoRoom::Limited(Limited {
+                return Err(RoomRefused::Limited(ReachedLimit {
                     whose: subject.whose(),
-                    what: What::StreamsAtOnce,
+                    what: LimitKind::StreamsAtOnce,
                     max,
                     retry_after: AT_ONCE_RETRY_AFTER,
                     requests: counts.requests(&askers, now),
@@ -279,7 +279,7 @@ impl Limiter {
         Ok(place)
     }
 
-    fn requests(&self, caller: &Caller) -> Option<Standing> {
+    fn requests(&self, caller: &Principal) -> Option<BucketStanding> {
         let askers = self.askers(caller);
         askers
             .iter()
@@ -288,7 +288,7 @@ impl Limiter {
         counts.requests(&askers, self.env.now())
     }
 
-    fn askers(&self, caller: &Caller) -> Askers {
+    fn askers(&self, caller: &Principal) -> Askers {
         let rules = &self.rules;
         let organization = match rules.organizations.get(&*caller.organization_slug) {
             Some(own) => own.or(rules.organization),
@@ -305,53 +305,53 @@ impl Limiter {
         self.streams.load(Ordering::Acquire)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counts> {
+    fn lock(&self) -> MutexGuard<'_, LimitCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn counts_turns(limits: &Limits) -> bool {
+fn counts_turns(limits: &RateLimits) -> bool {
     limits.requests_per_minute().is_some() || limits.concurrency_max().is_some()
 }
 
 impl Subject {
-    fn whose(self) -> Whose {
+    fn whose(self) -> LimitSubject {
         match self {
-            Self::Key(_) => Whose::Key,
-            Self::Organization(_) => Whose::Organization,
+            Self::Key(_) => LimitSubject::Key,
+            Self::Organization(_) => LimitSubject::Organization,
         }
     }
 }
 
-impl Counts {
+impl LimitCounts {
     fn entry(&mut self, subject: Subject, now: Timestamp) -> &mut Count {
         self.of.entry(subject).or_insert_with(|| Count {
-            requests: Bucket::full(now),
+            requests: TokenBucket::full(now),
             turns: 0,
             streams: 0,
         })
     }
 
     /// Of several limits that are reached, the one that keeps longest is told.
-    fn check_turn(&self, askers: &Askers, now: Timestamp) -> Result<(), NoRoom> {
-        let mut longest: Option<Limited> = None;
+    fn check_turn(&self, askers: &Askers, now: Timestamp) -> Result<(), RoomRefused> {
+        let mut longest: Option<ReachedLimit> = None;
         for (subject, limits) in askers {
             let running = self.of.get(subject).map_or(0, |count| count.turns);
             let no_turn = limits
                 .concurrency_max()
                 .filter(|max| running >= max.get())
-                .map(|max| (What::TurnsAtOnce, max, AT_ONCE_RETRY_AFTER));
+                .map(|max| (LimitKind::TurnsAtOnce, max, AT_ONCE_RETRY_AFTER));
             let no_request = limits.requests_per_minute().and_then(|limit| {
                 let standing = self.standing(*subject, limit, now);
                 (standing.remaining == 0).then_some((
-                    What::RequestsPerMinute,
+                    LimitKind::RequestsPerMinute,
                     limit,
                     standing.next_in,
                 ))
             });
             for (what, max, retry_after) in no_turn.into_iter().chain(no_request) {
                 if longest.is_none_or(|so_far| retry_after > so_far.retry_after) {
-                    longest = Some(Limited {
+                    longest = Some(ReachedLimit {
                         whose: subject.whose(),
                         what,
                         max,
@@ -362,7 +362,7 @@ impl Counts {
             }
         }
         match longest {
-            Some(limited) => Err(NoRoom::Limited(Limited {
+            Some(limited) => Err(RoomRefused::Limited(ReachedLimit {
                 requests: self.requests(askers, now),
                 ..limited
             })),
@@ -371,7 +371,7 @@ impl Counts {
     }
 
     /// How the limit of requests stands that lets the fewest pass now.
-    fn requests(&self, askers: &Askers, now: Timestamp) -> Option<Standing> {
+    fn requests(&self, askers: &Askers, now: Timestamp) -> Option<BucketStanding> {
         askers
             .iter()
             .filter_map(|(subject, limits)| {
@@ -381,22 +381,22 @@ impl Counts {
             .min_by_key(|standing| (standing.remaining, std::cmp::Reverse(standing.next_in)))
     }
 
-    fn standing(&self, subject: Subject, limit: NonZeroU32, now: Timestamp) -> Standing {
+    fn standing(&self, subject: Subject, limit: NonZeroU32, now: Timestamp) -> BucketStanding {
         let bucket = self.of.get(&subject).map(|count| count.requests);
         bucket
-            .unwrap_or_else(|| Bucket::full(now))
+            .unwrap_or_else(|| TokenBucket::full(now))
             .standing(limit, now)
     }
 
     /// Forgets those who hold nothing and whose bucket is full, when there are many.
-    fn make_room(&mut self, now: Timestamp) -> Result<(), NoRoom> {
+    fn make_room(&mut self, now: Timestamp) -> Result<(), RoomRefused> {
         let long_ago = now < self.swept || now.since(self.swept) >= BETWEEN_SWEEPS;
         if self.of.len() >= SWEPT_AT && long_ago {
             self.swept = now;
             self.of.retain(|_, count| !count.is_idle(now));
         }
         if self.of.len() >= COUNTED_MAX {
-            return Err(NoRoom::Overloaded);
+            return Err(RoomRefused::Overloaded);
         }
         Ok(())
     }
@@ -421,7 +421,7 @@ enum Kind {
 /// A place for one turn or one stream, of the server and of those who are counted for it; free
 /// again when dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct StreamPermit {
     limiter: Arc<Limiter>,
     kind: Kind,
     counted: [Option<Subject>; 2],
@@ -431,14 +431,14 @@ pub struct Place {
     charged: Option<Timestamp>,
 }
 
-impl Place {
-    fn of_server(limiter: &Arc<Limiter>, kind: Kind, max: usize) -> Result<Self, NoRoom> {
+impl StreamPermit {
+    fn of_server(limiter: &Arc<Limiter>, kind: Kind, max: usize) -> Result<Self, RoomRefused> {
         limiter
             .held(kind)
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
                 (held < max).then_some(held + 1)
             })
-            .map_err(|_full| NoRoom::Overloaded)?;
+            .map_err(|_full| RoomRefused::Overloaded)?;
         Ok(Self::empty(limiter, kind))
     }
 
@@ -489,7 +489,7 @@ impl Limiter {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         self.limiter.held(self.kind).fetch_sub(1, Ordering::AcqRel);
         if self.counted == [None, None] {
@@ -517,11 +517,11 @@ impl Runtime {
     /// Nothing is taken: the turn itself asks again.
     ///
     /// # Errors
-    /// [`NoRoom`].
-    pub fn may_begin(&self, caller: &Caller) -> Result<(), NoRoom> {
+    /// [`RoomRefused`].
+    pub fn may_begin(&self, caller: &Principal) -> Result<(), RoomRefused> {
         self.0.limiter.may_begin(caller)?;
         if self.store().is_full() {
-            return Err(NoRoom::Overloaded);
+            return Err(RoomRefused::Overloaded);
         }
         Ok(())
     }
@@ -529,13 +529,13 @@ impl Runtime {
     /// Takes the place of a stream, which is free again when it is dropped.
     ///
     /// # Errors
-    /// [`NoRoom`].
-    pub fn open_stream(&self, caller: &Caller) -> Result<Place, NoRoom> {
+    /// [`RoomRefused`].
+    pub fn open_stream(&self, caller: &Principal) -> Result<StreamPermit, RoomRefused> {
         self.0.limiter.open_stream(caller)
     }
 
     /// How the caller's limit of requests stands, the tightest of several; `None` without one.
-    pub fn requests_left(&self, caller: &Caller) -> Option<Standing> {
+    pub fn requests_left(&self, caller: &Principal) -> Option<BucketStanding> {
         self.0.limiter.requests(caller)
     }
 }

@@ -2,42 +2,43 @@
 
 use std::sync::Arc;
 
-use tw_core::change::{KeyMemory, Record};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
-use tw_core::memory::{History, KeyOf, Scope, TurnMemory, Verdict};
-use tw_core::recall::{self, RecalledTurn, Spliced};
+use tw_core::memory::{History, KeyHolder, MemoryScope, MemoryVerdict, TurnMemory};
+use tw_core::recall::{self, RecalledTurn, SplicedHistory};
 use tw_core::request::{Message, ModelInput, Role};
-use tw_core::turn::Offer;
+use tw_core::tenant::KeyMemory;
+use tw_core::turn::ToolOffer;
+use tw_core::turn_policy::RecordPolicy;
 use tw_store::read::ReadError;
-use tw_store::read::memory::{Continued, RememberedTurn, Room, Sought};
+use tw_store::read::memory::{ContinuedTurn, HistorySearch, RecallRoom, RememberedTurn};
 use tw_store::read::turn::TurnRow;
 
 use crate::accept::TurnRequest;
-use crate::recall::Known;
-use crate::runtime::Inner;
+use crate::recall::KnownHistory;
+use crate::runtime::RuntimeInner;
 
 /// What is known of the turns before a request.
 #[derive(Debug)]
 pub(crate) struct Recollection {
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: MemoryVerdict,
     /// The turn that the request continues.
-    pub(crate) continues: Option<Continued>,
+    pub(crate) continues: Option<ContinuedTurn>,
     /// `None` for a turn that is not to be found again.
     pub(crate) of_turn: Option<TurnMemory>,
     /// The history with what was hidden of it, if something was.
-    pub(crate) history: Option<Spliced>,
+    pub(crate) history: Option<SplicedHistory>,
 }
 
 /// What the model is sent of a request: the history, repaired, and the tools.
-pub(crate) struct Sent<'a> {
+pub(crate) struct SentHistory<'a> {
     pub(crate) messages: &'a [Message],
-    pub(crate) offer: &'a Offer,
+    pub(crate) offer: &'a ToolOffer,
     /// What the ids of its calls tell.
-    pub(crate) known: &'a Known,
+    pub(crate) known: &'a KnownHistory,
 }
 
 impl Recollection {
-    fn without(verdict: Verdict) -> Self {
+    fn without(verdict: MemoryVerdict) -> Self {
         Self {
             verdict,
             continues: None,
@@ -55,18 +56,18 @@ impl Recollection {
 
 /// Whose history it is.
 #[derive(Clone, Copy)]
-pub(crate) enum Asks<'a> {
+pub(crate) enum HistoryOrigin<'a> {
     /// A request that begins a turn.
     Begins {
         request: &'a TurnRequest,
         end_user: Option<&'a str>,
-        record: Record,
+        record: RecordPolicy,
     },
     /// A turn that is taken over.
     GoesOn(&'a TurnRow),
 }
 
-impl<'a> Asks<'a> {
+impl<'a> HistoryOrigin<'a> {
     pub(crate) fn organization(self) -> OrgId {
         match self {
             Self::Begins { request, .. } => request.caller.organization,
@@ -74,16 +75,16 @@ impl<'a> Asks<'a> {
         }
     }
 
-    pub(crate) fn whose(self) -> Whose<'a> {
+    pub(crate) fn whose(self) -> HistoryOwner<'a> {
         match self {
             Self::Begins {
                 request, end_user, ..
-            } => Whose {
+            } => HistoryOwner {
                 api_key: request.caller.api_key,
                 end_user,
                 conversation: request.conversation.as_deref(),
             },
-            Self::GoesOn(row) => Whose {
+            Self::GoesOn(row) => HistoryOwner {
                 api_key: row.api_key,
                 end_user: row.end_user.as_deref(),
                 conversation: row.conversation_named.then_some(row.conversation.as_str()),
@@ -94,7 +95,7 @@ impl<'a> Asks<'a> {
 
 /// Who asks, as far as it is known.
 #[derive(Clone, Copy)]
-pub(crate) struct Whose<'a> {
+pub(crate) struct HistoryOwner<'a> {
     pub(crate) api_key: ApiKeyId,
     pub(crate) end_user: Option<&'a str>,
     /// The conversation that is named.
@@ -107,45 +108,45 @@ pub(crate) struct Whose<'a> {
 /// # Errors
 /// When the store cannot be read.
 pub(crate) async fn recollect(
-    inner: &Inner,
-    asks: Asks<'_>,
+    inner: &RuntimeInner,
+    asks: HistoryOrigin<'_>,
     input: &ModelInput,
-    sent: Sent<'_>,
+    sent: SentHistory<'_>,
 ) -> Result<Recollection, ReadError> {
     match asks {
-        Asks::Begins {
+        HistoryOrigin::Begins {
             request,
             end_user,
             record,
         } => find(inner, request, end_user, record, sent).await,
-        Asks::GoesOn(row) => find_again(inner, row, input, sent).await,
+        HistoryOrigin::GoesOn(row) => find_again(inner, row, input, sent).await,
     }
 }
 
 async fn find(
-    inner: &Inner,
+    inner: &RuntimeInner,
     request: &TurnRequest,
     end_user: Option<&str>,
-    record: Record,
-    sent: Sent<'_>,
+    record: RecordPolicy,
+    sent: SentHistory<'_>,
 ) -> Result<Recollection, ReadError> {
     let caller = &request.caller;
     let key_of = match caller.memory {
-        KeyMemory::Key => KeyOf::OnePerson,
-        KeyMemory::Off => KeyOf::Many,
+        KeyMemory::Key => KeyHolder::OnePerson,
+        KeyMemory::Off => KeyHolder::Many,
     };
     let scope = match record {
-        Record::Full if inner.config.tools_enabled => {
-            Scope::of(end_user, request.conversation.as_deref(), key_of)
+        RecordPolicy::Full if inner.config.tools_enabled => {
+            MemoryScope::of(end_user, request.conversation.as_deref(), key_of)
         }
-        Record::Full | Record::Minimal => None,
+        RecordPolicy::Full | RecordPolicy::Minimal => None,
     };
     let Some(scope) = scope else {
-        return Ok(Recollection::without(Verdict::Off));
+        return Ok(Recollection::without(MemoryVerdict::Off));
     };
     let history = History::read(&scope, &request.input.messages);
     let tools = tools_of(&sent);
-    let (mut verdict, mut continues, mut remembered) = (Verdict::New, None, Arc::default());
+    let (mut verdict, mut continues, mut remembered) = (MemoryVerdict::New, None, Arc::default());
     if let Some((_, hash)) = history.answers.last() {
         let store = &inner.store;
         let room = room(inner, &tools);
@@ -153,9 +154,9 @@ async fn find(
         let sought;
         (sought, remembered) = found.await?;
         (verdict, continues) = match sought {
-            Sought::Unknown => (Verdict::Mismatch, None),
-            Sought::Ambiguous => (Verdict::Ambiguous, None),
-            Sought::Found(turn) => (Verdict::Attached, Some(turn)),
+            HistorySearch::Unknown => (MemoryVerdict::Mismatch, None),
+            HistorySearch::Ambiguous => (MemoryVerdict::Ambiguous, None),
+            HistorySearch::Found(turn) => (MemoryVerdict::Attached, Some(turn)),
         };
     }
     let restored = put_back(&remembered, &tools, &history, &sent);
@@ -173,18 +174,18 @@ async fn find(
 }
 
 async fn find_again(
-    inner: &Inner,
+    inner: &RuntimeInner,
     row: &TurnRow,
     input: &ModelInput,
-    sent: Sent<'_>,
+    sent: SentHistory<'_>,
 ) -> Result<Recollection, ReadError> {
     let nothing = Recollection::without(row.memory);
-    if row.memory == Verdict::Off {
+    if row.memory == MemoryVerdict::Off {
         return Ok(nothing);
     }
     let named = row.conversation_named.then_some(row.conversation.as_str());
     // Its memory was on, so that a key without any name was made for one person.
-    let Some(scope) = Scope::of(row.end_user.as_deref(), named, KeyOf::OnePerson) else {
+    let Some(scope) = MemoryScope::of(row.end_user.as_deref(), named, KeyHolder::OnePerson) else {
         return Ok(nothing);
     };
     let organization = row.organization;
@@ -212,13 +213,13 @@ async fn find_again(
 }
 
 /// The tools of ours that the model is offered.
-fn tools_of(sent: &Sent<'_>) -> Vec<String> {
+fn tools_of(sent: &SentHistory<'_>) -> Vec<String> {
     sent.offer.ours().map(|tool| tool.name.clone()).collect()
 }
 
 /// What may come back; `None` if nothing may.
-fn room(inner: &Inner, tools: &[String]) -> Option<Room> {
-    (!tools.is_empty()).then(|| Room {
+fn room(inner: &RuntimeInner, tools: &[String]) -> Option<RecallRoom> {
+    (!tools.is_empty()).then(|| RecallRoom {
         tools: tools.to_owned(),
         bytes_max: inner.config.memory_bytes_max,
     })
@@ -229,8 +230,8 @@ fn put_back(
     remembered: &[RememberedTurn],
     tools: &[String],
     history: &History,
-    sent: &Sent<'_>,
-) -> Option<Spliced> {
+    sent: &SentHistory<'_>,
+) -> Option<SplicedHistory> {
     if remembered.is_empty() {
         return None;
     }

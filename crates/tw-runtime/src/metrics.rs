@@ -17,11 +17,11 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tw_core::change::AttemptOutcome;
-use tw_core::event::{TurnReason, TurnStatus};
 use tw_core::relayed_request::RelayOutcome;
 use tw_core::time::Timestamp;
+use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_egress::upstream::Upstream;
-use tw_store::store::{Sizes, Store};
+use tw_store::store::{Store, StoreSizes};
 
 /// From 5 ms to 30 min: the longest turn.
 const TURN_SECONDS: [f64; 14] = [
@@ -60,7 +60,7 @@ pub struct Metrics {
     calls: Family<CallEnded, Counter>,
     call_seconds: Family<CallOf, Histogram, fn() -> Histogram>,
     answers: Family<Answered, Counter>,
-    connections: Connections,
+    connections: ConnectionMetrics,
     queue: Gauge,
     database_bytes: Gauge,
     log_bytes: Gauge,
@@ -68,7 +68,7 @@ pub struct Metrics {
 
 /// What is counted of connections, where they are accepted.
 #[derive(Clone, Debug, Default)]
-pub struct Connections {
+pub struct ConnectionMetrics {
     pub open: Gauge,
     pub accepted: Counter,
     /// Those beyond the limit.
@@ -190,13 +190,13 @@ impl Metrics {
             calls: Family::default(),
             call_seconds: Family::new_with_constructor(call_seconds),
             answers: Family::default(),
-            connections: Connections::default(),
+            connections: ConnectionMetrics::default(),
             queue: Gauge::default(),
             database_bytes: Gauge::default(),
             log_bytes: Gauge::default(),
         };
         let mut root = Registry::default();
-        root.register_collector(Box::new(process::Process { started }));
+        root.register_collector(Box::new(process::ProcessMetrics { started }));
         let registry = root.sub_registry_with_prefix("turnwright");
         metrics.register_turns(registry);
         metrics.register_surroundings(registry, store);
@@ -348,7 +348,7 @@ impl Metrics {
         &self,
         format: Format,
         (turns, streams): (usize, usize),
-        sizes: Option<Sizes>,
+        sizes: Option<StoreSizes>,
     ) -> String {
         self.turns_running.set(gauge(turns as u64));
         self.streams_open.set(gauge(streams as u64));
@@ -368,7 +368,7 @@ impl Metrics {
     }
 
     /// What the listener counts on.
-    pub fn connections(&self) -> Connections {
+    pub fn connections(&self) -> ConnectionMetrics {
         self.connections.clone()
     }
 

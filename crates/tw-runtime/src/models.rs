@@ -10,8 +10,8 @@ use tw_core::time::Timestamp;
 use tw_egress::upstream::{Upstream, check, listing};
 use tw_wire::openai_chat::models::ListedModel;
 
-use crate::chain::Chain;
-use crate::runtime::{Inner, Runtime};
+use crate::error_chain::ErrorChain;
+use crate::runtime::{Runtime, RuntimeInner};
 
 /// How long an upstream that did not give its list is left alone.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
@@ -132,7 +132,7 @@ impl Runtime {
 }
 
 /// The places of the upstreams that are to be asked now.
-fn due(inner: &Inner, lists: &[Known]) -> Vec<usize> {
+fn due(inner: &RuntimeInner, lists: &[Known]) -> Vec<usize> {
     let now = inner.env.now();
     let is_due = |known: &Known| known.ask_from.is_none_or(|from| from <= now);
     let places = lists.iter().enumerate();
@@ -148,7 +148,7 @@ enum Heard {
     Nothing { reason: String },
 }
 
-async fn ask(inner: &Inner, place: usize) {
+async fn ask(inner: &RuntimeInner, place: usize) {
     let Some(upstream) = inner.config.upstreams.get(place) else {
         return;
     };
@@ -163,7 +163,7 @@ async fn ask(inner: &Inner, place: usize) {
         Err(error) => {
             let reason = error.told();
             if was_explained {
-                tracing::warn!(upstream = upstream.name, error = %Chain(&error), "no list of models");
+                tracing::warn!(upstream = upstream.name, error = %ErrorChain(&error), "no list of models");
             } else {
                 explain(inner, upstream, error).await;
             }
@@ -177,7 +177,7 @@ async fn ask(inner: &Inner, place: usize) {
 }
 
 /// Tells the operator what to change; once, since finding out asks several times.
-async fn explain(inner: &Inner, upstream: &Upstream, error: listing::ListError) {
+async fn explain(inner: &RuntimeInner, upstream: &Upstream, error: listing::ListError) {
     let trouble = check::UpstreamTrouble::of_list(&inner.connections, upstream, error).await;
     tracing::warn!(upstream = upstream.name, trouble = %trouble, "no list of models");
 }

@@ -1,20 +1,20 @@
 //! Joining a client's answers to the turns that handed the calls over.
 
-use tw_core::call::{CallReason, Runs};
+use tw_core::call::{CallReason, CallRunner};
 use tw_core::id::{CallId, OrgId, TurnId};
 use tw_core::json::Literal;
 use tw_core::limits;
 use tw_core::model::CallForm;
-use tw_core::recall::{self, Recalled, RecalledCall, RecalledRound, RecalledTurn, Spliced};
+use tw_core::recall::{self, Recalled, RecalledCall, RecalledRound, RecalledTurn, SplicedHistory};
 use tw_core::request::{Block, CallBlock, Message, Role};
 use tw_core::tool::EffectClass;
-use tw_core::turn::Offer;
+use tw_core::turn::ToolOffer;
 use tw_store::read::ReadError;
 use tw_store::read::recall::{AnsweredTurn, HandedSent};
 use tw_store::read::turn::CallRow;
 
-use crate::memory::Whose;
-use crate::runtime::Inner;
+use crate::memory::HistoryOwner;
+use crate::runtime::RuntimeInner;
 
 /// Ids of one history that are looked up, the newest of them: as many as it may hold.
 const CALLS_LOOKED_UP_MAX: usize = limits::MESSAGES_DEFAULT;
@@ -24,7 +24,7 @@ const LOST_RESULT: &str = "This call was already made and has ended, but its res
 
 /// What is known of a history.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownHistory {
     recalled: Recalled,
     /// The turn whose calls the request answers, and its conversation.
     pub(crate) parent: Option<(TurnId, String)>,
@@ -33,7 +33,7 @@ pub(crate) struct Known {
     pub(crate) withheld: Vec<String>,
 }
 
-impl Known {
+impl KnownHistory {
     /// The same with more turns. Of a message that both know, what the ids of its calls tell
     /// counts.
     pub(crate) fn with(&self, turns: impl Iterator<Item = RecalledTurn>) -> Recalled {
@@ -47,7 +47,11 @@ impl Known {
     }
 
     /// The history that the upstream is sent; `None` if nothing of `messages` has to change.
-    pub(crate) fn put_back(&self, messages: &[Message], offer: &Offer) -> Option<Spliced> {
+    pub(crate) fn put_back(
+        &self,
+        messages: &[Message],
+        offer: &ToolOffer,
+    ) -> Option<SplicedHistory> {
         if self.recalled.turns.is_empty() && self.recalled.sent_ids.is_empty() {
             return None;
         }
@@ -64,11 +68,11 @@ impl Known {
 /// # Errors
 /// When the store cannot be read.
 pub(crate) async fn look_up(
-    inner: &Inner,
+    inner: &RuntimeInner,
     organization: OrgId,
-    whose: Whose<'_>,
+    whose: HistoryOwner<'_>,
     messages: &[Message],
-) -> Result<Known, ReadError> {
+) -> Result<KnownHistory, ReadError> {
     let places: Vec<(usize, CallId)> = messages
         .iter()
         .enumerate()
@@ -78,7 +82,7 @@ pub(crate) async fn look_up(
         .take(CALLS_LOOKED_UP_MAX)
         .collect();
     if places.is_empty() {
-        return Ok(Known::default());
+        return Ok(KnownHistory::default());
     }
     let sent = HandedSent {
         api_key: whose.api_key,
@@ -86,7 +90,7 @@ pub(crate) async fn look_up(
         bytes_max: inner.config.recalled_bytes_max,
     };
     let found = inner.store.answered_turns(organization, sent).await?;
-    let mut known = Known::default();
+    let mut known = KnownHistory::default();
     let last_said = messages
         .iter()
         .rposition(|message| message.role == Role::Assistant);
@@ -127,7 +131,7 @@ pub(crate) async fn look_up(
 
 /// Whether the turn is of the end user who is named. Where nobody is, the conversation says whose it is: one that the
 /// request names, or that nobody named.
-fn is_theirs(turn: &AnsweredTurn, whose: Whose<'_>) -> bool {
+fn is_theirs(turn: &AnsweredTurn, whose: HistoryOwner<'_>) -> bool {
     let is_of_conversation = || match whose.conversation {
         Some(named) => turn.conversation == named,
         None => !turn.conversation_named,
@@ -200,7 +204,7 @@ fn without_arguments(row: &CallRow) -> Block {
 fn ran_once(calls: &[CallRow]) -> impl Iterator<Item = String> {
     let acted = |row: &&CallRow| {
         let reason = row.call.end.as_ref().and_then(|end| end.reason);
-        row.call.runs == Runs::Server
+        row.call.runs == CallRunner::Server
             && row.call.effect == Some(EffectClass::Once)
             && row.started.is_some()
             && !matches!(

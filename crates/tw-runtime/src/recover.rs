@@ -8,34 +8,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
-use tw_core::call::Runs;
+use tw_core::call::CallRunner;
 use tw_core::change::{Change, ClaimTurn, Fence, Outcome};
 use tw_core::id::{OrgId, ToolVersionKey, TurnId};
 use tw_core::limits::{self, RequestLimits};
 use tw_core::request::{ModelInput, Role};
 use tw_core::tool::Tool;
 use tw_core::turn::{
-    FoundAttempt, FoundCall, FoundTurn, Listed, Now, Offer, Step, Turn, TurnSetup,
+    FoundAttempt, FoundCall, FoundTurn, MixedListEntry, Now, Step, ToolOffer, Turn, TurnSetup,
 };
 use tw_egress::upstream::Upstream;
-use tw_store::apply::ApplyError;
+use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
 use tw_store::read::turn::RecoveredTurn;
 use tw_store::system;
 use tw_wire::openai_chat::request::{decode_shared, text_of};
-use tw_wire::own::DamagedRecord;
-use tw_wire::own::context::{self, ListedTool, OfferedTool};
+use tw_wire::stored::DamagedRecord;
+use tw_wire::stored::context::{self, ListedTool, OfferedTool};
 
-use crate::chain::Chain;
-use crate::driver::{self, CallContext, Driver, DriverParts, Work};
+use crate::driver::{self, CallContext, DriverParts, TurnDriver, TurnWork};
+use crate::error_chain::ErrorChain;
 use crate::fail_point::FailPoint;
 use crate::limiter::BodyPermit;
-use crate::live::Live;
-use crate::memory::Asks;
-use crate::prepared::{self, Prepared};
-use crate::runtime::{Inner, Runtime};
-use crate::tool_book::{self, Page};
-use crate::variables::Whose;
+use crate::live_turns::LiveTurn;
+use crate::memory::HistoryOrigin;
+use crate::prepared_history::{self, PreparedHistory};
+use crate::runtime::{Runtime, RuntimeInner};
+use crate::tool_book::{self, ToolBookPage};
+use crate::variables::VariableSubject;
 
 use pace::{CLAIMS_OPEN_MAX, RecoveryPermit};
 
@@ -55,7 +55,7 @@ enum RecoverError {
     #[error("reading the turn")]
     Read(#[from] ReadError),
     #[error("writing the turn")]
-    Write(#[from] ApplyError),
+    Write(#[from] StoreApplyError),
     /// Its claim stays counted.
     #[error("loading the turn panicked")]
     Panicked,
@@ -122,7 +122,7 @@ impl Runtime {
                         return;
                     }
                     Err(error) => {
-                        tracing::error!(error = %Chain(&error), "unfinished turns cannot be listed");
+                        tracing::error!(error = %ErrorChain(&error), "unfinished turns cannot be listed");
                     }
                 }
                 tokio::select! {
@@ -145,7 +145,7 @@ impl Runtime {
             Ok(TakenOver::Driven) => 1,
             Ok(TakenOver::Left | TakenOver::Suspect) => 0,
             Err(error) => {
-                tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn could not be taken over");
+                tracing::error!(turn.id = %turn, error = %ErrorChain(&error), "a turn could not be taken over");
                 later(Arc::clone(&self.0), organization, turn);
                 0
             }
@@ -154,16 +154,16 @@ impl Runtime {
 }
 
 /// Takes the turn over after a while, and tries again until it can.
-pub(crate) fn later(inner: Arc<Inner>, organization: OrgId, turn: TurnId) {
+pub(crate) fn later(inner: Arc<RuntimeInner>, organization: OrgId, turn: TurnId) {
     after(AFTER_FAILED_WRITE, inner, organization, turn);
 }
 
 /// [`later`], without a wait before the first try.
-pub(crate) fn at_once(inner: Arc<Inner>, organization: OrgId, turn: TurnId) {
+pub(crate) fn at_once(inner: Arc<RuntimeInner>, organization: OrgId, turn: TurnId) {
     after(Duration::ZERO, inner, organization, turn);
 }
 
-fn after(first: Duration, inner: Arc<Inner>, organization: OrgId, turn: TurnId) {
+fn after(first: Duration, inner: Arc<RuntimeInner>, organization: OrgId, turn: TurnId) {
     let tasks = inner.tasks.clone();
     tasks.spawn(async move {
         let mut wait = first;
@@ -181,7 +181,7 @@ fn after(first: Duration, inner: Arc<Inner>, organization: OrgId, turn: TurnId) 
             match taken {
                 Ok(_) => return,
                 Err(error) => {
-                    tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn could not be taken over");
+                    tracing::error!(turn.id = %turn, error = %ErrorChain(&error), "a turn could not be taken over");
                 }
             }
             wait = wait
@@ -216,7 +216,7 @@ struct Room {
 
 /// [`claim_and_load`], whose panic is an error: other turns wait behind this one.
 async fn take_over(
-    inner: &Arc<Inner>,
+    inner: &Arc<RuntimeInner>,
     organization: OrgId,
     turn: TurnId,
     suspects: Suspects,
@@ -230,7 +230,7 @@ async fn take_over(
 /// Waits until there is room for the turn, claims it, which counts it as tried, and only then loads it and drives it on.
 /// One whose record cannot be understood is ended, since nobody would ever drive it.
 async fn claim_and_load(
-    inner: &Arc<Inner>,
+    inner: &Arc<RuntimeInner>,
     organization: OrgId,
     turn: TurnId,
     suspects: Suspects,
@@ -294,7 +294,11 @@ async fn claim_and_load(
 }
 
 /// Loads a claimed turn and drives it on.
-async fn load(inner: &Arc<Inner>, fence: Fence, room: Room) -> Result<TakenOver, RecoverError> {
+async fn load(
+    inner: &Arc<RuntimeInner>,
+    fence: Fence,
+    room: Room,
+) -> Result<TakenOver, RecoverError> {
     let Fence {
         organization, turn, ..
     } = fence;
@@ -303,7 +307,7 @@ async fn load(inner: &Arc<Inner>, fence: Fence, room: Room) -> Result<TakenOver,
         Ok(None) => return Ok(TakenOver::Left),
         Err(error @ (ReadError::Db { .. } | ReadError::Closed)) => return Err(error.into()),
         Err(error) => {
-            tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn's record is damaged");
+            tracing::error!(turn.id = %turn, error = %ErrorChain(&error), "a turn's record is damaged");
             without_machine::end(inner, fence).await?;
             return Ok(TakenOver::Driven);
         }
@@ -311,8 +315,8 @@ async fn load(inner: &Arc<Inner>, fence: Fence, room: Room) -> Result<TakenOver,
     let (offer, page) = offer_of(inner, organization, &found.context).await?;
     let work = match input_of(&mut found) {
         Ok(input) => {
-            let asks = Asks::GoesOn(&found.turn);
-            let prepared = prepared::prepare(inner, asks, &input, &offer).await?;
+            let asks = HistoryOrigin::GoesOn(&found.turn);
+            let prepared = prepared_history::prepare(inner, asks, &input, &offer).await?;
             work_of(inner, &found, (input, prepared), offer, page.as_deref())
         }
         Err(error) => Err(error),
@@ -323,7 +327,7 @@ async fn load(inner: &Arc<Inner>, fence: Fence, room: Room) -> Result<TakenOver,
             stop_if_asked(inner, organization, turn).await;
         }
         Err(error) => {
-            tracing::error!(turn.id = %turn, error = %Chain(&error), "a turn's request is damaged");
+            tracing::error!(turn.id = %turn, error = %ErrorChain(&error), "a turn's request is damaged");
             without_machine::end(inner, fence).await?;
         }
     }
@@ -331,7 +335,7 @@ async fn load(inner: &Arc<Inner>, fence: Fence, room: Room) -> Result<TakenOver,
 }
 
 /// Whoever deleted the turn, or asked it to stop, after it was read here found no driver to tell.
-async fn stop_if_asked(inner: &Inner, organization: OrgId, turn: TurnId) {
+async fn stop_if_asked(inner: &RuntimeInner, organization: OrgId, turn: TurnId) {
     match inner.store.repeat_state(organization, turn).await {
         Ok(Some(state)) if state.deleted || state.stop.is_some() => {
             if let Some(live) = inner.live.get(turn) {
@@ -341,18 +345,18 @@ async fn stop_if_asked(inner: &Inner, organization: OrgId, turn: TurnId) {
         Ok(_) => {}
         // It is driven on; what is deleted of it is erased at its end all the same.
         Err(error) => {
-            tracing::warn!(turn.id = %turn, error = %Chain(&error), "looking whether a turn is to stop failed");
+            tracing::warn!(turn.id = %turn, error = %ErrorChain(&error), "looking whether a turn is to stop failed");
         }
     }
 }
 
 fn work_of(
-    inner: &Inner,
+    inner: &RuntimeInner,
     found: &RecoveredTurn,
-    (input, prepared): (ModelInput, Prepared),
-    offer: Offer,
-    page: Option<&Page>,
-) -> Result<(Work, TurnSetup), UnreadableError> {
+    (input, prepared): (ModelInput, PreparedHistory),
+    offer: ToolOffer,
+    page: Option<&ToolBookPage>,
+) -> Result<(TurnWork, TurnSetup), UnreadableError> {
     let context = context::decode(&found.context)?;
     let named = context.upstreams.iter();
     let mut upstreams: Vec<Arc<Upstream>> = named
@@ -367,7 +371,7 @@ fn work_of(
     }
     let row = &found.turn;
     let calls = page.map(|page| {
-        let whose = Whose {
+        let whose = VariableSubject {
             end_user: row.end_user.as_deref(),
             conversation: &row.conversation,
             turn: row.id,
@@ -399,7 +403,7 @@ fn work_of(
             .collect(),
         memory: prepared.memory.of_turn,
     };
-    let work = Work {
+    let work = TurnWork {
         input: Arc::new(input),
         histories: prepared.into_histories(),
         upstreams,
@@ -430,10 +434,10 @@ fn accepted_limits() -> RequestLimits {
 }
 
 fn drive_on(
-    inner: &Arc<Inner>,
+    inner: &Arc<RuntimeInner>,
     fence: Fence,
     found: &RecoveredTurn,
-    (work, setup): (Work, TurnSetup),
+    (work, setup): (TurnWork, TurnSetup),
     room: Room,
 ) {
     let events_stored = found.events.last().map_or(0, |event| event.number);
@@ -443,11 +447,11 @@ fn drive_on(
         fresh_id: &mut || inner.env.ordered_id(),
     };
     let machine = Turn::recover(setup, &found_turn(found), &mut now, &mut step);
-    let live = Live::new(events_stored);
+    let live = LiveTurn::new(events_stored);
     let place = inner
         .limiter
         .taken_over(fence.organization, found.turn.api_key, room.body);
-    let driver = Driver::new(DriverParts {
+    let driver = TurnDriver::new(DriverParts {
         inner: Arc::clone(inner),
         turn: machine,
         fence,
@@ -465,34 +469,34 @@ fn drive_on(
 /// The tools of the turn, each in the version that it was offered in; one that comes with the
 /// program and is gone is left out.
 async fn offer_of(
-    inner: &Inner,
+    inner: &RuntimeInner,
     organization: OrgId,
     stored: &str,
-) -> Result<(Offer, Option<Arc<Page>>), RecoverError> {
+) -> Result<(ToolOffer, Option<Arc<ToolBookPage>>), RecoverError> {
     // A context that cannot be read ends the turn where the rest of it is read.
     let offered = context::decode(stored).ok().and_then(|told| told.tools);
     let Some(offered) = offered else {
-        return Ok((Offer::Relay, None));
+        return Ok((ToolOffer::Relay, None));
     };
     let now = inner.env.now();
     let page = inner.book.page(&inner.store, organization, now).await?;
     let mut listed = Vec::new();
     for tool in offered {
         match tool {
-            ListedTool::Client(name) => listed.push(Listed::Client(name)),
+            ListedTool::Client(name) => listed.push(MixedListEntry::Client(name)),
             // Its calls could not run; what was pending ends as no longer available.
             ListedTool::Ours(_) if page.is_none() => {}
             ListedTool::Ours(tool) => {
                 let tool = tool_of(inner, organization, tool).await?;
-                listed.extend(tool.map(Listed::Ours));
+                listed.extend(tool.map(MixedListEntry::Ours));
             }
         }
     }
-    Ok((Offer::of_list(listed), page))
+    Ok((ToolOffer::of_list(listed), page))
 }
 
 async fn tool_of(
-    inner: &Inner,
+    inner: &RuntimeInner,
     organization: OrgId,
     OfferedTool { name, version }: OfferedTool,
 ) -> Result<Option<Arc<Tool>>, RecoverError> {
@@ -519,7 +523,7 @@ pub fn found_turn(found: &RecoveredTurn) -> FoundTurn {
         calls: found
             .calls
             .iter()
-            .filter(|row| row.call.runs != Runs::Outside)
+            .filter(|row| row.call.runs != CallRunner::Outside)
             .map(|row| FoundCall {
                 call: row.call.call,
                 id: row.call.id,

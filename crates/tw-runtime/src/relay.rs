@@ -15,18 +15,18 @@ use http::{HeaderMap, HeaderValue};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tw_core::change::AttemptOutcome;
-use tw_core::fault::{Fault, FaultClass};
+use tw_core::fault::{FaultClass, TurnFault};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_core::upstream_chain::UpstreamChain;
-use tw_egress::upstream::relaying::{RelayedAnswer, RelayedSent, relay};
+use tw_egress::upstream::relayed_exchange::{RelayedAnswer, RelayedSent, relay};
 use tw_egress::upstream::{Unanswered, Upstream};
 use tw_wire::relayed::body::RelayedBody;
 
-use crate::admin::Caller;
-use crate::limiter::{NoRoom, Place};
-use crate::runtime::{Inner, Runtime};
+use crate::auth::Principal;
+use crate::limiter::{RoomRefused, StreamPermit};
+use crate::runtime::{Runtime, RuntimeInner};
 
-use record::Recorder;
+use record::RelayRecorder;
 
 /// Longest answer that is passed on, in bytes: ten images of the largest size, as text.
 const RELAYED_BYTES_MAX: u64 = 512 * 1024 * 1024;
@@ -34,7 +34,7 @@ const RELAYED_BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// A request to be relayed, read as far as it matters.
 #[derive(Debug)]
 pub struct RelayRequest {
-    pub caller: Caller,
+    pub caller: Principal,
     /// The route that it came in by.
     pub route: &'static str,
     /// Where upstreams have it, behind the version, such as `embeddings`.
@@ -55,13 +55,13 @@ pub struct RelayRequest {
 #[derive(Debug, thiserror::Error)]
 pub enum RelayRefused {
     #[error("there is no room for another request")]
-    NoRoom(NoRoom),
+    NoRoom(RoomRefused),
     #[error("the server is shutting down")]
     ShuttingDown,
     #[error("no upstream serves the model")]
     UnknownModel,
     #[error("no upstream answered")]
-    Failed(Fault),
+    Failed(TurnFault),
 }
 
 /// The answer of an upstream, as it comes. Dropping it ends the request there.
@@ -72,8 +72,8 @@ pub struct RelayedResponse {
     /// Came with the head.
     first: Option<Bytes>,
     deadline: Instant,
-    recorder: Recorder,
-    _places: (Place, Option<Place>),
+    recorder: RelayRecorder,
+    _places: (StreamPermit, Option<StreamPermit>),
     _counted: TaskTrackerToken,
 }
 
@@ -113,7 +113,7 @@ impl Runtime {
         let mut relaying = Relaying {
             inner,
             upstreams,
-            recorder: Recorder::begin(inner, &request),
+            recorder: RelayRecorder::begin(inner, &request),
             deadline: Instant::now() + takes_max,
             request,
         };
@@ -135,16 +135,16 @@ impl Runtime {
 
 /// A request whose answer has not begun.
 struct Relaying<'a> {
-    inner: &'a Arc<Inner>,
+    inner: &'a Arc<RuntimeInner>,
     upstreams: Vec<Arc<Upstream>>,
     request: RelayRequest,
-    recorder: Recorder,
+    recorder: RelayRecorder,
     deadline: Instant,
 }
 
 impl Relaying<'_> {
     /// Goes through the chain.
-    async fn answer(&mut self) -> Result<(RelayedAnswer, Option<Bytes>), Fault> {
+    async fn answer(&mut self) -> Result<(RelayedAnswer, Option<Bytes>), TurnFault> {
         let limits = &self.inner.config.turn;
         let mut chain = UpstreamChain::new(self.upstreams.len());
         let mut n = 1;
@@ -215,8 +215,8 @@ fn lacks_the_path(failure: &ModelFailure) -> bool {
     matches!(failure.kind, ModelFailureKind::Status(404 | 405))
 }
 
-fn too_late() -> Fault {
-    Fault::new(FaultClass::Deadline, "the request took longer than it may")
+fn too_late() -> TurnFault {
+    TurnFault::new(FaultClass::Deadline, "the request took longer than it may")
 }
 
 impl RelayedResponse {
@@ -237,7 +237,7 @@ impl RelayedResponse {
     ///
     /// # Cancel safety
     /// Nothing is lost.
-    pub async fn next(&mut self) -> Option<Result<Bytes, Fault>> {
+    pub async fn next(&mut self) -> Option<Result<Bytes, TurnFault>> {
         let read = match self.first.take() {
             Some(first) => Ok(Some(Ok(first))),
             None => timeout_at(self.deadline, self.answer.as_mut()?.next()).await,
@@ -249,7 +249,7 @@ impl RelayedResponse {
                 }
                 self.recorder.attempt_ended(&AttemptOutcome::Cancelled);
                 let message = "the upstream's answer is too long";
-                Fault::new(FaultClass::UpstreamFailed, message)
+                TurnFault::new(FaultClass::UpstreamFailed, message)
             }
             Ok(Some(Err(failure))) => {
                 self.recorder.attempt_failed(&failure, None);

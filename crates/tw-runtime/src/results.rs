@@ -14,7 +14,7 @@ use tw_core::variables::Variables;
 
 /// Results of all organizations, within one budget of bytes.
 #[derive(Debug)]
-pub(crate) struct Results(Cache<ResultKey, Kept>);
+pub(crate) struct ResultCache(Cache<ResultKey, Kept>);
 
 /// Whose result it is, and of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ struct Kept {
 /// What an entry takes beside its text.
 const ENTRY_BYTES: usize = 256;
 
-impl Results {
+impl ResultCache {
     pub(crate) fn new(bytes_max: u64) -> Self {
         let cache = Cache::builder()
             .max_capacity(bytes_max)

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tw_core::change::{Change, Outcome};
 
-use crate::chain::Chain;
-use crate::runtime::Inner;
+use crate::error_chain::ErrorChain;
+use crate::runtime::RuntimeInner;
 
 const INTERVAL: Duration = Duration::from_secs(30);
 /// Rows of one sweep, so that it never holds the writer for long.
 pub(crate) const TURNS_PER_SWEEP_MAX: u32 = 500;
 
-pub(crate) async fn run(inner: Arc<Inner>) {
+pub(crate) async fn run(inner: Arc<RuntimeInner>) {
     loop {
         tokio::select! {
             () = inner.refusing.cancelled() => return,
@@ -23,7 +23,7 @@ pub(crate) async fn run(inner: Arc<Inner>) {
                 Ok(outcomes) if outcomes.iter().any(is_more_due) => {}
                 Ok(_) => break,
                 Err(error) => {
-                    tracing::warn!(error = %Chain(&error), "retention sweep failed");
+                    tracing::warn!(error = %ErrorChain(&error), "retention sweep failed");
                     break;
                 }
             }
@@ -40,7 +40,7 @@ fn is_more_due(outcome: &Outcome) -> bool {
     }
 }
 
-fn sweep(inner: &Inner) -> Vec<Change> {
+fn sweep(inner: &RuntimeInner) -> Vec<Change> {
     let now = inner.env.now();
     vec![
         Change::EraseDue {

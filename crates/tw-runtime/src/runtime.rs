@@ -11,38 +11,40 @@ use tw_core::limits::{RequestLimits, TurnLimits};
 use tw_core::tool::Tool;
 use tw_egress::api_request::ApiCaller;
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
-use tw_egress::client::{Client, Options, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots};
+use tw_egress::client::{
+    ClientOptions, EgressClient, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots,
+};
 use tw_egress::env::Env;
 use tw_egress::probe::{BadProbe, Prober};
 use tw_egress::secrets::Secrets;
-use tw_egress::tools::Executors;
-use tw_egress::upstream::{Connections, Upstream};
-use tw_store::apply::ApplyError;
+use tw_egress::tools::ToolExecutors;
+use tw_egress::upstream::{Upstream, UpstreamConnections};
+use tw_store::apply::StoreApplyError;
 use tw_store::store::Store;
 
-use crate::admin::KnownKeys;
+use crate::answered_notes::AnsweredNotes;
+use crate::auth::KnownKeys;
 use crate::driver_panics::DriverPanics;
+use crate::equal_requests::Turnstile;
 use crate::fail_point::{FailPoint, PanicPoint};
-use crate::limiter::{Limiter, Rules};
-use crate::live::LiveTurns;
-use crate::marks::Marks;
+use crate::limiter::{Limiter, LimiterRules};
+use crate::live_turns::LiveTurns;
 use crate::metrics::{DroppedLogLines, Format, Metrics};
 use crate::models::KnownModels;
 use crate::recover::pace::{RECOVERIES_BYTES_DEFAULT, RecoveryPace};
-use crate::results::Results;
-use crate::slots::Slots;
+use crate::results::ResultCache;
+use crate::slots::CallSlots;
 use crate::tool_book::ToolBook;
-use crate::turnstile::Turnstile;
 
 /// What the runtime is made of and how it behaves.
 #[derive(Debug)]
-pub struct Config {
+pub struct RuntimeConfig {
     /// In the order in which they are asked; names are unique.
     pub upstreams: Vec<Arc<Upstream>>,
     /// Those that come with the program.
     pub tools: Vec<Arc<Tool>>,
     /// What the tools of organizations leave by.
-    pub tool_client: Client,
+    pub tool_client: EgressClient,
     pub secrets: Arc<Secrets>,
     /// Tools that an organization may keep.
     pub tools_stored_max: usize,
@@ -59,7 +61,7 @@ pub struct Config {
     pub turn: TurnLimits,
     pub request: RequestLimits,
     /// How much may run at once and be asked for; what is beyond is refused.
-    pub rules: Rules,
+    pub rules: LimiterRules,
     /// Longest time that an event of a log waits for the disk under light load.
     pub flush_interval: Duration,
     /// A client that takes nothing for so long counts as gone.
@@ -113,13 +115,13 @@ pub const REPEAT_WINDOW_DEFAULT: Duration = Duration::from_secs(600);
 /// Design, section 7.
 pub const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
 
-impl Config {
+impl RuntimeConfig {
     /// Defaults around one upstream; tools of organizations reach nothing.
     pub fn with_upstream(upstream: Upstream, tools: Vec<Arc<Tool>>) -> Self {
         Self {
             upstreams: vec![Arc::new(upstream)],
             tools,
-            tool_client: Client::new(Options {
+            tool_client: EgressClient::new(ClientOptions {
                 resolver: Resolver::Fixed(FixedAnswers::default()),
                 allowed: Vec::new(),
                 denied: Vec::new(),
@@ -135,7 +137,7 @@ impl Config {
             tools_enabled: true,
             turn: TurnLimits::defaults(),
             request: RequestLimits::defaults(),
-            rules: Rules::defaults(),
+            rules: LimiterRules::defaults(),
             flush_interval: FLUSH_INTERVAL_DEFAULT,
             client_stall_max: CLIENT_STALL_DEFAULT,
             events_kept: EVENTS_KEPT_DEFAULT,
@@ -156,18 +158,18 @@ impl Config {
 
 /// A handle to everything that runs turns.
 #[derive(Clone, Debug)]
-pub struct Runtime(pub(crate) Arc<Inner>);
+pub struct Runtime(pub(crate) Arc<RuntimeInner>);
 
 #[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) config: Config,
+pub(crate) struct RuntimeInner {
+    pub(crate) config: RuntimeConfig,
     pub(crate) store: Store,
     pub(crate) env: Env,
-    pub(crate) connections: Connections,
-    pub(crate) executors: Executors,
+    pub(crate) connections: UpstreamConnections,
+    pub(crate) executors: ToolExecutors,
     pub(crate) book: ToolBook,
-    pub(crate) results: Results,
-    pub(crate) slots: Slots,
+    pub(crate) results: ResultCache,
+    pub(crate) slots: CallSlots,
     pub(crate) models: KnownModels,
     pub(crate) limiter: Arc<Limiter>,
     pub(crate) recovery_pace: RecoveryPace,
@@ -175,7 +177,7 @@ pub(crate) struct Inner {
     pub(crate) turnstile: Turnstile,
     pub(crate) live: LiveTurns,
     pub(crate) driver_panics: DriverPanics,
-    pub(crate) marks: Marks,
+    pub(crate) marks: AnsweredNotes,
     pub(crate) metrics: Metrics,
     pub(crate) tasks: TaskTracker,
     /// No new turns.
@@ -193,8 +195,8 @@ impl Runtime {
     ///
     /// # Errors
     /// For a probe that cannot be reached as it is described; there are none in release builds.
-    pub fn new(config: Config, store: Store, env: Env) -> Result<Self, BadProbe> {
-        let executors = Executors {
+    pub fn new(config: RuntimeConfig, store: Store, env: Env) -> Result<Self, BadProbe> {
+        let executors = ToolExecutors {
             prober: Prober::new(&config.tools)?,
             api: ApiCaller::new(config.tool_client.clone(), Arc::clone(&config.secrets)),
         };
@@ -204,13 +206,13 @@ impl Runtime {
             env.now(),
             &config.log_lines_dropped,
         );
-        let runtime = Self(Arc::new(Inner {
-            connections: Connections::default(),
-            slots: Slots::default(),
+        let runtime = Self(Arc::new(RuntimeInner {
+            connections: UpstreamConnections::default(),
+            slots: CallSlots::default(),
             limiter: Limiter::new(config.rules.clone(), env.clone()),
             recovery_pace: RecoveryPace::new(config.recoveries_bytes_max),
             book: ToolBook::new(config.tools.clone()),
-            results: Results::new(config.results_bytes_max),
+            results: ResultCache::new(config.results_bytes_max),
             models: KnownModels::new(config.upstreams.len()),
             keys: KnownKeys::default(),
             turnstile: Turnstile::default(),
@@ -219,7 +221,7 @@ impl Runtime {
             executors,
             live: LiveTurns::new(),
             driver_panics: DriverPanics::default(),
-            marks: Marks::default(),
+            marks: AnsweredNotes::default(),
             metrics,
             tasks: TaskTracker::new(),
             refusing: CancellationToken::new(),
@@ -261,7 +263,7 @@ impl Runtime {
     ///
     /// # Errors
     /// When it does not.
-    pub async fn check_store(&self) -> Result<(), ApplyError> {
+    pub async fn check_store(&self) -> Result<(), StoreApplyError> {
         let at = self.0.env.now();
         self.0
             .store
@@ -327,7 +329,7 @@ impl Runtime {
     }
 }
 
-impl Inner {
+impl RuntimeInner {
     /// The upstreams that serve a model: the first, and those that are asked when it fails.
     pub(crate) fn upstreams_of(&self, model: &str) -> Vec<Arc<Upstream>> {
         let all = self.config.upstreams.iter();

@@ -8,10 +8,10 @@ use tw_core::id::ToolId;
 use tw_core::tool::Tool;
 
 /// A place for one running call; free again when dropped.
-pub(crate) type Slot = OwnedSemaphorePermit;
+pub(crate) type CallSlot = OwnedSemaphorePermit;
 
 #[derive(Debug, Default)]
-pub(crate) struct Slots(Mutex<HashMap<Whose, Places>>);
+pub(crate) struct CallSlots(Mutex<HashMap<Whose, Places>>);
 
 /// All versions of a stored tool share their places.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +31,7 @@ struct Places {
 /// Beyond so many tools, places that nobody uses are forgotten.
 const TOOLS_REMEMBERED_MAX: usize = 10_000;
 
-impl Slots {
+impl CallSlots {
     /// Waits for a slot; `None` for a tool that is gone, which needs none.
     ///
     /// # Cancel safety
@@ -39,7 +39,7 @@ impl Slots {
     pub(crate) fn wait(
         &self,
         tool: Option<&Tool>,
-    ) -> impl Future<Output = Option<Slot>> + Send + 'static + use<> {
+    ) -> impl Future<Output = Option<CallSlot>> + Send + 'static + use<> {
         let free = tool.map(|tool| self.places(tool));
         async move { free?.acquire_owned().await.ok() }
     }

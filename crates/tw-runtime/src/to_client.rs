@@ -33,7 +33,7 @@ struct Waiting {
 
 /// The other end is gone.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct ReceiverGone;
 
 pub(crate) fn new() -> (ToClient, FromDriver) {
     let way = Arc::new(Way::default());
@@ -44,15 +44,15 @@ impl ToClient {
     /// Waits until there is room.
     ///
     /// # Errors
-    /// [`Gone`], at once.
+    /// [`ReceiverGone`], at once.
     ///
     /// # Cancel safety
     /// Waiting changes nothing.
-    pub(crate) async fn room(&mut self) -> Result<(), Gone> {
+    pub(crate) async fn room(&mut self) -> Result<(), ReceiverGone> {
         poll_fn(|context| {
             let mut waiting = self.0.lock();
             if waiting.closed {
-                Poll::Ready(Err(Gone))
+                Poll::Ready(Err(ReceiverGone))
             } else if waiting.bytes < WAITING_BYTES_MAX {
                 Poll::Ready(Ok(()))
             } else {

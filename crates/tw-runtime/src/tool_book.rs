@@ -17,13 +17,13 @@ use tw_store::read::ReadError;
 use tw_store::read::tools::ToolRow;
 use tw_store::store::Store;
 use tw_store::system;
-use tw_wire::own::tool;
+use tw_wire::stored::tool;
 
 /// All tools that may be offered.
 #[derive(Debug)]
 pub(crate) struct ToolBook {
     built_in: Vec<Arc<Tool>>,
-    of_organizations: Mutex<BTreeMap<OrgId, Arc<Page>>>,
+    of_organizations: Mutex<BTreeMap<OrgId, Arc<ToolBookPage>>>,
     /// One reads an organization's tools, the others wait for it.
     reading: Mutex<BTreeMap<OrgId, Arc<tokio::sync::Mutex<()>>>>,
     /// Rises with each change by this process.
@@ -32,7 +32,7 @@ pub(crate) struct ToolBook {
 
 /// What one organization has.
 #[derive(Clone, Debug)]
-pub(crate) struct Page {
+pub(crate) struct ToolBookPage {
     pub(crate) slug: Arc<str>,
     pub(crate) tenancy: Tenancy,
     /// Built-in ones and its own.
@@ -71,7 +71,7 @@ impl ToolBook {
         store: &Store,
         organization: OrgId,
         now: Timestamp,
-    ) -> Result<Option<Arc<Page>>, ReadError> {
+    ) -> Result<Option<Arc<ToolBookPage>>, ReadError> {
         if let Some(fresh) = self.fresh(organization, now) {
             return Ok(Some(fresh));
         }
@@ -98,7 +98,7 @@ impl ToolBook {
                 Arc::new(self.compile(&rows, earlier.as_deref()).await)
             }
         };
-        let page = Arc::new(Page {
+        let page = Arc::new(ToolBookPage {
             slug: seen.slug.into(),
             tenancy,
             tools,
@@ -143,14 +143,14 @@ impl ToolBook {
         let mut pages = self.lock();
         self.changes.fetch_add(1, Ordering::AcqRel);
         if let Some(page) = pages.get_mut(&organization) {
-            *page = Arc::new(Page {
+            *page = Arc::new(ToolBookPage {
                 checked: NEVER,
                 ..(**page).clone()
             });
         }
     }
 
-    fn fresh(&self, organization: OrgId, now: Timestamp) -> Option<Arc<Page>> {
+    fn fresh(&self, organization: OrgId, now: Timestamp) -> Option<Arc<ToolBookPage>> {
         let page = self.lock().get(&organization).cloned()?;
         let is_fresh = now >= page.checked && now.since(page.checked) < CHECKED_EVERY;
         is_fresh.then_some(page)
@@ -164,7 +164,7 @@ impl ToolBook {
         Arc::clone(reading.entry(organization).or_default())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<OrgId, Arc<Page>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<OrgId, Arc<ToolBookPage>>> {
         self.of_organizations
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -1,43 +1,43 @@
 //! Tools as data: making, changing, looking at and trying them.
 
 mod apply_file;
+mod definition_vetting;
 mod sample;
-mod vet;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tw_core::api_request::{BuildError, BuiltRequest, Given};
-use tw_core::arguments::{self, InvalidArguments, ValidArgs, Written};
+use tw_core::api_request::{BuildError, BuiltRequest, RequestInputs};
+use tw_core::arguments::{self, ArgumentsEnd, InvalidArguments, ValidArgs};
 use tw_core::change::{Change, Outcome, SaveTool};
-use tw_core::definition::{Definition, DefinitionError};
+use tw_core::definition::{DefinitionError, ToolDefinition};
 use tw_core::id::{CallId, OrgId, ToolId};
 use tw_core::json::{Json, Literal};
 use tw_core::limits::DEFINITIONS_BYTES_MAX;
 use tw_core::parameters::SecretRef;
 use tw_core::tool::{Tool, ToolOutcome};
 use tw_core::variables::Variables;
-use tw_egress::aside::aside;
-use tw_egress::tools::{self, Attempt};
-use tw_store::apply::ApplyError;
+use tw_egress::off_thread::aside;
+use tw_egress::tools::{self, AttemptContext};
+use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
 use tw_store::read::tools::ToolRow;
-use tw_wire::own::tool;
+use tw_wire::stored::tool;
 
-use crate::admin::Caller;
+use crate::auth::Principal;
 use crate::runtime::Runtime;
-use crate::tool_book::Page;
+use crate::tool_book::ToolBookPage;
 use crate::tool_time;
 use crate::variables;
 
-pub use apply_file::{ApplyError as ApplyFileError, Planned, Prune, ToolChange, apply, plan};
-pub use vet::Vetting;
+pub use apply_file::{ApplyFileError, PlannedChanges, PruneTools, ToolChange, apply, plan};
+pub use definition_vetting::DefinitionVetting;
 
 /// A tool of an organization, and what its definition says.
 #[derive(Clone, Debug)]
 pub struct StoredTool {
     pub row: ToolRow,
-    pub definition: Arc<Definition>,
+    pub definition: Arc<ToolDefinition>,
 }
 
 /// Why a tool could not be made, changed or tried.
@@ -62,7 +62,7 @@ pub enum ToolError {
     #[error("reading tools")]
     Read(#[from] ReadError),
     #[error("writing a tool")]
-    Write(#[from] ApplyError),
+    Write(#[from] StoreApplyError),
 }
 
 impl From<DefinitionError> for ToolError {
@@ -80,7 +80,7 @@ const MASK: &str = "***";
 
 /// What a tool is tried with.
 #[derive(Debug, Default)]
-pub struct Trial {
+pub struct ToolTrial {
     /// The model's part; `None` makes some up from the function schema.
     pub arguments: Option<Json>,
     /// The values of declared variables.
@@ -89,7 +89,7 @@ pub struct Trial {
 
 /// What the model would see, and what the tool would send.
 #[derive(Debug)]
-pub struct Preview {
+pub struct ToolPreview {
     pub tool: Tool,
     pub arguments: Json,
     /// With `***` for every secret; or why there would be no request.
@@ -98,7 +98,7 @@ pub struct Preview {
 
 /// What a real test came to.
 #[derive(Debug)]
-pub struct Tested {
+pub struct ToolTestOutcome {
     pub outcome: ToolOutcome,
     pub duration: Duration,
 }
@@ -113,7 +113,7 @@ impl Runtime {
     /// [`ToolError::NotFound`] when no tool has the id.
     pub async fn tools(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         after: Option<ToolId>,
         limit: usize,
     ) -> Result<(Vec<StoredTool>, bool), ToolError> {
@@ -143,7 +143,7 @@ impl Runtime {
     /// [`ToolError::NotFound`] also for another organization's.
     pub async fn tool(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         id: ToolId,
         version: Option<u32>,
     ) -> Result<StoredTool, ToolError> {
@@ -155,7 +155,11 @@ impl Runtime {
     ///
     /// # Errors
     /// [`ToolError::Invalid`] names the field.
-    pub async fn create_tool(&self, caller: &Caller, body: &str) -> Result<StoredTool, ToolError> {
+    pub async fn create_tool(
+        &self,
+        caller: &Principal,
+        body: &str,
+    ) -> Result<StoredTool, ToolError> {
         let definition = tool::decode(body)?;
         self.vet(caller, &definition).await?;
         let tools = self.store().tools(caller.organization).await?;
@@ -177,7 +181,7 @@ impl Runtime {
     /// [`ToolError::Invalid`] names the field.
     pub async fn change_tool(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         id: ToolId,
         patch: &str,
     ) -> Result<StoredTool, ToolError> {
@@ -206,7 +210,7 @@ impl Runtime {
     ///
     /// # Errors
     /// [`ToolError::NotFound`].
-    pub async fn delete_tool(&self, caller: &Caller, id: ToolId) -> Result<(), ToolError> {
+    pub async fn delete_tool(&self, caller: &Principal, id: ToolId) -> Result<(), ToolError> {
         let delete = Change::DeleteTool {
             organization: caller.organization,
             tool: id,
@@ -227,10 +231,10 @@ impl Runtime {
     /// [`ToolError::Invalid`] names the field, [`ToolError::Arguments`] says what does not fit.
     pub async fn preview_tool(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         body: &str,
-        trial: &Trial,
-    ) -> Result<Preview, ToolError> {
+        trial: &ToolTrial,
+    ) -> Result<ToolPreview, ToolError> {
         let definition = tool::decode(body)?;
         let page = self.vet(caller, &definition).await?;
         let definition = Arc::new(definition);
@@ -244,10 +248,10 @@ impl Runtime {
     /// As [`Runtime::preview_tool`].
     pub async fn test_tool_dry(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         id: ToolId,
-        trial: &Trial,
-    ) -> Result<Preview, ToolError> {
+        trial: &ToolTrial,
+    ) -> Result<ToolPreview, ToolError> {
         let known = self.tool(caller, id, None).await?;
         let page = self.page(caller).await?;
         self.preview_stored(&page, &known, trial)
@@ -260,10 +264,10 @@ impl Runtime {
     /// As [`Runtime::preview_tool`]; how the sending ended is in the answer.
     pub async fn test_tool(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         id: ToolId,
-        trial: &Trial,
-    ) -> Result<(Preview, Tested), ToolError> {
+        trial: &ToolTrial,
+    ) -> Result<(ToolPreview, ToolTestOutcome), ToolError> {
         let known = self.tool(caller, id, None).await?;
         let page = self.page(caller).await?;
         let (preview, args) = self.preview_stored(&page, &known, trial)?;
@@ -271,7 +275,7 @@ impl Runtime {
         let variables = self.trial_variables(&page, definition, trial);
         let tool = definition.tool(Some(known.row.version), &variables)?;
         let call = CallId(self.env().ordered_id());
-        let attempt = Attempt {
+        let attempt = AttemptContext {
             call,
             args,
             idempotency_key: format!("tw_{}", call.plain()),
@@ -303,16 +307,16 @@ impl Runtime {
             duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
             "tool tested"
         );
-        Ok((preview, Tested { outcome, duration }))
+        Ok((preview, ToolTestOutcome { outcome, duration }))
     }
 
     /// With `***` for what the definition marks as sensitive.
     fn preview_stored(
         &self,
-        page: &Page,
+        page: &ToolBookPage,
         known: &StoredTool,
-        trial: &Trial,
-    ) -> Result<(Preview, ValidArgs), ToolError> {
+        trial: &ToolTrial,
+    ) -> Result<(ToolPreview, ValidArgs), ToolError> {
         let masked = tool::masked(&known.row.definition).map_err(|_| ToolError::Damaged)?;
         let masked = tool::decode(masked.as_str()).map_err(|_| ToolError::Damaged)?;
         self.preview(page, &Arc::new(masked), trial)
@@ -320,10 +324,10 @@ impl Runtime {
 
     fn preview(
         &self,
-        page: &Page,
-        definition: &Arc<Definition>,
-        trial: &Trial,
-    ) -> Result<(Preview, ValidArgs), ToolError> {
+        page: &ToolBookPage,
+        definition: &Arc<ToolDefinition>,
+        trial: &ToolTrial,
+    ) -> Result<(ToolPreview, ValidArgs), ToolError> {
         let variables = self.trial_variables(page, definition, trial);
         let tool = definition.tool(None, &variables)?;
         let arguments = match &trial.arguments {
@@ -339,12 +343,12 @@ impl Runtime {
         }
         let args = aside(true, || read_arguments(&literal, &tool))?;
         let masked = |_: &SecretRef| Some(MASK.to_owned());
-        let given = Given {
+        let given = RequestInputs {
             variables: &variables,
             secret: &masked,
             reference: MASK,
         };
-        let preview = Preview {
+        let preview = ToolPreview {
             request: definition.request(&args, &given),
             tool,
             arguments,
@@ -352,7 +356,12 @@ impl Runtime {
         Ok((preview, args))
     }
 
-    fn trial_variables(&self, page: &Page, definition: &Definition, trial: &Trial) -> Variables {
+    fn trial_variables(
+        &self,
+        page: &ToolBookPage,
+        definition: &ToolDefinition,
+        trial: &ToolTrial,
+    ) -> Variables {
         let mut always = variables::always(&page.slug, self.env().now());
         for name in ["end_user", "conversation", "turn", "tool_call"] {
             always.set(name, format!("test-{name}"));
@@ -360,7 +369,7 @@ impl Runtime {
         definition.variables(&always, &trial.metadata)
     }
 
-    async fn page(&self, caller: &Caller) -> Result<Arc<Page>, ToolError> {
+    async fn page(&self, caller: &Principal) -> Result<Arc<ToolBookPage>, ToolError> {
         let inner = &self.0;
         let now = inner.env.now();
         let page = inner
@@ -370,15 +379,19 @@ impl Runtime {
         page.ok_or(ToolError::NotFound)
     }
 
-    async fn vet(&self, caller: &Caller, definition: &Definition) -> Result<Arc<Page>, ToolError> {
+    async fn vet(
+        &self,
+        caller: &Principal,
+        definition: &ToolDefinition,
+    ) -> Result<Arc<ToolBookPage>, ToolError> {
         let page = self.page(caller).await?;
         self.vetting().vet(definition, &page.slug, page.tenancy)?;
         Ok(page)
     }
 
-    fn vetting(&self) -> Vetting {
+    fn vetting(&self) -> DefinitionVetting {
         let config = &self.0.config;
-        Vetting {
+        DefinitionVetting {
             secrets: Arc::clone(&config.secrets),
             client: config.tool_client.clone(),
             limits: config.request.clone(),
@@ -463,6 +476,11 @@ fn stored(row: ToolRow) -> Result<StoredTool, ToolError> {
 }
 
 fn read_arguments(written: &Literal, tool: &Tool) -> Result<ValidArgs, ToolError> {
-    arguments::read(written, Written::InFull, &tool.schema, &tool.parameters)
-        .map_err(|InvalidArguments(problem)| ToolError::Arguments(problem))
+    arguments::read(
+        written,
+        ArgumentsEnd::InFull,
+        &tool.schema,
+        &tool.parameters,
+    )
+    .map_err(|InvalidArguments(problem)| ToolError::Arguments(problem))
 }

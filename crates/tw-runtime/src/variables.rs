@@ -7,7 +7,7 @@ use tw_core::id::{CallId, TurnId};
 use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
 use tw_core::tool::{Tool, ToolKind};
-use tw_core::turn::Offer;
+use tw_core::turn::ToolOffer;
 use tw_core::variables::Variables;
 
 /// What the server knows of a turn, and what its request gave.
@@ -21,7 +21,7 @@ pub(crate) struct TurnVariables {
 
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Whose<'a> {
+pub(crate) struct VariableSubject<'a> {
     pub(crate) end_user: Option<&'a str>,
     pub(crate) conversation: &'a str,
     pub(crate) turn: TurnId,
@@ -29,7 +29,7 @@ pub(crate) struct Whose<'a> {
 }
 
 impl TurnVariables {
-    pub(crate) fn new(organization: &str, whose: Whose<'_>, input: &ModelInput) -> Self {
+    pub(crate) fn new(organization: &str, whose: VariableSubject<'_>, input: &ModelInput) -> Self {
         let mut always = always(organization, whose.created);
         if let Some(end_user) = whose.end_user {
             always.set("end_user", end_user.to_owned());
@@ -53,7 +53,7 @@ impl TurnVariables {
     }
 
     /// The tools as this turn's model is told of them.
-    pub(crate) fn in_prompts(&self, offer: Offer) -> Offer {
+    pub(crate) fn in_prompts(&self, offer: ToolOffer) -> ToolOffer {
         offer.map_ours(|tool| self.told(tool))
     }
 

@@ -2,11 +2,11 @@
 
 mod accept;
 mod conversation;
-mod of_turn;
 mod relayed;
 mod retention;
 mod tenant;
 mod tools;
+mod turn_changes;
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use rusqlite::{Params, params};
 use tw_core::change::{Change, Fence, Outcome};
 use tw_core::id::{OrgId, TurnId};
 
-use crate::statements::Statements;
+use crate::statements::PreparedStatements;
 
-use accept::Accept;
+use accept::AcceptOutcome;
 
 /// Why a group was not written. Unless it says otherwise, nothing of the group was.
 #[derive(Debug, thiserror::Error)]
-pub enum ApplyError {
+pub enum StoreApplyError {
     /// Another driver has claimed the turn since, or there is no such turn.
     #[error("turn {turn} is not under fence {fence}")]
     Fenced { turn: TurnId, fence: i64 },
@@ -60,7 +60,7 @@ pub enum ApplyError {
     },
 }
 
-impl ApplyError {
+impl StoreApplyError {
     pub(crate) fn db(what: &'static str, source: rusqlite::Error) -> Self {
         if source.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) {
             return Self::Conflict { what, source };
@@ -74,7 +74,7 @@ impl ApplyError {
 
 /// Which guards hold: all of them, except in a test that shows what finds their absence.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
+pub(crate) struct GuardRules {
     pub status_guard: bool,
     pub fence: bool,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Rules {
 /// In a statement, what follows this is its guard.
 const GUARD: &str = "/* guard */";
 
-impl Rules {
+impl GuardRules {
     pub const STRICT: Self = Self {
         status_guard: true,
         fence: true,
@@ -114,18 +114,18 @@ struct TurnKey {
 /// # Errors
 /// Any error asks the caller to roll back to where the group began.
 pub(crate) fn apply(
-    db: &mut Statements<'_>,
-    rules: Rules,
+    db: &mut PreparedStatements<'_>,
+    rules: GuardRules,
     changes: &[Change],
     fence: Option<Fence>,
-) -> Result<Vec<Outcome>, ApplyError> {
+) -> Result<Vec<Outcome>, StoreApplyError> {
     check_group(changes, fence)?;
     let mut outcomes = Vec::with_capacity(changes.len());
     let mut rest = changes;
     let mut accepted = None;
     if let Some((Change::AcceptTurn(new), after)) = changes.split_first() {
         match accept::accept_turn(db, new)? {
-            Accept::New { key } => {
+            AcceptOutcome::New { key } => {
                 outcomes.push(Outcome::Done);
                 accepted = Some(TurnKey {
                     key,
@@ -133,11 +133,11 @@ pub(crate) fn apply(
                     fence: FIRST_FENCE,
                 });
             }
-            Accept::KeyTaken { turn, same_body } => {
+            AcceptOutcome::KeyTaken { turn, same_body } => {
                 outcomes.push(Outcome::KeyTaken { turn, same_body });
                 return Ok(outcomes);
             }
-            Accept::ParentDeleted => {
+            AcceptOutcome::ParentDeleted => {
                 outcomes.push(Outcome::ParentDeleted);
                 return Ok(outcomes);
             }
@@ -202,8 +202,8 @@ fn kind(change: &Change) -> Kind {
     }
 }
 
-fn check_group(changes: &[Change], fence: Option<Fence>) -> Result<(), ApplyError> {
-    let refuse = |what| Err(ApplyError::Misgrouped { what });
+fn check_group(changes: &[Change], fence: Option<Fence>) -> Result<(), StoreApplyError> {
+    let refuse = |what| Err(StoreApplyError::Misgrouped { what });
     for (index, change) in changes.iter().enumerate() {
         match (kind(change), fence) {
             (Kind::Accept, _) if index > 0 => {
@@ -238,7 +238,11 @@ const FIND_WITHOUT_FENCE: &str =
 
 /// The first statement of every write to a turn. A look is enough: the transaction holds the only
 /// right to write, so no claim is made between this and its end.
-fn check_fence(db: &mut Statements<'_>, rules: Rules, fence: Fence) -> Result<TurnKey, ApplyError> {
+fn check_fence(
+    db: &mut PreparedStatements<'_>,
+    rules: GuardRules,
+    fence: Fence,
+) -> Result<TurnKey, StoreApplyError> {
     let sql = if rules.fence {
         CHECK_FENCE
     } else {
@@ -251,7 +255,7 @@ fn check_fence(db: &mut Statements<'_>, rules: Rules, fence: Fence) -> Result<Tu
             organization: fence.organization,
             fence: fence.fence,
         }),
-        None => Err(ApplyError::Fenced {
+        None => Err(StoreApplyError::Fenced {
             turn: fence.turn,
             fence: fence.fence,
         }),
@@ -259,23 +263,25 @@ fn check_fence(db: &mut Statements<'_>, rules: Rules, fence: Fence) -> Result<Tu
 }
 
 fn apply_of_turn(
-    db: &mut Statements<'_>,
-    rules: Rules,
+    db: &mut PreparedStatements<'_>,
+    rules: GuardRules,
     turn: TurnKey,
     change: &Change,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     match change {
-        Change::OpenAttempt(open) => of_turn::open_attempt(db, turn, open),
-        Change::CloseAttempt(close) => of_turn::close_attempt(db, rules, turn, close),
-        Change::AddMessage(message) => of_turn::add_message(db, turn.key, message),
-        Change::AddCall(call) => of_turn::add_call(db, turn, call),
-        Change::StartCall { call, at } => of_turn::start_call(db, rules, turn, *call, *at),
-        Change::HandOverCall(handed) => of_turn::hand_over_call(db, rules, turn, handed),
-        Change::EndCall { call, end, at } => of_turn::end_call(db, rules, turn, *call, end, *at),
-        Change::AppendEvents(flush) => of_turn::append_events(db, turn, flush),
-        Change::NoteStop { reason, at } => of_turn::note_stop(db, turn, *reason, *at),
-        Change::NoteResumed { at } => of_turn::note_resumed(db, turn, *at),
-        Change::EndTurn(end) => of_turn::end_turn(db, rules, turn, end),
+        Change::OpenAttempt(open) => turn_changes::open_attempt(db, turn, open),
+        Change::CloseAttempt(close) => turn_changes::close_attempt(db, rules, turn, close),
+        Change::AddMessage(message) => turn_changes::add_message(db, turn.key, message),
+        Change::AddCall(call) => turn_changes::add_call(db, turn, call),
+        Change::StartCall { call, at } => turn_changes::start_call(db, rules, turn, *call, *at),
+        Change::HandOverCall(handed) => turn_changes::hand_over_call(db, rules, turn, handed),
+        Change::EndCall { call, end, at } => {
+            turn_changes::end_call(db, rules, turn, *call, end, *at)
+        }
+        Change::AppendEvents(flush) => turn_changes::append_events(db, turn, flush),
+        Change::NoteStop { reason, at } => turn_changes::note_stop(db, turn, *reason, *at),
+        Change::NoteResumed { at } => turn_changes::note_resumed(db, turn, *at),
+        Change::EndTurn(end) => turn_changes::end_turn(db, rules, turn, end),
         Change::AcceptTurn(_)
         | Change::CreateOrganization(_)
         | Change::CreateApiKey(_)
@@ -293,13 +299,16 @@ fn apply_of_turn(
         | Change::ExpireEvents { .. }
         | Change::ExpireRequestKeys { .. }
         | Change::RecordRelayedRequest(_)
-        | Change::ExpireRelayedRequests { .. } => Err(ApplyError::Misgrouped {
+        | Change::ExpireRelayedRequests { .. } => Err(StoreApplyError::Misgrouped {
             what: "not of a turn",
         }),
     }
 }
 
-fn apply_unfenced(db: &mut Statements<'_>, change: &Change) -> Result<Outcome, ApplyError> {
+fn apply_unfenced(
+    db: &mut PreparedStatements<'_>,
+    change: &Change,
+) -> Result<Outcome, StoreApplyError> {
     match change {
         Change::CreateOrganization(new) => tenant::create_organization(db, new),
         Change::CreateApiKey(new) => tenant::create_api_key(db, new),
@@ -348,30 +357,30 @@ fn apply_unfenced(db: &mut Statements<'_>, change: &Change) -> Result<Outcome, A
         | Change::AppendEvents(_)
         | Change::NoteStop { .. }
         | Change::NoteResumed { .. }
-        | Change::EndTurn(_) => Err(ApplyError::Misgrouped { what: "of a turn" }),
+        | Change::EndTurn(_) => Err(StoreApplyError::Misgrouped { what: "of a turn" }),
     }
 }
 
 /// Runs a statement and returns how many rows it touched.
 pub(crate) fn execute(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     what: &'static str,
     sql: &'static str,
     bound: impl Params,
-) -> Result<usize, ApplyError> {
+) -> Result<usize, StoreApplyError> {
     db.execute(sql, bound)
-        .map_err(|error| ApplyError::db(what, error))
+        .map_err(|error| StoreApplyError::db(what, error))
 }
 
 /// Runs a statement that must touch one row.
 fn execute_guarded(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     what: &'static str,
     sql: &'static str,
     bound: impl Params,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     match execute(db, what, sql, bound)? {
-        0 => Err(ApplyError::Guard { what }),
+        0 => Err(StoreApplyError::Guard { what }),
         _ => Ok(Outcome::Done),
     }
 }
@@ -381,24 +390,24 @@ fn execute_guarded(
 /// Not by `RETURNING`: SQLite keeps what that returns in a table of its own for each run, which
 /// costs more than the insert.
 fn insert(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     what: &'static str,
     sql: &'static str,
     bound: impl Params,
-) -> Result<i64, ApplyError> {
+) -> Result<i64, StoreApplyError> {
     match execute(db, what, sql, bound)? {
         1 => Ok(db.conn().last_insert_rowid()),
-        _ => Err(ApplyError::Guard { what }),
+        _ => Err(StoreApplyError::Guard { what }),
     }
 }
 
 /// The integer that a statement returns, if it returns a row.
 fn query_key(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     what: &'static str,
     sql: &'static str,
     bound: impl Params,
-) -> Result<Option<i64>, ApplyError> {
+) -> Result<Option<i64>, StoreApplyError> {
     db.first(sql, bound, |row| row.get(0))
-        .map_err(|error| ApplyError::db(what, error))
+        .map_err(|error| StoreApplyError::db(what, error))
 }

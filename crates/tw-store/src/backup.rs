@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, params};
 
-use crate::connection::{self, Visitor};
+use crate::connection::{self, VisitingReader};
 use crate::migrate::{MIGRATIONS, MigrateError, history};
 
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ pub fn back_up(database: &Path, copy: &Path) -> Result<(), BackupError> {
         path: copy.to_owned(),
         source,
     };
-    let conn = Visitor::enter(database).map_err(read)?;
+    let conn = VisitingReader::enter(database).map_err(read)?;
     let known = history(&conn, MIGRATIONS).map_err(|source| BackupError::Schema {
         path: database.to_owned(),
         source,

@@ -4,9 +4,9 @@ use rusqlite::{Connection, Row, params};
 use tw_core::change::{BodyCuts, NewTurn};
 use tw_core::time::Timestamp;
 
-use crate::apply::{ApplyError, execute};
+use crate::apply::{StoreApplyError, execute};
 use crate::read::ReadError;
-use crate::statements::Statements;
+use crate::statements::PreparedStatements;
 
 /// Bodies that one is made of beside its own row: reading it reads as many rows.
 pub const DEPTH_MAX: u32 = 64;
@@ -29,12 +29,12 @@ const INSERT: &str = "INSERT INTO turn_input
 
 /// Stores the body of a new turn, which continues `parent`.
 pub fn insert(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     what: &'static str,
     turn: i64,
     new: &NewTurn,
     parent: Option<i64>,
-) -> Result<(), ApplyError> {
+) -> Result<(), StoreApplyError> {
     let body = new.body.as_str().as_bytes();
     let kept = match (&new.cuts, parent) {
         (Some(cuts), Some(parent)) => find_kept(db, what, body, cuts, parent)?,
@@ -68,12 +68,12 @@ struct Known {
 }
 
 fn find_kept(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     what: &'static str,
     body: &[u8],
     cuts: &BodyCuts,
     parent: i64,
-) -> Result<Option<Kept>, ApplyError> {
+) -> Result<Option<Kept>, StoreApplyError> {
     let Some(start) = cuts.before_answer else {
         return Ok(None);
     };
@@ -87,7 +87,7 @@ fn find_kept(
         })
     };
     let known = db.first(sql, params![parent], read);
-    let known = known.map_err(|error| ApplyError::db(what, error))?;
+    let known = known.map_err(|error| StoreApplyError::db(what, error))?;
     let is_same = |known: &Known| {
         known.start_bytes == Some(start.bytes as i64)
             && known.start_hash == Some(start.hash)
@@ -167,21 +167,21 @@ impl MadeWhole {
     /// Makes the bodies that are made of that of `turn` whole; `false` if there was no room for all.
     pub fn free(
         &mut self,
-        db: &mut Statements<'_>,
+        db: &mut PreparedStatements<'_>,
         what: &'static str,
         turn: i64,
         at: Timestamp,
-    ) -> Result<bool, ApplyError> {
+    ) -> Result<bool, StoreApplyError> {
         let rest: Vec<i64> = db
             .all(MADE_OF, params![turn])
-            .map_err(|error| ApplyError::db(what, error))?;
+            .map_err(|error| StoreApplyError::db(what, error))?;
         for turn in rest {
             if self.bytes >= MADE_WHOLE_BYTES_MAX {
                 return Ok(false);
             }
             let body = match whole(db.conn(), turn) {
                 Ok(body) => body.unwrap_or_default(),
-                Err(ReadError::Db(error)) => return Err(ApplyError::db(what, error)),
+                Err(ReadError::Db(error)) => return Err(StoreApplyError::db(what, error)),
                 Err(error) => {
                     // It is lost already, and what is due to be erased must not stay for it.
                     tracing::error!(turn.key = turn, error = %error, "a stored body cannot be put together");

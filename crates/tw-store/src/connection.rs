@@ -57,7 +57,7 @@ pub fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
 ///
 /// One that only reads makes a log and its index where there are none, and cannot remove them.
 /// What stays would belong to whoever passed by, and the server could not open it.
-pub struct Visitor {
+pub struct VisitingReader {
     // Closed before what it made is removed.
     conn: Connection,
     _leaving: Leaving,
@@ -68,7 +68,7 @@ struct Leaving {
     found_log: bool,
 }
 
-impl Visitor {
+impl VisitingReader {
     pub fn enter(database: &Path) -> rusqlite::Result<Self> {
         let leaving = Leaving {
             database: database.to_owned(),
@@ -81,7 +81,7 @@ impl Visitor {
     }
 }
 
-impl Deref for Visitor {
+impl Deref for VisitingReader {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {

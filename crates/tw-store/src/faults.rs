@@ -1,6 +1,6 @@
 //! A store with one guard taken away, for the test that shows that a crash sweep would notice.
 
-use crate::apply::Rules;
+use crate::apply::GuardRules;
 use crate::store::{OpenError, Store};
 
 /// The guard that is missing.
@@ -18,11 +18,11 @@ pub enum Weakness {
 /// As [`Store::in_memory_inline`].
 pub fn in_memory_inline(weakness: Weakness) -> Result<Store, OpenError> {
     let store = Store::inline(match weakness {
-        Weakness::NoStatusGuard => Rules {
+        Weakness::NoStatusGuard => GuardRules {
             status_guard: false,
             fence: true,
         },
-        Weakness::NoFence => Rules {
+        Weakness::NoFence => GuardRules {
             status_guard: true,
             fence: false,
         },

@@ -18,12 +18,12 @@ pub mod system;
 
 pub mod backup;
 mod connection;
+mod enum_words;
 pub mod figures;
-pub mod look;
+pub mod inspection;
 pub mod migrate;
-mod words;
 
 #[cfg(feature = "faults")]
 pub mod faults;
 #[cfg(feature = "null-writer")]
-mod null;
+mod null_writer;

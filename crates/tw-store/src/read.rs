@@ -17,7 +17,7 @@ mod calls;
 pub(crate) mod columns;
 
 use rusqlite::ErrorCode;
-use tw_wire::own;
+use tw_wire::stored;
 
 /// A row that is not there is no error; these mean that the database failed or contradicts itself.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum ReadError {
     #[error("reading the store")]
     Db(#[from] rusqlite::Error),
     #[error(transparent)]
-    Damaged(#[from] own::DamagedRecord),
+    Damaged(#[from] stored::DamagedRecord),
     /// A word or id that this program never writes.
     #[error("stored {column} is nothing that this program knows")]
     Column { column: &'static str },

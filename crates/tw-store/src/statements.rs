@@ -6,7 +6,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
 ///
 /// The connection's own cache finds them by what they say and keeps them in the order of their last use, which costs
 /// each short statement of a turn a tenth of its time. From there they come, and there they go back with this.
-pub struct Statements<'conn> {
+pub struct PreparedStatements<'conn> {
     conn: &'conn Connection,
     /// By [`place`].
     prepared: Vec<(Place, CachedStatement<'conn>)>,
@@ -19,7 +19,7 @@ fn place(sql: &'static str) -> Place {
     (sql.as_ptr().addr(), sql.len())
 }
 
-impl<'conn> Statements<'conn> {
+impl<'conn> PreparedStatements<'conn> {
     pub fn of(conn: &'conn Connection) -> Self {
         Self {
             conn,

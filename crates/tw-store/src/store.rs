@@ -9,15 +9,15 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tw_core::change::{Change, Fence, Outcome};
 use tw_core::time::Timestamp;
 
-use crate::apply::{ApplyError, Rules};
+use crate::apply::{GuardRules, StoreApplyError};
 use crate::backup;
 use crate::connection;
 use crate::figures::WriterFigures;
 use crate::migrate::{self, MIGRATIONS, MigrateError};
 use crate::read::ReadError;
-use crate::read::memory::Kept;
-use crate::statements::Statements;
-use crate::writer::{self, Group, Job};
+use crate::read::memory::RecentRecalls;
+use crate::statements::PreparedStatements;
+use crate::writer::{self, ChangeGroup, WriterJob};
 
 /// Reads that may run at once.
 pub const READERS_DEFAULT: usize = 4;
@@ -28,7 +28,7 @@ pub const GROUP_JOBS_DEFAULT: usize = 256;
 
 /// How a store on disk is opened.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct StoreOptions {
     /// Stands in the rows of the migrations that are applied.
     pub now: Timestamp,
     pub readers_max: usize,
@@ -36,7 +36,7 @@ pub struct Options {
     pub group_jobs_max: usize,
 }
 
-impl Options {
+impl StoreOptions {
     pub fn defaults(now: Timestamp) -> Self {
         Self {
             now,
@@ -71,7 +71,7 @@ pub enum OpenError {
 
 /// How large a store is at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub struct StoreSizes {
     /// Groups that wait for the writer.
     pub queue_jobs: usize,
     pub database_bytes: u64,
@@ -95,7 +95,7 @@ fn bytes_of(path: &Path) -> u64 {
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
-    kept: Kept,
+    kept: RecentRecalls,
 }
 
 impl std::fmt::Debug for Store {
@@ -112,7 +112,7 @@ enum Inner {
 struct FileStore {
     path: PathBuf,
     /// `None` only while the store is being dropped.
-    jobs: Option<mpsc::Sender<Job>>,
+    jobs: Option<mpsc::Sender<WriterJob>>,
     writer: Option<thread::JoinHandle<()>>,
     readers: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
@@ -122,7 +122,7 @@ struct FileStore {
 
 struct InlineStore {
     conn: Mutex<Connection>,
-    rules: Rules,
+    rules: GuardRules,
 }
 
 impl Store {
@@ -130,7 +130,7 @@ impl Store {
     ///
     /// # Errors
     /// The file cannot be opened, or its schema is not one of ours; see [`MigrateError`].
-    pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
+    pub fn open(path: &Path, options: StoreOptions) -> Result<Self, OpenError> {
         let group_jobs_max = options.group_jobs_max.max(1);
         let figures = WriterFigures::new();
         let counts = figures.clone();
@@ -144,18 +144,18 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     #[cfg(feature = "null-writer")]
-    pub fn open_unwritten(path: &Path, options: Options) -> Result<Self, OpenError> {
+    pub fn open_unwritten(path: &Path, options: StoreOptions) -> Result<Self, OpenError> {
         let figures = WriterFigures::new();
         Self::open_with(path, &options, figures, |_conn, queue| {
-            crate::null::run(queue);
+            crate::null_writer::run(queue);
         })
     }
 
     fn open_with(
         path: &Path,
-        options: &Options,
+        options: &StoreOptions,
         figures: WriterFigures,
-        write: impl FnOnce(Connection, mpsc::Receiver<Job>) + Send + 'static,
+        write: impl FnOnce(Connection, mpsc::Receiver<WriterJob>) + Send + 'static,
     ) -> Result<Self, OpenError> {
         create_private(path).map_err(|source| OpenError::Create {
             path: path.to_owned(),
@@ -183,7 +183,7 @@ impl Store {
                 readers_max,
                 figures,
             })),
-            kept: Kept::new(),
+            kept: RecentRecalls::new(),
         })
     }
 
@@ -192,10 +192,10 @@ impl Store {
     /// # Errors
     /// SQLite cannot give us memory.
     pub fn in_memory_inline() -> Result<Self, OpenError> {
-        Self::inline(Rules::STRICT)
+        Self::inline(GuardRules::STRICT)
     }
 
-    pub(crate) fn inline(rules: Rules) -> Result<Self, OpenError> {
+    pub(crate) fn inline(rules: GuardRules) -> Result<Self, OpenError> {
         let mut conn = connection::open_memory().map_err(OpenError::Memory)?;
         migrate::run(&mut conn, MIGRATIONS, Timestamp(0))?;
         Ok(Self {
@@ -203,19 +203,19 @@ impl Store {
                 conn: Mutex::new(conn),
                 rules,
             })),
-            kept: Kept::new(),
+            kept: RecentRecalls::new(),
         })
     }
 
     /// What was read lately of what memory puts back.
-    pub(crate) fn kept(&self) -> &Kept {
+    pub(crate) fn kept(&self) -> &RecentRecalls {
         &self.kept
     }
 
     /// Writes a group whole or not at all; once this returns outcomes, they are on disk.
     ///
     /// # Errors
-    /// See [`ApplyError`]; after `Unknown` the caller must look.
+    /// See [`StoreApplyError`]; after `Unknown` the caller must look.
     ///
     /// # Cancel safety
     /// A dropped call may still be written.
@@ -223,24 +223,24 @@ impl Store {
         &self,
         changes: Vec<Change>,
         fence: Option<Fence>,
-    ) -> Result<Vec<Outcome>, ApplyError> {
+    ) -> Result<Vec<Outcome>, StoreApplyError> {
         let file = match &*self.inner {
             Inner::File(file) => file,
             Inner::Inline(inline) => return inline.apply(&changes, fence),
         };
         let (reply, answer) = oneshot::channel();
-        let jobs = file.jobs.as_ref().ok_or(ApplyError::Closed)?;
-        jobs.send(Job::Apply {
+        let jobs = file.jobs.as_ref().ok_or(StoreApplyError::Closed)?;
+        jobs.send(WriterJob::Apply {
             changes,
             fence,
             reply,
         })
         .await
-        .map_err(|_| ApplyError::Closed)?;
+        .map_err(|_| StoreApplyError::Closed)?;
         // The writer takes a job only to answer it; without an answer it died, and with it the knowledge.
         answer
             .await
-            .unwrap_or(Err(ApplyError::Unknown { source: None }))
+            .unwrap_or(Err(StoreApplyError::Unknown { source: None }))
     }
 
     /// Whether another write would wait for room in the queue.
@@ -254,14 +254,14 @@ impl Store {
     /// [`Store::apply`] without waiting, for a store that writes inline.
     ///
     /// # Errors
-    /// `NotInline` from a store on disk; else see [`ApplyError`].
+    /// `NotInline` from a store on disk; else see [`StoreApplyError`].
     pub fn apply_inline(
         &self,
         changes: &[Change],
         fence: Option<Fence>,
-    ) -> Result<Vec<Outcome>, ApplyError> {
+    ) -> Result<Vec<Outcome>, StoreApplyError> {
         match &*self.inner {
-            Inner::File(_) => Err(ApplyError::NotInline),
+            Inner::File(_) => Err(StoreApplyError::NotInline),
             Inner::Inline(inline) => inline.apply(changes, fence),
         }
     }
@@ -277,7 +277,7 @@ impl Store {
         };
         let (reply, answer) = oneshot::channel();
         let jobs = file.jobs.as_ref().ok_or(ReadError::Closed)?;
-        jobs.send(Job::Synchronous { reply })
+        jobs.send(WriterJob::Synchronous { reply })
             .await
             .map_err(|_| ReadError::Closed)?;
         Ok(answer.await.map_err(|_| ReadError::Closed)??)
@@ -292,12 +292,12 @@ impl Store {
     }
 
     /// How large everything is now; `None` for a store in memory.
-    pub fn sizes(&self) -> Option<Sizes> {
+    pub fn sizes(&self) -> Option<StoreSizes> {
         let Inner::File(file) = &*self.inner else {
             return None;
         };
         let jobs = file.jobs.as_ref()?;
-        Some(Sizes {
+        Some(StoreSizes {
             queue_jobs: jobs.max_capacity() - jobs.capacity(),
             database_bytes: bytes_of(&file.path),
             log_bytes: bytes_of(&log_path(&file.path)),
@@ -378,16 +378,20 @@ impl Store {
 }
 
 impl InlineStore {
-    fn apply(&self, changes: &[Change], fence: Option<Fence>) -> Result<Vec<Outcome>, ApplyError> {
+    fn apply(
+        &self,
+        changes: &[Change],
+        fence: Option<Fence>,
+    ) -> Result<Vec<Outcome>, StoreApplyError> {
         let conn = self.lock();
         let mut answers = writer::commit(
-            &mut Statements::of(&conn),
+            &mut PreparedStatements::of(&conn),
             self.rules,
-            &[Group { changes, fence }],
+            &[ChangeGroup { changes, fence }],
         );
         answers
             .pop()
-            .unwrap_or(Err(ApplyError::Unknown { source: None }))
+            .unwrap_or(Err(StoreApplyError::Unknown { source: None }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
@@ -429,7 +433,7 @@ fn look_at_history(path: &Path) -> Result<(), OpenError> {
     if is_empty {
         return Ok(());
     }
-    let conn = connection::Visitor::enter(path).map_err(|source| OpenError::Db {
+    let conn = connection::VisitingReader::enter(path).map_err(|source| OpenError::Db {
         path: path.to_owned(),
         source,
     })?;

@@ -1,16 +1,17 @@
 //! The only reads without an organization: those that find out which one it is, and recovery.
 
 use rusqlite::{Connection, Row, params};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
-use tw_core::rate::Limits;
+use tw_core::rate::RateLimits;
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
+use tw_core::turn_policy::RecordPolicy;
 
+use crate::enum_words;
 use crate::read::ReadError;
 use crate::read::api_keys::{self, ListedApiKey, granted, limits};
 use crate::read::columns::unsigned;
 use crate::store::Store;
-use crate::words;
 
 /// A key as it was created, and its organization.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,12 +19,12 @@ pub struct ApiKeyRow {
     pub id: ApiKeyId,
     pub organization: OrgId,
     pub organization_slug: String,
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<KeyScope>,
     pub tools: ToolGrant,
     pub tools_mode: ToolsMode,
-    pub record: Record,
+    pub record: RecordPolicy,
     pub memory: KeyMemory,
-    pub limits: Limits,
+    pub limits: RateLimits,
     /// Whether that has passed is for the caller to decide.
     pub expires: Option<Timestamp>,
     pub last_used: Option<Timestamp>,
@@ -208,11 +209,11 @@ fn find_api_key(conn: &Connection, hash: &[u8; 32]) -> Result<Option<ApiKeyRow>,
         id: ApiKeyId(key),
         organization: OrgId(row.get("organization")?),
         organization_slug: row.get("slug")?,
-        scopes: words::read_scopes(&scopes).ok_or(known("scopes"))?,
+        scopes: enum_words::read_scopes(&scopes).ok_or(known("scopes"))?,
         tools: granted(conn, key, row)?,
         tools_mode: tools_mode(row)?,
-        record: words::read_record(&record).ok_or(known("record"))?,
-        memory: words::read_memory(&memory).ok_or(known("memory"))?,
+        record: enum_words::read_record(&record).ok_or(known("record"))?,
+        memory: enum_words::read_memory(&memory).ok_or(known("memory"))?,
         limits: limits(row)?,
         expires: row.get::<_, Option<i64>>("expires_us")?.map(Timestamp),
         last_used: row.get::<_, Option<i64>>("last_used_us")?.map(Timestamp),

@@ -7,24 +7,24 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 use tw_core::change::{Change, Fence, Outcome};
 
-use crate::apply::{ApplyError, Rules, apply};
+use crate::apply::{GuardRules, StoreApplyError, apply};
 use crate::connection;
 use crate::figures::WriterFigures;
-use crate::statements::Statements;
+use crate::statements::PreparedStatements;
 
-pub type Answer = Result<Vec<Outcome>, ApplyError>;
+pub type JobAnswer = Result<Vec<Outcome>, StoreApplyError>;
 
 /// Changes that are written whole or not at all.
-pub struct Group<'a> {
+pub struct ChangeGroup<'a> {
     pub changes: &'a [Change],
     pub fence: Option<Fence>,
 }
 
-pub enum Job {
+pub enum WriterJob {
     Apply {
         changes: Vec<Change>,
         fence: Option<Fence>,
-        reply: oneshot::Sender<Answer>,
+        reply: oneshot::Sender<JobAnswer>,
     },
     /// Asks the writer's own connection for its `PRAGMA synchronous`.
     Synchronous {
@@ -40,13 +40,13 @@ const BUSY_PAUSE_MAX: Duration = Duration::from_millis(1);
 /// is the whole database, unless somebody else has it open and is in its midst.
 pub fn run(
     conn: &Connection,
-    mut jobs: mpsc::Receiver<Job>,
+    mut jobs: mpsc::Receiver<WriterJob>,
     group_jobs_max: usize,
     figures: &WriterFigures,
 ) {
     let mut last = 0;
     let mut ended = Instant::now();
-    let mut db = Statements::of(conn);
+    let mut db = PreparedStatements::of(conn);
     while let Some(first) = jobs.blocking_recv() {
         if last >= BUSY_JOBS && ended.elapsed() < BUSY_PAUSE_MAX {
             // A commit costs some 0.2 ms of CPU whatever it holds. With a fast disk a writer that shares its core would
@@ -71,24 +71,24 @@ pub fn run(
     }
 }
 
-fn serve(db: &mut Statements<'_>, batch: Vec<Job>, figures: &WriterFigures) {
+fn serve(db: &mut PreparedStatements<'_>, batch: Vec<WriterJob>, figures: &WriterFigures) {
     let mut members = Vec::with_capacity(batch.len());
     for job in batch {
         match job {
-            Job::Apply {
+            WriterJob::Apply {
                 changes,
                 fence,
                 reply,
             } => members.push((changes, fence, reply)),
-            Job::Synchronous { reply } => {
+            WriterJob::Synchronous { reply } => {
                 // Whoever asked may have gone.
                 let _ = reply.send(synchronous(db.conn()));
             }
         }
     }
-    let groups: Vec<Group<'_>> = members
+    let groups: Vec<ChangeGroup<'_>> = members
         .iter()
-        .map(|(changes, fence, _)| Group {
+        .map(|(changes, fence, _)| ChangeGroup {
             changes,
             fence: *fence,
         })
@@ -97,7 +97,7 @@ fn serve(db: &mut Statements<'_>, batch: Vec<Job>, figures: &WriterFigures) {
         return;
     }
     let began = Instant::now();
-    let answers = commit(db, Rules::STRICT, &groups);
+    let answers = commit(db, GuardRules::STRICT, &groups);
     figures
         .commit_seconds
         .observe(began.elapsed().as_secs_f64());
@@ -105,7 +105,7 @@ fn serve(db: &mut Statements<'_>, batch: Vec<Job>, figures: &WriterFigures) {
     let failed = answers.iter().filter(|answer| {
         matches!(
             answer,
-            Err(ApplyError::Db { .. } | ApplyError::Unknown { .. })
+            Err(StoreApplyError::Db { .. } | StoreApplyError::Unknown { .. })
         )
     });
     figures.failed.inc_by(failed.count() as u64);
@@ -124,7 +124,11 @@ pub fn synchronous(conn: &Connection) -> rusqlite::Result<i64> {
 ///
 /// Groups seldom fail, and a savepoint for each costs as much as a good part of its statements. So they are first
 /// written without; if one fails, that try is undone and made again with savepoints.
-pub fn commit(db: &mut Statements<'_>, rules: Rules, groups: &[Group<'_>]) -> Vec<Answer> {
+pub fn commit(
+    db: &mut PreparedStatements<'_>,
+    rules: GuardRules,
+    groups: &[ChangeGroup<'_>],
+) -> Vec<JobAnswer> {
     if groups.is_empty() {
         return Vec::new();
     }
@@ -141,11 +145,11 @@ pub fn commit(db: &mut Statements<'_>, rules: Rules, groups: &[Group<'_>]) -> Ve
 /// # Errors
 /// That of the first group that fails; then the transaction is undone.
 fn write_together(
-    db: &mut Statements<'_>,
-    rules: Rules,
-    groups: &[Group<'_>],
-) -> Result<Vec<Answer>, ApplyError> {
-    let mut answers: Vec<Answer> = Vec::with_capacity(groups.len());
+    db: &mut PreparedStatements<'_>,
+    rules: GuardRules,
+    groups: &[ChangeGroup<'_>],
+) -> Result<Vec<JobAnswer>, StoreApplyError> {
+    let mut answers: Vec<JobAnswer> = Vec::with_capacity(groups.len());
     for group in groups {
         match apply(db, rules, group.changes, group.fence) {
             Ok(outcomes) => answers.push(Ok(outcomes)),
@@ -159,11 +163,15 @@ fn write_together(
 }
 
 /// Writes each group in a savepoint of its own, so that one that fails takes no other with it.
-fn commit_each(db: &mut Statements<'_>, rules: Rules, groups: &[Group<'_>]) -> Vec<Answer> {
+fn commit_each(
+    db: &mut PreparedStatements<'_>,
+    rules: GuardRules,
+    groups: &[ChangeGroup<'_>],
+) -> Vec<JobAnswer> {
     if let Err(error) = run_sql(db, "BEGIN IMMEDIATE") {
         return all_failed("beginning a transaction", error, groups.len());
     }
-    let mut answers: Vec<Answer> = Vec::with_capacity(groups.len());
+    let mut answers: Vec<JobAnswer> = Vec::with_capacity(groups.len());
     for group in groups {
         answers.push(write_member(db, rules, group));
         // A full disk and some other faults make SQLite roll back the whole transaction by itself.
@@ -180,12 +188,12 @@ fn commit_each(db: &mut Statements<'_>, rules: Rules, groups: &[Group<'_>]) -> V
 }
 
 /// Commits; if that fails, whether the groups that succeeded were written is unknown.
-fn end(db: &mut Statements<'_>, mut answers: Vec<Answer>) -> Vec<Answer> {
+fn end(db: &mut PreparedStatements<'_>, mut answers: Vec<JobAnswer>) -> Vec<JobAnswer> {
     if let Err(error) = run_sql(db, "COMMIT") {
         roll_back(db);
         let source = Arc::new(error);
         for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
-            *answer = Err(ApplyError::Unknown {
+            *answer = Err(StoreApplyError::Unknown {
                 source: Some(Arc::clone(&source)),
             });
         }
@@ -193,9 +201,13 @@ fn end(db: &mut Statements<'_>, mut answers: Vec<Answer>) -> Vec<Answer> {
     answers
 }
 
-fn write_member(db: &mut Statements<'_>, rules: Rules, group: &Group<'_>) -> Answer {
+fn write_member(
+    db: &mut PreparedStatements<'_>,
+    rules: GuardRules,
+    group: &ChangeGroup<'_>,
+) -> JobAnswer {
     const WHAT: &str = "a savepoint";
-    let failed = |error| ApplyError::db(WHAT, error);
+    let failed = |error| StoreApplyError::db(WHAT, error);
     run_sql(db, "SAVEPOINT member").map_err(failed)?;
     let answer = apply(db, rules, group.changes, group.fence);
     if db.conn().is_autocommit() {
@@ -216,11 +228,11 @@ fn write_member(db: &mut Statements<'_>, rules: Rules, group: &Group<'_>) -> Ans
     answer
 }
 
-fn run_sql(db: &mut Statements<'_>, sql: &'static str) -> rusqlite::Result<()> {
+fn run_sql(db: &mut PreparedStatements<'_>, sql: &'static str) -> rusqlite::Result<()> {
     db.execute(sql, []).map(|_| ())
 }
 
-fn roll_back(db: &mut Statements<'_>) {
+fn roll_back(db: &mut PreparedStatements<'_>) {
     if db.conn().is_autocommit() {
         return;
     }
@@ -229,11 +241,11 @@ fn roll_back(db: &mut Statements<'_>) {
     }
 }
 
-fn all_failed(what: &'static str, error: rusqlite::Error, members: usize) -> Vec<Answer> {
+fn all_failed(what: &'static str, error: rusqlite::Error, members: usize) -> Vec<JobAnswer> {
     let source = Arc::new(error);
     (0..members)
         .map(|_| {
-            Err(ApplyError::Db {
+            Err(StoreApplyError::Db {
                 what,
                 source: Arc::clone(&source),
             })
@@ -242,14 +254,14 @@ fn all_failed(what: &'static str, error: rusqlite::Error, members: usize) -> Vec
 }
 
 /// Nothing of the transaction is left: what had succeeded was undone, and the rest was not tried.
-fn all_lost(mut answers: Vec<Answer>, members: usize) -> Vec<Answer> {
+fn all_lost(mut answers: Vec<JobAnswer>, members: usize) -> Vec<JobAnswer> {
     let source = answers.iter().rev().find_map(|answer| match answer {
-        Err(ApplyError::Db { source, .. }) => Some(Arc::clone(source)),
+        Err(StoreApplyError::Db { source, .. }) => Some(Arc::clone(source)),
         _ => None,
     });
     let source = source.unwrap_or_else(|| Arc::new(rusqlite::Error::InvalidQuery));
     let lost = || {
-        Err(ApplyError::Db {
+        Err(StoreApplyError::Db {
             what: "another write in the same transaction",
             source: Arc::clone(&source),
         })

@@ -13,13 +13,13 @@ use tokio::task::JoinHandle;
 
 /// Sends to one server.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct TestClient {
     pub address: SocketAddr,
     pub key: Option<String>,
 }
 
 /// An answer whose body is still to be read; dropping it closes the connection.
-pub struct Open {
+pub struct OpenAnswer {
     pub status: u16,
     pub headers: HeaderMap,
     body: Incoming,
@@ -28,7 +28,7 @@ pub struct Open {
 
 /// An answer, read to its end.
 #[derive(Clone, Debug)]
-pub struct Got {
+pub struct ReadAnswer {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -46,7 +46,7 @@ pub enum SendError {
     Build(#[from] http::Error),
 }
 
-impl Client {
+impl TestClient {
     /// Sends a request and waits for the answer's head.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
-    ) -> Result<Open, SendError> {
+    ) -> Result<OpenAnswer, SendError> {
         let tcp = TcpStream::connect(self.address).await?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await?;
@@ -83,7 +83,7 @@ impl Client {
             .send_request(request.body(Full::new(body.into()))?)
             .await?;
         let (parts, body) = response.into_parts();
-        Ok(Open {
+        Ok(OpenAnswer {
             status: parts.status.as_u16(),
             headers: parts.headers,
             body,
@@ -101,7 +101,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
-    ) -> Result<Got, SendError> {
+    ) -> Result<ReadAnswer, SendError> {
         Ok(self.open(method, path, headers, body).await?.read().await)
     }
 
@@ -109,7 +109,7 @@ impl Client {
     ///
     /// # Errors
     /// When there is no answer.
-    pub async fn chat(&self, body: &Value) -> Result<Got, SendError> {
+    pub async fn chat(&self, body: &Value) -> Result<ReadAnswer, SendError> {
         self.send("POST", "/v1/chat/completions", &[], body.to_string())
             .await
     }
@@ -131,13 +131,13 @@ impl Drop for AbortOnDrop {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenAnswer {
     fn drop(&mut self) {
         self.connection.abort();
     }
 }
 
-impl Open {
+impl OpenAnswer {
     /// The next bytes; `None` at the end or when the connection broke.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
@@ -160,7 +160,7 @@ impl Open {
     }
 
     /// Reads the whole body.
-    pub async fn read(mut self) -> Got {
+    pub async fn read(mut self) -> ReadAnswer {
         let mut body = Vec::new();
         let mut broken = false;
         while let Some(frame) = self.body.frame().await {
@@ -176,7 +176,7 @@ impl Open {
                 }
             }
         }
-        Got {
+        ReadAnswer {
             status: self.status,
             headers: self.headers.clone(),
             body: body.into(),
@@ -189,7 +189,7 @@ impl Open {
     }
 }
 
-impl Got {
+impl ReadAnswer {
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 /// What the listener was asked.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ReceivedRequest {
     pub method: String,
     /// Path and query.
     pub target: String,
@@ -25,7 +25,7 @@ pub struct Asked {
     pub body: Bytes,
 }
 
-impl Asked {
+impl ReceivedRequest {
     /// The body as JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or(serde_json::Value::Null)
@@ -41,15 +41,15 @@ impl Asked {
 
 /// What it answers.
 #[derive(Clone, Debug)]
-pub struct Reply {
+pub struct ListenerReply {
     pub status: u16,
     pub headers: Vec<(String, String)>,
-    pub body: Vec<Piece>,
+    pub body: Vec<ReplyPiece>,
 }
 
 /// A part of an answer's body.
 #[derive(Clone, Debug)]
-pub enum Piece {
+pub enum ReplyPiece {
     Bytes(Bytes),
     Wait(Duration),
     /// Waits until the test opens the gate of this name.
@@ -64,19 +64,19 @@ pub enum Piece {
     Silence,
 }
 
-impl Reply {
+impl ListenerReply {
     pub fn json(body: impl Into<String>) -> Self {
         Self::of(
             "application/json",
-            vec![Piece::Bytes(Bytes::from(body.into()))],
+            vec![ReplyPiece::Bytes(Bytes::from(body.into()))],
         )
     }
 
     pub fn sse(body: impl Into<Bytes>) -> Self {
-        Self::of("text/event-stream", vec![Piece::Bytes(body.into())])
+        Self::of("text/event-stream", vec![ReplyPiece::Bytes(body.into())])
     }
 
-    pub fn pieces(content_type: &str, body: Vec<Piece>) -> Self {
+    pub fn pieces(content_type: &str, body: Vec<ReplyPiece>) -> Self {
         Self::of(content_type, body)
     }
 
@@ -102,7 +102,7 @@ impl Reply {
         self
     }
 
-    fn of(content_type: &str, body: Vec<Piece>) -> Self {
+    fn of(content_type: &str, body: Vec<ReplyPiece>) -> Self {
         Self {
             status: 200,
             headers: vec![("content-type".to_owned(), content_type.to_owned())],
@@ -111,11 +111,11 @@ impl Reply {
     }
 }
 
-type Answers = dyn Fn(&Asked) -> Reply + Send + Sync;
+type Answers = dyn Fn(&ReceivedRequest) -> ListenerReply + Send + Sync;
 
 struct Shared {
     answers: Box<Answers>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<ReceivedRequest>>,
     count: watch::Sender<usize>,
     /// Answers whose connection the other side closed before their end.
     abandoned: watch::Sender<usize>,
@@ -133,7 +133,7 @@ pub struct Listener {
 impl Listener {
     /// Answers every request by `answers`.
     pub async fn start(
-        answers: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
+        answers: impl Fn(&ReceivedRequest) -> ListenerReply + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         let tcp = TcpListener::bind("127.0.0.1:0").await?;
         let address = tcp.local_addr()?;
@@ -154,7 +154,7 @@ impl Listener {
     }
 
     /// Answers the requests with these, in turn; the last one is repeated.
-    pub async fn in_turn(replies: Vec<Reply>) -> std::io::Result<Self> {
+    pub async fn in_turn(replies: Vec<ListenerReply>) -> std::io::Result<Self> {
         let replies = Mutex::new(VecDeque::from(replies));
         Self::start(move |_| {
             let mut replies = replies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +163,7 @@ impl Listener {
             } else {
                 replies.front().cloned()
             }
-            .unwrap_or_else(Reply::hang_up)
+            .unwrap_or_else(ListenerReply::hang_up)
         })
         .await
     }
@@ -174,7 +174,7 @@ impl Listener {
     }
 
     /// All requests so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ReceivedRequest> {
         self.shared
             .asked
             .lock()
@@ -241,7 +241,7 @@ async fn answer(
         .await
         .map_err(std::io::Error::other)?
         .to_bytes();
-    let asked = Asked {
+    let asked = ReceivedRequest {
         method: parts.method.to_string(),
         target: parts.uri.to_string(),
         headers: parts.headers,
@@ -265,11 +265,11 @@ async fn answer(
         shared,
         whole: false,
     };
-    if let Some(&Piece::HeadGate(name)) = playing.pieces.front() {
+    if let Some(&ReplyPiece::HeadGate(name)) = playing.pieces.front() {
         playing.gate(name).await;
         playing.pieces.pop_front();
     }
-    if let Some(&Piece::HeadWait(pause)) = playing.pieces.front() {
+    if let Some(&ReplyPiece::HeadWait(pause)) = playing.pieces.front() {
         tokio::time::sleep(pause).await;
         playing.pieces.pop_front();
     }
@@ -281,7 +281,7 @@ async fn answer(
 }
 
 struct Playing {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<ReplyPiece>,
     shared: Arc<Shared>,
     whole: bool,
 }
@@ -310,16 +310,18 @@ async fn next(mut playing: Playing) -> Option<(Result<Frame<Bytes>, std::io::Err
             return None;
         };
         match piece {
-            Piece::Bytes(bytes) => return Some((Ok(Frame::data(bytes)), playing)),
-            Piece::Wait(pause) | Piece::HeadWait(pause) => tokio::time::sleep(pause).await,
-            Piece::Gate(name) | Piece::HeadGate(name) => playing.gate(name).await,
-            Piece::Cut => {
+            ReplyPiece::Bytes(bytes) => return Some((Ok(Frame::data(bytes)), playing)),
+            ReplyPiece::Wait(pause) | ReplyPiece::HeadWait(pause) => {
+                tokio::time::sleep(pause).await
+            }
+            ReplyPiece::Gate(name) | ReplyPiece::HeadGate(name) => playing.gate(name).await,
+            ReplyPiece::Cut => {
                 // What came before it is sent first.
                 tokio::task::yield_now().await;
                 playing.whole = true;
                 return Some((Err(std::io::Error::other("cuts")), playing));
             }
-            Piece::Silence => {
+            ReplyPiece::Silence => {
                 std::future::pending::<Infallible>().await;
             }
         }

@@ -6,6 +6,6 @@
 //! Start reading at [`openai_chat`].
 
 pub mod openai_chat;
-pub mod own;
 pub mod relayed;
 pub mod sse;
+pub mod stored;

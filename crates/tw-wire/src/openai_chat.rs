@@ -25,12 +25,12 @@ fn round_gap() -> Literal {
 
 mod answer;
 mod calls;
+mod chunk_template;
 mod client_calls;
 mod content;
 mod delta;
 mod ending;
-mod halves;
 pub(crate) mod raw;
 mod reported;
-mod usual;
+mod surrogates;
 pub(crate) mod write;

@@ -37,7 +37,7 @@ pub const EMPTY_BYTES_MIN: usize = 64;
 
 /// One event, borrowed from the reader until the next one is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub struct SseFrame<'a> {
     /// The `event` field; empty when there was none.
     pub event: &'a str,
     /// All `data` lines, joined by line feeds; never empty.
@@ -57,7 +57,7 @@ pub enum SseError {
 /// Lines are found in bytes and an event is decoded only when it is whole, so a character that
 /// was cut by the network is never seen in halves.
 #[derive(Debug)]
-pub struct Reader {
+pub struct SseReader {
     event_bytes_max: usize,
     input: Vec<u8>,
     /// Start of the first line of `input` that was not used yet.
@@ -81,7 +81,7 @@ pub struct Reader {
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-impl Reader {
+impl SseReader {
     /// An event longer than `event_bytes_max` bytes is an error.
     pub fn new(event_bytes_max: usize) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl Reader {
         self.empty_bytes
     }
 
-    /// Adds what the network brought. Call [`Reader::next_frame`] until it gives `None` before
+    /// Adds what the network brought. Call [`SseReader::next_frame`] until it gives `None` before
     /// adding more.
     pub fn push(&mut self, bytes: &[u8]) {
         self.input.drain(..self.line_start);
@@ -124,7 +124,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`SseError::TooLong`] and [`SseError::NotUtf8`]; the reader is of no use afterwards.
-    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, SseError> {
+    pub fn next_frame(&mut self) -> Result<Option<SseFrame<'_>>, SseError> {
         if self.delivered {
             self.clear_event();
         }
@@ -145,7 +145,7 @@ impl Reader {
             self.delivered = true;
             let event = str::from_utf8(&self.event).map_err(|_| SseError::NotUtf8)?;
             let data = str::from_utf8(&self.data).map_err(|_| SseError::NotUtf8)?;
-            return Ok(Some(Frame { event, data }));
+            return Ok(Some(SseFrame { event, data }));
         }
         self.check_size(self.input.len() - self.line_start)?;
         Ok(None)

@@ -2,13 +2,13 @@
 
 use toml::Table;
 
-use super::Violation;
-use super::tree::Tree;
+use super::TidyViolation;
+use super::tree::SourceTree;
 
 const FILE: &str = "Containerfile";
 const IMAGE: &str = "/rust:";
 
-pub fn check(tree: &Tree) -> Vec<Violation> {
+pub fn check(tree: &SourceTree) -> Vec<TidyViolation> {
     let Some(file) = tree.get(FILE) else {
         return vec![at(1, "there is no container file".to_owned())];
     };
@@ -40,8 +40,8 @@ fn rust_version(manifest: &str) -> Option<String> {
     Some(package.get("rust-version")?.as_str()?.to_owned())
 }
 
-fn at(line: usize, message: String) -> Violation {
-    Violation {
+fn at(line: usize, message: String) -> TidyViolation {
+    TidyViolation {
         path: FILE.to_owned(),
         line,
         message,

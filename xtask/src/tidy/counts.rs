@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use toml::{Table, Value};
 
-use super::Violation;
+use super::TidyViolation;
 use super::source;
-use super::tree::{File, Tree};
+use super::tree::{SourceFile, SourceTree};
 
 const BAD_INPUT: &str = "testdata/bad_input.toml";
 
@@ -23,7 +23,7 @@ fn quirks_required() -> BTreeSet<u32> {
     (1..=28).chain([30, 31]).chain(33..=37).collect()
 }
 
-pub fn check(tree: &Tree) -> Vec<Violation> {
+pub fn check(tree: &SourceTree) -> Vec<TidyViolation> {
     let mut found = Vec::new();
     if let Err(message) = bad_input(tree) {
         found.push(at(BAD_INPUT, message));
@@ -40,7 +40,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-fn bad_input(tree: &Tree) -> Result<(), String> {
+fn bad_input(tree: &SourceTree) -> Result<(), String> {
     let file = tree.get(BAD_INPUT).ok_or("missing")?;
     let table: Table = file
         .text
@@ -56,7 +56,7 @@ fn bad_input(tree: &Tree) -> Result<(), String> {
     Ok(())
 }
 
-fn quirks_present(tree: &Tree) -> BTreeSet<u32> {
+fn quirks_present(tree: &SourceTree) -> BTreeSet<u32> {
     tree.rust_files()
         .filter(|file| file.crate_name().is_some())
         .flat_map(quirks_in)
@@ -64,7 +64,7 @@ fn quirks_present(tree: &Tree) -> BTreeSet<u32> {
 }
 
 /// A function of that name counts only if it is a test.
-fn quirks_in(file: &File) -> Vec<u32> {
+fn quirks_in(file: &SourceFile) -> Vec<u32> {
     let mut numbers = Vec::new();
     let mut attributes = String::new();
     for line in file.code.lines().map(str::trim) {
@@ -85,8 +85,8 @@ fn quirks_in(file: &File) -> Vec<u32> {
     numbers
 }
 
-fn at(path: &str, message: String) -> Violation {
-    Violation {
+fn at(path: &str, message: String) -> TidyViolation {
+    TidyViolation {
         path: path.to_owned(),
         line: 1,
         message,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::Violation;
-use super::tree::{File, Tree};
+use super::TidyViolation;
+use super::tree::{SourceFile, SourceTree};
 
 /// The pages from which every other must be one click away.
 const INDEXES: [&str; 3] = ["README.md", "docs/README.md", DECISIONS];
@@ -11,7 +11,7 @@ const INDEXES: [&str; 3] = ["README.md", "docs/README.md", DECISIONS];
 /// For those who change the code; the page of the map links to it.
 const DECISIONS: &str = "docs/decisions/README.md";
 
-pub fn check(tree: &Tree) -> Vec<Violation> {
+pub fn check(tree: &SourceTree) -> Vec<TidyViolation> {
     let linked: BTreeSet<String> = INDEXES
         .iter()
         .filter_map(|path| tree.get(path))
@@ -21,7 +21,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         .iter()
         .filter(|file| file.path.starts_with("docs/") && file.path.ends_with(".md"))
         .filter(|file| file.path != DECISIONS && !is_linked(&linked, &file.path))
-        .map(|file| Violation {
+        .map(|file| TidyViolation {
             path: file.path.clone(),
             line: 1,
             message: format!("linked from none of {}", INDEXES.join(", ")),
@@ -36,7 +36,7 @@ fn is_linked(linked: &BTreeSet<String>, path: &str) -> bool {
 }
 
 /// Targets of `[text](target)` and `[label]: target`, relative to the workspace root.
-fn links(page: &File) -> Vec<String> {
+fn links(page: &SourceFile) -> Vec<String> {
     let inline = page.text.split("](").skip(1).filter_map(|rest| {
         let end = rest.find([')', ' ', '\n'])?;
         Some(&rest[..end])

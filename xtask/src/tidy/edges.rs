@@ -2,9 +2,9 @@
 
 use toml::{Table, Value};
 
-use super::Violation;
+use super::TidyViolation;
 use super::source;
-use super::tree::{File, Tree};
+use super::tree::{SourceFile, SourceTree};
 
 struct Row {
     package: &'static str,
@@ -84,7 +84,7 @@ const TABLE: [Row; 10] = [
     },
 ];
 
-pub fn check(tree: &Tree) -> Vec<Violation> {
+pub fn check(tree: &SourceTree) -> Vec<TidyViolation> {
     let mut found = Vec::new();
     for file in &tree.files {
         if is_package_manifest(&file.path) {
@@ -105,7 +105,7 @@ fn is_package_manifest(path: &str) -> bool {
     in_crates || path == "xtask/Cargo.toml"
 }
 
-fn check_manifest(file: &File, found: &mut Vec<Violation>) {
+fn check_manifest(file: &SourceFile, found: &mut Vec<TidyViolation>) {
     let manifest: Table = match file.text.parse() {
         Ok(manifest) => manifest,
         Err(error) => {
@@ -140,12 +140,12 @@ fn check_manifest(file: &File, found: &mut Vec<Violation>) {
 }
 
 fn check_entry(
-    file: &File,
+    file: &SourceFile,
     row: &Row,
     key: &str,
     alias: &str,
     entry: &Value,
-    found: &mut Vec<Violation>,
+    found: &mut Vec<TidyViolation>,
 ) {
     // A dependency may be renamed.
     let package = entry
@@ -167,18 +167,18 @@ fn check_entry(
 }
 
 /// The store knows of the formats only the codec of what it stores.
-fn check_store_source(file: &File, found: &mut Vec<Violation>) {
+fn check_store_source(file: &SourceFile, found: &mut Vec<TidyViolation>) {
     for (start, word) in file.code.match_indices("tw_wire") {
         let rest = &file.code[start + word.len()..];
-        if !rest.starts_with("::own") || rest.starts_with("::own_") {
-            let message = "tw-store uses only `tw_wire::own`, named in full".to_owned();
+        if !rest.starts_with("::stored") || rest.starts_with("::stored_") {
+            let message = "tw-store uses only `tw_wire::stored`, named in full".to_owned();
             found.push(at(file, source::line_of(&file.code, start), message));
         }
     }
 }
 
-fn at(file: &File, line: usize, message: String) -> Violation {
-    Violation {
+fn at(file: &SourceFile, line: usize, message: String) -> TidyViolation {
+    TidyViolation {
         path: file.path.clone(),
         line,
         message,

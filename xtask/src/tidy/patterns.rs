@@ -1,8 +1,8 @@
 //! Words that may not stand in the repository: silenced lints, unfinished code, waiting tests, and one machine's own places.
 
-use super::Violation;
+use super::TidyViolation;
 use super::source;
-use super::tree::{File, Tree};
+use super::tree::{SourceFile, SourceTree};
 
 /// In Rust code and in the documentation, whose examples are copied.
 const EVERYWHERE: [(&str, &str); 7] = [
@@ -34,7 +34,7 @@ const SOURCES: [&str; 7] = [
 /// Absolute folders of one machine.
 const FOLDERS: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 
-pub fn check(tree: &Tree) -> Vec<Violation> {
+pub fn check(tree: &SourceTree) -> Vec<TidyViolation> {
     let mut found = Vec::new();
     for file in &tree.files {
         if file.is_rust() {
@@ -48,7 +48,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-fn check_lines(file: &File, text: &str, found: &mut Vec<Violation>) {
+fn check_lines(file: &SourceFile, text: &str, found: &mut Vec<TidyViolation>) {
     for (index, line) in text.lines().enumerate() {
         for (pattern, instead) in EVERYWHERE {
             if line.contains(pattern) {
@@ -66,7 +66,7 @@ fn check_lines(file: &File, text: &str, found: &mut Vec<Violation>) {
     }
 }
 
-fn check_anyhow(file: &File, found: &mut Vec<Violation>) {
+fn check_anyhow(file: &SourceFile, found: &mut Vec<TidyViolation>) {
     let Some(name) = file.crate_name() else {
         return;
     };
@@ -79,7 +79,7 @@ fn check_anyhow(file: &File, found: &mut Vec<Violation>) {
     }
 }
 
-fn check_machine_words(file: &File, found: &mut Vec<Violation>) {
+fn check_machine_words(file: &SourceFile, found: &mut Vec<TidyViolation>) {
     for (index, line) in file.text.lines().enumerate() {
         for word in SOURCES {
             if line.contains(word) {
@@ -104,8 +104,8 @@ fn has_absolute(line: &str, folder: &str) -> bool {
     })
 }
 
-fn at(file: &File, line: usize, message: String) -> Violation {
-    Violation {
+fn at(file: &SourceFile, line: usize, message: String) -> TidyViolation {
+    TidyViolation {
         path: file.path.clone(),
         line,
         message,

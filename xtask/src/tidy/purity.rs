@@ -3,9 +3,9 @@
 
 use toml::{Table, Value};
 
-use super::Violation;
+use super::TidyViolation;
 use super::source;
-use super::tree::{File, Tree};
+use super::tree::{SourceFile, SourceTree};
 
 const SOURCES: &str = "crates/tw-core/src/";
 const MANIFEST: &str = "crates/tw-core/Cargo.toml";
@@ -36,7 +36,7 @@ const STD_MODULES: [&str; 4] = ["fs", "net", "process", "env"];
 
 const PACKAGES: [&str; 4] = ["tokio", "rand", "getrandom", "serde"];
 
-pub fn check(tree: &Tree) -> Vec<Violation> {
+pub fn check(tree: &SourceTree) -> Vec<TidyViolation> {
     let mut found = Vec::new();
     for file in tree.rust_files() {
         if file.path.starts_with(SOURCES) && !file.is_test() {
@@ -49,7 +49,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-fn check_source(file: &File, found: &mut Vec<Violation>) {
+fn check_source(file: &SourceFile, found: &mut Vec<TidyViolation>) {
     for (word, brings) in WORDS {
         for line in source::lines_with_word(&file.code, word) {
             found.push(refused(file, line, word, brings));
@@ -72,7 +72,7 @@ fn check_source(file: &File, found: &mut Vec<Violation>) {
     }
 }
 
-fn check_manifest(file: &File, found: &mut Vec<Violation>) {
+fn check_manifest(file: &SourceFile, found: &mut Vec<TidyViolation>) {
     // A manifest that is not TOML is reported by the check of edges.
     let Ok(manifest) = file.text.parse::<Table>() else {
         return;
@@ -93,8 +93,8 @@ fn check_manifest(file: &File, found: &mut Vec<Violation>) {
     }
 }
 
-fn refused(file: &File, line: usize, what: &str, brings: &str) -> Violation {
-    Violation {
+fn refused(file: &SourceFile, line: usize, what: &str, brings: &str) -> TidyViolation {
+    TidyViolation {
         path: file.path.clone(),
         line,
         message: format!("tw-core may not use `{what}`: it brings in {brings}"),

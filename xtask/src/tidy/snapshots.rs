@@ -1,9 +1,9 @@
 //! Every snapshot belongs to a test that still exists, and none waits for review.
 
-use super::Violation;
-use super::tree::{File, Tree};
+use super::TidyViolation;
+use super::tree::{SourceFile, SourceTree};
 
-pub fn check(tree: &Tree) -> Vec<Violation> {
+pub fn check(tree: &SourceTree) -> Vec<TidyViolation> {
     let mut found = Vec::new();
     for path in &tree.pending_snapshots {
         found.push(at(path, "a snapshot waits for review".to_owned()));
@@ -20,7 +20,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-fn belongs(tree: &Tree, snapshot: &File) -> Result<(), String> {
+fn belongs(tree: &SourceTree, snapshot: &SourceFile) -> Result<(), String> {
     let recorded = source_of(&snapshot.text).ok_or("records no `source:`")?;
     let test = tree
         .get(recorded)
@@ -57,7 +57,7 @@ fn name_of(path: &str) -> &str {
 }
 
 /// A test driven by data names its snapshots after its case: a folder, or a file without its ending.
-fn names_a_case(tree: &Tree, name: &str) -> bool {
+fn names_a_case(tree: &SourceTree, name: &str) -> bool {
     tree.files
         .iter()
         .filter(|file| !file.path.ends_with(".snap"))
@@ -65,8 +65,8 @@ fn names_a_case(tree: &Tree, name: &str) -> bool {
         .any(|part| part == name || part.rsplit_once('.').is_some_and(|(stem, _)| stem == name))
 }
 
-fn at(path: &str, message: String) -> Violation {
-    Violation {
+fn at(path: &str, message: String) -> TidyViolation {
+    TidyViolation {
         path: path.to_owned(),
         line: 1,
         message,

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeSet;
 
-use super::Violation;
-use super::tree::{File, Tree};
+use super::TidyViolation;
+use super::tree::{SourceFile, SourceTree};
 
 const PAGE: &str = "ARCHITECTURE.md";
 const FENCE: &str = "```mermaid";
 
-pub fn check(tree: &Tree) -> Vec<Violation> {
+pub fn check(tree: &SourceTree) -> Vec<TidyViolation> {
     let Some(page) = tree.get(PAGE) else {
         return Vec::new();
     };
@@ -82,9 +82,9 @@ fn read_line(diagram: &mut Diagram, line: &str, number: usize) {
     });
 }
 
-fn check_diagram(tree: &Tree, diagram: &Diagram, found: &mut Vec<Violation>) {
+fn check_diagram(tree: &SourceTree, diagram: &Diagram, found: &mut Vec<TidyViolation>) {
     let mut tell = |line: usize, message: String| {
-        found.push(Violation {
+        found.push(TidyViolation {
             path: PAGE.to_owned(),
             line,
             message,
@@ -144,7 +144,7 @@ fn variants(code: &str, name: &str) -> Option<Vec<String>> {
 }
 
 /// Which function makes which state: `state = Enum::X`, a field `state: Enum::X`, or an arm or a line that gives it.
-fn made_in(tree: &Tree, diagram: &Diagram) -> BTreeSet<(String, String)> {
+fn made_in(tree: &SourceTree, diagram: &Diagram) -> BTreeSet<(String, String)> {
     let folder = format!("{}/", diagram.enum_file.trim_end_matches(".rs"));
     let files = tree
         .rust_files()
@@ -153,7 +153,7 @@ fn made_in(tree: &Tree, diagram: &Diagram) -> BTreeSet<(String, String)> {
     files.flat_map(|file| made_in_file(file, diagram)).collect()
 }
 
-fn made_in_file(file: &File, diagram: &Diagram) -> Vec<(String, String)> {
+fn made_in_file(file: &SourceFile, diagram: &Diagram) -> Vec<(String, String)> {
     let opening = format!("{}::", diagram.enum_name);
     let mut function = String::new();
     let mut made = Vec::new();

@@ -14,14 +14,14 @@ const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Folders that hold nothing of ours.
 const FOLDERS_SKIPPED: [&str; 5] = [".git", "target", "node_modules", ".venv", "__pycache__"];
 
-pub struct Tree {
+pub struct SourceTree {
     /// Sorted by path.
-    pub files: Vec<File>,
+    pub files: Vec<SourceFile>,
     /// Snapshots that wait for review; git ignores them, so they are found by walking.
     pub pending_snapshots: Vec<String>,
 }
 
-pub struct File {
+pub struct SourceFile {
     /// Relative to the workspace root, with `/`.
     pub path: String,
     /// Empty when the file is not UTF-8 or longer than [`FILE_BYTES_MAX`].
@@ -30,19 +30,19 @@ pub struct File {
     pub code: String,
 }
 
-impl Tree {
+impl SourceTree {
     /// Reads every file that git tracks or would track under `root`.
     ///
     /// # Errors
     /// git is missing, `root` is not a checkout, or a file cannot be read.
-    pub fn read(root: &Path) -> anyhow::Result<Tree> {
+    pub fn read(root: &Path) -> anyhow::Result<SourceTree> {
         let mut files = Vec::new();
         for path in listed(root)? {
             let full = root.join(&path);
             // A file deleted but not yet committed is still listed.
             if full.is_file() {
                 let text = read_text(&full)?;
-                files.push(File::new(path, text));
+                files.push(SourceFile::new(path, text));
             }
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -51,41 +51,41 @@ impl Tree {
         let mut pending_snapshots = Vec::new();
         walk_pending(root, "", &mut pending_snapshots)?;
         pending_snapshots.sort();
-        Ok(Tree {
+        Ok(SourceTree {
             files,
             pending_snapshots,
         })
     }
 
-    pub fn get(&self, path: &str) -> Option<&File> {
+    pub fn get(&self, path: &str) -> Option<&SourceFile> {
         self.files.iter().find(|file| file.path == path)
     }
 
-    pub fn rust_files(&self) -> impl Iterator<Item = &File> {
+    pub fn rust_files(&self) -> impl Iterator<Item = &SourceFile> {
         self.files.iter().filter(|file| file.is_rust())
     }
 
     #[cfg(test)]
-    pub fn of(files: &[(&str, &str)]) -> Tree {
+    pub fn of(files: &[(&str, &str)]) -> SourceTree {
         let files = files
             .iter()
-            .map(|(path, text)| File::new((*path).to_owned(), (*text).to_owned()))
+            .map(|(path, text)| SourceFile::new((*path).to_owned(), (*text).to_owned()))
             .collect();
-        Tree {
+        SourceTree {
             files,
             pending_snapshots: Vec::new(),
         }
     }
 }
 
-impl File {
-    fn new(path: String, text: String) -> File {
+impl SourceFile {
+    fn new(path: String, text: String) -> SourceFile {
         let code = if path.ends_with(".rs") {
             source::code_only(&text)
         } else {
             String::new()
         };
-        File { path, text, code }
+        SourceFile { path, text, code }
     }
 
     pub fn is_rust(&self) -> bool {

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use anyhow::{Context, bail};
 use rustls::RootCertStore;
 use serde::Deserialize;
-use tw_egress::client::place::{Allowed, Place};
+use tw_egress::client::host_port::{AllowedDestination, HostPort};
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
-use tw_egress::client::{Client, Options, PoolOptions, READ_BYTES_MAX_DEFAULT};
+use tw_egress::client::{ClientOptions, EgressClient, PoolOptions, READ_BYTES_MAX_DEFAULT};
 
 use crate::organization::slug;
 
@@ -32,8 +32,8 @@ impl EgressSettings {
         &self,
         listeners: &[SocketAddr],
         trusted_roots: RootCertStore,
-    ) -> anyhow::Result<Client> {
-        Ok(Client::new(Options {
+    ) -> anyhow::Result<EgressClient> {
+        Ok(EgressClient::new(ClientOptions {
             resolver: resolver(),
             allowed: self.allowed()?,
             denied: listeners.iter().filter_map(|own| place_of(*own)).collect(),
@@ -44,7 +44,7 @@ impl EgressSettings {
     }
 
     /// The entries, checked.
-    pub fn allowed(&self) -> anyhow::Result<Vec<Allowed>> {
+    pub fn allowed(&self) -> anyhow::Result<Vec<AllowedDestination>> {
         let named = |(index, entry): (usize, &AllowSettings)| {
             entry
                 .allowed()
@@ -64,14 +64,14 @@ fn resolver() -> Resolver {
 }
 
 /// `None` while the port is still to be chosen.
-fn place_of(listener: SocketAddr) -> Option<Place> {
+fn place_of(listener: SocketAddr) -> Option<HostPort> {
     // Without the scope of an IPv6 address, which a place has not.
     let plain = SocketAddr::new(listener.ip(), listener.port());
-    Place::parse(&plain.to_string()).ok()
+    HostPort::parse(&plain.to_string()).ok()
 }
 
 impl AllowSettings {
-    fn allowed(&self) -> anyhow::Result<Allowed> {
+    fn allowed(&self) -> anyhow::Result<AllowedDestination> {
         if let Some(organizations) = &self.organizations {
             if organizations.is_empty() {
                 bail!("'organizations' is empty, so it is for nobody");
@@ -80,7 +80,10 @@ impl AllowSettings {
                 slug(organization).context("'organizations'")?;
             }
         }
-        Ok(Allowed::parse(&self.place, self.organizations.clone())?)
+        Ok(AllowedDestination::parse(
+            &self.place,
+            self.organizations.clone(),
+        )?)
     }
 }
 

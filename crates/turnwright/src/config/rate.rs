@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use serde::Deserialize;
-use tw_core::rate::Limits;
+use tw_core::rate::RateLimits;
 
 use crate::organization::slug;
 
@@ -26,11 +26,11 @@ struct AskerSettings {
 }
 
 impl RateSettings {
-    pub fn key(&self) -> Limits {
+    pub fn key(&self) -> RateLimits {
         self.key.limits()
     }
 
-    pub fn organization(&self) -> Limits {
+    pub fn organization(&self) -> RateLimits {
         self.organization.limits()
     }
 
@@ -38,7 +38,7 @@ impl RateSettings {
     ///
     /// # Errors
     /// For a name that is no slug.
-    pub fn organizations(&self) -> anyhow::Result<BTreeMap<String, Limits>> {
+    pub fn organizations(&self) -> anyhow::Result<BTreeMap<String, RateLimits>> {
         let limits = self.organizations.iter().map(|(name, settings)| {
             let name = slug(name).with_context(|| format!("rate.organizations.{name:?}"))?;
             Ok((name, settings.limits()))
@@ -48,8 +48,8 @@ impl RateSettings {
 }
 
 impl AskerSettings {
-    fn limits(&self) -> Limits {
-        Limits {
+    fn limits(&self) -> RateLimits {
+        RateLimits {
             requests_per_minute: self.requests_per_minute,
             concurrency_max: self.concurrency_max,
             streams_max: self.streams_max,

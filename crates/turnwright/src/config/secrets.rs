@@ -4,9 +4,9 @@
 
 use anyhow::{Context, anyhow, bail};
 use toml::{Table, Value};
-use tw_egress::client::place::ORGANIZATION_DEFAULT;
+use tw_egress::client::host_port::ORGANIZATION_DEFAULT;
 use tw_egress::secret::Secret;
-use tw_egress::secrets::Grant;
+use tw_egress::secrets::SecretGrant;
 
 use super::environment::{Environment, check_whole};
 use crate::organization::slug;
@@ -18,7 +18,7 @@ const FIELDS: [&str; 4] = ["value", "env", "organizations", "hosts"];
 /// Those of the config's table `secrets`, then those of the environment.
 ///
 /// An entry of the config takes the place of the environment's of the same name.
-pub fn read(written: Option<Value>, environment: &Environment) -> anyhow::Result<Vec<Grant>> {
+pub fn read(written: Option<Value>, environment: &Environment) -> anyhow::Result<Vec<SecretGrant>> {
     let mut secrets = match written {
         None => Vec::new(),
         Some(Value::Table(entries)) => entries
@@ -41,7 +41,7 @@ pub fn read(written: Option<Value>, environment: &Environment) -> anyhow::Result
             tracing::warn!("the variable {variable} is not used: the config has secrets.{name}");
             continue;
         }
-        secrets.push(Grant {
+        secrets.push(SecretGrant {
             name: name.to_owned(),
             value: Secret::new(value),
             organizations: vec![ORGANIZATION_DEFAULT.to_owned()],
@@ -51,7 +51,7 @@ pub fn read(written: Option<Value>, environment: &Environment) -> anyhow::Result
     Ok(secrets)
 }
 
-fn of_config(name: &str, entry: &Value, environment: &Environment) -> anyhow::Result<Grant> {
+fn of_config(name: &str, entry: &Value, environment: &Environment) -> anyhow::Result<SecretGrant> {
     check_name(name)?;
     let Some(entry) = entry.as_table() else {
         bail!("must be a table with 'value' or 'env'");
@@ -80,7 +80,7 @@ fn of_config(name: &str, entry: &Value, environment: &Environment) -> anyhow::Re
     // What a host may look like is for those who compare them to say.
     let hosts = texts(entry, "hosts")?.unwrap_or_default();
     let hosts = each(hosts, "hosts", |host| Ok(host.to_owned()))?;
-    Ok(Grant {
+    Ok(SecretGrant {
         name: name.to_owned(),
         value: Secret::new(value),
         organizations,

@@ -11,7 +11,7 @@ use tw_core::accepts::{
 use tw_core::limits::{RequestLimits, TurnLimits};
 use tw_core::model::ReasoningField;
 
-use tw_egress::client::place::Place;
+use tw_egress::client::host_port::HostPort;
 use tw_runtime::limiter::{STREAMS_DEFAULT, TURNS_DEFAULT};
 use tw_runtime::runtime::{MODELS_KEPT_DEFAULT, RESULTS_BYTES_DEFAULT, TOOLS_STORED_DEFAULT};
 
@@ -274,7 +274,7 @@ fn a_place_without_organizations_is_for_the_default_one() {
                 [[egress.allow]]\nplace = \"b:1\"\norganizations = [\"acme\"]\n";
     let allowed = load(text).unwrap().egress.allowed().unwrap();
     let places = allowed.iter().map(|entry| entry.place.clone());
-    assert!(places.eq(["10.0.0.0/8:80", "b:1"].map(|place| Place::parse(place).unwrap())));
+    assert!(places.eq(["10.0.0.0/8:80", "b:1"].map(|place| HostPort::parse(place).unwrap())));
     let organizations: Vec<_> = allowed.iter().map(|entry| &entry.organizations).collect();
     assert_eq!(organizations, [&["default"], &["acme"]]);
 }
@@ -344,7 +344,7 @@ fn headers_that_name_the_end_user_are_read_and_refused_by_place() {
     let defaults = load("").unwrap().surfaces().unwrap().end_user_headers;
     assert_eq!(
         defaults,
-        tw_http::server::Options::defaults().end_user_headers
+        tw_http::server::SurfaceOptions::defaults().end_user_headers
     );
     assert_eq!(headers("[]").unwrap(), [""; 0]);
     let two = headers("[\"X-OpenWebUI-User-Id\", \"turnwright-user\"]");

@@ -16,7 +16,7 @@ use tw_egress::client::proxy::Proxy;
 use tw_egress::client::route::Route;
 use tw_egress::client::tls::{ClientIdentity, trust};
 use tw_egress::secret::Secret;
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
+use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeouts};
 
 use super::environment::{Environment, check_sendable};
 use super::network::Network;
@@ -122,14 +122,14 @@ struct Ground<'a> {
     environment: &'a Environment,
     network: &'a Network,
     /// Of those that say nothing else.
-    timeouts: Timeouts,
+    timeouts: UpstreamTimeouts,
     answer_bytes_max: usize,
 }
 
 const FIRST_BYTE_VARIABLE: &str = "TURNWRIGHT_FIRST_BYTE_S";
 
-fn timeouts(environment: &Environment) -> anyhow::Result<Timeouts> {
-    let mut timeouts = Timeouts::defaults();
+fn timeouts(environment: &Environment) -> anyhow::Result<UpstreamTimeouts> {
+    let mut timeouts = UpstreamTimeouts::defaults();
     if let Some(written) = environment.get(FIRST_BYTE_VARIABLE)? {
         let seconds = written.parse().ok().filter(|seconds| *seconds > 0);
         let Some(seconds) = seconds else {
@@ -174,7 +174,7 @@ impl UpstreamSettings {
         Ok(Upstream {
             name: self.name.clone(),
             models: self.models()?,
-            timeouts: Timeouts {
+            timeouts: UpstreamTimeouts {
                 connect: seconds(self.connect_s, defaults.connect),
                 first_byte: seconds(self.first_byte_s, defaults.first_byte),
                 idle: seconds(self.idle_s, defaults.idle),

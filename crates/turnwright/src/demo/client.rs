@@ -13,17 +13,17 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-pub struct Client {
+pub struct DemoClient {
     address: SocketAddr,
     key: String,
 }
 
 /// What a stream's head said.
-pub struct Answered {
+pub struct DemoAnswerHead {
     pub turn: Option<String>,
 }
 
-impl Client {
+impl DemoClient {
     pub fn new(address: SocketAddr, key: String) -> Self {
         Self { address, key }
     }
@@ -34,12 +34,12 @@ impl Client {
         path: &str,
         body: &Value,
         show: fn(&str),
-    ) -> anyhow::Result<Answered> {
+    ) -> anyhow::Result<DemoAnswerHead> {
         let mut response = self
             .send(Method::POST, path, Bytes::from(body.to_string()), &[])
             .await?;
         let answered = answered(&response);
-        let mut reader = tw_wire::sse::Reader::new(tw_core::limits::ANSWER_BYTES_DEFAULT);
+        let mut reader = tw_wire::sse::SseReader::new(tw_core::limits::ANSWER_BYTES_DEFAULT);
         while let Some(frame) = response.body_mut().frame().await {
             let Ok(bytes) = frame.context("reading the stream")?.into_data() else {
                 continue;
@@ -53,7 +53,11 @@ impl Client {
     }
 
     /// Starts a turn that goes on without its client, and leaves with the head of its answer.
-    pub async fn start_and_leave(&self, path: &str, body: &Value) -> anyhow::Result<Answered> {
+    pub async fn start_and_leave(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> anyhow::Result<DemoAnswerHead> {
         let body = Bytes::from(body.to_string());
         let leaves = [("turnwright-on-leave", "finish")];
         let response = self.send(Method::POST, path, body, &leaves).await?;
@@ -138,9 +142,9 @@ impl Client {
     }
 }
 
-fn answered(response: &Response<Incoming>) -> Answered {
+fn answered(response: &Response<Incoming>) -> DemoAnswerHead {
     let turn = response.headers().get("turnwright-turn");
-    Answered {
+    DemoAnswerHead {
         turn: turn.and_then(|turn| turn.to_str().ok()).map(str::to_owned),
     }
 }

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-pub struct Peer {
+pub struct PeerConnection {
     io: Io,
     /// Whoever reads hears of the end, and need not be told.
     is_read: bool,
@@ -26,7 +26,7 @@ enum Io {
     Left,
 }
 
-impl Peer {
+impl PeerConnection {
     pub fn new(tcp: TcpStream) -> Self {
         Self {
             io: Io::Plain(tcp),
@@ -76,7 +76,7 @@ fn has_left<T>() -> Poll<Result<T>> {
     Poll::Ready(Err(ErrorKind::ConnectionReset.into()))
 }
 
-impl AsyncRead for Peer {
+impl AsyncRead for PeerConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -121,7 +121,7 @@ fn unless_blocked<T>(result: Result<T>) -> Option<Result<T>> {
     }
 }
 
-impl AsyncWrite for Peer {
+impl AsyncWrite for PeerConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

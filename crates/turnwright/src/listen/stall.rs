@@ -12,13 +12,13 @@ use tokio::time::Sleep;
 /// A stream on which a write fails when nothing of it was taken for a while.
 ///
 /// There is a timer only while a write waits, so that a stream that flows pays for none.
-pub struct Unstalled<S> {
+pub struct StallGuardedStream<S> {
     inner: S,
     stall_max: Duration,
     waits: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Unstalled<S> {
+impl<S> StallGuardedStream<S> {
     pub fn new(inner: S, stall_max: Duration) -> Self {
         Self {
             inner,
@@ -41,7 +41,7 @@ impl<S> Unstalled<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Unstalled<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for StallGuardedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -51,7 +51,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Unstalled<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Unstalled<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuardedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Context;
 use similar::TextDiff;
 use tw_runtime::tools::ToolChange;
-use tw_wire::own::tool;
+use tw_wire::stored::tool;
 
 /// Lines around what differs.
 const CONTEXT_LINES: usize = 3;

@@ -5,17 +5,17 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use tw_core::definition::Definition;
-use tw_wire::own::tool::file::{self, FILE_BYTES_MAX, FileFormat};
+use tw_core::definition::ToolDefinition;
+use tw_wire::stored::tool::file::{self, FILE_BYTES_MAX, FileFormat};
 
 /// Where tools are read from.
-pub struct Source {
+pub struct ToolFileSource {
     /// `None` is standard input.
     path: Option<PathBuf>,
     format: FileFormat,
 }
 
-impl Source {
+impl ToolFileSource {
     /// `-` is JSON from standard input; else the name's end says the format.
     pub fn of(path: &Path) -> anyhow::Result<Self> {
         if path == "-" {
@@ -39,7 +39,7 @@ impl Source {
     }
 
     /// The tools as JSON texts, and what they say.
-    pub fn read(&self) -> anyhow::Result<Vec<(String, Definition)>> {
+    pub fn read(&self) -> anyhow::Result<Vec<(String, ToolDefinition)>> {
         let text = self.text().with_context(|| format!("reading {self}"))?;
         file::decode(&text, self.format).with_context(|| self.to_string())
     }
@@ -66,7 +66,7 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ToolFileSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.path {
             Some(path) => path.display().fmt(f),

@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 use tempfile::TempDir;
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::process::{Server, break_table, create_key, key_of, names, serve, stderr, turnwright};
+use crate::process::{
+    ServerProcess, break_table, create_key, key_of, names, serve, stderr, turnwright,
+};
 
 const PLAIN: &str = "{\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\
                      \"content\":\"Hello\"},\"finish_reason\":\"stop\"}]}";
@@ -22,7 +24,7 @@ fn back_up(data: &Path, file: &Path) -> Output {
     command.output().unwrap()
 }
 
-async fn chat(client: &Client) -> String {
+async fn chat(client: &TestClient) -> String {
     let request = json!({ "model": "m", "messages": [{ "role": "user", "content": "Hi" }] });
     let got = client.chat(&request).await.unwrap();
     assert_eq!(got.status, 200, "{}", got.text());
@@ -30,7 +32,9 @@ async fn chat(client: &Client) -> String {
 }
 
 async fn answers() -> Listener {
-    Listener::start(|_| Reply::json(PLAIN)).await.unwrap()
+    Listener::start(|_| ListenerReply::json(PLAIN))
+        .await
+        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,8 +42,8 @@ async fn a_backup_under_load_holds_every_turn_that_was_answered_before_it_began(
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let upstream = answers().await;
-    let server = Server::start(serve(&data, &upstream), &data);
-    let client = Client {
+    let server = ServerProcess::start(serve(&data, &upstream), &data);
+    let client = TestClient {
         key: Some(key_of(&create_key(&data, &[]))),
         ..server.client.clone()
     };
@@ -78,8 +82,8 @@ async fn a_backup_under_load_holds_every_turn_that_was_answered_before_it_began(
     let restored = folder.path().join("restored");
     std::fs::create_dir(&restored).unwrap();
     std::fs::copy(&file, restored.join("turnwright.db")).unwrap();
-    let server = Server::start(serve(&restored, &upstream), &restored);
-    let client = Client {
+    let server = ServerProcess::start(serve(&restored, &upstream), &restored);
+    let client = TestClient {
         key: client.key,
         ..server.client.clone()
     };
@@ -168,8 +172,8 @@ async fn after_sigterm_the_file_alone_is_the_whole_database() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let upstream = answers().await;
-    let mut server = Server::start(serve(&data, &upstream), &data);
-    let client = Client {
+    let mut server = ServerProcess::start(serve(&data, &upstream), &data);
+    let client = TestClient {
         key: Some(key_of(&create_key(&data, &[]))),
         ..server.client.clone()
     };
@@ -180,8 +184,8 @@ async fn after_sigterm_the_file_alone_is_the_whole_database() {
     std::fs::create_dir(&alone).unwrap();
     std::fs::copy(data.join("turnwright.db"), alone.join("turnwright.db")).unwrap();
     assert!(!names(&data).iter().any(|name| name.ends_with("-wal")));
-    let server = Server::start(serve(&alone, &upstream), &alone);
-    let client = Client {
+    let server = ServerProcess::start(serve(&alone, &upstream), &alone);
+    let client = TestClient {
         key: client.key,
         ..server.client.clone()
     };

@@ -6,9 +6,9 @@ use std::process::{Command, Output};
 
 use rusqlite::{Connection, OpenFlags};
 use tempfile::TempDir;
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::process::{Server, break_table, create_key, names, serve, stderr, turnwright};
+use crate::process::{ServerProcess, break_table, create_key, names, serve, stderr, turnwright};
 
 const SECRET: &str = "the-value-of-a-secret";
 const TOOL: &str = r#"[{"name":"status","description":"Reads.","type":"api_request",
@@ -110,7 +110,9 @@ fn a_sound_place_has_nothing_to_fail() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_leaves_the_folder_as_it_found_it() {
     let place = Place::new();
-    let upstream = Listener::start(|_| Reply::json("{}")).await.unwrap();
+    let upstream = Listener::start(|_| ListenerReply::json("{}"))
+        .await
+        .unwrap();
     // All but sockets, and the index of the log, which is whatever its readers make of it.
     let read = |name: &String| std::fs::read(place.data().join(name)).ok();
     let files = || {
@@ -120,7 +122,7 @@ async fn it_leaves_the_folder_as_it_found_it() {
     };
     for killed in [false, true] {
         if killed {
-            let mut server = Server::start(serve(&place.data(), &upstream), &place.data());
+            let mut server = ServerProcess::start(serve(&place.data(), &upstream), &place.data());
             // Whoever reads keeps what is written meanwhile in the log.
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
             let file = place.data().join("turnwright.db");
@@ -143,8 +145,10 @@ async fn it_leaves_the_folder_as_it_found_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_looks_while_the_server_runs() {
     let place = Place::new();
-    let upstream = Listener::start(|_| Reply::json("{}")).await.unwrap();
-    let _server = Server::start(serve(&place.data(), &upstream), &place.data());
+    let upstream = Listener::start(|_| ListenerReply::json("{}"))
+        .await
+        .unwrap();
+    let _server = ServerProcess::start(serve(&place.data(), &upstream), &place.data());
     let output = place.doctor(&[]);
     let lines = lines(&output);
     assert!(output.status.success(), "{lines}");
@@ -248,9 +252,11 @@ async fn what_is_stuck_and_a_clock_that_went_back_are_told() {
     let place = Place::new();
     let body = "{\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\
                 \"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}";
-    let upstream = Listener::start(move |_| Reply::json(body)).await.unwrap();
-    let mut server = Server::start(serve(&place.data(), &upstream), &place.data());
-    let client = tw_testkit::client::Client {
+    let upstream = Listener::start(move |_| ListenerReply::json(body))
+        .await
+        .unwrap();
+    let mut server = ServerProcess::start(serve(&place.data(), &upstream), &place.data());
+    let client = tw_testkit::client::TestClient {
         key: Some(crate::process::key_of(&create_key(&place.data(), &[]))),
         ..server.client.clone()
     };
@@ -298,7 +304,7 @@ async fn upstreams_are_asked_only_when_told() {
         "{}",
         lines(&output)
     );
-    let upstream = Listener::start(|_| Reply::json(r#"{"data":[{"id":"a"}]}"#))
+    let upstream = Listener::start(|_| ListenerReply::json(r#"{"data":[{"id":"a"}]}"#))
         .await
         .unwrap();
     place.configure(&format!(

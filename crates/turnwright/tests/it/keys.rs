@@ -2,20 +2,22 @@
 
 use serde_json::json;
 use tempfile::TempDir;
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::process::{Server, create_key, key_of, serve, stderr};
+use crate::process::{ServerProcess, create_key, key_of, serve, stderr};
 
 const ANSWER: &str = r#"{"id":"u","object":"chat.completion","created":1,"model":"m",
     "choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}]}"#;
 
 async fn hello() -> Listener {
-    Listener::in_turn(vec![Reply::json(ANSWER)]).await.unwrap()
+    Listener::in_turn(vec![ListenerReply::json(ANSWER)])
+        .await
+        .unwrap()
 }
 
-fn with(server: &Server, key: &str) -> Client {
-    Client {
+fn with(server: &ServerProcess, key: &str) -> TestClient {
+    TestClient {
         key: Some(key.to_owned()),
         ..server.client.clone()
     }
@@ -47,7 +49,7 @@ async fn a_key_that_is_made_while_the_server_runs_works_at_once() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let upstream = hello().await;
-    let server = Server::start(serve(&data, &upstream), &data);
+    let server = ServerProcess::start(serve(&data, &upstream), &data);
     let wrong = "tw-canary-4711";
     let refused = with(&server, wrong).chat(&ask()).await.unwrap();
     assert_eq!(refused.status, 401);
@@ -73,7 +75,7 @@ async fn flags_say_what_a_key_may_do() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let upstream = hello().await;
-    let server = Server::start(serve(&data, &upstream), &data);
+    let server = ServerProcess::start(serve(&data, &upstream), &data);
     let status = async |flags: &[&str]| {
         let key = key_of(&create_key(&data, flags));
         let got = with(&server, &key).chat(&ask()).await.unwrap();
@@ -138,7 +140,7 @@ async fn a_key_is_held_to_the_limits_it_was_made_with() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let upstream = hello().await;
-    let server = Server::start(serve(&data, &upstream), &data);
+    let server = ServerProcess::start(serve(&data, &upstream), &data);
     let flags = [
         "--requests-per-minute",
         "1",
@@ -180,7 +182,7 @@ async fn keys_are_listed_and_ended() {
     assert!(stderr(&nothing).contains("there is no database in"));
     assert!(!data.exists());
     let upstream = hello().await;
-    let server = Server::start(serve(&data, &upstream), &data);
+    let server = ServerProcess::start(serve(&data, &upstream), &data);
     let stays = key_of(&create_key(&data, &["--name", "stays"]));
     let ends = key_of(&create_key(
         &data,

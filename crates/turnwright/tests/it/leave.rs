@@ -4,10 +4,10 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::process::{Server, create_key, key_of, serve};
+use crate::process::{ServerProcess, create_key, key_of, serve};
 
 /// What a client may have sent behind the request that is being served.
 const BEHIND: [&str; 4] = [
@@ -18,18 +18,18 @@ const BEHIND: [&str; 4] = [
 ];
 
 /// The beginning of an answer, or not even that.
-fn unfinished(streamed: bool) -> Reply {
+fn unfinished(streamed: bool) -> ListenerReply {
     let kind = if streamed {
         "text/event-stream"
     } else {
         "application/json"
     };
     let first = r#"data: {"choices":[{"index":0,"delta":{"content":"One"}}]}"#;
-    let mut pieces = vec![Piece::Gate("never")];
+    let mut pieces = vec![ReplyPiece::Gate("never")];
     if streamed {
-        pieces.insert(0, Piece::Bytes(format!("{first}\n\n").into()));
+        pieces.insert(0, ReplyPiece::Bytes(format!("{first}\n\n").into()));
     }
-    Reply::pieces(kind, pieces)
+    ListenerReply::pieces(kind, pieces)
 }
 
 #[cfg(target_os = "linux")]
@@ -40,9 +40,9 @@ async fn leaving_stops_the_turn_whatever_was_sent_behind_its_request() {
     let upstream = Listener::start(|asked| unfinished(asked.json()["stream"] == true))
         .await
         .unwrap();
-    let server = Server::start(serve(&data, &upstream), &data);
+    let server = ServerProcess::start(serve(&data, &upstream), &data);
     let key = key_of(&create_key(&data, &[]));
-    let client = Client {
+    let client = TestClient {
         key: Some(key.clone()),
         ..server.client.clone()
     };

@@ -5,10 +5,10 @@ use std::process::Stdio;
 
 use serde_json::json;
 use tempfile::TempDir;
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::process::{Server, create_key, key_of, serve, turnwright};
+use crate::process::{ServerProcess, create_key, key_of, serve, turnwright};
 
 /// More lines than a pipe holds; each failing request is one at least.
 const REQUESTS: usize = 400;
@@ -22,10 +22,10 @@ enum Log {
     DiskFull,
 }
 
-fn answer() -> Reply {
+fn answer() -> ListenerReply {
     let message = json!({ "role": "assistant", "content": "Hi" });
     let choice = json!({ "index": 0, "message": message, "finish_reason": "stop" });
-    Reply::json(json!({ "choices": [choice] }).to_string())
+    ListenerReply::json(json!({ "choices": [choice] }).to_string())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,11 +43,11 @@ async fn a_log_that_cannot_be_written_holds_no_turn_up() {
                 command.stderr(full)
             }
         };
-        let mut server = Server::start_with_log(command, &data);
+        let mut server = ServerProcess::start_with_log(command, &data);
         if log == Log::Closed {
             server.close_log();
         }
-        let client = Client {
+        let client = TestClient {
             key: Some(key_of(&create_key(&data, &["--scope", "admin"]))),
             ..server.client.clone()
         };

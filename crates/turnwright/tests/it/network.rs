@@ -5,12 +5,12 @@ use std::process::Command;
 
 use serde_json::json;
 use tempfile::TempDir;
-use tw_testkit::client::Client;
+use tw_testkit::client::TestClient;
 use tw_testkit::connect_proxy::{ConnectProxy, ProxyReply};
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::listener::{Listener, ListenerReply};
 use tw_testkit::tls_listener::{Authority, TestIdentity, TlsListener, Validity};
 
-use crate::process::{Server, create_key, key_of, turnwright};
+use crate::process::{ServerProcess, create_key, key_of, turnwright};
 
 const PASSWORD: &str = "the-password-of-the-proxy";
 
@@ -57,8 +57,8 @@ impl Site {
         let key = key_of(&create_key(&data, &[]));
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"], environment);
         command.env("RUST_LOG", "info");
-        let server = Server::start(command, &data);
-        let client = Client {
+        let server = ServerProcess::start(command, &data);
+        let client = TestClient {
             key: Some(key),
             ..server.client.clone()
         };
@@ -240,7 +240,9 @@ async fn what_of_tls_failed_is_said_and_what_is_trusted_is_trusted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_of_the_name_and_the_address_failed_is_said() {
-    let plain = Listener::start(|_| Reply::json("{}")).await.unwrap();
+    let plain = Listener::start(|_| ListenerReply::json("{}"))
+        .await
+        .unwrap();
     let secure_url = plain.url("/v1").replace("http://", "https://");
     for (base_url, doctor, chat) in [
         (
@@ -275,7 +277,7 @@ async fn upstreams_are_reached_through_the_proxy_that_is_set() {
     let ca = authority.write(files.path(), "ca.pem").unwrap();
     let identity = authority.sign(&["u.example"], Validity::Now).unwrap();
     let secure = TlsListener::start(&identity, None).await.unwrap();
-    let clear = Listener::start(|_| Reply::json(r#"{"data":[{"id":"a"}]}"#))
+    let clear = Listener::start(|_| ListenerReply::json(r#"{"data":[{"id":"a"}]}"#))
         .await
         .unwrap();
     let clear_address = clear.url("").replace("http://", "").parse().unwrap();
@@ -342,7 +344,7 @@ async fn upstreams_are_reached_through_the_proxy_that_is_set() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proxy_that_fails_is_said_and_this_machine_goes_without() {
-    let here = Listener::start(|_| Reply::json(r#"{"data":[{"id":"a"}]}"#))
+    let here = Listener::start(|_| ListenerReply::json(r#"{"data":[{"id":"a"}]}"#))
         .await
         .unwrap();
     let wants_user = ConnectProxy::start(ProxyReply::Refuse(407)).await.unwrap();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tw_testkit::client::Client;
+use tw_testkit::client::TestClient;
 use tw_testkit::listener::Listener;
 
 /// What the command reads of the environment; a test starts with none of it.
@@ -92,8 +92,8 @@ pub fn stderr(output: &Output) -> String {
 }
 
 /// `serve` on a free port; killed when dropped.
-pub struct Server {
-    pub client: Client,
+pub struct ServerProcess {
+    pub client: TestClient,
     child: Child,
     stdout: BufReader<ChildStdout>,
     log: PathBuf,
@@ -115,7 +115,26 @@ pub fn serve_at(listen: &str, data: &Path, upstream: &Listener) -> Command {
     command
 }
 
-impl Server {
+/// A program under which a server hears of its terminal's end, though the tests may have been started by `nohup`.
+pub const HEARS_HANG_UP: [&str; 2] = ["env", "--default-signal=HUP"];
+
+/// The same command, run by another program.
+pub fn run_by(runner: &[&str], plain: &Command) -> Command {
+    let mut command = Command::new(runner[0]);
+    command
+        .args(&runner[1..])
+        .arg(plain.get_program())
+        .args(plain.get_args());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
+impl ServerProcess {
     /// Waits for the line that says where it listens. The log goes to a file beside the data.
     pub fn start(mut command: Command, data: &Path) -> Self {
         let log = File::create(data.with_extension("log")).unwrap();
@@ -137,7 +156,7 @@ impl Server {
             .parse()
             .unwrap();
         Self {
-            client: Client { address, key: None },
+            client: TestClient { address, key: None },
             child,
             stdout,
             log,
@@ -189,7 +208,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // One that has ended cannot be killed again.
         let _ = self.child.kill();

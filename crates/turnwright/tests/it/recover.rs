@@ -5,18 +5,18 @@ use std::path::Path;
 use rusqlite::OptionalExtension;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::process::{Server, create_key, key_of, serve};
+use crate::process::{ServerProcess, create_key, key_of, serve};
 
 const PLAIN: &str = "{\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\
                      \"content\":\"Hello\"},\"finish_reason\":\"stop\"}]}";
 
 /// A turn that waits for its upstream when its server is killed.
 async fn left(data: &Path, upstream: &Listener) -> (String, String) {
-    let mut server = Server::start(serve(data, upstream), data);
-    let client = Client {
+    let mut server = ServerProcess::start(serve(data, upstream), data);
+    let client = TestClient {
         key: Some(key_of(&create_key(data, &[]))),
         ..server.client.clone()
     };
@@ -39,7 +39,7 @@ async fn left(data: &Path, upstream: &Listener) -> (String, String) {
     (turn, client.key.unwrap())
 }
 
-async fn ended(client: &Client, turn: &str) -> Value {
+async fn ended(client: &TestClient, turn: &str) -> Value {
     loop {
         let path = format!("/v1/turns/{turn}");
         let record = client.send("GET", &path, &[], "").await.unwrap().json();
@@ -55,8 +55,8 @@ async fn a_turn_that_ends_each_process_that_takes_it_over_keeps_no_server_from_l
     for (deaths, status) in [(2, "completed"), (3, "failed")] {
         let folder = TempDir::new().unwrap();
         let data = folder.path().join("data");
-        let waits = Reply::pieces("application/json", vec![Piece::Gate("never")]);
-        let upstream = Listener::in_turn(vec![waits, Reply::json(PLAIN)])
+        let waits = ListenerReply::pieces("application/json", vec![ReplyPiece::Gate("never")]);
+        let upstream = Listener::in_turn(vec![waits, ListenerReply::json(PLAIN)])
             .await
             .unwrap();
         let (turn, key) = left(&data, &upstream).await;
@@ -64,11 +64,11 @@ async fn a_turn_that_ends_each_process_that_takes_it_over_keeps_no_server_from_l
             let mut command = serve(&data, &upstream);
             command.env("TURNWRIGHT_FAIL_POINT", "claimed");
             // That it says where it listens comes before the turn is loaded, which it never is.
-            let mut server = Server::start(command, &data);
+            let mut server = ServerProcess::start(command, &data);
             assert_eq!(server.end(), (None, String::new()));
         }
-        let server = Server::start(serve(&data, &upstream), &data);
-        let client = Client {
+        let server = ServerProcess::start(serve(&data, &upstream), &data);
+        let client = TestClient {
             key: Some(key),
             ..server.client.clone()
         };

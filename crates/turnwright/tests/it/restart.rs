@@ -17,10 +17,10 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::process::{Server, create_key, key_of, serve, serve_at, stderr};
+use crate::process::{ServerProcess, create_key, key_of, serve, serve_at, stderr};
 
 const STREAM: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"},\
                       \"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -29,11 +29,11 @@ const PLAIN: &str = "{\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistan
 
 /// Answers whatever is asked.
 async fn upstream() -> Listener {
-    let answers = |asked: &tw_testkit::listener::Asked| {
+    let answers = |asked: &tw_testkit::listener::ReceivedRequest| {
         if asked.json()["stream"] == json!(true) {
-            Reply::sse(STREAM)
+            ListenerReply::sse(STREAM)
         } else {
-            Reply::json(PLAIN)
+            ListenerReply::json(PLAIN)
         }
     };
     Listener::start(answers).await.unwrap()
@@ -155,7 +155,7 @@ fn log_of(folder: &Path, number: usize) -> PathBuf {
     folder.join(format!("server-{number}"))
 }
 
-async fn ended(mut server: Server) {
+async fn ended(mut server: ServerProcess) {
     let ended = tokio::task::spawn_blocking(move || (server.end(), server.log())).await;
     let (end, log) = ended.unwrap();
     assert_eq!(end, (Some(0), String::new()), "{log}");
@@ -166,7 +166,7 @@ async fn no_request_fails_while_servers_take_over_from_one_another() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let upstream = upstream().await;
-    let mut server = Server::start(serve(&data, &upstream), &log_of(folder.path(), 0));
+    let mut server = ServerProcess::start(serve(&data, &upstream), &log_of(folder.path(), 0));
     let address = server.client.address;
     let key = key_of(&create_key(&data, &[]));
     let load = Load::start(address, &key);
@@ -175,7 +175,7 @@ async fn no_request_fails_while_servers_take_over_from_one_another() {
         let mut command = serve_at(&address.to_string(), &data, &upstream);
         command.arg("--take-over");
         let log = log_of(folder.path(), number);
-        let next = tokio::task::spawn_blocking(move || Server::start(command, &log));
+        let next = tokio::task::spawn_blocking(move || ServerProcess::start(command, &log));
         let next = next.await.unwrap();
         assert_eq!(next.client.address, address);
         ended(server).await;
@@ -199,7 +199,7 @@ async fn no_request_fails_while_somebody_else_holds_the_socket() {
         let held: OwnedFd = socket.try_clone().unwrap().into();
         command.stdin(Stdio::from(held));
         let log = log_of(folder.path(), number);
-        tokio::task::spawn_blocking(move || Server::start(command, &log))
+        tokio::task::spawn_blocking(move || ServerProcess::start(command, &log))
     };
     let mut server = start(0).await.unwrap();
     assert_eq!(server.client.address, address);
@@ -220,7 +220,7 @@ async fn a_stream_that_outlives_the_drain_is_told_so_and_the_next_server_serves(
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let pieces = vec![
-        Piece::Bytes(
+        ReplyPiece::Bytes(
             STREAM
                 .split_once("\n\n")
                 .unwrap()
@@ -228,20 +228,20 @@ async fn a_stream_that_outlives_the_drain_is_told_so_and_the_next_server_serves(
                 .replace("\"stop\"", "null")
                 .into(),
         ),
-        Piece::Bytes("\n\n".into()),
-        Piece::Gate("never"),
+        ReplyPiece::Bytes("\n\n".into()),
+        ReplyPiece::Gate("never"),
     ];
-    let halting = Reply::pieces("text/event-stream", pieces);
-    let upstream = Listener::in_turn(vec![halting, Reply::sse(STREAM)])
+    let halting = ListenerReply::pieces("text/event-stream", pieces);
+    let upstream = Listener::in_turn(vec![halting, ListenerReply::sse(STREAM)])
         .await
         .unwrap();
     let config = folder.path().join("turnwright.toml");
     std::fs::write(&config, "[server]\ndrain_s = 1\n").unwrap();
     let mut command = serve(&data, &upstream);
     command.arg("--config").arg(&config);
-    let server = Server::start(command, &log_of(folder.path(), 0));
+    let server = ServerProcess::start(command, &log_of(folder.path(), 0));
     let address = server.client.address;
-    let client = Client {
+    let client = TestClient {
         key: Some(key_of(&create_key(&data, &[]))),
         ..server.client.clone()
     };
@@ -252,7 +252,7 @@ async fn a_stream_that_outlives_the_drain_is_told_so_and_the_next_server_serves(
     let mut command = serve_at(&address.to_string(), &data, &upstream);
     command.arg("--take-over");
     let log = log_of(folder.path(), 1);
-    let next = tokio::task::spawn_blocking(move || Server::start(command, &log));
+    let next = tokio::task::spawn_blocking(move || ServerProcess::start(command, &log));
     text.push_str(&open.read().await.text());
     assert!(text.contains("\"error\""), "{text}");
     assert!(!text.contains("[DONE]"), "{text}");
@@ -268,7 +268,7 @@ async fn a_server_that_is_to_listen_elsewhere_takes_nothing() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let upstream = upstream().await;
-    let server = Server::start(serve(&data, &upstream), &log_of(folder.path(), 0));
+    let server = ServerProcess::start(serve(&data, &upstream), &log_of(folder.path(), 0));
     let mut command = serve_at("127.0.0.2:0", &data, &upstream);
     command.arg("--take-over");
     let refused = command.output().unwrap();
@@ -293,7 +293,7 @@ async fn a_new_server_that_cannot_come_up_leaves_the_old_one_serving() {
     let data = folder.path().join("data");
     let database = || rusqlite::Connection::open(data.join("turnwright.db")).unwrap();
     let upstream = upstream().await;
-    let server = Server::start(serve(&data, &upstream), &log_of(folder.path(), 0));
+    let server = ServerProcess::start(serve(&data, &upstream), &log_of(folder.path(), 0));
     let address = server.client.address.to_string();
     let occupied = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let metrics = occupied.local_addr().unwrap().to_string();
@@ -331,7 +331,7 @@ async fn a_new_server_that_cannot_come_up_leaves_the_old_one_serving() {
     let mut command = serve_at(&address, &data, &upstream);
     command.arg("--take-over");
     let log = log_of(folder.path(), 1);
-    let next = tokio::task::spawn_blocking(move || Server::start(command, &log));
+    let next = tokio::task::spawn_blocking(move || ServerProcess::start(command, &log));
     let next = next.await.unwrap();
     ended(server).await;
     let got = next.client.send("GET", "/readyz", &[], "").await.unwrap();
@@ -345,7 +345,7 @@ async fn the_socket_of_metrics_is_taken_over_too() {
     let upstream = upstream().await;
     let mut command = serve(&data, &upstream);
     command.args(["--metrics-listen", "127.0.0.1:0"]);
-    let mut server = Server::start(command, &log_of(folder.path(), 0));
+    let mut server = ServerProcess::start(command, &log_of(folder.path(), 0));
     let address = server.client.address.to_string();
     let metrics = metrics_of(&server);
     // The second and the third stay there, the fourth shows none.
@@ -360,12 +360,12 @@ async fn the_socket_of_metrics_is_taken_over_too() {
             command.args(["--metrics-listen", wanted]);
         }
         let log = log_of(folder.path(), number);
-        let next = tokio::task::spawn_blocking(move || Server::start(command, &log));
+        let next = tokio::task::spawn_blocking(move || ServerProcess::start(command, &log));
         let next = next.await.unwrap();
         ended(server).await;
         server = next;
         if wanted.is_some() {
-            let client = Client {
+            let client = TestClient {
                 address: metrics_of(&server),
                 key: None,
             };
@@ -381,7 +381,7 @@ async fn the_socket_of_metrics_is_taken_over_too() {
 }
 
 /// Where a server says that it shows metrics.
-fn metrics_of(server: &Server) -> SocketAddr {
+fn metrics_of(server: &ServerProcess) -> SocketAddr {
     let log = server.log();
     let (_, after) = log.split_once("metrics on http://").unwrap();
     let (address, _) = after.split_once("/metrics").unwrap();
@@ -396,7 +396,7 @@ async fn taking_over_from_nobody_is_an_ordinary_start() {
     for number in 0..2 {
         let mut command = serve(&data, &upstream);
         command.arg("--take-over");
-        let mut server = Server::start(command, &log_of(folder.path(), number));
+        let mut server = ServerProcess::start(command, &log_of(folder.path(), number));
         let got = server.client.send("GET", "/readyz", &[], "").await.unwrap();
         assert_eq!(got.status, 200);
         // Its door stays behind, and opens to nobody.
@@ -412,8 +412,8 @@ async fn metrics_have_a_listener_of_their_own() {
     let upstream = upstream().await;
     let mut command = serve(&data, &upstream);
     command.args(["--metrics-listen", "127.0.0.1:0"]);
-    let server = Server::start(command, &data);
-    let client = Client {
+    let server = ServerProcess::start(command, &data);
+    let client = TestClient {
         address: metrics_of(&server),
         key: None,
     };

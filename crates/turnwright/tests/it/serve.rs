@@ -2,46 +2,50 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tw_testkit::client::{Client, Got};
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::client::{ReadAnswer, TestClient};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::process::{SECRET, Server, create_key, key_of, serve, stderr, turnwright};
+use crate::process::{
+    HEARS_HANG_UP, SECRET, ServerProcess, create_key, key_of, run_by, serve, stderr, turnwright,
+};
 
 const BEGIN: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hel\"}}]}\n\n";
 const END: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"lo\"},\
                    \"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
 /// A stream that waits in its middle.
-fn halting() -> Reply {
+fn halting() -> ListenerReply {
     let pieces = vec![
-        Piece::Bytes(BEGIN.into()),
-        Piece::Gate("go"),
-        Piece::Bytes(END.into()),
+        ReplyPiece::Bytes(BEGIN.into()),
+        ReplyPiece::Gate("go"),
+        ReplyPiece::Bytes(END.into()),
     ];
-    Reply::pieces("text/event-stream", pieces)
+    ListenerReply::pieces("text/event-stream", pieces)
 }
 
 async fn whole() -> Listener {
     let body = format!("{BEGIN}{END}");
-    Listener::in_turn(vec![Reply::sse(body)]).await.unwrap()
+    Listener::in_turn(vec![ListenerReply::sse(body)])
+        .await
+        .unwrap()
 }
 
 fn ask_streamed() -> Value {
     json!({ "model": "m", "stream": true, "messages": [{ "role": "user", "content": "Hi" }] })
 }
 
-fn with_key(server: &Server, data: &Path) -> Client {
-    Client {
+fn with_key(server: &ServerProcess, data: &Path) -> TestClient {
+    TestClient {
         key: Some(key_of(&create_key(data, &[]))),
         ..server.client.clone()
     }
 }
 
-async fn get(client: &Client, path: &str) -> Got {
+async fn get(client: &TestClient, path: &str) -> ReadAnswer {
     client.send("GET", path, &[], "").await.unwrap()
 }
 
@@ -50,7 +54,7 @@ async fn a_second_server_on_the_same_folder_refuses() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let upstream = whole().await;
-    let first = Server::start(serve(&data, &upstream), &data);
+    let first = ServerProcess::start(serve(&data, &upstream), &data);
     let second = serve(&data, &upstream).output().unwrap();
     assert_eq!(second.status.code(), Some(1));
     assert!(second.stdout.is_empty());
@@ -59,7 +63,7 @@ async fn a_second_server_on_the_same_folder_refuses() {
     assert!(said.contains(data.to_str().unwrap()), "{said}");
     assert_eq!(get(&first.client, "/readyz").await.status, 200);
     drop(first);
-    let third = Server::start(serve(&data, &upstream), &data);
+    let third = ServerProcess::start(serve(&data, &upstream), &data);
     assert_eq!(get(&third.client, "/readyz").await.status, 200);
 }
 
@@ -68,7 +72,7 @@ async fn sigterm_ends_an_idle_server_with_zero() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let upstream = whole().await;
-    let mut server = Server::start(serve(&data, &upstream), &data);
+    let mut server = ServerProcess::start(serve(&data, &upstream), &data);
     assert_eq!(get(&server.client, "/healthz").await.status, 200);
     server.terminate();
     assert_eq!(server.end(), (Some(0), String::new()));
@@ -79,7 +83,7 @@ async fn a_head_beyond_what_is_held_in_memory_is_refused() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let upstream = whole().await;
-    let server = Server::start(serve(&data, &upstream), &data);
+    let server = ServerProcess::start(serve(&data, &upstream), &data);
     let with_head = async |bytes: usize| {
         let long = "x".repeat(bytes);
         let headers = [("x-long", long.as_str())];
@@ -97,7 +101,7 @@ async fn sigterm_refuses_new_turns_and_lets_running_ones_end() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let upstream = Listener::in_turn(vec![halting()]).await.unwrap();
-    let mut server = Server::start(serve(&data, &upstream), &data);
+    let mut server = ServerProcess::start(serve(&data, &upstream), &data);
     let client = with_key(&server, &data);
     let body = ask_streamed().to_string();
     let mut open = client
@@ -123,13 +127,13 @@ async fn a_turn_survives_the_end_of_the_process() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let upstream = whole().await;
-    let mut server = Server::start(serve(&data, &upstream), &data);
+    let mut server = ServerProcess::start(serve(&data, &upstream), &data);
     let client = with_key(&server, &data);
     let got = client.chat(&ask_streamed()).await.unwrap();
     assert_eq!(got.streamed_text(), "Hello");
     server.kill();
-    let server = Server::start(serve(&data, &upstream), &data);
-    let client = Client {
+    let server = ServerProcess::start(serve(&data, &upstream), &data);
+    let client = TestClient {
         key: client.key,
         ..server.client.clone()
     };
@@ -228,8 +232,8 @@ async fn with_tools_disabled_a_key_with_all_tools_is_offered_none() {
     let upstream = whole().await;
     let mut command = serve(&data, &upstream);
     command.env("ENABLE_TOOLS", "false");
-    let server = Server::start(command, &data);
-    let client = Client {
+    let server = ServerProcess::start(command, &data);
+    let client = TestClient {
         key: Some(key_of(&create_key(&data, &["--tools", "all"]))),
         ..server.client.clone()
     };
@@ -245,7 +249,7 @@ async fn neither_key_is_in_the_loudest_log() {
     let upstream = whole().await;
     let mut command = serve(&data, &upstream);
     command.env("RUST_LOG", "trace");
-    let mut server = Server::start(command, &data);
+    let mut server = ServerProcess::start(command, &data);
     let client = with_key(&server, &data);
     client.chat(&ask_streamed()).await.unwrap();
     let asked = upstream.asked();
@@ -264,9 +268,12 @@ async fn the_log_tells_of_the_start_the_end_and_upstreams_that_fail() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let said = r#"{"error":{"message":"a secret word","type":"t"}}"#;
-    let replies = vec![Reply::status(401, said), Reply::status(400, said)];
+    let replies = vec![
+        ListenerReply::status(401, said),
+        ListenerReply::status(400, said),
+    ];
     let upstream = Listener::in_turn(replies).await.unwrap();
-    let mut server = Server::start(serve(&data, &upstream), &data);
+    let mut server = ServerProcess::start(serve(&data, &upstream), &data);
     let client = with_key(&server, &data);
     for status in [502, 400] {
         let got = client.chat(&ask_streamed()).await.unwrap();
@@ -312,7 +319,8 @@ async fn a_database_that_is_gone_is_told_of_and_a_terminal_that_goes_away_drains
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     let upstream = Listener::in_turn(Vec::new()).await.unwrap();
-    let mut server = Server::start(serve(&data, &upstream), &data);
+    let command = run_by(&HEARS_HANG_UP, &serve(&data, &upstream));
+    let mut server = ServerProcess::start(command, &data);
     server.hang_up();
     assert_eq!(server.end(), (Some(0), String::new()));
     assert!(server.log().contains("stopped"), "{}", server.log());
@@ -321,7 +329,7 @@ async fn a_database_that_is_gone_is_told_of_and_a_terminal_that_goes_away_drains
     std::fs::write(&config, "[log]\nturns = false\n").unwrap();
     let mut command = serve(&data, &upstream);
     command.arg("--config").arg(&config);
-    let mut server = Server::start(command, &data);
+    let mut server = ServerProcess::start(command, &data);
     server.terminate();
     assert_eq!(server.end().0, Some(0));
     let log = server.log();
@@ -337,20 +345,12 @@ async fn under_nohup_a_terminal_that_goes_away_ends_nothing() {
         let data = folder.path().join(format!("data-{nohup}"));
         let plain = serve(&data, &upstream);
         let mut command = if nohup {
-            let mut command = Command::new("nohup");
-            command.arg(plain.get_program()).args(plain.get_args());
-            for (name, value) in plain.get_envs() {
-                match value {
-                    Some(value) => command.env(name, value),
-                    None => command.env_remove(name),
-                };
-            }
-            command
+            run_by(&["nohup"], &plain)
         } else {
-            plain
+            run_by(&HEARS_HANG_UP, &plain)
         };
         command.stdin(Stdio::null());
-        let mut server = Server::start(command, &data);
+        let mut server = ServerProcess::start(command, &data);
         assert_eq!(server.catches_hang_up(), is_caught, "nohup: {nohup}");
         server.terminate();
         assert_eq!(server.end().0, Some(0));

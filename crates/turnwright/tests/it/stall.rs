@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::process::{Server, create_key, key_of, serve};
+use crate::process::{ServerProcess, create_key, key_of, serve};
 
 /// More than the sockets of both sides hold.
 const PIECES: usize = 200;
@@ -15,15 +15,15 @@ const PIECE_BYTES: usize = 64 * 1024;
 const TAKEN_BYTES_MAX: usize = 1024 * 1024;
 
 /// An answer that has no end.
-fn endless() -> Reply {
+fn endless() -> ListenerReply {
     let text = "x".repeat(PIECE_BYTES);
     let piece =
         format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
-    let mut pieces: Vec<Piece> = (0..PIECES)
-        .map(|_| Piece::Bytes(piece.clone().into()))
+    let mut pieces: Vec<ReplyPiece> = (0..PIECES)
+        .map(|_| ReplyPiece::Bytes(piece.clone().into()))
         .collect();
-    pieces.push(Piece::Gate("never"));
-    Reply::pieces("text/event-stream", pieces)
+    pieces.push(ReplyPiece::Gate("never"));
+    ListenerReply::pieces("text/event-stream", pieces)
 }
 
 fn ask() -> Value {
@@ -40,8 +40,8 @@ async fn a_reader_that_stops_gives_its_place_back_and_its_turn_goes_on_without_i
     std::fs::write(&config, text).unwrap();
     let mut command = serve(&data, &upstream);
     command.arg("--config").arg(&config);
-    let server = Server::start(command, &data);
-    let client = Client {
+    let server = ServerProcess::start(command, &data);
+    let client = TestClient {
         key: Some(key_of(&create_key(&data, &[]))),
         ..server.client.clone()
     };

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Asked, Listener, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply, ReceivedRequest};
 
-use crate::process::{SECRET, Server, create_key, key_of, serve, stderr, turnwright};
+use crate::process::{SECRET, ServerProcess, create_key, key_of, serve, stderr, turnwright};
 
 /// What `tools list` begins with.
 const BUILT_IN_ROWS: [&str; 2] = ["time_now built_in - read -", "calculate built_in - read -"];
@@ -410,13 +410,13 @@ const HELLO: &str = r#"{"id":"u","object":"chat.completion","created":1,"model":
     "choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}]}"#;
 
 /// A model that calls the tool as soon as it is offered.
-fn model(asked: &Asked) -> Reply {
+fn model(asked: &ReceivedRequest) -> ListenerReply {
     let asked = asked.json();
     let messages = asked["messages"].as_array().unwrap();
     if messages.last().unwrap()["role"] == "tool" || asked.get("tools").is_none() {
-        Reply::json(HELLO)
+        ListenerReply::json(HELLO)
     } else {
-        Reply::json(CALL)
+        ListenerReply::json(CALL)
     }
 }
 
@@ -424,7 +424,11 @@ fn model(asked: &Asked) -> Reply {
 const NOTICED: Duration = Duration::from_secs(2);
 
 /// Asks until the first round's tools are as wanted, and returns the turn.
-async fn ask_until(client: &Client, upstream: &Listener, wanted: impl Fn(&Value) -> bool) -> Value {
+async fn ask_until(
+    client: &TestClient,
+    upstream: &Listener,
+    wanted: impl Fn(&Value) -> bool,
+) -> Value {
     let request = json!({ "model": "m", "messages": [{ "role": "user", "content": "Hi" }] });
     let changed = Instant::now();
     loop {
@@ -446,7 +450,7 @@ async fn tools_change_while_the_server_runs() {
     let place = Place::new();
     let data = place.data();
     let upstream = Listener::start(model).await.unwrap();
-    let tickets = Listener::in_turn(vec![Reply::json(r#"{"id":"T-1"}"#)]);
+    let tickets = Listener::in_turn(vec![ListenerReply::json(r#"{"id":"T-1"}"#)]);
     let tickets = tickets.await.unwrap();
     let host = tickets.url("").replace("http://", "");
     let config = place.write(
@@ -458,8 +462,8 @@ async fn tools_change_while_the_server_runs() {
     );
     let mut command = serve(&data, &upstream);
     command.arg("--config").arg(&config);
-    let mut server = Server::start(command, &data);
-    let client = Client {
+    let mut server = ServerProcess::start(command, &data);
+    let client = TestClient {
         key: Some(key_of(&create_key(&data, &TICKETS_LATER))),
         ..server.client.clone()
     };
@@ -511,8 +515,8 @@ async fn no_entry_leads_to_the_server_itself() {
     let config = place.write("turnwright.toml", text);
     let mut command = serve(&data, &upstream);
     command.arg("--config").arg(&config);
-    let server = Server::start(command, &data);
-    let client = Client {
+    let server = ServerProcess::start(command, &data);
+    let client = TestClient {
         key: Some(key_of(&create_key(&data, &TICKETS_LATER))),
         ..server.client.clone()
     };
@@ -558,15 +562,15 @@ async fn others_are_served_while_arguments_are_checked() {
     let text = json!({ "choices": [{ "index": 0, "finish_reason": "stop", "message": {
         "role": "assistant", "content": "Hm." } }] });
     let replies = vec![
-        Reply::json(calls.to_string()),
-        Reply::json(text.to_string()),
+        ListenerReply::json(calls.to_string()),
+        ListenerReply::json(text.to_string()),
     ];
     let upstream = Listener::in_turn(replies).await.unwrap();
     let mut command = serve(&data, &upstream);
     // No other thread is there to serve anybody.
     command.env("TOKIO_WORKER_THREADS", "1");
-    let server = Server::start(command, &data);
-    let client = Client {
+    let server = ServerProcess::start(command, &data);
+    let client = TestClient {
         key: Some(key_of(&create_key(&data, &["--tools", "all"]))),
         ..server.client.clone()
     };

@@ -4,21 +4,21 @@ use std::process::Command;
 
 use serde_json::json;
 use tempfile::TempDir;
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Asked, Listener, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply, ReceivedRequest};
 
-use crate::process::{SECRET, Server, create_key, key_of, serve, turnwright};
+use crate::process::{SECRET, ServerProcess, create_key, key_of, serve, turnwright};
 
 /// Has its routes under `/v1`, for one key.
 async fn provider(key: &'static str) -> Listener {
-    Listener::start(move |asked: &Asked| {
+    Listener::start(move |asked: &ReceivedRequest| {
         if !["/v1/models", "/v1/chat/completions"].contains(&asked.target.as_str()) {
-            Reply::status(404, "")
+            ListenerReply::status(404, "")
         } else if asked.header("authorization") != format!("Bearer {key}") {
             let said = json!({ "error": { "message": format!("wrong: {SECRET}") } });
-            Reply::status(401, said.to_string())
+            ListenerReply::status(401, said.to_string())
         } else {
-            Reply::json(r#"{"object":"list","data":[{"id":"m"}]}"#)
+            ListenerReply::json(r#"{"object":"list","data":[{"id":"m"}]}"#)
         }
     })
     .await
@@ -110,8 +110,8 @@ async fn log_doctor_and_clients_say_what_is_wrong() {
         let mut command = serve(&data, &upstream);
         command.env("TURNWRIGHT_CHECK_UPSTREAMS", "true");
         case.environment(&mut command, &upstream);
-        let server = Server::start(command, &data);
-        let client = Client {
+        let server = ServerProcess::start(command, &data);
+        let client = TestClient {
             key: Some(key),
             ..server.client.clone()
         };
@@ -146,16 +146,16 @@ async fn the_start_asks_once_and_waits_for_nobody() {
     let data = folder.path().join("data");
     // It takes the request and never answers.
     let upstream = Listener::start(|_| {
-        Reply::pieces(
+        ListenerReply::pieces(
             "application/json",
-            vec![tw_testkit::listener::Piece::HeadGate("never")],
+            vec![tw_testkit::listener::ReplyPiece::HeadGate("never")],
         )
     })
     .await
     .unwrap();
     let mut command = serve(&data, &upstream);
     command.env("TURNWRIGHT_CHECK_UPSTREAMS", "true");
-    let mut server = Server::start(command, &data);
+    let mut server = ServerProcess::start(command, &data);
     let healthy = server
         .client
         .send("GET", "/healthz", &[], "")

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::scenarios::{Peer, Scenario, Shape};
+use super::scenarios::{LoadShape, MeasuredPeer, Scenario};
 use crate::load::Observed;
-use crate::load::answer::Form;
+use crate::load::answer::ExpectedForm;
 use crate::percentile::percentile;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,16 +75,16 @@ const LAST_TURNS: Range<usize> = 190..200;
 
 /// Each figure's values, one a round.
 #[derive(Debug, Default)]
-pub struct Figures(BTreeMap<(Scenario, Peer, Figure), Vec<f64>>);
+pub struct Figures(BTreeMap<(Scenario, MeasuredPeer, Figure), Vec<f64>>);
 
 impl Figures {
-    pub fn note(&mut self, scenario: Scenario, peer: Peer, figure: Figure, value: f64) {
+    pub fn note(&mut self, scenario: Scenario, peer: MeasuredPeer, figure: Figure, value: f64) {
         let values = self.0.entry((scenario, peer, figure)).or_default();
         values.push(value);
     }
 
     /// The median over the rounds; `None` if it was not measured.
-    pub fn median(&self, scenario: Scenario, peer: Peer, figure: Figure) -> Option<f64> {
+    pub fn median(&self, scenario: Scenario, peer: MeasuredPeer, figure: Figure) -> Option<f64> {
         let mut values = self.0.get(&(scenario, peer, figure))?.clone();
         values.sort_by(f64::total_cmp);
         let middle = values.len() / 2;
@@ -96,7 +96,7 @@ impl Figures {
     }
 
     /// Notes how long the turns of a conversation took, from the first on.
-    pub fn note_conversation(&mut self, peer: Peer, took: &[Duration]) {
+    pub fn note_conversation(&mut self, peer: MeasuredPeer, took: &[Duration]) {
         for (figure, turns) in [
             (Figure::EarlyTurnP50Us, EARLY_TURNS),
             (Figure::LastTurnP50Us, LAST_TURNS),
@@ -111,7 +111,13 @@ impl Figures {
     }
 
     /// Notes what one run showed.
-    pub fn note_run(&mut self, scenario: Scenario, shape: &Shape, peer: Peer, observed: &Observed) {
+    pub fn note_run(
+        &mut self,
+        scenario: Scenario,
+        shape: &LoadShape,
+        peer: MeasuredPeer,
+        observed: &Observed,
+    ) {
         let mut note = |figure, value: f64| {
             if value.is_finite() {
                 self.note(scenario, peer, figure, value);
@@ -120,7 +126,7 @@ impl Figures {
         let seconds = observed.window.as_secs_f64();
         let (requests, events) = (observed.requests as f64, observed.events as f64);
         let cpu_us = observed.server_cpu.as_secs_f64() * 1e6;
-        let is_stream = shape.form != Form::Plain;
+        let is_stream = shape.form != ExpectedForm::Plain;
         note(Figure::Foreign, observed.foreign_share);
         if matches!(
             scenario,
@@ -142,7 +148,7 @@ impl Figures {
         if is_stream {
             note(Figure::EventsPerS, events / seconds);
         }
-        if peer != Peer::Direct {
+        if peer != MeasuredPeer::Direct {
             note(Figure::CpuPerRequestUs, cpu_us / requests);
             if is_stream {
                 note(Figure::CpuPerEventUs, cpu_us / events);

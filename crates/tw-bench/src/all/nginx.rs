@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-use super::process::{self, Process};
-use super::scenarios::Peer;
-use super::servers::{Keys, Server};
+use super::process::{self, BenchProcess};
+use super::scenarios::MeasuredPeer;
+use super::servers::{ApiKeySpread, BenchServer};
 use crate::machine::cpus::Cpus;
 
 const NAME: &str = "nginx";
@@ -37,7 +37,7 @@ pub fn start(
     folder: &Path,
     upstream: SocketAddr,
     cpus: Cpus,
-) -> anyhow::Result<Server> {
+) -> anyhow::Result<BenchServer> {
     std::fs::create_dir_all(folder)?;
     let address = free_address()?;
     let conf = folder.join("nginx.conf");
@@ -51,12 +51,12 @@ pub fn start(
         .arg(&conf)
         .arg("-e")
         .arg(folder.join("error.log"));
-    let mut process = Process::start(NAME, cpus.server, &command, Stdio::null(), &log)?;
+    let mut process = BenchProcess::start(NAME, cpus.server, &command, Stdio::null(), &log)?;
     wait_for(address, &mut process).with_context(|| format!("nginx: {}", process::end_of(&log)))?;
-    Ok(Server {
-        peer: Peer::Nginx,
+    Ok(BenchServer {
+        peer: MeasuredPeer::Nginx,
         address,
-        keys: Keys::none(),
+        keys: ApiKeySpread::none(),
         process: Some(process),
         database: None,
     })
@@ -74,7 +74,7 @@ fn free_address() -> anyhow::Result<SocketAddr> {
 }
 
 /// Waits until somebody listens.
-fn wait_for(address: SocketAddr, process: &mut Process) -> anyhow::Result<()> {
+fn wait_for(address: SocketAddr, process: &mut BenchProcess) -> anyhow::Result<()> {
     let began = Instant::now();
     while TcpStream::connect(address).is_err() {
         ensure!(!process.has_ended(), "it ended");

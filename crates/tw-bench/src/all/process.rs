@@ -13,7 +13,7 @@ use crate::machine::{cpus, usage};
 
 /// A process that is stopped, at the latest, when this is dropped.
 #[derive(Debug)]
-pub struct Process {
+pub struct BenchProcess {
     name: String,
     child: Child,
 }
@@ -24,7 +24,7 @@ const STOP_POLL: Duration = Duration::from_millis(20);
 /// How much of a log is told.
 const LOG_SHOWN_BYTES: usize = 2000;
 
-impl Process {
+impl BenchProcess {
     /// Starts a server on one CPU; what it says on standard error goes to `log`.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for BenchProcess {
     fn drop(&mut self) {
         if let Err(error) = self.terminate() {
             eprintln!("tw-bench: {error:#}");

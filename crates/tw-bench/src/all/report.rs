@@ -3,26 +3,26 @@
 use std::fmt::Write;
 
 use super::figures::{Figure, Figures};
-use super::scenarios::{Peer, Scenario};
-use super::targets::{TARGETS, Target, Verdict};
+use super::scenarios::{MeasuredPeer, Scenario};
+use super::targets::{SpeedTarget, TARGETS, TargetVerdict};
 
 /// Columns, from left to right.
-const PEERS: [Peer; 5] = [
-    Peer::Direct,
-    Peer::Nginx,
-    Peer::Turnwright,
-    Peer::Unrecorded,
-    Peer::Floor,
+const PEERS: [MeasuredPeer; 5] = [
+    MeasuredPeer::Direct,
+    MeasuredPeer::Nginx,
+    MeasuredPeer::Turnwright,
+    MeasuredPeer::Unrecorded,
+    MeasuredPeer::Floor,
 ];
 
 /// A scenario's medians, and how its targets came out.
 pub fn table(scenario: Scenario, figures: &Figures) -> String {
     let shape = scenario.shape();
-    let peers: Vec<Peer> = PEERS
+    let peers: Vec<MeasuredPeer> = PEERS
         .into_iter()
         .filter(|peer| shown(scenario, *peer, figures).next().is_some())
         .collect();
-    let beside = [Peer::Nginx, Peer::Unrecorded]
+    let beside = [MeasuredPeer::Nginx, MeasuredPeer::Unrecorded]
         .into_iter()
         .find(|peer| peers.contains(peer));
     let mut out = String::new();
@@ -48,7 +48,7 @@ pub fn table(scenario: Scenario, figures: &Figures) -> String {
         if let Some(beside) = beside
             && figure != Figure::Foreign
         {
-            let ratio = of(Peer::Turnwright)
+            let ratio = of(MeasuredPeer::Turnwright)
                 .zip(of(beside))
                 .map(|(ours, theirs)| ours / theirs);
             let ratio = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
@@ -63,12 +63,12 @@ pub fn table(scenario: Scenario, figures: &Figures) -> String {
 }
 
 /// One line about one target.
-pub fn line(target: &Target, verdict: Verdict) -> String {
+pub fn line(target: &SpeedTarget, verdict: TargetVerdict) -> String {
     let says = target.says();
     let (word, values) = match verdict {
-        Verdict::Holds { got, bound } => ("PASS", Some((got, bound))),
-        Verdict::Fails { got, bound } => ("FAIL", Some((got, bound))),
-        Verdict::NotMeasured(peer) => {
+        TargetVerdict::Holds { got, bound } => ("PASS", Some((got, bound))),
+        TargetVerdict::Fails { got, bound } => ("FAIL", Some((got, bound))),
+        TargetVerdict::NotMeasured(peer) => {
             return format!("FAIL  {says}: not measured for {}", peer.name());
         }
     };
@@ -76,7 +76,7 @@ pub fn line(target: &Target, verdict: Verdict) -> String {
     format!("{word}  {says}: {} (bound {})", number(got), number(bound))
 }
 
-fn shown(scenario: Scenario, peer: Peer, figures: &Figures) -> impl Iterator<Item = f64> {
+fn shown(scenario: Scenario, peer: MeasuredPeer, figures: &Figures) -> impl Iterator<Item = f64> {
     Figure::ALL
         .into_iter()
         .filter_map(move |figure| figures.median(scenario, peer, figure))

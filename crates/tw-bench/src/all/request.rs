@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::load::answer::Form;
+use crate::load::answer::ExpectedForm;
 
 /// Asks a model for an answer, streamed if it is to come in chunks.
-pub fn chat(form: Form, model: &str, key: &str) -> Vec<u8> {
+pub fn chat(form: ExpectedForm, model: &str, key: &str) -> Vec<u8> {
     let mut body = json!({
         "model": model,
-        "stream": form == Form::Chunks,
+        "stream": form == ExpectedForm::Chunks,
         "messages": messages(),
     });
-    if form == Form::Chunks {
+    if form == ExpectedForm::Chunks {
         body["stream_options"] = json!({"include_usage": true});
     }
     post(&body, key)

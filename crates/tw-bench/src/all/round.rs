@@ -8,22 +8,22 @@ use anyhow::{Context, ensure};
 
 use super::figures::{Figure, Figures};
 use super::record::{self, Acknowledged};
-use super::scenarios::{Peer, STALLED_MODEL, Scenario, Shape, Tools};
-use super::servers::Server;
+use super::scenarios::{LoadShape, MeasuredPeer, STALLED_MODEL, Scenario, ScenarioTools};
+use super::servers::BenchServer;
 use super::{nginx, turnwright};
 use crate::floor::{self, turns};
-use crate::load::answer::{Expected, Form};
+use crate::load::answer::{ExpectedAnswer, ExpectedForm};
 use crate::load::conversation::{self, Conversation};
-use crate::load::mixed::Mixed;
-use crate::load::{self, Observed, Plan, Silent, Work};
+use crate::load::mixed::MixedRound;
+use crate::load::{self, ConnectionWork, Observed, Plan, SilentClients};
 use crate::machine::cpus::{self, Cpus};
 use crate::machine::usage;
-use crate::upstream::Upstream;
+use crate::upstream::FakeUpstream;
 use crate::upstream::profile::Profile;
 
 /// What all rounds share.
 pub struct Bench {
-    pub upstream: Upstream,
+    pub upstream: FakeUpstream,
     pub server: PathBuf,
     /// `None` where no scenario needs it.
     pub nginx: Option<PathBuf>,
@@ -38,7 +38,7 @@ pub struct Bench {
 
 /// What was found beside figures.
 #[derive(Debug, Default)]
-pub struct Findings {
+pub struct RoundFindings {
     /// Answers that were checked and right.
     pub answers: u64,
     /// Turns that were acknowledged and are in a record.
@@ -51,9 +51,9 @@ pub struct Findings {
     pub wrong: Vec<String>,
 }
 
-impl Findings {
+impl RoundFindings {
     /// Says once if a scenario runs with fewer streams than it asks for.
-    fn note_fewer(&mut self, scenario: Scenario, shape: &Shape) {
+    fn note_fewer(&mut self, scenario: Scenario, shape: &LoadShape) {
         let asked = scenario.shape();
         let (asked, run) = (
             asked.connections + asked.silent,
@@ -88,7 +88,7 @@ const FLOOR_BATCH: usize = 64;
 impl Bench {
     /// # Errors
     /// Something could not be measured at all.
-    pub fn round(&self, figures: &mut Figures, findings: &mut Findings) -> anyhow::Result<()> {
+    pub fn round(&self, figures: &mut Figures, findings: &mut RoundFindings) -> anyhow::Result<()> {
         let folder = tempfile::Builder::new()
             .prefix("tw-bench-")
             .tempdir_in(&self.folder)
@@ -115,41 +115,41 @@ impl Bench {
     }
 
     /// What is run of a scenario: where the limit of open files is low, fewer streams than it asks for.
-    fn shape(&self, scenario: Scenario) -> Shape {
+    fn shape(&self, scenario: Scenario) -> LoadShape {
         let shape = scenario.shape();
         let asked = shape.connections + shape.silent;
         if asked <= self.streams_max {
             return shape;
         }
         let silent = shape.silent * self.streams_max / asked;
-        Shape {
+        LoadShape {
             connections: self.streams_max - silent,
             silent,
             ..shape
         }
     }
 
-    fn wants(&self, peer: Peer) -> bool {
+    fn wants(&self, peer: MeasuredPeer) -> bool {
         self.scenarios
             .iter()
             .any(|scenario| scenario.shape().peers.contains(&peer))
     }
 
-    fn start(&self, folder: &Path) -> anyhow::Result<Vec<Server>> {
+    fn start(&self, folder: &Path) -> anyhow::Result<Vec<BenchServer>> {
         let upstream = self.upstream.address;
         let mut servers = Vec::new();
-        if self.wants(Peer::Direct) {
-            servers.push(Server::direct(upstream));
+        if self.wants(MeasuredPeer::Direct) {
+            servers.push(BenchServer::direct(upstream));
         }
         if let Some(program) = &self.nginx {
             let folder = folder.join("nginx");
             servers.push(nginx::start(program, &folder, upstream, self.cpus)?);
         }
-        let has_tools = |scenario: &Scenario| scenario.shape().tools != Tools::None;
+        let has_tools = |scenario: &Scenario| scenario.shape().tools != ScenarioTools::None;
         let tools = if self.scenarios.iter().any(has_tools) {
-            Tools::One
+            ScenarioTools::One
         } else {
-            Tools::None
+            ScenarioTools::None
         };
         let own = folder.join("turnwright");
         servers.push(turnwright::start(
@@ -159,7 +159,7 @@ impl Bench {
             tools,
             self.cpus,
         )?);
-        if self.wants(Peer::Unrecorded) {
+        if self.wants(MeasuredPeer::Unrecorded) {
             let folder = folder.join("unrecorded");
             servers.push(turnwright::start_unrecorded(
                 &self.server,
@@ -179,15 +179,25 @@ impl Bench {
             })
         };
         if self.scenarios.contains(&Scenario::C64)
-            && let Some(cpu_us) = floor(turns::Shape::Relay, FLOOR_BATCH)?.cpu_per_turn_us
+            && let Some(cpu_us) = floor(turns::TurnShape::Relay, FLOOR_BATCH)?.cpu_per_turn_us
         {
-            figures.note(Scenario::C64, Peer::Floor, Figure::CpuPerRequestUs, cpu_us);
+            figures.note(
+                Scenario::C64,
+                MeasuredPeer::Floor,
+                Figure::CpuPerRequestUs,
+                cpu_us,
+            );
         }
         if self.scenarios.contains(&Scenario::Turn1)
-            && let Some(p99) = floor(turns::Shape::OneTool, 1)?.p99
+            && let Some(p99) = floor(turns::TurnShape::OneTool, 1)?.p99
         {
             let p99_us = p99.as_secs_f64() * 1e6;
-            figures.note(Scenario::Turn1, Peer::Floor, Figure::TotalP99Us, p99_us);
+            figures.note(
+                Scenario::Turn1,
+                MeasuredPeer::Floor,
+                Figure::TotalP99Us,
+                p99_us,
+            );
         }
         Ok(())
     }
@@ -196,9 +206,9 @@ impl Bench {
 /// A round under way.
 struct Round<'a> {
     bench: &'a Bench,
-    servers: Vec<Server>,
+    servers: Vec<BenchServer>,
     figures: &'a mut Figures,
-    findings: &'a mut Findings,
+    findings: &'a mut RoundFindings,
     /// By the server that keeps a record.
     acknowledged: Acknowledged,
     /// Those of all servers' turns.
@@ -220,7 +230,7 @@ impl Round<'_> {
         let shape = Scenario::C1.shape();
         let expected = expected(&shape)?;
         for server in &self.servers {
-            let request = server.chat(shape.form, shape.model, Tools::None)?;
+            let request = server.chat(shape.form, shape.model, ScenarioTools::None)?;
             load::ask_once(server.address, &request, &expected)
                 .with_context(|| format!("the first request to {}", server.peer.name()))?;
             self.findings.answers += 1;
@@ -280,34 +290,43 @@ impl Round<'_> {
         Ok(())
     }
 
-    fn work(&mut self, at: usize, shape: &Shape) -> anyhow::Result<Work> {
+    fn work(&mut self, at: usize, shape: &LoadShape) -> anyhow::Result<ConnectionWork> {
         let server = &self.servers[at];
         Ok(match (shape.form, shape.tools) {
-            (Form::Events, _) => Work::Requests(self.finished_turns(at, shape)?),
-            (Form::Plain | Form::Chunks, Tools::None | Tools::One) => {
-                Work::Requests(vec![server.chat(shape.form, shape.model, shape.tools)?])
+            (ExpectedForm::Events, _) => ConnectionWork::Requests(self.finished_turns(at, shape)?),
+            (
+                ExpectedForm::Plain | ExpectedForm::Chunks,
+                ScenarioTools::None | ScenarioTools::One,
+            ) => {
+                ConnectionWork::Requests(vec![server.chat(shape.form, shape.model, shape.tools)?])
             }
-            (Form::Plain | Form::Chunks, Tools::Mixed) => Work::Mixed(Mixed {
-                key: server.key(shape.tools)?.to_owned(),
-                model: shape.model.to_owned(),
-                ours: turnwright::TOOL.to_owned(),
-                theirs: CLIENT_TOOL.to_owned(),
-            }),
+            (ExpectedForm::Plain | ExpectedForm::Chunks, ScenarioTools::Mixed) => {
+                ConnectionWork::Mixed(MixedRound {
+                    key: server.key(shape.tools)?.to_owned(),
+                    model: shape.model.to_owned(),
+                    ours: turnwright::TOOL.to_owned(),
+                    theirs: CLIENT_TOOL.to_owned(),
+                })
+            }
         })
     }
 
-    fn silent(&self, at: usize, shape: &Shape) -> anyhow::Result<Option<Silent>> {
+    fn silent(&self, at: usize, shape: &LoadShape) -> anyhow::Result<Option<SilentClients>> {
         if shape.silent == 0 {
             return Ok(None);
         }
-        Ok(Some(Silent {
-            request: self.servers[at].chat(Form::Chunks, STALLED_MODEL, Tools::None)?,
+        Ok(Some(SilentClients {
+            request: self.servers[at].chat(
+                ExpectedForm::Chunks,
+                STALLED_MODEL,
+                ScenarioTools::None,
+            )?,
             connections: shape.silent,
         }))
     }
 
     /// Holds conversations, and checks that the hidden results were given to the model again.
-    fn conversations(&mut self, at: usize, shape: &Shape) -> anyhow::Result<()> {
+    fn conversations(&mut self, at: usize, shape: &LoadShape) -> anyhow::Result<()> {
         let server = &self.servers[at];
         let peer = server.peer;
         let asked = &self.bench.upstream.asked;
@@ -347,17 +366,17 @@ impl Round<'_> {
     }
 
     /// Counts what the answers of a run must have left behind.
-    fn acknowledge(&mut self, at: usize, shape: &Shape, observed: &Observed) {
+    fn acknowledge(&mut self, at: usize, shape: &LoadShape, observed: &Observed) {
         let answers = observed.acknowledged;
         let (turns, calls, tool) = match shape.tools {
-            Tools::None => (1, 0, 0),
-            Tools::One => (1, 1, 1),
-            Tools::Mixed => (2, 2, 1),
+            ScenarioTools::None => (1, 0, 0),
+            ScenarioTools::One => (1, 1, 1),
+            ScenarioTools::Mixed => (2, 2, 1),
         };
         self.findings.answers += answers * turns;
         self.results.tool += answers * tool;
         self.results.given += answers * calls;
-        if self.servers[at].database.is_some() && shape.form != Form::Events {
+        if self.servers[at].database.is_some() && shape.form != ExpectedForm::Events {
             self.acknowledged.turns += answers * turns;
             self.acknowledged.calls += answers * calls;
             self.acknowledged.left += observed.silent;
@@ -369,7 +388,7 @@ impl Round<'_> {
         &mut self,
         at: usize,
         name: &str,
-        shape: &Shape,
+        shape: &LoadShape,
         plan: &Plan,
     ) -> anyhow::Result<Observed> {
         let mut best: Option<Observed> = None;
@@ -383,7 +402,7 @@ impl Round<'_> {
                 let wrong = format!("{name}: {} wrong answers: {shown}", faults.count);
                 self.findings.wrong.push(wrong);
             }
-            if shape.form == Form::Chunks && observed.open_max < shape.connections {
+            if shape.form == ExpectedForm::Chunks && observed.open_max < shape.connections {
                 let open = observed.open_max;
                 let wrong = format!("{name}: {open} streams open, not {}", shape.connections);
                 self.findings.wrong.push(wrong);
@@ -408,13 +427,13 @@ impl Round<'_> {
     }
 
     /// Makes turns with many events, and returns what asks for them.
-    fn finished_turns(&mut self, at: usize, shape: &Shape) -> anyhow::Result<Vec<Vec<u8>>> {
+    fn finished_turns(&mut self, at: usize, shape: &LoadShape) -> anyhow::Result<Vec<Vec<u8>>> {
         let server = &self.servers[at];
-        let streamed = Expected {
-            form: Form::Chunks,
+        let streamed = ExpectedAnswer {
+            form: ExpectedForm::Chunks,
             ..expected(shape)?
         };
-        let request = server.chat(Form::Chunks, shape.model, Tools::None)?;
+        let request = server.chat(ExpectedForm::Chunks, shape.model, ScenarioTools::None)?;
         let mut requests = Vec::with_capacity(REPLAYED_TURNS);
         for _ in 0..REPLAYED_TURNS {
             let turn = load::ask_once(server.address, &request, &streamed)?;
@@ -455,10 +474,10 @@ impl Round<'_> {
     }
 }
 
-fn expected(shape: &Shape) -> anyhow::Result<Expected> {
+fn expected(shape: &LoadShape) -> anyhow::Result<ExpectedAnswer> {
     let profile = Profile::parse(shape.model)?;
     ensure!(profile.deltas > 0, "a model without text");
-    Ok(Expected {
+    Ok(ExpectedAnswer {
         form: shape.form,
         text: profile.text(),
         deltas: u64::try_from(profile.deltas)?,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use crate::load::Arrivals;
-use crate::load::answer::Form;
+use crate::load::answer::ExpectedForm;
 
 /// In the order in which they run. Memory is first, while a server has done nothing yet.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +68,7 @@ pub enum Scenario {
 
 /// Who is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Peer {
+pub enum MeasuredPeer {
     /// The fake upstream itself.
     Direct,
     Nginx,
@@ -79,7 +79,7 @@ pub enum Peer {
     Floor,
 }
 
-impl Peer {
+impl MeasuredPeer {
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -93,7 +93,7 @@ impl Peer {
 
 /// Which tools the requests are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tools {
+pub enum ScenarioTools {
     None,
     /// The model calls one and then answers.
     One,
@@ -103,12 +103,12 @@ pub enum Tools {
 
 /// How a scenario loads a server.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct LoadShape {
     pub says: &'static str,
-    pub peers: &'static [Peer],
-    pub form: Form,
+    pub peers: &'static [MeasuredPeer],
+    pub form: ExpectedForm,
     pub model: &'static str,
-    pub tools: Tools,
+    pub tools: ScenarioTools,
     pub connections: usize,
     /// Connections beside these that ask once and never read.
     pub silent: usize,
@@ -119,16 +119,20 @@ pub struct Shape {
     pub arrivals: Arrivals,
 }
 
-const RELAYS: &[Peer] = &[Peer::Direct, Peer::Nginx, Peer::Turnwright];
-const TURNS: &[Peer] = &[Peer::Turnwright, Peer::Unrecorded];
+const RELAYS: &[MeasuredPeer] = &[
+    MeasuredPeer::Direct,
+    MeasuredPeer::Nginx,
+    MeasuredPeer::Turnwright,
+];
+const TURNS: &[MeasuredPeer] = &[MeasuredPeer::Turnwright, MeasuredPeer::Unrecorded];
 
 /// Plain requests of 16 words in a closed loop; the others differ from it.
-const PLAIN: Shape = Shape {
+const PLAIN: LoadShape = LoadShape {
     says: "",
     peers: RELAYS,
-    form: Form::Plain,
+    form: ExpectedForm::Plain,
     model: "mock-t16",
-    tools: Tools::None,
+    tools: ScenarioTools::None,
     connections: 64,
     silent: 0,
     ramp: Duration::ZERO,
@@ -138,8 +142,8 @@ const PLAIN: Shape = Shape {
 };
 
 /// 50 deltas, 20 ms apart.
-const PACED: Shape = Shape {
-    form: Form::Chunks,
+const PACED: LoadShape = LoadShape {
+    form: ExpectedForm::Chunks,
     model: "mock-t50-d20",
     ramp: Duration::from_millis(900),
     warm_up: Duration::from_secs(2),
@@ -147,8 +151,8 @@ const PACED: Shape = Shape {
 };
 
 /// Each connection carries one stream, which lasts longer than the ramp and the window.
-const CROWD: Shape = Shape {
-    peers: &[Peer::Turnwright],
+const CROWD: LoadShape = LoadShape {
+    peers: &[MeasuredPeer::Turnwright],
     model: "mock-t10-d4000",
     connections: 10_000,
     ramp: Duration::from_secs(20),
@@ -167,12 +171,12 @@ impl Scenario {
             .unwrap_or_default()
     }
 
-    pub fn shape(self) -> Shape {
+    pub fn shape(self) -> LoadShape {
         match self {
             // Each connection carries one stream, which lasts longer than the ramp and the window.
-            Self::Memory => Shape {
+            Self::Memory => LoadShape {
                 says: "2,000 streams held open, 500 ms between deltas",
-                peers: &[Peer::Nginx, Peer::Turnwright],
+                peers: &[MeasuredPeer::Nginx, MeasuredPeer::Turnwright],
                 model: "mock-t20-d500",
                 connections: 2000,
                 ramp: Duration::from_secs(3),
@@ -180,105 +184,105 @@ impl Scenario {
                 window: Some(Duration::from_secs(4)),
                 ..PACED
             },
-            Self::C1 => Shape {
+            Self::C1 => LoadShape {
                 says: "plain, 16 words, one at a time",
                 connections: 1,
                 ..PLAIN
             },
-            Self::C64 => Shape {
+            Self::C64 => LoadShape {
                 says: "plain, 16 words, 64 connections",
                 ..PLAIN
             },
-            Self::Rate2k => Shape {
+            Self::Rate2k => LoadShape {
                 says: "plain, 16 words, 2,000 a second",
                 arrivals: Arrivals::PerSecond(2000.0),
                 ..PLAIN
             },
-            Self::SseB1 => Shape {
+            Self::SseB1 => LoadShape {
                 says: "200 deltas without pause, one event to a write, 32 connections",
-                form: Form::Chunks,
+                form: ExpectedForm::Chunks,
                 model: "mock-t200",
                 connections: 32,
                 ..PLAIN
             },
-            Self::SseB16 => Shape {
+            Self::SseB16 => LoadShape {
                 says: "200 deltas without pause, 16 events to a write, 32 connections",
-                form: Form::Chunks,
+                form: ExpectedForm::Chunks,
                 model: "mock-t200-b16",
                 connections: 32,
                 ..PLAIN
             },
-            Self::Open10 => Shape {
+            Self::Open10 => LoadShape {
                 says: "10 streams at once, 50 deltas 20 ms apart",
                 connections: 10,
                 ..PACED
             },
-            Self::Open50 => Shape {
+            Self::Open50 => LoadShape {
                 says: "50 streams at once, 50 deltas 20 ms apart",
                 connections: 50,
                 ..PACED
             },
-            Self::Think50 => Shape {
+            Self::Think50 => LoadShape {
                 says: "the same of a model that thinks for 50 ms",
                 model: "mock-t50-f50-d20",
                 connections: 50,
                 ..PACED
             },
-            Self::Open500 => Shape {
+            Self::Open500 => LoadShape {
                 says: "500 streams at once, 50 deltas 20 ms apart",
                 connections: 500,
                 ramp: Duration::from_secs(1),
                 warm_up: Duration::from_secs(3),
                 ..PACED
             },
-            Self::Turn1 => Shape {
+            Self::Turn1 => LoadShape {
                 says: "one HTTP tool of effect `once`, plain, one at a time",
                 peers: TURNS,
-                tools: Tools::One,
+                tools: ScenarioTools::One,
                 connections: 1,
                 ..PLAIN
             },
-            Self::Turn64 => Shape {
+            Self::Turn64 => LoadShape {
                 says: "one HTTP tool of effect `once`, plain, 64 in flight",
                 peers: TURNS,
-                tools: Tools::One,
+                tools: ScenarioTools::One,
                 ..PLAIN
             },
-            Self::Turn64Sse => Shape {
+            Self::Turn64Sse => LoadShape {
                 says: "one HTTP tool of effect `once`, streamed, 64 in flight",
                 peers: TURNS,
-                form: Form::Chunks,
-                tools: Tools::One,
+                form: ExpectedForm::Chunks,
+                tools: ScenarioTools::One,
                 ..PLAIN
             },
-            Self::Mixed64 => Shape {
+            Self::Mixed64 => LoadShape {
                 says: "a call of the server's tool and one of the client's in one round, and its answer, 64 in flight",
-                peers: &[Peer::Turnwright],
+                peers: &[MeasuredPeer::Turnwright],
                 model: "mock-t16-c2",
-                tools: Tools::Mixed,
+                tools: ScenarioTools::Mixed,
                 ..PLAIN
             },
-            Self::Replay => Shape {
+            Self::Replay => LoadShape {
                 says: "the events of finished turns of 4,000 deltas, 8 connections",
-                peers: &[Peer::Turnwright],
-                form: Form::Events,
+                peers: &[MeasuredPeer::Turnwright],
+                form: ExpectedForm::Events,
                 model: "mock-t4000-b16",
                 connections: 8,
                 ..PLAIN
             },
-            Self::Conversation => Shape {
+            Self::Conversation => LoadShape {
                 says: "200 turns of one client that resends its history, every tenth with a hidden call",
-                peers: &[Peer::Direct, Peer::Turnwright],
+                peers: &[MeasuredPeer::Direct, MeasuredPeer::Turnwright],
                 model: "mock-t16-c0",
-                tools: Tools::One,
+                tools: ScenarioTools::One,
                 connections: 1,
                 ..PLAIN
             },
-            Self::Crowd => Shape {
+            Self::Crowd => LoadShape {
                 says: "10,000 streams held open, 4 s between deltas",
                 ..CROWD
             },
-            Self::Stalled => Shape {
+            Self::Stalled => LoadShape {
                 says: "the same with 1,000 of the streams never read",
                 connections: CROWD.connections - STALLED,
                 silent: STALLED,

@@ -5,25 +5,25 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-use super::process::Process;
+use super::process::BenchProcess;
 use super::request;
-use super::scenarios::{Peer, Tools};
-use crate::load::answer::Form;
+use super::scenarios::{MeasuredPeer, ScenarioTools};
+use crate::load::answer::ExpectedForm;
 
 #[derive(Debug)]
-pub struct Server {
-    pub peer: Peer,
+pub struct BenchServer {
+    pub peer: MeasuredPeer,
     pub address: SocketAddr,
-    pub keys: Keys,
+    pub keys: ApiKeySpread,
     /// `None` for the fake upstream, which is a thread of this process.
-    pub process: Option<Process>,
+    pub process: Option<BenchProcess>,
     /// Where its record is, if it keeps one.
     pub database: Option<PathBuf>,
 }
 
 /// Who asks.
 #[derive(Clone, Debug)]
-pub struct Keys {
+pub struct ApiKeySpread {
     pub plain: String,
     /// May use the tool; `None` where there is none.
     pub tool: Option<String>,
@@ -34,7 +34,7 @@ pub struct Keys {
 /// For those who do not look at it.
 const NO_KEY: &str = "sk-bench";
 
-impl Keys {
+impl ApiKeySpread {
     pub fn none() -> Self {
         Self {
             plain: NO_KEY.to_owned(),
@@ -44,13 +44,13 @@ impl Keys {
     }
 }
 
-impl Server {
+impl BenchServer {
     /// The fake upstream itself.
     pub fn direct(upstream: SocketAddr) -> Self {
         Self {
-            peer: Peer::Direct,
+            peer: MeasuredPeer::Direct,
             address: upstream,
-            keys: Keys::none(),
+            keys: ApiKeySpread::none(),
             process: None,
             database: None,
         }
@@ -58,22 +58,30 @@ impl Server {
 
     /// Its processes; none for the fake upstream.
     pub fn pids(&self) -> Vec<u32> {
-        self.process.as_ref().map(Process::pids).unwrap_or_default()
+        self.process
+            .as_ref()
+            .map(BenchProcess::pids)
+            .unwrap_or_default()
     }
 
     /// # Errors
     /// It has no key for such requests.
-    pub fn chat(&self, form: Form, model: &str, tools: Tools) -> anyhow::Result<Vec<u8>> {
+    pub fn chat(
+        &self,
+        form: ExpectedForm,
+        model: &str,
+        tools: ScenarioTools,
+    ) -> anyhow::Result<Vec<u8>> {
         Ok(request::chat(form, model, self.key(tools)?))
     }
 
     /// # Errors
     /// It has no key for such requests.
-    pub fn key(&self, tools: Tools) -> anyhow::Result<&str> {
+    pub fn key(&self, tools: ScenarioTools) -> anyhow::Result<&str> {
         Ok(match (&self.process, tools) {
             // The fake upstream looks at none.
-            (None, _) | (Some(_), Tools::None) => &self.keys.plain,
-            (Some(_), Tools::One | Tools::Mixed) => self
+            (None, _) | (Some(_), ScenarioTools::None) => &self.keys.plain,
+            (Some(_), ScenarioTools::One | ScenarioTools::Mixed) => self
                 .keys
                 .tool
                 .as_deref()

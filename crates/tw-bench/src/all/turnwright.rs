@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use serde_json::json;
 
-use super::process::{self, Process};
-use super::scenarios::{Peer, Tools};
-use super::servers::{Keys, Server};
+use super::process::{self, BenchProcess};
+use super::scenarios::{MeasuredPeer, ScenarioTools};
+use super::servers::{ApiKeySpread, BenchServer};
 use crate::machine::cpus::Cpus;
 
 pub const TOOL: &str = "bench_weather";
@@ -30,9 +30,9 @@ pub fn start(
     program: &Path,
     folder: &Path,
     upstream: SocketAddr,
-    tools: Tools,
+    tools: ScenarioTools,
     cpus: Cpus,
-) -> anyhow::Result<Server> {
+) -> anyhow::Result<BenchServer> {
     let keys = prepare(program, folder, upstream, tools)?;
     start_again(program, folder, keys, cpus)
 }
@@ -45,8 +45,8 @@ pub fn prepare(
     program: &Path,
     folder: &Path,
     upstream: SocketAddr,
-    tools: Tools,
-) -> anyhow::Result<Keys> {
+    tools: ScenarioTools,
+) -> anyhow::Result<ApiKeySpread> {
     let data = folder.join(DATA);
     std::fs::create_dir_all(&data)?;
     let config = folder.join(CONFIG);
@@ -61,16 +61,23 @@ pub fn prepare(
 pub fn start_again(
     program: &Path,
     folder: &Path,
-    keys: Keys,
+    keys: ApiKeySpread,
     cpus: Cpus,
-) -> anyhow::Result<Server> {
+) -> anyhow::Result<BenchServer> {
     let mut command = Command::new(program);
     command
         .arg("serve")
         .arg("--config")
         .arg(folder.join(CONFIG));
     let database = folder.join(DATA).join(DATABASE);
-    serve(Peer::Turnwright, command, folder, database, keys, cpus)
+    serve(
+        MeasuredPeer::Turnwright,
+        command,
+        folder,
+        database,
+        keys,
+        cpus,
+    )
 }
 
 /// Starts the same server inside this program, whose writer writes nothing.
@@ -82,9 +89,9 @@ pub fn start_unrecorded(
     folder: &Path,
     upstream: SocketAddr,
     cpus: Cpus,
-) -> anyhow::Result<Server> {
+) -> anyhow::Result<BenchServer> {
     let data = folder.join(DATA);
-    let keys = prepare(program, folder, upstream, Tools::One)?;
+    let keys = prepare(program, folder, upstream, ScenarioTools::One)?;
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["server", "--writer", "null", "--data"])
@@ -92,14 +99,14 @@ pub fn start_unrecorded(
         .arg("--upstream")
         .arg(upstream.to_string());
     let server = serve(
-        Peer::Unrecorded,
+        MeasuredPeer::Unrecorded,
         command,
         folder,
         data.join(DATABASE),
         keys,
         cpus,
     )?;
-    Ok(Server {
+    Ok(BenchServer {
         // What it acknowledges is nowhere.
         database: None,
         ..server
@@ -107,13 +114,13 @@ pub fn start_unrecorded(
 }
 
 fn serve(
-    peer: Peer,
+    peer: MeasuredPeer,
     mut command: Command,
     folder: &Path,
     database: PathBuf,
-    keys: Keys,
+    keys: ApiKeySpread,
     cpus: Cpus,
-) -> anyhow::Result<Server> {
+) -> anyhow::Result<BenchServer> {
     let log = folder.join("server.log");
     for name in [
         "OPENAI_API_KEY",
@@ -124,11 +131,12 @@ fn serve(
         command.env_remove(name);
     }
     command.env("RUST_LOG", "warn");
-    let mut process = Process::start(peer.name(), cpus.server, &command, Stdio::piped(), &log)?;
+    let mut process =
+        BenchProcess::start(peer.name(), cpus.server, &command, Stdio::piped(), &log)?;
     let line = process.first_line(&log)?;
     let address = line.strip_prefix(LISTENING);
     let address = address.with_context(|| format!("{} says {line:?}", peer.name()))?;
-    Ok(Server {
+    Ok(BenchServer {
         peer,
         address: address.parse().context("where the server listens")?,
         keys,
@@ -143,8 +151,8 @@ fn set_up(
     data: &Path,
     config: &Path,
     upstream: SocketAddr,
-    tools: Tools,
-) -> anyhow::Result<Keys> {
+    tools: ScenarioTools,
+) -> anyhow::Result<ApiKeySpread> {
     let key = |granted: &[&str]| {
         let mut command = Command::new(program);
         command.args(["keys", "create"]).args(granted);
@@ -152,8 +160,8 @@ fn set_up(
     };
     let plain = key(&[])?;
     let (tool, any_tool) = match tools {
-        Tools::None => (None, None),
-        Tools::One | Tools::Mixed => {
+        ScenarioTools::None => (None, None),
+        ScenarioTools::One | ScenarioTools::Mixed => {
             let file = config.with_file_name("tools.json");
             process::write(&file, &tool_file(upstream))?;
             let mut command = Command::new(program);
@@ -167,7 +175,7 @@ fn set_up(
             )
         }
     };
-    Ok(Keys {
+    Ok(ApiKeySpread {
         plain,
         tool,
         any_tool,
@@ -191,7 +199,7 @@ fn tool_file(upstream: SocketAddr) -> String {
     json!([tool(TOOL, "/tool"), tool(BROKEN_TOOL, "/tool/broken")]).to_string()
 }
 
-fn settings(data: &Path, upstream: SocketAddr, tools: Tools) -> String {
+fn settings(data: &Path, upstream: SocketAddr, tools: ScenarioTools) -> String {
     // A path in TOML's literal quotes stands for itself.
     let mut settings = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ndata = '{}'\n\n\
@@ -199,8 +207,8 @@ fn settings(data: &Path, upstream: SocketAddr, tools: Tools) -> String {
         data.display()
     );
     match tools {
-        Tools::None => {}
-        Tools::One | Tools::Mixed => settings.push_str(&format!(
+        ScenarioTools::None => {}
+        ScenarioTools::One | ScenarioTools::Mixed => settings.push_str(&format!(
             "\n[[egress.allow]]\nplace = \"{upstream}\"\norganizations = [\"default\"]\n"
         )),
     }

@@ -8,14 +8,14 @@ use tw_store::migrate::MIGRATIONS;
 
 /// Statements that differ between the two; the others are the same text.
 pub struct Variant {
-    pub keys: Keys,
+    pub keys: KeyEncoding,
     pub insert_conversation: &'static str,
     pub insert_turn: &'static str,
     pub check_fence: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keys {
+pub enum KeyEncoding {
     /// The store's own schema: integers inside, and the public id as text beside them.
     Integer,
     /// The same tables keyed by the id itself, as 16 bytes.
@@ -23,7 +23,7 @@ pub enum Keys {
 }
 
 pub const INTEGER_KEYS: Variant = Variant {
-    keys: Keys::Integer,
+    keys: KeyEncoding::Integer,
     insert_conversation: "INSERT INTO conversation (organization, id, created_us, updated_us)
         VALUES (?1, ?2, ?3, ?3) RETURNING key",
     insert_turn: "INSERT INTO turn
@@ -36,7 +36,7 @@ pub const INTEGER_KEYS: Variant = Variant {
 };
 
 pub const BLOB_KEYS: Variant = Variant {
-    keys: Keys::Blob,
+    keys: KeyEncoding::Blob,
     insert_conversation: "INSERT INTO conversation (organization, key, created_us, updated_us)
         VALUES (?1, ?2, ?3, ?3) RETURNING key",
     insert_turn: "INSERT INTO turn
@@ -61,12 +61,12 @@ pub fn create(path: &Path, variant: &Variant) -> anyhow::Result<Connection> {
     conn.pragma_update(None, "cache_size", -4 * 1024)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
     match variant.keys {
-        Keys::Integer => {
+        KeyEncoding::Integer => {
             for migration in MIGRATIONS {
                 conn.execute_batch(migration.sql)?;
             }
         }
-        Keys::Blob => conn.execute_batch(BLOB_SCHEMA)?,
+        KeyEncoding::Blob => conn.execute_batch(BLOB_SCHEMA)?,
     }
     conn.execute_batch(
         "INSERT INTO organization (key, slug, name, created_us, updated_us) VALUES (1, 'default', 'Default', 0, 0);

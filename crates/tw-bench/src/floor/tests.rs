@@ -1,5 +1,5 @@
 use super::schema::{BLOB_KEYS, INTEGER_KEYS, create};
-use super::turns::{Shape, Turns};
+use super::turns::{TurnFactory, TurnShape};
 
 #[test]
 fn both_variants_write_the_same_turns() {
@@ -7,7 +7,7 @@ fn both_variants_write_the_same_turns() {
     let folder = tempfile::tempdir().unwrap();
     for (name, variant) in [("integer.db", &INTEGER_KEYS), ("blob.db", &BLOB_KEYS)] {
         let conn = create(&folder.path().join(name), variant).unwrap();
-        let mut turns = Turns::new(variant, Shape::OneTool);
+        let mut turns = TurnFactory::new(variant, TurnShape::OneTool);
         turns.run_batch(&conn, BATCH).unwrap();
         turns.run_batch(&conn, BATCH).unwrap();
         let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
@@ -39,7 +39,7 @@ fn both_variants_write_the_same_turns() {
 fn a_relayed_turn_is_two_steps_and_a_log() {
     let folder = tempfile::tempdir().unwrap();
     let conn = create(&folder.path().join("relay.db"), &INTEGER_KEYS).unwrap();
-    Turns::new(&INTEGER_KEYS, Shape::Relay)
+    TurnFactory::new(&INTEGER_KEYS, TurnShape::Relay)
         .run_batch(&conn, 4)
         .unwrap();
     for (sql, expected) in [

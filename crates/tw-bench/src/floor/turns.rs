@@ -5,7 +5,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use uuid::Uuid;
 
-use super::schema::{Keys, Variant};
+use super::schema::{KeyEncoding, Variant};
 
 /// Sizes of a short exchange.
 const BODY_BYTES: usize = 300;
@@ -49,14 +49,14 @@ const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
 
 /// What happens in a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum TurnShape {
     /// The model calls one tool and then answers.
     OneTool,
     /// The model answers: two messages come in and one goes out, with the log of what was shown.
     Relay,
 }
 
-impl Shape {
+impl TurnShape {
     fn steps(self) -> &'static [Step] {
         match self {
             Self::OneTool => &[
@@ -84,9 +84,9 @@ impl Shape {
 }
 
 /// Makes turns, each with ids that no other has.
-pub struct Turns {
-    pub shape: Shape,
-    keys: Keys,
+pub struct TurnFactory {
+    pub shape: TurnShape,
+    keys: KeyEncoding,
     insert_conversation: &'static str,
     insert_turn: &'static str,
     check_fence: &'static str,
@@ -118,8 +118,8 @@ struct Turn {
     key: Value,
 }
 
-impl Turns {
-    pub fn new(variant: &Variant, shape: Shape) -> Self {
+impl TurnFactory {
+    pub fn new(variant: &Variant, shape: TurnShape) -> Self {
         Self {
             shape,
             keys: variant.keys,
@@ -189,7 +189,7 @@ impl Turns {
                     INSERT_MESSAGE,
                     params![key, round, 0, "assistant", self.texts.blocks, now],
                 )?;
-                if self.shape == Shape::Relay {
+                if self.shape == TurnShape::Relay {
                     run(conn, INSERT_EVENTS, params![key, self.texts.events, now])?;
                 }
                 run(conn, END_TURN, params![key, USAGE, now, self.shape.calls()])?;
@@ -225,8 +225,8 @@ impl Turns {
         let key = returned(conn, self.insert_turn, bound)?;
         run(conn, INSERT_INPUT, params![key, self.texts.body, now])?;
         let brought: &[&str] = match self.shape {
-            Shape::OneTool => &["user"],
-            Shape::Relay => &["system", "user"],
+            TurnShape::OneTool => &["user"],
+            TurnShape::Relay => &["system", "user"],
         };
         for (seq, role) in (0u32..).zip(brought) {
             run(
@@ -265,8 +265,8 @@ impl Turns {
 
     fn value(&self, id: Uuid) -> Value {
         match self.keys {
-            Keys::Integer => Value::Text(id.to_string()),
-            Keys::Blob => Value::Blob(id.into_bytes().to_vec()),
+            KeyEncoding::Integer => Value::Text(id.to_string()),
+            KeyEncoding::Blob => Value::Blob(id.into_bytes().to_vec()),
         }
     }
 

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 /// What every answer of a plan must be.
 #[derive(Clone, Debug)]
-pub struct Expected {
-    pub form: Form,
+pub struct ExpectedAnswer {
+    pub form: ExpectedForm,
     /// The whole text, which holds no character that JSON escapes.
     pub text: String,
     /// How many pieces the text comes in; of no meaning for a plain answer.
@@ -15,7 +15,7 @@ pub struct Expected {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ExpectedForm {
     /// A chat completion in one piece.
     Plain,
     /// A chat completion in chunks.
@@ -25,8 +25,8 @@ pub enum Form {
 }
 
 /// An answer as far as it has come.
-pub struct Reading<'a> {
-    expected: &'a Expected,
+pub struct AnswerProgress<'a> {
+    expected: &'a ExpectedAnswer,
     finders: Finders,
     /// A plain answer, or what an answer without success says.
     whole: Vec<u8>,
@@ -51,10 +51,12 @@ struct Finders {
 }
 
 impl Finders {
-    fn new(form: Form) -> Self {
+    fn new(form: ExpectedForm) -> Self {
         let (text, finish, end) = match form {
-            Form::Plain | Form::Chunks => (r#""content":""#, r#""finish_reason":"stop""#, "[DONE]"),
-            Form::Events => (
+            ExpectedForm::Plain | ExpectedForm::Chunks => {
+                (r#""content":""#, r#""finish_reason":"stop""#, "[DONE]")
+            }
+            ExpectedForm::Events => (
                 r#""text":""#,
                 r#""reason":"stop""#,
                 r#""type":"end","status":"completed""#,
@@ -71,8 +73,8 @@ impl Finders {
 /// How much of an unexpected answer is told.
 const SHOWN_BYTES: usize = 300;
 
-impl<'a> Reading<'a> {
-    pub fn new(expected: &'a Expected) -> Self {
+impl<'a> AnswerProgress<'a> {
+    pub fn new(expected: &'a ExpectedAnswer) -> Self {
         Self {
             expected,
             finders: Finders::new(expected.form),
@@ -104,8 +106,8 @@ impl<'a> Reading<'a> {
     /// Takes a piece of the body.
     pub fn take(&mut self, data: &[u8], now: Instant) {
         match self.expected.form {
-            Form::Plain => self.whole.extend_from_slice(data),
-            Form::Chunks | Form::Events => self.take_lines(data, now),
+            ExpectedForm::Plain => self.whole.extend_from_slice(data),
+            ExpectedForm::Chunks | ExpectedForm::Events => self.take_lines(data, now),
         }
     }
 
@@ -179,7 +181,7 @@ impl<'a> Reading<'a> {
         let line = String::from_utf8_lossy(&self.line);
         ensure!(status == 200, "status {status}: {whole}{line}");
         let expected = self.expected;
-        if expected.form == Form::Plain {
+        if expected.form == ExpectedForm::Plain {
             let text = self.finders.text.find(&self.whole);
             let text = text.map(|at| &self.whole[at + self.finders.text.needle().len()..]);
             let is_right = text

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::Instant;
 
-use super::answer::Reading;
+use super::answer::AnswerProgress;
 use crate::http::{self, Chunked, Framing, ResponseHead};
 
 pub struct Connection {
@@ -54,7 +54,7 @@ impl Connection {
     pub async fn exchange(
         &mut self,
         request: &[u8],
-        reading: &mut Reading<'_>,
+        reading: &mut AnswerProgress<'_>,
         mut on_read: impl FnMut(u64, u64, Instant),
     ) -> anyhow::Result<ResponseHead> {
         let mut before = 0;

@@ -7,7 +7,7 @@ use crate::all::request;
 
 /// What is asked: two requests, of which the second continues the first.
 #[derive(Clone, Debug)]
-pub struct Mixed {
+pub struct MixedRound {
     pub key: String,
     pub model: String,
     /// The server's tool.
@@ -18,7 +18,7 @@ pub struct Mixed {
 
 const RESULT: &str = r#"{"seat":"12A"}"#;
 
-impl Mixed {
+impl MixedRound {
     pub fn first(&self) -> Vec<u8> {
         request::post(&self.body(&[]), &self.key)
     }

@@ -1,18 +1,18 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::answer::{Expected, Form};
-use super::{Arrivals, Observed, Plan, Silent, Work, ask_once, run, share};
+use super::answer::{ExpectedAnswer, ExpectedForm};
+use super::{Arrivals, ConnectionWork, Observed, Plan, SilentClients, ask_once, run, share};
 use crate::all::request;
 use crate::machine::cpus::Cpus;
-use crate::upstream::Upstream;
+use crate::upstream::FakeUpstream;
 use crate::upstream::profile::Profile;
 
 const ANY_CPUS: Cpus = Cpus { server: 0, rig: 0 };
 
-fn expected(form: Form, model: &str) -> Expected {
+fn expected(form: ExpectedForm, model: &str) -> ExpectedAnswer {
     let profile = Profile::parse(model).unwrap();
-    Expected {
+    ExpectedAnswer {
         form,
         text: profile.text(),
         deltas: profile.deltas as u64,
@@ -20,15 +20,15 @@ fn expected(form: Form, model: &str) -> Expected {
 }
 
 fn observe(
-    upstream: &Upstream,
-    form: Form,
+    upstream: &FakeUpstream,
+    form: ExpectedForm,
     model: &str,
-    expected: Expected,
+    expected: ExpectedAnswer,
     arrivals: Arrivals,
 ) -> Observed {
     let plan = Plan {
         address: upstream.address,
-        work: Work::Requests(vec![request::chat(form, model, "key")]),
+        work: ConnectionWork::Requests(vec![request::chat(form, model, "key")]),
         expected,
         pause: Profile::parse(model).unwrap().pause,
         connections: 3,
@@ -43,12 +43,12 @@ fn observe(
 
 #[test]
 fn the_fake_upstream_answers_as_expected() {
-    let upstream = Upstream::start().unwrap();
+    let upstream = FakeUpstream::start().unwrap();
     for (form, model) in [
-        (Form::Plain, "mock-t16"),
-        (Form::Chunks, "mock-t40"),
-        (Form::Chunks, "mock-t40-b16"),
-        (Form::Chunks, "mock-t3-d5"),
+        (ExpectedForm::Plain, "mock-t16"),
+        (ExpectedForm::Chunks, "mock-t40"),
+        (ExpectedForm::Chunks, "mock-t40-b16"),
+        (ExpectedForm::Chunks, "mock-t3-d5"),
     ] {
         let right = expected(form, model);
         let asked = ask_once(upstream.address, &request::chat(form, model, "key"), &right);
@@ -59,7 +59,7 @@ fn the_fake_upstream_answers_as_expected() {
         assert!(observed.requests <= observed.acknowledged, "{model}");
         assert_eq!(observed.totals.len() as u64, observed.requests, "{model}");
 
-        let other = Expected {
+        let other = ExpectedAnswer {
             text: format!("{}more", right.text),
             ..right
         };
@@ -71,11 +71,11 @@ fn the_fake_upstream_answers_as_expected() {
 
 #[test]
 fn a_rate_is_kept_whatever_the_server_does() {
-    let upstream = Upstream::start().unwrap();
+    let upstream = FakeUpstream::start().unwrap();
     let model = "mock-t1";
     let arrivals = Arrivals::PerSecond(200.0);
-    let right = expected(Form::Plain, model);
-    let observed = observe(&upstream, Form::Plain, model, right, arrivals);
+    let right = expected(ExpectedForm::Plain, model);
+    let observed = observe(&upstream, ExpectedForm::Plain, model, right, arrivals);
     assert_eq!(observed.faults.count, 0, "{:?}", observed.faults);
     // 200 a second in 100 ms, the first at once.
     assert_eq!(observed.acknowledged, 20);
@@ -83,33 +83,45 @@ fn a_rate_is_kept_whatever_the_server_does() {
 
 #[test]
 fn a_paced_text_is_held_against_its_pace() {
-    let upstream = Upstream::start().unwrap();
+    let upstream = FakeUpstream::start().unwrap();
     let model = "mock-t30-d5";
-    let right = expected(Form::Chunks, model);
-    let observed = observe(&upstream, Form::Chunks, model, right, Arrivals::Closed);
+    let right = expected(ExpectedForm::Chunks, model);
+    let observed = observe(
+        &upstream,
+        ExpectedForm::Chunks,
+        model,
+        right,
+        Arrivals::Closed,
+    );
     assert_eq!(observed.faults.count, 0, "{:?}", observed.faults);
     // The fake keeps its pace to a millisecond or so, unless the machine is busy; the first piece sets it.
     assert!(observed.lateness.contains(&Duration::ZERO));
     assert!(observed.lateness.len() > 3, "{:?}", observed.lateness);
 
     let model = "mock-t3";
-    let right = expected(Form::Chunks, model);
-    let observed = observe(&upstream, Form::Chunks, model, right, Arrivals::Closed);
+    let right = expected(ExpectedForm::Chunks, model);
+    let observed = observe(
+        &upstream,
+        ExpectedForm::Chunks,
+        model,
+        right,
+        Arrivals::Closed,
+    );
     assert!(observed.lateness.is_empty());
 }
 
 #[test]
 fn some_ask_and_do_not_read() {
-    let upstream = Upstream::start().unwrap();
+    let upstream = FakeUpstream::start().unwrap();
     let model = "mock-t1";
     let plan = Plan {
         address: upstream.address,
-        work: Work::Requests(vec![request::chat(Form::Plain, model, "key")]),
-        expected: expected(Form::Plain, model),
+        work: ConnectionWork::Requests(vec![request::chat(ExpectedForm::Plain, model, "key")]),
+        expected: expected(ExpectedForm::Plain, model),
         pause: Duration::ZERO,
         connections: 1,
-        silent: Some(Silent {
-            request: request::chat(Form::Chunks, "mock-t1000", "key"),
+        silent: Some(SilentClients {
+            request: request::chat(ExpectedForm::Chunks, "mock-t1000", "key"),
             connections: 2,
         }),
         ramp: Duration::ZERO,
@@ -125,11 +137,11 @@ fn some_ask_and_do_not_read() {
 
 #[test]
 fn a_server_that_is_not_there_is_a_fault() {
-    let address = Upstream::start().unwrap().address;
-    let right = expected(Form::Plain, "mock-t1");
+    let address = FakeUpstream::start().unwrap().address;
+    let right = expected(ExpectedForm::Plain, "mock-t1");
     let error = ask_once(
         address,
-        &request::chat(Form::Plain, "mock-t1", "key"),
+        &request::chat(ExpectedForm::Plain, "mock-t1", "key"),
         &right,
     );
     assert!(error.is_err());

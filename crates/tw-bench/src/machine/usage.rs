@@ -99,7 +99,7 @@ pub fn open_files(pid: u32) -> usize {
 
 /// What was used up to one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Usage {
+pub struct ResourceCounters {
     server: Duration,
     rig: Duration,
     busy: Duration,
@@ -107,7 +107,7 @@ pub struct Usage {
 
 /// What was used between two moments.
 #[derive(Clone, Copy, Debug)]
-pub struct Used {
+pub struct ResourcesUsed {
     pub server: Duration,
     /// CPU time that went to others on the two CPUs of the measurement.
     ///
@@ -115,7 +115,7 @@ pub struct Used {
     pub foreign_s: f64,
 }
 
-impl Usage {
+impl ResourceCounters {
     /// # Errors
     /// `/proc` cannot be read.
     pub fn now(server: &[u32], cpus: Cpus) -> anyhow::Result<Self> {
@@ -129,11 +129,11 @@ impl Usage {
         })
     }
 
-    pub fn since(self, before: Self) -> Used {
+    pub fn since(self, before: Self) -> ResourcesUsed {
         let server = self.server.saturating_sub(before.server);
         let rig = self.rig.saturating_sub(before.rig);
         let busy = self.busy.saturating_sub(before.busy);
-        Used {
+        ResourcesUsed {
             server,
             foreign_s: busy.as_secs_f64() - server.as_secs_f64() - rig.as_secs_f64(),
         }

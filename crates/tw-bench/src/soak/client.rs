@@ -5,17 +5,17 @@ use std::rc::Rc;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use super::Shared;
-use super::job::{self, Job, Must};
+use super::SoakState;
+use super::job::{self, ExpectedOutcome, SoakJob};
 use crate::all::request;
 use crate::all::turnwright::TOOL;
 use crate::http::{Afterwards, ResponseHead};
 use crate::load::exchange::Connection;
-use crate::load::mixed::Mixed;
+use crate::load::mixed::MixedRound;
 use crate::upstream::profile::Profile;
 
-pub struct Client {
-    shared: Rc<Shared>,
+pub struct SoakClient {
+    shared: Rc<SoakState>,
     /// With the server's epoch in which it was opened: the next server knows nothing of it.
     connection: Option<(u64, Connection)>,
     /// The connection of the last answer that was not read, kept until the next request.
@@ -36,8 +36,8 @@ enum Got {
     Nothing,
 }
 
-impl Client {
-    pub fn new(index: usize, shared: Rc<Shared>) -> Self {
+impl SoakClient {
+    pub fn new(index: usize, shared: Rc<SoakState>) -> Self {
         Self {
             shared,
             connection: None,
@@ -52,7 +52,7 @@ impl Client {
 
     /// Asks once; `false` if nothing came because the server was away.
     pub async fn ask(&mut self) -> bool {
-        let job = Job::number(self.asked);
+        let job = SoakJob::number(self.asked);
         self.asked += 1;
         self.left = None;
         let epoch = self.shared.epoch.get();
@@ -73,7 +73,7 @@ impl Client {
         false
     }
 
-    async fn exchange(&mut self, job: Job) -> anyhow::Result<Got> {
+    async fn exchange(&mut self, job: SoakJob) -> anyhow::Result<Got> {
         let epoch = self.shared.epoch.get();
         let kept = self.connection.take();
         let mut connection = match kept.filter(|(opened, _)| *opened == epoch) {
@@ -82,9 +82,9 @@ impl Client {
         };
         let plain = self.shared.keys.any_tool.as_ref().context("a key")?.clone();
         let request = match job {
-            Job::Conversation => self.next_of_conversation(&plain),
-            Job::Mixed => {
-                let mixed = Mixed {
+            SoakJob::Conversation => self.next_of_conversation(&plain),
+            SoakJob::Mixed => {
+                let mixed = MixedRound {
                     key: plain,
                     model: job.model().to_owned(),
                     ours: TOOL.to_owned(),
@@ -96,17 +96,17 @@ impl Client {
                 }
                 mixed.second(head.status, &answer)?
             }
-            Job::Plain
-            | Job::Streamed
-            | Job::Tool
-            | Job::ToolStreamed
-            | Job::BrokenTool
-            | Job::Leave
-            | Job::Cut
-            | Job::CutStreamed
-            | Job::Refused => request::post(&job.body(), &plain),
+            SoakJob::Plain
+            | SoakJob::Streamed
+            | SoakJob::Tool
+            | SoakJob::ToolStreamed
+            | SoakJob::BrokenTool
+            | SoakJob::Leave
+            | SoakJob::Cut
+            | SoakJob::CutStreamed
+            | SoakJob::Refused => request::post(&job.body(), &plain),
         };
-        if job.must() == Must::BeLeft {
+        if job.must() == ExpectedOutcome::BeLeft {
             connection.send(&request).await?;
             self.left = Some(connection);
             return Ok(Got::Nothing);
@@ -118,14 +118,14 @@ impl Client {
         Ok(Got::Answer(head, body))
     }
 
-    fn take(&mut self, job: Job, got: Got) -> anyhow::Result<()> {
+    fn take(&mut self, job: SoakJob, got: Got) -> anyhow::Result<()> {
         let Got::Answer(head, body) = got else {
             self.shared.tally.borrow_mut().left += 1;
             return Ok(());
         };
         let text = Profile::parse(job.model())?.text();
         job::check(job.must(), &text, &head, &body)?;
-        if job == Job::Conversation {
+        if job == SoakJob::Conversation {
             self.history
                 .push(json!({"role": "assistant", "content": text}));
             if self.history.len() >= HISTORY_MAX {
@@ -134,7 +134,7 @@ impl Client {
         }
         let mut tally = self.shared.tally.borrow_mut();
         tally.answered += 1;
-        if job.must() == Must::BeText {
+        if job.must() == ExpectedOutcome::BeText {
             tally
                 .completed
                 .push(head.turn.context("an answer without a turn")?);

@@ -8,7 +8,7 @@ use crate::all::turnwright::{BROKEN_TOOL, TOOL};
 use crate::http::ResponseHead;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Job {
+pub enum SoakJob {
     Plain,
     Streamed,
     /// A call of effect `once`.
@@ -30,36 +30,36 @@ pub enum Job {
 }
 
 /// By turns; upstreams are asked three times before they count as failed, so failures are fewer.
-const JOBS: [Job; 24] = [
-    Job::Plain,
-    Job::Tool,
-    Job::Streamed,
-    Job::Conversation,
-    Job::ToolStreamed,
-    Job::Mixed,
-    Job::Plain,
-    Job::Leave,
-    Job::Tool,
-    Job::Streamed,
-    Job::Conversation,
-    Job::ToolStreamed,
-    Job::CutStreamed,
-    Job::Plain,
-    Job::Mixed,
-    Job::Tool,
-    Job::Streamed,
-    Job::Conversation,
-    Job::BrokenTool,
-    Job::Leave,
-    Job::ToolStreamed,
-    Job::Plain,
-    Job::Refused,
-    Job::Cut,
+const JOBS: [SoakJob; 24] = [
+    SoakJob::Plain,
+    SoakJob::Tool,
+    SoakJob::Streamed,
+    SoakJob::Conversation,
+    SoakJob::ToolStreamed,
+    SoakJob::Mixed,
+    SoakJob::Plain,
+    SoakJob::Leave,
+    SoakJob::Tool,
+    SoakJob::Streamed,
+    SoakJob::Conversation,
+    SoakJob::ToolStreamed,
+    SoakJob::CutStreamed,
+    SoakJob::Plain,
+    SoakJob::Mixed,
+    SoakJob::Tool,
+    SoakJob::Streamed,
+    SoakJob::Conversation,
+    SoakJob::BrokenTool,
+    SoakJob::Leave,
+    SoakJob::ToolStreamed,
+    SoakJob::Plain,
+    SoakJob::Refused,
+    SoakJob::Cut,
 ];
 
 /// What the answer must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Must {
+pub enum ExpectedOutcome {
     /// Whole, with the model's text.
     BeText,
     /// Nothing: nobody reads it.
@@ -70,12 +70,12 @@ pub enum Must {
     EndWithError,
 }
 
-impl Job {
+impl SoakJob {
     pub fn number(at: usize) -> Self {
         JOBS[at % JOBS.len()]
     }
 
-    pub fn must(self) -> Must {
+    pub fn must(self) -> ExpectedOutcome {
         match self {
             Self::Plain
             | Self::Streamed
@@ -83,10 +83,10 @@ impl Job {
             | Self::ToolStreamed
             | Self::BrokenTool
             | Self::Mixed
-            | Self::Conversation => Must::BeText,
-            Self::Leave => Must::BeLeft,
-            Self::Cut | Self::Refused => Must::BeError,
-            Self::CutStreamed => Must::EndWithError,
+            | Self::Conversation => ExpectedOutcome::BeText,
+            Self::Leave => ExpectedOutcome::BeLeft,
+            Self::Cut | Self::Refused => ExpectedOutcome::BeError,
+            Self::CutStreamed => ExpectedOutcome::EndWithError,
         }
     }
 
@@ -147,7 +147,12 @@ fn tool(name: &str) -> Value {
 ///
 /// # Errors
 /// It is another one.
-pub fn check(must: Must, text: &str, head: &ResponseHead, body: &[u8]) -> anyhow::Result<()> {
+pub fn check(
+    must: ExpectedOutcome,
+    text: &str,
+    head: &ResponseHead,
+    body: &[u8],
+) -> anyhow::Result<()> {
     let shown = || {
         let shown = String::from_utf8_lossy(body);
         shown.chars().rev().take(SHOWN_CHARS).collect::<Vec<_>>()
@@ -156,7 +161,7 @@ pub fn check(must: Must, text: &str, head: &ResponseHead, body: &[u8]) -> anyhow
     let has = |what: &str| memchr::memmem::find(body, what.as_bytes()).is_some();
     let is_stream = body.starts_with(b"data:") || body.starts_with(b":");
     match must {
-        Must::BeText => {
+        ExpectedOutcome::BeText => {
             ensure!(head.status == 200, "status {}: {}", head.status, shown());
             if is_stream {
                 ensure!(has("[DONE]"), "a stream without its end: {}", shown());
@@ -166,13 +171,17 @@ pub fn check(must: Must, text: &str, head: &ResponseHead, body: &[u8]) -> anyhow
                 ensure!(has(text), "another text: {}", shown());
             }
         }
-        Must::BeError => ensure!(head.status >= 500, "status {}: {}", head.status, shown()),
-        Must::EndWithError if head.status == 200 => {
+        ExpectedOutcome::BeError => {
+            ensure!(head.status >= 500, "status {}: {}", head.status, shown())
+        }
+        ExpectedOutcome::EndWithError if head.status == 200 => {
             ensure!(has("\"error\""), "no error: {}", shown());
             ensure!(!has("[DONE]"), "an end behind an error: {}", shown());
         }
-        Must::EndWithError => ensure!(head.status >= 500, "status {}: {}", head.status, shown()),
-        Must::BeLeft => bail!("an answer that nobody reads"),
+        ExpectedOutcome::EndWithError => {
+            ensure!(head.status >= 500, "status {}: {}", head.status, shown())
+        }
+        ExpectedOutcome::BeLeft => bail!("an answer that nobody reads"),
     }
     Ok(())
 }

@@ -7,12 +7,12 @@ use super::wal_of;
 use crate::machine::usage;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
+pub struct ProcessSample {
     pub resident_kib: u64,
     pub open_files: usize,
 }
 
-impl Sample {
+impl ProcessSample {
     pub fn of(pid: u32) -> Self {
         Self {
             resident_kib: usage::resident_kib(&[pid]),
@@ -22,11 +22,11 @@ impl Sample {
 }
 
 #[derive(Debug)]
-pub struct Watch {
+pub struct ProcessWatch {
     wal: PathBuf,
     wal_bytes_max: u64,
     /// Of the process that runs undisturbed.
-    steady: Option<Vec<Sample>>,
+    steady: Option<Vec<ProcessSample>>,
 }
 
 /// The write-ahead log stays below this.
@@ -37,7 +37,7 @@ const GROWTH_KIB_MAX: u64 = 4 * 1024;
 /// Connections that happen to be open.
 const OPEN_FILES_SPREAD: usize = 32;
 
-impl Watch {
+impl ProcessWatch {
     pub fn new(folder: &Path) -> Self {
         Self {
             wal: wal_of(folder),
@@ -51,7 +51,7 @@ impl Watch {
         self.steady = Some(Vec::new());
     }
 
-    pub fn note(&mut self, sample: Sample) {
+    pub fn note(&mut self, sample: ProcessSample) {
         let wal_bytes = fs::metadata(&self.wal).map_or(0, |file| file.len());
         self.wal_bytes_max = self.wal_bytes_max.max(wal_bytes);
         if let Some(steady) = &mut self.steady {
@@ -93,19 +93,19 @@ impl Watch {
 }
 
 /// Medians of the second and of the last quarter.
-fn quarters(samples: &[Sample]) -> Option<(Sample, Sample)> {
+fn quarters(samples: &[ProcessSample]) -> Option<(ProcessSample, ProcessSample)> {
     let quarter = samples.len() / 4;
     let second = samples.get(quarter..2 * quarter)?;
     let last = samples.get(samples.len() - quarter..)?;
     Some((median(second)?, median(last)?))
 }
 
-fn median(samples: &[Sample]) -> Option<Sample> {
+fn median(samples: &[ProcessSample]) -> Option<ProcessSample> {
     let mut resident: Vec<u64> = samples.iter().map(|sample| sample.resident_kib).collect();
     let mut files: Vec<usize> = samples.iter().map(|sample| sample.open_files).collect();
     resident.sort_unstable();
     files.sort_unstable();
-    Some(Sample {
+    Some(ProcessSample {
         resident_kib: *resident.get(resident.len() / 2)?,
         open_files: *files.get(files.len() / 2)?,
     })

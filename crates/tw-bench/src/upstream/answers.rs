@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::profile::{Fault, Profile, word};
+use super::profile::{AnswerFault, Profile, word};
 use super::{Form, Question, Says};
 use crate::http::Afterwards;
 
 /// An answer with its head, cut into the parts that are written one by one.
 #[derive(Debug)]
-pub struct Answer {
+pub struct FakeAnswer {
     pub bytes: Vec<u8>,
     /// Where each part ends.
     pub ends: Vec<usize>,
@@ -32,27 +32,27 @@ const TOOL_RESULT: &str = r#"{"temperature_c":21,"sky":"clear"}"#;
 const STREAM_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\
     Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-pub fn of_tool() -> Answer {
+pub fn of_tool() -> FakeAnswer {
     plain(TOOL_RESULT)
 }
 
-pub fn of_model(question: &Question, profile: Profile) -> Answer {
+pub fn of_model(question: &Question, profile: Profile) -> FakeAnswer {
     let whole = whole(question, profile);
     let answer = match profile.fault {
         None => whole,
-        Some(Fault::Cut) => whole.cut(),
-        Some(Fault::Status(status)) => with_status(
+        Some(AnswerFault::Cut) => whole.cut(),
+        Some(AnswerFault::Status(status)) => with_status(
             status,
             &json!({"error": {"message": "the bench says so", "type": "bench"}}).to_string(),
         ),
     };
-    Answer {
+    FakeAnswer {
         first: profile.first,
         ..answer
     }
 }
 
-fn whole(question: &Question, profile: Profile) -> Answer {
+fn whole(question: &Question, profile: Profile) -> FakeAnswer {
     let model = &question.model;
     match question.form {
         Form::Plain => plain(&completion(model, &question.says, profile).to_string()),
@@ -66,8 +66,8 @@ fn whole(question: &Question, profile: Profile) -> Answer {
 }
 
 /// Nothing, and the connection closes.
-pub fn of_broken_tool() -> Answer {
-    Answer {
+pub fn of_broken_tool() -> FakeAnswer {
+    FakeAnswer {
         bytes: Vec::new(),
         ends: Vec::new(),
         first: Duration::ZERO,
@@ -76,17 +76,17 @@ pub fn of_broken_tool() -> Answer {
     }
 }
 
-fn plain(body: &str) -> Answer {
+fn plain(body: &str) -> FakeAnswer {
     with_status(200, body)
 }
 
-fn with_status(status: u16, body: &str) -> Answer {
+fn with_status(status: u16, body: &str) -> FakeAnswer {
     let bytes = format!(
         "HTTP/1.1 {status} Bench\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes();
-    Answer {
+    FakeAnswer {
         ends: vec![bytes.len()],
         bytes,
         first: Duration::ZERO,
@@ -134,7 +134,7 @@ fn completion(model: &str, says: &Says, profile: Profile) -> Value {
 }
 
 /// The head and the role; the deltas, so many to a write; the finish, what follows it, and the end.
-fn streamed(model: &str, says: &Says, profile: Profile, after_finish: &[Value]) -> Answer {
+fn streamed(model: &str, says: &Says, profile: Profile, after_finish: &[Value]) -> FakeAnswer {
     let (role, deltas, finish) = match says {
         Says::Text => (
             json!({"role": "assistant", "content": "", "refusal": null}),
@@ -153,7 +153,7 @@ fn streamed(model: &str, says: &Says, profile: Profile, after_finish: &[Value]) 
             "tool_calls",
         ),
     };
-    let mut answer = Answer {
+    let mut answer = FakeAnswer {
         bytes: STREAM_HEAD.as_bytes().to_vec(),
         ends: Vec::new(),
         first: Duration::ZERO,
@@ -202,7 +202,7 @@ fn chunk(model: &str, delta: Value, finish: Option<&str>) -> Value {
     })
 }
 
-impl Answer {
+impl FakeAnswer {
     /// Adds an event as a chunk of its own.
     fn event(&mut self, data: &str) {
         let event = format!("data: {data}\n\n");

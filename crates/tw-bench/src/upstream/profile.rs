@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 
 /// What goes wrong with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum AnswerFault {
     /// The connection closes after half of it.
     Cut,
     /// It has this status, and says so.
@@ -26,7 +26,7 @@ pub struct Profile {
     pub events_per_write: usize,
     /// How many of the tools that it is offered the model calls first, one call each.
     pub calls: usize,
-    pub fault: Option<Fault>,
+    pub fault: Option<AnswerFault>,
 }
 
 impl Profile {
@@ -51,8 +51,8 @@ impl Profile {
                 "t" => profile.deltas = usize::try_from(number)?,
                 "f" => profile.first = Duration::from_millis(number.into()),
                 "d" => profile.pause = Duration::from_millis(number.into()),
-                "x" => profile.fault = Some(Fault::Cut),
-                "s" => profile.fault = Some(Fault::Status(u16::try_from(number)?)),
+                "x" => profile.fault = Some(AnswerFault::Cut),
+                "s" => profile.fault = Some(AnswerFault::Status(u16::try_from(number)?)),
                 "c" => profile.calls = usize::try_from(number)?,
                 "b" => profile.events_per_write = usize::try_from(number.max(1))?,
                 _ => bail!("the model {model}: {part:?} says nothing"),

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::answers::of_model;
-use super::profile::{Fault, Profile};
+use super::profile::{AnswerFault, Profile};
 use super::{Form, Question, Results, Says, question};
 use crate::http::Afterwards;
 
@@ -14,7 +14,7 @@ fn names_of_models() {
         pause: Duration::from_millis(20),
         events_per_write: 16,
         calls: 2,
-        fault: Some(Fault::Status(503)),
+        fault: Some(AnswerFault::Status(503)),
     };
     assert_eq!(profile, expected);
     assert_eq!(Profile::parse("mock-t2").unwrap().text(), "w00000 w00001 ");

@@ -1,24 +1,24 @@
 //! From a definition and arguments to a request.
 
-use super::encode::{Limit, header_value, merge, overlaps, pairs};
-use super::{BodyFormat, BuildError, BuiltRequest, Given, Method, UrlTemplate, fill};
+use super::encode::{SizeLimit, header_value, merge, overlaps, pairs};
+use super::{BodyFormat, BuildError, BuiltRequest, Method, RequestInputs, UrlTemplate, fill};
 use crate::arguments::ValidArgs;
-use crate::definition::Definition;
+use crate::definition::ToolDefinition;
 use crate::json::Json;
-use crate::json::bounded::{Bounded, Full};
-use crate::json::tree::{Order, Tree};
+use crate::json::bounded::{BoundedText, TextFull};
+use crate::json::tree::{JsonTree, MemberOrder};
 use crate::limits::URL_BYTES_MAX;
-use crate::parameters::{Place, Value};
-use crate::template::Landing;
+use crate::parameters::{ParameterPlace, ParameterValue};
+use crate::template::ValueLanding;
 use crate::tool::EffectClass;
 use crate::variables::{REFERENCE, Variables};
 
-const URL: Limit = Limit {
+const URL: SizeLimit = SizeLimit {
     what: "URL",
     bytes_max: URL_BYTES_MAX,
 };
 /// Four times what a definition may have.
-const BODY: Limit = Limit {
+const BODY: SizeLimit = SizeLimit {
     what: "body",
     bytes_max: 1024 * 1024,
 };
@@ -28,7 +28,7 @@ const HEADER_BYTES_MAX: usize = 8192;
 pub(crate) const CONTENT_TYPE: &str = "content-type";
 pub(crate) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 
-type Members = Vec<(String, Tree)>;
+type Members = Vec<(String, JsonTree)>;
 
 /// A request whose body is not written out yet.
 struct Draft {
@@ -37,15 +37,19 @@ struct Draft {
     body: Option<Members>,
 }
 
-impl Definition {
+impl ToolDefinition {
     /// The request of one call.
     ///
     /// # Errors
     /// [`BuildError`] when a variable or a secret has no value, and when a value cannot stand
     /// where it lands.
-    pub fn request(&self, args: &ValidArgs, given: &Given<'_>) -> Result<BuiltRequest, BuildError> {
+    pub fn request(
+        &self,
+        args: &ValidArgs,
+        given: &RequestInputs<'_>,
+    ) -> Result<BuiltRequest, BuildError> {
         let request = &self.request;
-        let mut draft = self.draft(Tree::read(args.json()), given)?;
+        let mut draft = self.draft(JsonTree::read(args.json()), given)?;
         let body = match (draft.body, request.body_format) {
             (None, _) => None,
             (Some(members), BodyFormat::Json) => Some(json_text(members)?),
@@ -75,14 +79,14 @@ impl Definition {
     /// The request that asks whether an earlier one arrived.
     ///
     /// # Errors
-    /// As [`Definition::request`], and when the definition has no look-up.
-    pub fn look_up_request(&self, given: &Given<'_>) -> Result<BuiltRequest, BuildError> {
+    /// As [`ToolDefinition::request`], and when the definition has no look-up.
+    pub fn look_up_request(&self, given: &RequestInputs<'_>) -> Result<BuiltRequest, BuildError> {
         let Some(look_up) = &self.request.look_up else {
             return Err(BuildError("the tool has no look-up".to_owned()));
         };
         let mut variables = given.variables.clone();
         variables.set(REFERENCE, given.reference.to_owned());
-        let given = Given {
+        let given = RequestInputs {
             variables: &variables,
             secret: given.secret,
             reference: given.reference,
@@ -100,20 +104,20 @@ impl Definition {
     /// members of the body in the order of their names, secrets by name.
     ///
     /// # Errors
-    /// As [`Definition::request`].
+    /// As [`ToolDefinition::request`].
     pub fn identity(&self, args: &ValidArgs, variables: &Variables) -> Result<String, BuildError> {
-        let given = Given {
+        let given = RequestInputs {
             variables,
             // The list of secrets below tells this text from the same text written by a model.
             secret: &|secret| Some(secret.name.clone()),
             reference: "",
         };
         // Members of an object in a query stand there in the order in which the model wrote them.
-        let args = Tree::read(args.json()).map(|args| args.write(Order::ByName));
+        let args = JsonTree::read(args.json()).map(|args| args.write(MemberOrder::ByName));
         let args = args.and_then(|args| Json::parse(&args).ok());
-        let draft = self.draft(args.as_ref().and_then(Tree::read), &given)?;
-        let text = |text: &str| Tree::Text(text.to_owned());
-        let pair = |(a, b): (&str, &str)| Tree::Array(vec![text(a), text(b)]);
+        let draft = self.draft(args.as_ref().and_then(JsonTree::read), &given)?;
+        let text = |text: &str| JsonTree::Text(text.to_owned());
+        let pair = |(a, b): (&str, &str)| JsonTree::Array(vec![text(a), text(b)]);
         let mut headers: Vec<_> = draft
             .headers
             .iter()
@@ -121,15 +125,15 @@ impl Definition {
             .collect();
         headers.sort();
         let secrets = self.secrets();
-        let identity = Tree::Array(vec![
+        let identity = JsonTree::Array(vec![
             text(self.request.method.as_str()),
             text(&draft.url),
-            Tree::Array(headers.iter().map(|(n, v)| pair((n, v))).collect()),
+            JsonTree::Array(headers.iter().map(|(n, v)| pair((n, v))).collect()),
             draft
                 .body
-                .map_or(Tree::Scalar("null".to_owned()), Tree::Object),
+                .map_or(JsonTree::Scalar("null".to_owned()), JsonTree::Object),
             text(self.request.body_format.as_str()),
-            Tree::Array(
+            JsonTree::Array(
                 secrets
                     .iter()
                     .map(|used| pair((&used.field, &used.name)))
@@ -139,14 +143,18 @@ impl Definition {
             text(&self.response.written()),
             text(&self.policy.shown_bytes_max.to_string()),
         ]);
-        Ok(identity.write(Order::ByName))
+        Ok(identity.write(MemberOrder::ByName))
     }
 
-    fn draft(&self, args: Option<Tree>, given: &Given<'_>) -> Result<Draft, BuildError> {
+    fn draft(
+        &self,
+        args: Option<JsonTree>,
+        given: &RequestInputs<'_>,
+    ) -> Result<Draft, BuildError> {
         let request = &self.request;
         let args = match args {
-            Some(Tree::Object(members)) => members,
-            Some(Tree::Scalar(_) | Tree::Text(_) | Tree::Array(_)) | None => {
+            Some(JsonTree::Object(members)) => members,
+            Some(JsonTree::Scalar(_) | JsonTree::Text(_) | JsonTree::Array(_)) | None => {
                 return Err(BuildError("the arguments must be an object".to_owned()));
             }
         };
@@ -157,10 +165,10 @@ impl Definition {
         for (name, value) in fill::parameters(&self.parameters, args, given)? {
             let place = self.place_of(&name);
             let members = match place {
-                Landed::Url => &mut in_url,
-                Landed::In(Place::Query | Place::Path) => &mut in_query,
-                Landed::In(Place::Header) => &mut in_headers,
-                Landed::In(Place::Body) => &mut in_body,
+                ParameterLanding::Url => &mut in_url,
+                ParameterLanding::In(ParameterPlace::Query | ParameterPlace::Path) => &mut in_query,
+                ParameterLanding::In(ParameterPlace::Header) => &mut in_headers,
+                ParameterLanding::In(ParameterPlace::Body) => &mut in_body,
             };
             members.push((name, value));
         }
@@ -171,7 +179,11 @@ impl Definition {
         })
     }
 
-    fn body(&self, parameters: Members, given: &Given<'_>) -> Result<Option<Members>, BuildError> {
+    fn body(
+        &self,
+        parameters: Members,
+        given: &RequestInputs<'_>,
+    ) -> Result<Option<Members>, BuildError> {
         if !self.has_body() {
             return Ok(None);
         }
@@ -188,52 +200,54 @@ impl Definition {
     pub(crate) fn has_body(&self) -> bool {
         self.request.method.may_have_body()
             && (!self.request.body.is_empty()
-                || self
-                    .parameters
-                    .iter()
-                    .any(|(name, _)| self.place_of(name) == Landed::In(Place::Body)))
+                || self.parameters.iter().any(|(name, _)| {
+                    self.place_of(name) == ParameterLanding::In(ParameterPlace::Body)
+                }))
     }
 
     /// Where the parameter goes.
-    pub(crate) fn place_of(&self, name: &str) -> Landed {
+    pub(crate) fn place_of(&self, name: &str) -> ParameterLanding {
         let url = &self.request.url;
         if url.path_parameters().any(|other| other == name)
             || url.query_parameters().any(|other| other == name)
         {
-            return Landed::Url;
+            return ParameterLanding::Url;
         }
         let written = self
             .parameters
             .iter()
             .find(|(other, _)| other == name)
             .and_then(|(_, parameter)| parameter.place);
-        Landed::In(written.unwrap_or(match self.request.method {
-            Method::Get | Method::Head | Method::Delete => Place::Query,
-            Method::Post | Method::Put | Method::Patch => Place::Body,
+        ParameterLanding::In(written.unwrap_or(match self.request.method {
+            Method::Get | Method::Head | Method::Delete => ParameterPlace::Query,
+            Method::Post | Method::Put | Method::Patch => ParameterPlace::Body,
         }))
     }
 }
 
 /// Where a parameter ends up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Landed {
+pub(crate) enum ParameterLanding {
     /// At its `{name}` in the URL.
     Url,
-    In(Place),
+    In(ParameterPlace),
 }
 
 fn json_text(members: Members) -> Result<String, BuildError> {
-    let mut text = Bounded::new(BODY.bytes_max);
-    Tree::Object(members)
-        .write_into(Order::AsItIs, &mut text)
-        .map_err(|Full| BODY.exceeded())?;
+    let mut text = BoundedText::new(BODY.bytes_max);
+    JsonTree::Object(members)
+        .write_into(MemberOrder::AsItIs, &mut text)
+        .map_err(|TextFull| BODY.exceeded())?;
     Ok(text.into_text())
 }
 
-fn static_members(members: &[(String, Value)], given: &Given<'_>) -> Result<Members, BuildError> {
-    match fill::object(members, Landing::Text, given)? {
-        Tree::Object(members) => Ok(members),
-        Tree::Scalar(_) | Tree::Text(_) | Tree::Array(_) => Ok(Members::new()),
+fn static_members(
+    members: &[(String, ParameterValue)],
+    given: &RequestInputs<'_>,
+) -> Result<Members, BuildError> {
+    match fill::object(members, ValueLanding::Text, given)? {
+        JsonTree::Object(members) => Ok(members),
+        JsonTree::Scalar(_) | JsonTree::Text(_) | JsonTree::Array(_) => Ok(Members::new()),
     }
 }
 
@@ -241,8 +255,8 @@ fn static_members(members: &[(String, Value)], given: &Given<'_>) -> Result<Memb
 /// model gave under such a name is dropped as well.
 fn merge_flat(
     mut parameters: Members,
-    fixed: &[(String, Value)],
-    given: &Given<'_>,
+    fixed: &[(String, ParameterValue)],
+    given: &RequestInputs<'_>,
 ) -> Result<Members, BuildError> {
     for (name, _) in fixed {
         if name.contains('[') {
@@ -264,21 +278,23 @@ fn drop_overlapping(members: &mut Members, prefix: &str, taken: &str) {
         }
         match value {
             // Only the part with that name goes, if it is a part.
-            Tree::Object(inner) if taken.len() > full.len() => {
+            JsonTree::Object(inner) if taken.len() > full.len() => {
                 drop_overlapping(inner, &full, taken);
                 !inner.is_empty()
             }
-            Tree::Object(_) | Tree::Array(_) | Tree::Scalar(_) | Tree::Text(_) => false,
+            JsonTree::Object(_) | JsonTree::Array(_) | JsonTree::Scalar(_) | JsonTree::Text(_) => {
+                false
+            }
         }
     });
 }
 
 fn url(
     template: &UrlTemplate,
-    in_url: &[(String, Tree)],
+    in_url: &[(String, JsonTree)],
     mut parameters: Members,
-    fixed: &[(String, Value)],
-    given: &Given<'_>,
+    fixed: &[(String, ParameterValue)],
+    given: &RequestInputs<'_>,
 ) -> Result<String, BuildError> {
     let parameter = |name: &str| match in_url.iter().find(|(other, _)| other == name) {
         None => Ok(None),
@@ -307,12 +323,12 @@ fn url(
 
 fn headers(
     parameters: Members,
-    fixed: &[(String, Value)],
-    given: &Given<'_>,
+    fixed: &[(String, ParameterValue)],
+    given: &RequestInputs<'_>,
 ) -> Result<Vec<(String, String)>, BuildError> {
     let mut headers = Vec::new();
     for (name, value) in fixed {
-        let value = fill::value(value, Landing::Header, given)?;
+        let value = fill::value(value, ValueLanding::Header, given)?;
         push_header(&mut headers, name, &value)?;
     }
     for (name, value) in parameters {
@@ -326,7 +342,7 @@ fn headers(
 fn push_header(
     headers: &mut Vec<(String, String)>,
     name: &str,
-    value: &Tree,
+    value: &JsonTree,
 ) -> Result<(), BuildError> {
     if let Some(text) = header_value(name, value)? {
         headers.push((name.to_owned(), checked_header(name, text)?));

@@ -1,7 +1,7 @@
 //! Merging, and the writing of values as forms, queries and headers.
 
 use super::BuildError;
-use crate::json::tree::Tree;
+use crate::json::tree::JsonTree;
 use crate::template::url_part;
 
 /// Longest name of a pair, in bytes, with those of the objects around it.
@@ -9,14 +9,19 @@ const PAIR_NAME_BYTES_MAX: usize = 8192;
 
 /// Puts `over` on `under`: objects are merged member by member at every depth, and of everything
 /// else `over` holds.
-pub(super) fn merge(under: Vec<(String, Tree)>, over: Vec<(String, Tree)>) -> Vec<(String, Tree)> {
+pub(super) fn merge(
+    under: Vec<(String, JsonTree)>,
+    over: Vec<(String, JsonTree)>,
+) -> Vec<(String, JsonTree)> {
     let mut merged = under;
     for (name, value) in over {
         match merged.iter_mut().find(|(other, _)| *other == name) {
             None => merged.push((name, value)),
             Some((_, place)) => {
-                *place = match (std::mem::replace(place, Tree::Array(Vec::new())), value) {
-                    (Tree::Object(under), Tree::Object(over)) => Tree::Object(merge(under, over)),
+                *place = match (std::mem::replace(place, JsonTree::Array(Vec::new())), value) {
+                    (JsonTree::Object(under), JsonTree::Object(over)) => {
+                        JsonTree::Object(merge(under, over))
+                    }
                     (_, over) => over,
                 };
             }
@@ -43,7 +48,10 @@ pub(super) fn overlaps(name: &str, taken: &str) -> bool {
 /// # Errors
 /// [`BuildError`] for the name of a nested member that servers would read as another one, and
 /// when there is more than `limit`.
-pub(super) fn pairs(members: &[(String, Tree)], limit: Limit) -> Result<Vec<String>, BuildError> {
+pub(super) fn pairs(
+    members: &[(String, JsonTree)],
+    limit: SizeLimit,
+) -> Result<Vec<String>, BuildError> {
     let mut pairs = Pairs {
         written: Vec::new(),
         limit,
@@ -57,12 +65,12 @@ pub(super) fn pairs(members: &[(String, Tree)], limit: Limit) -> Result<Vec<Stri
 
 /// How long a part of a request may become.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limit {
+pub(super) struct SizeLimit {
     pub what: &'static str,
     pub bytes_max: usize,
 }
 
-impl Limit {
+impl SizeLimit {
     pub(super) fn exceeded(self) -> BuildError {
         BuildError(format!(
             "the {} has more than {} bytes with these arguments",
@@ -75,7 +83,7 @@ impl Limit {
 /// text: what is too long is not made at all.
 struct Pairs {
     written: Vec<String>,
-    limit: Limit,
+    limit: SizeLimit,
     left: usize,
 }
 
@@ -95,22 +103,22 @@ impl Pairs {
 }
 
 /// `name` is encoded already.
-fn write_pairs(name: &str, value: &Tree, pairs: &mut Pairs) -> Result<(), BuildError> {
+fn write_pairs(name: &str, value: &JsonTree, pairs: &mut Pairs) -> Result<(), BuildError> {
     if name.len() > PAIR_NAME_BYTES_MAX {
         return Err(BuildError(format!(
             "a name in a form or query has more than {PAIR_NAME_BYTES_MAX} bytes"
         )));
     }
     match value {
-        Tree::Scalar(_) | Tree::Text(_) => {
+        JsonTree::Scalar(_) | JsonTree::Text(_) => {
             if let Some(text) = value.as_plain_text() {
                 pairs.push(name, text)?;
             }
         }
-        Tree::Array(items) => {
+        JsonTree::Array(items) => {
             let is_flat = items
                 .iter()
-                .all(|item| matches!(item, Tree::Scalar(_) | Tree::Text(_)));
+                .all(|item| matches!(item, JsonTree::Scalar(_) | JsonTree::Text(_)));
             for (index, item) in items.iter().enumerate() {
                 if is_flat {
                     write_pairs(name, item, pairs)?;
@@ -119,7 +127,7 @@ fn write_pairs(name: &str, value: &Tree, pairs: &mut Pairs) -> Result<(), BuildE
                 }
             }
         }
-        Tree::Object(members) => {
+        JsonTree::Object(members) => {
             for (member, value) in members {
                 if member.is_empty() || member.contains(['[', ']', '\0']) {
                     return Err(BuildError(format!(
@@ -138,7 +146,7 @@ fn write_pairs(name: &str, value: &Tree, pairs: &mut Pairs) -> Result<(), BuildE
 /// # Errors
 /// [`BuildError`] for a value with members and for control characters. It names the header and
 /// does not repeat the value, which may be a secret.
-pub(super) fn header_value(name: &str, value: &Tree) -> Result<Option<String>, BuildError> {
+pub(super) fn header_value(name: &str, value: &JsonTree) -> Result<Option<String>, BuildError> {
     if value.is_null() {
         return Ok(None);
     }

@@ -3,43 +3,47 @@
 //!
 //! What the model wrote goes in as it is. It is never looked at for variables or secrets.
 
-use super::{BuildError, Given};
-use crate::json::tree::Tree;
-use crate::parameters::{Parameter, Parameters, SecretRef, Source, Value, item_name};
-use crate::template::Landing;
+use super::{BuildError, RequestInputs};
+use crate::json::tree::JsonTree;
+use crate::parameters::{
+    Parameter, ParameterSource, ParameterValue, Parameters, SecretRef, item_name,
+};
+use crate::template::ValueLanding;
 
 /// A static value with its variables and secrets put in.
 pub(super) fn value(
-    value: &Value,
-    landing: Landing,
-    given: &Given<'_>,
-) -> Result<Tree, BuildError> {
+    value: &ParameterValue,
+    landing: ValueLanding,
+    given: &RequestInputs<'_>,
+) -> Result<JsonTree, BuildError> {
     match value {
-        Value::Literal(json) => Ok(Tree::Scalar(json.as_str().to_owned())),
-        Value::Text(template) => Ok(Tree::Text(template.render(given.variables, landing)?)),
-        Value::Secret(secret) => Ok(Tree::Text(secret_text(secret, given)?)),
-        Value::Array(items) => items
+        ParameterValue::Literal(json) => Ok(JsonTree::Scalar(json.as_str().to_owned())),
+        ParameterValue::Text(template) => {
+            Ok(JsonTree::Text(template.render(given.variables, landing)?))
+        }
+        ParameterValue::Secret(secret) => Ok(JsonTree::Text(secret_text(secret, given)?)),
+        ParameterValue::Array(items) => items
             .iter()
             .map(|item| self::value(item, landing, given))
             .collect::<Result<_, _>>()
-            .map(Tree::Array),
-        Value::Object(members) => object(members, landing, given),
+            .map(JsonTree::Array),
+        ParameterValue::Object(members) => object(members, landing, given),
     }
 }
 
 pub(super) fn object(
-    members: &[(String, Value)],
-    landing: Landing,
-    given: &Given<'_>,
-) -> Result<Tree, BuildError> {
+    members: &[(String, ParameterValue)],
+    landing: ValueLanding,
+    given: &RequestInputs<'_>,
+) -> Result<JsonTree, BuildError> {
     members
         .iter()
         .map(|(name, member)| Ok((name.clone(), value(member, landing, given)?)))
         .collect::<Result<_, _>>()
-        .map(Tree::Object)
+        .map(JsonTree::Object)
 }
 
-fn secret_text(secret: &SecretRef, given: &Given<'_>) -> Result<String, BuildError> {
+fn secret_text(secret: &SecretRef, given: &RequestInputs<'_>) -> Result<String, BuildError> {
     let value = (given.secret)(secret)
         .ok_or_else(|| BuildError(format!("the secret {:?} is not available", secret.name)))?;
     Ok(format!("{}{value}", secret.prefix))
@@ -51,9 +55,9 @@ fn secret_text(secret: &SecretRef, given: &Given<'_>) -> Result<String, BuildErr
 /// are looked for.
 pub(super) fn parameters(
     parameters: &Parameters,
-    mut args: Vec<(String, Tree)>,
-    given: &Given<'_>,
-) -> Result<Vec<(String, Tree)>, BuildError> {
+    mut args: Vec<(String, JsonTree)>,
+    given: &RequestInputs<'_>,
+) -> Result<Vec<(String, JsonTree)>, BuildError> {
     let mut filled = Vec::new();
     for (name, parameter) in parameters {
         let arg = take(&mut args, name);
@@ -64,7 +68,7 @@ pub(super) fn parameters(
     Ok(filled)
 }
 
-fn take(args: &mut Vec<(String, Tree)>, name: &str) -> Option<Tree> {
+fn take(args: &mut Vec<(String, JsonTree)>, name: &str) -> Option<JsonTree> {
     let at = args.iter().position(|(written, _)| written == name)?;
     Some(args.swap_remove(at).1)
 }
@@ -72,40 +76,40 @@ fn take(args: &mut Vec<(String, Tree)>, name: &str) -> Option<Tree> {
 fn fill(
     name: &str,
     parameter: &Parameter,
-    arg: Option<Tree>,
-    given: &Given<'_>,
-) -> Result<Option<Tree>, BuildError> {
+    arg: Option<JsonTree>,
+    given: &RequestInputs<'_>,
+) -> Result<Option<JsonTree>, BuildError> {
     match &parameter.source {
-        Source::Ai(_) => Ok(arg),
-        Source::Fixed(fixed) => {
+        ParameterSource::Ai(_) => Ok(arg),
+        ParameterSource::Fixed(fixed) => {
             let landing = if fixed.is_uri {
-                Landing::Url
+                ValueLanding::Url
             } else {
-                Landing::Text
+                ValueLanding::Text
             };
             value(&fixed.value, landing, given).map(Some)
         }
-        Source::ArrayExtendable { fixed, extension } => {
+        ParameterSource::ArrayExtendable { fixed, extension } => {
             let mut items = fixed
                 .iter()
-                .map(|item| value(item, Landing::Text, given))
+                .map(|item| value(item, ValueLanding::Text, given))
                 .collect::<Result<Vec<_>, _>>()?;
             match arg {
-                Some(Tree::Array(more)) if extension.is_some() => items.extend(more),
+                Some(JsonTree::Array(more)) if extension.is_some() => items.extend(more),
                 Some(_) if extension.is_some() => return Err(not_a(name, "an array")),
                 // A member that the model was not offered is not read.
                 Some(_) => {}
                 None if items.is_empty() => return Ok(None),
                 None => {}
             }
-            Ok(Some(Tree::Array(items)))
+            Ok(Some(JsonTree::Array(items)))
         }
-        Source::Object { properties, .. } => {
+        ParameterSource::Object { properties, .. } => {
             let was_given = arg.is_some();
             let members = parameters(properties, members_of(name, arg)?, given)?;
-            Ok((was_given || !members.is_empty()).then_some(Tree::Object(members)))
+            Ok((was_given || !members.is_empty()).then_some(JsonTree::Object(members)))
         }
-        Source::Array { items, .. } => {
+        ParameterSource::Array { items, .. } => {
             let was_given = arg.is_some();
             let mut args = members_of(name, arg)?;
             let mut filled = Vec::new();
@@ -114,16 +118,18 @@ fn fill(
                 let arg = take(&mut args, &item_name);
                 filled.extend(fill(&item_name, item, arg, given)?);
             }
-            Ok((was_given || !filled.is_empty()).then_some(Tree::Array(filled)))
+            Ok((was_given || !filled.is_empty()).then_some(JsonTree::Array(filled)))
         }
     }
 }
 
-fn members_of(name: &str, arg: Option<Tree>) -> Result<Vec<(String, Tree)>, BuildError> {
+fn members_of(name: &str, arg: Option<JsonTree>) -> Result<Vec<(String, JsonTree)>, BuildError> {
     match arg {
         None => Ok(Vec::new()),
-        Some(Tree::Object(members)) => Ok(members),
-        Some(Tree::Scalar(_) | Tree::Text(_) | Tree::Array(_)) => Err(not_a(name, "an object")),
+        Some(JsonTree::Object(members)) => Ok(members),
+        Some(JsonTree::Scalar(_) | JsonTree::Text(_) | JsonTree::Array(_)) => {
+            Err(not_a(name, "an object"))
+        }
     }
 }
 

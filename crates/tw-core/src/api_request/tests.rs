@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{BuiltRequest, Given};
-use crate::arguments::{self, ValidArgs, Written};
-use crate::definition::Definition;
+use super::{BuiltRequest, RequestInputs};
+use crate::arguments::{self, ArgumentsEnd, ValidArgs};
+use crate::definition::ToolDefinition;
 use crate::definition::tests::sample;
 use crate::json::Literal;
 use crate::limits::RequestLimits;
@@ -19,13 +19,13 @@ use crate::variables::Variables;
 const REFERENCE: &str = "call-1";
 
 /// A definition that passes the check, and arguments that its function schema accepts.
-fn called(tool: &Value, args: &str) -> (Arc<Definition>, ValidArgs) {
+fn called(tool: &Value, args: &str) -> (Arc<ToolDefinition>, ValidArgs) {
     let definition = Arc::new(sample::definition(tool));
     definition.check(&RequestLimits::defaults()).unwrap();
     let offered = definition.tool(None, &Variables::default()).unwrap();
     let args = arguments::read(
         &Literal::from_text(args),
-        Written::InFull,
+        ArgumentsEnd::InFull,
         &offered.schema,
         &offered.parameters,
     )
@@ -47,8 +47,8 @@ fn variables() -> Variables {
     variables
 }
 
-fn given(variables: &Variables) -> Given<'_> {
-    Given {
+fn given(variables: &Variables) -> RequestInputs<'_> {
+    RequestInputs {
         variables,
         secret: &|secret| match secret.name.as_str() {
             "KEY" => Some("s3cr3t".to_owned()),

@@ -207,7 +207,7 @@ fn is_dots(segment: &str) -> bool {
 }
 
 /// What a placeholder of a URL stands for.
-pub(super) type ValueOf<'a> = dyn Fn(&str) -> Result<Option<String>, BuildError> + 'a;
+pub(super) type PlaceholderSource<'a> = dyn Fn(&str) -> Result<Option<String>, BuildError> + 'a;
 
 impl UrlTemplate {
     pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
@@ -243,7 +243,7 @@ impl UrlTemplate {
     pub(super) fn fill_path(
         &self,
         variables: &Variables,
-        parameter: &ValueOf<'_>,
+        parameter: &PlaceholderSource<'_>,
     ) -> Result<String, BuildError> {
         let mut path = String::new();
         for piece in &self.path {
@@ -274,7 +274,7 @@ impl UrlTemplate {
     pub(super) fn fill_query(
         &self,
         variables: &Variables,
-        parameter: &ValueOf<'_>,
+        parameter: &PlaceholderSource<'_>,
     ) -> Result<Vec<String>, BuildError> {
         let mut pairs = Vec::new();
         'pairs: for pieces in &self.query {

@@ -1,11 +1,11 @@
-use super::{PAIRS_CHECKED_MAX, Schema, Written, expanded, read};
+use super::{ArgumentsEnd, ArgumentsSchema, PAIRS_CHECKED_MAX, expanded, read};
 use crate::json::{Json, Literal};
 
 const PARAMETERS: &str = r#"{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer","maximum":7}},"required":["city"],"additionalProperties":false}"#;
 
-fn check(text: &str, end: Written) -> Result<String, String> {
+fn check(text: &str, end: ArgumentsEnd) -> Result<String, String> {
     let parameters = Json::parse(PARAMETERS).unwrap();
-    let schema = Schema::compile(&parameters).unwrap();
+    let schema = ArgumentsSchema::compile(&parameters).unwrap();
     read(&Literal::from_text(text), end, &schema, &parameters)
         .map(|args| args.json().as_str().to_owned())
         .map_err(|error| error.0)
@@ -14,7 +14,7 @@ fn check(text: &str, end: Written) -> Result<String, String> {
 #[test]
 fn valid_arguments_keep_their_bytes() {
     let text = r#"{ "city":"Köln",  "days":3 }"#;
-    assert_eq!(check(text, Written::InFull).unwrap(), text);
+    assert_eq!(check(text, ArgumentsEnd::InFull).unwrap(), text);
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn broken_arguments_say_what_and_where() {
         ("null", "one JSON object"),
         ("", "city"),
     ] {
-        let error = check(text, Written::InFull).unwrap_err();
+        let error = check(text, ArgumentsEnd::InFull).unwrap_err();
         assert!(error.contains(says), "{text}: {error}");
         assert!(error.contains("The tool takes"), "{error}");
     }
@@ -41,7 +41,7 @@ fn broken_arguments_say_what_and_where() {
 fn what_was_cut_never_runs_even_if_it_looks_whole() {
     for text in ["", "{}", r#"{"city":"Köln"}"#] {
         assert!(
-            check(text, Written::CutByLength)
+            check(text, ArgumentsEnd::CutByLength)
                 .unwrap_err()
                 .contains("length limit")
         );
@@ -51,11 +51,11 @@ fn what_was_cut_never_runs_even_if_it_looks_whole() {
 #[test]
 fn empty_arguments_are_an_empty_object() {
     let parameters = Json::parse(r#"{"type":"object"}"#).unwrap();
-    let schema = Schema::compile(&parameters).unwrap();
+    let schema = ArgumentsSchema::compile(&parameters).unwrap();
     for text in ["", "  \n"] {
         let args = read(
             &Literal::from_text(text),
-            Written::InFull,
+            ArgumentsEnd::InFull,
             &schema,
             &parameters,
         )
@@ -68,7 +68,7 @@ fn empty_arguments_are_an_empty_object() {
 fn deep_arguments_are_refused_before_they_are_parsed() {
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     assert!(
-        check(&deep, Written::InFull)
+        check(&deep, ArgumentsEnd::InFull)
             .unwrap_err()
             .contains("nest deeper")
     );
@@ -76,10 +76,10 @@ fn deep_arguments_are_refused_before_they_are_parsed() {
 
 fn problem(schema: &str, arguments: &str) -> String {
     let parameters = Json::parse(schema).unwrap();
-    let schema = Schema::compile(&parameters).unwrap();
+    let schema = ArgumentsSchema::compile(&parameters).unwrap();
     let read = read(
         &Literal::from_text(arguments),
-        Written::InFull,
+        ArgumentsEnd::InFull,
         &schema,
         &parameters,
     );

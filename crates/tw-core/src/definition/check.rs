@@ -7,9 +7,9 @@ mod schema;
 mod uses;
 mod values;
 
-use super::{Definition, DefinitionError, offered};
+use super::{DefinitionError, ToolDefinition, offered};
 use crate::limits::RequestLimits;
-use crate::template::Template;
+use crate::template::TextTemplate;
 use crate::variables::{ALWAYS_THERE, IN_PROMPTS, REFERENCE, VALUE_BYTES_MAX, is_name};
 
 const NAME_BYTES_MAX: usize = 64;
@@ -17,18 +17,18 @@ const LABEL_BYTES_MAX: usize = 256;
 const DESCRIPTION_BYTES_MAX: usize = 16 * 1024;
 const VARIABLES_MAX: usize = 64;
 
-type Checked = Result<(), DefinitionError>;
+type CheckedDefinition = Result<(), DefinitionError>;
 
 fn refuse<T>(field: &str, problem: impl Into<String>) -> Result<T, DefinitionError> {
     Err(DefinitionError::new(field, problem))
 }
 
-impl Definition {
+impl ToolDefinition {
     /// Whether the definition can be used.
     ///
     /// # Errors
     /// [`DefinitionError`] names the first field that is wrong.
-    pub fn check(&self, limits: &RequestLimits) -> Checked {
+    pub fn check(&self, limits: &RequestLimits) -> CheckedDefinition {
         check_names(self)?;
         check_variables(self)?;
         // Before everything that walks them.
@@ -43,7 +43,7 @@ impl Definition {
     }
 }
 
-fn check_names(definition: &Definition) -> Checked {
+fn check_names(definition: &ToolDefinition) -> CheckedDefinition {
     let name = &definition.name;
     let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_fit) {
@@ -68,7 +68,7 @@ fn check_names(definition: &Definition) -> Checked {
     Ok(())
 }
 
-fn check_variables(definition: &Definition) -> Checked {
+fn check_variables(definition: &ToolDefinition) -> CheckedDefinition {
     let declared = &definition.variables;
     if declared.len() > VARIABLES_MAX {
         return refuse("variables", format!("must be at most {VARIABLES_MAX}"));
@@ -99,7 +99,11 @@ fn check_variables(definition: &Definition) -> Checked {
     Ok(())
 }
 
-fn check_prompt(definition: &Definition, field: &str, prompt: &Template) -> Checked {
+fn check_prompt(
+    definition: &ToolDefinition,
+    field: &str,
+    prompt: &TextTemplate,
+) -> CheckedDefinition {
     for name in prompt.variables() {
         if is_declared(definition, name) || IN_PROMPTS.contains(&name) {
             continue;
@@ -125,11 +129,11 @@ enum Scope {
 }
 
 fn check_used<'a>(
-    definition: &Definition,
+    definition: &ToolDefinition,
     scope: Scope,
     field: &str,
     names: impl Iterator<Item = &'a str>,
-) -> Checked {
+) -> CheckedDefinition {
     for name in names {
         let is_known = is_declared(definition, name)
             || ALWAYS_THERE.contains(&name)
@@ -141,7 +145,7 @@ fn check_used<'a>(
     Ok(())
 }
 
-fn is_declared(definition: &Definition, name: &str) -> bool {
+fn is_declared(definition: &ToolDefinition, name: &str) -> bool {
     definition
         .variables
         .iter()

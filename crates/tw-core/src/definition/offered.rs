@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Definition, DefinitionError};
-use crate::arguments::Schema;
-use crate::parameters::{Parameters, Source, function_parameters_with};
-use crate::template::{Prompts, Template};
+use super::{DefinitionError, ToolDefinition};
+use crate::arguments::ArgumentsSchema;
+use crate::parameters::{ParameterSource, Parameters, function_parameters_with};
+use crate::template::{Prompts, TextTemplate};
 use crate::tool::{Tool, ToolKind, ToolVersion};
 use crate::variables::{ALWAYS_THERE, VALUE_BYTES_MAX, Variables, beginning};
 
@@ -13,12 +13,12 @@ use crate::variables::{ALWAYS_THERE, VALUE_BYTES_MAX, Variables, beginning};
 /// it has.
 const KEPT_BYTES_MAX: usize = VALUE_BYTES_MAX + 4;
 
-impl Definition {
+impl ToolDefinition {
     /// The tool that a turn offers; prompts are rendered with `variables`.
     ///
     /// # Errors
     /// [`DefinitionError`] when the function schema does not compile, which
-    /// [`Definition::check`] rules out.
+    /// [`ToolDefinition::check`] rules out.
     pub fn tool(
         self: &Arc<Self>,
         version: Option<ToolVersion>,
@@ -27,7 +27,7 @@ impl Definition {
         let prompts = Prompts::new(variables);
         let description = prompts.render(&self.description);
         let parameters = function_parameters_with(&self.parameters, &prompts);
-        let schema = Schema::compile(&parameters)
+        let schema = ArgumentsSchema::compile(&parameters)
             .map_err(|error| DefinitionError::new("parameters", error.to_string()))?;
         Ok(Tool {
             name: self.name.clone(),
@@ -77,7 +77,9 @@ impl Definition {
 }
 
 /// Every text that the model is shown, with its field.
-pub(super) fn prompts(definition: &Definition) -> impl Iterator<Item = (String, &Template)> {
+pub(super) fn prompts(
+    definition: &ToolDefinition,
+) -> impl Iterator<Item = (String, &TextTemplate)> {
     let mut found = vec![("description".to_owned(), &definition.description)];
     in_parameters("parameters", &definition.parameters, &mut found);
     found.into_iter()
@@ -86,15 +88,19 @@ pub(super) fn prompts(definition: &Definition) -> impl Iterator<Item = (String, 
 fn in_parameters<'a>(
     field: &str,
     parameters: &'a Parameters,
-    found: &mut Vec<(String, &'a Template)>,
+    found: &mut Vec<(String, &'a TextTemplate)>,
 ) {
     for (name, parameter) in parameters {
         in_source(&format!("{field}.{name}"), &parameter.source, found);
     }
 }
 
-fn in_source<'a>(field: &str, source: &'a Source, found: &mut Vec<(String, &'a Template)>) {
-    let mut note = |member: &str, prompt: &'a Option<Template>| {
+fn in_source<'a>(
+    field: &str,
+    source: &'a ParameterSource,
+    found: &mut Vec<(String, &'a TextTemplate)>,
+) {
+    let mut note = |member: &str, prompt: &'a Option<TextTemplate>| {
         found.extend(
             prompt
                 .iter()
@@ -102,23 +108,23 @@ fn in_source<'a>(field: &str, source: &'a Source, found: &mut Vec<(String, &'a T
         );
     };
     match source {
-        Source::Ai(ai) => note("prompt", &ai.prompt),
-        Source::Fixed(_)
-        | Source::ArrayExtendable {
+        ParameterSource::Ai(ai) => note("prompt", &ai.prompt),
+        ParameterSource::Fixed(_)
+        | ParameterSource::ArrayExtendable {
             extension: None, ..
         } => {}
-        Source::ArrayExtendable {
+        ParameterSource::ArrayExtendable {
             extension: Some(extension),
             ..
         } => note("aiExtension.prompt", &extension.prompt),
-        Source::Object {
+        ParameterSource::Object {
             properties,
             description,
         } => {
             note("description", description);
             in_parameters(&format!("{field}.properties"), properties, found);
         }
-        Source::Array { items, description } => {
+        ParameterSource::Array { items, description } => {
             note("description", description);
             for (index, item) in items.iter().enumerate() {
                 in_source(&format!("{field}.items[{index}]"), &item.source, found);

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::{Definition, ResponseRules, Select, StatusRule, select};
-use crate::tool::Selected;
+use super::{ResponseRules, ResponseSelect, StatusRule, ToolDefinition, select};
+use crate::tool::SelectedAnswer;
 
-impl Definition {
+impl ToolDefinition {
     /// Whether a response with this status is an answer.
     pub fn accepts(&self, status: u16) -> bool {
         self.response.statuses.iter().any(|rule| match *rule {
@@ -37,7 +37,7 @@ impl Definition {
     /// It has no more bytes than the model may be shown. What cannot be selected from is not shown at all, since the owner
     /// may have selected to keep the rest from the model: what was cut, is no JSON, nests deeper than
     /// [`crate::limits::JSON_DEPTH_DEFAULT`], or holds very many values. Of nothing there is nothing to show.
-    pub fn selected(&self, text: &str, cut: bool) -> Option<Selected> {
+    pub fn selected(&self, text: &str, cut: bool) -> Option<SelectedAnswer> {
         let select = self.response.select.as_ref()?;
         // Some servers write a byte order mark.
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -49,7 +49,7 @@ impl Definition {
         } else {
             select::apply(select, text, self.policy.shown_bytes_max)
         };
-        Some(selected.unwrap_or_else(|| Selected {
+        Some(selected.unwrap_or_else(|| SelectedAnswer {
             text: NOT_SELECTED.to_owned(),
             cut: false,
         }))
@@ -73,8 +73,8 @@ impl ResponseRules {
     pub(crate) fn written(&self) -> String {
         let select = match &self.select {
             None => Value::Null,
-            Some(Select::One(path)) => Value::from(path.to_string()),
-            Some(Select::Named(paths)) => paths
+            Some(ResponseSelect::One(path)) => Value::from(path.to_string()),
+            Some(ResponseSelect::Named(paths)) => paths
                 .iter()
                 .map(|(name, path)| Value::from(vec![name.clone(), path.to_string()]))
                 .collect(),

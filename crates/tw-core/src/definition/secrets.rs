@@ -1,7 +1,7 @@
 //! Which secrets a definition names, and where each would go.
 
-use super::{Definition, walk};
-use crate::parameters::Value;
+use super::{ToolDefinition, walk};
+use crate::parameters::ParameterValue;
 
 /// One place of a definition that names a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,18 +13,21 @@ pub struct SecretUse {
     pub host: String,
 }
 
-impl Definition {
+impl ToolDefinition {
     /// All uses of secrets, those of the look-up too.
     pub fn secrets(&self) -> Vec<SecretUse> {
         let request = &self.request;
         let mut uses = Vec::new();
-        let mut note = |host: &str, field: &str, value: &Value| match value {
-            Value::Secret(secret) => uses.push(SecretUse {
+        let mut note = |host: &str, field: &str, value: &ParameterValue| match value {
+            ParameterValue::Secret(secret) => uses.push(SecretUse {
                 field: field.to_owned(),
                 name: secret.name.clone(),
                 host: host.to_owned(),
             }),
-            Value::Literal(_) | Value::Text(_) | Value::Array(_) | Value::Object(_) => {}
+            ParameterValue::Literal(_)
+            | ParameterValue::Text(_)
+            | ParameterValue::Array(_)
+            | ParameterValue::Object(_) => {}
         };
         let host = request.url.host_and_port();
         walk::request(self, &mut |field, value| note(host, field, value));

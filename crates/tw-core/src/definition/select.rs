@@ -6,12 +6,12 @@ use std::fmt::Display;
 use serde_json::Value;
 use serde_json_path::JsonPath;
 
-use super::Select;
-use crate::json::bounded::{Bounded, Full};
-use crate::json::tree::{Order, Tree};
+use super::ResponseSelect;
+use crate::json::bounded::{BoundedText, TextFull};
+use crate::json::tree::{JsonTree, MemberOrder};
 use crate::json::{Json, depth, values};
 use crate::limits::JSON_DEPTH_DEFAULT;
-use crate::tool::Selected;
+use crate::tool::SelectedAnswer;
 
 /// Longest path, in bytes.
 const PATH_BYTES_MAX: usize = 512;
@@ -108,24 +108,28 @@ fn is_singular(path: &impl Display) -> bool {
 /// `None` when the text is no JSON, or more of it than is taken apart.
 ///
 /// No more than `bytes_max` bytes are written, however much the paths find.
-pub(super) fn apply(select: &Select, text: &str, bytes_max: usize) -> Option<Selected> {
+pub(super) fn apply(
+    select: &ResponseSelect,
+    text: &str,
+    bytes_max: usize,
+) -> Option<SelectedAnswer> {
     if depth(text.as_bytes()) > JSON_DEPTH_DEFAULT || values(text.as_bytes()) > ANSWER_VALUES_MAX {
         return None;
     }
     let value: Value = serde_json::from_str(text).ok()?;
-    let tree = Tree::read(&Json::parse(text).ok()?)?;
+    let tree = JsonTree::read(&Json::parse(text).ok()?)?;
     let mut nodes = HashMap::new();
     pair_up(&value, &tree, &mut nodes);
     let answer = Answer {
         value: &value,
         nodes,
     };
-    let mut out = Bounded::new(bytes_max);
+    let mut out = BoundedText::new(bytes_max);
     let written = match select {
-        Select::One(path) => answer.write(path, &mut out),
-        Select::Named(paths) => answer.write_named(paths, &mut out),
+        ResponseSelect::One(path) => answer.write(path, &mut out),
+        ResponseSelect::Named(paths) => answer.write_named(paths, &mut out),
     };
-    Some(Selected {
+    Some(SelectedAnswer {
         cut: written.is_err(),
         text: out.into_text(),
     })
@@ -134,23 +138,24 @@ pub(super) fn apply(select: &Select, text: &str, bytes_max: usize) -> Option<Sel
 /// Nodes of the parsed answer, by their address, with what was written there.
 ///
 /// Following a located path instead would search an object's members for each node found.
-type Written<'a> = HashMap<*const Value, &'a Tree>;
+type Written<'a> = HashMap<*const Value, &'a JsonTree>;
 
 /// Both were made of one text and keep its order.
-fn pair_up<'a>(value: &Value, tree: &'a Tree, written: &mut Written<'a>) {
+fn pair_up<'a>(value: &Value, tree: &'a JsonTree, written: &mut Written<'a>) {
     written.insert(value, tree);
     match (value, tree) {
-        (Value::Array(values), Tree::Array(trees)) => {
+        (Value::Array(values), JsonTree::Array(trees)) => {
             for (value, tree) in values.iter().zip(trees) {
                 pair_up(value, tree, written);
             }
         }
-        (Value::Object(values), Tree::Object(trees)) => {
+        (Value::Object(values), JsonTree::Object(trees)) => {
             for (value, (_, tree)) in values.values().zip(trees) {
                 pair_up(value, tree, written);
             }
         }
-        (_, Tree::Scalar(_) | Tree::Text(_) | Tree::Array(_) | Tree::Object(_)) => {}
+        (_, JsonTree::Scalar(_) | JsonTree::Text(_) | JsonTree::Array(_) | JsonTree::Object(_)) => {
+        }
     }
 }
 
@@ -161,7 +166,11 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    fn write_named(&self, paths: &[(String, JsonPath)], out: &mut Bounded) -> Result<(), Full> {
+    fn write_named(
+        &self,
+        paths: &[(String, JsonPath)],
+        out: &mut BoundedText,
+    ) -> Result<(), TextFull> {
         out.push("{")?;
         for (index, (name, path)) in paths.iter().enumerate() {
             if index > 0 {
@@ -174,14 +183,14 @@ impl Answer<'_> {
         out.push("}")
     }
 
-    fn write(&self, path: &JsonPath, out: &mut Bounded) -> Result<(), Full> {
+    fn write(&self, path: &JsonPath, out: &mut BoundedText) -> Result<(), TextFull> {
         let found = path.query(self.value);
         let mut found = found
             .iter()
             .filter_map(|&node| self.nodes.get(&std::ptr::from_ref(node)));
         if is_singular(path) {
             return match found.next() {
-                Some(node) => node.write_into(Order::AsItIs, out),
+                Some(node) => node.write_into(MemberOrder::AsItIs, out),
                 None => out.push("null"),
             };
         }
@@ -190,7 +199,7 @@ impl Answer<'_> {
             if index > 0 {
                 out.push(",")?;
             }
-            node.write_into(Order::AsItIs, out)?;
+            node.write_into(MemberOrder::AsItIs, out)?;
         }
         out.push("]")
     }

@@ -1,11 +1,14 @@
 //! Every static value of a definition, with its field.
 
-use super::Definition;
+use super::ToolDefinition;
 use crate::api_request::LookUpRequest;
-use crate::parameters::{Parameters, Source, Value};
+use crate::parameters::{ParameterSource, ParameterValue, Parameters};
 
 /// Visits the values of the request that hold no others, in the order of the fields.
-pub(super) fn request<'a>(definition: &'a Definition, visit: &mut impl FnMut(&str, &'a Value)) {
+pub(super) fn request<'a>(
+    definition: &'a ToolDefinition,
+    visit: &mut impl FnMut(&str, &'a ParameterValue),
+) {
     let request = &definition.request;
     in_members("headers", &request.headers, visit);
     in_members("query", &request.query, visit);
@@ -14,56 +17,69 @@ pub(super) fn request<'a>(definition: &'a Definition, visit: &mut impl FnMut(&st
 }
 
 /// The same of a look-up.
-pub(super) fn look_up<'a>(look_up: &'a LookUpRequest, visit: &mut impl FnMut(&str, &'a Value)) {
+pub(super) fn look_up<'a>(
+    look_up: &'a LookUpRequest,
+    visit: &mut impl FnMut(&str, &'a ParameterValue),
+) {
     in_members("look_up.headers", &look_up.headers, visit);
     in_members("look_up.query", &look_up.query, visit);
 }
 
 fn in_members<'a>(
     field: &str,
-    members: &'a [(String, Value)],
-    visit: &mut impl FnMut(&str, &'a Value),
+    members: &'a [(String, ParameterValue)],
+    visit: &mut impl FnMut(&str, &'a ParameterValue),
 ) {
     for (name, value) in members {
         in_value(&format!("{field}.{name}"), value, visit);
     }
 }
 
-fn in_value<'a>(field: &str, value: &'a Value, visit: &mut impl FnMut(&str, &'a Value)) {
+fn in_value<'a>(
+    field: &str,
+    value: &'a ParameterValue,
+    visit: &mut impl FnMut(&str, &'a ParameterValue),
+) {
     match value {
-        Value::Literal(_) | Value::Text(_) | Value::Secret(_) => visit(field, value),
-        Value::Array(items) => {
+        ParameterValue::Literal(_) | ParameterValue::Text(_) | ParameterValue::Secret(_) => {
+            visit(field, value)
+        }
+        ParameterValue::Array(items) => {
             for (index, item) in items.iter().enumerate() {
                 in_value(&format!("{field}[{index}]"), item, visit);
             }
         }
-        Value::Object(members) => in_members(field, members, visit),
+        ParameterValue::Object(members) => in_members(field, members, visit),
     }
 }
 
 fn in_parameters<'a>(
     field: &str,
     parameters: &'a Parameters,
-    visit: &mut impl FnMut(&str, &'a Value),
+    visit: &mut impl FnMut(&str, &'a ParameterValue),
 ) {
     for (name, parameter) in parameters {
         in_source(&format!("{field}.{name}"), &parameter.source, visit);
     }
 }
 
-fn in_source<'a>(field: &str, source: &'a Source, visit: &mut impl FnMut(&str, &'a Value)) {
+fn in_source<'a>(
+    field: &str,
+    source: &'a ParameterSource,
+    visit: &mut impl FnMut(&str, &'a ParameterValue),
+) {
     match source {
-        Source::Ai(_) => {}
-        Source::Fixed(fixed) => in_value(&format!("{field}.value"), &fixed.value, visit),
-        Source::ArrayExtendable { fixed, .. } => {
+        ParameterSource::Ai(_) => {}
+        ParameterSource::Fixed(fixed) => in_value(&format!("{field}.value"), &fixed.value, visit),
+        ParameterSource::ArrayExtendable { fixed, .. } => {
             for (index, item) in fixed.iter().enumerate() {
                 in_value(&format!("{field}.fixedValues[{index}]"), item, visit);
             }
         }
-        Source::Object { properties, .. } => {
+        ParameterSource::Object { properties, .. } => {
             in_parameters(&format!("{field}.properties"), properties, visit);
         }
-        Source::Array { items, .. } => {
+        ParameterSource::Array { items, .. } => {
             for (index, item) in items.iter().enumerate() {
                 in_source(&format!("{field}.items[{index}]"), &item.source, visit);
             }

@@ -3,9 +3,9 @@
 
 use serde_json::value::RawValue;
 
-use super::Repairs;
+use super::HistoryRepairs;
 use super::ids::member;
-use crate::json::tree::Tree;
+use crate::json::tree::JsonTree;
 use crate::json::{Json, Literal};
 use crate::model::CallForm;
 use crate::request::{Block, CallBlock, Message, Role};
@@ -49,7 +49,7 @@ pub(super) fn are_sendable(messages: &[Message]) -> bool {
 }
 
 /// Puts the calls of a message in order and counts what had to be done.
-pub(super) fn mend(messages: &mut [Message], repairs: &mut Repairs) {
+pub(super) fn mend(messages: &mut [Message], repairs: &mut HistoryRepairs) {
     for message in messages {
         if has_empty_list(message) {
             message.raw = without_empty_list(message);
@@ -80,34 +80,34 @@ pub(super) fn mend(messages: &mut [Message], repairs: &mut Repairs) {
 }
 
 fn without_empty_list(message: &Message) -> Option<Json> {
-    let mut tree = Tree::read(message.raw.as_ref()?)?;
-    let Tree::Object(members) = &mut tree else {
+    let mut tree = JsonTree::read(message.raw.as_ref()?)?;
+    let JsonTree::Object(members) = &mut tree else {
         return None;
     };
     let before = members.len();
     members.retain(|(name, value)| {
-        name != "tool_calls" || !matches!(value, Tree::Array(calls) if calls.is_empty())
+        name != "tool_calls" || !matches!(value, JsonTree::Array(calls) if calls.is_empty())
     });
     (members.len() < before).then(|| tree.to_json())
 }
 
 /// The message as written, with other arguments; `None` for the place is the call of the old form.
 fn with_arguments(raw: &Json, changed: Vec<(Option<usize>, String)>) -> Option<Json> {
-    let mut tree = Tree::read(raw)?;
+    let mut tree = JsonTree::read(raw)?;
     for (place, arguments) in changed {
         let function = match place {
             Some(place) => {
-                let Tree::Array(calls) = member(&mut tree, "tool_calls")? else {
+                let JsonTree::Array(calls) = member(&mut tree, "tool_calls")? else {
                     return None;
                 };
                 member(calls.get_mut(place)?, "function")?
             }
             None => member(&mut tree, "function_call")?,
         };
-        let Tree::Object(members) = function else {
+        let JsonTree::Object(members) = function else {
             return None;
         };
-        let text = Tree::Text(arguments);
+        let text = JsonTree::Text(arguments);
         match members.iter_mut().find(|(name, _)| name == "arguments") {
             Some((_, have)) => *have = text,
             None => members.push(("arguments".into(), text)),

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::json::Json;
-use crate::json::tree::Tree;
+use crate::json::tree::JsonTree;
 use crate::model::CallForm;
 use crate::request::{Block, Message, Role};
 
@@ -124,24 +124,24 @@ impl Names {
 /// The message as it was written, with other ids at these places of its calls; `None` where it
 /// has to be written anew.
 fn with_call_ids(raw: &Json, renamed: &[(usize, String)]) -> Option<Json> {
-    let mut tree = Tree::read(raw)?;
-    let Tree::Array(calls) = member(&mut tree, "tool_calls")? else {
+    let mut tree = JsonTree::read(raw)?;
+    let JsonTree::Array(calls) = member(&mut tree, "tool_calls")? else {
         return None;
     };
     for (place, name) in renamed {
-        *member(calls.get_mut(*place)?, "id")? = Tree::Text(name.clone());
+        *member(calls.get_mut(*place)?, "id")? = JsonTree::Text(name.clone());
     }
     Some(tree.to_json())
 }
 
 fn with_text(raw: &Json, name: &str, text: &str) -> Option<Json> {
-    let mut tree = Tree::read(raw)?;
-    *member(&mut tree, name)? = Tree::Text(text.to_owned());
+    let mut tree = JsonTree::read(raw)?;
+    *member(&mut tree, name)? = JsonTree::Text(text.to_owned());
     Some(tree.to_json())
 }
 
-pub(super) fn member<'a>(tree: &'a mut Tree, name: &str) -> Option<&'a mut Tree> {
-    let Tree::Object(members) = tree else {
+pub(super) fn member<'a>(tree: &'a mut JsonTree, name: &str) -> Option<&'a mut JsonTree> {
+    let JsonTree::Object(members) = tree else {
         return None;
     };
     let found = members.iter_mut().find(|(known, _)| known == name);

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
-use super::{Repairs, repair, repaired};
+use super::{HistoryRepairs, repair, repaired};
 use crate::json::{Json, Literal};
 use crate::model::CallForm;
 use crate::request::{Block, CallBlock, Message, ResultBlock, Role};
@@ -70,7 +70,7 @@ fn check(given: &str, expected: &str, header: &str) {
     assert_eq!(repairs.to_string(), header, "{given}");
     let (again, nothing) = repair(repaired.clone());
     assert_eq!(again, repaired, "repairing twice changes nothing");
-    assert_eq!(nothing, Repairs::default());
+    assert_eq!(nothing, HistoryRepairs::default());
 }
 
 #[test]
@@ -317,6 +317,6 @@ proptest! {
         }
         let (again, nothing) = repair(repaired.clone());
         prop_assert_eq!(again, repaired);
-        prop_assert_eq!(nothing, Repairs::default());
+        prop_assert_eq!(nothing, HistoryRepairs::default());
     }
 }

@@ -4,16 +4,16 @@ use std::io;
 
 /// Takes text until it is full; what does not fit is never held.
 #[derive(Debug)]
-pub struct Bounded {
+pub struct BoundedText {
     bytes: Vec<u8>,
     bytes_max: usize,
 }
 
 /// More was written than there is room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct TextFull;
 
-impl Bounded {
+impl BoundedText {
     pub fn new(bytes_max: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -22,12 +22,16 @@ impl Bounded {
     }
 
     /// # Errors
-    /// [`Full`] when only a part fits, which is taken all the same.
-    pub fn push(&mut self, text: &str) -> Result<(), Full> {
+    /// [`TextFull`] when only a part fits, which is taken all the same.
+    pub fn push(&mut self, text: &str) -> Result<(), TextFull> {
         let room = self.bytes_max - self.bytes.len();
         let fits = text.len().min(room);
         self.bytes.extend_from_slice(&text.as_bytes()[..fits]);
-        if fits < text.len() { Err(Full) } else { Ok(()) }
+        if fits < text.len() {
+            Err(TextFull)
+        } else {
+            Ok(())
+        }
     }
 
     /// The text, without a character that fits in part only.
@@ -45,7 +49,7 @@ impl Bounded {
 }
 
 /// For writers of others, who hand over texts in pieces.
-impl io::Write for Bounded {
+impl io::Write for BoundedText {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         let room = self.bytes_max - self.bytes.len();
         if room == 0 && !piece.is_empty() {

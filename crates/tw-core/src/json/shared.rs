@@ -52,7 +52,7 @@ impl fmt::Debug for SharedText {
 
 /// A text that is never changed: one of its own, or a part of a shared one.
 #[derive(Clone)]
-pub(super) enum Text {
+pub(super) enum JsonText {
     Own(Box<str>),
     Part {
         whole: SharedText,
@@ -61,7 +61,7 @@ pub(super) enum Text {
     },
 }
 
-impl Text {
+impl JsonText {
     /// `part` stands in `whole`. One that does not, that is short, or that stands beyond 4 GiB is copied.
     pub(super) fn part(whole: &SharedText, part: &str) -> Self {
         match whole.range_of(part) {
@@ -86,25 +86,25 @@ impl Text {
     }
 }
 
-impl<T: Into<Box<str>>> From<T> for Text {
+impl<T: Into<Box<str>>> From<T> for JsonText {
     fn from(text: T) -> Self {
         Self::Own(text.into())
     }
 }
 
-impl Default for Text {
+impl Default for JsonText {
     fn default() -> Self {
         Self::Own(Box::default())
     }
 }
 
-impl PartialEq for Text {
+impl PartialEq for JsonText {
     fn eq(&self, other: &Self) -> bool {
         self.as_str() == other.as_str()
     }
 }
 
-impl Eq for Text {}
+impl Eq for JsonText {}
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use super::bounded::{Bounded, Full};
+use super::bounded::{BoundedText, TextFull};
 use super::{Json, Literal};
 
 /// How deep a value may nest to be taken apart.
@@ -11,24 +11,24 @@ const DEPTH_MAX: usize = 128;
 
 /// One JSON value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tree {
+pub enum JsonTree {
     /// A number, `true`, `false` or `null`, as written.
     Scalar(String),
     Text(String),
-    Array(Vec<Tree>),
+    Array(Vec<JsonTree>),
     /// Names are unique. Of a name that was written twice the last value holds, as it does for
     /// whoever checks the value with a schema.
-    Object(Vec<(String, Tree)>),
+    Object(Vec<(String, JsonTree)>),
 }
 
 /// Whether the members of objects are written as they stand or in the order of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum MemberOrder {
     AsItIs,
     ByName,
 }
 
-impl Tree {
+impl JsonTree {
     /// `None` when the value nests too deep.
     pub fn read(json: &Json) -> Option<Self> {
         if json.depth() > DEPTH_MAX {
@@ -50,24 +50,24 @@ impl Tree {
         }
     }
 
-    pub fn write(&self, order: Order) -> String {
-        let mut text = Bounded::new(usize::MAX);
+    pub fn write(&self, order: MemberOrder) -> String {
+        let mut text = BoundedText::new(usize::MAX);
         // There is room for all of it.
         let _ = self.write_to(order, &mut text);
         text.into_text()
     }
 
     /// # Errors
-    /// [`Full`] when only a part fits, which is written all the same.
-    pub fn write_into(&self, order: Order, out: &mut Bounded) -> Result<(), Full> {
-        self.write_to(order, out).map_err(|_| Full)
+    /// [`TextFull`] when only a part fits, which is written all the same.
+    pub fn write_into(&self, order: MemberOrder, out: &mut BoundedText) -> Result<(), TextFull> {
+        self.write_to(order, out).map_err(|_| TextFull)
     }
 
     pub fn to_json(&self) -> Json {
-        Json(self.write(Order::AsItIs).into())
+        Json(self.write(MemberOrder::AsItIs).into())
     }
 
-    fn write_to<W: io::Write>(&self, order: Order, out: &mut W) -> io::Result<()> {
+    fn write_to<W: io::Write>(&self, order: MemberOrder, out: &mut W) -> io::Result<()> {
         match self {
             Self::Scalar(text) => out.write_all(text.as_bytes()),
             Self::Text(text) => write_text(text, out),
@@ -83,7 +83,7 @@ impl Tree {
             }
             Self::Object(members) => {
                 let mut members: Vec<_> = members.iter().collect();
-                if order == Order::ByName {
+                if order == MemberOrder::ByName {
                     members.sort_by(|a, b| a.0.cmp(&b.0));
                 }
                 out.write_all(b"{")?;
@@ -110,27 +110,27 @@ fn write_text<W: io::Write>(text: &str, out: &mut W) -> io::Result<()> {
 struct Reader<'a>(&'a str);
 
 impl<'a> Reader<'a> {
-    fn value(&mut self) -> Option<Tree> {
+    fn value(&mut self) -> Option<JsonTree> {
         match self.peek()? {
             b'{' => self.object(),
             b'[' => self.array(),
-            b'"' => self.text().map(Tree::Text),
+            b'"' => self.text().map(JsonTree::Text),
             _ => {
                 let end = self
                     .0
                     .find([',', ']', '}', ' ', '\t', '\n', '\r'])
                     .unwrap_or(self.0.len());
-                (end > 0).then(|| Tree::Scalar(self.take(end).to_owned()))
+                (end > 0).then(|| JsonTree::Scalar(self.take(end).to_owned()))
             }
         }
     }
 
-    fn object(&mut self) -> Option<Tree> {
-        let mut members: Vec<(String, Tree)> = Vec::new();
+    fn object(&mut self) -> Option<JsonTree> {
+        let mut members: Vec<(String, JsonTree)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         self.take(1);
         if self.skip(b'}') {
-            return Some(Tree::Object(members));
+            return Some(JsonTree::Object(members));
         }
         loop {
             self.peek()?;
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
                 }
             }
             if self.skip(b'}') {
-                return Some(Tree::Object(members));
+                return Some(JsonTree::Object(members));
             }
             if !self.skip(b',') {
                 return None;
@@ -155,16 +155,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn array(&mut self) -> Option<Tree> {
+    fn array(&mut self) -> Option<JsonTree> {
         let mut items = Vec::new();
         self.take(1);
         if self.skip(b']') {
-            return Some(Tree::Array(items));
+            return Some(JsonTree::Array(items));
         }
         loop {
             items.push(self.value()?);
             if self.skip(b']') {
-                return Some(Tree::Array(items));
+                return Some(JsonTree::Array(items));
             }
             if !self.skip(b',') {
                 return None;

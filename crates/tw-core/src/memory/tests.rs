@@ -2,7 +2,7 @@ use proptest::prelude::{Just, Strategy, any, prop};
 use proptest::{prop_assert_eq, prop_assert_ne, prop_oneof, proptest};
 use serde_json::{Value, json};
 
-use super::{Chain, HiddenCall, HiddenHash, History, HistoryHash, KeyOf, Scope};
+use super::{HiddenCall, HiddenHash, History, HistoryHash, HistoryHasher, KeyHolder, MemoryScope};
 use crate::json::{Json, Literal};
 use crate::model::{CallForm, ReasoningField, ReasoningText};
 use crate::request::{Block, CallBlock, Message, ResultBlock, Role};
@@ -41,7 +41,9 @@ fn result(call_id: &str, content: Value) -> Block {
 
 /// The hash of one message in the widest scope.
 fn hash(role: Role, blocks: Vec<Block>) -> HistoryHash {
-    Chain::new(&Scope::Key).then(&message(role, blocks)).hash()
+    HistoryHasher::new(&MemoryScope::Key)
+        .then(&message(role, blocks))
+        .hash()
 }
 
 fn user(blocks: Vec<Block>) -> HistoryHash {
@@ -70,7 +72,7 @@ fn what_does_not_count() {
     ] {
         assert_eq!(user(same.clone()), plain, "{same:?}");
     }
-    let chain = Chain::new(&Scope::Key);
+    let chain = HistoryHasher::new(&MemoryScope::Key);
     for role in [Role::System, Role::Developer] {
         assert_eq!(chain.then(&message(role, vec![text("be kind")])), chain);
     }
@@ -172,12 +174,12 @@ fn a_result_counts_by_its_call_and_its_content() {
 fn scopes_have_no_history_in_common() {
     let said = [message(Role::User, vec![text("Hi")])];
     let scopes = [
-        Scope::User(String::new()),
-        Scope::User("a".to_owned()),
-        Scope::User("b".to_owned()),
-        Scope::Conversation(String::new()),
-        Scope::Conversation("a".to_owned()),
-        Scope::Key,
+        MemoryScope::User(String::new()),
+        MemoryScope::User("a".to_owned()),
+        MemoryScope::User("b".to_owned()),
+        MemoryScope::Conversation(String::new()),
+        MemoryScope::Conversation("a".to_owned()),
+        MemoryScope::Key,
     ];
     let mut ends: Vec<HistoryHash> = scopes
         .iter()
@@ -190,23 +192,26 @@ fn scopes_have_no_history_in_common() {
 
 #[test]
 fn a_named_user_is_the_scope_whatever_else_is_named() {
-    let user = Some(Scope::User("u".to_owned()));
-    for key in [KeyOf::OnePerson, KeyOf::Many] {
-        assert_eq!(Scope::of(Some("u"), Some("c"), key), user);
-        assert_eq!(Scope::of(Some("u"), None, key), user);
+    let user = Some(MemoryScope::User("u".to_owned()));
+    for key in [KeyHolder::OnePerson, KeyHolder::Many] {
+        assert_eq!(MemoryScope::of(Some("u"), Some("c"), key), user);
+        assert_eq!(MemoryScope::of(Some("u"), None, key), user);
         assert_eq!(
-            Scope::of(None, Some("c"), key),
-            Some(Scope::Conversation("c".to_owned()))
+            MemoryScope::of(None, Some("c"), key),
+            Some(MemoryScope::Conversation("c".to_owned()))
         );
     }
-    assert_eq!(Scope::of(None, None, KeyOf::OnePerson), Some(Scope::Key));
-    assert_eq!(Scope::of(None, None, KeyOf::Many), None);
+    assert_eq!(
+        MemoryScope::of(None, None, KeyHolder::OnePerson),
+        Some(MemoryScope::Key)
+    );
+    assert_eq!(MemoryScope::of(None, None, KeyHolder::Many), None);
 }
 
 /// Whoever changes what counts has to change [`super::FORM`] too: these are in databases.
 #[test]
 fn stored_hashes_stay_what_they_are() {
-    let scope = Scope::User("ann".to_owned());
+    let scope = MemoryScope::User("ann".to_owned());
     let history = History::read(
         &scope,
         &[
@@ -292,11 +297,11 @@ fn every_answer_has_the_hash_of_the_history_that_ends_with_it() {
             message(role, vec![text(&format!("m{at}"))])
         })
         .collect();
-    let whole = History::read(&Scope::Key, &messages);
+    let whole = History::read(&MemoryScope::Key, &messages);
     let places: Vec<usize> = whole.answers.iter().map(|(at, _)| *at).collect();
     assert_eq!(places, [1, 4, 7, 10, 13, 16, 19]);
     for (at, hash) in &whole.answers {
-        let prefix = History::read(&Scope::Key, &messages[..=*at]);
+        let prefix = History::read(&MemoryScope::Key, &messages[..=*at]);
         assert_eq!(prefix.end.hash(), *hash);
     }
 }
@@ -361,8 +366,8 @@ proptest! {
         ];
         let joined = [message(Role::User, vec![text(&one), text(&other)])];
         prop_assert_ne!(
-            History::read(&Scope::Key, &apart).end,
-            History::read(&Scope::Key, &joined).end
+            History::read(&MemoryScope::Key, &apart).end,
+            History::read(&MemoryScope::Key, &joined).end
         );
     }
 }

@@ -1,8 +1,8 @@
-use super::Usage;
+use super::TokenUsage;
 use crate::json::Json;
 
-fn usage(json: &str) -> Usage {
-    Usage {
+fn usage(json: &str) -> TokenUsage {
+    TokenUsage {
         prompt_tokens: 1,
         completion_tokens: 2,
         total_tokens: 3,

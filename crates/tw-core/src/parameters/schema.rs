@@ -4,10 +4,10 @@
 
 use serde_json::Value;
 
-use super::{Ai, Extension, Parameter, Parameters, Source, item_name};
+use super::{ModelParameter, Parameter, ParameterSource, Parameters, SchemaExtension, item_name};
 use crate::json::Json;
-use crate::json::tree::Tree;
-use crate::template::{Prompts, Template};
+use crate::json::tree::JsonTree;
+use crate::template::{Prompts, TextTemplate};
 use crate::variables::Variables;
 
 /// The JSON Schema object of what the model fills in, in the order written.
@@ -49,7 +49,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn prompt(&self, prompt: Option<&Template>) -> Option<String> {
+    fn prompt(&self, prompt: Option<&TextTemplate>) -> Option<String> {
         let text = self.prompts.render(prompt?);
         (!text.is_empty()).then_some(text)
     }
@@ -65,19 +65,19 @@ struct Seen {
 
 fn parameter(parameter: &Parameter, place: &Place<'_>) -> Option<Seen> {
     match &parameter.source {
-        Source::Ai(ai) => Some(written(ai, place)),
-        Source::Fixed(_) => None,
-        Source::ArrayExtendable { extension, .. } => {
+        ParameterSource::Ai(ai) => Some(written(ai, place)),
+        ParameterSource::Fixed(_) => None,
+        ParameterSource::ArrayExtendable { extension, .. } => {
             extension.as_ref().map(|more| array_of(more, place))
         }
-        Source::Object {
+        ParameterSource::Object {
             properties,
             description,
         } => {
             let members = properties.iter().map(|(name, p)| (name.clone(), p));
             Some(object(members, description.as_ref(), place)).filter(|seen| seen.is_visible)
         }
-        Source::Array { items, description } => {
+        ParameterSource::Array { items, description } => {
             let members = items
                 .iter()
                 .enumerate()
@@ -87,7 +87,7 @@ fn parameter(parameter: &Parameter, place: &Place<'_>) -> Option<Seen> {
     }
 }
 
-fn written(ai: &Ai, place: &Place<'_>) -> Seen {
+fn written(ai: &ModelParameter, place: &Place<'_>) -> Seen {
     Seen {
         schema: described(&ai.schema, place.prompt(ai.prompt.as_ref()), place),
         is_required: ai.required,
@@ -95,7 +95,7 @@ fn written(ai: &Ai, place: &Place<'_>) -> Seen {
     }
 }
 
-fn array_of(extension: &Extension, place: &Place<'_>) -> Seen {
+fn array_of(extension: &SchemaExtension, place: &Place<'_>) -> Seen {
     let mut schema = "{\"type\":\"array\"".to_owned();
     if let Some(prompt) = place.prompt(extension.prompt.as_ref()) {
         push_member(&mut schema, "description", &quoted(&prompt));
@@ -112,7 +112,7 @@ fn array_of(extension: &Extension, place: &Place<'_>) -> Seen {
 
 fn object<'a>(
     members: impl Iterator<Item = (String, &'a Parameter)>,
-    description: Option<&Template>,
+    description: Option<&TextTemplate>,
     place: &Place<'_>,
 ) -> Seen {
     let inside = place.within("properties");
@@ -151,13 +151,13 @@ fn object<'a>(
 fn described(schema: &Json, prompt: Option<String>, place: &Place<'_>) -> String {
     let as_written = schema.as_str().to_owned();
     // A schema that is no object, or too deep, does not pass the check of a definition.
-    let Some(Tree::Object(members)) = Tree::read(schema) else {
+    let Some(JsonTree::Object(members)) = JsonTree::read(schema) else {
         return as_written;
     };
     let has_description = members.iter().any(|(name, _)| name == "description");
     let is_empty = members.is_empty();
     let mut text = if as_written.contains("$ref") || as_written.contains('\\') {
-        let mut tree = Tree::Object(members);
+        let mut tree = JsonTree::Object(members);
         place_references(&mut tree, &place.pointer, NamedBy::Keyword);
         tree.to_json().as_str().to_owned()
     } else {
@@ -195,9 +195,9 @@ enum NamedBy {
     Owner,
 }
 
-fn place_references(tree: &mut Tree, pointer: &str, named_by: NamedBy) {
+fn place_references(tree: &mut JsonTree, pointer: &str, named_by: NamedBy) {
     match tree {
-        Tree::Object(members) => {
+        JsonTree::Object(members) => {
             for (name, value) in members {
                 let is_keyword =
                     |of: &[&str]| named_by == NamedBy::Keyword && of.contains(&&**name);
@@ -205,13 +205,13 @@ fn place_references(tree: &mut Tree, pointer: &str, named_by: NamedBy) {
                     continue;
                 }
                 match value {
-                    Tree::Text(target) if is_keyword(&["$ref"]) => {
+                    JsonTree::Text(target) if is_keyword(&["$ref"]) => {
                         if let Some(way) = target.strip_prefix('#') {
                             *target = format!("#{pointer}{way}");
                         }
                     }
-                    Tree::Text(_) | Tree::Scalar(_) => {}
-                    Tree::Array(_) | Tree::Object(_) => {
+                    JsonTree::Text(_) | JsonTree::Scalar(_) => {}
+                    JsonTree::Array(_) | JsonTree::Object(_) => {
                         let inside = if is_keyword(&NAMED) {
                             NamedBy::Owner
                         } else {
@@ -222,12 +222,12 @@ fn place_references(tree: &mut Tree, pointer: &str, named_by: NamedBy) {
                 }
             }
         }
-        Tree::Array(items) => {
+        JsonTree::Array(items) => {
             for item in items {
                 place_references(item, pointer, NamedBy::Keyword);
             }
         }
-        Tree::Text(_) | Tree::Scalar(_) => {}
+        JsonTree::Text(_) | JsonTree::Scalar(_) => {}
     }
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Bucket, Limits, Standing};
+use super::{BucketStanding, RateLimits, TokenBucket};
 use crate::time::Timestamp;
 
 const MINUTE_US: i64 = 60_000_000;
@@ -13,7 +13,7 @@ fn limit(per_minute: u32) -> NonZeroU32 {
 }
 
 /// Takes one if one remains.
-fn try_take(bucket: &mut Bucket, per_minute: u32, at: i64) -> bool {
+fn try_take(bucket: &mut TokenBucket, per_minute: u32, at: i64) -> bool {
     let (limit, now) = (limit(per_minute), Timestamp(at));
     let may = bucket.standing(limit, now).remaining > 0;
     if may {
@@ -24,7 +24,7 @@ fn try_take(bucket: &mut Bucket, per_minute: u32, at: i64) -> bool {
 
 #[test]
 fn a_minutes_requests_may_come_at_once_and_the_next_when_one_has_come_back() {
-    let mut bucket = Bucket::full(Timestamp(0));
+    let mut bucket = TokenBucket::full(Timestamp(0));
     for left in (0..60).rev() {
         assert!(try_take(&mut bucket, 60, 5));
         assert_eq!(bucket.standing(limit(60), Timestamp(5)).remaining, left);
@@ -32,7 +32,7 @@ fn a_minutes_requests_may_come_at_once_and_the_next_when_one_has_come_back() {
     let empty = bucket.standing(limit(60), Timestamp(5));
     assert_eq!(
         empty,
-        Standing {
+        BucketStanding {
             limit: limit(60),
             remaining: 0,
             next_in: Duration::from_secs(1),
@@ -46,17 +46,17 @@ fn a_minutes_requests_may_come_at_once_and_the_next_when_one_has_come_back() {
 
 #[test]
 fn the_smallest_and_the_largest_limit_are_exact() {
-    let mut one = Bucket::full(Timestamp(0));
+    let mut one = TokenBucket::full(Timestamp(0));
     assert!(try_take(&mut one, 1, 0));
     assert!(!try_take(&mut one, 1, MINUTE_US - 1));
     assert!(try_take(&mut one, 1, MINUTE_US));
-    let mut most = Bucket::full(Timestamp(i64::MIN));
+    let mut most = TokenBucket::full(Timestamp(i64::MIN));
     assert!(try_take(&mut most, u32::MAX, i64::MIN));
     let standing = most.standing(limit(u32::MAX), Timestamp(i64::MIN));
     assert_eq!(standing.remaining, u32::MAX - 1);
     assert!(most.is_full(Timestamp(i64::MAX)));
     // Seven a minute have a remainder in microseconds; after 7 minutes none is lost.
-    let mut seven = Bucket::full(Timestamp(0));
+    let mut seven = TokenBucket::full(Timestamp(0));
     let taken = (0..=7 * MINUTE_US)
         .step_by(1_000)
         .filter(|at| try_take(&mut seven, 7, *at));
@@ -65,7 +65,7 @@ fn the_smallest_and_the_largest_limit_are_exact() {
 
 #[test]
 fn a_clock_that_goes_back_neither_refills_nor_locks_out() {
-    let mut bucket = Bucket::full(Timestamp(0));
+    let mut bucket = TokenBucket::full(Timestamp(0));
     assert!(try_take(&mut bucket, 1, 100 * MINUTE_US));
     assert!(!try_take(&mut bucket, 1, 0));
     let told = bucket.standing(limit(1), Timestamp(0)).next_in;
@@ -77,12 +77,12 @@ fn a_clock_that_goes_back_neither_refills_nor_locks_out() {
 
 #[test]
 fn what_is_given_back_late_is_not_given_twice() {
-    let mut bucket = Bucket::full(Timestamp(0));
+    let mut bucket = TokenBucket::full(Timestamp(0));
     bucket.take(limit(1), Timestamp(0));
     bucket.give_back(Timestamp(0), Timestamp(1));
     assert!(bucket.standing(limit(1), Timestamp(1)).next_in <= Duration::from_micros(1));
     // The first has come back by itself; the second is not paid by it.
-    let mut bucket = Bucket::full(Timestamp(0));
+    let mut bucket = TokenBucket::full(Timestamp(0));
     bucket.take(limit(1), Timestamp(0));
     bucket.take(limit(1), Timestamp(MINUTE_US));
     bucket.give_back(Timestamp(0), Timestamp(MINUTE_US));
@@ -91,12 +91,12 @@ fn what_is_given_back_late_is_not_given_twice() {
 
 #[test]
 fn a_limit_that_is_not_said_is_the_other_one_and_zero_is_none() {
-    let own = Limits {
+    let own = RateLimits {
         requests_per_minute: Some(0),
         concurrency_max: None,
         streams_max: Some(3),
     };
-    let others = Limits {
+    let others = RateLimits {
         requests_per_minute: Some(5),
         concurrency_max: Some(6),
         streams_max: Some(7),
@@ -114,7 +114,7 @@ proptest! {
         per_minute in 1u32..200,
         waits in prop::collection::vec(0i64..3_000_000, 1..400),
     ) {
-        let mut bucket = Bucket::full(Timestamp(0));
+        let mut bucket = TokenBucket::full(Timestamp(0));
         let mut at = 0;
         let mut passed = Vec::new();
         for wait in waits {
@@ -140,7 +140,7 @@ proptest! {
         burst in 0u32..50,
         wait in 0i64..MINUTE_US,
     ) {
-        let mut bucket = Bucket::full(Timestamp(0));
+        let mut bucket = TokenBucket::full(Timestamp(0));
         let shared = per_minute.min(burst.max(1));
         for _ in 0..burst {
             try_take(&mut bucket, shared, 0);
@@ -160,7 +160,7 @@ proptest! {
     /// Steady callers at the limit are never refused, whatever the clock's phase.
     #[test]
     fn whoever_keeps_to_the_limit_is_never_refused(per_minute in 1u32..10_000, phase in 0i64..MINUTE_US) {
-        let mut bucket = Bucket::full(Timestamp(0));
+        let mut bucket = TokenBucket::full(Timestamp(0));
         for n in 0..200i64 {
             let due = n * MINUTE_US;
             let at = phase + due.div_euclid(i64::from(per_minute))

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use uuid::Uuid;
 
 use super::{Recalled, RecalledCall, RecalledRound, RecalledTurn, splice};
-use crate::call::Runs;
+use crate::call::CallRunner;
 use crate::history;
 use crate::id::CallId;
 use crate::json::{Json, Literal};
@@ -55,7 +55,7 @@ fn answer(id: &str, content: &str) -> Message {
 }
 
 /// A round that says `said` and makes calls: (who runs it, number, name, result).
-fn round(said: &str, calls: &[(Runs, u128, &str, &str)]) -> RecalledRound {
+fn round(said: &str, calls: &[(CallRunner, u128, &str, &str)]) -> RecalledRound {
     let mut blocks = vec![Block::Reasoning(ReasoningText {
         field: ReasoningField::ReasoningContent,
         text: Literal::from_text("hm"),
@@ -84,13 +84,13 @@ fn round(said: &str, calls: &[(Runs, u128, &str, &str)]) -> RecalledRound {
 /// A turn whose message stands at 1: a hidden round, then a mixed one.
 fn mixed() -> Recalled {
     let rounds = vec![
-        round("Let me see.", &[(Runs::Server, 1, "clock", "noon")]),
+        round("Let me see.", &[(CallRunner::Server, 1, "clock", "noon")]),
         round(
             "And now?",
             &[
-                (Runs::Client, 2, "pick", ""),
-                (Runs::Server, 3, "mail", "sent"),
-                (Runs::Client, 4, "pick", ""),
+                (CallRunner::Client, 2, "pick", ""),
+                (CallRunner::Server, 3, "mail", "sent"),
+                (CallRunner::Client, 4, "pick", ""),
             ],
         ),
     ];
@@ -101,7 +101,7 @@ fn recalled(rounds: Vec<RecalledRound>) -> Recalled {
     let calls = rounds.iter().flat_map(|round| &round.calls);
     Recalled {
         sent_ids: calls
-            .filter(|call| call.runs == Runs::Client)
+            .filter(|call| call.runs == CallRunner::Client)
             .map(|call| (call.id, call.sent_id.clone()))
             .collect(),
         turns: vec![RecalledTurn { at: 1, rounds }],
@@ -226,12 +226,12 @@ fn of_tools_that_are_not_offered_nothing_goes_back() {
 #[test]
 fn a_round_goes_back_call_by_call() {
     let both = [
-        (Runs::Server, 1, "clock", "noon"),
-        (Runs::Server, 5, "secret", "hush"),
+        (CallRunner::Server, 1, "clock", "noon"),
+        (CallRunner::Server, 5, "secret", "hush"),
     ];
     let rounds = vec![
         round("", &both),
-        round("", &[(Runs::Client, 2, "pick", "")]),
+        round("", &[(CallRunner::Client, 2, "pick", "")]),
     ];
     let history = [
         user("Go."),
@@ -291,7 +291,7 @@ fn line_ends_and_white_space_at_the_end_are_no_change() {
 #[test]
 fn an_answer_without_calls_gets_its_hidden_rounds() {
     let rounds = vec![
-        round("Let me see.", &[(Runs::Server, 1, "clock", "noon")]),
+        round("Let me see.", &[(CallRunner::Server, 1, "clock", "noon")]),
         round("It is noon.", &[]),
     ];
     let history = [
@@ -441,7 +441,7 @@ fn only_what_we_wrote_is_an_id_of_ours() {
 #[test]
 fn what_stays_as_it_was_is_not_copied() {
     let rounds = vec![
-        round("", &[(Runs::Server, 1, "clock", "noon")]),
+        round("", &[(CallRunner::Server, 1, "clock", "noon")]),
         round("It is noon.", &[]),
     ];
     let history = [

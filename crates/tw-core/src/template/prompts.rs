@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::{Piece, Template};
+use super::{Piece, TextTemplate};
 use crate::variables::{VALUE_BYTES_MAX, Variables, beginning};
 
 /// What variables may add to all prompts of a tool, in bytes. The prompts themselves are the
@@ -26,7 +26,7 @@ impl<'a> Prompts<'a> {
 
     /// The text for the model: a variable without a value is empty there, and of a long value
     /// there is the beginning.
-    pub fn render(&self, template: &Template) -> String {
+    pub fn render(&self, template: &TextTemplate) -> String {
         let mut text = String::new();
         for piece in &template.pieces {
             match piece {

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{Landing, Template, url_part};
+use super::{TextTemplate, ValueLanding, url_part};
 use crate::variables::Variables;
 
 fn variables(pairs: &[(&str, &str)]) -> Variables {
@@ -11,7 +11,7 @@ fn variables(pairs: &[(&str, &str)]) -> Variables {
     variables
 }
 
-fn render(text: &str, landing: Landing) -> Result<String, String> {
+fn render(text: &str, landing: ValueLanding) -> Result<String, String> {
     let given = variables(&[
         ("plain", "x"),
         ("nested", "{{plain}} {plain}"),
@@ -20,7 +20,7 @@ fn render(text: &str, landing: Landing) -> Result<String, String> {
         ("most", &"x".repeat(4096)),
         ("more", &"x".repeat(4097)),
     ]);
-    let template = Template::parse(text).map_err(|error| error.to_string())?;
+    let template = TextTemplate::parse(text).map_err(|error| error.to_string())?;
     template
         .render(&given, landing)
         .map_err(|error| error.to_string())
@@ -29,17 +29,21 @@ fn render(text: &str, landing: Landing) -> Result<String, String> {
 #[test]
 fn variables_are_put_in_once_and_escaped_for_where_they_land() {
     for (text, landing, expected) in [
-        ("", Landing::Text, ""),
-        ("no variables { } }}", Landing::Text, "no variables { } }}"),
-        ("{{plain}}{{ plain }}", Landing::Text, "xx"),
-        ("<{{nested}}>", Landing::Text, "<{{plain}} {plain}>"),
-        ("{{nasty}}", Landing::Text, "a/b?c#d%e\\f g\"é"),
+        ("", ValueLanding::Text, ""),
+        (
+            "no variables { } }}",
+            ValueLanding::Text,
+            "no variables { } }}",
+        ),
+        ("{{plain}}{{ plain }}", ValueLanding::Text, "xx"),
+        ("<{{nested}}>", ValueLanding::Text, "<{{plain}} {plain}>"),
+        ("{{nasty}}", ValueLanding::Text, "a/b?c#d%e\\f g\"é"),
         (
             "?{{nasty}}",
-            Landing::Url,
+            ValueLanding::Url,
             "?a%2Fb%3Fc%23d%25e%5Cf%20g%22%C3%A9",
         ),
-        ("{{nasty}}", Landing::Header, "a/b?c#d%e\\f g\"é"),
+        ("{{nasty}}", ValueLanding::Header, "a/b?c#d%e\\f g\"é"),
     ] {
         assert_eq!(render(text, landing).as_deref(), Ok(expected), "{text}");
     }
@@ -48,31 +52,35 @@ fn variables_are_put_in_once_and_escaped_for_where_they_land() {
 #[test]
 fn what_cannot_be_put_in_names_the_variable() {
     for (text, landing, says) in [
-        ("{{absent}}", Landing::Text, "absent"),
-        ("{{more}}", Landing::Text, "\"more\" has more than 4096"),
-        ("{{more}}", Landing::Url, "\"more\" has more than 4096"),
-        ("{{lines}}", Landing::Header, "lines"),
-        ("{{", Landing::Text, "followed by the name"),
-        ("{{}}", Landing::Text, "followed by the name"),
-        ("{{a b}}", Landing::Text, "followed by the name"),
-        ("{{plain}", Landing::Text, "followed by the name"),
-        ("{{{plain}}}", Landing::Text, "followed by the name"),
-        ("{{1st}}", Landing::Text, "followed by the name"),
+        ("{{absent}}", ValueLanding::Text, "absent"),
+        (
+            "{{more}}",
+            ValueLanding::Text,
+            "\"more\" has more than 4096",
+        ),
+        ("{{more}}", ValueLanding::Url, "\"more\" has more than 4096"),
+        ("{{lines}}", ValueLanding::Header, "lines"),
+        ("{{", ValueLanding::Text, "followed by the name"),
+        ("{{}}", ValueLanding::Text, "followed by the name"),
+        ("{{a b}}", ValueLanding::Text, "followed by the name"),
+        ("{{plain}", ValueLanding::Text, "followed by the name"),
+        ("{{{plain}}}", ValueLanding::Text, "followed by the name"),
+        ("{{1st}}", ValueLanding::Text, "followed by the name"),
     ] {
         let problem = render(text, landing).unwrap_err();
         assert!(problem.contains(says), "{text}: {problem}");
     }
     assert_eq!(
-        render("{{most}}", Landing::Text).map(|text| text.len()),
+        render("{{most}}", ValueLanding::Text).map(|text| text.len()),
         Ok(4096)
     );
-    let problem = render("{{lines}}", Landing::Header).unwrap_err();
+    let problem = render("{{lines}}", ValueLanding::Header).unwrap_err();
     assert!(!problem.contains("Evil"), "{problem}");
 }
 
 #[test]
 fn prompts_leave_missing_variables_empty() {
-    let template = Template::parse("For {{who}}, {{absent}}.").unwrap();
+    let template = TextTemplate::parse("For {{who}}, {{absent}}.").unwrap();
     let given = variables(&[("who", "Ada")]);
     assert_eq!(template.render_or_empty(&given), "For Ada, .");
     assert_eq!(template.variables().collect::<Vec<_>>(), ["who", "absent"]);
@@ -82,17 +90,17 @@ fn prompts_leave_missing_variables_empty() {
 proptest! {
     #[test]
     fn any_text_is_a_template_or_refused_and_comes_back_as_written(text in "[a-c{} .]{0,24}") {
-        if let Ok(template) = Template::parse(&text) {
-            let again = Template::parse(&template.written());
+        if let Ok(template) = TextTemplate::parse(&text) {
+            let again = TextTemplate::parse(&template.written());
             prop_assert_eq!(again, Ok(template));
         }
     }
 
     #[test]
     fn rendering_reads_the_named_variables_only(before in "[^{]{0,8}", value in ".{0,16}", behind in "[^{]{0,8}") {
-        let template = Template::parse(&format!("{before}{{{{named}}}}{behind}")).unwrap();
+        let template = TextTemplate::parse(&format!("{before}{{{{named}}}}{behind}")).unwrap();
         let given = variables(&[("named", &value), ("canary", "CANARY-7")]);
-        let rendered = template.render(&given, Landing::Text).unwrap();
+        let rendered = template.render(&given, ValueLanding::Text).unwrap();
         prop_assert_eq!(rendered, format!("{before}{value}{behind}"));
     }
 

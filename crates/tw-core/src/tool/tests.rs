@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{EffectClass, Policy, ToolOutput};
+use super::{CallPolicy, EffectClass, ToolOutput};
 
 fn text(text: &str, cut: bool) -> ToolOutput {
     ToolOutput::Text {
@@ -34,7 +34,7 @@ fn nul_becomes_a_replacement_and_bytes_become_a_note() {
 
 #[test]
 fn backoff_doubles_and_ends() {
-    let policy = Policy::new(EffectClass::Read);
+    let policy = CallPolicy::new(EffectClass::Read);
     assert_eq!(policy.backoff_before(3), policy.backoff_before(2) * 2);
     assert_eq!(policy.backoff_before(u32::MAX), policy.backoff_before(1000));
     assert!(policy.backoff_before(1000) <= Duration::from_secs(30));

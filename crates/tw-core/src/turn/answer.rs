@@ -7,20 +7,21 @@ use crate::id::CallId;
 use crate::json::{Json, LiteralBuf};
 use crate::limits::CALLS_PER_CHOICE_MAX;
 use crate::model::{
-    CallForm, CallPiece, Delta, Finish, ReasoningField, ReasoningText, ReportedError, Usage,
+    AnswerDelta, CallDelta, CallForm, Finish, ReasoningField, ReasoningText, ReportedError,
+    TokenUsage,
 };
 use crate::request::{Block, CallBlock};
 
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct ModelAnswer {
     /// What of the first choice goes into the record and back to the upstream.
     text: LiteralBuf,
     refusal: LiteralBuf,
     reasoning: Vec<(ReasoningField, LiteralBuf)>,
     reasoning_details: Vec<serde_json::Value>,
-    pub(super) drafts: Vec<Draft>,
+    pub(super) drafts: Vec<DraftCall>,
     pub(super) finish: BTreeMap<u32, Finish>,
-    pub(super) usage: Option<Usage>,
+    pub(super) usage: Option<TokenUsage>,
     pub(super) error: Option<ReportedError>,
     pub(super) done: bool,
     /// Something of this answer was shown to the client.
@@ -35,7 +36,7 @@ pub(super) struct Answer {
 
 /// A call that the model is writing.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct DraftCall {
     pub(super) choice: u32,
     pub(super) call: u32,
     /// Its place among the calls of its round. The first choice's count from 0; each further
@@ -51,7 +52,7 @@ pub(super) struct Draft {
     pub(super) overflown: bool,
 }
 
-impl Answer {
+impl ModelAnswer {
     /// Whether the answer came to its end: a finish, or the format's end mark, and no error.
     pub(super) fn is_whole(&self) -> bool {
         self.error.is_none() && (self.done || !self.finish.is_empty())
@@ -62,7 +63,7 @@ impl Answer {
         self.drafts.iter().map(|draft| draft.arguments.len()).sum()
     }
 
-    pub(super) fn add_delta(&mut self, delta: &Delta) {
+    pub(super) fn add_delta(&mut self, delta: &AnswerDelta) {
         if let Some(text) = &delta.text {
             self.bytes += text.as_str().len();
             if delta.choice == 0 {
@@ -114,7 +115,11 @@ impl Answer {
         }
     }
 
-    pub(super) fn add_piece(&mut self, piece: &CallPiece, argument_bytes_max: usize) -> &mut Draft {
+    pub(super) fn add_piece(
+        &mut self,
+        piece: &CallDelta,
+        argument_bytes_max: usize,
+    ) -> &mut DraftCall {
         // What is not kept may be shown, and counts all the same.
         let arguments = piece.arguments.as_ref();
         self.bytes += arguments.map_or(0, |arguments| arguments.as_str().len());
@@ -139,7 +144,7 @@ impl Answer {
     }
 
     /// The name of the call that a piece belongs to, as far as it is known.
-    pub(super) fn name_of<'a>(&'a self, piece: &'a CallPiece) -> &'a str {
+    pub(super) fn name_of<'a>(&'a self, piece: &'a CallDelta) -> &'a str {
         let known = self
             .drafts
             .iter()
@@ -149,20 +154,20 @@ impl Answer {
         known.filter(|name| !name.is_empty()).unwrap_or(named)
     }
 
-    fn draft(&mut self, piece: &CallPiece) -> &mut Draft {
+    fn draft(&mut self, piece: &CallDelta) -> &mut DraftCall {
         let found = self
             .drafts
             .iter()
             .position(|draft| draft.choice == piece.choice && draft.call == piece.call);
         let at = found.unwrap_or_else(|| {
             // A call takes room even if it says nothing.
-            self.bytes += size_of::<Draft>() + piece.name.as_ref().map_or(0, |name| name.len());
+            self.bytes += size_of::<DraftCall>() + piece.name.as_ref().map_or(0, |name| name.len());
             let first = piece.choice.saturating_mul(CALLS_PER_CHOICE_MAX);
             let before = self
                 .drafts
                 .iter()
                 .filter(|draft| draft.choice == piece.choice);
-            self.drafts.push(Draft {
+            self.drafts.push(DraftCall {
                 choice: piece.choice,
                 call: piece.call,
                 position: before

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use super::{Call, CallState, Effect, Now, Step, Timer, Turn, failed};
 use crate::arguments::ValidArgs;
-use crate::call::{CallEnd, CallReason, Runs};
+use crate::call::{CallEnd, CallReason, CallRunner};
 use crate::change::{AttemptOutcome, Change, CloseAttempt, OpenAttempt};
 use crate::effect_words;
-use crate::event::{LogEvent, TurnReason};
+use crate::event::LogEvent;
 use crate::id::CallRef;
 use crate::limits;
 use crate::tool::{EffectClass, LookUp, ToolOutcome, ToolOutput};
+use crate::turn_status::TurnReason;
 
 impl Turn {
     /// Asks for slots as far as the turn may run calls in parallel, or, when all calls have
@@ -285,7 +286,7 @@ impl Turn {
             return;
         };
         call.state = CallState::Ended(end.clone());
-        if call.runs == Runs::Server {
+        if call.runs == CallRunner::Server {
             step.show.push(LogEvent::CallEnded {
                 call: at,
                 id: call.id,

@@ -3,17 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::answer::{Answer, Draft};
+use super::answer::{DraftCall, ModelAnswer};
 use super::{Call, CallState, Now, Phase, Round, Step, Turn, failed};
-use crate::arguments::{self, InvalidArguments, ValidArgs, Written};
-use crate::call::{CallEnd, CallReason, CallStatus, Runs};
+use crate::arguments::{self, ArgumentsEnd, InvalidArguments, ValidArgs};
+use crate::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use crate::change::{AttemptOutcome, Change, CloseAttempt, NewCall, NewMessage};
-use crate::event::{LogEvent, TurnReason, TurnStatus};
+use crate::event::LogEvent;
 use crate::id::{CallId, CallRef};
 use crate::limits::INVALID_CALLS_OF_A_TOOL_MAX;
 use crate::model::Finish;
 use crate::request::Role;
 use crate::tool::{EffectClass, Tool};
+use crate::turn_status::{TurnReason, TurnStatus};
 use crate::variables::beginning;
 
 /// How much of a name that is none of a tool is repeated, in bytes.
@@ -24,7 +25,7 @@ impl Turn {
     pub(super) fn close_round(
         &mut self,
         n: u32,
-        answer: Answer,
+        answer: ModelAnswer,
         now: &mut Now<'_>,
         step: &mut Step,
     ) {
@@ -84,13 +85,13 @@ impl Turn {
         }
     }
 
-    fn show_answer_head(&mut self, answer: &Answer, step: &mut Step) {
+    fn show_answer_head(&mut self, answer: &ModelAnswer, step: &mut Step) {
         self.show_start(answer.model.clone(), answer.created_s, step);
     }
 
     /// What the upstream will know each call of a choice by: its own id, or one of ours where it
     /// gave none or gave one twice.
-    pub(super) fn sent_ids(&self, round: u32, answer: &Answer, choice: u32) -> Vec<String> {
+    pub(super) fn sent_ids(&self, round: u32, answer: &ModelAnswer, choice: u32) -> Vec<String> {
         let mut seen = BTreeSet::new();
         answer
             .drafts
@@ -110,17 +111,17 @@ impl Turn {
     fn add_calls(
         &mut self,
         round: u32,
-        answer: &Answer,
+        answer: &ModelAnswer,
         sent_ids: Vec<String>,
         now: &mut Now<'_>,
         step: &mut Step,
     ) {
         let end = match answer.finish.get(&0) {
-            Some(Finish::Length) => Written::CutByLength,
+            Some(Finish::Length) => ArgumentsEnd::CutByLength,
             Some(
                 Finish::Stop | Finish::ToolCalls | Finish::ContentFilter | Finish::FunctionCall,
             )
-            | None => Written::InFull,
+            | None => ArgumentsEnd::InFull,
         };
         let first_choice = answer.drafts.iter().filter(|draft| draft.choice == 0);
         // What the model was offered holds for its whole answer, however many of its calls fail.
@@ -160,10 +161,10 @@ impl Turn {
                 .as_ref()
                 .and_then(|args| self.key_to_repeat(&draft.name, args, &calls));
             let (runs, idempotency_key) = if is_clients {
-                (Runs::Client, String::new())
+                (CallRunner::Client, String::new())
             } else {
                 let key = repeated.unwrap_or_else(|| format!("tw_{}", id.plain()));
-                (Runs::Server, key)
+                (CallRunner::Server, key)
             };
             let call = Call {
                 at,
@@ -193,9 +194,9 @@ impl Turn {
     /// The arguments of a call that may run, or the end of one that may not.
     fn check_call(
         &mut self,
-        draft: &Draft,
+        draft: &DraftCall,
         tool: Option<&Tool>,
-        end: Written,
+        end: ArgumentsEnd,
         at: CallRef,
     ) -> Result<ValidArgs, CallEnd> {
         let limits = &self.setup.limits;
@@ -219,7 +220,7 @@ impl Turn {
             );
             return Err(failed(CallReason::Denied, shown));
         }
-        if end == Written::InFull && at.round >= limits.rounds_max {
+        if end == ArgumentsEnd::InFull && at.round >= limits.rounds_max {
             let shown = format!("At most {} rounds run for one request.", limits.rounds_max);
             return Err(failed(CallReason::Denied, shown));
         }
@@ -268,7 +269,7 @@ impl Turn {
     }
 
     fn show_calls(&self, round: u32, step: &mut Step) {
-        let ours = |call: &&Call| call.at.round == round && call.runs == Runs::Server;
+        let ours = |call: &&Call| call.at.round == round && call.runs == CallRunner::Server;
         for call in self.calls().filter(ours) {
             step.show.push(LogEvent::CallStarted {
                 call: call.at,
@@ -289,7 +290,7 @@ impl Turn {
     fn end_with_answer(
         &mut self,
         round: u32,
-        mut answer: Answer,
+        mut answer: ModelAnswer,
         step: &mut Step,
         now: &mut Now<'_>,
     ) {
@@ -318,7 +319,7 @@ impl Turn {
 
 /// The finish reason that fits what the model did: upstreams say `stop` with calls present, and
 /// `tool_calls` with none.
-fn finish_of(said: Option<Finish>, has_calls: bool, drafts: &[Draft]) -> Finish {
+fn finish_of(said: Option<Finish>, has_calls: bool, drafts: &[DraftCall]) -> Finish {
     let legacy = drafts
         .iter()
         .any(|draft| draft.form == crate::model::CallForm::Legacy);
@@ -332,17 +333,17 @@ fn finish_of(said: Option<Finish>, has_calls: bool, drafts: &[Draft]) -> Finish 
 }
 
 /// A call that the client is to run. One that was cut off is not handed over.
-fn held(end: Written) -> CallState {
+fn held(end: ArgumentsEnd) -> CallState {
     match end {
-        Written::InFull => CallState::Held,
-        Written::CutByLength => {
+        ArgumentsEnd::InFull => CallState::Held,
+        ArgumentsEnd::CutByLength => {
             let shown = "The answer was cut off before this call was whole.".to_owned();
             CallState::Ended(failed(CallReason::Interrupted, shown))
         }
     }
 }
 
-fn new_call(call: &Call, draft: &Draft, token: String, now: &Now<'_>) -> NewCall {
+fn new_call(call: &Call, draft: &DraftCall, token: String, now: &Now<'_>) -> NewCall {
     let (status, end) = match &call.state {
         CallState::Ended(end) => (end.status(), Some(end.clone())),
         CallState::Pending { .. }

@@ -1,16 +1,18 @@
 //! How a turn ends: by its answer, a limit, a failure, a stop, the deadline or a shutdown.
 
-use super::answer::Answer;
+use super::answer::ModelAnswer;
 use super::attempts::{close_attempt, outcome_unknown};
 use super::{Call, CallState, Effect, Now, Phase, Step, Turn};
-use crate::call::{CallReason, CallStatus, Runs};
-use crate::change::{AttemptOutcome, Change, EndTurn, HELD_KEPT, MINIMAL_KEPT, NewMessage, Record};
-use crate::event::{EffectRan, LogEvent, TurnEnd, TurnReason, TurnStatus};
-use crate::fault::{Fault, FaultClass};
+use crate::call::{CallReason, CallRunner, CallStatus};
+use crate::change::{AttemptOutcome, Change, EndTurn, NewMessage};
+use crate::event::{EffectRan, LogEvent, TurnEnd};
+use crate::fault::{FaultClass, TurnFault};
 use crate::id::CallRef;
 use crate::model::Finish;
 use crate::request::Role;
 use crate::tool::EffectClass;
+use crate::turn_policy::{HELD_KEPT, MINIMAL_KEPT, RecordPolicy};
+use crate::turn_status::{TurnReason, TurnStatus};
 
 impl Turn {
     /// The last step of a turn, whatever the reason.
@@ -18,7 +20,7 @@ impl Turn {
         &mut self,
         status: TurnStatus,
         reason: Option<TurnReason>,
-        fault: Option<Fault>,
+        fault: Option<TurnFault>,
         now: &Now<'_>,
         step: &mut Step,
     ) {
@@ -42,9 +44,9 @@ impl Turn {
             had_effects,
             remembered: self.remembered(status, reason),
             erase_after: match self.setup.record {
-                Record::Full => None,
-                Record::Minimal if self.holds_results() => Some(now.at.after(HELD_KEPT)),
-                Record::Minimal => Some(now.at.after(MINIMAL_KEPT)),
+                RecordPolicy::Full => None,
+                RecordPolicy::Minimal if self.holds_results() => Some(now.at.after(HELD_KEPT)),
+                RecordPolicy::Minimal => Some(now.at.after(MINIMAL_KEPT)),
             },
             at: now.at,
         }));
@@ -54,14 +56,14 @@ impl Turn {
     /// Calls were handed over whose answers belong beside results of ours.
     fn holds_results(&self) -> bool {
         let handed = |call: &Call| match &call.state {
-            CallState::Ended(end) => call.runs == Runs::Client && end.reason.is_none(),
+            CallState::Ended(end) => call.runs == CallRunner::Client && end.reason.is_none(),
             CallState::Pending { .. }
             | CallState::Held
             | CallState::Running { .. }
             | CallState::Waiting { .. }
             | CallState::LookingUp { .. } => false,
         };
-        self.calls().any(handed) && self.calls().any(|call| call.runs == Runs::Server)
+        self.calls().any(handed) && self.calls().any(|call| call.runs == CallRunner::Server)
     }
 
     /// A limit was reached: an ordinary end, which chat knows as `length`.
@@ -75,7 +77,7 @@ impl Turn {
     }
 
     pub(super) fn end_cancelled(&mut self, reason: TurnReason, now: &Now<'_>, step: &mut Step) {
-        let fault = Fault::new(FaultClass::Cancelled, "the request was stopped");
+        let fault = TurnFault::new(FaultClass::Cancelled, "the request was stopped");
         self.end(TurnStatus::Cancelled, Some(reason), Some(fault), now, step);
     }
 
@@ -110,7 +112,7 @@ impl Turn {
     }
 
     /// Keeps what came of an answer that did not come to its end.
-    pub(super) fn keep_partial(&mut self, answer: &Answer, now: &Now<'_>, step: &mut Step) {
+    pub(super) fn keep_partial(&mut self, answer: &ModelAnswer, now: &Now<'_>, step: &mut Step) {
         // Its calls never run, so they are no part of the record.
         let blocks = answer.blocks(&[]);
         if blocks.is_empty() {
@@ -206,7 +208,7 @@ impl Turn {
             self.end_cancelled(reason, now, step);
             return;
         }
-        let fault = Fault::new(FaultClass::Deadline, "the request took longer than it may");
+        let fault = TurnFault::new(FaultClass::Deadline, "the request took longer than it may");
         self.end(
             TurnStatus::Incomplete,
             Some(TurnReason::Deadline),
@@ -227,7 +229,7 @@ impl Turn {
     }
 
     pub(super) fn end_interrupted(&mut self, now: &Now<'_>, step: &mut Step) {
-        let fault = Fault::new(
+        let fault = TurnFault::new(
             FaultClass::Interrupted,
             "the server was restarted while it answered",
         );

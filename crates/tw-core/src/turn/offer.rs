@@ -2,41 +2,41 @@
 
 use std::sync::Arc;
 
-use crate::change::{ToolGrant, ToolsMode};
 use crate::limits::OFFERED_BYTES_MAX;
-use crate::request::{ModelInput, ToolEntry, Tools};
+use crate::request::{ModelInput, RequestTools, ToolEntry};
+use crate::tenant::{ToolGrant, ToolsMode};
 use crate::tool::Tool;
 
 /// Who runs the calls of a turn.
 #[derive(Clone, Debug)]
-pub enum Offer {
+pub enum ToolOffer {
     /// No tool of ours is offered: what the client wrote passes, and calls go to the client.
     Relay,
     /// These, in this order; the client sees none of their calls.
     Ours(Vec<Arc<Tool>>),
     /// Ours and the client's own, in the client's order. Calls of ours are hidden, calls of the
     /// client's are handed over when ours have ended.
-    Mixed(Vec<Listed>),
+    Mixed(Vec<MixedListEntry>),
 }
 
 /// One tool of a list that mixes ours with the client's own.
 #[derive(Clone, Debug)]
-pub enum Listed {
+pub enum MixedListEntry {
     Ours(Arc<Tool>),
     /// By name; the client's entry stands in its request.
     Client(String),
 }
 
-impl Offer {
+impl ToolOffer {
     pub fn is_relay(&self) -> bool {
         matches!(self, Self::Relay)
     }
 
     /// A list with at least one tool of ours in it.
-    pub fn of_list(listed: Vec<Listed>) -> Self {
+    pub fn of_list(listed: Vec<MixedListEntry>) -> Self {
         let is_mixed = listed.iter().any(|listed| match listed {
-            Listed::Client(_) => true,
-            Listed::Ours(_) => false,
+            MixedListEntry::Client(_) => true,
+            MixedListEntry::Ours(_) => false,
         });
         let offer = Self::Mixed(listed);
         if is_mixed {
@@ -47,14 +47,14 @@ impl Offer {
 
     /// Our tools, in order.
     pub fn ours(&self) -> impl Iterator<Item = &Arc<Tool>> {
-        let (plain, mixed): (&[Arc<Tool>], &[Listed]) = match self {
+        let (plain, mixed): (&[Arc<Tool>], &[MixedListEntry]) = match self {
             Self::Relay => (&[], &[]),
             Self::Ours(tools) => (tools, &[]),
             Self::Mixed(listed) => (&[], listed),
         };
         let mixed = mixed.iter().filter_map(|listed| match listed {
-            Listed::Ours(tool) => Some(tool),
-            Listed::Client(_) => None,
+            MixedListEntry::Ours(tool) => Some(tool),
+            MixedListEntry::Client(_) => None,
         });
         plain.iter().chain(mixed)
     }
@@ -65,8 +65,8 @@ impl Offer {
             Self::Relay => true,
             Self::Ours(_) => false,
             Self::Mixed(listed) => listed.iter().any(|listed| match listed {
-                Listed::Client(own) => own == name,
-                Listed::Ours(_) => false,
+                MixedListEntry::Client(own) => own == name,
+                MixedListEntry::Ours(_) => false,
             }),
         }
     }
@@ -81,8 +81,8 @@ impl Offer {
                 listed
                     .into_iter()
                     .map(|listed| match listed {
-                        Listed::Ours(tool) => Listed::Ours(change(tool)),
-                        Listed::Client(name) => Listed::Client(name),
+                        MixedListEntry::Ours(tool) => MixedListEntry::Ours(change(tool)),
+                        MixedListEntry::Client(name) => MixedListEntry::Client(name),
                     })
                     .collect(),
             ),
@@ -92,8 +92,8 @@ impl Offer {
 
 /// An offer, and what of the client's list was replaced.
 #[derive(Clone, Debug)]
-pub struct Offered {
-    pub offer: Offer,
+pub struct OfferOutcome {
+    pub offer: ToolOffer,
     /// Tools of ours that the client described otherwise; our description holds.
     pub schemas_replaced: u32,
     /// Tools that were to be added and that the client's list names already, in its order; ours hold.
@@ -135,13 +135,13 @@ pub fn offer(
     (grant, mode): (&ToolGrant, ToolsMode),
     registry: &[Arc<Tool>],
     tools_max: usize,
-) -> Result<Offered, OfferError> {
+) -> Result<OfferOutcome, OfferError> {
     let mut schemas_replaced = 0;
     let mut names_shared = Vec::new();
     let offer = match &input.tools {
-        Tools::Absent => Offer::Ours(granted(grant, registry)),
-        Tools::List(entries) | Tools::Legacy(entries) => {
-            let mut listed: Vec<Listed> = entries
+        RequestTools::Absent => ToolOffer::Ours(granted(grant, registry)),
+        RequestTools::List(entries) | RequestTools::Legacy(entries) => {
+            let mut listed: Vec<MixedListEntry> = entries
                 .iter()
                 .map(|entry| select(entry, grant, registry, &mut schemas_replaced))
                 .collect();
@@ -149,23 +149,26 @@ pub fn offer(
                 ToolsMode::Replace => {}
                 ToolsMode::Add => names_shared = add(&mut listed, granted(grant, registry)),
             }
-            Offer::of_list(listed)
+            ToolOffer::of_list(listed)
         }
     };
     if offer.ours().next().is_none() {
-        return Ok(Offered {
-            offer: Offer::Relay,
+        return Ok(OfferOutcome {
+            offer: ToolOffer::Relay,
             schemas_replaced: 0,
             names_shared,
         });
     }
-    if matches!((&offer, &input.tools), (Offer::Mixed(_), Tools::Legacy(_))) {
+    if matches!(
+        (&offer, &input.tools),
+        (ToolOffer::Mixed(_), RequestTools::Legacy(_))
+    ) {
         return Err(OfferError::MixedLegacy);
     }
     let offered = match &offer {
-        Offer::Relay => 0,
-        Offer::Ours(tools) => tools.len(),
-        Offer::Mixed(listed) => listed.len(),
+        ToolOffer::Relay => 0,
+        ToolOffer::Ours(tools) => tools.len(),
+        ToolOffer::Mixed(listed) => listed.len(),
     };
     if offered > tools_max {
         return Err(OfferError::TooMany {
@@ -186,7 +189,7 @@ pub fn offer(
     if input.choices > 1 {
         return Err(OfferError::SeveralChoices);
     }
-    Ok(Offered {
+    Ok(OfferOutcome {
         offer,
         schemas_replaced,
         names_shared,
@@ -202,18 +205,18 @@ fn granted(grant: &ToolGrant, registry: &[Arc<Tool>]) -> Vec<Arc<Tool>> {
 }
 
 /// Adds the tools that a list does not name, and returns the names of those that it does.
-fn add(listed: &mut Vec<Listed>, tools: Vec<Arc<Tool>>) -> Vec<String> {
+fn add(listed: &mut Vec<MixedListEntry>, tools: Vec<Arc<Tool>>) -> Vec<String> {
     let shared: Vec<String> = listed
         .iter()
         .filter_map(|listed| match listed {
-            Listed::Ours(tool) => Some(tool.name.clone()),
-            Listed::Client(_) => None,
+            MixedListEntry::Ours(tool) => Some(tool.name.clone()),
+            MixedListEntry::Client(_) => None,
         })
         .collect();
     let rest = tools
         .into_iter()
         .filter(|tool| !shared.contains(&tool.name));
-    listed.extend(rest.map(Listed::Ours));
+    listed.extend(rest.map(MixedListEntry::Ours));
     shared
 }
 
@@ -223,17 +226,17 @@ fn select(
     grant: &ToolGrant,
     registry: &[Arc<Tool>],
     schemas_replaced: &mut u32,
-) -> Listed {
+) -> MixedListEntry {
     let ours = registry
         .iter()
         .find(|tool| tool.name == entry.name && grant.allows(&tool.name));
     let Some(tool) = ours else {
-        return Listed::Client(entry.name.clone());
+        return MixedListEntry::Client(entry.name.clone());
     };
     let differs = entry
         .parameters
         .as_ref()
         .is_some_and(|parameters| parameters.to_value() != tool.parameters.to_value());
     *schemas_replaced += u32::from(differs);
-    Listed::Ours(Arc::clone(tool))
+    MixedListEntry::Ours(Arc::clone(tool))
 }

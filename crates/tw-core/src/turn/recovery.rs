@@ -9,15 +9,16 @@ use super::attempts::{close_attempt, outcome_unknown};
 use super::too_long::TOO_LONG;
 use super::{Call, CallState, Effect, Now, Phase, Round, Step, Turn, TurnSetup, failed};
 use crate::arguments;
-use crate::call::{CallEnd, CallReason, CallStatus, Runs};
+use crate::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use crate::change::{AttemptOutcome, Change, CloseAttempt, NewMessage};
-use crate::event::{LogEvent, TurnReason, TurnStatus};
-use crate::fault::{Fault, FaultClass};
+use crate::event::LogEvent;
+use crate::fault::{FaultClass, TurnFault};
 use crate::id::{CallId, CallRef};
 use crate::json::LiteralBuf;
-use crate::model::Usage;
+use crate::model::TokenUsage;
 use crate::request::{Block, Role};
 use crate::tool::{EffectClass, Tool, ToolOutcome};
+use crate::turn_status::{TurnReason, TurnStatus};
 
 /// What the store knows of a turn that nobody drives.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +38,7 @@ pub struct FoundTurn {
 pub struct FoundCall {
     pub call: CallRef,
     pub id: CallId,
-    pub runs: Runs,
+    pub runs: CallRunner,
     pub tool_name: String,
     pub sent_id: String,
     /// The tool's effect when the call was made.
@@ -58,7 +59,7 @@ pub struct FoundAttempt {
     pub upstream: Option<String>,
     /// The outcome's word; `None` while open.
     pub outcome: Option<String>,
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
 }
 
 impl Turn {
@@ -146,7 +147,7 @@ impl Turn {
         };
         let state = match (&found.end, arguments) {
             (Some(end), _) => CallState::Ended(end.clone()),
-            (None, _) if found.runs == Runs::Client => CallState::Held,
+            (None, _) if found.runs == CallRunner::Client => CallState::Held,
             (None, Ok(args)) => CallState::Pending {
                 args,
                 n: 1,
@@ -352,7 +353,7 @@ impl Turn {
     pub fn end_internal(&mut self, now: &Now<'_>, step: &mut Step) {
         step.then
             .retain(|effect| !matches!(effect, Effect::Ask { .. } | Effect::Dispatch { .. }));
-        let fault = Fault::new(
+        let fault = TurnFault::new(
             FaultClass::Internal,
             "the request could not be finished after a restart",
         );

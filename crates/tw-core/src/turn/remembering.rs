@@ -1,12 +1,12 @@
 //! What an ended turn is found by.
 
 use super::{CallState, Turn};
-use crate::call::Runs;
-use crate::event::{TurnReason, TurnStatus};
+use crate::call::CallRunner;
 use crate::json::{Literal, LiteralBuf};
-use crate::memory::{HiddenCall, HiddenHash, Remembered};
+use crate::memory::{HiddenCall, HiddenHash, RememberedHash};
 use crate::model::CallForm;
 use crate::request::{Block, Message, ROUND_GAP, Role, call_in};
+use crate::turn_status::{TurnReason, TurnStatus};
 
 impl Turn {
     /// What the next request finds this turn by, if its client has an answer to send back.
@@ -14,7 +14,7 @@ impl Turn {
         &self,
         status: TurnStatus,
         reason: Option<TurnReason>,
-    ) -> Option<Remembered> {
+    ) -> Option<RememberedHash> {
         let memory = self.setup.memory.as_ref()?;
         let is_answer = match (status, reason) {
             (TurnStatus::Completed, _) => true,
@@ -33,7 +33,7 @@ impl Turn {
         }
         let history = memory.history.then(&self.answer_seen()).hash();
         let hidden = HiddenHash::of(memory.hidden, history, self.hidden_calls());
-        Some(Remembered { history, hidden })
+        Some(RememberedHash { history, hidden })
     }
 
     /// The assistant message as a chat client has it after the turn.
@@ -86,7 +86,7 @@ impl Turn {
             round.calls.iter().filter_map(move |call| {
                 let written = call_in(&round.blocks, &call.sent_id);
                 match &call.state {
-                    CallState::Ended(_) if call.runs == Runs::Client => None,
+                    CallState::Ended(_) if call.runs == CallRunner::Client => None,
                     CallState::Ended(end) => Some(HiddenCall {
                         name: &call.name,
                         arguments: written.map_or("", |written| written.arguments.as_str()),

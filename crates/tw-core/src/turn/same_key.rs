@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Call, CallState, Turn};
 use crate::arguments::ValidArgs;
-use crate::call::Runs;
+use crate::call::CallRunner;
 use crate::tool::EffectClass;
 
 /// What became of the deed behind a key.
@@ -30,7 +30,7 @@ impl Turn {
         let mut deeds: Vec<(&str, Deed)> = Vec::new();
         let mut wanted: Option<Value> = None;
         let candidates = self.calls().filter(|call| {
-            call.runs == Runs::Server
+            call.runs == CallRunner::Server
                 && call.effect == Some(EffectClass::Idempotent)
                 && call.name == name
         });

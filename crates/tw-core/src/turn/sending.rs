@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{CallState, Listed, Offer, Turn};
+use super::{CallState, MixedListEntry, ToolOffer, Turn};
 use crate::request::{
     ChoiceSent, Message, MixedTool, ModelInput, ModelRequest, OfferedTools, RoundSent,
 };
@@ -24,13 +24,13 @@ impl Turn {
             messages,
             model,
             tools: match &self.setup.offer {
-                Offer::Relay => OfferedTools::AsSent,
-                Offer::Ours(_) => OfferedTools::Ours(
+                ToolOffer::Relay => OfferedTools::AsSent,
+                ToolOffer::Ours(_) => OfferedTools::Ours(
                     self.offered_tools()
                         .map(Arc::as_ref)
                         .collect::<Vec<&Tool>>(),
                 ),
-                Offer::Mixed(listed) => OfferedTools::Mixed(self.mixed(input, listed)),
+                ToolOffer::Mixed(listed) => OfferedTools::Mixed(self.mixed(input, listed)),
             },
             tool_choice: self.choice_sent(),
             rounds: self.rounds_sent(),
@@ -44,7 +44,11 @@ impl Turn {
     }
 
     /// The client's list, with ours in place of those that it names.
-    fn mixed<'a>(&'a self, input: &'a ModelInput, listed: &'a [Listed]) -> Vec<MixedTool<'a>> {
+    fn mixed<'a>(
+        &'a self,
+        input: &'a ModelInput,
+        listed: &'a [MixedListEntry],
+    ) -> Vec<MixedTool<'a>> {
         let entry = |name: &str| {
             let mut entries = input.tools.entries().iter();
             entries.find(|entry| entry.name == name)
@@ -52,10 +56,10 @@ impl Turn {
         listed
             .iter()
             .filter_map(|listed| match listed {
-                Listed::Ours(tool) => self
+                MixedListEntry::Ours(tool) => self
                     .is_still_offered(&tool.name)
                     .then(|| MixedTool::Ours(tool)),
-                Listed::Client(name) => entry(name).map(MixedTool::Client),
+                MixedListEntry::Client(name) => entry(name).map(MixedTool::Client),
             })
             .collect()
     }
@@ -63,17 +67,17 @@ impl Turn {
     /// The names that the next request offers, in order.
     pub(super) fn offered_names(&self) -> Vec<&str> {
         match &self.setup.offer {
-            Offer::Relay | Offer::Ours(_) => self
+            ToolOffer::Relay | ToolOffer::Ours(_) => self
                 .offered_tools()
                 .map(|tool| tool.name.as_str())
                 .collect(),
-            Offer::Mixed(listed) => listed
+            ToolOffer::Mixed(listed) => listed
                 .iter()
                 .filter_map(|listed| match listed {
-                    Listed::Ours(tool) => self
+                    MixedListEntry::Ours(tool) => self
                         .is_still_offered(&tool.name)
                         .then_some(tool.name.as_str()),
-                    Listed::Client(name) => Some(name.as_str()),
+                    MixedListEntry::Client(name) => Some(name.as_str()),
                 })
                 .collect(),
         }

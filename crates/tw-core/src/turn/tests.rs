@@ -28,16 +28,20 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Asked, Effect, Event, FoundTurn, Listed, Now, Offer, Step, Timer, Turn, TurnSetup};
-use crate::arguments::Schema;
-use crate::change::{Change, OnLeave, Record};
+use super::{
+    Effect, Event, FoundTurn, MixedListEntry, ModelRequestNumber, Now, Step, Timer, ToolOffer,
+    Turn, TurnSetup,
+};
+use crate::arguments::ArgumentsSchema;
+use crate::change::Change;
 use crate::event::LogEvent;
 use crate::id::TurnId;
 use crate::json::Json;
 use crate::limits::{TURN_STREAMED_DEFAULT, TurnLimits};
 use crate::model::ModelEvent;
 use crate::time::Timestamp;
-use crate::tool::{EffectClass, Policy, Tool, ToolKind};
+use crate::tool::{CallPolicy, EffectClass, Tool, ToolKind};
+use crate::turn_policy::{OnLeave, RecordPolicy};
 
 const CREATED: Timestamp = Timestamp(1_000_000_000);
 const PARAMETERS: &str =
@@ -69,12 +73,12 @@ fn ours() -> TurnSetup {
         deadline: CREATED.after(TURN_STREAMED_DEFAULT),
         streamed: true,
         on_leave: OnLeave::Stop,
-        record: Record::Full,
+        record: RecordPolicy::Full,
         model: "m".to_owned(),
         choices: 1,
         choice_is_forced: false,
         completion_tokens_max: None,
-        offer: Offer::Ours(tools),
+        offer: ToolOffer::Ours(tools),
         withheld: Vec::new(),
         limits: TurnLimits::defaults(),
         upstreams: vec!["up".to_owned()],
@@ -85,11 +89,11 @@ fn ours() -> TurnSetup {
 /// A turn whose client brings two tools of its own beside two of ours.
 fn mixed() -> TurnSetup {
     TurnSetup {
-        offer: Offer::Mixed(vec![
-            Listed::Client("pick".to_owned()),
-            Listed::Ours(tool("get_time", EffectClass::Read)),
-            Listed::Ours(tool("send_mail", EffectClass::Once)),
-            Listed::Client("draw".to_owned()),
+        offer: ToolOffer::Mixed(vec![
+            MixedListEntry::Client("pick".to_owned()),
+            MixedListEntry::Ours(tool("get_time", EffectClass::Read)),
+            MixedListEntry::Ours(tool("send_mail", EffectClass::Once)),
+            MixedListEntry::Client("draw".to_owned()),
         ]),
         ..ours()
     }
@@ -98,21 +102,21 @@ fn mixed() -> TurnSetup {
 /// A turn that is offered no tool of ours.
 fn relay() -> TurnSetup {
     TurnSetup {
-        offer: Offer::Relay,
+        offer: ToolOffer::Relay,
         ..ours()
     }
 }
 
 fn tool(name: &str, effect: EffectClass) -> Arc<Tool> {
-    tool_with(name, PARAMETERS, Policy::new(effect))
+    tool_with(name, PARAMETERS, CallPolicy::new(effect))
 }
 
-fn tool_with(name: &str, parameters: &str, policy: Policy) -> Arc<Tool> {
+fn tool_with(name: &str, parameters: &str, policy: CallPolicy) -> Arc<Tool> {
     let parameters = Json::parse(parameters).unwrap();
     Arc::new(Tool {
         name: name.to_owned(),
         description: String::new(),
-        schema: Schema::compile(&parameters).unwrap(),
+        schema: ArgumentsSchema::compile(&parameters).unwrap(),
         parameters,
         policy,
         kind: ToolKind::TimeNow,
@@ -127,7 +131,7 @@ struct Run {
     ids_given: u128,
     step: Step,
     /// The number of the newest model request.
-    asked: Asked,
+    asked: ModelRequestNumber,
     timers: Vec<(Timer, Duration)>,
     played: Vec<Event>,
     first: Vec<String>,
@@ -160,7 +164,7 @@ impl Run {
             at: CREATED,
             ids_given,
             step,
-            asked: Asked { round: 1, n: 0 },
+            asked: ModelRequestNumber { round: 1, n: 0 },
             timers: Vec::new(),
             played: Vec::new(),
             first: Vec::new(),
@@ -236,7 +240,7 @@ impl Run {
         for effect in &self.step.then {
             match effect {
                 Effect::Ask { round, n } => {
-                    self.asked = Asked {
+                    self.asked = ModelRequestNumber {
                         round: *round,
                         n: *n,
                     };

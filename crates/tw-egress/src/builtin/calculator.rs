@@ -11,7 +11,7 @@
 
 use serde_json::Value;
 
-use number::{Number, Refusal};
+use number::{Number, NumberRefusal};
 
 mod number;
 
@@ -25,23 +25,23 @@ const FUNCTIONS: &str = "abs, round, floor, ceil, min, max, sqrt";
 
 /// Positions count characters, from 1.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
+pub(super) enum CalculatorError {
     #[error("expression must be a string")]
     NotText,
     #[error("expression is longer than {EXPRESSION_CHARS_MAX} characters; compute it in parts")]
     TooLong,
     #[error("position {at}: expected a number, a function or '(' but found {found}")]
-    ExpectedValue { at: usize, found: Found },
+    ExpectedValue { at: usize, found: FoundToken },
     #[error("position {at}: expected an operator or the end but found {found}")]
-    ExpectedOperator { at: usize, found: Found },
+    ExpectedOperator { at: usize, found: FoundToken },
     #[error("position {at}: expected {wanted:?} but found {found}")]
     ExpectedMark {
         at: usize,
         wanted: char,
-        found: Found,
+        found: FoundToken,
     },
     #[error("position {at}: expected a digit but found {found}")]
-    ExpectedDigit { at: usize, found: Found },
+    ExpectedDigit { at: usize, found: FoundToken },
     #[error(
         "position {at}: a comma only separates arguments; write numbers without thousands separators"
     )]
@@ -63,16 +63,16 @@ pub(super) enum Error {
     TooDeep { at: usize },
     // The model reads one line, so the reason is part of the message and not a source.
     #[error("position {at}: {refusal}")]
-    Refused { at: usize, refusal: Refusal },
+    Refused { at: usize, refusal: NumberRefusal },
     #[error("writing the result as JSON")]
     Encode(#[source] serde_json::Error),
 }
 
 /// What stands at a position.
 #[derive(Debug)]
-pub(super) struct Found(Option<char>);
+pub(super) struct FoundToken(Option<char>);
 
-impl std::fmt::Display for Found {
+impl std::fmt::Display for FoundToken {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Some(found) => write!(out, "{found:?}"),
@@ -89,14 +89,14 @@ struct Answer<'a> {
     exact: bool,
 }
 
-pub(super) fn answer(arguments: &Value) -> Result<String, Error> {
+pub(super) fn answer(arguments: &Value) -> Result<String, CalculatorError> {
     let expression = arguments
         .get("expression")
         .and_then(Value::as_str)
-        .ok_or(Error::NotText)?;
+        .ok_or(CalculatorError::NotText)?;
     let chars: Vec<char> = expression.chars().take(EXPRESSION_CHARS_MAX + 1).collect();
     if chars.len() > EXPRESSION_CHARS_MAX {
-        return Err(Error::TooLong);
+        return Err(CalculatorError::TooLong);
     }
     let mut reader = Reader {
         chars: &chars,
@@ -106,11 +106,11 @@ pub(super) fn answer(arguments: &Value) -> Result<String, Error> {
     let value = reader.sum()?;
     match reader.peek() {
         None => {}
-        Some(',') => return Err(Error::Separator { at: reader.at() }),
+        Some(',') => return Err(CalculatorError::Separator { at: reader.at() }),
         found @ Some(_) => {
-            return Err(Error::ExpectedOperator {
+            return Err(CalculatorError::ExpectedOperator {
                 at: reader.at(),
-                found: Found(found),
+                found: FoundToken(found),
             });
         }
     }
@@ -120,7 +120,7 @@ pub(super) fn answer(arguments: &Value) -> Result<String, Error> {
         result: written.text,
         exact: written.exact,
     };
-    serde_json::to_string(&answer).map_err(Error::Encode)
+    serde_json::to_string(&answer).map_err(CalculatorError::Encode)
 }
 
 struct Reader<'a> {
@@ -130,7 +130,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn sum(&mut self) -> Result<Number, Error> {
+    fn sum(&mut self) -> Result<Number, CalculatorError> {
         let mut left = self.product()?;
         loop {
             let at = match self.peek() {
@@ -147,11 +147,11 @@ impl Reader<'_> {
             } else {
                 left.plus(&right)
             };
-            left = result.map_err(|refusal| Error::Refused { at, refusal })?;
+            left = result.map_err(|refusal| CalculatorError::Refused { at, refusal })?;
         }
     }
 
-    fn product(&mut self) -> Result<Number, Error> {
+    fn product(&mut self) -> Result<Number, CalculatorError> {
         let mut left = self.signed()?;
         loop {
             let operator = self.peek();
@@ -164,14 +164,15 @@ impl Reader<'_> {
             };
             self.next += 1;
             let right = self.signed()?;
-            left = apply(&left, &right).map_err(|refusal| Error::Refused { at, refusal })?;
+            left =
+                apply(&left, &right).map_err(|refusal| CalculatorError::Refused { at, refusal })?;
         }
     }
 
     /// Every recursion of the grammar passes here, so the depth is counted here.
-    fn signed(&mut self) -> Result<Number, Error> {
+    fn signed(&mut self) -> Result<Number, CalculatorError> {
         if self.depth == DEPTH_MAX {
-            return Err(Error::TooDeep { at: self.at() });
+            return Err(CalculatorError::TooDeep { at: self.at() });
         }
         self.depth += 1;
         let value = if self.take('-') {
@@ -185,7 +186,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn power(&mut self) -> Result<Number, Error> {
+    fn power(&mut self) -> Result<Number, CalculatorError> {
         let base = self.value()?;
         if self.peek() != Some('^') {
             return Ok(base);
@@ -194,10 +195,10 @@ impl Reader<'_> {
         self.next += 1;
         let exponent = self.signed()?;
         base.power(&exponent)
-            .map_err(|refusal| Error::Refused { at, refusal })
+            .map_err(|refusal| CalculatorError::Refused { at, refusal })
     }
 
-    fn value(&mut self) -> Result<Number, Error> {
+    fn value(&mut self) -> Result<Number, CalculatorError> {
         match self.peek() {
             Some('0'..='9' | '.') => self.number(),
             Some('a'..='z' | 'A'..='Z') => self.function(),
@@ -207,19 +208,19 @@ impl Reader<'_> {
                 self.close()?;
                 Ok(value)
             }
-            found @ (Some(_) | None) => Err(Error::ExpectedValue {
+            found @ (Some(_) | None) => Err(CalculatorError::ExpectedValue {
                 at: self.at(),
-                found: Found(found),
+                found: FoundToken(found),
             }),
         }
     }
 
-    fn number(&mut self) -> Result<Number, Error> {
+    fn number(&mut self) -> Result<Number, CalculatorError> {
         let at = self.at();
         let mut digits = self.digits();
         if digits.len() > 1 && digits.starts_with('0') {
             // Catches 1,000 among arguments, which would otherwise be read as 1 and 0.
-            return Err(Error::LeadingZero { at });
+            return Err(CalculatorError::LeadingZero { at });
         }
         let mut shift = 0_i64;
         if self.chars.get(self.next) == Some(&'.') {
@@ -239,14 +240,15 @@ impl Reader<'_> {
             let exponent = self.some_digits()?.parse::<i64>().unwrap_or(i64::MAX);
             shift = shift.saturating_add(if negative { -exponent } else { exponent });
         }
-        Number::from_decimal(&digits, shift).map_err(|refusal| Error::Refused { at, refusal })
+        Number::from_decimal(&digits, shift)
+            .map_err(|refusal| CalculatorError::Refused { at, refusal })
     }
 
-    fn some_digits(&mut self) -> Result<String, Error> {
+    fn some_digits(&mut self) -> Result<String, CalculatorError> {
         let digits = self.digits();
         if digits.is_empty() {
-            let found = Found(self.chars.get(self.next).copied());
-            return Err(Error::ExpectedDigit {
+            let found = FoundToken(self.chars.get(self.next).copied());
+            return Err(CalculatorError::ExpectedDigit {
                 at: self.next + 1,
                 found,
             });
@@ -266,17 +268,17 @@ impl Reader<'_> {
         run
     }
 
-    fn function(&mut self) -> Result<Number, Error> {
+    fn function(&mut self) -> Result<Number, CalculatorError> {
         let at = self.at();
         let name = self.run(|c| c.is_ascii_alphanumeric() || c == '_');
         if !FUNCTIONS.split(", ").any(|known| known == name) {
-            return Err(Error::UnknownName { at, name });
+            return Err(CalculatorError::UnknownName { at, name });
         }
         if !self.take('(') {
-            return Err(Error::ExpectedMark {
+            return Err(CalculatorError::ExpectedMark {
                 at: self.at(),
                 wanted: '(',
-                found: Found(self.peek()),
+                found: FoundToken(self.peek()),
             });
         }
         let mut arguments = vec![self.sum()?];
@@ -287,17 +289,17 @@ impl Reader<'_> {
         call(at, name, &arguments)
     }
 
-    fn close(&mut self) -> Result<(), Error> {
+    fn close(&mut self) -> Result<(), CalculatorError> {
         if self.take(')') {
             return Ok(());
         }
         match self.peek() {
             // Arguments take their own commas, so this one stands inside plain parentheses.
-            Some(',') => Err(Error::Separator { at: self.at() }),
-            found @ (Some(_) | None) => Err(Error::ExpectedMark {
+            Some(',') => Err(CalculatorError::Separator { at: self.at() }),
+            found @ (Some(_) | None) => Err(CalculatorError::ExpectedMark {
                 at: self.at(),
                 wanted: ')',
-                found: Found(found),
+                found: FoundToken(found),
             }),
         }
     }
@@ -329,7 +331,7 @@ impl Reader<'_> {
     }
 }
 
-fn call(at: usize, name: String, arguments: &[Number]) -> Result<Number, Error> {
+fn call(at: usize, name: String, arguments: &[Number]) -> Result<Number, CalculatorError> {
     let result = match (name.as_str(), arguments) {
         ("abs", [x]) => Ok(x.absolute()),
         ("floor", [x]) => Ok(x.floor()),
@@ -345,7 +347,7 @@ fn call(at: usize, name: String, arguments: &[Number]) -> Result<Number, Error> 
             } else {
                 "1 argument"
             };
-            return Err(Error::Arguments {
+            return Err(CalculatorError::Arguments {
                 at,
                 name,
                 takes,
@@ -353,5 +355,5 @@ fn call(at: usize, name: String, arguments: &[Number]) -> Result<Number, Error> 
             });
         }
     };
-    result.map_err(|refusal| Error::Refused { at, refusal })
+    result.map_err(|refusal| CalculatorError::Refused { at, refusal })
 }

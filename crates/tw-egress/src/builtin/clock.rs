@@ -15,7 +15,7 @@ const SUGGESTIONS_MAX: usize = 3;
 const LIKENESS_MIN: f64 = 0.7;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
+pub(super) enum ClockError {
     #[error(
         "zone must be a string: an IANA time zone such as Europe/Paris, or an offset such as +05:30"
     )]
@@ -46,18 +46,18 @@ struct Answer {
     unix_seconds: i64,
 }
 
-pub(super) fn answer(arguments: &Value, now_us: i64) -> Result<String, Error> {
+pub(super) fn answer(arguments: &Value, now_us: i64) -> Result<String, ClockError> {
     let (zone, name) = match arguments.get("zone") {
         None | Some(Value::Null) => (TimeZone::UTC, "UTC".to_owned()),
         Some(Value::String(text)) => find(text.trim())?,
         Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-            return Err(Error::NotText);
+            return Err(ClockError::NotText);
         }
     };
     // Whole seconds, always downwards, so that every field names the same second before 1970 too.
     let unix_seconds = now_us.div_euclid(1_000_000);
     let moment = Timestamp::from_second(unix_seconds)
-        .map_err(|_| Error::Clock)?
+        .map_err(|_| ClockError::Clock)?
         .to_zoned_datetime(zone);
     let answer = Answer {
         zone: name,
@@ -68,25 +68,25 @@ pub(super) fn answer(arguments: &Value, now_us: i64) -> Result<String, Error> {
         utc_offset: written(&moment, "%:z")?,
         unix_seconds,
     };
-    serde_json::to_string(&answer).map_err(Error::Encode)
+    serde_json::to_string(&answer).map_err(ClockError::Encode)
 }
 
-fn written(moment: &ZonedDateTime, format: &str) -> Result<String, Error> {
-    jiff::fmt::strtime::format(format, moment).map_err(|_| Error::Clock)
+fn written(moment: &ZonedDateTime, format: &str) -> Result<String, ClockError> {
+    jiff::fmt::strtime::format(format, moment).map_err(|_| ClockError::Clock)
 }
 
-fn find(text: &str) -> Result<(TimeZone, String), Error> {
+fn find(text: &str) -> Result<(TimeZone, String), ClockError> {
     if text.len() > ZONE_BYTES_MAX {
-        return Err(Error::TooLong);
+        return Err(ClockError::TooLong);
     }
     if text.starts_with(['+', '-']) {
         // The parser also reads POSIX rules, but none of those begins with a sign.
         let zone = DateTimeParser::new()
             .parse_time_zone(text)
-            .map_err(|_| Error::Offset {
+            .map_err(|_| ClockError::Offset {
                 text: text.to_owned(),
             })?;
-        let offset = zone.to_fixed_offset().map_err(|_| Error::Offset {
+        let offset = zone.to_fixed_offset().map_err(|_| ClockError::Offset {
             text: text.to_owned(),
         })?;
         return Ok((zone, offset.to_string()));
@@ -96,7 +96,7 @@ fn find(text: &str) -> Result<(TimeZone, String), Error> {
             let name = zone.iana_name().unwrap_or(text).to_owned();
             Ok((zone, name))
         }
-        Ok(_) | Err(_) => Err(Error::Unknown {
+        Ok(_) | Err(_) => Err(ClockError::Unknown {
             name: text.to_owned(),
             close: close_to(text),
         }),

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::{CALCULATE, Definition, TIME_NOW, calculate, time_now};
+use super::{BuiltinDefinition, CALCULATE, TIME_NOW, calculate, time_now};
 
 /// 2026-03-05T08:37:09.999999Z.
 const NOW_US: i64 = 1_772_699_829_999_999;
@@ -421,7 +421,7 @@ fn unknown_zones_get_suggestions() {
 
 #[test]
 fn schemas_are_closed_objects() {
-    for Definition {
+    for BuiltinDefinition {
         name,
         description,
         parameters,

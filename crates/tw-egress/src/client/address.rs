@@ -6,7 +6,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 /// Whether a tool may connect to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum AddressStanding {
     /// Anybody's.
     Public,
     /// Only where the operator allows it.
@@ -92,31 +92,31 @@ const fn v6(start: [u16; 3], bits: u8) -> Ipv6Net {
 }
 
 /// Judges an address by its own range and by every IPv4 address that it stands for.
-pub(super) fn standing(address: IpAddr) -> Standing {
+pub(super) fn standing(address: IpAddr) -> AddressStanding {
     match address {
         IpAddr::V4(address) => standing_v4(address),
         IpAddr::V6(address) => standing_v6(address),
     }
 }
 
-fn standing_v4(address: Ipv4Addr) -> Standing {
+fn standing_v4(address: Ipv4Addr) -> AddressStanding {
     let is_in = |nets: &[Ipv4Net]| nets.iter().any(|net| net.contains(&address));
     if V4_METADATA.contains(&address) || is_in(&V4_NEVER) {
-        Standing::Never
+        AddressStanding::Never
     } else if is_in(&V4_PRIVATE) {
-        Standing::Private
+        AddressStanding::Private
     } else {
-        Standing::Public
+        AddressStanding::Public
     }
 }
 
-fn standing_v6(address: Ipv6Addr) -> Standing {
+fn standing_v6(address: Ipv6Addr) -> AddressStanding {
     if address.is_loopback() {
-        return Standing::Private;
+        return AddressStanding::Private;
     }
     if address.is_unspecified() || V6_MULTICAST.contains(&address) || V6_METADATA.contains(&address)
     {
-        return Standing::Never;
+        return AddressStanding::Never;
     }
     // The translator connects to the inner address, and in networks without IPv4 every name
     // resolves to such addresses.
@@ -126,15 +126,15 @@ fn standing_v6(address: Ipv6Addr) -> Standing {
     if hidden_v4(address)
         .into_iter()
         .flatten()
-        .any(|inner| standing_v4(inner) == Standing::Never)
+        .any(|inner| standing_v4(inner) == AddressStanding::Never)
     {
-        return Standing::Never;
+        return AddressStanding::Never;
     }
     let is_special = V6_SPECIAL.iter().any(|net| net.contains(&address));
     if V6_GLOBAL.contains(&address) && !is_special && !is_isatap(address) {
-        Standing::Public
+        AddressStanding::Public
     } else {
-        Standing::Private
+        AddressStanding::Private
     }
 }
 

@@ -14,16 +14,16 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::failure::{FailureKind, Phase};
-use super::guard::Guard;
-use super::target::{Host, Scheme, Target};
+use super::failure::{FailureKind, WaitPhase};
+use super::guard::AddressGuard;
+use super::target::{Host, RequestTarget, Scheme};
 
 /// Addresses of one name that are tried, in the order of the answer.
 const ADDRESSES_TRIED_MAX: usize = 4;
 
 /// Bytes in clear, over TCP or TLS.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(super) enum ConnectedStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -31,15 +31,15 @@ pub(super) enum Stream {
 /// Looks the host up, judges its addresses and connects to one of them.
 ///
 /// # Errors
-/// [`FailureKind::TimedOut`] at `deadline`; those of [`Guard::addresses`];
+/// [`FailureKind::TimedOut`] at `deadline`; those of [`AddressGuard::addresses`];
 /// [`FailureKind::Connect`] and [`FailureKind::Tls`].
 pub(super) async fn open(
-    guard: &Guard,
+    guard: &AddressGuard,
     tls: &TlsConnector,
-    target: &Target,
+    target: &RequestTarget,
     organization: &str,
     deadline: Instant,
-) -> Result<Stream, FailureKind> {
+) -> Result<ConnectedStream, FailureKind> {
     let opening = async {
         let addresses = guard.addresses(target, organization).await?;
         let tcp = connect(&addresses, deadline).await?;
@@ -53,17 +53,17 @@ pub(super) async fn open(
         // A request is written at once; waiting for more only delays it.
         tcp.set_nodelay(true).map_err(|_| FailureKind::Connect)?;
         Ok(match target.scheme {
-            Scheme::Http => Stream::Plain(tcp),
+            Scheme::Http => ConnectedStream::Plain(tcp),
             Scheme::Https => {
                 let name = server_name(&target.host)?;
                 let stream = tls.connect(name, tcp).await;
-                Stream::Tls(Box::new(stream.map_err(|_| FailureKind::Tls)?))
+                ConnectedStream::Tls(Box::new(stream.map_err(|_| FailureKind::Tls)?))
             }
         })
     };
     timeout_at(deadline, opening)
         .await
-        .unwrap_or(Err(FailureKind::TimedOut(Phase::Connect)))
+        .unwrap_or(Err(FailureKind::TimedOut(WaitPhase::Connect)))
 }
 
 async fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, FailureKind> {
@@ -77,7 +77,7 @@ async fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStrea
         failure = match timeout_at(now + share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(_)) => FailureKind::Connect,
-            Err(_elapsed) => FailureKind::TimedOut(Phase::Connect),
+            Err(_elapsed) => FailureKind::TimedOut(WaitPhase::Connect),
         };
     }
     Err(failure)
@@ -90,7 +90,7 @@ pub(super) fn server_name(host: &Host) -> Result<ServerName<'static>, FailureKin
     }
 }
 
-impl Stream {
+impl ConnectedStream {
     /// Whether the kernel holds nothing for us, not even an end.
     pub fn is_silent(&self) -> bool {
         let tcp = match self {
@@ -102,7 +102,7 @@ impl Stream {
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for ConnectedStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -115,7 +115,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for ConnectedStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -26,12 +26,12 @@ pub enum FailureKind {
     /// More headers than 100, or a head longer than 64 KiB; or more than 8 interim answers, or
     /// such with more than 64 KiB of headers.
     HeadersTooLarge,
-    TimedOut(Phase),
+    TimedOut(WaitPhase),
 }
 
 /// What was waited for when the time was up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum WaitPhase {
     /// Look-up, TCP and TLS.
     Connect,
     /// The answer's head.
@@ -73,10 +73,10 @@ impl SendFailure {
             FailureKind::Reset => "the tool closed the connection before its answer was complete",
             FailureKind::NotHttp => "the tool's answer is not HTTP",
             FailureKind::HeadersTooLarge => "the tool's answer has too large headers",
-            FailureKind::TimedOut(Phase::Connect) => "no connection to the tool came in time",
-            FailureKind::TimedOut(Phase::FirstByte) => "the tool did not answer in time",
-            FailureKind::TimedOut(Phase::Idle) => "the tool's answer stopped coming",
-            FailureKind::TimedOut(Phase::Total) => "the tool did not finish in time",
+            FailureKind::TimedOut(WaitPhase::Connect) => "no connection to the tool came in time",
+            FailureKind::TimedOut(WaitPhase::FirstByte) => "the tool did not answer in time",
+            FailureKind::TimedOut(WaitPhase::Idle) => "the tool's answer stopped coming",
+            FailureKind::TimedOut(WaitPhase::Total) => "the tool did not finish in time",
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::address::{Standing, on_the_wire, standing};
+use super::address::{AddressStanding, on_the_wire, standing};
 use super::failure::FailureKind;
-use super::place::{Allowed, Place};
+use super::host_port::{AllowedDestination, HostPort};
 use super::resolve::Resolver;
-use super::target::{Host, Scheme, Target};
+use super::target::{Host, RequestTarget, Scheme};
 
 /// The operator's lists, and the way to addresses.
 #[derive(Debug)]
-pub(super) struct Guard {
-    pub allowed: Vec<Allowed>,
-    pub denied: Vec<Place>,
+pub(super) struct AddressGuard {
+    pub allowed: Vec<AllowedDestination>,
+    pub denied: Vec<HostPort>,
     pub resolver: Resolver,
 }
 
@@ -32,13 +32,13 @@ const METADATA_NAMES: [&str; 2] = ["metadata.google.internal", "metadata.amazona
 /// Names that by convention mean a place inside.
 const INSIDE_ENDS: [&str; 3] = ["localhost", "local", "internal"];
 
-impl Guard {
+impl AddressGuard {
     /// What can be judged without a look-up.
     ///
     /// # Errors
     /// [`FailureKind::BadUrl`], [`FailureKind::TargetNotAllowed`] or [`FailureKind::NotHttps`].
-    pub fn target(&self, url: &str, organization: &str) -> Result<Target, FailureKind> {
-        let target = Target::parse(url)?;
+    pub fn target(&self, url: &str, organization: &str) -> Result<RequestTarget, FailureKind> {
+        let target = RequestTarget::parse(url)?;
         let (listed, may, port_is_open) = match &target.host {
             Host::Name(name) => {
                 let listed = self.allows_name(name, target.port, organization);
@@ -68,7 +68,7 @@ impl Guard {
     /// [`FailureKind::TargetNotAllowed`] if any address is refused, and those of the look-up.
     pub async fn addresses(
         &self,
-        target: &Target,
+        target: &RequestTarget,
         organization: &str,
     ) -> Result<Vec<SocketAddr>, FailureKind> {
         let (addresses, listed) = match &target.host {
@@ -136,9 +136,9 @@ impl Guard {
 
     fn may_connect(&self, address: IpAddr, port: u16, listed: bool) -> bool {
         let stands = match standing(address) {
-            Standing::Public => true,
-            Standing::Private => listed,
-            Standing::Never => false,
+            AddressStanding::Public => true,
+            AddressStanding::Private => listed,
+            AddressStanding::Never => false,
         };
         stands && !self.denied.iter().any(|d| d.listens_at(address, port))
     }
@@ -159,7 +159,7 @@ impl Guard {
             .any(|place| place.name().is_none() && place.port() == port)
     }
 
-    fn entries<'a>(&'a self, organization: &'a str) -> impl Iterator<Item = &'a Place> {
+    fn entries<'a>(&'a self, organization: &'a str) -> impl Iterator<Item = &'a HostPort> {
         self.allowed
             .iter()
             .filter(move |entry| entry.is_for(organization))

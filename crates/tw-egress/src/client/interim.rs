@@ -7,12 +7,12 @@ const BYTES_MAX: usize = 64 * 1024;
 
 /// What came before the answer to one request.
 #[derive(Debug, Default)]
-pub(super) struct Interim {
+pub(super) struct InterimResponses {
     answers: usize,
     bytes: usize,
 }
 
-impl Interim {
+impl InterimResponses {
     pub fn add(&mut self, bytes: usize) {
         self.answers += 1;
         self.bytes += bytes;

@@ -7,9 +7,9 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 
-use super::Outgoing;
+use super::OutgoingRequest;
 use super::failure::FailureKind;
-use super::target::Target;
+use super::target::RequestTarget;
 
 /// Most headers of a request.
 pub const REQUEST_HEADERS_MAX: usize = 64;
@@ -43,7 +43,7 @@ const HEADERS_OF_OURS: [HeaderName; 11] = [
 /// More of them, for which there are no constants.
 const HEADERS_OF_OURS_OTHER: [&str; 2] = ["keep-alive", "proxy-connection"];
 
-/// Checks one header as [`super::Client::send`] does.
+/// Checks one header as [`super::EgressClient::send`] does.
 ///
 /// # Errors
 /// [`FailureKind::BadRequest`].
@@ -67,7 +67,10 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), FailureK
 
 /// # Errors
 /// [`FailureKind::BadRequest`], and [`FailureKind::BadUrl`] for a path that HTTP cannot say.
-pub(super) fn request(outgoing: Outgoing, target: &Target) -> Result<Request<Bytes>, FailureKind> {
+pub(super) fn request(
+    outgoing: OutgoingRequest,
+    target: &RequestTarget,
+) -> Result<Request<Bytes>, FailureKind> {
     if !METHODS.contains(&outgoing.method) || outgoing.headers.len() > REQUEST_HEADERS_MAX {
         return Err(FailureKind::BadRequest);
     }

@@ -6,7 +6,7 @@
 //! A place may close a connection behind its answer without having said so. A request that is
 //! written at that moment fails without anybody knowing whether it was read, which costs a call
 //! that must not be repeated. So such calls use a connection again only where another one was
-//! seen to stay open, for longer than theirs has waited ([`Reuse::Brief`]); and whatever arrived
+//! seen to stay open, for longer than theirs has waited ([`ConnectionReuse::Brief`]); and whatever arrived
 //! here by then, a close too, is looked for before anything is written. What is left is a place
 //! that keeps its connections, and closes one all the same within the time of one transit: when
 //! it stops, mostly.
@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::live::Live;
-use super::target::{Host, Scheme, Target};
-use super::{PoolOptions, Reuse};
+use super::http_connection::HttpConnection;
+use super::target::{Host, RequestTarget, Scheme};
+use super::{ConnectionReuse, PoolOptions};
 
 /// Which requests may share a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct PoolKey {
     /// What one organization may reach says nothing about another.
     organization: String,
     scheme: Scheme,
@@ -31,8 +31,8 @@ pub(super) struct Key {
     port: u16,
 }
 
-impl Key {
-    pub fn new(organization: &str, target: &Target) -> Self {
+impl PoolKey {
+    pub fn new(organization: &str, target: &RequestTarget) -> Self {
         Self {
             organization: organization.to_owned(),
             scheme: target.scheme,
@@ -43,13 +43,13 @@ impl Key {
 }
 
 /// All connections that wait.
-pub(super) struct Pool {
+pub(super) struct ConnectionPool {
     places: Mutex<Places>,
     options: PoolOptions,
 }
 
 struct Places {
-    by_key: HashMap<Key, Place>,
+    by_key: HashMap<PoolKey, Place>,
     /// Connections in all of them.
     waiting: usize,
     /// When all of them were last rid of what is old.
@@ -65,7 +65,7 @@ struct Place {
 }
 
 struct Idle {
-    live: Live,
+    live: HttpConnection,
     since: Instant,
 }
 
@@ -75,7 +75,7 @@ const PROVEN_FOR: Duration = Duration::from_secs(600);
 /// somebody waits for every look.
 const SWEPT_EVERY: Duration = Duration::from_secs(1);
 
-impl Pool {
+impl ConnectionPool {
     pub fn new(options: PoolOptions) -> Self {
         let places = Places {
             by_key: HashMap::new(),
@@ -89,11 +89,11 @@ impl Pool {
     }
 
     /// A connection for one more use; `None` when a new one is to be made.
-    pub async fn take(&self, key: &Key, reuse: Reuse) -> Option<Live> {
+    pub async fn take(&self, key: &PoolKey, reuse: ConnectionReuse) -> Option<HttpConnection> {
         let idle_max = match reuse {
-            Reuse::Fresh => return None,
-            Reuse::Pooled => self.options.idle_kept,
-            Reuse::Brief => {
+            ConnectionReuse::Fresh => return None,
+            ConnectionReuse::Pooled => self.options.idle_kept,
+            ConnectionReuse::Brief => {
                 self.prove(key).await;
                 self.options.idle_kept_brief
             }
@@ -110,7 +110,7 @@ impl Pool {
     }
 
     /// Keeps a connection whose answer was read to the end, if it can be used again.
-    pub async fn put(&self, key: Key, mut live: Live, reuse: Reuse) {
+    pub async fn put(&self, key: PoolKey, mut live: HttpConnection, reuse: ConnectionReuse) {
         if !live.is_free().await {
             return;
         }
@@ -126,8 +126,10 @@ impl Pool {
         let place = places.by_key.entry(key).or_default();
         // Where nobody may use it yet, one is enough to see what becomes of it.
         let has_use = match reuse {
-            Reuse::Pooled => true,
-            Reuse::Brief | Reuse::Fresh => place.is_proven() || place.idle.is_empty(),
+            ConnectionReuse::Pooled => true,
+            ConnectionReuse::Brief | ConnectionReuse::Fresh => {
+                place.is_proven() || place.idle.is_empty()
+            }
         };
         if has_use {
             place.idle.push(Idle { live, since: now });
@@ -137,7 +139,7 @@ impl Pool {
 
     /// Notes that the place closes connections sooner than was thought; those that wait may be
     /// next, and prove nothing.
-    pub fn distrust(&self, key: &Key) {
+    pub fn distrust(&self, key: &PoolKey) {
         let mut places = self.places();
         if let Some(place) = places.by_key.remove(key) {
             places.waiting -= place.idle.len();
@@ -145,7 +147,7 @@ impl Pool {
     }
 
     /// Looks whether a connection that has waited for long enough is still open.
-    async fn prove(&self, key: &Key) {
+    async fn prove(&self, key: &PoolKey) {
         let Some(mut oldest) = self.witness(key) else {
             return;
         };
@@ -160,7 +162,7 @@ impl Pool {
     }
 
     /// The one that has waited longest, if that is long enough and there is need of a proof.
-    fn witness(&self, key: &Key) -> Option<Idle> {
+    fn witness(&self, key: &PoolKey) -> Option<Idle> {
         let mut places = self.places();
         let place = places.by_key.get_mut(key)?;
         if place.is_proven() || place.idle.first()?.since.elapsed() < self.options.idle_proven {
@@ -172,13 +174,13 @@ impl Pool {
     }
 
     /// The one that has waited shortest, and less than `idle_max`.
-    fn newest(&self, key: &Key, reuse: Reuse, idle_max: Duration) -> Option<Idle> {
+    fn newest(&self, key: &PoolKey, reuse: ConnectionReuse, idle_max: Duration) -> Option<Idle> {
         let mut places = self.places();
         let place = places.by_key.get_mut(key)?;
         let may_be_used = match reuse {
-            Reuse::Fresh => false,
-            Reuse::Pooled => true,
-            Reuse::Brief => place.is_proven(),
+            ConnectionReuse::Fresh => false,
+            ConnectionReuse::Pooled => true,
+            ConnectionReuse::Brief => place.is_proven(),
         };
         if !may_be_used || place.idle.last()?.since.elapsed() >= idle_max {
             return None;

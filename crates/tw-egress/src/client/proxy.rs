@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::place::name;
+use super::host_port::name;
 use super::target::Host;
 
 /// An HTTP proxy, asked in clear; what goes through it to `https` places is encrypted all the

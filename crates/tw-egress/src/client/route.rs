@@ -9,10 +9,10 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
-use super::connect::{Stream, server_name};
+use super::connect::{ConnectedStream, server_name};
 use super::connect_error::ConnectError;
 use super::proxy::{BadProxy, Proxy, WithoutProxy, place};
-use super::target::{Host, Scheme, Target};
+use super::target::{Host, RequestTarget, Scheme};
 use super::tls::{ClientIdentity, TlsFileError, anonymous, connector};
 use super::tls_fault::TlsFault;
 
@@ -52,7 +52,7 @@ impl Route {
 
     /// The proxy that requests to `target` are written to, rather than to what they are for:
     /// those in clear.
-    pub(super) fn asks_proxy(&self, target: &Target) -> Option<&Proxy> {
+    pub(super) fn asks_proxy(&self, target: &RequestTarget) -> Option<&Proxy> {
         self.proxy
             .as_ref()
             .filter(|_| target.scheme == Scheme::Http)
@@ -64,15 +64,15 @@ impl Route {
     /// [`ConnectError`]; nothing takes longer than until `deadline`.
     pub(super) async fn open(
         &self,
-        target: &Target,
+        target: &RequestTarget,
         deadline: Instant,
-    ) -> Result<Stream, ConnectError> {
+    ) -> Result<ConnectedStream, ConnectError> {
         let tcp = match &self.proxy {
             None => tcp(&target.host, target.port, deadline).await?,
             Some(proxy) => through(proxy, target, deadline).await?,
         };
         match target.scheme {
-            Scheme::Http => Ok(Stream::Plain(tcp)),
+            Scheme::Http => Ok(ConnectedStream::Plain(tcp)),
             Scheme::Https => self.secure(tcp, target, deadline).await,
         }
     }
@@ -80,9 +80,9 @@ impl Route {
     async fn secure(
         &self,
         tcp: TcpStream,
-        target: &Target,
+        target: &RequestTarget,
         deadline: Instant,
-    ) -> Result<Stream, ConnectError> {
+    ) -> Result<ConnectedStream, ConnectError> {
         let place = || place(&target.host, target.port);
         let fault = |fault, source| ConnectError::Tls {
             place: place(),
@@ -92,7 +92,7 @@ impl Route {
         let name = server_name(&target.host)
             .map_err(|_| fault(TlsFault::WrongName, io::ErrorKind::InvalidInput.into()))?;
         match timeout_at(deadline, self.tls.connect(name, tcp)).await {
-            Ok(Ok(stream)) => Ok(Stream::Tls(Box::new(stream))),
+            Ok(Ok(stream)) => Ok(ConnectedStream::Tls(Box::new(stream))),
             Ok(Err(source)) => Err(fault(TlsFault::of_handshake(&source), source)),
             Err(_elapsed) => Err(ConnectError::TlsTimedOut { place: place() }),
         }
@@ -123,7 +123,7 @@ impl EnvironmentProxies {
     /// # Errors
     /// [`BadProxy`] of the one that is to be used.
     pub fn proxy_for(&self, url: &str) -> Result<Option<Proxy>, BadProxy> {
-        let Ok(target) = Target::parse(url) else {
+        let Ok(target) = RequestTarget::parse(url) else {
             return Ok(None);
         };
         let is_here = match &target.host {
@@ -142,7 +142,7 @@ impl EnvironmentProxies {
 
 async fn through(
     proxy: &Proxy,
-    target: &Target,
+    target: &RequestTarget,
     deadline: Instant,
 ) -> Result<TcpStream, ConnectError> {
     let of_proxy = |error| ConnectError::Proxy(Box::new(error));

@@ -6,11 +6,11 @@ use tw_core::limits::URL_BYTES_MAX;
 use url::Url;
 
 use super::failure::FailureKind;
-use super::place::name;
+use super::host_port::name;
 
 /// Where a request goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct RequestTarget {
     pub scheme: Scheme,
     pub host: Host,
     pub port: u16,
@@ -40,7 +40,7 @@ impl Scheme {
     }
 }
 
-impl Target {
+impl RequestTarget {
     /// Reads a URL; says nothing about whether it may be reached.
     ///
     /// # Errors

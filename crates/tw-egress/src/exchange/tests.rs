@@ -1,5 +1,5 @@
 use super::failed;
-use crate::client::failure::{FailureKind, Phase, SendFailure};
+use crate::client::failure::{FailureKind, SendFailure, WaitPhase};
 
 #[test]
 fn what_was_sent_decides_what_a_failure_means() {
@@ -15,15 +15,27 @@ fn what_was_sent_decides_what_a_failure_means() {
         (FailureKind::Reset, "not_sent", "reset"),
         (FailureKind::NotHttp, "not_sent", "reset"),
         (FailureKind::HeadersTooLarge, "not_sent", "reset"),
-        (FailureKind::TimedOut(Phase::Connect), "not_sent", "timeout"),
         (
-            FailureKind::TimedOut(Phase::FirstByte),
+            FailureKind::TimedOut(WaitPhase::Connect),
             "not_sent",
             "timeout",
         ),
-        (FailureKind::TimedOut(Phase::Idle), "not_sent", "timeout"),
+        (
+            FailureKind::TimedOut(WaitPhase::FirstByte),
+            "not_sent",
+            "timeout",
+        ),
+        (
+            FailureKind::TimedOut(WaitPhase::Idle),
+            "not_sent",
+            "timeout",
+        ),
         // Also the tool's own timeout, when it was up before anything was sent.
-        (FailureKind::TimedOut(Phase::Total), "not_sent", "timeout"),
+        (
+            FailureKind::TimedOut(WaitPhase::Total),
+            "not_sent",
+            "timeout",
+        ),
     ] {
         let word = |sent| failed(SendFailure { kind, sent }).as_str();
         assert_eq!((word(false), word(true)), (unsent, sent), "{kind:?}");

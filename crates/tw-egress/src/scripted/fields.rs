@@ -8,17 +8,17 @@ use toml::{Table, Value};
 use super::ScriptError;
 
 /// The keys of one table that were not read yet.
-pub(super) struct Fields {
+pub(super) struct UnreadKeys {
     rule: usize,
     /// Where the table is in its rule: empty, or such as `calls[1].`.
     at: String,
     table: Table,
 }
 
-impl Fields {
-    pub(super) fn new(rule: usize, at: &str, value: Value) -> Result<Fields, ScriptError> {
+impl UnreadKeys {
+    pub(super) fn new(rule: usize, at: &str, value: Value) -> Result<UnreadKeys, ScriptError> {
         match value {
-            Value::Table(table) => Ok(Fields {
+            Value::Table(table) => Ok(UnreadKeys {
                 rule,
                 at: at.to_owned(),
                 table,

@@ -7,9 +7,12 @@ use bytes::Bytes;
 use serde_json::Value as Json;
 use toml::Value;
 
-use super::fields::{Fields, expected, json};
-use super::rule::{Body, Call, Completion, Raw, Reply, Rule, Stop, Text, When};
-use super::template::Template;
+use super::fields::{UnreadKeys, expected, json};
+use super::rule::{
+    RawBody, RawPieces, RuleCondition, RuleReply, ScriptRule, ScriptedCall, ScriptedCompletion,
+    ScriptedStop, ScriptedText,
+};
+use super::template::ScriptTemplate;
 use super::{CALLS_MAX, PAUSE_MS_MAX, PIECES_MAX, RULES_MAX, SCRIPT_BYTES_MAX, ScriptError};
 
 /// Largest `times`, `cut_after` and `silent_after`.
@@ -45,7 +48,7 @@ const COMPLETION_KEYS: &[&str] = &[
     "silent_after",
 ];
 
-pub(super) fn script(text: &str) -> Result<Vec<Rule>, ScriptError> {
+pub(super) fn script(text: &str) -> Result<Vec<ScriptRule>, ScriptError> {
     if text.len() > SCRIPT_BYTES_MAX {
         return Err(ScriptError::TooLarge {
             bytes: text.len(),
@@ -71,14 +74,14 @@ pub(super) fn script(text: &str) -> Result<Vec<Rule>, ScriptError> {
     }
     let numbered = rules.into_iter().enumerate();
     numbered
-        .map(|(at, value)| rule(Fields::new(at + 1, "", value)?, at + 1))
+        .map(|(at, value)| rule(UnreadKeys::new(at + 1, "", value)?, at + 1))
         .collect()
 }
 
-fn rule(mut fields: Fields, number: usize) -> Result<Rule, ScriptError> {
+fn rule(mut fields: UnreadKeys, number: usize) -> Result<ScriptRule, ScriptError> {
     let mut when = match fields.value("when") {
-        Some(value) => Fields::new(number, "when.", value)?,
-        None => Fields::new(number, "when.", Value::Table(toml::Table::new()))?,
+        Some(value) => UnreadKeys::new(number, "when.", value)?,
+        None => UnreadKeys::new(number, "when.", Value::Table(toml::Table::new()))?,
     };
     let times_max = when.integer("times", 1..=NUMBER_MAX)?;
     let when = conditions(when)?;
@@ -97,7 +100,7 @@ fn rule(mut fields: Fields, number: usize) -> Result<Rule, ScriptError> {
     };
     let (reply, beside) = reply(&mut fields, number, is_completion)?;
     fields.finish(ANSWER_KEYS, beside)?;
-    Ok(Rule {
+    Ok(ScriptRule {
         when,
         times_max,
         used: AtomicU64::new(0),
@@ -109,8 +112,8 @@ fn rule(mut fields: Fields, number: usize) -> Result<Rule, ScriptError> {
     })
 }
 
-fn conditions(mut fields: Fields) -> Result<When, ScriptError> {
-    let when = When {
+fn conditions(mut fields: UnreadKeys) -> Result<RuleCondition, ScriptError> {
+    let when = RuleCondition {
         last_role: fields.string("last_role")?,
         last_contains: fields.string("last_contains")?,
         user_contains: fields.string("user_contains")?,
@@ -126,7 +129,7 @@ fn conditions(mut fields: Fields) -> Result<When, ScriptError> {
 }
 
 /// Seconds as a number, or a string (an HTTP date) sent as it is.
-fn retry_after(fields: &mut Fields) -> Result<Option<String>, ScriptError> {
+fn retry_after(fields: &mut UnreadKeys) -> Result<Option<String>, ScriptError> {
     match fields.value("retry_after") {
         None => Ok(None),
         Some(Value::Integer(seconds)) if seconds >= 0 => Ok(Some(seconds.to_string())),
@@ -140,36 +143,39 @@ fn retry_after(fields: &mut Fields) -> Result<Option<String>, ScriptError> {
     }
 }
 
-fn stop(fields: &mut Fields) -> Result<Option<Stop>, ScriptError> {
+fn stop(fields: &mut UnreadKeys) -> Result<Option<ScriptedStop>, ScriptError> {
     let cut = fields.integer("cut_after", 0..=NUMBER_MAX)?;
     let silent = fields.integer("silent_after", 0..=NUMBER_MAX)?;
     let events = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     match (cut, silent) {
         (Some(_), Some(_)) => Err(fields.error("silent_after", "has no effect beside `cut_after`")),
-        (Some(after), None) => Ok(Some(Stop::CutAfter(events(after)))),
-        (None, Some(after)) => Ok(Some(Stop::SilentAfter(events(after)))),
+        (Some(after), None) => Ok(Some(ScriptedStop::CutAfter(events(after)))),
+        (None, Some(after)) => Ok(Some(ScriptedStop::SilentAfter(events(after)))),
         (None, None) => Ok(None),
     }
 }
 
 /// The answer itself and the key that made it what it is.
 fn reply(
-    fields: &mut Fields,
+    fields: &mut UnreadKeys,
     number: usize,
     is_completion: bool,
-) -> Result<(Reply, &'static str), ScriptError> {
+) -> Result<(RuleReply, &'static str), ScriptError> {
     if fields.has("raw") {
-        return Ok((Reply::Raw(raw(fields)?), "`raw`"));
+        return Ok((RuleReply::Raw(raw(fields)?), "`raw`"));
     }
     if fields.has("body") {
-        return Ok((Reply::Body(body(fields)?), "`body`"));
+        return Ok((RuleReply::Body(body(fields)?), "`body`"));
     }
     if fields.has("error") || fields.has("status") {
-        return Ok((Reply::Body(error(fields, number)?), "`status` or `error`"));
+        return Ok((
+            RuleReply::Body(error(fields, number)?),
+            "`status` or `error`",
+        ));
     }
     if is_completion {
         let completion = completion(fields, number)?;
-        return Ok((Reply::Completion(completion), "a completion"));
+        return Ok((RuleReply::Completion(completion), "a completion"));
     }
     Err(fields.error(
         "text",
@@ -177,7 +183,7 @@ fn reply(
     ))
 }
 
-fn raw(fields: &mut Fields) -> Result<Raw, ScriptError> {
+fn raw(fields: &mut UnreadKeys) -> Result<RawPieces, ScriptError> {
     let entries = fields.array("raw", PIECES_MAX)?.unwrap_or_default();
     let mut pieces = Vec::with_capacity(entries.len());
     for (at, entry) in entries.into_iter().enumerate() {
@@ -200,29 +206,29 @@ fn raw(fields: &mut Fields) -> Result<Raw, ScriptError> {
         };
         pieces.push(piece);
     }
-    Ok(Raw {
+    Ok(RawPieces {
         status: status(fields, 200)?.unwrap_or(200),
         content_type: fields.header("content_type")?,
         pieces,
     })
 }
 
-fn body(fields: &mut Fields) -> Result<Body, ScriptError> {
+fn body(fields: &mut UnreadKeys) -> Result<RawBody, ScriptError> {
     let text = fields.string("body")?.unwrap_or_default();
     let content_type = fields.header("content_type")?;
-    Ok(Body {
+    Ok(RawBody {
         status: status(fields, 200)?.unwrap_or(200),
         content_type: content_type.unwrap_or_else(|| "application/json".into()),
         bytes: Bytes::from(text),
     })
 }
 
-fn status(fields: &mut Fields, min: u64) -> Result<Option<u16>, ScriptError> {
+fn status(fields: &mut UnreadKeys, min: u64) -> Result<Option<u16>, ScriptError> {
     let status = fields.integer("status", min..=599)?;
     Ok(status.and_then(|status| u16::try_from(status).ok()))
 }
 
-fn error(fields: &mut Fields, number: usize) -> Result<Body, ScriptError> {
+fn error(fields: &mut UnreadKeys, number: usize) -> Result<RawBody, ScriptError> {
     let status = status(fields, 400)?;
     let Some(status) = status else {
         return Err(fields.error("status", "is missing beside `error`"));
@@ -235,12 +241,12 @@ fn error(fields: &mut Fields, number: usize) -> Result<Body, ScriptError> {
         _ => ("invalid_request_error", Json::Null),
     };
     let mut parts = match fields.value("error") {
-        None => Fields::new(number, "error.", Value::Table(toml::Table::new()))?,
+        None => UnreadKeys::new(number, "error.", Value::Table(toml::Table::new()))?,
         Some(Value::String(message)) => {
             let table = [("message".to_owned(), Value::String(message))];
-            Fields::new(number, "error.", Value::Table(table.into_iter().collect()))?
+            UnreadKeys::new(number, "error.", Value::Table(table.into_iter().collect()))?
         }
-        Some(value) => Fields::new(number, "error.", value)?,
+        Some(value) => UnreadKeys::new(number, "error.", value)?,
     };
     let message = parts.string("message")?;
     let code = match parts.value("code") {
@@ -257,21 +263,21 @@ fn error(fields: &mut Fields, number: usize) -> Result<Body, ScriptError> {
         "code": code,
     }});
     parts.finish(&[], "")?;
-    Ok(Body {
+    Ok(RawBody {
         status,
         content_type: "application/json".into(),
         bytes: Bytes::from(error.to_string()),
     })
 }
 
-fn completion(fields: &mut Fields, number: usize) -> Result<Completion, ScriptError> {
+fn completion(fields: &mut UnreadKeys, number: usize) -> Result<ScriptedCompletion, ScriptError> {
     let whole = template(fields, "text")?;
     let text = match fields.array("text_pieces", PIECES_MAX)? {
         Some(_) if whole.is_some() => {
             return Err(fields.error("text_pieces", "has no effect beside `text`"));
         }
-        Some(pieces) => Some(Text::Pieces(text_pieces(fields, pieces)?)),
-        None => whole.map(Text::Whole),
+        Some(pieces) => Some(ScriptedText::Pieces(text_pieces(fields, pieces)?)),
+        None => whole.map(ScriptedText::Whole),
     };
     let piece_chars = fields.integer("piece_chars", 1..=NUMBER_MAX)?;
     let calls = fields.array("calls", CALLS_MAX)?.unwrap_or_default();
@@ -282,7 +288,7 @@ fn completion(fields: &mut Fields, number: usize) -> Result<Completion, ScriptEr
         Some(Ok(_)) => return Err(fields.error("usage", "must be a table")),
         Some(Err(reason)) => return Err(fields.error("usage", reason)),
     };
-    Ok(Completion {
+    Ok(ScriptedCompletion {
         text,
         reasoning: template(fields, "reasoning")?,
         piece_chars: piece_chars.and_then(|chars| usize::try_from(chars).ok()),
@@ -296,21 +302,24 @@ fn completion(fields: &mut Fields, number: usize) -> Result<Completion, ScriptEr
     })
 }
 
-fn template(fields: &mut Fields, key: &str) -> Result<Option<Template>, ScriptError> {
+fn template(fields: &mut UnreadKeys, key: &str) -> Result<Option<ScriptTemplate>, ScriptError> {
     let Some(text) = fields.string(key)? else {
         return Ok(None);
     };
-    let template = Template::parse(&text);
+    let template = ScriptTemplate::parse(&text);
     template
         .map(Some)
         .map_err(|reason| fields.error(key, reason))
 }
 
-fn text_pieces(fields: &Fields, pieces: Vec<Value>) -> Result<Vec<Template>, ScriptError> {
+fn text_pieces(
+    fields: &UnreadKeys,
+    pieces: Vec<Value>,
+) -> Result<Vec<ScriptTemplate>, ScriptError> {
     let mut templates = Vec::with_capacity(pieces.len());
     for (at, piece) in pieces.iter().enumerate() {
         let template = match piece {
-            Value::String(text) => Template::parse(text),
+            Value::String(text) => ScriptTemplate::parse(text),
             other => Err(expected("a string", other)),
         };
         templates
@@ -319,8 +328,8 @@ fn text_pieces(fields: &Fields, pieces: Vec<Value>) -> Result<Vec<Template>, Scr
     Ok(templates)
 }
 
-fn call(number: usize, at: usize, value: Value) -> Result<Call, ScriptError> {
-    let mut fields = Fields::new(number, &format!("calls[{at}]."), value)?;
+fn call(number: usize, at: usize, value: Value) -> Result<ScriptedCall, ScriptError> {
+    let mut fields = UnreadKeys::new(number, &format!("calls[{at}]."), value)?;
     let Some(name) = fields.string("name")? else {
         return Err(fields.error("name", "is missing"));
     };
@@ -337,7 +346,7 @@ fn call(number: usize, at: usize, value: Value) -> Result<Call, ScriptError> {
     };
     let id = fields.string("id")?;
     fields.finish(&[], "")?;
-    Ok(Call {
+    Ok(ScriptedCall {
         name,
         arguments,
         id,

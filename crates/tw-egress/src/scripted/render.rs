@@ -4,12 +4,15 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::request::Seen;
-use super::rule::{Body, Call, Completion, Raw, Rule, Stop, Text};
-use super::wire::{
-    Chunk, ChunkChoice, Delta, Function, Message, PlainBody, PlainCall, PlainChoice, Usage,
+use super::request::SeenRequest;
+use super::rule::{
+    RawBody, RawPieces, ScriptRule, ScriptedCall, ScriptedCompletion, ScriptedStop, ScriptedText,
 };
-use super::{Answer, PIECES_MAX, Piece};
+use super::wire::{
+    Chunk, ChunkChoice, ChunkDelta, ChunkUsage, PlainBody, PlainCall, PlainChoice, PlainFunction,
+    PlainMessage,
+};
+use super::{PIECES_MAX, ScriptedAnswer, ScriptedPiece};
 
 /// 1 January 2026, 00:00 UTC, in seconds; `created` is this plus the serial number.
 const CREATED_S: u64 = 1_767_225_600;
@@ -27,7 +30,12 @@ struct Event {
     paced: bool,
 }
 
-pub(super) fn completion(rule: &Rule, completion: &Completion, seen: &Seen, serial: u64) -> Answer {
+pub(super) fn completion(
+    rule: &ScriptRule,
+    completion: &ScriptedCompletion,
+    seen: &SeenRequest,
+    serial: u64,
+) -> ScriptedAnswer {
     let filled = Filled::new(completion, seen);
     let id = format!("chatcmpl-{serial:024x}");
     let frame = Frame {
@@ -47,7 +55,12 @@ pub(super) fn completion(rule: &Rule, completion: &Completion, seen: &Seen, seri
     answer(rule, 200, content_type, body, serial)
 }
 
-pub(super) fn raw(rule: &Rule, raw: &Raw, seen: &Seen, serial: u64) -> Answer {
+pub(super) fn raw(
+    rule: &ScriptRule,
+    raw: &RawPieces,
+    seen: &SeenRequest,
+    serial: u64,
+) -> ScriptedAnswer {
     let content_type = match (&raw.content_type, seen.stream) {
         (Some(content_type), _) => content_type.as_str(),
         (None, true) => "text/event-stream; charset=utf-8",
@@ -66,33 +79,39 @@ pub(super) fn raw(rule: &Rule, raw: &Raw, seen: &Seen, serial: u64) -> Answer {
     )
 }
 
-pub(super) fn body(rule: &Rule, body: &Body, serial: u64) -> Answer {
+pub(super) fn body(rule: &ScriptRule, body: &RawBody, serial: u64) -> ScriptedAnswer {
     let pieces = single(rule, body.bytes.clone());
     answer(rule, body.status, &body.content_type, pieces, serial)
 }
 
 /// An HTTP 400 of the scripted model itself.
-pub(super) fn refusal(message: &str, param: Option<&str>, serial: u64) -> Answer {
+pub(super) fn refusal(message: &str, param: Option<&str>, serial: u64) -> ScriptedAnswer {
     let error = serde_json::json!({ "error": {
         "message": format!("scripted model: {message}"),
         "type": "invalid_request_error",
         "param": param,
         "code": null,
     }});
-    Answer {
+    ScriptedAnswer {
         head_delay: std::time::Duration::ZERO,
         status: 400,
         headers: headers("application/json", serial),
-        body: vec![Piece::Bytes(Bytes::from(error.to_string()))],
+        body: vec![ScriptedPiece::Bytes(Bytes::from(error.to_string()))],
     }
 }
 
-fn answer(rule: &Rule, status: u16, content_type: &str, body: Vec<Piece>, serial: u64) -> Answer {
+fn answer(
+    rule: &ScriptRule,
+    status: u16,
+    content_type: &str,
+    body: Vec<ScriptedPiece>,
+    serial: u64,
+) -> ScriptedAnswer {
     let mut headers = headers(content_type, serial);
     if let Some(retry_after) = &rule.retry_after {
         headers.push(("retry-after".into(), retry_after.clone()));
     }
-    Answer {
+    ScriptedAnswer {
         head_delay: rule.head_delay,
         status,
         headers,
@@ -109,19 +128,19 @@ fn headers(content_type: &str, serial: u64) -> Vec<(String, String)> {
 }
 
 /// Puts the gaps between events and ends the body where the rule says.
-fn paced(rule: &Rule, events: Vec<Event>) -> Vec<Piece> {
+fn paced(rule: &ScriptRule, events: Vec<Event>) -> Vec<ScriptedPiece> {
     let mut pieces = Vec::with_capacity(events.len());
     let count = events.len();
     let (after, end) = match rule.stop {
-        Some(Stop::CutAfter(after)) => (after, Some(Piece::Cut)),
-        Some(Stop::SilentAfter(after)) => (after, Some(Piece::Silence)),
+        Some(ScriptedStop::CutAfter(after)) => (after, Some(ScriptedPiece::Cut)),
+        Some(ScriptedStop::SilentAfter(after)) => (after, Some(ScriptedPiece::Silence)),
         None => (count, None),
     };
     for (at, event) in events.into_iter().take(after).enumerate() {
         if at > 0 && event.paced && !rule.delta_gap.is_zero() {
-            pieces.push(Piece::Wait(rule.delta_gap));
+            pieces.push(ScriptedPiece::Wait(rule.delta_gap));
         }
-        pieces.push(Piece::Bytes(event.bytes));
+        pieces.push(ScriptedPiece::Bytes(event.bytes));
     }
     if after <= count {
         pieces.extend(end);
@@ -130,16 +149,16 @@ fn paced(rule: &Rule, events: Vec<Event>) -> Vec<Piece> {
 }
 
 /// A plain body has no events: it stops before its first byte or in its middle.
-fn single(rule: &Rule, bytes: Bytes) -> Vec<Piece> {
+fn single(rule: &ScriptRule, bytes: Bytes) -> Vec<ScriptedPiece> {
     let (after, end) = match rule.stop {
-        Some(Stop::CutAfter(after)) => (after, Piece::Cut),
-        Some(Stop::SilentAfter(after)) => (after, Piece::Silence),
-        None => return vec![Piece::Bytes(bytes)],
+        Some(ScriptedStop::CutAfter(after)) => (after, ScriptedPiece::Cut),
+        Some(ScriptedStop::SilentAfter(after)) => (after, ScriptedPiece::Silence),
+        None => return vec![ScriptedPiece::Bytes(bytes)],
     };
     if after == 0 {
         return vec![end];
     }
-    vec![Piece::Bytes(bytes.slice(..bytes.len() / 2)), end]
+    vec![ScriptedPiece::Bytes(bytes.slice(..bytes.len() / 2)), end]
 }
 
 /// An answer with its placeholders filled in and its texts split.
@@ -151,18 +170,18 @@ struct Filled {
 }
 
 impl Filled {
-    fn new(completion: &Completion, seen: &Seen) -> Filled {
+    fn new(completion: &ScriptedCompletion, seen: &SeenRequest) -> Filled {
         let split = |text: &str| match completion.piece_chars {
             Some(chars) => by_chars(text, chars),
             None => by_words(text),
         };
         let mut whole = String::new();
         let text = completion.text.as_ref().map(|text| match text {
-            Text::Whole(template) => {
+            ScriptedText::Whole(template) => {
                 template.render_into(seen, &mut whole);
                 split(&whole)
             }
-            Text::Pieces(templates) => {
+            ScriptedText::Pieces(templates) => {
                 let mut pieces = Vec::with_capacity(templates.len());
                 for template in templates {
                     let start = whole.len();
@@ -230,13 +249,13 @@ struct Frame<'a> {
     id: &'a str,
     created: u64,
     model: &'a str,
-    usage: Usage,
+    usage: ChunkUsage,
     serial: u64,
 }
 
 impl Frame<'_> {
     /// The scripted id, or one of the 24 characters that OpenAI's have, different for each choice.
-    fn call_id(&self, call: &Call, choice: u64, index: usize) -> String {
+    fn call_id(&self, call: &ScriptedCall, choice: u64, index: usize) -> String {
         match &call.id {
             Some(id) => id.clone(),
             None => format!("call_{:016x}{choice:04x}{index:04x}", self.serial),
@@ -244,7 +263,7 @@ impl Frame<'_> {
     }
 }
 
-fn usage(completion: &Completion, filled: &Filled, seen: &Seen) -> Usage {
+fn usage(completion: &ScriptedCompletion, filled: &Filled, seen: &SeenRequest) -> ChunkUsage {
     let asked: usize = seen.messages.iter().map(|message| message.text.len()).sum();
     let given = filled.bytes().div_ceil(TOKEN_BYTES) as u64 * seen.choices;
     let mut others = completion.usage.clone().unwrap_or_default();
@@ -253,7 +272,7 @@ fn usage(completion: &Completion, filled: &Filled, seen: &Seen) -> Usage {
     let completion_tokens: Value = take("completion_tokens", given);
     let count = |tokens: &Value| tokens.as_u64().unwrap_or(0);
     let total = count(&prompt_tokens).saturating_add(count(&completion_tokens));
-    Usage {
+    ChunkUsage {
         total_tokens: take("total_tokens", total),
         prompt_tokens,
         completion_tokens,
@@ -261,7 +280,7 @@ fn usage(completion: &Completion, filled: &Filled, seen: &Seen) -> Usage {
     }
 }
 
-fn finish(completion: &Completion) -> &str {
+fn finish(completion: &ScriptedCompletion) -> &str {
     match &completion.finish {
         Some(finish) => finish,
         None if completion.calls.is_empty() => "stop",
@@ -275,13 +294,18 @@ enum Step<'a> {
     Role,
     Reasoning(&'a str),
     Text(&'a str),
-    Head(usize, &'a Call),
+    Head(usize, &'a ScriptedCall),
     Arguments(usize, &'a str),
     Finish(&'a str),
 }
 
 /// The choices take turns, as recorded from OpenAI for `n` = 2.
-fn stream(completion: &Completion, filled: &Filled, frame: &Frame<'_>, seen: &Seen) -> Vec<Event> {
+fn stream(
+    completion: &ScriptedCompletion,
+    filled: &Filled,
+    frame: &Frame<'_>,
+    seen: &SeenRequest,
+) -> Vec<Event> {
     let mut steps = vec![Step::Role];
     steps.extend(filled.reasoning.iter().map(|piece| Step::Reasoning(piece)));
     steps.extend(filled.text.iter().flatten().map(|piece| Step::Text(piece)));
@@ -315,18 +339,20 @@ impl<'a> Step<'a> {
     fn choice(self, index: u64, frame: &Frame<'_>, has_text: bool) -> ChunkChoice<'a> {
         let mut finish_reason = None;
         let delta = match self {
-            Step::Role => Delta::Role {
+            Step::Role => ChunkDelta::Role {
                 role: "assistant",
                 content: has_text.then_some(""),
                 refusal: (),
             },
-            Step::Reasoning(reasoning_content) => Delta::Reasoning { reasoning_content },
-            Step::Text(content) => Delta::Text { content },
-            Step::Head(at, call) => Delta::head(at, frame.call_id(call, index, at), &call.name),
-            Step::Arguments(at, arguments) => Delta::arguments(at, arguments),
+            Step::Reasoning(reasoning_content) => ChunkDelta::Reasoning { reasoning_content },
+            Step::Text(content) => ChunkDelta::Text { content },
+            Step::Head(at, call) => {
+                ChunkDelta::head(at, frame.call_id(call, index, at), &call.name)
+            }
+            Step::Arguments(at, arguments) => ChunkDelta::arguments(at, arguments),
             Step::Finish(finish) => {
                 finish_reason = Some(finish);
-                Delta::Nothing {}
+                ChunkDelta::Nothing {}
             }
         };
         ChunkChoice {
@@ -342,7 +368,7 @@ impl Frame<'_> {
     fn event(
         &self,
         choices: &[ChunkChoice<'_>],
-        usage: Option<Option<&Usage>>,
+        usage: Option<Option<&ChunkUsage>>,
         paced: bool,
     ) -> Event {
         let chunk = Chunk {
@@ -365,12 +391,17 @@ impl Frame<'_> {
     }
 }
 
-fn plain(completion: &Completion, filled: &Filled, frame: &Frame<'_>, seen: &Seen) -> Bytes {
+fn plain(
+    completion: &ScriptedCompletion,
+    filled: &Filled,
+    frame: &Frame<'_>,
+    seen: &SeenRequest,
+) -> Bytes {
     let reasoning = filled.reasoning.concat();
     let text = filled.text.as_ref().map(|pieces| pieces.concat());
     let choice = |index: u64| PlainChoice {
         index,
-        message: Message {
+        message: PlainMessage {
             role: "assistant",
             content: text.as_deref(),
             reasoning_content: (!reasoning.is_empty()).then_some(reasoning.as_str()),
@@ -381,7 +412,7 @@ fn plain(completion: &Completion, filled: &Filled, frame: &Frame<'_>, seen: &See
                 .map(|(at, call)| PlainCall {
                     id: frame.call_id(call, index, at),
                     kind: "function",
-                    function: Function {
+                    function: PlainFunction {
                         name: Some(&call.name),
                         arguments: &call.arguments,
                     },

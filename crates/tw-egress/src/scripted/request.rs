@@ -6,7 +6,7 @@ use super::CHOICES_MAX;
 
 /// The parts of a chat-completions request that rules and answers look at.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenRequest {
     pub(super) model: Option<String>,
     pub(super) stream: bool,
     pub(super) include_usage: bool,
@@ -24,13 +24,13 @@ pub(super) struct SeenMessage {
 
 /// Why a body is no request for a chat completion.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct RequestRefusal {
     pub(super) message: String,
     pub(super) param: Option<&'static str>,
 }
 
-impl Seen {
-    pub(super) fn read(body: &[u8]) -> Result<Seen, Refusal> {
+impl SeenRequest {
+    pub(super) fn read(body: &[u8]) -> Result<SeenRequest, RequestRefusal> {
         let Ok(Value::Object(request)) = serde_json::from_slice(body) else {
             return Err(refuse("the body is not a JSON object", None));
         };
@@ -56,7 +56,7 @@ impl Seen {
         let usage = request
             .get("stream_options")
             .and_then(|options| options.get("include_usage"));
-        Ok(Seen {
+        Ok(SeenRequest {
             model: request
                 .get("model")
                 .and_then(Value::as_str)
@@ -153,8 +153,8 @@ fn tool_names(request: &serde_json::Map<String, Value>) -> Vec<String> {
         .collect()
 }
 
-fn refuse(message: &str, param: Option<&'static str>) -> Refusal {
-    Refusal {
+fn refuse(message: &str, param: Option<&'static str>) -> RequestRefusal {
+    RequestRefusal {
         message: message.to_owned(),
         param,
     }

@@ -5,25 +5,25 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::request::Seen;
-use super::template::Template;
+use super::request::SeenRequest;
+use super::template::ScriptTemplate;
 
 #[derive(Debug)]
-pub(super) struct Rule {
-    pub(super) when: When,
+pub(super) struct ScriptRule {
+    pub(super) when: RuleCondition,
     /// How often the rule may answer; `None` means always.
     pub(super) times_max: Option<u64>,
     pub(super) used: AtomicU64,
     pub(super) head_delay: Duration,
     pub(super) delta_gap: Duration,
-    pub(super) stop: Option<Stop>,
+    pub(super) stop: Option<ScriptedStop>,
     pub(super) retry_after: Option<String>,
-    pub(super) reply: Reply,
+    pub(super) reply: RuleReply,
 }
 
 /// Conditions on a request; all that are named must hold.
 #[derive(Debug)]
-pub(super) struct When {
+pub(super) struct RuleCondition {
     pub(super) last_role: Option<String>,
     pub(super) last_contains: Option<String>,
     pub(super) user_contains: Option<String>,
@@ -37,24 +37,24 @@ pub(super) struct When {
 
 /// An end that is not a proper one, after so many events of the body.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Stop {
+pub(super) enum ScriptedStop {
     CutAfter(usize),
     SilentAfter(usize),
 }
 
 #[derive(Debug)]
-pub(super) enum Reply {
-    Completion(Completion),
-    Raw(Raw),
-    Body(Body),
+pub(super) enum RuleReply {
+    Completion(ScriptedCompletion),
+    Raw(RawPieces),
+    Body(RawBody),
 }
 
 #[derive(Debug)]
-pub(super) struct Completion {
-    pub(super) text: Option<Text>,
-    pub(super) reasoning: Option<Template>,
+pub(super) struct ScriptedCompletion {
+    pub(super) text: Option<ScriptedText>,
+    pub(super) reasoning: Option<ScriptTemplate>,
     pub(super) piece_chars: Option<usize>,
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<ScriptedCall>,
     pub(super) finish: Option<String>,
     pub(super) usage: Option<serde_json::Map<String, serde_json::Value>>,
     pub(super) no_done: bool,
@@ -62,13 +62,13 @@ pub(super) struct Completion {
 }
 
 #[derive(Debug)]
-pub(super) enum Text {
-    Whole(Template),
-    Pieces(Vec<Template>),
+pub(super) enum ScriptedText {
+    Whole(ScriptTemplate),
+    Pieces(Vec<ScriptTemplate>),
 }
 
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct ScriptedCall {
     pub(super) name: String,
     /// Sent as it is, so it need not be JSON.
     pub(super) arguments: String,
@@ -77,7 +77,7 @@ pub(super) struct Call {
 
 /// Pieces sent without any change, each in one write.
 #[derive(Debug)]
-pub(super) struct Raw {
+pub(super) struct RawPieces {
     pub(super) status: u16,
     pub(super) content_type: Option<String>,
     pub(super) pieces: Vec<Bytes>,
@@ -85,14 +85,14 @@ pub(super) struct Raw {
 
 /// A plain body, the same whether a stream was asked for or not.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct RawBody {
     pub(super) status: u16,
     pub(super) content_type: String,
     pub(super) bytes: Bytes,
 }
 
-impl When {
-    pub(super) fn holds(&self, seen: &Seen) -> bool {
+impl RuleCondition {
+    pub(super) fn holds(&self, seen: &SeenRequest) -> bool {
         let (role, text) = match seen.messages.last() {
             Some(message) => (message.role.as_str(), message.text.as_str()),
             None => ("", ""),

@@ -8,10 +8,10 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::TEXT_BYTES_MAX;
-use super::request::Seen;
+use super::request::SeenRequest;
 
 #[derive(Debug)]
-pub(super) struct Template(Vec<Part>);
+pub(super) struct ScriptTemplate(Vec<Part>);
 
 #[derive(Debug)]
 enum Part {
@@ -24,11 +24,11 @@ enum Part {
 /// A field of a result that is a JSON object; `None` is the whole result.
 type Field = Option<String>;
 
-impl Template {
+impl ScriptTemplate {
     /// # Errors
     ///
     /// The reason, when a placeholder begins like one of ours and is none.
-    pub(super) fn parse(text: &str) -> Result<Template, String> {
+    pub(super) fn parse(text: &str) -> Result<ScriptTemplate, String> {
         let mut parts = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
@@ -53,11 +53,11 @@ impl Template {
         if !literal.is_empty() {
             parts.push(Part::Literal(literal));
         }
-        Ok(Template(parts))
+        Ok(ScriptTemplate(parts))
     }
 
     /// Appends the filled-in text to `out`, as far as [`TEXT_BYTES_MAX`] bytes in all.
-    pub(super) fn render_into(&self, seen: &Seen, out: &mut String) {
+    pub(super) fn render_into(&self, seen: &SeenRequest, out: &mut String) {
         for part in &self.0 {
             let text = match part {
                 Part::Literal(text) => Cow::Borrowed(text.as_str()),

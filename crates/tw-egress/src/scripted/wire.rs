@@ -16,12 +16,12 @@ pub(super) struct Chunk<'a> {
     pub(super) choices: &'a [ChunkChoice<'a>],
     /// Null in every chunk but the last when usage was asked for, absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) usage: Option<Option<&'a Usage>>,
+    pub(super) usage: Option<Option<&'a ChunkUsage>>,
 }
 
 /// Counts are JSON values because a script may write any.
 #[derive(Serialize)]
-pub(super) struct Usage {
+pub(super) struct ChunkUsage {
     pub(super) prompt_tokens: Value,
     pub(super) completion_tokens: Value,
     pub(super) total_tokens: Value,
@@ -32,14 +32,14 @@ pub(super) struct Usage {
 #[derive(Serialize)]
 pub(super) struct ChunkChoice<'a> {
     pub(super) index: u64,
-    pub(super) delta: Delta<'a>,
+    pub(super) delta: ChunkDelta<'a>,
     pub(super) logprobs: (),
     pub(super) finish_reason: Option<&'a str>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum Delta<'a> {
+pub(super) enum ChunkDelta<'a> {
     Role {
         role: &'static str,
         content: Option<&'static str>,
@@ -52,19 +52,19 @@ pub(super) enum Delta<'a> {
         content: &'a str,
     },
     Calls {
-        tool_calls: [CallPiece<'a>; 1],
+        tool_calls: [ChunkCall<'a>; 1],
     },
     Nothing {},
 }
 
-impl<'a> Delta<'a> {
-    pub(super) fn head(index: usize, id: String, name: &'a str) -> Delta<'a> {
-        let function = Function {
+impl<'a> ChunkDelta<'a> {
+    pub(super) fn head(index: usize, id: String, name: &'a str) -> ChunkDelta<'a> {
+        let function = PlainFunction {
             name: Some(name),
             arguments: "",
         };
-        Delta::Calls {
-            tool_calls: [CallPiece {
+        ChunkDelta::Calls {
+            tool_calls: [ChunkCall {
                 index,
                 id: Some(id),
                 kind: Some("function"),
@@ -73,13 +73,13 @@ impl<'a> Delta<'a> {
         }
     }
 
-    pub(super) fn arguments(index: usize, arguments: &'a str) -> Delta<'a> {
-        let function = Function {
+    pub(super) fn arguments(index: usize, arguments: &'a str) -> ChunkDelta<'a> {
+        let function = PlainFunction {
             name: None,
             arguments,
         };
-        Delta::Calls {
-            tool_calls: [CallPiece {
+        ChunkDelta::Calls {
+            tool_calls: [ChunkCall {
                 index,
                 id: None,
                 kind: None,
@@ -90,17 +90,17 @@ impl<'a> Delta<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct CallPiece<'a> {
+pub(super) struct ChunkCall<'a> {
     index: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
-    function: Function<'a>,
+    function: PlainFunction<'a>,
 }
 
 #[derive(Serialize)]
-pub(super) struct Function<'a> {
+pub(super) struct PlainFunction<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<&'a str>,
     pub(super) arguments: &'a str,
@@ -113,7 +113,7 @@ pub(super) struct PlainBody<'a> {
     pub(super) created: u64,
     pub(super) model: &'a str,
     pub(super) choices: Vec<PlainChoice<'a>>,
-    pub(super) usage: &'a Usage,
+    pub(super) usage: &'a ChunkUsage,
     pub(super) service_tier: &'static str,
     pub(super) system_fingerprint: (),
 }
@@ -121,13 +121,13 @@ pub(super) struct PlainBody<'a> {
 #[derive(Serialize)]
 pub(super) struct PlainChoice<'a> {
     pub(super) index: u64,
-    pub(super) message: Message<'a>,
+    pub(super) message: PlainMessage<'a>,
     pub(super) logprobs: (),
     pub(super) finish_reason: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-pub(super) struct Message<'a> {
+pub(super) struct PlainMessage<'a> {
     pub(super) role: &'static str,
     pub(super) content: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,5 +143,5 @@ pub(super) struct PlainCall<'a> {
     pub(super) id: String,
     #[serde(rename = "type")]
     pub(super) kind: &'static str,
-    pub(super) function: Function<'a>,
+    pub(super) function: PlainFunction<'a>,
 }

@@ -11,7 +11,7 @@ const ENTITY_CHARS_MAX: usize = 14;
 
 /// One way to read a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Reading {
+pub(super) struct EscapeReading {
     pub end: usize,
     pub character: char,
 }
@@ -22,7 +22,7 @@ pub(super) fn is_escape(byte: u8) -> bool {
 }
 
 /// All ways to read what begins at `at`; none in the midst of a character.
-pub(super) fn readings(text: &[u8], at: usize) -> Vec<Reading> {
+pub(super) fn readings(text: &[u8], at: usize) -> Vec<EscapeReading> {
     Nested(NESTED_MAX).readings(text, at)
 }
 
@@ -31,7 +31,7 @@ pub(super) fn readings(text: &[u8], at: usize) -> Vec<Reading> {
 struct Nested(u8);
 
 impl Nested {
-    fn readings(self, text: &[u8], at: usize) -> Vec<Reading> {
+    fn readings(self, text: &[u8], at: usize) -> Vec<EscapeReading> {
         let Some(&first) = text.get(at) else {
             return Vec::new();
         };
@@ -41,13 +41,13 @@ impl Nested {
         let parts = Self(self.0 - 1);
         let mut found = parts.readings(text, at);
         for begins in 0..found.len() {
-            let Reading { end, character } = found[begins];
+            let EscapeReading { end, character } = found[begins];
             match character {
                 '%' => found.extend(parts.percent(text, end)),
                 '\\' => parts.backslash(text, end, &mut found),
                 '&' => found.extend(parts.entity(text, end)),
                 // In a form.
-                '+' => found.push(Reading {
+                '+' => found.push(EscapeReading {
                     end,
                     character: ' ',
                 }),
@@ -71,7 +71,7 @@ impl Nested {
         for _ in 0..count {
             let found = self.readings(text, end);
             // What begins an escape is no digit, so that one place is at most one digit.
-            let digit = |read: &Reading| Some((read.character.to_digit(16)?, read.end));
+            let digit = |read: &EscapeReading| Some((read.character.to_digit(16)?, read.end));
             let (digit, after) = found.iter().find_map(digit)?;
             number = number * 16 + digit;
             end = after;
@@ -80,7 +80,7 @@ impl Nested {
     }
 
     /// The character whose bytes stand behind this percent sign and as many as it has further bytes.
-    fn percent(self, text: &[u8], at: usize) -> Option<Reading> {
+    fn percent(self, text: &[u8], at: usize) -> Option<EscapeReading> {
         let mut bytes = [0; 4];
         let (first, mut end) = self.digits(2, text, at)?;
         bytes[0] = u8::try_from(first).ok()?;
@@ -102,12 +102,12 @@ impl Nested {
             end = after;
         }
         let character = std::str::from_utf8(&bytes[..length]).ok()?.chars().next()?;
-        Some(Reading { end, character })
+        Some(EscapeReading { end, character })
     }
 
     /// What stands behind a backslash in a string of JSON, or of the languages that it comes from.
-    fn backslash(self, text: &[u8], at: usize, found: &mut Vec<Reading>) {
-        for Reading { end, character } in self.readings(text, at) {
+    fn backslash(self, text: &[u8], at: usize, found: &mut Vec<EscapeReading>) {
+        for EscapeReading { end, character } in self.readings(text, at) {
             let escaped = match character {
                 '"' | '\\' | '/' | '\'' => Some(character),
                 'n' => Some('\n'),
@@ -127,12 +127,12 @@ impl Nested {
                 }
                 _ => None,
             };
-            found.extend(escaped.map(|character| Reading { end, character }));
+            found.extend(escaped.map(|character| EscapeReading { end, character }));
         }
     }
 
     /// The digits behind `\u`, and those of the other half of a pair.
-    fn unicode(self, text: &[u8], at: usize) -> Option<Reading> {
+    fn unicode(self, text: &[u8], at: usize) -> Option<EscapeReading> {
         let (high, end) = self.digits(4, text, at)?;
         if !(0xd800..0xdc00).contains(&high) {
             return reading(high, end);
@@ -147,7 +147,7 @@ impl Nested {
     }
 
     /// What stands between `&` and `;`.
-    fn entity(self, text: &[u8], at: usize) -> Option<Reading> {
+    fn entity(self, text: &[u8], at: usize) -> Option<EscapeReading> {
         let mut name = String::new();
         let mut end = at;
         for _ in 0..ENTITY_CHARS_MAX {
@@ -156,7 +156,7 @@ impl Nested {
             let read = found.last()?;
             end = read.end;
             if read.character == ';' {
-                return Some(Reading {
+                return Some(EscapeReading {
                     end,
                     character: named(&name)?,
                 });
@@ -170,13 +170,13 @@ impl Nested {
     }
 }
 
-fn reading(number: u32, end: usize) -> Option<Reading> {
+fn reading(number: u32, end: usize) -> Option<EscapeReading> {
     let character = char::from_u32(number)?;
-    Some(Reading { end, character })
+    Some(EscapeReading { end, character })
 }
 
 /// The character that begins here as itself.
-fn plain(text: &[u8], at: usize) -> Option<Reading> {
+fn plain(text: &[u8], at: usize) -> Option<EscapeReading> {
     let first = *text.get(at)?;
     let length = match first {
         0..=0x7f => 1,
@@ -190,7 +190,7 @@ fn plain(text: &[u8], at: usize) -> Option<Reading> {
         .ok()?
         .chars()
         .next()?;
-    Some(Reading { end, character })
+    Some(EscapeReading { end, character })
 }
 
 /// What an entity without its `&` and `;` stands for. Names are those that HTML has for ASCII.

@@ -1,9 +1,9 @@
-use super::{BadGrant, Grant, Secrets, Sent, Tenancy};
+use super::{BadGrant, SecretGrant, Secrets, SentSecrets, Tenancy};
 use crate::secret::Secret;
 
-fn grant(name: &str, value: &str, organizations: &[&str], hosts: &[&str]) -> Grant {
+fn grant(name: &str, value: &str, organizations: &[&str], hosts: &[&str]) -> SecretGrant {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    Grant {
+    SecretGrant {
         name: name.to_owned(),
         value: Secret::new(value.to_owned()),
         organizations: owned(organizations),
@@ -11,7 +11,7 @@ fn grant(name: &str, value: &str, organizations: &[&str], hosts: &[&str]) -> Gra
     }
 }
 
-fn secrets(grants: &[Grant]) -> Secrets {
+fn secrets(grants: &[SecretGrant]) -> Secrets {
     Secrets::new(grants.to_vec()).unwrap()
 }
 
@@ -143,7 +143,7 @@ fn an_organizations_first_grant_of_a_name_decides() {
 
 #[test]
 fn grants_that_cannot_be_meant_are_refused() {
-    let refused = |grant: Grant| Secrets::new(vec![grant]).unwrap_err();
+    let refused = |grant: SecretGrant| Secrets::new(vec![grant]).unwrap_err();
     let name = || "KEY".to_owned();
     assert_eq!(
         refused(grant("KEY", "", &["default"], &[])),
@@ -205,8 +205,8 @@ fn values_are_in_no_debug_output() {
 }
 
 /// A request that these secrets of [`grant`]s for `acme` without hosts were put into.
-fn sent<'a>(secrets: &'a Secrets, names: &[&str]) -> Sent<'a> {
-    let mut sent = Sent::default();
+fn sent<'a>(secrets: &'a Secrets, names: &[&str]) -> SentSecrets<'a> {
+    let mut sent = SentSecrets::default();
     for name in names {
         let value = secrets.send(name, "acme", "a.example", Tenancy::Single, &mut sent);
         assert!(value.is_some(), "{name}");
@@ -295,7 +295,7 @@ fn what_is_not_granted_is_not_sent() {
         ("KEY", "acme", "b.example"),
         ("OTHER", "acme", "a.example"),
     ] {
-        let mut sent = Sent::default();
+        let mut sent = SentSecrets::default();
         let value = secrets.send(name, organization, host, Tenancy::Several, &mut sent);
         assert!(value.is_none());
         assert_eq!(sent.masked("abcdefgh".to_owned()), "abcdefgh");
@@ -370,5 +370,5 @@ fn nothing_of_a_secret_is_left_where_a_text_breaks_off() {
         assert!(!text.contains("äb"), "{text}");
         assert!(text.len() + sent.look_ahead() + 12 >= at, "{text}");
     }
-    assert_eq!(Sent::default().masked_cut("abc".to_owned()), "abc");
+    assert_eq!(SentSecrets::default().masked_cut("abc".to_owned()), "abc");
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use tw_wire::openai_chat::models::ListedModel;
 
 use super::listing::{ListError, get, list_at};
-use super::{Connections, Upstream, UpstreamKind};
+use super::{Upstream, UpstreamConnections, UpstreamKind};
 
 /// What an upstream was found to be.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub enum Severity {
 /// # Errors
 /// [`UpstreamTrouble`].
 pub async fn check(
-    connections: &Connections,
+    connections: &UpstreamConnections,
     upstream: &Upstream,
 ) -> Result<UpstreamFound, Box<UpstreamTrouble>> {
     let Some(url) = url_of_list(&upstream.kind) else {
@@ -88,7 +88,11 @@ fn url_of_list(kind: &UpstreamKind) -> Option<String> {
 
 impl UpstreamTrouble {
     /// Looks into a list that failed.
-    pub async fn of_list(connections: &Connections, upstream: &Upstream, error: ListError) -> Self {
+    pub async fn of_list(
+        connections: &UpstreamConnections,
+        upstream: &Upstream,
+        error: ListError,
+    ) -> Self {
         let url = url_of_list(&upstream.kind).unwrap_or_default();
         let settings = &upstream.access;
         let base_url = &settings.base_url_setting;
@@ -162,7 +166,7 @@ impl fmt::Display for UpstreamTrouble {
 }
 
 /// A base URL on the same server that has a list, or would for a right key.
-async fn working(connections: &Connections, upstream: &Upstream) -> Option<String> {
+async fn working(connections: &UpstreamConnections, upstream: &Upstream) -> Option<String> {
     let UpstreamKind::OpenAi { base_url, .. } = &upstream.kind else {
         return None;
     };

@@ -2,7 +2,7 @@
 
 /// What a body is that begins so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begins {
+pub enum BodyStart {
     /// An object, a list or a string: an answer or an error, whatever stands behind it.
     Json,
     EventStream,
@@ -19,42 +19,42 @@ const FIELDS: [&[u8]; 5] = [b":", b"data", b"event", b"id:", b"retry"];
 
 /// Tells what the body is, and from where on; white space and a byte order mark before it are
 /// nothing of it.
-pub fn begins(read: &[u8]) -> (Begins, usize) {
+pub fn begins(read: &[u8]) -> (BodyStart, usize) {
     if !read.is_empty() && read.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(read) {
-        return (Begins::Unclear, 0);
+        return (BodyStart::Unclear, 0);
     }
     let text = read.strip_prefix(BYTE_ORDER_MARK).unwrap_or(read);
     let text = text.trim_ascii_start();
     let begins = match text {
-        [] => Begins::Unclear,
-        [b'{' | b'[' | b'"', ..] => Begins::Json,
-        [b'<', ..] => Begins::WebPage,
-        _ if FIELDS.iter().any(|field| text.starts_with(field)) => Begins::EventStream,
-        _ if FIELDS.iter().any(|field| field.starts_with(text)) => Begins::Unclear,
-        [..] => Begins::Other,
+        [] => BodyStart::Unclear,
+        [b'{' | b'[' | b'"', ..] => BodyStart::Json,
+        [b'<', ..] => BodyStart::WebPage,
+        _ if FIELDS.iter().any(|field| text.starts_with(field)) => BodyStart::EventStream,
+        _ if FIELDS.iter().any(|field| field.starts_with(text)) => BodyStart::Unclear,
+        [..] => BodyStart::Other,
     };
     (begins, read.len() - text.len())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Begins, begins};
+    use super::{BodyStart, begins};
 
     #[test]
     fn a_body_is_known_by_how_it_begins() {
-        let rows: [(&[u8], Begins, usize); 12] = [
-            (b"{\"a\"", Begins::Json, 0),
-            (b"\xEF\xBB\xBF \r\n[", Begins::Json, 6),
-            (b"\xEF\xBB", Begins::Unclear, 0),
-            (b"", Begins::Unclear, 0),
-            (b"\n\n", Begins::Unclear, 2),
-            (b"d", Begins::Unclear, 0),
-            (b"  data", Begins::EventStream, 2),
-            (b": x", Begins::EventStream, 0),
-            (b"event: error", Begins::EventStream, 0),
-            (b"<!DOCTYPE", Begins::WebPage, 0),
-            (b"dat ", Begins::Other, 0),
-            (b"overloaded", Begins::Other, 0),
+        let rows: [(&[u8], BodyStart, usize); 12] = [
+            (b"{\"a\"", BodyStart::Json, 0),
+            (b"\xEF\xBB\xBF \r\n[", BodyStart::Json, 6),
+            (b"\xEF\xBB", BodyStart::Unclear, 0),
+            (b"", BodyStart::Unclear, 0),
+            (b"\n\n", BodyStart::Unclear, 2),
+            (b"d", BodyStart::Unclear, 0),
+            (b"  data", BodyStart::EventStream, 2),
+            (b": x", BodyStart::EventStream, 0),
+            (b"event: error", BodyStart::EventStream, 0),
+            (b"<!DOCTYPE", BodyStart::WebPage, 0),
+            (b"dat ", BodyStart::Other, 0),
+            (b"overloaded", BodyStart::Other, 0),
         ];
         for (read, expected, from) in rows {
             assert_eq!(begins(read), (expected, from), "{read:?}");

@@ -8,10 +8,10 @@ use http::header::ACCEPT;
 use tokio::time::timeout;
 use tw_wire::openai_chat::models::{self, ListedModel};
 
-use super::place::{no_address, request};
-use super::{Connections, Upstream, UpstreamKind};
+use super::request_target::{no_address, request};
+use super::{Upstream, UpstreamConnections, UpstreamKind};
 use crate::client::connect_error::ConnectError;
-use crate::client::direct::DirectFailure;
+use crate::client::upstream_client::DirectFailure;
 
 /// Longest time for the whole list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ impl ListError {
 /// # Errors
 /// [`ListError`].
 pub async fn list(
-    connections: &Connections,
+    connections: &UpstreamConnections,
     upstream: &Upstream,
 ) -> Result<Option<Vec<ListedModel>>, ListError> {
     match &upstream.kind {
@@ -85,7 +85,7 @@ pub async fn list(
 
 /// As [`list`], at another URL of the same server.
 pub(super) async fn list_at(
-    connections: &Connections,
+    connections: &UpstreamConnections,
     upstream: &Upstream,
     url: &str,
 ) -> Result<Vec<ListedModel>, ListError> {
@@ -95,7 +95,7 @@ pub(super) async fn list_at(
 
 /// Reads what is at the URL, with the upstream's key.
 pub(super) async fn get(
-    connections: &Connections,
+    connections: &UpstreamConnections,
     upstream: &Upstream,
     url: &str,
 ) -> Result<Vec<u8>, ListError> {
@@ -105,7 +105,7 @@ pub(super) async fn get(
 }
 
 async fn read(
-    connections: &Connections,
+    connections: &UpstreamConnections,
     upstream: &Upstream,
     url: &str,
 ) -> Result<Vec<u8>, ListError> {

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
-use crate::scripted::{Piece, Script};
+use crate::scripted::{Script, ScriptedPiece};
 
 pub(super) struct ScriptedBody {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<ScriptedPiece>,
     /// When the pause that is under way ends.
     pause_until: Option<Instant>,
 }
@@ -51,11 +51,11 @@ impl ScriptedBody {
                 self.pause_until = None;
             }
             match self.pieces.pop_front()? {
-                Piece::Bytes(bytes) => return Some(Ok(bytes)),
-                Piece::Wait(pause) => self.pause_until = Some(Instant::now() + pause),
-                Piece::Cut => return Some(Err(())),
-                Piece::Silence => {
-                    self.pieces.push_front(Piece::Silence);
+                ScriptedPiece::Bytes(bytes) => return Some(Ok(bytes)),
+                ScriptedPiece::Wait(pause) => self.pause_until = Some(Instant::now() + pause),
+                ScriptedPiece::Cut => return Some(Err(())),
+                ScriptedPiece::Silence => {
+                    self.pieces.push_front(ScriptedPiece::Silence);
                     std::future::pending::<()>().await;
                 }
             }

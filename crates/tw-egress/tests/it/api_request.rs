@@ -17,13 +17,13 @@ use tw_core::time::Timestamp;
 use tw_core::tool::{EffectClass, LookUp, Tool, ToolKind, ToolOutcome, ToolOutput};
 use tw_core::variables::Variables;
 use tw_egress::api_request::ApiCaller;
-use tw_egress::client::place::Allowed;
-use tw_egress::client::{Client, Options};
+use tw_egress::client::host_port::AllowedDestination;
+use tw_egress::client::{ClientOptions, EgressClient};
 use tw_egress::probe::Prober;
 use tw_egress::secret::Secret;
-use tw_egress::secrets::{Grant, Secrets, Tenancy};
-use tw_egress::tools::{self, Attempt, Executors};
-use tw_wire::own::tool;
+use tw_egress::secrets::{SecretGrant, Secrets, Tenancy};
+use tw_egress::tools::{self, AttemptContext, ToolExecutors};
+use tw_wire::stored::tool;
 
 use crate::client::options;
 
@@ -32,15 +32,15 @@ const ACME: &str = "acme";
 
 /// Everything that an attempt takes, to be changed by a test.
 struct Lab {
-    executors: Executors,
-    attempt: Attempt,
+    executors: ToolExecutors,
+    attempt: AttemptContext,
 }
 
 impl Lab {
     /// A server that may send to `place` for [`ACME`].
     fn reaching(place: &str) -> Self {
         Self::new(
-            Options {
+            ClientOptions {
                 allowed: vec![allowed(place)],
                 ..options()
             },
@@ -48,16 +48,16 @@ impl Lab {
         )
     }
 
-    fn new(options: Options, grants: Vec<Grant>) -> Self {
+    fn new(options: ClientOptions, grants: Vec<SecretGrant>) -> Self {
         let secrets = Arc::new(Secrets::new(grants).unwrap());
         let mut variables = Variables::default();
         variables.set("organization", ACME.to_owned());
         Self {
-            executors: Executors {
+            executors: ToolExecutors {
                 prober: Prober::new(&[]).unwrap(),
-                api: ApiCaller::new(Client::new(options), secrets),
+                api: ApiCaller::new(EgressClient::new(options), secrets),
             },
-            attempt: Attempt {
+            attempt: AttemptContext {
                 call: CallId(uuid::Uuid::nil()),
                 args: arguments::read_stored("{}").unwrap(),
                 idempotency_key: "key-1".to_owned(),
@@ -88,12 +88,12 @@ impl Lab {
     }
 }
 
-fn allowed(place: &str) -> Allowed {
-    Allowed::parse(place, Some(vec![ACME.to_owned()])).unwrap()
+fn allowed(place: &str) -> AllowedDestination {
+    AllowedDestination::parse(place, Some(vec![ACME.to_owned()])).unwrap()
 }
 
-fn grant(name: &str, value: &str, hosts: &[&str]) -> Grant {
-    Grant {
+fn grant(name: &str, value: &str, hosts: &[&str]) -> SecretGrant {
+    SecretGrant {
         name: name.to_owned(),
         value: Secret::new(value.to_owned()),
         organizations: vec![ACME.to_owned()],

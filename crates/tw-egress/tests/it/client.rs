@@ -10,13 +10,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use tw_egress::client::place::{Allowed, Place};
+use tw_egress::client::host_port::{AllowedDestination, HostPort};
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
-use tw_egress::client::{Client, Options, Outgoing, PoolOptions, Timeouts, web_roots};
+use tw_egress::client::{
+    ClientOptions, EgressClient, OutgoingRequest, PoolOptions, RequestTimeouts, web_roots,
+};
 
 /// A client to change before it is built.
-pub(crate) fn options() -> Options {
-    Options {
+pub(crate) fn options() -> ClientOptions {
+    ClientOptions {
         resolver: Resolver::Fixed(FixedAnswers::default()),
         allowed: Vec::new(),
         denied: Vec::new(),
@@ -27,27 +29,27 @@ pub(crate) fn options() -> Options {
 }
 
 /// One that may reach this place, as the organization `default`.
-fn allowing(place: &str) -> Options {
-    Options {
+fn allowing(place: &str) -> ClientOptions {
+    ClientOptions {
         allowed: vec![allowed(place)],
         ..options()
     }
 }
 
-fn allowed(place: &str) -> Allowed {
-    Allowed::parse(place, None).unwrap()
+fn allowed(place: &str) -> AllowedDestination {
+    AllowedDestination::parse(place, None).unwrap()
 }
 
-fn place(text: &str) -> Place {
-    Place::parse(text).unwrap()
+fn place(text: &str) -> HostPort {
+    HostPort::parse(text).unwrap()
 }
 
-fn client(options: Options) -> Client {
-    Client::new(options)
+fn client(options: ClientOptions) -> EgressClient {
+    EgressClient::new(options)
 }
 
-pub(crate) fn resolving(answers: FixedAnswers) -> Options {
-    Options {
+pub(crate) fn resolving(answers: FixedAnswers) -> ClientOptions {
+    ClientOptions {
         resolver: Resolver::Fixed(answers),
         ..options()
     }
@@ -57,13 +59,13 @@ pub(crate) fn ips(addresses: &[&str]) -> Vec<IpAddr> {
     addresses.iter().map(|a| a.parse().unwrap()).collect()
 }
 
-fn get(url: &str) -> Outgoing {
-    Outgoing {
+fn get(url: &str) -> OutgoingRequest {
+    OutgoingRequest {
         method: Method::GET,
         url: url.to_owned(),
         headers: Vec::new(),
         body: Bytes::new(),
-        timeouts: Timeouts {
+        timeouts: RequestTimeouts {
             connect: Duration::from_secs(5),
             first_byte: Duration::from_secs(5),
             idle: Duration::from_secs(5),
@@ -74,8 +76,8 @@ fn get(url: &str) -> Outgoing {
 }
 
 /// A request whose repetition would matter.
-fn post(url: &str) -> Outgoing {
-    Outgoing {
+fn post(url: &str) -> OutgoingRequest {
+    OutgoingRequest {
         method: Method::POST,
         body: Bytes::from_static(b"pay"),
         ..get(url)

@@ -7,44 +7,44 @@ mod rules;
 mod streams;
 
 use serde_json::{Value, json};
-use tw_egress::scripted::{Answer, Piece, Script};
+use tw_egress::scripted::{Script, ScriptedAnswer, ScriptedPiece};
 
 /// The whole body as text; pauses and ends are written as `<wait 5ms>`, `<cut>` and `<silence>`.
-fn transcript(answer: &Answer) -> String {
+fn transcript(answer: &ScriptedAnswer) -> String {
     let mut out = String::new();
     for piece in &answer.body {
         match piece {
-            Piece::Bytes(bytes) => out.push_str(&String::from_utf8_lossy(bytes)),
-            Piece::Wait(pause) => out.push_str(&format!("<wait {pause:?}>\n")),
-            Piece::Cut => out.push_str("<cut>\n"),
-            Piece::Silence => out.push_str("<silence>\n"),
+            ScriptedPiece::Bytes(bytes) => out.push_str(&String::from_utf8_lossy(bytes)),
+            ScriptedPiece::Wait(pause) => out.push_str(&format!("<wait {pause:?}>\n")),
+            ScriptedPiece::Cut => out.push_str("<cut>\n"),
+            ScriptedPiece::Silence => out.push_str("<silence>\n"),
         }
     }
     out
 }
 
 /// The body's bytes without pauses and ends.
-fn bytes(answer: &Answer) -> Vec<u8> {
+fn bytes(answer: &ScriptedAnswer) -> Vec<u8> {
     let mut out = Vec::new();
     for piece in &answer.body {
-        if let Piece::Bytes(bytes) = piece {
+        if let ScriptedPiece::Bytes(bytes) = piece {
             out.extend_from_slice(bytes);
         }
     }
     out
 }
 
-fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+fn header<'a>(answer: &'a ScriptedAnswer, name: &str) -> Option<&'a str> {
     let found = answer.headers.iter().find(|(key, _)| key == name);
     found.map(|(_, value)| value.as_str())
 }
 
-fn body_json(answer: &Answer) -> Value {
+fn body_json(answer: &ScriptedAnswer) -> Value {
     serde_json::from_slice(&bytes(answer)).unwrap()
 }
 
 /// `choices` of every chunk of a stream, the end marker left out.
-fn chunks(answer: &Answer) -> Vec<Value> {
+fn chunks(answer: &ScriptedAnswer) -> Vec<Value> {
     let text = String::from_utf8(bytes(answer)).unwrap();
     let data = text
         .split_terminator("\n\n")
@@ -54,7 +54,7 @@ fn chunks(answer: &Answer) -> Vec<Value> {
         .collect()
 }
 
-fn ask(script: &Script, request: &Value) -> Answer {
+fn ask(script: &Script, request: &Value) -> ScriptedAnswer {
     script.answer(request.to_string().as_bytes(), 7)
 }
 

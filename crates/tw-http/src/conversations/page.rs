@@ -1,7 +1,7 @@
 //! Pages of lists: which one is wanted, and how it is told.
 
 use serde_json::{Value, json};
-use tw_store::read::conversations::Order;
+use tw_store::read::conversations::ListOrder;
 use url::form_urlencoded;
 
 use crate::access::NAME_BYTES_MAX;
@@ -14,27 +14,27 @@ const LIMIT_MAX: usize = 100;
 
 /// Which part of a list is wanted.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct PageRequest {
     pub limit: usize,
     /// The id that the part follows.
     pub after: Option<String>,
-    pub order: Order,
+    pub order: ListOrder,
 }
 
-impl Wanted {
+impl PageRequest {
     /// Newest first.
     pub fn of_conversations(query: Option<&str>) -> Result<Self, ApiError> {
-        read(query, Order::NewestFirst, &["limit", "after"])
+        read(query, ListOrder::NewestFirst, &["limit", "after"])
     }
 
     /// Oldest first, unless `order` says otherwise.
     pub fn of_turns(query: Option<&str>) -> Result<Self, ApiError> {
-        read(query, Order::OldestFirst, &["limit", "after", "order"])
+        read(query, ListOrder::OldestFirst, &["limit", "after", "order"])
     }
 }
 
-fn read(query: Option<&str>, order: Order, known: &[&str]) -> Result<Wanted, ApiError> {
-    let mut wanted = Wanted {
+fn read(query: Option<&str>, order: ListOrder, known: &[&str]) -> Result<PageRequest, ApiError> {
+    let mut wanted = PageRequest {
         limit: LIMIT_DEFAULT,
         after: None,
         order,
@@ -56,8 +56,8 @@ fn read(query: Option<&str>, order: Order, known: &[&str]) -> Result<Wanted, Api
             }
             "order" => {
                 wanted.order = match &*value {
-                    "asc" => Order::OldestFirst,
-                    "desc" => Order::NewestFirst,
+                    "asc" => ListOrder::OldestFirst,
+                    "desc" => ListOrder::NewestFirst,
                     _ => {
                         let message = "order is 'asc' or 'desc'.";
                         return Err(ApiError::invalid(Some("order"), None, message));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tw_core::rate::Standing;
-use tw_runtime::limiter::{Limited, NoRoom, What, Whose};
+use tw_core::rate::BucketStanding;
+use tw_runtime::limiter::{LimitKind, LimitSubject, ReachedLimit, RoomRefused};
 
 use super::{ApiError, OVERLOAD_RETRY_AFTER_S};
 
@@ -26,10 +26,10 @@ impl ApiError {
         error
     }
 
-    pub(crate) fn no_room(no_room: &NoRoom) -> Self {
+    pub(crate) fn no_room(no_room: &RoomRefused) -> Self {
         let limited = match no_room {
-            NoRoom::Overloaded => return Self::overloaded(),
-            NoRoom::Limited(limited) => limited,
+            RoomRefused::Overloaded => return Self::overloaded(),
+            RoomRefused::Limited(limited) => limited,
         };
         let retry_after_s = seconds_up(limited.retry_after).max(1);
         let mut error = Self::new(
@@ -44,15 +44,15 @@ impl ApiError {
     }
 }
 
-fn message(limited: &Limited, retry_after_s: u32) -> String {
+fn message(limited: &ReachedLimit, retry_after_s: u32) -> String {
     let whose = match limited.whose {
-        Whose::Key => "API key",
-        Whose::Organization => "organization",
+        LimitSubject::Key => "API key",
+        LimitSubject::Organization => "organization",
     };
     let what = match limited.what {
-        What::RequestsPerMinute => "requests per minute",
-        What::TurnsAtOnce => "requests at once",
-        What::StreamsAtOnce => "open streams at once",
+        LimitKind::RequestsPerMinute => "requests per minute",
+        LimitKind::TurnsAtOnce => "requests at once",
+        LimitKind::StreamsAtOnce => "open streams at once",
     };
     format!(
         "This {whose} has reached its limit of {} {what}: 0 left. Try again in {retry_after_s} s.",
@@ -61,7 +61,7 @@ fn message(limited: &Limited, retry_after_s: u32) -> String {
 }
 
 /// Puts in how a limit of requests stands.
-pub(crate) fn put_standing(headers: &mut HeaderMap, standing: &Standing) {
+pub(crate) fn put_standing(headers: &mut HeaderMap, standing: &BucketStanding) {
     headers.insert(LIMIT, HeaderValue::from(standing.limit.get()));
     headers.insert(REMAINING, HeaderValue::from(standing.remaining));
     if let Ok(reset) = HeaderValue::from_str(&span(standing.full_in)) {

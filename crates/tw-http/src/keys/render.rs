@@ -1,14 +1,15 @@
 //! Keys as JSON. A key's own text is in the answer that makes it, and nowhere else.
 
 use serde_json::{Value, json};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant};
 use tw_core::id::ApiKeyUuid;
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant};
 use tw_core::time::Timestamp;
+use tw_core::turn_policy::RecordPolicy;
 use tw_runtime::keys::ALL_TOOLS;
 use tw_store::read::api_keys::ListedApiKey;
 
 pub(super) fn key(key: &ListedApiKey, now: Timestamp) -> Value {
-    let scopes: Vec<&str> = key.scopes.iter().copied().map(Scope::as_str).collect();
+    let scopes: Vec<&str> = key.scopes.iter().copied().map(KeyScope::as_str).collect();
     let seconds = |at: Option<Timestamp>| at.map(|at| at.seconds());
     json!({
         "id": key.uuid.to_string(),
@@ -24,8 +25,8 @@ pub(super) fn key(key: &ListedApiKey, now: Timestamp) -> Value {
         },
         "tools_mode": key.tools_mode.as_str(),
         "record": match key.record {
-            Record::Full => "full",
-            Record::Minimal => "minimal",
+            RecordPolicy::Full => "full",
+            RecordPolicy::Minimal => "minimal",
         },
         "memory": match key.memory {
             KeyMemory::Off => "off",

@@ -4,13 +4,13 @@ use serde_json::{Map, Value, json};
 use tw_core::api_request::BuiltRequest;
 use tw_core::id::ToolId;
 use tw_core::tool::ToolOutcome;
-use tw_runtime::tools::{Preview, StoredTool, Tested};
-use tw_wire::own::tool::{self as codec, Saved};
+use tw_runtime::tools::{StoredTool, ToolPreview, ToolTestOutcome};
+use tw_wire::stored::tool::{self as codec, SavedTool};
 
 /// As it was written; `None` for a definition that cannot be read any more.
 pub(super) fn tool(tool: &StoredTool) -> Option<String> {
     let row = &tool.row;
-    let saved = Saved {
+    let saved = SavedTool {
         id: row.id,
         version: row.version.number,
         created: row.created,
@@ -31,11 +31,11 @@ pub(super) fn deleted(tool: ToolId) -> String {
     json!({ "id": tool.to_string(), "object": "tool.deleted", "deleted": true }).to_string()
 }
 
-pub(super) fn preview(preview: &Preview) -> String {
+pub(super) fn preview(preview: &ToolPreview) -> String {
     Value::Object(preview_members(preview, "tool.preview")).to_string()
 }
 
-pub(super) fn tested(preview: &Preview, tested: &Tested) -> String {
+pub(super) fn tested(preview: &ToolPreview, tested: &ToolTestOutcome) -> String {
     let mut members = preview_members(preview, "tool.test");
     let (text, shown) = match &tested.outcome {
         ToolOutcome::Answered(output) => (
@@ -74,7 +74,7 @@ fn function_schema(tool: &tw_core::tool::Tool) -> Value {
     })
 }
 
-fn preview_members(preview: &Preview, object: &str) -> Map<String, Value> {
+fn preview_members(preview: &ToolPreview, object: &str) -> Map<String, Value> {
     let mut members = Map::new();
     members.insert("object".to_owned(), json!(object));
     members.insert("function_schema".to_owned(), function_schema(&preview.tool));

@@ -8,15 +8,15 @@ use http::{Request, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tw_core::change::Scope;
 use tw_core::json::{Json, depth};
 use tw_core::limits::JSON_DEPTH_DEFAULT;
+use tw_core::tenant::KeyScope;
 use tw_core::variables::Variables;
-use tw_runtime::tools::Trial;
+use tw_runtime::tools::ToolTrial;
 
 use super::{Slug, SlugAndId, member, place_in, render, respond, slug_in, text_of};
 use crate::error::ApiError;
-use crate::server::{RequestId, Surfaces};
+use crate::server::{AppState, RequestId};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,7 +36,7 @@ struct TestBody {
 }
 
 pub(crate) async fn preview(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     slug: Slug,
     request: Request<Body>,
@@ -44,7 +44,7 @@ pub(crate) async fn preview(
     let previewed = async {
         let (parts, body) = request.into_parts();
         let slug = slug_in(slug)?;
-        let caller = member(&surfaces, &parts.headers, slug, Scope::ToolsWrite, &id).await?;
+        let caller = member(&surfaces, &parts.headers, slug, KeyScope::ToolsWrite, &id).await?;
         let text = text_of(&surfaces, &parts.headers, body).await?;
         let body: PreviewBody = read(&text)?;
         let trial = trial(body.arguments.as_deref(), body.metadata.as_ref())?;
@@ -57,7 +57,7 @@ pub(crate) async fn preview(
 }
 
 pub(crate) async fn test(
-    State(surfaces): State<Surfaces>,
+    State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
     place: SlugAndId,
     request: Request<Body>,
@@ -65,7 +65,7 @@ pub(crate) async fn test(
     let tested = async {
         let (parts, body) = request.into_parts();
         let (slug, tool) = place_in(place)?;
-        let caller = member(&surfaces, &parts.headers, slug, Scope::ToolsWrite, &id).await?;
+        let caller = member(&surfaces, &parts.headers, slug, KeyScope::ToolsWrite, &id).await?;
         let tool = tool?;
         let text = text_of(&surfaces, &parts.headers, body).await?;
         let text = if text.trim().is_empty() { "{}" } else { &text };
@@ -96,7 +96,7 @@ fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, ApiError> {
     })
 }
 
-fn trial(arguments: Option<&RawValue>, metadata: Option<&Value>) -> Result<Trial, ApiError> {
+fn trial(arguments: Option<&RawValue>, metadata: Option<&Value>) -> Result<ToolTrial, ApiError> {
     let mut variables = Variables::default();
     let members = match metadata {
         None | Some(Value::Null) => None,
@@ -111,7 +111,7 @@ fn trial(arguments: Option<&RawValue>, metadata: Option<&Value>) -> Result<Trial
             .ok_or_else(|| not_text(&format!("metadata.{name}")))?;
         variables.set(name, text.to_owned());
     }
-    Ok(Trial {
+    Ok(ToolTrial {
         arguments: arguments.map(Json::from_raw),
         metadata: variables,
     })

@@ -8,40 +8,41 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tw_core::accepts::Accepts;
-use tw_core::arguments::Schema;
-use tw_core::change::{KeyMemory, Record, Scope, Surface, ToolGrant, ToolsMode};
+use tw_core::arguments::ArgumentsSchema;
 use tw_core::json::Json;
 use tw_core::limits;
 use tw_core::model_names::ModelNames;
-use tw_core::tool::{EffectClass, Policy, Probe, Tool, ToolKind};
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
+use tw_core::tool::{CallPolicy, EffectClass, StatusProbe, Tool, ToolKind};
+use tw_core::turn_policy::{RecordPolicy, Surface};
 use tw_egress::env::Env;
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
-use tw_http::server::{Options, Surfaces, router};
+use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeouts};
+use tw_http::server::{AppState, SurfaceOptions, router};
 use tw_runtime::admin::{KeyWanted, create_key};
-use tw_runtime::runtime::{Config, Runtime};
+use tw_runtime::runtime::{Runtime, RuntimeConfig};
 use tw_store::read::requests::{KeySent, RepeatRow};
 use tw_store::store::{self, Store};
-use tw_testkit::client::{Client, Got};
+use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::Listener;
 
 pub const CHAT: &str = "/v1/chat/completions";
 
 /// How a test wants its server.
-pub struct Wanted {
+pub struct AppOptions {
     pub tools: Vec<Arc<Tool>>,
-    pub config: Box<dyn FnOnce(&mut Config) + Send>,
-    pub options: Options,
-    pub timeouts: Timeouts,
+    pub config: Box<dyn FnOnce(&mut RuntimeConfig) + Send>,
+    pub options: SurfaceOptions,
+    pub timeouts: UpstreamTimeouts,
     pub env: Env,
 }
 
-impl Wanted {
+impl AppOptions {
     pub fn plain() -> Self {
         Self {
             tools: Vec::new(),
             config: Box::new(|_| {}),
-            options: Options::defaults(),
-            timeouts: Timeouts::defaults(),
+            options: SurfaceOptions::defaults(),
+            timeouts: UpstreamTimeouts::defaults(),
             env: Env::system(),
         }
     }
@@ -58,7 +59,7 @@ const DATABASE: &str = "t.db";
 
 /// A server that listens on loopback; everything is gone when it is dropped.
 pub struct App {
-    pub client: Client,
+    pub client: TestClient,
     pub runtime: Runtime,
     pub store: Store,
     folder: Arc<TempDir>,
@@ -67,33 +68,33 @@ pub struct App {
 /// A probe tool that sends to `url`.
 pub fn probe(name: &str, effect: EffectClass, url: String) -> Tool {
     let parameters = Json::parse(r#"{"type":"object"}"#).unwrap();
-    let mut policy = Policy::new(effect);
+    let mut policy = CallPolicy::new(effect);
     policy.backoff = Duration::ZERO;
     Tool {
         name: name.to_owned(),
         description: "A test's tool.".to_owned(),
-        schema: Schema::compile(&parameters).unwrap(),
+        schema: ArgumentsSchema::compile(&parameters).unwrap(),
         parameters,
         policy,
-        kind: ToolKind::Probe(Probe { url, panics: false }),
+        kind: ToolKind::Probe(StatusProbe { url, panics: false }),
         version: None,
     }
 }
 
 impl App {
     /// A server in front of `upstream`, with one key that is granted all tools.
-    pub async fn start(upstream: &Listener, wanted: Wanted) -> Self {
+    pub async fn start(upstream: &Listener, wanted: AppOptions) -> Self {
         Self::start_at(upstream.url("/v1"), wanted).await
     }
 
-    pub async fn start_at(base_url: String, wanted: Wanted) -> Self {
+    pub async fn start_at(base_url: String, wanted: AppOptions) -> Self {
         let folder = Arc::new(TempDir::new().unwrap());
         let mut app = Self::serve(folder, base_url, wanted).await;
         app.client.key = Some(
             app.key(
                 "default",
                 ToolGrant::All,
-                vec![Scope::Chat, Scope::TurnsReadAll],
+                vec![KeyScope::Chat, KeyScope::TurnsReadAll],
             )
             .await,
         );
@@ -106,7 +107,7 @@ impl App {
     }
 
     /// A second server on the same database and with the same key, as after a restart.
-    pub async fn again(&self, upstream: &Listener, wanted: Wanted) -> Self {
+    pub async fn again(&self, upstream: &Listener, wanted: AppOptions) -> Self {
         let folder = Arc::clone(&self.folder);
         let mut app = Self::serve(folder, upstream.url("/v1"), wanted).await;
         app.client.key.clone_from(&self.client.key);
@@ -114,17 +115,22 @@ impl App {
     }
 
     /// A client of a second server on the same database, whose upstream is not there.
-    pub async fn restarted(&self) -> Client {
+    pub async fn restarted(&self) -> TestClient {
         let folder = Arc::clone(&self.folder);
-        let app = Self::serve(folder, "http://127.0.0.1:1/v1".to_owned(), Wanted::plain()).await;
+        let app = Self::serve(
+            folder,
+            "http://127.0.0.1:1/v1".to_owned(),
+            AppOptions::plain(),
+        )
+        .await;
         app.with_key(self.client.key.clone())
     }
 
-    async fn serve(folder: Arc<TempDir>, base_url: String, wanted: Wanted) -> Self {
+    async fn serve(folder: Arc<TempDir>, base_url: String, wanted: AppOptions) -> Self {
         let env = wanted.env;
         let store = Store::open(
             &folder.path().join(DATABASE),
-            store::Options::defaults(env.now()),
+            store::StoreOptions::defaults(env.now()),
         )
         .unwrap();
         let upstream = Upstream {
@@ -139,16 +145,16 @@ impl App {
             answer_bytes_max: limits::ANSWER_BYTES_DEFAULT,
             access: UpstreamAccess::direct(),
         };
-        let mut config = Config::with_upstream(upstream, wanted.tools);
+        let mut config = RuntimeConfig::with_upstream(upstream, wanted.tools);
         config.turn.model_backoff = Duration::ZERO;
         (wanted.config)(&mut config);
         let runtime = Runtime::new(config, store.clone(), env).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let routes = router(Surfaces::new(runtime.clone(), wanted.options));
+        let routes = router(AppState::new(runtime.clone(), wanted.options));
         tokio::spawn(async move { axum::serve(listener, routes).await });
         Self {
-            client: Client { address, key: None },
+            client: TestClient { address, key: None },
             runtime,
             store,
             folder,
@@ -156,16 +162,16 @@ impl App {
     }
 
     /// A key of an organization, which is made if it does not exist.
-    pub async fn key(&self, organization: &str, tools: ToolGrant, scopes: Vec<Scope>) -> String {
+    pub async fn key(&self, organization: &str, tools: ToolGrant, scopes: Vec<KeyScope>) -> String {
         let wanted = KeyWanted {
             organization: organization.to_owned(),
             name: "test".to_owned(),
             scopes,
             tools,
             tools_mode: ToolsMode::Replace,
-            record: Record::Full,
+            record: RecordPolicy::Full,
             memory: KeyMemory::Off,
-            limits: tw_core::rate::Limits::default(),
+            limits: tw_core::rate::RateLimits::default(),
             expires: None,
         };
         create_key(&self.store, &Env::system(), wanted)
@@ -174,8 +180,8 @@ impl App {
     }
 
     /// The same server with another key.
-    pub fn with_key(&self, key: Option<String>) -> Client {
-        Client {
+    pub fn with_key(&self, key: Option<String>) -> TestClient {
+        TestClient {
             address: self.client.address,
             key,
         }
@@ -189,7 +195,7 @@ impl App {
     }
 
     /// Posts a chat completion with headers.
-    pub async fn post(&self, headers: &[(&str, &str)], body: &Value) -> Got {
+    pub async fn post(&self, headers: &[(&str, &str)], body: &Value) -> ReadAnswer {
         self.client
             .send("POST", CHAT, headers, body.to_string())
             .await
@@ -231,7 +237,7 @@ impl App {
     }
 
     /// The record of the turn that an answer names.
-    pub async fn turn_of(&self, got: &Got) -> Value {
+    pub async fn turn_of(&self, got: &ReadAnswer) -> Value {
         self.turn(got.header("turnwright-turn")).await
     }
 

@@ -9,10 +9,10 @@ mod server;
 mod upstream;
 
 use serde_json::Value;
-use tw_testkit::client::{Client, Got};
+use tw_testkit::client::{ReadAnswer, TestClient};
 
 use crate::app::App;
-use row::{Manner, Raises, Row};
+use row::{BadInputRow, Manner, Raises};
 
 /// Fewest rows, so that a table that is not read does not pass.
 const ROWS_MIN: usize = 32;
@@ -57,12 +57,12 @@ fn every_row_names_the_class_of_its_status() {
     }
 }
 
-fn succeeds(row: &Row) -> bool {
+fn succeeds(row: &BadInputRow) -> bool {
     row.status == 200 && !row.in_stream
 }
 
 /// The classes of openai-python and openai-node for a status; they differ where they have none.
-fn classes(row: &Row) -> (&'static str, &'static str) {
+fn classes(row: &BadInputRow) -> (&'static str, &'static str) {
     let same = |class| (class, class);
     match row.status {
         200 => same("APIError"),
@@ -78,7 +78,7 @@ fn classes(row: &Row) -> (&'static str, &'static str) {
     }
 }
 
-async fn check(row: &Row) -> Wrong {
+async fn check(row: &BadInputRow) -> Wrong {
     let mut wrong = Wrong::new();
     let upstream = match row.client {
         Some(Manner::ReadsNothing) => clients::listen_and_stream_on().await,
@@ -114,7 +114,7 @@ async fn check(row: &Row) -> Wrong {
     wrong
 }
 
-async fn ask(row: &Row, client: &Client, wrong: &mut Wrong) -> Got {
+async fn ask(row: &BadInputRow, client: &TestClient, wrong: &mut Wrong) -> ReadAnswer {
     let headers: Vec<(&str, &str)> = row
         .headers
         .iter()
@@ -133,7 +133,7 @@ async fn ask(row: &Row, client: &Client, wrong: &mut Wrong) -> Got {
         .unwrap()
 }
 
-fn check_head(row: &Row, got: &Got, wrong: &mut Wrong) {
+fn check_head(row: &BadInputRow, got: &ReadAnswer, wrong: &mut Wrong) {
     same(&got.status, &row.status, "status", wrong);
     same(
         &got.header("retry-after"),
@@ -163,7 +163,7 @@ fn check_head(row: &Row, got: &Got, wrong: &mut Wrong) {
     }
 }
 
-fn check_error(row: &Row, got: &Got, wrong: &mut Wrong) {
+fn check_error(row: &BadInputRow, got: &ReadAnswer, wrong: &mut Wrong) {
     same(
         &got.header("content-type"),
         &"application/json",
@@ -181,7 +181,7 @@ fn check_error(row: &Row, got: &Got, wrong: &mut Wrong) {
 }
 
 /// The error is the stream's last event: no finish, no end mark.
-fn check_event(row: &Row, got: &Got, wrong: &mut Wrong) {
+fn check_event(row: &BadInputRow, got: &ReadAnswer, wrong: &mut Wrong) {
     let events = got.events();
     let last = events.last().map_or("", String::as_str);
     let last: Value = serde_json::from_str(last).unwrap_or(Value::Null);
@@ -198,7 +198,7 @@ fn check_event(row: &Row, got: &Got, wrong: &mut Wrong) {
     );
 }
 
-fn check_fields(row: &Row, error: &Value, wrong: &mut Wrong) {
+fn check_fields(row: &BadInputRow, error: &Value, wrong: &mut Wrong) {
     same(
         &error["type"].as_str(),
         &row.kind.as_deref(),
@@ -217,7 +217,7 @@ fn check_fields(row: &Row, error: &Value, wrong: &mut Wrong) {
     }
 }
 
-async fn check_after(row: &Row, app: &App, turn: &str, wrong: &mut Wrong) {
+async fn check_after(row: &BadInputRow, app: &App, turn: &str, wrong: &mut Wrong) {
     app.runtime.idle().await;
     let ready = app.client.send("GET", "/readyz", &[], "").await.unwrap();
     same(&ready.status, &200, "/readyz", wrong);

@@ -12,14 +12,14 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tw_core::limits::{RESULT_KEPT_BYTES_DEFAULT, RESULT_SHOWN_BYTES_DEFAULT};
-use tw_egress::client::Options;
-use tw_testkit::client::Got;
-use tw_testkit::listener::{Asked, Listener, Reply};
+use tw_egress::client::ClientOptions;
+use tw_testkit::client::ReadAnswer;
+use tw_testkit::listener::{Listener, ListenerReply, ReceivedRequest};
 
-use crate::app::{App, Wanted, ask, ask_streamed, upstream_body, upstream_stream};
+use crate::app::{App, AppOptions, ask, ask_streamed, upstream_body, upstream_stream};
 use crate::tools::lab;
-use cases::{Behaviour, Case, Class, Expected, Kind, Told};
-use listeners::Tools;
+use cases::{Behaviour, Case, CaseToolKind, Class, ExpectedEnd, Told};
+use listeners::ToolListeners;
 
 /// Cases that run at once.
 const PARALLEL: usize = 8;
@@ -28,16 +28,16 @@ const SAID: &str = "So be it.";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_of_a_tool_of_ours_ends_as_its_class_asks() {
-    check(Kind::Probe).await;
+    check(CaseToolKind::Probe).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_call_of_a_stored_tool_ends_as_its_class_asks() {
-    check(Kind::Stored).await;
+    check(CaseToolKind::Stored).await;
 }
 
-async fn check(kind: Kind) {
-    let tools = Tools::listen().await;
+async fn check(kind: CaseToolKind) {
+    let tools = ToolListeners::listen().await;
     let upstream = Listener::start(model).await.unwrap();
     let app = start(kind, &upstream, &tools).await;
     let all: Vec<(Case, Form)> = cases::of(kind)
@@ -62,15 +62,15 @@ async fn check(kind: Kind) {
     }
 }
 
-async fn start(kind: Kind, upstream: &Listener, tools: &Tools) -> App {
+async fn start(kind: CaseToolKind, upstream: &Listener, tools: &ToolListeners) -> App {
     let cases = cases::of(kind);
     match kind {
-        Kind::Probe => {
+        CaseToolKind::Probe => {
             let probes = cases.iter().map(|case| tools.probe(case)).collect();
-            App::start(upstream, Wanted::with_tools(probes)).await
+            App::start(upstream, AppOptions::with_tools(probes)).await
         }
-        Kind::Stored => {
-            let options = Options {
+        CaseToolKind::Stored => {
+            let options = ClientOptions {
                 allowed: tools.allowed(),
                 ..lab::options()
             };
@@ -86,10 +86,10 @@ async fn start(kind: Kind, upstream: &Listener, tools: &Tools) -> App {
 
 /// The requests of each turn, in the order in which they came.
 fn by_label(
-    asked: Vec<Asked>,
+    asked: Vec<ReceivedRequest>,
     label: fn(&Value) -> &Value,
-) -> HashMap<String, Vec<(Asked, Value)>> {
-    let mut found: HashMap<String, Vec<(Asked, Value)>> = HashMap::new();
+) -> HashMap<String, Vec<(ReceivedRequest, Value)>> {
+    let mut found: HashMap<String, Vec<(ReceivedRequest, Value)>> = HashMap::new();
     for asked in asked {
         let body = asked.json();
         let label = label(&body).as_str().unwrap_or_default().to_owned();
@@ -108,7 +108,7 @@ enum Form {
 struct Ran {
     case: Case,
     form: Form,
-    got: Got,
+    got: ReadAnswer,
 }
 
 impl Ran {
@@ -133,7 +133,7 @@ async fn run(app: &App, case: Case, form: Form) -> Ran {
 }
 
 /// A model that calls the tool which the user names, and then has said all.
-fn model(asked: &Asked) -> Reply {
+fn model(asked: &ReceivedRequest) -> ListenerReply {
     let request = asked.json();
     let user = request["messages"][0]["content"].as_str().unwrap();
     let arguments = json!({ "of": user }).to_string();
@@ -145,9 +145,9 @@ fn model(asked: &Asked) -> Reply {
         ("", vec![call])
     };
     if request["stream"] == true {
-        Reply::sse(upstream_stream(text, &calls))
+        ListenerReply::sse(upstream_stream(text, &calls))
     } else {
-        Reply::json(upstream_body(text, &calls))
+        ListenerReply::json(upstream_body(text, &calls))
     }
 }
 
@@ -174,7 +174,12 @@ fn check_answer(ran: &Ran) {
 
 /// The second request holds exactly one tool message and nothing secret; the message's text is
 /// returned.
-fn check_upstream(ran: &Ran, asked: &[(Asked, Value)], turn: &Value, tools: &Tools) -> String {
+fn check_upstream(
+    ran: &Ran,
+    asked: &[(ReceivedRequest, Value)],
+    turn: &Value,
+    tools: &ToolListeners,
+) -> String {
     let name = ran.label();
     assert_eq!(asked.len(), 2, "{name}");
     let (sent, request) = &asked[1];
@@ -201,7 +206,7 @@ fn check_upstream(ran: &Ran, asked: &[(Asked, Value)], turn: &Value, tools: &Too
     told.to_owned()
 }
 
-fn check_told(name: &str, expected: &Expected, told: &str) {
+fn check_told(name: &str, expected: &ExpectedEnd, told: &str) {
     match &expected.told {
         Told::Exactly(text) => assert_eq!(told, text, "{name}"),
         Told::Words(words) => assert!(told.contains(words), "{name}: {told}"),
@@ -256,8 +261,8 @@ fn check_record(ran: &Ran, told: &str, turn: &Value) {
 }
 
 /// The tool got each attempt, with the same key that is made of the call's id, or with none.
-fn check_tool(ran: &Ran, kind: Kind, calls: &[(Asked, Value)]) {
-    let sends_key = kind == Kind::Probe || ran.case.class != Class::Read;
+fn check_tool(ran: &Ran, kind: CaseToolKind, calls: &[(ReceivedRequest, Value)]) {
+    let sends_key = kind == CaseToolKind::Probe || ran.case.class != Class::Read;
     let name = ran.label();
     let reaches = match ran.case.behaviour {
         Behaviour::RefusesConnections | Behaviour::HangsUpBeforeReading | Behaviour::Panics => 0,

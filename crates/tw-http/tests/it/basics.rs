@@ -2,16 +2,16 @@
 
 use serde_json::json;
 use tw_core::tool::EffectClass;
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::app::{App, Wanted, ask, ask_streamed, probe, upstream_body, upstream_stream};
+use crate::app::{App, AppOptions, ask, ask_streamed, probe, upstream_body, upstream_stream};
 
 #[tokio::test]
 async fn a_plain_request_is_relayed_and_recorded() {
-    let upstream = Listener::in_turn(vec![Reply::json(upstream_body("Hello", &[]))])
+    let upstream = Listener::in_turn(vec![ListenerReply::json(upstream_body("Hello", &[]))])
         .await
         .unwrap();
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let got = app.client.chat(&ask("Hi")).await.unwrap();
     assert_eq!(got.status, 200, "{}", got.text());
     assert_eq!(got.json()["choices"][0]["message"]["content"], "Hello");
@@ -23,20 +23,20 @@ async fn a_plain_request_is_relayed_and_recorded() {
 
 #[tokio::test]
 async fn a_streamed_tool_loop_gives_one_clean_stream() {
-    let tool = Listener::in_turn(vec![Reply::json(r#"{"degrees":21}"#)])
+    let tool = Listener::in_turn(vec![ListenerReply::json(r#"{"degrees":21}"#)])
         .await
         .unwrap();
     let upstream = Listener::in_turn(vec![
-        Reply::sse(upstream_stream(
+        ListenerReply::sse(upstream_stream(
             "Looking.",
             &[("c1", "weather", r#"{"city":"Köln"}"#)],
         )),
-        Reply::sse(upstream_stream("It is 21.", &[])),
+        ListenerReply::sse(upstream_stream("It is 21.", &[])),
     ])
     .await
     .unwrap();
     let weather = probe("weather", EffectClass::Read, tool.url("/"));
-    let app = App::start(&upstream, Wanted::with_tools(vec![weather])).await;
+    let app = App::start(&upstream, AppOptions::with_tools(vec![weather])).await;
     let got = app.client.chat(&ask_streamed("Weather?")).await.unwrap();
     assert_eq!(got.status, 200, "{}", got.text());
     assert_eq!(got.streamed_text(), "Looking.\n\nIt is 21.");
@@ -54,9 +54,9 @@ async fn a_streamed_tool_loop_gives_one_clean_stream() {
 async fn a_server_whose_disk_is_full_is_not_ready() {
     let upstream = Listener::in_turn(Vec::new()).await.unwrap();
     for (free_min, status) in [(0, 200), (u64::MAX, 503)] {
-        let wanted = Wanted {
+        let wanted = AppOptions {
             config: Box::new(move |config| config.disk_free_bytes_min = free_min),
-            ..Wanted::plain()
+            ..AppOptions::plain()
         };
         let app = App::start(&upstream, wanted).await;
         let got = app.client.send("GET", "/readyz", &[], "").await.unwrap();

@@ -11,11 +11,11 @@ use tw_core::limits;
 use tw_core::model_names::ModelNames;
 use tw_core::tool::EffectClass;
 use tw_egress::secret::Secret;
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
-use tw_testkit::client::Got;
-use tw_testkit::listener::{Listener, Reply};
+use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeouts};
+use tw_testkit::client::ReadAnswer;
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::app::{App, Wanted, ask, ask_streamed, probe, upstream_body, upstream_stream};
+use crate::app::{App, AppOptions, ask, ask_streamed, probe, upstream_body, upstream_stream};
 
 /// The server's own key at the upstream.
 const SECRET: &str = "sk-canary-5e1f7d";
@@ -68,7 +68,7 @@ impl Logs {
 /// A server that has a key at its upstream, and one tool.
 async fn start(upstream: &Listener, tool: &Listener, effect: EffectClass) -> App {
     let base_url = upstream.url("/v1");
-    let wanted = Wanted {
+    let wanted = AppOptions {
         config: Box::new(move |config| {
             config.upstreams = vec![Arc::new(Upstream {
                 name: "test".to_owned(),
@@ -77,19 +77,19 @@ async fn start(upstream: &Listener, tool: &Listener, effect: EffectClass) -> App
                     api_key: Some(Secret::new(SECRET.to_owned())),
                 },
                 models: ModelNames::all(),
-                timeouts: Timeouts::defaults(),
+                timeouts: UpstreamTimeouts::defaults(),
                 accepts: Accepts::everything(),
                 answer_bytes_max: limits::ANSWER_BYTES_DEFAULT,
                 access: UpstreamAccess::direct(),
             })];
         }),
-        ..Wanted::with_tools(vec![probe("send", effect, tool.url("/"))])
+        ..AppOptions::with_tools(vec![probe("send", effect, tool.url("/"))])
     };
     App::start(upstream, wanted).await
 }
 
 /// Head and body of an answer.
-pub fn whole(got: &Got) -> String {
+pub fn whole(got: &ReadAnswer) -> String {
     format!("{:?}\n{}", got.headers, got.text())
 }
 
@@ -100,7 +100,13 @@ pub fn holds(bytes: &[u8], text: &str) -> bool {
 }
 
 /// What must hold whatever happened.
-fn assert_secret_is_kept(app: &App, upstream: &Listener, tool: &Listener, got: &Got, logs: &Logs) {
+fn assert_secret_is_kept(
+    app: &App,
+    upstream: &Listener,
+    tool: &Listener,
+    got: &ReadAnswer,
+    logs: &Logs,
+) {
     let client_key = app.client.key.as_deref().unwrap();
     for secret in [SECRET, client_key] {
         assert!(!whole(got).contains(secret), "{}", whole(got));
@@ -123,12 +129,12 @@ fn assert_secret_is_kept(app: &App, upstream: &Listener, tool: &Listener, got: &
     assert!(!logs.text().contains(PHONE), "{}", logs.text());
 }
 
-async fn answering(replies: Vec<Reply>) -> Listener {
+async fn answering(replies: Vec<ListenerReply>) -> Listener {
     Listener::in_turn(replies).await.unwrap()
 }
 
 /// A turn's record on every route, read by its key.
-async fn record(app: &App, got: &Got) -> Value {
+async fn record(app: &App, got: &ReadAnswer) -> Value {
     let shown = app.turn_of(got).await;
     assert!(!shown.to_string().contains(SECRET));
     let id = got.header("turnwright-turn");
@@ -151,19 +157,19 @@ async fn record(app: &App, got: &Got) -> Value {
 
 #[tokio::test]
 async fn a_call_that_works_leaves_its_data_in_the_record_only() {
-    let tool = answering(vec![Reply::json(RESULT)]).await;
+    let tool = answering(vec![ListenerReply::json(RESULT)]).await;
     for streamed in [false, true] {
         let logs = Logs::capture();
         let calls = [("c1", "send", ARGUMENTS)];
         let upstream = answering(if streamed {
             vec![
-                Reply::sse(upstream_stream("Sending.", &calls)),
-                Reply::sse(upstream_stream("Sent.", &[])),
+                ListenerReply::sse(upstream_stream("Sending.", &calls)),
+                ListenerReply::sse(upstream_stream("Sent.", &[])),
             ]
         } else {
             vec![
-                Reply::json(upstream_body("Sending.", &calls)),
-                Reply::json(upstream_body("Sent.", &[])),
+                ListenerReply::json(upstream_body("Sending.", &calls)),
+                ListenerReply::json(upstream_body("Sent.", &[])),
             ]
         })
         .await;
@@ -193,12 +199,15 @@ async fn a_call_that_works_leaves_its_data_in_the_record_only() {
 #[tokio::test]
 async fn a_call_that_fails_tells_the_model_and_nobody_else() {
     let refusal = format!(r#"{{"error":"{PHONE} is blocked"}}"#);
-    for reply in [Reply::status(422, refusal), Reply::hang_up()] {
+    for reply in [
+        ListenerReply::status(422, refusal),
+        ListenerReply::hang_up(),
+    ] {
         let logs = Logs::capture();
         let tool = answering(vec![reply]).await;
         let upstream = answering(vec![
-            Reply::json(upstream_body("", &[("c1", "send", ARGUMENTS)])),
-            Reply::json(upstream_body("It did not work.", &[])),
+            ListenerReply::json(upstream_body("", &[("c1", "send", ARGUMENTS)])),
+            ListenerReply::json(upstream_body("It did not work.", &[])),
         ])
         .await;
         let app = start(&upstream, &tool, EffectClass::Once).await;
@@ -215,11 +224,11 @@ async fn a_call_that_fails_tells_the_model_and_nobody_else() {
 async fn arguments_that_are_not_valid_are_not_logged() {
     for arguments in [r#"{"to":"+49-170-5550199"#, r#"["+49-170-5550199"]"#] {
         let logs = Logs::capture();
-        let tool = answering(vec![Reply::json(RESULT)]).await;
+        let tool = answering(vec![ListenerReply::json(RESULT)]).await;
         let calls = [("c1", "send", arguments), ("c2", "+49-170-5550199", "{}")];
         let upstream = answering(vec![
-            Reply::json(upstream_body("", &calls)),
-            Reply::json(upstream_body("Sorry.", &[])),
+            ListenerReply::json(upstream_body("", &calls)),
+            ListenerReply::json(upstream_body("Sorry.", &[])),
         ])
         .await;
         let app = start(&upstream, &tool, EffectClass::Once).await;
@@ -235,10 +244,10 @@ async fn arguments_that_are_not_valid_are_not_logged() {
 #[tokio::test]
 async fn an_error_after_a_call_says_what_ran_and_not_with_what() {
     let logs = Logs::capture();
-    let tool = answering(vec![Reply::json(RESULT)]).await;
+    let tool = answering(vec![ListenerReply::json(RESULT)]).await;
     let upstream = answering(vec![
-        Reply::json(upstream_body("", &[("c1", "send", ARGUMENTS)])),
-        Reply::status(400, r#"{"error":{"message":"too long"}}"#),
+        ListenerReply::json(upstream_body("", &[("c1", "send", ARGUMENTS)])),
+        ListenerReply::status(400, r#"{"error":{"message":"too long"}}"#),
     ])
     .await;
     let app = start(&upstream, &tool, EffectClass::Once).await;
@@ -258,16 +267,16 @@ async fn an_upstream_that_quotes_our_key_is_not_repeated() {
     let in_stream = format!(
         "data: {{\"error\":{{\"message\":\"Incorrect API key provided: {SECRET}.\",\"code\":401}}}}\n\n"
     );
-    let tool = answering(vec![Reply::json(RESULT)]).await;
+    let tool = answering(vec![ListenerReply::json(RESULT)]).await;
     let replies = [
-        Reply::status(401, quoting.clone()),
-        Reply::status(403, quoting.clone()),
-        Reply::sse(in_stream),
-        Reply::status(400, quoting.clone()),
-        Reply::status(429, quoting.clone()),
-        Reply::status(500, quoting.clone()),
-        Reply::json(quoting.clone()),
-        Reply::sse(format!("data: {quoting}\n\n")),
+        ListenerReply::status(401, quoting.clone()),
+        ListenerReply::status(403, quoting.clone()),
+        ListenerReply::sse(in_stream),
+        ListenerReply::status(400, quoting.clone()),
+        ListenerReply::status(429, quoting.clone()),
+        ListenerReply::status(500, quoting.clone()),
+        ListenerReply::json(quoting.clone()),
+        ListenerReply::sse(format!("data: {quoting}\n\n")),
     ];
     for reply in replies {
         for streamed in [false, true] {

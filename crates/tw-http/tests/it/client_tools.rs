@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use tw_core::change::{Change, Outcome};
 use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
-use tw_testkit::client::Got;
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::client::ReadAnswer;
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::app::{App, Wanted, ask, probe, upstream_body, upstream_stream};
+use crate::app::{App, AppOptions, ask, probe, upstream_body, upstream_stream};
 
 /// A text, and calls as id, name and arguments.
 type Said = (
@@ -41,7 +41,7 @@ struct Lab {
 async fn lab(effect: EffectClass, answers: &[Said]) -> Lab {
     let (upstream, tool) = (upstream(answers).await, tool().await);
     let act = probe("act", effect, tool.url("/"));
-    let app = App::start(&upstream, Wanted::with_tools(vec![act])).await;
+    let app = App::start(&upstream, AppOptions::with_tools(vec![act])).await;
     Lab {
         app,
         upstream,
@@ -50,7 +50,7 @@ async fn lab(effect: EffectClass, answers: &[Said]) -> Lab {
 }
 
 async fn tool() -> Listener {
-    Listener::in_turn(vec![Reply::json(r#"{"did":"it"}"#)])
+    Listener::in_turn(vec![ListenerReply::json(r#"{"did":"it"}"#)])
         .await
         .unwrap()
 }
@@ -65,9 +65,9 @@ async fn upstream(answers: &[Said]) -> Listener {
         let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (text, calls) = &answers[at.min(answers.len() - 1)];
         if asked.json()["stream"] == true {
-            Reply::sse(upstream_stream(text, calls))
+            ListenerReply::sse(upstream_stream(text, calls))
         } else {
-            Reply::json(upstream_body(text, calls))
+            ListenerReply::json(upstream_body(text, calls))
         }
     })
     .await
@@ -80,13 +80,13 @@ fn mixed(messages: &Value, streamed: bool) -> String {
     format!(r#"{{"model":"m","messages":{messages},"stream":{streamed},"tools":[{PICK},{act}]}}"#)
 }
 
-async fn post(app: &App, body: String) -> Got {
+async fn post(app: &App, body: String) -> ReadAnswer {
     let path = crate::app::CHAT;
     app.client.send("POST", path, &[], body).await.unwrap()
 }
 
 /// The message of an answer, put together as client libraries do.
-fn message_of(got: &Got) -> Value {
+fn message_of(got: &ReadAnswer) -> Value {
     if got.header("content-type").starts_with("application/json") {
         let message = got.json()["choices"][0]["message"].clone();
         assert_eq!(got.status, 200, "{message}");

@@ -5,23 +5,28 @@ mod delete;
 mod deleted;
 
 use serde_json::{Value, json};
-use tw_testkit::client::{Client, Got};
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::client::{ReadAnswer, TestClient};
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::app::{App, CHAT, Wanted, ask, upstream_body};
+use crate::app::{App, AppOptions, CHAT, ask, upstream_body};
 
 async fn hello() -> Listener {
-    Listener::in_turn(vec![Reply::json(upstream_body("Hello", &[]))])
+    Listener::in_turn(vec![ListenerReply::json(upstream_body("Hello", &[]))])
         .await
         .unwrap()
 }
 
 async fn start(upstream: &Listener) -> App {
-    App::start(upstream, Wanted::plain()).await
+    App::start(upstream, AppOptions::plain()).await
 }
 
 /// A turn in a conversation; its id.
-async fn say(client: &Client, conversation: &str, headers: &[(&str, &str)], text: &str) -> String {
+async fn say(
+    client: &TestClient,
+    conversation: &str,
+    headers: &[(&str, &str)],
+    text: &str,
+) -> String {
     let mut all = vec![("turnwright-conversation", conversation)];
     all.extend(headers);
     let got = client.send("POST", CHAT, &all, ask(text).to_string());
@@ -30,7 +35,7 @@ async fn say(client: &Client, conversation: &str, headers: &[(&str, &str)], text
     got.header("turnwright-turn").to_owned()
 }
 
-async fn get(client: &Client, path: &str) -> Got {
+async fn get(client: &TestClient, path: &str) -> ReadAnswer {
     client.send("GET", path, &[], "").await.unwrap()
 }
 

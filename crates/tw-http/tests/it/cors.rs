@@ -1,11 +1,11 @@
 //! What a page of another origin may ask and read.
 
 use tw_http::cors::CorsOrigins;
-use tw_http::server::Options;
-use tw_testkit::client::Got;
-use tw_testkit::listener::{Listener, Reply};
+use tw_http::server::SurfaceOptions;
+use tw_testkit::client::ReadAnswer;
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::app::{App, CHAT, Wanted, ask, ask_streamed, upstream_body, upstream_stream};
+use crate::app::{App, AppOptions, CHAT, ask, ask_streamed, upstream_body, upstream_stream};
 use crate::tenants::ROUTES;
 
 const PAGE: &str = "https://chat.example.com";
@@ -14,24 +14,24 @@ const ALLOW_ORIGIN: &str = "access-control-allow-origin";
 async fn start(origins: &[&str]) -> (App, Listener) {
     let upstream = Listener::start(|asked| {
         if asked.json()["stream"] == serde_json::json!(true) {
-            Reply::sse(upstream_stream("Hi", &[]))
+            ListenerReply::sse(upstream_stream("Hi", &[]))
         } else {
-            Reply::json(upstream_body("Hi", &[]))
+            ListenerReply::json(upstream_body("Hi", &[]))
         }
     });
     let origins: Vec<String> = origins.iter().map(|text| (*text).to_owned()).collect();
-    let wanted = Wanted {
-        options: Options {
+    let wanted = AppOptions {
+        options: SurfaceOptions {
             cors_origins: CorsOrigins::parse(&origins).unwrap(),
-            ..Options::defaults()
+            ..SurfaceOptions::defaults()
         },
-        ..Wanted::plain()
+        ..AppOptions::plain()
     };
     let upstream = upstream.await.unwrap();
     (App::start(&upstream, wanted).await, upstream)
 }
 
-async fn preflight(app: &App, path: &str, method: &str, origin: &str) -> Got {
+async fn preflight(app: &App, path: &str, method: &str, origin: &str) -> ReadAnswer {
     let headers = [
         ("origin", origin),
         ("access-control-request-method", method),

@@ -4,9 +4,9 @@ use serde_json::json;
 use tw_core::tool::EffectClass;
 use tw_runtime::driver_panics::DRIVER_PANICS_MAX;
 use tw_runtime::fail_point::{FailPoint, PanicPoint};
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::app::{App, Wanted, ask, ask_streamed, probe, upstream_body, upstream_stream};
+use crate::app::{App, AppOptions, ask, ask_streamed, probe, upstream_body, upstream_stream};
 
 /// Places that may be reached before the turn is accepted.
 const BEFORE_THE_ACCEPTANCE: [FailPoint; 4] = [
@@ -28,9 +28,9 @@ async fn model(streamed: bool) -> Listener {
             ("", &[CALL])
         };
         if streamed {
-            Reply::sse(upstream_stream(text, calls))
+            ListenerReply::sse(upstream_stream(text, calls))
         } else {
-            Reply::json(upstream_body(text, calls))
+            ListenerReply::json(upstream_body(text, calls))
         }
     })
     .await
@@ -52,10 +52,10 @@ struct Unaccepted {
 
 async fn run(panics: PanicPoint, effect: EffectClass, streamed: bool) -> Result<Ended, Unaccepted> {
     let upstream = model(streamed).await;
-    let tool = Listener::start(|_| Reply::json(r#"{"ok":true}"#))
+    let tool = Listener::start(|_| ListenerReply::json(r#"{"ok":true}"#))
         .await
         .unwrap();
-    let mut wanted = Wanted::with_tools(vec![probe("act", effect, tool.url("/act"))]);
+    let mut wanted = AppOptions::with_tools(vec![probe("act", effect, tool.url("/act"))]);
     wanted.config = Box::new(|config| config.panic_point = Some(panics));
     let app = App::start(&upstream, wanted).await;
     let request = if streamed {

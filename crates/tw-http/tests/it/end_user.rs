@@ -1,19 +1,19 @@
 //! Which header names the end user.
 
 use http::HeaderName;
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::app::{App, CHAT, Wanted, ask, upstream_body};
+use crate::app::{App, AppOptions, CHAT, ask, upstream_body};
 
 const OPEN_WEBUI: &str = "x-openwebui-user-id";
 const OURS: &str = "turnwright-user";
 
 async fn app(headers: &[&'static str]) -> (App, Listener) {
-    let upstream = Listener::in_turn(vec![Reply::json(upstream_body("Hello", &[]))])
+    let upstream = Listener::in_turn(vec![ListenerReply::json(upstream_body("Hello", &[]))])
         .await
         .unwrap();
-    let mut wanted = Wanted::plain();
+    let mut wanted = AppOptions::plain();
     wanted.options.end_user_headers = headers
         .iter()
         .map(|name| HeaderName::from_static(name))
@@ -22,7 +22,7 @@ async fn app(headers: &[&'static str]) -> (App, Listener) {
 }
 
 /// The status of a chat with these headers, and what names the turn.
-async fn chat(client: &Client, headers: &[(&str, &str)]) -> (u16, String) {
+async fn chat(client: &TestClient, headers: &[(&str, &str)]) -> (u16, String) {
     let got = client
         .send("POST", CHAT, headers, ask("Hi").to_string())
         .await
@@ -33,7 +33,7 @@ async fn chat(client: &Client, headers: &[(&str, &str)]) -> (u16, String) {
     )
 }
 
-async fn see(client: &Client, path: &str, headers: &[(&str, &str)]) -> u16 {
+async fn see(client: &TestClient, path: &str, headers: &[(&str, &str)]) -> u16 {
     client.send("GET", path, headers, "").await.unwrap().status
 }
 

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tw_core::tool::EffectClass;
-use tw_testkit::client::Got;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::client::ReadAnswer;
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::app::{App, CHAT, Wanted, probe, upstream_body};
+use crate::app::{App, AppOptions, CHAT, probe, upstream_body};
 use crate::upstreams::{in_front_of, upstream};
 
 #[derive(Deserialize)]
@@ -87,12 +87,12 @@ impl Case {
         events.concat().into_bytes()
     }
 
-    fn reply(&self, cut: usize) -> Reply {
+    fn reply(&self, cut: usize) -> ListenerReply {
         let bytes = self.bytes();
         let pieces = bytes.chunks(cut.min(bytes.len().max(1)));
-        let pieces = pieces.map(|piece| Piece::Bytes(Bytes::copy_from_slice(piece)));
+        let pieces = pieces.map(|piece| ReplyPiece::Bytes(Bytes::copy_from_slice(piece)));
         let of_stream = self.body.is_none().then_some("text/event-stream");
-        let mut reply = Reply::pieces("", pieces.collect());
+        let mut reply = ListenerReply::pieces("", pieces.collect());
         reply.headers.clear();
         reply.status = self.status.unwrap_or(200);
         match self.r#type.as_deref().or(of_stream) {
@@ -101,7 +101,7 @@ impl Case {
         }
     }
 
-    fn check(&self, got: &Got, streamed: bool, place: &str) {
+    fn check(&self, got: &ReadAnswer, streamed: bool, place: &str) {
         let seen = Seen::of(got, streamed);
         for piece in &self.shows {
             assert!(
@@ -154,7 +154,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(got: &Got, streamed: bool) -> Self {
+    fn of(got: &ReadAnswer, streamed: bool) -> Self {
         let mut seen = Self::default();
         let values: Vec<Value> = if streamed && got.status == 200 {
             let events = got.events();
@@ -207,7 +207,7 @@ impl Seen {
 
 /// Answers with what a case says, and then with `ok`.
 #[derive(Clone)]
-struct Script(Arc<Mutex<VecDeque<Reply>>>);
+struct Script(Arc<Mutex<VecDeque<ListenerReply>>>);
 
 impl Script {
     async fn listen() -> (Self, Listener) {
@@ -215,12 +215,12 @@ impl Script {
         let answers = script.clone();
         let listener = Listener::start(move |_| {
             let next = answers.0.lock().unwrap().pop_front();
-            next.unwrap_or_else(|| Reply::json(upstream_body("ok", &[])))
+            next.unwrap_or_else(|| ListenerReply::json(upstream_body("ok", &[])))
         });
         (script, listener.await.unwrap())
     }
 
-    fn set(&self, replies: impl IntoIterator<Item = Reply>) {
+    fn set(&self, replies: impl IntoIterator<Item = ListenerReply>) {
         *self.0.lock().unwrap() = replies.into_iter().collect();
     }
 }
@@ -240,7 +240,7 @@ async fn app_for(situation: Situation, upstream_listener: &Listener, tool: &List
         Situation::Loop | Situation::MixedOurs => &CALLED,
     };
     if situation == Situation::AfterFallback {
-        let down = Listener::in_turn(vec![Reply::status(503, "{}")])
+        let down = Listener::in_turn(vec![ListenerReply::status(503, "{}")])
             .await
             .unwrap();
         let chain = vec![
@@ -261,7 +261,7 @@ async fn app_for(situation: Situation, upstream_listener: &Listener, tool: &List
     let tools = ours
         .iter()
         .map(|name| probe(name, effect(name), tool.url("/")));
-    App::start(upstream_listener, Wanted::with_tools(tools.collect())).await
+    App::start(upstream_listener, AppOptions::with_tools(tools.collect())).await
 }
 
 fn request(situation: Situation, streamed: bool) -> Value {
@@ -283,7 +283,9 @@ async fn run(table: &str, situations: &[Situation]) {
     let cases = cases(table);
     for &situation in situations {
         let (script, listener) = Script::listen().await;
-        let tool = Listener::start(|_| Reply::json("{}")).await.unwrap();
+        let tool = Listener::start(|_| ListenerReply::json("{}"))
+            .await
+            .unwrap();
         let app = app_for(situation, &listener, &tool).await;
         for case in &cases {
             for (cut, streamed) in CUTS.into_iter().flat_map(|cut| [(cut, true), (cut, false)]) {
@@ -294,7 +296,10 @@ async fn run(table: &str, situations: &[Situation]) {
                 let place = format!("{} ({situation:?}, {form}, cut {cut})", case.name);
                 let mut replies = Vec::new();
                 if situation == Situation::LaterRound {
-                    replies.push(Reply::json(upstream_body("", &[("l", "look", "{}")])));
+                    replies.push(ListenerReply::json(upstream_body(
+                        "",
+                        &[("l", "look", "{}")],
+                    )));
                 }
                 let times = if case.calls.is_empty() { 4 } else { 1 };
                 replies.extend(std::iter::repeat_n(case.reply(cut), times));
@@ -362,7 +367,7 @@ fn text_of(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn check_calls(case: &Case, situation: Situation, got: &Got, streamed: bool, place: &str) {
+fn check_calls(case: &Case, situation: Situation, got: &ReadAnswer, streamed: bool, place: &str) {
     let seen = Seen::of(got, streamed);
     assert_eq!(seen.error, None, "{place}");
     match situation {
@@ -476,7 +481,7 @@ async fn what_a_client_sends_is_repaired_and_told() {
         ),
     ];
     let (_, listener) = Script::listen().await;
-    let app = App::start(&listener, Wanted::plain()).await;
+    let app = App::start(&listener, AppOptions::plain()).await;
     for (body, expected, told) in rows {
         let (mut body, mut expected) = (body, expected);
         body["model"] = json!("m");
@@ -530,13 +535,12 @@ async fn an_upstream_that_another_try_cannot_help_is_asked_once() {
         ),
     ];
     let (script, listener) = Script::listen().await;
-    let app = App::start(&listener, Wanted::plain()).await;
+    let app = App::start(&listener, AppOptions::plain()).await;
     for (status, body, headers, asked, told, code) in rows {
-        let reply = headers
-            .iter()
-            .fold(Reply::status(status, body), |reply, (name, value)| {
-                reply.with_header(name, value)
-            });
+        let reply = headers.iter().fold(
+            ListenerReply::status(status, body),
+            |reply, (name, value)| reply.with_header(name, value),
+        );
         script.set(std::iter::repeat_n(reply, 4));
         let before = listener.asked().len();
         let got = app.post(&[], &request(Situation::Alone, false)).await;

@@ -1,16 +1,18 @@
 //! `/api/{slug}/keys…`
 
 use serde_json::{Value, json};
-use tw_core::change::{Change, KeyMemory, Record, Scope, ToolGrant, ToolsMode};
-use tw_core::rate::Limits;
+use tw_core::change::Change;
+use tw_core::rate::RateLimits;
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
+use tw_core::turn_policy::RecordPolicy;
 use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key};
-use tw_testkit::client::{Client, Got};
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::client::{ReadAnswer, TestClient};
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::app::{App, Wanted, ask, probe, upstream_body};
+use crate::app::{App, AppOptions, ask, probe, upstream_body};
 
 const KEYS: &str = "/api/default/keys";
 const UNKNOWN: &str = "0194f2a0-0000-7000-8000-00000000ffff";
@@ -18,18 +20,18 @@ const UNKNOWN: &str = "0194f2a0-0000-7000-8000-00000000ffff";
 struct Lab {
     app: App,
     /// Its key may everything.
-    admin: Client,
+    admin: TestClient,
     upstream: Listener,
 }
 
 async fn lab() -> Lab {
-    let upstream = Listener::in_turn(vec![Reply::json(upstream_body("Hello", &[]))])
+    let upstream = Listener::in_turn(vec![ListenerReply::json(upstream_body("Hello", &[]))])
         .await
         .unwrap();
     let tools = ["act", "look"]
         .map(|name| probe(name, EffectClass::Read, "http://127.0.0.1:9/".to_owned()));
-    let app = App::start(&upstream, Wanted::with_tools(tools.into())).await;
-    let admin = of(&app, ToolGrant::All, Limits::default(), None).await;
+    let app = App::start(&upstream, AppOptions::with_tools(tools.into())).await;
+    let admin = of(&app, ToolGrant::All, RateLimits::default(), None).await;
     Lab {
         app,
         admin,
@@ -38,14 +40,19 @@ async fn lab() -> Lab {
 }
 
 /// A client whose key has the scope `admin`.
-async fn of(app: &App, tools: ToolGrant, limits: Limits, expires: Option<Timestamp>) -> Client {
+async fn of(
+    app: &App,
+    tools: ToolGrant,
+    limits: RateLimits,
+    expires: Option<Timestamp>,
+) -> TestClient {
     let wanted = KeyWanted {
         organization: "default".to_owned(),
         name: "admin".to_owned(),
-        scopes: vec![Scope::Admin],
+        scopes: vec![KeyScope::Admin],
         tools,
         tools_mode: ToolsMode::Replace,
-        record: Record::Full,
+        record: RecordPolicy::Full,
         memory: KeyMemory::Off,
         limits,
         expires,
@@ -54,7 +61,7 @@ async fn of(app: &App, tools: ToolGrant, limits: Limits, expires: Option<Timesta
     app.with_key(Some(key.unwrap()))
 }
 
-async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Got {
+async fn send(client: &TestClient, method: &str, path: &str, body: &Value) -> ReadAnswer {
     let body = if body.is_null() {
         String::new()
     } else {
@@ -64,7 +71,7 @@ async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Got {
 }
 
 /// Makes a key, and returns what was told of it.
-async fn made(client: &Client, body: &Value) -> Value {
+async fn made(client: &TestClient, body: &Value) -> Value {
     let got = send(client, "POST", KEYS, body).await;
     assert_eq!(got.status, 201, "{body}: {}", got.text());
     got.json()
@@ -170,7 +177,7 @@ async fn a_key_is_made_used_listed_changed_and_ended() {
     );
     // A server that has not seen it yet; this one may remember it for a second.
     let other = lab.app.restarted().await;
-    let other = Client {
+    let other = TestClient {
         key: Some(key.to_owned()),
         ..other
     };
@@ -345,7 +352,7 @@ async fn what_cannot_be_is_refused_by_name_and_makes_nothing() {
 #[tokio::test]
 async fn a_key_gives_no_more_than_it_has() {
     let lab = lab().await;
-    let own = Limits {
+    let own = RateLimits {
         requests_per_minute: Some(60),
         concurrency_max: Some(0),
         streams_max: None,
@@ -409,14 +416,14 @@ async fn only_administrators_of_the_organization_see_its_keys() {
     let told = made(&lab.admin, &json!({})).await;
     let path = path_of(&told);
     let before = send(&lab.admin, "GET", KEYS, &Value::Null).await.json();
-    let lacking: Vec<Scope> = Scope::ALL
+    let lacking: Vec<KeyScope> = KeyScope::ALL
         .into_iter()
-        .filter(|scope| *scope != Scope::Admin)
+        .filter(|scope| *scope != KeyScope::Admin)
         .collect();
     let lacking = lab.app.key("default", ToolGrant::All, lacking).await;
     let other = lab
         .app
-        .key("other", ToolGrant::All, vec![Scope::Admin])
+        .key("other", ToolGrant::All, vec![KeyScope::Admin])
         .await;
     for (key, status, code) in [
         (None, 401, "missing_api_key"),
@@ -468,7 +475,7 @@ async fn only_administrators_of_the_organization_see_its_keys() {
         name: "taken".to_owned(),
         tools: ToolGrant::All,
         tools_mode: ToolsMode::Add,
-        limits: Limits::default(),
+        limits: RateLimits::default(),
         at: Timestamp(1),
     });
     lab.app.store.apply(vec![change], None).await.unwrap();

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tw_core::tool::EffectClass;
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::app::{App, CHAT, Wanted, ask_streamed, probe, upstream_stream};
+use crate::app::{App, AppOptions, CHAT, ask_streamed, probe, upstream_stream};
 
 /// Where in its life a turn is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
+pub enum LeavePhase {
     BeforeHead,
     MidText,
     Tool(EffectClass),
@@ -22,13 +22,13 @@ pub enum Phase {
     BetweenTries,
 }
 
-pub const PHASES: [Phase; 6] = [
-    Phase::BeforeHead,
-    Phase::MidText,
-    Phase::Tool(EffectClass::Read),
-    Phase::Tool(EffectClass::Once),
-    Phase::NextRound,
-    Phase::BetweenTries,
+pub const PHASES: [LeavePhase; 6] = [
+    LeavePhase::BeforeHead,
+    LeavePhase::MidText,
+    LeavePhase::Tool(EffectClass::Read),
+    LeavePhase::Tool(EffectClass::Once),
+    LeavePhase::NextRound,
+    LeavePhase::BetweenTries,
 ];
 
 pub const GATE: &str = "go";
@@ -41,7 +41,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    pub fn start(client: &Client, on_leave: &'static str) -> Self {
+    pub fn start(client: &TestClient, on_leave: &'static str) -> Self {
         let client = client.clone();
         let (text, seen) = watch::channel(String::new());
         let reading = tokio::spawn(async move {
@@ -82,78 +82,84 @@ pub struct Scene {
     pub watcher: Watcher,
 }
 
-fn held(from: Piece, body: String) -> Reply {
-    Reply::pieces("text/event-stream", vec![from, Piece::Bytes(body.into())])
+fn held(from: ReplyPiece, body: String) -> ListenerReply {
+    ListenerReply::pieces(
+        "text/event-stream",
+        vec![from, ReplyPiece::Bytes(body.into())],
+    )
 }
 
 /// The text, its usage, then a gate, then the end.
-fn half_text() -> Reply {
+fn half_text() -> ListenerReply {
     let delta = json!({
         "choices": [{ "index": 0, "delta": { "content": TEXT }, "finish_reason": null }],
         "usage": { "prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9 },
     });
-    Reply::pieces(
+    ListenerReply::pieces(
         "text/event-stream",
         vec![
-            Piece::Bytes(format!("data: {delta}\n\n").into()),
-            Piece::Gate(GATE),
-            Piece::Bytes(upstream_stream(" More.", &[]).into()),
+            ReplyPiece::Bytes(format!("data: {delta}\n\n").into()),
+            ReplyPiece::Gate(GATE),
+            ReplyPiece::Bytes(upstream_stream(" More.", &[]).into()),
         ],
     )
 }
 
-fn calling() -> Reply {
-    Reply::sse(upstream_stream(TEXT, &[("c1", "act", r#"{"a":1}"#)]))
+fn calling() -> ListenerReply {
+    ListenerReply::sse(upstream_stream(TEXT, &[("c1", "act", r#"{"a":1}"#)]))
 }
 
-fn answers_in(phase: Phase) -> Vec<Reply> {
-    let last = Reply::sse(upstream_stream("Done.", &[]));
+fn answers_in(phase: LeavePhase) -> Vec<ListenerReply> {
+    let last = ListenerReply::sse(upstream_stream("Done.", &[]));
     match phase {
-        Phase::BeforeHead => vec![held(Piece::HeadGate(GATE), upstream_stream("Done.", &[]))],
-        Phase::MidText => vec![half_text()],
-        Phase::Tool(_) => vec![calling(), last],
-        Phase::NextRound => vec![
+        LeavePhase::BeforeHead => vec![held(
+            ReplyPiece::HeadGate(GATE),
+            upstream_stream("Done.", &[]),
+        )],
+        LeavePhase::MidText => vec![half_text()],
+        LeavePhase::Tool(_) => vec![calling(), last],
+        LeavePhase::NextRound => vec![
             calling(),
-            held(Piece::Gate(GATE), upstream_stream("Done.", &[])),
+            held(ReplyPiece::Gate(GATE), upstream_stream("Done.", &[])),
         ],
-        Phase::BetweenTries => vec![Reply::status(503, "{}"), last],
+        LeavePhase::BetweenTries => vec![ListenerReply::status(503, "{}"), last],
     }
 }
 
-pub async fn scene(phase: Phase, on_leave: &'static str) -> Scene {
+pub async fn scene(phase: LeavePhase, on_leave: &'static str) -> Scene {
     let upstream = Listener::in_turn(answers_in(phase)).await.unwrap();
     let tool_pieces = match phase {
-        Phase::Tool(_) => vec![Piece::HeadGate(GATE), Piece::Bytes("{}".into())],
-        _ => vec![Piece::Bytes("{}".into())],
+        LeavePhase::Tool(_) => vec![ReplyPiece::HeadGate(GATE), ReplyPiece::Bytes("{}".into())],
+        _ => vec![ReplyPiece::Bytes("{}".into())],
     };
-    let tool = Reply::pieces("application/json", tool_pieces);
+    let tool = ListenerReply::pieces("application/json", tool_pieces);
     let tool = Listener::in_turn(vec![tool]).await.unwrap();
     let effect = match phase {
-        Phase::Tool(effect) => effect,
+        LeavePhase::Tool(effect) => effect,
         _ => EffectClass::Read,
     };
-    let wanted = Wanted {
+    let wanted = AppOptions {
         // Longer than any test takes, shorter than a turn may.
         config: Box::new(|config| config.turn.model_backoff = Duration::from_secs(600)),
-        ..Wanted::with_tools(vec![probe("act", effect, tool.url("/"))])
+        ..AppOptions::with_tools(vec![probe("act", effect, tool.url("/"))])
     };
     let app = App::start(&upstream, wanted).await;
     let watcher = Watcher::start(&app.client, on_leave);
     match phase {
-        Phase::BeforeHead => upstream.asked_times(1).await,
-        Phase::MidText => watcher.sees(TEXT).await,
-        Phase::Tool(_) => {
+        LeavePhase::BeforeHead => upstream.asked_times(1).await,
+        LeavePhase::MidText => watcher.sees(TEXT).await,
+        LeavePhase::Tool(_) => {
             tool.asked_times(1).await;
             watcher.sees(TEXT).await;
         }
-        Phase::NextRound => {
+        LeavePhase::NextRound => {
             upstream.asked_times(2).await;
             watcher.sees(TEXT).await;
         }
-        Phase::BetweenTries => {}
+        LeavePhase::BetweenTries => {}
     }
     let turn = app.running_turn("k").await;
-    if phase == Phase::BetweenTries {
+    if phase == LeavePhase::BetweenTries {
         until(&app, &turn, |turn| {
             turn["rounds"][0]["attempts"][0]["outcome"] == "status"
         })
@@ -185,15 +191,15 @@ pub async fn stop_noted(app: &App) {
     }
 }
 
-fn asked_of_upstream(phase: Phase) -> usize {
+fn asked_of_upstream(phase: LeavePhase) -> usize {
     match phase {
-        Phase::NextRound => 2,
+        LeavePhase::NextRound => 2,
         _ => 1,
     }
 }
 
 /// What holds of a stopped turn in each phase, whoever stopped it.
-fn assert_stopped(phase: Phase, turn: &Value, scene: (&Listener, &Listener), reason: &str) {
+fn assert_stopped(phase: LeavePhase, turn: &Value, scene: (&Listener, &Listener), reason: &str) {
     let (upstream, tool) = scene;
     assert_eq!(turn["status"], "cancelled", "{phase:?}: {turn}");
     assert_eq!(turn["reason"], reason, "{phase:?}");
@@ -204,27 +210,27 @@ fn assert_stopped(phase: Phase, turn: &Value, scene: (&Listener, &Listener), rea
     );
     let first = &turn["rounds"][0];
     match phase {
-        Phase::BeforeHead => assert_eq!(first["attempts"][0]["outcome"], "cancelled"),
-        Phase::MidText => {
+        LeavePhase::BeforeHead => assert_eq!(first["attempts"][0]["outcome"], "cancelled"),
+        LeavePhase::MidText => {
             assert_eq!(first["attempts"][0]["outcome"], "cancelled");
             assert_eq!(first["messages"][0]["blocks"][0]["text"], TEXT);
             assert_eq!(turn["usage"]["total_tokens"], 9);
         }
-        Phase::Tool(EffectClass::Read) => {
+        LeavePhase::Tool(EffectClass::Read) => {
             assert_eq!(first["calls"][0]["status"], "failed");
             assert_eq!(first["calls"][0]["reason"], "cancelled");
             assert_eq!(first["calls"][0]["attempts"][0]["outcome"], "cancelled");
         }
-        Phase::Tool(_) => {
+        LeavePhase::Tool(_) => {
             assert_eq!(first["calls"][0]["status"], "completed");
             assert_eq!(first["calls"][0]["result"], "{}");
             assert_eq!(tool.asked().len(), 1);
         }
-        Phase::NextRound => {
+        LeavePhase::NextRound => {
             assert_eq!(first["calls"][0]["status"], "completed");
             assert_eq!(turn["rounds"][1]["attempts"][0]["outcome"], "cancelled");
         }
-        Phase::BetweenTries => assert_eq!(first["attempts"].as_array().unwrap().len(), 1),
+        LeavePhase::BetweenTries => assert_eq!(first["attempts"].as_array().unwrap().len(), 1),
     }
 }
 
@@ -240,16 +246,16 @@ async fn a_client_that_leaves_stops_its_turn_in_every_phase() {
         } = scene(phase, "stop").await;
         watcher.leave().await;
         match phase {
-            Phase::BeforeHead | Phase::MidText | Phase::NextRound => {
+            LeavePhase::BeforeHead | LeavePhase::MidText | LeavePhase::NextRound => {
                 upstream.abandoned_times(1).await;
             }
-            Phase::Tool(EffectClass::Read) => tool.abandoned_times(1).await,
-            Phase::Tool(_) => {
+            LeavePhase::Tool(EffectClass::Read) => tool.abandoned_times(1).await,
+            LeavePhase::Tool(_) => {
                 stop_noted(&app).await;
                 assert_eq!(app.runtime.turns_running(), 1);
                 tool.open(GATE);
             }
-            Phase::BetweenTries => {}
+            LeavePhase::BetweenTries => {}
         }
         let turn = app.turn(&turn).await;
         assert_stopped(phase, &turn, (&upstream, &tool), "client_left");
@@ -260,7 +266,7 @@ async fn a_client_that_leaves_stops_its_turn_in_every_phase() {
 #[tokio::test]
 async fn a_client_that_leaves_lets_its_turn_finish_if_it_wants() {
     for phase in PHASES {
-        if phase == Phase::BetweenTries {
+        if phase == LeavePhase::BetweenTries {
             // Its gate is a timer.
             continue;
         }
@@ -273,7 +279,7 @@ async fn a_client_that_leaves_lets_its_turn_finish_if_it_wants() {
         assert_eq!(turn["on_leave"], "finish");
         let last = turn["rounds"].as_array().unwrap().last().unwrap().clone();
         let text = last["messages"][0]["blocks"][0]["text"].as_str().unwrap();
-        if phase == Phase::MidText {
+        if phase == LeavePhase::MidText {
             assert_eq!(text, "Looking. More.");
             assert_eq!(turn["usage"]["total_tokens"], 9);
         } else {
@@ -297,7 +303,7 @@ async fn a_turn_is_cancelled_in_every_phase_and_its_client_is_told() {
         let client = app.client.clone();
         let path = format!("/v1/turns/{turn}/cancel");
         let cancelling = tokio::spawn(async move { client.send("POST", &path, &[], "").await });
-        if phase == Phase::Tool(EffectClass::Once) {
+        if phase == LeavePhase::Tool(EffectClass::Once) {
             stop_noted(&app).await;
             assert!(!cancelling.is_finished());
             tool.open(GATE);
@@ -320,7 +326,11 @@ async fn a_turn_is_cancelled_in_every_phase_and_its_client_is_told() {
 
 #[tokio::test]
 async fn cancelling_closes_the_connection_to_the_upstream() {
-    for phase in [Phase::BeforeHead, Phase::MidText, Phase::NextRound] {
+    for phase in [
+        LeavePhase::BeforeHead,
+        LeavePhase::MidText,
+        LeavePhase::NextRound,
+    ] {
         let scene = scene(phase, "finish").await;
         let path = format!("/v1/turns/{}/cancel", scene.turn);
         let cancelled = scene.app.client.send("POST", &path, &[], "").await.unwrap();
@@ -331,20 +341,22 @@ async fn cancelling_closes_the_connection_to_the_upstream() {
 
 #[tokio::test]
 async fn the_connection_closed_before_a_once_call_means_that_it_never_runs() {
-    let tool = Listener::in_turn(vec![Reply::json("{}")]).await.unwrap();
+    let tool = Listener::in_turn(vec![ListenerReply::json("{}")])
+        .await
+        .unwrap();
     let text = upstream_stream(TEXT, &[("c1", "act", "{}")]);
     let at = text.find("tool_calls").unwrap();
     let at = text[..at].rfind("data: ").unwrap();
     let pieces = vec![
-        Piece::Bytes(text[..at].to_owned().into()),
-        Piece::Gate(GATE),
-        Piece::Bytes(text[at..].to_owned().into()),
+        ReplyPiece::Bytes(text[..at].to_owned().into()),
+        ReplyPiece::Gate(GATE),
+        ReplyPiece::Bytes(text[at..].to_owned().into()),
     ];
-    let upstream = Listener::in_turn(vec![Reply::pieces("text/event-stream", pieces)])
+    let upstream = Listener::in_turn(vec![ListenerReply::pieces("text/event-stream", pieces)])
         .await
         .unwrap();
     let act = probe("act", EffectClass::Once, tool.url("/"));
-    let app = App::start(&upstream, Wanted::with_tools(vec![act])).await;
+    let app = App::start(&upstream, AppOptions::with_tools(vec![act])).await;
     let watcher = Watcher::start(&app.client, "stop");
     watcher.sees(TEXT).await;
     watcher.leave().await;
@@ -361,7 +373,7 @@ async fn the_connection_closed_before_a_once_call_means_that_it_never_runs() {
 #[tokio::test]
 async fn one_of_two_clients_that_leaves_stops_nothing() {
     let upstream = Listener::in_turn(vec![half_text()]).await.unwrap();
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let first = Watcher::start(&app.client, "stop");
     first.sees(TEXT).await;
     let second = Watcher::start(&app.client, "stop");

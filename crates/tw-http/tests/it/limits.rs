@@ -4,16 +4,16 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tw_core::tool::{EffectClass, Tool};
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::app::{App, Wanted, ask, probe, upstream_body};
+use crate::app::{App, AppOptions, ask, probe, upstream_body};
 
-async fn answering(replies: Vec<Reply>) -> Listener {
+async fn answering(replies: Vec<ListenerReply>) -> Listener {
     Listener::in_turn(replies).await.unwrap()
 }
 
 async fn hello() -> Listener {
-    answering(vec![Reply::json(upstream_body("Hello", &[]))]).await
+    answering(vec![ListenerReply::json(upstream_body("Hello", &[]))]).await
 }
 
 /// Tools that are never reached.
@@ -42,12 +42,12 @@ fn names_sent(upstream: &Listener) -> Vec<String> {
 
 #[tokio::test]
 async fn with_tools_disabled_everything_is_relayed() {
-    let tool = answering(vec![Reply::json("{}")]).await;
+    let tool = answering(vec![ListenerReply::json("{}")]).await;
     let body = upstream_body("", &[("c1", "act", r#"{"a":1}"#)]);
-    let upstream = answering(vec![Reply::json(body)]).await;
-    let wanted = Wanted {
+    let upstream = answering(vec![ListenerReply::json(body)]).await;
+    let wanted = AppOptions {
         config: Box::new(|config| config.tools_enabled = false),
-        ..Wanted::with_tools(vec![probe("act", EffectClass::Once, tool.url("/"))])
+        ..AppOptions::with_tools(vec![probe("act", EffectClass::Once, tool.url("/"))])
     };
     let app = App::start(&upstream, wanted).await;
     app.client.chat(&ask("Hi")).await.unwrap();
@@ -66,17 +66,17 @@ async fn with_tools_disabled_everything_is_relayed() {
 
 #[tokio::test]
 async fn one_turn_too_many_for_the_server_is_told_when_to_come_back() {
-    let reply = Reply::pieces(
+    let reply = ListenerReply::pieces(
         "application/json",
         vec![
-            Piece::HeadGate("go"),
-            Piece::Bytes(upstream_body("Hello", &[]).into()),
+            ReplyPiece::HeadGate("go"),
+            ReplyPiece::Bytes(upstream_body("Hello", &[]).into()),
         ],
     );
     let upstream = answering(vec![reply]).await;
-    let wanted = Wanted {
+    let wanted = AppOptions {
         config: Box::new(|config| config.rules.turns_max = 1),
-        ..Wanted::plain()
+        ..AppOptions::plain()
     };
     let app = App::start(&upstream, wanted).await;
     let client = app.client.clone();
@@ -96,7 +96,7 @@ async fn one_turn_too_many_for_the_server_is_told_when_to_come_back() {
 #[tokio::test]
 async fn the_keys_tools_are_offered_sorted_by_name() {
     let upstream = hello().await;
-    let app = App::start(&upstream, Wanted::with_tools(tools(&["b", "c", "a"]))).await;
+    let app = App::start(&upstream, AppOptions::with_tools(tools(&["b", "c", "a"]))).await;
     app.client.chat(&ask("Hi")).await.unwrap();
     assert_eq!(names_sent(&upstream), ["a", "b", "c"]);
 }
@@ -104,7 +104,7 @@ async fn the_keys_tools_are_offered_sorted_by_name() {
 #[tokio::test]
 async fn an_explicit_list_is_exact_and_keeps_its_order() {
     let upstream = hello().await;
-    let app = App::start(&upstream, Wanted::with_tools(tools(&["a", "b", "c"]))).await;
+    let app = App::start(&upstream, AppOptions::with_tools(tools(&["a", "b", "c"]))).await;
     let mut request = ask("Hi");
     request["tools"] = listed(&["c", "a"]);
     let got = app.client.chat(&request).await.unwrap();
@@ -115,7 +115,7 @@ async fn an_explicit_list_is_exact_and_keeps_its_order() {
 #[tokio::test]
 async fn an_empty_list_offers_nothing() {
     let upstream = hello().await;
-    let app = App::start(&upstream, Wanted::with_tools(tools(&["a"]))).await;
+    let app = App::start(&upstream, AppOptions::with_tools(tools(&["a"]))).await;
     let mut request = ask("Hi");
     request["tools"] = json!([]);
     app.client.chat(&request).await.unwrap();
@@ -124,14 +124,14 @@ async fn an_empty_list_offers_nothing() {
 
 #[tokio::test]
 async fn a_tool_outside_the_list_does_not_run() {
-    let tool = answering(vec![Reply::json("{}")]).await;
+    let tool = answering(vec![ListenerReply::json("{}")]).await;
     let upstream = answering(vec![
-        Reply::json(upstream_body("", &[("c1", "b", "{}")])),
-        Reply::json(upstream_body("Sorry", &[])),
+        ListenerReply::json(upstream_body("", &[("c1", "b", "{}")])),
+        ListenerReply::json(upstream_body("Sorry", &[])),
     ])
     .await;
     let of_ours = ["a", "b"].map(|name| probe(name, EffectClass::Read, tool.url("/")));
-    let app = App::start(&upstream, Wanted::with_tools(of_ours.into())).await;
+    let app = App::start(&upstream, AppOptions::with_tools(of_ours.into())).await;
     let mut request = ask("Hi");
     request["tools"] = listed(&["a"]);
     let got = app.client.chat(&request).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_tool_outside_the_list_does_not_run() {
 #[tokio::test]
 async fn our_schema_replaces_another_and_the_answer_says_so() {
     let upstream = hello().await;
-    let app = App::start(&upstream, Wanted::with_tools(tools(&["a", "b"]))).await;
+    let app = App::start(&upstream, AppOptions::with_tools(tools(&["a", "b"]))).await;
     let mut request = ask("Hi");
     request["tools"] = listed(&["a", "b"]);
     request["tools"][0]["function"]["parameters"] = json!({ "type": "object", "required": ["x"] });
@@ -162,7 +162,7 @@ async fn our_schema_replaces_another_and_the_answer_says_so() {
 #[tokio::test]
 async fn several_choices_with_tools_of_ours_are_refused() {
     let upstream = hello().await;
-    let app = App::start(&upstream, Wanted::with_tools(tools(&["a"]))).await;
+    let app = App::start(&upstream, AppOptions::with_tools(tools(&["a"]))).await;
     let mut several = ask("Hi");
     several["n"] = json!(2);
     let mut mixed = several.clone();
@@ -178,12 +178,12 @@ async fn several_choices_with_tools_of_ours_are_refused() {
 
 #[tokio::test]
 async fn at_the_round_limit_the_model_must_answer_or_ends_by_length() {
-    let tool = answering(vec![Reply::json("{}")]).await;
-    let call = Reply::json(upstream_body("", &[("c1", "a", "{}")]));
+    let tool = answering(vec![ListenerReply::json("{}")]).await;
+    let call = ListenerReply::json(upstream_body("", &[("c1", "a", "{}")]));
     let upstream = answering(vec![call]).await;
-    let wanted = Wanted {
+    let wanted = AppOptions {
         config: Box::new(|config| config.turn.rounds_max = 2),
-        ..Wanted::with_tools(vec![probe("a", EffectClass::Read, tool.url("/"))])
+        ..AppOptions::with_tools(vec![probe("a", EffectClass::Read, tool.url("/"))])
     };
     let app = App::start(&upstream, wanted).await;
     let got = app.client.chat(&ask("Hi")).await.unwrap();
@@ -202,7 +202,7 @@ async fn at_the_round_limit_the_model_must_answer_or_ends_by_length() {
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
     let upstream = hello().await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let key = app.client.key.clone().unwrap();
     let mut stream = TcpStream::connect(app.client.address).await.unwrap();
     let head = format!(

@@ -3,13 +3,16 @@
 //! What they say is written down from their sources and public reports, not recorded.
 
 use serde_json::{Value, json};
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::app::{App, Wanted, ask, ask_streamed, upstream_body};
+use crate::app::{App, AppOptions, ask, ask_streamed, upstream_body};
 
-async fn asked_of(reply: Reply, request: &Value) -> (tw_testkit::client::Got, Listener) {
+async fn asked_of(
+    reply: ListenerReply,
+    request: &Value,
+) -> (tw_testkit::client::ReadAnswer, Listener) {
     let upstream = Listener::in_turn(vec![reply]).await.unwrap();
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     (app.client.chat(request).await.unwrap(), upstream)
 }
 
@@ -45,7 +48,7 @@ async fn a_prompt_that_is_too_long_is_told_as_clients_know_it() {
             "5000",
         ),
     ] {
-        let (got, upstream) = asked_of(Reply::status(400, body), &ask("Hi")).await;
+        let (got, upstream) = asked_of(ListenerReply::status(400, body), &ask("Hi")).await;
         assert_eq!(got.status, 400, "{body}");
         let error = &got.json()["error"];
         assert_eq!(error["code"], "context_length_exceeded", "{body}");
@@ -69,7 +72,7 @@ async fn what_a_server_cannot_do_is_asked_once() {
         ),
         (500, r#"{"error":{"message":"out of memory"}}"#, 3),
     ] {
-        let (got, upstream) = asked_of(Reply::status(status, body), &ask("Hi")).await;
+        let (got, upstream) = asked_of(ListenerReply::status(status, body), &ask("Hi")).await;
         assert_eq!(got.status, 502, "{body}");
         assert_eq!(upstream.asked().len(), asked, "{body}");
     }
@@ -80,12 +83,12 @@ async fn no_limit_is_passed_on_as_it_is_written() {
     for name in ["max_tokens", "max_completion_tokens"] {
         let mut request = ask("Hi");
         request[name] = json!(-1);
-        let reply = Reply::json(upstream_body("Hi.", &[]));
+        let reply = ListenerReply::json(upstream_body("Hi.", &[]));
         let (got, upstream) = asked_of(reply, &request).await;
         assert_eq!(got.status, 200, "{}", got.text());
         assert_eq!(upstream.asked()[0].json()[name], json!(-1));
         request[name] = json!(-2);
-        let (got, _) = asked_of(Reply::hang_up(), &request).await;
+        let (got, _) = asked_of(ListenerReply::hang_up(), &request).await;
         assert_eq!(got.status, 400);
     }
 }
@@ -103,7 +106,7 @@ async fn the_progress_of_a_prompt_stands_once_in_a_chunk() {
         progress(10),
         progress(20)
     );
-    let (got, _) = asked_of(Reply::sse(stream), &ask_streamed("Hi")).await;
+    let (got, _) = asked_of(ListenerReply::sse(stream), &ask_streamed("Hi")).await;
     let with: Vec<String> = got
         .events()
         .into_iter()

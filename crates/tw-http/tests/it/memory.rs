@@ -6,14 +6,15 @@ mod person;
 mod restore;
 
 use serde_json::{Value, json};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::tool::EffectClass;
+use tw_core::turn_policy::RecordPolicy;
 use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key};
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Asked, Listener, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply, ReceivedRequest};
 
-use crate::app::{App, Wanted, probe, upstream_body, upstream_stream};
+use crate::app::{App, AppOptions, probe, upstream_body, upstream_stream};
 
 /// A model that calls `look` when the user's last words begin so, twice for `look twice`, and
 /// the client's own tool `mine` for `mine`; all else it answers at once.
@@ -24,7 +25,7 @@ pub async fn model() -> Listener {
 }
 
 /// The model's answer to one request.
-pub fn answer(request: &Value) -> Reply {
+pub fn answer(request: &Value) -> ListenerReply {
     let messages = request["messages"].as_array().unwrap();
     let asked_at = messages
         .iter()
@@ -47,15 +48,17 @@ pub fn answer(request: &Value) -> Reply {
         (_, _) => ("Done. \n", &[]),
     };
     if request["stream"] == true {
-        Reply::sse(upstream_stream(text, calls))
+        ListenerReply::sse(upstream_stream(text, calls))
     } else {
-        Reply::json(upstream_body(text, calls))
+        ListenerReply::json(upstream_body(text, calls))
     }
 }
 
 /// A service that says these, one after the other, and the last again and again.
 pub async fn service(says: &[&str]) -> Listener {
-    let replies = says.iter().map(|said| Reply::json(json!(said).to_string()));
+    let replies = says
+        .iter()
+        .map(|said| ListenerReply::json(json!(said).to_string()));
     Listener::in_turn(replies.collect()).await.unwrap()
 }
 
@@ -64,23 +67,23 @@ pub async fn start(model: &Listener, service: &Listener) -> App {
     App::start(model, offering(service)).await
 }
 
-pub fn offering(service: &Listener) -> Wanted {
+pub fn offering(service: &Listener) -> AppOptions {
     let tool = |name| probe(name, EffectClass::Read, service.url("/"));
-    Wanted::with_tools(vec![tool("look"), tool("peek")])
+    AppOptions::with_tools(vec![tool("look"), tool("peek")])
 }
 
 /// A key that was made for one person.
-pub async fn own_key(app: &App, tools: ToolGrant) -> Client {
+pub async fn own_key(app: &App, tools: ToolGrant) -> TestClient {
     let wanted = KeyWanted {
         organization: "default".to_owned(),
         name: "one person's".to_owned(),
-        scopes: vec![Scope::Chat, Scope::TurnsRead],
+        scopes: vec![KeyScope::Chat, KeyScope::TurnsRead],
         tools,
         tools_mode: ToolsMode::Replace,
-        record: Record::Full,
+        record: RecordPolicy::Full,
         memory: KeyMemory::Key,
         expires: None,
-        limits: tw_core::rate::Limits::default(),
+        limits: tw_core::rate::RateLimits::default(),
     };
     let key = create_key(&app.store, &Env::system(), wanted).await;
     app.with_key(Some(key.unwrap()))
@@ -89,7 +92,7 @@ pub async fn own_key(app: &App, tools: ToolGrant) -> Client {
 /// A client that keeps the history, as chat clients do.
 #[derive(Clone)]
 pub struct Chatter {
-    pub client: Client,
+    pub client: TestClient,
     pub headers: Vec<(String, String)>,
     pub streams: bool,
     /// Fields of the request beside those that every request has.
@@ -108,7 +111,7 @@ pub struct Said {
 }
 
 impl Chatter {
-    pub fn new(client: &Client, headers: &[(&str, &str)]) -> Self {
+    pub fn new(client: &TestClient, headers: &[(&str, &str)]) -> Self {
         Self {
             client: client.clone(),
             headers: headers
@@ -193,6 +196,6 @@ fn assembled(events: &[String]) -> Value {
 }
 
 /// Whether a request to the model holds a text anywhere.
-pub fn holds(asked: &Asked, text: &str) -> bool {
+pub fn holds(asked: &ReceivedRequest, text: &str) -> bool {
     String::from_utf8_lossy(&asked.body).contains(text)
 }

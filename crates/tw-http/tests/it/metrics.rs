@@ -1,19 +1,19 @@
 //! `/metrics`: what it counts, who may read it, and that nobody outside chooses a label.
 
 use serde_json::json;
-use tw_core::change::{Scope, ToolGrant};
+use tw_core::tenant::{KeyScope, ToolGrant};
 use tw_core::tool::EffectClass;
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::app::{App, CHAT, Wanted, ask, ask_streamed, probe, upstream_body, upstream_stream};
+use crate::app::{App, AppOptions, CHAT, ask, ask_streamed, probe, upstream_body, upstream_stream};
 
-async fn admin(app: &App) -> Client {
-    let key = app.key("default", ToolGrant::None, vec![Scope::Admin]);
+async fn admin(app: &App) -> TestClient {
+    let key = app.key("default", ToolGrant::None, vec![KeyScope::Admin]);
     app.with_key(Some(key.await))
 }
 
-async fn metrics(client: &Client) -> String {
+async fn metrics(client: &TestClient) -> String {
     let got = client.send("GET", "/metrics", &[], "").await.unwrap();
     assert_eq!(got.status, 200, "{}", got.text());
     assert_eq!(
@@ -40,18 +40,20 @@ fn series(text: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_turn_is_counted_where_operators_look() {
-    let tool = Listener::in_turn(vec![Reply::json("{}")]).await.unwrap();
+    let tool = Listener::in_turn(vec![ListenerReply::json("{}")])
+        .await
+        .unwrap();
     let upstream = Listener::in_turn(vec![
-        Reply::sse(upstream_stream(
+        ListenerReply::sse(upstream_stream(
             "",
             &[("c1", "act", "{}"), ("c2", "act", "[1")],
         )),
-        Reply::sse(upstream_stream("Done.", &[])),
-        Reply::status(400, "{}"),
+        ListenerReply::sse(upstream_stream("Done.", &[])),
+        ListenerReply::status(400, "{}"),
     ])
     .await
     .unwrap();
-    let wanted = Wanted::with_tools(vec![probe("act", EffectClass::Once, tool.url("/"))]);
+    let wanted = AppOptions::with_tools(vec![probe("act", EffectClass::Once, tool.url("/"))]);
     let app = App::start(&upstream, wanted).await;
     assert_eq!(
         app.client.chat(&ask_streamed("Hi")).await.unwrap().status,
@@ -137,10 +139,11 @@ async fn a_turn_is_counted_where_operators_look() {
 #[tokio::test]
 async fn nobody_outside_chooses_a_label() {
     let evil = "zz\"}\nevil{x=\"1";
-    let upstream = Listener::start(move |_| Reply::json(upstream_body("", &[("c", evil, "{}")])));
+    let upstream =
+        Listener::start(move |_| ListenerReply::json(upstream_body("", &[("c", evil, "{}")])));
     let upstream = upstream.await.unwrap();
     let tools = vec![probe("act", EffectClass::Read, upstream.url("/"))];
-    let app = App::start(&upstream, Wanted::with_tools(tools)).await;
+    let app = App::start(&upstream, AppOptions::with_tools(tools)).await;
     let admin = admin(&app).await;
     let mut before = Vec::new();
     for n in 0..3 {
@@ -183,12 +186,12 @@ async fn nobody_outside_chooses_a_label() {
 #[tokio::test]
 async fn only_admins_read_it_on_the_listener_of_clients() {
     let upstream = Listener::in_turn(vec![]).await.unwrap();
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let scopes = [
-        Scope::Chat,
-        Scope::TurnsReadAll,
-        Scope::ToolsRead,
-        Scope::ToolsWrite,
+        KeyScope::Chat,
+        KeyScope::TurnsReadAll,
+        KeyScope::ToolsRead,
+        KeyScope::ToolsWrite,
     ];
     let other = app.key("default", ToolGrant::All, scopes.to_vec()).await;
     for (key, status) in [
@@ -206,7 +209,7 @@ async fn only_admins_read_it_on_the_listener_of_clients() {
 #[tokio::test]
 async fn a_scraper_that_asks_for_open_metrics_gets_it() {
     let upstream = Listener::in_turn(vec![]).await.unwrap();
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let accept = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
     let client = admin(&app).await;
     let got = client
@@ -225,13 +228,13 @@ async fn what_runs_is_shown_while_it_runs() {
     let body = upstream_stream("Hello", &[]);
     let (begin, end) = body.split_at(body.find("data: [DONE]").unwrap());
     let pieces = vec![
-        Piece::Bytes(begin.to_owned().into()),
-        Piece::Gate("go"),
-        Piece::Bytes(end.to_owned().into()),
+        ReplyPiece::Bytes(begin.to_owned().into()),
+        ReplyPiece::Gate("go"),
+        ReplyPiece::Bytes(end.to_owned().into()),
     ];
-    let halting = Reply::pieces("text/event-stream", pieces);
+    let halting = ListenerReply::pieces("text/event-stream", pieces);
     let upstream = Listener::in_turn(vec![halting]).await.unwrap();
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let admin = admin(&app).await;
     let body = ask_streamed("Hi").to_string();
     let mut open = app.client.open("POST", CHAT, &[], body).await.unwrap();

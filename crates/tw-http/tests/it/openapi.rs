@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tw_core::change::{Scope, ToolGrant};
+use tw_core::tenant::{KeyScope, ToolGrant};
 use tw_core::tool::EffectClass;
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::app::{App, CHAT, Wanted, ask, probe, upstream_body};
+use crate::app::{App, AppOptions, CHAT, ask, probe, upstream_body};
 
 pub async fn document(app: &App) -> Value {
     let bare = app.with_key(None);
@@ -28,9 +28,9 @@ pub fn operations(document: &Value) -> Vec<(String, String)> {
 }
 
 async fn start() -> (App, Listener) {
-    let upstream = Listener::start(|_| Reply::json(upstream_body("Hello", &[])));
+    let upstream = Listener::start(|_| ListenerReply::json(upstream_body("Hello", &[])));
     let upstream = upstream.await.unwrap();
-    (App::start(&upstream, Wanted::plain()).await, upstream)
+    (App::start(&upstream, AppOptions::plain()).await, upstream)
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn asked(app: &App, document: &Value, route: (&str, &str, &[&str]), body: 
 #[tokio::test]
 async fn answers_are_as_they_are_described() {
     let (mut app, _upstream) = start().await;
-    let scopes = vec![Scope::Chat, Scope::Admin];
+    let scopes = vec![KeyScope::Chat, KeyScope::Admin];
     app.client.key = Some(app.key("default", ToolGrant::All, scopes).await);
     let document = document(&app).await;
     let none = Value::Null;
@@ -212,16 +212,16 @@ async fn answers_are_as_they_are_described() {
 #[tokio::test]
 async fn a_call_is_as_it_is_described() {
     let upstream = Listener::in_turn(vec![
-        Reply::json(upstream_body(
+        ListenerReply::json(upstream_body(
             "",
             &[("c1", "calculate", r#"{"expression":"1+1"}"#)],
         )),
-        Reply::json(upstream_body("Two.", &[])),
+        ListenerReply::json(upstream_body("Two.", &[])),
     ]);
     let upstream = upstream.await.unwrap();
-    let service = Listener::start(|_| Reply::json("2")).await.unwrap();
+    let service = Listener::start(|_| ListenerReply::json("2")).await.unwrap();
     let tool = probe("calculate", EffectClass::Read, service.url("/"));
-    let app = App::start(&upstream, Wanted::with_tools(vec![tool])).await;
+    let app = App::start(&upstream, AppOptions::with_tools(vec![tool])).await;
     let document = document(&app).await;
     let got = app.post(&[], &ask("1+1?")).await;
     let turn = app.turn_of(&got).await;

@@ -4,35 +4,35 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tw_core::tool::EffectClass;
-use tw_egress::upstream::Timeouts;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_egress::upstream::UpstreamTimeouts;
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::app::{App, CHAT, Wanted, ask, ask_streamed, probe, upstream_body, upstream_stream};
+use crate::app::{App, AppOptions, CHAT, ask, ask_streamed, probe, upstream_body, upstream_stream};
 
 /// A chunk with text and the usage so far.
-fn chunk(text: &str, completion_tokens: u32) -> Piece {
+fn chunk(text: &str, completion_tokens: u32) -> ReplyPiece {
     let chunk = json!({
         "id": "u", "object": "chat.completion.chunk", "created": 1, "model": "m-1",
         "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": null }],
         "usage": { "prompt_tokens": 7, "completion_tokens": completion_tokens,
                    "total_tokens": 7 + completion_tokens },
     });
-    Piece::Bytes(format!("data: {chunk}\n\n").into())
+    ReplyPiece::Bytes(format!("data: {chunk}\n\n").into())
 }
 
-fn end() -> Piece {
+fn end() -> ReplyPiece {
     let chunk = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
-    Piece::Bytes(format!("data: {chunk}\n\ndata: [DONE]\n\n").into())
+    ReplyPiece::Bytes(format!("data: {chunk}\n\ndata: [DONE]\n\n").into())
 }
 
-async fn streaming(pieces: Vec<Piece>) -> Listener {
-    let reply = Reply::pieces("text/event-stream", pieces);
+async fn streaming(pieces: Vec<ReplyPiece>) -> Listener {
+    let reply = ListenerReply::pieces("text/event-stream", pieces);
     Listener::in_turn(vec![reply]).await.unwrap()
 }
 
 /// Leaves in the middle of the answer and returns the turn.
 async fn left_mid_text(upstream: &Listener, on_leave: &str, then: impl FnOnce()) -> Value {
-    let app = App::start(upstream, Wanted::plain()).await;
+    let app = App::start(upstream, AppOptions::plain()).await;
     let headers = [("turnwright-on-leave", on_leave)];
     let body = ask_streamed("Hi").to_string();
     let mut open = app.client.open("POST", CHAT, &headers, body).await.unwrap();
@@ -50,7 +50,7 @@ async fn left_mid_text(upstream: &Listener, on_leave: &str, then: impl FnOnce())
 #[tokio::test]
 async fn ids_that_a_client_repeats_are_told_apart_and_reported() {
     let upstream = streaming(vec![chunk("Fine.", 1), end()]).await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let call = |name: &str| {
         json!({ "id": "call_1", "type": "function", "extra_content": { "signature": name },
                 "function": { "name": name, "arguments": "{}" } })
@@ -80,7 +80,7 @@ async fn ids_that_a_client_repeats_are_told_apart_and_reported() {
 
 #[tokio::test]
 async fn quirk_33_a_client_that_leaves_ends_the_upstream_and_usage_is_recorded() {
-    let upstream = streaming(vec![chunk("One", 3), Piece::Silence]).await;
+    let upstream = streaming(vec![chunk("One", 3), ReplyPiece::Silence]).await;
     let turn = left_mid_text(&upstream, "stop", || {}).await;
     assert_eq!(turn["status"], "cancelled");
     assert_eq!(turn["reason"], "client_left");
@@ -95,7 +95,7 @@ async fn quirk_33_a_client_that_leaves_ends_the_upstream_and_usage_is_recorded()
 async fn quirk_33_a_client_that_leaves_and_wants_the_answer_gets_all_of_it_billed() {
     let upstream = streaming(vec![
         chunk("One", 3),
-        Piece::Gate("go"),
+        ReplyPiece::Gate("go"),
         chunk(" two", 5),
         end(),
     ])
@@ -114,13 +114,13 @@ async fn quirk_33_a_client_that_leaves_and_wants_the_answer_gets_all_of_it_bille
 const IDLE: Duration = Duration::from_millis(1500);
 const PAUSE: Duration = Duration::from_millis(400);
 
-fn idle(idle: Duration) -> Wanted {
-    Wanted {
-        timeouts: Timeouts {
+fn idle(idle: Duration) -> AppOptions {
+    AppOptions {
+        timeouts: UpstreamTimeouts {
             idle,
-            ..Timeouts::defaults()
+            ..UpstreamTimeouts::defaults()
         },
-        ..Wanted::plain()
+        ..AppOptions::plain()
     }
 }
 
@@ -128,7 +128,7 @@ fn idle(idle: Duration) -> Wanted {
 async fn quirk_36_a_slow_but_steady_stream_outlives_the_idle_timeout() {
     let mut pieces = Vec::new();
     for n in 1..=5 {
-        pieces.extend([chunk("x", n), Piece::Wait(PAUSE)]);
+        pieces.extend([chunk("x", n), ReplyPiece::Wait(PAUSE)]);
     }
     pieces.push(end());
     let upstream = streaming(pieces).await;
@@ -143,7 +143,7 @@ async fn quirk_36_a_slow_but_steady_stream_outlives_the_idle_timeout() {
 
 #[tokio::test]
 async fn quirk_36_a_silent_stream_is_cut_and_the_client_is_told() {
-    let upstream = streaming(vec![chunk("One", 3), Piece::Silence]).await;
+    let upstream = streaming(vec![chunk("One", 3), ReplyPiece::Silence]).await;
     let app = App::start(&upstream, idle(Duration::from_millis(50))).await;
     let got = app.client.chat(&ask_streamed("Hi")).await.unwrap();
     assert_eq!(got.streamed_text(), "One");
@@ -164,21 +164,25 @@ async fn quirk_36_a_silent_stream_is_cut_and_the_client_is_told() {
 /// plain answer comes with its end.
 #[tokio::test]
 async fn an_answer_may_begin_later_than_its_parts_may_follow() {
-    let plain = Piece::Bytes(upstream_body("Late.", &[]).into());
-    let parts = Piece::Bytes(upstream_stream("Late.", &[]).into());
+    let plain = ReplyPiece::Bytes(upstream_body("Late.", &[]).into());
+    let parts = ReplyPiece::Bytes(upstream_stream("Late.", &[]).into());
     let (brief, long) = (IDLE / 2, Duration::from_secs(600));
     for (streamed, first_byte, pieces) in [
-        (true, long, vec![Piece::HeadWait(IDLE), parts.clone()]),
-        (true, long, vec![Piece::Wait(IDLE), parts]),
-        (false, brief, vec![Piece::HeadWait(IDLE), plain.clone()]),
-        (false, brief, vec![Piece::Wait(IDLE), plain]),
+        (true, long, vec![ReplyPiece::HeadWait(IDLE), parts.clone()]),
+        (true, long, vec![ReplyPiece::Wait(IDLE), parts]),
+        (
+            false,
+            brief,
+            vec![ReplyPiece::HeadWait(IDLE), plain.clone()],
+        ),
+        (false, brief, vec![ReplyPiece::Wait(IDLE), plain]),
     ] {
         let kind = if streamed {
             "text/event-stream"
         } else {
             "application/json"
         };
-        let reply = Reply::pieces(kind, pieces);
+        let reply = ListenerReply::pieces(kind, pieces);
         let upstream = Listener::in_turn(vec![reply]).await.unwrap();
         let mut wanted = idle(brief);
         wanted.timeouts.first_byte = first_byte;
@@ -197,18 +201,18 @@ async fn an_answer_may_begin_later_than_its_parts_may_follow() {
 
 #[tokio::test]
 async fn quirk_37_stop_stops_and_the_record_says_so() {
-    let tool = Listener::in_turn(vec![Reply::pieces(
+    let tool = Listener::in_turn(vec![ListenerReply::pieces(
         "application/json",
-        vec![Piece::HeadGate("never")],
+        vec![ReplyPiece::HeadGate("never")],
     )])
     .await
     .unwrap();
     let calls = [("c1", "look", "{}"), ("c2", "look", "{}")];
-    let upstream = Listener::in_turn(vec![Reply::sse(upstream_stream("One", &calls))])
+    let upstream = Listener::in_turn(vec![ListenerReply::sse(upstream_stream("One", &calls))])
         .await
         .unwrap();
     let look = probe("look", EffectClass::Read, tool.url("/"));
-    let app = App::start(&upstream, Wanted::with_tools(vec![look])).await;
+    let app = App::start(&upstream, AppOptions::with_tools(vec![look])).await;
     let body = ask_streamed("Hi").to_string();
     let mut open = app.client.open("POST", CHAT, &[], body).await.unwrap();
     let turn = open.header("turnwright-turn").to_owned();
@@ -261,7 +265,7 @@ fn llama_stream(deltas: &[Value], finish: &str, prompt_tokens: u32) -> String {
 
 #[tokio::test]
 async fn a_local_models_call_runs_and_its_counts_are_summed() {
-    let tool = Listener::in_turn(vec![Reply::json(r#"{"time":"12:38"}"#)])
+    let tool = Listener::in_turn(vec![ListenerReply::json(r#"{"time":"12:38"}"#)])
         .await
         .unwrap();
     let call = json!({ "tool_calls": [{ "index": 0, "id": "rxwNi9FR2q2brgHdDO6XWvNOe0jQeaB3",
@@ -272,13 +276,13 @@ async fn a_local_models_call_runs_and_its_counts_are_summed() {
         json!({ "content": " 12:38." }),
     ];
     let upstream = Listener::in_turn(vec![
-        Reply::sse(llama_stream(&[call, rest], "tool_calls", 421)),
-        Reply::sse(llama_stream(&text, "stop", 480)),
+        ListenerReply::sse(llama_stream(&[call, rest], "tool_calls", 421)),
+        ListenerReply::sse(llama_stream(&text, "stop", 480)),
     ])
     .await
     .unwrap();
     let look = probe("look", EffectClass::Read, tool.url("/"));
-    let app = App::start(&upstream, Wanted::with_tools(vec![look])).await;
+    let app = App::start(&upstream, AppOptions::with_tools(vec![look])).await;
     let mut body = ask_streamed("What time is it in Rome?");
     body["stream_options"] = json!({ "include_usage": true });
     let got = app.post(&[], &body).await;

@@ -3,30 +3,31 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
-use tw_core::rate::Limits;
+use tw_core::rate::RateLimits;
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
+use tw_core::turn_policy::RecordPolicy;
 use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key};
-use tw_runtime::limiter::Rules;
-use tw_testkit::client::{Client, Got};
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_runtime::limiter::LimiterRules;
+use tw_testkit::client::{ReadAnswer, TestClient};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::app::{App, Wanted, ask, ask_streamed, upstream_body, upstream_stream};
+use crate::app::{App, AppOptions, ask, ask_streamed, upstream_body, upstream_stream};
 
 const GATE: &str = "go";
 /// A point in time at which the clock of these tests stands.
 const START: Timestamp = Timestamp(1_800_000_000_000_000);
 
 async fn hello() -> Listener {
-    let reply = Reply::json(upstream_body("Hello", &[]));
+    let reply = ListenerReply::json(upstream_body("Hello", &[]));
     Listener::in_turn(vec![reply]).await.unwrap()
 }
 
 /// Answers when the gate is open.
 async fn gated() -> Listener {
-    let body = Piece::Bytes(upstream_body("Hello", &[]).into());
-    let reply = Reply::pieces("application/json", vec![Piece::HeadGate(GATE), body]);
+    let body = ReplyPiece::Bytes(upstream_body("Hello", &[]).into());
+    let reply = ListenerReply::pieces("application/json", vec![ReplyPiece::HeadGate(GATE), body]);
     Listener::in_turn(vec![reply]).await.unwrap()
 }
 
@@ -34,47 +35,47 @@ fn clock() -> Env {
     Env::seeded(7, START)
 }
 
-fn with(env: &Env, rules: Rules) -> Wanted {
-    Wanted {
+fn with(env: &Env, rules: LimiterRules) -> AppOptions {
+    AppOptions {
         config: Box::new(|config| config.rules = rules),
         env: env.clone(),
-        ..Wanted::plain()
+        ..AppOptions::plain()
     }
 }
 
-fn per_minute(requests: u32) -> Limits {
-    Limits {
+fn per_minute(requests: u32) -> RateLimits {
+    RateLimits {
         requests_per_minute: Some(requests),
-        ..Limits::default()
+        ..RateLimits::default()
     }
 }
 
-fn at_once(turns: u32) -> Limits {
-    Limits {
+fn at_once(turns: u32) -> RateLimits {
+    RateLimits {
         concurrency_max: Some(turns),
-        ..Limits::default()
+        ..RateLimits::default()
     }
 }
 
-fn of_keys(key: Limits) -> Rules {
-    Rules {
+fn of_keys(key: RateLimits) -> LimiterRules {
+    LimiterRules {
         key,
-        ..Rules::defaults()
+        ..LimiterRules::defaults()
     }
 }
 
 /// A client with another key of an organization.
-async fn client_of(app: &App, organization: &str) -> Client {
-    let scopes = vec![Scope::Chat, Scope::TurnsReadAll];
+async fn client_of(app: &App, organization: &str) -> TestClient {
+    let scopes = vec![KeyScope::Chat, KeyScope::TurnsReadAll];
     let key = app.key(organization, ToolGrant::None, scopes).await;
     app.with_key(Some(key))
 }
 
-fn told(got: &Got) -> [&str; 3] {
+fn told(got: &ReadAnswer) -> [&str; 3] {
     ["limit", "remaining", "reset"].map(|what| got.header(&format!("x-ratelimit-{what}-requests")))
 }
 
-fn assert_refused(got: &Got, part: &str) {
+fn assert_refused(got: &ReadAnswer, part: &str) {
     assert_eq!(got.status, 429, "{}", got.text());
     let error = &got.json()["error"];
     assert_eq!(error["type"], "rate_limit_error");
@@ -113,11 +114,11 @@ async fn an_answer_tells_what_is_left_and_a_refusal_when_to_retry() {
 
 #[tokio::test]
 async fn without_a_limit_no_header_tells_of_one() {
-    let reply = Reply::json(upstream_body("Hello", &[]))
+    let reply = ListenerReply::json(upstream_body("Hello", &[]))
         .with_header("x-ratelimit-remaining-requests", "77")
         .with_header("x-ratelimit-limit-requests", "78");
     let upstream = Listener::in_turn(vec![reply]).await.unwrap();
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let got = app.client.chat(&ask("Hi")).await.unwrap();
     assert_eq!((got.status, told(&got)), (200, ["", "", ""]));
 }
@@ -125,10 +126,10 @@ async fn without_a_limit_no_header_tells_of_one() {
 #[tokio::test]
 async fn an_organizations_limit_is_of_all_its_keys_and_of_no_other() {
     let (upstream, env) = (hello().await, clock());
-    let rules = Rules {
+    let rules = LimiterRules {
         organization: per_minute(2),
         organizations: [("roomy".to_owned(), per_minute(9))].into(),
-        ..Rules::defaults()
+        ..LimiterRules::defaults()
     };
     let app = App::start(&upstream, with(&env, rules)).await;
     let second_key = client_of(&app, "default").await;
@@ -157,10 +158,10 @@ async fn a_key_may_have_limits_of_its_own() {
     let wanted = KeyWanted {
         organization: "default".to_owned(),
         name: "own".to_owned(),
-        scopes: vec![Scope::Chat],
+        scopes: vec![KeyScope::Chat],
         tools: ToolGrant::None,
         tools_mode: ToolsMode::Replace,
-        record: Record::Full,
+        record: RecordPolicy::Full,
         memory: KeyMemory::Off,
         limits: per_minute(3),
         expires: None,
@@ -238,7 +239,7 @@ async fn turns_at_once_are_counted_until_they_end() {
 async fn a_repetition_that_attaches_needs_no_room_for_another_turn() {
     let (upstream, env) = (gated().await, clock());
     let app = App::start(&upstream, with(&env, of_keys(at_once(1)))).await;
-    let post = |client: Client| async move {
+    let post = |client: TestClient| async move {
         let key = [("idempotency-key", "k")];
         let body = ask("Hi").to_string();
         client.send("POST", crate::app::CHAT, &key, body).await
@@ -285,7 +286,7 @@ async fn a_turn_whose_client_left_counts_on_while_it_is_to_finish() {
 #[tokio::test]
 async fn a_turn_that_an_earlier_process_left_counts() {
     let upstream = gated().await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let client = app.client.clone();
     let first = tokio::spawn(async move {
         let key = [("idempotency-key", "first")];
@@ -305,17 +306,17 @@ async fn a_turn_that_an_earlier_process_left_counts() {
     first.abort();
 }
 
-fn half_stream() -> Reply {
+fn half_stream() -> ListenerReply {
     let whole = upstream_stream("Hello", &[]);
     let at = whole.find("\n\n").unwrap() + 2;
     let at = at + whole[at..].find("\n\n").unwrap() + 2;
     let (head, tail) = whole.split_at(at);
-    Reply::pieces(
+    ListenerReply::pieces(
         "text/event-stream",
         vec![
-            Piece::Bytes(head.to_owned().into()),
-            Piece::Gate(GATE),
-            Piece::Bytes(tail.to_owned().into()),
+            ReplyPiece::Bytes(head.to_owned().into()),
+            ReplyPiece::Gate(GATE),
+            ReplyPiece::Bytes(tail.to_owned().into()),
         ],
     )
 }
@@ -323,9 +324,9 @@ fn half_stream() -> Reply {
 #[tokio::test]
 async fn streams_are_counted_from_head_to_end_readers_of_events_too() {
     let upstream = Listener::in_turn(vec![half_stream()]).await.unwrap();
-    let one = Limits {
+    let one = RateLimits {
         streams_max: Some(1),
-        ..Limits::default()
+        ..RateLimits::default()
     };
     let app = App::start(&upstream, with(&clock(), of_keys(one))).await;
     let body = ask_streamed("Hi").to_string();
@@ -358,9 +359,9 @@ async fn streams_are_counted_from_head_to_end_readers_of_events_too() {
 #[tokio::test]
 async fn streams_beyond_those_of_the_server_are_its_own_overload() {
     let upstream = Listener::in_turn(vec![half_stream()]).await.unwrap();
-    let rules = Rules {
+    let rules = LimiterRules {
         streams_max: 1,
-        ..Rules::defaults()
+        ..LimiterRules::defaults()
     };
     let app = App::start(&upstream, with(&clock(), rules)).await;
     let body = ask_streamed("Hi").to_string();
@@ -376,7 +377,7 @@ async fn streams_beyond_those_of_the_server_are_its_own_overload() {
 #[tokio::test]
 async fn bodies_beyond_the_room_for_them_are_refused_at_once() {
     let upstream = hello().await;
-    let mut wanted = Wanted::plain();
+    let mut wanted = AppOptions::plain();
     wanted.options.bodies_bytes_max = 0;
     wanted.config = Box::new(|config| config.request.body_bytes_max = 64 * 1024);
     let app = App::start(&upstream, wanted).await;

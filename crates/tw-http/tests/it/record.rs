@@ -3,23 +3,23 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tw_core::change::{
-    Change, KeyMemory, MINIMAL_KEPT, Outcome, Record, Scope, ToolGrant, ToolsMode,
-};
+use tw_core::change::{Change, Outcome};
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
+use tw_core::turn_policy::{MINIMAL_KEPT, RecordPolicy};
 use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key};
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::app::{App, CHAT, Wanted, ask, probe, upstream_body};
+use crate::app::{App, AppOptions, CHAT, ask, probe, upstream_body};
 
 /// What a model wrote, oddly and validly.
 const ARGUMENTS: &str = "{ \"city\" : \"K\\u00f6ln\",\n\"digits\":12345678901234567890.10 }";
 const RESULT: &str = r#"{"degrees":21}"#;
 
-async fn answering(replies: Vec<Reply>) -> Listener {
+async fn answering(replies: Vec<ListenerReply>) -> Listener {
     Listener::in_turn(replies).await.unwrap()
 }
 
@@ -28,7 +28,7 @@ async fn calling_once() -> Listener {
     Listener::start(|asked| {
         let request = asked.json();
         let last = request["messages"].as_array().unwrap().last().cloned();
-        Reply::json(if last.unwrap()["role"] == "tool" {
+        ListenerReply::json(if last.unwrap()["role"] == "tool" {
             upstream_body("It is 21.", &[])
         } else {
             upstream_body("Looking.", &[("c1", "act", ARGUMENTS)])
@@ -40,7 +40,7 @@ async fn calling_once() -> Listener {
 
 async fn with_act(upstream: &Listener, tool: &Listener, effect: EffectClass) -> App {
     let act = probe("act", effect, tool.url("/"));
-    App::start(upstream, Wanted::with_tools(vec![act])).await
+    App::start(upstream, AppOptions::with_tools(vec![act])).await
 }
 
 async fn erase_at(app: &App, now: Timestamp) -> u64 {
@@ -58,11 +58,11 @@ fn ended(turn: &Value) -> Timestamp {
 
 #[tokio::test]
 async fn rounds_attempts_usage_and_calls_are_shown() {
-    let tool = answering(vec![Reply::json(RESULT)]).await;
+    let tool = answering(vec![ListenerReply::json(RESULT)]).await;
     let upstream = answering(vec![
-        Reply::status(503, r#"{"error":{"message":"busy"}}"#),
-        Reply::json(upstream_body("Looking.", &[("c1", "act", ARGUMENTS)])),
-        Reply::json(upstream_body("It is 21.", &[])),
+        ListenerReply::status(503, r#"{"error":{"message":"busy"}}"#),
+        ListenerReply::json(upstream_body("Looking.", &[("c1", "act", ARGUMENTS)])),
+        ListenerReply::json(upstream_body("It is 21.", &[])),
     ])
     .await;
     let app = with_act(&upstream, &tool, EffectClass::Read).await;
@@ -102,7 +102,7 @@ async fn rounds_attempts_usage_and_calls_are_shown() {
 #[tokio::test]
 async fn the_full_result_is_shown_only_when_asked_for() {
     let long = "x".repeat(100_000);
-    let tool = answering(vec![Reply::json(long.clone())]).await;
+    let tool = answering(vec![ListenerReply::json(long.clone())]).await;
     let upstream = calling_once().await;
     let app = with_act(&upstream, &tool, EffectClass::Read).await;
     let got = app.client.chat(&ask("Hi")).await.unwrap();
@@ -123,8 +123,8 @@ async fn the_full_result_is_shown_only_when_asked_for() {
 
 #[tokio::test]
 async fn only_what_follows_the_last_answer_is_recorded_of_a_history() {
-    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let upstream = answering(vec![ListenerReply::json(upstream_body("Hello", &[]))]).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let mut request = ask("new");
     request["messages"] = json!([
         { "role": "system", "content": "rules" },
@@ -147,8 +147,8 @@ async fn only_what_follows_the_last_answer_is_recorded_of_a_history() {
 
 #[tokio::test]
 async fn a_result_that_the_client_brings_is_a_block_of_its_turn() {
-    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let upstream = answering(vec![ListenerReply::json(upstream_body("Hello", &[]))]).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let mut request = ask("");
     request["messages"] = json!([
         { "role": "user", "content": "old" },
@@ -173,8 +173,8 @@ async fn a_result_that_the_client_brings_is_a_block_of_its_turn() {
 #[tokio::test]
 async fn a_call_of_the_clients_own_tool_is_recorded_as_handed_over() {
     let body = upstream_body("", &[("c1", "mine", r#"{"a":1}"#)]);
-    let upstream = answering(vec![Reply::json(body)]).await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let upstream = answering(vec![ListenerReply::json(body)]).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let mut request = ask("Hi");
     request["tools"] = json!([{ "type": "function", "function": { "name": "mine" } }]);
     let got = app.client.chat(&request).await.unwrap();
@@ -186,16 +186,16 @@ async fn a_call_of_the_clients_own_tool_is_recorded_as_handed_over() {
 }
 
 /// A key whose turns are recorded minimally.
-async fn minimal(app: &App) -> Client {
+async fn minimal(app: &App) -> TestClient {
     let wanted = KeyWanted {
         organization: "default".to_owned(),
         name: "minimal".to_owned(),
-        scopes: vec![Scope::Chat],
+        scopes: vec![KeyScope::Chat],
         tools: ToolGrant::All,
         tools_mode: ToolsMode::Replace,
-        record: Record::Minimal,
+        record: RecordPolicy::Minimal,
         memory: KeyMemory::Off,
-        limits: tw_core::rate::Limits::default(),
+        limits: tw_core::rate::RateLimits::default(),
         expires: None,
     };
     let key = create_key(&app.store, &Env::system(), wanted).await;
@@ -204,7 +204,7 @@ async fn minimal(app: &App) -> Client {
 
 #[tokio::test]
 async fn contents_that_are_not_to_be_stored_are_erased_after_ten_minutes() {
-    let tool = answering(vec![Reply::json(RESULT)]).await;
+    let tool = answering(vec![ListenerReply::json(RESULT)]).await;
     let upstream = calling_once().await;
     let app = with_act(&upstream, &tool, EffectClass::Read).await;
     let mut unstored = ask("Weather?");
@@ -281,7 +281,7 @@ fn assert_erased(before: &Value, after: &Value, at: Timestamp) {
 #[tokio::test]
 async fn an_erased_answer_is_made_anew_unless_it_had_effects() {
     for effect in [EffectClass::Read, EffectClass::Once] {
-        let tool = answering(vec![Reply::json(RESULT)]).await;
+        let tool = answering(vec![ListenerReply::json(RESULT)]).await;
         let upstream = calling_once().await;
         let app = with_act(&upstream, &tool, effect).await;
         let mut request = ask("Weather?");
@@ -310,7 +310,7 @@ async fn an_erased_answer_is_made_anew_unless_it_had_effects() {
 
 #[tokio::test]
 async fn the_writer_syncs_fully() {
-    let upstream = answering(vec![Reply::json("{}")]).await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let upstream = answering(vec![ListenerReply::json("{}")]).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     assert_eq!(app.store.synchronous().await.unwrap(), 2);
 }

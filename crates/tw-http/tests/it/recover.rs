@@ -2,17 +2,17 @@
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use tw_core::call::{CallStatus, Runs};
-use tw_core::change::{
-    Change, ClaimTurn, Fence, NewCall, NewTurn, OnLeave, OpenAttempt, Record, Surface,
-};
-use tw_core::event::{LogEvent, TurnStatus};
+use tw_core::call::{CallRunner, CallStatus};
+use tw_core::change::{Change, ClaimTurn, Fence, NewCall, NewTurn, OpenAttempt};
+use tw_core::event::LogEvent;
 use tw_core::id::{CallId, CallRef, OrgId, TurnId};
-use tw_core::memory::Verdict;
+use tw_core::memory::MemoryVerdict;
 use tw_core::tool::EffectClass;
-use tw_testkit::listener::{Listener, Reply};
+use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
+use tw_core::turn_status::TurnStatus;
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::app::{App, Wanted, ask, upstream_body};
+use crate::app::{App, AppOptions, ask, upstream_body};
 
 /// A turn that was accepted by a process that is gone, with this body and context.
 pub async fn orphan(app: &App, body: &str, context: &str) -> TurnId {
@@ -42,12 +42,12 @@ async fn orphan_with_key(
         conversation: turn.to_string(),
         conversation_named: false,
         parent: None,
-        memory: Verdict::Off,
+        memory: MemoryVerdict::Off,
         memory_turn: None,
         surface: Surface::ChatCompletions,
         streamed: false,
         on_leave: OnLeave::Stop,
-        record: Record::Full,
+        record: RecordPolicy::Full,
         model: "m".to_owned(),
         request_id: "req_test".to_owned(),
         deadline: now.after(std::time::Duration::from_secs(60)),
@@ -83,10 +83,10 @@ async fn orphan_with_key(
 
 #[tokio::test]
 async fn an_orphan_is_driven_to_its_end() {
-    let upstream = Listener::in_turn(vec![Reply::json(upstream_body("Here.", &[]))])
+    let upstream = Listener::in_turn(vec![ListenerReply::json(upstream_body("Here.", &[]))])
         .await
         .unwrap();
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let turn = orphan(
         &app,
         &ask("Hi").to_string(),
@@ -102,10 +102,10 @@ async fn an_orphan_is_driven_to_its_end() {
 
 #[tokio::test]
 async fn an_orphan_that_cannot_be_read_ends_as_failed() {
-    let upstream = Listener::in_turn(vec![Reply::json(upstream_body("Here.", &[]))])
+    let upstream = Listener::in_turn(vec![ListenerReply::json(upstream_body("Here.", &[]))])
         .await
         .unwrap();
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     for (body, context) in [
         ("no json", r#"{"tools":null,"upstream":"test"}"#),
         (
@@ -160,10 +160,10 @@ async fn a_turn_that_was_claimed_in_vain_too_often_is_ended_unread() {
         (3, "failed", 0),
         (9, "failed", 0),
     ] {
-        let upstream = Listener::in_turn(vec![Reply::json(upstream_body("Here.", &[]))])
+        let upstream = Listener::in_turn(vec![ListenerReply::json(upstream_body("Here.", &[]))])
             .await
             .unwrap();
-        let app = App::start(&upstream, Wanted::plain()).await;
+        let app = App::start(&upstream, AppOptions::plain()).await;
         let turn = orphan(&app, &ask("Hi").to_string(), CONTEXT).await;
         claimed(&app, turn, claims).await;
         assert_eq!(app.runtime.recover().await.unwrap(), 1, "{claims}");
@@ -175,10 +175,10 @@ async fn a_turn_that_was_claimed_in_vain_too_often_is_ended_unread() {
 
 #[tokio::test]
 async fn claims_that_came_to_something_do_not_add_up() {
-    let upstream = Listener::in_turn(vec![Reply::json(upstream_body("Here.", &[]))])
+    let upstream = Listener::in_turn(vec![ListenerReply::json(upstream_body("Here.", &[]))])
         .await
         .unwrap();
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let turn = orphan(&app, &ask("Hi").to_string(), CONTEXT).await;
     let organization = organization_of(&app).await;
     for n in 2..12 {
@@ -223,7 +223,7 @@ async fn calls_end_with_a_turn_that_is_ended_unread() {
         (EffectClass::Read, CallStatus::Processing, "interrupted", 0),
     ] {
         let upstream = Listener::in_turn(Vec::new()).await.unwrap();
-        let app = App::start(&upstream, Wanted::plain()).await;
+        let app = App::start(&upstream, AppOptions::plain()).await;
         let turn = orphan(&app, &ask("Hi").to_string(), CONTEXT).await;
         let organization = organization_of(&app).await;
         let call = NewCall {
@@ -232,7 +232,7 @@ async fn calls_end_with_a_turn_that_is_ended_unread() {
                 position: 0,
             },
             id: CallId(app.runtime.env().ordered_id()),
-            runs: Runs::Server,
+            runs: CallRunner::Server,
             effect: Some(effect),
             tool_version: None,
             tool_name: "pay".to_owned(),
@@ -289,7 +289,7 @@ async fn asked_to_stop(app: &App, turn: TurnId) {
 #[tokio::test]
 async fn a_stop_of_a_turn_that_nobody_drives_yet_is_obeyed_when_somebody_does() {
     let upstream = Listener::in_turn(Vec::new()).await.unwrap();
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let turn = orphan(&app, &ask("Hi").to_string(), CONTEXT).await;
     let path = format!("/v1/turns/{turn}/cancel");
     let cancel = app.client.send("POST", &path, &[], "");
@@ -310,10 +310,10 @@ async fn a_stop_of_a_turn_that_nobody_drives_yet_is_obeyed_when_somebody_does() 
 
 #[tokio::test]
 async fn whoever_comes_before_a_turn_is_taken_over_gets_its_answer() {
-    let upstream = Listener::in_turn(vec![Reply::json(upstream_body("Here.", &[]))])
+    let upstream = Listener::in_turn(vec![ListenerReply::json(upstream_body("Here.", &[]))])
         .await
         .unwrap();
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let body = ask("Hi").to_string();
     let turn = orphan_with_key(&app, &body, CONTEXT, Some("again")).await;
     let key = [("idempotency-key", "again")];

@@ -6,8 +6,8 @@ mod chain;
 mod refusals;
 
 use rusqlite::Connection;
-use tw_testkit::client::Got;
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::client::ReadAnswer;
+use tw_testkit::listener::{Listener, ListenerReply};
 
 use crate::app::App;
 
@@ -76,7 +76,7 @@ async fn rows(app: &App, count: usize) -> Vec<Row> {
     }
 }
 
-async fn post(app: &App, path: &str, body: &str) -> Got {
+async fn post(app: &App, path: &str, body: &str) -> ReadAnswer {
     app.client
         .send("POST", path, &[], body.to_owned())
         .await
@@ -84,5 +84,7 @@ async fn post(app: &App, path: &str, body: &str) -> Got {
 }
 
 async fn embeds() -> Listener {
-    Listener::start(|_| Reply::json(EMBEDDED)).await.unwrap()
+    Listener::start(|_| ListenerReply::json(EMBEDDED))
+        .await
+        .unwrap()
 }

@@ -4,27 +4,27 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::task::JoinHandle;
-use tw_core::change::{Scope, ToolGrant};
+use tw_core::tenant::{KeyScope, ToolGrant};
 use tw_core::tool::EffectClass;
-use tw_testkit::client::{Client, Got};
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::client::{ReadAnswer, TestClient};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::app::{App, CHAT, Wanted, ask, ask_streamed, probe, upstream_body, upstream_stream};
+use crate::app::{App, AppOptions, CHAT, ask, ask_streamed, probe, upstream_body, upstream_stream};
 
 const KEY: (&str, &str) = ("idempotency-key", "k");
 const RETRY: (&str, &str) = ("x-stainless-retry-count", "1");
 const REFUSAL: &str = r#"{"error":{"message":"too long","type":"invalid_request_error"}}"#;
 
-fn turn(got: &Got) -> &str {
+fn turn(got: &ReadAnswer) -> &str {
     got.header("turnwright-turn")
 }
 
 /// Sends in the background.
 fn spawn(
-    client: &Client,
+    client: &TestClient,
     headers: &[(&'static str, &'static str)],
     body: Value,
-) -> JoinHandle<Got> {
+) -> JoinHandle<ReadAnswer> {
     let (client, headers) = (client.clone(), headers.to_vec());
     tokio::spawn(async move {
         let got = client.send("POST", CHAT, &headers, body.to_string()).await;
@@ -32,32 +32,32 @@ fn spawn(
     })
 }
 
-fn gated(gate: &'static str, content_type: &str, body: String) -> Reply {
-    let pieces = vec![Piece::HeadGate(gate), Piece::Bytes(body.into())];
-    Reply::pieces(content_type, pieces)
+fn gated(gate: &'static str, content_type: &str, body: String) -> ListenerReply {
+    let pieces = vec![ReplyPiece::HeadGate(gate), ReplyPiece::Bytes(body.into())];
+    ListenerReply::pieces(content_type, pieces)
 }
 
-async fn answering(replies: Vec<Reply>) -> Listener {
+async fn answering(replies: Vec<ListenerReply>) -> Listener {
     Listener::in_turn(replies).await.unwrap()
 }
 
 /// An upstream that calls `act` and then refuses, twice, and afterwards answers.
 async fn failing_after_a_call() -> Listener {
-    let call = || Reply::json(upstream_body("", &[("c1", "act", "{}")]));
+    let call = || ListenerReply::json(upstream_body("", &[("c1", "act", "{}")]));
     answering(vec![
         call(),
-        Reply::status(400, REFUSAL),
-        Reply::json(upstream_body("Hello", &[])),
+        ListenerReply::status(400, REFUSAL),
+        ListenerReply::json(upstream_body("Hello", &[])),
     ])
     .await
 }
 
 async fn with_act(upstream: &Listener, tool: &Listener, effect: EffectClass) -> App {
     let act = probe("act", effect, tool.url("/"));
-    App::start(upstream, Wanted::with_tools(vec![act])).await
+    App::start(upstream, AppOptions::with_tools(vec![act])).await
 }
 
-fn assert_effects_told(got: &Got, of: &str) {
+fn assert_effects_told(got: &ReadAnswer, of: &str) {
     assert_eq!(got.status, 424, "{}", got.text());
     assert_eq!(got.header("x-should-retry"), "false");
     assert_eq!(turn(got), of);
@@ -73,12 +73,12 @@ async fn a_key_of_a_running_turn_attaches_from_its_start() {
     let text = upstream_stream("Hello", &[]);
     let (first, rest) = text.split_at(text.len() / 2);
     let pieces = vec![
-        Piece::Bytes(first.to_owned().into()),
-        Piece::Gate("go"),
-        Piece::Bytes(rest.to_owned().into()),
+        ReplyPiece::Bytes(first.to_owned().into()),
+        ReplyPiece::Gate("go"),
+        ReplyPiece::Bytes(rest.to_owned().into()),
     ];
-    let upstream = answering(vec![Reply::pieces("text/event-stream", pieces)]).await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let upstream = answering(vec![ListenerReply::pieces("text/event-stream", pieces)]).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let body = ask_streamed("Hi");
     let first = spawn(&app.client, &[KEY], body.clone());
     upstream.asked_times(1).await;
@@ -94,8 +94,8 @@ async fn a_key_of_a_running_turn_attaches_from_its_start() {
 
 #[tokio::test]
 async fn a_key_of_a_finished_turn_gets_its_answer_again() {
-    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let upstream = answering(vec![ListenerReply::json(upstream_body("Hello", &[]))]).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let first = app.post(&[KEY], &ask("Hi")).await;
     app.settled().await;
     let second = app.post(&[KEY], &ask("Hi")).await;
@@ -106,8 +106,8 @@ async fn a_key_of_a_finished_turn_gets_its_answer_again() {
 
 #[tokio::test]
 async fn a_key_with_another_body_is_refused() {
-    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let upstream = answering(vec![ListenerReply::json(upstream_body("Hello", &[]))]).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     app.post(&[KEY], &ask("Hi")).await;
     let other = app.post(&[KEY], &ask("Bye")).await;
     assert_eq!(other.status, 422);
@@ -117,8 +117,8 @@ async fn a_key_with_another_body_is_refused() {
 
 #[tokio::test]
 async fn a_key_belongs_to_one_end_user() {
-    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let upstream = answering(vec![ListenerReply::json(upstream_body("Hello", &[]))]).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let ann = app
         .post(&[KEY, ("turnwright-user", "ann")], &ask("Hi"))
         .await;
@@ -132,10 +132,10 @@ async fn a_key_belongs_to_one_end_user() {
 
 #[tokio::test]
 async fn two_requests_at_once_with_one_key_make_one_turn() {
-    let tool = answering(vec![Reply::json("{}")]).await;
+    let tool = answering(vec![ListenerReply::json("{}")]).await;
     let upstream = Listener::start(|asked| {
         let after_call = asked.json()["messages"].as_array().unwrap().len() > 1;
-        Reply::json(if after_call {
+        ListenerReply::json(if after_call {
             upstream_body("Done", &[])
         } else {
             upstream_body("", &[("c1", "act", "{}")])
@@ -161,7 +161,7 @@ async fn two_requests_at_once_with_one_key_make_one_turn() {
 
 #[tokio::test]
 async fn a_key_of_a_turn_that_failed_after_reads_starts_a_new_one() {
-    let tool = answering(vec![Reply::json("{}")]).await;
+    let tool = answering(vec![ListenerReply::json("{}")]).await;
     let upstream = failing_after_a_call().await;
     let app = with_act(&upstream, &tool, EffectClass::Read).await;
     let failed = app.post(&[KEY], &ask("Hi")).await;
@@ -178,7 +178,7 @@ async fn a_key_of_a_turn_that_failed_after_reads_starts_a_new_one() {
 
 #[tokio::test]
 async fn a_key_of_a_turn_that_failed_after_an_effect_gets_424() {
-    let tool = answering(vec![Reply::json("{}")]).await;
+    let tool = answering(vec![ListenerReply::json("{}")]).await;
     let upstream = failing_after_a_call().await;
     let app = with_act(&upstream, &tool, EffectClass::Once).await;
     let failed = app.post(&[KEY], &ask("Hi")).await;
@@ -194,12 +194,12 @@ async fn a_marked_retry_attaches_to_the_running_turn() {
     let text = upstream_stream("Hello", &[]);
     let (first, rest) = text.split_at(text.find("{}").unwrap());
     let pieces = vec![
-        Piece::Bytes(first.to_owned().into()),
-        Piece::Gate("go"),
-        Piece::Bytes(rest.to_owned().into()),
+        ReplyPiece::Bytes(first.to_owned().into()),
+        ReplyPiece::Gate("go"),
+        ReplyPiece::Bytes(rest.to_owned().into()),
     ];
-    let upstream = answering(vec![Reply::pieces("text/event-stream", pieces)]).await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let upstream = answering(vec![ListenerReply::pieces("text/event-stream", pieces)]).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let body = ask_streamed("Hi");
     let first = spawn(&app.client, &[KEY], body.clone());
     let id = app.running_turn("k").await;
@@ -219,7 +219,7 @@ async fn a_marked_retry_attaches_to_the_running_turn() {
 #[tokio::test]
 async fn a_marked_retry_of_a_stopping_turn_waits_and_then_gets_424() {
     let tool = answering(vec![gated("tool", "application/json", "{}".to_owned())]).await;
-    let call = Reply::json(upstream_body("", &[("c1", "act", "{}")]));
+    let call = ListenerReply::json(upstream_body("", &[("c1", "act", "{}")]));
     let upstream = answering(vec![call]).await;
     let app = with_act(&upstream, &tool, EffectClass::Once).await;
     let leaving = spawn(&app.client, &[KEY], ask("Hi"));
@@ -240,7 +240,7 @@ async fn a_marked_retry_of_a_stopping_turn_waits_and_then_gets_424() {
 
 #[tokio::test]
 async fn a_marked_retry_after_reads_is_a_new_turn() {
-    let tool = answering(vec![Reply::json("{}")]).await;
+    let tool = answering(vec![ListenerReply::json("{}")]).await;
     let upstream = failing_after_a_call().await;
     let app = with_act(&upstream, &tool, EffectClass::Read).await;
     let failed = app.post(&[], &ask("Hi")).await;
@@ -259,7 +259,7 @@ async fn a_marked_retry_after_an_effect_gets_424() {
         EffectClass::Idempotent,
         EffectClass::Queryable,
     ] {
-        let tool = answering(vec![Reply::json("{}")]).await;
+        let tool = answering(vec![ListenerReply::json("{}")]).await;
         let upstream = failing_after_a_call().await;
         let app = with_act(&upstream, &tool, effect).await;
         let failed = app.post(&[], &ask("Hi")).await;
@@ -273,10 +273,10 @@ async fn a_marked_retry_after_an_effect_gets_424() {
 
 #[tokio::test]
 async fn a_named_users_completed_stream_is_replayed_byte_for_byte() {
-    let tool = answering(vec![Reply::json("{}")]).await;
+    let tool = answering(vec![ListenerReply::json("{}")]).await;
     let upstream = answering(vec![
-        Reply::sse(upstream_stream("Looking.", &[("c1", "act", "{}")])),
-        Reply::sse(upstream_stream("Done.", &[])),
+        ListenerReply::sse(upstream_stream("Looking.", &[("c1", "act", "{}")])),
+        ListenerReply::sse(upstream_stream("Done.", &[])),
     ])
     .await;
     let app = with_act(&upstream, &tool, EffectClass::Once).await;
@@ -291,8 +291,8 @@ async fn a_named_users_completed_stream_is_replayed_byte_for_byte() {
 
 #[tokio::test]
 async fn a_named_conversation_is_replayed_too() {
-    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let upstream = answering(vec![ListenerReply::json(upstream_body("Hello", &[]))]).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let named = ("turnwright-conversation", "c-1");
     let first = app.post(&[named], &ask("Hi")).await;
     app.settled().await;
@@ -308,11 +308,11 @@ async fn a_named_conversation_is_replayed_too() {
 async fn an_answered_request_of_nobody_is_not_replayed() {
     for body in [ask("Hi"), ask_streamed("Hi")] {
         let upstream = answering(vec![
-            Reply::json(upstream_body("One", &[])),
-            Reply::json(upstream_body("Two", &[])),
+            ListenerReply::json(upstream_body("One", &[])),
+            ListenerReply::json(upstream_body("Two", &[])),
         ])
         .await;
-        let app = App::start(&upstream, Wanted::plain()).await;
+        let app = App::start(&upstream, AppOptions::plain()).await;
         let first = app.post(&[], &body).await;
         app.settled().await;
         let retry = app.post(&[RETRY], &body).await;
@@ -325,9 +325,9 @@ async fn an_answered_request_of_nobody_is_not_replayed() {
 async fn acting(streamed: bool) -> Listener {
     let replies = move |text: &str, calls: &[(&str, &str, &str)]| {
         if streamed {
-            Reply::sse(upstream_stream(text, calls))
+            ListenerReply::sse(upstream_stream(text, calls))
         } else {
-            Reply::json(upstream_body(text, calls))
+            ListenerReply::json(upstream_body(text, calls))
         }
     };
     Listener::start(move |asked| {
@@ -354,7 +354,9 @@ async fn a_marked_retry_of_an_answer_that_was_handed_over_has_no_effect_again() 
         for effect in EffectClass::ALL {
             for named in [&[][..], &[("turnwright-user", "ann")]] {
                 let case = format!("{effect:?} {named:?} streamed {streamed}");
-                let tool = Listener::start(|_| Reply::json("{}")).await.unwrap();
+                let tool = Listener::start(|_| ListenerReply::json("{}"))
+                    .await
+                    .unwrap();
                 let upstream = acting(streamed).await;
                 let app = with_act(&upstream, &tool, effect).await;
                 let first = app.post(named, &body).await;
@@ -386,7 +388,9 @@ async fn a_marked_retry_of_an_answer_that_broke_off_has_no_effect_again() {
         } else {
             ask("Hi")
         };
-        let tool = Listener::start(|_| Reply::json("{}")).await.unwrap();
+        let tool = Listener::start(|_| ListenerReply::json("{}"))
+            .await
+            .unwrap();
         let upstream = acting(streamed).await;
         let app = with_act(&upstream, &tool, EffectClass::Once).await;
         let first = app.client.open("POST", CHAT, &[], body.to_string()).await;
@@ -400,7 +404,9 @@ async fn a_marked_retry_of_an_answer_that_broke_off_has_no_effect_again() {
 
 #[tokio::test]
 async fn two_people_who_say_the_same_are_two_and_a_retry_of_one_is_neither_anew() {
-    let tool = Listener::start(|_| Reply::json("{}")).await.unwrap();
+    let tool = Listener::start(|_| ListenerReply::json("{}"))
+        .await
+        .unwrap();
     let upstream = acting(false).await;
     let app = with_act(&upstream, &tool, EffectClass::Once).await;
     let one = app.post(&[], &ask("Hi")).await;
@@ -414,12 +420,14 @@ async fn two_people_who_say_the_same_are_two_and_a_retry_of_one_is_neither_anew(
 /// It may be the retry of either: the one whose call ran must not have it run again.
 #[tokio::test]
 async fn a_retry_behind_a_turn_that_came_to_nothing_gets_the_answer_that_had_effects() {
-    let tool = Listener::start(|_| Reply::json("{}")).await.unwrap();
+    let tool = Listener::start(|_| ListenerReply::json("{}"))
+        .await
+        .unwrap();
     let upstream = answering(vec![
-        Reply::json(upstream_body("", &[("c1", "act", "{}")])),
-        Reply::json(upstream_body("Done", &[])),
-        Reply::status(400, REFUSAL),
-        Reply::json(upstream_body("", &[("c1", "act", "{}")])),
+        ListenerReply::json(upstream_body("", &[("c1", "act", "{}")])),
+        ListenerReply::json(upstream_body("Done", &[])),
+        ListenerReply::status(400, REFUSAL),
+        ListenerReply::json(upstream_body("", &[("c1", "act", "{}")])),
     ])
     .await;
     let app = with_act(&upstream, &tool, EffectClass::Once).await;
@@ -438,16 +446,16 @@ async fn a_retry_behind_a_turn_that_came_to_nothing_attaches_to_one_that_runs() 
     let text = upstream_stream("Hello", &[]);
     let (first, rest) = text.split_at(text.find("{}").unwrap());
     let pieces = vec![
-        Piece::Bytes(first.to_owned().into()),
-        Piece::Gate("go"),
-        Piece::Bytes(rest.to_owned().into()),
+        ReplyPiece::Bytes(first.to_owned().into()),
+        ReplyPiece::Gate("go"),
+        ReplyPiece::Bytes(rest.to_owned().into()),
     ];
     let upstream = answering(vec![
-        Reply::pieces("text/event-stream", pieces),
-        Reply::status(400, REFUSAL),
+        ListenerReply::pieces("text/event-stream", pieces),
+        ListenerReply::status(400, REFUSAL),
     ])
     .await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let body = ask_streamed("Hi");
     let running = spawn(&app.client, &[KEY], body.clone());
     upstream.asked_times(1).await;
@@ -468,7 +476,7 @@ async fn a_retry_behind_a_turn_that_came_to_nothing_attaches_to_one_that_runs() 
 async fn an_answer_that_nobody_took_is_replayed_to_a_marked_retry() {
     let reply = gated("go", "application/json", upstream_body("Hello", &[]));
     let upstream = answering(vec![reply]).await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let leaving = spawn(
         &app.client,
         &[KEY, ("turnwright-on-leave", "finish")],
@@ -497,10 +505,12 @@ async fn a_marked_retry_never_attaches_to_anothers_turn() {
         upstream_body("Hello", &[]),
     )])
     .await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let ann = spawn(&app.client, &[("turnwright-user", "ann")], ask("Hi"));
     upstream.asked_times(1).await;
-    let key = app.key("default", ToolGrant::None, vec![Scope::Chat]).await;
+    let key = app
+        .key("default", ToolGrant::None, vec![KeyScope::Chat])
+        .await;
     let other_key = app.with_key(Some(key));
     let retries = vec![
         spawn(&app.client, &[("turnwright-user", "bob"), RETRY], ask("Hi")),
@@ -535,7 +545,7 @@ async fn a_marked_retry_never_attaches_to_anothers_turn() {
 async fn a_turn_that_somebody_cancelled_is_not_run_again_for_a_retry() {
     let reply = gated("go", "application/json", upstream_body("Hello", &[]));
     let upstream = answering(vec![reply]).await;
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let first = spawn(&app.client, &[KEY], ask("Hi"));
     let id = app.running_turn("k").await;
     let cancel = format!("/v1/turns/{id}/cancel");
@@ -552,10 +562,10 @@ async fn a_turn_that_somebody_cancelled_is_not_run_again_for_a_retry() {
 
 #[tokio::test]
 async fn a_retry_after_the_window_is_a_new_turn() {
-    let upstream = answering(vec![Reply::json(upstream_body("Hello", &[]))]).await;
-    let wanted = Wanted {
+    let upstream = answering(vec![ListenerReply::json(upstream_body("Hello", &[]))]).await;
+    let wanted = AppOptions {
         config: Box::new(|config| config.repeat_window = Duration::ZERO),
-        ..Wanted::plain()
+        ..AppOptions::plain()
     };
     let app = App::start(&upstream, wanted).await;
     let ann = ("turnwright-user", "ann");

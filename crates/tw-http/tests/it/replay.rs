@@ -5,31 +5,31 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tw_core::tool::EffectClass;
-use tw_testkit::client::{Client, Got};
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::client::{ReadAnswer, TestClient};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 use tw_testkit::recordings;
 
-use crate::app::{App, Wanted, ask_streamed, probe, upstream_stream};
+use crate::app::{App, AppOptions, ask_streamed, probe, upstream_stream};
 
 /// A server whose turn has two rounds with a call between them.
-async fn with_call() -> (App, Got) {
-    let tool = Listener::in_turn(vec![Reply::json(r#"{"degrees":21}"#)])
+async fn with_call() -> (App, ReadAnswer) {
+    let tool = Listener::in_turn(vec![ListenerReply::json(r#"{"degrees":21}"#)])
         .await
         .unwrap();
     let upstream = Listener::in_turn(vec![
-        Reply::sse(upstream_stream("Looking.", &[("c1", "weather", "{}")])),
-        Reply::sse(upstream_stream("It is \u{1F600} 21.", &[])),
+        ListenerReply::sse(upstream_stream("Looking.", &[("c1", "weather", "{}")])),
+        ListenerReply::sse(upstream_stream("It is \u{1F600} 21.", &[])),
     ])
     .await
     .unwrap();
     let weather = probe("weather", EffectClass::Read, tool.url("/"));
-    let app = App::start(&upstream, Wanted::with_tools(vec![weather])).await;
+    let app = App::start(&upstream, AppOptions::with_tools(vec![weather])).await;
     let got = app.client.chat(&ask_streamed("Weather?")).await.unwrap();
     app.runtime.idle().await;
     (app, got)
 }
 
-async fn events(client: &Client, turn: &str, query: &str) -> Got {
+async fn events(client: &TestClient, turn: &str, query: &str) -> ReadAnswer {
     client
         .send("GET", &format!("/v1/turns/{turn}/events{query}"), &[], "")
         .await
@@ -45,7 +45,7 @@ fn ids(log: &str) -> Vec<String> {
 }
 
 /// Checks that what follows each event is exactly what follows it in the whole.
-async fn check_every_cursor(client: &Client, turn: &str, live: &Got) {
+async fn check_every_cursor(client: &TestClient, turn: &str, live: &ReadAnswer) {
     let own = events(client, turn, "").await.text();
     let chat = events(client, turn, "?format=chat").await;
     assert_eq!(
@@ -140,19 +140,19 @@ async fn observers_follow_a_running_turn_and_slow_nobody() {
     let upstream = Listener::start(|_| {
         let first = upstream_stream("one", &[]);
         let (head, rest) = first.split_at(first.find("\n\n").unwrap() + 2);
-        Reply::pieces(
+        ListenerReply::pieces(
             "text/event-stream",
             vec![
-                Piece::Bytes(head.to_owned().into()),
-                Piece::Bytes(rest[..rest.find("\n\n").unwrap() + 2].to_owned().into()),
-                Piece::Gate("rest"),
-                Piece::Bytes(rest[rest.find("\n\n").unwrap() + 2..].to_owned().into()),
+                ReplyPiece::Bytes(head.to_owned().into()),
+                ReplyPiece::Bytes(rest[..rest.find("\n\n").unwrap() + 2].to_owned().into()),
+                ReplyPiece::Gate("rest"),
+                ReplyPiece::Bytes(rest[rest.find("\n\n").unwrap() + 2..].to_owned().into()),
             ],
         )
     })
     .await
     .unwrap();
-    let app = App::start(&upstream, Wanted::plain()).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let mut live = app
         .client
         .open(
@@ -193,20 +193,20 @@ async fn much_that_waits_to_be_written_does_not_wait_for_the_interval() {
         let deltas: String = (1..=2000)
             .map(|number| delta.replace("one", &format!("piece {number}.")))
             .collect();
-        Reply::pieces(
+        ListenerReply::pieces(
             "text/event-stream",
             vec![
-                Piece::Bytes(format!("{head}{deltas}").into()),
-                Piece::Gate("rest"),
-                Piece::Bytes(rest.to_owned().into()),
+                ReplyPiece::Bytes(format!("{head}{deltas}").into()),
+                ReplyPiece::Gate("rest"),
+                ReplyPiece::Bytes(rest.to_owned().into()),
             ],
         )
     })
     .await
     .unwrap();
-    let wanted = Wanted {
+    let wanted = AppOptions {
         config: Box::new(|config| config.flush_interval = Duration::from_secs(3600)),
-        ..Wanted::plain()
+        ..AppOptions::plain()
     };
     let app = App::start(&upstream, wanted).await;
     let ask = ask_streamed("Go").to_string();
@@ -270,8 +270,10 @@ async fn recorded_streams_replay_as_they_were_shown() {
     assert!(small.len() >= RECORDINGS_MIN, "{} recordings", small.len());
     for file in small {
         let body = std::fs::read(folder.join(&file)).unwrap();
-        let upstream = Listener::in_turn(vec![Reply::sse(body)]).await.unwrap();
-        let app = App::start(&upstream, Wanted::plain()).await;
+        let upstream = Listener::in_turn(vec![ListenerReply::sse(body)])
+            .await
+            .unwrap();
+        let app = App::start(&upstream, AppOptions::plain()).await;
         let live = app.client.chat(&ask_streamed("Go")).await.unwrap();
         app.runtime.idle().await;
         if live.status == 200 {

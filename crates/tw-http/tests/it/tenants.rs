@@ -1,12 +1,12 @@
 //! Nothing of one organization is found by another, and nothing of one key by a narrower one.
 
 use serde_json::{Value, json};
-use tw_core::change::{Scope, ToolGrant};
+use tw_core::tenant::{KeyScope, ToolGrant};
 use tw_core::tool::EffectClass;
-use tw_testkit::client::{Client, Got};
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::client::{ReadAnswer, TestClient};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::app::{App, CHAT, Wanted, ask, probe, upstream_body};
+use crate::app::{App, AppOptions, CHAT, ask, probe, upstream_body};
 use crate::openapi;
 
 /// All routes, and whether a foreign id or key can be given to each.
@@ -70,27 +70,27 @@ pub enum Takes {
 pub const UNKNOWN: &str = "01890000-0000-7000-8000-000000000000";
 
 async fn start(upstream: &Listener) -> App {
-    App::start(upstream, Wanted::plain()).await
+    App::start(upstream, AppOptions::plain()).await
 }
 
 async fn hello() -> Listener {
-    Listener::in_turn(vec![Reply::json(upstream_body("Hello", &[]))])
+    Listener::in_turn(vec![ListenerReply::json(upstream_body("Hello", &[]))])
         .await
         .unwrap()
 }
 
-pub async fn client_of(app: &App, organization: &str, scopes: Vec<Scope>) -> Client {
+pub async fn client_of(app: &App, organization: &str, scopes: Vec<KeyScope>) -> TestClient {
     let key = app.key(organization, ToolGrant::All, scopes).await;
     app.with_key(Some(key))
 }
 
-async fn chat(client: &Client, headers: &[(&str, &str)], body: &Value) -> Got {
+async fn chat(client: &TestClient, headers: &[(&str, &str)], body: &Value) -> ReadAnswer {
     let got = client.send("POST", CHAT, headers, body.to_string()).await;
     got.unwrap()
 }
 
 /// The error without what differs between two requests.
-pub fn error_of(got: &Got) -> Value {
+pub fn error_of(got: &ReadAnswer) -> Value {
     let mut body = got.json();
     body["error"]["request_id"] = Value::Null;
     body
@@ -121,7 +121,7 @@ async fn a_foreign_turn_is_answered_like_an_unknown_one_on_every_route() {
     let got = app.client.chat(&ask("Hi")).await.unwrap();
     let turn = got.header("turnwright-turn").to_owned();
     let answer_id = got.json()["id"].as_str().unwrap().to_owned();
-    let scopes = vec![Scope::Chat, Scope::TurnsReadAll, Scope::Admin];
+    let scopes = vec![KeyScope::Chat, KeyScope::TurnsReadAll, KeyScope::Admin];
     let other = client_of(&app, "other", scopes).await;
     for (method, path, takes) in ROUTES {
         if takes != Takes::TurnId {
@@ -145,11 +145,11 @@ async fn a_foreign_turn_is_answered_like_an_unknown_one_on_every_route() {
 
 #[tokio::test]
 async fn a_foreign_cancel_stops_nothing() {
-    let reply = Reply::pieces(
+    let reply = ListenerReply::pieces(
         "application/json",
         vec![
-            Piece::HeadGate("go"),
-            Piece::Bytes(upstream_body("Hello", &[]).into()),
+            ReplyPiece::HeadGate("go"),
+            ReplyPiece::Bytes(upstream_body("Hello", &[]).into()),
         ],
     );
     let upstream = Listener::in_turn(vec![reply]).await.unwrap();
@@ -161,7 +161,7 @@ async fn a_foreign_cancel_stops_nothing() {
     });
     upstream.asked_times(1).await;
     let turn = app.running_turn("k").await;
-    let other = client_of(&app, "other", vec![Scope::Chat, Scope::Admin]).await;
+    let other = client_of(&app, "other", vec![KeyScope::Chat, KeyScope::Admin]).await;
     let path = format!("/v1/turns/{turn}/cancel");
     let refused = other.send("POST", &path, &[], "").await.unwrap();
     assert_eq!(refused.status, 404);
@@ -190,7 +190,7 @@ async fn names_of_another_organization_or_key_lead_to_nothing_of_theirs() {
             .header("turnwright-turn"),
         turn
     );
-    let scopes = vec![Scope::Chat, Scope::TurnsReadAll];
+    let scopes = vec![KeyScope::Chat, KeyScope::TurnsReadAll];
     for organization in ["other", "default"] {
         let other = client_of(&app, organization, scopes.clone()).await;
         // All names, then each alone beside the mark of a retry.
@@ -215,11 +215,11 @@ async fn names_of_another_organization_or_key_lead_to_nothing_of_theirs() {
 async fn a_key_without_turns_read_sees_only_its_own_turns() {
     let upstream = hello().await;
     let app = start(&upstream).await;
-    let narrow = client_of(&app, "default", vec![Scope::Chat]).await;
+    let narrow = client_of(&app, "default", vec![KeyScope::Chat]).await;
     let of_wide = app.client.chat(&ask("Hi")).await.unwrap();
     let of_narrow = narrow.chat(&ask("Hi")).await.unwrap();
-    let path = |got: &Got| format!("/v1/turns/{}", got.header("turnwright-turn"));
-    let see = async |client: &Client, path: String| {
+    let path = |got: &ReadAnswer| format!("/v1/turns/{}", got.header("turnwright-turn"));
+    let see = async |client: &TestClient, path: String| {
         let got = client.send("GET", &path, &[], "").await.unwrap();
         got.status
     };
@@ -230,9 +230,9 @@ async fn a_key_without_turns_read_sees_only_its_own_turns() {
     let refused = narrow.send("POST", &cancel, &[], "").await.unwrap();
     assert_eq!(refused.status, 404);
     // Its own, of which it has none.
-    let reader = client_of(&app, "default", vec![Scope::TurnsRead]).await;
+    let reader = client_of(&app, "default", vec![KeyScope::TurnsRead]).await;
     assert_eq!(see(&reader, path(&of_wide)).await, 404);
-    let reader = client_of(&app, "default", vec![Scope::TurnsReadAll]).await;
+    let reader = client_of(&app, "default", vec![KeyScope::TurnsReadAll]).await;
     assert_eq!(see(&reader, path(&of_wide)).await, 200);
     assert_eq!(reader.chat(&ask("Hi")).await.unwrap().status, 403);
 }
@@ -242,7 +242,7 @@ async fn a_tool_granted_to_one_key_is_not_offered_to_another() {
     let upstream = hello().await;
     let tools = ["alpha", "beta"]
         .map(|name| probe(name, EffectClass::Read, "http://127.0.0.1:9/".to_owned()));
-    let app = App::start(&upstream, Wanted::with_tools(tools.into())).await;
+    let app = App::start(&upstream, AppOptions::with_tools(tools.into())).await;
     let grants = [
         (ToolGrant::Named(vec!["alpha".to_owned()]), json!(["alpha"])),
         (ToolGrant::Named(vec!["beta".to_owned()]), json!(["beta"])),
@@ -250,7 +250,7 @@ async fn a_tool_granted_to_one_key_is_not_offered_to_another() {
         (ToolGrant::None, Value::Null),
     ];
     for (at, (grant, offered)) in grants.into_iter().enumerate() {
-        let key = app.key("default", grant, vec![Scope::Chat]).await;
+        let key = app.key("default", grant, vec![KeyScope::Chat]).await;
         let got = app.with_key(Some(key)).chat(&ask("Hi")).await.unwrap();
         assert_eq!(got.status, 200);
         let asked = upstream.asked()[at].json();
@@ -265,15 +265,17 @@ async fn a_tool_granted_to_one_key_is_not_offered_to_another() {
 #[tokio::test]
 async fn the_name_of_a_tool_that_the_key_may_not_use_is_the_clients_own() {
     let tool = hello().await;
-    let upstream = Listener::in_turn(vec![Reply::json(upstream_body(
+    let upstream = Listener::in_turn(vec![ListenerReply::json(upstream_body(
         "",
         &[("c1", "alpha", "{}")],
     ))])
     .await
     .unwrap();
     let alpha = probe("alpha", EffectClass::Read, tool.url("/"));
-    let app = App::start(&upstream, Wanted::with_tools(vec![alpha])).await;
-    let key = app.key("other", ToolGrant::None, vec![Scope::Chat]).await;
+    let app = App::start(&upstream, AppOptions::with_tools(vec![alpha])).await;
+    let key = app
+        .key("other", ToolGrant::None, vec![KeyScope::Chat])
+        .await;
     let mut request = ask("Hi");
     request["tools"] = json!([{ "type": "function", "function": { "name": "alpha" } }]);
     let got = app.with_key(Some(key)).chat(&request).await.unwrap();

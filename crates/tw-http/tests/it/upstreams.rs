@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use tw_core::accepts::Accepts;
 use tw_core::limits;
 use tw_core::model_names::{ModelNames, NamePattern};
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
-use tw_runtime::runtime::Config;
-use tw_testkit::listener::{Listener, Reply};
+use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeouts};
+use tw_runtime::runtime::RuntimeConfig;
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use crate::app::{App, Wanted, upstream_body, upstream_stream};
+use crate::app::{App, AppOptions, upstream_body, upstream_stream};
 
 /// An upstream that serves all models.
 pub fn upstream(name: &str, base_url: String) -> Upstream {
@@ -28,7 +28,7 @@ pub fn upstream(name: &str, base_url: String) -> Upstream {
             api_key: None,
         },
         models: ModelNames::all(),
-        timeouts: Timeouts::defaults(),
+        timeouts: UpstreamTimeouts::defaults(),
         accepts: Accepts::everything(),
         answer_bytes_max: limits::ANSWER_BYTES_DEFAULT,
         access: UpstreamAccess::direct(),
@@ -53,14 +53,14 @@ pub async fn in_front_of(upstreams: Vec<Upstream>) -> App {
 
 pub async fn in_front_of_with(
     upstreams: Vec<Upstream>,
-    change: impl FnOnce(&mut Config) + Send + 'static,
+    change: impl FnOnce(&mut RuntimeConfig) + Send + 'static,
 ) -> App {
-    let wanted = Wanted {
+    let wanted = AppOptions {
         config: Box::new(move |config| {
             config.upstreams = upstreams.into_iter().map(Arc::new).collect();
             change(config);
         }),
-        ..Wanted::plain()
+        ..AppOptions::plain()
     };
     App::start_at("http://127.0.0.1:1/v1".to_owned(), wanted).await
 }
@@ -69,9 +69,9 @@ pub async fn in_front_of_with(
 pub async fn says(name: &'static str) -> Listener {
     Listener::start(move |asked| {
         if asked.json()["stream"] == json!(true) {
-            Reply::sse(upstream_stream(name, &[]))
+            ListenerReply::sse(upstream_stream(name, &[]))
         } else {
-            Reply::json(upstream_body(name, &[]))
+            ListenerReply::json(upstream_body(name, &[]))
         }
     })
     .await

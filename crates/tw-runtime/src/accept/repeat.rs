@@ -2,22 +2,23 @@
 
 use std::time::Duration;
 
-use tw_core::event::{EffectRan, LogEvent, TurnReason, TurnStatus};
-use tw_core::history::Repairs;
+use tw_core::event::{EffectRan, LogEvent};
+use tw_core::history::HistoryRepairs;
 use tw_core::id::{OrgId, TurnId};
-use tw_core::memory::Verdict;
+use tw_core::memory::MemoryVerdict;
 use tw_core::time::Timestamp;
+use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_store::read::ReadError;
 use tw_store::read::requests::{KeySent, RepeatSent};
 
 use super::{Answer, TurnAnswer, TurnRefused, TurnRequest, TurnTaken};
-use crate::admin::Caller;
+use crate::answered_notes;
+use crate::auth::Principal;
 use crate::follow::Follower;
-use crate::marks;
 use crate::runtime::Runtime;
 
 /// What an earlier try of a request means for this one.
-pub(super) enum Earlier {
+pub(super) enum EarlierTry {
     Answers(Box<TurnTaken>),
     /// It is being stopped; what it means is known at its end.
     StillEnding(Box<Follower>),
@@ -45,7 +46,7 @@ struct Found {
     stopping: bool,
     dispatched_effects: bool,
     conversation: String,
-    memory: Verdict,
+    memory: MemoryVerdict,
     /// When its idempotency key was made, if it was found by one.
     key_made: Option<Timestamp>,
 }
@@ -90,9 +91,9 @@ impl Runtime {
         request: &TurnRequest,
         end_user: Option<&str>,
         body_hash: [u8; 32],
-    ) -> Result<Earlier, TurnRefused> {
+    ) -> Result<EarlierTry, TurnRefused> {
         let Some(found) = self.find_repeat(request, end_user, body_hash).await? else {
-            return Ok(Earlier::Nothing { keys_since: None });
+            return Ok(EarlierTry::Nothing { keys_since: None });
         };
         self.what_follows(found, request.caller.organization).await
     }
@@ -102,25 +103,25 @@ impl Runtime {
         &self,
         found: Found,
         organization: OrgId,
-    ) -> Result<Earlier, TurnRefused> {
+    ) -> Result<EarlierTry, TurnRefused> {
         match found.decide() {
-            Repeat::WaitForEnd => Ok(Earlier::StillEnding(Box::new(Follower::new(
+            Repeat::WaitForEnd => Ok(EarlierTry::StillEnding(Box::new(Follower::new(
                 &self.0,
                 organization,
                 found.turn,
             )))),
             Repeat::Attach => {
                 let follower = Follower::attach(&self.0, organization, found.turn);
-                Ok(Earlier::Answers(Box::new(TurnTaken {
+                Ok(EarlierTry::Answers(Box::new(TurnTaken {
                     turn: found.turn,
                     conversation: found.conversation,
                     memory: found.memory,
-                    repairs: Repairs::default(),
+                    repairs: HistoryRepairs::default(),
                     names_shared: Vec::new(),
                     answer: TurnAnswer::new(Answer::Followed(Box::new(follower))),
                 })))
             }
-            Repeat::Anew => Ok(Earlier::Nothing {
+            Repeat::Anew => Ok(EarlierTry::Nothing {
                 keys_since: found.key_made.map(|made| made.after(CLOCK_TICK)),
             }),
             Repeat::EffectsRan if found.deleted => Err(TurnRefused::DeletedEffectsRan),
@@ -192,7 +193,7 @@ impl Runtime {
             effects_since: now.before(effects_window),
         };
         // Whoever was not answered comes first.
-        marks::written(&self.0).await;
+        answered_notes::written(&self.0).await;
         let store = self.store();
         let rows = store.repeat_candidates(caller.organization, sent).await?;
         for row in rows {
@@ -208,7 +209,7 @@ impl Runtime {
 
     async fn found(
         &self,
-        caller: &Caller,
+        caller: &Principal,
         turn: TurnId,
         key_made: Option<Timestamp>,
     ) -> Result<Option<Found>, ReadError> {

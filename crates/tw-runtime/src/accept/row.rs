@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 use tw_core::change::{NewMessage, NewTurn};
-use tw_core::memory::Verdict;
+use tw_core::memory::MemoryVerdict;
 use tw_core::request::{Message, Role};
 use tw_core::tool::Tool;
-use tw_core::turn::{Listed, Offer, TurnSetup};
-use tw_wire::own::context::{self, ListedTool, OfferedTool};
+use tw_core::turn::{MixedListEntry, ToolOffer, TurnSetup};
+use tw_wire::stored::context::{self, ListedTool, OfferedTool};
 
 use super::TurnRequest;
-use super::hashed::Hashed;
-use crate::runtime::Inner;
+use super::body_hashes::BodyHashes;
+use crate::runtime::RuntimeInner;
 
 /// The turn as the request asks for it; nothing is known of the turns before.
 pub(super) fn new_turn(
-    inner: &Inner,
+    inner: &RuntimeInner,
     request: &TurnRequest,
     setup: &TurnSetup,
     end_user: Option<String>,
     conversation: &str,
-    hashed: &Hashed,
+    hashed: &BodyHashes,
 ) -> NewTurn {
     let ours = |tool: &Arc<Tool>| {
         ListedTool::Ours(OfferedTool {
@@ -28,14 +28,14 @@ pub(super) fn new_turn(
             version: tool.version.map(|version| version.key.0),
         })
     };
-    let listed = |listed: &Listed| match listed {
-        Listed::Ours(tool) => ours(tool),
-        Listed::Client(name) => ListedTool::Client(name.clone()),
+    let listed = |listed: &MixedListEntry| match listed {
+        MixedListEntry::Ours(tool) => ours(tool),
+        MixedListEntry::Client(name) => ListedTool::Client(name.clone()),
     };
     let tools = match &setup.offer {
-        Offer::Relay => None,
-        Offer::Ours(tools) => Some(tools.iter().map(ours).collect()),
-        Offer::Mixed(list) => Some(list.iter().map(listed).collect()),
+        ToolOffer::Relay => None,
+        ToolOffer::Ours(tools) => Some(tools.iter().map(ours).collect()),
+        ToolOffer::Mixed(list) => Some(list.iter().map(listed).collect()),
     };
     let context = context::TurnContext {
         tools,
@@ -50,7 +50,7 @@ pub(super) fn new_turn(
         conversation: conversation.to_owned(),
         conversation_named: request.conversation.is_some(),
         parent: None,
-        memory: Verdict::Off,
+        memory: MemoryVerdict::Off,
         memory_turn: None,
         surface: request.surface,
         streamed: setup.streamed,

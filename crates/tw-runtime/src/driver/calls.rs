@@ -9,13 +9,13 @@ use tw_core::call::{CallReason, CallStatus};
 use tw_core::change::Change;
 use tw_core::id::CallRef;
 use tw_core::tool::{LookUp, ToolOutcome, ToolOutput};
-use tw_egress::tools::{self, Attempt};
+use tw_egress::tools::{self, AttemptContext};
 
-use super::metering::Noted;
-use super::{Driver, Happened};
+use super::metering::MeteredEvent;
+use super::{Happened, TurnDriver};
 use crate::fail_point::FailPoint;
 use crate::results::ResultKey;
-use crate::slots::Slot;
+use crate::slots::CallSlot;
 use crate::tool_time;
 
 pub(super) type WaitingForSlot = Pin<Box<dyn Future<Output = (CallRef, MayStart)> + Send>>;
@@ -24,14 +24,14 @@ pub(super) type WaitingForSlot = Pin<Box<dyn Future<Output = (CallRef, MayStart)
 #[derive(Debug)]
 pub(super) enum MayStart {
     /// It has a slot, or its tool is gone and needs none.
-    Slot(Option<Slot>),
+    Slot(Option<CallSlot>),
     /// An earlier answer holds.
     Cached(ToolOutput),
 }
 
 /// What runs for a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum CallTaskKind {
     Attempt,
     LookUp,
 }
@@ -51,7 +51,7 @@ pub(super) enum CallEnded {
     },
 }
 
-impl Driver {
+impl TurnDriver {
     pub(super) fn wait_for_slot(&mut self, call: CallRef) {
         if let Some(output) = self.cached(call) {
             let cached = std::future::ready((call, MayStart::Cached(output)));
@@ -92,15 +92,15 @@ impl Driver {
     }
 
     pub(super) fn dispatch(&mut self, call: CallRef, n: u32) {
-        self.run_task(call, n, Kind::Attempt);
+        self.run_task(call, n, CallTaskKind::Attempt);
         self.reach(FailPoint::Dispatched);
     }
 
     pub(super) fn look_up(&mut self, call: CallRef, n: u32) {
-        self.run_task(call, n, Kind::LookUp);
+        self.run_task(call, n, CallTaskKind::LookUp);
     }
 
-    fn run_task(&mut self, call: CallRef, n: u32, kind: Kind) {
+    fn run_task(&mut self, call: CallRef, n: u32, kind: CallTaskKind) {
         let Some(run) = self.turn.call_to_run(call) else {
             debug_assert!(false, "the machine starts only what can run");
             return;
@@ -109,7 +109,7 @@ impl Driver {
             debug_assert!(false, "a turn that offers no tool of ours runs no call");
             return;
         };
-        let attempt = Attempt {
+        let attempt = AttemptContext {
             call: run.id,
             variables: Arc::new(context.variables.of_tool(&run.tool, run.id)),
             args: run.args,
@@ -123,13 +123,13 @@ impl Driver {
         let running = self.tools.spawn(async move {
             let timeout = tool_time::longest(&tool);
             match kind {
-                Kind::Attempt => {
+                CallTaskKind::Attempt => {
                     let run = tools::run(&executors, &tool, &attempt);
                     let ran = tokio::time::timeout(timeout, run).await;
                     let outcome = ran.unwrap_or(ToolOutcome::TimedOut);
                     CallEnded::Ran { call, n, outcome }
                 }
-                Kind::LookUp => {
+                CallTaskKind::LookUp => {
                     let ask = tools::look_up(&executors, &tool, &attempt);
                     let asked = tokio::time::timeout(timeout, ask).await;
                     let found = asked.unwrap_or(LookUp::Unknown);
@@ -160,11 +160,11 @@ impl Driver {
                 position: 0,
             },
             0,
-            Kind::Attempt,
+            CallTaskKind::Attempt,
         );
         let (call, n, kind) = self.attempts.remove(&error.id()).unwrap_or(nothing);
         Happened::Call(match kind {
-            Kind::Attempt => {
+            CallTaskKind::Attempt => {
                 let outcome = if error.is_panic() {
                     ToolOutcome::Panicked
                 } else {
@@ -172,7 +172,7 @@ impl Driver {
                 };
                 CallEnded::Ran { call, n, outcome }
             }
-            Kind::LookUp => CallEnded::LookedUp {
+            CallTaskKind::LookUp => CallEnded::LookedUp {
                 call,
                 n,
                 found: LookUp::Unknown,
@@ -182,7 +182,7 @@ impl Driver {
 
     /// One log line for each call that ends; never arguments or results. What is to be counted
     /// once the changes are written is returned.
-    pub(super) fn note(&mut self, changes: &[Change]) -> Vec<Noted> {
+    pub(super) fn note(&mut self, changes: &[Change]) -> Vec<MeteredEvent> {
         let mut noted = Vec::new();
         for change in changes {
             match change {

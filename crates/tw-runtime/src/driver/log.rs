@@ -7,16 +7,16 @@ use tokio::time::Instant;
 use tw_core::change::{Change, EventFlush, Fence};
 use tw_core::event::LogEvent;
 use tw_core::time::Timestamp;
-use tw_store::apply::ApplyError;
+use tw_store::apply::StoreApplyError;
 use tw_store::store::Store;
 
-type Flush = Pin<Box<dyn Future<Output = Result<u64, ApplyError>> + Send>>;
+type Flush = Pin<Box<dyn Future<Output = Result<u64, StoreApplyError>> + Send>>;
 
 /// As much may wait to be written, in bytes; beyond that it is written at once, and while that is
 /// under way the upstream is not read.
 const PENDING_BYTES_MAX: usize = 16 * 1024;
 
-pub(super) struct Log {
+pub(super) struct TurnLog {
     /// Number of the first pending event.
     next: u64,
     pending: Vec<LogEvent>,
@@ -26,7 +26,7 @@ pub(super) struct Log {
     under_way: Option<Flush>,
 }
 
-impl Log {
+impl TurnLog {
     pub(super) fn new(stored: u64) -> Self {
         Self {
             next: stored + 1,
@@ -105,7 +105,7 @@ impl Log {
     ///
     /// # Cancel safety
     /// The flush goes on when polled again.
-    pub(super) async fn flushed(&mut self) -> Result<u64, ApplyError> {
+    pub(super) async fn flushed(&mut self) -> Result<u64, StoreApplyError> {
         match &mut self.under_way {
             Some(flush) => {
                 let flushed = flush.await;

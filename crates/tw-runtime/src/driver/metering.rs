@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tw_core::call::CallEnd;
 use tw_core::change::{AttemptOutcome, CloseAttempt, EndTurn, OpenAttempt};
-use tw_core::event::{LogEvent, TurnReason, TurnStatus};
+use tw_core::event::LogEvent;
 use tw_core::id::CallRef;
 use tw_core::time::Timestamp;
 use tw_core::tool::{Tool, ToolKind};
+use tw_core::turn_status::{TurnReason, TurnStatus};
 
-use super::Driver;
+use super::TurnDriver;
 use crate::metrics::CallOf;
 
 /// The model request that is open, and whether something was shown yet.
@@ -28,7 +29,7 @@ pub(super) struct Metering {
 
 /// Something to be counted.
 #[derive(Debug)]
-pub(super) enum Noted {
+pub(super) enum MeteredEvent {
     Attempt {
         upstream: Option<String>,
         outcome: AttemptOutcome,
@@ -47,7 +48,7 @@ pub(super) enum Noted {
     },
 }
 
-impl Driver {
+impl TurnDriver {
     pub(super) fn note_asked(&mut self, open: &OpenAttempt) {
         if open.position.is_none() {
             self.metering.upstream.clone_from(&open.upstream);
@@ -57,7 +58,7 @@ impl Driver {
     }
 
     /// `None` for an attempt of a call: calls are counted whole.
-    pub(super) fn attempt_noted(&mut self, close: &CloseAttempt) -> Option<Noted> {
+    pub(super) fn attempt_noted(&mut self, close: &CloseAttempt) -> Option<MeteredEvent> {
         if close.position.is_some() {
             return None;
         }
@@ -65,7 +66,7 @@ impl Driver {
         let upstream = upstream.flatten();
         let aside = self.metering.aside.take();
         self.log_failed(close, upstream.as_deref(), aside.as_deref());
-        Some(Noted::Attempt {
+        Some(MeteredEvent::Attempt {
             upstream,
             outcome: close.outcome.clone(),
             took: began.map(|began| close.at.since(began)),
@@ -106,8 +107,8 @@ impl Driver {
         }
     }
 
-    pub(super) fn end_noted(&self, end: &EndTurn) -> Noted {
-        Noted::TurnEnded {
+    pub(super) fn end_noted(&self, end: &EndTurn) -> MeteredEvent {
+        MeteredEvent::TurnEnded {
             status: end.status,
             reason: end.reason,
             calls: end.tool_count,
@@ -115,14 +116,14 @@ impl Driver {
         }
     }
 
-    pub(super) fn call_noted(&self, call: CallRef, end: &CallEnd, at: Timestamp) -> Noted {
+    pub(super) fn call_noted(&self, call: CallRef, end: &CallEnd, at: Timestamp) -> MeteredEvent {
         let outcome = match end.reason {
             Some(reason) => reason.as_str(),
             None if end.cached => "cached",
             None => "completed",
         };
         let began = self.calls_began.get(&call).copied();
-        Noted::Call {
+        MeteredEvent::Call {
             of: self
                 .turn
                 .tool_of(call)
@@ -132,17 +133,17 @@ impl Driver {
         }
     }
 
-    pub(super) fn count(&self, noted: Vec<Noted>) {
+    pub(super) fn count(&self, noted: Vec<MeteredEvent>) {
         let metrics = &self.inner.metrics;
         for noted in noted {
             match noted {
-                Noted::Attempt {
+                MeteredEvent::Attempt {
                     upstream,
                     outcome,
                     took,
                 } => metrics.attempt_ended(upstream.as_deref(), &outcome, took),
-                Noted::Call { of, outcome, took } => metrics.call_ended(of, outcome, took),
-                Noted::TurnEnded {
+                MeteredEvent::Call { of, outcome, took } => metrics.call_ended(of, outcome, took),
+                MeteredEvent::TurnEnded {
                     status,
                     reason,
                     calls,

@@ -6,17 +6,17 @@ use tokio::time::{Instant, timeout};
 use tw_core::change::Change;
 use tw_core::event::LogEvent;
 use tw_core::turn::{Effect, Step};
-use tw_store::apply::ApplyError;
+use tw_store::apply::StoreApplyError;
 
-use super::{Driver, Stopped};
+use super::{DriverStop, TurnDriver};
 use crate::fail_point::FailPoint;
-use crate::live::Wanted;
-use crate::to_client::Gone;
+use crate::live_turns::WantedSignals;
+use crate::to_client::ReceiverGone;
 
-impl Driver {
+impl TurnDriver {
     /// One transaction for all that the step writes, the log's pending events included; then the
     /// step is shown, then its effects start.
-    pub(super) async fn perform(&mut self, step: &mut Step) -> Result<(), Stopped> {
+    pub(super) async fn perform(&mut self, step: &mut Step) -> Result<(), DriverStop> {
         if !step.write.is_empty() {
             self.write(step).await?;
         } else {
@@ -34,14 +34,14 @@ impl Driver {
         }
         for effect in std::mem::take(&mut step.then) {
             if effect == Effect::HandOver {
-                return Err(Stopped::HandOver);
+                return Err(DriverStop::HandOver);
             }
             self.start(effect);
         }
         Ok(())
     }
 
-    async fn write(&mut self, step: &mut Step) -> Result<(), Stopped> {
+    async fn write(&mut self, step: &mut Step) -> Result<(), DriverStop> {
         if self.inner.config.fail_point.is_some() {
             // Such a place is between two transactions.
             self.settle().await?;
@@ -71,7 +71,7 @@ impl Driver {
             }
             None => apply.await,
         };
-        written.map_err(Stopped::Write)?;
+        written.map_err(DriverStop::Write)?;
         self.count(noted);
         for point in after {
             self.reach(point);
@@ -80,15 +80,18 @@ impl Driver {
         Ok(())
     }
 
-    pub(super) fn on_flushed(&mut self, flushed: Result<u64, ApplyError>) -> Result<(), Stopped> {
-        let last = flushed.map_err(Stopped::Write)?;
+    pub(super) fn on_flushed(
+        &mut self,
+        flushed: Result<u64, StoreApplyError>,
+    ) -> Result<(), DriverStop> {
+        let last = flushed.map_err(DriverStop::Write)?;
         self.reach(FailPoint::AfterFlush);
         self.live.durable.send_replace(last);
         Ok(())
     }
 
     /// Shows events that need no write of their own.
-    pub(super) async fn show(&mut self, events: Vec<LogEvent>) -> Result<(), Stopped> {
+    pub(super) async fn show(&mut self, events: Vec<LogEvent>) -> Result<(), DriverStop> {
         if events.is_empty() {
             return Ok(());
         }
@@ -124,11 +127,11 @@ impl Driver {
             // would take a missing end for a crash and send its request again.
             biased;
             room = timeout(stall_max, client.room()) => room,
-            _ = self.live.signal(Wanted { cancel: true, all_left: false }) => return self.client = None,
+            _ = self.live.signal(WantedSignals { cancel: true, all_left: false }) => return self.client = None,
         };
         match room {
             Ok(Ok(())) => client.give(events),
-            Ok(Err(Gone)) => self.client = None,
+            Ok(Err(ReceiverGone)) => self.client = None,
             Err(_elapsed) => {
                 // Its connection may stay open for long, since nobody reads from it.
                 self.live.starter_left();

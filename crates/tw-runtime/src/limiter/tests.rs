@@ -4,22 +4,24 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tw_core::change::{KeyMemory, Record, ToolGrant, ToolsMode};
 use tw_core::id::{ApiKeyId, OrgId};
-use tw_core::rate::Limits;
+use tw_core::rate::RateLimits;
+use tw_core::tenant::{KeyMemory, ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
+use tw_core::turn_policy::RecordPolicy;
 use tw_egress::env::Env;
 
 use super::{
-    BodyPermit, COUNTED_MAX, Limited, Limiter, NoRoom, Place, Rules, SWEPT_AT, What, Whose,
+    BodyPermit, COUNTED_MAX, LimitKind, LimitSubject, Limiter, LimiterRules, ReachedLimit,
+    RoomRefused, SWEPT_AT, StreamPermit,
 };
-use crate::admin::Caller;
+use crate::auth::Principal;
 
 const ACME: i64 = 1;
 const OTHER: i64 = 2;
 
-fn caller(organization: i64, key: i64) -> Caller {
-    Caller {
+fn caller(organization: i64, key: i64) -> Principal {
+    Principal {
         organization: OrgId(organization),
         organization_slug: if organization == ACME {
             "acme"
@@ -31,29 +33,29 @@ fn caller(organization: i64, key: i64) -> Caller {
         scopes: Vec::new(),
         tools: ToolGrant::None,
         tools_mode: ToolsMode::Replace,
-        record: Record::Full,
-        limits: Limits::default(),
+        record: RecordPolicy::Full,
+        limits: RateLimits::default(),
         memory: KeyMemory::Off,
         expires: None,
     }
 }
 
-fn per_minute(requests: u32) -> Limits {
-    Limits {
+fn per_minute(requests: u32) -> RateLimits {
+    RateLimits {
         requests_per_minute: Some(requests),
-        ..Limits::default()
+        ..RateLimits::default()
     }
 }
 
-fn at_once(turns: u32) -> Limits {
-    Limits {
+fn at_once(turns: u32) -> RateLimits {
+    RateLimits {
         concurrency_max: Some(turns),
-        ..Limits::default()
+        ..RateLimits::default()
     }
 }
 
 /// A limiter and its clock, which stands.
-fn limiter(rules: Rules) -> (Arc<Limiter>, Env) {
+fn limiter(rules: LimiterRules) -> (Arc<Limiter>, Env) {
     let env = Env::seeded(1, Timestamp(0));
     (Limiter::new(rules, env.clone()), env)
 }
@@ -62,16 +64,16 @@ fn seconds(seconds: i64) -> Timestamp {
     Timestamp(seconds * 1_000_000)
 }
 
-fn limited(outcome: Result<Place, NoRoom>) -> Limited {
+fn limited(outcome: Result<StreamPermit, RoomRefused>) -> ReachedLimit {
     match outcome.unwrap_err() {
-        NoRoom::Limited(limited) => limited,
-        NoRoom::Overloaded => panic!("the server is not full"),
+        RoomRefused::Limited(limited) => limited,
+        RoomRefused::Overloaded => panic!("the server is not full"),
     }
 }
 
 #[test]
 fn without_limits_nothing_is_counted() {
-    let (limiter, _) = limiter(Rules::defaults());
+    let (limiter, _) = limiter(LimiterRules::defaults());
     let _turn = limiter.begin(&caller(ACME, 1), 0).unwrap();
     let _stream = limiter.open_stream(&caller(ACME, 1)).unwrap();
     assert!(limiter.lock().of.is_empty());
@@ -80,10 +82,10 @@ fn without_limits_nothing_is_counted() {
 
 #[test]
 fn each_key_has_its_requests_and_those_of_one_organization_share_its() {
-    let (limiter, env) = limiter(Rules {
+    let (limiter, env) = limiter(LimiterRules {
         key: per_minute(2),
         organization: per_minute(3),
-        ..Rules::defaults()
+        ..LimiterRules::defaults()
     });
     for key in [1, 1, 2] {
         drop(limiter.begin(&caller(ACME, key), 0).unwrap());
@@ -91,11 +93,11 @@ fn each_key_has_its_requests_and_those_of_one_organization_share_its() {
     let of_key = limited(limiter.begin(&caller(ACME, 1), 0));
     assert_eq!(
         (of_key.whose, of_key.what),
-        (Whose::Key, What::RequestsPerMinute)
+        (LimitSubject::Key, LimitKind::RequestsPerMinute)
     );
     assert_eq!(of_key.retry_after, Duration::from_secs(30));
     let of_organization = limited(limiter.begin(&caller(ACME, 2), 0));
-    assert_eq!(of_organization.whose, Whose::Organization);
+    assert_eq!(of_organization.whose, LimitSubject::Organization);
     assert_eq!(of_organization.retry_after, Duration::from_secs(20));
     let standing = of_organization.requests.unwrap();
     assert_eq!((standing.limit.get(), standing.remaining), (3, 0));
@@ -109,47 +111,53 @@ fn each_key_has_its_requests_and_those_of_one_organization_share_its() {
 
 #[test]
 fn a_place_is_free_again_when_it_is_dropped() {
-    let (limiter, _) = limiter(Rules {
+    let (limiter, _) = limiter(LimiterRules {
         key: at_once(1),
         organization: at_once(2),
-        ..Rules::defaults()
+        ..LimiterRules::defaults()
     });
     let first = limiter.begin(&caller(ACME, 1), 0).unwrap();
     let again = limited(limiter.begin(&caller(ACME, 1), 0));
-    assert_eq!((again.whose, again.what), (Whose::Key, What::TurnsAtOnce));
+    assert_eq!(
+        (again.whose, again.what),
+        (LimitSubject::Key, LimitKind::TurnsAtOnce)
+    );
     assert_eq!(again.requests, None);
     let _second = limiter.begin(&caller(ACME, 2), 0).unwrap();
     let third = limited(limiter.begin(&caller(ACME, 3), 0));
-    assert_eq!((third.whose, third.max.get()), (Whose::Organization, 2));
+    assert_eq!(
+        (third.whose, third.max.get()),
+        (LimitSubject::Organization, 2)
+    );
     drop(first);
     assert!(limiter.begin(&caller(ACME, 3), 0).is_ok());
 }
 
 #[test]
 fn a_refused_turn_takes_no_place_of_the_server() {
-    let (limiter, _) = limiter(Rules {
+    let (limiter, _) = limiter(LimiterRules {
         turns_max: 2,
         key: at_once(1),
-        ..Rules::defaults()
+        ..LimiterRules::defaults()
     });
     let _first = limiter.begin(&caller(ACME, 1), 0).unwrap();
     limited(limiter.begin(&caller(ACME, 1), 0));
     let _second = limiter.begin(&caller(ACME, 2), 0).unwrap();
     assert_eq!(
         limiter.begin(&caller(OTHER, 3), 0).unwrap_err(),
-        NoRoom::Overloaded
+        RoomRefused::Overloaded
     );
     assert_eq!(
         limiter.may_begin(&caller(OTHER, 3)),
-        Err(NoRoom::Overloaded)
+        Err(RoomRefused::Overloaded)
     );
 }
 
 #[test]
 fn a_turn_that_was_taken_over_counts_for_those_who_come_later() {
-    let (limiter, _) = limiter(Rules {
+    let (limiter, _) = limiter(LimiterRules {
         organization: at_once(1),
-        ..Rules::defaults()
+        ..LimiterRules::defaults()
     });
     let places = [1, 1].map(|key| {
         let body = body_permit(&limiter, 0).unwrap();
@@ -163,10 +171,10 @@ fn a_turn_that_was_taken_over_counts_for_those_who_come_later() {
 
 #[test]
 fn a_turn_that_did_not_begin_gives_its_request_back() {
-    let (limiter, _) = limiter(Rules {
+    let (limiter, _) = limiter(LimiterRules {
         key: per_minute(1),
         organization: per_minute(1),
-        ..Rules::defaults()
+        ..LimiterRules::defaults()
     });
     limiter.begin(&caller(ACME, 1), 0).unwrap().give_back();
     drop(limiter.begin(&caller(ACME, 1), 0).unwrap());
@@ -175,34 +183,37 @@ fn a_turn_that_did_not_begin_gives_its_request_back() {
 
 #[test]
 fn streams_are_counted_by_themselves() {
-    let (limiter, _) = limiter(Rules {
+    let (limiter, _) = limiter(LimiterRules {
         streams_max: 2,
-        key: Limits {
+        key: RateLimits {
             streams_max: Some(1),
-            ..Limits::default()
+            ..RateLimits::default()
         },
-        ..Rules::defaults()
+        ..LimiterRules::defaults()
     });
     let first = limiter.open_stream(&caller(ACME, 1)).unwrap();
     assert!(limiter.begin(&caller(ACME, 1), 0).is_ok());
     let again = limited(limiter.open_stream(&caller(ACME, 1)));
-    assert_eq!((again.whose, again.what), (Whose::Key, What::StreamsAtOnce));
+    assert_eq!(
+        (again.whose, again.what),
+        (LimitSubject::Key, LimitKind::StreamsAtOnce)
+    );
     let _second = limiter.open_stream(&caller(ACME, 2)).unwrap();
     let third = limiter.open_stream(&caller(OTHER, 3)).unwrap_err();
-    assert_eq!(third, NoRoom::Overloaded);
+    assert_eq!(third, RoomRefused::Overloaded);
     drop(first);
     assert!(limiter.open_stream(&caller(OTHER, 3)).is_ok());
 }
 
 #[test]
 fn own_limits_go_before_those_of_all() {
-    let (limiter, _) = limiter(Rules {
+    let (limiter, _) = limiter(LimiterRules {
         key: per_minute(1),
         organization: at_once(1),
         organizations: BTreeMap::from([("acme".to_owned(), at_once(0))]),
-        ..Rules::defaults()
+        ..LimiterRules::defaults()
     });
-    let free = Caller {
+    let free = Principal {
         limits: per_minute(0),
         ..caller(ACME, 1)
     };
@@ -210,22 +221,22 @@ fn own_limits_go_before_those_of_all() {
     let _other = limiter.begin(&caller(OTHER, 2), 0).unwrap();
     assert_eq!(
         limited(limiter.begin(&caller(OTHER, 3), 0)).whose,
-        Whose::Organization
+        LimitSubject::Organization
     );
 }
 
 #[test]
 fn those_who_are_idle_are_forgotten_and_the_number_of_the_others_is_bounded() {
-    let (limiter, env) = limiter(Rules {
+    let (limiter, env) = limiter(LimiterRules {
         key: per_minute(1),
-        ..Rules::defaults()
+        ..LimiterRules::defaults()
     });
     let many = i64::try_from(COUNTED_MAX).unwrap();
     for key in 0..many {
         drop(limiter.begin(&caller(ACME, key), 0).unwrap());
     }
     let one_more = limiter.begin(&caller(ACME, many), 0).unwrap_err();
-    assert_eq!(one_more, NoRoom::Overloaded);
+    assert_eq!(one_more, RoomRefused::Overloaded);
     env.move_clock(seconds(60));
     drop(limiter.begin(&caller(ACME, many), 0).unwrap());
     assert!(limiter.lock().of.len() < SWEPT_AT);
@@ -252,9 +263,9 @@ fn bodies_of_running_turns_have_room_together() {
         (&[], None, 50),
         (&[1], Some(50), 9),
     ] {
-        let (limiter, _) = limiter(Rules {
+        let (limiter, _) = limiter(LimiterRules {
             running_bodies_bytes_max: 10 * MIB,
-            ..Rules::defaults()
+            ..LimiterRules::defaults()
         });
         let caller = caller(ACME, 1);
         let held: Vec<_> = running
@@ -264,7 +275,7 @@ fn bodies_of_running_turns_have_room_together() {
         if let Some(refused) = refused {
             assert_eq!(
                 limiter.begin(&caller, refused * MIB).unwrap_err(),
-                NoRoom::Overloaded
+                RoomRefused::Overloaded
             );
         }
         let last = limiter.begin(&caller, taken * MIB).unwrap();
@@ -279,9 +290,9 @@ fn bodies_of_running_turns_have_room_together() {
 #[test]
 fn a_turn_that_is_taken_over_waits_for_room_and_goes_before_new_ones() {
     const MIB: u64 = 1024 * 1024;
-    let (limiter, _) = limiter(Rules {
+    let (limiter, _) = limiter(LimiterRules {
         running_bodies_bytes_max: 10 * MIB,
-        ..Rules::defaults()
+        ..LimiterRules::defaults()
     });
     let caller = caller(ACME, 1);
     let first = limiter.begin(&caller, 6 * MIB).unwrap();

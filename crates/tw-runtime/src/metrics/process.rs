@@ -11,11 +11,11 @@ use tw_core::time::Timestamp;
 
 /// Read at each scrape; what cannot be read is left out.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct ProcessMetrics {
     pub(super) started: Timestamp,
 }
 
-impl Collector for Process {
+impl Collector for ProcessMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let started = ConstGauge::new(self.started.0 as f64 / 1e6);
         let at = encoder.encode_descriptor(

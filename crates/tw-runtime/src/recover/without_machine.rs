@@ -1,19 +1,20 @@
 //! Ending a claimed turn whose machine cannot be rebuilt, or must not be.
 
-use tw_core::call::{CallEnd, CallReason, CallStatus, Runs};
+use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use tw_core::change::{Change, EndTurn, EventFlush, Fence};
 use tw_core::effect_words;
-use tw_core::event::{EffectRan, LogEvent, TurnEnd, TurnReason, TurnStatus};
-use tw_core::fault::{Fault, FaultClass};
+use tw_core::event::{EffectRan, LogEvent, TurnEnd};
+use tw_core::fault::{FaultClass, TurnFault};
 use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
+use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_store::read::turn::CallRow;
 
 use super::RecoverError;
-use crate::runtime::Inner;
+use crate::runtime::RuntimeInner;
 
 /// Ends the turn as `failed (internal)`, and the calls that are open with it. Nothing of what was said is loaded.
-pub(super) async fn end(inner: &Inner, fence: Fence) -> Result<(), RecoverError> {
+pub(super) async fn end(inner: &RuntimeInner, fence: Fence) -> Result<(), RecoverError> {
     let page = inner
         .store
         .events_after(fence.organization, fence.turn, 0, 0)
@@ -28,7 +29,7 @@ pub(super) async fn end(inner: &Inner, fence: Fence) -> Result<(), RecoverError>
     let end = TurnEnd {
         status: TurnStatus::Failed,
         reason: Some(TurnReason::Internal),
-        fault: Some(Fault::new(
+        fault: Some(TurnFault::new(
             FaultClass::Internal,
             "the request could not be finished after a restart",
         )),
@@ -61,7 +62,7 @@ pub(super) async fn end(inner: &Inner, fence: Fence) -> Result<(), RecoverError>
 /// Whether it may have taken effect is not known of a call that was started and is not `read`.
 fn ended(row: &CallRow, at: Timestamp) -> Option<Change> {
     let call = &row.call;
-    if call.status.is_final() || call.runs == Runs::Outside {
+    if call.status.is_final() || call.runs == CallRunner::Outside {
         return None;
     }
     let is_unknown = row.started.is_some() && call.effect != Some(EffectClass::Read);
@@ -89,7 +90,7 @@ fn ended(row: &CallRow, at: Timestamp) -> Option<Change> {
 
 fn effect_ran(row: &CallRow) -> Option<EffectRan> {
     let call = &row.call;
-    let is_effect = call.runs == Runs::Server && call.effect != Some(EffectClass::Read);
+    let is_effect = call.runs == CallRunner::Server && call.effect != Some(EffectClass::Read);
     let was_sent = call.end.as_ref().and_then(|end| end.reason) != Some(CallReason::NotSent);
     (is_effect && row.started.is_some() && was_sent).then(|| EffectRan {
         id: call.id,

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tw_core::change::{AttemptOutcome, Change};
-use tw_core::fault::Fault;
+use tw_core::fault::TurnFault;
 use tw_core::relayed_request::{RelayOutcome, RelayedRequest, RelayedTokens};
 use tw_core::time::Timestamp;
 use tw_core::turn::ModelFailure;
 use tw_egress::upstream::Upstream;
-use tw_egress::upstream::relaying::RelayedAnswer;
+use tw_egress::upstream::relayed_exchange::RelayedAnswer;
 use tw_wire::openai_chat::error::of_fault;
 use tw_wire::relayed::usage::UsageReader;
 
 use super::RelayRequest;
-use crate::marks;
-use crate::runtime::Inner;
+use crate::answered_notes;
+use crate::runtime::RuntimeInner;
 
 /// Notes what happens; when it is dropped, the record is written.
-pub(super) struct Recorder {
-    inner: Arc<Inner>,
+pub(super) struct RelayRecorder {
+    inner: Arc<RuntimeInner>,
     row: RelayedRequest,
     usage: Option<UsageReader>,
     is_event_stream: bool,
@@ -28,8 +28,8 @@ pub(super) struct Recorder {
     attempt: Option<Timestamp>,
 }
 
-impl Recorder {
-    pub fn begin(inner: &Arc<Inner>, request: &RelayRequest) -> Self {
+impl RelayRecorder {
+    pub fn begin(inner: &Arc<RuntimeInner>, request: &RelayRequest) -> Self {
         let now = inner.env.now();
         let end_user = request.end_user.as_ref().or(request.body.user.as_ref());
         Self {
@@ -101,7 +101,7 @@ impl Recorder {
     }
 
     /// No upstream answered; the client gets an error.
-    pub fn refuse(&mut self, fault: Fault) -> Fault {
+    pub fn refuse(&mut self, fault: TurnFault) -> TurnFault {
         self.row.http_status = Some(of_fault(&fault).status);
         self.break_off(fault)
     }
@@ -134,13 +134,13 @@ impl Recorder {
     }
 
     /// The rest of an answer does not come.
-    pub fn break_off(&mut self, fault: Fault) -> Fault {
+    pub fn break_off(&mut self, fault: TurnFault) -> TurnFault {
         self.row.outcome = RelayOutcome::Failed;
         fault
     }
 }
 
-impl Drop for Recorder {
+impl Drop for RelayRecorder {
     fn drop(&mut self) {
         self.attempt_ended(&AttemptOutcome::Cancelled);
         if let Some(usage) = self.usage.take() {
@@ -154,7 +154,7 @@ impl Drop for Recorder {
         // A process that ends drops what is left outside of the runtime.
         if Handle::try_current().is_ok() {
             let record = Change::RecordRelayedRequest(Box::new(self.row.clone()));
-            marks::add(&self.inner, record);
+            answered_notes::add(&self.inner, record);
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tw_core::tool::{Selected, ToolOutput};
+use tw_core::tool::{SelectedAnswer, ToolOutput};
 
-use super::{ResultKey, Results};
+use super::{ResultCache, ResultKey};
 
 const LONG: Duration = Duration::from_secs(3600);
 const OVER: Duration = Duration::from_nanos(1);
@@ -14,7 +14,7 @@ fn text(text: &str) -> ToolOutput {
     ToolOutput::Text {
         text: text.to_owned(),
         cut: false,
-        selected: Some(Selected {
+        selected: Some(SelectedAnswer {
             text: "part".to_owned(),
             cut: false,
         }),
@@ -23,7 +23,7 @@ fn text(text: &str) -> ToolOutput {
 
 #[test]
 fn a_result_holds_for_its_own_lifetime() {
-    let results = Results::new(1024 * 1024);
+    let results = ResultCache::new(1024 * 1024);
     assert_eq!(results.get(KEY), None);
     results.put(KEY, LONG, text("a"));
     results.put(ResultKey([8; 32]), OVER, text("b"));
@@ -33,7 +33,7 @@ fn a_result_holds_for_its_own_lifetime() {
 
 #[test]
 fn a_newer_result_brings_its_lifetime() {
-    let results = Results::new(1024 * 1024);
+    let results = ResultCache::new(1024 * 1024);
     results.put(KEY, OVER, text("a"));
     results.put(KEY, LONG, text("b"));
     assert_eq!(results.get(KEY), Some(text("b")));
@@ -43,7 +43,7 @@ fn a_newer_result_brings_its_lifetime() {
 
 #[test]
 fn what_is_kept_stays_within_its_bytes() {
-    let results = Results::new(10_000);
+    let results = ResultCache::new(10_000);
     for number in 0..100 {
         results.put(ResultKey([number; 32]), LONG, text(&"x".repeat(900)));
     }

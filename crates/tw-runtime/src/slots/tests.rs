@@ -1,21 +1,21 @@
 use futures_util::FutureExt;
-use tw_core::arguments::Schema;
+use tw_core::arguments::ArgumentsSchema;
 use tw_core::id::{ToolId, ToolVersionKey};
 use tw_core::json::Json;
-use tw_core::tool::{EffectClass, Policy, Tool, ToolKind, ToolVersion};
+use tw_core::tool::{CallPolicy, EffectClass, Tool, ToolKind, ToolVersion};
 use uuid::Uuid;
 
-use super::{Slot, Slots};
+use super::{CallSlot, CallSlots};
 
 /// A version of the tool with this number, of which so many calls may run at once.
 fn tool(id: u128, number: u32, concurrency_max: u32) -> Tool {
     let parameters = Json::parse("{}").unwrap();
-    let mut policy = Policy::new(EffectClass::Read);
+    let mut policy = CallPolicy::new(EffectClass::Read);
     policy.concurrency_max = concurrency_max;
     Tool {
         name: "a".to_owned(),
         description: String::new(),
-        schema: Schema::compile(&parameters).unwrap(),
+        schema: ArgumentsSchema::compile(&parameters).unwrap(),
         parameters,
         policy,
         kind: ToolKind::TimeNow,
@@ -28,13 +28,13 @@ fn tool(id: u128, number: u32, concurrency_max: u32) -> Tool {
 }
 
 /// A slot, if there is one now.
-fn take(slots: &Slots, tool: &Tool) -> Option<Slot> {
+fn take(slots: &CallSlots, tool: &Tool) -> Option<CallSlot> {
     slots.wait(Some(tool)).now_or_never().flatten()
 }
 
 #[test]
 fn all_versions_share_the_places_of_the_newest() {
-    let slots = Slots::default();
+    let slots = CallSlots::default();
     let (old, new) = (tool(1, 1, 5), tool(1, 2, 2));
     let held = [take(&slots, &new), take(&slots, &new)];
     assert!(held.iter().all(Option::is_some));
@@ -47,7 +47,7 @@ fn all_versions_share_the_places_of_the_newest() {
 
 #[test]
 fn tools_of_one_name_have_places_of_their_own() {
-    let slots = Slots::default();
+    let slots = CallSlots::default();
     let held = take(&slots, &tool(1, 1, 1));
     assert!(held.is_some());
     assert!(take(&slots, &tool(1, 1, 1)).is_none());

@@ -1,31 +1,31 @@
 //! Making an organization's tools equal to those of a file.
 
 use tw_core::change::{Change, Outcome, SaveTool};
-use tw_core::definition::{Definition, DefinitionError};
+use tw_core::definition::{DefinitionError, ToolDefinition};
 use tw_core::id::{OrgId, ToolId};
 use tw_core::limits::DEFINITIONS_BYTES_MAX;
-use tw_egress::client::place::ORGANIZATION_DEFAULT;
+use tw_egress::client::host_port::ORGANIZATION_DEFAULT;
 use tw_egress::env::Env;
 use tw_egress::secrets::Tenancy;
-use tw_store::apply::ApplyError as WriteError;
+use tw_store::apply::StoreApplyError as WriteError;
 use tw_store::read::ReadError;
 use tw_store::read::tools::ToolRow;
 use tw_store::store::Store;
 use tw_store::system;
 
-use super::Vetting;
+use super::DefinitionVetting;
 use crate::admin::{self, CreateOrganizationError};
 
 /// What becomes of tools that are not in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prune {
+pub enum PruneTools {
     Keep,
     Remove,
 }
 
 /// What would be done, in the file's order, removals last.
 #[derive(Debug)]
-pub struct Planned {
+pub struct PlannedChanges {
     /// The organization's slug.
     pub slug: String,
     /// `None` when it is still to be made.
@@ -59,7 +59,7 @@ pub enum ToolChange {
 
 /// Why a file was not applied.
 #[derive(Debug, thiserror::Error)]
-pub enum ApplyError {
+pub enum ApplyFileError {
     #[error("there is no organization {0:?}")]
     NoOrganization(String),
     /// The place is the tool's in the file, from 0.
@@ -88,17 +88,17 @@ pub enum ApplyError {
 /// Finds out what would change. Nothing is written; the default organization need not exist yet.
 ///
 /// # Errors
-/// [`ApplyError::Invalid`] for the first tool that may not be kept.
+/// [`ApplyFileError::Invalid`] for the first tool that may not be kept.
 pub async fn plan(
     store: &Store,
-    vetting: &Vetting,
+    vetting: &DefinitionVetting,
     organization: &str,
-    wanted: &[(String, Definition)],
-    prune: Prune,
-) -> Result<Planned, ApplyError> {
+    wanted: &[(String, ToolDefinition)],
+    prune: PruneTools,
+) -> Result<PlannedChanges, ApplyFileError> {
     let id = system::organization_by_slug(store, organization).await?;
     if id.is_none() && organization != ORGANIZATION_DEFAULT {
-        return Err(ApplyError::NoOrganization(organization.to_owned()));
+        return Err(ApplyFileError::NoOrganization(organization.to_owned()));
     }
     let organizations = system::organization_count(store).await?;
     let others = organizations.saturating_sub(u64::from(id.is_some()));
@@ -108,7 +108,7 @@ pub async fn plan(
         Tenancy::Several
     };
     for (place, (_, definition)) in wanted.iter().enumerate() {
-        let invalid = |error| ApplyError::Invalid {
+        let invalid = |error| ApplyFileError::Invalid {
             place,
             name: definition.name.clone(),
             error,
@@ -137,17 +137,17 @@ pub async fn plan(
     let created = count(|change| matches!(change, ToolChange::Created { .. }));
     let removed = count(|change| matches!(change, ToolChange::Removed { .. }));
     if known.len() + created - removed > vetting.tools_stored_max {
-        return Err(ApplyError::TooMany(vetting.tools_stored_max));
+        return Err(ApplyFileError::TooMany(vetting.tools_stored_max));
     }
     let kept = known.iter().filter(|row| {
-        prune == Prune::Keep && !wanted.iter().any(|(_, other)| other.name == row.name)
+        prune == PruneTools::Keep && !wanted.iter().any(|(_, other)| other.name == row.name)
     });
     let kept_bytes: usize = kept.map(|row| row.definition.len()).sum();
     let wanted_bytes: usize = wanted.iter().map(|(text, _)| text.len()).sum();
     if kept_bytes + wanted_bytes > DEFINITIONS_BYTES_MAX {
-        return Err(ApplyError::TooLarge(DEFINITIONS_BYTES_MAX));
+        return Err(ApplyFileError::TooLarge(DEFINITIONS_BYTES_MAX));
     }
-    Ok(Planned {
+    Ok(PlannedChanges {
         slug: organization.to_owned(),
         organization: id,
         changes,
@@ -157,8 +157,12 @@ pub async fn plan(
 /// Does what was planned.
 ///
 /// # Errors
-/// [`ApplyError::Conflict`] when something else happened since.
-pub async fn apply(store: &Store, env: &Env, planned: &Planned) -> Result<(), ApplyError> {
+/// [`ApplyFileError::Conflict`] when something else happened since.
+pub async fn apply(
+    store: &Store,
+    env: &Env,
+    planned: &PlannedChanges,
+) -> Result<(), ApplyFileError> {
     let organization = match planned.organization {
         Some(organization) => organization,
         None => admin::organization(store, env, &planned.slug).await?,
@@ -204,11 +208,15 @@ pub async fn apply(store: &Store, env: &Env, planned: &Planned) -> Result<(), Ap
     if outcomes.iter().all(done) {
         Ok(())
     } else {
-        Err(ApplyError::Conflict)
+        Err(ApplyFileError::Conflict)
     }
 }
 
-fn changes(known: &[ToolRow], wanted: &[(String, Definition)], prune: Prune) -> Vec<ToolChange> {
+fn changes(
+    known: &[ToolRow],
+    wanted: &[(String, ToolDefinition)],
+    prune: PruneTools,
+) -> Vec<ToolChange> {
     let mut changes: Vec<ToolChange> = wanted
         .iter()
         .map(|(text, definition)| {
@@ -229,7 +237,7 @@ fn changes(known: &[ToolRow], wanted: &[(String, Definition)], prune: Prune) -> 
             }
         })
         .collect();
-    if prune == Prune::Remove {
+    if prune == PruneTools::Remove {
         let kept = |row: &&ToolRow| !wanted.iter().any(|(_, other)| other.name == row.name);
         changes.extend(known.iter().filter(kept).map(|row| ToolChange::Removed {
             name: row.name.clone(),

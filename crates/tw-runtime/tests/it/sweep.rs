@@ -17,10 +17,10 @@ mod world;
 
 use tw_core::tool::EffectClass;
 
-use config::{Config, Fault, Form, Kill, Mishap, orders};
-use lab::Lab;
+use config::{Kill, LossForm, Mishap, PlantedFault, SweepConfig, orders};
+use lab::SweepLab;
 use run::{Report, run};
-use world::Violation;
+use world::InvariantViolation;
 
 /// How deep kills nest.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ struct Tally {
     /// Pairs of boundaries that these runs stand for, in both forms each.
     pairs: usize,
     /// The first run with a violation, told in full.
-    failure: Option<(Violation, String)>,
+    failure: Option<(InvariantViolation, String)>,
 }
 
 impl Tally {
@@ -51,11 +51,11 @@ impl Tally {
 /// Between some boundaries nothing leaves the driver: being killed at either is the same, for the
 /// dead and for the zombie. Single kills run at all of them, and it is checked that they come to
 /// the same; of pairs one of each kind runs.
-fn sweep(lab: &mut Lab, config: &Config, depth: Depth, tally: &mut Tally) {
+fn sweep(lab: &mut SweepLab, config: &SweepConfig, depth: Depth, tally: &mut Tally) {
     let Some(whole) = one(lab, config, &[], tally) else {
         return;
     };
-    for form in Form::ALL {
+    for form in LossForm::ALL {
         let mut before: Option<(u32, String)> = None;
         for (at, done) in whole.points.iter().enumerate() {
             let first = Kill { at, form };
@@ -66,7 +66,7 @@ fn sweep(lab: &mut Lab, config: &Config, depth: Depth, tally: &mut Tally) {
                 .as_ref()
                 .filter(|(done_before, _)| done_before == done);
             if depth == Depth::Pairs {
-                tally.pairs += report.points.len() * Form::ALL.len();
+                tally.pairs += report.points.len() * LossForm::ALL.len();
             }
             if let Some((_, outcome)) = same {
                 assert_eq!(
@@ -84,10 +84,16 @@ fn sweep(lab: &mut Lab, config: &Config, depth: Depth, tally: &mut Tally) {
 }
 
 /// All second kills after a first one; false if something was found.
-fn pairs(lab: &mut Lab, config: &Config, first: Kill, points: &[u32], tally: &mut Tally) -> bool {
+fn pairs(
+    lab: &mut SweepLab,
+    config: &SweepConfig,
+    first: Kill,
+    points: &[u32],
+    tally: &mut Tally,
+) -> bool {
     let kinds = (0..points.len()).filter(|at| *at == 0 || points[*at] != points[*at - 1]);
     for at in kinds {
-        for form in Form::ALL {
+        for form in LossForm::ALL {
             let second = Kill { at, form };
             if one(lab, config, &[first, second], tally).is_none() {
                 return false;
@@ -98,7 +104,12 @@ fn pairs(lab: &mut Lab, config: &Config, first: Kill, points: &[u32], tally: &mu
 }
 
 /// One run; `None` if something was found.
-fn one(lab: &mut Lab, config: &Config, kills: &[Kill], tally: &mut Tally) -> Option<Report> {
+fn one(
+    lab: &mut SweepLab,
+    config: &SweepConfig,
+    kills: &[Kill],
+    tally: &mut Tally,
+) -> Option<Report> {
     tally.runs += 1;
     let report = run(lab, config, kills, false);
     let Some(violation) = report.violations.first() else {
@@ -106,7 +117,7 @@ fn one(lab: &mut Lab, config: &Config, kills: &[Kill], tally: &mut Tally) -> Opt
     };
     // The same again, and this time it is written down.
     let trace = run(lab, config, kills, true).trace.join("\n");
-    let Violation { invariant, what } = violation;
+    let InvariantViolation { invariant, what } = violation;
     let told = format!("{invariant}: {what}\n{config}\nkills {kills:?}\n{trace}");
     tally.failure = Some((violation.clone(), told));
     None
@@ -130,10 +141,10 @@ fn depth(order: &[u32], streamed: bool) -> Depth {
 
 /// All of one effect class: one to three calls in all orders, streamed and plain.
 fn sweep_class(class: EffectClass) {
-    let mut lab = Lab::new(None);
+    let mut lab = SweepLab::new(None);
     for calls in 1..=3 {
         for streamed in [true, false] {
-            let config = |order| Config {
+            let config = |order| SweepConfig {
                 class,
                 order,
                 streamed,
@@ -178,10 +189,10 @@ fn once_calls_survive_every_pair_of_kills() {
 
 /// Two calls and a mishap, in all classes, beside every kill, and in plain turns every pair.
 fn sweep_mishap(mishap: Mishap) {
-    let mut lab = Lab::new(None);
+    let mut lab = SweepLab::new(None);
     for class in EffectClass::ALL {
         for streamed in [true, false] {
-            let config = Config {
+            let config = SweepConfig {
                 class,
                 order: vec![1, 0],
                 streamed,
@@ -251,13 +262,13 @@ fn processes_that_end_while_calls_run() {
 }
 
 /// A planted fault is found, and by an invariant that it breaks.
-fn finds(fault: Fault, class: EffectClass, invariants: &[&str]) {
-    let mut lab = Lab::new(Some(fault));
+fn finds(fault: PlantedFault, class: EffectClass, invariants: &[&str]) {
+    let mut lab = SweepLab::new(Some(fault));
     let mut tally = Tally::default();
     for calls in 1..=2 {
         for streamed in [true, false] {
             for order in orders(calls) {
-                let config = Config {
+                let config = SweepConfig {
                     class,
                     order,
                     streamed,
@@ -278,30 +289,34 @@ fn finds(fault: Fault, class: EffectClass, invariants: &[&str]) {
 
 #[test]
 fn dispatch_before_the_write_is_found() {
-    finds(Fault::DispatchBeforeWrite, EffectClass::Once, &["I4"]);
+    finds(
+        PlantedFault::DispatchBeforeWrite,
+        EffectClass::Once,
+        &["I4"],
+    );
 }
 
 #[test]
 fn a_missing_status_guard_is_found() {
-    finds(Fault::NoStatusGuard, EffectClass::Once, &["I5"]);
+    finds(PlantedFault::NoStatusGuard, EffectClass::Once, &["I5"]);
 }
 
 #[test]
 fn a_missing_fence_is_found() {
-    finds(Fault::NoFence, EffectClass::Read, &["I6"]);
+    finds(PlantedFault::NoFence, EffectClass::Read, &["I6"]);
 }
 
 #[test]
 fn a_result_written_later_is_found() {
-    finds(Fault::ResultLater, EffectClass::Read, &["I1", "I3"]);
+    finds(PlantedFault::ResultLater, EffectClass::Read, &["I1", "I3"]);
 }
 
 #[test]
 fn a_once_call_that_recovery_repeats_is_found() {
-    finds(Fault::OnceAgain, EffectClass::Once, &["I4"]);
+    finds(PlantedFault::OnceAgain, EffectClass::Once, &["I4"]);
 }
 
 #[test]
 fn open_attempts_that_recovery_does_not_count_are_found() {
-    finds(Fault::OpenUncounted, EffectClass::Read, &["I1"]);
+    finds(PlantedFault::OpenUncounted, EffectClass::Read, &["I1"]);
 }

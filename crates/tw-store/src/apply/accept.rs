@@ -4,12 +4,12 @@ use rusqlite::{Row, params};
 use tw_core::change::{ClaimTurn, NewTurn, Outcome};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
-use tw_wire::own;
+use tw_wire::stored;
 
-use super::{ApplyError, FIRST_FENCE, execute, insert, of_turn, query_key};
+use super::{FIRST_FENCE, StoreApplyError, execute, insert, query_key, turn_changes};
 use crate::body;
-use crate::statements::Statements;
-use crate::words;
+use crate::enum_words;
+use crate::statements::PreparedStatements;
 
 const WHAT: &str = "accepting a turn";
 
@@ -24,7 +24,7 @@ const INSERT_TURN: &str = "INSERT INTO turn
             ?19, ?20, ?21)";
 
 /// What became of a new turn.
-pub enum Accept {
+pub enum AcceptOutcome {
     New {
         key: i64,
     },
@@ -37,7 +37,10 @@ pub enum Accept {
 }
 
 /// A taken key and a deleted parent are found before anything is written.
-pub fn accept_turn(db: &mut Statements<'_>, new: &NewTurn) -> Result<Accept, ApplyError> {
+pub fn accept_turn(
+    db: &mut PreparedStatements<'_>,
+    new: &NewTurn,
+) -> Result<AcceptOutcome, StoreApplyError> {
     let known_user = match &new.end_user {
         Some(name) => find_end_user(db, WHAT, (new.organization, name))?,
         None => None,
@@ -48,7 +51,7 @@ pub fn accept_turn(db: &mut Statements<'_>, new: &NewTurn) -> Result<Accept, App
     let parent = find_turn(db, new.organization, new.parent)?;
     let memory_turn = find_turn(db, new.organization, new.memory_turn)?;
     if parent.is_deleted() || memory_turn.is_deleted() {
-        return Ok(Accept::ParentDeleted);
+        return Ok(AcceptOutcome::ParentDeleted);
     }
     let end_user = match (&new.end_user, known_user) {
         (None, _) => None,
@@ -63,14 +66,14 @@ pub fn accept_turn(db: &mut Statements<'_>, new: &NewTurn) -> Result<Accept, App
         end_user,
         conversation,
         new.conversation_named,
-        words::surface(new.surface),
+        enum_words::surface(new.surface),
         new.streamed,
-        words::on_leave(new.on_leave),
-        words::record(new.record),
+        enum_words::on_leave(new.on_leave),
+        enum_words::record(new.record),
         new.model,
         new.request_id,
         new.body_hash,
-        own::PROJECTOR_VERSION,
+        stored::PROJECTOR_VERSION,
         new.owner,
         FIRST_FENCE,
         new.deadline.0,
@@ -82,12 +85,12 @@ pub fn accept_turn(db: &mut Statements<'_>, new: &NewTurn) -> Result<Accept, App
     let turn = insert(db, WHAT, INSERT_TURN, bound)?;
     body::insert(db, WHAT, turn, new, parent.key())?;
     for message in &new.messages {
-        of_turn::add_message(db, turn, message)?;
+        turn_changes::add_message(db, turn, message)?;
     }
     if let Some(key) = &new.idempotency_key {
         insert_key(db, new, end_user, key, turn)?;
     }
-    Ok(Accept::New { key: turn })
+    Ok(AcceptOutcome::New { key: turn })
 }
 
 /// A turn that another one continues.
@@ -112,10 +115,10 @@ impl Before {
 
 /// One that is not there is continued by nobody.
 fn find_turn(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     organization: OrgId,
     turn: Option<TurnId>,
-) -> Result<Before, ApplyError> {
+) -> Result<Before, StoreApplyError> {
     let Some(turn) = turn else {
         return Ok(Before::None);
     };
@@ -124,7 +127,7 @@ fn find_turn(
     let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let found = db
         .first(sql, bound, read)
-        .map_err(|error| ApplyError::db(WHAT, error))?;
+        .map_err(|error| StoreApplyError::db(WHAT, error))?;
     Ok(match found {
         None => Before::None,
         Some((_, true)) => Before::Deleted,
@@ -136,31 +139,31 @@ fn find_turn(
 type Named<'a> = (OrgId, &'a str);
 
 fn find_end_user(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     what: &'static str,
     (organization, name): Named<'_>,
-) -> Result<Option<i64>, ApplyError> {
+) -> Result<Option<i64>, StoreApplyError> {
     let sql = "SELECT key FROM end_user WHERE organization = ?1 AND name = ?2";
     query_key(db, what, sql, params![organization.0, name])
 }
 
 fn create_end_user(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     what: &'static str,
     (organization, name): Named<'_>,
     at: Timestamp,
-) -> Result<i64, ApplyError> {
+) -> Result<i64, StoreApplyError> {
     let sql = "INSERT INTO end_user (organization, name, created_us, updated_us)
                VALUES (?1, ?2, ?3, ?3)";
     insert(db, what, sql, params![organization.0, name, at.0])
 }
 
 pub(super) fn find_or_create_end_user(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     what: &'static str,
     named: Named<'_>,
     at: Timestamp,
-) -> Result<i64, ApplyError> {
+) -> Result<i64, StoreApplyError> {
     match find_end_user(db, what, named)? {
         Some(key) => Ok(key),
         None => create_end_user(db, what, named, at),
@@ -168,10 +171,10 @@ pub(super) fn find_or_create_end_user(
 }
 
 fn find_or_create_conversation(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     new: &NewTurn,
     end_user: Option<i64>,
-) -> Result<i64, ApplyError> {
+) -> Result<i64, StoreApplyError> {
     // Most are new, so that is tried first.
     let create = "INSERT INTO conversation (organization, id, end_user, created_us, updated_us)
                   VALUES (?1, ?2, ?3, ?4, ?4) ON CONFLICT (organization, id) DO NOTHING";
@@ -181,7 +184,7 @@ fn find_or_create_conversation(
     }
     let find = "SELECT key FROM conversation WHERE organization = ?1 AND id = ?2";
     let bound = params![new.organization.0, new.conversation];
-    query_key(db, WHAT, find, bound)?.ok_or(ApplyError::Guard { what: WHAT })
+    query_key(db, WHAT, find, bound)?.ok_or(StoreApplyError::Guard { what: WHAT })
 }
 
 const FIND_KEY: &str =
@@ -191,10 +194,10 @@ const FIND_KEY: &str =
 
 /// An end user whom nobody has seen has no keys.
 fn find_taken_key(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     new: &NewTurn,
     known_user: Option<i64>,
-) -> Result<Option<Accept>, ApplyError> {
+) -> Result<Option<AcceptOutcome>, StoreApplyError> {
     let Some(key) = &new.idempotency_key else {
         return Ok(None);
     };
@@ -205,7 +208,7 @@ fn find_taken_key(
         new.organization.0,
         new.api_key.0,
         known_user.unwrap_or(NOBODY),
-        words::surface(new.surface),
+        enum_words::surface(new.surface),
         key,
         new.body_hash,
         new.keys_since.0,
@@ -213,14 +216,14 @@ fn find_taken_key(
     let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let found: Option<(String, bool)> = db
         .first(FIND_KEY, bound, read)
-        .map_err(|error| ApplyError::db(WHAT, error))?;
+        .map_err(|error| StoreApplyError::db(WHAT, error))?;
     let Some((id, same_body)) = found else {
         return Ok(None);
     };
-    let turn = TurnId::parse(&id).ok_or(ApplyError::Guard {
+    let turn = TurnId::parse(&id).ok_or(StoreApplyError::Guard {
         what: "the turn of a request key",
     })?;
-    Ok(Some(Accept::KeyTaken { turn, same_body }))
+    Ok(Some(AcceptOutcome::KeyTaken { turn, same_body }))
 }
 
 /// What is replaced here is too old to count.
@@ -231,17 +234,17 @@ const INSERT_KEY: &str = "INSERT INTO request_key
         created_us = excluded.created_us, updated_us = excluded.updated_us";
 
 fn insert_key(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     new: &NewTurn,
     end_user: Option<i64>,
     key: &str,
     turn: i64,
-) -> Result<(), ApplyError> {
+) -> Result<(), StoreApplyError> {
     let bound = params![
         new.organization.0,
         new.api_key.0,
         end_user.unwrap_or(NOBODY),
-        words::surface(new.surface),
+        enum_words::surface(new.surface),
         key,
         new.body_hash,
         turn,
@@ -252,7 +255,10 @@ fn insert_key(
 }
 
 /// The claim is counted with it, so that it is known to the next process if this one does not outlive it.
-pub fn claim_turn(db: &mut Statements<'_>, claim: &ClaimTurn) -> Result<Outcome, ApplyError> {
+pub fn claim_turn(
+    db: &mut PreparedStatements<'_>,
+    claim: &ClaimTurn,
+) -> Result<Outcome, StoreApplyError> {
     let sql = "UPDATE turn SET fence = fence + 1, claims_open = claims_open + 1, owner = ?3, updated_us = ?4
                WHERE organization = ?1 AND id = ?2 AND status = 'running' AND owner <> ?3
                RETURNING fence, claims_open - 1";
@@ -270,17 +276,17 @@ pub fn claim_turn(db: &mut Statements<'_>, claim: &ClaimTurn) -> Result<Outcome,
     };
     let claimed = db
         .first(sql, bound, read)
-        .map_err(|error| ApplyError::db("claiming a turn", error))?;
+        .map_err(|error| StoreApplyError::db("claiming a turn", error))?;
     Ok(claimed.unwrap_or(Outcome::Already))
 }
 
 /// The first reason stands. A turn that has ended is left as it is.
 pub fn ask_stop(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     organization: OrgId,
     turn: TurnId,
     at: Timestamp,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     let sql = "UPDATE turn SET stop_reason = coalesce(stop_reason, 'requested'), updated_us = ?3
                WHERE organization = ?1 AND id = ?2 AND status = 'running'";
     let bound = params![organization.0, turn.to_string(), at.0];
@@ -291,11 +297,11 @@ pub fn ask_stop(
 }
 
 pub fn mark_answered(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     organization: OrgId,
     turn: TurnId,
     at: Timestamp,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     let sql = "UPDATE turn SET answered_us = ?3, updated_us = ?3
                WHERE organization = ?1 AND id = ?2 AND answered_us IS NULL";
     let bound = params![organization.0, turn.to_string(), at.0];

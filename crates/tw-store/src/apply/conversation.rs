@@ -4,8 +4,8 @@ use rusqlite::{Params, params};
 use tw_core::change::{DeleteConversation, Outcome};
 use tw_core::id::TurnId;
 
-use super::{ApplyError, execute, query_key};
-use crate::statements::Statements;
+use super::{StoreApplyError, execute, query_key};
+use crate::statements::PreparedStatements;
 
 const WHAT: &str = "deleting a conversation";
 
@@ -35,7 +35,10 @@ const MOVE_HEAD: &str = "UPDATE conversation
     WHERE key = ?2";
 
 /// `Already` when no turn is meant: there never was one, or all are deleted.
-pub fn delete(db: &mut Statements<'_>, delete: &DeleteConversation) -> Result<Outcome, ApplyError> {
+pub fn delete(
+    db: &mut PreparedStatements<'_>,
+    delete: &DeleteConversation,
+) -> Result<Outcome, StoreApplyError> {
     let organization = delete.organization.0;
     let Some(key) = query_key(db, WHAT, FIND, params![organization, delete.conversation])? else {
         return Ok(Outcome::Already);
@@ -52,12 +55,15 @@ pub fn delete(db: &mut Statements<'_>, delete: &DeleteConversation) -> Result<Ou
     Ok(Outcome::ConversationDeleted { running })
 }
 
-fn running(db: &mut Statements<'_>, bound: impl Params) -> Result<Vec<TurnId>, ApplyError> {
+fn running(
+    db: &mut PreparedStatements<'_>,
+    bound: impl Params,
+) -> Result<Vec<TurnId>, StoreApplyError> {
     let ids: Vec<String> = db
         .all(RUNNING, bound)
-        .map_err(|error| ApplyError::db(WHAT, error))?;
+        .map_err(|error| StoreApplyError::db(WHAT, error))?;
     let ids = ids.iter().map(|id| TurnId::parse(id));
-    ids.collect::<Option<_>>().ok_or(ApplyError::Guard {
+    ids.collect::<Option<_>>().ok_or(StoreApplyError::Guard {
         what: "the id of a turn",
     })
 }

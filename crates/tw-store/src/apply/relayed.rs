@@ -6,15 +6,18 @@ use tw_core::relayed_request::RelayedRequest;
 use tw_core::time::Timestamp;
 
 use super::accept::find_or_create_end_user;
-use super::{ApplyError, execute, insert};
-use crate::statements::Statements;
+use super::{StoreApplyError, execute, insert};
+use crate::statements::PreparedStatements;
 
 const INSERT: &str = "INSERT INTO relayed_request
     (organization, api_key, end_user, path, model, upstream, attempts, outcome, http_status, input_tokens,
      output_tokens, request_bytes, response_bytes, request_id, created_us, ended_us, updated_us)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?16)";
 
-pub fn record(db: &mut Statements<'_>, relayed: &RelayedRequest) -> Result<Outcome, ApplyError> {
+pub fn record(
+    db: &mut PreparedStatements<'_>,
+    relayed: &RelayedRequest,
+) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "recording a relayed request";
     let end_user = match &relayed.end_user {
         Some(name) => Some(find_or_create_end_user(
@@ -56,10 +59,10 @@ const DELETE_OLD: &str = "DELETE FROM relayed_request
     WHERE key IN (SELECT key FROM relayed_request WHERE ended_us < ?1 ORDER BY ended_us LIMIT ?2)";
 
 pub fn expire(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     before: Timestamp,
     requests_max: u32,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     let what = "deleting old relayed requests";
     let deleted = execute(db, what, DELETE_OLD, params![before.0, requests_max])?;
     Ok(Outcome::Count(u64::try_from(deleted).unwrap_or(u64::MAX)))

@@ -4,9 +4,9 @@ use rusqlite::{Params, params};
 use tw_core::change::Outcome;
 use tw_core::time::Timestamp;
 
-use super::{ApplyError, execute};
+use super::{StoreApplyError, execute};
 use crate::body::MadeWhole;
-use crate::statements::Statements;
+use crate::statements::PreparedStatements;
 
 const DUE: &str = "SELECT key FROM turn
     WHERE erase_after_us <= ?1 AND erased_us IS NULL AND status <> 'running'
@@ -28,10 +28,10 @@ const ERASE: [&str; 5] = [
 ];
 
 pub fn erase_due(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     now: Timestamp,
     turns_max: u32,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "erasing contents";
     let mut turns = keys(db, WHAT, DUE, params![now.0, turns_max])?;
     // Newest first: what is erased itself need not be made whole before.
@@ -52,10 +52,10 @@ const LOGS_OLD: &str = "SELECT key FROM turn
     WHERE ended_us < ?1 AND events_expired_us IS NULL ORDER BY ended_us LIMIT ?2";
 
 pub fn expire_events(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     before: Timestamp,
     turns_max: u32,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "deleting old event logs";
     let turns = keys(db, WHAT, LOGS_OLD, params![before.0, turns_max])?;
     for turn in &turns {
@@ -78,10 +78,10 @@ const DELETE_KEYS: &str = "DELETE FROM request_key
          WHERE created_us < ?1 ORDER BY created_us LIMIT ?2)";
 
 pub fn expire_request_keys(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     before: Timestamp,
     keys_max: u32,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     let deleted = execute(
         db,
         "deleting old request keys",
@@ -92,13 +92,13 @@ pub fn expire_request_keys(
 }
 
 fn keys(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     what: &'static str,
     sql: &'static str,
     bound: impl Params,
-) -> Result<Vec<i64>, ApplyError> {
+) -> Result<Vec<i64>, StoreApplyError> {
     db.all(sql, bound)
-        .map_err(|error| ApplyError::db(what, error))
+        .map_err(|error| StoreApplyError::db(what, error))
 }
 
 fn counted(rows: usize) -> Outcome {

@@ -3,27 +3,28 @@
 use std::time::Duration;
 
 use rusqlite::params;
-use tw_core::change::{ChangeApiKey, NewApiKey, NewOrganization, Outcome, ToolGrant};
+use tw_core::change::{ChangeApiKey, NewApiKey, NewOrganization, Outcome};
 use tw_core::id::{ApiKeyId, OrgId};
+use tw_core::tenant::ToolGrant;
 use tw_core::time::Timestamp;
 
-use super::{ApplyError, execute, query_key};
-use crate::statements::Statements;
-use crate::words;
+use super::{StoreApplyError, execute, query_key};
+use crate::enum_words;
+use crate::statements::PreparedStatements;
 
 /// The use of a key is noted at most this often, so that a busy key does not cost a write for each request.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(60);
 
 pub fn create_organization(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     new: &NewOrganization,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "creating an organization";
     let sql = "INSERT INTO organization (slug, name, created_us, updated_us)
                VALUES (?1, ?2, ?3, ?3) RETURNING key";
     let key = query_key(db, WHAT, sql, params![new.slug, new.name, new.at.0])?;
     Ok(Outcome::Organization(OrgId(
-        key.ok_or(ApplyError::Guard { what: WHAT })?,
+        key.ok_or(StoreApplyError::Guard { what: WHAT })?,
     )))
 }
 
@@ -32,7 +33,10 @@ const CREATE_API_KEY: &str = "INSERT INTO api_key
      requests_per_minute, concurrency_max, streams_max, created_us, updated_us)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?16) RETURNING key";
 
-pub fn create_api_key(db: &mut Statements<'_>, new: &NewApiKey) -> Result<Outcome, ApplyError> {
+pub fn create_api_key(
+    db: &mut PreparedStatements<'_>,
+    new: &NewApiKey,
+) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "creating an API key";
     let (grant, names) = granted(&new.tools);
     let bound = params![
@@ -42,11 +46,11 @@ pub fn create_api_key(db: &mut Statements<'_>, new: &NewApiKey) -> Result<Outcom
         new.name,
         new.hash,
         new.shown,
-        words::scopes(&new.scopes),
+        enum_words::scopes(&new.scopes),
         grant,
         new.tools_mode.as_str(),
-        words::record(new.record),
-        words::memory(new.memory),
+        enum_words::record(new.record),
+        enum_words::memory(new.memory),
         new.expires.map(|at| at.0),
         new.limits.requests_per_minute,
         new.limits.concurrency_max,
@@ -54,7 +58,7 @@ pub fn create_api_key(db: &mut Statements<'_>, new: &NewApiKey) -> Result<Outcom
         new.at.0,
     ];
     let key =
-        query_key(db, WHAT, CREATE_API_KEY, bound)?.ok_or(ApplyError::Guard { what: WHAT })?;
+        query_key(db, WHAT, CREATE_API_KEY, bound)?.ok_or(StoreApplyError::Guard { what: WHAT })?;
     name_tools(db, WHAT, key, names, new.at)?;
     Ok(Outcome::ApiKey(ApiKeyId(key)))
 }
@@ -65,9 +69,9 @@ const CHANGE_API_KEY: &str =
     WHERE organization = ?1 AND key = ?2 AND (expires_us IS NULL OR expires_us > ?9)";
 
 pub fn change_api_key(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     change: &ChangeApiKey,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "changing a key";
     let (grant, names) = granted(&change.tools);
     let key = change.key.0;
@@ -101,14 +105,14 @@ fn granted(tools: &ToolGrant) -> (&'static str, &[String]) {
 }
 
 fn name_tools(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     what: &'static str,
     key: i64,
     names: &[String],
     at: Timestamp,
-) -> Result<(), ApplyError> {
+) -> Result<(), StoreApplyError> {
     for (place, name) in names.iter().enumerate() {
-        let place = i64::try_from(place).map_err(|_| ApplyError::Encode {
+        let place = i64::try_from(place).map_err(|_| StoreApplyError::Encode {
             what: "a tool's place",
         })?;
         let sql = "INSERT INTO api_key_tool (api_key, place, name, created_us, updated_us)
@@ -119,10 +123,10 @@ fn name_tools(
 }
 
 pub fn expire_api_key(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     key: ApiKeyId,
     at: Timestamp,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     let sql = "UPDATE api_key SET expires_us = ?2, updated_us = ?2
                WHERE key = ?1 AND (expires_us IS NULL OR expires_us > ?2)";
     let bound = params![key.0, at.0];
@@ -133,10 +137,10 @@ pub fn expire_api_key(
 }
 
 pub fn touch_api_key(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     key: ApiKeyId,
     at: Timestamp,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     let sql = "UPDATE api_key SET last_used_us = ?2, updated_us = ?2
                WHERE key = ?1 AND (last_used_us IS NULL OR last_used_us <= ?3)";
     let bound = params![key.0, at.0, at.before(TOUCH_INTERVAL).0];
@@ -150,7 +154,10 @@ const CHECK_WRITABLE: &str =
     "UPDATE migration SET updated_us = ?1 WHERE number = (SELECT max(number) FROM migration)";
 
 /// A page is written, so a full disk shows.
-pub fn check_writable(db: &mut Statements<'_>, at: Timestamp) -> Result<Outcome, ApplyError> {
+pub fn check_writable(
+    db: &mut PreparedStatements<'_>,
+    at: Timestamp,
+) -> Result<Outcome, StoreApplyError> {
     let what = "checking that the store takes writes";
     execute(db, what, CHECK_WRITABLE, params![at.0])?;
     Ok(Outcome::Done)

@@ -6,13 +6,16 @@ use tw_core::id::{OrgId, ToolId, ToolVersionKey};
 use tw_core::time::Timestamp;
 use tw_core::tool::ToolVersion;
 
-use super::{ApplyError, execute, execute_guarded, query_key};
-use crate::statements::Statements;
+use super::{StoreApplyError, execute, execute_guarded, query_key};
+use crate::statements::PreparedStatements;
 
 const WHAT: &str = "saving a tool";
 
 /// An outcome other than `ToolSaved` means that nothing was written.
-pub fn save_tool(db: &mut Statements<'_>, save: &SaveTool) -> Result<Outcome, ApplyError> {
+pub fn save_tool(
+    db: &mut PreparedStatements<'_>,
+    save: &SaveTool,
+) -> Result<Outcome, StoreApplyError> {
     match save.follows {
         0 => create(db, save),
         _ => follow(db, save),
@@ -22,7 +25,7 @@ pub fn save_tool(db: &mut Statements<'_>, save: &SaveTool) -> Result<Outcome, Ap
 const CREATE: &str = "INSERT INTO tool (organization, id, name, version, created_us, updated_us)
     VALUES (?1, ?2, ?3, 1, ?4, ?4) RETURNING key";
 
-fn create(db: &mut Statements<'_>, save: &SaveTool) -> Result<Outcome, ApplyError> {
+fn create(db: &mut PreparedStatements<'_>, save: &SaveTool) -> Result<Outcome, StoreApplyError> {
     if is_name_of_another(db, save)? {
         return Ok(Outcome::NameTaken);
     }
@@ -41,7 +44,7 @@ const FIND: &str = "SELECT key FROM tool
 
 const UPDATE: &str = "UPDATE tool SET name = ?2, version = ?3, updated_us = ?4 WHERE key = ?1";
 
-fn follow(db: &mut Statements<'_>, save: &SaveTool) -> Result<Outcome, ApplyError> {
+fn follow(db: &mut PreparedStatements<'_>, save: &SaveTool) -> Result<Outcome, StoreApplyError> {
     let bound = params![save.organization.0, save.tool.to_string(), save.follows];
     let Some(tool) = query_key(db, WHAT, FIND, bound)? else {
         return Ok(Outcome::Already);
@@ -49,7 +52,7 @@ fn follow(db: &mut Statements<'_>, save: &SaveTool) -> Result<Outcome, ApplyErro
     if is_name_of_another(db, save)? {
         return Ok(Outcome::NameTaken);
     }
-    let number = save.follows.checked_add(1).ok_or(ApplyError::Encode {
+    let number = save.follows.checked_add(1).ok_or(StoreApplyError::Encode {
         what: "a tool's version",
     })?;
     let bound = params![tool, save.name, number, save.at.0];
@@ -60,7 +63,10 @@ fn follow(db: &mut Statements<'_>, save: &SaveTool) -> Result<Outcome, ApplyErro
 const NAMED: &str = "SELECT 1 FROM tool
     WHERE organization = ?1 AND name = ?2 AND deleted_us IS NULL AND id <> ?3";
 
-fn is_name_of_another(db: &mut Statements<'_>, save: &SaveTool) -> Result<bool, ApplyError> {
+fn is_name_of_another(
+    db: &mut PreparedStatements<'_>,
+    save: &SaveTool,
+) -> Result<bool, StoreApplyError> {
     let bound = params![save.organization.0, save.name, save.tool.to_string()];
     Ok(query_key(db, WHAT, NAMED, bound)?.is_some())
 }
@@ -70,11 +76,11 @@ const ADD_VERSION: &str =
     VALUES (?1, ?2, ?3, ?4, ?5, ?5) RETURNING key";
 
 fn add_version(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     save: &SaveTool,
     tool: i64,
     number: u32,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     let bound = params![tool, number, save.name, save.definition, save.at.0];
     let key = returned(query_key(db, WHAT, ADD_VERSION, bound)?)?;
     note_change(db, WHAT, save.organization)?;
@@ -85,19 +91,19 @@ fn add_version(
     }))
 }
 
-fn returned(key: Option<i64>) -> Result<i64, ApplyError> {
-    key.ok_or(ApplyError::Guard { what: WHAT })
+fn returned(key: Option<i64>) -> Result<i64, StoreApplyError> {
+    key.ok_or(StoreApplyError::Guard { what: WHAT })
 }
 
 const DELETE: &str = "UPDATE tool SET deleted_us = ?3, updated_us = ?3
     WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL";
 
 pub fn delete_tool(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     organization: OrgId,
     tool: ToolId,
     at: Timestamp,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "deleting a tool";
     let bound = params![organization.0, tool.to_string(), at.0];
     match execute(db, WHAT, DELETE, bound)? {
@@ -108,10 +114,10 @@ pub fn delete_tool(
 
 /// In the transaction of the change itself: who sees one sees the other.
 fn note_change(
-    db: &mut Statements<'_>,
+    db: &mut PreparedStatements<'_>,
     what: &'static str,
     organization: OrgId,
-) -> Result<Outcome, ApplyError> {
+) -> Result<Outcome, StoreApplyError> {
     let sql = "UPDATE organization SET tools_revision = tools_revision + 1 WHERE key = ?1";
     execute_guarded(db, what, sql, params![organization.0])
 }

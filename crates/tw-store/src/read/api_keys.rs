@@ -1,15 +1,16 @@
 //! Keys as those see them who manage them.
 
 use rusqlite::{Connection, Row, params};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
 use tw_core::id::{ApiKeyId, ApiKeyUuid, OrgId};
-use tw_core::rate::Limits;
+use tw_core::rate::RateLimits;
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
+use tw_core::turn_policy::RecordPolicy;
 
 use super::ReadError;
 use super::columns::{get, optional_time, optional_word, time, word};
+use crate::enum_words;
 use crate::store::Store;
-use crate::words;
 
 /// A key as it is listed; the key itself is kept nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,13 +21,13 @@ pub struct ListedApiKey {
     pub name: String,
     /// How its text begins.
     pub shown: String,
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<KeyScope>,
     pub tools: ToolGrant,
     pub tools_mode: ToolsMode,
-    pub record: Record,
+    pub record: RecordPolicy,
     pub memory: KeyMemory,
     /// Its own.
-    pub limits: Limits,
+    pub limits: RateLimits,
     /// The key that made it over HTTP; `None` for one made by a command.
     pub created_by: Option<ApiKeyUuid>,
     pub created: Timestamp,
@@ -113,11 +114,11 @@ fn listed(conn: &Connection, row: &Row<'_>) -> Result<ListedApiKey, ReadError> {
         organization_slug: get(row, "slug")?,
         name: get(row, "name")?,
         shown: get(row, "shown")?,
-        scopes: word(row, "scopes", words::read_scopes)?,
+        scopes: word(row, "scopes", enum_words::read_scopes)?,
         tools: granted(conn, key, row)?,
         tools_mode: word(row, "tools_mode", ToolsMode::parse)?,
-        record: word(row, "record", words::read_record)?,
-        memory: word(row, "memory", words::read_memory)?,
+        record: word(row, "record", enum_words::read_record)?,
+        memory: word(row, "memory", enum_words::read_memory)?,
         limits: limits(row)?,
         created_by: optional_word(row, "created_by", ApiKeyUuid::parse)?,
         created: time(row, "created_us")?,
@@ -127,8 +128,8 @@ fn listed(conn: &Connection, row: &Row<'_>) -> Result<ListedApiKey, ReadError> {
 }
 
 /// The limits of a key.
-pub(crate) fn limits(row: &Row<'_>) -> Result<Limits, ReadError> {
-    Ok(Limits {
+pub(crate) fn limits(row: &Row<'_>) -> Result<RateLimits, ReadError> {
+    Ok(RateLimits {
         requests_per_minute: get(row, "requests_per_minute")?,
         concurrency_max: get(row, "concurrency_max")?,
         streams_max: get(row, "streams_max")?,

@@ -1,21 +1,21 @@
 //! Messages, calls and attempts of a turn, by its integer key.
 
 use rusqlite::{Connection, Row, params};
-use tw_core::call::{CallEnd, CallReason, CallStatus, Runs};
+use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use tw_core::change::{NewCall, NewMessage};
 use tw_core::id::{CallId, CallRef, ToolId, ToolVersionKey};
 use tw_core::request::Role;
 use tw_core::tool::{EffectClass, ToolVersion};
-use tw_wire::own;
+use tw_wire::stored;
 
 use super::ReadError;
 use super::columns::{get, optional_time, optional_word, time, usage, word};
 use super::turn::{AttemptEnd, AttemptRow, CallRow};
-use crate::words;
+use crate::enum_words;
 
 /// How much of what was said is read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Contents {
+pub enum ContentsRead {
     /// Nothing: no blocks, no arguments, no results.
     Names,
     /// Of results what the model was given.
@@ -31,7 +31,7 @@ const MESSAGES: &str =
 pub fn messages(
     conn: &Connection,
     turn: i64,
-    contents: Contents,
+    contents: ContentsRead,
 ) -> Result<Vec<NewMessage>, ReadError> {
     messages_from(conn, turn, 0, contents)
 }
@@ -41,19 +41,19 @@ pub fn messages_from(
     conn: &Connection,
     turn: i64,
     round: u32,
-    contents: Contents,
+    contents: ContentsRead,
 ) -> Result<Vec<NewMessage>, ReadError> {
     let mut statement = conn.prepare_cached(MESSAGES)?;
-    let mut rows = statement.query(params![turn, contents > Contents::Names, round])?;
+    let mut rows = statement.query(params![turn, contents > ContentsRead::Names, round])?;
     let mut messages = Vec::new();
     while let Some(row) = rows.next()? {
-        let role: Role = word(row, "role", words::read_role)?;
+        let role: Role = word(row, "role", enum_words::read_role)?;
         let blocks: String = get(row, "blocks")?;
         messages.push(NewMessage {
             round: get(row, "round")?,
             seq: get(row, "seq")?,
             role,
-            blocks: own::blocks::decode(&blocks)?,
+            blocks: stored::blocks::decode(&blocks)?,
             at: time(row, "created_us")?,
         });
     }
@@ -71,12 +71,16 @@ const CALLS: &str = "SELECT c.round, c.position, c.id, c.runs, c.effect, c.tool_
     WHERE c.turn = ?1 ORDER BY c.round, c.position";
 
 /// In call order.
-pub fn calls(conn: &Connection, turn: i64, contents: Contents) -> Result<Vec<CallRow>, ReadError> {
+pub fn calls(
+    conn: &Connection,
+    turn: i64,
+    contents: ContentsRead,
+) -> Result<Vec<CallRow>, ReadError> {
     let mut statement = conn.prepare_cached(CALLS)?;
     let mut rows = statement.query(params![
         turn,
-        contents == Contents::Full,
-        contents > Contents::Names
+        contents == ContentsRead::Full,
+        contents > ContentsRead::Names
     ])?;
     let mut calls = Vec::new();
     while let Some(row) = rows.next()? {
@@ -106,7 +110,7 @@ fn call(row: &Row<'_>) -> Result<CallRow, ReadError> {
                 position: get(row, "position")?,
             },
             id: word(row, "id", CallId::parse)?,
-            runs: word(row, "runs", Runs::parse)?,
+            runs: word(row, "runs", CallRunner::parse)?,
             effect: optional_word(row, "effect", EffectClass::parse)?,
             tool_version: version.map(|version| version.key),
             tool_name: get(row, "tool_name")?,
@@ -150,7 +154,7 @@ pub fn attempts(conn: &Connection, turn: i64) -> Result<Vec<AttemptRow>, ReadErr
         let outcome: Option<String> = get(row, "outcome")?;
         let end = match outcome {
             Some(outcome) => Some(AttemptEnd {
-                outcome: words::read_outcome(outcome),
+                outcome: enum_words::read_outcome(outcome),
                 http_status: get(row, "http_status")?,
                 usage: usage(row, "usage")?,
                 at: time(row, "ended_us")?,

@@ -2,9 +2,9 @@
 
 use rusqlite::Row;
 use rusqlite::types::FromSql;
-use tw_core::model::Usage;
+use tw_core::model::TokenUsage;
 use tw_core::time::Timestamp;
-use tw_wire::own;
+use tw_wire::stored;
 
 use super::ReadError;
 
@@ -46,10 +46,10 @@ pub fn optional_time(row: &Row<'_>, column: &'static str) -> Result<Option<Times
     Ok(row.get::<_, Option<i64>>(column)?.map(Timestamp))
 }
 
-pub fn usage(row: &Row<'_>, column: &'static str) -> Result<Option<Usage>, ReadError> {
+pub fn usage(row: &Row<'_>, column: &'static str) -> Result<Option<TokenUsage>, ReadError> {
     let text: Option<String> = row.get(column)?;
     Ok(text
-        .map(|text| own::events::decode_usage(&text))
+        .map(|text| stored::events::decode_usage(&text))
         .transpose()?)
 }
 

@@ -1,14 +1,14 @@
 //! Conversations as somebody sees them: those of which they see a turn.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use tw_core::change::Whose;
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use tw_core::tenant::TurnOwner;
 use tw_core::time::Timestamp;
 
 use super::ReadError;
 use super::columns::{get, time, unsigned, word};
 use super::turn::find_turn;
-use super::view::{Detail, TurnView, view};
+use super::view::{ResultDetail, TurnView, view};
 use crate::store::Store;
 
 /// A conversation, as far as its turns are seen.
@@ -26,7 +26,7 @@ pub struct ConversationRow {
 
 /// Some of a list, in its order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page<T> {
+pub struct RowPage<T> {
     pub items: Vec<T>,
     /// Others follow.
     pub has_more: bool,
@@ -35,25 +35,25 @@ pub struct Page<T> {
 /// A part of a conversation's turns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnsWanted {
-    pub order: Order,
+    pub order: ListOrder,
     /// The turn that the part follows; `None` for the first part.
     pub after: Option<TurnId>,
     pub turns_max: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum ListOrder {
     OldestFirst,
     NewestFirst,
 }
 
 /// What became of a look at a conversation's turns.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Turns {
+pub enum ConversationTurns {
     NoConversation,
     /// The turn to go on behind is none of them.
     NoCursor,
-    Page(Page<TurnView>),
+    Page(RowPage<TurnView>),
 }
 
 /// Turns of one conversation that are counted.
@@ -70,14 +70,14 @@ impl Store {
     pub async fn conversations(
         &self,
         organization: OrgId,
-        whose: Whose,
+        whose: TurnOwner,
         after: Option<String>,
         max: usize,
-    ) -> Result<Option<Page<ConversationRow>>, ReadError> {
+    ) -> Result<Option<RowPage<ConversationRow>>, ReadError> {
         self.read(move |conn| {
             let Some(seen) = Seen::by(conn, organization, &whose)? else {
                 // An end user whom nobody has named yet.
-                let nothing = Page {
+                let nothing = RowPage {
                     items: Vec::new(),
                     has_more: false,
                 };
@@ -101,7 +101,7 @@ impl Store {
         &self,
         organization: OrgId,
         conversation: String,
-        whose: Whose,
+        whose: TurnOwner,
     ) -> Result<Option<ConversationRow>, ReadError> {
         self.read(move |conn| {
             let Some(seen) = Seen::by(conn, organization, &whose)? else {
@@ -123,7 +123,7 @@ impl Store {
         &self,
         organization: OrgId,
         conversation: String,
-        whose: Whose,
+        whose: TurnOwner,
         api_key: ApiKeyId,
     ) -> Result<bool, ReadError> {
         self.read(move |conn| {
@@ -147,18 +147,18 @@ impl Store {
         &self,
         organization: OrgId,
         conversation: String,
-        whose: Whose,
+        whose: TurnOwner,
         wanted: TurnsWanted,
-    ) -> Result<Turns, ReadError> {
+    ) -> Result<ConversationTurns, ReadError> {
         self.read(move |conn| {
             let Some(seen) = Seen::by(conn, organization, &whose)? else {
-                return Ok(Turns::NoConversation);
+                return Ok(ConversationTurns::NoConversation);
             };
             let Some(key) = seen.find(conn, &conversation)? else {
-                return Ok(Turns::NoConversation);
+                return Ok(ConversationTurns::NoConversation);
             };
             let page = seen.turns(conn, key, &wanted)?;
-            Ok(page.map_or(Turns::NoCursor, Turns::Page))
+            Ok(page.map_or(ConversationTurns::NoCursor, ConversationTurns::Page))
         })
         .await
     }
@@ -243,7 +243,7 @@ impl Seen {
     fn by(
         conn: &Connection,
         organization: OrgId,
-        whose: &Whose,
+        whose: &TurnOwner,
     ) -> Result<Option<Self>, ReadError> {
         let end_user = match &whose.end_user {
             None => None,
@@ -281,7 +281,7 @@ impl Seen {
         conn: &Connection,
         mut before: i64,
         max: usize,
-    ) -> Result<Page<ConversationRow>, ReadError> {
+    ) -> Result<RowPage<ConversationRow>, ReadError> {
         let mut items = Vec::new();
         let mut next = self.next(conn, before)?;
         while items.len() < max
@@ -291,7 +291,7 @@ impl Seen {
             before = key;
             next = self.next(conn, before)?;
         }
-        Ok(Page {
+        Ok(RowPage {
             items,
             has_more: next.is_some(),
         })
@@ -342,10 +342,10 @@ impl Seen {
         conn: &Connection,
         conversation: i64,
         wanted: &TurnsWanted,
-    ) -> Result<Option<Page<TurnView>>, ReadError> {
+    ) -> Result<Option<RowPage<TurnView>>, ReadError> {
         let (sql, start) = match wanted.order {
-            Order::OldestFirst => (OLDEST_FIRST, 0),
-            Order::NewestFirst => (NEWEST_FIRST, i64::MAX),
+            ListOrder::OldestFirst => (OLDEST_FIRST, 0),
+            ListOrder::NewestFirst => (NEWEST_FIRST, i64::MAX),
         };
         let (organization, api_key, end_user) = (self.organization.0, self.api_key, self.end_user);
         let from = match wanted.after {
@@ -381,10 +381,10 @@ impl Seen {
             let id = word(row, "id", TurnId::parse)?;
             bytes += content_bytes(conn, get(row, "key")?)?;
             if let Some((key, turn)) = find_turn(conn, self.organization, id)? {
-                items.push(view(conn, key, turn, Detail::Shown)?);
+                items.push(view(conn, key, turn, ResultDetail::Shown)?);
             }
         }
-        Ok(Some(Page { items, has_more }))
+        Ok(Some(RowPage { items, has_more }))
     }
 }
 

@@ -1,9 +1,10 @@
 //! A turn's log.
 
 use rusqlite::{Connection, Row, params};
-use tw_core::event::{LogEvent, TurnStatus};
+use tw_core::event::LogEvent;
 use tw_core::id::{OrgId, TurnId};
-use tw_wire::own::events::lines::Events;
+use tw_core::turn_status::TurnStatus;
+use tw_wire::stored::events::lines::FlushReader;
 
 use super::ReadError;
 use super::columns::{get, text, unsigned, word};
@@ -152,7 +153,7 @@ fn flush(
     let payload = text(row, "payload")?;
     let fence = get(row, "fence")?;
     let (first, count) = (unsigned(row, "first")?, unsigned(row, "count")?);
-    let mut stored = Events::new(payload);
+    let mut stored = FlushReader::new(payload);
     let behind = first.checked_add(count).ok_or(COUNT)?;
     for number in first..behind {
         if number <= after {

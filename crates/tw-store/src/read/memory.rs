@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use moka::sync::Cache;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use tw_core::call::Runs;
+use tw_core::call::CallRunner;
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::memory::{HiddenHash, HistoryHash};
 use tw_core::recall::{RecalledCall, RecalledRound};
-use tw_wire::own;
+use tw_wire::stored;
 
 use super::ReadError;
 use super::columns::{get, optional_word, text, word};
@@ -17,17 +17,17 @@ use crate::store::Store;
 
 /// What became of looking for a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sought {
+pub enum HistorySearch {
     Unknown,
     /// Several turns have it, and what is hidden of them differs.
     Ambiguous,
     /// The newest turn that has it.
-    Found(Continued),
+    Found(ContinuedTurn),
 }
 
 /// A turn that a request continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Continued {
+pub struct ContinuedTurn {
     pub turn: TurnId,
     /// The public id of its conversation.
     pub conversation: String,
@@ -47,7 +47,7 @@ pub struct RememberedTurn {
 
 /// What is to come back.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Room {
+pub struct RecallRoom {
     /// Calls of other tools stay where they are.
     pub tools: Vec<String>,
     /// For the messages and results of all rounds that come back.
@@ -68,14 +68,14 @@ impl Store {
         organization: OrgId,
         api_key: ApiKeyId,
         history: HistoryHash,
-        room: Option<Room>,
-    ) -> Result<(Sought, Arc<[RememberedTurn]>), ReadError> {
+        room: Option<RecallRoom>,
+    ) -> Result<(HistorySearch, Arc<[RememberedTurn]>), ReadError> {
         let kept = self.kept().clone();
         self.read(move |conn| {
             let sought = by_history(conn, organization, api_key, history)?;
             let newest = match &sought {
-                Sought::Found(turn) => turn.memory_turn,
-                Sought::Unknown | Sought::Ambiguous => None,
+                HistorySearch::Found(turn) => turn.memory_turn,
+                HistorySearch::Unknown | HistorySearch::Ambiguous => None,
             };
             let remembered = match (newest, room) {
                 (Some(newest), Some(room)) => kept.remembered(conn, organization, newest, room)?,
@@ -95,7 +95,7 @@ impl Store {
         &self,
         organization: OrgId,
         newest: TurnId,
-        room: Room,
+        room: RecallRoom,
     ) -> Result<Arc<[RememberedTurn]>, ReadError> {
         let kept = self.kept().clone();
         self.read(move |conn| kept.remembered(conn, organization, newest, room))
@@ -145,24 +145,24 @@ fn by_history(
     organization: OrgId,
     api_key: ApiKeyId,
     history: HistoryHash,
-) -> Result<Sought, ReadError> {
+) -> Result<HistorySearch, ReadError> {
     let mut statement = conn.prepare_cached(EXTREMES)?;
     let bound = params![organization.0, api_key.0, history.0];
     let (least, greatest): (Option<[u8; 32]>, Option<[u8; 32]>) =
         statement.query_row(bound, |row| Ok((row.get("least")?, row.get("greatest")?)))?;
     if least != greatest {
-        return Ok(Sought::Ambiguous);
+        return Ok(HistorySearch::Ambiguous);
     }
     let mut statement = conn.prepare_cached(NEWEST)?;
     let mut rows = statement.query(params![organization.0, api_key.0, history.0, least])?;
     match rows.next()? {
-        Some(row) => Ok(Sought::Found(continued(row)?)),
-        None => Ok(Sought::Unknown),
+        Some(row) => Ok(HistorySearch::Found(continued(row)?)),
+        None => Ok(HistorySearch::Unknown),
     }
 }
 
-fn continued(row: &Row<'_>) -> Result<Continued, ReadError> {
-    Ok(Continued {
+fn continued(row: &Row<'_>) -> Result<ContinuedTurn, ReadError> {
+    Ok(ContinuedTurn {
         turn: word(row, "id", TurnId::parse)?,
         conversation: get(row, "conversation")?,
         hidden: get::<Option<[u8; 32]>>(row, "hidden_hash")?.map(HiddenHash),
@@ -172,7 +172,7 @@ fn continued(row: &Row<'_>) -> Result<Continued, ReadError> {
 
 /// What was read lately: a conversation asks for the same with each turn, and each hidden turn is on pages of its own.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept(Cache<Wanted, Entry>);
+pub(crate) struct RecentRecalls(Cache<Wanted, Entry>);
 
 /// Bytes that may be kept, about.
 const KEPT_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -185,7 +185,7 @@ const ITEM_BYTES: usize = 128;
 struct Wanted {
     organization: OrgId,
     newest: TurnId,
-    room: Room,
+    room: RecallRoom,
 }
 
 #[derive(Clone, Debug)]
@@ -197,7 +197,7 @@ struct Entry {
 
 const FORGOTTEN: &str = "SELECT times FROM forgotten";
 
-impl Kept {
+impl RecentRecalls {
     pub(crate) fn new() -> Self {
         let weigh = |_: &Wanted, entry: &Entry| u32::try_from(entry.bytes()).unwrap_or(u32::MAX);
         let cache = Cache::builder()
@@ -214,7 +214,7 @@ impl Kept {
         conn: &Connection,
         organization: OrgId,
         newest: TurnId,
-        room: Room,
+        room: RecallRoom,
     ) -> Result<Arc<[RememberedTurn]>, ReadError> {
         let mut statement = conn.prepare_cached(FORGOTTEN)?;
         let forgotten = statement.query_row([], |row| row.get(0))?;
@@ -243,7 +243,8 @@ impl Entry {
         let rounds = self.turns.iter().flat_map(|turn| &turn.rounds);
         let bytes = rounds.map(|round| {
             // A block holds little beside what it says.
-            let said = own::blocks::encode(&round.blocks).len() + ITEM_BYTES * round.blocks.len();
+            let said =
+                stored::blocks::encode(&round.blocks).len() + ITEM_BYTES * round.blocks.len();
             let calls = round.calls.iter();
             let calls = calls.map(|call| {
                 call.shown.len() + call.sent_id.len() + call.tool_name.len() + ITEM_BYTES
@@ -275,7 +276,7 @@ fn remembered(
     conn: &Connection,
     organization: OrgId,
     newest: TurnId,
-    room: &Room,
+    room: &RecallRoom,
 ) -> Result<Vec<RememberedTurn>, ReadError> {
     let mut statement = conn.prepare_cached(REMEMBERED)?;
     let bound = params![organization.0, newest.to_string(), REMEMBERED_TURNS_MAX];
@@ -331,7 +332,7 @@ impl Reading {
     }
 
     /// Takes a call and, with its first one, the round that it is of.
-    fn add(&mut self, row: &Row<'_>, room: &Room) -> Result<(), ReadError> {
+    fn add(&mut self, row: &Row<'_>, room: &RecallRoom) -> Result<(), ReadError> {
         let Some(number) = get(row, "round")? else {
             return Ok(());
         };
@@ -340,7 +341,7 @@ impl Reading {
             self.rounds.push(Weighed {
                 number,
                 round: RecalledRound {
-                    blocks: own::blocks::decode(blocks)?,
+                    blocks: stored::blocks::decode(blocks)?,
                     calls: Vec::new(),
                 },
                 said_bytes: blocks.len(),
@@ -375,15 +376,15 @@ impl Reading {
 }
 
 impl Weighed {
-    fn add(&mut self, id: CallId, row: &Row<'_>, room: &Room) -> Result<(), ReadError> {
+    fn add(&mut self, id: CallId, row: &Row<'_>, room: &RecallRoom) -> Result<(), ReadError> {
         let call = RecalledCall {
-            runs: word(row, "runs", Runs::parse)?,
+            runs: word(row, "runs", CallRunner::parse)?,
             id,
             sent_id: get(row, "tool_call_id")?,
             tool_name: get(row, "tool_name")?,
             shown: get::<Option<String>>(row, "shown")?.unwrap_or_default(),
         };
-        if call.runs == Runs::Server && room.tools.contains(&call.tool_name) {
+        if call.runs == CallRunner::Server && room.tools.contains(&call.tool_name) {
             if self.bytes == 0 {
                 self.bytes = self.said_bytes;
             }

@@ -5,7 +5,7 @@ use tw_core::change::NewMessage;
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 
 use super::ReadError;
-use super::calls::{self, Contents};
+use super::calls::{self, ContentsRead};
 use super::columns::{get, word};
 use super::turn::CallRow;
 use crate::store::Store;
@@ -102,9 +102,9 @@ fn answered_turns(
             if get(row, "has_ours")? {
                 turn.names_only |= bytes >= sent.bytes_max;
                 let contents = if turn.names_only {
-                    Contents::Names
+                    ContentsRead::Names
                 } else {
-                    Contents::Shown
+                    ContentsRead::Shown
                 };
                 turn.messages = calls::messages(conn, key, contents)?;
                 turn.calls = calls::calls(conn, key, contents)?;

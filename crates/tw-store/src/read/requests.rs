@@ -1,16 +1,16 @@
 //! Requests that are repeated: by key, or because they look the same.
 
 use rusqlite::{Connection, Row, params, params_from_iter};
-use tw_core::change::Surface;
-use tw_core::event::{TurnReason, TurnStatus};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
-use tw_core::memory::Verdict;
+use tw_core::memory::MemoryVerdict;
 use tw_core::time::Timestamp;
+use tw_core::turn_policy::Surface;
+use tw_core::turn_status::{TurnReason, TurnStatus};
 
 use super::ReadError;
 use super::columns::{get, optional_time, optional_word, time, word};
+use crate::enum_words;
 use crate::store::Store;
-use crate::words;
 
 /// An idempotency key as a client sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct RepeatRow {
     pub deleted: bool,
     /// The public id of its conversation.
     pub conversation: String,
-    pub memory: Verdict,
+    pub memory: MemoryVerdict,
 }
 
 impl Store {
@@ -122,7 +122,7 @@ fn request_key(
     sent: &KeySent,
 ) -> Result<Option<RequestKeyRow>, ReadError> {
     let mut statement = conn.prepare_cached(REQUEST_KEY)?;
-    let route = words::surface(sent.surface);
+    let route = enum_words::surface(sent.surface);
     let bound = params![
         organization.0,
         sent.api_key.0,
@@ -221,7 +221,7 @@ fn repeat_candidates(
     organization: OrgId,
     sent: &RepeatSent,
 ) -> Result<Vec<RepeatRow>, ReadError> {
-    let surface = words::surface(sent.surface);
+    let surface = enum_words::surface(sent.surface);
     let is_nobodys = sent.end_user.is_none() && sent.conversation.is_none();
     let looks = if is_nobodys {
         REPEATS_OF_NOBODY
@@ -283,7 +283,7 @@ fn repeat_row(row: &Row<'_>) -> Result<RepeatRow, ReadError> {
         erased: get(row, "erased")?,
         deleted: get(row, "deleted")?,
         conversation: get(row, "conversation")?,
-        memory: optional_word(row, "memory", Verdict::parse)?.unwrap_or(Verdict::Off),
+        memory: optional_word(row, "memory", MemoryVerdict::parse)?.unwrap_or(MemoryVerdict::Off),
     })
 }
 

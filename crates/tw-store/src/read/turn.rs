@@ -1,22 +1,23 @@
 //! A turn's row, and all that a driver needs to go on with a turn that another one left.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use tw_core::change::{AttemptOutcome, NewCall, NewMessage, OnLeave, Record, Surface};
-use tw_core::event::{TurnReason, TurnStatus};
+use tw_core::change::{AttemptOutcome, NewCall, NewMessage};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
-use tw_core::memory::{HistoryHash, Verdict};
-use tw_core::model::Usage;
+use tw_core::memory::{HistoryHash, MemoryVerdict};
+use tw_core::model::TokenUsage;
 use tw_core::time::Timestamp;
 use tw_core::tool::ToolVersion;
-use tw_wire::own;
+use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
+use tw_core::turn_status::{TurnReason, TurnStatus};
+use tw_wire::stored;
 
 use super::ReadError;
-use super::calls::{self, Contents};
+use super::calls::{self, ContentsRead};
 use super::columns::{get, optional_time, optional_word, time, usage, word};
 use super::events::{self, NumberedEvent};
 use crate::body;
+use crate::enum_words;
 use crate::store::Store;
-use crate::words;
 
 /// A turn without its contents.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +31,7 @@ pub struct TurnRow {
     pub conversation_named: bool,
     /// The turn that this one continues.
     pub parent: Option<TurnId>,
-    pub memory: Verdict,
+    pub memory: MemoryVerdict,
     /// The nearest of the turns before it that has hidden calls.
     pub memory_turn: Option<TurnId>,
     /// What it is found by; set when it has ended.
@@ -38,7 +39,7 @@ pub struct TurnRow {
     pub surface: Surface,
     pub streamed: bool,
     pub on_leave: OnLeave,
-    pub record: Record,
+    pub record: RecordPolicy,
     pub model: String,
     pub request_id: String,
     pub body_hash: [u8; 32],
@@ -48,7 +49,7 @@ pub struct TurnRow {
     pub reason: Option<TurnReason>,
     /// Why it is being stopped, or was.
     pub stop: Option<TurnReason>,
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
     pub cost_microusd: Option<i64>,
     pub has_tool_calls: bool,
     pub tool_count: u32,
@@ -91,7 +92,7 @@ pub struct AttemptRow {
 pub struct AttemptEnd {
     pub outcome: AttemptOutcome,
     pub http_status: Option<u16>,
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
     pub at: Timestamp,
 }
 
@@ -205,8 +206,8 @@ fn recovered(
         turn,
         body: body::whole(conn, key)?.unwrap_or_default(),
         context,
-        messages: calls::messages_from(conn, key, from_round, Contents::Full)?,
-        calls: calls::calls(conn, key, Contents::Full)?,
+        messages: calls::messages_from(conn, key, from_round, ContentsRead::Full)?,
+        calls: calls::calls(conn, key, ContentsRead::Full)?,
         attempts: calls::attempts(conn, key)?,
         events: events::all(conn, key)?,
     }))
@@ -240,10 +241,10 @@ pub(super) fn find_turn(
 
 fn turn_row(row: &Row<'_>) -> Result<TurnRow, ReadError> {
     let found = get(row, "projector_version")?;
-    if found > own::PROJECTOR_VERSION {
+    if found > stored::PROJECTOR_VERSION {
         return Err(ReadError::Newer {
             found,
-            known: own::PROJECTOR_VERSION,
+            known: stored::PROJECTOR_VERSION,
         });
     }
     Ok(TurnRow {
@@ -254,13 +255,13 @@ fn turn_row(row: &Row<'_>) -> Result<TurnRow, ReadError> {
         conversation: get(row, "conversation")?,
         conversation_named: get(row, "conversation_named")?,
         parent: optional_word(row, "parent", TurnId::parse)?,
-        memory: optional_word(row, "memory", Verdict::parse)?.unwrap_or(Verdict::Off),
+        memory: optional_word(row, "memory", MemoryVerdict::parse)?.unwrap_or(MemoryVerdict::Off),
         memory_turn: optional_word(row, "memory_turn", TurnId::parse)?,
         history: get::<Option<[u8; 32]>>(row, "history_hash")?.map(HistoryHash),
-        surface: word(row, "surface", words::read_surface)?,
+        surface: word(row, "surface", enum_words::read_surface)?,
         streamed: get(row, "streamed")?,
-        on_leave: word(row, "on_leave", words::read_on_leave)?,
-        record: word(row, "record", words::read_record)?,
+        on_leave: word(row, "on_leave", enum_words::read_on_leave)?,
+        record: word(row, "record", enum_words::read_record)?,
         model: get(row, "model")?,
         request_id: get(row, "request_id")?,
         body_hash: get(row, "body_hash")?,

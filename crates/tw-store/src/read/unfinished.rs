@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use tw_core::id::{OrgId, TurnId};
 
 use super::ReadError;
-use super::calls::{Contents, calls};
+use super::calls::{ContentsRead, calls};
 use super::columns::{get, unsigned};
 use super::turn::CallRow;
 use crate::store::Store;
@@ -47,7 +47,7 @@ impl Store {
             let bound = params![organization.0, turn.to_string()];
             let mut statement = conn.prepare_cached(sql)?;
             let key = statement.query_row(bound, |row| row.get(0)).optional()?;
-            key.map_or(Ok(Vec::new()), |key| calls(conn, key, Contents::Names))
+            key.map_or(Ok(Vec::new()), |key| calls(conn, key, ContentsRead::Names))
         })
         .await
     }

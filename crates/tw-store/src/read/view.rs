@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 
 use rusqlite::Connection;
-use tw_core::call::{CallEnd, CallStatus, Runs};
+use tw_core::call::{CallEnd, CallRunner, CallStatus};
 use tw_core::change::NewMessage;
 use tw_core::id::{CallId, CallRef, OrgId, TurnId};
 use tw_core::time::Timestamp;
 use tw_core::tool::{EffectClass, ToolVersion};
 
 use super::ReadError;
-use super::calls::{self, Contents};
+use super::calls::{self, ContentsRead};
 use super::turn::{AttemptRow, CallRow, TurnRow, find_turn};
 use crate::store::Store;
 
 /// How much of a call's result is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
+pub enum ResultDetail {
     /// What the model was given.
     Shown,
     /// Also the full result.
@@ -46,7 +46,7 @@ pub struct RoundView {
 pub struct CallView {
     pub call: CallRef,
     pub id: CallId,
-    pub runs: Runs,
+    pub runs: CallRunner,
     pub effect: Option<EffectClass>,
     /// `None` for a tool that is not a stored one.
     pub tool_version: Option<ToolVersion>,
@@ -54,7 +54,7 @@ pub struct CallView {
     pub tool_call_id: String,
     pub arguments: String,
     pub status: CallStatus,
-    /// Set when the status is final; `result` only at [`Detail::Full`].
+    /// Set when the status is final; `result` only at [`ResultDetail::Full`].
     pub end: Option<CallEnd>,
     pub created: Timestamp,
     pub started: Option<Timestamp>,
@@ -71,7 +71,7 @@ impl Store {
         &self,
         organization: OrgId,
         turn: TurnId,
-        detail: Detail,
+        detail: ResultDetail,
     ) -> Result<Option<TurnView>, ReadError> {
         self.read(move |conn| {
             let found = find_turn(conn, organization, turn)?;
@@ -88,11 +88,11 @@ pub(super) fn view(
     conn: &Connection,
     key: i64,
     turn: TurnRow,
-    detail: Detail,
+    detail: ResultDetail,
 ) -> Result<TurnView, ReadError> {
     let contents = match detail {
-        Detail::Shown => Contents::Shown,
-        Detail::Full => Contents::Full,
+        ResultDetail::Shown => ContentsRead::Shown,
+        ResultDetail::Full => ContentsRead::Full,
     };
     let messages = calls::messages(conn, key, contents)?;
     let calls = calls::calls(conn, key, contents)?;

@@ -3,16 +3,16 @@ use std::sync::mpsc;
 use tw_core::change::Change;
 use tw_core::time::Timestamp;
 
-use super::{Options, Store};
+use super::{Store, StoreOptions};
 use crate::figures::WriterFigures;
 use crate::writer;
 
 #[tokio::test]
 async fn a_store_is_full_while_its_writer_is_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options {
+    let options = StoreOptions {
         queue_jobs_max: 1,
-        ..Options::defaults(Timestamp(0))
+        ..StoreOptions::defaults(Timestamp(0))
     };
     let (go, wait) = mpsc::sync_channel(1);
     let path = folder.path().join("t.db");

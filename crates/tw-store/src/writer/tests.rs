@@ -2,11 +2,11 @@ use rusqlite::Connection;
 use tw_core::change::{Change, NewOrganization};
 use tw_core::time::Timestamp;
 
-use super::{Group, commit};
-use crate::apply::{ApplyError, Rules};
+use super::{ChangeGroup, commit};
+use crate::apply::{GuardRules, StoreApplyError};
 use crate::connection;
 use crate::migrate::{self, MIGRATIONS};
-use crate::statements::Statements;
+use crate::statements::PreparedStatements;
 
 fn database() -> Connection {
     let mut conn = connection::open_memory().unwrap();
@@ -30,15 +30,19 @@ fn slugs(conn: &Connection) -> Vec<String> {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
-fn run(conn: &Connection, groups: &[Vec<Change>]) -> Vec<super::Answer> {
-    let groups: Vec<Group<'_>> = groups
+fn run(conn: &Connection, groups: &[Vec<Change>]) -> Vec<super::JobAnswer> {
+    let groups: Vec<ChangeGroup<'_>> = groups
         .iter()
-        .map(|changes| Group {
+        .map(|changes| ChangeGroup {
             changes,
             fence: None,
         })
         .collect();
-    commit(&mut Statements::of(conn), Rules::STRICT, &groups)
+    commit(
+        &mut PreparedStatements::of(conn),
+        GuardRules::STRICT,
+        &groups,
+    )
 }
 
 #[test]
@@ -68,15 +72,15 @@ fn a_commit_that_fails_leaves_every_member_that_had_succeeded_unknown() {
         panic!("{answers:?}")
     };
     assert!(
-        matches!(first, Err(ApplyError::Unknown { source: Some(_) })),
+        matches!(first, Err(StoreApplyError::Unknown { source: Some(_) })),
         "{first:?}"
     );
     assert!(
-        matches!(second, Err(ApplyError::Conflict { .. })),
+        matches!(second, Err(StoreApplyError::Conflict { .. })),
         "{second:?}"
     );
     assert!(
-        matches!(third, Err(ApplyError::Unknown { source: Some(_) })),
+        matches!(third, Err(StoreApplyError::Unknown { source: Some(_) })),
         "{third:?}"
     );
     assert!(slugs(&conn).is_empty() && conn.is_autocommit());
@@ -111,7 +115,7 @@ fn a_full_disk_fails_the_group_and_not_the_writer() {
     assert!(
         answers
             .iter()
-            .any(|answer| matches!(answer, Err(ApplyError::Db { .. }))),
+            .any(|answer| matches!(answer, Err(StoreApplyError::Db { .. }))),
         "{answers:?}"
     );
     conn.pragma_update(None, "max_page_count", i64::from(u32::MAX >> 1))
@@ -133,7 +137,7 @@ fn a_database_that_another_one_is_writing_to_fails_the_group() {
     assert!(
         answers
             .iter()
-            .all(|answer| matches!(answer, Err(ApplyError::Db { .. }))),
+            .all(|answer| matches!(answer, Err(StoreApplyError::Db { .. }))),
         "{answers:?}"
     );
     other.execute_batch("ROLLBACK").unwrap();

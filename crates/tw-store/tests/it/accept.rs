@@ -1,11 +1,12 @@
-use tw_core::change::{Change, ClaimTurn, NewTurn, Outcome, Record};
-use tw_core::event::TurnStatus;
+use tw_core::change::{Change, ClaimTurn, NewTurn, Outcome};
 use tw_core::id::{ApiKeyId, TurnId};
 use tw_core::json::shared::SharedText;
-use tw_store::apply::ApplyError;
+use tw_core::turn_policy::RecordPolicy;
+use tw_core::turn_status::TurnStatus;
+use tw_store::apply::StoreApplyError;
 use tw_store::system;
 
-use crate::world::{World, at, end_turn, flush, message, on_each_store, turn_id};
+use crate::world::{StoreWorld, at, end_turn, flush, message, on_each_store, turn_id};
 
 #[tokio::test]
 async fn a_turn_comes_back_as_it_was_accepted() {
@@ -118,7 +119,7 @@ async fn the_same_turn_twice_and_a_turn_with_anothers_key_are_refused() {
         for new in [world.new_turn(1), foreign, unknown] {
             let refused = world.write(Change::AcceptTurn(Box::new(new))).await;
             assert!(
-                matches!(refused, Err(ApplyError::Conflict { .. })),
+                matches!(refused, Err(StoreApplyError::Conflict { .. })),
                 "{refused:?}"
             );
         }
@@ -137,7 +138,7 @@ async fn the_same_turn_twice_and_a_turn_with_anothers_key_are_refused() {
     .await;
 }
 
-fn keyed(world: &World, n: u128, hash: u8) -> Change {
+fn keyed(world: &StoreWorld, n: u128, hash: u8) -> Change {
     let key = Some("key".to_owned());
     Change::AcceptTurn(Box::new(NewTurn {
         idempotency_key: key,
@@ -250,7 +251,7 @@ async fn an_old_key_is_replaced() {
     .await;
 }
 
-async fn claim(world: &World, turn: TurnId, owner: &str) -> Outcome {
+async fn claim(world: &StoreWorld, turn: TurnId, owner: &str) -> Outcome {
     let claim = ClaimTurn {
         organization: world.organization,
         turn,
@@ -274,7 +275,7 @@ async fn a_claim_raises_the_fence_and_shuts_the_old_driver_out() {
             .write_turn(turn, vec![Change::AppendEvents(flush(1, 1))])
             .await;
         assert!(
-            matches!(old, Err(ApplyError::Fenced { fence: 1, .. })),
+            matches!(old, Err(StoreApplyError::Fenced { fence: 1, .. })),
             "{old:?}"
         );
         let new = Some(world.fence(turn, 2));
@@ -346,7 +347,7 @@ async fn an_answer_is_noted_once_and_only_by_its_organization() {
         assert_eq!(mark(world.organization, at(3)).await, Outcome::Already);
         let found = world.recovered(turn).await;
         assert_eq!(found.turn.answered, Some(at(2)));
-        assert_eq!(found.turn.record, Record::Full);
+        assert_eq!(found.turn.record, RecordPolicy::Full);
     })
     .await;
 }

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
-use tw_core::call::{CallReason, CallStatus, Runs};
+use tw_core::call::{CallReason, CallRunner, CallStatus};
 use tw_core::change::{
     AttemptOutcome, Change, ClaimTurn, CloseAttempt, HandedCall, NewCall, NewOrganization, Outcome,
 };
-use tw_core::event::TurnStatus;
 use tw_core::id::TurnId;
+use tw_core::turn_status::TurnStatus;
 use tw_store::store::Store;
 
 use crate::world::{
-    World, at, call_ref, completed, end_turn, failed, flush, message, model_attempt, pending_call,
+    StoreWorld, at, call_ref, completed, end_turn, failed, flush, message, model_attempt,
+    pending_call,
 };
 
 #[derive(Clone, Debug)]
@@ -152,7 +153,7 @@ impl Model {
         }
     }
 
-    fn stored(world: &World, turn: TurnId) -> Self {
+    fn stored(world: &StoreWorld, turn: TurnId) -> Self {
         let found = world
             .store
             .turn_for_recovery_now(world.organization, turn)
@@ -200,9 +201,9 @@ fn change(turn: TurnId, op: &Op) -> Change {
         Op::AddMessage { seq } => Change::AddMessage(message(1, seq)),
         Op::AddCall { position } => {
             let runs = if position == OF_THE_CLIENT {
-                Runs::Client
+                CallRunner::Client
             } else {
-                Runs::Server
+                CallRunner::Server
             };
             Change::AddCall(Box::new(NewCall {
                 runs,
@@ -246,7 +247,11 @@ fn the_store_does_what_the_model_does() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let world = runtime.block_on(World::fill(Store::in_memory_inline().unwrap(), None, None));
+    let world = runtime.block_on(StoreWorld::fill(
+        Store::in_memory_inline().unwrap(),
+        None,
+        None,
+    ));
     let mut n = 0;
     let mut runner = TestRunner::new(Config {
         cases: 256,
@@ -279,7 +284,7 @@ fn the_store_does_what_the_model_does() {
     );
 }
 
-fn check(world: &World, n: u128, steps: &[Step]) {
+fn check(world: &StoreWorld, n: u128, steps: &[Step]) {
     let new = world.new_turn(n);
     let turn = new.id;
     let mut model = Model {

@@ -4,11 +4,12 @@ use proptest::prelude::{Strategy, any};
 use proptest::test_runner::{Config, TestRunner};
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
-use tw_core::change::{BodyCuts, Change, EndTurn, NewTurn, Outcome, Record, Stretch};
-use tw_core::event::TurnStatus;
+use tw_core::change::{BodyCuts, Change, DurationPart, EndTurn, NewTurn, Outcome};
 use tw_core::id::TurnId;
+use tw_core::turn_policy::RecordPolicy;
+use tw_core::turn_status::TurnStatus;
 
-use crate::world::{World, at, end_turn, on_each_store, turn_id};
+use crate::world::{StoreWorld, at, end_turn, on_each_store, turn_id};
 
 /// A body in the pieces that bodies have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ impl Body {
 
     fn cuts(&self) -> BodyCuts {
         let hash = |text: &str| Sha256::digest(text).into();
-        let stretch = |text: &String| Stretch {
+        let stretch = |text: &String| DurationPart {
             bytes: text.len(),
             hash: hash(text),
         };
@@ -55,10 +56,10 @@ impl Body {
 }
 
 /// A turn that has ended and is due to be erased as the `n`th.
-async fn ended(world: &World, n: u32, body: &Body, parent: Option<u32>) {
+async fn ended(world: &StoreWorld, n: u32, body: &Body, parent: Option<u32>) {
     let new = NewTurn {
         body: std::str::from_utf8(&body.written()).unwrap().into(),
-        record: Record::Minimal,
+        record: RecordPolicy::Minimal,
         cuts: Some(body.cuts()),
         parent: parent.map(turn_of),
         ..world.new_turn(u128::from(n))
@@ -76,19 +77,19 @@ fn turn_of(n: u32) -> TurnId {
 }
 
 /// `None` once it is erased.
-async fn read(world: &World, n: u32) -> Option<Vec<u8>> {
+async fn read(world: &StoreWorld, n: u32) -> Option<Vec<u8>> {
     let read = world.store.turn_body(world.organization, turn_of(n)).await;
     read.unwrap()
 }
 
-async fn erase(world: &World, now: u32, turns_max: u32) -> Outcome {
+async fn erase(world: &StoreWorld, now: u32, turns_max: u32) -> Outcome {
     let now = at(100 + i64::from(now));
     let change = Change::EraseDue { now, turns_max };
     world.write(change).await.unwrap()
 }
 
 /// What the table holds of each body, oldest first: its own bytes, and how many others it is made of.
-fn stored(world: &World) -> Vec<(u64, u32)> {
+fn stored(world: &StoreWorld) -> Vec<(u64, u32)> {
     let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
     let sql = "SELECT length(body), depth FROM turn_input ORDER BY turn";
     let mut statement = conn.prepare(sql).unwrap();
@@ -103,7 +104,7 @@ const END: &str = r#"],"model":"m","stream":true}"#;
 
 #[tokio::test]
 async fn what_a_client_sends_again_is_stored_once() {
-    let world = World::on_disk().await;
+    let world = StoreWorld::on_disk().await;
     let said = format!(r#"{{"role":"user","content":"{}"}}"#, "x".repeat(50));
     let mut bodies = vec![Body::first(&said, END)];
     for n in 0..TURNS {
@@ -149,7 +150,7 @@ async fn a_body_that_begins_otherwise_is_stored_whole() {
         ("no answer", &no_answer, no_answer.written().len()),
     ];
     for (what, body, bytes) in cases {
-        let world = World::on_disk().await;
+        let world = StoreWorld::on_disk().await;
         ended(&world, 1, &first, None).await;
         ended(&world, 2, body, Some(1)).await;
         assert_eq!(read(&world, 2).await, Some(body.written()), "{what}");
@@ -186,7 +187,7 @@ async fn a_body_outlives_those_that_it_is_made_of() {
 
 #[tokio::test]
 async fn a_damaged_body_keeps_nothing_from_being_erased() {
-    let world = World::on_disk().await;
+    let world = StoreWorld::on_disk().await;
     let first = Body::first("1", END);
     ended(&world, 1, &first, None).await;
     ended(&world, 2, &first.next("damaged"), Some(1)).await;
@@ -256,14 +257,19 @@ fn every_body_is_read_as_it_came_whatever_is_erased() {
     let outcome = runner.run(&steps, |(steps, by)| {
         runtime.block_on(async {
             let store = tw_store::store::Store::in_memory_inline().unwrap();
-            play(World::fill(store, None, None).await, &steps, by % 5 + 1).await;
+            play(
+                StoreWorld::fill(store, None, None).await,
+                &steps,
+                by % 5 + 1,
+            )
+            .await;
         });
         Ok(())
     });
     outcome.unwrap();
 }
 
-async fn play(world: World, steps: &[Step], turns_max: u32) {
+async fn play(world: StoreWorld, steps: &[Step], turns_max: u32) {
     let mut bodies: Vec<Body> = Vec::new();
     let mut erased_to = 0;
     for (n, step) in (0u32..).zip(steps) {

@@ -1,7 +1,7 @@
-use tw_core::call::{CallEnd, CallReason, CallStatus, Runs};
+use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use tw_core::change::{AttemptOutcome, Change, CloseAttempt, NewCall, OpenAttempt, Outcome};
 use tw_core::tool::EffectClass;
-use tw_store::apply::ApplyError;
+use tw_store::apply::StoreApplyError;
 use tw_store::read::turn::AttemptEnd;
 
 use crate::world::{
@@ -45,7 +45,7 @@ async fn attempts_open_and_close_once() {
         ] {
             let refused = world.write_turn(turn, vec![again]).await;
             assert!(
-                matches!(refused, Err(ApplyError::Guard { .. })),
+                matches!(refused, Err(StoreApplyError::Guard { .. })),
                 "{refused:?}"
             );
         }
@@ -53,7 +53,7 @@ async fn attempts_open_and_close_once() {
             .write_turn(turn, vec![Change::OpenAttempt(model_attempt(1, 1))])
             .await;
         assert!(
-            matches!(twice, Err(ApplyError::Conflict { .. })),
+            matches!(twice, Err(StoreApplyError::Conflict { .. })),
             "{twice:?}"
         );
         let found = world.recovered(turn).await;
@@ -192,7 +192,7 @@ async fn a_final_call_stays_as_it_is() {
         for change in again {
             let refused = world.write_turn(turn, vec![change]).await;
             assert!(
-                matches!(refused, Err(ApplyError::Guard { .. })),
+                matches!(refused, Err(StoreApplyError::Guard { .. })),
                 "{refused:?}"
             );
         }
@@ -237,7 +237,7 @@ async fn a_call_starts_once_and_only_if_it_is_there() {
         for change in refused {
             let refused = world.write_turn(turn, vec![change]).await;
             assert!(
-                matches!(refused, Err(ApplyError::Guard { .. })),
+                matches!(refused, Err(StoreApplyError::Guard { .. })),
                 "{refused:?}"
             );
         }
@@ -281,24 +281,29 @@ async fn an_answer_from_the_cache_is_told_from_one_that_was_sent_for() {
 }
 
 /// Other ways to come into being than having failed at once.
-fn states() -> [(Runs, Option<EffectClass>, CallStatus, Option<CallEnd>); 5] {
+fn states() -> [(CallRunner, Option<EffectClass>, CallStatus, Option<CallEnd>); 5] {
     [
-        (Runs::Client, None, CallStatus::Completed, Some(completed())),
-        (Runs::Outside, None, CallStatus::Pending, None),
         (
-            Runs::Server,
+            CallRunner::Client,
+            None,
+            CallStatus::Completed,
+            Some(completed()),
+        ),
+        (CallRunner::Outside, None, CallStatus::Pending, None),
+        (
+            CallRunner::Server,
             Some(EffectClass::Read),
             CallStatus::Processing,
             None,
         ),
         (
-            Runs::Server,
+            CallRunner::Server,
             Some(EffectClass::Idempotent),
             CallStatus::Pending,
             None,
         ),
         (
-            Runs::Server,
+            CallRunner::Server,
             Some(EffectClass::Queryable),
             CallStatus::Pending,
             None,
@@ -372,7 +377,7 @@ async fn a_status_that_contradicts_its_end_is_refused() {
                 .write_turn(turn, vec![Change::AddCall(Box::new(new))])
                 .await;
             assert!(
-                matches!(refused, Err(ApplyError::Guard { .. })),
+                matches!(refused, Err(StoreApplyError::Guard { .. })),
                 "{refused:?}"
             );
         }
@@ -409,7 +414,7 @@ async fn a_place_an_id_and_a_token_are_used_once() {
                 .write_turn(turn, vec![Change::AddCall(Box::new(clash))])
                 .await;
             assert!(
-                matches!(refused, Err(ApplyError::Conflict { .. })),
+                matches!(refused, Err(StoreApplyError::Conflict { .. })),
                 "{refused:?}"
             );
         }

@@ -1,32 +1,34 @@
 //! Conversations: who sees what of them, and what is left of deleted ones.
 
-use tw_core::call::Runs;
+use tw_core::call::CallRunner;
 use tw_core::change::{
     Change, ClaimTurn, DeleteConversation, EndTurn, EventFlush, NewCall, NewMessage, NewTurn,
-    OpenAttempt, Outcome, Surface, Whose,
+    OpenAttempt, Outcome,
 };
-use tw_core::event::{TurnReason, TurnStatus};
 use tw_core::id::{ApiKeyId, TurnId};
-use tw_core::memory::{HistoryHash, Remembered};
+use tw_core::memory::{HistoryHash, RememberedHash};
+use tw_core::tenant::TurnOwner;
 use tw_core::time::Timestamp;
-use tw_store::read::conversations::{ConversationRow, Order, Turns, TurnsWanted};
-use tw_store::read::memory::{Room, Sought};
+use tw_core::turn_policy::Surface;
+use tw_core::turn_status::{TurnReason, TurnStatus};
+use tw_store::read::conversations::{ConversationRow, ConversationTurns, ListOrder, TurnsWanted};
+use tw_store::read::memory::{HistorySearch, RecallRoom};
 use tw_store::read::recall::HandedSent;
 use tw_store::read::requests::RepeatSent;
-use tw_store::read::view::Detail;
+use tw_store::read::view::ResultDetail;
 
 use crate::world::{
-    World, api_key, at, call_ref, completed, end_turn, flush, message, model_attempt,
+    StoreWorld, api_key, at, call_ref, completed, end_turn, flush, message, model_attempt,
     on_each_store, pending_call, turn_id,
 };
 
 /// Everybody's of the organization.
-pub const ALL: Whose = Whose {
+pub const ALL: TurnOwner = TurnOwner {
     api_key: None,
     end_user: None,
 };
 
-pub async fn another_key(world: &World) -> ApiKeyId {
+pub async fn another_key(world: &StoreWorld) -> ApiKeyId {
     let made = world.write(Change::CreateApiKey(api_key(world.organization, 2)));
     match made.await.unwrap() {
         Outcome::ApiKey(key) => key,
@@ -34,7 +36,12 @@ pub async fn another_key(world: &World) -> ApiKeyId {
     }
 }
 
-async fn delete(world: &World, conversation: &str, whose: Whose, at: Timestamp) -> Outcome {
+async fn delete(
+    world: &StoreWorld,
+    conversation: &str,
+    whose: TurnOwner,
+    at: Timestamp,
+) -> Outcome {
     let delete = DeleteConversation {
         organization: world.organization,
         conversation: conversation.to_owned(),
@@ -48,7 +55,7 @@ async fn delete(world: &World, conversation: &str, whose: Whose, at: Timestamp) 
 }
 
 /// A turn in the conversation `c` with a call of ours and one of the client's, which ran.
-async fn began(world: &World, n: u128) -> TurnId {
+async fn began(world: &StoreWorld, n: u128) -> TurnId {
     let new = NewTurn {
         conversation: "c".to_owned(),
         conversation_named: true,
@@ -59,7 +66,7 @@ async fn began(world: &World, n: u128) -> TurnId {
     let turn = new.id;
     let (ours, theirs) = (call_ref(1, 0), call_ref(1, 1));
     let client = NewCall {
-        runs: Runs::Client,
+        runs: CallRunner::Client,
         effect: None,
         ..pending_call(turn, theirs)
     };
@@ -82,9 +89,9 @@ async fn began(world: &World, n: u128) -> TurnId {
     turn
 }
 
-async fn end(world: &World, turn: TurnId) {
+async fn end(world: &StoreWorld, turn: TurnId) {
     let end = EndTurn {
-        remembered: Some(Remembered {
+        remembered: Some(RememberedHash {
             history: HISTORY,
             hidden: None,
         }),
@@ -99,20 +106,22 @@ async fn end(world: &World, turn: TurnId) {
 const HISTORY: HistoryHash = HistoryHash([9; 32]);
 
 /// Whether each way to a turn finds it.
-async fn ways(world: &World, turn: TurnId) -> Vec<(&'static str, bool)> {
+async fn ways(world: &StoreWorld, turn: TurnId) -> Vec<(&'static str, bool)> {
     let (store, organization) = (&world.store, world.organization);
-    let view = store.turn_view(organization, turn, Detail::Full).await;
+    let view = store
+        .turn_view(organization, turn, ResultDetail::Full)
+        .await;
     let body = store.turn_body(organization, turn).await;
     let log = store.events_after(organization, turn, 0, 9).await;
     let row = store.conversation(organization, "c".to_owned(), ALL).await;
     let listed = store.conversations(organization, ALL, None, 9).await;
     let wanted = TurnsWanted {
-        order: Order::OldestFirst,
+        order: ListOrder::OldestFirst,
         after: None,
         turns_max: 9,
     };
     let turns = store.conversation_turns(organization, "c".to_owned(), ALL, wanted);
-    let room = Room {
+    let room = RecallRoom {
         tools: vec!["mail".to_owned()],
         bytes_max: 1_000_000,
     };
@@ -131,10 +140,13 @@ async fn ways(world: &World, turn: TurnId) -> Vec<(&'static str, bool)> {
         ("log", !log.unwrap().unwrap().deleted),
         ("conversation", row.unwrap().is_some()),
         ("list", !listed.unwrap().unwrap().items.is_empty()),
-        ("turns", turns.await.unwrap() != Turns::NoConversation),
+        (
+            "turns",
+            turns.await.unwrap() != ConversationTurns::NoConversation,
+        ),
         (
             "history",
-            matches!(history.await.unwrap().0, Sought::Found(_)),
+            matches!(history.await.unwrap().0, HistorySearch::Found(_)),
         ),
         ("remembered", !remembered.unwrap().is_empty()),
         ("handed", !handed.unwrap().is_empty()),
@@ -196,7 +208,7 @@ async fn a_running_turn_is_told_to_stop_and_leaves_nothing() {
         });
         world.write(claim).await.unwrap();
         let ended = EndTurn {
-            remembered: Some(Remembered {
+            remembered: Some(RememberedHash {
                 history: HISTORY,
                 hidden: None,
             }),
@@ -350,7 +362,7 @@ async fn a_page_of_turns_ends_where_it_grows_too_large() {
         }
         let pages = async |after| {
             let wanted = TurnsWanted {
-                order: Order::OldestFirst,
+                order: ListOrder::OldestFirst,
                 after,
                 turns_max: 100,
             };
@@ -359,7 +371,7 @@ async fn a_page_of_turns_ends_where_it_grows_too_large() {
                 .store
                 .conversation_turns(world.organization, name, ALL, wanted);
             match found.await.unwrap() {
-                Turns::Page(page) => {
+                ConversationTurns::Page(page) => {
                     let ids: Vec<TurnId> = page.items.iter().map(|view| view.turn.id).collect();
                     (ids, page.has_more)
                 }

@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::{Strategy, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
-use tw_core::change::{Change, DeleteConversation, NewTurn, Outcome, Whose};
-use tw_core::event::TurnStatus;
+use tw_core::change::{Change, DeleteConversation, NewTurn, Outcome};
 use tw_core::id::{ApiKeyId, TurnId};
-use tw_store::read::conversations::{Order, Turns, TurnsWanted};
+use tw_core::tenant::TurnOwner;
+use tw_core::turn_status::TurnStatus;
+use tw_store::read::conversations::{ConversationTurns, ListOrder, TurnsWanted};
 use tw_store::store::Store;
 
 use crate::conversations::another_key;
-use crate::world::{World, at, end_turn};
+use crate::world::{StoreWorld, at, end_turn};
 
 const NAMES: [&str; 3] = ["a", "b", "c d/e"];
 const USERS: [Option<&str>; 3] = [None, Some("ann"), Some("bob")];
@@ -79,13 +80,13 @@ impl Model {
 }
 
 struct Lab {
-    world: World,
+    world: StoreWorld,
     keys: [ApiKeyId; 2],
 }
 
 impl Lab {
-    fn whose(&self, key: Option<usize>, user: usize) -> Whose {
-        Whose {
+    fn whose(&self, key: Option<usize>, user: usize) -> TurnOwner {
+        TurnOwner {
             api_key: key.map(|key| self.keys[key]),
             end_user: USERS[user].map(str::to_owned),
         }
@@ -160,15 +161,15 @@ impl Lab {
     }
 
     /// All pages of one conversation each, and all pages of two turns of each, in both orders.
-    async fn list(&self, whose: &Whose) -> Vec<(String, Vec<TurnId>)> {
+    async fn list(&self, whose: &TurnOwner) -> Vec<(String, Vec<TurnId>)> {
         let (store, organization) = (&self.world.store, self.world.organization);
         let (mut listed, mut after) = (Vec::new(), None);
         loop {
             let page = store.conversations(organization, whose.clone(), after, 1);
             let page = page.await.unwrap().unwrap();
             for row in page.items {
-                let oldest = self.turns(&row.id, whose, Order::OldestFirst).await;
-                let mut newest = self.turns(&row.id, whose, Order::NewestFirst).await;
+                let oldest = self.turns(&row.id, whose, ListOrder::OldestFirst).await;
+                let mut newest = self.turns(&row.id, whose, ListOrder::NewestFirst).await;
                 newest.reverse();
                 assert_eq!(oldest, newest);
                 assert_eq!(row.turns, oldest.len() as u64);
@@ -181,7 +182,7 @@ impl Lab {
         }
     }
 
-    async fn turns(&self, name: &str, whose: &Whose, order: Order) -> Vec<TurnId> {
+    async fn turns(&self, name: &str, whose: &TurnOwner, order: ListOrder) -> Vec<TurnId> {
         let (mut turns, mut after) = (Vec::new(), None);
         loop {
             let wanted = TurnsWanted {
@@ -193,7 +194,7 @@ impl Lab {
             let store = &self.world.store;
             let found = store.conversation_turns(organization, name.to_owned(), whose, wanted);
             let page = match found.await.unwrap() {
-                Turns::Page(page) => page,
+                ConversationTurns::Page(page) => page,
                 other => panic!("{other:?}"),
             };
             turns.extend(page.items.iter().map(|view| view.turn.id));
@@ -219,7 +220,7 @@ fn everybody_sees_what_the_model_says() {
     let result = runner.run(&ops, |ops| {
         runtime.block_on(async {
             let store = Store::in_memory_inline().unwrap();
-            let world = World::fill(store, None, None).await;
+            let world = StoreWorld::fill(store, None, None).await;
             let keys = [world.key, another_key(&world).await];
             let lab = Lab { world, keys };
             let mut model = Model::default();

@@ -1,6 +1,6 @@
 use tw_core::change::{Change, EventFlush};
-use tw_core::event::TurnStatus;
-use tw_store::apply::ApplyError;
+use tw_core::turn_status::TurnStatus;
+use tw_store::apply::StoreApplyError;
 use tw_store::read::events::NumberedEvent;
 
 use crate::world::{at, end_turn, event, flush, on_each_store};
@@ -112,7 +112,7 @@ async fn a_gap_and_a_repetition_are_refused() {
             assert!(
                 matches!(
                     refused,
-                    Err(ApplyError::Guard { .. } | ApplyError::Conflict { .. })
+                    Err(StoreApplyError::Guard { .. } | StoreApplyError::Conflict { .. })
                 ),
                 "{refused:?}"
             );
@@ -142,7 +142,7 @@ async fn a_gap_and_a_repetition_are_refused() {
             .write_turn(turn, vec![Change::AppendEvents(far)])
             .await;
         assert!(
-            matches!(refused, Err(ApplyError::Encode { .. })),
+            matches!(refused, Err(StoreApplyError::Encode { .. })),
             "{refused:?}"
         );
         let found = world.recovered(turn).await;

@@ -2,13 +2,14 @@ use std::sync::Arc;
 
 use tw_core::call::CallStatus;
 use tw_core::change::{Change, Fence};
-use tw_core::event::TurnStatus;
 use tw_core::id::TurnId;
-use tw_store::apply::ApplyError;
-use tw_store::store::{Options, Store};
+use tw_core::turn_status::TurnStatus;
+use tw_store::apply::StoreApplyError;
+use tw_store::store::{Store, StoreOptions};
 
 use crate::world::{
-    World, at, call_ref, completed, end_turn, flush, message, on_each_store, pending_call, turn_id,
+    StoreWorld, at, call_ref, completed, end_turn, flush, message, on_each_store, pending_call,
+    turn_id,
 };
 
 #[tokio::test]
@@ -28,7 +29,7 @@ async fn a_group_is_written_whole_or_not_at_all() {
         ];
         let refused = world.write_turn(turn, group).await;
         assert!(
-            matches!(refused, Err(ApplyError::Guard { .. })),
+            matches!(refused, Err(StoreApplyError::Guard { .. })),
             "{refused:?}"
         );
         let found = world.recovered(turn).await;
@@ -40,7 +41,7 @@ async fn a_group_is_written_whole_or_not_at_all() {
         ];
         assert!(matches!(
             world.write_turn(turn_id(2), late).await,
-            Err(ApplyError::Guard { .. })
+            Err(StoreApplyError::Guard { .. })
         ));
         assert_eq!(
             world
@@ -92,7 +93,7 @@ async fn groups_that_cannot_be_are_refused() {
         for (changes, fence) in cases {
             let refused = world.store.apply(changes.clone(), fence).await;
             assert!(
-                matches!(refused, Err(ApplyError::Misgrouped { .. })),
+                matches!(refused, Err(StoreApplyError::Misgrouped { .. })),
                 "{changes:?}: {refused:?}"
             );
         }
@@ -127,7 +128,7 @@ async fn a_fence_holds_for_its_turn_and_organization_only() {
         ] {
             let refused = world.store.apply(group(), Some(fence)).await;
             assert!(
-                matches!(refused, Err(ApplyError::Fenced { .. })),
+                matches!(refused, Err(StoreApplyError::Fenced { .. })),
                 "{refused:?}"
             );
         }
@@ -135,14 +136,17 @@ async fn a_fence_holds_for_its_turn_and_organization_only() {
             .store
             .apply(Vec::new(), Some(world.fence(turn, 2)))
             .await;
-        assert!(matches!(empty, Err(ApplyError::Fenced { .. })), "{empty:?}");
+        assert!(
+            matches!(empty, Err(StoreApplyError::Fenced { .. })),
+            "{empty:?}"
+        );
         world.write_turn(turn, group()).await.unwrap();
     })
     .await;
 }
 
 /// One turn from start to end, each step on its own, with a bad group after each.
-async fn drive(world: &World, n: u128) {
+async fn drive(world: &StoreWorld, n: u128) {
     let turn = world.accept(n).await;
     let call = call_ref(1, 0);
     let steps = [
@@ -168,14 +172,14 @@ async fn drive(world: &World, n: u128) {
             world.write_turn(turn, bad)
         );
         good.unwrap();
-        assert!(matches!(bad, Err(ApplyError::Guard { .. })), "{bad:?}");
+        assert!(matches!(bad, Err(StoreApplyError::Guard { .. })), "{bad:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_member_of_a_transaction_leaves_the_others_written() {
     const TURNS: u128 = 40;
-    let world = Arc::new(World::on_disk().await);
+    let world = Arc::new(StoreWorld::on_disk().await);
     let tasks: Vec<_> = (1..=TURNS)
         .map(|n| {
             let world = Arc::clone(&world);
@@ -201,13 +205,13 @@ async fn a_bad_member_of_a_transaction_leaves_the_others_written() {
 async fn a_queue_of_one_place_only_slows_down() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let options = Options {
+    let options = StoreOptions {
         queue_jobs_max: 1,
         group_jobs_max: 1,
         readers_max: 1,
-        ..Options::defaults(at(0))
+        ..StoreOptions::defaults(at(0))
     };
-    let world = World::fill(
+    let world = StoreWorld::fill(
         Store::open(&path, options).unwrap(),
         Some(path),
         Some(folder),
@@ -228,13 +232,16 @@ async fn a_queue_of_one_place_only_slows_down() {
 
 #[tokio::test]
 async fn writing_inline_belongs_to_the_store_that_does() {
-    let disk = World::on_disk().await;
+    let disk = StoreWorld::on_disk().await;
     let touch = [Change::TouchApiKey {
         key: disk.key,
         at: at(1),
     }];
     let refused = disk.store.apply_inline(&touch, None);
-    assert!(matches!(refused, Err(ApplyError::NotInline)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreApplyError::NotInline)),
+        "{refused:?}"
+    );
     let memory = Store::in_memory_inline().unwrap();
     memory.apply_inline(&touch, None).unwrap();
 }

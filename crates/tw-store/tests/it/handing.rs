@@ -1,21 +1,23 @@
 //! Calls that clients run: made open, handed over, and found again by the ids under which they were.
 
-use tw_core::call::{CallReason, CallStatus, Runs};
-use tw_core::change::{Change, EndTurn, HandedCall, NewCall, NewTurn, Outcome, Record};
-use tw_core::event::TurnStatus;
+use tw_core::call::{CallReason, CallRunner, CallStatus};
+use tw_core::change::{Change, EndTurn, HandedCall, NewCall, NewTurn, Outcome};
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
-use tw_store::apply::ApplyError;
+use tw_core::turn_policy::RecordPolicy;
+use tw_core::turn_status::TurnStatus;
+use tw_store::apply::StoreApplyError;
 use tw_store::read::recall::{AnsweredTurn, HandedRow, HandedSent};
 
 use crate::world::{
-    World, api_key, at, call_ref, completed, end_turn, failed, message, on_each_store, pending_call,
+    StoreWorld, api_key, at, call_ref, completed, end_turn, failed, message, on_each_store,
+    pending_call,
 };
 
 const PLENTY: usize = 1 << 20;
 
 fn client_call(turn: TurnId, position: u32) -> NewCall {
     NewCall {
-        runs: Runs::Client,
+        runs: CallRunner::Client,
         effect: None,
         tool_name: String::new(),
         tool_call_id: String::new(),
@@ -78,7 +80,7 @@ async fn a_call_is_handed_over_as_written_and_for_good() {
         for position in 0..4 {
             let refused = world.write_turn(turn, vec![hand_over(position)]).await;
             assert!(
-                matches!(refused, Err(ApplyError::Guard { .. })),
+                matches!(refused, Err(StoreApplyError::Guard { .. })),
                 "{position}: {refused:?}"
             );
         }
@@ -87,7 +89,7 @@ async fn a_call_is_handed_over_as_written_and_for_good() {
 }
 
 /// A turn that ran a call of ours and handed one over.
-async fn mixed_turn(world: &World, n: u128, record: Record) -> (TurnId, CallId) {
+async fn mixed_turn(world: &StoreWorld, n: u128, record: RecordPolicy) -> (TurnId, CallId) {
     let new = NewTurn {
         record,
         ..world.new_turn(n)
@@ -117,7 +119,7 @@ async fn mixed_turn(world: &World, n: u128, record: Record) -> (TurnId, CallId) 
 }
 
 async fn found(
-    world: &World,
+    world: &StoreWorld,
     (organization, key): (OrgId, ApiKeyId),
     calls: &[CallId],
     bytes_max: usize,
@@ -138,8 +140,8 @@ async fn found(
 async fn turns_are_found_by_the_ids_that_they_handed_over() {
     on_each_store(async |world| {
         let own = (world.organization, world.key);
-        let (first, one) = mixed_turn(&world, 1, Record::Full).await;
-        let (second, two) = mixed_turn(&world, 2, Record::Full).await;
+        let (first, one) = mixed_turn(&world, 1, RecordPolicy::Full).await;
+        let (second, two) = mixed_turn(&world, 2, RecordPolicy::Full).await;
         let plain = world.accept(3).await;
         let make = vec![Change::AddCall(Box::new(client_call(plain, 0)))];
         world.write_turn(plain, make).await.unwrap();
@@ -188,7 +190,7 @@ async fn turns_are_found_by_the_ids_that_they_handed_over() {
 #[tokio::test]
 async fn ids_of_another_key_or_organization_are_not_found() {
     on_each_store(async |world| {
-        let (_, one) = mixed_turn(&world, 1, Record::Full).await;
+        let (_, one) = mixed_turn(&world, 1, RecordPolicy::Full).await;
         let new = api_key(world.organization, 9);
         let made = world.write(Change::CreateApiKey(new)).await.unwrap();
         let Outcome::ApiKey(other) = made else {
@@ -207,7 +209,7 @@ async fn ids_of_another_key_or_organization_are_not_found() {
 #[tokio::test]
 async fn of_an_erased_turn_ids_and_names_are_left() {
     on_each_store(async |world| {
-        let (_, one) = mixed_turn(&world, 1, Record::Minimal).await;
+        let (_, one) = mixed_turn(&world, 1, RecordPolicy::Minimal).await;
         let erase = Change::EraseDue {
             now: at(i64::MAX / 4),
             turns_max: 10,

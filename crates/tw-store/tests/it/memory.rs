@@ -1,12 +1,13 @@
 //! Finding the turn that a request continues.
 
-use tw_core::change::{Change, EndTurn, NewTurn, Outcome, Record};
-use tw_core::event::TurnStatus;
+use tw_core::change::{Change, EndTurn, NewTurn, Outcome};
 use tw_core::id::TurnId;
-use tw_core::memory::{HiddenHash, HistoryHash, Remembered, Verdict};
-use tw_store::read::memory::{Continued, Sought};
+use tw_core::memory::{HiddenHash, HistoryHash, MemoryVerdict, RememberedHash};
+use tw_core::turn_policy::RecordPolicy;
+use tw_core::turn_status::TurnStatus;
+use tw_store::read::memory::{ContinuedTurn, HistorySearch};
 
-use crate::world::{World, api_key, at, end_turn, on_each_store, turn_id};
+use crate::world::{StoreWorld, api_key, at, end_turn, on_each_store, turn_id};
 
 const HISTORY: HistoryHash = HistoryHash([1; 32]);
 
@@ -14,7 +15,7 @@ fn hidden(n: u8) -> Option<HiddenHash> {
     Some(HiddenHash([n; 32]))
 }
 
-async fn sought(world: &World, history: HistoryHash) -> Sought {
+async fn sought(world: &StoreWorld, history: HistoryHash) -> HistorySearch {
     let found = world
         .store
         .turn_by_history(world.organization, world.key, history, None);
@@ -22,12 +23,17 @@ async fn sought(world: &World, history: HistoryHash) -> Sought {
 }
 
 /// A turn that ended and is found by this.
-async fn ended(world: &World, n: u128, parent: Option<TurnId>, found_by: Remembered) -> TurnId {
+async fn ended(
+    world: &StoreWorld,
+    n: u128,
+    parent: Option<TurnId>,
+    found_by: RememberedHash,
+) -> TurnId {
     let memory_turn = match parent {
         Some(parent) => {
             let row = world.recovered(parent).await.turn;
             match sought(world, row.history.unwrap()).await {
-                Sought::Found(continued) => continued.memory_turn,
+                HistorySearch::Found(continued) => continued.memory_turn,
                 other => panic!("{other:?}"),
             }
         }
@@ -36,7 +42,7 @@ async fn ended(world: &World, n: u128, parent: Option<TurnId>, found_by: Remembe
     let new = NewTurn {
         parent,
         memory_turn,
-        memory: Verdict::Attached,
+        memory: MemoryVerdict::Attached,
         ..world.new_turn(n)
     };
     let turn = new.id;
@@ -55,8 +61,8 @@ async fn ended(world: &World, n: u128, parent: Option<TurnId>, found_by: Remembe
     turn
 }
 
-fn by(history: u8, hidden: Option<HiddenHash>) -> Remembered {
-    Remembered {
+fn by(history: u8, hidden: Option<HiddenHash>) -> RememberedHash {
+    RememberedHash {
         history: HistoryHash([history; 32]),
         hidden,
     }
@@ -65,20 +71,23 @@ fn by(history: u8, hidden: Option<HiddenHash>) -> Remembered {
 #[tokio::test]
 async fn a_turn_is_found_by_its_history_within_its_key() {
     on_each_store(async |world| {
-        assert_eq!(sought(&world, HISTORY).await, Sought::Unknown);
+        assert_eq!(sought(&world, HISTORY).await, HistorySearch::Unknown);
         let turn = ended(&world, 1, None, by(1, None)).await;
-        let found = Continued {
+        let found = ContinuedTurn {
             turn,
             conversation: "conversation 1".to_owned(),
             hidden: None,
             memory_turn: None,
         };
-        assert_eq!(sought(&world, HISTORY).await, Sought::Found(found));
-        assert_eq!(sought(&world, HistoryHash([2; 32])).await, Sought::Unknown);
+        assert_eq!(sought(&world, HISTORY).await, HistorySearch::Found(found));
+        assert_eq!(
+            sought(&world, HistoryHash([2; 32])).await,
+            HistorySearch::Unknown
+        );
         let row = world.recovered(turn).await.turn;
         assert_eq!(
             (row.history, row.memory),
-            (Some(HISTORY), Verdict::Attached)
+            (Some(HISTORY), MemoryVerdict::Attached)
         );
         let other_key = world
             .write(Change::CreateApiKey(api_key(world.organization, 2)))
@@ -91,7 +100,7 @@ async fn a_turn_is_found_by_its_history_within_its_key() {
             let found = world
                 .store
                 .turn_by_history(organization, key, HISTORY, None);
-            assert_eq!(found.await.unwrap().0, Sought::Unknown);
+            assert_eq!(found.await.unwrap().0, HistorySearch::Unknown);
         }
         let other = world.store.hidden_half(world.stranger, turn).await;
         assert_eq!(other.unwrap(), None);
@@ -106,20 +115,20 @@ async fn of_equal_turns_the_newest_is_found_and_of_different_ones_none() {
             ended(&world, n, None, by(1, hidden(7))).await;
         }
         match sought(&world, HISTORY).await {
-            Sought::Found(found) => {
+            HistorySearch::Found(found) => {
                 assert_eq!((found.turn, found.hidden), (turn_id(4), hidden(7)));
                 assert_eq!(found.memory_turn, Some(turn_id(4)));
             }
             other => panic!("{other:?}"),
         }
         ended(&world, 9, None, by(1, hidden(8))).await;
-        assert_eq!(sought(&world, HISTORY).await, Sought::Ambiguous);
+        assert_eq!(sought(&world, HISTORY).await, HistorySearch::Ambiguous);
         // Nothing hidden differs from something hidden.
         ended(&world, 10, None, by(2, hidden(7))).await;
         ended(&world, 11, None, by(2, None)).await;
         assert_eq!(
             sought(&world, HistoryHash([2; 32])).await,
-            Sought::Ambiguous
+            HistorySearch::Ambiguous
         );
     })
     .await;
@@ -130,7 +139,7 @@ async fn the_nearest_turn_with_hidden_calls_is_told() {
     on_each_store(async |world| {
         let memory_turn = async |history: u8| match sought(&world, HistoryHash([history; 32])).await
         {
-            Sought::Found(found) => found.memory_turn,
+            HistorySearch::Found(found) => found.memory_turn,
             other => panic!("{other:?}"),
         };
         let one = ended(&world, 1, None, by(1, hidden(1))).await;
@@ -150,7 +159,7 @@ async fn the_nearest_turn_with_hidden_calls_is_told() {
 async fn a_turn_is_found_neither_before_its_end_nor_after_it_was_erased() {
     on_each_store(async |world| {
         let new = NewTurn {
-            record: Record::Minimal,
+            record: RecordPolicy::Minimal,
             ..world.new_turn(1)
         };
         let turn = new.id;
@@ -158,7 +167,7 @@ async fn a_turn_is_found_neither_before_its_end_nor_after_it_was_erased() {
             .write(Change::AcceptTurn(Box::new(new)))
             .await
             .unwrap();
-        assert_eq!(sought(&world, HISTORY).await, Sought::Unknown);
+        assert_eq!(sought(&world, HISTORY).await, HistorySearch::Unknown);
         let end = EndTurn {
             remembered: Some(by(1, hidden(1))),
             erase_after: Some(at(200)),
@@ -168,13 +177,16 @@ async fn a_turn_is_found_neither_before_its_end_nor_after_it_was_erased() {
             .write_turn(turn, vec![Change::EndTurn(end)])
             .await
             .unwrap();
-        assert!(matches!(sought(&world, HISTORY).await, Sought::Found(_)));
+        assert!(matches!(
+            sought(&world, HISTORY).await,
+            HistorySearch::Found(_)
+        ));
         let erase = Change::EraseDue {
             now: at(201),
             turns_max: 9,
         };
         world.write(erase).await.unwrap();
-        assert_eq!(sought(&world, HISTORY).await, Sought::Unknown);
+        assert_eq!(sought(&world, HISTORY).await, HistorySearch::Unknown);
         let half = world.store.hidden_half(world.organization, turn).await;
         assert_eq!(half.unwrap(), None);
         // What continued it meanwhile goes on without it.

@@ -1,15 +1,16 @@
 use rusqlite::Connection;
-use tw_core::call::{CallEnd, CallReason, CallStatus, Runs};
-use tw_core::change::{Change, NewCall, Outcome, SaveTool, Scope, ToolsMode};
-use tw_core::event::TurnStatus;
+use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
+use tw_core::change::{Change, NewCall, Outcome, SaveTool};
 use tw_core::id::{ApiKeyId, OrgId};
+use tw_core::tenant::{KeyScope, ToolsMode};
 use tw_core::tool::EffectClass;
+use tw_core::turn_status::TurnStatus;
 use tw_store::migrate::{self, MIGRATIONS};
-use tw_store::read::view::Detail;
-use tw_store::store::{Options, Store};
+use tw_store::read::view::ResultDetail;
+use tw_store::store::{Store, StoreOptions};
 use tw_store::system;
 
-use crate::world::{World, at, call_ref, pending_call, revision, tool_id, turn_id};
+use crate::world::{StoreWorld, at, call_ref, pending_call, revision, tool_id, turn_id};
 
 /// Two organizations and a running turn with a call in each state, as the first schema held them.
 const WITH_TURNS: &str = r#"
@@ -37,7 +38,7 @@ const WITH_TURNS: &str = r#"
 "#;
 
 /// The world of a database that the program of the first schema has left.
-fn after_the_first_schema() -> World {
+fn after_the_first_schema() -> StoreWorld {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let mut conn = Connection::open(&path).unwrap();
@@ -45,8 +46,8 @@ fn after_the_first_schema() -> World {
     migrate::run(&mut conn, &MIGRATIONS[..1], at(0)).unwrap();
     conn.execute_batch(WITH_TURNS).unwrap();
     drop(conn);
-    World {
-        store: Store::open(&path, Options::defaults(at(1))).unwrap(),
+    StoreWorld {
+        store: Store::open(&path, StoreOptions::defaults(at(1))).unwrap(),
         organization: OrgId(1),
         key: ApiKeyId(1),
         stranger: OrgId(2),
@@ -60,7 +61,7 @@ async fn the_first_schemas_turns_are_there_under_the_newest() {
     let world = after_the_first_schema();
     let view = world
         .store
-        .turn_view(world.organization, turn_id(1), Detail::Full)
+        .turn_view(world.organization, turn_id(1), ResultDetail::Full)
         .await
         .unwrap()
         .unwrap();
@@ -92,7 +93,7 @@ async fn the_first_schemas_turns_are_there_under_the_newest() {
     assert!(calls.iter().all(|call| call.tool_version.is_none()));
     assert_eq!(
         (calls[0].runs, calls[0].effect),
-        (Runs::Server, Some(EffectClass::Read))
+        (CallRunner::Server, Some(EffectClass::Read))
     );
     for organization in [world.organization, world.stranger] {
         assert_eq!(world.store.tools(organization).await.unwrap(), []);
@@ -187,19 +188,19 @@ async fn keys_of_the_first_schema_keep_what_they_had() {
     let path = folder.path().join("store.db");
     let mut conn = Connection::open(&path).unwrap();
     migrate::run(&mut conn, &MIGRATIONS[..1], at(0)).unwrap();
-    let cases: [(&str, &[Scope]); 5] = [
+    let cases: [(&str, &[KeyScope]); 5] = [
         (
             "chat turns:read tools:read",
             &[
-                Scope::Chat,
-                Scope::TurnsRead,
-                Scope::TurnsReadAll,
-                Scope::ToolsRead,
+                KeyScope::Chat,
+                KeyScope::TurnsRead,
+                KeyScope::TurnsReadAll,
+                KeyScope::ToolsRead,
             ],
         ),
-        ("turns:read", &[Scope::TurnsRead, Scope::TurnsReadAll]),
-        ("chat", &[Scope::Chat]),
-        ("tools:read admin", &[Scope::ToolsRead, Scope::Admin]),
+        ("turns:read", &[KeyScope::TurnsRead, KeyScope::TurnsReadAll]),
+        ("chat", &[KeyScope::Chat]),
+        ("tools:read admin", &[KeyScope::ToolsRead, KeyScope::Admin]),
         ("", &[]),
     ];
     conn.execute_batch("INSERT INTO organization VALUES (1, 'default', 'Default', 1, 1)")
@@ -210,9 +211,9 @@ async fn keys_of_the_first_schema_keep_what_they_had() {
         conn.execute(sql, rusqlite::params![key, scopes]).unwrap();
     }
     drop(conn);
-    let store = Store::open(&path, Options::defaults(at(1))).unwrap();
+    let store = Store::open(&path, StoreOptions::defaults(at(1))).unwrap();
     let keys = store.api_keys(OrgId(1), None, 9).await.unwrap();
-    let scopes: Vec<&[Scope]> = keys.iter().map(|key| key.scopes.as_slice()).collect();
+    let scopes: Vec<&[KeyScope]> = keys.iter().map(|key| key.scopes.as_slice()).collect();
     assert_eq!(scopes, cases.map(|(_, scopes)| scopes));
     let ids: std::collections::BTreeSet<_> = keys.iter().map(|key| key.uuid).collect();
     assert_eq!(ids.len(), cases.len());

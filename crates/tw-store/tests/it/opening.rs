@@ -1,15 +1,15 @@
 use rusqlite::{Connection, OpenFlags};
-use tw_core::event::TurnStatus;
+use tw_core::turn_status::TurnStatus;
 use tw_store::migrate::{MIGRATIONS, MigrateError};
-use tw_store::store::{OpenError, Options, Store};
+use tw_store::store::{OpenError, Store, StoreOptions};
 
-use crate::world::{World, at, create_organization, turn_id};
+use crate::world::{StoreWorld, at, create_organization, turn_id};
 
 #[tokio::test]
 async fn what_was_written_is_there_after_opening_again() {
-    let world = World::on_disk().await;
+    let world = StoreWorld::on_disk().await;
     let turn = world.accept(1).await;
-    let World {
+    let StoreWorld {
         store,
         organization,
         path,
@@ -17,7 +17,7 @@ async fn what_was_written_is_there_after_opening_again() {
         ..
     } = world;
     drop(store);
-    let store = Store::open(path.as_ref().unwrap(), Options::defaults(at(1))).unwrap();
+    let store = Store::open(path.as_ref().unwrap(), StoreOptions::defaults(at(1))).unwrap();
     assert_eq!(
         store.turn_status(organization, turn).await.unwrap(),
         Some(TurnStatus::Running)
@@ -27,11 +27,11 @@ async fn what_was_written_is_there_after_opening_again() {
 
 #[tokio::test]
 async fn the_last_handle_waits_for_what_is_queued() {
-    let world = World::on_disk().await;
+    let world = StoreWorld::on_disk().await;
     let path = world.path.clone().unwrap();
     let accepted = tokio::join!(world.accept(1), world.accept(2));
     assert_eq!(accepted, (turn_id(1), turn_id(2)));
-    let World {
+    let StoreWorld {
         store,
         folder: _folder,
         ..
@@ -44,7 +44,7 @@ async fn the_last_handle_waits_for_what_is_queued() {
 #[tokio::test]
 async fn after_a_clean_end_the_file_alone_is_the_whole_database() {
     for looked_at_by_others in [false, true] {
-        let world = World::on_disk().await;
+        let world = StoreWorld::on_disk().await;
         let path = world.path.clone().unwrap();
         let turn = world.accept(1).await;
         // The store's own readers are open, too.
@@ -56,7 +56,7 @@ async fn after_a_clean_end_the_file_alone_is_the_whole_database() {
             assert_eq!(count_turns(&other), 1);
             other
         });
-        let World {
+        let StoreWorld {
             store,
             folder: _folder,
             ..
@@ -78,8 +78,8 @@ fn count_turns(conn: &Connection) -> i64 {
 
 #[tokio::test]
 async fn two_stores_may_write_to_one_file() {
-    let world = World::on_disk().await;
-    let second = Store::open(world.path.as_ref().unwrap(), Options::defaults(at(1))).unwrap();
+    let world = StoreWorld::on_disk().await;
+    let second = Store::open(world.path.as_ref().unwrap(), StoreOptions::defaults(at(1))).unwrap();
     let made = create_organization(&second, "from the second").await;
     let found = tw_store::system::organization_by_slug(&world.store, "from the second")
         .await
@@ -93,7 +93,7 @@ async fn two_stores_may_write_to_one_file() {
 #[tokio::test]
 async fn every_commit_is_synced() {
     const FULL: i64 = 2;
-    let world = World::on_disk().await;
+    let world = StoreWorld::on_disk().await;
     assert_eq!(world.store.synchronous().await.unwrap(), FULL);
     let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
     let mode: String = conn
@@ -106,7 +106,7 @@ async fn every_commit_is_synced() {
 #[tokio::test]
 async fn the_file_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
-    let world = World::on_disk().await;
+    let world = StoreWorld::on_disk().await;
     world.accept(1).await;
     let path = world.path.clone().unwrap();
     for name in [path.clone(), path.with_extension("db-wal")] {
@@ -121,10 +121,10 @@ fn a_newer_schema_another_history_and_a_foreign_file_are_refused() {
     let open = |name: &str, sql: &str| {
         let path = folder.path().join(name);
         if name != "foreign.db" {
-            drop(Store::open(&path, Options::defaults(at(0))).unwrap());
+            drop(Store::open(&path, StoreOptions::defaults(at(0))).unwrap());
         }
         Connection::open(&path).unwrap().execute_batch(sql).unwrap();
-        match Store::open(&path, Options::defaults(at(1))) {
+        match Store::open(&path, StoreOptions::defaults(at(1))) {
             Ok(_) => panic!("{name} was opened"),
             Err(error) => error,
         }
@@ -165,7 +165,10 @@ fn a_newer_schema_another_history_and_a_foreign_file_are_refused() {
 #[test]
 fn afolder_or_a_file_of_another_kind_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let missing = Store::open(&folder.path().join("no/such.db"), Options::defaults(at(0)));
+    let missing = Store::open(
+        &folder.path().join("no/such.db"),
+        StoreOptions::defaults(at(0)),
+    );
     assert!(matches!(missing, Err(OpenError::Create { .. })));
     let text = folder.path().join("text.db");
     std::fs::write(
@@ -174,7 +177,7 @@ fn afolder_or_a_file_of_another_kind_is_an_error() {
     )
     .unwrap();
     assert!(matches!(
-        Store::open(&text, Options::defaults(at(0))),
+        Store::open(&text, StoreOptions::defaults(at(0))),
         Err(OpenError::Db { .. })
     ));
 }

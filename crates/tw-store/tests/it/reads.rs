@@ -2,16 +2,16 @@ use tw_core::call::CallEnd;
 use tw_core::change::{AttemptOutcome, Change, CloseAttempt, NewTurn, OpenAttempt};
 use tw_core::id::{OrgId, TurnId};
 use tw_store::read::requests::RepeatSent;
-use tw_store::read::view::Detail;
+use tw_store::read::view::ResultDetail;
 
 use crate::repeats::{key_sent, repeat_sent};
 use crate::world::{
-    World, at, call_ref, completed, message, model_attempt, on_each_store, pending_call, turn_id,
-    usage,
+    StoreWorld, at, call_ref, completed, message, model_attempt, on_each_store, pending_call,
+    turn_id, usage,
 };
 
 /// A turn of two rounds, with a tool call in the first.
-async fn one_tool_turn(world: &World, n: u128) -> TurnId {
+async fn one_tool_turn(world: &StoreWorld, n: u128) -> TurnId {
     let turn = world.accept(n).await;
     let call = call_ref(1, 0);
     let close = CloseAttempt {
@@ -57,7 +57,7 @@ async fn a_view_shows_rounds_and_full_results_only_if_asked() {
                 .unwrap()
                 .unwrap()
         };
-        let shown = view(Detail::Shown).await;
+        let shown = view(ResultDetail::Shown).await;
         assert_eq!((shown.turn.id, shown.turn.api_key), (turn, world.key));
         assert_eq!(shown.input, [message(0, 0)]);
         let [first, second] = &shown.rounds[..] else {
@@ -88,7 +88,7 @@ async fn a_view_shows_rounds_and_full_results_only_if_asked() {
                 ..completed()
             })
         );
-        let full = view(Detail::Full).await;
+        let full = view(ResultDetail::Full).await;
         assert_eq!(full.rounds[0].calls[0].end, Some(completed()));
     })
     .await;
@@ -108,7 +108,7 @@ async fn a_view_of_a_fresh_turn_has_no_rounds() {
             .unwrap();
         let view = world
             .store
-            .turn_view(world.organization, turn, Detail::Full)
+            .turn_view(world.organization, turn, ResultDetail::Full)
             .await
             .unwrap()
             .unwrap();
@@ -138,7 +138,7 @@ async fn another_organization_finds_no_turn_and_nor_do_unknown_ids() {
             );
             assert_eq!(
                 store
-                    .turn_view(organization, turn, Detail::Full)
+                    .turn_view(organization, turn, ResultDetail::Full)
                     .await
                     .unwrap(),
                 None

@@ -1,11 +1,11 @@
 use rusqlite::Connection;
 use tw_core::change::{Change, Outcome};
 use tw_core::relayed_request::{RelayOutcome, RelayedRequest, RelayedTokens};
-use tw_store::apply::ApplyError;
+use tw_store::apply::StoreApplyError;
 
-use crate::world::{World, at, on_each_store};
+use crate::world::{StoreWorld, at, on_each_store};
 
-fn relayed(world: &World, n: i64) -> RelayedRequest {
+fn relayed(world: &StoreWorld, n: i64) -> RelayedRequest {
     RelayedRequest {
         organization: world.organization,
         api_key: world.key,
@@ -28,13 +28,13 @@ fn relayed(world: &World, n: i64) -> RelayedRequest {
     }
 }
 
-async fn record(world: &World, relayed: RelayedRequest) -> Result<Outcome, ApplyError> {
+async fn record(world: &StoreWorld, relayed: RelayedRequest) -> Result<Outcome, StoreApplyError> {
     let change = Change::RecordRelayedRequest(Box::new(relayed));
     world.write(change).await
 }
 
 /// The columns of all records, as text.
-fn rows(world: &World) -> Vec<String> {
+fn rows(world: &StoreWorld) -> Vec<String> {
     let Some(path) = &world.path else {
         return Vec::new();
     };
@@ -90,7 +90,7 @@ async fn nobody_is_recorded_under_the_key_of_another_organization() {
         };
         let refused = record(&world, strange).await;
         assert!(
-            matches!(refused, Err(ApplyError::Conflict { .. })),
+            matches!(refused, Err(StoreApplyError::Conflict { .. })),
             "{refused:?}"
         );
         assert_eq!(rows(&world), Vec::<String>::new());

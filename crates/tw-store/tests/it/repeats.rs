@@ -1,13 +1,16 @@
-use tw_core::call::{CallReason, Runs};
-use tw_core::change::{Change, EndTurn, NewCall, NewTurn, Surface};
-use tw_core::event::{TurnReason, TurnStatus};
+use tw_core::call::{CallReason, CallRunner};
+use tw_core::change::{Change, EndTurn, NewCall, NewTurn};
 use tw_core::id::ApiKeyId;
 use tw_core::tool::EffectClass;
+use tw_core::turn_policy::Surface;
+use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_store::read::requests::{KeySent, RepeatRow, RepeatSent};
 
-use crate::world::{World, at, call_ref, end_turn, failed, on_each_store, pending_call, turn_id};
+use crate::world::{
+    StoreWorld, at, call_ref, end_turn, failed, on_each_store, pending_call, turn_id,
+};
 
-pub fn key_sent(world: &World) -> KeySent {
+pub fn key_sent(world: &StoreWorld) -> KeySent {
     KeySent {
         api_key: world.key,
         end_user: Some("ann".to_owned()),
@@ -16,7 +19,7 @@ pub fn key_sent(world: &World) -> KeySent {
     }
 }
 
-pub fn repeat_sent(world: &World) -> RepeatSent {
+pub fn repeat_sent(world: &StoreWorld) -> RepeatSent {
     RepeatSent {
         api_key: world.key,
         surface: Surface::ChatCompletions,
@@ -29,11 +32,11 @@ pub fn repeat_sent(world: &World) -> RepeatSent {
     }
 }
 
-async fn find(world: &World, sent: RepeatSent) -> Option<RepeatRow> {
+async fn find(world: &StoreWorld, sent: RepeatSent) -> Option<RepeatRow> {
     find_all(world, sent).await.into_iter().next()
 }
 
-async fn find_all(world: &World, sent: RepeatSent) -> Vec<RepeatRow> {
+async fn find_all(world: &StoreWorld, sent: RepeatSent) -> Vec<RepeatRow> {
     world
         .store
         .repeat_candidates(world.organization, sent)
@@ -206,11 +209,11 @@ async fn a_repeat_has_the_same_end_user_and_the_same_named_conversation() {
 async fn a_repeat_tells_whether_the_turn_had_effects() {
     on_each_store(async |world| {
         let cases = [
-            (EffectClass::Once, Runs::Server, true, true),
-            (EffectClass::Idempotent, Runs::Server, true, true),
-            (EffectClass::Once, Runs::Server, false, false),
-            (EffectClass::Read, Runs::Server, true, false),
-            (EffectClass::Once, Runs::Outside, true, false),
+            (EffectClass::Once, CallRunner::Server, true, true),
+            (EffectClass::Idempotent, CallRunner::Server, true, true),
+            (EffectClass::Once, CallRunner::Server, false, false),
+            (EffectClass::Read, CallRunner::Server, true, false),
+            (EffectClass::Once, CallRunner::Outside, true, false),
         ];
         for (n, (effect, runs, started, expected)) in (1..).zip(cases) {
             let turn = world.accept(n).await;
@@ -384,7 +387,7 @@ const ANNS: Stood = Stood {
     ..NOBODYS
 };
 
-async fn stand(world: &World, n: u128, stood: &Stood) {
+async fn stand(world: &StoreWorld, n: u128, stood: &Stood) {
     let new = NewTurn {
         end_user: stood.user.map(str::to_owned),
         ..world.new_turn(n)

@@ -1,13 +1,15 @@
 use tw_core::call::CallEnd;
-use tw_core::change::{Change, EndTurn, NewTurn, Outcome, Record};
-use tw_core::event::TurnStatus;
+use tw_core::change::{Change, EndTurn, NewTurn, Outcome};
 use tw_core::id::TurnId;
+use tw_core::turn_policy::RecordPolicy;
+use tw_core::turn_status::TurnStatus;
 
 use crate::world::{
-    World, at, call_ref, completed, end_turn, flush, on_each_store, pending_call, turn_id, usage,
+    StoreWorld, at, call_ref, completed, end_turn, flush, on_each_store, pending_call, turn_id,
+    usage,
 };
 
-async fn ended(world: &World, n: u128, record: Record) -> TurnId {
+async fn ended(world: &StoreWorld, n: u128, record: RecordPolicy) -> TurnId {
     let new = NewTurn {
         record,
         ..world.new_turn(n)
@@ -37,9 +39,9 @@ async fn ended(world: &World, n: u128, record: Record) -> TurnId {
 #[tokio::test]
 async fn what_is_due_is_erased_and_the_sums_stay() {
     on_each_store(async |world| {
-        let turn = ended(&world, 1, Record::Minimal).await;
-        let full = ended(&world, 2, Record::Full).await;
-        let later = ended(&world, 50, Record::Minimal).await;
+        let turn = ended(&world, 1, RecordPolicy::Minimal).await;
+        let full = ended(&world, 2, RecordPolicy::Full).await;
+        let later = ended(&world, 50, RecordPolicy::Minimal).await;
         world.accept(3).await;
         let erase = async || {
             let change = Change::EraseDue {
@@ -97,7 +99,7 @@ async fn what_is_due_is_erased_and_the_sums_stay() {
 async fn erasing_takes_the_oldest_first_and_no_more_than_asked() {
     on_each_store(async |world| {
         for n in [3, 1, 2] {
-            ended(&world, n, Record::Minimal).await;
+            ended(&world, n, RecordPolicy::Minimal).await;
         }
         let change = Change::EraseDue {
             now: at(1000),
@@ -115,7 +117,7 @@ async fn erasing_takes_the_oldest_first_and_no_more_than_asked() {
 #[tokio::test]
 async fn old_logs_go_and_the_record_stays() {
     on_each_store(async |world| {
-        let turn = ended(&world, 1, Record::Full).await;
+        let turn = ended(&world, 1, RecordPolicy::Full).await;
         let running = world.accept(2).await;
         world
             .write_turn(running, vec![Change::AppendEvents(flush(1, 1))])

@@ -1,7 +1,9 @@
-use tw_core::change::{Change, KeyMemory, NewApiKey, Outcome, Record, Scope, ToolGrant, ToolsMode};
+use tw_core::change::{Change, NewApiKey, Outcome};
 use tw_core::id::{ApiKeyId, OrgId};
-use tw_core::rate::Limits;
-use tw_store::apply::ApplyError;
+use tw_core::rate::RateLimits;
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
+use tw_core::turn_policy::RecordPolicy;
+use tw_store::apply::StoreApplyError;
 use tw_store::system;
 
 use crate::world::{api_key, at, create_organization, hour, on_each_store};
@@ -26,7 +28,7 @@ async fn an_organization_is_found_by_its_slug_and_made_once() {
         };
         let again = world.write(Change::CreateOrganization(new)).await;
         assert!(
-            matches!(again, Err(ApplyError::Conflict { .. })),
+            matches!(again, Err(StoreApplyError::Conflict { .. })),
             "{again:?}"
         );
         assert_ne!(
@@ -46,12 +48,15 @@ async fn a_key_comes_back_as_it_was_made() {
             .unwrap();
         assert_eq!((row.id, row.organization), (world.key, world.organization));
         assert_eq!(row.organization_slug, "default");
-        assert_eq!(row.scopes, [Scope::Chat, Scope::TurnsRead]);
+        assert_eq!(row.scopes, [KeyScope::Chat, KeyScope::TurnsRead]);
         assert_eq!(
             row.tools,
             ToolGrant::Named(vec!["zeta tool".to_owned(), "alpha".to_owned()])
         );
-        assert_eq!((row.record, row.memory), (Record::Full, KeyMemory::Off));
+        assert_eq!(
+            (row.record, row.memory),
+            (RecordPolicy::Full, KeyMemory::Off)
+        );
         assert_eq!((row.expires, row.last_used), (None, None));
         assert_eq!(
             system::api_key_by_hash(&world.store, [2; 32])
@@ -71,7 +76,7 @@ async fn a_key_may_have_no_scopes_no_tools_or_all() {
             (3, ToolGrant::All),
             (4, ToolGrant::Named(Vec::new())),
         ] {
-            let limits = Limits {
+            let limits = RateLimits {
                 requests_per_minute: Some(u32::MAX),
                 concurrency_max: Some(0),
                 streams_max: None,
@@ -81,7 +86,7 @@ async fn a_key_may_have_no_scopes_no_tools_or_all() {
                 scopes: Vec::new(),
                 tools: tools.clone(),
                 tools_mode: ToolsMode::Add,
-                record: Record::Minimal,
+                record: RecordPolicy::Minimal,
                 memory: KeyMemory::Key,
                 expires: Some(at(9)),
                 ..api_key(world.organization, hash)
@@ -96,7 +101,7 @@ async fn a_key_may_have_no_scopes_no_tools_or_all() {
             assert_eq!(row.limits, limits);
             assert_eq!(
                 (row.record, row.memory, row.expires),
-                (Record::Minimal, KeyMemory::Key, Some(at(9)))
+                (RecordPolicy::Minimal, KeyMemory::Key, Some(at(9)))
             );
         }
     })
@@ -109,7 +114,7 @@ async fn the_same_key_twice_and_a_key_of_nobody_are_refused() {
         for new in [api_key(world.organization, 1), api_key(OrgId(99), 2)] {
             let refused = world.write(Change::CreateApiKey(new)).await;
             assert!(
-                matches!(refused, Err(ApplyError::Conflict { .. })),
+                matches!(refused, Err(StoreApplyError::Conflict { .. })),
                 "{refused:?}"
             );
         }

@@ -2,13 +2,13 @@ use rusqlite::Connection;
 use tw_core::change::{Change, NewCall, Outcome, SaveTool};
 use tw_core::id::{OrgId, ToolId, ToolVersionKey};
 use tw_core::tool::ToolVersion;
-use tw_store::apply::ApplyError;
+use tw_store::apply::StoreApplyError;
 use tw_store::read::tools::ToolRow;
-use tw_store::read::view::Detail;
+use tw_store::read::view::ResultDetail;
 use tw_store::system;
 
 use crate::world::{
-    World, at, call_ref, create_organization, on_each_store, pending_call, revision, tool_id,
+    StoreWorld, at, call_ref, create_organization, on_each_store, pending_call, revision, tool_id,
 };
 
 /// Spaces, escapes and digits that a reader of JSON would not give back.
@@ -27,7 +27,7 @@ fn new_tool(organization: OrgId, n: u128, name: &str) -> SaveTool {
     }
 }
 
-impl World {
+impl StoreWorld {
     async fn save(&self, save: SaveTool) -> Outcome {
         self.write(Change::SaveTool(Box::new(save))).await.unwrap()
     }
@@ -289,7 +289,7 @@ async fn an_id_is_used_once_and_nobody_has_no_tools() {
         ] {
             let refused = world.write(Change::SaveTool(Box::new(clash))).await;
             assert!(
-                matches!(refused, Err(ApplyError::Conflict { .. })),
+                matches!(refused, Err(StoreApplyError::Conflict { .. })),
                 "{refused:?}"
             );
         }
@@ -306,7 +306,7 @@ async fn a_group_saves_tools_whole_or_not_at_all() {
         let broken = vec![save(1, "mail"), save(1, "post")];
         let refused = world.store.apply(broken, None).await;
         assert!(
-            matches!(refused, Err(ApplyError::Conflict { .. })),
+            matches!(refused, Err(StoreApplyError::Conflict { .. })),
             "{refused:?}"
         );
         assert_eq!(world.store.tools(organization).await.unwrap(), []);
@@ -327,7 +327,7 @@ async fn a_group_saves_tools_whole_or_not_at_all() {
         let turn = world.accept(1).await;
         let fenced = world.write_turn(turn, vec![save(3, "late")]).await;
         assert!(
-            matches!(fenced, Err(ApplyError::Misgrouped { .. })),
+            matches!(fenced, Err(StoreApplyError::Misgrouped { .. })),
             "{fenced:?}"
         );
     })
@@ -356,7 +356,7 @@ async fn a_call_names_a_version_of_its_own_organization() {
         for key in [theirs.key, ToolVersionKey(99)] {
             let refused = add(running(0, Some(key))).await;
             assert!(
-                matches!(refused, Err(ApplyError::Guard { .. })),
+                matches!(refused, Err(StoreApplyError::Guard { .. })),
                 "{refused:?}"
             );
         }
@@ -370,7 +370,7 @@ async fn a_call_names_a_version_of_its_own_organization() {
         assert_eq!(read, calls);
         let view = world
             .store
-            .turn_view(world.organization, turn, Detail::Shown)
+            .turn_view(world.organization, turn, ResultDetail::Shown)
             .await
             .unwrap()
             .unwrap();
@@ -386,7 +386,7 @@ async fn a_call_names_a_version_of_its_own_organization() {
 
 #[tokio::test]
 async fn the_last_version_there_can_be_is_not_followed() {
-    let world = World::on_disk().await;
+    let world = StoreWorld::on_disk().await;
     let first = new_tool(world.organization, 1, "mail");
     world.saved(first.clone()).await;
     let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
@@ -398,7 +398,7 @@ async fn the_last_version_there_can_be_is_not_followed() {
     };
     let refused = world.write(Change::SaveTool(Box::new(beyond))).await;
     assert!(
-        matches!(refused, Err(ApplyError::Encode { .. })),
+        matches!(refused, Err(StoreApplyError::Encode { .. })),
         "{refused:?}"
     );
 }

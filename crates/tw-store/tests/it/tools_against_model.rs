@@ -7,10 +7,10 @@ use proptest::test_runner::{Config, TestRunner};
 use tokio::runtime::Runtime;
 use tw_core::change::{Change, Outcome, SaveTool};
 use tw_core::id::{OrgId, ToolId, ToolVersionKey};
-use tw_store::apply::ApplyError;
+use tw_store::apply::StoreApplyError;
 use tw_store::store::Store;
 
-use crate::world::{World, at, create_organization, revision, tool_id};
+use crate::world::{StoreWorld, at, create_organization, revision, tool_id};
 
 const NAMES: [&str; 3] = ["mail", "post", "Mail"];
 
@@ -123,13 +123,13 @@ impl Tool {
     }
 }
 
-fn told(written: Result<Vec<Outcome>, ApplyError>) -> (Told, Option<ToolVersionKey>) {
+fn told(written: Result<Vec<Outcome>, StoreApplyError>) -> (Told, Option<ToolVersionKey>) {
     match written.as_deref() {
         Ok([Outcome::ToolSaved(version)]) => (Told::Saved(version.number), Some(version.key)),
         Ok([Outcome::NameTaken]) => (Told::NameTaken, None),
         Ok([Outcome::Already]) => (Told::Already, None),
         Ok([Outcome::Done]) => (Told::Done, None),
-        Err(ApplyError::Conflict { .. }) => (Told::Conflict, None),
+        Err(StoreApplyError::Conflict { .. }) => (Told::Conflict, None),
         other => panic!("{other:?}"),
     }
 }
@@ -139,7 +139,11 @@ fn tools_are_what_the_model_says() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let world = runtime.block_on(World::fill(Store::in_memory_inline().unwrap(), None, None));
+    let world = runtime.block_on(StoreWorld::fill(
+        Store::in_memory_inline().unwrap(),
+        None,
+        None,
+    ));
     let n = std::cell::Cell::new(0);
     let mut runner = TestRunner::new(Config {
         cases: 128,

@@ -1,10 +1,11 @@
 use rusqlite::Connection;
 use tw_core::change::{Change, EndTurn, NewTurn};
-use tw_core::event::{TurnReason, TurnStatus};
-use tw_store::apply::ApplyError;
+use tw_core::turn_status::{TurnReason, TurnStatus};
+use tw_store::apply::StoreApplyError;
 
 use crate::world::{
-    World, at, call_ref, completed, end_turn, hour, message, on_each_store, pending_call, usage,
+    StoreWorld, at, call_ref, completed, end_turn, hour, message, on_each_store, pending_call,
+    usage,
 };
 
 #[tokio::test]
@@ -79,7 +80,7 @@ async fn every_end_and_reason_can_be_written_and_none_changes() {
                     .write_turn(turn, vec![Change::EndTurn(end_turn(again))])
                     .await;
                 assert!(
-                    matches!(refused, Err(ApplyError::Guard { .. })),
+                    matches!(refused, Err(StoreApplyError::Guard { .. })),
                     "{refused:?}"
                 );
             }
@@ -109,7 +110,7 @@ async fn a_turn_does_not_end_as_running() {
             .write_turn(turn, vec![Change::EndTurn(end_turn(TurnStatus::Running))])
             .await;
         assert!(
-            matches!(refused, Err(ApplyError::Guard { .. })),
+            matches!(refused, Err(StoreApplyError::Guard { .. })),
             "{refused:?}"
         );
     })
@@ -134,14 +135,17 @@ async fn the_first_reason_to_stop_stands_and_a_final_turn_is_not_stopped() {
             .await
             .unwrap();
         let late = world.write_turn(turn, stop(TurnReason::Deadline)).await;
-        assert!(matches!(late, Err(ApplyError::Guard { .. })), "{late:?}");
+        assert!(
+            matches!(late, Err(StoreApplyError::Guard { .. })),
+            "{late:?}"
+        );
     })
     .await;
 }
 
 #[tokio::test]
 async fn the_head_moves_when_a_turn_gave_an_answer() {
-    let world = World::on_disk().await;
+    let world = StoreWorld::on_disk().await;
     let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
     let head = || -> Option<String> {
         let sql = "SELECT t.id FROM conversation c LEFT JOIN turn t ON t.key = c.head_turn WHERE c.id = 'shared'";
@@ -173,7 +177,7 @@ async fn the_head_moves_when_a_turn_gave_an_answer() {
 
 #[tokio::test]
 async fn a_final_state_is_final_for_sql_of_others_too() {
-    let world = World::on_disk().await;
+    let world = StoreWorld::on_disk().await;
     let turn = world.accept(1).await;
     let call = call_ref(1, 0);
     let changes = vec![

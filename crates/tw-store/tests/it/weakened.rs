@@ -1,13 +1,13 @@
 use tw_core::call::CallReason;
 use tw_core::change::{Change, ClaimTurn};
-use tw_core::event::TurnStatus;
+use tw_core::turn_status::TurnStatus;
 use tw_store::faults::{Weakness, in_memory_inline};
 
-use crate::world::{World, at, call_ref, completed, end_turn, failed, flush, pending_call};
+use crate::world::{StoreWorld, at, call_ref, completed, end_turn, failed, flush, pending_call};
 
 #[tokio::test]
 async fn without_its_guards_a_final_state_changes() {
-    let world = World::fill(
+    let world = StoreWorld::fill(
         in_memory_inline(Weakness::NoStatusGuard).unwrap(),
         None,
         None,
@@ -47,7 +47,7 @@ async fn without_its_guards_a_final_state_changes() {
 
 #[tokio::test]
 async fn without_a_fence_two_drivers_write() {
-    let world = World::fill(in_memory_inline(Weakness::NoFence).unwrap(), None, None).await;
+    let world = StoreWorld::fill(in_memory_inline(Weakness::NoFence).unwrap(), None, None).await;
     let turn = world.accept(1).await;
     let (organization, owner) = (world.organization, "boot 2".to_owned());
     world

@@ -4,27 +4,30 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tw_core::call::{CallEnd, CallReason, CallStatus, Runs};
+use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use tw_core::change::{
-    Change, EndTurn, EventFlush, Fence, KeyMemory, NewApiKey, NewCall, NewMessage, NewOrganization,
-    NewTurn, OnLeave, OpenAttempt, Outcome, Record, Scope, Surface, ToolGrant, ToolsMode,
+    Change, EndTurn, EventFlush, Fence, NewApiKey, NewCall, NewMessage, NewOrganization, NewTurn,
+    OpenAttempt, Outcome,
 };
-use tw_core::event::{LogEvent, TurnStatus};
+use tw_core::event::LogEvent;
 use tw_core::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, TurnId};
 use tw_core::json::{Json, Literal};
-use tw_core::memory::Verdict;
-use tw_core::model::Usage;
-use tw_core::rate::Limits;
+use tw_core::memory::MemoryVerdict;
+use tw_core::model::TokenUsage;
+use tw_core::rate::RateLimits;
 use tw_core::request::{Block, Role};
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
-use tw_store::apply::ApplyError;
+use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
+use tw_core::turn_status::TurnStatus;
+use tw_store::apply::StoreApplyError;
 use tw_store::read::turn::RecoveredTurn;
-use tw_store::store::{Options, Store};
+use tw_store::store::{Store, StoreOptions};
 use tw_store::system;
 use uuid::Uuid;
 
-pub struct World {
+pub struct StoreWorld {
     pub store: Store,
     pub organization: OrgId,
     pub key: ApiKeyId,
@@ -37,20 +40,20 @@ pub struct World {
 }
 
 /// Runs a case on a store in memory that writes inline, and on one on disk.
-pub async fn on_each_store(case: impl AsyncFn(World)) {
-    case(World::fill(Store::in_memory_inline().unwrap(), None, None).await).await;
-    case(World::on_disk().await).await;
+pub async fn on_each_store(case: impl AsyncFn(StoreWorld)) {
+    case(StoreWorld::fill(Store::in_memory_inline().unwrap(), None, None).await).await;
+    case(StoreWorld::on_disk().await).await;
 }
 
 pub fn at(n: i64) -> Timestamp {
     Timestamp(1_000_000_000 + n)
 }
 
-impl World {
+impl StoreWorld {
     pub async fn on_disk() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
-        let store = Store::open(&path, Options::defaults(at(0))).unwrap();
+        let store = Store::open(&path, StoreOptions::defaults(at(0))).unwrap();
         Self::fill(store, Some(path), Some(folder)).await
     }
 
@@ -75,7 +78,7 @@ impl World {
     }
 
     /// Writes without a fence.
-    pub async fn write(&self, change: Change) -> Result<Outcome, ApplyError> {
+    pub async fn write(&self, change: Change) -> Result<Outcome, StoreApplyError> {
         self.store
             .apply(vec![change], None)
             .await
@@ -87,7 +90,7 @@ impl World {
         &self,
         turn: TurnId,
         changes: Vec<Change>,
-    ) -> Result<Vec<Outcome>, ApplyError> {
+    ) -> Result<Vec<Outcome>, StoreApplyError> {
         self.store.apply(changes, Some(self.fence(turn, 1))).await
     }
 
@@ -127,12 +130,12 @@ impl World {
             conversation: format!("conversation {n}"),
             conversation_named: false,
             parent: None,
-            memory: Verdict::Off,
+            memory: MemoryVerdict::Off,
             memory_turn: None,
             surface: Surface::ChatCompletions,
             streamed: true,
             on_leave: OnLeave::Stop,
-            record: Record::Full,
+            record: RecordPolicy::Full,
             model: "m".to_owned(),
             request_id: format!("request {n}"),
             deadline: at(60_000_000),
@@ -173,12 +176,12 @@ pub fn api_key(organization: OrgId, hash: u8) -> NewApiKey {
         name: "key".to_owned(),
         hash: [hash; 32],
         shown: "tw-abc".to_owned(),
-        scopes: vec![Scope::Chat, Scope::TurnsRead],
+        scopes: vec![KeyScope::Chat, KeyScope::TurnsRead],
         tools: ToolGrant::Named(vec!["zeta tool".to_owned(), "alpha".to_owned()]),
         tools_mode: ToolsMode::Replace,
-        record: Record::Full,
+        record: RecordPolicy::Full,
         memory: KeyMemory::Off,
-        limits: Limits::default(),
+        limits: RateLimits::default(),
         expires: None,
         at: at(0),
     }
@@ -231,7 +234,7 @@ pub fn pending_call(turn: TurnId, call: CallRef) -> NewCall {
     NewCall {
         call,
         id: CallId(Uuid::from_u128(number)),
-        runs: Runs::Server,
+        runs: CallRunner::Server,
         effect: Some(EffectClass::Once),
         tool_version: None,
         tool_name: "mail".to_owned(),
@@ -265,8 +268,8 @@ pub fn failed(reason: CallReason) -> CallEnd {
     }
 }
 
-pub fn usage() -> Usage {
-    Usage {
+pub fn usage() -> TokenUsage {
+    TokenUsage {
         prompt_tokens: 3,
         completion_tokens: 4,
         total_tokens: 7,

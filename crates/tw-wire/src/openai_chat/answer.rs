@@ -5,16 +5,17 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use tw_core::json::{Json, Literal};
 use tw_core::model::{
-    CallForm, Delta, DeltaRest, ModelEvent, ReasoningField, ReasoningText, ReportedError, Usage,
+    AnswerDelta, CallForm, DeltaRest, ModelEvent, ReasoningField, ReasoningText, ReportedError,
+    TokenUsage,
 };
 
-use super::calls::{Calls, OfferedNames, Piece};
-use super::delta::{Addition, Answer, CallWritten, Choice, NamedText};
-use super::ending::{self, Ending};
-use super::halves::{self, Mended};
-use super::raw::{self, Few, Of};
+use super::calls::{CallAssembler, OfferedNames, WrittenCallPiece};
+use super::chunk_template::ChunkTemplate;
+use super::delta::{CallWritten, ChatAnswer, ChatChoice, ChoiceAddition, NamedText};
+use super::ending::{self, ChoiceEnding};
+use super::raw::{self, RecordOf, SmallList};
 use super::stream::DecodeError;
-use super::usual::Usual;
+use super::surrogates::{self, MendedLiteral};
 use super::{content, reported};
 use crate::sse;
 
@@ -34,13 +35,13 @@ pub struct AnswerReader {
     choices: Vec<ChoiceState>,
     /// The last value of each field beside the choices, so that a repeated one goes out once.
     extra: Vec<(Box<str>, Json)>,
-    pub(super) usual: Usual,
+    pub(super) usual: ChunkTemplate,
 }
 
 #[derive(Debug)]
 struct ChoiceState {
     index: u32,
-    calls: Calls,
+    calls: CallAssembler,
     has_finished: bool,
     /// Something came under `delta`, so that a `message` says it once more.
     has_delta: bool,
@@ -74,7 +75,7 @@ impl AnswerReader {
     /// Reads one event of a stream.
     pub fn frame(
         &mut self,
-        frame: sse::Frame<'_>,
+        frame: sse::SseFrame<'_>,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), DecodeError> {
         if self.is_done {
@@ -99,13 +100,13 @@ impl AnswerReader {
             out.push(ModelEvent::Delta(delta));
             return Ok(());
         }
-        let Of(chunk): Of<Answer<'_>> =
+        let RecordOf(chunk): RecordOf<ChatAnswer<'_>> =
             serde_json::from_str(frame.data).map_err(DecodeError::NotAnAnswer)?;
         let (text, before) = (text_of(&chunk), out.len());
         self.answer(chunk, frame.data, Extent::Piece, out)?;
         if self.choices.iter().any(|choice| choice.text_half.is_some()) {
             // The next text begins with the half that waits.
-            self.usual = Usual::default();
+            self.usual = ChunkTemplate::default();
             return Ok(());
         }
         if let Some(text) = text
@@ -120,7 +121,7 @@ impl AnswerReader {
 
     /// Reads a plain answer.
     pub fn body(&mut self, text: &str, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
-        let Of(answer): Of<Answer<'_>> =
+        let RecordOf(answer): RecordOf<ChatAnswer<'_>> =
             serde_json::from_str(text).map_err(DecodeError::NotAnAnswer)?;
         self.answer(answer, text, Extent::Whole, out)?;
         self.settle(out)?;
@@ -157,7 +158,7 @@ impl AnswerReader {
 
     fn answer(
         &mut self,
-        answer: Answer<'_>,
+        answer: ChatAnswer<'_>,
         text: &str,
         extent: Extent,
         out: &mut Vec<ModelEvent>,
@@ -170,7 +171,7 @@ impl AnswerReader {
             self.start(&answer, out);
             self.extras(answer.extra, answer.usage, out);
         }
-        for (position, Of(choice)) in answer.choices.into_iter().flatten().enumerate() {
+        for (position, RecordOf(choice)) in answer.choices.into_iter().flatten().enumerate() {
             self.choice(position as u64, choice, extent, out)?;
         }
         if let Some(usage) = answer.usage.and_then(read_usage) {
@@ -182,7 +183,7 @@ impl AnswerReader {
     }
 
     /// Azure's first chunk has an empty model and no choices: the next one says more.
-    fn start(&mut self, answer: &Answer<'_>, out: &mut Vec<ModelEvent>) {
+    fn start(&mut self, answer: &ChatAnswer<'_>, out: &mut Vec<ModelEvent>) {
         let model = raw::filled_string(answer.model).map(Cow::into_owned);
         let has_choice = answer
             .choices
@@ -201,7 +202,7 @@ impl AnswerReader {
 
     fn extras(
         &mut self,
-        fields: Few<(Cow<'_, str>, &RawValue), 4>,
+        fields: SmallList<(Cow<'_, str>, &RawValue), 4>,
         usage: Option<&RawValue>,
         out: &mut Vec<ModelEvent>,
     ) {
@@ -225,7 +226,7 @@ impl AnswerReader {
     fn choice(
         &mut self,
         position: u64,
-        choice: Choice<'_>,
+        choice: ChatChoice<'_>,
         extent: Extent,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), DecodeError> {
@@ -262,7 +263,7 @@ impl AnswerReader {
             }
             (delta, _) => (delta.unwrap_or_default(), Extent::Piece),
         };
-        let Of(addition) = addition;
+        let RecordOf(addition) = addition;
         state.has_delta |= is_delta && !addition.is_empty();
         let beside = state.beside(choice.extra);
         state.addition(addition, choice.logprobs, beside, extent, out)?;
@@ -272,20 +273,20 @@ impl AnswerReader {
                 self.has_failed = true;
                 out.push(ModelEvent::Error(Box::new(error)));
             }
-            (None, Some(Ending::Failed)) => {
+            (None, Some(ChoiceEnding::Failed)) => {
                 self.has_failed = true;
                 out.push(broke_off(
                     "the upstream says that it failed",
                     word.as_deref(),
                 ));
             }
-            (None, Some(Ending::As(reason))) if !state.has_finished => {
+            (None, Some(ChoiceEnding::As(reason))) if !state.has_finished => {
                 state.has_finished = true;
                 state.settle(out)?;
                 // OpenRouter writes `stop`, and the model's own word beside it.
-                let native = native
-                    .as_deref()
-                    .filter(|word| !state.has_said && ending::read(word) == Some(Ending::Failed));
+                let native = native.as_deref().filter(|word| {
+                    !state.has_said && ending::read(word) == Some(ChoiceEnding::Failed)
+                });
                 if let Some(word) = native {
                     self.has_failed = true;
                     out.push(broke_off("the upstream says that it failed", Some(word)));
@@ -296,7 +297,7 @@ impl AnswerReader {
                     });
                 }
             }
-            (None, Some(Ending::As(_)) | None) => {}
+            (None, Some(ChoiceEnding::As(_)) | None) => {}
         }
         out.extend(choice.usage.and_then(read_usage).map(ModelEvent::Usage));
         Ok(())
@@ -308,7 +309,7 @@ impl AnswerReader {
             None => {
                 self.choices.push(ChoiceState {
                     index,
-                    calls: Calls::new(index, self.offered.clone()),
+                    calls: CallAssembler::new(index, self.offered.clone()),
                     has_finished: false,
                     has_delta: false,
                     has_said: false,
@@ -325,25 +326,27 @@ impl AnswerReader {
 }
 
 /// The text of a chunk that has one choice, and no pieces of calls, which are joined to others.
-fn text_of<'a>(chunk: &Answer<'a>) -> Option<&'a RawValue> {
-    let Of(choice) = chunk.choices.as_ref()?.only()?;
-    let Of(addition) = choice.delta.as_ref()?;
+fn text_of<'a>(chunk: &ChatAnswer<'a>) -> Option<&'a RawValue> {
+    let RecordOf(choice) = chunk.choices.as_ref()?.only()?;
+    let RecordOf(addition) = choice.delta.as_ref()?;
     if addition.tool_calls.is_some() || addition.function_call.is_some() {
         return None;
     }
     addition.content
 }
 
-fn read_message(message: Option<&RawValue>) -> Result<Of<Addition<'_>>, DecodeError> {
+fn read_message(message: Option<&RawValue>) -> Result<RecordOf<ChoiceAddition<'_>>, DecodeError> {
     message
-        .map_or(Ok(Of::default()), |raw| serde_json::from_str(raw.get()))
+        .map_or(Ok(RecordOf::default()), |raw| {
+            serde_json::from_str(raw.get())
+        })
         .map_err(DecodeError::NotAnAnswer)
 }
 
 impl ChoiceState {
     fn addition(
         &mut self,
-        addition: Addition<'_>,
+        addition: ChoiceAddition<'_>,
         logprobs: Option<&RawValue>,
         beside: Vec<(Box<str>, Json)>,
         extent: Extent,
@@ -371,7 +374,7 @@ impl ChoiceState {
             text => {
                 let text = self.whole_text(text.and_then(filled_literal));
                 if text.is_some() || rest.is_some() {
-                    out.push(ModelEvent::Delta(Delta {
+                    out.push(ModelEvent::Delta(AnswerDelta {
                         choice: self.index,
                         text,
                         rest,
@@ -385,12 +388,12 @@ impl ChoiceState {
         };
         self.has_said |= self.text_half.is_some() || out[before..].iter().any(says);
         self.calls.begin_list();
-        for Of(call) in addition.tool_calls.into_iter().flatten() {
+        for RecordOf(call) in addition.tool_calls.into_iter().flatten() {
             let piece = read_piece(call);
             self.call(piece, extent, out)?;
         }
-        if let Some(Of(NamedText { name, text })) = addition.function_call {
-            let piece = Piece {
+        if let Some(RecordOf(NamedText { name, text })) = addition.function_call {
+            let piece = WrittenCallPiece {
                 index: None,
                 id: None,
                 name: raw::filled_string(name),
@@ -404,7 +407,7 @@ impl ChoiceState {
     }
 
     /// The unknown fields of the choice that were not told of with the same value.
-    fn beside(&mut self, fields: Few<(Cow<'_, str>, &RawValue), 2>) -> Vec<(Box<str>, Json)> {
+    fn beside(&mut self, fields: SmallList<(Cow<'_, str>, &RawValue), 2>) -> Vec<(Box<str>, Json)> {
         let mut fresh = Vec::new();
         for (key, value) in fields {
             if !passes_on(value) {
@@ -440,7 +443,7 @@ impl ChoiceState {
 
     /// Tells of what was held back: nothing more comes of this choice.
     fn settle(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
-        let lone = |half: Box<str>| Literal::checked(&halves::mend_all(&half).0);
+        let lone = |half: Box<str>| Literal::checked(&surrogates::mend_all(&half).0);
         let text = self.text_half.take().and_then(lone);
         let reasoning = self.reasoning_half.take();
         let reasoning = reasoning
@@ -452,7 +455,7 @@ impl ChoiceState {
                     ..DeltaRest::default()
                 })
             });
-            out.push(ModelEvent::Delta(Delta {
+            out.push(ModelEvent::Delta(AnswerDelta {
                 choice: self.index,
                 text,
                 rest,
@@ -465,7 +468,7 @@ impl ChoiceState {
 
     fn call(
         &mut self,
-        piece: Piece<'_>,
+        piece: WrittenCallPiece<'_>,
         extent: Extent,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), DecodeError> {
@@ -485,10 +488,10 @@ fn with_half(half: Option<Box<str>>, text: Literal) -> Option<Literal> {
 }
 
 fn without_half(text: Literal) -> (Option<Literal>, Option<Box<str>>) {
-    if !halves::may_hold_half(text.as_str()) {
+    if !surrogates::may_hold_half(text.as_str()) {
         return (Some(text), None);
     }
-    let Mended { text, half, .. } = halves::mend(text.as_str());
+    let MendedLiteral { text, half, .. } = surrogates::mend(text.as_str());
     let said = Literal::checked(&text).filter(|text| !text.is_empty());
     (said, half.map(Box::from))
 }
@@ -512,9 +515,9 @@ fn passes_on(value: &RawValue) -> bool {
     !matches!(value.get(), "null" | "false" | "\"\"" | "[]" | "{}")
 }
 
-fn read_piece(call: CallWritten<'_>) -> Piece<'_> {
+fn read_piece(call: CallWritten<'_>) -> WrittenCallPiece<'_> {
     let (form, named) = match (call.custom, call.function) {
-        (Some(Of(custom)), _) => (CallForm::Custom, custom),
+        (Some(RecordOf(custom)), _) => (CallForm::Custom, custom),
         (None, function) => (CallForm::Function, function.unwrap_or_default().0),
     };
     let index = call.index.and_then(|raw| {
@@ -528,7 +531,7 @@ fn read_piece(call: CallWritten<'_>) -> Piece<'_> {
         Some(Cow::Borrowed(number.get()))
     });
     let name = raw::filled_string(named.name);
-    Piece {
+    WrittenCallPiece {
         index,
         id,
         name,
@@ -555,7 +558,7 @@ fn filled_array(raw: &RawValue) -> Option<Json> {
 }
 
 /// Some upstreams write the same text into both fields.
-fn read_reasoning(addition: &Addition<'_>) -> Option<ReasoningText> {
+fn read_reasoning(addition: &ChoiceAddition<'_>) -> Option<ReasoningText> {
     [
         (ReasoningField::ReasoningContent, addition.reasoning_content),
         (ReasoningField::Reasoning, addition.reasoning),
@@ -569,8 +572,8 @@ fn read_reasoning(addition: &Addition<'_>) -> Option<ReasoningText> {
     })
 }
 
-fn read_usage(raw: &RawValue) -> Option<Usage> {
-    let fields = raw::Fields::parse(raw.get()).ok()?;
+fn read_usage(raw: &RawValue) -> Option<TokenUsage> {
+    let fields = raw::ObjectFields::parse(raw.get()).ok()?;
     let read = |name| fields.get(name).and_then(raw::count);
     let (prompt_tokens, completion_tokens) = (read("prompt_tokens"), read("completion_tokens"));
     let total_tokens = read("total_tokens");
@@ -579,7 +582,7 @@ fn read_usage(raw: &RawValue) -> Option<Usage> {
     }
     let (prompt_tokens, completion_tokens) =
         (prompt_tokens.unwrap_or(0), completion_tokens.unwrap_or(0));
-    Some(Usage {
+    Some(TokenUsage {
         prompt_tokens,
         completion_tokens,
         total_tokens: total_tokens.unwrap_or(prompt_tokens.saturating_add(completion_tokens)),
@@ -588,8 +591,8 @@ fn read_usage(raw: &RawValue) -> Option<Usage> {
 }
 
 /// Groq's older answers have usage only inside `x_groq`.
-fn usage_inside(raw: &RawValue) -> Option<Usage> {
-    raw::Fields::parse(raw.get())
+fn usage_inside(raw: &RawValue) -> Option<TokenUsage> {
+    raw::ObjectFields::parse(raw.get())
         .ok()?
         .get("usage")
         .and_then(read_usage)

@@ -44,7 +44,7 @@ pub fn decode(body: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), DecodeError>
     }
     let chunks = std::iter::once(first).chain(more);
     for data in chunks.map(RawValue::get).chain(["[DONE]"]) {
-        answer.frame(sse::Frame { event: "", data }, out)?;
+        answer.frame(sse::SseFrame { event: "", data }, out)?;
     }
     Ok(())
 }

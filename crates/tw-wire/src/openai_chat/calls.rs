@@ -32,16 +32,16 @@ use std::sync::Arc;
 use scan::ObjectScan;
 use tw_core::json::{Literal, LiteralBuf};
 use tw_core::limits::CALLS_PER_CHOICE_MAX;
-use tw_core::model::{CallForm, CallPiece, ModelEvent};
+use tw_core::model::{CallDelta, CallForm, ModelEvent};
 
-use super::halves;
+use super::surrogates;
 
 /// The answer holds more than [`CALLS_PER_CHOICE_MAX`] calls in one choice.
 #[derive(Debug)]
 pub struct TooManyCalls;
 
 /// A piece as written; empty ids, names and texts are `None`.
-pub struct Piece<'a> {
+pub struct WrittenCallPiece<'a> {
     pub index: Option<i64>,
     pub id: Option<Cow<'a, str>>,
     pub name: Option<Cow<'a, str>>,
@@ -49,7 +49,7 @@ pub struct Piece<'a> {
     pub text: Option<Literal>,
 }
 
-impl Piece<'_> {
+impl WrittenCallPiece<'_> {
     fn is_blank(&self) -> bool {
         self.id.is_none() && self.name.is_none() && self.text.is_none()
     }
@@ -66,7 +66,7 @@ pub type OfferedNames = Arc<[Box<str>]>;
 
 /// The calls of one choice.
 #[derive(Debug)]
-pub struct Calls {
+pub struct CallAssembler {
     choice: u32,
     offered: OfferedNames,
     entries: Vec<Entry>,
@@ -125,7 +125,7 @@ enum Place {
     Again { at: usize, unequal: Unequal },
 }
 
-impl Calls {
+impl CallAssembler {
     pub fn new(choice: u32, offered: OfferedNames) -> Self {
         Self {
             choice,
@@ -148,7 +148,11 @@ impl Calls {
     }
 
     /// Adds a piece where it belongs, and what can be told now to `out`.
-    pub fn add(&mut self, piece: Piece<'_>, out: &mut Vec<ModelEvent>) -> Result<(), TooManyCalls> {
+    pub fn add(
+        &mut self,
+        piece: WrittenCallPiece<'_>,
+        out: &mut Vec<ModelEvent>,
+    ) -> Result<(), TooManyCalls> {
         match self.place(&piece) {
             Place::At(at) => self.extend(at, piece, out),
             Place::Again { at, unequal } => self.begin_again(at, unequal, piece, out),
@@ -165,7 +169,7 @@ impl Calls {
     /// Adds a call that was written as a whole.
     pub fn add_whole(
         &mut self,
-        piece: Piece<'_>,
+        piece: WrittenCallPiece<'_>,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), TooManyCalls> {
         self.begin(piece, None)?;
@@ -184,7 +188,7 @@ impl Calls {
         Ok(())
     }
 
-    fn place(&self, piece: &Piece<'_>) -> Place {
+    fn place(&self, piece: &WrittenCallPiece<'_>) -> Place {
         if piece.form == CallForm::Legacy {
             // The old form has one call for each choice.
             let legacy = self
@@ -201,7 +205,7 @@ impl Calls {
         }
     }
 
-    fn place_with_index(&self, index: i64, piece: &Piece<'_>) -> Place {
+    fn place_with_index(&self, index: i64, piece: &WrittenCallPiece<'_>) -> Place {
         let find = |test: &dyn Fn(&Entry) -> bool| self.entries.iter().rposition(test);
         let has_id =
             |entry: &Entry| entry.id.is_some() && entry.id.as_deref() == piece.id.as_deref();
@@ -227,7 +231,7 @@ impl Calls {
         })
     }
 
-    fn place_without_index(&self, piece: &Piece<'_>) -> Place {
+    fn place_without_index(&self, piece: &WrittenCallPiece<'_>) -> Place {
         if let Some(id) = &piece.id
             && let Some(same) = self
                 .entries
@@ -247,7 +251,7 @@ impl Calls {
     }
 
     /// Whether a piece, whose id is not that of the call `at`, goes on with it.
-    fn place_at_or_after(&self, at: usize, piece: &Piece<'_>) -> Place {
+    fn place_at_or_after(&self, at: usize, piece: &WrittenCallPiece<'_>) -> Place {
         let Some(entry) = self.entries.get(at) else {
             return Place::New { name_of: None };
         };
@@ -281,7 +285,7 @@ impl Calls {
     }
 
     /// The place of a piece that belongs to the call `at`, whatever it says.
-    fn place_at(&self, at: usize, piece: &Piece<'_>, unequal: Unequal) -> Place {
+    fn place_at(&self, at: usize, piece: &WrittenCallPiece<'_>, unequal: Unequal) -> Place {
         let entry = self.entries.get(at);
         if entry.is_some_and(|entry| entry.may_be_followed_by(piece)) {
             Place::Again { at, unequal }
@@ -323,7 +327,11 @@ impl Calls {
             })
     }
 
-    fn begin(&mut self, piece: Piece<'_>, name_of: Option<usize>) -> Result<(), TooManyCalls> {
+    fn begin(
+        &mut self,
+        piece: WrittenCallPiece<'_>,
+        name_of: Option<usize>,
+    ) -> Result<(), TooManyCalls> {
         if ordinal(self.entries.len()) >= CALLS_PER_CHOICE_MAX {
             return Err(TooManyCalls);
         }
@@ -352,7 +360,7 @@ impl Calls {
     fn extend(
         &mut self,
         at: usize,
-        piece: Piece<'_>,
+        piece: WrittenCallPiece<'_>,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), TooManyCalls> {
         self.last = Some(at);
@@ -396,7 +404,7 @@ impl Calls {
         &mut self,
         at: usize,
         unequal: Unequal,
-        piece: Piece<'_>,
+        piece: WrittenCallPiece<'_>,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), TooManyCalls> {
         if self.entries[at].again.is_some() {
@@ -454,7 +462,7 @@ impl Calls {
                 self.tell(at, Certainty::Open, out);
             }
             Unequal::NewCall => {
-                let piece = Piece {
+                let piece = WrittenCallPiece {
                     index: again.index,
                     id: again.id.map(|id| Cow::Owned(id.into())),
                     name: None,
@@ -496,7 +504,7 @@ impl Calls {
             id: entry.told.id || id.is_some(),
             name: entry.told.name || name.is_some(),
         };
-        out.push(ModelEvent::Call(CallPiece {
+        out.push(ModelEvent::Call(CallDelta {
             choice,
             call: ordinal(at),
             id,
@@ -509,7 +517,7 @@ impl Calls {
 
 impl Entry {
     /// Whether the piece begins an object behind this call's complete one.
-    fn may_be_followed_by(&self, piece: &Piece<'_>) -> bool {
+    fn may_be_followed_by(&self, piece: &WrittenCallPiece<'_>) -> bool {
         // A custom tool's input is text, whatever it looks like.
         self.form != CallForm::Custom && self.scan.is_complete() && piece.begins_object()
     }
@@ -518,9 +526,9 @@ impl Entry {
     fn take_arguments(&mut self, certainty: Certainty) -> Option<Literal> {
         let written = std::mem::take(&mut self.held);
         if certainty == Certainty::Settled {
-            return Literal::checked(&halves::mend_all(written.as_str()).0);
+            return Literal::checked(&surrogates::mend_all(written.as_str()).0);
         }
-        let mended = halves::mend(written.as_str());
+        let mended = surrogates::mend(written.as_str());
         if let Some(half) = mended.half.and_then(Literal::checked) {
             self.held.push(&half);
         }

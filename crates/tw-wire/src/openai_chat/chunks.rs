@@ -12,10 +12,10 @@
 use tw_core::event::{LogEvent, TurnEnd};
 use tw_core::id::TurnId;
 use tw_core::json::{Json, Literal};
-use tw_core::model::{CallForm, CallPiece, Delta, DeltaRest, Finish, Usage};
+use tw_core::model::{AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, TokenUsage};
 
 use super::client_calls::ClientCalls;
-use super::outcome::{self, Dialect};
+use super::outcome::{self, ChatDialect};
 use super::{error, write};
 use crate::sse;
 
@@ -24,7 +24,7 @@ use crate::sse;
 pub struct ChunkOptions {
     /// `stream_options.include_usage`
     pub include_usage: bool,
-    pub dialect: Dialect,
+    pub dialect: ChatDialect,
 }
 
 /// Folds the log of a turn, from its start, into whole server-sent events.
@@ -38,7 +38,7 @@ pub struct ChunkWriter {
     choices: Vec<ChoiceWritten>,
     /// Fields for the top of the next chunk.
     extra: Vec<(Box<str>, Json)>,
-    usage: Option<Usage>,
+    usage: Option<TokenUsage>,
     /// One chunk at a time is put together here.
     chunk: Vec<u8>,
 }
@@ -125,7 +125,7 @@ impl ChunkWriter {
         self.choices.len() - 1
     }
 
-    fn delta(&mut self, delta: &Delta, out: &mut Vec<u8>) {
+    fn delta(&mut self, delta: &AnswerDelta, out: &mut Vec<u8>) {
         let at = self.choice(delta.choice, out);
         self.begin(delta.choice);
         let beside = delta.rest.as_deref().map_or(&[][..], |rest| &rest.beside);
@@ -174,13 +174,13 @@ impl ChunkWriter {
         }
     }
 
-    fn call(&mut self, piece: &CallPiece, out: &mut Vec<u8>) {
+    fn call(&mut self, piece: &CallDelta, out: &mut Vec<u8>) {
         let at = self.choice(piece.choice, out);
         self.begin(piece.choice);
         let slot = self.choices[at].calls.slot(self.turn, self.round, piece);
         let chunk = &mut self.chunk;
         match self.options.dialect {
-            Dialect::Tools => {
+            ChatDialect::Tools => {
                 write::key(chunk, "tool_calls");
                 chunk.extend_from_slice(b"[{\"index\":");
                 // At most some thousand calls.
@@ -206,11 +206,11 @@ impl ChunkWriter {
                 chunk.extend_from_slice(b"}]");
             }
             // The old form has room for one call.
-            Dialect::Functions if slot.index == 0 => {
+            ChatDialect::Functions if slot.index == 0 => {
                 write::key(chunk, "function_call");
                 named(chunk, piece, slot.id.is_some(), "arguments");
             }
-            Dialect::Functions => {
+            ChatDialect::Functions => {
                 chunk.clear();
                 return;
             }
@@ -304,7 +304,7 @@ impl ChunkWriter {
 
 /// The object with a call's name and text. The first piece has both, since clients join what
 /// follows to what is there.
-fn named(chunk: &mut Vec<u8>, piece: &CallPiece, is_first: bool, text_key: &str) {
+fn named(chunk: &mut Vec<u8>, piece: &CallDelta, is_first: bool, text_key: &str) {
     chunk.push(b'{');
     if is_first || piece.name.is_some() {
         write::key(chunk, "name");

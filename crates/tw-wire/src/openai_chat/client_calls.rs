@@ -4,7 +4,7 @@
 //! given out here, whatever the upstream wrote.
 
 use tw_core::id::TurnId;
-use tw_core::model::CallPiece;
+use tw_core::model::CallDelta;
 
 use super::outcome::minted_id;
 
@@ -22,20 +22,20 @@ struct Seen {
 }
 
 /// Where a piece goes.
-pub struct Slot<'a> {
+pub struct ClientCallSlot<'a> {
     pub index: usize,
     /// Set for the first piece of a call.
     pub id: Option<&'a str>,
 }
 
 impl ClientCalls {
-    pub fn slot(&mut self, turn: TurnId, round: u32, piece: &CallPiece) -> Slot<'_> {
+    pub fn slot(&mut self, turn: TurnId, round: u32, piece: &CallDelta) -> ClientCallSlot<'_> {
         let known = self
             .seen
             .iter()
             .position(|seen| seen.round == round && seen.call == piece.call);
         if let Some(index) = known {
-            return Slot { index, id: None };
+            return ClientCallSlot { index, id: None };
         }
         let index = self.seen.len();
         let own = piece
@@ -48,7 +48,7 @@ impl ClientCalls {
             call: piece.call,
             id,
         });
-        Slot {
+        ClientCallSlot {
             index,
             id: self.seen.last().map(|seen| seen.id.as_str()),
         }

@@ -11,23 +11,23 @@ use serde_json::Value;
 use tw_core::event::LogEvent;
 use tw_core::id::TurnId;
 use tw_core::json::{Json, LiteralBuf};
-use tw_core::model::{CallForm, CallPiece, Delta, DeltaRest, Finish, Usage};
+use tw_core::model::{AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, TokenUsage};
 
 use super::client_calls::ClientCalls;
-use super::outcome::{self, Dialect};
+use super::outcome::{self, ChatDialect};
 use super::write;
 
 /// Folds the log of a turn into the body of a plain answer.
 #[derive(Clone, Debug)]
 pub struct CompletionBuilder {
     turn: TurnId,
-    dialect: Dialect,
+    dialect: ChatDialect,
     model: String,
     created_s: i64,
     round: u32,
     choices: BTreeMap<u32, Choice>,
     extra: Vec<(Box<str>, Json)>,
-    usage: Option<Usage>,
+    usage: Option<TokenUsage>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -56,7 +56,7 @@ struct Call {
 }
 
 impl CompletionBuilder {
-    pub fn new(turn: TurnId, dialect: Dialect) -> Self {
+    pub fn new(turn: TurnId, dialect: ChatDialect) -> Self {
         Self {
             turn,
             dialect,
@@ -120,7 +120,7 @@ impl CompletionBuilder {
         self.choices.entry(index).or_default()
     }
 
-    fn delta(&mut self, delta: &Delta) {
+    fn delta(&mut self, delta: &AnswerDelta) {
         let round = self.round;
         let choice = self.choice(delta.choice);
         if let Some(text) = delta.text.as_ref().filter(|text| !text.is_empty()) {
@@ -135,7 +135,7 @@ impl CompletionBuilder {
         }
     }
 
-    fn call(&mut self, piece: &CallPiece) {
+    fn call(&mut self, piece: &CallDelta) {
         let (turn, round) = (self.turn, self.round);
         let choice = self.choice(piece.choice);
         let slot = choice.slots.slot(turn, round, piece);
@@ -206,7 +206,7 @@ impl Choice {
         }
     }
 
-    fn write(&self, index: u32, dialect: Dialect, out: &mut Vec<u8>) {
+    fn write(&self, index: u32, dialect: ChatDialect, out: &mut Vec<u8>) {
         write::separate(out);
         out.push(b'{');
         write::key(out, "index");
@@ -231,7 +231,7 @@ impl Choice {
         out.push(b'}');
     }
 
-    fn message(&self, dialect: Dialect, out: &mut Vec<u8>) {
+    fn message(&self, dialect: ChatDialect, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"role\":\"assistant\"");
         write::key(out, "content");
         let has_other = !self.calls.is_empty() || !self.refusal.is_empty();
@@ -252,13 +252,13 @@ impl Choice {
         }
         match (self.calls.first(), dialect) {
             (None, _) => {}
-            (Some(_), Dialect::Tools) => {
+            (Some(_), ChatDialect::Tools) => {
                 write::key(out, "tool_calls");
                 out.push(b'[');
                 self.calls.iter().for_each(|call| call.write(out));
                 out.push(b']');
             }
-            (Some(first), Dialect::Functions) => {
+            (Some(first), ChatDialect::Functions) => {
                 write::key(out, "function_call");
                 first.named(out, "arguments");
             }

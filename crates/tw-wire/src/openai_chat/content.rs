@@ -2,9 +2,9 @@
 
 use serde_json::value::RawValue;
 use tw_core::json::{Json, Literal, LiteralBuf};
-use tw_core::model::{Delta, DeltaRest, ModelEvent, ReasoningField, ReasoningText};
+use tw_core::model::{AnswerDelta, DeltaRest, ModelEvent, ReasoningField, ReasoningText};
 
-use super::raw::{self, Fields};
+use super::raw::{self, ObjectFields};
 
 /// Adds one delta for each part that has text; `rest` goes with the first.
 pub fn read_parts(
@@ -15,20 +15,20 @@ pub fn read_parts(
 ) {
     for part in raw::array(list).unwrap_or_default() {
         match read_part(part) {
-            Some(Part::Text(text)) => {
-                out.push(ModelEvent::Delta(Delta {
+            Some(TextPart::Text(text)) => {
+                out.push(ModelEvent::Delta(AnswerDelta {
                     choice,
                     text: Some(text),
                     rest: rest.take(),
                 }));
             }
-            Some(Part::Thinking(text)) => {
+            Some(TextPart::Thinking(text)) => {
                 let mut rest = rest.take().unwrap_or_default();
                 rest.reasoning = Some(ReasoningText {
                     field: ReasoningField::ThinkingPart,
                     text,
                 });
-                out.push(ModelEvent::Delta(Delta {
+                out.push(ModelEvent::Delta(AnswerDelta {
                     choice,
                     text: None,
                     rest: Some(rest),
@@ -39,7 +39,7 @@ pub fn read_parts(
                 let mut rest = rest.take().unwrap_or_default();
                 let list = format!("[{}]", part.get());
                 rest.extra.push(("content".into(), Json::of_read(&list)));
-                out.push(ModelEvent::Delta(Delta {
+                out.push(ModelEvent::Delta(AnswerDelta {
                     choice,
                     text: None,
                     rest: Some(rest),
@@ -48,7 +48,7 @@ pub fn read_parts(
         }
     }
     if rest.is_some() {
-        out.push(ModelEvent::Delta(Delta {
+        out.push(ModelEvent::Delta(AnswerDelta {
             choice,
             text: None,
             rest,
@@ -58,7 +58,7 @@ pub fn read_parts(
 
 /// Whether a part that is no text has nothing in it either.
 fn is_filler(part: &RawValue) -> bool {
-    let Ok(fields) = Fields::parse(part.get()) else {
+    let Ok(fields) = ObjectFields::parse(part.get()) else {
         return true;
     };
     let kind = fields.get("type").and_then(raw::string);
@@ -69,25 +69,25 @@ fn is_filler(part: &RawValue) -> bool {
 }
 
 /// A part of a list that is text of some kind.
-pub enum Part {
+pub enum TextPart {
     Text(Literal),
     Thinking(Literal),
 }
 
 /// `None` for parts of other kinds and empty ones.
-pub fn read_part(part: &RawValue) -> Option<Part> {
+pub fn read_part(part: &RawValue) -> Option<TextPart> {
     if let Some(text) = raw::literal(part) {
-        return (!text.is_empty()).then_some(Part::Text(text));
+        return (!text.is_empty()).then_some(TextPart::Text(text));
     }
-    let fields = Fields::parse(part.get()).ok()?;
+    let fields = ObjectFields::parse(part.get()).ok()?;
     match raw::string(fields.get("type")?)?.as_ref() {
         "text" | "output_text" => {
             let text = raw::literal(fields.get("text")?)?;
-            (!text.is_empty()).then_some(Part::Text(text))
+            (!text.is_empty()).then_some(TextPart::Text(text))
         }
         "thinking" => {
             let text = read_thinking(fields.get("thinking")?)?;
-            (!text.is_empty()).then_some(Part::Thinking(text))
+            (!text.is_empty()).then_some(TextPart::Thinking(text))
         }
         _ => None,
     }
@@ -100,7 +100,7 @@ fn read_thinking(raw: &RawValue) -> Option<Literal> {
     }
     let mut joined = LiteralBuf::default();
     for part in raw::array(raw)? {
-        let fields = Fields::parse(part.get()).ok()?;
+        let fields = ObjectFields::parse(part.get()).ok()?;
         if let Some(text) = fields.get("text").and_then(raw::literal) {
             joined.push(&text);
         }

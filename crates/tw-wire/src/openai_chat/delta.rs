@@ -8,22 +8,22 @@ use std::borrow::Cow;
 use serde::de::{IgnoredAny, MapAccess};
 use serde_json::value::RawValue;
 
-use super::raw::{Few, Of, Record};
+use super::raw::{FieldRecord, RecordOf, SmallList};
 
 /// A stream chunk or a plain answer.
 #[derive(Default)]
-pub struct Answer<'a> {
+pub struct ChatAnswer<'a> {
     pub model: Option<&'a RawValue>,
     pub created: Option<&'a RawValue>,
     pub object: Option<&'a RawValue>,
-    pub choices: Option<Few<Of<Choice<'a>>, 1>>,
+    pub choices: Option<SmallList<RecordOf<ChatChoice<'a>>, 1>>,
     pub usage: Option<&'a RawValue>,
     pub error: Option<&'a RawValue>,
     /// Fields beside these, except those that are ours to write or mere padding.
-    pub extra: Few<(Cow<'a, str>, &'a RawValue), 4>,
+    pub extra: SmallList<(Cow<'a, str>, &'a RawValue), 4>,
 }
 
-impl<'a> Record<'a> for Answer<'a> {
+impl<'a> FieldRecord<'a> for ChatAnswer<'a> {
     fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
         match &*key {
             "choices" => self.choices = map.next_value()?,
@@ -47,10 +47,10 @@ impl<'a> Record<'a> for Answer<'a> {
 }
 
 #[derive(Default)]
-pub struct Choice<'a> {
+pub struct ChatChoice<'a> {
     pub index: Option<&'a RawValue>,
     /// `delta` of a chunk.
-    pub delta: Option<Of<Addition<'a>>>,
+    pub delta: Option<RecordOf<ChoiceAddition<'a>>>,
     /// `message` of a plain answer; some upstreams send one beside `delta` or in its place.
     pub message: Option<&'a RawValue>,
     pub finish_reason: Option<&'a RawValue>,
@@ -59,10 +59,10 @@ pub struct Choice<'a> {
     pub usage: Option<&'a RawValue>,
     /// OpenRouter's place for a failure of the model behind it.
     pub error: Option<&'a RawValue>,
-    pub extra: Few<(Cow<'a, str>, &'a RawValue), 2>,
+    pub extra: SmallList<(Cow<'a, str>, &'a RawValue), 2>,
 }
 
-impl<'a> Record<'a> for Choice<'a> {
+impl<'a> FieldRecord<'a> for ChatChoice<'a> {
     fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
         match &*key {
             "index" => self.index = map.next_value()?,
@@ -87,18 +87,18 @@ impl<'a> Record<'a> for Choice<'a> {
 
 /// A `delta` or a `message`: they have the same fields.
 #[derive(Default)]
-pub struct Addition<'a> {
+pub struct ChoiceAddition<'a> {
     pub content: Option<&'a RawValue>,
     pub refusal: Option<&'a RawValue>,
     pub reasoning_content: Option<&'a RawValue>,
     pub reasoning: Option<&'a RawValue>,
     pub reasoning_details: Option<&'a RawValue>,
-    pub tool_calls: Option<Few<Of<CallWritten<'a>>, 1>>,
-    pub function_call: Option<Of<NamedText<'a>>>,
-    pub extra: Few<(Cow<'a, str>, &'a RawValue), 2>,
+    pub tool_calls: Option<SmallList<RecordOf<CallWritten<'a>>, 1>>,
+    pub function_call: Option<RecordOf<NamedText<'a>>>,
+    pub extra: SmallList<(Cow<'a, str>, &'a RawValue), 2>,
 }
 
-impl Addition<'_> {
+impl ChoiceAddition<'_> {
     /// Whether it says nothing: some upstreams send an empty one beside the real one.
     pub fn is_empty(&self) -> bool {
         let texts = [
@@ -110,13 +110,13 @@ impl Addition<'_> {
         ];
         let is_filler = |raw: &RawValue| matches!(raw.get(), "\"\"" | "[]");
         texts.into_iter().flatten().all(is_filler)
-            && self.tool_calls.as_ref().is_none_or(Few::is_empty)
+            && self.tool_calls.as_ref().is_none_or(SmallList::is_empty)
             && self.function_call.is_none()
             && self.extra.is_empty()
     }
 }
 
-impl<'a> Record<'a> for Addition<'a> {
+impl<'a> FieldRecord<'a> for ChoiceAddition<'a> {
     fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
         match &*key {
             "content" => self.content = map.next_value()?,
@@ -144,11 +144,11 @@ impl<'a> Record<'a> for Addition<'a> {
 pub struct CallWritten<'a> {
     pub index: Option<&'a RawValue>,
     pub id: Option<&'a RawValue>,
-    pub function: Option<Of<NamedText<'a>>>,
-    pub custom: Option<Of<NamedText<'a>>>,
+    pub function: Option<RecordOf<NamedText<'a>>>,
+    pub custom: Option<RecordOf<NamedText<'a>>>,
 }
 
-impl<'a> Record<'a> for CallWritten<'a> {
+impl<'a> FieldRecord<'a> for CallWritten<'a> {
     fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
         match &*key {
             "index" => self.index = map.next_value()?,
@@ -172,7 +172,7 @@ pub struct NamedText<'a> {
     pub text: Option<&'a RawValue>,
 }
 
-impl<'a> Record<'a> for NamedText<'a> {
+impl<'a> FieldRecord<'a> for NamedText<'a> {
     fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
         match &*key {
             "name" => self.name = map.next_value()?,

@@ -8,7 +8,7 @@ use tw_core::model::Finish;
 
 /// How a choice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ChoiceEnding {
     As(Finish),
     /// The upstream says that it failed at the answer.
     Failed,
@@ -69,7 +69,7 @@ const FAILED: [&str; 14] = [
 ];
 
 /// Reads a finish; `None` is none: DashScope writes "null" into every chunk.
-pub fn read(word: &str) -> Option<Ending> {
+pub fn read(word: &str) -> Option<ChoiceEnding> {
     // Gemini writes `content_filter: SAFETY` and `function_call_filter: MALFORMED_FUNCTION_CALL`,
     // where the second word says more.
     let words: Vec<String> = word.split(':').map(letters).collect();
@@ -80,17 +80,17 @@ pub fn read(word: &str) -> Option<Ending> {
     }
     let names_error = |word: &String| word.contains("error") || word.contains("fail");
     Some(if is_any(&BLOCKED) {
-        Ending::As(Finish::ContentFilter)
+        ChoiceEnding::As(Finish::ContentFilter)
     } else if is_any(&FAILED) || words.iter().any(names_error) {
-        Ending::Failed
+        ChoiceEnding::Failed
     } else if is_any(&LENGTH) {
-        Ending::As(Finish::Length)
+        ChoiceEnding::As(Finish::Length)
     } else if is("toolcalls") || is("toolcall") || is("tooluse") {
-        Ending::As(Finish::ToolCalls)
+        ChoiceEnding::As(Finish::ToolCalls)
     } else if is("functioncall") {
-        Ending::As(Finish::FunctionCall)
+        ChoiceEnding::As(Finish::FunctionCall)
     } else {
-        Ending::As(Finish::Stop)
+        ChoiceEnding::As(Finish::Stop)
     })
 }
 

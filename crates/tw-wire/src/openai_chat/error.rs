@@ -3,7 +3,7 @@
 //! Known difference: `request_id` stands inside the object where there is one, since a stream has
 //! no header left to carry it.
 
-use tw_core::fault::{Fault, FaultClass};
+use tw_core::fault::{FaultClass, TurnFault};
 
 use super::request::{RequestError, RequestErrorKind};
 use super::write;
@@ -42,7 +42,7 @@ pub fn render(error: &ErrorParts, request_id: Option<&str>) -> Vec<u8> {
 }
 
 /// What a client is told of a turn's fault.
-pub fn of_fault(fault: &Fault) -> ErrorParts {
+pub fn of_fault(fault: &TurnFault) -> ErrorParts {
     let upstream_kind = |other: &str| fault.kind.clone().unwrap_or_else(|| other.to_owned());
     let (status, kind, code) = match fault.class {
         FaultClass::Refused { status } => (

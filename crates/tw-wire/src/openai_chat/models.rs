@@ -9,7 +9,7 @@
 use serde_json::value::RawValue;
 use tw_core::json::Json;
 
-use super::raw::{self, Fields};
+use super::raw::{self, ObjectFields};
 use super::write;
 
 /// Models that are read of one list.
@@ -41,7 +41,7 @@ impl ListedModel {
     pub fn named(&self, id: &str) -> Self {
         let mut out = vec![b'{'];
         // It was read as an object when the list came in.
-        for (name, value) in Fields::parse(self.entry.as_str())
+        for (name, value) in ObjectFields::parse(self.entry.as_str())
             .map(|fields| fields.0)
             .unwrap_or_default()
         {
@@ -71,10 +71,10 @@ pub fn decode(body: &[u8]) -> Option<Vec<ListedModel>> {
         .and_then(raw::array);
     let entries = match bare {
         Some(entries) => entries,
-        None => raw::array(Fields::parse(text).ok()?.get("data")?)?,
+        None => raw::array(ObjectFields::parse(text).ok()?.get("data")?)?,
     };
     let listed = entries.into_iter().take(MODELS_MAX).filter_map(|entry| {
-        let id = raw::filled_string(Fields::parse(entry.get()).ok()?.get("id"))?;
+        let id = raw::filled_string(ObjectFields::parse(entry.get()).ok()?.get("id"))?;
         (id.len() <= ID_BYTES_MAX).then(|| ListedModel {
             id: id.into_owned(),
             entry: Json::from_raw(entry),

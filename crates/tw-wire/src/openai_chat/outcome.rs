@@ -1,13 +1,14 @@
 //! How a turn's end shows on this format, and the names that both writers share.
 
-use tw_core::event::{TurnEnd, TurnReason, TurnStatus};
-use tw_core::fault::{Fault, FaultClass};
+use tw_core::event::TurnEnd;
+use tw_core::fault::{FaultClass, TurnFault};
 use tw_core::id::TurnId;
 use tw_core::model::Finish;
+use tw_core::turn_status::{TurnReason, TurnStatus};
 
 /// How many names a call's arguments may come under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dialect {
+pub enum ChatDialect {
     /// `tool_calls`.
     Tools,
     /// The old `function_call`, for a request with `functions`.
@@ -26,18 +27,18 @@ pub fn minted_id(turn: TurnId, round: u32, ordinal: usize) -> String {
 }
 
 /// The word for a finish; the old form says calls otherwise.
-pub fn finish_word(reason: Finish, dialect: Dialect) -> &'static str {
+pub fn finish_word(reason: Finish, dialect: ChatDialect) -> &'static str {
     match (reason, dialect) {
         (Finish::Stop, _) => "stop",
         (Finish::Length, _) => "length",
         (Finish::ContentFilter, _) => "content_filter",
-        (Finish::ToolCalls | Finish::FunctionCall, Dialect::Tools) => "tool_calls",
-        (Finish::ToolCalls | Finish::FunctionCall, Dialect::Functions) => "function_call",
+        (Finish::ToolCalls | Finish::FunctionCall, ChatDialect::Tools) => "tool_calls",
+        (Finish::ToolCalls | Finish::FunctionCall, ChatDialect::Functions) => "function_call",
     }
 }
 
 /// The fault to tell of; `None` if the answer ends with its finish.
-pub fn fault_of(end: &TurnEnd) -> Option<Fault> {
+pub fn fault_of(end: &TurnEnd) -> Option<TurnFault> {
     let limited = matches!(
         end.reason,
         Some(TurnReason::Length | TurnReason::Rounds | TurnReason::Calls | TurnReason::Cost)
@@ -56,18 +57,20 @@ pub fn fault_of(end: &TurnEnd) -> Option<Fault> {
     }
 }
 
-fn fault_of_reason(reason: Option<TurnReason>) -> Fault {
+fn fault_of_reason(reason: Option<TurnReason>) -> TurnFault {
     match reason {
-        Some(TurnReason::Deadline) => Fault::new(FaultClass::Deadline, "the turn took too long"),
-        Some(TurnReason::Interrupted) => Fault::new(
+        Some(TurnReason::Deadline) => {
+            TurnFault::new(FaultClass::Deadline, "the turn took too long")
+        }
+        Some(TurnReason::Interrupted) => TurnFault::new(
             FaultClass::Interrupted,
             "the answer was cut by a restart of the server",
         ),
         Some(TurnReason::Upstream) => {
-            Fault::new(FaultClass::UpstreamFailed, "the model could not be reached")
+            TurnFault::new(FaultClass::UpstreamFailed, "the model could not be reached")
         }
         Some(TurnReason::ClientLeft | TurnReason::Requested) => {
-            Fault::new(FaultClass::Cancelled, "the turn was stopped")
+            TurnFault::new(FaultClass::Cancelled, "the turn was stopped")
         }
         Some(
             TurnReason::Internal
@@ -76,6 +79,6 @@ fn fault_of_reason(reason: Option<TurnReason>) -> Fault {
             | TurnReason::Calls
             | TurnReason::Cost,
         )
-        | None => Fault::new(FaultClass::Internal, "the server failed"),
+        | None => TurnFault::new(FaultClass::Internal, "the server failed"),
     }
 }

@@ -10,21 +10,21 @@ use serde_json::value::RawValue;
 use tw_core::json::Literal;
 
 /// A field's name, borrowed unless it holds escapes.
-pub struct Key<'a>(pub Cow<'a, str>);
+pub struct FieldName<'a>(pub Cow<'a, str>);
 
-impl<'de> Deserialize<'de> for Key<'de> {
+impl<'de> Deserialize<'de> for FieldName<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct KeyVisitor;
         impl<'de> Visitor<'de> for KeyVisitor {
-            type Value = Key<'de>;
+            type Value = FieldName<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a field name")
             }
             fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Key(Cow::Borrowed(text)))
+                Ok(FieldName(Cow::Borrowed(text)))
             }
             fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Key(Cow::Owned(text.to_owned())))
+                Ok(FieldName(Cow::Owned(text.to_owned())))
             }
         }
         deserializer.deserialize_str(KeyVisitor)
@@ -32,29 +32,29 @@ impl<'de> Deserialize<'de> for Key<'de> {
 }
 
 /// What an object is read into, field by field; a later field of the same name wins.
-pub trait Record<'a>: Default {
+pub trait FieldRecord<'a>: Default {
     /// Takes the value of `key` from `map`, which must be asked for exactly one value.
     fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error>;
 }
 
-/// A [`Record`] that can be deserialized.
+/// A [`FieldRecord`] that can be deserialized.
 #[derive(Default)]
-pub struct Of<T>(pub T);
+pub struct RecordOf<T>(pub T);
 
-impl<'de, T: Record<'de>> Deserialize<'de> for Of<T> {
+impl<'de, T: FieldRecord<'de>> Deserialize<'de> for RecordOf<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct RecordVisitor<T>(PhantomData<T>);
-        impl<'de, T: Record<'de>> Visitor<'de> for RecordVisitor<T> {
-            type Value = Of<T>;
+        impl<'de, T: FieldRecord<'de>> Visitor<'de> for RecordVisitor<T> {
+            type Value = RecordOf<T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut record = T::default();
-                while let Some(Key(key)) = map.next_key()? {
+                while let Some(FieldName(key)) = map.next_key()? {
                     record.read(key, &mut map)?;
                 }
-                Ok(Of(record))
+                Ok(RecordOf(record))
             }
         }
         deserializer.deserialize_map(RecordVisitor(PhantomData))
@@ -62,12 +62,12 @@ impl<'de, T: Record<'de>> Deserialize<'de> for Of<T> {
 }
 
 /// A list of which `N` need no allocation.
-pub struct Few<T, const N: usize> {
+pub struct SmallList<T, const N: usize> {
     inline: [Option<T>; N],
     more: Vec<T>,
 }
 
-impl<T, const N: usize> Default for Few<T, N> {
+impl<T, const N: usize> Default for SmallList<T, N> {
     fn default() -> Self {
         Self {
             inline: std::array::from_fn(|_| None),
@@ -76,7 +76,7 @@ impl<T, const N: usize> Default for Few<T, N> {
     }
 }
 
-impl<T, const N: usize> Few<T, N> {
+impl<T, const N: usize> SmallList<T, N> {
     pub fn is_empty(&self) -> bool {
         self.inline.iter().all(Option::is_none) && self.more.is_empty()
     }
@@ -100,7 +100,7 @@ impl<T, const N: usize> Few<T, N> {
     }
 }
 
-impl<T, const N: usize> IntoIterator for Few<T, N> {
+impl<T, const N: usize> IntoIterator for SmallList<T, N> {
     type Item = T;
     type IntoIter = std::iter::Chain<
         std::iter::Flatten<std::array::IntoIter<Option<T>, N>>,
@@ -112,16 +112,16 @@ impl<T, const N: usize> IntoIterator for Few<T, N> {
     }
 }
 
-impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for Few<T, N> {
+impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for SmallList<T, N> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ListVisitor<T, const N: usize>(PhantomData<T>);
         impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for ListVisitor<T, N> {
-            type Value = Few<T, N>;
+            type Value = SmallList<T, N>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an array")
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                let mut list = Few::default();
+                let mut list = SmallList::default();
                 while let Some(item) = seq.next_element()? {
                     list.push(item);
                 }
@@ -134,12 +134,12 @@ impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for Few<T, N> {
 
 /// The fields of an object in the order written.
 #[derive(Debug, Default)]
-pub struct Fields<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
+pub struct ObjectFields<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
 /// So many names are compared with each other in less time than they are hashed.
 const FEW_FIELDS: usize = 8;
 
-/// Why a text could not be read as [`Fields`].
+/// Why a text could not be read as [`ObjectFields`].
 #[derive(Debug)]
 pub enum NotFields {
     /// Not JSON, or not an object.
@@ -147,17 +147,18 @@ pub enum NotFields {
     Duplicate(String),
 }
 
-impl<'a> Record<'a> for Fields<'a> {
+impl<'a> FieldRecord<'a> for ObjectFields<'a> {
     fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
         self.0.push((key, map.next_value()?));
         Ok(())
     }
 }
 
-impl<'a> Fields<'a> {
+impl<'a> ObjectFields<'a> {
     /// Reads an object in which no name stands twice: readers disagree about which one counts.
     pub fn parse(text: &'a str) -> Result<Self, NotFields> {
-        let Of(fields): Of<Self> = serde_json::from_str(text).map_err(NotFields::Json)?;
+        let RecordOf(fields): RecordOf<Self> =
+            serde_json::from_str(text).map_err(NotFields::Json)?;
         if let Some(twice) = fields.twice() {
             return Err(NotFields::Duplicate(twice.to_owned()));
         }

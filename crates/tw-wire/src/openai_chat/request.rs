@@ -14,14 +14,16 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use tw_core::accepts::Accepts;
-use tw_core::history::Differences;
+use tw_core::history::FeltDifferences;
 use tw_core::json::shared::SharedText;
 use tw_core::json::{Json, depth};
 use tw_core::limits::{self, RequestLimits};
-use tw_core::request::{Message, MessageEnds, ModelInput, ModelRequest, Role, ToolChoice, Tools};
+use tw_core::request::{
+    Message, MessageEnds, ModelInput, ModelRequest, RequestTools, Role, ToolChoice,
+};
 
-use super::halves;
-use super::raw::{self, Fields, NotFields, Of, Record};
+use super::raw::{self, FieldRecord, NotFields, ObjectFields, RecordOf};
+use super::surrogates;
 
 /// Tool calls in all messages of a request: as many as there may be messages to answer them.
 const HISTORY_CALLS_MAX: usize = limits::MESSAGES_DEFAULT;
@@ -126,17 +128,17 @@ pub fn decode_shared(
 /// stands for them is as long. Escapes stand in strings only, wherever those are.
 fn without_halves(source: &SharedText) -> (Option<SharedText>, u32) {
     let body = source.as_str();
-    if !halves::may_hold_half(body) {
+    if !surrogates::may_hold_half(body) {
         return (None, 0);
     }
-    match halves::mend_all(body) {
+    match surrogates::mend_all(body) {
         (Cow::Owned(mended), replaced) => (Some(SharedText::new(mended)), replaced),
         (Cow::Borrowed(_), _) => (None, 0),
     }
 }
 
 /// The name of a person. An empty one names nobody: all who send it would be one person.
-fn name(fields: &Fields<'_>, key: &str) -> Result<Option<String>, RequestError> {
+fn name(fields: &ObjectFields<'_>, key: &str) -> Result<Option<String>, RequestError> {
     Ok(string(fields, key)?.filter(|name| !name.trim().is_empty()))
 }
 
@@ -153,8 +155,8 @@ pub fn encode_for(request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<u8> {
 }
 
 /// What of the request the upstream gets otherwise than it was written, in a way that can be felt.
-pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> Differences {
-    let mut differences = Differences::default();
+pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDifferences {
+    let mut differences = FeltDifferences::default();
     if !accepts.all_messages() {
         differences.moved_parts = adapt::messages(&mut Vec::new(), request, accepts);
     }
@@ -216,7 +218,7 @@ impl RequestError {
 #[derive(Default)]
 struct Whole<'a> {
     /// `messages` among them, whose value does not stand for itself.
-    fields: Fields<'a>,
+    fields: ObjectFields<'a>,
     /// `None` if they are no list.
     items: Option<Vec<Item<'a>>>,
 }
@@ -225,10 +227,10 @@ struct Whole<'a> {
 struct Item<'a> {
     text: &'a str,
     /// `None` if it was not looked into.
-    fields: Option<Fields<'a>>,
+    fields: Option<ObjectFields<'a>>,
 }
 
-impl<'a> Record<'a> for Whole<'a> {
+impl<'a> FieldRecord<'a> for Whole<'a> {
     fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error> {
         let value = if key == "messages" {
             let Items(items) = map.next_value()?;
@@ -248,7 +250,7 @@ impl<'a> Record<'a> for Whole<'a> {
 
 /// Objects in a list, at most [`limits::MESSAGES_DEFAULT`]: a list of very many small ones takes much more than its
 /// text.
-struct Items<'a>(Vec<Fields<'a>>);
+struct Items<'a>(Vec<ObjectFields<'a>>);
 
 impl<'de> Deserialize<'de> for Items<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -260,7 +262,7 @@ impl<'de> Deserialize<'de> for Items<'de> {
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
                 let mut items = Vec::new();
-                while let Some(Of(item)) = seq.next_element()? {
+                while let Some(RecordOf(item)) = seq.next_element()? {
                     if items.len() == limits::MESSAGES_DEFAULT {
                         return Err(A::Error::custom("too many objects"));
                     }
@@ -297,14 +299,14 @@ fn read_whole<'a>(text: &'a str, limits: &RequestLimits) -> Result<Whole<'a>, Re
         );
         return Err(RequestError::whole(Invalid, message));
     }
-    if let Ok(Of(mut whole)) = serde_json::from_str::<Of<Whole<'_>>>(text)
+    if let Ok(RecordOf(mut whole)) = serde_json::from_str::<RecordOf<Whole<'_>>>(text)
         && whole.fields.twice().is_none()
         && whole.find_texts(text).is_some()
     {
         return Ok(whole);
     }
     // What is wrong is told by whoever looks into the messages one by one.
-    let fields = Fields::parse(text).map_err(|error| match error {
+    let fields = ObjectFields::parse(text).map_err(|error| match error {
         NotFields::Json(error) => RequestError::whole(
             Invalid,
             format!("The request body is not a JSON object: {error}."),
@@ -389,15 +391,15 @@ impl<'a> From<&'a String> for Place<'a> {
 fn object<'a, 'p>(
     raw: &'a RawValue,
     place: impl Into<Place<'p>>,
-) -> Result<Fields<'a>, RequestError> {
+) -> Result<ObjectFields<'a>, RequestError> {
     object_in(raw.get(), place)
 }
 
 fn object_in<'a, 'p>(
     text: &'a str,
     place: impl Into<Place<'p>>,
-) -> Result<Fields<'a>, RequestError> {
-    Fields::parse(text).map_err(|error| match error {
+) -> Result<ObjectFields<'a>, RequestError> {
+    ObjectFields::parse(text).map_err(|error| match error {
         NotFields::Json(_) => RequestError::wrong_type(place.into(), "an object"),
         NotFields::Duplicate(name) => {
             let param = place.into().field(&name).to_string();
@@ -410,7 +412,7 @@ fn object_in<'a, 'p>(
 const MESSAGES: Place<'static> = Place::Whole("messages");
 
 fn items_of<'a>(
-    fields: &Fields<'_>,
+    fields: &ObjectFields<'_>,
     items: Option<Vec<Item<'a>>>,
     limits: &RequestLimits,
 ) -> Result<Vec<Item<'a>>, RequestError> {
@@ -495,13 +497,17 @@ fn check_result(
     })
 }
 
-fn read_choice(fields: &Fields<'_>, tools: &Tools) -> Result<ToolChoice, RequestError> {
+fn read_choice(
+    fields: &ObjectFields<'_>,
+    tools: &RequestTools,
+) -> Result<ToolChoice, RequestError> {
     match (
         tools,
         fields.get("tool_choice"),
         fields.get("function_call"),
     ) {
-        (Tools::Legacy(_), _, Some(raw)) | (Tools::Absent | Tools::List(_), None, Some(raw)) => {
+        (RequestTools::Legacy(_), _, Some(raw))
+        | (RequestTools::Absent | RequestTools::List(_), None, Some(raw)) => {
             tools::read_old_choice(raw)
         }
         (_, Some(raw), _) => tools::read_choice(raw),
@@ -509,7 +515,7 @@ fn read_choice(fields: &Fields<'_>, tools: &Tools) -> Result<ToolChoice, Request
     }
 }
 
-fn read_stream_options(fields: &Fields<'_>, stream: bool) -> Result<bool, RequestError> {
+fn read_stream_options(fields: &ObjectFields<'_>, stream: bool) -> Result<bool, RequestError> {
     let Some(raw) = fields.get("stream_options") else {
         return Ok(false);
     };
@@ -525,7 +531,7 @@ fn read_stream_options(fields: &Fields<'_>, stream: bool) -> Result<bool, Reques
     include.unwrap_or(Ok(false))
 }
 
-fn read_choices(fields: &Fields<'_>) -> Result<u32, RequestError> {
+fn read_choices(fields: &ObjectFields<'_>) -> Result<u32, RequestError> {
     let Some(raw) = fields.get("n") else {
         return Ok(1);
     };
@@ -542,32 +548,32 @@ fn read_choices(fields: &Fields<'_>) -> Result<u32, RequestError> {
     }
 }
 
-fn boolean(fields: &Fields<'_>, name: &str) -> Result<Option<bool>, RequestError> {
+fn boolean(fields: &ObjectFields<'_>, name: &str) -> Result<Option<bool>, RequestError> {
     let read = |raw| raw::boolean(raw).ok_or_else(|| RequestError::wrong_type(name, "a boolean"));
     fields.get(name).map(read).transpose()
 }
 
 /// `None` also for -1, which llama.cpp and its like take for no limit: it is passed on as it is.
-fn token_limit(fields: &Fields<'_>, name: &str) -> Result<Option<u64>, RequestError> {
+fn token_limit(fields: &ObjectFields<'_>, name: &str) -> Result<Option<u64>, RequestError> {
     match fields.get(name) {
         Some(raw) if raw.get() == "-1" => Ok(None),
         Some(_) | None => count(fields, name),
     }
 }
 
-fn count(fields: &Fields<'_>, name: &str) -> Result<Option<u64>, RequestError> {
+fn count(fields: &ObjectFields<'_>, name: &str) -> Result<Option<u64>, RequestError> {
     let read = |raw| {
         raw::integer(raw).ok_or_else(|| RequestError::wrong_type(name, "an integer of at least 0"))
     };
     fields.get(name).map(read).transpose()
 }
 
-fn string(fields: &Fields<'_>, name: &str) -> Result<Option<String>, RequestError> {
+fn string(fields: &ObjectFields<'_>, name: &str) -> Result<Option<String>, RequestError> {
     let read = |raw| raw::string(raw).ok_or_else(|| RequestError::wrong_type(name, "a string"));
     Ok(fields.get(name).map(read).transpose()?.map(Cow::into_owned))
 }
 
-fn keep(fields: &Fields<'_>, source: &SharedText) -> Vec<(Box<str>, Json)> {
+fn keep(fields: &ObjectFields<'_>, source: &SharedText) -> Vec<(Box<str>, Json)> {
     let kept = fields.0.iter().filter(|(name, _)| name != "messages");
     kept.map(|(name, raw)| (Box::from(&**name), Json::of_part(source, raw.get())))
         .collect()

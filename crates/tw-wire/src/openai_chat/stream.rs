@@ -10,7 +10,7 @@
 //! - an `error` object may come instead of or beside choices.
 
 use tw_core::limits::CALLS_PER_CHOICE_MAX;
-use tw_core::model::{Delta, DeltaRest, ModelEvent};
+use tw_core::model::{AnswerDelta, DeltaRest, ModelEvent};
 
 use super::answer::AnswerReader;
 pub use super::calls::OfferedNames;
@@ -67,7 +67,7 @@ pub enum DecodeError {
 /// Decodes one streamed answer, from bytes cut anywhere.
 #[derive(Debug)]
 pub struct StreamDecoder {
-    sse: sse::Reader,
+    sse: sse::SseReader,
     answer: AnswerReader,
     /// Of events that carried nothing, so far.
     empty_bytes: usize,
@@ -83,7 +83,7 @@ impl StreamDecoder {
     /// names that come in pieces are put together by them.
     pub fn knowing(limits: &StreamLimits, offered: OfferedNames) -> Self {
         Self {
-            sse: sse::Reader::new(limits.event_bytes_max),
+            sse: sse::SseReader::new(limits.event_bytes_max),
             answer: AnswerReader::new(offered),
             empty_bytes: 0,
             empty_bytes_max: limits.empty_bytes_max,
@@ -139,7 +139,7 @@ impl StreamDecoder {
 /// Whether an event adds to the answer, or can come only so often.
 fn carries(event: &ModelEvent) -> bool {
     match event {
-        ModelEvent::Delta(Delta { text, rest, .. }) => {
+        ModelEvent::Delta(AnswerDelta { text, rest, .. }) => {
             let has_more = |rest: &DeltaRest| {
                 let is_told = rest.refusal.is_some() || rest.reasoning.is_some();
                 is_told || rest.reasoning_details.is_some()

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use super::form::{self, Form};
-use crate::openai_chat::raw::{self, Fields, NotFields};
+use super::form::{self, MultipartForm};
+use crate::openai_chat::raw::{self, NotFields, ObjectFields};
 use crate::openai_chat::request::{RequestError, RequestErrorKind};
 use crate::openai_chat::write;
 
@@ -68,7 +68,7 @@ fn of_json(body: &[u8]) -> Result<RelayedBody, RequestError> {
     use RequestErrorKind::Invalid;
     let text = std::str::from_utf8(body)
         .map_err(|_| RequestError::whole(Invalid, "The request body is not valid UTF-8."))?;
-    let fields = Fields::parse(text).map_err(|error| match error {
+    let fields = ObjectFields::parse(text).map_err(|error| match error {
         NotFields::Json(error) => RequestError::whole(
             Invalid,
             format!("The request body is not a JSON object: {error}."),
@@ -114,7 +114,7 @@ fn place_in(text: &str, raw: &RawValue) -> Range<usize> {
 }
 
 fn of_form(content_type: &str, body: &[u8]) -> Result<RelayedBody, RequestError> {
-    let form = Form::parse(content_type, body).map_err(|problem| {
+    let form = MultipartForm::parse(content_type, body).map_err(|problem| {
         let message = format!("The multipart form cannot be read: {problem}.");
         RequestError::whole(RequestErrorKind::Invalid, message)
     })?;

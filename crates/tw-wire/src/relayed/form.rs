@@ -17,7 +17,7 @@ const BOUNDARY_BYTES_MAX: usize = 70;
 
 /// A form and the places of its fields.
 #[derive(Debug)]
-pub(super) struct Form {
+pub(super) struct MultipartForm {
     pub boundary: String,
     /// Where the first part's delimiter stands.
     pub begins: usize,
@@ -46,7 +46,7 @@ pub(super) enum BadForm {
     TooMany,
 }
 
-impl Form {
+impl MultipartForm {
     pub fn parse(content_type: &str, body: &[u8]) -> Result<Self, BadForm> {
         let boundary = parameter(content_type, "boundary")
             .filter(|boundary| (1..=BOUNDARY_BYTES_MAX).contains(&boundary.len()))

@@ -1,9 +1,9 @@
-use super::{Reader, SseError};
+use super::{SseError, SseReader};
 
 const EVENT_BYTES_MAX: usize = 64;
 
 fn frames(pieces: &[&[u8]]) -> Result<Vec<(String, String)>, SseError> {
-    let mut reader = Reader::new(EVENT_BYTES_MAX);
+    let mut reader = SseReader::new(EVENT_BYTES_MAX);
     let mut frames = Vec::new();
     for piece in pieces {
         reader.push(piece);

@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use tw_core::event::{LogEvent, TurnEnd, TurnStatus};
-use tw_core::fault::{Fault, FaultClass};
+use tw_core::event::{LogEvent, TurnEnd};
+use tw_core::fault::{FaultClass, TurnFault};
 use tw_core::id::TurnId;
 use tw_core::json::{Json, LiteralBuf};
-use tw_core::model::{CallForm, CallPiece, Delta, Finish, ModelEvent, ReportedError};
+use tw_core::model::{AnswerDelta, CallDelta, CallForm, Finish, ModelEvent, ReportedError};
+use tw_core::turn_status::TurnStatus;
 use tw_wire::openai_chat::body;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
-use tw_wire::openai_chat::outcome::Dialect;
+use tw_wire::openai_chat::outcome::ChatDialect;
 use tw_wire::openai_chat::stream::{StreamDecoder, StreamLimits};
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
-    pub choices: BTreeMap<u32, Choice>,
+pub struct BuiltAnswer {
+    pub choices: BTreeMap<u32, BuiltChoice>,
     pub finishes: Vec<(u32, Finish)>,
     /// The upstream's object.
     pub usage: Option<Value>,
@@ -25,18 +26,18 @@ pub struct Answer {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Choice {
+pub struct BuiltChoice {
     pub text: String,
     pub refusal: String,
     pub reasoning: String,
     pub details: Vec<Value>,
     pub logprobs: Vec<Value>,
     pub extra: Vec<(String, Value)>,
-    pub calls: Vec<Call>,
+    pub calls: Vec<BuiltCall>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
+pub struct BuiltCall {
     pub id: Option<String>,
     pub name: Option<String>,
     pub arguments: String,
@@ -52,8 +53,8 @@ struct Literals {
 }
 
 /// Puts an answer together; halves of surrogate pairs meet before they are decoded.
-pub fn whole(events: &[ModelEvent]) -> Answer {
-    let mut answer = Answer::default();
+pub fn whole(events: &[ModelEvent]) -> BuiltAnswer {
+    let mut answer = BuiltAnswer::default();
     let mut literals: BTreeMap<u32, Literals> = BTreeMap::new();
     for event in events {
         match event {
@@ -95,8 +96,8 @@ pub fn whole(events: &[ModelEvent]) -> Answer {
     answer
 }
 
-impl Choice {
-    fn add_delta(&mut self, delta: &Delta, written: &mut Literals) {
+impl BuiltChoice {
+    fn add_delta(&mut self, delta: &AnswerDelta, written: &mut Literals) {
         delta.text.iter().for_each(|text| written.text.push(text));
         if let Some(rest) = &delta.rest {
             rest.refusal
@@ -117,10 +118,10 @@ impl Choice {
         }
     }
 
-    fn add_call(&mut self, piece: &CallPiece, written: &mut Literals) {
+    fn add_call(&mut self, piece: &CallDelta, written: &mut Literals) {
         let at = piece.call as usize;
         if at == self.calls.len() {
-            self.calls.push(Call {
+            self.calls.push(BuiltCall {
                 id: None,
                 name: None,
                 arguments: String::new(),
@@ -212,7 +213,7 @@ pub fn log(events: &[ModelEvent]) -> Vec<LogEvent> {
         None => (TurnStatus::Completed, None),
         Some(error) => (
             TurnStatus::Failed,
-            Some(Fault::new(FaultClass::UpstreamReported, error.message)),
+            Some(TurnFault::new(FaultClass::UpstreamReported, error.message)),
         ),
     };
     if fault.is_none() {
@@ -228,7 +229,7 @@ pub fn log(events: &[ModelEvent]) -> Vec<LogEvent> {
     log
 }
 
-pub fn write_stream(log: &[LogEvent], dialect: Dialect) -> Vec<u8> {
+pub fn write_stream(log: &[LogEvent], dialect: ChatDialect) -> Vec<u8> {
     let mut writer = ChunkWriter::new(
         turn(),
         ChunkOptions {

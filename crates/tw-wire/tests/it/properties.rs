@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use tw_core::json::Literal;
 use tw_core::limits::RequestLimits;
 use tw_core::model::{
-    CallForm, CallPiece, Delta, DeltaRest, Finish, ModelEvent, ReasoningField, ReasoningText,
+    AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, ModelEvent, ReasoningField, ReasoningText,
 };
 use tw_core::request::{ChoiceSent, ModelInput, ModelRequest, OfferedTools};
-use tw_wire::openai_chat::outcome::Dialect;
+use tw_wire::openai_chat::outcome::ChatDialect;
 use tw_wire::openai_chat::request;
 
 use crate::answer;
@@ -42,7 +42,7 @@ fn delta() -> impl Strategy<Value = ModelEvent> {
                 ..DeltaRest::default()
             };
             let rest = (rest != DeltaRest::default()).then(|| Box::new(rest));
-            ModelEvent::Delta(Delta {
+            ModelEvent::Delta(AnswerDelta {
                 choice,
                 text: text.as_deref().map(Literal::from_text),
                 rest,
@@ -56,7 +56,7 @@ fn calls() -> impl Strategy<Value = Vec<ModelEvent>> {
     collection::vec(call, 0..4).prop_map(|calls| {
         let mut events = Vec::new();
         for (at, (name, first, second)) in calls.into_iter().enumerate() {
-            let piece = CallPiece {
+            let piece = CallDelta {
                 choice: 0,
                 call: u32::try_from(at).expect("few calls"),
                 id: Some(format!("call_{at}").into()),
@@ -65,7 +65,7 @@ fn calls() -> impl Strategy<Value = Vec<ModelEvent>> {
                 // No object, or a complete one would make the next piece a call of its own.
                 arguments: Some(Literal::from_text(&format!("x{first}"))),
             };
-            let rest = second.map(|text| CallPiece {
+            let rest = second.map(|text| CallDelta {
                 id: None,
                 name: None,
                 arguments: Some(Literal::from_text(&text)),
@@ -149,7 +149,7 @@ proptest! {
         events in model_answer(),
         cuts in collection::vec(any::<proptest::sample::Index>(), 0..6),
     ) {
-        let written = answer::write_stream(&answer::log(&events), Dialect::Tools);
+        let written = answer::write_stream(&answer::log(&events), ChatDialect::Tools);
         let whole = answer::events([written.as_slice()]);
         prop_assert_eq!(&whole, &events);
 

@@ -7,11 +7,11 @@ use tw_core::model::{CallForm, DeltaRest, Finish, ModelEvent};
 use tw_core::request::{Block, CallBlock, RoundSent};
 use tw_wire::openai_chat::request;
 
-use crate::answer::{self, Answer};
+use crate::answer::{self, BuiltAnswer};
 use crate::properties::untouched;
 
 /// Reads chunks whose first choice has these deltas, and an end.
-fn read(deltas: &[Value]) -> Answer {
+fn read(deltas: &[Value]) -> BuiltAnswer {
     answer::whole(&events(deltas, "tool_calls"))
 }
 
@@ -37,7 +37,7 @@ fn push_chunk(bytes: &mut Vec<u8>, choice: &Value) {
 }
 
 /// The calls of choice 0 as `id name arguments`, with `-` for what is missing.
-fn calls(answer: &Answer) -> Vec<String> {
+fn calls(answer: &BuiltAnswer) -> Vec<String> {
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let calls = answer
         .choices
@@ -172,7 +172,7 @@ fn quirk_05_no_id() {
         {"index": 2, "function": {"name": "h", "arguments": "{}"}},
     ]});
     let log = answer::log(&events(&[same], "tool_calls"));
-    let written = answer::write_stream(&log, tw_wire::openai_chat::outcome::Dialect::Tools);
+    let written = answer::write_stream(&log, tw_wire::openai_chat::outcome::ChatDialect::Tools);
     let read = answer::whole(&answer::events([written.as_slice()]));
     let turn = answer::turn().plain();
     assert_eq!(

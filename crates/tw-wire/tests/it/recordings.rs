@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 use tw_core::json::LiteralBuf;
-use tw_core::model::{Delta, Finish, ModelEvent};
+use tw_core::model::{AnswerDelta, Finish, ModelEvent};
 use tw_wire::openai_chat::body::decode_error;
 
-use crate::answer::{self, Answer};
+use crate::answer::{self, BuiltAnswer};
 use crate::shared::{Recording, recordings};
 
 #[test]
@@ -31,7 +31,7 @@ fn chat_recordings_are_read_as_expected() {
 fn text_as_it_came(events: &[ModelEvent]) -> String {
     let mut text = LiteralBuf::default();
     for event in events {
-        if let ModelEvent::Delta(Delta {
+        if let ModelEvent::Delta(AnswerDelta {
             text: Some(more), ..
         }) = event
         {
@@ -41,7 +41,7 @@ fn text_as_it_came(events: &[ModelEvent]) -> String {
     text.to_text()
 }
 
-fn check(recording: &Recording, answer: &Answer) {
+fn check(recording: &Recording, answer: &BuiltAnswer) {
     let (file, expect) = (&recording.file, &recording.expect);
     let refusal: String = answer
         .choices
@@ -87,7 +87,7 @@ fn check(recording: &Recording, answer: &Answer) {
     );
 }
 
-fn check_calls(file: &str, expect: &Value, answer: &Answer) {
+fn check_calls(file: &str, expect: &Value, answer: &BuiltAnswer) {
     let was_cut = answer
         .finishes
         .iter()
@@ -126,7 +126,7 @@ fn check_calls(file: &str, expect: &Value, answer: &Answer) {
     assert_eq!(calls, expected, "calls of {file}");
 }
 
-fn check_finishes(file: &str, expect: &Value, answer: &Answer) {
+fn check_finishes(file: &str, expect: &Value, answer: &BuiltAnswer) {
     let words: Vec<&str> = expect["finish"]
         .as_array()
         .into_iter()

@@ -2,13 +2,13 @@
 
 use tw_core::model::{CallForm, Finish};
 use tw_wire::openai_chat::completion::CompletionBuilder;
-use tw_wire::openai_chat::outcome::Dialect;
+use tw_wire::openai_chat::outcome::ChatDialect;
 
-use crate::answer::{self, Answer};
+use crate::answer::{self, BuiltAnswer};
 use crate::shared::recordings;
 
 /// What a client of ours reads, if the upstream's answer was `answer`.
-fn as_written(mut answer: Answer, file: &str, read: &Answer) -> Answer {
+fn as_written(mut answer: BuiltAnswer, file: &str, read: &BuiltAnswer) -> BuiltAnswer {
     for (index, choice) in &mut answer.choices {
         for (at, call) in choice.calls.iter_mut().enumerate() {
             if call.form == CallForm::Legacy {
@@ -38,13 +38,13 @@ fn streams_that_we_write_are_read_back() {
         } else {
             answer::body_events(&recording.bytes)
         };
-        let written = answer::write_stream(&answer::log(&events), Dialect::Tools);
+        let written = answer::write_stream(&answer::log(&events), ChatDialect::Tools);
         let read = answer::whole(&answer::events([written.as_slice()]));
         let mut expected = as_written(answer::whole(&events), &recording.file, &read);
         if expected.errors.is_empty() {
             expected.is_done = true;
         } else {
-            expected = Answer {
+            expected = BuiltAnswer {
                 finishes: Vec::new(),
                 usage: None,
                 is_done: false,
@@ -61,7 +61,7 @@ fn streams_that_we_write_are_read_back() {
 }
 
 /// Unknown lists of a plain message are no fields of a delta; `annotations` are.
-fn keep_non_lists(expected: &mut Answer, file: &str, read: &Answer) {
+fn keep_non_lists(expected: &mut BuiltAnswer, file: &str, read: &BuiltAnswer) {
     for (index, choice) in &mut expected.choices {
         choice.extra.retain(|(key, value)| {
             let passes = !value.is_array() || key == "annotations";
@@ -86,7 +86,7 @@ fn bodies_that_we_write_are_read_back() {
         } else {
             answer::body_events(&recording.bytes)
         };
-        let mut builder = CompletionBuilder::new(answer::turn(), Dialect::Tools);
+        let mut builder = CompletionBuilder::new(answer::turn(), ChatDialect::Tools);
         answer::log(&events)
             .iter()
             .for_each(|event| builder.push(event));

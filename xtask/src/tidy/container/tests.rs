@@ -1,8 +1,8 @@
 use super::check;
-use crate::tidy::tree::Tree;
+use crate::tidy::tree::SourceTree;
 
 fn found(files: &[(&str, &str)]) -> Vec<String> {
-    let found = check(&Tree::of(files));
+    let found = check(&SourceTree::of(files));
     found.iter().map(ToString::to_string).collect()
 }
 

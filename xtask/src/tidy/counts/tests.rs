@@ -1,5 +1,5 @@
 use super::{BAD_INPUT_ROWS_MIN, check, quirks_required};
-use crate::tidy::tree::Tree;
+use crate::tidy::tree::SourceTree;
 
 fn rows(count: usize) -> String {
     "[[row]]\nname = \"x\"\n".repeat(count)
@@ -12,7 +12,7 @@ fn quirks(numbers: impl Iterator<Item = u32>) -> String {
 }
 
 fn messages(rows: &str, tests: &str) -> Vec<String> {
-    let tree = Tree::of(&[
+    let tree = SourceTree::of(&[
         ("testdata/bad_input.toml", rows),
         ("crates/tw-wire/tests/it/quirks.rs", tests),
     ]);
@@ -34,7 +34,7 @@ fn too_few_rows_broken_rows_and_a_missing_file_are_found() {
         ["testdata/bad_input.toml:1: 31 rows, at least 32 wanted"]
     );
     assert_eq!(messages("[[row", &all).len(), 1);
-    let tree = Tree::of(&[("crates/tw-wire/tests/it/quirks.rs", &all)]);
+    let tree = SourceTree::of(&[("crates/tw-wire/tests/it/quirks.rs", &all)]);
     assert_eq!(check(&tree).len(), 1);
 }
 

@@ -1,9 +1,9 @@
 use super::check;
-use crate::tidy::tree::Tree;
+use crate::tidy::tree::SourceTree;
 
 #[test]
 fn only_the_page_without_a_link_is_found() {
-    let tree = Tree::of(&[
+    let tree = SourceTree::of(&[
         (
             "README.md",
             "See [docs](docs/) and [tools](docs/tools.md#kinds \"Tools\").\n[run]: ./docs/run.md\n",
@@ -33,6 +33,6 @@ fn only_the_page_without_a_link_is_found() {
 
 #[test]
 fn without_an_index_every_page_is_found() {
-    let tree = Tree::of(&[("docs/a.md", ""), ("docs/b.md", "[a](a.md)")]);
+    let tree = SourceTree::of(&[("docs/a.md", ""), ("docs/b.md", "[a](a.md)")]);
     assert_eq!(check(&tree).len(), 2);
 }

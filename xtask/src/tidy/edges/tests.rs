@@ -1,8 +1,8 @@
 use super::check;
-use crate::tidy::tree::Tree;
+use crate::tidy::tree::SourceTree;
 
 fn messages(path: &str, text: &str) -> Vec<String> {
-    let tree = Tree::of(&[(path, text)]);
+    let tree = SourceTree::of(&[(path, text)]);
     check(&tree).iter().map(ToString::to_string).collect()
 }
 
@@ -52,10 +52,10 @@ fn a_crate_outside_the_table_and_a_broken_manifest_are_found() {
 #[test]
 fn the_store_names_only_the_own_codec() {
     let path = "crates/tw-store/src/rows.rs";
-    assert!(messages(path, "use tw_wire::own;\nuse tw_wire::own::encode;\n").is_empty());
+    assert!(messages(path, "use tw_wire::stored;\nuse tw_wire::stored::encode;\n").is_empty());
     assert_eq!(
-        messages(path, "use tw_wire::own;\nuse tw_wire::anthropic;\n"),
-        ["crates/tw-store/src/rows.rs:2: tw-store uses only `tw_wire::own`, named in full"]
+        messages(path, "use tw_wire::stored;\nuse tw_wire::anthropic;\n"),
+        ["crates/tw-store/src/rows.rs:2: tw-store uses only `tw_wire::stored`, named in full"]
     );
     assert_eq!(messages(path, "use tw_wire as wire;").len(), 1);
     assert!(messages("crates/tw-http/src/a.rs", "use tw_wire::anthropic;").is_empty());

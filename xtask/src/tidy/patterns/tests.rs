@@ -1,8 +1,8 @@
 use super::{EVERYWHERE, FOLDERS, SLEEPS, SOURCES, check};
-use crate::tidy::tree::Tree;
+use crate::tidy::tree::SourceTree;
 
 fn lines(path: &str, text: &str) -> Vec<usize> {
-    let tree = Tree::of(&[(path, text)]);
+    let tree = SourceTree::of(&[(path, text)]);
     let mut lines: Vec<usize> = check(&tree)
         .iter()
         .map(|violation| violation.line)

@@ -1,8 +1,8 @@
 use super::check;
-use crate::tidy::tree::Tree;
+use crate::tidy::tree::SourceTree;
 
 fn lines(path: &str, text: &str) -> Vec<usize> {
-    let tree = Tree::of(&[(path, text)]);
+    let tree = SourceTree::of(&[(path, text)]);
     check(&tree)
         .iter()
         .map(|violation| violation.line)

@@ -1,11 +1,11 @@
 use super::{FILE_LINES_MAX, check};
-use crate::tidy::tree::Tree;
+use crate::tidy::tree::SourceTree;
 
 #[test]
 fn one_line_too_many_is_found() {
     let full = "\n".repeat(FILE_LINES_MAX);
     let over = "\n".repeat(FILE_LINES_MAX + 1);
-    let tree = Tree::of(&[
+    let tree = SourceTree::of(&[
         ("crates/tw-core/src/full.rs", &full),
         ("crates/tw-core/src/over.rs", &over),
         ("testdata/over.rs", &over),

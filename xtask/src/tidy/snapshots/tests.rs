@@ -1,5 +1,5 @@
 use super::check;
-use crate::tidy::tree::Tree;
+use crate::tidy::tree::SourceTree;
 
 const TESTS: (&str, &str) = (
     "crates/tw-wire/src/sse/tests.rs",
@@ -10,7 +10,7 @@ const HEAD: &str = "---\nsource: crates/tw-wire/src/sse/tests.rs\nexpression: fr
 
 fn messages(snapshot: (&str, &str)) -> Vec<String> {
     let case = ("testdata/turns/one_call/request.json", "{}");
-    let tree = Tree::of(&[TESTS, case, snapshot]);
+    let tree = SourceTree::of(&[TESTS, case, snapshot]);
     check(&tree).iter().map(ToString::to_string).collect()
 }
 
@@ -43,7 +43,7 @@ fn a_snapshot_whose_test_is_gone_is_found() {
 
 #[test]
 fn a_snapshot_that_waits_for_review_is_found() {
-    let mut tree = Tree::of(&[TESTS]);
+    let mut tree = SourceTree::of(&[TESTS]);
     tree.pending_snapshots.push("a/b.snap.new".to_owned());
     assert_eq!(check(&tree)[0].path, "a/b.snap.new");
 }

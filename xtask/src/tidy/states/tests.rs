@@ -1,5 +1,5 @@
 use super::check;
-use crate::tidy::tree::Tree;
+use crate::tidy::tree::SourceTree;
 
 const CODE: &str = "
 enum Light {
@@ -24,7 +24,7 @@ impl Crossing {
 
 fn found(diagram: &str) -> Vec<String> {
     let page = format!("# Map\n\n```mermaid\nstateDiagram-v2\n{diagram}```\n");
-    let tree = Tree::of(&[
+    let tree = SourceTree::of(&[
         ("ARCHITECTURE.md", &page),
         ("crates/a/src/light.rs", CODE),
         (

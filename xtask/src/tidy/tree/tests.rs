@@ -2,7 +2,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::Tree;
+use super::SourceTree;
 
 fn write(root: &Path, path: &str, text: &str) {
     let full = root.join(path);
@@ -31,7 +31,7 @@ fn lists_untracked_files_leaves_ignored_ones_and_finds_pending_snapshots() {
     write(root, "target/old.snap.new", "");
     fs::write(root.join("binary.bin"), [0xff, 0xfe]).unwrap();
 
-    let tree = Tree::read(root).unwrap();
+    let tree = SourceTree::read(root).unwrap();
 
     let paths: Vec<&str> = tree.files.iter().map(|file| file.path.as_str()).collect();
     assert!(paths.contains(&"crates/tw-core/src/lib.rs"), "{paths:?}");
@@ -46,5 +46,5 @@ fn lists_untracked_files_leaves_ignored_ones_and_finds_pending_snapshots() {
 #[test]
 fn a_folder_that_cannot_be_listed_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(Tree::read(&folder.path().join("missing")).is_err());
+    assert!(SourceTree::read(&folder.path().join("missing")).is_err());
 }

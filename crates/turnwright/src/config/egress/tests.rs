@@ -1,5 +1,5 @@
 use tw_egress::client::failure::FailureKind;
-use tw_egress::client::place::ORGANIZATION_DEFAULT;
+use tw_egress::client::host_port::ORGANIZATION_DEFAULT;
 
 use tw_egress::client::web_roots;
 

@@ -11,7 +11,7 @@ fn environment(variables: &[(&str, &str)]) -> Environment {
     Environment::of(variables.iter().map(owned))
 }
 
-fn of(text: &str, variables: &[(&str, &str)]) -> anyhow::Result<Vec<Grant>> {
+fn of(text: &str, variables: &[(&str, &str)]) -> anyhow::Result<Vec<SecretGrant>> {
     let mut table: Table = text.parse().unwrap();
     read(table.remove("secrets"), &environment(variables))
 }
@@ -19,7 +19,7 @@ fn of(text: &str, variables: &[(&str, &str)]) -> anyhow::Result<Vec<Grant>> {
 /// Name, value, organizations and hosts.
 type Parts<'a> = (&'a str, &'a str, Vec<&'a str>, Vec<&'a str>);
 
-fn parts(grants: &[Grant]) -> Vec<Parts<'_>> {
+fn parts(grants: &[SecretGrant]) -> Vec<Parts<'_>> {
     fn strs(texts: &[String]) -> Vec<&str> {
         texts.iter().map(String::as_str).collect()
     }

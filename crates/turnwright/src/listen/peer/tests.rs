@@ -6,19 +6,19 @@ use std::task::Poll;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::Peer;
+use super::PeerConnection;
 
-async fn pair() -> (Peer, TcpStream) {
+async fn pair() -> (PeerConnection, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let theirs = TcpStream::connect(listener.local_addr().unwrap())
         .await
         .unwrap();
     let (ours, _) = listener.accept().await.unwrap();
-    (Peer::new(ours), theirs)
+    (PeerConnection::new(ours), theirs)
 }
 
 /// Flushes until that fails.
-async fn kind_of_end(peer: &mut Peer) -> ErrorKind {
+async fn kind_of_end(peer: &mut PeerConnection) -> ErrorKind {
     poll_fn(|cx| match Pin::new(&mut *peer).poll_flush(cx) {
         Poll::Ready(Err(error)) => Poll::Ready(error.kind()),
         Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::super::scenarios::{Peer, Scenario};
+use super::super::scenarios::{MeasuredPeer, Scenario};
 use super::{Figure, Figures};
 use crate::load::Observed;
 
@@ -15,9 +15,14 @@ fn medians() {
     ] {
         let mut figures = Figures::default();
         for value in values {
-            figures.note(Scenario::C1, Peer::Nginx, Figure::RequestsPerS, *value);
+            figures.note(
+                Scenario::C1,
+                MeasuredPeer::Nginx,
+                Figure::RequestsPerS,
+                *value,
+            );
         }
-        let median = figures.median(Scenario::C1, Peer::Nginx, Figure::RequestsPerS);
+        let median = figures.median(Scenario::C1, MeasuredPeer::Nginx, Figure::RequestsPerS);
         assert_eq!(median, expected, "{values:?}");
     }
 }
@@ -52,8 +57,13 @@ fn a_run_in_figures() {
     ];
     for (scenario, figure, expected) in cases {
         let mut figures = Figures::default();
-        figures.note_run(scenario, &scenario.shape(), Peer::Turnwright, &observed);
-        let median = figures.median(scenario, Peer::Turnwright, figure);
+        figures.note_run(
+            scenario,
+            &scenario.shape(),
+            MeasuredPeer::Turnwright,
+            &observed,
+        );
+        let median = figures.median(scenario, MeasuredPeer::Turnwright, figure);
         let is_equal = match (median, expected) {
             (Some(got), Some(expected)) => (got - expected).abs() < 1e-6,
             (got, expected) => got == expected,

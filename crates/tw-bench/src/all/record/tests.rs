@@ -1,15 +1,15 @@
 use super::{Acknowledged, check};
 use crate::floor::schema::{INTEGER_KEYS, create};
-use crate::floor::turns::{Shape, Turns};
+use crate::floor::turns::{TurnFactory, TurnShape};
 
 #[test]
 fn every_turn_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("record.db");
     let conn = create(&file, &INTEGER_KEYS).unwrap();
-    let mut turns = Turns::new(&INTEGER_KEYS, Shape::Relay);
+    let mut turns = TurnFactory::new(&INTEGER_KEYS, TurnShape::Relay);
     turns.run_batch(&conn, 3).unwrap();
-    turns.shape = Shape::OneTool;
+    turns.shape = TurnShape::OneTool;
     turns.run_batch(&conn, 2).unwrap();
 
     let right = Acknowledged {

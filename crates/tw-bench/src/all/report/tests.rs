@@ -1,16 +1,16 @@
 use super::super::figures::{Figure, Figures};
-use super::super::scenarios::{Peer, Scenario};
+use super::super::scenarios::{MeasuredPeer, Scenario};
 use super::table;
 
 #[test]
 fn a_table_has_what_was_measured() {
     let mut figures = Figures::default();
     for (peer, figure, value) in [
-        (Peer::Nginx, Figure::EventsPerS, 1_400_000.0),
-        (Peer::Turnwright, Figure::EventsPerS, 350_000.0),
-        (Peer::Nginx, Figure::Foreign, 0.02),
-        (Peer::Turnwright, Figure::Foreign, 0.031),
-        (Peer::Turnwright, Figure::CpuPerEventUs, 2.9),
+        (MeasuredPeer::Nginx, Figure::EventsPerS, 1_400_000.0),
+        (MeasuredPeer::Turnwright, Figure::EventsPerS, 350_000.0),
+        (MeasuredPeer::Nginx, Figure::Foreign, 0.02),
+        (MeasuredPeer::Turnwright, Figure::Foreign, 0.031),
+        (MeasuredPeer::Turnwright, Figure::CpuPerEventUs, 2.9),
     ] {
         figures.note(Scenario::SseB16, peer, figure, value);
     }

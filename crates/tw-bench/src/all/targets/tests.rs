@@ -1,11 +1,11 @@
 use super::super::figures::{Figure, Figures};
-use super::super::scenarios::{Peer, Scenario};
-use super::{Must, TARGETS, Target, Verdict};
+use super::super::scenarios::{MeasuredPeer, Scenario};
+use super::{SpeedTarget, TARGETS, TargetBound, TargetVerdict};
 
 /// Figures of one scenario.
-type Known = &'static [(Peer, Figure, f64)];
+type Known = &'static [(MeasuredPeer, Figure, f64)];
 
-fn judge(figure: Figure, must: Must, known: Known) -> Verdict {
+fn judge(figure: Figure, must: TargetBound, known: Known) -> TargetVerdict {
     let scenario = Scenario::C64;
     let mut figures = Figures::default();
     for (peer, figure, value) in known {
@@ -13,7 +13,7 @@ fn judge(figure: Figure, must: Must, known: Known) -> Verdict {
         // What another scenario showed does not count.
         figures.note(Scenario::Rate2k, *peer, *figure, 1e12);
     }
-    Target {
+    SpeedTarget {
         scenario,
         figure,
         must,
@@ -28,32 +28,32 @@ const TAIL: Figure = Figure::TotalP99Us;
 
 #[test]
 fn each_kind_of_target_at_its_bound_and_beyond() {
-    use Peer::{Direct, Floor, Nginx, Turnwright, Unrecorded};
-    let cases: &[(Figure, Must, Known, Known, f64)] = &[
+    use MeasuredPeer::{Direct, Floor, Nginx, Turnwright, Unrecorded};
+    let cases: &[(Figure, TargetBound, Known, Known, f64)] = &[
         (
             RATE,
-            Must::Reach(10.0),
+            TargetBound::Reach(10.0),
             &[(Turnwright, RATE, 10.0)],
             &[(Turnwright, RATE, 9.9)],
             10.0,
         ),
         (
             CPU,
-            Must::StayWithin(10.0),
+            TargetBound::StayWithin(10.0),
             &[(Turnwright, CPU, 10.0)],
             &[(Turnwright, CPU, 10.1)],
             10.0,
         ),
         (
             RATE,
-            Must::ReachOf(Nginx, 0.5),
+            TargetBound::ReachOf(Nginx, 0.5),
             &[(Turnwright, RATE, 50.0), (Nginx, RATE, 100.0)],
             &[(Turnwright, RATE, 49.0), (Nginx, RATE, 100.0)],
             50.0,
         ),
         (
             RATE,
-            Must::ReachOf(Unrecorded, 0.5),
+            TargetBound::ReachOf(Unrecorded, 0.5),
             &[(Turnwright, RATE, 50.0), (Unrecorded, RATE, 100.0)],
             &[
                 (Turnwright, RATE, 49.0),
@@ -64,14 +64,14 @@ fn each_kind_of_target_at_its_bound_and_beyond() {
         ),
         (
             CPU,
-            Must::StayWithinTimes(Nginx, 1.5),
+            TargetBound::StayWithinTimes(Nginx, 1.5),
             &[(Turnwright, CPU, 15.0), (Nginx, CPU, 10.0)],
             &[(Turnwright, CPU, 15.1), (Nginx, CPU, 10.0)],
             15.0,
         ),
         (
             RATE,
-            Must::ReachOfAllowed(0.5),
+            TargetBound::ReachOfAllowed(0.5),
             &[
                 (Turnwright, RATE, 5_000.0),
                 (Nginx, CPU, 20.0),
@@ -86,7 +86,7 @@ fn each_kind_of_target_at_its_bound_and_beyond() {
         ),
         (
             FIRST,
-            Must::AddWithinTimes(2.0),
+            TargetBound::AddWithinTimes(2.0),
             &[
                 (Turnwright, FIRST, 400.0),
                 (Nginx, FIRST, 250.0),
@@ -101,7 +101,7 @@ fn each_kind_of_target_at_its_bound_and_beyond() {
         ),
         (
             TAIL,
-            Must::StayWithinMedianAndFloor(2.0),
+            TargetBound::StayWithinMedianAndFloor(2.0),
             &[
                 (Turnwright, TAIL, 500.0),
                 (Turnwright, Figure::TotalP50Us, 200.0),
@@ -116,7 +116,7 @@ fn each_kind_of_target_at_its_bound_and_beyond() {
         ),
         (
             FIRST,
-            Must::AddWithinTimesOf(TAIL, 1.5),
+            TargetBound::AddWithinTimesOf(TAIL, 1.5),
             &[
                 (Turnwright, FIRST, 400.0),
                 (Turnwright, TAIL, 250.0),
@@ -133,20 +133,20 @@ fn each_kind_of_target_at_its_bound_and_beyond() {
         ),
     ];
     for (figure, must, at_bound, beyond, expected) in cases {
-        let Verdict::Holds { bound, .. } = judge(*figure, *must, at_bound) else {
+        let TargetVerdict::Holds { bound, .. } = judge(*figure, *must, at_bound) else {
             panic!("{must:?} does not hold for {at_bound:?}");
         };
         assert!((bound - expected).abs() < 1e-6, "{must:?}: {bound}");
         let verdict = judge(*figure, *must, beyond);
         assert!(
-            matches!(verdict, Verdict::Fails { .. }),
+            matches!(verdict, TargetVerdict::Fails { .. }),
             "{must:?} holds for {beyond:?}"
         );
         for (at, (missing, _, _)) in at_bound.iter().enumerate() {
             let mut rest = at_bound.to_vec();
             rest.remove(at);
             let verdict = judge(*figure, *must, rest.leak());
-            assert_eq!(verdict, Verdict::NotMeasured(*missing), "{must:?}");
+            assert_eq!(verdict, TargetVerdict::NotMeasured(*missing), "{must:?}");
             assert!(!verdict.holds());
         }
     }
@@ -156,14 +156,14 @@ fn each_kind_of_target_at_its_bound_and_beyond() {
 fn a_figure_beside_that_of_another_scenario() {
     let judge = |got: f64, other: Option<f64>| {
         let mut figures = Figures::default();
-        figures.note(Scenario::Stalled, Peer::Turnwright, TAIL, got);
+        figures.note(Scenario::Stalled, MeasuredPeer::Turnwright, TAIL, got);
         if let Some(other) = other {
-            figures.note(Scenario::Crowd, Peer::Turnwright, TAIL, other);
+            figures.note(Scenario::Crowd, MeasuredPeer::Turnwright, TAIL, other);
         }
-        let target = Target {
+        let target = SpeedTarget {
             scenario: Scenario::Stalled,
             figure: TAIL,
-            must: Must::StayWithinTimesOf(Scenario::Crowd, 1.5),
+            must: TargetBound::StayWithinTimesOf(Scenario::Crowd, 1.5),
         };
         target.judge(&figures)
     };
@@ -171,7 +171,7 @@ fn a_figure_beside_that_of_another_scenario() {
     assert!(!judge(151.0, Some(100.0)).holds());
     assert_eq!(
         judge(1.0, None),
-        Verdict::NotMeasured(Peer::Turnwright),
+        TargetVerdict::NotMeasured(MeasuredPeer::Turnwright),
         "alone"
     );
 }
@@ -180,27 +180,33 @@ fn a_figure_beside_that_of_another_scenario() {
 fn the_targets_are_measured_where_they_are_set() {
     for target in TARGETS {
         let peers = target.scenario.shape().peers;
-        assert!(peers.contains(&Peer::Turnwright), "{target:?}");
+        assert!(peers.contains(&MeasuredPeer::Turnwright), "{target:?}");
         match target.must {
-            Must::ReachOf(peer, _) | Must::StayWithinTimes(peer, _) => {
+            TargetBound::ReachOf(peer, _) | TargetBound::StayWithinTimes(peer, _) => {
                 assert!(peers.contains(&peer), "{target:?}");
             }
-            Must::ReachOfAllowed(_) => assert!(peers.contains(&Peer::Nginx), "{target:?}"),
-            Must::AddWithinTimes(_) => {
+            TargetBound::ReachOfAllowed(_) => {
+                assert!(peers.contains(&MeasuredPeer::Nginx), "{target:?}")
+            }
+            TargetBound::AddWithinTimes(_) => {
                 assert!(
-                    peers.contains(&Peer::Nginx) && peers.contains(&Peer::Direct),
+                    peers.contains(&MeasuredPeer::Nginx) && peers.contains(&MeasuredPeer::Direct),
                     "{target:?}"
                 );
             }
-            Must::AddWithinTimesOf(..) => assert!(peers.contains(&Peer::Direct), "{target:?}"),
-            Must::StayWithinTimesOf(other, _) => {
+            TargetBound::AddWithinTimesOf(..) => {
+                assert!(peers.contains(&MeasuredPeer::Direct), "{target:?}")
+            }
+            TargetBound::StayWithinTimesOf(other, _) => {
                 assert!(
-                    other.shape().peers.contains(&Peer::Turnwright),
+                    other.shape().peers.contains(&MeasuredPeer::Turnwright),
                     "{target:?}"
                 );
                 assert!(other < target.scenario, "{target:?}: measured too late");
             }
-            Must::Reach(_) | Must::StayWithin(_) | Must::StayWithinMedianAndFloor(_) => {}
+            TargetBound::Reach(_)
+            | TargetBound::StayWithin(_)
+            | TargetBound::StayWithinMedianAndFloor(_) => {}
         }
     }
 }

@@ -1,9 +1,9 @@
 use tokio::time::Instant;
 
-use super::{Expected, Form, Reading};
+use super::{AnswerProgress, ExpectedAnswer, ExpectedForm};
 
-fn expected(form: Form) -> Expected {
-    Expected {
+fn expected(form: ExpectedForm) -> ExpectedAnswer {
+    ExpectedAnswer {
         form,
         text: "w00000 w00001 ".to_owned(),
         deltas: 2,
@@ -11,9 +11,9 @@ fn expected(form: Form) -> Expected {
 }
 
 /// What is said about an answer, whatever pieces it comes in.
-fn verdict(form: Form, status: u16, body: &str) -> Result<(), String> {
+fn verdict(form: ExpectedForm, status: u16, body: &str) -> Result<(), String> {
     let expected = expected(form);
-    let mut reading = Reading::new(&expected);
+    let mut reading = AnswerProgress::new(&expected);
     let mut verdicts = Vec::new();
     for piece_bytes in [1, 7, body.len().max(1)] {
         reading.begin();
@@ -69,7 +69,7 @@ fn chunks() {
     ];
     for (lines, wrong) in cases {
         let body: String = lines.iter().map(|line| format!("{line}\n\n")).collect();
-        let said = verdict(Form::Chunks, 200, &body);
+        let said = verdict(ExpectedForm::Chunks, 200, &body);
         match wrong {
             None => assert_eq!(said, Ok(()), "{body}"),
             Some(wrong) => {
@@ -94,14 +94,14 @@ fn the_events_of_a_turn() {
             .collect()
     };
     let right = body(&[first, second, finish, end]);
-    assert_eq!(verdict(Form::Events, 200, &right), Ok(()));
+    assert_eq!(verdict(ExpectedForm::Events, 200, &right), Ok(()));
     for lines in [
         &[first, second, finish, failed][..],
         &[first, finish, end],
         &[first, second, end],
     ] {
         assert!(
-            verdict(Form::Events, 200, &body(lines)).is_err(),
+            verdict(ExpectedForm::Events, 200, &body(lines)).is_err(),
             "{lines:?}"
         );
     }
@@ -115,7 +115,7 @@ fn whole_answers() {
         )
     };
     let right = body("w00000 w00001 ", "stop");
-    assert_eq!(verdict(Form::Plain, 200, &right), Ok(()));
+    assert_eq!(verdict(ExpectedForm::Plain, 200, &right), Ok(()));
     for (status, body) in [
         (200, body("w00000 ", "stop")),
         (200, body("w00000 w00001 w00002 ", "stop")),
@@ -125,7 +125,7 @@ fn whole_answers() {
         (503, right),
     ] {
         assert!(
-            verdict(Form::Plain, status, &body).is_err(),
+            verdict(ExpectedForm::Plain, status, &body).is_err(),
             "{status} {body}"
         );
     }
@@ -133,7 +133,11 @@ fn whole_answers() {
 
 #[test]
 fn a_refusal_is_told() {
-    let said = verdict(Form::Chunks, 429, r#"{"error":{"message":"too many"}}"#);
+    let said = verdict(
+        ExpectedForm::Chunks,
+        429,
+        r#"{"error":{"message":"too many"}}"#,
+    );
     let said = said.expect_err("429");
     assert!(
         said.starts_with("status 429: ") && said.contains("too many"),

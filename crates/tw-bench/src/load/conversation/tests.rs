@@ -1,7 +1,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Conversation, hold};
-use crate::upstream::Upstream;
+use crate::upstream::FakeUpstream;
 use crate::upstream::profile::Profile;
 
 fn plan() -> Conversation {
@@ -18,7 +18,7 @@ fn plan() -> Conversation {
 
 #[test]
 fn a_conversation_is_held_turn_by_turn() {
-    let upstream = Upstream::start().unwrap();
+    let upstream = FakeUpstream::start().unwrap();
     let took = hold(upstream.address, &plan()).unwrap();
     assert_eq!(took.len(), 25);
     assert_eq!(upstream.asked.model.load(Ordering::Relaxed), 25);
@@ -26,7 +26,7 @@ fn a_conversation_is_held_turn_by_turn() {
 
 #[test]
 fn another_answer_ends_it() {
-    let upstream = Upstream::start().unwrap();
+    let upstream = FakeUpstream::start().unwrap();
     let other = Conversation {
         text: "no".to_owned(),
         ..plan()

@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
-use super::Mixed;
+use super::MixedRound;
 
-fn mixed() -> Mixed {
-    Mixed {
+fn mixed() -> MixedRound {
+    MixedRound {
         key: "key".to_owned(),
         model: "mock-t1-c2".to_owned(),
         ours: "ours".to_owned(),

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::{check, wait_until_none_runs};
 use crate::floor::schema::{INTEGER_KEYS, create};
-use crate::floor::turns::{Shape, Turns};
+use crate::floor::turns::{TurnFactory, TurnShape};
 
 fn ids(conn: &Connection) -> Vec<String> {
     let mut statement = conn.prepare("SELECT id FROM turn ORDER BY key").unwrap();
@@ -17,7 +17,7 @@ async fn what_runs_is_lost_or_was_tried_twice_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("record.db");
     let conn = create(&file, &INTEGER_KEYS).unwrap();
-    Turns::new(&INTEGER_KEYS, Shape::OneTool)
+    TurnFactory::new(&INTEGER_KEYS, TurnShape::OneTool)
         .run_batch(&conn, 2)
         .unwrap();
     let answered = ids(&conn);

@@ -1,16 +1,16 @@
-use super::{Sample, Watch};
+use super::{ProcessSample, ProcessWatch};
 
 fn watch(samples: impl IntoIterator<Item = (u64, usize)>) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
-    let mut watch = Watch::new(folder.path());
+    let mut watch = ProcessWatch::new(folder.path());
     // An earlier process does not count.
-    watch.note(Sample {
+    watch.note(ProcessSample {
         resident_kib: 1,
         open_files: 1,
     });
     watch.begin_steady();
     for (resident_kib, open_files) in samples {
-        watch.note(Sample {
+        watch.note(ProcessSample {
             resident_kib,
             open_files,
         });

@@ -2,15 +2,16 @@
 
 use super::request::{depth, header_problem, nests_deeper};
 use super::schema::{self, Budget};
-use super::values::{self, Spot};
-use super::{Checked, Scope, refuse};
-use crate::api_request::{BodyFormat, Landed};
-use crate::arguments::Schema;
-use crate::definition::Definition;
+use super::values::{self, StaticValuePlace};
+use super::{CheckedDefinition, Scope, refuse};
+use crate::api_request::{BodyFormat, ParameterLanding};
+use crate::arguments::ArgumentsSchema;
+use crate::definition::ToolDefinition;
 use crate::json::Json;
 use crate::limits::RequestLimits;
 use crate::parameters::{
-    Fixed, Parameter, Parameters, Place, Source, Value, function_parameters, is_name,
+    FixedParameter, Parameter, ParameterPlace, ParameterSource, ParameterValue, Parameters,
+    function_parameters, is_name,
 };
 use crate::variables::Variables;
 
@@ -18,7 +19,10 @@ use crate::variables::Variables;
 const PROPERTIES_MAX: usize = 500;
 
 /// Refuses what nests too deep to be walked.
-pub(super) fn check_nesting(definition: &Definition, limits: &RequestLimits) -> Checked {
+pub(super) fn check_nesting(
+    definition: &ToolDefinition,
+    limits: &RequestLimits,
+) -> CheckedDefinition {
     for (name, parameter) in &definition.parameters {
         if !nests_within(&parameter.source, limits.schema_depth_max) {
             return refuse(&format!("parameters.{name}"), nests_deeper(limits));
@@ -35,38 +39,40 @@ pub(super) fn check_nesting(definition: &Definition, limits: &RequestLimits) -> 
     Ok(())
 }
 
-fn nests_within(source: &Source, levels: usize) -> bool {
+fn nests_within(source: &ParameterSource, levels: usize) -> bool {
     let Some(rest) = levels.checked_sub(1) else {
         return false;
     };
     match source {
-        Source::Ai(ai) => ai.schema.depth() <= levels,
-        Source::Fixed(fixed) => depth(&fixed.value) <= levels,
-        Source::ArrayExtendable { fixed, extension } => {
+        ParameterSource::Ai(ai) => ai.schema.depth() <= levels,
+        ParameterSource::Fixed(fixed) => depth(&fixed.value) <= levels,
+        ParameterSource::ArrayExtendable { fixed, extension } => {
             fixed.iter().all(|value| depth(value) <= rest)
                 && extension
                     .iter()
                     .all(|extension| extension.items.depth() <= rest)
         }
-        Source::Object { properties, .. } => properties
+        ParameterSource::Object { properties, .. } => properties
             .iter()
             .all(|(_, parameter)| nests_within(&parameter.source, rest)),
-        Source::Array { items, .. } => items
+        ParameterSource::Array { items, .. } => items
             .iter()
             .all(|parameter| nests_within(&parameter.source, rest)),
     }
 }
 
-fn count_of(source: &Source) -> usize {
+fn count_of(source: &ParameterSource) -> usize {
     match source {
-        Source::Ai(_) | Source::Fixed(_) | Source::ArrayExtendable { .. } => 1,
-        Source::Object { properties, .. } => {
+        ParameterSource::Ai(_)
+        | ParameterSource::Fixed(_)
+        | ParameterSource::ArrayExtendable { .. } => 1,
+        ParameterSource::Object { properties, .. } => {
             1 + properties
                 .iter()
                 .map(|(_, parameter)| count_of(&parameter.source))
                 .sum::<usize>()
         }
-        Source::Array { items, .. } => {
+        ParameterSource::Array { items, .. } => {
             1 + items
                 .iter()
                 .map(|parameter| count_of(&parameter.source))
@@ -75,7 +81,7 @@ fn count_of(source: &Source) -> usize {
     }
 }
 
-pub(super) fn check(definition: &Definition, limits: &RequestLimits) -> Checked {
+pub(super) fn check(definition: &ToolDefinition, limits: &RequestLimits) -> CheckedDefinition {
     check_url_names(definition)?;
     check_names("parameters", &definition.parameters)?;
     let mut walk = Walk {
@@ -92,7 +98,7 @@ pub(super) fn check(definition: &Definition, limits: &RequestLimits) -> Checked 
 }
 
 /// Every `{name}` of the URL is a parameter.
-fn check_url_names(definition: &Definition) -> Checked {
+fn check_url_names(definition: &ToolDefinition) -> CheckedDefinition {
     let url = &definition.request.url;
     for name in url.path_parameters().chain(url.query_parameters()) {
         let is_known = definition.parameters.iter().any(|(other, _)| other == name);
@@ -103,7 +109,7 @@ fn check_url_names(definition: &Definition) -> Checked {
     Ok(())
 }
 
-fn check_names(field: &str, parameters: &Parameters) -> Checked {
+fn check_names(field: &str, parameters: &Parameters) -> CheckedDefinition {
     for (index, (name, _)) in parameters.iter().enumerate() {
         let field = format!("{field}.{name}");
         if !is_name(name) {
@@ -121,20 +127,20 @@ fn check_names(field: &str, parameters: &Parameters) -> Checked {
 
 /// Where the parameter may go, and what its static values may therefore be.
 fn check_place(
-    definition: &Definition,
+    definition: &ToolDefinition,
     field: &str,
     name: &str,
     parameter: &Parameter,
-) -> Result<Spot, super::DefinitionError> {
+) -> Result<StaticValuePlace, super::DefinitionError> {
     let request = &definition.request;
     let place_field = format!("{field}.in");
     let in_path = request.url.path_parameters().any(|other| other == name);
     let in_query = request.url.query_parameters().any(|other| other == name);
     let fits_url = match parameter.place {
         None => true,
-        Some(Place::Path) => in_path,
-        Some(Place::Query) => !in_path,
-        Some(Place::Header | Place::Body) => !in_path && !in_query,
+        Some(ParameterPlace::Path) => in_path,
+        Some(ParameterPlace::Query) => !in_path,
+        Some(ParameterPlace::Header | ParameterPlace::Body) => !in_path && !in_query,
     };
     if !fits_url {
         let problem = if in_path || in_query {
@@ -145,29 +151,29 @@ fn check_place(
         return refuse(&place_field, problem);
     }
     match definition.place_of(name) {
-        Landed::Url => {
+        ParameterLanding::Url => {
             if !is_single(&parameter.source) {
                 return refuse(
                     field,
                     "must be a single value, because it goes into the URL",
                 );
             }
-            let is_optional = matches!(&parameter.source, Source::Ai(ai) if !ai.required);
+            let is_optional = matches!(&parameter.source, ParameterSource::Ai(ai) if !ai.required);
             if in_path && is_optional {
                 return refuse(
                     &format!("{field}.required"),
                     "must be true, because it goes into the URL's path",
                 );
             }
-            Ok(Spot::Url)
+            Ok(StaticValuePlace::Url)
         }
-        Landed::In(Place::Path | Place::Query) => {
+        ParameterLanding::In(ParameterPlace::Path | ParameterPlace::Query) => {
             if request.url.query_names().any(|taken| taken == name) {
                 return refuse(field, "the URL's query has this name already");
             }
-            Ok(Spot::Form)
+            Ok(StaticValuePlace::Form)
         }
-        Landed::In(Place::Header) => {
+        ParameterLanding::In(ParameterPlace::Header) => {
             if let Some(problem) = header_problem(name) {
                 return refuse(field, problem);
             }
@@ -177,45 +183,54 @@ fn check_place(
                     "must be a single value, because it goes into a header",
                 );
             }
-            Ok(Spot::Header)
+            Ok(StaticValuePlace::Header)
         }
-        Landed::In(Place::Body) => {
+        ParameterLanding::In(ParameterPlace::Body) => {
             if !request.method.may_have_body() {
                 let method = request.method.as_str();
                 return refuse(&place_field, format!("a {method} request has no body"));
             }
             Ok(match request.body_format {
-                BodyFormat::Json => Spot::Json,
-                BodyFormat::Form => Spot::Form,
+                BodyFormat::Json => StaticValuePlace::Json,
+                BodyFormat::Form => StaticValuePlace::Form,
             })
         }
     }
 }
 
 /// Whether the value is one string, number or boolean.
-fn is_single(source: &Source) -> bool {
+fn is_single(source: &ParameterSource) -> bool {
     match source {
-        Source::Ai(ai) => schema::is_single(&ai.schema.to_value()),
-        Source::Fixed(fixed) => match &fixed.value {
-            Value::Literal(_) | Value::Text(_) | Value::Secret(_) => true,
-            Value::Array(_) | Value::Object(_) => false,
+        ParameterSource::Ai(ai) => schema::is_single(&ai.schema.to_value()),
+        ParameterSource::Fixed(fixed) => match &fixed.value {
+            ParameterValue::Literal(_) | ParameterValue::Text(_) | ParameterValue::Secret(_) => {
+                true
+            }
+            ParameterValue::Array(_) | ParameterValue::Object(_) => false,
         },
-        Source::ArrayExtendable { .. } | Source::Object { .. } | Source::Array { .. } => false,
+        ParameterSource::ArrayExtendable { .. }
+        | ParameterSource::Object { .. }
+        | ParameterSource::Array { .. } => false,
     }
 }
 
 struct Walk<'a> {
-    definition: &'a Definition,
+    definition: &'a ToolDefinition,
     limits: &'a RequestLimits,
     budget: Budget,
 }
 
 impl Walk<'_> {
-    fn parameter(&mut self, field: &str, spot: Spot, parameter: &Parameter) -> Checked {
+    fn parameter(
+        &mut self,
+        field: &str,
+        spot: StaticValuePlace,
+        parameter: &Parameter,
+    ) -> CheckedDefinition {
         match &parameter.source {
-            Source::Ai(ai) => self.schema(&format!("{field}.schema"), &ai.schema),
-            Source::Fixed(fixed) => self.fixed(&format!("{field}.value"), spot, fixed),
-            Source::ArrayExtendable { fixed, extension } => {
+            ParameterSource::Ai(ai) => self.schema(&format!("{field}.schema"), &ai.schema),
+            ParameterSource::Fixed(fixed) => self.fixed(&format!("{field}.value"), spot, fixed),
+            ParameterSource::ArrayExtendable { fixed, extension } => {
                 for (index, value) in fixed.iter().enumerate() {
                     let field = format!("{field}.fixedValues[{index}]");
                     self.value(&field, spot, value)?;
@@ -225,7 +240,7 @@ impl Walk<'_> {
                     None => Ok(()),
                 }
             }
-            Source::Object { properties, .. } => {
+            ParameterSource::Object { properties, .. } => {
                 let field = format!("{field}.properties");
                 check_names(&field, properties)?;
                 for (name, property) in properties {
@@ -233,7 +248,7 @@ impl Walk<'_> {
                 }
                 Ok(())
             }
-            Source::Array { items, .. } => {
+            ParameterSource::Array { items, .. } => {
                 for (index, item) in items.iter().enumerate() {
                     self.nested(&format!("{field}.items[{index}]"), spot, item)?;
                 }
@@ -242,7 +257,12 @@ impl Walk<'_> {
         }
     }
 
-    fn nested(&mut self, field: &str, spot: Spot, parameter: &Parameter) -> Checked {
+    fn nested(
+        &mut self,
+        field: &str,
+        spot: StaticValuePlace,
+        parameter: &Parameter,
+    ) -> CheckedDefinition {
         if parameter.place.is_some() {
             return refuse(
                 &format!("{field}.in"),
@@ -252,24 +272,34 @@ impl Walk<'_> {
         self.parameter(field, spot, parameter)
     }
 
-    fn fixed(&mut self, field: &str, spot: Spot, fixed: &Fixed) -> Checked {
-        if fixed.is_uri && !matches!(fixed.value, Value::Text(_)) {
+    fn fixed(
+        &mut self,
+        field: &str,
+        spot: StaticValuePlace,
+        fixed: &FixedParameter,
+    ) -> CheckedDefinition {
+        if fixed.is_uri && !matches!(fixed.value, ParameterValue::Text(_)) {
             return refuse(field, "must be a string with the format \"uri\"");
         }
         self.value(field, spot, &fixed.value)
     }
 
-    fn value(&mut self, field: &str, spot: Spot, value: &Value) -> Checked {
+    fn value(
+        &mut self,
+        field: &str,
+        spot: StaticValuePlace,
+        value: &ParameterValue,
+    ) -> CheckedDefinition {
         values::check(self.definition, Scope::Request, spot, field, value)
     }
 
-    fn schema(&mut self, field: &str, json: &Json) -> Checked {
+    fn schema(&mut self, field: &str, json: &Json) -> CheckedDefinition {
         schema::check(field, json, self.limits, &mut self.budget)
     }
 }
 
 /// What the model would see: each schema has been looked at alone, so this is about their sum.
-fn check_function_schema(definition: &Definition, limits: &RequestLimits) -> Checked {
+fn check_function_schema(definition: &ToolDefinition, limits: &RequestLimits) -> CheckedDefinition {
     let field = "parameters";
     let seen = function_parameters(&definition.parameters, &Variables::default());
     if seen.as_str().len() > limits.schema_bytes_max {
@@ -296,7 +326,7 @@ fn check_function_schema(definition: &Definition, limits: &RequestLimits) -> Che
             format!("the function schema must have at most {PROPERTIES_MAX} properties"),
         );
     }
-    match Schema::compile(&seen) {
+    match ArgumentsSchema::compile(&seen) {
         Ok(_) => Ok(()),
         Err(error) => refuse(field, error.to_string()),
     }

@@ -1,11 +1,11 @@
 //! The request and the look-up: URL, headers, query and body.
 
-use super::values::{self, Spot};
-use super::{Checked, Scope, check_used, refuse};
+use super::values::{self, StaticValuePlace};
+use super::{CheckedDefinition, Scope, check_used, refuse};
 use crate::api_request::{BodyFormat, LookUpRequest};
-use crate::definition::Definition;
+use crate::definition::ToolDefinition;
 use crate::limits::RequestLimits;
-use crate::parameters::{SecretRef, Value};
+use crate::parameters::{ParameterValue, SecretRef};
 use crate::tool::EffectClass;
 use crate::variables::REFERENCE;
 
@@ -29,7 +29,7 @@ const HEADERS_REFUSED: [&str; 12] = [
     "http2-settings",
 ];
 
-pub(super) fn check(definition: &Definition, limits: &RequestLimits) -> Checked {
+pub(super) fn check(definition: &ToolDefinition, limits: &RequestLimits) -> CheckedDefinition {
     let request = &definition.request;
     check_used(definition, Scope::Request, "url", request.url.variables())?;
     check_headers(definition, Scope::Request, "headers", &request.headers)?;
@@ -63,11 +63,11 @@ pub(super) fn header_problem(name: &str) -> Option<&'static str> {
 }
 
 fn check_headers(
-    definition: &Definition,
+    definition: &ToolDefinition,
     scope: Scope,
     field: &str,
-    headers: &[(String, Value)],
-) -> Checked {
+    headers: &[(String, ParameterValue)],
+) -> CheckedDefinition {
     if headers.len() > HEADERS_MAX {
         return refuse(field, format!("must be at most {HEADERS_MAX}"));
     }
@@ -76,22 +76,22 @@ fn check_headers(
         if let Some(problem) = header_problem(name) {
             return refuse(&field, problem);
         }
-        let is_same = |(other, _): &(String, Value)| other.eq_ignore_ascii_case(name);
+        let is_same = |(other, _): &(String, ParameterValue)| other.eq_ignore_ascii_case(name);
         if headers[..index].iter().any(is_same) {
             return refuse(&field, "is given twice");
         }
-        values::check(definition, scope, Spot::Header, &field, value)?;
+        values::check(definition, scope, StaticValuePlace::Header, &field, value)?;
     }
     Ok(())
 }
 
 fn check_query(
-    definition: &Definition,
+    definition: &ToolDefinition,
     scope: Scope,
     field: &str,
-    query: &[(String, Value)],
+    query: &[(String, ParameterValue)],
     taken: &[String],
-) -> Checked {
+) -> CheckedDefinition {
     if query.len() > QUERY_MAX {
         return refuse(field, format!("must be at most {QUERY_MAX}"));
     }
@@ -109,12 +109,12 @@ fn check_query(
         if query[..index].iter().any(|(other, _)| other == name) {
             return refuse(&field, "is given twice");
         }
-        values::check(definition, scope, Spot::Query, &field, value)?;
+        values::check(definition, scope, StaticValuePlace::Query, &field, value)?;
     }
     Ok(())
 }
 
-fn check_body(definition: &Definition, limits: &RequestLimits) -> Checked {
+fn check_body(definition: &ToolDefinition, limits: &RequestLimits) -> CheckedDefinition {
     let request = &definition.request;
     if !request.body.is_empty() && !request.method.may_have_body() {
         return refuse(
@@ -123,8 +123,8 @@ fn check_body(definition: &Definition, limits: &RequestLimits) -> Checked {
         );
     }
     let spot = match request.body_format {
-        BodyFormat::Json => Spot::Json,
-        BodyFormat::Form => Spot::Form,
+        BodyFormat::Json => StaticValuePlace::Json,
+        BodyFormat::Form => StaticValuePlace::Form,
     };
     for (index, (name, value)) in request.body.iter().enumerate() {
         let field = format!("body.{name}");
@@ -146,15 +146,17 @@ pub(super) fn nests_deeper(limits: &RequestLimits) -> String {
     )
 }
 
-pub(super) fn depth(value: &Value) -> usize {
+pub(super) fn depth(value: &ParameterValue) -> usize {
     match value {
-        Value::Literal(_) | Value::Text(_) | Value::Secret(_) => 0,
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(members) => 1 + members.iter().map(|(_, v)| depth(v)).max().unwrap_or(0),
+        ParameterValue::Literal(_) | ParameterValue::Text(_) | ParameterValue::Secret(_) => 0,
+        ParameterValue::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        ParameterValue::Object(members) => {
+            1 + members.iter().map(|(_, v)| depth(v)).max().unwrap_or(0)
+        }
     }
 }
 
-fn check_look_up(definition: &Definition, look_up: &LookUpRequest) -> Checked {
+fn check_look_up(definition: &ToolDefinition, look_up: &LookUpRequest) -> CheckedDefinition {
     let url = &look_up.url;
     if url
         .path_parameters()
@@ -199,11 +201,11 @@ fn check_look_up(definition: &Definition, look_up: &LookUpRequest) -> Checked {
     Ok(())
 }
 
-fn names_reference(value: &Value) -> bool {
+fn names_reference(value: &ParameterValue) -> bool {
     match value {
-        Value::Literal(_) | Value::Secret(SecretRef { .. }) => false,
-        Value::Text(template) => template.variables().any(|name| name == REFERENCE),
-        Value::Array(items) => items.iter().any(names_reference),
-        Value::Object(members) => members.iter().any(|(_, value)| names_reference(value)),
+        ParameterValue::Literal(_) | ParameterValue::Secret(SecretRef { .. }) => false,
+        ParameterValue::Text(template) => template.variables().any(|name| name == REFERENCE),
+        ParameterValue::Array(items) => items.iter().any(names_reference),
+        ParameterValue::Object(members) => members.iter().any(|(_, value)| names_reference(value)),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Checked, refuse};
-use crate::definition::{Definition, Select, StatusRule, select};
+use super::{CheckedDefinition, refuse};
+use crate::definition::{ResponseSelect, StatusRule, ToolDefinition, select};
 use crate::limits;
 use crate::tool::EffectClass;
 
@@ -20,7 +20,7 @@ const CONCURRENCY_MAX: u32 = 1024;
 const LIFETIME_MIN: Duration = Duration::from_secs(1);
 const LIFETIME_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-pub(super) fn check(definition: &Definition) -> Checked {
+pub(super) fn check(definition: &ToolDefinition) -> CheckedDefinition {
     check_select(definition)?;
     check_content_types(definition)?;
     check_statuses(definition)?;
@@ -42,12 +42,14 @@ fn between<T: std::fmt::Display>(low: T, high: T) -> String {
     format!("must be from {low} to {high}")
 }
 
-fn check_select(definition: &Definition) -> Checked {
+fn check_select(definition: &ToolDefinition) -> CheckedDefinition {
     let field = "response.select";
     match &definition.response.select {
         None => Ok(()),
-        Some(Select::One(path)) => select::check(path).or_else(|problem| refuse(field, problem)),
-        Some(Select::Named(paths)) => {
+        Some(ResponseSelect::One(path)) => {
+            select::check(path).or_else(|problem| refuse(field, problem))
+        }
+        Some(ResponseSelect::Named(paths)) => {
             if !(1..=NAMED_PATHS_MAX).contains(&paths.len()) {
                 return refuse(field, format!("must have 1 to {NAMED_PATHS_MAX} members"));
             }
@@ -64,7 +66,7 @@ fn check_select(definition: &Definition) -> Checked {
     }
 }
 
-fn check_content_types(definition: &Definition) -> Checked {
+fn check_content_types(definition: &ToolDefinition) -> CheckedDefinition {
     let types = &definition.response.content_types;
     if types.len() > CONTENT_TYPES_MAX {
         return refuse(
@@ -101,7 +103,7 @@ fn is_media_pattern(pattern: &str) -> bool {
     })
 }
 
-fn check_statuses(definition: &Definition) -> Checked {
+fn check_statuses(definition: &ToolDefinition) -> CheckedDefinition {
     let field = "response.statuses";
     let statuses = &definition.response.statuses;
     if !(1..=STATUSES_MAX).contains(&statuses.len()) {
@@ -122,7 +124,7 @@ fn check_statuses(definition: &Definition) -> Checked {
     Ok(())
 }
 
-fn check_policy(definition: &Definition) -> Checked {
+fn check_policy(definition: &ToolDefinition) -> CheckedDefinition {
     let policy = &definition.policy;
     if !(TIMEOUT_MIN..=limits::TOOL_TIMEOUT_MAX).contains(&policy.timeout) {
         return refuse(

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Checked, refuse};
-use crate::arguments::Schema;
+use super::{CheckedDefinition, refuse};
+use crate::arguments::ArgumentsSchema;
 use crate::definition::DefinitionError;
 use crate::json::Json;
 use crate::limits::RequestLimits;
@@ -36,7 +36,7 @@ pub(super) fn check(
     json: &Json,
     limits: &RequestLimits,
     budget: &mut Budget,
-) -> Checked {
+) -> CheckedDefinition {
     if json.as_str().len() > limits.schema_bytes_max {
         let bytes = limits.schema_bytes_max;
         return refuse(field, format!("must have at most {bytes} bytes"));
@@ -56,7 +56,7 @@ pub(super) fn check(
         on_the_way: Vec::new(),
     };
     walk.expand(&schema)?;
-    match Schema::compile(json) {
+    match ArgumentsSchema::compile(json) {
         Ok(_) => Ok(()),
         Err(error) => refuse(field, error.to_string()),
     }
@@ -96,7 +96,7 @@ pub(super) fn properties_of(schema: &Value) -> usize {
     }
 }
 
-fn check_patterns(field: &str, schema: &Value, budget: &mut Budget) -> Checked {
+fn check_patterns(field: &str, schema: &Value, budget: &mut Budget) -> CheckedDefinition {
     match patterns_of(schema) {
         count if count > budget.patterns => refuse(
             field,
@@ -150,7 +150,7 @@ impl<'a> Walk<'a, '_> {
         refuse(self.field, problem)
     }
 
-    fn expand(&mut self, schema: &'a Value) -> Checked {
+    fn expand(&mut self, schema: &'a Value) -> CheckedDefinition {
         let Some(left) = self.budget.expanded.checked_sub(1) else {
             return self.refuse(format!(
                 "schemas of a definition, with their references, may hold at most {EXPANDED_MAX} objects and arrays"
@@ -172,7 +172,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn keyword(&mut self, name: &'a str, value: &'a Value) -> Checked {
+    fn keyword(&mut self, name: &'a str, value: &'a Value) -> CheckedDefinition {
         match value {
             Value::String(target) if name == "$ref" => self.follow(target),
             Value::String(_) if REFUSED.contains(&name) => {
@@ -187,7 +187,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    fn follow(&mut self, target: &'a str) -> Checked {
+    fn follow(&mut self, target: &'a str) -> CheckedDefinition {
         // Other ways to write a pointer would need to be decoded here as the compiler does.
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_-.$".contains(&byte);
         let Some(pointer) = target

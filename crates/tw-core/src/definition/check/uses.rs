@@ -1,15 +1,15 @@
 //! How often a definition uses variables: each use puts a text in whose length its owner does
 //! not choose.
 
-use super::{Checked, refuse};
+use super::{CheckedDefinition, refuse};
 use crate::api_request::UrlTemplate;
-use crate::definition::{Definition, offered, walk};
-use crate::parameters::Value;
+use crate::definition::{ToolDefinition, offered, walk};
+use crate::parameters::ParameterValue;
 
 /// Uses of variables in a definition.
 const USES_MAX: usize = 64;
 
-pub(super) fn check(definition: &Definition) -> Checked {
+pub(super) fn check(definition: &ToolDefinition) -> CheckedDefinition {
     let mut uses = Uses {
         left: USES_MAX,
         exceeded: None,
@@ -52,10 +52,13 @@ impl Uses {
         self.note(field, url.variables());
     }
 
-    fn value(&mut self, field: &str, value: &Value) {
+    fn value(&mut self, field: &str, value: &ParameterValue) {
         match value {
-            Value::Text(template) => self.note(field, template.variables()),
-            Value::Literal(_) | Value::Secret(_) | Value::Array(_) | Value::Object(_) => {}
+            ParameterValue::Text(template) => self.note(field, template.variables()),
+            ParameterValue::Literal(_)
+            | ParameterValue::Secret(_)
+            | ParameterValue::Array(_)
+            | ParameterValue::Object(_) => {}
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Static values: what may stand where.
 
-use super::{Checked, Scope, check_used, refuse};
-use crate::definition::Definition;
+use super::{CheckedDefinition, Scope, check_used, refuse};
+use crate::definition::ToolDefinition;
 use crate::json::Json;
-use crate::parameters::{SecretRef, Value};
+use crate::parameters::{ParameterValue, SecretRef};
 
 const SECRET_NAME_BYTES_MAX: usize = 64;
 const PREFIX_BYTES_MAX: usize = 256;
 
 /// Where a static value stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spot {
+pub(super) enum StaticValuePlace {
     /// In the URL: one value, no secret.
     Url,
     /// One value.
@@ -24,47 +24,55 @@ pub(super) enum Spot {
 }
 
 pub(super) fn check(
-    definition: &Definition,
+    definition: &ToolDefinition,
     scope: Scope,
-    spot: Spot,
+    spot: StaticValuePlace,
     field: &str,
-    value: &Value,
-) -> Checked {
+    value: &ParameterValue,
+) -> CheckedDefinition {
     match value {
-        Value::Literal(json) => check_literal(spot, field, json),
-        Value::Text(template) => {
+        ParameterValue::Literal(json) => check_literal(spot, field, json),
+        ParameterValue::Text(template) => {
             check_used(definition, scope, field, template.variables())?;
-            let is_header = spot == Spot::Header;
+            let is_header = spot == StaticValuePlace::Header;
             if is_header && template.written().contains(char::is_control) {
                 return refuse(field, "must not hold control characters");
             }
-            if spot == Spot::Url && template.written().is_empty() {
+            if spot == StaticValuePlace::Url && template.written().is_empty() {
                 return refuse(field, "must not be empty");
             }
             Ok(())
         }
-        Value::Secret(secret) => check_secret(spot, field, secret),
-        Value::Array(items) => {
+        ParameterValue::Secret(secret) => check_secret(spot, field, secret),
+        ParameterValue::Array(items) => {
             let inner = match spot {
-                Spot::Url | Spot::Header => return refuse(field, "must be a single value"),
+                StaticValuePlace::Url | StaticValuePlace::Header => {
+                    return refuse(field, "must be a single value");
+                }
                 // Arrays in arrays have no place in a query.
-                Spot::Query => Spot::Header,
-                Spot::Json | Spot::Form => spot,
+                StaticValuePlace::Query => StaticValuePlace::Header,
+                StaticValuePlace::Json | StaticValuePlace::Form => spot,
             };
             for (index, item) in items.iter().enumerate() {
                 check(definition, scope, inner, &format!("{field}[{index}]"), item)?;
             }
             Ok(())
         }
-        Value::Object(members) => {
+        ParameterValue::Object(members) => {
             match spot {
-                Spot::Url | Spot::Header => return refuse(field, "must be a single value"),
-                Spot::Query => return refuse(field, "must be a single value or an array"),
-                Spot::Json | Spot::Form => {}
+                StaticValuePlace::Url | StaticValuePlace::Header => {
+                    return refuse(field, "must be a single value");
+                }
+                StaticValuePlace::Query => {
+                    return refuse(field, "must be a single value or an array");
+                }
+                StaticValuePlace::Json | StaticValuePlace::Form => {}
             }
             for (name, member) in members {
                 let field = format!("{field}.{name}");
-                if spot == Spot::Form && (name.is_empty() || name.contains(['[', ']', '\0'])) {
+                if spot == StaticValuePlace::Form
+                    && (name.is_empty() || name.contains(['[', ']', '\0']))
+                {
                     return refuse(&field, "names in a form must not hold brackets");
                 }
                 check(definition, scope, spot, &field, member)?;
@@ -74,17 +82,23 @@ pub(super) fn check(
     }
 }
 
-fn check_literal(spot: Spot, field: &str, json: &Json) -> Checked {
+fn check_literal(spot: StaticValuePlace, field: &str, json: &Json) -> CheckedDefinition {
     match spot {
-        Spot::Url | Spot::Header | Spot::Query if json.is_null() => {
+        StaticValuePlace::Url | StaticValuePlace::Header | StaticValuePlace::Query
+            if json.is_null() =>
+        {
             refuse(field, "must be a string, a number or a boolean")
         }
-        Spot::Url | Spot::Header | Spot::Query | Spot::Json | Spot::Form => Ok(()),
+        StaticValuePlace::Url
+        | StaticValuePlace::Header
+        | StaticValuePlace::Query
+        | StaticValuePlace::Json
+        | StaticValuePlace::Form => Ok(()),
     }
 }
 
-fn check_secret(spot: Spot, field: &str, secret: &SecretRef) -> Checked {
-    if spot == Spot::Url {
+fn check_secret(spot: StaticValuePlace, field: &str, secret: &SecretRef) -> CheckedDefinition {
+    if spot == StaticValuePlace::Url {
         return refuse(
             field,
             "a secret may stand in headers, query and body, never in the URL",

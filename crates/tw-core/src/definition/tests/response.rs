@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::sample;
-use crate::tool::{Selected, ToolOutput};
+use crate::tool::{SelectedAnswer, ToolOutput};
 
 #[test]
 fn statuses_and_types_are_matched() {
@@ -63,7 +63,7 @@ fn a_selection_keeps_the_digits_and_the_order() {
         ),
     ] {
         let tool = sample::definition(&json!({"response": {"select": select}}));
-        let whole = Selected {
+        let whole = SelectedAnswer {
             text: expected.to_owned(),
             cut: false,
         };
@@ -86,7 +86,7 @@ fn the_root_selects_the_whole_answer() {
             (json!({"all": "$", "again": "$"}), named),
         ] {
             let tool = sample::definition(&json!({"response": {"select": select}}));
-            let whole = Selected {
+            let whole = SelectedAnswer {
                 text: expected,
                 cut: false,
             };
@@ -186,7 +186,7 @@ fn what_fits_exactly_is_not_cut() {
         let text = text.to_owned();
         assert_eq!(
             tool(max).selected(answer, false),
-            Some(Selected { text, cut }),
+            Some(SelectedAnswer { text, cut }),
             "{max}"
         );
     }

@@ -5,18 +5,21 @@ use std::time::Duration;
 use serde_json::Value as J;
 
 use crate::api_request::{ApiRequest, BodyFormat, LookUpRequest, Method, UrlTemplate};
-use crate::definition::{DeclaredVariable, Definition, ResponseRules, Select, StatusRule};
+use crate::definition::{
+    DeclaredVariable, ResponseRules, ResponseSelect, StatusRule, ToolDefinition,
+};
 use crate::json::Json;
 use crate::parameters::{
-    Ai, Extension, Fixed, Parameter, Parameters, Place, SecretRef, Source, Value,
+    FixedParameter, ModelParameter, Parameter, ParameterPlace, ParameterSource, ParameterValue,
+    Parameters, SchemaExtension, SecretRef,
 };
-use crate::template::Template;
-use crate::tool::{CacheRules, CacheScope, EffectClass, Policy};
+use crate::template::TextTemplate;
+use crate::tool::{CacheRules, CacheScope, CallPolicy, EffectClass};
 
-pub(crate) fn definition(tool: &J) -> Definition {
+pub(crate) fn definition(tool: &J) -> ToolDefinition {
     let method = Method::parse(tool["method"].as_str().unwrap_or("GET")).unwrap();
     let name = tool["name"].as_str().unwrap_or("sample");
-    Definition {
+    ToolDefinition {
         name: name.to_owned(),
         label: tool["label"].as_str().unwrap_or(name).to_owned(),
         description: template(tool["description"].as_str().unwrap_or("A sample.")),
@@ -51,30 +54,30 @@ fn url(text: &J) -> UrlTemplate {
     UrlTemplate::parse(text.as_str().unwrap_or("https://api.example.com/v1")).unwrap()
 }
 
-fn template(text: &str) -> Template {
-    Template::parse(text).unwrap()
+fn template(text: &str) -> TextTemplate {
+    TextTemplate::parse(text).unwrap()
 }
 
 fn members(object: &J) -> impl Iterator<Item = (&String, &J)> {
     object.as_object().into_iter().flatten()
 }
 
-fn values(object: &J) -> Vec<(String, Value)> {
+fn values(object: &J) -> Vec<(String, ParameterValue)> {
     members(object)
         .map(|(name, member)| (name.clone(), value(member)))
         .collect()
 }
 
-pub(crate) fn value(json: &J) -> Value {
+pub(crate) fn value(json: &J) -> ParameterValue {
     match json {
-        J::Null | J::Bool(_) | J::Number(_) => Value::Literal(Json::from_value(json)),
-        J::String(text) => Value::Text(template(text)),
-        J::Array(items) => Value::Array(items.iter().map(value).collect()),
-        J::Object(_) if json["secret"].is_string() => Value::Secret(SecretRef {
+        J::Null | J::Bool(_) | J::Number(_) => ParameterValue::Literal(Json::from_value(json)),
+        J::String(text) => ParameterValue::Text(template(text)),
+        J::Array(items) => ParameterValue::Array(items.iter().map(value).collect()),
+        J::Object(_) if json["secret"].is_string() => ParameterValue::Secret(SecretRef {
             name: json["secret"].as_str().unwrap().to_owned(),
             prefix: json["prefix"].as_str().unwrap_or_default().to_owned(),
         }),
-        J::Object(_) => Value::Object(values(json)),
+        J::Object(_) => ParameterValue::Object(values(json)),
     }
 }
 
@@ -88,33 +91,33 @@ fn parameter(written: &J) -> Parameter {
     let prompt = |object: &J, name: &str| object[name].as_str().map(template);
     let description = prompt(written, "description");
     let source = match written["mode"].as_str().unwrap() {
-        "ai" => Source::Ai(Ai {
+        "ai" => ParameterSource::Ai(ModelParameter {
             schema: schema(&written["schema"]),
             prompt: prompt(written, "prompt"),
             required: written["required"] != false,
         }),
-        "fixed" => Source::Fixed(Fixed {
+        "fixed" => ParameterSource::Fixed(FixedParameter {
             value: value(&written["value"]),
             is_uri: written["format"] == "uri",
         }),
-        "array_extendable" => Source::ArrayExtendable {
+        "array_extendable" => ParameterSource::ArrayExtendable {
             fixed: written["fixedValues"]
                 .as_array()
                 .into_iter()
                 .flatten()
                 .map(value)
                 .collect(),
-            extension: (written["aiExtension"]["enabled"] == true).then(|| Extension {
+            extension: (written["aiExtension"]["enabled"] == true).then(|| SchemaExtension {
                 items: schema(&written["aiExtension"]["items"]),
                 prompt: prompt(&written["aiExtension"], "prompt"),
                 required: written["aiExtension"]["required"] == true,
             }),
         },
-        "object" => Source::Object {
+        "object" => ParameterSource::Object {
             properties: parameters(&written["properties"]),
             description,
         },
-        "array" => Source::Array {
+        "array" => ParameterSource::Array {
             items: written["items"]
                 .as_array()
                 .unwrap()
@@ -128,10 +131,10 @@ fn parameter(written: &J) -> Parameter {
     Parameter {
         source,
         place: written["in"].as_str().map(|place| match place {
-            "path" => Place::Path,
-            "query" => Place::Query,
-            "header" => Place::Header,
-            "body" => Place::Body,
+            "path" => ParameterPlace::Path,
+            "query" => ParameterPlace::Query,
+            "header" => ParameterPlace::Header,
+            "body" => ParameterPlace::Body,
             other => panic!("{other}"),
         }),
         sensitive: written["sensitive"] == true,
@@ -151,13 +154,13 @@ fn response(written: &J) -> ResponseRules {
     let path = |text: &J| serde_json_path::JsonPath::parse(text.as_str().unwrap()).unwrap();
     let select = match &written["select"] {
         J::Null => None,
-        J::Object(paths) => Some(Select::Named(
+        J::Object(paths) => Some(ResponseSelect::Named(
             paths
                 .iter()
                 .map(|(name, text)| (name.clone(), path(text)))
                 .collect(),
         )),
-        text => Some(Select::One(path(text))),
+        text => Some(ResponseSelect::One(path(text))),
     };
     let texts = |list: &J, default: &[&str]| match list.as_array() {
         None => default.iter().map(|&text| text.to_owned()).collect(),
@@ -187,7 +190,7 @@ fn response(written: &J) -> ResponseRules {
     }
 }
 
-fn policy(method: Method, tool: &J) -> Policy {
+fn policy(method: Method, tool: &J) -> CallPolicy {
     let written = &tool["policy"];
     let effect = match written["effect"].as_str() {
         Some(text) => EffectClass::parse(text).unwrap(),
@@ -197,7 +200,7 @@ fn policy(method: Method, tool: &J) -> Policy {
             Method::Post | Method::Patch => EffectClass::Once,
         },
     };
-    let mut policy = Policy::new(effect);
+    let mut policy = CallPolicy::new(effect);
     policy.timeout = Duration::from_millis(number(&written["timeout_ms"], 10_000) as u64);
     policy.attempts_max = number(&written["attempts_max"], 3) as u32;
     policy.backoff = Duration::from_millis(number(&written["backoff_ms"], 200) as u64);

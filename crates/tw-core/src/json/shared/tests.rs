@@ -1,4 +1,4 @@
-use super::{SHARED_BYTES_MIN, SharedText, Text};
+use super::{JsonText, SHARED_BYTES_MIN, SharedText};
 
 #[test]
 fn long_parts_are_shared_and_the_rest_is_copied() {
@@ -16,9 +16,9 @@ fn long_parts_are_shared_and_the_rest_is_copied() {
         ("", false),
         (other.as_str(), false),
     ] {
-        let kept = Text::part(&whole, part);
+        let kept = JsonText::part(&whole, part);
         assert_eq!(kept.as_str(), part);
-        assert_eq!(matches!(kept, Text::Part { .. }), is_shared, "{part}");
+        assert_eq!(matches!(kept, JsonText::Part { .. }), is_shared, "{part}");
         if is_shared {
             assert_eq!(kept.as_str().as_ptr(), part.as_ptr());
         }
@@ -28,7 +28,7 @@ fn long_parts_are_shared_and_the_rest_is_copied() {
 #[test]
 fn equal_texts_are_equal_however_they_are_held() {
     let whole = SharedText::new("x".repeat(SHARED_BYTES_MIN));
-    let part = Text::part(&whole, whole.as_str());
-    assert!(part == Text::from(whole.as_str()));
-    assert!(part != Text::default());
+    let part = JsonText::part(&whole, whole.as_str());
+    assert!(part == JsonText::from(whole.as_str()));
+    assert!(part != JsonText::default());
 }

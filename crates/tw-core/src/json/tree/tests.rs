@@ -1,11 +1,11 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{Order, Tree};
+use super::{JsonTree, MemberOrder};
 use crate::json::Json;
 
-fn written(text: &str, order: Order) -> String {
-    Tree::read(&Json::parse(text).unwrap())
+fn written(text: &str, order: MemberOrder) -> String {
+    JsonTree::read(&Json::parse(text).unwrap())
         .unwrap()
         .write(order)
 }
@@ -35,8 +35,8 @@ fn digits_order_and_the_last_of_equal_names_stay() {
             "[null,true,false,\"\"]",
         ),
     ] {
-        assert_eq!(written(text, Order::AsItIs), as_it_is);
-        assert_eq!(written(text, Order::ByName), by_name);
+        assert_eq!(written(text, MemberOrder::AsItIs), as_it_is);
+        assert_eq!(written(text, MemberOrder::ByName), by_name);
     }
 }
 
@@ -45,7 +45,7 @@ fn what_nests_too_deep_is_not_taken_apart() {
     for (levels, is_read) in [(128, true), (129, false), (100_000, false)] {
         let text = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         let json = Json::parse(&text).unwrap();
-        assert_eq!(Tree::read(&json).is_some(), is_read, "{levels}");
+        assert_eq!(JsonTree::read(&json).is_some(), is_read, "{levels}");
     }
 }
 
@@ -74,9 +74,9 @@ proptest! {
         } else {
             value.to_string()
         };
-        let again: Value = serde_json::from_str(&written(&text, Order::AsItIs)).unwrap();
+        let again: Value = serde_json::from_str(&written(&text, MemberOrder::AsItIs)).unwrap();
         prop_assert_eq!(&again, &value);
-        let sorted: Value = serde_json::from_str(&written(&text, Order::ByName)).unwrap();
+        let sorted: Value = serde_json::from_str(&written(&text, MemberOrder::ByName)).unwrap();
         prop_assert_eq!(sorted, value);
     }
 }

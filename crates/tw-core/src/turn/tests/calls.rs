@@ -4,7 +4,7 @@ use super::{Run, assert_same, check, lines_of, ours};
 use crate::change::Change;
 use crate::id::CallRef;
 use crate::tool::{ToolOutcome, ToolOutput};
-use crate::turn::{Asked, Event, Offer};
+use crate::turn::{Event, ModelRequestNumber, ToolOffer};
 
 #[test]
 fn a_call_runs_only_after_its_slot_and_goes_back_to_the_model() {
@@ -230,7 +230,7 @@ fn what_was_offered_when_the_model_was_asked_holds_for_its_whole_answer() {
 #[test]
 fn without_any_tool_left_the_model_is_told_to_answer() {
     let mut setup = ours();
-    setup.offer = Offer::Ours(vec![super::tool("pay", crate::tool::EffectClass::Once)]);
+    setup.offer = ToolOffer::Ours(vec![super::tool("pay", crate::tool::EffectClass::Once)]);
     let mut run = Run::after(
         setup,
         "call 0 pay [] ; call 1 pay [] ; call 2 pay [] ; done",
@@ -249,9 +249,9 @@ fn without_any_tool_left_the_model_is_told_to_answer() {
 fn a_result_is_kept_and_shown_up_to_their_caps() {
     let mut setup = ours();
     setup.limits.result_kept_bytes_max = 7;
-    let mut policy = crate::tool::Policy::new(crate::tool::EffectClass::Read);
+    let mut policy = crate::tool::CallPolicy::new(crate::tool::EffectClass::Read);
     policy.shown_bytes_max = 4;
-    setup.offer = Offer::Ours(vec![super::tool_with(
+    setup.offer = ToolOffer::Ours(vec![super::tool_with(
         "get_time",
         super::PARAMETERS,
         policy,
@@ -347,10 +347,10 @@ fn reasoning_goes_back_first_and_unchanged() {
 
 #[test]
 fn calls_of_a_choice_that_was_not_asked_for_are_no_calls() {
-    use crate::model::{CallForm, CallPiece, ModelEvent};
+    use crate::model::{CallDelta, CallForm, ModelEvent};
     let stray = Event::Model {
-        ask: Asked { round: 1, n: 1 },
-        event: ModelEvent::Call(CallPiece {
+        ask: ModelRequestNumber { round: 1, n: 1 },
+        event: ModelEvent::Call(CallDelta {
             choice: 1,
             call: 0,
             id: None,

@@ -1,8 +1,8 @@
 //! The deadline and the end of the process, in each phase.
 
 use super::{Run, check, ours};
-use crate::change::Record;
 use crate::turn::TurnSetup;
+use crate::turn_policy::RecordPolicy;
 
 #[test]
 fn while_the_model_answers() {
@@ -150,7 +150,7 @@ fn everything_else_is_handed_over_untouched() {
 fn a_minimal_record_is_erased_ten_minutes_after_any_end() {
     for lines in ["done", "failed status 400", "cancel", "deadline", "drain"] {
         let setup = TurnSetup {
-            record: Record::Minimal,
+            record: RecordPolicy::Minimal,
             ..ours()
         };
         let mut run = Run::start(setup);

@@ -2,8 +2,8 @@
 
 use super::recovery::found_after;
 use super::{check, check_recovered, mixed, ours, relay};
-use crate::change::Record;
 use crate::turn::TurnSetup;
+use crate::turn_policy::RecordPolicy;
 
 #[test]
 fn a_first_piece_waits_for_its_row_and_carries_our_id() {
@@ -219,7 +219,7 @@ fn a_stopped_mixed_round_hands_nothing_over() {
 #[test]
 fn held_results_are_kept_for_an_hour() {
     let minimal = |setup: TurnSetup| TurnSetup {
-        record: Record::Minimal,
+        record: RecordPolicy::Minimal,
         ..setup
     };
     let lines = "call 0 pick@a {} ; call 1 nobody@b {} ; done";

@@ -3,14 +3,16 @@
 use super::{Run, ours, relay};
 use crate::change::Change;
 use crate::json::{Json, Literal};
-use crate::memory::{Chain, HiddenCall, HiddenHash, Remembered, Scope, TurnMemory};
+use crate::memory::{
+    HiddenCall, HiddenHash, HistoryHasher, MemoryScope, RememberedHash, TurnMemory,
+};
 use crate::model::CallForm;
 use crate::request::{Block, CallBlock, Message, Role};
 use crate::turn::{Effect, FoundAttempt, FoundTurn, TurnSetup};
 
 fn memory() -> TurnMemory {
     TurnMemory {
-        history: Chain::new(&Scope::User("ann".to_owned())),
+        history: HistoryHasher::new(&MemoryScope::User("ann".to_owned())),
         hidden: None,
         restores: true,
     }
@@ -23,7 +25,7 @@ fn remembering(setup: TurnSetup) -> TurnSetup {
     }
 }
 
-fn found_by(run: &Run) -> Option<Remembered> {
+fn found_by(run: &Run) -> Option<RememberedHash> {
     let mut ends = run.written.iter().filter_map(|change| {
         if let Change::EndTurn(end) = change {
             Some(end.remembered)

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::{PARAMETERS, tool};
-use crate::change::{ToolGrant, ToolsMode};
 use crate::json::Json;
 use crate::model::CallForm;
-use crate::request::{ModelInput, ToolEntry, Tools};
+use crate::request::{ModelInput, RequestTools, ToolEntry};
+use crate::tenant::{ToolGrant, ToolsMode};
 use crate::tool::{EffectClass, Tool};
-use crate::turn::{Listed, Offer, OfferError, offer};
+use crate::turn::{MixedListEntry, OfferError, ToolOffer, offer};
 
 pub(super) fn registry() -> Vec<Arc<Tool>> {
     ["zeta", "alpha", "mid"]
@@ -18,7 +18,7 @@ pub(super) fn registry() -> Vec<Arc<Tool>> {
 
 pub(super) fn listing(names: &[&str]) -> ModelInput {
     let entries = names.iter().map(|name| entry(name, Some(PARAMETERS)));
-    super::trace::input(Tools::List(entries.collect()))
+    super::trace::input(RequestTools::List(entries.collect()))
 }
 
 fn entry(name: &str, parameters: Option<&str>) -> ToolEntry {
@@ -40,12 +40,12 @@ fn offered_as(
     mode: ToolsMode,
 ) -> Result<Vec<String>, OfferError> {
     offer(input, (grant, mode), &registry(), 128).map(|offered| match offered.offer {
-        Offer::Relay => Vec::new(),
-        Offer::Ours(tools) => tools.iter().map(|tool| tool.name.clone()).collect(),
-        Offer::Mixed(listed) => {
-            let name = |listed: &Listed| match listed {
-                Listed::Ours(tool) => tool.name.clone(),
-                Listed::Client(name) => format!("{name} (client)"),
+        ToolOffer::Relay => Vec::new(),
+        ToolOffer::Ours(tools) => tools.iter().map(|tool| tool.name.clone()).collect(),
+        ToolOffer::Mixed(listed) => {
+            let name = |listed: &MixedListEntry| match listed {
+                MixedListEntry::Ours(tool) => tool.name.clone(),
+                MixedListEntry::Client(name) => format!("{name} (client)"),
             };
             listed.iter().map(name).collect()
         }
@@ -105,7 +105,7 @@ fn a_keys_tools_are_added_behind_a_list_that_does_not_name_them() {
         let exact = offer(&input, (&grant, ToolsMode::Replace), &registry(), 128).unwrap();
         assert!(exact.names_shared.is_empty());
     }
-    let absent = super::trace::input(Tools::Absent);
+    let absent = super::trace::input(RequestTools::Absent);
     assert_eq!(
         offered_as(&absent, &ToolGrant::All, ToolsMode::Add).unwrap(),
         ["alpha", "mid", "zeta"]
@@ -131,7 +131,7 @@ fn what_cannot_be_added_is_refused_and_a_relay_is_not() {
         Err(OfferError::SeveralChoices)
     );
     assert_eq!(add(&several, &ToolGrant::None, 128), Ok(()));
-    let old = super::trace::input(Tools::Legacy(vec![entry("theirs", None)]));
+    let old = super::trace::input(RequestTools::Legacy(vec![entry("theirs", None)]));
     assert_eq!(
         add(&old, &ToolGrant::All, 128),
         Err(OfferError::MixedLegacy)
@@ -141,7 +141,7 @@ fn what_cannot_be_added_is_refused_and_a_relay_is_not() {
 
 #[test]
 fn without_a_list_a_key_is_offered_what_it_was_granted() {
-    let absent = super::trace::input(Tools::Absent);
+    let absent = super::trace::input(RequestTools::Absent);
     let named = ToolGrant::Named(vec!["zeta".to_owned(), "mid".to_owned(), "gone".to_owned()]);
     assert_eq!(
         offered(&absent, &ToolGrant::All).unwrap(),
@@ -179,7 +179,7 @@ fn a_mixed_list_keeps_the_clients_order() {
 #[test]
 fn the_old_form_does_not_mix() {
     let names = ["mid", "theirs"].map(|name| entry(name, None));
-    let listed = super::trace::input(Tools::Legacy(names.to_vec()));
+    let listed = super::trace::input(RequestTools::Legacy(names.to_vec()));
     let refused = offered(&listed, &ToolGrant::All);
     assert_eq!(refused, Err(OfferError::MixedLegacy));
 }
@@ -192,7 +192,7 @@ fn several_choices_go_with_a_clients_own_tools_only() {
     input.tools = listing(&["theirs", "mid"]).tools;
     let mixed = offered(&input, &ToolGrant::All);
     assert_eq!(mixed, Err(OfferError::SeveralChoices));
-    input.tools = Tools::Absent;
+    input.tools = RequestTools::Absent;
     assert_eq!(
         offered(&input, &ToolGrant::All),
         Err(OfferError::SeveralChoices)
@@ -203,11 +203,11 @@ fn several_choices_go_with_a_clients_own_tools_only() {
 fn our_description_holds_and_a_different_one_is_counted() {
     let other = r#"{"type":"object"}"#;
     for (parameters, replaced) in [(None, 0), (Some(PARAMETERS), 0), (Some(other), 1)] {
-        for form in [Tools::List, Tools::Legacy] {
+        for form in [RequestTools::List, RequestTools::Legacy] {
             let input = super::trace::input(form(vec![entry("mid", parameters)]));
             let offered = offer(&input, ALL, &registry(), 128).unwrap();
             assert_eq!(offered.schemas_replaced, replaced);
-            let Offer::Ours(tools) = offered.offer else {
+            let ToolOffer::Ours(tools) = offered.offer else {
                 panic!("mid is ours");
             };
             assert_eq!(tools[0].parameters.as_str(), PARAMETERS);
@@ -217,7 +217,7 @@ fn our_description_holds_and_a_different_one_is_counted() {
 
 #[test]
 fn more_tools_than_a_request_may_have_are_not_offered() {
-    let absent = super::trace::input(Tools::Absent);
+    let absent = super::trace::input(RequestTools::Absent);
     let offered = |max| offer(&absent, ALL, &registry(), max).map(|_| ());
     assert_eq!(offered(3), Ok(()));
     assert_eq!(offered(2), Err(OfferError::TooMany { offered: 3, max: 2 }));
@@ -225,7 +225,7 @@ fn more_tools_than_a_request_may_have_are_not_offered() {
 
 #[test]
 fn tools_that_are_too_large_together_are_not_offered() {
-    let absent = super::trace::input(Tools::Absent);
+    let absent = super::trace::input(RequestTools::Absent);
     let of_bytes = |bytes: usize| {
         let mut large = (*tool("large", EffectClass::Read)).clone();
         large.description = "d".repeat(bytes - large.parameters.as_str().len());

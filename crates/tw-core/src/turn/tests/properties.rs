@@ -6,11 +6,12 @@ use proptest::prelude::{Just, Strategy, any, prop};
 use proptest::{prop_assert, prop_assert_eq, proptest};
 
 use super::{Run, ours};
-use crate::change::{AttemptOutcome, Change, OnLeave};
+use crate::change::{AttemptOutcome, Change};
 use crate::event::LogEvent;
 use crate::id::CallRef;
 use crate::tool::{EffectClass, ToolOutcome};
 use crate::turn::{Effect, Event, Timer, TurnSetup};
+use crate::turn_policy::OnLeave;
 
 /// One step of the world: which of the likely events happens, or any other line.
 #[derive(Clone, Debug)]

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use super::offering::{listing, offered, registry};
 use super::{CREATED, Run, check, ours, relay, tool_with, trace};
-use crate::change::{OnLeave, ToolGrant};
 use crate::id::CallRef;
 use crate::limits::{TURN_STREAMED_DEFAULT, TurnLimits};
-use crate::request::{OfferedTools, Tools};
-use crate::tool::{EffectClass, Policy};
-use crate::turn::{Offer, TurnSetup};
+use crate::request::{OfferedTools, RequestTools};
+use crate::tenant::ToolGrant;
+use crate::tool::{CallPolicy, EffectClass};
+use crate::turn::{ToolOffer, TurnSetup};
+use crate::turn_policy::OnLeave;
 
 const ROUND: &str = "call 0 get_time {} ; done";
 
@@ -38,7 +39,7 @@ fn quirk_30_the_list_is_exact_and_all_parallel_calls_run() {
         ["mid"]
     );
     let mut setup = ours();
-    setup.offer = Offer::Ours(vec![super::tool("get_time", EffectClass::Read)]);
+    setup.offer = ToolOffer::Ours(vec![super::tool("get_time", EffectClass::Read)]);
     let mut run = Run::start(setup);
     assert_eq!(run.play("request"), ["tools get_time; choice as sent"]);
     let trace = run.play(
@@ -58,7 +59,7 @@ fn quirk_30_the_list_is_exact_and_all_parallel_calls_run() {
 #[test]
 fn quirk_31_tools_keep_their_order_and_schemas_their_keys() {
     // Ours by name, whatever the order of the registry; a client's list as sent.
-    let absent = trace::input(Tools::Absent);
+    let absent = trace::input(RequestTools::Absent);
     assert_eq!(
         offered(&absent, &ToolGrant::All).unwrap(),
         ["alpha", "mid", "zeta"]
@@ -72,9 +73,9 @@ fn quirk_31_tools_keep_their_order_and_schemas_their_keys() {
 
     let written = r#"{"type":"object","required":["b"],"properties":{"b":{"type":"string"},"a":{"maximum":1.50}}}"#;
     let mut setup = ours();
-    setup.offer = Offer::Ours(vec![
-        tool_with("z", written, Policy::new(EffectClass::Read)),
-        tool_with("a", written, Policy::new(EffectClass::Read)),
+    setup.offer = ToolOffer::Ours(vec![
+        tool_with("z", written, CallPolicy::new(EffectClass::Read)),
+        tool_with("a", written, CallPolicy::new(EffectClass::Read)),
     ]);
     let mut run = Run::start(setup);
     for _round in 1..=3 {

@@ -4,7 +4,7 @@ use super::{Run, assert_same, check_recovered, lines_of, ours};
 use crate::call::CallStatus;
 use crate::change::Change;
 use crate::id::CallRef;
-use crate::turn::{FoundAttempt, FoundCall, FoundTurn, Offer, TurnSetup};
+use crate::turn::{FoundAttempt, FoundCall, FoundTurn, ToolOffer, TurnSetup};
 
 /// What the store holds after these lines: all that was written, all that was shown.
 pub(super) fn found_after(setup: TurnSetup, lines: &str) -> FoundTurn {
@@ -332,7 +332,7 @@ fn a_call_that_did_nothing_is_not_listed_afterwards() {
 fn a_call_whose_tool_is_gone_does_not_run() {
     let found = found_after(ours(), "call 0 get_time {} ; call 1 pay {} ; done");
     let mut setup = ours();
-    setup.offer = Offer::Ours(vec![super::tool(
+    setup.offer = ToolOffer::Ours(vec![super::tool(
         "pay",
         crate::tool::EffectClass::Queryable,
     )]);

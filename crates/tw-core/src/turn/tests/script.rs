@@ -5,11 +5,11 @@ use std::time::Duration;
 use crate::id::CallRef;
 use crate::json::{Json, Literal};
 use crate::model::{
-    CallForm, CallPiece, Delta, DeltaRest, Finish, ModelEvent, ReasoningField, ReasoningText,
-    ReportedError, Usage,
+    AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, ModelEvent, ReasoningField, ReasoningText,
+    ReportedError, TokenUsage,
 };
 use crate::tool::{LookUp, ToolOutcome, ToolOutput};
-use crate::turn::{Asked, Event, ModelFailure, ModelFailureKind, Timer};
+use crate::turn::{Event, ModelFailure, ModelFailureKind, ModelRequestNumber, Timer};
 
 /// Reads one line. `@1#2 done` is of attempt 2 of round 1, `@2 done` of attempt 2 of the newest
 /// round, `done` of the newest model request, `asked`.
@@ -25,16 +25,16 @@ use crate::turn::{Asked, Event, ModelFailure, ModelFailureKind, Timer};
 /// | `failed connect`, `failed status 429 retry 3` | |
 /// | `slot 1.0`, `end 1.0#1 ok text`, `end 1.0#1 come_back 3 busy`, `found 1.0#1 absent` | of a call |
 /// | `timer ask 1#2`, `timer call 1.0#2`, `deadline`, `leave`, `cancel`, `drain` | |
-pub(super) fn event(line: &str, asked: Asked) -> Event {
+pub(super) fn event(line: &str, asked: ModelRequestNumber) -> Event {
     let (ask, line) = match line.strip_prefix('@') {
         Some(rest) => {
             let (attempt, rest) = cut(rest);
             let ask = match attempt.split_once('#') {
-                Some((round, n)) => Asked {
+                Some((round, n)) => ModelRequestNumber {
                     round: number(round),
                     n: number(n),
                 },
-                None => Asked {
+                None => ModelRequestNumber {
                     n: number(attempt),
                     ..asked
                 },
@@ -53,9 +53,9 @@ pub(super) fn event(line: &str, asked: Asked) -> Event {
                 created_s: Some(created.parse().unwrap()),
             })
         }
-        "text" => of_model(ModelEvent::Delta(Delta {
+        "text" => of_model(ModelEvent::Delta(AnswerDelta {
             text: Some(Literal::from_text(rest)),
-            ..Delta::default()
+            ..AnswerDelta::default()
         })),
         "reasoning" => of_model(delta(DeltaRest {
             reasoning: Some(ReasoningText {
@@ -134,13 +134,13 @@ fn json(text: &str) -> Json {
 }
 
 fn delta(rest: DeltaRest) -> ModelEvent {
-    ModelEvent::Delta(Delta {
+    ModelEvent::Delta(AnswerDelta {
         rest: Some(Box::new(rest)),
-        ..Delta::default()
+        ..AnswerDelta::default()
     })
 }
 
-fn first_piece(word: &str, rest: &str) -> CallPiece {
+fn first_piece(word: &str, rest: &str) -> CallDelta {
     let (place, rest) = cut(rest);
     let (name, arguments) = cut(rest);
     let (name, id) = match name.split_once('@') {
@@ -148,7 +148,7 @@ fn first_piece(word: &str, rest: &str) -> CallPiece {
         Some((name, id)) => (name, Some(id.to_owned())),
         None => (name, Some(format!("c{place}"))),
     };
-    CallPiece {
+    CallDelta {
         choice: 0,
         call: number(place),
         id: id.map(Into::into),
@@ -162,9 +162,9 @@ fn first_piece(word: &str, rest: &str) -> CallPiece {
     }
 }
 
-fn more(rest: &str) -> CallPiece {
+fn more(rest: &str) -> CallDelta {
     let (place, arguments) = cut(rest);
-    CallPiece {
+    CallDelta {
         choice: 0,
         call: number(place),
         id: None,
@@ -185,10 +185,10 @@ fn finish(word: &str) -> Finish {
     }
 }
 
-fn usage(text: &str) -> Usage {
+fn usage(text: &str) -> TokenUsage {
     let (prompt, completion) = cut(text);
     let (prompt, completion) = (u64::from(number(prompt)), u64::from(number(completion)));
-    Usage {
+    TokenUsage {
         prompt_tokens: prompt,
         completion_tokens: completion,
         total_tokens: prompt + completion,

@@ -1,8 +1,8 @@
 //! Stop and leaving, in each phase.
 
 use super::{Run, check, ours, relay};
-use crate::change::OnLeave;
 use crate::turn::TurnSetup;
+use crate::turn_policy::OnLeave;
 
 fn finishing() -> TurnSetup {
     TurnSetup {

@@ -2,19 +2,20 @@
 
 use std::fmt::Write;
 
-use crate::call::{CallEnd, CallReason, Runs};
+use crate::call::{CallEnd, CallReason, CallRunner};
 use crate::change::{Change, CloseAttempt, EndTurn};
-use crate::event::{LogEvent, TurnEnd, TurnReason, TurnStatus};
-use crate::fault::{Fault, FaultClass};
+use crate::event::{LogEvent, TurnEnd};
+use crate::fault::{FaultClass, TurnFault};
 use crate::id::{CallId, CallRef};
 use crate::json::Json;
 use crate::model::CallForm;
-use crate::model::{Delta, Finish, Usage};
+use crate::model::{AnswerDelta, Finish, TokenUsage};
 use crate::request::{
-    Block, ChoiceSent, MessageEnds, MixedTool, ModelInput, OfferedTools, ToolChoice, ToolEntry,
-    Tools,
+    Block, ChoiceSent, MessageEnds, MixedTool, ModelInput, OfferedTools, RequestTools, ToolChoice,
+    ToolEntry,
 };
-use crate::turn::{Effect, Listed, Offer, Step, Timer, Turn};
+use crate::turn::{Effect, MixedListEntry, Step, Timer, ToolOffer, Turn};
+use crate::turn_status::{TurnReason, TurnStatus};
 
 /// How much of a text a line holds, in characters.
 const TEXT_CHARS_MAX: usize = 60;
@@ -37,9 +38,9 @@ pub(super) fn of_step(step: &Step) -> Vec<String> {
 
 /// The next request: what is offered, the choice, the budget, and the rounds that go back.
 pub(super) fn of_request(turn: &Turn) -> Vec<String> {
-    let input = input(Tools::Absent);
+    let input = input(RequestTools::Absent);
     let input = ModelInput {
-        tools: Tools::List(client_entries(turn)),
+        tools: RequestTools::List(client_entries(turn)),
         ..input
     };
     let request = turn.model_request(&input, Vec::new(), "m", true);
@@ -78,12 +79,12 @@ pub(super) fn of_request(turn: &Turn) -> Vec<String> {
 
 /// The client's own tools, each with its name as its text.
 fn client_entries(turn: &Turn) -> Vec<ToolEntry> {
-    let Offer::Mixed(listed) = &turn.setup().offer else {
+    let ToolOffer::Mixed(listed) = &turn.setup().offer else {
         return Vec::new();
     };
     let names = listed.iter().filter_map(|listed| match listed {
-        Listed::Client(name) => Some(name),
-        Listed::Ours(_) => None,
+        MixedListEntry::Client(name) => Some(name),
+        MixedListEntry::Ours(_) => None,
     });
     names
         .map(|name| ToolEntry {
@@ -95,7 +96,7 @@ fn client_entries(turn: &Turn) -> Vec<ToolEntry> {
         .collect()
 }
 
-pub(super) fn input(tools: Tools) -> ModelInput {
+pub(super) fn input(tools: RequestTools) -> ModelInput {
     ModelInput {
         model: "m".to_owned(),
         messages: Vec::new(),
@@ -125,7 +126,7 @@ pub(super) fn of_change(change: &Change) -> String {
             format!("message {}{}", message.round, of_blocks(&message.blocks))
         }
         Change::AddCall(call) => match (&call.runs, &call.end) {
-            (Runs::Client | Runs::Outside, end) => {
+            (CallRunner::Client | CallRunner::Outside, end) => {
                 let mut line = format!(
                     "client call {} {} {} {}",
                     at(call.call),
@@ -138,7 +139,7 @@ pub(super) fn of_change(change: &Change) -> String {
                 }
                 line.trim_end().to_owned()
             }
-            (Runs::Server, None) => {
+            (CallRunner::Server, None) => {
                 format!(
                     "call {} {} {}",
                     at(call.call),
@@ -146,7 +147,7 @@ pub(super) fn of_change(change: &Change) -> String {
                     call.status.as_str()
                 )
             }
-            (Runs::Server, Some(end)) => {
+            (CallRunner::Server, Some(end)) => {
                 format!(
                     "call {} {} {}",
                     at(call.call),
@@ -244,7 +245,7 @@ fn of_event(event: &LogEvent) -> String {
     }
 }
 
-fn of_delta(delta: &Delta) -> String {
+fn of_delta(delta: &AnswerDelta) -> String {
     let mut line = String::new();
     if let Some(more) = &delta.text {
         let _ = write!(line, "text {}", more.to_text());
@@ -275,7 +276,7 @@ fn of_turn_end(end: &TurnEnd) -> String {
     line
 }
 
-fn of_fault(fault: &Fault) -> String {
+fn of_fault(fault: &TurnFault) -> String {
     let mut line = fault.class.as_str().to_owned();
     if let FaultClass::Refused { status } = fault.class {
         let _ = write!(line, " {status}");
@@ -365,7 +366,7 @@ fn of_finish(finish: Finish) -> &'static str {
     }
 }
 
-fn push_usage(line: &mut String, usage: Option<&Usage>) {
+fn push_usage(line: &mut String, usage: Option<&TokenUsage>) {
     if let Some(usage) = usage {
         let _ = write!(
             line,

@@ -31,7 +31,7 @@ const ROUND_DIGITS_MAX: i64 = 1_000;
 const RADIX: UBig = UBig::from_word(10);
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum NumberRefusal {
     #[error("division by zero")]
     DivisionByZero,
     #[error("square root of a negative number")]
@@ -50,7 +50,7 @@ pub enum Refusal {
     TooSmall,
 }
 
-pub struct Written {
+pub struct WrittenNumber {
     pub text: String,
     /// Whether the text is the value itself, with no rounding anywhere before.
     pub exact: bool,
@@ -64,10 +64,10 @@ pub struct Number {
 
 impl Number {
     /// The value of ASCII `digits` times ten to the power `shift`.
-    pub fn from_decimal(digits: &str, shift: i64) -> Result<Self, Refusal> {
+    pub fn from_decimal(digits: &str, shift: i64) -> Result<Self, NumberRefusal> {
         let Ok(digits) = UBig::from_str_radix(digits, 10) else {
             debug_assert!(false, "the caller gives digits only");
-            return Err(Refusal::TooLarge);
+            return Err(NumberRefusal::TooLarge);
         };
         // The digits themselves shift the value too, so literals may use up to twice the range on the way.
         let limit = 2 * DIGITS_MAX;
@@ -80,9 +80,9 @@ impl Number {
         }
         if power > limit {
             return Err(if shift < 0 {
-                Refusal::TooSmall
+                NumberRefusal::TooSmall
             } else {
-                Refusal::TooLarge
+                NumberRefusal::TooLarge
             });
         }
         let scale = RADIX.pow(power);
@@ -94,27 +94,27 @@ impl Number {
         bounded(value, false)
     }
 
-    pub fn plus(&self, other: &Self) -> Result<Self, Refusal> {
+    pub fn plus(&self, other: &Self) -> Result<Self, NumberRefusal> {
         bounded(&self.value + &other.value, self.rounded || other.rounded)
     }
 
-    pub fn minus(&self, other: &Self) -> Result<Self, Refusal> {
+    pub fn minus(&self, other: &Self) -> Result<Self, NumberRefusal> {
         bounded(&self.value - &other.value, self.rounded || other.rounded)
     }
 
-    pub fn times(&self, other: &Self) -> Result<Self, Refusal> {
+    pub fn times(&self, other: &Self) -> Result<Self, NumberRefusal> {
         bounded(&self.value * &other.value, self.rounded || other.rounded)
     }
 
-    pub fn over(&self, other: &Self) -> Result<Self, Refusal> {
+    pub fn over(&self, other: &Self) -> Result<Self, NumberRefusal> {
         if other.value.is_zero() {
-            return Err(Refusal::DivisionByZero);
+            return Err(NumberRefusal::DivisionByZero);
         }
         bounded(&self.value / &other.value, self.rounded || other.rounded)
     }
 
     /// What is left after a whole number of `other`, with the sign of `self`.
-    pub fn remainder(&self, other: &Self) -> Result<Self, Refusal> {
+    pub fn remainder(&self, other: &Self) -> Result<Self, NumberRefusal> {
         let whole = self.over(other)?.value.trunc();
         bounded(
             &self.value - &other.value * RBig::from(whole),
@@ -122,11 +122,11 @@ impl Number {
         )
     }
 
-    pub fn power(&self, exponent: &Self) -> Result<Self, Refusal> {
-        let exponent = exponent.whole().ok_or(Refusal::ExponentNotWhole)?;
-        let exponent = i64::try_from(exponent).map_err(|_| Refusal::ExponentRange)?;
+    pub fn power(&self, exponent: &Self) -> Result<Self, NumberRefusal> {
+        let exponent = exponent.whole().ok_or(NumberRefusal::ExponentNotWhole)?;
+        let exponent = i64::try_from(exponent).map_err(|_| NumberRefusal::ExponentRange)?;
         if exponent.abs() > EXPONENT_MAX {
-            return Err(Refusal::ExponentRange);
+            return Err(NumberRefusal::ExponentRange);
         }
         let one = Self {
             value: RBig::ONE,
@@ -149,9 +149,9 @@ impl Number {
         Ok(result)
     }
 
-    pub fn square_root(&self) -> Result<Self, Refusal> {
+    pub fn square_root(&self) -> Result<Self, NumberRefusal> {
         if self.value < RBig::ZERO {
-            return Err(Refusal::NegativeRoot);
+            return Err(NumberRefusal::NegativeRoot);
         }
         let top = self.value.numerator().clone().unsigned_abs();
         let bottom = self.value.denominator();
@@ -203,13 +203,13 @@ impl Number {
     }
 
     /// Rounds to `digits` after the point; below zero, to tens, hundreds and so on.
-    pub fn round(&self, digits: &Self) -> Result<Self, Refusal> {
+    pub fn round(&self, digits: &Self) -> Result<Self, NumberRefusal> {
         let digits = digits
             .whole()
             .and_then(|digits| i64::try_from(digits).ok())
-            .ok_or(Refusal::RoundDigits)?;
+            .ok_or(NumberRefusal::RoundDigits)?;
         if digits.abs() > ROUND_DIGITS_MAX {
-            return Err(Refusal::RoundDigits);
+            return Err(NumberRefusal::RoundDigits);
         }
         let scale = power_of_ten(digits);
         bounded(
@@ -235,23 +235,23 @@ impl Number {
     }
 
     /// The value in decimal: all of it when it ends and was never rounded, else [`WRITTEN_DIGITS`] digits.
-    pub fn write(&self) -> Written {
+    pub fn write(&self) -> WrittenNumber {
         if !self.rounded
             && let Some((digits, scale)) = terminating(&self.value)
         {
-            return Written {
+            return WrittenNumber {
                 text: plain(&digits, scale),
                 exact: true,
             };
         }
         if self.value.is_zero() {
-            return Written {
+            return WrittenNumber {
                 text: "0".to_owned(),
                 exact: false,
             };
         }
         let (digits, scale) = significant(&self.value, WRITTEN_DIGITS);
-        Written {
+        WrittenNumber {
             text: shortest(&digits, scale),
             exact: false,
         }
@@ -263,16 +263,16 @@ impl Number {
 }
 
 /// Refuses values out of range, and rounds those whose fraction has grown too long to stay cheap.
-fn bounded(value: RBig, rounded: bool) -> Result<Number, Refusal> {
+fn bounded(value: RBig, rounded: bool) -> Result<Number, NumberRefusal> {
     if value.is_zero() {
         return Ok(Number { value, rounded });
     }
     let (top, bottom) = (value.numerator().bit_len(), value.denominator().bit_len());
     if top > bottom + BITS_MAX {
-        return Err(Refusal::TooLarge);
+        return Err(NumberRefusal::TooLarge);
     }
     if bottom > top + BITS_MAX {
-        return Err(Refusal::TooSmall);
+        return Err(NumberRefusal::TooSmall);
     }
     // One bit more, because 10^DIGITS_MAX itself is in range.
     if top <= BITS_MAX + 1 && bottom <= BITS_MAX + 1 {

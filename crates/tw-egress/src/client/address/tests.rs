@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
-use super::{Standing, standing};
+use super::{AddressStanding, standing};
 
-fn check(expected: Standing, addresses: &[&str]) {
+fn check(expected: AddressStanding, addresses: &[&str]) {
     for text in addresses {
         let address: IpAddr = text.parse().unwrap();
         assert_eq!(standing(address), expected, "{text}");
@@ -12,7 +12,7 @@ fn check(expected: Standing, addresses: &[&str]) {
 #[test]
 fn the_edges_of_every_private_range() {
     check(
-        Standing::Private,
+        AddressStanding::Private,
         &[
             "10.0.0.0",
             "10.255.255.255",
@@ -62,7 +62,7 @@ fn the_edges_of_every_private_range() {
 #[test]
 fn what_nothing_makes_reachable() {
     check(
-        Standing::Never,
+        AddressStanding::Never,
         &[
             "0.0.0.0",
             "0.255.255.255",
@@ -89,7 +89,7 @@ fn what_nothing_makes_reachable() {
 #[test]
 fn the_neighbours_of_the_ranges_are_public() {
     check(
-        Standing::Public,
+        AddressStanding::Public,
         &[
             "1.0.0.0",
             "9.255.255.255",
@@ -131,7 +131,7 @@ fn the_neighbours_of_the_ranges_are_public() {
 #[test]
 fn an_address_inside_an_address_is_seen() {
     check(
-        Standing::Private,
+        AddressStanding::Private,
         &[
             // Mapped, compatible and translated: refused even where the inner one is public.
             "::ffff:127.0.0.1",
@@ -155,7 +155,7 @@ fn an_address_inside_an_address_is_seen() {
         ],
     );
     check(
-        Standing::Never,
+        AddressStanding::Never,
         &[
             "::ffff:169.254.169.254",
             "::169.254.169.254",
@@ -171,5 +171,5 @@ fn an_address_inside_an_address_is_seen() {
             "2606:4700::5efe:169.254.169.254",
         ],
     );
-    check(Standing::Public, &["64:ff9b::8.8.8.8"]);
+    check(AddressStanding::Public, &["64:ff9b::8.8.8.8"]);
 }

@@ -1,14 +1,14 @@
 use std::net::SocketAddr;
 
-use super::Guard;
-use crate::client::place::Place;
+use super::AddressGuard;
+use crate::client::host_port::HostPort;
 use crate::client::resolve::{FixedAnswers, Resolver};
 
 #[track_caller]
 fn check_may_use(denied: &str, local: &str, peer: &str, expected: bool) {
-    let guard = Guard {
+    let guard = AddressGuard {
         allowed: Vec::new(),
-        denied: vec![Place::parse(denied).unwrap()],
+        denied: vec![HostPort::parse(denied).unwrap()],
         resolver: Resolver::Fixed(FixedAnswers::default()),
     };
     let local: SocketAddr = local.parse().unwrap();

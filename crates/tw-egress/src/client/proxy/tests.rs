@@ -1,7 +1,7 @@
 //! What names a proxy, and what goes past it.
 
 use super::{BadProxy, Proxy, WithoutProxy};
-use crate::client::target::Target;
+use crate::client::target::RequestTarget;
 
 #[test]
 fn a_proxy_is_a_place_and_perhaps_a_user() {
@@ -68,7 +68,7 @@ fn what_goes_past_it_is_read_as_curl_reads_it() {
         // Curl knows no ports there.
         ("a.example:443", "a.example", false),
     ] {
-        let target = Target::parse(&format!("https://{host}/")).unwrap();
+        let target = RequestTarget::parse(&format!("https://{host}/")).unwrap();
         let without = WithoutProxy::parse(list);
         assert_eq!(without.holds(&target.host), past, "{list:?} {host}");
     }

@@ -1,11 +1,11 @@
 use tw_core::limits::URL_BYTES_MAX;
 
-use super::{Host, Scheme, Target};
+use super::{Host, RequestTarget, Scheme};
 use crate::client::failure::FailureKind;
 
 #[track_caller]
 fn check_host(url: &str, expected: &str) {
-    let target = Target::parse(url).unwrap_or_else(|_| panic!("{url} is refused"));
+    let target = RequestTarget::parse(url).unwrap_or_else(|_| panic!("{url} is refused"));
     let host = match target.host {
         Host::Name(name) => format!("name {name}"),
         Host::Address(address) => address.to_string(),
@@ -92,16 +92,21 @@ fn what_is_no_url_is_refused() {
         &long,
         &encoded,
     ] {
-        assert_eq!(Target::parse(url), Err(FailureKind::BadUrl), "{url:?}");
+        assert_eq!(
+            RequestTarget::parse(url),
+            Err(FailureKind::BadUrl),
+            "{url:?}"
+        );
     }
 }
 
 #[test]
 fn the_fragment_is_dropped_and_the_query_kept() {
-    let target = Target::parse("https://example.com:8443/a/%7B/../b?q=1&r=%20#secret").unwrap();
+    let target =
+        RequestTarget::parse("https://example.com:8443/a/%7B/../b?q=1&r=%20#secret").unwrap();
     assert_eq!(target.path_and_query, "/a/b?q=1&r=%20");
     assert_eq!(target.authority(), "example.com:8443");
     assert_eq!(target.scheme, Scheme::Https);
-    let target = Target::parse("http://[2606:4700::1111]:80/").unwrap();
+    let target = RequestTarget::parse("http://[2606:4700::1111]:80/").unwrap();
     assert_eq!(target.authority(), "[2606:4700::1111]");
 }

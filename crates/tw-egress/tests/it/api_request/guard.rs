@@ -3,9 +3,9 @@
 use tw_core::limits::RequestLimits;
 use tw_core::tool::{EffectClass, Tool, ToolOutcome};
 use tw_core::variables::Variables;
-use tw_egress::client::Options;
+use tw_egress::client::ClientOptions;
 use tw_egress::client::resolve::FixedAnswers;
-use tw_wire::own::tool::decode;
+use tw_wire::stored::tool::decode;
 
 use super::{Lab, allowed, bare, told};
 use crate::client::guarded::{INSIDE, REFUSED};
@@ -89,7 +89,7 @@ async fn http_is_for_listed_places() {
     let port = trap.port();
     let answers = FixedAnswers::default().then("plain.example", &ips(&["127.0.0.1"]));
     let lab = Lab::new(
-        Options {
+        ClientOptions {
             allowed: vec![allowed(&format!("127.0.0.1:{port}"))],
             ..resolving(answers)
         },
@@ -131,7 +131,7 @@ async fn no_argument_and_no_variable_leads_elsewhere() {
         "%2e%2e/%2f".to_owned(),
     ] {
         let args = serde_json::json!({"p": way, "q": way}).to_string();
-        let options = Options {
+        let options = ClientOptions {
             allowed: vec![allowed(&player.address.to_string()), allowed(&evil)],
             ..options()
         };

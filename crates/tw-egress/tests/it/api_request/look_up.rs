@@ -21,7 +21,7 @@ fn payment(player: &Player, more: &str) -> Tool {
 
 fn lab(player: &Player) -> Lab {
     let place = player.address.to_string();
-    let options = tw_egress::client::Options {
+    let options = tw_egress::client::ClientOptions {
         allowed: vec![super::allowed(&place)],
         ..options()
     };

@@ -555,7 +555,7 @@ async fn a_redirect_is_not_followed_and_not_told() {
             let headers = format!("location: {location}\r\n");
             let act = Act::answer(&format!("{status} X"), &headers, format!("see {location}"));
             let player = Player::start([act]).await;
-            let options = tw_egress::client::Options {
+            let options = tw_egress::client::ClientOptions {
                 allowed: vec![
                     super::allowed(&player.address.to_string()),
                     super::allowed(&trap.address().to_string()),

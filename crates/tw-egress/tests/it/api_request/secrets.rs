@@ -1,8 +1,8 @@
 //! A secret goes out to where it is granted, and comes back in nothing.
 
 use tw_core::tool::{EffectClass, Tool, ToolOutcome, ToolOutput};
-use tw_egress::client::Options;
-use tw_egress::secrets::{Grant, Tenancy};
+use tw_egress::client::ClientOptions;
+use tw_egress::secrets::{SecretGrant, Tenancy};
 
 use super::played::{Act, Player};
 use super::{Lab, allowed, bare, grant, told};
@@ -13,8 +13,8 @@ const NOT_GRANTED: &str =
     "not_allowed: a secret that the tool needs may not be sent to its address";
 const WITH_KEY: &str = r#","headers":{"x-key":{"secret":"KEY"}}"#;
 
-fn lab(player: &Player, grants: Vec<Grant>) -> Lab {
-    let options = Options {
+fn lab(player: &Player, grants: Vec<SecretGrant>) -> Lab {
+    let options = ClientOptions {
         allowed: vec![allowed(&player.address.to_string())],
         ..options()
     };
@@ -61,7 +61,7 @@ async fn what_is_not_granted_is_not_sent() {
             NOT_GRANTED,
         ),
     ] {
-        let granted = Grant {
+        let granted = SecretGrant {
             organizations: vec![owner.to_owned()],
             ..grant(name, CANARY, &hosts)
         };
@@ -288,7 +288,7 @@ async fn a_secret_at_the_end_of_what_is_read_is_left_off() {
     for read_bytes_max in 1..2 * said.len() as u64 {
         let player = Player::start([act.clone()]).await;
         let here = player.address.to_string();
-        let options = Options {
+        let options = ClientOptions {
             allowed: vec![allowed(&here)],
             read_bytes_max,
             ..options()

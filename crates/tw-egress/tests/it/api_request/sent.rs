@@ -1,6 +1,6 @@
 //! What the listener receives, byte for byte.
 
-use tw_egress::client::Options;
+use tw_egress::client::ClientOptions;
 
 use super::played::{Act, Player};
 use super::{ACME, Lab, allowed, grant, told, tool};
@@ -136,7 +136,7 @@ const ROWS: [Row; 8] = [
 
 fn lab(player: &Player) -> Lab {
     let place = player.address.to_string();
-    let options = Options {
+    let options = ClientOptions {
         allowed: vec![allowed(&place)],
         ..options()
     };

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use tw_egress::client::failure::{FailureKind, Phase};
+use tw_egress::client::failure::{FailureKind, WaitPhase};
 use tw_egress::client::resolve::FixedAnswers;
-use tw_egress::client::{Client, PoolOptions, Reuse, Timeouts};
-use tw_testkit::listener::{Listener, Reply};
+use tw_egress::client::{ConnectionReuse, EgressClient, PoolOptions, RequestTimeouts};
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use super::{Options, Trap, allowed, allowing, client, get, ips, options, resolving};
+use super::{ClientOptions, Trap, allowed, allowing, client, get, ips, options, resolving};
 
 /// One address or two of every refused range, and every way to hide one in another.
 pub(crate) const REFUSED: [&str; 62] = [
@@ -116,7 +116,7 @@ pub(crate) const INSIDE: [&str; 34] = [
 const MESSAGE: &str = "the tool's address does not exist or may not be reached from here";
 
 #[track_caller]
-fn assert_not_allowed(client: &Client, url: &str) {
+fn assert_not_allowed(client: &EgressClient, url: &str) {
     let failure = client.check_url(url, "default").expect_err(url);
     assert_eq!(failure.kind, FailureKind::TargetNotAllowed, "{url}");
     assert_eq!(failure.to_string(), MESSAGE, "{url}");
@@ -139,7 +139,7 @@ async fn every_refused_range_as_a_literal() {
         ] {
             assert_not_allowed(&client, &url);
             let failure = client
-                .send(get(&url), "default", Reuse::Pooled)
+                .send(get(&url), "default", ConnectionReuse::Pooled)
                 .await
                 .expect_err(&url);
             assert_eq!(failure.kind, FailureKind::TargetNotAllowed, "{url}");
@@ -164,7 +164,7 @@ async fn every_refused_range_as_an_answer_of_the_name_server() {
             let url = format!("https://{name}/");
             assert!(client.check_url(&url, "default").is_ok(), "{url}");
             let failure = client
-                .send(get(&url), "default", Reuse::Pooled)
+                .send(get(&url), "default", ConnectionReuse::Pooled)
                 .await
                 .expect_err(address);
             assert_eq!(
@@ -187,7 +187,9 @@ async fn every_notation_of_loopback_stays_out() {
         for scheme in ["http", "https"] {
             let url = format!("{scheme}://{host}:{port}/");
             assert_not_allowed(&client, &url);
-            let sent = client.send(get(&url), "default", Reuse::Brief).await;
+            let sent = client
+                .send(get(&url), "default", ConnectionReuse::Brief)
+                .await;
             assert_eq!(
                 sent.expect_err(&url).kind,
                 FailureKind::TargetNotAllowed,
@@ -204,7 +206,9 @@ async fn http_is_for_allowed_places_only() {
     let answers = FixedAnswers::default().then("plain.example", &[trap.address().ip()]);
     let client = client(resolving(answers));
     let url = format!("http://plain.example:{}/", trap.port());
-    let failure = client.send(get(&url), "default", Reuse::Pooled).await;
+    let failure = client
+        .send(get(&url), "default", ConnectionReuse::Pooled)
+        .await;
     assert_eq!(failure.unwrap_err().kind, FailureKind::NotHttps);
     let public = client.check_url("http://example.com/", "default");
     assert_eq!(public.unwrap_err().kind, FailureKind::NotHttps);
@@ -231,7 +235,9 @@ async fn junk_is_no_url() {
     ] {
         let failure = client.check_url(url, "default").expect_err(url);
         assert_eq!(failure.kind, FailureKind::BadUrl, "{url:?}");
-        let failure = client.send(get(url), "default", Reuse::Pooled).await;
+        let failure = client
+            .send(get(url), "default", ConnectionReuse::Pooled)
+            .await;
         assert_eq!(failure.expect_err(url).kind, FailureKind::BadUrl, "{url:?}");
     }
 }
@@ -262,36 +268,42 @@ async fn a_name_that_changes_to_a_private_address_reaches_nothing() {
         .then("rebind.example", &ips(&["127.0.0.1"]));
     let client = client(resolving(answers));
     let mut request = get(&format!("https://rebind.example:{}/", trap.port()));
-    request.timeouts = Timeouts {
+    request.timeouts = RequestTimeouts {
         connect: Duration::from_millis(100),
         ..request.timeouts
     };
     assert!(client.check_url(&request.url, "default").is_ok());
-    let first = client.send(request.clone(), "default", Reuse::Pooled).await;
+    let first = client
+        .send(request.clone(), "default", ConnectionReuse::Pooled)
+        .await;
     let first = first.unwrap_err();
     assert!(
         matches!(
             first.kind,
-            FailureKind::Connect | FailureKind::TimedOut(Phase::Connect)
+            FailureKind::Connect | FailureKind::TimedOut(WaitPhase::Connect)
         ),
         "{first:?}"
     );
     assert!(!first.sent);
     assert!(client.check_url(&request.url, "default").is_ok());
-    let second = client.send(request, "default", Reuse::Pooled).await;
+    let second = client
+        .send(request, "default", ConnectionReuse::Pooled)
+        .await;
     assert_eq!(second.unwrap_err().kind, FailureKind::TargetNotAllowed);
     trap.assert_untouched();
 }
 
 #[tokio::test]
 async fn what_was_judged_is_what_is_connected_to() {
-    let listener = Listener::in_turn(vec![Reply::json("{}")]).await.unwrap();
+    let listener = Listener::in_turn(vec![ListenerReply::json("{}")])
+        .await
+        .unwrap();
     let url = listener.url("/x").replace("127.0.0.1", "inside.example");
     let port = url::Url::parse(&url).unwrap().port().unwrap();
     let answers = FixedAnswers::default()
         .then("inside.example", &ips(&["127.0.0.1"]))
         .then("inside.example", &ips(&["169.254.169.254"]));
-    let client = client(Options {
+    let client = client(ClientOptions {
         allowed: vec![allowed(&format!("inside.example:{port}"))],
         pool: PoolOptions {
             idle_kept_brief: Duration::ZERO,
@@ -300,12 +312,18 @@ async fn what_was_judged_is_what_is_connected_to() {
         ..resolving(answers)
     });
     // A second look-up within the first request would have been refused.
-    let first = client.send(get(&url), "default", Reuse::Pooled).await;
+    let first = client
+        .send(get(&url), "default", ConnectionReuse::Pooled)
+        .await;
     assert_eq!(first.unwrap().status, 200);
     // The open connection leads where it led.
-    let second = client.send(get(&url), "default", Reuse::Pooled).await;
+    let second = client
+        .send(get(&url), "default", ConnectionReuse::Pooled)
+        .await;
     assert_eq!(second.unwrap().status, 200);
-    let third = client.send(get(&url), "default", Reuse::Brief).await;
+    let third = client
+        .send(get(&url), "default", ConnectionReuse::Brief)
+        .await;
     assert_eq!(third.unwrap_err().kind, FailureKind::TargetNotAllowed);
     assert_eq!(listener.asked().len(), 2);
     assert_eq!(
@@ -324,7 +342,7 @@ async fn a_redirect_is_an_answer() {
             format!("http://{}/", trap.address()),
             "/elsewhere".to_owned(),
         ] {
-            let reply = Reply::status(status, "gone").with_header("location", &location);
+            let reply = ListenerReply::status(status, "gone").with_header("location", &location);
             let listener = Listener::in_turn(vec![reply]).await.unwrap();
             let url = listener.url("/");
             let place = url
@@ -332,7 +350,9 @@ async fn a_redirect_is_an_answer() {
                 .trim_end_matches('/')
                 .to_owned();
             let client = client(allowing(&place));
-            let received = client.send(get(&url), "default", Reuse::Pooled).await;
+            let received = client
+                .send(get(&url), "default", ConnectionReuse::Pooled)
+                .await;
             assert_eq!(received.unwrap().status, status);
             assert_eq!(listener.asked().len(), 1);
         }
@@ -344,7 +364,11 @@ async fn a_redirect_is_an_answer() {
 async fn a_name_without_addresses_does_not_resolve() {
     let client = client(options());
     let failure = client
-        .send(get("https://nowhere.example/"), "default", Reuse::Pooled)
+        .send(
+            get("https://nowhere.example/"),
+            "default",
+            ConnectionReuse::Pooled,
+        )
         .await;
     let failure = failure.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Unresolved);

@@ -1,10 +1,10 @@
 //! What the operator's lists open and close, and for whom.
 
 use tw_egress::client::failure::FailureKind;
-use tw_egress::client::place::Allowed;
+use tw_egress::client::host_port::AllowedDestination;
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
-use tw_egress::client::{Options, Reuse};
-use tw_testkit::listener::{Listener, Reply};
+use tw_egress::client::{ClientOptions, ConnectionReuse};
+use tw_testkit::listener::{Listener, ListenerReply};
 
 use super::{Trap, allowed, allowing, client, get, ips, options, place, resolving};
 
@@ -14,17 +14,19 @@ fn port_of(listener: &Listener) -> u16 {
 
 #[tokio::test]
 async fn an_allowed_address_is_reached_by_its_organization_only() {
-    let listener = Listener::in_turn(vec![Reply::json("{}")]).await.unwrap();
+    let listener = Listener::in_turn(vec![ListenerReply::json("{}")])
+        .await
+        .unwrap();
     let entry = format!("127.0.0.1:{}", port_of(&listener));
     let url = listener.url("/");
-    let for_acme = Allowed::parse(&entry, Some(vec!["acme".to_owned()])).unwrap();
-    let client = client(Options {
+    let for_acme = AllowedDestination::parse(&entry, Some(vec!["acme".to_owned()])).unwrap();
+    let client = client(ClientOptions {
         allowed: vec![for_acme],
         ..options()
     });
     assert_eq!(
         client
-            .send(get(&url), "acme", Reuse::Pooled)
+            .send(get(&url), "acme", ConnectionReuse::Pooled)
             .await
             .unwrap()
             .status,
@@ -33,7 +35,7 @@ async fn an_allowed_address_is_reached_by_its_organization_only() {
     // There is an open connection now, and it is not theirs.
     for organization in ["default", "other", ""] {
         let failure = client
-            .send(get(&url), organization, Reuse::Pooled)
+            .send(get(&url), organization, ConnectionReuse::Pooled)
             .await
             .unwrap_err();
         assert_eq!(failure.kind, FailureKind::TargetNotAllowed);
@@ -44,19 +46,21 @@ async fn an_allowed_address_is_reached_by_its_organization_only() {
 
 #[tokio::test]
 async fn an_allowed_name_may_be_private_and_plain() {
-    let listener = Listener::in_turn(vec![Reply::json("{}")]).await.unwrap();
+    let listener = Listener::in_turn(vec![ListenerReply::json("{}")])
+        .await
+        .unwrap();
     let port = port_of(&listener);
     let answers = FixedAnswers::default()
         .then("crm.internal", &ips(&["127.0.0.1"]))
         .then("other.internal", &ips(&["127.0.0.1"]));
-    let client = client(Options {
+    let client = client(ClientOptions {
         allowed: vec![allowed(&format!("crm.internal:{port}"))],
         ..resolving(answers)
     });
     let url = format!("http://crm.internal:{port}/");
     assert_eq!(
         client
-            .send(get(&url), "default", Reuse::Pooled)
+            .send(get(&url), "default", ConnectionReuse::Pooled)
             .await
             .unwrap()
             .status,
@@ -71,7 +75,7 @@ async fn an_allowed_name_may_be_private_and_plain() {
         format!("http://127.0.0.1:{port}/"),
     ] {
         let failure = client
-            .send(get(&url), "default", Reuse::Pooled)
+            .send(get(&url), "default", ConnectionReuse::Pooled)
             .await
             .unwrap_err();
         assert_eq!(failure.kind, FailureKind::TargetNotAllowed, "{url}");
@@ -83,12 +87,16 @@ async fn an_allowed_network_covers_answers_address_by_address() {
     let answers = FixedAnswers::default()
         .then("in.example", &ips(&["10.1.2.3"]))
         .then("mixed.example", &ips(&["10.1.2.3", "192.168.0.1"]));
-    let client = client(Options {
+    let client = client(ClientOptions {
         allowed: vec![allowed("10.0.0.0/8:5432")],
         ..resolving(answers)
     });
     let failure = client
-        .send(get("https://mixed.example:5432/"), "default", Reuse::Pooled)
+        .send(
+            get("https://mixed.example:5432/"),
+            "default",
+            ConnectionReuse::Pooled,
+        )
         .await;
     assert_eq!(failure.unwrap_err().kind, FailureKind::TargetNotAllowed);
     assert!(
@@ -112,7 +120,7 @@ async fn an_allowed_network_covers_answers_address_by_address() {
 #[tokio::test]
 async fn metadata_is_never_allowed() {
     let answers = FixedAnswers::default().then("m.example", &ips(&["169.254.169.254"]));
-    let client = client(Options {
+    let client = client(ClientOptions {
         allowed: [
             "0.0.0.0/0:80",
             "[::/0]:80",
@@ -137,7 +145,7 @@ async fn metadata_is_never_allowed() {
         "http://255.255.255.255/",
     ] {
         let failure = client
-            .send(get(url), "default", Reuse::Pooled)
+            .send(get(url), "default", ConnectionReuse::Pooled)
             .await
             .unwrap_err();
         assert_eq!(failure.kind, FailureKind::TargetNotAllowed, "{url}");
@@ -156,7 +164,7 @@ async fn our_own_listeners_and_database_are_never_allowed() {
             .then("alias.example", &ips(&["::ffff:127.0.0.1"]))
     };
     for denied in ["127.0.0.1", "0.0.0.0", "[::]", "127.0.0.0/8", "db"] {
-        let client = client(Options {
+        let client = client(ClientOptions {
             allowed: [
                 "127.0.0.0/8",
                 "[::/0]",
@@ -178,7 +186,9 @@ async fn our_own_listeners_and_database_are_never_allowed() {
             "alias.example",
         ] {
             let url = format!("http://{host}:{port}/");
-            let failure = client.send(get(&url), "default", Reuse::Pooled).await;
+            let failure = client
+                .send(get(&url), "default", ConnectionReuse::Pooled)
+                .await;
             let failure = failure.expect_err(&url);
             assert_eq!(
                 failure.kind,
@@ -193,7 +203,7 @@ async fn our_own_listeners_and_database_are_never_allowed() {
 #[tokio::test]
 async fn one_refused_target_looks_like_another() {
     let answers = FixedAnswers::default().then("private.example", &ips(&["10.0.0.1"]));
-    let client = client(Options {
+    let client = client(ClientOptions {
         denied: vec![place("denied.example:443")],
         ..resolving(answers)
     });
@@ -208,7 +218,7 @@ async fn one_refused_target_looks_like_another() {
         "https://example.com:22/",
     ] {
         let failure = client
-            .send(get(url), "default", Reuse::Pooled)
+            .send(get(url), "default", ConnectionReuse::Pooled)
             .await
             .unwrap_err();
         messages.push((failure.kind, failure.sent, failure.to_string()));
@@ -227,13 +237,17 @@ async fn an_entry_opens_its_own_port_only() {
 
 #[tokio::test]
 async fn the_resolver_of_this_machine_knows_its_hosts_file() {
-    let listener = Listener::in_turn(vec![Reply::json("{}")]).await.unwrap();
+    let listener = Listener::in_turn(vec![ListenerReply::json("{}")])
+        .await
+        .unwrap();
     let port = port_of(&listener);
-    let client = client(Options {
+    let client = client(ClientOptions {
         resolver: Resolver::system().unwrap(),
         ..allowing(&format!("localhost:{port}"))
     });
     let url = format!("http://localhost:{port}/");
-    let received = client.send(get(&url), "default", Reuse::Pooled).await;
+    let received = client
+        .send(get(&url), "default", ConnectionReuse::Pooled)
+        .await;
     assert_eq!(received.unwrap().status, 200);
 }

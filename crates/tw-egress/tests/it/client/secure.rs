@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tw_egress::client::failure::{FailureKind, SendFailure};
 use tw_egress::client::resolve::FixedAnswers;
-use tw_egress::client::{Client, Options, Reuse};
+use tw_egress::client::{ClientOptions, ConnectionReuse, EgressClient};
 
 use super::{allowed, ips, options, post, resolving};
 
@@ -48,17 +48,17 @@ impl Secure {
         Self { port, certificate }
     }
 
-    fn options(&self) -> Options {
+    fn options(&self) -> ClientOptions {
         let answers = FixedAnswers::default()
             .then("pay.example", &ips(&["127.0.0.1"]))
             .then("other.example", &ips(&["127.0.0.1"]));
-        Options {
+        ClientOptions {
             allowed: vec![allowed(&format!("127.0.0.1:{}", self.port))],
             ..resolving(answers)
         }
     }
 
-    fn trusting(&self) -> Options {
+    fn trusting(&self) -> ClientOptions {
         let mut options = self.options();
         options.trusted_roots.add(self.certificate.clone()).unwrap();
         options
@@ -81,10 +81,10 @@ fn assert_no_tls(failure: SendFailure) {
 #[tokio::test]
 async fn a_self_signed_certificate_is_refused() {
     let secure = Secure::start().await;
-    let client = Client::new(secure.options());
+    let client = EgressClient::new(secure.options());
     for host in ["127.0.0.1", "pay.example"] {
         let sent = client
-            .send(post(&secure.url(host)), "default", Reuse::Pooled)
+            .send(post(&secure.url(host)), "default", ConnectionReuse::Pooled)
             .await;
         assert_no_tls(sent.unwrap_err());
     }
@@ -93,15 +93,17 @@ async fn a_self_signed_certificate_is_refused() {
 #[tokio::test]
 async fn a_trusted_certificate_is_for_its_own_names() {
     let secure = Secure::start().await;
-    let client = Client::new(secure.trusting());
+    let client = EgressClient::new(secure.trusting());
     for host in ["127.0.0.1", "pay.example", "pay.example.", "PAY.example"] {
         let received = client
-            .send(post(&secure.url(host)), "default", Reuse::Brief)
+            .send(post(&secure.url(host)), "default", ConnectionReuse::Brief)
             .await;
         assert_eq!(received.unwrap().body, b"ok", "{host}");
     }
     let other = secure.url("other.example");
-    let sent = client.send(post(&other), "default", Reuse::Brief).await;
+    let sent = client
+        .send(post(&other), "default", ConnectionReuse::Brief)
+        .await;
     assert_no_tls(sent.unwrap_err());
 }
 
@@ -114,7 +116,7 @@ async fn a_port_without_tls_is_refused() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         }
     });
-    let client = Client::new(Options {
+    let client = EgressClient::new(ClientOptions {
         allowed: vec![allowed(&address.to_string())],
         ..options()
     });
@@ -122,7 +124,7 @@ async fn a_port_without_tls_is_refused() {
         .send(
             post(&format!("https://{address}/")),
             "default",
-            Reuse::Pooled,
+            ConnectionReuse::Pooled,
         )
         .await;
     assert_no_tls(sent.unwrap_err());

@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::allowing;
-use tw_egress::client::Client;
+use tw_egress::client::EgressClient;
 
 /// A listener that does to each connection what the test says.
 struct Raw {
@@ -42,8 +42,8 @@ impl Raw {
         format!("http://{}/", self.address)
     }
 
-    fn client(&self) -> Client {
-        Client::new(allowing(&self.address.to_string()))
+    fn client(&self) -> EgressClient {
+        EgressClient::new(allowing(&self.address.to_string()))
     }
 
     fn accepted(&self) -> usize {

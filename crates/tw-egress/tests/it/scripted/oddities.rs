@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{ask, bytes, header, streamed, user};
-use tw_egress::scripted::{Piece, Script};
+use tw_egress::scripted::{Script, ScriptedPiece};
 
 const SCRIPT: &str = include_str!("oddities.toml");
 
@@ -288,8 +288,11 @@ fn each_entry_is_one_write() {
     let script = Script::parse(SCRIPT).unwrap();
     let answer = ask(&script, &streamed(user("letter_split_over_two_writes")));
     assert_eq!(answer.body.len(), 4);
-    assert_eq!(answer.body[1], Piece::Bytes(vec![0xE6, 0x9D].into()));
-    assert_eq!(answer.body[2], Piece::Bytes(vec![0xB1].into()));
+    assert_eq!(
+        answer.body[1],
+        ScriptedPiece::Bytes(vec![0xE6, 0x9D].into())
+    );
+    assert_eq!(answer.body[2], ScriptedPiece::Bytes(vec![0xB1].into()));
 }
 
 #[test]

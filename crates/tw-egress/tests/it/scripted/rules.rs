@@ -2,12 +2,12 @@
 
 use super::{ask, body_json, streamed, user};
 use serde_json::{Value, json};
-use tw_egress::scripted::{Answer, Script};
+use tw_egress::scripted::{Script, ScriptedAnswer};
 
 /// The demo's own script.
 const DEMO: &str = include_str!("../../../../turnwright/src/demo/script.toml");
 
-fn content(answer: &Answer) -> String {
+fn content(answer: &ScriptedAnswer) -> String {
     let body = body_json(answer);
     let text = body["choices"][0]["message"]["content"].as_str();
     text.unwrap_or_else(|| panic!("no content in {body}"))

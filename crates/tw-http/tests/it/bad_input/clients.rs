@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use super::row::Row;
+use super::row::BadInputRow;
 use super::upstream::text_event;
 use crate::app::App;
 
@@ -23,14 +23,14 @@ const HEAD_BYTES_MAX: usize = 4096;
 /// An upstream that has much to say.
 pub async fn listen_and_stream_on() -> Listener {
     let event = Bytes::from(text_event(&"x".repeat(EVENT_TEXT_BYTES)));
-    let mut body = vec![Piece::Bytes(event); EVENTS];
-    body.push(Piece::Silence);
-    let reply = Reply::pieces("text/event-stream", body);
+    let mut body = vec![ReplyPiece::Bytes(event); EVENTS];
+    body.push(ReplyPiece::Silence);
+    let reply = ListenerReply::pieces("text/event-stream", body);
     Listener::in_turn(vec![reply]).await.unwrap()
 }
 
 /// Closes the connection after the first text, and returns the turn.
-pub async fn leave(row: &Row, client: &Client, upstream: &Listener) -> String {
+pub async fn leave(row: &BadInputRow, client: &TestClient, upstream: &Listener) -> String {
     let mut open = client
         .open(&row.method, &row.path, &[], row.body())
         .await
@@ -43,7 +43,12 @@ pub async fn leave(row: &Row, client: &Client, upstream: &Listener) -> String {
 }
 
 /// Asks, reads nothing until the turn is over, and returns the turn.
-pub async fn read_nothing(row: &Row, client: &Client, upstream: &Listener, app: &App) -> String {
+pub async fn read_nothing(
+    row: &BadInputRow,
+    client: &TestClient,
+    upstream: &Listener,
+    app: &App,
+) -> String {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES).unwrap();
     let mut stream = socket.connect(client.address).await.unwrap();

@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    row: Vec<Row>,
+    row: Vec<BadInputRow>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Row {
+pub struct BadInputRow {
     pub name: String,
     #[serde(default)]
     set: Map<String, Value>,
@@ -37,7 +37,7 @@ pub struct Row {
     before: Option<Map<String, Value>>,
     pub client: Option<Manner>,
     #[serde(default)]
-    pub upstream: Answer,
+    pub upstream: UpstreamAnswer,
     pub status: u16,
     #[serde(rename = "type")]
     pub kind: Option<String>,
@@ -88,7 +88,7 @@ pub enum Manner {
 /// What the upstream does.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub struct Answer {
+pub struct UpstreamAnswer {
     pub head: Option<Head>,
     pub status: Option<u16>,
     #[serde(default)]
@@ -137,14 +137,14 @@ fn chat() -> String {
 }
 
 /// All rows of `testdata/bad_input.toml`.
-pub fn read() -> Vec<Row> {
+pub fn read() -> Vec<BadInputRow> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/bad_input.toml");
     let text = std::fs::read_to_string(file).unwrap();
     let table: Table = toml::from_str(&text).unwrap();
     table.row
 }
 
-impl Row {
+impl BadInputRow {
     /// The body of the request.
     pub fn body(&self) -> Vec<u8> {
         if self.method == "GET" {

@@ -5,22 +5,23 @@ use std::time::Duration;
 
 use tokio::net::TcpSocket;
 use tw_core::accepts::Accepts;
-use tw_core::arguments::Schema;
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
+use tw_core::arguments::ArgumentsSchema;
 use tw_core::json::Json;
 use tw_core::model_names::ModelNames;
-use tw_core::tool::{EffectClass, Policy, Tool, ToolKind};
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
+use tw_core::tool::{CallPolicy, EffectClass, Tool, ToolKind};
+use tw_core::turn_policy::RecordPolicy;
 use tw_egress::env::Env;
 use tw_egress::secret::Secret;
-use tw_egress::upstream::{Timeouts, Upstream, UpstreamAccess, UpstreamKind};
+use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeouts};
 use tw_runtime::admin::{KeyWanted, create_key};
-use tw_runtime::runtime::Config;
-use tw_testkit::client::Client;
+use tw_runtime::runtime::RuntimeConfig;
+use tw_testkit::client::TestClient;
 use tw_testkit::listener::Listener;
 
-use super::row::{Head, KeyKind, Manner, Row, Then};
+use super::row::{BadInputRow, Head, KeyKind, Manner, Then};
 use super::upstream::UPSTREAM_KEY;
-use crate::app::{App, Wanted};
+use crate::app::{App, AppOptions};
 
 /// How long the upstream may be silent where a row is about its silence.
 const SILENCE_MAX: Duration = Duration::from_millis(300);
@@ -43,7 +44,7 @@ impl Closed {
 }
 
 /// Starts the server in front of the row's upstream.
-pub async fn start(row: &Row, upstream: &Listener, closed: &Closed) -> App {
+pub async fn start(row: &BadInputRow, upstream: &Listener, closed: &Closed) -> App {
     let base_url = match row.upstream.head {
         Some(Head::Refused) => closed.url(),
         Some(Head::HangUp | Head::Silence) | None => upstream.url("/v1"),
@@ -53,7 +54,7 @@ pub async fn start(row: &Row, upstream: &Listener, closed: &Closed) -> App {
     let never_answers = row.upstream.head == Some(Head::Silence);
     let configure = {
         let (base_url, timeouts) = (base_url.clone(), timeouts.clone());
-        move |config: &mut Config| {
+        move |config: &mut RuntimeConfig| {
             // What would be waited for is not what these rows are about.
             config.turn.retry_after_max = Duration::ZERO;
             config.upstreams = vec![Arc::new(of(base_url, timeouts))];
@@ -65,24 +66,24 @@ pub async fn start(row: &Row, upstream: &Listener, closed: &Closed) -> App {
             }
         }
     };
-    let wanted = Wanted {
+    let wanted = AppOptions {
         config: Box::new(configure),
         timeouts,
-        ..Wanted::with_tools(vec![clock()])
+        ..AppOptions::with_tools(vec![clock()])
     };
     App::start_at(base_url, wanted).await
 }
 
 /// A client with the row's key.
-pub async fn client(row: &Row, app: &App) -> Client {
-    let chat = vec![Scope::Chat];
+pub async fn client(row: &BadInputRow, app: &App) -> TestClient {
+    let chat = vec![KeyScope::Chat];
     let key = match row.key {
         KeyKind::Missing => None,
         KeyKind::Wrong => Some("tw-0000000000000000".to_owned()),
         KeyKind::Plain => Some(app.key("default", ToolGrant::None, chat).await),
         KeyKind::Tools => Some(app.key("default", ToolGrant::All, chat).await),
         KeyKind::Unscoped => Some(
-            app.key("default", ToolGrant::None, vec![Scope::TurnsRead])
+            app.key("default", ToolGrant::None, vec![KeyScope::TurnsRead])
                 .await,
         ),
         KeyKind::Expired => Some(expired(app).await),
@@ -90,10 +91,10 @@ pub async fn client(row: &Row, app: &App) -> Client {
     app.with_key(key)
 }
 
-fn timeouts(row: &Row) -> Timeouts {
+fn timeouts(row: &BadInputRow) -> UpstreamTimeouts {
     let falls_silent =
         row.upstream.head == Some(Head::Silence) || matches!(row.upstream.then, Then::Silence);
-    let mut timeouts = Timeouts::defaults();
+    let mut timeouts = UpstreamTimeouts::defaults();
     if falls_silent && row.client.is_none() {
         timeouts.first_byte = SILENCE_MAX;
         timeouts.idle = SILENCE_MAX;
@@ -101,7 +102,7 @@ fn timeouts(row: &Row) -> Timeouts {
     timeouts
 }
 
-fn of(base_url: String, timeouts: Timeouts) -> Upstream {
+fn of(base_url: String, timeouts: UpstreamTimeouts) -> Upstream {
     Upstream {
         name: "test".to_owned(),
         kind: UpstreamKind::OpenAi {
@@ -121,9 +122,9 @@ fn clock() -> Tool {
     Tool {
         name: "time_now".to_owned(),
         description: "Tells the time.".to_owned(),
-        schema: Schema::compile(&parameters).unwrap(),
+        schema: ArgumentsSchema::compile(&parameters).unwrap(),
         parameters,
-        policy: Policy::new(EffectClass::Read),
+        policy: CallPolicy::new(EffectClass::Read),
         kind: ToolKind::TimeNow,
         version: None,
     }
@@ -134,12 +135,12 @@ async fn expired(app: &App) -> String {
     let wanted = KeyWanted {
         organization: "default".to_owned(),
         name: "expired".to_owned(),
-        scopes: vec![Scope::Chat],
+        scopes: vec![KeyScope::Chat],
         tools: ToolGrant::None,
         tools_mode: ToolsMode::Replace,
-        record: Record::Full,
+        record: RecordPolicy::Full,
         memory: KeyMemory::Off,
-        limits: tw_core::rate::Limits::default(),
+        limits: tw_core::rate::RateLimits::default(),
         expires: Some(env.now()),
     };
     create_key(&app.store, &env, wanted).await.unwrap()

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use serde_json::json;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use super::row::{Answer, Head, Row, Then};
+use super::row::{BadInputRow, Head, Then, UpstreamAnswer};
 use crate::app::{upstream_body, upstream_stream};
 
 /// The server's own key for the upstream, which no client may see.
@@ -15,41 +15,41 @@ const KEY_PLACE: &str = "$UPSTREAM_KEY";
 const NEVER: &str = "never";
 
 /// A listener that answers every request as the row says.
-pub async fn listen(row: &Row) -> Listener {
+pub async fn listen(row: &BadInputRow) -> Listener {
     Listener::in_turn(vec![reply(&row.upstream, row.stream)])
         .await
         .unwrap()
 }
 
-fn reply(answer: &Answer, streamed: bool) -> Reply {
+fn reply(answer: &UpstreamAnswer, streamed: bool) -> ListenerReply {
     match answer.head {
         // Such a row's server is given an address where nobody listens.
-        Some(Head::Refused | Head::HangUp) => return Reply::hang_up(),
+        Some(Head::Refused | Head::HangUp) => return ListenerReply::hang_up(),
         Some(Head::Silence) => {
-            return Reply::pieces("application/json", vec![Piece::HeadGate(NEVER)]);
+            return ListenerReply::pieces("application/json", vec![ReplyPiece::HeadGate(NEVER)]);
         }
         None => {}
     }
     let mut reply = match &answer.body {
         Some(body) => of_body(answer, body),
         None if answer.text.is_some() || !answer.events.is_empty() || answer.tail.is_some() => {
-            Reply::sse(events(answer))
+            ListenerReply::sse(events(answer))
         }
-        None if streamed => Reply::sse(upstream_stream("Hello", &[])),
-        None => Reply::json(upstream_body("Hello", &[])),
+        None if streamed => ListenerReply::sse(upstream_stream("Hello", &[])),
+        None => ListenerReply::json(upstream_body("Hello", &[])),
     };
     match answer.then {
         Then::End => {}
-        Then::Cut => reply.body.push(Piece::Cut),
-        Then::Silence => reply.body.push(Piece::Silence),
+        Then::Cut => reply.body.push(ReplyPiece::Cut),
+        Then::Silence => reply.body.push(ReplyPiece::Silence),
     }
     reply
 }
 
-fn of_body(answer: &Answer, body: &str) -> Reply {
+fn of_body(answer: &UpstreamAnswer, body: &str) -> ListenerReply {
     let body = body.replace(KEY_PLACE, UPSTREAM_KEY);
     let content_type = answer.content_type.as_deref().unwrap_or("application/json");
-    let mut reply = Reply::pieces(content_type, vec![Piece::Bytes(Bytes::from(body))]);
+    let mut reply = ListenerReply::pieces(content_type, vec![ReplyPiece::Bytes(Bytes::from(body))]);
     reply.status = answer.status.unwrap_or(200);
     for (name, value) in &answer.headers {
         reply = reply.with_header(name, value);
@@ -57,7 +57,7 @@ fn of_body(answer: &Answer, body: &str) -> Reply {
     reply
 }
 
-fn events(answer: &Answer) -> String {
+fn events(answer: &UpstreamAnswer) -> String {
     let mut out = String::new();
     if let Some(text) = &answer.text {
         out.push_str(&text_event(text));

@@ -46,7 +46,7 @@ pub enum Class {
 
 /// How a call must end.
 #[derive(Debug)]
-pub struct Expected {
+pub struct ExpectedEnd {
     pub status: &'static str,
     pub reason: Option<&'static str>,
     pub told: Told,
@@ -96,7 +96,7 @@ pub fn deep_json() -> String {
 
 /// What kind of tool it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CaseToolKind {
     /// One that comes with the program.
     Probe,
     /// An `api_request` that was made through the API.
@@ -104,11 +104,11 @@ pub enum Kind {
 }
 
 /// Those of one kind.
-pub fn of(kind: Kind) -> Vec<Case> {
+pub fn of(kind: CaseToolKind) -> Vec<Case> {
     let can = |case: &Case| match kind {
-        Kind::Probe => true,
+        CaseToolKind::Probe => true,
         // No definition makes our own code panic.
-        Kind::Stored => case.behaviour != Behaviour::Panics,
+        CaseToolKind::Stored => case.behaviour != Behaviour::Panics,
     };
     all().into_iter().filter(can).collect()
 }
@@ -177,7 +177,7 @@ impl Case {
     }
 
     /// Section 7 of the design.
-    pub fn expected(self) -> Expected {
+    pub fn expected(self) -> ExpectedEnd {
         match self.behaviour {
             Behaviour::AnswersFiftyMegabytes => completed(Told::CutOf(MEGABYTE)),
             Behaviour::AnswersInvalidUtf8 => note("text/plain", NOT_UTF8),
@@ -189,7 +189,7 @@ impl Case {
             Behaviour::Fails => failed("tool_error", FAILURE, 1),
             Behaviour::Redirects => failed("tool_error", "redirect_not_followed", 1),
             Behaviour::IsBusyOnce => match self.class.effect() {
-                EffectClass::Read | EffectClass::Idempotent => Expected {
+                EffectClass::Read | EffectClass::Idempotent => ExpectedEnd {
                     attempts: 2,
                     ..completed(Told::Exactly(SERVED.to_owned()))
                 },
@@ -216,7 +216,7 @@ impl Case {
     }
 
     /// It may have happened or not.
-    fn ambiguous(self, reason: &'static str, words: &'static str, attempts: usize) -> Expected {
+    fn ambiguous(self, reason: &'static str, words: &'static str, attempts: usize) -> ExpectedEnd {
         match self.class {
             Class::Read | Class::Idempotent => failed(reason, words, attempts),
             Class::QueryableDone => completed(Told::Exactly(FOUND.to_owned())),
@@ -228,8 +228,8 @@ impl Case {
     }
 }
 
-fn completed(told: Told) -> Expected {
-    Expected {
+fn completed(told: Told) -> ExpectedEnd {
+    ExpectedEnd {
         status: "completed",
         reason: None,
         told,
@@ -237,15 +237,15 @@ fn completed(told: Told) -> Expected {
     }
 }
 
-fn note(content_type: &'static str, body: &'static [u8]) -> Expected {
+fn note(content_type: &'static str, body: &'static [u8]) -> ExpectedEnd {
     completed(Told::NoteOn {
         content_type,
         body: Bytes::from_static(body),
     })
 }
 
-fn failed(reason: &'static str, words: &'static str, attempts: usize) -> Expected {
-    Expected {
+fn failed(reason: &'static str, words: &'static str, attempts: usize) -> ExpectedEnd {
+    ExpectedEnd {
         status: "failed",
         reason: Some(reason),
         told: Told::Words(words),

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tw_core::tool::{EffectClass, Tool, ToolKind};
-use tw_egress::client::place::Allowed;
-use tw_testkit::listener::{Asked, Listener, Piece, Reply};
+use tw_egress::client::host_port::AllowedDestination;
+use tw_testkit::listener::{Listener, ListenerReply, ReceivedRequest, ReplyPiece};
 
 use super::cases::{
     Behaviour, Case, Class, FAILURE, FOUND, GZIP, HALF, IMAGE, MEGABYTE, MEGABYTES, NOT_UTF8,
@@ -31,14 +31,14 @@ const DROPS: usize = 200;
 /// A gate that nobody opens.
 const NEVER: &str = "never";
 
-pub struct Tools {
+pub struct ToolListeners {
     pub listener: Listener,
     rude: SocketAddr,
     /// Bound, so that nobody else gets the port, and not listening.
     closed: TcpSocket,
 }
 
-impl Tools {
+impl ToolListeners {
     pub async fn listen() -> Self {
         let closed = TcpSocket::new_v4().unwrap();
         closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -85,7 +85,7 @@ impl Tools {
     }
 
     /// All places, as an operator allows them.
-    pub fn allowed(&self) -> Vec<Allowed> {
+    pub fn allowed(&self) -> Vec<AllowedDestination> {
         let closed = self.closed.local_addr().unwrap();
         let places = [
             self.rude.to_string(),
@@ -125,7 +125,7 @@ fn timeout(case: &Case) -> Duration {
 }
 
 /// Answers by what is asked, and by how often the same was asked before.
-fn answers() -> impl Fn(&Asked) -> Reply + Send + Sync + 'static {
+fn answers() -> impl Fn(&ReceivedRequest) -> ListenerReply + Send + Sync + 'static {
     let asked_before = Mutex::new(HashMap::<Bytes, u32>::new());
     move |asked| {
         let mut all = asked_before.lock().unwrap();
@@ -135,19 +135,19 @@ fn answers() -> impl Fn(&Asked) -> Reply + Send + Sync + 'static {
     }
 }
 
-fn answer(asked: &Asked, times: u32) -> Reply {
+fn answer(asked: &ReceivedRequest, times: u32) -> ListenerReply {
     let path = asked.target.split('?').next().unwrap();
     let case = Case::of_name(&path[1..]);
     if asked.method == "GET" {
         return looked_up(case.class);
     }
     match case.behaviour {
-        Behaviour::Hangs => Reply::pieces("text/plain", vec![Piece::HeadGate(NEVER)]),
+        Behaviour::Hangs => ListenerReply::pieces("text/plain", vec![ReplyPiece::HeadGate(NEVER)]),
         Behaviour::HangsInMidAnswer => {
-            Reply::pieces("application/json", vec![half(), Piece::Silence])
+            ListenerReply::pieces("application/json", vec![half(), ReplyPiece::Silence])
         }
         Behaviour::AnswersFiftyMegabytes => {
-            Reply::pieces("text/plain", vec![Piece::Bytes(MEGABYTE); MEGABYTES])
+            ListenerReply::pieces("text/plain", vec![ReplyPiece::Bytes(MEGABYTE); MEGABYTES])
         }
         Behaviour::AnswersInvalidUtf8 => of_bytes("text/plain", NOT_UTF8),
         Behaviour::AnswersNul => of_bytes("text/plain", WITH_NUL.as_bytes()),
@@ -155,54 +155,57 @@ fn answer(asked: &Asked, times: u32) -> Reply {
         Behaviour::AnswersCompressed => {
             of_bytes("application/json", GZIP).with_header("content-encoding", "gzip")
         }
-        Behaviour::AnswersDeepJson => Reply::json(deep_json()),
-        Behaviour::AnswersNothing => Reply::json(""),
-        Behaviour::Drips => Reply::pieces("text/plain", drops()),
-        Behaviour::Fails => Reply::status(500, FAILURE),
-        Behaviour::Redirects => Reply::status(302, "elsewhere")
+        Behaviour::AnswersDeepJson => ListenerReply::json(deep_json()),
+        Behaviour::AnswersNothing => ListenerReply::json(""),
+        Behaviour::Drips => ListenerReply::pieces("text/plain", drops()),
+        Behaviour::Fails => ListenerReply::status(500, FAILURE),
+        Behaviour::Redirects => ListenerReply::status(302, "elsewhere")
             .with_header("location", "http://169.254.169.254/latest/meta-data"),
-        Behaviour::IsBehindABadGateway => Reply::status(502, "who knows"),
+        Behaviour::IsBehindABadGateway => ListenerReply::status(502, "who knows"),
         Behaviour::IsBusyOnce if times == 1 => {
-            Reply::status(429, "busy").with_header("retry-after", "0")
+            ListenerReply::status(429, "busy").with_header("retry-after", "0")
         }
         Behaviour::IsBusyOnce => of_bytes("text/plain", SERVED.as_bytes()),
         Behaviour::BreaksOffItsAnswer => {
-            Reply::pieces("application/json", vec![half(), Piece::Cut])
+            ListenerReply::pieces("application/json", vec![half(), ReplyPiece::Cut])
         }
         Behaviour::HangsUpAfterReading
         // These are elsewhere, or never sent.
         | Behaviour::HangsUpBeforeReading
         | Behaviour::RefusesConnections
-        | Behaviour::Panics => Reply::hang_up(),
+        | Behaviour::Panics => ListenerReply::hang_up(),
     }
 }
 
-fn looked_up(class: Class) -> Reply {
+fn looked_up(class: Class) -> ListenerReply {
     match class {
         Class::QueryableDone => of_bytes("text/plain", FOUND.as_bytes()),
-        Class::QueryableAbsent => Reply::status(404, ""),
+        Class::QueryableAbsent => ListenerReply::status(404, ""),
         // The other classes are never looked up.
         Class::QueryableUnknown | Class::Read | Class::Idempotent | Class::Once => {
-            Reply::status(500, "ask later")
+            ListenerReply::status(500, "ask later")
         }
     }
 }
 
-fn of_bytes(content_type: &str, bytes: &'static [u8]) -> Reply {
-    Reply::pieces(content_type, vec![Piece::Bytes(Bytes::from_static(bytes))])
+fn of_bytes(content_type: &str, bytes: &'static [u8]) -> ListenerReply {
+    ListenerReply::pieces(
+        content_type,
+        vec![ReplyPiece::Bytes(Bytes::from_static(bytes))],
+    )
 }
 
 /// A byte now and then, for longer than anybody waits.
-fn drops() -> Vec<Piece> {
+fn drops() -> Vec<ReplyPiece> {
     let drop = vec![
-        Piece::Bytes(Bytes::from_static(b"x")),
-        Piece::Wait(DROP_EVERY),
+        ReplyPiece::Bytes(Bytes::from_static(b"x")),
+        ReplyPiece::Wait(DROP_EVERY),
     ];
     vec![drop; DROPS].concat()
 }
 
-fn half() -> Piece {
-    Piece::Bytes(Bytes::from_static(HALF.as_bytes()))
+fn half() -> ReplyPiece {
+    ReplyPiece::Bytes(Bytes::from_static(HALF.as_bytes()))
 }
 
 /// A listener that answers look-ups, and closes every other connection with its request unread.

@@ -1,25 +1,26 @@
 //! A key's tools that are added to the list of a client that knows nothing of them.
 
 use serde_json::{Value, json};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::tool::EffectClass;
+use tw_core::turn_policy::RecordPolicy;
 use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key};
-use tw_testkit::client::{Client, Got};
+use tw_testkit::client::{ReadAnswer, TestClient};
 
 use super::{Lab, MIXED, PICK, ids, lab, message_of, result, user};
 use crate::app::CHAT;
 
-async fn key(lab: &Lab, tools: ToolGrant, tools_mode: ToolsMode) -> Client {
+async fn key(lab: &Lab, tools: ToolGrant, tools_mode: ToolsMode) -> TestClient {
     let wanted = KeyWanted {
         organization: "default".to_owned(),
         name: "an agent's".to_owned(),
-        scopes: vec![Scope::Chat, Scope::TurnsRead],
+        scopes: vec![KeyScope::Chat, KeyScope::TurnsRead],
         tools,
         tools_mode,
-        record: Record::Full,
+        record: RecordPolicy::Full,
         memory: KeyMemory::Off,
-        limits: tw_core::rate::Limits::default(),
+        limits: tw_core::rate::RateLimits::default(),
         expires: None,
     };
     let key = create_key(&lab.app.store, &Env::system(), wanted).await;
@@ -31,7 +32,7 @@ fn body(messages: &Value, tools: &str, more: &str) -> String {
     format!(r#"{{"model":"m","messages":{messages},"tools":{tools}{more}}}"#)
 }
 
-async fn send(client: &Client, headers: &[(&str, &str)], body: String) -> Got {
+async fn send(client: &TestClient, headers: &[(&str, &str)], body: String) -> ReadAnswer {
     client.send("POST", CHAT, headers, body).await.unwrap()
 }
 

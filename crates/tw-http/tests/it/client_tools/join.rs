@@ -1,14 +1,15 @@
 //! Mixed rounds: ours run, the client's are handed over, and its answer meets their results.
 
 use serde_json::{Value, json};
-use tw_core::change::{HELD_KEPT, Scope, ToolGrant};
+use tw_core::tenant::{KeyScope, ToolGrant};
 use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
+use tw_core::turn_policy::HELD_KEPT;
 
 use super::{
     Lab, MIXED, PICK, erase_at, ids, lab, message_of, mixed, post, result, upstream, user,
 };
-use crate::app::{Wanted, probe};
+use crate::app::{AppOptions, probe};
 
 const HIDDEN: [(&str, &str, &str); 1] = [("up_0", "act", r#"{"x":0}"#)];
 
@@ -138,7 +139,7 @@ async fn an_answer_may_come_twice_differently_and_after_a_restart() {
     let act = probe("act", EffectClass::Once, lab.tool.url("/"));
     let again = lab
         .app
-        .again(&lab.upstream, Wanted::with_tools(vec![act]))
+        .again(&lab.upstream, AppOptions::with_tools(vec![act]))
         .await;
     let history = json!([
         user("Other."),
@@ -219,7 +220,7 @@ async fn ids_of_another_key_are_nobodys() {
         if let Some(organization) = organization {
             let key = lab
                 .app
-                .key(organization, ToolGrant::All, vec![Scope::Chat])
+                .key(organization, ToolGrant::All, vec![KeyScope::Chat])
                 .await;
             lab.app.client.key = Some(key);
         }
@@ -330,7 +331,7 @@ async fn a_forced_choice_of_the_clients_tool_passes() {
 async fn the_old_form_is_refused_clearly() {
     let upstream = upstream(&[("Hi", &[])]).await;
     let act = probe("act", EffectClass::Read, "http://127.0.0.1:9/".to_owned());
-    let app = crate::app::App::start(&upstream, Wanted::with_tools(vec![act])).await;
+    let app = crate::app::App::start(&upstream, AppOptions::with_tools(vec![act])).await;
     let body = json!({ "model": "m", "messages": [user("Go.")], "functions": [{ "name": "act" }, { "name": "mine" }] });
     let got = post(&app, body.to_string()).await;
     assert_eq!(got.status, 400);

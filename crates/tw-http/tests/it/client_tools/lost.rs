@@ -1,13 +1,13 @@
 //! What the model cannot be told any more: results that were erased, and those beyond what is read.
 
 use serde_json::{Value, json};
-use tw_core::change::HELD_KEPT;
 use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
-use tw_testkit::client::Got;
+use tw_core::turn_policy::HELD_KEPT;
+use tw_testkit::client::ReadAnswer;
 
 use super::{Lab, MIXED, erase_at, ids, message_of, mixed, post, result, tool, upstream, user};
-use crate::app::{App, Wanted, probe};
+use crate::app::{App, AppOptions, probe};
 
 /// Why the first of two turns that one answer took is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ async fn two_turns(lost: Lost) -> (Lab, Vec<Value>) {
         tool().await,
     );
     let act = probe("act", EffectClass::Once, tool.url("/"));
-    let mut wanted = Wanted::with_tools(vec![act]);
+    let mut wanted = AppOptions::with_tools(vec![act]);
     if lost == Lost::BeyondBudget {
         // The newest turn is read in any case.
         wanted.config = Box::new(|config| config.recalled_bytes_max = 1);
@@ -56,7 +56,7 @@ async fn two_turns(lost: Lost) -> (Lab, Vec<Value>) {
 }
 
 /// The names of what the upstream was offered last, and how many calls it was told are lost.
-fn asked_last(lab: &Lab, got: &Got) -> (Vec<String>, usize) {
+fn asked_last(lab: &Lab, got: &ReadAnswer) -> (Vec<String>, usize) {
     assert_eq!(got.status, 200, "{}", got.text());
     let asked = lab.upstream.asked().last().unwrap().json();
     let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();

@@ -1,8 +1,8 @@
 //! Who sees a conversation, and how much of it.
 
 use serde_json::{Value, json};
-use tw_core::change::Scope;
-use tw_testkit::client::{Client, Got};
+use tw_core::tenant::KeyScope;
+use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::Listener;
 
 use super::{get, hello, ids, say, start};
@@ -12,12 +12,17 @@ use crate::tenants::{ROUTES, Takes, client_of, error_of};
 const ANN: (&str, &str) = ("turnwright-user", "ann");
 const BOB: (&str, &str) = ("turnwright-user", "bob");
 
-async fn with(client: &Client, method: &str, path: &str, headers: &[(&str, &str)]) -> Got {
+async fn with(
+    client: &TestClient,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> ReadAnswer {
     client.send(method, path, headers, "").await.unwrap()
 }
 
 /// Names of conversations that are listed, newest first, with the number of turns.
-async fn listed(client: &Client, headers: &[(&str, &str)]) -> Vec<(String, u64)> {
+async fn listed(client: &TestClient, headers: &[(&str, &str)]) -> Vec<(String, u64)> {
     let list = with(client, "GET", "/v1/conversations", headers).await;
     let list = list.json();
     let data = list["data"].as_array().unwrap().iter();
@@ -37,13 +42,13 @@ fn routes() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// On every route, `c` is answered as a conversation that there is not.
-async fn assert_unknown(client: &Client, headers: &[(&str, &str)]) {
+async fn assert_unknown(client: &TestClient, headers: &[(&str, &str)]) {
     for (method, path) in routes() {
         let unknown = with(client, method, &path.replace("{id}", "none"), headers).await;
         let foreign = with(client, method, &path.replace("{id}", "c"), headers).await;
         assert_eq!(foreign.status, 404, "{method} {path}: {}", foreign.text());
         assert_eq!(error_of(&foreign), error_of(&unknown));
-        let names = |got: &Got| got.headers.keys().cloned().collect::<Vec<_>>();
+        let names = |got: &ReadAnswer| got.headers.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&foreign), names(&unknown));
     }
     let after = with(client, "GET", "/v1/conversations?after=c", headers).await;
@@ -58,9 +63,9 @@ async fn a_foreign_conversation_is_answered_like_an_unknown_one_on_every_route()
     let app = start(&upstream).await;
     assert_eq!(routes().count(), 3);
     say(&app.client, "c", &[ANN], "Hi").await;
-    let everything = Scope::ALL.to_vec();
+    let everything = KeyScope::ALL.to_vec();
     let strangers = client_of(&app, "other", everything).await;
-    let narrow = client_of(&app, "default", vec![Scope::Chat]).await;
+    let narrow = client_of(&app, "default", vec![KeyScope::Chat]).await;
     assert_unknown(&strangers, &[]).await;
     assert_unknown(&narrow, &[]).await;
     // Another end user, and one whom nobody has seen.
@@ -75,10 +80,10 @@ async fn a_foreign_conversation_is_answered_like_an_unknown_one_on_every_route()
 }
 
 /// A conversation of one name that two keys and two end users share.
-async fn shared() -> (App, Listener, Client, [String; 3]) {
+async fn shared() -> (App, Listener, TestClient, [String; 3]) {
     let upstream = hello().await;
     let app = start(&upstream).await;
-    let narrow = client_of(&app, "default", vec![Scope::Chat]).await;
+    let narrow = client_of(&app, "default", vec![KeyScope::Chat]).await;
     let turns = [
         say(&app.client, "c", &[ANN], "Hi").await,
         say(&app.client, "c", &[BOB], "Hi").await,
@@ -90,7 +95,7 @@ async fn shared() -> (App, Listener, Client, [String; 3]) {
 #[tokio::test]
 async fn of_a_shared_name_each_sees_their_own_turns() {
     let (app, _upstream, narrow, [anns, bobs, narrows]) = shared().await;
-    let turns = async |client: &Client, headers: &[(&str, &str)]| {
+    let turns = async |client: &TestClient, headers: &[(&str, &str)]| {
         let got = with(client, "GET", "/v1/conversations/c/turns", headers).await;
         let list: Value = got.json();
         ids(&list)
@@ -137,7 +142,7 @@ async fn deleting_takes_what_is_seen_and_ones_own() {
         assert_eq!(refused.json()["error"]["code"], "insufficient_scope");
     }
     assert_eq!(get(&app.client, path).await.json()["turn_count"], 3);
-    let reader = client_of(&app, "default", vec![Scope::TurnsReadAll]).await;
+    let reader = client_of(&app, "default", vec![KeyScope::TurnsReadAll]).await;
     assert_eq!(with(&reader, "DELETE", path, &[]).await.status, 403);
     // The narrow key takes its own; what it does not see stays.
     assert_eq!(with(&narrow, "DELETE", path, &[]).await.status, 200);
@@ -150,7 +155,7 @@ async fn deleting_takes_what_is_seen_and_ones_own() {
     assert_eq!(ids(&left), [bobs]);
     // An administrator takes everything.
     say(&narrow, "c", &[], "Hi").await;
-    let admin = client_of(&app, "default", vec![Scope::Admin]).await;
+    let admin = client_of(&app, "default", vec![KeyScope::Admin]).await;
     assert_eq!(with(&admin, "DELETE", path, &[]).await.status, 200);
     assert_unknown(&app.client, &[]).await;
 }

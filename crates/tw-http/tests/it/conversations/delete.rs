@@ -1,16 +1,18 @@
 //! Deleting a conversation while something of it runs.
 
 use serde_json::Value;
-use tw_core::change::{Change, DeleteConversation, OnLeave, Outcome, Whose};
-use tw_core::event::TurnStatus;
+use tw_core::change::{Change, DeleteConversation, Outcome};
 use tw_core::id::TurnId;
+use tw_core::tenant::TurnOwner;
 use tw_core::tool::EffectClass;
+use tw_core::turn_policy::OnLeave;
+use tw_core::turn_status::TurnStatus;
 use tw_store::read::turn::RecoveredTurn;
-use tw_testkit::client::Got;
+use tw_testkit::client::ReadAnswer;
 
 use super::{get, hello, start};
 use crate::app::{App, ask};
-use crate::leave::{GATE, PHASES, Phase, Scene, TEXT, Watcher, scene, stop_noted};
+use crate::leave::{GATE, LeavePhase, PHASES, Scene, TEXT, Watcher, scene, stop_noted};
 use crate::recover::orphan;
 
 /// A turn as the store still has it.
@@ -72,12 +74,12 @@ async fn a_running_turn_is_stopped_in_every_phase_and_its_clients_are_told() {
         let attached = Watcher::start(&app.client, "finish");
         let path = format!("/v1/turns/{turn}/events");
         let mut observer = app.client.open("GET", &path, &[], "").await.unwrap();
-        if phase != Phase::BeforeHead && phase != Phase::BetweenTries {
+        if phase != LeavePhase::BeforeHead && phase != LeavePhase::BetweenTries {
             attached.sees(TEXT).await;
         }
         let (client, path) = (app.client.clone(), format!("/v1/conversations/{name}"));
         let deleting = tokio::spawn(async move { client.send("DELETE", &path, &[], "").await });
-        if phase == Phase::Tool(EffectClass::Once) {
+        if phase == LeavePhase::Tool(EffectClass::Once) {
             // What must not be cut short goes on, and nobody sees it any more.
             stop_noted(&app).await;
             assert_gone(&app, &turn, &name).await;
@@ -108,7 +110,7 @@ async fn a_running_turn_is_stopped_in_every_phase_and_its_clients_are_told() {
 
 #[tokio::test]
 async fn a_client_that_leaves_while_it_deletes_has_deleted() {
-    let scene = scene(Phase::Tool(EffectClass::Once), "finish").await;
+    let scene = scene(LeavePhase::Tool(EffectClass::Once), "finish").await;
     let app = scene.app;
     let name = conversation_of(&app, &scene.turn).await;
     let (client, path) = (app.client.clone(), format!("/v1/conversations/{name}"));
@@ -144,7 +146,7 @@ async fn a_process_that_dies_between_the_decision_and_the_rest_leaves_the_rest_t
         organization: caller.await.unwrap().organization,
         // An orphan's conversation has the turn's id.
         conversation: turn.clone(),
-        whose: Whose {
+        whose: TurnOwner {
             api_key: None,
             end_user: None,
         },
@@ -157,7 +159,7 @@ async fn a_process_that_dies_between_the_decision_and_the_rest_leaves_the_rest_t
         [Outcome::ConversationDeleted { running }] if running.len() == 1
     ));
     assert_gone(&app, &turn, &turn).await;
-    let next = app.again(&upstream, crate::app::Wanted::plain()).await;
+    let next = app.again(&upstream, crate::app::AppOptions::plain()).await;
     assert_eq!(next.runtime.recover().await.unwrap(), 1);
     next.runtime.idle().await;
     let found = stored(&next, &turn).await;
@@ -179,13 +181,13 @@ async fn a_key_needs_the_scope_to_chat_and_a_key_is_needed() {
     let upstream = hello().await;
     let app = start(&upstream).await;
     super::say(&app.client, "c", &[], "Hi").await;
-    let delete = async |key: Option<String>| -> Got {
+    let delete = async |key: Option<String>| -> ReadAnswer {
         let client = app.with_key(key);
         let got = client.send("DELETE", "/v1/conversations/c", &[], "").await;
         got.unwrap()
     };
-    let reader = vec![tw_core::change::Scope::TurnsReadAll];
-    let reader = app.key("default", tw_core::change::ToolGrant::None, reader);
+    let reader = vec![tw_core::tenant::KeyScope::TurnsReadAll];
+    let reader = app.key("default", tw_core::tenant::ToolGrant::None, reader);
     let reader = reader.await;
     for (key, status, code) in [
         (None, 401, "missing_api_key"),

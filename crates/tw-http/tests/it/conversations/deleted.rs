@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 use tw_core::tool::EffectClass;
-use tw_testkit::client::{Client, Got};
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::client::{ReadAnswer, TestClient};
+use tw_testkit::listener::{Listener, ListenerReply};
 
 use super::{get, hello, say, start};
-use crate::app::{App, CHAT, Wanted, ask, probe, upstream_body};
+use crate::app::{App, AppOptions, CHAT, ask, probe, upstream_body};
 use crate::memory::{Chatter, Said, holds, model, service};
 
 const ANN: (&str, &str) = ("turnwright-user", "ann");
 
-async fn delete(client: &Client, conversation: &str) {
+async fn delete(client: &TestClient, conversation: &str) {
     let path = format!("/v1/conversations/{conversation}");
     let deleted = client.send("DELETE", &path, &[], "").await.unwrap();
     assert_eq!(deleted.status, 200, "{}", deleted.text());
@@ -81,18 +81,18 @@ async fn a_turn_of_another_conversation_that_continued_it_puts_nothing_of_it_bac
 #[tokio::test]
 async fn ids_that_were_handed_over_find_nothing() {
     let upstream = Listener::in_turn(vec![
-        Reply::json(upstream_body(
+        ListenerReply::json(upstream_body(
             "",
             &[("up_1", "pick", "{}"), ("up_2", "act", "{}")],
         )),
-        Reply::json(upstream_body("Done.", &[])),
+        ListenerReply::json(upstream_body("Done.", &[])),
     ]);
     let upstream = upstream.await.unwrap();
-    let tool = Listener::in_turn(vec![Reply::json(r#"{"did":"it"}"#)])
+    let tool = Listener::in_turn(vec![ListenerReply::json(r#"{"did":"it"}"#)])
         .await
         .unwrap();
     let act = probe("act", EffectClass::Once, tool.url("/"));
-    let app = App::start(&upstream, Wanted::with_tools(vec![act])).await;
+    let app = App::start(&upstream, AppOptions::with_tools(vec![act])).await;
     let function = |name: &str| json!({ "type": "function", "function": { "name": name } });
     let request = |messages: Value| json!({ "model": "m", "messages": messages, "tools": [function("pick"), function("act")] });
     let question = json!({ "role": "user", "content": "Go." });
@@ -145,20 +145,22 @@ async fn a_repetition_is_a_new_turn() {
 async fn a_repetition_does_not_repeat_effects() {
     for again in AGAIN {
         let upstream = Listener::in_turn(vec![
-            Reply::json(upstream_body("", &[("c1", "act", "{}")])),
-            Reply::json(upstream_body("Done.", &[])),
+            ListenerReply::json(upstream_body("", &[("c1", "act", "{}")])),
+            ListenerReply::json(upstream_body("Done.", &[])),
         ]);
         let upstream = upstream.await.unwrap();
-        let tool = Listener::in_turn(vec![Reply::json("{}")]).await.unwrap();
+        let tool = Listener::in_turn(vec![ListenerReply::json("{}")])
+            .await
+            .unwrap();
         let act = probe("act", EffectClass::Once, tool.url("/"));
-        let app = App::start(&upstream, Wanted::with_tools(vec![act])).await;
+        let app = App::start(&upstream, AppOptions::with_tools(vec![act])).await;
         let headers = [again, &[ANN]].concat();
         let turn = say(&app.client, "c", &headers, "Hi").await;
         delete(&app.client, "c").await;
         let mut all = vec![("turnwright-conversation", "c")];
         all.extend(&headers);
         let sent = app.client.send("POST", CHAT, &all, ask("Hi").to_string());
-        let got: Got = sent.await.unwrap();
+        let got: ReadAnswer = sent.await.unwrap();
         assert_eq!(got.status, 424, "{again:?}: {}", got.text());
         assert_eq!(got.json()["error"]["code"], "effects_ran");
         assert_eq!(got.header("x-should-retry"), "false");

@@ -2,12 +2,12 @@
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use tw_core::change::{Scope, ToolGrant};
 use tw_core::id::TurnId;
-use tw_runtime::runtime::Config;
+use tw_core::tenant::{KeyScope, ToolGrant};
+use tw_runtime::runtime::RuntimeConfig;
 
 use super::{Chatter, model, offering, own_key, service, start};
-use crate::app::{App, Wanted};
+use crate::app::{App, AppOptions};
 
 const ANN: (&str, &str) = ("turnwright-user", "ann");
 
@@ -158,8 +158,8 @@ async fn nothing_is_looked_for_where_nobody_is_named() {
         assert_eq!(chat.say("look").await.memory, expected[0], "{what}");
         assert_eq!(chat.say("so?").await.memory, expected[1], "{what}");
     }
-    let disabled = Wanted {
-        config: Box::new(|config: &mut Config| config.tools_enabled = false),
+    let disabled = AppOptions {
+        config: Box::new(|config: &mut RuntimeConfig| config.tools_enabled = false),
         ..offering(&service)
     };
     let app = app.again(&model, disabled).await;
@@ -251,8 +251,8 @@ async fn the_longest_history_is_known() {
 async fn an_answer_that_a_limit_cut_is_continued() {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = App::start(&model, offering(&service)).await;
-    let limited = Wanted {
-        config: Box::new(|config: &mut Config| config.turn.rounds_max = 1),
+    let limited = AppOptions {
+        config: Box::new(|config: &mut RuntimeConfig| config.turn.rounds_max = 1),
         ..offering(&service)
     };
     let limited = app.again(&model, limited).await;
@@ -268,7 +268,7 @@ async fn another_key_continues_nothing() {
     let app = start(&model, &service).await;
     let mut chat = Chatter::new(&app.client, &[ANN]);
     chat.say("look").await;
-    let scopes = || vec![Scope::Chat, Scope::TurnsReadAll];
+    let scopes = || vec![KeyScope::Chat, KeyScope::TurnsReadAll];
     for organization in ["default", "other"] {
         let key = app.key(organization, ToolGrant::All, scopes()).await;
         let mut other = chat.clone();

@@ -1,7 +1,7 @@
 //! What one person's tools said reaches no other person's model.
 
 use serde_json::json;
-use tw_core::change::ToolGrant;
+use tw_core::tenant::ToolGrant;
 use tw_testkit::listener::Listener;
 
 use super::{Chatter, holds, model, own_key, service, start};

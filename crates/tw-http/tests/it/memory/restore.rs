@@ -1,12 +1,12 @@
 //! What is put back into what the model is sent.
 
 use serde_json::{Value, json};
-use tw_core::change::ToolGrant;
-use tw_runtime::runtime::Config;
-use tw_testkit::listener::{Listener, Reply};
+use tw_core::tenant::ToolGrant;
+use tw_runtime::runtime::RuntimeConfig;
+use tw_testkit::listener::{Listener, ListenerReply};
 
 use super::{Chatter, answer, holds, model, offering, own_key, service, start};
-use crate::app::{App, Wanted};
+use crate::app::{App, AppOptions};
 
 const ANN: (&str, &str) = ("turnwright-user", "ann");
 
@@ -126,8 +126,8 @@ async fn the_newest_whole_rounds_come_back_as_far_as_there_is_room() {
     let says: Vec<String> = (0..4).map(|n| format!("said {n} {long}")).collect();
     let says: Vec<&str> = says.iter().map(String::as_str).collect();
     let (model, service) = (model().await, service(&says).await);
-    let room = |bytes_max| Wanted {
-        config: Box::new(move |config: &mut Config| config.memory_bytes_max = bytes_max),
+    let room = |bytes_max| AppOptions {
+        config: Box::new(move |config: &mut RuntimeConfig| config.memory_bytes_max = bytes_max),
         ..offering(&service)
     };
     let app = App::start(&model, room(1 << 20)).await;
@@ -161,7 +161,7 @@ async fn the_newest_whole_rounds_come_back_as_far_as_there_is_room() {
 }
 
 /// Refuses what holds a tool's answer as too long.
-async fn forgetful(refusal: Reply) -> Listener {
+async fn forgetful(refusal: ListenerReply) -> Listener {
     Listener::start(move |asked| {
         let request = asked.json();
         let messages = request["messages"].as_array().unwrap();
@@ -180,9 +180,9 @@ async fn a_model_that_finds_it_too_long_is_asked_once_more_without() {
     let coded = r#"{"error":{"message":"no","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
     let said = r#"{"error":{"message":"This model's maximum context length is 8 tokens.","type":"BadRequestError","code":400}}"#;
     for refusal in [
-        Reply::status(400, coded),
-        Reply::status(400, said),
-        Reply::status(413, "{}"),
+        ListenerReply::status(400, coded),
+        ListenerReply::status(400, said),
+        ListenerReply::status(413, "{}"),
     ] {
         for streams in [false, true] {
             let (model, service) = (forgetful(refusal.clone()).await, service(&["sunny"]).await);
@@ -207,7 +207,7 @@ async fn a_model_that_finds_it_too_long_is_asked_once_more_without() {
 async fn another_refusal_is_the_clients() {
     let refusal = r#"{"error":{"message":"no such model","type":"invalid_request_error"}}"#;
     let (model, service) = (
-        forgetful(Reply::status(400, refusal)).await,
+        forgetful(ListenerReply::status(400, refusal)).await,
         service(&["sunny"]).await,
     );
     let app = start(&model, &service).await;

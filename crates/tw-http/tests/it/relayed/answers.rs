@@ -1,28 +1,28 @@
 //! Answers on their way: as they come, broken off, and left.
 
-use tw_core::rate::Limits;
-use tw_runtime::limiter::Rules;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_core::rate::RateLimits;
+use tw_runtime::limiter::LimiterRules;
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
 use super::{EMBEDDINGS, post, rows};
-use crate::app::{App, Wanted};
+use crate::app::{App, AppOptions};
 
 const GATE: &str = "go";
 const STREAMED: &str = r#"{"model":"m","prompt":"x","stream":true}"#;
 const FIRST: &str = "data: {\"choices\":[{\"text\":\"one\"}]}\n\n";
 const LAST: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n";
 
-fn events(rest: Vec<Piece>) -> Reply {
-    let mut pieces = vec![Piece::Bytes(FIRST.into())];
+fn events(rest: Vec<ReplyPiece>) -> ListenerReply {
+    let mut pieces = vec![ReplyPiece::Bytes(FIRST.into())];
     pieces.extend(rest);
-    Reply::pieces("text/event-stream", pieces)
+    ListenerReply::pieces("text/event-stream", pieces)
 }
 
 #[tokio::test]
 async fn a_stream_passes_as_it_comes() {
-    let rest = vec![Piece::Gate(GATE), Piece::Bytes(LAST.into())];
+    let rest = vec![ReplyPiece::Gate(GATE), ReplyPiece::Bytes(LAST.into())];
     let listener = Listener::in_turn(vec![events(rest)]).await.unwrap();
-    let app = App::start(&listener, Wanted::plain()).await;
+    let app = App::start(&listener, AppOptions::plain()).await;
     let open = app
         .client
         .open("POST", "/v1/completions", &[], STREAMED)
@@ -42,10 +42,13 @@ async fn a_stream_passes_as_it_comes() {
 
 #[tokio::test]
 async fn a_client_that_leaves_ends_the_request_at_the_upstream() {
-    let waits = Reply::pieces("application/json", vec![Piece::HeadGate(GATE)]);
-    for (reply, http_status) in [(events(vec![Piece::Silence]), Some(200)), (waits, None)] {
+    let waits = ListenerReply::pieces("application/json", vec![ReplyPiece::HeadGate(GATE)]);
+    for (reply, http_status) in [
+        (events(vec![ReplyPiece::Silence]), Some(200)),
+        (waits, None),
+    ] {
         let listener = Listener::in_turn(vec![reply]).await.unwrap();
-        let app = App::start(&listener, Wanted::plain()).await;
+        let app = App::start(&listener, AppOptions::plain()).await;
         let client = app.client.clone();
         let mut asking = Box::pin(client.open("POST", "/v1/completions", &[], STREAMED));
         if http_status.is_some() {
@@ -72,10 +75,14 @@ async fn an_answer_that_breaks_off_is_no_whole_one() {
         ("application/json", half, true),
         ("text/event-stream; charset=utf-8", FIRST, false),
     ] {
-        let pieces = vec![Piece::Bytes(first.into()), Piece::Gate(GATE), Piece::Cut];
-        let reply = Reply::pieces(content_type, pieces);
+        let pieces = vec![
+            ReplyPiece::Bytes(first.into()),
+            ReplyPiece::Gate(GATE),
+            ReplyPiece::Cut,
+        ];
+        let reply = ListenerReply::pieces(content_type, pieces);
         let listener = Listener::in_turn(vec![reply]).await.unwrap();
-        let app = App::start(&listener, Wanted::plain()).await;
+        let app = App::start(&listener, AppOptions::plain()).await;
         let open = app.client.open("POST", EMBEDDINGS, &[], STREAMED).await;
         let mut open = open.unwrap();
         assert_eq!(open.next().await.unwrap(), first);
@@ -97,15 +104,15 @@ async fn an_answer_that_breaks_off_is_no_whole_one() {
 
 #[tokio::test]
 async fn a_place_is_taken_until_the_answer_is_over() {
-    let one = |limits: fn(&mut Limits)| {
-        let mut key = Limits::default();
+    let one = |limits: fn(&mut RateLimits)| {
+        let mut key = RateLimits::default();
         limits(&mut key);
-        Rules {
+        LimiterRules {
             key,
-            ..Rules::defaults()
+            ..LimiterRules::defaults()
         }
     };
-    let cases: [(Rules, &str); 4] = [
+    let cases: [(LimiterRules, &str); 4] = [
         (
             one(|limits| limits.concurrency_max = Some(1)),
             "requests at once",
@@ -116,19 +123,19 @@ async fn a_place_is_taken_until_the_answer_is_over() {
             "requests per minute",
         ),
         (
-            Rules {
+            LimiterRules {
                 turns_max: 1,
-                ..Rules::defaults()
+                ..LimiterRules::defaults()
             },
             "no room",
         ),
     ];
     for (rules, says) in cases {
-        let rest = vec![Piece::Gate(GATE), Piece::Bytes(LAST.into())];
+        let rest = vec![ReplyPiece::Gate(GATE), ReplyPiece::Bytes(LAST.into())];
         let listener = Listener::in_turn(vec![events(rest)]).await.unwrap();
-        let wanted = Wanted {
+        let wanted = AppOptions {
             config: Box::new(|config| config.rules = rules),
-            ..Wanted::plain()
+            ..AppOptions::plain()
         };
         let app = App::start(&listener, wanted).await;
         let open = app
@@ -154,9 +161,9 @@ async fn a_place_is_taken_until_the_answer_is_over() {
 
 #[tokio::test]
 async fn a_server_that_stops_lets_an_answer_end_and_records_it() {
-    let rest = vec![Piece::Gate(GATE), Piece::Bytes(LAST.into())];
+    let rest = vec![ReplyPiece::Gate(GATE), ReplyPiece::Bytes(LAST.into())];
     let listener = Listener::in_turn(vec![events(rest)]).await.unwrap();
-    let app = App::start(&listener, Wanted::plain()).await;
+    let app = App::start(&listener, AppOptions::plain()).await;
     let open = app
         .client
         .open("POST", "/v1/completions", &[], STREAMED)

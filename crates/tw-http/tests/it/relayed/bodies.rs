@@ -2,16 +2,16 @@
 
 use tw_egress::secret::Secret;
 use tw_egress::upstream::UpstreamKind;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
 use super::{EMBEDDED, EMBEDDINGS, ROUTES, Row, embeds, post, rows};
-use crate::app::{App, Wanted};
+use crate::app::{App, AppOptions};
 use crate::upstreams::{in_front_of, serves, upstream};
 
 #[tokio::test]
 async fn each_route_leads_to_its_place_with_the_body_as_it_was() {
     let listener = embeds().await;
-    let app = App::start(&listener, Wanted::plain()).await;
+    let app = App::start(&listener, AppOptions::plain()).await;
     let body = r#"{ "model" : "m", "input": [[1, 2e0]], "user": "ada" }"#;
     for (n, (route, _)) in ROUTES.into_iter().enumerate() {
         let got = post(&app, route, body).await;
@@ -189,9 +189,9 @@ async fn an_upstream_gets_its_own_key_and_no_header_that_it_need_not_see() {
 
 #[tokio::test]
 async fn an_answer_shows_what_its_body_is_and_nothing_of_the_upstream() {
-    let reply = Reply::pieces(
+    let reply = ListenerReply::pieces(
         "audio/mpeg",
-        vec![Piece::Bytes(vec![0, 255, 13, 10].into())],
+        vec![ReplyPiece::Bytes(vec![0, 255, 13, 10].into())],
     )
     .with_header("content-disposition", "attachment; filename=a.mp3")
     .with_header("set-cookie", "a=b")
@@ -201,7 +201,7 @@ async fn an_answer_shows_what_its_body_is_and_nothing_of_the_upstream() {
     .with_header("connection", "x-between")
     .with_header("x-between", "1");
     let listener = Listener::in_turn(vec![reply]).await.unwrap();
-    let app = App::start(&listener, Wanted::plain()).await;
+    let app = App::start(&listener, AppOptions::plain()).await;
     let got = post(&app, "/v1/audio/speech", r#"{"model":"tts-1"}"#).await;
     assert_eq!((got.status, &got.body[..]), (200, &[0, 255, 13, 10][..]));
     let mut names: Vec<&str> = got.headers.keys().map(|name| name.as_str()).collect();

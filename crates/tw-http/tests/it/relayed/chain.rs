@@ -3,7 +3,7 @@
 use serde_json::json;
 use tw_egress::secret::Secret;
 use tw_egress::upstream::UpstreamKind;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
 use super::{EMBEDDED, EMBEDDINGS, embeds, post, rows};
 use crate::upstreams::{in_front_of, upstream};
@@ -15,29 +15,32 @@ const BODY: &str = r#"{"model":"m","input":"x"}"#;
 #[tokio::test]
 async fn when_an_upstream_fails_before_its_answer_the_next_one_is_asked() {
     for (what, reply) in [
-        ("503", Some(Reply::status(503, ERROR))),
-        ("501", Some(Reply::status(501, ERROR))),
-        ("408", Some(Reply::status(408, ERROR))),
+        ("503", Some(ListenerReply::status(503, ERROR))),
+        ("501", Some(ListenerReply::status(501, ERROR))),
+        ("408", Some(ListenerReply::status(408, ERROR))),
         (
             "429",
-            Some(Reply::status(429, ERROR).with_header("retry-after", "25")),
+            Some(ListenerReply::status(429, ERROR).with_header("retry-after", "25")),
         ),
-        ("401", Some(Reply::status(401, ERROR))),
-        ("403", Some(Reply::status(403, ERROR))),
+        ("401", Some(ListenerReply::status(401, ERROR))),
+        ("403", Some(ListenerReply::status(403, ERROR))),
         // Not every upstream has every path.
-        ("404", Some(Reply::status(404, ERROR))),
-        ("405", Some(Reply::status(405, ERROR))),
-        ("hang up", Some(Reply::hang_up())),
+        ("404", Some(ListenerReply::status(404, ERROR))),
+        ("405", Some(ListenerReply::status(405, ERROR))),
+        ("hang up", Some(ListenerReply::hang_up())),
         (
             "page",
-            Some(Reply::pieces(
+            Some(ListenerReply::pieces(
                 "text/html",
-                vec![Piece::Bytes("<html>".into())],
+                vec![ReplyPiece::Bytes("<html>".into())],
             )),
         ),
         (
             "cut",
-            Some(Reply::pieces("application/json", vec![Piece::Cut])),
+            Some(ListenerReply::pieces(
+                "application/json",
+                vec![ReplyPiece::Cut],
+            )),
         ),
         ("nowhere", None),
     ] {
@@ -69,7 +72,7 @@ async fn when_an_upstream_fails_before_its_answer_the_next_one_is_asked() {
 #[tokio::test]
 async fn what_the_request_itself_is_refused_for_goes_to_no_other() {
     for status in [400, 413, 422] {
-        let refusing = Listener::in_turn(vec![Reply::status(status, ERROR)])
+        let refusing = Listener::in_turn(vec![ListenerReply::status(status, ERROR)])
             .await
             .unwrap();
         let good = embeds().await;
@@ -103,7 +106,7 @@ async fn what_an_only_upstream_says_is_told_as_for_chat() {
     let quotes = format!(r#"{{"error":{{"message":"bad key {KEY}","type":"t","code":"{KEY}"}}}}"#);
     for (reply, asked, status, kind, code, retry_after) in [
         (
-            Reply::status(401, &*quotes),
+            ListenerReply::status(401, &*quotes),
             1,
             502,
             "upstream_error",
@@ -111,7 +114,7 @@ async fn what_an_only_upstream_says_is_told_as_for_chat() {
             "",
         ),
         (
-            Reply::status(403, &*quotes),
+            ListenerReply::status(403, &*quotes),
             1,
             502,
             "upstream_error",
@@ -119,7 +122,7 @@ async fn what_an_only_upstream_says_is_told_as_for_chat() {
             "",
         ),
         (
-            Reply::status(500, &*quotes),
+            ListenerReply::status(500, &*quotes),
             3,
             502,
             "upstream_error",
@@ -127,16 +130,23 @@ async fn what_an_only_upstream_says_is_told_as_for_chat() {
             "",
         ),
         (
-            Reply::status(429, &*quotes).with_header("retry-after", "0"),
+            ListenerReply::status(429, &*quotes).with_header("retry-after", "0"),
             3,
             429,
             "rate_limit_error",
             json!("rate_limit_exceeded"),
             "0",
         ),
-        (Reply::status(404, &*quotes), 1, 404, "t", json!("***"), ""),
         (
-            Reply::status(307, ""),
+            ListenerReply::status(404, &*quotes),
+            1,
+            404,
+            "t",
+            json!("***"),
+            "",
+        ),
+        (
+            ListenerReply::status(307, ""),
             1,
             502,
             "upstream_error",

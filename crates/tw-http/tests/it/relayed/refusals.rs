@@ -1,18 +1,18 @@
 //! What is refused before an upstream is asked.
 
 use serde_json::json;
-use tw_core::change::{Scope, ToolGrant};
+use tw_core::tenant::{KeyScope, ToolGrant};
 
 use super::{EMBEDDINGS, ROUTES, embeds, post};
-use crate::app::{App, Wanted};
+use crate::app::{App, AppOptions};
 use crate::upstreams::{in_front_of, serves, upstream};
 
 #[tokio::test]
 async fn a_key_needs_the_scope_chat() {
     let listener = embeds().await;
-    let app = App::start(&listener, Wanted::plain()).await;
+    let app = App::start(&listener, AppOptions::plain()).await;
     let reads = app
-        .key("default", ToolGrant::All, vec![Scope::TurnsRead])
+        .key("default", ToolGrant::All, vec![KeyScope::TurnsRead])
         .await;
     for (key, status, code) in [
         (None, 401, "missing_api_key"),
@@ -72,9 +72,9 @@ async fn a_request_that_names_no_model_gets_the_one_of_the_api_or_is_refused() {
 #[tokio::test]
 async fn a_body_that_is_too_large_or_cannot_be_read_is_refused() {
     let listener = embeds().await;
-    let wanted = Wanted {
+    let wanted = AppOptions {
         config: Box::new(|config| config.request.body_bytes_max = 1000),
-        ..Wanted::plain()
+        ..AppOptions::plain()
     };
     let app = App::start(&listener, wanted).await;
     let large = format!(r#"{{"model":"m","input":"{}"}}"#, "x".repeat(1000));
@@ -111,7 +111,7 @@ async fn a_body_that_is_too_large_or_cannot_be_read_is_refused() {
 #[tokio::test]
 async fn an_unknown_path_names_those_that_there_are() {
     let listener = embeds().await;
-    let app = App::start(&listener, Wanted::plain()).await;
+    let app = App::start(&listener, AppOptions::plain()).await;
     for path in ["/v1/embedding", "/v1/audio/x", "/v1", "/"] {
         let got = post(&app, path, "{}").await;
         let error = &got.json()["error"];

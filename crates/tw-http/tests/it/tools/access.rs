@@ -1,14 +1,15 @@
 //! Who may do what with tools: every route, asked by everybody who may not, and by one who may.
 
 use serde_json::{Value, json};
-use tw_core::change::{KeyMemory, Record, Scope, ToolGrant, ToolsMode};
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
+use tw_core::turn_policy::RecordPolicy;
 use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key};
-use tw_testkit::client::{Client, Got};
-use tw_testkit::listener::Reply;
+use tw_testkit::client::{ReadAnswer, TestClient};
+use tw_testkit::listener::ListenerReply;
 
-use super::lab::{Lab, editor};
+use super::lab::{ToolLab, editor};
 use crate::app::App;
 use crate::tenants::{ROUTES, Takes, UNKNOWN, client_of, error_of};
 
@@ -39,16 +40,16 @@ impl Route {
         of_tools.collect()
     }
 
-    fn scope(&self) -> Scope {
+    fn scope(&self) -> KeyScope {
         if self.method == "GET" {
-            Scope::ToolsRead
+            KeyScope::ToolsRead
         } else {
-            Scope::ToolsWrite
+            KeyScope::ToolsWrite
         }
     }
 
     /// A body with which the route does what it is for.
-    fn body(&self, lab: &Lab) -> String {
+    fn body(&self, lab: &ToolLab) -> String {
         let definition = lab.define("new", "/", json!({}));
         match (self.method, self.path.rsplit('/').next().unwrap()) {
             ("POST", "tools") => definition.to_string(),
@@ -59,7 +60,7 @@ impl Route {
         }
     }
 
-    async fn ask(&self, lab: &Lab, client: &Client, slug: &str, id: &str) -> Got {
+    async fn ask(&self, lab: &ToolLab, client: &TestClient, slug: &str, id: &str) -> ReadAnswer {
         let path = self.path.replace("{slug}", slug).replace("{id}", id);
         let sent = client.send(self.method, &path, &[], self.body(lab));
         sent.await.unwrap()
@@ -71,10 +72,13 @@ impl Route {
 }
 
 /// Who may not, and the answer: status and code.
-async fn strangers(app: &App, scope: Scope) -> Vec<(&'static str, Client, u16, &'static str)> {
-    let lacking: Vec<Scope> = Scope::ALL
+async fn strangers(
+    app: &App,
+    scope: KeyScope,
+) -> Vec<(&'static str, TestClient, u16, &'static str)> {
+    let lacking: Vec<KeyScope> = KeyScope::ALL
         .into_iter()
-        .filter(|other| *other != scope && *other != Scope::Admin)
+        .filter(|other| *other != scope && *other != KeyScope::Admin)
         .collect();
     let wrong = format!("tw-{}", "0".repeat(64));
     vec![
@@ -95,27 +99,27 @@ async fn strangers(app: &App, scope: Scope) -> Vec<(&'static str, Client, u16, &
     ]
 }
 
-async fn expired(app: &App) -> Client {
+async fn expired(app: &App) -> TestClient {
     let wanted = KeyWanted {
         organization: "default".to_owned(),
         name: "old".to_owned(),
-        scopes: Scope::ALL.to_vec(),
+        scopes: KeyScope::ALL.to_vec(),
         tools: ToolGrant::All,
         tools_mode: ToolsMode::Replace,
-        record: Record::Full,
+        record: RecordPolicy::Full,
         memory: KeyMemory::Off,
-        limits: tw_core::rate::Limits::default(),
+        limits: tw_core::rate::RateLimits::default(),
         expires: Some(Timestamp(1)),
     };
     let key = create_key(&app.store, &Env::system(), wanted).await;
     app.with_key(Some(key.unwrap()))
 }
 
-async fn lab() -> Lab {
-    Lab::answering(Reply::json("{}")).await
+async fn lab() -> ToolLab {
+    ToolLab::answering(ListenerReply::json("{}")).await
 }
 
-async fn all_tools(lab: &Lab) -> Value {
+async fn all_tools(lab: &ToolLab) -> Value {
     let path = "/api/default/tools";
     let got = lab.editor.send("GET", path, &[], "").await.unwrap();
     assert_eq!(got.status, 200, "{}", got.text());
@@ -146,7 +150,7 @@ async fn every_route_answers_a_foreign_organization_like_one_that_is_not_there()
     let lab = lab().await;
     let id = lab.make("mine", "/", json!({})).await;
     let before = all_tools(&lab).await;
-    let scopes = Scope::ALL.to_vec();
+    let scopes = KeyScope::ALL.to_vec();
     let other = client_of(&lab.app, "other", scopes).await;
     for route in Route::all() {
         let label = route.label();
@@ -186,14 +190,14 @@ async fn every_route_answers_a_foreign_organization_like_one_that_is_not_there()
 #[tokio::test]
 async fn every_route_serves_whoever_may() {
     for scopes in [
-        vec![Scope::ToolsRead, Scope::ToolsWrite],
-        vec![Scope::Admin],
+        vec![KeyScope::ToolsRead, KeyScope::ToolsWrite],
+        vec![KeyScope::Admin],
     ] {
         for route in Route::all() {
             let lab = lab().await;
             let id = lab.make("mine", "/", json!({})).await;
             let narrow = match scopes[..] {
-                [Scope::Admin] => Scope::Admin,
+                [KeyScope::Admin] => KeyScope::Admin,
                 _ => route.scope(),
             };
             let client = client_of(&lab.app, "default", vec![narrow]).await;

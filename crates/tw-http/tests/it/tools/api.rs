@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tw_core::tool::EffectClass;
-use tw_testkit::client::Got;
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::client::ReadAnswer;
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use super::lab::{Lab, create, reaching};
-use crate::app::{Wanted, probe};
+use super::lab::{ToolLab, create, reaching};
+use crate::app::{AppOptions, probe};
 use crate::tenants::UNKNOWN;
 
 const TOOLS: &str = "/api/default/tools";
@@ -16,29 +16,31 @@ const TOOLS: &str = "/api/default/tools";
 /// Tools that come with the server.
 const BUILT_IN: [&str; 2] = ["time_now", "calculate"];
 
-async fn lab() -> Lab {
-    let service = Listener::in_turn(vec![Reply::json("{}")]).await.unwrap();
+async fn lab() -> ToolLab {
+    let service = Listener::in_turn(vec![ListenerReply::json("{}")])
+        .await
+        .unwrap();
     let built_in = BUILT_IN.map(|name| probe(name, EffectClass::Read, service.url("/")));
-    let wanted = Wanted {
+    let wanted = AppOptions {
         tools: built_in.into_iter().map(Arc::new).collect(),
         ..reaching(&[&service], Vec::new())
     };
-    Lab::start(service, wanted).await
+    ToolLab::start(service, wanted).await
 }
 
-async fn get(lab: &Lab, path: &str) -> Got {
+async fn get(lab: &ToolLab, path: &str) -> ReadAnswer {
     let path = format!("{TOOLS}{path}");
     lab.editor.send("GET", &path, &[], "").await.unwrap()
 }
 
-async fn patch(lab: &Lab, id: &str, body: &str) -> Got {
+async fn patch(lab: &ToolLab, id: &str, body: &str) -> ReadAnswer {
     let path = format!("{TOOLS}/{id}");
     let sent = lab.editor.send("PATCH", &path, &[], body.to_owned());
     sent.await.unwrap()
 }
 
 /// Status, `code` and `param` of a refusal.
-fn refusal(got: &Got) -> (u16, Value, Value) {
+fn refusal(got: &ReadAnswer) -> (u16, Value, Value) {
     let error = &got.json()["error"];
     assert_eq!(error["request_id"], got.header("x-request-id"));
     (got.status, error["code"].clone(), error["param"].clone())
@@ -266,7 +268,7 @@ async fn a_deleted_tool_is_found_by_nobody_and_its_name_is_free() {
 
 #[tokio::test]
 async fn an_organization_keeps_so_many_tools() {
-    let service = Listener::in_turn(vec![Reply::json("{}")]);
+    let service = Listener::in_turn(vec![ListenerReply::json("{}")]);
     let service = service.await.unwrap();
     let mut wanted = reaching(&[&service], Vec::new());
     let configure = wanted.config;
@@ -274,7 +276,7 @@ async fn an_organization_keeps_so_many_tools() {
         configure(config);
         config.tools_stored_max = 2;
     });
-    let lab = Lab::start(service, wanted).await;
+    let lab = ToolLab::start(service, wanted).await;
     lab.make("a", "/", json!({})).await;
     let id = lab.make("b", "/", json!({})).await;
     let third = lab.define("c", "/", json!({})).to_string();

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use tw_core::limits::DEFINITION_BYTES_MAX;
-use tw_testkit::client::Got;
-use tw_testkit::listener::Reply;
+use tw_testkit::client::ReadAnswer;
+use tw_testkit::listener::ListenerReply;
 
-use super::lab::{Lab, definition};
+use super::lab::{ToolLab, definition};
 
 const MEBIBYTE: usize = 1024 * 1024;
 
@@ -52,14 +52,14 @@ fn nested(levels: usize) -> Vec<u8> {
     format!("{open}1{close}").into_bytes()
 }
 
-async fn send(lab: &Lab, method: &str, path: &str, body: Vec<u8>) -> Got {
+async fn send(lab: &ToolLab, method: &str, path: &str, body: Vec<u8>) -> ReadAnswer {
     let sent = lab.editor.send(method, path, &[], body);
     sent.await.unwrap()
 }
 
 #[tokio::test]
 async fn every_route_refuses_every_one() {
-    let lab = Lab::answering(Reply::json("{}")).await;
+    let lab = ToolLab::answering(ListenerReply::json("{}")).await;
     let id = lab.make("mine", "/", json!({})).await;
     let tool = format!("/api/default/tools/{id}");
     let before = send(&lab, "GET", &tool, Vec::new()).await.json();
@@ -99,7 +99,7 @@ fn padded(text: &str, bytes: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn the_longest_body_and_the_longest_definition_are_read() {
-    let lab = Lab::answering(Reply::json("{}")).await;
+    let lab = ToolLab::answering(ListenerReply::json("{}")).await;
     let tool = lab.define("long", "/", json!({})).to_string();
     let preview = json!({ "tool": lab.define("long", "/", json!({})) }).to_string();
     for (path, body, status) in [
@@ -149,7 +149,7 @@ fn trials() -> Vec<(Value, &'static str)> {
 
 #[tokio::test]
 async fn what_a_tool_is_tried_with_must_fit() {
-    let lab = Lab::answering(Reply::json("{}")).await;
+    let lab = ToolLab::answering(ListenerReply::json("{}")).await;
     let members = json!({ "parameters": {
         "who": { "mode": "ai" }, "fixed": { "mode": "fixed", "value": "hidden-1" },
     } });

@@ -1,15 +1,15 @@
 //! Every row of `testdata/tools_bad.toml` through the API: refused with its field named.
 
 use serde_json::{Value, json};
-use tw_testkit::client::Got;
-use tw_testkit::listener::Reply;
+use tw_testkit::client::ReadAnswer;
+use tw_testkit::listener::ListenerReply;
 
-use super::lab::{Lab, create};
+use super::lab::{ToolLab, create};
 
-#[path = "../../../../tw-wire/src/own/tool/tests/rows.rs"]
+#[path = "../../../../tw-wire/src/stored/tool/tests/rows.rs"]
 mod rows;
 
-use rows::{Row, Stage, definition, good, rows};
+use rows::{DefinitionRow, Stage, definition, good, rows};
 
 /// Fewest rows, so that a table that is not read does not pass.
 const ROWS_MIN: usize = 90;
@@ -21,7 +21,7 @@ fn preview_of(text: &str) -> String {
 }
 
 /// What is wrong with an answer, in words.
-fn wrong(row: &Row, got: &Got) -> Option<String> {
+fn wrong(row: &DefinitionRow, got: &ReadAnswer) -> Option<String> {
     let error = got.json()["error"].clone();
     let message = error["message"].as_str().unwrap_or_default().to_owned();
     // The body itself is too long before anybody reads it.
@@ -47,7 +47,7 @@ fn wrong(row: &Row, got: &Got) -> Option<String> {
 
 #[tokio::test]
 async fn every_row_is_refused_when_it_is_made() {
-    let lab = Lab::answering(Reply::json("{}")).await;
+    let lab = ToolLab::answering(ListenerReply::json("{}")).await;
     let rows = rows();
     assert!(rows.len() >= ROWS_MIN);
     let mut found = Vec::new();
@@ -62,7 +62,7 @@ async fn every_row_is_refused_when_it_is_made() {
 
 #[tokio::test]
 async fn every_row_is_refused_when_it_is_previewed() {
-    let lab = Lab::answering(Reply::json("{}")).await;
+    let lab = ToolLab::answering(ListenerReply::json("{}")).await;
     let path = "/api/default/tools/preview";
     let mut found = Vec::new();
     for row in rows() {
@@ -86,7 +86,7 @@ async fn every_row_is_refused_when_it_is_previewed() {
 
 #[tokio::test]
 async fn the_definition_that_the_rows_change_is_made_and_previewed() {
-    let lab = Lab::answering(Reply::json("{}")).await;
+    let lab = ToolLab::answering(ListenerReply::json("{}")).await;
     let path = "/api/default/tools/preview";
     let sent = lab
         .editor

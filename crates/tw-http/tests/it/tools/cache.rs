@@ -2,17 +2,17 @@
 //! `tw-runtime`, where no time has to pass.
 
 use serde_json::{Value, json};
-use tw_core::change::{Scope, ToolGrant};
-use tw_testkit::client::Client;
-use tw_testkit::listener::{Listener, Reply};
+use tw_core::tenant::{KeyScope, ToolGrant};
+use tw_testkit::client::TestClient;
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use super::lab::{Lab, Ran, definition, editor, made, reaching};
+use super::lab::{Ran, ToolLab, definition, editor, made, reaching};
 use crate::app::ask;
 
 /// A service whose every answer is another: `{"n":1}`, `{"n":2}`…
-async fn lab() -> Lab {
-    let answers = (1..=20).map(|n| Reply::json(format!(r#"{{"n":{n},"m":{}}}"#, n * 10)));
-    Lab::of(Listener::in_turn(answers.collect()).await.unwrap()).await
+async fn lab() -> ToolLab {
+    let answers = (1..=20).map(|n| ListenerReply::json(format!(r#"{{"n":{n},"m":{}}}"#, n * 10)));
+    ToolLab::of(Listener::in_turn(answers.collect()).await.unwrap()).await
 }
 
 fn cached(scope: &str) -> Value {
@@ -28,7 +28,7 @@ fn cached(scope: &str) -> Value {
 
 /// What the model was shown, and whether nothing was sent for it; the record, the log of the turn
 /// and the full result say the same.
-async fn told(lab: &Lab, client: &Client, ran: &Ran) -> (String, bool) {
+async fn told(lab: &ToolLab, client: &TestClient, ran: &Ran) -> (String, bool) {
     let call = ran.call();
     assert_eq!(ran.ended(), "completed");
     let is_cached = call["cached"].as_bool().unwrap();
@@ -45,11 +45,11 @@ async fn told(lab: &Lab, client: &Client, ran: &Ran) -> (String, bool) {
     (call["shown"].as_str().unwrap().to_owned(), is_cached)
 }
 
-async fn run(lab: &Lab, calls: &str) -> (String, bool) {
+async fn run(lab: &ToolLab, calls: &str) -> (String, bool) {
     told(lab, &lab.app.client, &lab.run(calls).await).await
 }
 
-async fn run_as(lab: &Lab, client: &Client, user: &str) -> (String, bool) {
+async fn run_as(lab: &ToolLab, client: &TestClient, user: &str) -> (String, bool) {
     let named = [("turnwright-user", user)];
     let headers = if user.is_empty() { &[] } else { &named[..] };
     let ran = lab
@@ -180,7 +180,7 @@ async fn versions_share_what_they_ask_alike_where_the_scope_says_so() {
 async fn one_persons_results_are_not_anothers() {
     let lab = lab().await;
     lab.make("find", "/", cached("user")).await;
-    let scopes = vec![Scope::Chat, Scope::TurnsReadAll];
+    let scopes = vec![KeyScope::Chat, KeyScope::TurnsReadAll];
     let mine = &lab.app.client;
     assert_eq!(run_as(&lab, mine, "ann").await, fresh(1));
     assert_eq!(run_as(&lab, mine, "bob").await, fresh(2));
@@ -240,15 +240,15 @@ async fn organizations_never_share() {
 
 #[tokio::test]
 async fn a_failure_is_not_kept_and_what_comes_after_it_is() {
-    let busy = Reply::status(503, "busy");
+    let busy = ListenerReply::status(503, "busy");
     let replies = vec![
-        Reply::status(500, "broken"),
-        Reply::hang_up(),
+        ListenerReply::status(500, "broken"),
+        ListenerReply::hang_up(),
         busy,
-        Reply::json(r#"{"n":1}"#),
-        Reply::json(r#"{"n":2}"#),
+        ListenerReply::json(r#"{"n":1}"#),
+        ListenerReply::json(r#"{"n":2}"#),
     ];
-    let lab = Lab::of(Listener::in_turn(replies).await.unwrap()).await;
+    let lab = ToolLab::of(Listener::in_turn(replies).await.unwrap()).await;
     lab.make("find", "/", cached("tool")).await;
     let call = r#"find {"a":"x"}"#;
     let failed = lab.run(call).await;
@@ -267,12 +267,12 @@ async fn a_failure_is_not_kept_and_what_comes_after_it_is() {
 #[tokio::test]
 async fn an_answer_that_is_no_text_and_one_that_was_cut_are_kept_as_they_are() {
     let image = |n: u8| {
-        let bytes = tw_testkit::listener::Piece::Bytes(vec![0x89, n].into());
-        Reply::pieces("image/png", vec![bytes])
+        let bytes = tw_testkit::listener::ReplyPiece::Bytes(vec![0x89, n].into());
+        ListenerReply::pieces("image/png", vec![bytes])
     };
-    let long = |n: u8| Reply::json(format!("\"{}{n}\"", "x".repeat(200)));
+    let long = |n: u8| ListenerReply::json(format!("\"{}{n}\"", "x".repeat(200)));
     for replies in [[image(1), image(2)], [long(1), long(2)]] {
-        let lab = Lab::of(Listener::in_turn(replies.into()).await.unwrap()).await;
+        let lab = ToolLab::of(Listener::in_turn(replies.into()).await.unwrap()).await;
         let mut members = cached("tool");
         members["response"] = json!({ "kept_bytes_max": 100 });
         lab.make("find", "/", members).await;
@@ -291,6 +291,6 @@ async fn a_restarted_server_has_kept_nothing() {
     assert_eq!(run(&lab, call).await, fresh(1));
     let wanted = reaching(&[&lab.service], Vec::new());
     let app = lab.app.again(&lab.model, wanted).await;
-    let lab = Lab { app, ..lab };
+    let lab = ToolLab { app, ..lab };
     assert_eq!(run(&lab, call).await, fresh(2));
 }

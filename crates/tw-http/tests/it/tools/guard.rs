@@ -5,11 +5,11 @@ use std::net::{IpAddr, TcpListener};
 use serde_json::{Value, json};
 use tw_core::change::{Change, Outcome, SaveTool};
 use tw_core::id::ToolId;
-use tw_egress::client::Options;
+use tw_egress::client::ClientOptions;
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use super::lab::{Lab, Ran, allowed, create, definition, leaving_by, options, place};
+use super::lab::{Ran, ToolLab, allowed, create, definition, leaving_by, options, place};
 
 /// What the model is told of every refused address alike.
 const NOT_ALLOWED: &str = "the tool's address does not exist or may not be reached from here";
@@ -69,14 +69,16 @@ impl Trap {
 }
 
 /// A server whose tools leave by a client of these options.
-async fn lab(options: Options) -> Lab {
-    let nobody = Listener::in_turn(vec![Reply::json("{}")]).await.unwrap();
-    Lab::start(nobody, leaving_by(options, Vec::new())).await
+async fn lab(options: ClientOptions) -> ToolLab {
+    let nobody = Listener::in_turn(vec![ListenerReply::json("{}")])
+        .await
+        .unwrap();
+    ToolLab::start(nobody, leaving_by(options, Vec::new())).await
 }
 
 /// Stores a definition without asking whether it may be, as an earlier server may have done, whose
 /// operator allowed more. The server looks at most once a second, so it must not have looked yet.
-async fn store(lab: &Lab, definition: &Value) {
+async fn store(lab: &ToolLab, definition: &Value) {
     let key = lab.app.client.key.clone().unwrap();
     let caller = lab.app.runtime.authenticate(&key).await.unwrap();
     let env = lab.app.runtime.env();
@@ -131,7 +133,7 @@ async fn every_notation_of_a_place_inside_is_refused_twice() {
     for (name, url) in &all {
         let definition = definition(name, url, json!({}));
         // One that no definition can be read with is not there to be called.
-        if tw_wire::own::tool::decode(&definition.to_string()).is_ok() {
+        if tw_wire::stored::tool::decode(&definition.to_string()).is_ok() {
             store(&lab, &definition).await;
             stored.push((name, url));
         }
@@ -148,7 +150,7 @@ async fn every_notation_of_a_place_inside_is_refused_twice() {
 }
 
 /// Neither as the tool's own address nor as that of its look-up.
-async fn assert_not_saved(lab: &Lab, name: &str, url: &str) {
+async fn assert_not_saved(lab: &ToolLab, name: &str, url: &str) {
     let look_up = json!({ "url": format!("{url}{{{{reference}}}}"), "absent": [404] });
     let queryable = json!({
         "method": "POST", "policy": { "effect": "queryable" }, "look_up": look_up,
@@ -183,7 +185,7 @@ async fn a_name_that_is_bound_to_another_address_later_leads_nowhere() {
         .then("later.example", &[public])
         .then("later.example", &[inside]);
     let resolver = Resolver::Fixed(answers);
-    let lab = lab(Options {
+    let lab = lab(ClientOptions {
         resolver,
         ..options()
     })
@@ -218,7 +220,7 @@ async fn http_is_for_allowed_places() {
     let trap = Trap::set();
     let answers = FixedAnswers::default().then("plain.example", &["8.8.8.8".parse().unwrap()]);
     let resolver = Resolver::Fixed(answers);
-    let lab = lab(Options {
+    let lab = lab(ClientOptions {
         resolver,
         ..options()
     })
@@ -244,7 +246,9 @@ async fn http_is_for_allowed_places() {
 
 #[tokio::test]
 async fn an_allowed_place_is_reached_by_those_it_is_allowed_for() {
-    let service = Listener::in_turn(vec![Reply::json("{}")]).await.unwrap();
+    let service = Listener::in_turn(vec![ListenerReply::json("{}")])
+        .await
+        .unwrap();
     let (place, port) = (
         place(&service),
         place(&service).rsplit_once(':').unwrap().1.to_owned(),
@@ -253,12 +257,12 @@ async fn an_allowed_place_is_reached_by_those_it_is_allowed_for() {
     let answers = FixedAnswers::default().then("svc.example", &["127.0.0.1".parse().unwrap()]);
     let mut for_other = allowed(&place);
     for_other.organizations = vec!["other".to_owned()];
-    let options = Options {
+    let options = ClientOptions {
         resolver: Resolver::Fixed(answers),
         allowed: vec![for_other, allowed(&by_name)],
         ..options()
     };
-    let lab = Lab::start(service, leaving_by(options, Vec::new())).await;
+    let lab = ToolLab::start(service, leaving_by(options, Vec::new())).await;
     let named = definition("named", &format!("http://{by_name}/"), json!({}));
     let numbered = definition("numbered", &format!("http://{place}/"), json!({}));
     store(&lab, &numbered).await;
@@ -283,14 +287,14 @@ async fn an_allowed_place_is_reached_by_those_it_is_allowed_for() {
 
 #[tokio::test]
 async fn what_a_place_was_allowed_for_ends_with_the_entry() {
-    let lab = Lab::answering(Reply::json("{}")).await;
+    let lab = ToolLab::answering(ListenerReply::json("{}")).await;
     lab.make("act", "/", json!({})).await;
     assert_eq!(lab.run("act").await.ended(), "completed");
     let app = lab
         .app
         .again(&lab.model, leaving_by(options(), Vec::new()))
         .await;
-    let lab = Lab { app, ..lab };
+    let lab = ToolLab { app, ..lab };
     assert_refused(&lab.run("act").await, NOT_ALLOWED, "act");
     assert_eq!(lab.service.asked().len(), 1);
 }

@@ -1,34 +1,34 @@
 //! A server with stored tools, a model that calls them, and a service behind them.
 
 use serde_json::{Map, Value, json};
-use tw_core::change::{Scope, ToolGrant};
-use tw_egress::client::place::Allowed;
+use tw_core::tenant::{KeyScope, ToolGrant};
+use tw_egress::client::host_port::AllowedDestination;
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
-use tw_egress::client::{self, Options, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots};
+use tw_egress::client::{self, ClientOptions, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots};
 use tw_egress::secret::Secret;
-use tw_egress::secrets::{Grant, Secrets};
-use tw_testkit::client::{Client, Got};
-use tw_testkit::listener::{Asked, Listener, Reply};
+use tw_egress::secrets::{SecretGrant, Secrets};
+use tw_testkit::client::{ReadAnswer, TestClient};
+use tw_testkit::listener::{Listener, ListenerReply, ReceivedRequest};
 
-use crate::app::{App, CHAT, Wanted, ask, upstream_body, upstream_stream};
+use crate::app::{App, AppOptions, CHAT, ask, upstream_body, upstream_stream};
 
 /// What the model says when it has called all.
 pub const SAID: &str = "So be it.";
 /// The organizations that may reach the service.
 pub const SLUGS: [&str; 2] = ["default", "other"];
 
-pub struct Lab {
+pub struct ToolLab {
     pub app: App,
     pub model: Listener,
     pub service: Listener,
     /// May read and write the tools of `default`.
-    pub editor: Client,
+    pub editor: TestClient,
 }
 
 /// A turn, over.
 #[derive(Debug)]
 pub struct Ran {
-    pub got: Got,
+    pub got: ReadAnswer,
     /// Its record, in full.
     pub turn: Value,
 }
@@ -55,9 +55,9 @@ impl Ran {
     }
 }
 
-impl Lab {
+impl ToolLab {
     /// With a service that gives every request this answer.
-    pub async fn answering(reply: Reply) -> Self {
+    pub async fn answering(reply: ListenerReply) -> Self {
         Self::of(Listener::in_turn(vec![reply]).await.unwrap()).await
     }
 
@@ -66,12 +66,12 @@ impl Lab {
         Self::start(service, wanted).await
     }
 
-    pub async fn start(service: Listener, wanted: Wanted) -> Self {
+    pub async fn start(service: Listener, wanted: AppOptions) -> Self {
         Self::behind(model().await, service, wanted).await
     }
 
     /// With a model of [`model`] that outlives the server.
-    pub async fn behind(model: Listener, service: Listener, wanted: Wanted) -> Self {
+    pub async fn behind(model: Listener, service: Listener, wanted: AppOptions) -> Self {
         let app = App::start(&model, wanted).await;
         let editor = editor(&app, "default").await;
         Self {
@@ -114,12 +114,17 @@ impl Lab {
     }
 
     /// A turn of another client, with headers.
-    pub async fn run_with(&self, client: &Client, headers: &[(&str, &str)], body: &Value) -> Ran {
+    pub async fn run_with(
+        &self,
+        client: &TestClient,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Ran {
         let got = client.send("POST", CHAT, headers, body.to_string()).await;
         self.ran(client, got.unwrap()).await
     }
 
-    pub async fn ran(&self, client: &Client, got: Got) -> Ran {
+    pub async fn ran(&self, client: &TestClient, got: ReadAnswer) -> Ran {
         assert_eq!(got.status, 200, "{}", got.text());
         self.app.settled().await;
         let path = format!("/v1/turns/{}?full=1", got.header("turnwright-turn"));
@@ -149,32 +154,32 @@ pub fn definition(name: &str, url: &str, members: Value) -> Value {
 }
 
 /// Makes a tool, which must work, and returns its id.
-pub async fn made(editor: &Client, slug: &str, definition: &Value) -> String {
+pub async fn made(editor: &TestClient, slug: &str, definition: &Value) -> String {
     let got = create(editor, slug, definition.to_string()).await;
     assert_eq!(got.status, 201, "{}", got.text());
     got.json()["id"].as_str().unwrap().to_owned()
 }
 
-pub async fn create(editor: &Client, slug: &str, definition: String) -> Got {
+pub async fn create(editor: &TestClient, slug: &str, definition: String) -> ReadAnswer {
     let path = format!("/api/{slug}/tools");
     editor.send("POST", &path, &[], definition).await.unwrap()
 }
 
 /// A client that may do everything with an organization's tools, and call them.
-pub async fn editor(app: &App, slug: &str) -> Client {
+pub async fn editor(app: &App, slug: &str) -> TestClient {
     let scopes = vec![
-        Scope::ToolsRead,
-        Scope::ToolsWrite,
-        Scope::Chat,
-        Scope::TurnsReadAll,
+        KeyScope::ToolsRead,
+        KeyScope::ToolsWrite,
+        KeyScope::Chat,
+        KeyScope::TurnsReadAll,
     ];
     app.with_key(Some(app.key(slug, ToolGrant::All, scopes).await))
 }
 
 /// A server whose tools reach these listeners and nothing else, for [`SLUGS`].
-pub fn reaching(services: &[&Listener], grants: Vec<Grant>) -> Wanted {
+pub fn reaching(services: &[&Listener], grants: Vec<SecretGrant>) -> AppOptions {
     let allowed = services.iter().map(|service| allowed(&place(service)));
-    let options = Options {
+    let options = ClientOptions {
         allowed: allowed.collect(),
         ..options()
     };
@@ -182,19 +187,19 @@ pub fn reaching(services: &[&Listener], grants: Vec<Grant>) -> Wanted {
 }
 
 /// A server whose tools leave by a client of these options.
-pub fn leaving_by(options: Options, grants: Vec<Grant>) -> Wanted {
-    Wanted {
+pub fn leaving_by(options: ClientOptions, grants: Vec<SecretGrant>) -> AppOptions {
+    AppOptions {
         config: Box::new(move |config| {
-            config.tool_client = client::Client::new(options);
+            config.tool_client = client::EgressClient::new(options);
             config.secrets = Secrets::new(grants).unwrap().into();
         }),
-        ..Wanted::plain()
+        ..AppOptions::plain()
     }
 }
 
 /// A client that reaches nothing private and knows no names.
-pub fn options() -> Options {
-    Options {
+pub fn options() -> ClientOptions {
+    ClientOptions {
         resolver: Resolver::Fixed(FixedAnswers::default()),
         allowed: Vec::new(),
         denied: Vec::new(),
@@ -204,8 +209,8 @@ pub fn options() -> Options {
     }
 }
 
-pub fn allowed(place: &str) -> Allowed {
-    Allowed::parse(place, Some(SLUGS.map(str::to_owned).to_vec())).unwrap()
+pub fn allowed(place: &str) -> AllowedDestination {
+    AllowedDestination::parse(place, Some(SLUGS.map(str::to_owned).to_vec())).unwrap()
 }
 
 /// `HOST:PORT` of a listener.
@@ -213,9 +218,9 @@ pub fn place(listener: &Listener) -> String {
     listener.url("").replace("http://", "")
 }
 
-pub fn grant(name: &str, value: &str, slugs: &[&str], hosts: &[&str]) -> Grant {
+pub fn grant(name: &str, value: &str, slugs: &[&str], hosts: &[&str]) -> SecretGrant {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    Grant {
+    SecretGrant {
         name: name.to_owned(),
         value: Secret::new(value.to_owned()),
         organizations: owned(slugs),
@@ -229,7 +234,7 @@ pub async fn model() -> Listener {
     Listener::start(answer).await.unwrap()
 }
 
-fn answer(asked: &Asked) -> Reply {
+fn answer(asked: &ReceivedRequest) -> ListenerReply {
     let request = asked.json();
     let messages = request["messages"].as_array().unwrap();
     let is_user = |message: &Value| message["role"] == "user";
@@ -253,8 +258,8 @@ fn answer(asked: &Asked) -> Reply {
         .collect();
     let said = if calls.is_empty() { SAID } else { "" };
     if request["stream"] == true {
-        Reply::sse(upstream_stream(said, &calls))
+        ListenerReply::sse(upstream_stream(said, &calls))
     } else {
-        Reply::json(upstream_body(said, &calls))
+        ListenerReply::json(upstream_body(said, &calls))
     }
 }

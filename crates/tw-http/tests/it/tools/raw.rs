@@ -6,13 +6,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Listens for as long as the test runs.
-pub struct Raw {
+pub struct RawListener {
     /// `HOST:PORT`.
     pub place: String,
     heard: Arc<Mutex<Vec<String>>>,
 }
 
-impl Raw {
+impl RawListener {
     /// Answers every request with this JSON.
     pub async fn answering(body: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::{Value, json};
 use tokio::runtime;
 use tw_core::tool::EffectClass;
-use tw_testkit::listener::{Asked, Listener, Piece, Reply};
+use tw_testkit::listener::{Listener, ListenerReply, ReceivedRequest, ReplyPiece};
 
-use super::lab::{Lab, model, reaching};
+use super::lab::{ToolLab, model, reaching};
 use crate::app::{CHAT, ask};
 
 /// The tasks of one process, which end all at once and in the middle of what they do.
@@ -111,19 +111,19 @@ fn cases() -> [Case; 6] {
 /// Holds the first call for ever, and answers the others.
 async fn service(found: u16) -> Listener {
     let sent = AtomicU32::new(0);
-    let answer = move |asked: &Asked| {
+    let answer = move |asked: &ReceivedRequest| {
         if asked.target.contains("look_up") {
-            return Reply::status(found, r#"{"done":"before"}"#);
+            return ListenerReply::status(found, r#"{"done":"before"}"#);
         }
         if sent.fetch_add(1, Ordering::SeqCst) == 0 {
-            return Reply::pieces("application/json", vec![Piece::HeadGate("never")]);
+            return ListenerReply::pieces("application/json", vec![ReplyPiece::HeadGate("never")]);
         }
-        Reply::json(r#"{"done":"again"}"#)
+        ListenerReply::json(r#"{"done":"again"}"#)
     };
     Listener::start(answer).await.unwrap()
 }
 
-fn definition(lab: &Lab, effect: EffectClass) -> Value {
+fn definition(lab: &ToolLab, effect: EffectClass) -> Value {
     let mut members = json!({
         "method": "POST", "parameters": { "who": { "mode": "ai" } },
         "policy": { "effect": effect.as_str(), "backoff_ms": 0 },
@@ -140,7 +140,7 @@ impl Meanwhile {
     const ALL: [Self; 3] = [Self::Nothing, Self::Patched, Self::Deleted];
 
     /// A patch turns the effect round: what must not be repeated now may, and the reverse.
-    async fn happen(self, lab: &Lab, id: &str, effect: EffectClass) {
+    async fn happen(self, lab: &ToolLab, id: &str, effect: EffectClass) {
         match self {
             Self::Nothing => {}
             Self::Deleted => lab.delete(id).await,
@@ -162,11 +162,11 @@ impl Meanwhile {
 
 /// A server that died with a call under way; the lab's server is its successor, which has taken
 /// nothing over yet. The turn's id and the tool's are beside it.
-async fn after_death(case: &Case) -> (Lab, String, String) {
+async fn after_death(case: &Case) -> (ToolLab, String, String) {
     let (model, service) = (model().await, service(case.found).await);
     let process = Process::start();
     let wanted = reaching(&[&service], Vec::new());
-    let mut lab = process.run(Lab::behind(model, service, wanted)).await;
+    let mut lab = process.run(ToolLab::behind(model, service, wanted)).await;
     let id = lab.make("act", "/old", definition(&lab, case.effect)).await;
     let client = lab.app.client.clone();
     let asking = tokio::spawn(async move {
@@ -239,7 +239,7 @@ fn check_call(case: &Case, call: &Value, id: &str, label: &str) {
     }
 }
 
-fn check_service(case: &Case, lab: &Lab, record: &Value, label: &str) {
+fn check_service(case: &Case, lab: &ToolLab, record: &Value, label: &str) {
     let id = record["rounds"][0]["calls"][0]["id"].as_str().unwrap();
     let key = format!("tw_{}", id.replace('-', ""));
     let all = lab.service.asked();

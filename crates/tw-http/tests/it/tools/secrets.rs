@@ -1,11 +1,11 @@
 //! Secrets of the operator: sent where they were granted for, and seen nowhere else.
 
 use serde_json::{Value, json};
-use tw_egress::secrets::Grant;
-use tw_testkit::client::{Client, Got};
-use tw_testkit::listener::{Asked, Listener, Piece, Reply};
+use tw_egress::secrets::SecretGrant;
+use tw_testkit::client::{ReadAnswer, TestClient};
+use tw_testkit::listener::{Listener, ListenerReply, ReceivedRequest, ReplyPiece};
 
-use super::lab::{Lab, Ran, create, definition, editor, grant, place, reaching};
+use super::lab::{Ran, ToolLab, create, definition, editor, grant, place, reaching};
 use crate::app::{ask, ask_streamed};
 use crate::canary::{Logs, holds, whole};
 
@@ -18,7 +18,7 @@ const NUMBER: &str = "4711471147114711";
 const OTHERS: &str = "another-organizations-secret";
 
 /// What the service answers, by the path.
-fn answer(asked: &Asked) -> Reply {
+fn answer(asked: &ReceivedRequest) -> ListenerReply {
     let authorization = asked.headers.get("authorization");
     let authorization = authorization.map_or(&b""[..], |value| value.as_bytes());
     let authorization = String::from_utf8(authorization.to_vec()).unwrap();
@@ -26,17 +26,19 @@ fn answer(asked: &Asked) -> Reply {
     let echo = json!({ "target": asked.target, "authorization": authorization, "body": body });
     let path = asked.target.split(['?', '/']).nth(1).unwrap();
     match path {
-        "silent" => Reply::json(r#"{"ok":true}"#),
-        "echo" => Reply::json(echo.to_string()),
-        "plain" => Reply::pieces("text/plain", vec![Piece::Bytes(authorization.into())]),
-        "refuse" => Reply::status(422, echo.to_string()),
-        "busy" => Reply::status(503, echo.to_string()),
-        "redirect" => Reply::status(302, "").with_header("location", &asked.target),
-        "cut" => Reply::pieces(
+        "silent" => ListenerReply::json(r#"{"ok":true}"#),
+        "echo" => ListenerReply::json(echo.to_string()),
+        "plain" => {
+            ListenerReply::pieces("text/plain", vec![ReplyPiece::Bytes(authorization.into())])
+        }
+        "refuse" => ListenerReply::status(422, echo.to_string()),
+        "busy" => ListenerReply::status(503, echo.to_string()),
+        "redirect" => ListenerReply::status(302, "").with_header("location", &asked.target),
+        "cut" => ListenerReply::pieces(
             "application/json",
-            vec![Piece::Bytes(echo.to_string().into()), Piece::Cut],
+            vec![ReplyPiece::Bytes(echo.to_string().into()), ReplyPiece::Cut],
         ),
-        "hang_up" => Reply::hang_up(),
+        "hang_up" => ListenerReply::hang_up(),
         other => panic!("{other}"),
     }
 }
@@ -49,7 +51,7 @@ async fn service() -> Listener {
     Listener::start(answer).await.unwrap()
 }
 
-fn grants(service: &Listener) -> Vec<Grant> {
+fn grants(service: &Listener) -> Vec<SecretGrant> {
     let place = place(service);
     vec![
         grant("MINE", SECRET, &["default"], &[&place]),
@@ -58,10 +60,10 @@ fn grants(service: &Listener) -> Vec<Grant> {
     ]
 }
 
-async fn lab() -> Lab {
+async fn lab() -> ToolLab {
     let service = service().await;
     let wanted = reaching(&[&service], grants(&service));
-    Lab::start(service, wanted).await
+    ToolLab::start(service, wanted).await
 }
 
 /// A secret wherever one may stand.
@@ -89,7 +91,7 @@ fn assert_hidden(what: &str, text: &str) {
 }
 
 /// That nothing of it is in anything that anybody can see.
-async fn assert_kept(lab: &Lab, ran: &Ran, logs: &Logs) {
+async fn assert_kept(lab: &ToolLab, ran: &Ran, logs: &Logs) {
     assert_hidden("answer", &whole(&ran.got));
     assert_hidden("record", &ran.turn.to_string());
     let id = ran.got.header("turnwright-turn");
@@ -144,7 +146,7 @@ async fn a_secret_is_sent_and_never_seen() {
     }
 }
 
-fn check_sent(asked: &Asked) {
+fn check_sent(asked: &ReceivedRequest) {
     assert_eq!(
         asked.headers["authorization"].as_bytes(),
         format!("Bearer {SECRET}").as_bytes()
@@ -158,7 +160,7 @@ fn check_sent(asked: &Asked) {
     assert_eq!(asked.json(), wanted);
 }
 
-async fn test(editor: &Client, id: &str, trial: &Value) -> Got {
+async fn test(editor: &TestClient, id: &str, trial: &Value) -> ReadAnswer {
     let path = format!("/api/default/tools/{id}/test");
     let sent = editor.send("POST", &path, &[], trial.to_string());
     sent.await.unwrap()
@@ -186,10 +188,12 @@ async fn what_is_selected_and_what_is_cached_is_masked_too() {
 #[tokio::test]
 async fn a_number_that_is_a_secret_does_not_undo_the_selection() {
     let answer = format!(r#"{{"id":7,"key":{NUMBER}}}"#);
-    let service = Listener::in_turn(vec![Reply::json(answer)]).await.unwrap();
+    let service = Listener::in_turn(vec![ListenerReply::json(answer)])
+        .await
+        .unwrap();
     let grants = vec![grant("MINE", NUMBER, &["default"], &[&place(&service)])];
     let wanted = reaching(&[&service], grants);
-    let lab = Lab::start(service, wanted).await;
+    let lab = ToolLab::start(service, wanted).await;
     let members = json!({
         "headers": { "x-key": { "secret": "MINE" } },
         "response": { "select": "$.id" },
@@ -254,7 +258,9 @@ async fn what_was_not_granted_is_refused_like_what_is_not_there() {
     told.dedup();
     assert_eq!(told.len(), 1, "{told:?}");
     // Granted for this service, and not for another port of the same host.
-    let elsewhere = Listener::in_turn(vec![Reply::json("{}")]).await.unwrap();
+    let elsewhere = Listener::in_turn(vec![ListenerReply::json("{}")])
+        .await
+        .unwrap();
     let members = json!({ "headers": { "x": { "secret": "MINE" } } });
     let definition = definition("act", &elsewhere.url("/"), members);
     let refused = create(&lab.editor, "default", definition.to_string()).await;
@@ -289,7 +295,7 @@ async fn a_secret_that_was_withdrawn_is_not_sent() {
             .again(&lab.model, reaching(&[&lab.service], left))
             .await;
         let editor = app.with_key(lab.editor.key.clone());
-        let lab = Lab { app, editor, ..lab };
+        let lab = ToolLab { app, editor, ..lab };
         let ran = lab.run(r#"act {"who":"x"}"#).await;
         assert_eq!(ran.ended(), "failed target_not_allowed", "{why}");
         let shown = ran.call()["shown"].as_str().unwrap();
@@ -315,7 +321,7 @@ async fn a_secret_that_was_withdrawn_is_not_sent() {
 async fn one_without_hosts_is_for_a_server_with_one_organization() {
     let service = service().await;
     let wanted = reaching(&[&service], vec![grant("MINE", SECRET, &["default"], &[])]);
-    let lab = Lab::start(service, wanted).await;
+    let lab = ToolLab::start(service, wanted).await;
     lab.make("act", "/echo", members()).await;
     assert_eq!(lab.run(r#"act {"who":"x"}"#).await.ended(), "completed");
     assert_eq!(lab.service.asked().len(), 1);
@@ -331,7 +337,7 @@ async fn one_without_hosts_is_for_a_server_with_one_organization() {
     );
     let app = app.await;
     let editor = app.with_key(lab.editor.key.clone());
-    let lab = Lab { app, editor, ..lab };
+    let lab = ToolLab { app, editor, ..lab };
     let got = create(&lab.editor, "default", definition.to_string()).await;
     assert_eq!(got.status, 400, "{}", got.text());
     let ran = lab.run(r#"act {"who":"x"}"#).await;

@@ -1,10 +1,10 @@
 //! What a call sends, byte by byte, and what the model and the record get of its answer.
 
 use serde_json::{Value, json};
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::listener::{Listener, ListenerReply};
 
-use super::lab::{Lab, Ran, allowed, definition, leaving_by, made, options};
-use super::raw::Raw;
+use super::lab::{Ran, ToolLab, allowed, definition, leaving_by, made, options};
+use super::raw::RawListener;
 use crate::app::{ask, ask_streamed};
 
 const ANSWER: &str = r#"{"data":{"id":"T-1","n":12.50},"internal":{"cost":9}}"#;
@@ -128,13 +128,13 @@ fn cases() -> Vec<Case> {
 
 #[tokio::test]
 async fn every_byte_is_as_the_definition_says() {
-    let raw = Raw::answering(ANSWER).await;
-    let options = tw_egress::client::Options {
+    let raw = RawListener::answering(ANSWER).await;
+    let options = tw_egress::client::ClientOptions {
         allowed: vec![allowed(&raw.place)],
         ..options()
     };
     let nobody = Listener::in_turn(Vec::new()).await.unwrap();
-    let lab = Lab::start(nobody, leaving_by(options, Vec::new())).await;
+    let lab = ToolLab::start(nobody, leaving_by(options, Vec::new())).await;
     for case in cases() {
         let url = format!("http://{}{}", raw.place, case.url);
         let definition = definition(case.name, &url, case.members.clone());
@@ -150,7 +150,7 @@ async fn every_byte_is_as_the_definition_says() {
     }
 }
 
-fn check_sent(case: &Case, raw: &Raw, ran: &Ran) {
+fn check_sent(case: &Case, raw: &RawListener, ran: &Ran) {
     let heard = raw.heard().pop().unwrap();
     let call_id = ran.call()["id"].as_str().unwrap().replace('-', "");
     // What every request has.
@@ -179,7 +179,7 @@ fn check_record(case: &Case, ran: &Ran, id: &str) {
 }
 
 /// The model is offered the function and given what is shown, and nothing that is hidden.
-fn check_model(case: &Case, lab: &Lab) {
+fn check_model(case: &Case, lab: &ToolLab) {
     let asked = lab.model.asked();
     let [.., first, second] = &asked[..] else {
         panic!("the model was asked once");
@@ -201,7 +201,7 @@ fn check_model(case: &Case, lab: &Lab) {
 
 #[tokio::test]
 async fn the_preview_shows_what_a_turn_sends() {
-    let lab = Lab::answering(Reply::json("{}")).await;
+    let lab = ToolLab::answering(ListenerReply::json("{}")).await;
     for case in cases() {
         let url = lab.service.url(case.url);
         let definition = definition(case.name, &url, case.members.clone());
@@ -240,7 +240,7 @@ async fn the_preview_shows_what_a_turn_sends() {
 
 #[tokio::test]
 async fn arguments_that_do_not_fit_send_nothing() {
-    let lab = Lab::answering(Reply::json("{}")).await;
+    let lab = ToolLab::answering(ListenerReply::json("{}")).await;
     let members = json!({ "method": "POST", "parameters": {
         "who": { "mode": "ai", "schema": { "type": "string", "pattern": "^[a-z]+$" } },
         "fixed": { "mode": "fixed", "value": HIDDEN },

@@ -1,13 +1,13 @@
 //! Variables: from the request to what is sent and to what the model is told, and never further.
 
 use serde_json::{Value, json};
-use tw_testkit::listener::{Asked, Reply};
+use tw_testkit::listener::{ListenerReply, ReceivedRequest};
 
-use super::lab::Lab;
+use super::lab::ToolLab;
 use crate::app::ask;
 
-async fn lab() -> Lab {
-    Lab::answering(Reply::json("{}")).await
+async fn lab() -> ToolLab {
+    ToolLab::answering(ListenerReply::json("{}")).await
 }
 
 fn with_metadata(text: &str, metadata: Value) -> Value {
@@ -16,7 +16,7 @@ fn with_metadata(text: &str, metadata: Value) -> Value {
     request
 }
 
-fn last(lab: &Lab) -> Asked {
+fn last(lab: &ToolLab) -> ReceivedRequest {
     lab.service.asked().pop().unwrap()
 }
 
@@ -38,7 +38,7 @@ fn everywhere() -> Value {
     })
 }
 
-async fn make_everywhere(lab: &Lab) -> String {
+async fn make_everywhere(lab: &ToolLab) -> String {
     let mut members = everywhere();
     members["url"] = json!(lab.service.url("/of/{{caller}}?c={{caller}}"));
     lab.make("act", "/", members).await

@@ -1,9 +1,9 @@
 //! A call that runs keeps the version of its tool, whatever becomes of the tool meanwhile.
 
 use serde_json::{Value, json};
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use super::lab::{Lab, SAID};
+use super::lab::{SAID, ToolLab};
 use crate::app::{ask, ask_streamed};
 
 /// What happens while the first call is under way.
@@ -17,7 +17,7 @@ enum Change {
 impl Change {
     const ALL: [Self; 3] = [Self::Patched, Self::Deleted, Self::PatchedAndDeleted];
 
-    async fn make(self, lab: &Lab, id: &str) {
+    async fn make(self, lab: &ToolLab, id: &str) {
         match self {
             Self::Patched => patch(lab, id).await,
             Self::Deleted => lab.delete(id).await,
@@ -29,7 +29,7 @@ impl Change {
     }
 }
 
-async fn patch(lab: &Lab, id: &str) {
+async fn patch(lab: &ToolLab, id: &str) {
     let patch = json!({
         "description": "The new one.",
         "url": lab.service.url("/new"),
@@ -39,15 +39,15 @@ async fn patch(lab: &Lab, id: &str) {
     assert_eq!(lab.patch(id, patch).await["version"], 2);
 }
 
-fn held(then: Piece) -> Reply {
-    Reply::pieces("application/json", vec![Piece::HeadGate("go"), then])
+fn held(then: ReplyPiece) -> ListenerReply {
+    ListenerReply::pieces("application/json", vec![ReplyPiece::HeadGate("go"), then])
 }
 
-fn answer() -> Piece {
-    Piece::Bytes(r#"{"n":1,"other":2}"#.into())
+fn answer() -> ReplyPiece {
+    ReplyPiece::Bytes(r#"{"n":1,"other":2}"#.into())
 }
 
-async fn tool(lab: &Lab) -> String {
+async fn tool(lab: &ToolLab) -> String {
     let members = json!({ "description": "The old one.", "response": { "select": "$.n" } });
     lab.make("find", "/old", members).await
 }
@@ -68,8 +68,8 @@ fn calls(turn: &Value) -> Vec<(Value, Value, Value)> {
 async fn a_turn_goes_on_with_what_it_began_with() {
     for change in Change::ALL {
         for body in [ask, ask_streamed] {
-            let replies = vec![held(answer()), Reply::json(r#"{"n":1,"other":2}"#)];
-            let lab = Lab::of(Listener::in_turn(replies).await.unwrap()).await;
+            let replies = vec![held(answer()), ListenerReply::json(r#"{"n":1,"other":2}"#)];
+            let lab = ToolLab::of(Listener::in_turn(replies).await.unwrap()).await;
             let id = tool(&lab).await;
             let client = lab.app.client.clone();
             let asking = tokio::spawn(async move { client.chat(&body("find\n\nfind")).await });
@@ -95,7 +95,7 @@ async fn a_turn_goes_on_with_what_it_began_with() {
 }
 
 /// The next turn has the new version, or nothing.
-async fn check_next_turn(lab: &Lab, id: &str, change: Change) {
+async fn check_next_turn(lab: &ToolLab, id: &str, change: Change) {
     match change {
         Change::Patched => {
             let ran = lab.run(r#"find {"more":"x"}"#).await;
@@ -116,8 +116,11 @@ async fn check_next_turn(lab: &Lab, id: &str, change: Change) {
 #[tokio::test]
 async fn a_further_attempt_sends_what_the_first_one_sent() {
     for change in Change::ALL {
-        let replies = vec![held(Piece::Cut), Reply::json(r#"{"n":1,"other":2}"#)];
-        let lab = Lab::of(Listener::in_turn(replies).await.unwrap()).await;
+        let replies = vec![
+            held(ReplyPiece::Cut),
+            ListenerReply::json(r#"{"n":1,"other":2}"#),
+        ];
+        let lab = ToolLab::of(Listener::in_turn(replies).await.unwrap()).await;
         let id = tool(&lab).await;
         let client = lab.app.client.clone();
         let asking = tokio::spawn(async move { client.chat(&ask("find")).await });

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tw_egress::secret::Secret;
 use tw_egress::upstream::{Upstream, UpstreamKind};
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::listener::{Listener, ListenerReply};
 
 use super::{ask_of, attempts, in_front_of, says, serves, upstream};
 
@@ -57,7 +57,7 @@ async fn a_name_that_can_be_no_deployment_reaches_nobody() {
 #[tokio::test]
 async fn the_key_is_not_shown_when_azure_quotes_it() {
     let error = r#"{"error":{"code":"400","message":"bad key azure-4711"}}"#;
-    let listener = Listener::in_turn(vec![Reply::status(400, error)])
+    let listener = Listener::in_turn(vec![ListenerReply::status(400, error)])
         .await
         .unwrap();
     let app = in_front_of(vec![azure(&listener, None)]).await;

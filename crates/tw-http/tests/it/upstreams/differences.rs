@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tw_core::accepts::{Accepts, SchemaDialect, StrictTools, SystemRole, TokenLimit};
-use tw_testkit::listener::{Listener, Reply};
+use tw_testkit::listener::{Listener, ListenerReply};
 
 use super::{in_front_of, says, upstream};
 
@@ -75,7 +75,7 @@ async fn what_an_upstream_takes_otherwise_is_written_so_and_reported() {
 
 #[tokio::test]
 async fn the_next_upstream_gets_the_request_in_its_own_form() {
-    let busy = Listener::in_turn(vec![Reply::status(503, "{}")])
+    let busy = Listener::in_turn(vec![ListenerReply::status(503, "{}")])
         .await
         .unwrap();
     let good = says("Hello").await;

@@ -1,8 +1,8 @@
 //! Upstreams that send and send, and say nothing.
 
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::app::{App, Wanted, ask_streamed, upstream_stream};
+use crate::app::{App, AppOptions, ask_streamed, upstream_stream};
 
 #[tokio::test]
 async fn endless_nothing_fails_as_nonsense_and_keep_alives_do_not() {
@@ -16,12 +16,12 @@ async fn endless_nothing_fails_as_nonsense_and_keep_alives_do_not() {
         (empty, 10_000, 200),
     ] {
         let pieces = vec![
-            Piece::Bytes(event.repeat(times).into()),
-            Piece::Bytes(answer.clone().into()),
+            ReplyPiece::Bytes(event.repeat(times).into()),
+            ReplyPiece::Bytes(answer.clone().into()),
         ];
-        let reply = Reply::pieces("text/event-stream", pieces);
+        let reply = ListenerReply::pieces("text/event-stream", pieces);
         let upstream = Listener::in_turn(vec![reply]).await.unwrap();
-        let app = App::start(&upstream, Wanted::plain()).await;
+        let app = App::start(&upstream, AppOptions::plain()).await;
         let got = app.client.chat(&ask_streamed("Hi")).await.unwrap();
         assert_eq!(got.status, status, "{times} of {event:?}: {}", got.text());
         if status == 502 {

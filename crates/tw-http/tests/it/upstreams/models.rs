@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tw_core::change::{Scope, ToolGrant};
+use tw_core::tenant::{KeyScope, ToolGrant};
 use tw_egress::secret::Secret;
 use tw_egress::upstream::UpstreamKind;
-use tw_testkit::client::Got;
-use tw_testkit::listener::{Asked, Listener, Reply};
+use tw_testkit::client::ReadAnswer;
+use tw_testkit::listener::{Listener, ListenerReply, ReceivedRequest};
 
 use super::{in_front_of, in_front_of_with, serves, upstream};
 use crate::app::App;
 
-async fn get(app: &App, path: &str) -> Got {
+async fn get(app: &App, path: &str) -> ReadAnswer {
     app.client.send("GET", path, &[], "").await.unwrap()
 }
 
@@ -37,12 +37,12 @@ async fn refused(app: &App, path: &str) -> String {
 
 /// A listener that has these models.
 async fn has(entries: &'static str) -> Listener {
-    Listener::start(move |asked: &Asked| {
+    Listener::start(move |asked: &ReceivedRequest| {
         assert_eq!(
             (asked.method.as_str(), asked.target.as_str()),
             ("GET", "/v1/models")
         );
-        Reply::json(entries)
+        ListenerReply::json(entries)
     })
     .await
     .unwrap()
@@ -95,8 +95,8 @@ async fn the_lists_of_all_upstreams_are_one_and_entries_stay_as_they_are() {
 async fn one_that_is_down_does_not_fail_the_rest_and_its_last_word_is_used() {
     let good = has(r#"{"data":[{"id":"a"}]}"#).await;
     let flaky = Listener::in_turn(vec![
-        Reply::json(r#"{"data":[{"id":"b"}]}"#),
-        Reply::status(500, r#"{"error":{"message":"secret-4711"}}"#),
+        ListenerReply::json(r#"{"data":[{"id":"b"}]}"#),
+        ListenerReply::status(500, r#"{"error":{"message":"secret-4711"}}"#),
     ])
     .await
     .unwrap();
@@ -125,7 +125,7 @@ async fn one_that_is_down_does_not_fail_the_rest_and_its_last_word_is_used() {
 
 #[tokio::test]
 async fn a_list_is_not_asked_for_again_while_it_is_new_nor_at_once_after_a_failure() {
-    let down = Listener::in_turn(vec![Reply::status(503, "{}")])
+    let down = Listener::in_turn(vec![ListenerReply::status(503, "{}")])
         .await
         .unwrap();
     let app = in_front_of(vec![upstream("down", down.url("/v1"))]).await;
@@ -152,7 +152,7 @@ async fn the_list_needs_a_key_that_may_chat() {
     let listener = has(r#"{"data":[{"id":"a"}]}"#).await;
     let app = in_front_of(vec![upstream("u", listener.url("/v1"))]).await;
     let reads = app
-        .key("default", ToolGrant::None, vec![Scope::TurnsRead])
+        .key("default", ToolGrant::None, vec![KeyScope::TurnsRead])
         .await;
     for path in ["/v1/models", "/v1/models/a"] {
         for (key, status) in [
@@ -170,10 +170,10 @@ async fn the_list_needs_a_key_that_may_chat() {
 #[tokio::test]
 async fn nonsense_is_no_list() {
     for reply in [
-        Reply::json("<html>"),
-        Reply::json(r#"{"data":null}"#),
-        Reply::hang_up(),
-        Reply::json(format!("[{}]", "1,".repeat(5 * 1024 * 1024))),
+        ListenerReply::json("<html>"),
+        ListenerReply::json(r#"{"data":null}"#),
+        ListenerReply::hang_up(),
+        ListenerReply::json(format!("[{}]", "1,".repeat(5 * 1024 * 1024))),
     ] {
         let odd = Listener::in_turn(vec![reply]).await.unwrap();
         let app = in_front_of(vec![upstream("odd", odd.url("/v1"))]).await;
@@ -201,7 +201,7 @@ async fn no_list_at_all_is_an_error_that_says_why_and_shows_no_address() {
             "'wrong' answered with something else than a list; its base URL may be a wrong one",
         ),
     ] {
-        let listener = Listener::start(move |_| Reply::status(status, body))
+        let listener = Listener::start(move |_| ListenerReply::status(status, body))
             .await
             .unwrap();
         let mut wrong = upstream("wrong", listener.url(""));
@@ -221,7 +221,9 @@ async fn no_list_at_all_is_an_error_that_says_why_and_shows_no_address() {
 #[tokio::test]
 async fn a_list_that_is_not_whole_names_whose_models_are_missing() {
     let good = has(r#"{"data":[{"id":"a"}]}"#).await;
-    let bad = Listener::start(|_| Reply::status(401, "{}")).await.unwrap();
+    let bad = Listener::start(|_| ListenerReply::status(401, "{}"))
+        .await
+        .unwrap();
     let mut named = upstream("named", bad.url("/v1"));
     named.models = serves(&["z-1"], &[]);
     for (upstreams, listed, missing) in [
@@ -257,7 +259,7 @@ async fn an_address_without_chat_completions_is_told_from_a_model_that_is_not_th
             "The model `m` does not exist",
         ),
     ] {
-        let listener = Listener::start(move |_| Reply::status(404, body))
+        let listener = Listener::start(move |_| ListenerReply::status(404, body))
             .await
             .unwrap();
         let app = in_front_of(vec![upstream("u", listener.url(""))]).await;

@@ -1,7 +1,7 @@
 //! Patterns, aliases and fallback.
 
 use serde_json::json;
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
 use super::{ask_of, attempts, in_front_of, says, serves, upstream};
 use crate::app::{upstream_body, upstream_stream};
@@ -72,19 +72,22 @@ async fn a_model_that_nobody_serves_is_not_found_and_nobody_is_asked() {
 #[tokio::test]
 async fn when_an_upstream_fails_the_next_one_answers() {
     let error = r#"{"error":{"message":"no","type":"t","code":"c","param":null}}"#;
-    let page = Reply::pieces("text/html", vec![Piece::Bytes("<html>".into())]);
+    let page = ListenerReply::pieces("text/html", vec![ReplyPiece::Bytes("<html>".into())]);
     for (reply, outcome) in [
-        (Some(Reply::status(503, error)), "status"),
+        (Some(ListenerReply::status(503, error)), "status"),
         // It is not waited for, since another one can answer now.
         (
-            Some(Reply::status(429, error).with_header("retry-after", "25")),
+            Some(ListenerReply::status(429, error).with_header("retry-after", "25")),
             "status",
         ),
-        (Some(Reply::status(401, error)), "status"),
-        (Some(Reply::hang_up()), "reset"),
+        (Some(ListenerReply::status(401, error)), "status"),
+        (Some(ListenerReply::hang_up()), "reset"),
         (Some(page), "nonsense"),
         (
-            Some(Reply::pieces("text/event-stream", vec![Piece::Cut])),
+            Some(ListenerReply::pieces(
+                "text/event-stream",
+                vec![ReplyPiece::Cut],
+            )),
             "cut",
         ),
         (None, "connect"),
@@ -118,7 +121,7 @@ async fn when_an_upstream_fails_the_next_one_answers() {
 async fn a_request_that_the_first_upstream_refuses_goes_to_no_other() {
     let error = r#"{"error":{"message":"too hot","type":"t","code":"c","param":"temperature"}}"#;
     for status in [400, 404, 413, 422] {
-        let strict = Listener::in_turn(vec![Reply::status(status, error)])
+        let strict = Listener::in_turn(vec![ListenerReply::status(status, error)])
             .await
             .unwrap();
         let lax = says("lax").await;
@@ -139,8 +142,11 @@ async fn what_was_shown_is_not_begun_again_elsewhere() {
     let whole = upstream_stream("Hel", &[]);
     let until = whole.find("\"finish_reason\":\"stop\"").unwrap();
     let cut_at = whole[..until].rfind("data: ").unwrap();
-    let begins = vec![Piece::Bytes(whole[..cut_at].to_owned().into()), Piece::Cut];
-    let cuts = Listener::in_turn(vec![Reply::pieces("text/event-stream", begins)])
+    let begins = vec![
+        ReplyPiece::Bytes(whole[..cut_at].to_owned().into()),
+        ReplyPiece::Cut,
+    ];
+    let cuts = Listener::in_turn(vec![ListenerReply::pieces("text/event-stream", begins)])
         .await
         .unwrap();
     let other = says("other").await;
@@ -160,7 +166,7 @@ async fn what_was_shown_is_not_begun_again_elsewhere() {
 
 #[tokio::test]
 async fn three_attempts_go_round_and_the_last_failure_is_told() {
-    let busy = Listener::in_turn(vec![Reply::status(503, "{}")])
+    let busy = Listener::in_turn(vec![ListenerReply::status(503, "{}")])
         .await
         .unwrap();
     let app = in_front_of(vec![
@@ -200,8 +206,8 @@ const TRIES: [Tries; 7] = [
 async fn an_upstream_that_fails_for_good_keeps_no_other_from_being_asked() {
     let replies = |statuses: &[u16]| {
         let reply = |status: &u16| match status {
-            200 => Reply::json(upstream_body("Hello", &[])),
-            status => Reply::status(*status, r#"{"error":{"message":"no"}}"#),
+            200 => ListenerReply::json(upstream_body("Hello", &[])),
+            status => ListenerReply::status(*status, r#"{"error":{"message":"no"}}"#),
         };
         statuses.iter().map(reply).collect::<Vec<_>>()
     };

@@ -5,25 +5,26 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use tw_core::call::{CallReason, CallStatus, Runs};
+use tw_core::call::{CallReason, CallRunner, CallStatus};
 use tw_core::change::{Change, Outcome};
-use tw_core::event::{LogEvent, TurnEnd, TurnReason, TurnStatus};
+use tw_core::event::{LogEvent, TurnEnd};
 use tw_core::json::Literal;
 use tw_core::tool::EffectClass;
+use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_store::read::turn::{CallRow, RecoveredTurn};
 use tw_store::system;
 
 use super::config::Mishap;
 use super::lab;
-use super::world::{Violation, World};
+use super::world::{InvariantViolation, SweepWorld};
 
 /// Compares a turn's rows with how they were at some time before.
 pub fn rows(
     before: Option<&RecoveredTurn>,
     after: Option<&RecoveredTurn>,
-    out: &mut Vec<Violation>,
+    out: &mut Vec<InvariantViolation>,
 ) {
-    let mut violate = |invariant, what| out.push(Violation { invariant, what });
+    let mut violate = |invariant, what| out.push(InvariantViolation { invariant, what });
     let Some(after) = after else {
         if before.is_some() {
             violate("I1", "a durable turn is gone".to_owned());
@@ -126,7 +127,7 @@ fn check_log(rows: &RecoveredTurn, violate: &mut impl FnMut(&'static str, String
 }
 
 /// I3 over the bytes of a model request, and that each result is the one of its call.
-pub fn request(body: &[u8], round: u32, world: &mut World<'_>) {
+pub fn request(body: &[u8], round: u32, world: &mut SweepWorld<'_>) {
     let body: Value = serde_json::from_slice(body).unwrap();
     let messages = body["messages"].as_array().unwrap();
     let mut open: Vec<(String, i64)> = Vec::new();
@@ -186,7 +187,7 @@ fn argument(arguments: &str) -> i64 {
 }
 
 /// Everything that must hold when nobody drives the turn any more.
-pub fn end(world: &mut World<'_>) {
+pub fn end(world: &mut SweepWorld<'_>) {
     world.look_now();
     let Some(rows) = world.rows.clone() else {
         if world.accepted {
@@ -207,7 +208,7 @@ pub fn end(world: &mut World<'_>) {
 }
 
 /// A deleted turn is due to be erased with its end, and no other is.
-pub fn erasure(world: &mut World<'_>) {
+pub fn erasure(world: &mut SweepWorld<'_>) {
     let erase = Change::EraseDue {
         now: world.lab.now(),
         turns_max: 10,
@@ -219,7 +220,7 @@ pub fn erasure(world: &mut World<'_>) {
     }
 }
 
-fn ended(rows: &RecoveredTurn, world: &mut World<'_>) {
+fn ended(rows: &RecoveredTurn, world: &mut SweepWorld<'_>) {
     let unfinished = system::unfinished_turns_now(&world.lab.store, "nobody", 10).unwrap();
     if !rows.turn.status.is_final() || !unfinished.is_empty() {
         world.violate("I1", "the turn has not ended".to_owned());
@@ -244,7 +245,7 @@ fn ended(rows: &RecoveredTurn, world: &mut World<'_>) {
     }
 }
 
-fn effects(rows: &RecoveredTurn, world: &mut World<'_>) {
+fn effects(rows: &RecoveredTurn, world: &mut SweepWorld<'_>) {
     let class = world.config.class;
     let told: BTreeSet<_> = rows
         .events
@@ -288,12 +289,12 @@ fn of(row: &CallRow) -> i64 {
 }
 
 /// The record says what happened, and says no worse than what happened.
-fn outcomes(rows: &RecoveredTurn, world: &mut World<'_>) {
+fn outcomes(rows: &RecoveredTurn, world: &mut SweepWorld<'_>) {
     for row in &rows.calls {
         let Some(end) = &row.call.end else {
             continue;
         };
-        if row.call.runs == Runs::Client {
+        if row.call.runs == CallRunner::Client {
             handed_over(row, rows, world);
             continue;
         }
@@ -339,7 +340,7 @@ fn outcomes(rows: &RecoveredTurn, world: &mut World<'_>) {
 
 /// A call of the client's is shown to it whole, once, as written, if the turn came so far; and
 /// before that ours have ended.
-fn handed_over(row: &CallRow, rows: &RecoveredTurn, world: &mut World<'_>) {
+fn handed_over(row: &CallRow, rows: &RecoveredTurn, world: &mut SweepWorld<'_>) {
     let log: Vec<&LogEvent> = rows.events.iter().map(|numbered| &numbered.event).collect();
     let shown: Vec<usize> = (0..log.len())
         .filter(|at| matches!(log[*at], LogEvent::ClientCall(_)))
@@ -376,7 +377,7 @@ fn handed_over(row: &CallRow, rows: &RecoveredTurn, world: &mut World<'_>) {
     }
 }
 
-fn fits(reason: Option<CallReason>, count: u32, world: &World<'_>) -> bool {
+fn fits(reason: Option<CallReason>, count: u32, world: &SweepWorld<'_>) -> bool {
     let class = world.config.class;
     let repeatable = matches!(class, EffectClass::Read | EffectClass::Idempotent);
     match reason {
@@ -408,7 +409,7 @@ fn fits(reason: Option<CallReason>, count: u32, world: &World<'_>) -> bool {
     }
 }
 
-fn replay(rows: &RecoveredTurn, world: &mut World<'_>) {
+fn replay(rows: &RecoveredTurn, world: &mut SweepWorld<'_>) {
     let log: Vec<&LogEvent> = rows.events.iter().map(|numbered| &numbered.event).collect();
     // A plain answer reaches its client in one piece, with the end.
     let is_whole = matches!(world.shown.last(), Some(LogEvent::End(_)));

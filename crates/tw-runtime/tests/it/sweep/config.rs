@@ -6,7 +6,7 @@ use tw_core::tool::EffectClass;
 
 /// A turn of two rounds: the first makes calls, the second is the answer.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct SweepConfig {
     pub class: EffectClass,
     /// Positions of the calls in the order in which they end.
     pub order: Vec<u32>,
@@ -43,14 +43,14 @@ pub enum Mishap {
 
 /// How the driver is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum LossForm {
     /// With all that it runs.
     Dropped,
     /// It goes on once another driver has claimed the turn.
     Zombie,
 }
 
-impl Form {
+impl LossForm {
     pub const ALL: [Self; 2] = [Self::Dropped, Self::Zombie];
 }
 
@@ -58,12 +58,12 @@ impl Form {
 pub struct Kill {
     /// Number of the boundary, counted from the kill before.
     pub at: usize,
-    pub form: Form,
+    pub form: LossForm,
 }
 
 /// A planted fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum PlantedFault {
     /// Effects start before the step's writes.
     DispatchBeforeWrite,
     /// The store minds no states.
@@ -78,7 +78,7 @@ pub enum Fault {
     OpenUncounted,
 }
 
-impl Config {
+impl SweepConfig {
     pub fn calls(&self) -> u32 {
         u32::try_from(self.order.len()).unwrap()
     }
@@ -99,7 +99,7 @@ impl Config {
     }
 }
 
-impl fmt::Display for Config {
+impl fmt::Display for SweepConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.streamed { "streamed" } else { "plain" };
         write!(

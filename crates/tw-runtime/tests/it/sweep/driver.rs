@@ -7,14 +7,14 @@ use tw_core::event::LogEvent;
 use tw_core::id::CallRef;
 use tw_core::model::ModelEvent;
 use tw_core::tool::ToolOutcome;
-use tw_core::turn::{Asked, Effect, Event, ModelFailureKind, Now, Step, Timer, Turn};
+use tw_core::turn::{Effect, Event, ModelFailureKind, ModelRequestNumber, Now, Step, Timer, Turn};
 
 use super::check;
-use super::config::{Fault, Mishap};
+use super::config::{Mishap, PlantedFault};
 use super::lab::{self, UPSTREAM};
-use super::world::{Stopped, World};
+use super::world::{SweepStop, SweepWorld};
 
-pub struct Driver {
+pub struct SweepDriver {
     turn: Turn,
     fence: Fence,
     log: Log,
@@ -38,7 +38,7 @@ struct Log {
 }
 
 struct Asking {
-    ask: Asked,
+    ask: ModelRequestNumber,
     coming: VecDeque<Coming>,
 }
 
@@ -66,7 +66,7 @@ enum Happened {
     End(Vec<Event>),
 }
 
-impl Driver {
+impl SweepDriver {
     pub fn new(turn: Turn, fence: Fence, step: Step, events_stored: u64, has_client: bool) -> Self {
         Self {
             turn,
@@ -87,7 +87,7 @@ impl Driver {
     }
 
     /// Accepts the turn. As in the real driver, the model is asked while the write is under way.
-    pub fn accept(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
+    pub fn accept(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         self.start_all(world)?;
         self.composed = true;
         self.write(world)?;
@@ -95,7 +95,7 @@ impl Driver {
     }
 
     /// Deletes the turn's conversation once, before whoever did so asks the turn to stop.
-    fn delete(&self, world: &mut World<'_>) -> Result<(), Stopped> {
+    fn delete(&self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         let all_run = self.running.len() == world.config.order.len();
         if world.config.mishap != Mishap::Deleted || world.deleted || world.zombie || !all_run {
             return Ok(());
@@ -108,7 +108,7 @@ impl Driver {
     }
 
     /// Goes on with the step at hand, and then until the turn has ended.
-    pub fn run(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
+    pub fn run(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         self.perform(world)?;
         while !self.turn.is_ended() {
             world.step()?;
@@ -117,14 +117,14 @@ impl Driver {
                 if !world.zombie {
                     world.violate("I1", "nothing runs, and the turn has not ended".to_owned());
                 }
-                return Err(Stopped::Broken);
+                return Err(SweepStop::Broken);
             };
             self.on(happened, world)?;
         }
         Ok(())
     }
 
-    fn next(&mut self, world: &mut World<'_>) -> Option<Happened> {
+    fn next(&mut self, world: &mut SweepWorld<'_>) -> Option<Happened> {
         if let Some(event) = self.ready.pop_front() {
             return Some(Happened::Event(event));
         }
@@ -162,7 +162,7 @@ impl Driver {
         Some(Happened::End(vec![ended.end]))
     }
 
-    fn event_of_world(&self, world: &mut World<'_>) -> Option<Event> {
+    fn event_of_world(&self, world: &mut SweepWorld<'_>) -> Option<Event> {
         let all_run = self.running.len() == world.config.order.len();
         if world.zombie || !all_run {
             return None;
@@ -182,7 +182,7 @@ impl Driver {
         world.act().then_some(event)
     }
 
-    fn on(&mut self, happened: Happened, world: &mut World<'_>) -> Result<(), Stopped> {
+    fn on(&mut self, happened: Happened, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         match happened {
             Happened::Event(event) => {
                 self.decide(event, world);
@@ -193,7 +193,7 @@ impl Driver {
                 let ask = self
                     .asking
                     .as_ref()
-                    .map_or(Asked { round: 0, n: 0 }, |asking| asking.ask);
+                    .map_or(ModelRequestNumber { round: 0, n: 0 }, |asking| asking.ask);
                 let events = events.into_iter().map(|event| Event::Model { ask, event });
                 self.on_each(events.collect(), world)
             }
@@ -220,7 +220,7 @@ impl Driver {
     }
 
     /// What needs no write is shown in one batch, as the real driver does.
-    fn on_each(&mut self, events: Vec<Event>, world: &mut World<'_>) -> Result<(), Stopped> {
+    fn on_each(&mut self, events: Vec<Event>, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         let mut batch = Vec::new();
         for event in events {
             self.decide(event, world);
@@ -235,17 +235,21 @@ impl Driver {
     }
 
     /// An end that comes twice changes nothing.
-    fn deliver_again(&mut self, event: &Event, world: &mut World<'_>) -> Result<(), Stopped> {
+    fn deliver_again(
+        &mut self,
+        event: &Event,
+        world: &mut SweepWorld<'_>,
+    ) -> Result<(), SweepStop> {
         self.decide(event.clone(), world);
         let step = &self.step;
         if step.write.is_empty() && step.show.is_empty() && step.then.is_empty() {
             return Ok(());
         }
         world.violate("I5", format!("the second {event:?} led to {step:?}"));
-        Err(Stopped::Broken)
+        Err(SweepStop::Broken)
     }
 
-    fn decide(&mut self, event: Event, world: &mut World<'_>) {
+    fn decide(&mut self, event: Event, world: &mut SweepWorld<'_>) {
         world.note(|| format!("    {event:?}"));
         self.step.clear();
         self.composed = false;
@@ -257,8 +261,8 @@ impl Driver {
         self.turn.on(event, &mut now, &mut self.step);
     }
 
-    fn perform(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
-        if world.has_fault(Fault::DispatchBeforeWrite) {
+    fn perform(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
+        if world.has_fault(PlantedFault::DispatchBeforeWrite) {
             self.start_all(world)?;
         }
         if !self.step.write.is_empty() {
@@ -272,7 +276,7 @@ impl Driver {
     }
 
     /// One transaction, the log's pending events included.
-    fn write(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
+    fn write(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         if !self.composed {
             self.composed = true;
             self.log.pending.extend_from_slice(&self.step.show);
@@ -281,7 +285,7 @@ impl Driver {
         }
         world.reach("before a write")?;
         let changes = self.step.write.clone();
-        if world.has_fault(Fault::ResultLater) {
+        if world.has_fault(PlantedFault::ResultLater) {
             self.write_results_later(world)?;
         } else {
             world.apply(&changes, Some(self.fence))?;
@@ -293,7 +297,7 @@ impl Driver {
         world.reach("after a write")
     }
 
-    fn write_results_later(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
+    fn write_results_later(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         let is_result = |change: &Change| matches!(change, Change::EndCall { .. });
         let (results, rest): (Vec<_>, Vec<_>) = self.step.write.drain(..).partition(is_result);
         self.step.write = rest;
@@ -305,7 +309,7 @@ impl Driver {
         world.apply(&self.step.write, Some(self.fence)).map(|_| ())
     }
 
-    fn flush(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
+    fn flush(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         self.step.clear();
         self.composed = true;
         let Some(flush) = self.log.take(world) else {
@@ -316,7 +320,7 @@ impl Driver {
     }
 
     /// Shows events that need no write of their own.
-    fn show(&mut self, events: Vec<LogEvent>, world: &mut World<'_>) -> Result<(), Stopped> {
+    fn show(&mut self, events: Vec<LogEvent>, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         if events.is_empty() {
             return Ok(());
         }
@@ -328,7 +332,7 @@ impl Driver {
         world.reach("shown")
     }
 
-    fn send(&mut self, world: &mut World<'_>) {
+    fn send(&mut self, world: &mut SweepWorld<'_>) {
         let events = std::mem::take(&mut self.step.show);
         for event in events {
             if !world.accepted {
@@ -344,7 +348,7 @@ impl Driver {
     }
 
     /// Starts what the step wants started; an effect stays in the step until it has started.
-    fn start_all(&mut self, world: &mut World<'_>) -> Result<(), Stopped> {
+    fn start_all(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         while let Some(effect) = self.step.then.first() {
             let leaves_the_driver = matches!(
                 effect,
@@ -363,7 +367,7 @@ impl Driver {
         Ok(())
     }
 
-    fn start(&mut self, effect: Effect, world: &mut World<'_>) -> Result<(), Stopped> {
+    fn start(&mut self, effect: Effect, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         match effect {
             Effect::Ask { round, n } => self.ask(round, n, world),
             Effect::Dispatch { .. } if world.zombie && !world.zombie_may_dispatch() => {}
@@ -386,12 +390,12 @@ impl Driver {
             Effect::RequestSlot { call } => self.ready.push_back(Event::SlotGranted { call }),
             Effect::ReleaseSlot { .. } => {}
             Effect::SetTimer { timer, .. } => self.ready.push_back(Event::TimerFired(timer)),
-            Effect::HandOver => return Err(Stopped::HandedOver),
+            Effect::HandOver => return Err(SweepStop::HandedOver),
         }
         Ok(())
     }
 
-    fn ask(&mut self, round: u32, n: u32, world: &mut World<'_>) {
+    fn ask(&mut self, round: u32, n: u32, world: &mut SweepWorld<'_>) {
         world.ask(round);
         let input = world.lab.input.clone();
         let messages = input.messages.iter().collect();
@@ -420,7 +424,7 @@ impl Driver {
             coming.push_back(Coming::Over(lab::answer(round, world.config)));
         }
         self.asking = Some(Asking {
-            ask: Asked { round, n },
+            ask: ModelRequestNumber { round, n },
             coming,
         });
     }
@@ -436,7 +440,7 @@ impl Driver {
 }
 
 impl Log {
-    fn take(&mut self, world: &mut World<'_>) -> Option<EventFlush> {
+    fn take(&mut self, world: &mut SweepWorld<'_>) -> Option<EventFlush> {
         if self.pending.is_empty() {
             return None;
         }

@@ -3,26 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tw_core::arguments::Schema;
+use tw_core::arguments::ArgumentsSchema;
 use tw_core::change::{
-    Change, DeleteConversation, KeyMemory, NewApiKey, NewMessage, NewOrganization, NewTurn,
-    OnLeave, Outcome, Record, Scope, Surface, ToolGrant, ToolsMode, Whose,
+    Change, DeleteConversation, NewApiKey, NewMessage, NewOrganization, NewTurn, Outcome,
 };
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::json::{Json, Literal};
 use tw_core::limits::{RequestLimits, TurnLimits};
-use tw_core::memory::Verdict;
-use tw_core::model::{CallForm, CallPiece, Delta, Finish, ModelEvent, Usage};
+use tw_core::memory::MemoryVerdict;
+use tw_core::model::{AnswerDelta, CallDelta, CallForm, Finish, ModelEvent, TokenUsage};
 use tw_core::request::ModelInput;
+use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode, TurnOwner};
 use tw_core::time::Timestamp;
-use tw_core::tool::{EffectClass, Policy, Probe, Tool, ToolKind};
-use tw_core::turn::{Listed, Offer, TurnSetup};
+use tw_core::tool::{CallPolicy, EffectClass, StatusProbe, Tool, ToolKind};
+use tw_core::turn::{MixedListEntry, ToolOffer, TurnSetup};
+use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
 use tw_store::faults::{self, Weakness};
 use tw_store::store::Store;
-use tw_wire::own::context::{self, ListedTool, OfferedTool, TurnContext};
+use tw_wire::stored::context::{self, ListedTool, OfferedTool, TurnContext};
 use uuid::Uuid;
 
-use super::config::{Config, Fault, Mishap};
+use super::config::{Mishap, PlantedFault, SweepConfig};
 
 pub const TOOL: &str = "act";
 /// A tool of the client's.
@@ -34,9 +35,9 @@ const BODY: &[u8] = br#"{"model":"m","messages":[{"role":"user","content":"go"}]
 /// Turns that one store takes before it is replaced, so that it stays small.
 const TURNS_PER_STORE_MAX: u32 = 2_000;
 
-pub struct Lab {
+pub struct SweepLab {
     pub store: Store,
-    pub fault: Option<Fault>,
+    pub fault: Option<PlantedFault>,
     pub organization: OrgId,
     pub api_key: ApiKeyId,
     pub input: ModelInput,
@@ -47,8 +48,8 @@ pub struct Lab {
     now_us: i64,
 }
 
-impl Lab {
-    pub fn new(fault: Option<Fault>) -> Self {
+impl SweepLab {
+    pub fn new(fault: Option<PlantedFault>) -> Self {
         let (store, organization, api_key) = store(fault);
         Self {
             store,
@@ -74,7 +75,7 @@ impl Lab {
     }
 
     /// A turn that is not in the store yet.
-    pub fn setup(&mut self, config: &Config) -> TurnSetup {
+    pub fn setup(&mut self, config: &SweepConfig) -> TurnSetup {
         self.turns += 1;
         if self.turns > TURNS_PER_STORE_MAX {
             self.turns = 0;
@@ -92,7 +93,7 @@ impl Lab {
             deadline: created.after(Duration::from_secs(1800)),
             streamed: config.streamed,
             on_leave: OnLeave::Stop,
-            record: Record::Full,
+            record: RecordPolicy::Full,
             model: "m".to_owned(),
             choices: 1,
             choice_is_forced: false,
@@ -117,7 +118,7 @@ impl Lab {
             conversation: conversation(setup),
             conversation_named: false,
             parent: None,
-            memory: Verdict::Off,
+            memory: MemoryVerdict::Off,
             memory_turn: None,
             surface: Surface::ChatCompletions,
             streamed: setup.streamed,
@@ -147,7 +148,7 @@ impl Lab {
         Change::DeleteConversation(DeleteConversation {
             organization: self.organization,
             conversation: conversation(setup),
-            whose: Whose {
+            whose: TurnOwner {
                 api_key: Some(self.api_key),
                 end_user: None,
             },
@@ -171,16 +172,16 @@ fn conversation(setup: &TurnSetup) -> String {
     format!("of {}", setup.id)
 }
 
-fn offer(mishap: Mishap, tool: &Arc<Tool>) -> Offer {
-    let ours = Listed::Ours(Arc::clone(tool));
-    Offer::of_list(if mishap == Mishap::Mixed {
-        vec![Listed::Client(OWN_TOOL.to_owned()), ours]
+fn offer(mishap: Mishap, tool: &Arc<Tool>) -> ToolOffer {
+    let ours = MixedListEntry::Ours(Arc::clone(tool));
+    ToolOffer::of_list(if mishap == Mishap::Mixed {
+        vec![MixedListEntry::Client(OWN_TOOL.to_owned()), ours]
     } else {
         vec![ours]
     })
 }
 
-fn listed(offer: &Offer) -> Vec<ListedTool> {
+fn listed(offer: &ToolOffer) -> Vec<ListedTool> {
     let ours = offer.ours().map(|tool| {
         ListedTool::Ours(OfferedTool {
             name: tool.name.clone(),
@@ -199,13 +200,13 @@ fn tool(class: EffectClass, attempts_max: u32) -> Arc<Tool> {
     Arc::new(Tool {
         name: TOOL.to_owned(),
         description: "Acts.".to_owned(),
-        schema: Schema::compile(&parameters).unwrap(),
+        schema: ArgumentsSchema::compile(&parameters).unwrap(),
         parameters,
-        policy: Policy {
+        policy: CallPolicy {
             attempts_max,
-            ..Policy::new(class)
+            ..CallPolicy::new(class)
         },
-        kind: ToolKind::Probe(Probe {
+        kind: ToolKind::Probe(StatusProbe {
             url: "http://127.0.0.1:1/".to_owned(),
             panics: false,
         }),
@@ -213,15 +214,15 @@ fn tool(class: EffectClass, attempts_max: u32) -> Arc<Tool> {
     })
 }
 
-fn store(fault: Option<Fault>) -> (Store, OrgId, ApiKeyId) {
+fn store(fault: Option<PlantedFault>) -> (Store, OrgId, ApiKeyId) {
     let store = match fault {
-        Some(Fault::NoStatusGuard) => faults::in_memory_inline(Weakness::NoStatusGuard),
-        Some(Fault::NoFence) => faults::in_memory_inline(Weakness::NoFence),
+        Some(PlantedFault::NoStatusGuard) => faults::in_memory_inline(Weakness::NoStatusGuard),
+        Some(PlantedFault::NoFence) => faults::in_memory_inline(Weakness::NoFence),
         Some(
-            Fault::DispatchBeforeWrite
-            | Fault::ResultLater
-            | Fault::OnceAgain
-            | Fault::OpenUncounted,
+            PlantedFault::DispatchBeforeWrite
+            | PlantedFault::ResultLater
+            | PlantedFault::OnceAgain
+            | PlantedFault::OpenUncounted,
         )
         | None => Store::in_memory_inline(),
     }
@@ -243,12 +244,12 @@ fn store(fault: Option<Fault>) -> (Store, OrgId, ApiKeyId) {
         name: "key".to_owned(),
         hash: [1; 32],
         shown: "tw".to_owned(),
-        scopes: vec![Scope::Chat],
+        scopes: vec![KeyScope::Chat],
         tools: ToolGrant::All,
         tools_mode: ToolsMode::Replace,
-        record: Record::Full,
+        record: RecordPolicy::Full,
         memory: KeyMemory::Off,
-        limits: tw_core::rate::Limits::default(),
+        limits: tw_core::rate::RateLimits::default(),
         expires: None,
         at,
     });
@@ -260,7 +261,7 @@ fn store(fault: Option<Fault>) -> (Store, OrgId, ApiKeyId) {
 }
 
 /// What the model answers in a round, the end mark included.
-pub fn answer(round: u32, config: &Config) -> Vec<ModelEvent> {
+pub fn answer(round: u32, config: &SweepConfig) -> Vec<ModelEvent> {
     let (first, second) = if round == 1 {
         ("Let me ", "see.")
     } else {
@@ -277,7 +278,7 @@ pub fn answer(round: u32, config: &Config) -> Vec<ModelEvent> {
     if round == 1 {
         events.extend((0..config.calls()).map(|position| call(position, config.mishap)));
         if config.mishap == Mishap::Mixed {
-            events.push(ModelEvent::Call(CallPiece {
+            events.push(ModelEvent::Call(CallDelta {
                 choice: 0,
                 call: config.calls(),
                 id: Some("up_0".into()),
@@ -295,7 +296,7 @@ pub fn answer(round: u32, config: &Config) -> Vec<ModelEvent> {
             Finish::Stop
         },
     });
-    events.push(ModelEvent::Usage(Usage {
+    events.push(ModelEvent::Usage(TokenUsage {
         prompt_tokens: 5,
         completion_tokens: 7,
         total_tokens: 12,
@@ -307,9 +308,9 @@ pub fn answer(round: u32, config: &Config) -> Vec<ModelEvent> {
 }
 
 fn text(text: &str) -> ModelEvent {
-    ModelEvent::Delta(Delta {
+    ModelEvent::Delta(AnswerDelta {
         text: Some(Literal::from_text(text)),
-        ..Delta::default()
+        ..AnswerDelta::default()
     })
 }
 
@@ -320,7 +321,7 @@ fn call(position: u32, mishap: Mishap) -> ModelEvent {
     } else {
         format!(r#"{{"i":{position}}}"#)
     };
-    ModelEvent::Call(CallPiece {
+    ModelEvent::Call(CallDelta {
         choice: 0,
         call: position,
         id: Some(format!("up_{}", position / 2).into()),

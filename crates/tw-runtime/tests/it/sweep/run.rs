@@ -2,18 +2,18 @@
 
 use tw_core::call::{CallEnd, CallReason};
 use tw_core::change::{Change, ClaimTurn, EndTurn, Fence, Outcome};
-use tw_core::event::TurnStatus;
 use tw_core::tool::EffectClass;
 use tw_core::turn::{FoundTurn, Now, Step, Turn};
+use tw_core::turn_status::TurnStatus;
 use tw_runtime::recover::found_turn;
 use tw_store::read::turn::RecoveredTurn;
 use tw_store::system;
 
 use super::check;
-use super::config::{Config, Fault, Form, Kill};
-use super::driver::Driver;
-use super::lab::Lab;
-use super::world::{Stopped, Violation, World};
+use super::config::{Kill, LossForm, PlantedFault, SweepConfig};
+use super::driver::SweepDriver;
+use super::lab::SweepLab;
+use super::world::{InvariantViolation, SweepStop, SweepWorld};
 
 /// Drivers of one turn: the first, one after each of two kills and one after a hand-over.
 const LIVES_MAX: u32 = 4;
@@ -23,13 +23,13 @@ pub struct Report {
     pub points: Vec<u32>,
     /// How the turn and its calls ended, and how often each effect happened.
     pub outcome: String,
-    pub violations: Vec<Violation>,
+    pub violations: Vec<InvariantViolation>,
     pub trace: Vec<String>,
 }
 
 /// Runs a turn with these kills. `traced` keeps a line for everything that happens.
-pub fn run(lab: &mut Lab, config: &Config, kills: &[Kill], traced: bool) -> Report {
-    let mut world = World::new(lab, config, kills, traced);
+pub fn run(lab: &mut SweepLab, config: &SweepConfig, kills: &[Kill], traced: bool) -> Report {
+    let mut world = SweepWorld::new(lab, config, kills, traced);
     let mut zombies = Vec::new();
     if live(&mut world, &mut zombies) {
         world.zombie = true;
@@ -52,7 +52,7 @@ pub fn run(lab: &mut Lab, config: &Config, kills: &[Kill], traced: bool) -> Repo
     }
 }
 
-fn outcome(world: &World<'_>) -> String {
+fn outcome(world: &SweepWorld<'_>) -> String {
     let counts: Vec<u32> = world.ledger.values().map(|effects| effects.count).collect();
     let Some(rows) = &world.rows else {
         return format!("not accepted, {counts:?}");
@@ -70,7 +70,7 @@ fn outcome(world: &World<'_>) -> String {
 }
 
 /// Drives the turn until nobody has to; false if that cannot be.
-fn live(world: &mut World<'_>, zombies: &mut Vec<Driver>) -> bool {
+fn live(world: &mut SweepWorld<'_>, zombies: &mut Vec<SweepDriver>) -> bool {
     world.begin_life();
     let mut driver = first(world);
     let mut stopped = driver.accept(world);
@@ -78,9 +78,9 @@ fn live(world: &mut World<'_>, zombies: &mut Vec<Driver>) -> bool {
         match stopped {
             Ok(()) => return true,
             // Nobody claims a turn that was never written, so its zombie would be a slow driver.
-            Err(Stopped::Killed(Form::Zombie)) if world.accepted => zombies.push(driver),
-            Err(Stopped::Killed(_) | Stopped::HandedOver) => {}
-            Err(Stopped::Fenced | Stopped::Broken) => return false,
+            Err(SweepStop::Killed(LossForm::Zombie)) if world.accepted => zombies.push(driver),
+            Err(SweepStop::Killed(_) | SweepStop::HandedOver) => {}
+            Err(SweepStop::Fenced | SweepStop::Broken) => return false,
         }
         loop {
             if world.lives == LIVES_MAX {
@@ -94,19 +94,19 @@ fn live(world: &mut World<'_>, zombies: &mut Vec<Driver>) -> bool {
                     break;
                 }
                 Ok(None) => return true,
-                Err(Stopped::Killed(_)) => {}
-                Err(Stopped::HandedOver | Stopped::Fenced | Stopped::Broken) => return false,
+                Err(SweepStop::Killed(_)) => {}
+                Err(SweepStop::HandedOver | SweepStop::Fenced | SweepStop::Broken) => return false,
             }
         }
         stopped = driver.run(world);
     }
 }
 
-fn owner(world: &World<'_>) -> String {
+fn owner(world: &SweepWorld<'_>) -> String {
     format!("driver {}", world.lives)
 }
 
-fn first(world: &mut World<'_>) -> Driver {
+fn first(world: &mut SweepWorld<'_>) -> SweepDriver {
     let setup = world.setup.clone();
     let owner = owner(world);
     let mut step = Step::default();
@@ -122,11 +122,14 @@ fn first(world: &mut World<'_>) -> Driver {
         fresh_id: &mut || world.lab.id(),
     };
     let turn = Turn::start(setup, &now, &mut step);
-    Driver::new(turn, fence, step, 0, true)
+    SweepDriver::new(turn, fence, step, 0, true)
 }
 
 /// Claims the turn and rebuilds it; `None` if there is nothing to claim.
-fn take_over(world: &mut World<'_>, zombies: &mut Vec<Driver>) -> Result<Option<Driver>, Stopped> {
+fn take_over(
+    world: &mut SweepWorld<'_>,
+    zombies: &mut Vec<SweepDriver>,
+) -> Result<Option<SweepDriver>, SweepStop> {
     let owner = owner(world);
     let unfinished = system::unfinished_turns_now(&world.lab.store, &owner, 10).unwrap();
     let (organization, turn) = (world.lab.organization, world.turn());
@@ -143,7 +146,7 @@ fn take_over(world: &mut World<'_>, zombies: &mut Vec<Driver>) -> Result<Option<
     let outcomes = world.apply(&[Change::ClaimTurn(claim)], None)?;
     let [Outcome::Claimed { fence, .. }] = outcomes[..] else {
         world.violate("I1", format!("the claim came to {outcomes:?}"));
-        return Err(Stopped::Broken);
+        return Err(SweepStop::Broken);
     };
     let fence = Fence {
         organization,
@@ -153,9 +156,9 @@ fn take_over(world: &mut World<'_>, zombies: &mut Vec<Driver>) -> Result<Option<
     let driver = rebuild(world, fence);
     match world.reach("after the claim") {
         Ok(()) => {}
-        Err(Stopped::Killed(Form::Zombie)) => {
+        Err(SweepStop::Killed(LossForm::Zombie)) => {
             zombies.push(driver);
-            return Err(Stopped::Killed(Form::Zombie));
+            return Err(SweepStop::Killed(LossForm::Zombie));
         }
         Err(stopped) => return Err(stopped),
     }
@@ -168,7 +171,7 @@ fn take_over(world: &mut World<'_>, zombies: &mut Vec<Driver>) -> Result<Option<
     Ok(Some(driver))
 }
 
-fn rebuild(world: &mut World<'_>, fence: Fence) -> Driver {
+fn rebuild(world: &mut SweepWorld<'_>, fence: Fence) -> SweepDriver {
     world.look_now();
     let rows = world.rows.clone().unwrap();
     let found = found(&rows, world);
@@ -181,15 +184,15 @@ fn rebuild(world: &mut World<'_>, fence: Fence) -> Driver {
     };
     let turn = Turn::recover(setup, &found, &mut now, &mut step);
     let stored = rows.events.last().map_or(0, |event| event.number);
-    Driver::new(turn, fence, step, stored, false)
+    SweepDriver::new(turn, fence, step, stored, false)
 }
 
-fn found(rows: &RecoveredTurn, world: &World<'_>) -> FoundTurn {
+fn found(rows: &RecoveredTurn, world: &SweepWorld<'_>) -> FoundTurn {
     let mut found = found_turn(rows);
-    if world.has_fault(Fault::OpenUncounted) {
+    if world.has_fault(PlantedFault::OpenUncounted) {
         found.attempts.retain(|attempt| attempt.outcome.is_some());
     }
-    if world.has_fault(Fault::OnceAgain) {
+    if world.has_fault(PlantedFault::OnceAgain) {
         for call in &mut found.calls {
             call.effect = Some(EffectClass::Idempotent);
         }
@@ -199,7 +202,7 @@ fn found(rows: &RecoveredTurn, world: &World<'_>) -> FoundTurn {
 
 /// A second result and a second end, from somebody who holds the fence and has not looked, must
 /// be refused by the store itself.
-fn write_again(world: &mut World<'_>) {
+fn write_again(world: &mut SweepWorld<'_>) {
     let Some(rows) = world.rows.clone() else {
         return;
     };

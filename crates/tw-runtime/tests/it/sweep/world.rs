@@ -7,27 +7,27 @@ use tw_core::event::LogEvent;
 use tw_core::id::{CallRef, TurnId};
 use tw_core::tool::{EffectClass, LookUp, ToolOutcome, ToolOutput};
 use tw_core::turn::{CallToRun, TurnSetup};
-use tw_store::apply::ApplyError;
+use tw_store::apply::StoreApplyError;
 use tw_store::read::turn::RecoveredTurn;
 
 use super::check;
-use super::config::{Config, Fault, Form, Kill, Mishap};
-use super::lab::{self, Lab};
+use super::config::{Kill, LossForm, Mishap, PlantedFault, SweepConfig};
+use super::lab::{self, SweepLab};
 
 /// Events that one driver may take; a turn needs a fraction of it.
 const STEPS_MAX: u32 = 300;
 
 /// Something that must not be, and the invariant that it breaks.
 #[derive(Clone, Debug)]
-pub struct Violation {
+pub struct InvariantViolation {
     pub invariant: &'static str,
     pub what: String,
 }
 
 /// Why a driver stopped before the turn's end.
 #[derive(Debug)]
-pub enum Stopped {
-    Killed(Form),
+pub enum SweepStop {
+    Killed(LossForm),
     HandedOver,
     /// Another driver has claimed the turn.
     Fenced,
@@ -42,9 +42,9 @@ pub struct Effects {
     pub keys: Vec<String>,
 }
 
-pub struct World<'a> {
-    pub lab: &'a mut Lab,
-    pub config: &'a Config,
+pub struct SweepWorld<'a> {
+    pub lab: &'a mut SweepLab,
+    pub config: &'a SweepConfig,
     pub setup: TurnSetup,
     kills: &'a [Kill],
     /// How many of them have happened.
@@ -74,13 +74,18 @@ pub struct World<'a> {
     pub shown: Vec<LogEvent>,
     /// The turn's rows as they were last seen.
     pub rows: Option<RecoveredTurn>,
-    pub violations: Vec<Violation>,
+    pub violations: Vec<InvariantViolation>,
     /// Filled only when a run is repeated to be looked at.
     pub trace: Option<Vec<String>>,
 }
 
-impl<'a> World<'a> {
-    pub fn new(lab: &'a mut Lab, config: &'a Config, kills: &'a [Kill], traced: bool) -> Self {
+impl<'a> SweepWorld<'a> {
+    pub fn new(
+        lab: &'a mut SweepLab,
+        config: &'a SweepConfig,
+        kills: &'a [Kill],
+        traced: bool,
+    ) -> Self {
         let setup = lab.setup(config);
         Self {
             lab,
@@ -118,7 +123,7 @@ impl<'a> World<'a> {
 
     pub fn violate(&mut self, invariant: &'static str, what: String) {
         self.note(|| format!("!! {invariant}: {what}"));
-        self.violations.push(Violation { invariant, what });
+        self.violations.push(InvariantViolation { invariant, what });
     }
 
     /// Begins the life of the next driver.
@@ -139,7 +144,7 @@ impl<'a> World<'a> {
     }
 
     /// A numbered boundary.
-    pub fn reach(&mut self, name: &str) -> Result<(), Stopped> {
+    pub fn reach(&mut self, name: &str) -> Result<(), SweepStop> {
         if self.zombie {
             return Ok(());
         }
@@ -152,17 +157,17 @@ impl<'a> World<'a> {
             self.note(|| format!("    killed, {:?}", kill.form));
             self.killed += 1;
             self.points.clear();
-            return Err(Stopped::Killed(kill.form));
+            return Err(SweepStop::Killed(kill.form));
         }
         Ok(())
     }
 
     /// Counts an event; a driver that takes too many of them goes round in a circle.
-    pub fn step(&mut self) -> Result<(), Stopped> {
+    pub fn step(&mut self) -> Result<(), SweepStop> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
             self.violate("I1", format!("no end after {STEPS_MAX} events"));
-            return Err(Stopped::Broken);
+            return Err(SweepStop::Broken);
         }
         Ok(())
     }
@@ -191,7 +196,7 @@ impl<'a> World<'a> {
         &mut self,
         changes: &[Change],
         fence: Option<Fence>,
-    ) -> Result<Vec<Outcome>, Stopped> {
+    ) -> Result<Vec<Outcome>, SweepStop> {
         self.done += 1;
         let applied = self.lab.store.apply_inline(changes, fence);
         self.note(|| format!("    {} -> {applied:?}", names(changes)));
@@ -208,11 +213,11 @@ impl<'a> World<'a> {
                 self.look();
                 Ok(outcomes)
             }
-            Err(ApplyError::Fenced { .. }) if self.zombie => Err(Stopped::Fenced),
+            Err(StoreApplyError::Fenced { .. }) if self.zombie => Err(SweepStop::Fenced),
             Err(error) => {
                 let names = names(changes);
                 self.violate("I1", format!("the turn cannot go on: {error} ({names})"));
-                Err(Stopped::Broken)
+                Err(SweepStop::Broken)
             }
         }
     }
@@ -235,7 +240,7 @@ impl<'a> World<'a> {
         let found = self.read();
         let mut violations = Vec::new();
         check::rows(self.rows.as_ref(), found.as_ref(), &mut violations);
-        for Violation { invariant, what } in violations {
+        for InvariantViolation { invariant, what } in violations {
             self.violate(invariant, what);
         }
         self.rows = found;
@@ -301,7 +306,7 @@ impl<'a> World<'a> {
         self.config.class != EffectClass::Queryable
     }
 
-    pub fn has_fault(&self, fault: Fault) -> bool {
+    pub fn has_fault(&self, fault: PlantedFault) -> bool {
         self.lab.fault == Some(fault)
     }
 }

@@ -14,18 +14,18 @@ pub struct ObjectScan {
     /// Something stands in the object.
     has_members: bool,
     /// Of the object as written, without white space around it.
-    print: Print,
+    print: ObjectFingerprint,
 }
 
 /// By what two objects are told to be equal without keeping their text: FNV-1a, 64 bits, and the
 /// length in bytes. Nobody gains by a collision, which makes one call of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Print {
+pub struct ObjectFingerprint {
     hash: u64,
     pub bytes: usize,
 }
 
-impl Default for Print {
+impl Default for ObjectFingerprint {
     fn default() -> Self {
         Self {
             hash: 0xcbf2_9ce4_8422_2325,
@@ -34,7 +34,7 @@ impl Default for Print {
     }
 }
 
-impl Print {
+impl ObjectFingerprint {
     fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
@@ -57,7 +57,7 @@ impl ObjectScan {
         self.has_begun && !self.has_members && !self.is_odd
     }
 
-    pub fn print(&self) -> Print {
+    pub fn print(&self) -> ObjectFingerprint {
         self.print
     }
 

@@ -1,17 +1,18 @@
-use tw_core::event::{LogEvent, TurnEnd, TurnReason, TurnStatus};
-use tw_core::fault::{Fault, FaultClass};
+use tw_core::event::{LogEvent, TurnEnd};
+use tw_core::fault::{FaultClass, TurnFault};
 use tw_core::id::TurnId;
 use tw_core::json::{Json, Literal};
 use tw_core::model::{
-    CallForm, CallPiece, Delta, DeltaRest, Finish, ReasoningField, ReasoningText, Usage,
+    AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, ReasoningField, ReasoningText, TokenUsage,
 };
+use tw_core::turn_status::{TurnReason, TurnStatus};
 
 use super::{ChunkOptions, ChunkWriter};
-use crate::openai_chat::outcome::Dialect;
+use crate::openai_chat::outcome::ChatDialect;
 
 const PLAIN: ChunkOptions = ChunkOptions {
     include_usage: false,
-    dialect: Dialect::Tools,
+    dialect: ChatDialect::Tools,
 };
 
 fn turn() -> TurnId {
@@ -29,7 +30,7 @@ fn start() -> [LogEvent; 2] {
 }
 
 fn text(text: &str) -> LogEvent {
-    LogEvent::Delta(Delta {
+    LogEvent::Delta(AnswerDelta {
         choice: 0,
         text: Some(Literal::from_text(text)),
         rest: None,
@@ -37,7 +38,7 @@ fn text(text: &str) -> LogEvent {
 }
 
 fn piece(call: u32, id: Option<&str>, name: Option<&str>, arguments: Option<&str>) -> LogEvent {
-    LogEvent::ClientCall(CallPiece {
+    LogEvent::ClientCall(CallDelta {
         choice: 0,
         call,
         id: id.map(Into::into),
@@ -51,7 +52,7 @@ fn finish(reason: Finish) -> LogEvent {
     LogEvent::Finish { choice: 0, reason }
 }
 
-fn end(status: TurnStatus, reason: Option<TurnReason>, fault: Option<Fault>) -> LogEvent {
+fn end(status: TurnStatus, reason: Option<TurnReason>, fault: Option<TurnFault>) -> LogEvent {
     LogEvent::End(Box::new(TurnEnd {
         status,
         reason,
@@ -182,7 +183,7 @@ fn client_calls_are_numbered_from_0_and_have_an_id() {
 fn the_old_form_has_one_function_call() {
     let options = ChunkOptions {
         include_usage: false,
-        dialect: Dialect::Functions,
+        dialect: ChatDialect::Functions,
     };
     let events = [
         piece(0, None, Some("f"), None),
@@ -207,9 +208,9 @@ fn the_old_form_has_one_function_call() {
 fn usage_comes_last_if_it_was_asked_for() {
     let options = ChunkOptions {
         include_usage: true,
-        dialect: Dialect::Tools,
+        dialect: ChatDialect::Tools,
     };
-    let usage = LogEvent::Usage(Usage {
+    let usage = LogEvent::Usage(TokenUsage {
         prompt_tokens: 1,
         completion_tokens: 2,
         total_tokens: 3,
@@ -257,7 +258,7 @@ fn the_rest_of_a_delta_goes_on() {
             key: "service_tier".into(),
             value: json("\"default\""),
         },
-        LogEvent::Delta(Delta {
+        LogEvent::Delta(AnswerDelta {
             choice: 0,
             text: None,
             rest: Some(Box::new(rest)),
@@ -278,7 +279,7 @@ fn the_rest_of_a_delta_goes_on() {
 
 #[test]
 fn a_failure_is_an_error_without_a_finish() {
-    let fault = Fault::new(FaultClass::UpstreamSilent, "the model was silent for 60 s");
+    let fault = TurnFault::new(FaultClass::UpstreamSilent, "the model was silent for 60 s");
     let rows = [
         (
             end(TurnStatus::Failed, Some(TurnReason::Upstream), Some(fault)),

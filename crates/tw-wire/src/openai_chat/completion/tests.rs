@@ -1,12 +1,12 @@
 use tw_core::event::LogEvent;
 use tw_core::id::TurnId;
 use tw_core::json::{Json, Literal};
-use tw_core::model::{CallForm, CallPiece, Delta, DeltaRest, Finish, Usage};
+use tw_core::model::{AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, TokenUsage};
 
 use super::CompletionBuilder;
-use crate::openai_chat::outcome::Dialect;
+use crate::openai_chat::outcome::ChatDialect;
 
-fn body(dialect: Dialect, events: &[LogEvent]) -> String {
+fn body(dialect: ChatDialect, events: &[LogEvent]) -> String {
     let turn = TurnId::parse("0190aaaabbbb7ccc8dddeeeeffff0001").expect("a UUID");
     let mut builder = CompletionBuilder::new(turn, dialect);
     builder.push(&LogEvent::Start {
@@ -23,7 +23,7 @@ fn json(text: &str) -> Json {
 }
 
 fn text(text: &str) -> LogEvent {
-    LogEvent::Delta(Delta {
+    LogEvent::Delta(AnswerDelta {
         choice: 0,
         text: Some(Literal::from_text(text)),
         rest: None,
@@ -31,7 +31,7 @@ fn text(text: &str) -> LogEvent {
 }
 
 fn rest(rest: DeltaRest) -> LogEvent {
-    LogEvent::Delta(Delta {
+    LogEvent::Delta(AnswerDelta {
         choice: 0,
         text: None,
         rest: Some(Box::new(rest)),
@@ -39,7 +39,7 @@ fn rest(rest: DeltaRest) -> LogEvent {
 }
 
 fn call(call: u32, id: Option<&str>, arguments: &str) -> LogEvent {
-    LogEvent::ClientCall(CallPiece {
+    LogEvent::ClientCall(CallDelta {
         choice: 0,
         call,
         id: id.map(Into::into),
@@ -53,7 +53,7 @@ const HEAD: &str = r#"{"id":"chatcmpl-0190aaaabbbb7ccc8dddeeeeffff0001","object"
 
 #[test]
 fn text_of_all_rounds_is_joined() {
-    let usage = Usage {
+    let usage = TokenUsage {
         prompt_tokens: 1,
         completion_tokens: 2,
         total_tokens: 3,
@@ -92,7 +92,7 @@ fn text_of_all_rounds_is_joined() {
         r#""logprobs":{"content":[{"token":"a"},{"token":"b"}],"refusal":null},"finish_reason":"length"}],"#,
         r#""usage":{"total_tokens":3},"service_tier":"default"}"#
     );
-    assert_eq!(body(Dialect::Tools, &events), format!("{HEAD}{rest}"));
+    assert_eq!(body(ChatDialect::Tools, &events), format!("{HEAD}{rest}"));
 }
 
 #[test]
@@ -108,14 +108,14 @@ fn calls_are_whole() {
         r#"{"id":"call_0190aaaabbbb7ccc8dddeeeeffff0001_1_1","type":"function","function":{"name":"f","arguments":"{}"}}]}"#
     );
     assert!(
-        body(Dialect::Tools, &events).contains(message),
+        body(ChatDialect::Tools, &events).contains(message),
         "{}",
-        body(Dialect::Tools, &events)
+        body(ChatDialect::Tools, &events)
     );
     let old = r#""function_call":{"name":"f","arguments":"{}"}}"#;
     assert!(
-        body(Dialect::Functions, &events).contains(old),
+        body(ChatDialect::Functions, &events).contains(old),
         "{}",
-        body(Dialect::Functions, &events)
+        body(ChatDialect::Functions, &events)
     );
 }

@@ -1,29 +1,29 @@
 use tw_core::model::Finish;
 
-use super::{Ending, read};
+use super::{ChoiceEnding, read};
 
 #[test]
 fn words_are_known_however_they_are_written() {
-    let rows: [(&str, Ending); 5] = [
+    let rows: [(&str, ChoiceEnding); 5] = [
         (
             "stop STOP end_turn EndTurn eos eos_token stop_sequence other OTHER unheard_of",
-            Ending::As(Finish::Stop),
+            ChoiceEnding::As(Finish::Stop),
         ),
         (
             "length max_tokens MAX_TOKENS MaxTokens model_length max_output_tokens insufficient_system_resource",
-            Ending::As(Finish::Length),
+            ChoiceEnding::As(Finish::Length),
         ),
         (
             "tool_calls tool_use ToolCalls TOOL_CALL",
-            Ending::As(Finish::ToolCalls),
+            ChoiceEnding::As(Finish::ToolCalls),
         ),
         (
             "content_filter content_filter:SAFETY SAFETY sensitive recitation RECITATION BLOCKLIST PROHIBITED_CONTENT SPII IMAGE_SAFETY guardrail_intervened refusal content_filter:OTHER",
-            Ending::As(Finish::ContentFilter),
+            ChoiceEnding::As(Finish::ContentFilter),
         ),
         (
             "error ERROR network_error NetworkError server_error engine_error failed failure abort aborted cancelled timeout malformed_function_call MALFORMED_FUNCTION_CALL function_call_filter:MALFORMED_FUNCTION_CALL UNEXPECTED_TOOL_CALL",
-            Ending::Failed,
+            ChoiceEnding::Failed,
         ),
     ];
     for (words, ending) in rows {
@@ -33,7 +33,7 @@ fn words_are_known_however_they_are_written() {
     }
     assert_eq!(
         read("content_filter: SAFETY"),
-        Some(Ending::As(Finish::ContentFilter))
+        Some(ChoiceEnding::As(Finish::ContentFilter))
     );
     for none in ["", " ", "null", "NULL", "None"] {
         assert_eq!(read(none), None, "{none}");

@@ -1,10 +1,10 @@
-use tw_core::fault::{Fault, FaultClass};
+use tw_core::fault::{FaultClass, TurnFault};
 
 use super::{of_fault, render};
 use crate::openai_chat::body::decode_error;
 
-fn fault(class: FaultClass) -> Fault {
-    Fault {
+fn fault(class: FaultClass) -> TurnFault {
+    TurnFault {
         class,
         message: "no \"such\" model".to_owned(),
         code: Some("upstream_code".to_owned()),
@@ -95,7 +95,7 @@ fn the_shape_is_openais() {
         text(render(&parts, None)),
         r#"{"error":{"message":"no \"such\" model","type":"upstream_kind","param":"model","code":"upstream_code"}}"#
     );
-    let parts = of_fault(&Fault::new(FaultClass::Internal, "the server failed"));
+    let parts = of_fault(&TurnFault::new(FaultClass::Internal, "the server failed"));
     assert_eq!(
         text(render(&parts, Some("req_1"))),
         r#"{"error":{"message":"the server failed","type":"server_error","param":null,"code":null,"request_id":"req_1"}}"#

@@ -11,8 +11,8 @@ use tw_core::model::{ReasoningField, ReasoningText};
 use tw_core::request::{Block, Message, ModelRequest, Role, RoundSent};
 
 use super::render;
-use crate::openai_chat::content::{self, Part};
-use crate::openai_chat::raw::{self, Fields};
+use crate::openai_chat::content::{self, TextPart};
+use crate::openai_chat::raw::{self, ObjectFields};
 use crate::openai_chat::write;
 
 /// Writes all messages of a request and says how many parts had to stand elsewhere.
@@ -78,7 +78,7 @@ fn message(out: &mut Vec<u8>, message: &Message, accepts: &Accepts, moved: &mut 
             None => return render::message(out, message),
         },
     };
-    let Ok(fields) = Fields::parse(raw.as_str()) else {
+    let Ok(fields) = ObjectFields::parse(raw.as_str()) else {
         return render::message(out, message);
     };
     let done = match message.role {
@@ -104,7 +104,7 @@ fn rendered(message: &Message) -> Option<Json> {
 /// stays open.
 fn object(
     out: &mut Vec<u8>,
-    fields: &Fields<'_>,
+    fields: &ObjectFields<'_>,
     mut instead: impl FnMut(&mut Vec<u8>, &str, &RawValue) -> bool,
 ) {
     write::separate(out);
@@ -117,7 +117,7 @@ fn object(
     }
 }
 
-fn system(out: &mut Vec<u8>, fields: &Fields<'_>, role: Role, wanted: SystemRole) -> bool {
+fn system(out: &mut Vec<u8>, fields: &ObjectFields<'_>, role: Role, wanted: SystemRole) -> bool {
     let word = match (wanted, role) {
         (SystemRole::System, Role::Developer) => "system",
         (SystemRole::Developer, Role::System) => "developer",
@@ -151,7 +151,7 @@ fn thought(blocks: &[Block]) -> Option<LiteralBuf> {
 
 fn assistant(
     out: &mut Vec<u8>,
-    fields: &Fields<'_>,
+    fields: &ObjectFields<'_>,
     message: &Message,
     wanted: ReasoningSent,
 ) -> bool {
@@ -205,7 +205,7 @@ fn said(out: &mut Vec<u8>, content: &RawValue, thought: Option<&LiteralBuf>) -> 
     }
     let kept = parts.iter().flatten().filter(|part| {
         let read = content::read_part(part);
-        !matches!(read, Some(Part::Thinking(_)))
+        !matches!(read, Some(TextPart::Thinking(_)))
     });
     let kept: Vec<&&RawValue> = kept.collect();
     write::key(out, "content");
@@ -235,7 +235,7 @@ fn said(out: &mut Vec<u8>, content: &RawValue, thought: Option<&LiteralBuf>) -> 
 fn joined_texts(parts: &[&RawValue]) -> LiteralBuf {
     let mut joined = LiteralBuf::default();
     for part in parts {
-        let fields = Fields::parse(part.get()).ok();
+        let fields = ObjectFields::parse(part.get()).ok();
         let text = fields.and_then(|fields| fields.get("text").and_then(raw::literal));
         if let Some(text) = text {
             if !joined.is_empty() {
@@ -248,12 +248,17 @@ fn joined_texts(parts: &[&RawValue]) -> LiteralBuf {
 }
 
 /// A result becomes one text, and one whose parts are not all text loses the others to a message behind it.
-fn result(out: &mut Vec<u8>, fields: &Fields<'_>, message: &Message, moved: &mut Moved) -> bool {
+fn result(
+    out: &mut Vec<u8>,
+    fields: &ObjectFields<'_>,
+    message: &Message,
+    moved: &mut Moved,
+) -> bool {
     let Some(parts) = fields.get("content").and_then(raw::array) else {
         return false;
     };
     let is_text = |part: &&RawValue| {
-        let fields = Fields::parse(part.get()).ok();
+        let fields = ObjectFields::parse(part.get()).ok();
         let kind = fields.and_then(|fields| fields.get("type").and_then(raw::string));
         kind.as_deref() == Some("text")
     };

@@ -3,17 +3,17 @@
 use tw_core::accepts::{Accepts, SchemaDialect, StrictTools};
 use tw_core::json::Json;
 use tw_core::model::CallForm;
-use tw_core::request::{MixedTool, ModelRequest, OfferedTools, ToolEntry, Tools};
+use tw_core::request::{MixedTool, ModelRequest, OfferedTools, RequestTools, ToolEntry};
 use tw_core::tool::Tool;
 
-use super::render::{self, Strict};
-use super::schema::{self, Unsayable};
-use crate::openai_chat::raw::{self, Fields};
+use super::render::{self, StrictMark};
+use super::schema::{self, UnsayableSchema};
+use crate::openai_chat::raw::{self, ObjectFields};
 use crate::openai_chat::write;
 
 /// The tools of one request, as they are sent.
 #[derive(Debug, Default)]
-pub struct Adapted {
+pub struct AdaptedTools {
     /// The entries, one after the other.
     pub entries: Vec<Vec<u8>>,
     /// Names of tools that the upstream would refuse.
@@ -24,9 +24,9 @@ pub struct Adapted {
     pub differs: bool,
 }
 
-pub fn tools(request: &ModelRequest<'_>, accepts: &Accepts) -> Adapted {
-    let mut adapted = Adapted::default();
-    let is_old_form = matches!(request.input.tools, Tools::Legacy(_));
+pub fn tools(request: &ModelRequest<'_>, accepts: &Accepts) -> AdaptedTools {
+    let mut adapted = AdaptedTools::default();
+    let is_old_form = matches!(request.input.tools, RequestTools::Legacy(_));
     match &request.tools {
         OfferedTools::Ours(ours) => {
             adapted.differs = true;
@@ -53,14 +53,14 @@ pub fn tools(request: &ModelRequest<'_>, accepts: &Accepts) -> Adapted {
 }
 
 /// The schema as the upstream reads it; `None` for the one that was given.
-fn compiled(schema: &Json, accepts: &Accepts) -> Result<Option<Json>, Unsayable> {
+fn compiled(schema: &Json, accepts: &Accepts) -> Result<Option<Json>, UnsayableSchema> {
     match accepts.schemas {
         SchemaDialect::JsonSchema => Ok(None),
         SchemaDialect::OpenApi => schema::open_api(schema),
     }
 }
 
-impl Adapted {
+impl AdaptedTools {
     fn ours(&mut self, tool: &Tool, is_old_form: bool, accepts: &Accepts) {
         let Ok(changed) = compiled(&tool.parameters, accepts) else {
             self.left_out.push(tool.name.clone());
@@ -68,12 +68,14 @@ impl Adapted {
         };
         let parameters = changed.as_ref().unwrap_or(&tool.parameters);
         let strict = match accepts.strict {
-            StrictTools::WhereItFits if schema::is_strict(parameters) => Strict::Said,
-            StrictTools::AsSent | StrictTools::WhereItFits | StrictTools::Never => Strict::Unsaid,
+            StrictTools::WhereItFits if schema::is_strict(parameters) => StrictMark::Said,
+            StrictTools::AsSent | StrictTools::WhereItFits | StrictTools::Never => {
+                StrictMark::Unsaid
+            }
         };
         let mut out = Vec::new();
         if is_old_form {
-            render::function(&mut out, tool, parameters, Strict::Unsaid);
+            render::function(&mut out, tool, parameters, StrictMark::Unsaid);
         } else {
             render::tool(&mut out, tool, parameters, strict);
         }
@@ -86,7 +88,7 @@ impl Adapted {
             .as_ref()
             .map(|json| compiled(json, accepts))
         {
-            Some(Err(Unsayable)) => {
+            Some(Err(UnsayableSchema)) => {
                 self.left_out.push(entry.name.clone());
                 self.differs = true;
                 return;
@@ -116,11 +118,13 @@ impl Adapted {
 }
 
 /// The object that holds name and parameters: inside the entry, or itself in the old form.
-fn with_function<T>(entry: &ToolEntry, read: impl FnOnce(&Fields<'_>) -> T) -> Option<T> {
-    let whole = Fields::parse(entry.raw.as_str()).ok()?;
+fn with_function<T>(entry: &ToolEntry, read: impl FnOnce(&ObjectFields<'_>) -> T) -> Option<T> {
+    let whole = ObjectFields::parse(entry.raw.as_str()).ok()?;
     match entry.form {
         CallForm::Legacy => Some(read(&whole)),
-        CallForm::Function => Some(read(&Fields::parse(whole.get("function")?.get()).ok()?)),
+        CallForm::Function => Some(read(
+            &ObjectFields::parse(whole.get("function")?.get()).ok()?,
+        )),
         CallForm::Custom => None,
     }
 }
@@ -151,7 +155,7 @@ fn rewritten(out: &mut Vec<u8>, entry: &ToolEntry, parameters: Option<&Json>, dr
         out.append(&mut function);
         return;
     }
-    let whole = Fields::parse(entry.raw.as_str()).map(|fields| fields.0);
+    let whole = ObjectFields::parse(entry.raw.as_str()).map(|fields| fields.0);
     out.push(b'{');
     // It was read as an object when the request came in.
     for (name, value) in whole.unwrap_or_default() {

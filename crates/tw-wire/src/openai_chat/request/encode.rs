@@ -2,13 +2,15 @@
 
 use tw_core::accepts::{Accepts, TokenLimit};
 use tw_core::json::Json;
-use tw_core::request::{ChoiceSent, MixedTool, ModelRequest, OfferedTools, ToolChoice, Tools};
+use tw_core::request::{
+    ChoiceSent, MixedTool, ModelRequest, OfferedTools, RequestTools, ToolChoice,
+};
 use tw_core::tool::Tool;
 
-use super::adapt_tools::{self, Adapted};
-use super::render::Strict;
+use super::adapt_tools::{self, AdaptedTools};
+use super::render::StrictMark;
 use super::{adapt, render};
-use crate::openai_chat::raw::Fields;
+use crate::openai_chat::raw::ObjectFields;
 use crate::openai_chat::write;
 
 pub fn body(request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<u8> {
@@ -55,7 +57,7 @@ struct Writer<'a> {
     request: &'a ModelRequest<'a>,
     accepts: &'a Accepts,
     /// The tools, where they are not sent as they are.
-    adapted: Option<Adapted>,
+    adapted: Option<AdaptedTools>,
     out: Vec<u8>,
     written: Written,
 }
@@ -126,16 +128,18 @@ impl Writer<'_> {
     }
 
     fn is_old_form(&self) -> bool {
-        matches!(self.request.input.tools, Tools::Legacy(_))
+        matches!(self.request.input.tools, RequestTools::Legacy(_))
     }
 
     fn offers_nothing(&self) -> bool {
-        let has_none = |adapted: &Adapted| adapted.entries.is_empty();
+        let has_none = |adapted: &AdaptedTools| adapted.entries.is_empty();
         self.adapted.as_ref().is_some_and(has_none)
             || match &self.request.tools {
                 OfferedTools::AsSent => match &self.request.input.tools {
-                    Tools::Absent => false,
-                    Tools::List(entries) | Tools::Legacy(entries) => entries.is_empty(),
+                    RequestTools::Absent => false,
+                    RequestTools::List(entries) | RequestTools::Legacy(entries) => {
+                        entries.is_empty()
+                    }
                 },
                 OfferedTools::Ours(tools) => tools.is_empty(),
                 OfferedTools::Mixed(tools) => tools.is_empty(),
@@ -196,7 +200,7 @@ impl Writer<'_> {
     fn our_tool(&mut self, tool: &Tool) {
         let is_old_form = self.is_old_form();
         write::separate(&mut self.out);
-        let (parameters, strict) = (&tool.parameters, Strict::Unsaid);
+        let (parameters, strict) = (&tool.parameters, StrictMark::Unsaid);
         if is_old_form {
             render::function(&mut self.out, tool, parameters, strict);
         } else {
@@ -246,7 +250,7 @@ impl Writer<'_> {
         self.written.stream_options = true;
         let mut options = vec![b'{'];
         // It was read as an object when the request came in.
-        for (name, value) in Fields::parse(value.as_str())
+        for (name, value) in ObjectFields::parse(value.as_str())
             .map(|fields| fields.0)
             .unwrap_or_default()
         {

@@ -7,8 +7,8 @@ use tw_core::model::{CallForm, ReasoningField, ReasoningText};
 use tw_core::request::{Block, CallBlock, Message, ResultBlock, Role};
 
 use super::{Item, Place, RequestError, object, object_in};
-use crate::openai_chat::content::{self, Part};
-use crate::openai_chat::raw::{self, Fields};
+use crate::openai_chat::content::{self, TextPart};
+use crate::openai_chat::raw::{self, ObjectFields};
 
 /// Reads a message.
 pub fn read(
@@ -55,7 +55,7 @@ pub fn read(
 
 fn read_said(
     source: &SharedText,
-    fields: &Fields<'_>,
+    fields: &ObjectFields<'_>,
     place: Place<'_>,
 ) -> Result<Vec<Block>, RequestError> {
     let place = place.field("content");
@@ -65,7 +65,7 @@ fn read_said(
     read_content(source, content, place)
 }
 
-fn no_content(fields: &Fields<'_>, place: Place<'_>) -> RequestError {
+fn no_content(fields: &ObjectFields<'_>, place: Place<'_>) -> RequestError {
     match fields.written("content") {
         None => RequestError::missing(place),
         Some(_) => {
@@ -106,18 +106,18 @@ fn read_part(
         "text" => Ok(Block::Text(literal(source, &fields, "text", place)?)),
         "refusal" => Ok(Block::Refusal(literal(source, &fields, "refusal", place)?)),
         _ => Ok(match content::read_part(part) {
-            Some(Part::Thinking(text)) => Block::Reasoning(ReasoningText {
+            Some(TextPart::Thinking(text)) => Block::Reasoning(ReasoningText {
                 field: ReasoningField::ThinkingPart,
                 text,
             }),
-            Some(Part::Text(_)) | None => Block::Part(Json::of_part(source, part.get())),
+            Some(TextPart::Text(_)) | None => Block::Part(Json::of_part(source, part.get())),
         }),
     }
 }
 
 fn read_assistant(
     source: &SharedText,
-    fields: &Fields<'_>,
+    fields: &ObjectFields<'_>,
     place: Place<'_>,
 ) -> Result<Vec<Block>, RequestError> {
     let mut blocks = Vec::new();
@@ -193,7 +193,7 @@ fn read_call(
 
 fn read_named(
     source: &SharedText,
-    fields: &Fields<'_>,
+    fields: &ObjectFields<'_>,
     text: &str,
     place: Place<'_>,
 ) -> Result<(String, Literal), RequestError> {
@@ -208,7 +208,7 @@ fn read_named(
 
 fn read_result(
     source: &SharedText,
-    fields: &Fields<'_>,
+    fields: &ObjectFields<'_>,
     id: &str,
     place: Place<'_>,
 ) -> Result<Vec<Block>, RequestError> {
@@ -232,7 +232,7 @@ fn read_result(
 }
 
 fn required_string(
-    fields: &Fields<'_>,
+    fields: &ObjectFields<'_>,
     name: &str,
     place: Place<'_>,
 ) -> Result<String, RequestError> {
@@ -246,7 +246,7 @@ fn required_string(
 
 fn literal(
     source: &SharedText,
-    fields: &Fields<'_>,
+    fields: &ObjectFields<'_>,
     name: &str,
     place: Place<'_>,
 ) -> Result<Literal, RequestError> {

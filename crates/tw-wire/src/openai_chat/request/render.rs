@@ -50,20 +50,20 @@ pub fn round(out: &mut Vec<u8>, round: &RoundSent<'_>) {
 
 /// Whether a function is marked `strict`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strict {
+pub enum StrictMark {
     Said,
     Unsaid,
 }
 
 /// An entry of `tools`; `parameters` are the tool's own or what stands for them.
-pub fn tool(out: &mut Vec<u8>, tool: &Tool, parameters: &Json, strict: Strict) {
+pub fn tool(out: &mut Vec<u8>, tool: &Tool, parameters: &Json, strict: StrictMark) {
     out.extend_from_slice(b"{\"type\":\"function\",\"function\":");
     function(out, tool, parameters, strict);
     out.push(b'}');
 }
 
 /// An entry of the old `functions`.
-pub fn function(out: &mut Vec<u8>, tool: &Tool, parameters: &Json, strict: Strict) {
+pub fn function(out: &mut Vec<u8>, tool: &Tool, parameters: &Json, strict: StrictMark) {
     out.push(b'{');
     write::key(out, "name");
     write::string(out, &tool.name);
@@ -71,7 +71,7 @@ pub fn function(out: &mut Vec<u8>, tool: &Tool, parameters: &Json, strict: Stric
     write::string(out, &tool.description);
     write::key(out, "parameters");
     write::raw(out, parameters);
-    if strict == Strict::Said {
+    if strict == StrictMark::Said {
         write::key(out, "strict");
         out.extend_from_slice(b"true");
     }

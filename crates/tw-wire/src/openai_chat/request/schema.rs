@@ -21,22 +21,22 @@ const STRICT_DEPTH_MAX: usize = 5;
 
 /// The schema cannot be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unsayable;
+pub struct UnsayableSchema;
 
 /// The schema in OpenAPI's words; `None` if it is in them already.
 ///
 /// # Errors
-/// [`Unsayable`], for a reference that leads outside or into itself, and for what is too large.
-pub fn open_api(schema: &Json) -> Result<Option<Json>, Unsayable> {
+/// [`UnsayableSchema`], for a reference that leads outside or into itself, and for what is too large.
+pub fn open_api(schema: &Json) -> Result<Option<Json>, UnsayableSchema> {
     let root = schema.to_value();
     let mut compiler = Compiler {
         root: &root,
         open: Vec::new(),
         objects: 0,
     };
-    let compiled = compiler.schema(&root, 0)?.ok_or(Unsayable)?;
+    let compiled = compiler.schema(&root, 0)?.ok_or(UnsayableSchema)?;
     if compiled.get("type") != Some(&json!("object")) {
-        return Err(Unsayable);
+        return Err(UnsayableSchema);
     }
     let compiled = Value::Object(compiled);
     Ok((compiled != root).then(|| Json::from_value(&compiled)))
@@ -53,16 +53,20 @@ type Object = Map<String, Value>;
 
 impl<'a> Compiler<'a> {
     /// `None` for a schema that nothing fits.
-    fn schema(&mut self, schema: &'a Value, depth: usize) -> Result<Option<Object>, Unsayable> {
+    fn schema(
+        &mut self,
+        schema: &'a Value,
+        depth: usize,
+    ) -> Result<Option<Object>, UnsayableSchema> {
         let from = match schema {
             Value::Bool(true) => return Ok(Some(Object::new())),
             Value::Bool(false) => return Ok(None),
             Value::Object(from) => from,
-            _ => return Err(Unsayable),
+            _ => return Err(UnsayableSchema),
         };
         self.objects += 1;
         if depth > DEPTH_MAX || self.objects > OBJECTS_MAX {
-            return Err(Unsayable);
+            return Err(UnsayableSchema);
         }
         if let Some(Value::String(reference)) = from.get("$ref") {
             return self.reference(reference, from, depth);
@@ -80,7 +84,7 @@ impl<'a> Compiler<'a> {
         }
         match from.get("allOf") {
             Some(Value::Array(parts)) => self.all_of(parts, to, depth),
-            Some(_) => Err(Unsayable),
+            Some(_) => Err(UnsayableSchema),
             None => Ok(Some(to)),
         }
     }
@@ -90,12 +94,12 @@ impl<'a> Compiler<'a> {
         reference: &'a str,
         beside: &'a Object,
         depth: usize,
-    ) -> Result<Option<Object>, Unsayable> {
+    ) -> Result<Option<Object>, UnsayableSchema> {
         if self.open.contains(&reference) {
-            return Err(Unsayable);
+            return Err(UnsayableSchema);
         }
-        let pointer = reference.strip_prefix('#').ok_or(Unsayable)?;
-        let target = self.root.pointer(pointer).ok_or(Unsayable)?;
+        let pointer = reference.strip_prefix('#').ok_or(UnsayableSchema)?;
+        let target = self.root.pointer(pointer).ok_or(UnsayableSchema)?;
         self.open.push(reference);
         let found = self.schema(target, depth + 1);
         self.open.pop();
@@ -116,7 +120,7 @@ impl<'a> Compiler<'a> {
         value: &'a Value,
         to: &mut Object,
         depth: usize,
-    ) -> Result<(), Unsayable> {
+    ) -> Result<(), UnsayableSchema> {
         match key {
             "type" => types(value, to),
             "enum" | "const" => choices(value, to),
@@ -126,7 +130,7 @@ impl<'a> Compiler<'a> {
             | "maxProperties" | "required" => put(to, key, value),
             "properties" => {
                 let mut properties = Object::new();
-                for (name, property) in value.as_object().ok_or(Unsayable)? {
+                for (name, property) in value.as_object().ok_or(UnsayableSchema)? {
                     if let Some(compiled) = self.schema(property, depth + 1)? {
                         properties.insert(name.clone(), Value::Object(compiled));
                     }
@@ -138,7 +142,9 @@ impl<'a> Compiler<'a> {
                 let items = self.schema(value, depth + 1)?.unwrap_or_default();
                 to.insert(key.to_owned(), Value::Object(items));
             }
-            "anyOf" | "oneOf" => self.any_of(value.as_array().ok_or(Unsayable)?, to, depth)?,
+            "anyOf" | "oneOf" => {
+                self.any_of(value.as_array().ok_or(UnsayableSchema)?, to, depth)?
+            }
             // Annotations, and what only forbids.
             _ => {}
         }
@@ -150,7 +156,7 @@ impl<'a> Compiler<'a> {
         branches: &'a [Value],
         to: &mut Object,
         depth: usize,
-    ) -> Result<(), Unsayable> {
+    ) -> Result<(), UnsayableSchema> {
         let mut compiled = Vec::new();
         for branch in branches {
             if branch.get("type") == Some(&json!("null")) {
@@ -181,7 +187,7 @@ impl<'a> Compiler<'a> {
         parts: &'a [Value],
         mut to: Object,
         depth: usize,
-    ) -> Result<Option<Object>, Unsayable> {
+    ) -> Result<Option<Object>, UnsayableSchema> {
         for part in parts {
             let Some(part) = self.schema(part, depth + 1)? else {
                 return Ok(None);
@@ -200,7 +206,7 @@ impl<'a> Compiler<'a> {
 }
 
 /// Adds what a second schema says of the same keyword.
-fn join(key: &str, have: &mut Value, more: Value) -> Result<(), Unsayable> {
+fn join(key: &str, have: &mut Value, more: Value) -> Result<(), UnsayableSchema> {
     match (key, have, more) {
         ("properties", Value::Object(have), Value::Object(more)) => have.extend(more),
         ("required", Value::Array(have), Value::Array(more)) => {
@@ -210,7 +216,7 @@ fn join(key: &str, have: &mut Value, more: Value) -> Result<(), Unsayable> {
                 }
             }
         }
-        ("type", have, more) if *have != more => return Err(Unsayable),
+        ("type", have, more) if *have != more => return Err(UnsayableSchema),
         // What was said first describes it; of two bounds one alone allows more.
         _ => {}
     }

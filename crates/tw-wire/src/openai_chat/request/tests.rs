@@ -3,7 +3,7 @@ use tw_core::json::shared::SharedText;
 use tw_core::json::{Json, Literal};
 use tw_core::limits::RequestLimits;
 use tw_core::model::{CallForm, ReasoningField, ReasoningText};
-use tw_core::request::{Block, CallBlock, MessageEnds, ModelInput, Role, ToolChoice, Tools};
+use tw_core::request::{Block, CallBlock, MessageEnds, ModelInput, RequestTools, Role, ToolChoice};
 
 use super::{RequestError, RequestErrorKind, decode, decode_shared};
 
@@ -120,7 +120,7 @@ fn a_request_is_read_as_written() {
     let plain = read(&with(
         r#""stream":null,"n":null,"tools":null,"stream_options":null"#,
     ));
-    assert!(!plain.stream && plain.tools == Tools::Absent && plain.choices == 1);
+    assert!(!plain.stream && plain.tools == RequestTools::Absent && plain.choices == 1);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn the_old_form_is_read() {
         {"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}},
         {"role":"function","name":"f","content":"7"}]}"#,
     );
-    assert!(matches!(&input.tools, Tools::Legacy(entries) if entries.len() == 1));
+    assert!(matches!(&input.tools, RequestTools::Legacy(entries) if entries.len() == 1));
     assert_eq!(input.tool_choice, ToolChoice::Named("f".to_owned()));
     assert_eq!(
         input.messages[0]

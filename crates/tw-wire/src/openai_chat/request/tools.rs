@@ -5,19 +5,24 @@ use std::collections::HashSet;
 use serde_json::value::RawValue;
 use tw_core::json::{Json, depth};
 use tw_core::model::CallForm;
-use tw_core::request::{ToolChoice, ToolEntry, Tools};
+use tw_core::request::{RequestTools, ToolChoice, ToolEntry};
 
 use super::{Reading, RequestError, object};
-use crate::openai_chat::raw::{self, Fields};
+use crate::openai_chat::raw::{self, ObjectFields};
 
 /// Longest name of a tool, in bytes: OpenAI's own limit.
 const NAME_BYTES_MAX: usize = 64;
 
-pub fn read(fields: &Fields<'_>, reading: &Reading<'_>) -> Result<Tools, RequestError> {
+pub fn read(
+    fields: &ObjectFields<'_>,
+    reading: &Reading<'_>,
+) -> Result<RequestTools, RequestError> {
     match (fields.get("tools"), fields.get("functions")) {
-        (None, None) => Ok(Tools::Absent),
-        (Some(raw), None) => Ok(Tools::List(read_list(raw, "tools", read_entry, reading)?)),
-        (None, Some(raw)) => Ok(Tools::Legacy(read_list(
+        (None, None) => Ok(RequestTools::Absent),
+        (Some(raw), None) => Ok(RequestTools::List(read_list(
+            raw, "tools", read_entry, reading,
+        )?)),
+        (None, Some(raw)) => Ok(RequestTools::Legacy(read_list(
             raw,
             "functions",
             read_function,
@@ -117,7 +122,7 @@ fn read_function(
     })
 }
 
-fn read_name(fields: &Fields<'_>, param: &str) -> Result<String, RequestError> {
+fn read_name(fields: &ObjectFields<'_>, param: &str) -> Result<String, RequestError> {
     let param = format!("{param}.name");
     let raw = fields
         .get("name")
@@ -136,7 +141,7 @@ fn read_name(fields: &Fields<'_>, param: &str) -> Result<String, RequestError> {
 }
 
 fn read_parameters(
-    fields: &Fields<'_>,
+    fields: &ObjectFields<'_>,
     param: &str,
     reading: &Reading<'_>,
 ) -> Result<Option<Json>, RequestError> {

@@ -6,25 +6,32 @@ use bytes::Bytes;
 use http::Method;
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
-use tw_egress::client::failure::{FailureKind, Phase, SendFailure};
+use tw_egress::client::failure::{FailureKind, SendFailure, WaitPhase};
 use tw_egress::client::outgoing::check_header;
-use tw_egress::client::{Client, Options, Outgoing, Received, Reuse};
-use tw_testkit::listener::{Listener, Piece, Reply};
+use tw_egress::client::{
+    ClientOptions, ConnectionReuse, EgressClient, OutgoingRequest, ReceivedAnswer,
+};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
 use super::super::{Trap, allowing, get, post};
 use super::{Raw, read_request, reset};
 
-async fn send(client: &Client, request: Outgoing) -> Result<Received, SendFailure> {
-    client.send(request, "default", Reuse::Brief).await
+async fn send(
+    client: &EgressClient,
+    request: OutgoingRequest,
+) -> Result<ReceivedAnswer, SendFailure> {
+    client
+        .send(request, "default", ConnectionReuse::Brief)
+        .await
 }
 
-fn client_of(listener: &Listener) -> Client {
+fn client_of(listener: &Listener) -> EgressClient {
     let url = listener.url("");
-    Client::new(allowing(url.trim_start_matches("http://")))
+    EgressClient::new(allowing(url.trim_start_matches("http://")))
 }
 
 #[track_caller]
-fn assert_failed(sent: Result<Received, SendFailure>, kind: FailureKind, was_sent: bool) {
+fn assert_failed(sent: Result<ReceivedAnswer, SendFailure>, kind: FailureKind, was_sent: bool) {
     let failure = sent.unwrap_err();
     assert_eq!(
         failure,
@@ -37,7 +44,7 @@ fn assert_failed(sent: Result<Received, SendFailure>, kind: FailureKind, was_sen
 
 #[tokio::test]
 async fn an_answer_comes_with_status_headers_and_body() {
-    let reply = Reply::status(418, r#"{"a":1}"#).with_header("x-trace", "7");
+    let reply = ListenerReply::status(418, r#"{"a":1}"#).with_header("x-trace", "7");
     let listener = Listener::in_turn(vec![reply]).await.unwrap();
     let mut request = post(&listener.url("/pay?to=%7Bx%7D#part"));
     request.headers = vec![("X-Key".to_owned(), "wert".to_owned())];
@@ -63,7 +70,7 @@ async fn an_answer_comes_with_status_headers_and_body() {
 #[tokio::test]
 async fn a_refused_connection_has_sent_nothing() {
     let address = Trap::new().address();
-    let client = Client::new(allowing(&address.to_string()));
+    let client = EgressClient::new(allowing(&address.to_string()));
     let sent = send(&client, post(&format!("http://{address}/"))).await;
     assert_failed(sent, FailureKind::Connect, false);
 }
@@ -98,15 +105,17 @@ async fn a_reset_after_the_request_was_read_has_sent() {
 
 #[tokio::test]
 async fn a_polite_close_without_an_answer_has_sent() {
-    let listener = Listener::in_turn(vec![Reply::hang_up()]).await.unwrap();
+    let listener = Listener::in_turn(vec![ListenerReply::hang_up()])
+        .await
+        .unwrap();
     let sent = send(&client_of(&listener), post(&listener.url("/"))).await;
     assert_failed(sent, FailureKind::Reset, true);
 }
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_a_reset() {
-    let whole = Piece::Bytes(Bytes::from_static(b"{\"half\":"));
-    let cut = Reply::pieces("application/json", vec![whole, Piece::Cut]);
+    let whole = ReplyPiece::Bytes(Bytes::from_static(b"{\"half\":"));
+    let cut = ListenerReply::pieces("application/json", vec![whole, ReplyPiece::Cut]);
     let listener = Listener::in_turn(vec![cut]).await.unwrap();
     let sent = send(&client_of(&listener), get(&listener.url("/"))).await;
     assert_failed(sent, FailureKind::Reset, true);
@@ -114,41 +123,41 @@ async fn an_answer_that_breaks_off_is_a_reset() {
 
 #[tokio::test]
 async fn a_listener_that_hangs_is_left() {
-    let reply = Reply::pieces("text/plain", vec![Piece::HeadGate("never")]);
+    let reply = ListenerReply::pieces("text/plain", vec![ReplyPiece::HeadGate("never")]);
     let listener = Listener::in_turn(vec![reply]).await.unwrap();
     let mut request = post(&listener.url("/"));
     request.timeouts.first_byte = Duration::from_millis(60);
     let sent = send(&client_of(&listener), request).await;
-    assert_failed(sent, FailureKind::TimedOut(Phase::FirstByte), true);
+    assert_failed(sent, FailureKind::TimedOut(WaitPhase::FirstByte), true);
     // Nobody waits any more: the connection is closed.
     listener.abandoned_times(1).await;
 }
 
 #[tokio::test]
 async fn an_answer_that_stops_is_left() {
-    let start = Piece::Bytes(Bytes::from_static(b"x"));
-    let reply = Reply::pieces("text/plain", vec![start, Piece::Silence]);
+    let start = ReplyPiece::Bytes(Bytes::from_static(b"x"));
+    let reply = ListenerReply::pieces("text/plain", vec![start, ReplyPiece::Silence]);
     let listener = Listener::in_turn(vec![reply]).await.unwrap();
     let mut request = get(&listener.url("/"));
     request.timeouts.idle = Duration::from_millis(60);
     let sent = send(&client_of(&listener), request).await;
-    assert_failed(sent, FailureKind::TimedOut(Phase::Idle), true);
+    assert_failed(sent, FailureKind::TimedOut(WaitPhase::Idle), true);
 }
 
 #[tokio::test]
 async fn an_answer_that_drips_ends_at_the_total() {
     let drip = [
-        Piece::Bytes(Bytes::from_static(b"x")),
-        Piece::Wait(Duration::from_millis(10)),
+        ReplyPiece::Bytes(Bytes::from_static(b"x")),
+        ReplyPiece::Wait(Duration::from_millis(10)),
     ];
     let drips = drip.iter().cycle().take(10_000).cloned().collect();
-    let listener = Listener::in_turn(vec![Reply::pieces("text/plain", drips)])
+    let listener = Listener::in_turn(vec![ListenerReply::pieces("text/plain", drips)])
         .await
         .unwrap();
     let mut request = get(&listener.url("/"));
     request.timeouts.total = Duration::from_millis(150);
     let sent = send(&client_of(&listener), request).await;
-    assert_failed(sent, FailureKind::TimedOut(Phase::Total), true);
+    assert_failed(sent, FailureKind::TimedOut(WaitPhase::Total), true);
 }
 
 #[tokio::test]
@@ -165,13 +174,13 @@ async fn a_head_that_drips_ends_too() {
     let mut request = get(&raw.url());
     request.timeouts.first_byte = Duration::from_millis(80);
     let sent = send(&raw.client(), request).await;
-    assert_failed(sent, FailureKind::TimedOut(Phase::FirstByte), true);
+    assert_failed(sent, FailureKind::TimedOut(WaitPhase::FirstByte), true);
 }
 
 #[tokio::test]
 async fn a_long_answer_is_cut_and_counted() {
-    let megabyte = Piece::Bytes(Bytes::from(vec![b'x'; 1_000_000]));
-    let reply = Reply::pieces("text/plain", vec![megabyte; 50]);
+    let megabyte = ReplyPiece::Bytes(Bytes::from(vec![b'x'; 1_000_000]));
+    let reply = ListenerReply::pieces("text/plain", vec![megabyte; 50]);
     let listener = Listener::in_turn(vec![reply]).await.unwrap();
     let mut request = get(&listener.url("/"));
     request.response_bytes_max = 1000;
@@ -182,8 +191,8 @@ async fn a_long_answer_is_cut_and_counted() {
 
 #[tokio::test]
 async fn the_digest_is_of_all_that_was_read() {
-    let pieces = vec![Piece::Bytes(Bytes::from(vec![7; 3000])); 3];
-    let listener = Listener::in_turn(vec![Reply::pieces("image/png", pieces)])
+    let pieces = vec![ReplyPiece::Bytes(Bytes::from(vec![7; 3000])); 3];
+    let listener = Listener::in_turn(vec![ListenerReply::pieces("image/png", pieces)])
         .await
         .unwrap();
     let whole: [u8; 32] = Sha256::digest(vec![7; 9000]).into();
@@ -206,7 +215,7 @@ async fn an_endless_answer_is_read_to_a_limit() {
         while stream.write_all(&[b'x'; 10_000]).await.is_ok() {}
     })
     .await;
-    let client = Client::new(Options {
+    let client = EgressClient::new(ClientOptions {
         read_bytes_max: 100_000,
         ..allowing(&raw.address.to_string())
     });
@@ -225,7 +234,7 @@ async fn an_endless_answer_is_read_to_a_limit() {
 #[tokio::test]
 async fn bytes_come_as_they_are() {
     let bytes = Bytes::from_static(b"\xff\xfe\x00ok\xc3");
-    let reply = Reply::pieces("text/plain", vec![Piece::Bytes(bytes.clone())]);
+    let reply = ListenerReply::pieces("text/plain", vec![ReplyPiece::Bytes(bytes.clone())]);
     let listener = Listener::in_turn(vec![reply]).await.unwrap();
     let received = send(&client_of(&listener), get(&listener.url("/")))
         .await
@@ -257,8 +266,9 @@ fn gzip_bomb() -> Vec<u8> {
 #[tokio::test]
 async fn a_gzip_bomb_is_not_unpacked() {
     let bomb = gzip_bomb();
-    let pieces = vec![Piece::Bytes(Bytes::from(bomb.clone()))];
-    let reply = Reply::pieces("application/json", pieces).with_header("content-encoding", "gzip");
+    let pieces = vec![ReplyPiece::Bytes(Bytes::from(bomb.clone()))];
+    let reply =
+        ListenerReply::pieces("application/json", pieces).with_header("content-encoding", "gzip");
     let listener = Listener::in_turn(vec![reply]).await.unwrap();
     let received = send(&client_of(&listener), get(&listener.url("/")))
         .await
@@ -349,7 +359,7 @@ async fn headers_of_ours_and_broken_ones_are_refused() {
     assert_eq!(check_header("Authorization", "Bearer x"), Ok(()));
 
     let trap = Trap::new();
-    let client = Client::new(allowing(&trap.address().to_string()));
+    let client = EgressClient::new(allowing(&trap.address().to_string()));
     let url = format!("http://{}/", trap.address());
     let mut request = get(&url);
     request.headers = vec![("x-a".to_owned(), "b\r\nx-c: d".to_owned())];

@@ -7,8 +7,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 use tw_egress::client::failure::{FailureKind, SendFailure};
-use tw_egress::client::place::Allowed;
-use tw_egress::client::{Client, Options, PoolOptions, Reuse};
+use tw_egress::client::host_port::AllowedDestination;
+use tw_egress::client::{ClientOptions, ConnectionReuse, EgressClient, PoolOptions};
 
 use super::super::{allowing, get, options, post};
 use super::{Raw, read_request, reset};
@@ -30,7 +30,7 @@ async fn a_connection_is_used_again() {
     let client = raw.client();
     for _ in 0..5 {
         let received = client
-            .send(get(&raw.url()), "default", Reuse::Pooled)
+            .send(get(&raw.url()), "default", ConnectionReuse::Pooled)
             .await
             .unwrap();
         assert_eq!(received.body, b"ok");
@@ -38,7 +38,7 @@ async fn a_connection_is_used_again() {
     assert_eq!(raw.accepted(), 1);
     for _ in 0..3 {
         client
-            .send(get(&raw.url()), "default", Reuse::Fresh)
+            .send(get(&raw.url()), "default", ConnectionReuse::Fresh)
             .await
             .unwrap();
     }
@@ -52,8 +52,10 @@ async fn wait(span: Duration) {
     tokio::time::resume();
 }
 
-async fn pay(raw: &Raw, client: &Client) {
-    let paid = client.send(post(&raw.url()), "default", Reuse::Brief).await;
+async fn pay(raw: &Raw, client: &EgressClient) {
+    let paid = client
+        .send(post(&raw.url()), "default", ConnectionReuse::Brief)
+        .await;
     assert_eq!(paid.unwrap().body, b"ok");
 }
 
@@ -126,7 +128,7 @@ async fn a_place_that_closes_too_early_is_no_longer_trusted() {
 #[tokio::test]
 async fn a_call_that_must_not_repeat_uses_no_connection_that_has_waited() {
     let raw = Raw::start(keep_answering).await;
-    let client = Client::new(Options {
+    let client = EgressClient::new(ClientOptions {
         pool: PoolOptions {
             // Any wait is too long, although the place is trusted.
             idle_kept_brief: Duration::ZERO,
@@ -136,17 +138,17 @@ async fn a_call_that_must_not_repeat_uses_no_connection_that_has_waited() {
         ..allowing(&raw.address.to_string())
     });
     client
-        .send(get(&raw.url()), "default", Reuse::Pooled)
+        .send(get(&raw.url()), "default", ConnectionReuse::Pooled)
         .await
         .unwrap();
     client
-        .send(post(&raw.url()), "default", Reuse::Brief)
+        .send(post(&raw.url()), "default", ConnectionReuse::Brief)
         .await
         .unwrap();
     assert_eq!(raw.accepted(), 2);
     // What waits is still there for the others.
     client
-        .send(get(&raw.url()), "default", Reuse::Pooled)
+        .send(get(&raw.url()), "default", ConnectionReuse::Pooled)
         .await
         .unwrap();
     assert_eq!(raw.accepted(), 2);
@@ -155,7 +157,7 @@ async fn a_call_that_must_not_repeat_uses_no_connection_that_has_waited() {
 #[tokio::test]
 async fn no_more_connections_wait_than_allowed() {
     let raw = Raw::start(keep_answering).await;
-    let client = Client::new(Options {
+    let client = EgressClient::new(ClientOptions {
         pool: PoolOptions {
             connections_max: 0,
             ..PoolOptions::defaults()
@@ -164,7 +166,7 @@ async fn no_more_connections_wait_than_allowed() {
     });
     for _ in 0..3 {
         client
-            .send(get(&raw.url()), "default", Reuse::Pooled)
+            .send(get(&raw.url()), "default", ConnectionReuse::Pooled)
             .await
             .unwrap();
     }
@@ -177,20 +179,22 @@ async fn room_for_a_connection_is_free_again_when_another_leaves() {
         Raw::start(keep_answering).await,
         Raw::start(keep_answering).await,
     );
-    let allow = |raw: &Raw| Allowed::parse(&raw.address.to_string(), None).unwrap();
+    let allow = |raw: &Raw| AllowedDestination::parse(&raw.address.to_string(), None).unwrap();
     let pool = PoolOptions {
         connections_max: 2,
         ..PoolOptions::defaults()
     };
     let kept_for = pool.idle_kept;
     let proven_after = pool.idle_proven;
-    let client = Client::new(Options {
+    let client = EgressClient::new(ClientOptions {
         allowed: vec![allow(&first), allow(&second)],
         pool,
         ..options()
     });
     let ask = async |raw: &Raw| {
-        let received = client.send(get(&raw.url()), "default", Reuse::Pooled).await;
+        let received = client
+            .send(get(&raw.url()), "default", ConnectionReuse::Pooled)
+            .await;
         assert_eq!(received.unwrap().body, b"ok");
         raw.accepted()
     };
@@ -215,13 +219,13 @@ async fn room_for_a_connection_is_free_again_when_another_leaves() {
 async fn organizations_share_no_connection() {
     let raw = Raw::start(keep_answering).await;
     let both = Some(vec!["acme".to_owned(), "other".to_owned()]);
-    let client = Client::new(Options {
-        allowed: vec![Allowed::parse(&raw.address.to_string(), both).unwrap()],
+    let client = EgressClient::new(ClientOptions {
+        allowed: vec![AllowedDestination::parse(&raw.address.to_string(), both).unwrap()],
         ..options()
     });
     for organization in ["acme", "other", "acme", "other"] {
         client
-            .send(get(&raw.url()), organization, Reuse::Pooled)
+            .send(get(&raw.url()), organization, ConnectionReuse::Pooled)
             .await
             .unwrap();
     }
@@ -241,11 +245,11 @@ async fn a_connection_reset_on_reuse_has_sent() {
     .await;
     let client = raw.client();
     client
-        .send(post(&raw.url()), "default", Reuse::Pooled)
+        .send(post(&raw.url()), "default", ConnectionReuse::Pooled)
         .await
         .unwrap();
     let failure = client
-        .send(post(&raw.url()), "default", Reuse::Pooled)
+        .send(post(&raw.url()), "default", ConnectionReuse::Pooled)
         .await
         .unwrap_err();
     let expected = SendFailure {
@@ -269,7 +273,7 @@ async fn an_answer_that_closes_is_not_followed_by_another() {
     let client = raw.client();
     for _ in 0..3 {
         client
-            .send(post(&raw.url()), "default", Reuse::Pooled)
+            .send(post(&raw.url()), "default", ConnectionReuse::Pooled)
             .await
             .unwrap();
     }
@@ -289,7 +293,7 @@ async fn an_answer_before_the_end_of_the_request_is_read() {
     let mut request = post(&raw.url());
     request.body = vec![b'x'; 20_000_000].into();
     let received = client
-        .send(request, "default", Reuse::Pooled)
+        .send(request, "default", ConnectionReuse::Pooled)
         .await
         .unwrap();
     assert_eq!(received.status, 413);

@@ -1,10 +1,10 @@
 use tw_core::accepts::{Accepts, SchemaDialect, StrictTools};
-use tw_core::arguments::Schema;
-use tw_core::history::Differences;
+use tw_core::arguments::ArgumentsSchema;
+use tw_core::history::FeltDifferences;
 use tw_core::json::Json;
 use tw_core::limits::RequestLimits;
 use tw_core::request::{ChoiceSent, ModelInput, ModelRequest, OfferedTools};
-use tw_core::tool::{EffectClass, Policy, Tool, ToolKind};
+use tw_core::tool::{CallPolicy, EffectClass, Tool, ToolKind};
 
 use crate::openai_chat::request::{decode, differences, encode_for};
 
@@ -54,9 +54,9 @@ fn tool(name: &str, parameters: &str) -> Tool {
     Tool {
         name: name.to_owned(),
         description: "d".to_owned(),
-        schema: Schema::compile(&parameters).unwrap(),
+        schema: ArgumentsSchema::compile(&parameters).unwrap(),
         parameters,
-        policy: Policy::new(EffectClass::Read),
+        policy: CallPolicy::new(EffectClass::Read),
         kind: ToolKind::TimeNow,
         version: None,
     }
@@ -66,14 +66,14 @@ fn function(name: &str, members: &str) -> String {
     format!(r#"{{"x":1.0,"type":"function","function":{{"name":"{name}"{members}}}}}"#)
 }
 
-fn check(fields: &str, accepts: &Accepts, expected: &str, counts: Differences) {
+fn check(fields: &str, accepts: &Accepts, expected: &str, counts: FeltDifferences) {
     let input = read(fields);
     let body = String::from_utf8(encode_for(&request(&input), accepts)).unwrap();
     assert_eq!(body, with(expected), "{accepts:?}");
     assert_eq!(differences(&request(&input), accepts), counts, "{fields}");
 }
 
-const NONE: Differences = Differences {
+const NONE: FeltDifferences = FeltDifferences {
     moved_parts: 0,
     tools_left_out: 0,
     not_strict: 0,
@@ -93,7 +93,7 @@ fn quirk_40_a_clients_tool_stays_strict_only_if_it_qualifies() {
     let said = tools(&format!(r#","strict":true,"parameters":{OPEN}"#));
     let unsaid = tools(&format!(r#","parameters":{OPEN}"#));
     check(&said, &strict(StrictTools::AsSent), &said, NONE);
-    let one = Differences {
+    let one = FeltDifferences {
         not_strict: 1,
         ..NONE
     };
@@ -101,7 +101,7 @@ fn quirk_40_a_clients_tool_stays_strict_only_if_it_qualifies() {
     let all = said
         .replace(r#""strict":true,"#, "")
         .replace(r#""strict":false,"#, "");
-    let two = Differences {
+    let two = FeltDifferences {
         not_strict: 2,
         ..NONE
     };
@@ -156,7 +156,7 @@ fn quirk_39_only_the_tool_that_cannot_be_said_is_left_out() {
         ),
         function("h", &format!(r#","parameters":{OPEN}"#)),
     );
-    let one = Differences {
+    let one = FeltDifferences {
         tools_left_out: 1,
         ..NONE
     };
@@ -171,7 +171,7 @@ fn a_request_of_which_every_tool_is_left_out_has_none() {
         r#","tools":[{}],"tool_choice":"required","parallel_tool_calls":true,"a":1"#,
         function("f", &format!(r#","parameters":{RECURSIVE}"#)),
     );
-    let one = Differences {
+    let one = FeltDifferences {
         tools_left_out: 1,
         ..NONE
     };
@@ -188,7 +188,7 @@ fn a_tool_that_is_left_out_is_not_asked_for_by_name() {
         let bad = function("f", &format!(r#","parameters":{RECURSIVE}"#));
         format!(r#","tools":[{bad},{kept}],{}"#, named(name))
     };
-    let one = Differences {
+    let one = FeltDifferences {
         tools_left_out: 1,
         ..NONE
     };

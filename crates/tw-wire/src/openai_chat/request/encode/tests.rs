@@ -1,11 +1,11 @@
-use tw_core::arguments::Schema;
+use tw_core::arguments::ArgumentsSchema;
 use tw_core::json::{Json, Literal};
 use tw_core::limits::RequestLimits;
 use tw_core::model::{CallForm, ReasoningField, ReasoningText};
 use tw_core::request::{
     Block, CallBlock, ChoiceSent, Message, ModelInput, ModelRequest, OfferedTools, Role, RoundSent,
 };
-use tw_core::tool::{EffectClass, Policy, Tool, ToolKind};
+use tw_core::tool::{CallPolicy, EffectClass, Tool, ToolKind};
 
 use crate::openai_chat::request::{decode, encode};
 
@@ -42,9 +42,9 @@ fn tool(name: &str) -> Tool {
     Tool {
         name: name.to_owned(),
         description: "Says the time.".to_owned(),
-        schema: Schema::compile(&parameters).expect("a schema"),
+        schema: ArgumentsSchema::compile(&parameters).expect("a schema"),
         parameters,
-        policy: Policy::new(EffectClass::Read),
+        policy: CallPolicy::new(EffectClass::Read),
         kind: ToolKind::TimeNow,
         version: None,
     }

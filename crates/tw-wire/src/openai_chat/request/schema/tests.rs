@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 use tw_core::json::Json;
 
-use super::{Unsayable, is_strict, open_api};
+use super::{UnsayableSchema, is_strict, open_api};
 
-fn compiled(schema: &Value) -> Result<Value, Unsayable> {
+fn compiled(schema: &Value) -> Result<Value, UnsayableSchema> {
     let written = Json::from_value(schema);
     open_api(&written).map(|changed| changed.map_or_else(|| schema.clone(), |new| new.to_value()))
 }
@@ -138,7 +138,7 @@ fn what_cannot_be_said_is_no_schema() {
         json!({}),
         bomb,
     ] {
-        assert_eq!(compiled(&schema), Err(Unsayable), "{schema}");
+        assert_eq!(compiled(&schema), Err(UnsayableSchema), "{schema}");
     }
 }
 

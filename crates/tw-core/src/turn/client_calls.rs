@@ -1,0 +1,241 @@
+//! Calls of the client's own tools: passed on as they come where no tool of ours is offered, and
+//! handed over when ours have ended where one is.
+
+use super::answer::{DraftCall, ModelAnswer};
+use super::{Call, CallState, Now, Phase, Step, Turn, failed};
+use crate::call::{CallEnd, CallReason, CallRunner, CallStatus};
+use crate::change::{Change, HandedCall, NewCall};
+use crate::event::LogEvent;
+use crate::id::{CallId, CallRef};
+use crate::json::Literal;
+use crate::model::{CallDelta, CallForm, Finish};
+use crate::request::{Block, CallBlock, call_in};
+use crate::time::Timestamp;
+use crate::turn_status::TurnStatus;
+
+impl Turn {
+    /// A piece of a call: kept, and passed on if the client reads along and no tool of ours is
+    /// offered. The first one goes with the call's row, under whose id the client knows it.
+    pub(super) fn on_piece(&mut self, piece: CallDelta, now: &mut Now<'_>, step: &mut Step) {
+        let round = self.round_number();
+        let Phase::Asking { answer, .. } = &mut self.phase else {
+            return;
+        };
+        let (offer, limits) = (&self.setup.offer, &self.setup.limits);
+        let name = answer.name_of(&piece);
+        // A client's own call may be as long as the answer.
+        let bytes_max = if name.is_empty() || offer.is_clients(name) {
+            limits.answer_bytes_max
+        } else {
+            limits.argument_bytes_max
+        };
+        let draft = answer.add_piece(&piece, bytes_max);
+        if !(offer.is_relay() && self.setup.streamed) {
+            return;
+        }
+        let mut shown = CallDelta { id: None, ..piece };
+        if draft.handed.is_none() {
+            let id = CallId((now.fresh_id)());
+            draft.handed = Some(id);
+            shown.id = Some(id.handed().into());
+            // The round may be cut off before its ids are settled.
+            let sent_id = draft.id.clone().filter(|id| !id.is_empty());
+            let sent_id = sent_id.unwrap_or_else(|| id.handed());
+            let fresh = client_call(round, draft, id, sent_id, now);
+            step.write.push(Change::AddCall(Box::new(fresh)));
+            self.calls_total = self.calls_total.saturating_add(1);
+        }
+        self.show(LogEvent::ClientCall(shown), step);
+    }
+
+    /// The calls of a whole answer that go to the client, of all its choices.
+    pub(super) fn hand_over_all(
+        &mut self,
+        round: u32,
+        answer: &ModelAnswer,
+        now: &mut Now<'_>,
+        step: &mut Step,
+    ) {
+        for choice in 0..self.setup.choices {
+            let sent_ids = self.sent_ids(round, answer, choice);
+            let drafts = answer.drafts.iter().filter(|draft| draft.choice == choice);
+            for (draft, sent_id) in drafts.zip(sent_ids) {
+                let id = draft.handed.unwrap_or_else(|| CallId((now.fresh_id)()));
+                if choice == 0 {
+                    self.handed.push(CallBlock {
+                        id: id.handed(),
+                        name: draft.name.clone(),
+                        form: draft.form,
+                        arguments: draft.arguments.to_literal(),
+                    });
+                }
+                if draft.handed.is_some() {
+                    let handed = handed_call(round, draft, sent_id, now.at);
+                    step.write.push(Change::HandOverCall(Box::new(handed)));
+                    continue;
+                }
+                let whole = NewCall {
+                    arguments: draft.arguments.to_text(),
+                    status: CallStatus::Completed,
+                    end: Some(handed_over()),
+                    ..client_call(round, draft, id, sent_id, now)
+                };
+                step.write.push(Change::AddCall(Box::new(whole)));
+                self.calls_total = self.calls_total.saturating_add(1);
+                step.show.push(LogEvent::ClientCall(CallDelta {
+                    choice,
+                    call: draft.call,
+                    id: Some(id.handed().into()),
+                    name: Some(draft.name.as_str().into()),
+                    form: draft.form,
+                    arguments: filled(draft.arguments.to_literal()),
+                }));
+            }
+        }
+    }
+
+    /// Whether calls of the newest round wait to be handed over.
+    pub(super) fn holds_calls(&self) -> bool {
+        let newest = self.rounds.last();
+        newest.is_some_and(|round| {
+            round
+                .calls
+                .iter()
+                .any(|call| matches!(call.state, CallState::Held))
+        })
+    }
+
+    /// Ends the turn with the calls that the client is to run.
+    pub(super) fn hand_over(&mut self, now: &Now<'_>, step: &mut Step) {
+        let Some(round) = self.rounds.last_mut() else {
+            return;
+        };
+        let held = round
+            .calls
+            .iter_mut()
+            .filter(|call| matches!(call.state, CallState::Held));
+        for (call, place) in held.zip(0..) {
+            let (form, arguments) = made(&round.blocks, call);
+            step.write.push(Change::HandOverCall(Box::new(HandedCall {
+                call: call.at,
+                tool_name: call.name.clone(),
+                tool_call_id: call.sent_id.clone(),
+                arguments: arguments.to_text(),
+                at: now.at,
+            })));
+            self.handed.push(CallBlock {
+                id: call.id.handed(),
+                name: call.name.clone(),
+                form,
+                arguments: arguments.clone(),
+            });
+            step.show.push(LogEvent::ClientCall(CallDelta {
+                choice: 0,
+                call: place,
+                id: Some(call.id.handed().into()),
+                name: Some(call.name.as_str().into()),
+                form,
+                arguments: filled(arguments),
+            }));
+            call.state = CallState::Ended(handed_over());
+        }
+        step.show.push(LogEvent::Finish {
+            choice: 0,
+            reason: Finish::ToolCalls,
+        });
+        self.end(TurnStatus::Completed, None, None, now, step);
+    }
+
+    /// Ends the row of a call that was handed over in part before a crash.
+    pub(super) fn drop_found(&mut self, at: CallRef, now: &Now<'_>, step: &mut Step) {
+        self.calls_total = self.calls_total.saturating_add(1);
+        step.write
+            .push(broken_off(at, CallReason::Interrupted, now.at));
+    }
+}
+
+/// Ends the rows of calls whose answer did not come to its end.
+pub(super) fn drop_handed(
+    round: u32,
+    answer: &ModelAnswer,
+    reason: CallReason,
+    now: &Now<'_>,
+    step: &mut Step,
+) {
+    let handed = answer.drafts.iter().filter(|draft| draft.handed.is_some());
+    step.write
+        .extend(handed.map(|draft| broken_off(place(round, draft), reason, now.at)));
+}
+
+fn broken_off(call: CallRef, reason: CallReason, at: Timestamp) -> Change {
+    let shown = "The answer broke off before this call was whole.".to_owned();
+    Change::EndCall {
+        call,
+        end: failed(reason, shown),
+        at,
+    }
+}
+
+/// The form and the arguments in which the model wrote a call.
+fn made(blocks: &[Block], call: &Call) -> (CallForm, Literal) {
+    call_in(blocks, &call.sent_id).map_or((CallForm::Function, Literal::default()), |made| {
+        (made.form, made.arguments.clone())
+    })
+}
+
+fn filled(arguments: Literal) -> Option<Literal> {
+    (!arguments.is_empty()).then_some(arguments)
+}
+
+/// What is known of a call that was handed over, until the client answers.
+fn handed_over() -> CallEnd {
+    CallEnd {
+        reason: None,
+        result: None,
+        shown: String::new(),
+        is_error: false,
+        cached: false,
+    }
+}
+
+fn place(round: u32, draft: &DraftCall) -> CallRef {
+    CallRef {
+        round,
+        position: draft.position,
+    }
+}
+
+fn handed_call(round: u32, draft: &DraftCall, sent_id: String, at: Timestamp) -> HandedCall {
+    HandedCall {
+        call: place(round, draft),
+        tool_name: draft.name.clone(),
+        tool_call_id: sent_id,
+        arguments: draft.arguments.to_text(),
+        at,
+    }
+}
+
+/// A call as it begins, without arguments.
+fn client_call(
+    round: u32,
+    draft: &DraftCall,
+    id: CallId,
+    sent_id: String,
+    now: &mut Now<'_>,
+) -> NewCall {
+    NewCall {
+        call: place(round, draft),
+        id,
+        runs: CallRunner::Client,
+        effect: None,
+        tool_version: None,
+        tool_name: draft.name.clone(),
+        tool_call_id: sent_id,
+        arguments: String::new(),
+        status: CallStatus::Pending,
+        end: None,
+        idempotency_key: String::new(),
+        callback_token: (now.fresh_id)().simple().to_string(),
+        at: now.at,
+    }
+}

@@ -1,0 +1,78 @@
+//! Whether a definition may be kept by an organization.
+
+use std::sync::Arc;
+
+use tw_core::definition::{DefinitionError, ToolDefinition};
+use tw_core::limits::RequestLimits;
+use tw_egress::client::EgressClient;
+use tw_egress::secrets::{Secrets, Tenancy};
+
+/// What definitions are held against.
+#[derive(Clone, Debug)]
+pub struct DefinitionVetting {
+    pub secrets: Arc<Secrets>,
+    pub client: EgressClient,
+    pub limits: RequestLimits,
+    /// Names of tools that come with the program.
+    pub taken: Vec<String>,
+    pub tools_stored_max: usize,
+}
+
+impl DefinitionVetting {
+    /// Checks what needs the operator's settings: names, addresses, secrets.
+    ///
+    /// A secret that is not granted and one that does not exist get the same answer.
+    ///
+    /// # Errors
+    /// [`DefinitionError`] names the field.
+    pub fn vet(
+        &self,
+        definition: &ToolDefinition,
+        organization: &str,
+        tenancy: Tenancy,
+    ) -> Result<(), DefinitionError> {
+        definition.check(&self.limits)?;
+        if self.taken.contains(&definition.name) {
+            return Err(error(
+                "name",
+                "is the name of a tool that comes with this server",
+            ));
+        }
+        let request = &definition.request;
+        self.check_origin("url", request.url.origin(), organization)?;
+        if let Some(look_up) = &request.look_up {
+            self.check_origin("look_up.url", look_up.url.origin(), organization)?;
+        }
+        for used in definition.secrets() {
+            let granted = self
+                .secrets
+                .resolve(&used.name, organization, &used.host, tenancy);
+            if granted.is_none() {
+                return Err(error(
+                    &used.field,
+                    "no secret of this name may be used here",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// A name may still resolve to an address that is refused when it is used.
+    fn check_origin(
+        &self,
+        field: &str,
+        origin: &str,
+        organization: &str,
+    ) -> Result<(), DefinitionError> {
+        self.client
+            .check_url(origin, organization)
+            .map_err(|failure| error(field, failure.message()))
+    }
+}
+
+fn error(field: &str, problem: &str) -> DefinitionError {
+    DefinitionError {
+        field: field.to_owned(),
+        problem: problem.to_owned(),
+    }
+}

@@ -1,0 +1,320 @@
+//! What a turn's driver writes under the turn's fence.
+
+use rusqlite::params;
+use tw_core::call::{CallEnd, CallReason, CallStatus};
+use tw_core::change::{
+    CloseAttempt, EndTurn, EventFlush, HandedCall, NewCall, NewMessage, OpenAttempt, Outcome,
+};
+use tw_core::id::CallRef;
+use tw_core::time::Timestamp;
+use tw_core::tool::EffectClass;
+use tw_core::turn_status::{TurnReason, TurnStatus};
+use tw_wire::stored;
+
+use super::{GuardRules, StoreApplyError, TurnKey, execute, execute_guarded, query_key};
+use crate::enum_words;
+use crate::statements::PreparedStatements;
+
+/// What stands in an attempt's key for a model request.
+pub(crate) const MODEL_REQUEST: i64 = -1;
+
+fn place(position: Option<u32>) -> i64 {
+    position.map_or(MODEL_REQUEST, i64::from)
+}
+
+pub fn open_attempt(
+    db: &mut PreparedStatements<'_>,
+    turn: TurnKey,
+    open: &OpenAttempt,
+) -> Result<Outcome, StoreApplyError> {
+    let sql = "INSERT INTO attempt (turn, round, position, n, upstream, created_us, updated_us)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
+    let bound = params![
+        turn.key,
+        open.round,
+        place(open.position),
+        open.n,
+        open.upstream,
+        open.at.0
+    ];
+    execute_guarded(db, "opening an attempt", sql, bound)
+}
+
+const CLOSE_ATTEMPT: &str = "UPDATE attempt
+    SET outcome = ?5, http_status = ?6, usage = ?7, ended_us = ?8, updated_us = ?8
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 AND n = ?4 /* guard */ AND outcome IS NULL";
+
+pub fn close_attempt(
+    db: &mut PreparedStatements<'_>,
+    rules: GuardRules,
+    turn: TurnKey,
+    close: &CloseAttempt,
+) -> Result<Outcome, StoreApplyError> {
+    let bound = params![
+        turn.key,
+        close.round,
+        place(close.position),
+        close.n,
+        close.outcome.as_str(),
+        close.http_status,
+        close.usage.as_ref().map(stored::events::encode_usage),
+        close.at.0,
+    ];
+    execute_guarded(db, "closing an attempt", rules.sql(CLOSE_ATTEMPT), bound)
+}
+
+pub fn add_message(
+    db: &mut PreparedStatements<'_>,
+    turn: i64,
+    message: &NewMessage,
+) -> Result<Outcome, StoreApplyError> {
+    let sql = "INSERT INTO message (turn, round, seq, role, blocks, created_us, updated_us)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
+    let bound = params![
+        turn,
+        message.round,
+        message.seq,
+        enum_words::role(message.role),
+        stored::blocks::encode(&message.blocks),
+        message.at.0,
+    ];
+    execute_guarded(db, "adding a message", sql, bound)
+}
+
+const ADD_CALL: &str = "INSERT INTO tool_call
+    (turn, round, position, organization, id, runs, effect, tool_name, tool_call_id, callback_token,
+     idempotency_key, arguments, status, reason, result, shown, is_error, started_us, ended_us,
+     created_us, updated_us, cached, tool_version)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?20, ?21,
+            ?22)";
+
+const OWNER_OF_VERSION: &str =
+    "SELECT t.organization FROM tool_version v JOIN tool t ON t.key = v.tool
+    WHERE v.key = ?1";
+
+/// A call names a version only of its own organization's tools.
+///
+/// An insert that looked for itself would keep copies of the pages that it changes, in case that it fails halfway.
+pub fn add_call(
+    db: &mut PreparedStatements<'_>,
+    turn: TurnKey,
+    new: &NewCall,
+) -> Result<Outcome, StoreApplyError> {
+    const WHAT: &str = "adding a tool call";
+    if let Some(version) = new.tool_version
+        && query_key(db, WHAT, OWNER_OF_VERSION, params![version.0])? != Some(turn.organization.0)
+    {
+        return Err(StoreApplyError::Guard { what: WHAT });
+    }
+    if new
+        .end
+        .as_ref()
+        .map_or(!new.status.is_final(), |end| end.status() == new.status)
+    {
+        let end = new.end.as_ref();
+        let started = (new.status == CallStatus::Processing).then_some(new.at.0);
+        let bound = params![
+            turn.key,
+            new.call.round,
+            new.call.position,
+            turn.organization.0,
+            new.id.to_string(),
+            new.runs.as_str(),
+            new.effect.map(EffectClass::as_str),
+            new.tool_name,
+            new.tool_call_id,
+            new.callback_token,
+            new.idempotency_key,
+            new.arguments,
+            new.status.as_str(),
+            end.and_then(|end| end.reason).map(CallReason::as_str),
+            end.and_then(|end| end.result.as_deref()),
+            end.map(|end| end.shown.as_str()),
+            end.map(|end| end.is_error),
+            started,
+            end.map(|_| new.at.0),
+            new.at.0,
+            end.is_some_and(|end| end.cached),
+            new.tool_version.map(|version| version.0),
+        ];
+        return execute_guarded(db, WHAT, ADD_CALL, bound);
+    }
+    Err(StoreApplyError::Guard {
+        what: "a tool call's status and its end",
+    })
+}
+
+const START_CALL: &str = "UPDATE tool_call
+    SET status = 'processing', started_us = coalesce(started_us, ?4), updated_us = ?4
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 /* guard */ AND status = 'pending'";
+
+pub fn start_call(
+    db: &mut PreparedStatements<'_>,
+    rules: GuardRules,
+    turn: TurnKey,
+    call: CallRef,
+    at: Timestamp,
+) -> Result<Outcome, StoreApplyError> {
+    let bound = params![turn.key, call.round, call.position, at.0];
+    execute_guarded(db, "starting a tool call", rules.sql(START_CALL), bound)
+}
+
+const HAND_OVER_CALL: &str = "UPDATE tool_call
+    SET tool_name = ?4, tool_call_id = ?5, arguments = ?6, status = 'completed', shown = '', is_error = 0,
+        ended_us = ?7, updated_us = ?7
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 AND runs = 'client' /* guard */ AND status = 'pending'";
+
+pub fn hand_over_call(
+    db: &mut PreparedStatements<'_>,
+    rules: GuardRules,
+    turn: TurnKey,
+    handed: &HandedCall,
+) -> Result<Outcome, StoreApplyError> {
+    let bound = params![
+        turn.key,
+        handed.call.round,
+        handed.call.position,
+        handed.tool_name,
+        handed.tool_call_id,
+        handed.arguments,
+        handed.at.0,
+    ];
+    execute_guarded(db, "handing over a call", rules.sql(HAND_OVER_CALL), bound)
+}
+
+const END_CALL: &str = "UPDATE tool_call
+    SET status = ?4, reason = ?5, result = ?6, shown = ?7, is_error = ?8, cached = ?9,
+        ended_us = ?10, updated_us = ?10
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 /* guard */ AND status IN ('pending', 'processing')";
+
+pub fn end_call(
+    db: &mut PreparedStatements<'_>,
+    rules: GuardRules,
+    turn: TurnKey,
+    call: CallRef,
+    end: &CallEnd,
+    at: Timestamp,
+) -> Result<Outcome, StoreApplyError> {
+    let bound = params![
+        turn.key,
+        call.round,
+        call.position,
+        end.status().as_str(),
+        end.reason.map(CallReason::as_str),
+        end.result,
+        end.shown,
+        end.is_error,
+        end.cached,
+        at.0,
+    ];
+    execute_guarded(db, "ending a tool call", rules.sql(END_CALL), bound)
+}
+
+const NEXT_EVENT: &str =
+    "SELECT first + count FROM turn_event WHERE turn = ?1 ORDER BY first DESC LIMIT 1";
+
+const APPEND_EVENTS: &str =
+    "INSERT INTO turn_event (turn, first, count, fence, payload, created_us, updated_us)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
+
+/// The log has no gaps and no event twice.
+pub fn append_events(
+    db: &mut PreparedStatements<'_>,
+    turn: TurnKey,
+    flush: &EventFlush,
+) -> Result<Outcome, StoreApplyError> {
+    const WHAT: &str = "appending events";
+    if flush.events.is_empty() {
+        return Ok(Outcome::Done);
+    }
+    let first = i64::try_from(flush.first).map_err(|_| StoreApplyError::Encode {
+        what: "an event's number",
+    })?;
+    let count = i64::try_from(flush.events.len()).map_err(|_| StoreApplyError::Encode {
+        what: "a count of events",
+    })?;
+    // Before the first there is nothing, or the insert meets it.
+    if first > 1 && query_key(db, WHAT, NEXT_EVENT, params![turn.key])? != Some(first) {
+        return Err(StoreApplyError::Guard { what: WHAT });
+    }
+    let bound = params![
+        turn.key,
+        first,
+        count,
+        turn.fence,
+        stored::events::encode(&flush.events),
+        flush.at.0
+    ];
+    execute_guarded(db, WHAT, APPEND_EVENTS, bound)
+}
+
+/// The first reason stands.
+const NOTE_STOP: &str = "UPDATE turn SET stop_reason = coalesce(stop_reason, ?2), updated_us = ?3
+    WHERE key = ?1 AND status = 'running'";
+
+pub fn note_stop(
+    db: &mut PreparedStatements<'_>,
+    turn: TurnKey,
+    reason: TurnReason,
+    at: Timestamp,
+) -> Result<Outcome, StoreApplyError> {
+    let bound = params![turn.key, reason.as_str(), at.0];
+    execute_guarded(db, "noting that a turn is to stop", NOTE_STOP, bound)
+}
+
+const NOTE_RESUMED: &str = "UPDATE turn SET claims_open = 0, updated_us = ?2 WHERE key = ?1";
+
+pub fn note_resumed(
+    db: &mut PreparedStatements<'_>,
+    turn: TurnKey,
+    at: Timestamp,
+) -> Result<Outcome, StoreApplyError> {
+    let bound = params![turn.key, at.0];
+    execute_guarded(db, "noting that a turn goes on", NOTE_RESUMED, bound)
+}
+
+/// One that was deleted while it ran is found by nothing, and its contents are due at once.
+const END_TURN: &str = "UPDATE turn
+    SET status = ?2, reason = ?3, usage = ?4, has_tool_calls = ?5, tool_count = ?6,
+        erase_after_us = CASE WHEN deleted_us IS NOT NULL THEN ?8 WHEN record = 'minimal' THEN ?7 END,
+        ended_us = ?8, updated_us = ?8,
+        history_hash = iif(deleted_us IS NULL, ?9, NULL), hidden_hash = iif(deleted_us IS NULL, ?10, NULL),
+        had_effects = ?11
+    WHERE key = ?1 /* guard */ AND status = 'running'";
+
+const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
+    WHERE key = (SELECT conversation FROM turn WHERE key = ?1 AND deleted_us IS NULL)";
+
+pub fn end_turn(
+    db: &mut PreparedStatements<'_>,
+    rules: GuardRules,
+    turn: TurnKey,
+    end: &EndTurn,
+) -> Result<Outcome, StoreApplyError> {
+    const WHAT: &str = "ending a turn";
+    let moves_head = match end.status {
+        TurnStatus::Running => return Err(StoreApplyError::Guard { what: WHAT }),
+        TurnStatus::Completed | TurnStatus::Incomplete => true,
+        TurnStatus::Failed | TurnStatus::Cancelled => false,
+    };
+    let bound = params![
+        turn.key,
+        end.status.as_str(),
+        end.reason.map(TurnReason::as_str),
+        end.usage.as_ref().map(stored::events::encode_usage),
+        end.has_tool_calls,
+        end.tool_count,
+        end.erase_after.map(|at| at.0),
+        end.at.0,
+        end.remembered.map(|found_by| found_by.history.0),
+        end.remembered
+            .and_then(|found_by| found_by.hidden)
+            .map(|hidden| hidden.0),
+        end.had_effects,
+    ];
+    let outcome = execute_guarded(db, WHAT, rules.sql(END_TURN), bound)?;
+    if moves_head {
+        execute(db, WHAT, MOVE_HEAD, params![turn.key, end.at.0])?;
+    }
+    Ok(outcome)
+}

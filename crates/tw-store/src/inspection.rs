@@ -1,0 +1,127 @@
+//! A look at a database from outside, which changes nothing of it.
+
+use std::path::Path;
+
+use rusqlite::params;
+use tw_core::time::Timestamp;
+
+use crate::connection::VisitingReader;
+use crate::migrate::{MIGRATIONS, MigrateError, history};
+
+/// A database that is looked at. Every function blocks.
+pub struct DatabaseInspection(VisitingReader);
+
+/// A tool of one organization, as its newest version says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolSeen {
+    pub organization_slug: String,
+    pub name: String,
+    /// The definition as JSON text.
+    pub definition: String,
+}
+
+/// Turns and calls that are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StuckRows {
+    /// Turns that run.
+    pub turns_running: u64,
+    /// Those of them whose deadline has passed.
+    pub turns_overdue: u64,
+    /// Calls that are not final although their turn is.
+    pub calls_left: u64,
+}
+
+impl DatabaseInspection {
+    /// # Errors
+    /// The file cannot be opened as a database.
+    pub fn open(database: &Path) -> rusqlite::Result<Self> {
+        VisitingReader::enter(database).map(Self)
+    }
+
+    /// The number of the database's schema, and that of this program's.
+    ///
+    /// # Errors
+    /// The database is newer, has another history, or is not ours.
+    pub fn schema(&self) -> Result<(usize, usize), MigrateError> {
+        Ok((history(&self.0, MIGRATIONS)?, MIGRATIONS.len()))
+    }
+
+    /// What a quick check finds wrong; empty when nothing is.
+    ///
+    /// # Errors
+    /// The database cannot be read at all.
+    pub fn faults(&self) -> rusqlite::Result<Vec<String>> {
+        let mut check = self.0.prepare("PRAGMA quick_check")?;
+        let lines = check.query_map([], |row| row.get::<_, String>(0))?;
+        let mut found = lines.collect::<Result<Vec<_>, _>>()?;
+        found.retain(|line| line != "ok");
+        Ok(found)
+    }
+
+    /// # Errors
+    /// The database cannot be read.
+    pub fn stuck(&self, before: Timestamp) -> rusqlite::Result<StuckRows> {
+        let count = |sql: &str, bound: &[&dyn rusqlite::ToSql]| {
+            self.0
+                .query_row(sql, bound, |row| row.get::<_, i64>(0))
+                .map(|count| u64::try_from(count).unwrap_or(0))
+        };
+        Ok(StuckRows {
+            turns_running: count("SELECT count(*) FROM turn WHERE status = 'running'", &[])?,
+            turns_overdue: count(
+                "SELECT count(*) FROM turn WHERE status = 'running' AND deadline_us < ?1",
+                &[&before.0],
+            )?,
+            calls_left: count(
+                "SELECT count(*) FROM tool_call c JOIN turn t ON t.key = c.turn
+                 WHERE c.ended_us IS NULL AND c.runs <> 'outside'
+                   AND t.status <> 'running'",
+                &[],
+            )?,
+        })
+    }
+
+    /// How many organizations there are.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn organizations(&self) -> rusqlite::Result<u64> {
+        let sql = "SELECT count(*) FROM organization";
+        let count: i64 = self.0.query_row(sql, [], |row| row.get(0))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// The tools that are not deleted, by organization and name.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn tools(&self) -> rusqlite::Result<Vec<ToolSeen>> {
+        let sql = "SELECT o.slug, v.name, v.definition
+            FROM tool t JOIN organization o ON o.key = t.organization
+            JOIN tool_version v ON v.tool = t.key AND v.version = t.version
+            WHERE t.deleted_us IS NULL ORDER BY o.key, t.name";
+        let mut statement = self.0.prepare(sql)?;
+        let rows = statement.query_map([], |row| {
+            Ok(ToolSeen {
+                organization_slug: row.get("slug")?,
+                name: row.get("name")?,
+                definition: row.get("definition")?,
+            })
+        })?;
+        rows.collect()
+    }
+
+    /// The newest time that stands in a turn; `None` when there is no turn.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn newest(&self) -> rusqlite::Result<Option<Timestamp>> {
+        // The newest turn has the highest key.
+        let sql = "SELECT max(created_us, updated_us) FROM turn ORDER BY key DESC LIMIT ?1";
+        let mut statement = self.0.prepare(sql)?;
+        let mut rows = statement.query(params![1])?;
+        rows.next()?
+            .map(|row| row.get(0).map(Timestamp))
+            .transpose()
+    }
+}

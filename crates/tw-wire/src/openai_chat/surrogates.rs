@@ -1,0 +1,105 @@
+//! Surrogate pairs whose halves do not stand together.
+//!
+//! JSON writes a character beyond the first 65 536 as two escapes. Upstreams that cut an answer
+//! between them send two halves, neither of which a client can decode alone; so a first half waits
+//! for what comes next. Half a pair that stays alone is no character, and becomes U+FFFD, as in
+//! every reader that does not refuse the text.
+
+use std::borrow::Cow;
+
+/// An escape of a half, and of what stands in the place of a lone one: both have six bytes.
+const ESCAPE_BYTES: usize = 6;
+const REPLACEMENT: &str = "\\ufffd";
+
+/// What [`mend`] makes of the inside of a literal.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MendedLiteral<'a> {
+    pub text: Cow<'a, str>,
+    /// A first half at the end, which `text` does not have.
+    pub half: Option<&'a str>,
+    /// How many lone halves were replaced.
+    pub replaced: u32,
+}
+
+/// Replaces lone halves in the inside of a literal, except for a first half at its end.
+pub fn mend(inner: &str) -> MendedLiteral<'_> {
+    let bytes = inner.as_bytes();
+    let mut mended = MendedLiteral {
+        text: Cow::Borrowed(inner),
+        half: None,
+        replaced: 0,
+    };
+    let mut at = 0;
+    while let Some(found) = memchr::memchr(b'\\', &bytes[at..]) {
+        at += found;
+        match half_at(bytes, at) {
+            Some(Half::First) if at + ESCAPE_BYTES == bytes.len() => {
+                let kept = match mended.text {
+                    Cow::Borrowed(text) => Cow::Borrowed(&text[..at]),
+                    Cow::Owned(text) => Cow::Owned(text[..at].to_owned()),
+                };
+                return MendedLiteral {
+                    text: kept,
+                    half: Some(&inner[at..]),
+                    replaced: mended.replaced,
+                };
+            }
+            Some(Half::First) if half_at(bytes, at + ESCAPE_BYTES) == Some(Half::Second) => {
+                at += 2 * ESCAPE_BYTES;
+            }
+            Some(Half::First | Half::Second) => {
+                let text = mended.text.to_mut();
+                text.replace_range(at..at + ESCAPE_BYTES, REPLACEMENT);
+                mended.replaced += 1;
+                at += ESCAPE_BYTES;
+            }
+            None => at += 2,
+        }
+        if at >= bytes.len() {
+            break;
+        }
+    }
+    mended
+}
+
+/// As [`mend`], for a text that nothing follows.
+pub fn mend_all(inner: &str) -> (Cow<'_, str>, u32) {
+    let mended = mend(inner);
+    match mended.half {
+        Some(_) => (
+            Cow::Owned(mended.text.into_owned() + REPLACEMENT),
+            mended.replaced + 1,
+        ),
+        None => (mended.text, mended.replaced),
+    }
+}
+
+/// Whether there may be a half in the text; cheap, and wrong only by saying yes.
+pub fn may_hold_half(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    memchr::memchr_iter(b'\\', bytes)
+        .any(|at| matches!(bytes.get(at + 1..at + 3), Some([b'u', b'd' | b'D'])))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Half {
+    First,
+    Second,
+}
+
+fn half_at(bytes: &[u8], at: usize) -> Option<Half> {
+    match bytes.get(at..at + ESCAPE_BYTES)? {
+        [
+            b'\\',
+            b'u',
+            b'd' | b'D',
+            b'8' | b'9' | b'a' | b'b' | b'A' | b'B',
+            ..,
+        ] => Some(Half::First),
+        [b'\\', b'u', b'd' | b'D', b'c'..=b'f' | b'C'..=b'F', ..] => Some(Half::Second),
+        [..] => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

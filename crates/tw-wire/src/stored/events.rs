@@ -1,0 +1,491 @@
+//! Log events as stored: one JSON array per event, each ending its line.
+
+mod array;
+pub mod lines;
+
+use serde_json::value::RawValue;
+use tw_core::call::{CallEnd, CallReason, CallStatus};
+use tw_core::event::{EffectRan, LogEvent, TurnEnd};
+use tw_core::fault::{FaultClass, TurnFault};
+use tw_core::id::{CallId, CallRef};
+use tw_core::json::{Json, Literal};
+use tw_core::model::{
+    AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, ReasoningField, ReasoningText, TokenUsage,
+};
+use tw_core::turn_status::{TurnReason, TurnStatus};
+
+use super::DamagedRecord;
+use array::{StoredEventArray, push_literal, push_number, push_string};
+use lines::FlushReader;
+
+const WHAT: &str = "log events";
+
+/// Encodes a flush: events keep their boundaries.
+pub fn encode(events: &[LogEvent]) -> String {
+    let mut out = String::with_capacity(events.len() * 48);
+    for event in events {
+        encode_event(event, &mut out);
+        out.push('\n');
+    }
+    out
+}
+
+fn encode_event(event: &LogEvent, out: &mut String) {
+    match event {
+        LogEvent::Delta(delta) => encode_delta(delta, out),
+        LogEvent::Start { model, created_s } => StoredEventArray::of("start", out)
+            .string(model)
+            .number(*created_s)
+            .end(),
+        LogEvent::Round { round } => StoredEventArray::of("round", out).number(*round).end(),
+        LogEvent::ClientCall(piece) => StoredEventArray::of("call", out)
+            .number(piece.choice)
+            .number(piece.call)
+            .optional_string(piece.id.as_deref())
+            .optional_string(piece.name.as_deref())
+            .word(form_word(piece.form))
+            .optional_literal(piece.arguments.as_ref())
+            .end(),
+        LogEvent::Extra { key, value } => StoredEventArray::of("extra", out)
+            .string(key)
+            .json(value.as_str())
+            .end(),
+        LogEvent::CallStarted { call, id, name } => StoredEventArray::of("call_started", out)
+            .number(call.round)
+            .number(call.position)
+            .word(&id.plain())
+            .string(name)
+            .end(),
+        LogEvent::CallEnded { call, id, end } => {
+            let mut array = StoredEventArray::of("call_ended", out)
+                .number(call.round)
+                .number(call.position)
+                .word(&id.plain())
+                .optional_string(end.reason.map(CallReason::as_str))
+                .optional_string(end.result.as_deref())
+                .string(&end.shown)
+                .json(if end.is_error { "true" } else { "false" });
+            // Left out where it is false, as in all logs written before there was a cache.
+            if end.cached {
+                array = array.json("true");
+            }
+            array.end();
+        }
+        LogEvent::Finish { choice, reason } => StoredEventArray::of("finish", out)
+            .number(*choice)
+            .word(finish_word(*reason))
+            .end(),
+        LogEvent::Usage(usage) => {
+            let mut array = StoredEventArray::of("usage", out);
+            push_usage(array.field(), usage);
+            array.end();
+        }
+        LogEvent::End(end) => encode_end(end, out),
+    }
+}
+
+/// A usage as stored: the three sums and the object.
+pub fn encode_usage(usage: &TokenUsage) -> String {
+    // Room for the sums and what stands between them.
+    let mut out = String::with_capacity(usage.json.as_str().len() + 64);
+    push_usage(&mut out, usage);
+    out
+}
+
+fn push_usage(out: &mut String, usage: &TokenUsage) {
+    out.push('[');
+    for tokens in [
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.total_tokens,
+    ] {
+        push_number(out, tokens);
+        out.push(',');
+    }
+    out.push_str(usage.json.as_str());
+    out.push(']');
+}
+
+fn encode_delta(delta: &AnswerDelta, out: &mut String) {
+    let array = StoredEventArray::of("d", out)
+        .number(delta.choice)
+        .optional_literal(delta.text.as_ref());
+    let Some(rest) = delta.rest.as_deref() else {
+        return array.end();
+    };
+    let mut array = array.optional_literal(rest.refusal.as_ref());
+    match &rest.reasoning {
+        Some(reasoning) => {
+            let out = array.field();
+            out.push_str("[\"");
+            out.push_str(reasoning_word(reasoning.field));
+            out.push_str("\",");
+            push_literal(out, Some(&reasoning.text));
+            out.push(']');
+        }
+        None => array = array.json("null"),
+    }
+    array = array
+        .json(rest.reasoning_details.as_ref().map_or("null", Json::as_str))
+        .json(rest.logprobs.as_ref().map_or("null", Json::as_str));
+    for (key, value) in &rest.extra {
+        array = array.string(key).json(value.as_str());
+    }
+    if !rest.beside.is_empty() {
+        array = array.json("null");
+    }
+    for (key, value) in &rest.beside {
+        array = array.string(key).json(value.as_str());
+    }
+    array.end();
+}
+
+fn encode_end(end: &TurnEnd, out: &mut String) {
+    let mut array = StoredEventArray::of("end", out)
+        .word(end.status.as_str())
+        .optional_string(end.reason.map(TurnReason::as_str));
+    array = match &end.fault {
+        Some(fault) => array.json(&encode_fault(fault)),
+        None => array.json("null"),
+    };
+    let out = array.field();
+    out.push('[');
+    for (at, ran) in end.effects.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        out.push_str("[\"");
+        out.push_str(&ran.id.plain());
+        out.push_str("\",");
+        push_string(out, &ran.name);
+        out.push_str(",\"");
+        out.push_str(ran.status.as_str());
+        out.push_str("\"]");
+    }
+    out.push(']');
+    array.end();
+}
+
+fn encode_fault(fault: &TurnFault) -> String {
+    let status = match fault.class {
+        FaultClass::Refused { status } => status.to_string(),
+        FaultClass::UpstreamFailed
+        | FaultClass::UpstreamReported
+        | FaultClass::UpstreamLimited
+        | FaultClass::UpstreamSilent
+        | FaultClass::Deadline
+        | FaultClass::Interrupted
+        | FaultClass::Cancelled
+        | FaultClass::Internal => "null".to_owned(),
+    };
+    format!(
+        "[{},{status},{},{},{},{},{}]",
+        quoted(fault.class.as_str()),
+        json_string(&fault.message),
+        optional_string(fault.code.as_deref()),
+        optional_string(fault.kind.as_deref()),
+        optional_string(fault.param.as_deref()),
+        fault
+            .retry_after_s
+            .map_or("null".to_owned(), |seconds| seconds.to_string()),
+    )
+}
+
+fn quoted(word: &str) -> String {
+    format!("\"{word}\"")
+}
+
+pub(super) fn json_string(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    push_string(&mut out, text);
+    out
+}
+
+pub(super) fn optional_string(text: Option<&str>) -> String {
+    text.map_or("null".to_owned(), json_string)
+}
+
+/// Reads a flush.
+///
+/// # Errors
+/// [`DamagedRecord`] when the text is not what [`encode`] wrote.
+pub fn decode(text: &str) -> Result<Vec<LogEvent>, DamagedRecord> {
+    FlushReader::new(text).collect()
+}
+
+/// Reads what [`encode_usage`] wrote.
+///
+/// # Errors
+/// [`DamagedRecord`] when the text is something else.
+pub fn decode_usage(text: &str) -> Result<TokenUsage, DamagedRecord> {
+    let (prompt_tokens, completion_tokens, total_tokens, json): (u64, u64, u64, &RawValue) =
+        serde_json::from_str(text).map_err(damaged)?;
+    Ok(TokenUsage {
+        prompt_tokens,
+        completion_tokens,
+        total_tokens,
+        json: Json::from_raw(json),
+    })
+}
+
+fn damaged(problem: impl ToString) -> DamagedRecord {
+    DamagedRecord::new(WHAT, problem)
+}
+
+/// The fields of a stored event behind its kind.
+struct Fields<'a> {
+    values: std::vec::IntoIter<&'a RawValue>,
+}
+
+impl<'a> Fields<'a> {
+    fn next(&mut self) -> Result<&'a RawValue, DamagedRecord> {
+        self.values
+            .next()
+            .ok_or_else(|| damaged("a field is missing"))
+    }
+
+    fn read<T: serde::Deserialize<'a>>(&mut self) -> Result<T, DamagedRecord> {
+        serde_json::from_str(self.next()?.get()).map_err(damaged)
+    }
+
+    fn literal(&mut self) -> Result<Option<Literal>, DamagedRecord> {
+        let raw = self.next()?;
+        if raw.get() == "null" {
+            return Ok(None);
+        }
+        read_literal(WHAT, raw).map(Some)
+    }
+
+    fn word<T>(&mut self, read: impl Fn(&str) -> Option<T>) -> Result<T, DamagedRecord> {
+        let word: String = self.read()?;
+        read(&word).ok_or_else(|| damaged(format!("unknown word {word:?}")))
+    }
+
+    fn optional_word<T>(
+        &mut self,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, DamagedRecord> {
+        let Some(word): Option<String> = self.read()? else {
+            return Ok(None);
+        };
+        read(&word)
+            .map(Some)
+            .ok_or_else(|| damaged(format!("unknown word {word:?}")))
+    }
+
+    fn call(&mut self) -> Result<(CallRef, CallId), DamagedRecord> {
+        let call = CallRef {
+            round: self.read()?,
+            position: self.read()?,
+        };
+        Ok((call, self.word(CallId::parse)?))
+    }
+}
+
+fn decode_event(values: Vec<&RawValue>) -> Result<LogEvent, DamagedRecord> {
+    let mut fields = Fields {
+        values: values.into_iter(),
+    };
+    let kind: String = fields.read()?;
+    let event = match kind.as_str() {
+        "d" => LogEvent::Delta(decode_delta(&mut fields)?),
+        "start" => LogEvent::Start {
+            model: fields.read()?,
+            created_s: fields.read()?,
+        },
+        "round" => LogEvent::Round {
+            round: fields.read()?,
+        },
+        "call" => LogEvent::ClientCall(CallDelta {
+            choice: fields.read()?,
+            call: fields.read()?,
+            id: fields.read()?,
+            name: fields.read()?,
+            form: fields.word(|word| read_form(WHAT, word).ok())?,
+            arguments: fields.literal()?,
+        }),
+        "extra" => LogEvent::Extra {
+            key: fields.read()?,
+            value: Json::from_raw(fields.next()?),
+        },
+        "call_started" => {
+            let (call, id) = fields.call()?;
+            LogEvent::CallStarted {
+                call,
+                id,
+                name: fields.read()?,
+            }
+        }
+        "call_ended" => {
+            let (call, id) = fields.call()?;
+            let reason = fields.optional_word(CallReason::parse)?;
+            let end = Box::new(CallEnd {
+                reason,
+                result: fields.read()?,
+                shown: fields.read()?,
+                is_error: fields.read()?,
+                cached: fields.values.len() > 0 && fields.read()?,
+            });
+            LogEvent::CallEnded { call, id, end }
+        }
+        "finish" => LogEvent::Finish {
+            choice: fields.read()?,
+            reason: fields.word(read_finish)?,
+        },
+        "usage" => LogEvent::Usage(decode_usage(fields.next()?.get())?),
+        "end" => LogEvent::End(Box::new(decode_end(&mut fields)?)),
+        _ => return Err(damaged(format!("unknown event {kind:?}"))),
+    };
+    Ok(event)
+}
+
+fn decode_delta(fields: &mut Fields<'_>) -> Result<AnswerDelta, DamagedRecord> {
+    let choice = fields.read()?;
+    let text = fields.literal()?;
+    if fields.values.len() == 0 {
+        return Ok(AnswerDelta {
+            choice,
+            text,
+            rest: None,
+        });
+    }
+    let refusal = fields.literal()?;
+    let reasoning = match fields.read::<Option<(String, &RawValue)>>()? {
+        Some((word, raw)) => Some(ReasoningText {
+            field: read_field(WHAT, &word)?,
+            text: read_literal(WHAT, raw)?,
+        }),
+        None => None,
+    };
+    let mut optional_json = || -> Result<Option<Json>, DamagedRecord> {
+        let json = Json::from_raw(fields.next()?);
+        Ok(if json.is_null() { None } else { Some(json) })
+    };
+    let reasoning_details = optional_json()?;
+    let logprobs = optional_json()?;
+    let (mut extra, mut beside) = (Vec::new(), Vec::new());
+    let mut members = &mut extra;
+    while fields.values.len() > 0 {
+        // What stands behind null are fields of the choice.
+        match fields.read::<Option<Box<str>>>()? {
+            Some(key) => members.push((key, Json::from_raw(fields.next()?))),
+            None => members = &mut beside,
+        }
+    }
+    Ok(AnswerDelta {
+        choice,
+        text,
+        rest: Some(Box::new(DeltaRest {
+            refusal,
+            reasoning,
+            reasoning_details,
+            logprobs,
+            extra,
+            beside,
+        })),
+    })
+}
+
+fn decode_end(fields: &mut Fields<'_>) -> Result<TurnEnd, DamagedRecord> {
+    let status = fields.word(TurnStatus::parse)?;
+    let reason = fields.optional_word(TurnReason::parse)?;
+    let fault = match fields.read::<Option<Vec<&RawValue>>>()? {
+        Some(values) => Some(decode_fault(&mut Fields {
+            values: values.into_iter(),
+        })?),
+        None => None,
+    };
+    let ran: Vec<(String, String, String)> = fields.read()?;
+    let effects = ran
+        .into_iter()
+        .map(|(id, name, status)| {
+            let id = CallId::parse(&id).ok_or_else(|| damaged("a call's id"))?;
+            let status = CallStatus::parse(&status).ok_or_else(|| damaged("a call's status"))?;
+            Ok(EffectRan { id, name, status })
+        })
+        .collect::<Result<_, DamagedRecord>>()?;
+    Ok(TurnEnd {
+        status,
+        reason,
+        fault,
+        effects,
+    })
+}
+
+fn decode_fault(fields: &mut Fields<'_>) -> Result<TurnFault, DamagedRecord> {
+    let class: String = fields.read()?;
+    let status: Option<u16> = fields.read()?;
+    let class = FaultClass::parse(&class, status)
+        .ok_or_else(|| damaged(format!("unknown fault {class:?}")))?;
+    Ok(TurnFault {
+        class,
+        message: fields.read()?,
+        code: fields.read()?,
+        kind: fields.read()?,
+        param: fields.read()?,
+        retry_after_s: fields.read()?,
+    })
+}
+
+pub(super) fn read_literal(what: &'static str, raw: &RawValue) -> Result<Literal, DamagedRecord> {
+    // The text was parsed as JSON on the way here, so a string's inside is a checked literal.
+    Json::from_raw(raw)
+        .as_literal()
+        .ok_or_else(|| DamagedRecord::new(what, "a string was expected"))
+}
+
+pub(super) fn form_word(form: CallForm) -> &'static str {
+    match form {
+        CallForm::Function => "function",
+        CallForm::Custom => "custom",
+        CallForm::Legacy => "legacy",
+    }
+}
+
+pub(super) fn read_form(what: &'static str, word: &str) -> Result<CallForm, DamagedRecord> {
+    [CallForm::Function, CallForm::Custom, CallForm::Legacy]
+        .into_iter()
+        .find(|form| form_word(*form) == word)
+        .ok_or_else(|| DamagedRecord::new(what, format!("unknown form {word:?}")))
+}
+
+pub(super) fn reasoning_word(field: ReasoningField) -> &'static str {
+    match field {
+        ReasoningField::ReasoningContent => "reasoning_content",
+        ReasoningField::Reasoning => "reasoning",
+        ReasoningField::ThinkingPart => "thinking",
+    }
+}
+
+pub(super) fn read_field(what: &'static str, word: &str) -> Result<ReasoningField, DamagedRecord> {
+    [
+        ReasoningField::ReasoningContent,
+        ReasoningField::Reasoning,
+        ReasoningField::ThinkingPart,
+    ]
+    .into_iter()
+    .find(|field| reasoning_word(*field) == word)
+    .ok_or_else(|| DamagedRecord::new(what, format!("unknown reasoning field {word:?}")))
+}
+
+pub(super) fn finish_word(finish: Finish) -> &'static str {
+    match finish {
+        Finish::Stop => "stop",
+        Finish::Length => "length",
+        Finish::ToolCalls => "tool_calls",
+        Finish::ContentFilter => "content_filter",
+        Finish::FunctionCall => "function_call",
+    }
+}
+
+fn read_finish(word: &str) -> Option<Finish> {
+    [
+        Finish::Stop,
+        Finish::Length,
+        Finish::ToolCalls,
+        Finish::ContentFilter,
+        Finish::FunctionCall,
+    ]
+    .into_iter()
+    .find(|finish| finish_word(*finish) == word)
+}
