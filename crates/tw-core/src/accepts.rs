@@ -1,8 +1,8 @@
-//! What an upstream accepts, as data.
+//! Rules of what an upstream accepts, as data.
 
 use crate::model::ReasoningField;
 
-/// How the requests to an upstream must be written, where upstreams differ.
+/// The rules by which requests to an upstream are written, where upstreams differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepts {
     /// `stream_options`, by which a stream is asked for its usage.
@@ -43,7 +43,7 @@ pub enum StrictTools {
     Never,
 }
 
-/// In which language the arguments of tools are described.
+/// The language in which the arguments of tools are described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaDialect {
     /// JSON Schema, as written.
@@ -52,17 +52,18 @@ pub enum SchemaDialect {
     OpenApi,
 }
 
-/// In which field the reasoning of earlier answers goes back.
+/// The field in which the reasoning of earlier answers goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasoningSent {
     AsSent,
     Field(ReasoningField),
-    /// It does not go back.
+    /// Reasoning does not go back.
     Never,
 }
 
 impl Accepts {
-    /// All that the format knows: requests go out as they are.
+    /// The rules of an upstream that accepts everything the format knows: requests go out as they
+    /// are.
     pub fn everything() -> Self {
         Self {
             usage_in_streams: true,

@@ -59,7 +59,7 @@ impl Method {
         }
     }
 
-    /// Upper case only, as in HTTP.
+    /// Reads the name of a method, in upper case only, as in HTTP.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.as_str() == text)
     }
@@ -100,13 +100,13 @@ impl BodyFormat {
     }
 }
 
-/// How the provider is asked whether a request of ours arrived. Always a GET.
+/// The request, always a GET, that asks the provider whether an earlier request of ours arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LookUpRequest {
     pub url: UrlTemplate,
     pub headers: Vec<(String, ParameterValue)>,
     pub query: Vec<(String, ParameterValue)>,
-    /// Statuses that say that it did not arrive.
+    /// Statuses that say that the request did not arrive.
     pub absent: Vec<u16>,
 }
 
@@ -119,9 +119,9 @@ pub struct UrlTemplate {
     host: String,
     /// Begins with `/`.
     path: Vec<UrlPiece>,
-    /// What stands between `?` and `&`s, each as `name=…`.
+    /// The parts of the query between `&`s, each as `name=…`.
     query: Vec<Vec<UrlPiece>>,
-    /// As written.
+    /// The whole URL as it was written.
     written: String,
 }
 
@@ -147,7 +147,7 @@ pub struct BuiltRequest {
     pub body: Option<String>,
 }
 
-/// What a request is made from, beside the definition and the model's arguments.
+/// The values that a request is made from, beside the definition and the model's arguments.
 pub struct RequestInputs<'a> {
     pub variables: &'a Variables,
     /// The value of a secret, without its prefix.
@@ -156,7 +156,7 @@ pub struct RequestInputs<'a> {
     pub reference: &'a str,
 }
 
-/// Why a request could not be made; the text is for the model and for people.
+/// The reason for which a request could not be made; the text is for the model and for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BuildError(pub String);

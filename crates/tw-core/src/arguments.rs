@@ -22,18 +22,18 @@ pub struct ArgumentsSchema {
 #[error("schema: {0}")]
 pub struct BadSchema(String);
 
-/// How many violations an error message lists.
+/// The number of violations that an error message lists.
 const VIOLATIONS_SHOWN_MAX: usize = 5;
-/// How much an error message says of one violation, in bytes: it may repeat what was given.
+/// The longest text that an error message gives of one violation, in bytes: it may repeat what was given.
 const VIOLATION_SHOWN_BYTES_MAX: usize = 512;
-/// How much of a tool's schema an error message repeats, in bytes.
+/// The longest schema of a tool that an error message repeats, in bytes.
 const SCHEMA_SHOWN_BYTES_MAX: usize = 2048;
 /// Values of the arguments, times those of the schema. Each pair may be an error that is made before the first one is
 /// told, of some 500 bytes; with more than this nothing is said of single ones.
 const PAIRS_TOLD_MAX: usize = 50_000;
-/// The same for looking whether they fit, which takes some 20 ns for each.
+/// Pairs of such values up to which arguments are checked, which takes some 20 ns for each.
 const PAIRS_CHECKED_MAX: usize = 20_000_000;
-/// References are not followed further.
+/// Depth to which references are followed.
 const REFERENCES_DEEP_MAX: usize = 32;
 
 impl ArgumentsSchema {
@@ -55,7 +55,7 @@ impl ArgumentsSchema {
             .map_err(|error| BadSchema(error.to_string()))
     }
 
-    /// What does not fit; nothing for a value that fits.
+    /// The problem of a value that does not fit the schema; `None` for one that fits.
     fn problem(&self, value: &Value) -> Option<String> {
         let pairs = self.values.saturating_mul(values(value));
         if pairs > PAIRS_CHECKED_MAX {
@@ -95,7 +95,7 @@ impl ArgumentsSchema {
     }
 }
 
-/// How many values there are, at all depths.
+/// The number of values in `value`, itself and those at all depths.
 fn values(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
@@ -104,8 +104,8 @@ fn values(value: &Value) -> usize {
     }
 }
 
-/// How many objects and arrays there are, with those that are referred to counted each time; at least `most` where there
-/// are more than that.
+/// The number of objects and arrays in a schema, with those that are referred to counted each time; at least `most`
+/// where there are more than that.
 fn expanded(root: &Value, schema: &Value, deep: usize, most: usize) -> usize {
     let sum = |parts: &mut dyn Iterator<Item = &Value>| {
         let mut count: usize = 1;
@@ -155,7 +155,7 @@ pub enum ArgumentsEnd {
     CutByLength,
 }
 
-/// Why a call cannot run; the text is for the model.
+/// The reason for which a call's arguments cannot be used; the text is for the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidArguments(pub String);
 

@@ -36,7 +36,7 @@ impl CallStatus {
     }
 }
 
-/// Why a call failed.
+/// The reason for which a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallReason {
     InvalidArguments,
@@ -100,7 +100,7 @@ impl CallReason {
     }
 }
 
-/// Who runs a call.
+/// The side that runs a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallRunner {
     Server,
@@ -132,7 +132,7 @@ pub struct CallEnd {
     pub reason: Option<CallReason>,
     /// The result in full, up to the cap that is kept; `None` when there is none.
     pub result: Option<String>,
-    /// What the model is given, always present.
+    /// The result that the model is given, always present.
     pub shown: String,
     /// The model is told that this is an error.
     pub is_error: bool,

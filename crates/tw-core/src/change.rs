@@ -17,22 +17,22 @@ use crate::tool::{EffectClass, ToolVersion};
 use crate::turn_policy::{OnLeave, RecordPolicy, Surface};
 use crate::turn_status::{TurnReason, TurnStatus};
 
-/// Names the turn whose driver writes, and the claim under which it does.
+/// The turn whose driver writes, and the claim under which it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
     pub organization: OrgId,
     pub turn: TurnId,
-    /// Rises by one with each claim; starts at 1.
+    /// The number of the claim: rises by one with each, and starts at 1.
     pub fence: i64,
 }
 
-/// One change. Those under "of a turn" need a [`Fence`]; the others must not have one.
+/// A change of the store. Changes under "of a turn" need a [`Fence`]; the others must not have one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     // Tenants.
     CreateOrganization(NewOrganization),
     CreateApiKey(NewApiKey),
-    /// `Already` for a key that has ended, or is not of the organization.
+    /// New settings of a key; `Already` for a key that has ended, or is not of the organization.
     ChangeApiKey(ChangeApiKey),
     /// A key is not accepted from `at` on; one that has expired before stays so.
     ExpireApiKey {
@@ -65,7 +65,7 @@ pub enum Change {
         at: Timestamp,
     },
 
-    /// Notes that a turn is to stop which no driver of this process has; whoever takes it over stops it.
+    /// Notes the stop of a turn that no driver of this process has; whoever takes it over stops it.
     AskStop {
         organization: OrgId,
         turn: TurnId,
@@ -83,14 +83,14 @@ pub enum Change {
     CloseAttempt(CloseAttempt),
     AddMessage(NewMessage),
     AddCall(Box<NewCall>),
-    /// `pending` to `processing`.
+    /// A call's move from `pending` to `processing`.
     StartCall {
         call: CallRef,
         at: Timestamp,
     },
     /// A call that the client is to run, as it was handed over: to `completed`.
     HandOverCall(Box<HandedCall>),
-    /// To `completed` or `failed`, from any state that is not final.
+    /// The end of a call, as `completed` or `failed`, from any state that is not final.
     EndCall {
         call: CallRef,
         end: CallEnd,
@@ -135,7 +135,7 @@ pub enum Change {
     },
 }
 
-/// What became of a change, in the group's order.
+/// The outcome of a change; outcomes come in the order of the group's changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Done,
@@ -151,8 +151,8 @@ pub enum Outcome {
         /// Claims before this one since which no driver has gone on with the turn.
         open: u32,
     },
-    /// Nothing to do: final already, claimed by this owner already, not due, or changed by
-    /// somebody else meanwhile.
+    /// The change had nothing to do: final already, claimed by this owner already, not due, or changed by somebody else
+    /// meanwhile.
     Already,
     /// A turn was accepted under this idempotency key before; nothing was written.
     KeyTaken {
@@ -161,13 +161,14 @@ pub enum Outcome {
     },
     /// A turn that the new one continues was deleted meanwhile; nothing was written.
     ParentDeleted,
-    /// All turns that were to go are gone for every reader; these still have to be stopped.
+    /// The turns of the conversation are gone for every reader; those in `running` still have to be stopped.
     ConversationDeleted {
         running: Vec<TurnId>,
     },
-    /// How many rows a retention change touched.
+    /// Number of rows that a retention change touched.
     Count(u64),
-    /// So many, and it stopped early: what else was due would have made the transaction too large.
+    /// Number of rows that a retention change touched before it stopped early: what else was due would have made the
+    /// transaction too large.
     Partly(u64),
 }
 
@@ -182,7 +183,7 @@ pub struct NewOrganization {
 pub struct NewApiKey {
     pub organization: OrgId,
     pub uuid: ApiKeyUuid,
-    /// The key that makes it; none for one of a command.
+    /// The key that makes the new one; `None` for a key that a command makes.
     pub created_by: Option<ApiKeyId>,
     pub name: String,
     /// SHA-256 of the key.
@@ -193,15 +194,15 @@ pub struct NewApiKey {
     pub tools: ToolGrant,
     pub tools_mode: ToolsMode,
     pub record: RecordPolicy,
-    /// One key for one person: memory without a name.
+    /// Whether the key is one person's, so that its requests have memory without a name.
     pub memory: KeyMemory,
-    /// Its own; where it says nothing, the server's hold.
+    /// The key's own limits; those that it does not set are the server's.
     pub limits: RateLimits,
     pub expires: Option<Timestamp>,
     pub at: Timestamp,
 }
 
-/// All of a key that may be another later.
+/// The settings of a key that may be changed after it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeApiKey {
     pub organization: OrgId,
@@ -226,20 +227,21 @@ pub struct SaveTool {
     pub at: Timestamp,
 }
 
-/// What a body may have in common with that of the turn before.
+/// The beginnings and the end of a request body that the body of the turn before may have in common with it.
 ///
 /// A client that keeps the history sends all of it again each time. What both bodies have is stored once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyCuts {
-    /// Up to and with the last message before the last answer: where the body of the turn that gave that answer ended.
+    /// The body up to and with the last message before the last answer: where the body of the turn that gave that
+    /// answer ended.
     pub before_answer: Option<DurationPart>,
-    /// Up to and with the last message.
+    /// The body up to and with the last message.
     pub start: DurationPart,
     /// SHA-256 of what stands behind the last message.
     pub end_hash: [u8; 32],
 }
 
-/// The beginning of a body.
+/// The beginning of a body, as a length and a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurationPart {
     pub bytes: usize,
@@ -270,7 +272,7 @@ pub struct NewTurn {
     pub model: String,
     pub request_id: String,
     pub deadline: Timestamp,
-    /// Who drives the turn: the boot id of the process.
+    /// The process that drives the turn, by its boot id.
     pub owner: String,
     /// The request body as it came.
     pub body: SharedText,
@@ -278,16 +280,16 @@ pub struct NewTurn {
     pub body_hash: [u8; 32],
     /// `None` for a turn that neither continues another nor is to be continued.
     pub cuts: Option<BodyCuts>,
-    /// What recovery needs beside the body, encoded: tools offered, upstream.
+    /// The context that recovery needs beside the body, encoded: tools offered, upstream.
     pub context: String,
     pub idempotency_key: Option<String>,
     pub messages: Vec<NewMessage>,
-    /// Keys older than this do not count.
+    /// The time before which idempotency keys do not count.
     pub keys_since: Timestamp,
     pub at: Timestamp,
 }
 
-/// Takes over a turn that nobody drives.
+/// A claim by which a process takes over a turn that nobody drives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimTurn {
     pub organization: OrgId,
@@ -296,18 +298,18 @@ pub struct ClaimTurn {
     pub at: Timestamp,
 }
 
-/// Deletes the turns of a conversation that are meant. Contents are due to be erased with it, and
+/// The deletion of a conversation's turns, as far as they belong to `whose`. Contents are due to be erased with it, and
 /// those of a running turn with its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeleteConversation {
     pub organization: OrgId,
-    /// Its public id.
+    /// The conversation's public id.
     pub conversation: String,
     pub whose: TurnOwner,
     pub at: Timestamp,
 }
 
-/// One try of a round's model request (`call` is `None`) or of a call.
+/// The start of one attempt of a round's model request (`position` is `None`) or of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenAttempt {
     pub round: u32,
@@ -334,11 +336,11 @@ pub struct CloseAttempt {
 pub enum AttemptOutcome {
     /// The model answered in full, or the tool answered.
     Ok,
-    /// Anything else, in a word of the log.
+    /// The attempt failed, in a word of the log.
     Failed(String),
-    /// Ended because the turn was.
+    /// The attempt ended because the turn was ended.
     Cancelled,
-    /// Found open after a crash.
+    /// The attempt was found open after a crash.
     Interrupted,
 }
 
@@ -356,7 +358,7 @@ impl AttemptOutcome {
 /// A message of a turn: the user's, or an assistant round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewMessage {
-    /// 0 for what the request brought.
+    /// Number of the round; 0 for messages that the request brought.
     pub round: u32,
     pub seq: u32,
     pub role: Role,
@@ -369,12 +371,12 @@ pub struct NewCall {
     pub call: CallRef,
     pub id: CallId,
     pub runs: CallRunner,
-    /// What repeating it does to the world; `None` for a call that the client runs.
+    /// The effect of repeating the call; `None` for a call that the client runs.
     pub effect: Option<EffectClass>,
-    /// The version of a stored tool that it runs.
+    /// The version of a stored tool that the call runs.
     pub tool_version: Option<ToolVersionKey>,
     pub tool_name: String,
-    /// As sent back to the upstream: its own id, or one that we minted.
+    /// The call's id as sent back to the upstream: its own, or one that we minted.
     pub tool_call_id: String,
     /// Arguments as the model wrote them.
     pub arguments: String,
@@ -393,14 +395,14 @@ pub struct NewCall {
 pub struct HandedCall {
     pub call: CallRef,
     pub tool_name: String,
-    /// As sent back to the upstream.
+    /// The call's id as sent back to the upstream.
     pub tool_call_id: String,
-    /// As the model wrote them, valid or not.
+    /// Arguments as the model wrote them, valid or not.
     pub arguments: String,
     pub at: Timestamp,
 }
 
-/// Some consecutive events of a turn's log.
+/// Consecutive events of a turn's log, to be appended to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventFlush {
     /// Number of the first one; numbers start at 1 and have no gaps.
@@ -418,7 +420,7 @@ pub struct EndTurn {
     pub tool_count: u32,
     /// A call of ours that is not `read` may have changed the world.
     pub had_effects: bool,
-    /// What the turn is found by; `None` for one that nobody can continue.
+    /// Hashes by which a later request finds the turn; `None` for a turn that nobody can continue.
     pub remembered: Option<RememberedHash>,
     /// Contents are erased after this, if the turn's record is minimal.
     pub erase_after: Option<Timestamp>,

@@ -35,11 +35,12 @@ pub struct ToolDefinition {
 pub struct DeclaredVariable {
     pub name: String,
     pub description: String,
-    /// `None`: a call that needs it fails when the request does not give it.
+    /// Value where the request gives none; a call that needs the variable fails when this is
+    /// `None`, too.
     pub default: Option<String>,
 }
 
-/// What of a response is an answer, and what of an answer the model is shown.
+/// The rules by which a response is an answer, and by which the model is shown a part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResponseRules {
     pub select: Option<ResponseSelect>,
@@ -59,12 +60,12 @@ pub enum ResponseSelect {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusRule {
-    /// All of a hundred, such as 2 for `2xx`.
+    /// The statuses of a hundred, such as 2 for `2xx`.
     Hundred(u16),
     Exactly(u16),
 }
 
-/// What is wrong with a definition, and where.
+/// The first problem of a definition, with the field that has it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct DefinitionError {

@@ -1,13 +1,14 @@
-//! What the model reads about whether a call that failed may have taken effect.
+//! Sentences that tell the model whether a call that failed may have taken effect.
 //!
 //! Every sentence holds also where it is read again with a later request.
 
 use crate::tool::EffectClass;
 
-/// The tool said that it does not do it.
+/// The words for a call that its tool refused to do.
 pub const NO_EFFECT: &str = "By this answer, the call took no effect.";
 
-/// Nobody knows, and a second call would be a second deed.
+/// The words for a call of which nobody knows whether it took effect, and whose repetition would be
+/// a second deed.
 pub const OUTCOME_UNKNOWN: &str =
     "It is not known whether this call took effect. It must not simply be repeated.";
 
@@ -18,7 +19,8 @@ const MAY_HAVE_ACTED: &str =
 const MAY_HAVE_ACTED_ONCE: &str = "The call may have taken effect all the same. Made again with the same arguments \
      before the request is answered, it takes no second effect.";
 
-/// What is said of a call that was sent and of which nobody knows whether it took effect.
+/// The words for a call that was sent and of which nobody knows whether it took effect; `None` for
+/// one that only reads.
 pub fn may_have_acted(effect: EffectClass) -> Option<&'static str> {
     match effect {
         EffectClass::Read => None,
@@ -27,7 +29,7 @@ pub fn may_have_acted(effect: EffectClass) -> Option<&'static str> {
     }
 }
 
-/// `shown`, and behind it what is said of its effect, if anything.
+/// The text `shown` with `words` about the call's effect behind it, if there are any.
 pub fn with(mut shown: String, words: Option<&str>) -> String {
     if let Some(words) = words {
         if !shown.ends_with(['.', '!', '?']) {

@@ -10,7 +10,7 @@ use crate::json::{Json, Literal};
 use crate::model::{AnswerDelta, CallDelta, Finish, TokenUsage};
 use crate::turn_status::{TurnReason, TurnStatus};
 
-/// One event of a turn's log. Many of them wait at times, and nearly all are deltas: what makes it large is boxed.
+/// An event of a turn's log. Many of them wait at times, and nearly all are deltas: what makes it large is boxed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LogEvent {
     /// The first event. `model` and `created_s` are what the answer will say of itself.
@@ -54,7 +54,7 @@ pub enum LogEvent {
 }
 
 impl LogEvent {
-    /// How much memory it takes, in bytes, as far as that can be much.
+    /// Bytes of memory that the event takes, with those of its texts that can be long.
     pub fn bytes(&self) -> usize {
         let texts = match self {
             Self::Delta(delta) => delta.bytes(),
@@ -83,12 +83,12 @@ impl LogEvent {
     }
 }
 
-/// How a turn ended.
+/// The end of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnEnd {
     pub status: TurnStatus,
     pub reason: Option<TurnReason>,
-    /// What a client is told when it is not told a finish.
+    /// The failure that a client is told when it is not told a finish.
     pub fault: Option<TurnFault>,
     /// Names and outcomes of calls other than `read` that were dispatched, in call order.
     pub effects: Vec<EffectRan>,
@@ -99,6 +99,6 @@ pub struct TurnEnd {
 pub struct EffectRan {
     pub id: CallId,
     pub name: String,
-    /// As the call table says it: `completed`, `failed` or `processing`.
+    /// The call's status as the call table has it: `completed`, `failed` or `processing`.
     pub status: crate::call::CallStatus,
 }

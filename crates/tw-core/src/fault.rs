@@ -1,4 +1,4 @@
-//! What a client is told when a turn cannot give it an answer.
+//! Faults: the failures that a client is told when a turn cannot give it an answer.
 //!
 //! One kind inside; each surface renders it in its own shape.
 
@@ -100,7 +100,7 @@ impl FaultClass {
 }
 
 impl TurnFault {
-    /// As [`is_used_up`], by the upstream's words.
+    /// Whether the upstream's words say that a quota is used up, as [`is_used_up`] reads them.
     pub fn is_used_up(&self) -> bool {
         is_used_up(self.code.as_deref(), self.kind.as_deref())
     }

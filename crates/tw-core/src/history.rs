@@ -1,4 +1,4 @@
-//! Any history becomes one that an upstream accepts: every call is answered directly after the
+//! Repair of a history into one that an upstream accepts: every call is answered directly after the
 //! message that made it, once, and nothing else is an answer.
 
 mod calls;
@@ -11,7 +11,7 @@ use std::fmt;
 use crate::json::Json;
 use crate::request::{Block, Message, ResultBlock, Role};
 
-/// What had to be repaired.
+/// Repairs of a history, counted by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HistoryRepairs {
     /// Results of calls that no message made; left out.
@@ -34,11 +34,11 @@ pub struct HistoryRepairs {
     pub half_characters: u32,
     /// Tools of ours that the client described otherwise; our description was used.
     pub tool_schemas: u32,
-    /// What the upstream that is asked first takes otherwise.
+    /// Differences between the request as written and as the upstream that is asked first takes it.
     pub differences: FeltDifferences,
 }
 
-/// What an upstream gets otherwise than it was written, in a way that can be felt.
+/// Noticeable differences between a request as written and as an upstream gets it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeltDifferences {
     /// Parts of results that stand in a message of the user instead.
@@ -85,10 +85,10 @@ impl fmt::Display for HistoryRepairs {
     }
 }
 
-/// What the model is told of a call whose result is not in the history.
+/// The result that the model is given for a call whose result is not in the history.
 const MISSING_RESULT: &str = r#""{\"error\":\"the result of this call is not known\"}""#;
 
-/// As [`repair`]; `None` for messages that were in order.
+/// The messages as [`repair`] leaves them, and the repairs; `None` for messages that were in order.
 pub fn repaired(messages: &[Message]) -> (Option<Vec<Message>>, HistoryRepairs) {
     let is_right =
         is_in_order(messages) && ids::are_told_apart(messages) && calls::are_sendable(messages);
@@ -100,8 +100,7 @@ pub fn repaired(messages: &[Message]) -> (Option<Vec<Message>>, HistoryRepairs) 
 }
 
 /// Puts every result behind its call, tells the calls of a message apart and makes their arguments
-/// objects. Messages that were
-/// in order stay untouched.
+/// objects. Messages that were in order stay untouched.
 pub fn repair(messages: Vec<Message>) -> (Vec<Message>, HistoryRepairs) {
     let (mut repaired, mut repairs) = put_in_order(messages);
     repairs.repeated_ids = ids::tell_apart(&mut repaired);

@@ -22,7 +22,7 @@ integer_key! {
     ApiKeyId,
     /// An end user's row.
     EndUserId,
-    /// One version of a tool, as stored.
+    /// A version of a tool, by its row.
     ToolVersionKey,
 }
 
@@ -71,7 +71,7 @@ uuid_id! {
     CallId,
 }
 
-/// Before the id of a call that a client is handed.
+/// The prefix of the id of a call that a client is handed.
 const HANDED: &str = "call_";
 const PLAIN_ID_CHARS: usize = 32;
 
@@ -79,7 +79,7 @@ impl CallId {
     /// Length of an id as a client is handed it.
     pub const HANDED_BYTES: usize = HANDED.len() + PLAIN_ID_CHARS;
 
-    /// What a client is told of a call that it is to run.
+    /// The id under which a client is handed a call that it is to run.
     pub fn handed(self) -> String {
         format!("{HANDED}{}", self.plain())
     }
@@ -95,8 +95,8 @@ impl CallId {
     }
 }
 
-/// Which call of a turn: the round that asked for it and its place in that round, both from
-/// the upstream's order; rounds count from 1, positions from 0.
+/// The place of a call in its turn: the round that asked for it and its position in that round, both from the
+/// upstream's order; rounds count from 1, positions from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallRef {
     pub round: u32,

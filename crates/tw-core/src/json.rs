@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use shared::{JsonText, SharedText};
 
-/// One JSON value as text that was checked once.
+/// A JSON value as text that was checked once.
 ///
 /// It is never re-encoded: what was read is what is written.
 #[derive(Clone, PartialEq, Eq)]
@@ -72,12 +72,12 @@ impl Json {
         self.as_str() == "null"
     }
 
-    /// Whether it is a number, true, false or null.
+    /// Whether the value is a number, true, false or null.
     pub fn is_scalar(&self) -> bool {
         !self.as_str().starts_with(['"', '{', '['])
     }
 
-    /// How deep objects and arrays nest; a scalar is 0.
+    /// The depth to which objects and arrays nest; a scalar is 0.
     pub fn depth(&self) -> usize {
         depth(self.as_str().as_bytes())
     }
@@ -89,7 +89,7 @@ impl fmt::Debug for Json {
     }
 }
 
-/// How deep objects and arrays nest in `text`, which need not be valid JSON.
+/// The depth to which objects and arrays nest in `text`, which need not be valid JSON.
 ///
 /// It is counted before a recursive parser sees the text.
 pub fn depth(text: &[u8]) -> usize {
@@ -107,7 +107,7 @@ pub fn depth(text: &[u8]) -> usize {
     deepest
 }
 
-/// How many values `text` holds, itself and those at all depths, if it is valid JSON.
+/// The number of values that `text` holds, itself and those at all depths, if it is valid JSON.
 ///
 /// It is counted before a parser makes something of each, which takes many times the text.
 pub fn values(text: &[u8]) -> usize {
@@ -145,7 +145,7 @@ impl Iterator for OutsideStrings<'_> {
     }
 }
 
-/// What follows a literal whose opening quote was before `text`; nothing if it does not end.
+/// The text behind a literal whose opening quote was before `text`; empty if the literal does not end.
 fn behind_literal(mut text: &[u8]) -> &[u8] {
     while let Some(at) = memchr::memchr2(b'"', b'\\', text) {
         if text[at] == b'"' {
@@ -188,7 +188,7 @@ impl Literal {
         Some(Self(inner.into()))
     }
 
-    /// Whether [`Literal::checked`] takes it.
+    /// Whether `inner` could stand between the quotes of a literal, so that [`Literal::checked`] takes it.
     pub fn is_inside(inner: &str) -> bool {
         let mut rest = inner.as_bytes();
         loop {
@@ -230,7 +230,7 @@ impl Literal {
     }
 }
 
-/// How many bytes stand for themselves before the first escape, or before what may not be in a literal.
+/// The number of bytes that stand for themselves before the first escape, or before what may not be in a literal.
 fn plain_bytes(bytes: &[u8]) -> usize {
     // Without a branch for each byte, which lets the compiler compare a whole block at once.
     const BLOCK_BYTES: usize = 16;

@@ -1,4 +1,4 @@
-//! What a turn, a tool call and a tenant are, and what may happen next.
+//! Turns, tool calls and tenants: what each of them is, and what may happen to it next.
 //!
 //! Nothing here does I/O, reads a clock, draws a random number or is `async`:
 //! time and fresh ids arrive as arguments, and what shall happen to the world leaves as

@@ -14,7 +14,7 @@ pub const RESULT_SHOWN_BYTES_DEFAULT: usize = 16 * 1024;
 pub const BODY_BYTES_DEFAULT: usize = 32 * 1024 * 1024;
 pub const JSON_DEPTH_DEFAULT: usize = 64;
 pub const MESSAGES_DEFAULT: usize = 4096;
-/// One result that a client brings, in bytes; it may hold images, which are some MiB each.
+/// Longest result that a client brings, in bytes; it may hold images, which are some MiB each.
 pub const CLIENT_RESULT_BYTES_DEFAULT: usize = 8 * 1024 * 1024;
 pub const TOOLS_DEFAULT: usize = 128;
 /// Function schemas and descriptions of all tools of ours that one request is offered, in bytes.
@@ -29,31 +29,32 @@ pub const DEFINITION_VALUES_MAX: usize = 10_000;
 pub const DEFINITIONS_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const SCHEMA_BYTES_DEFAULT: usize = 64 * 1024;
 pub const SCHEMA_DEPTH_DEFAULT: usize = 32;
-/// One compiled `pattern` of a schema, in memory.
+/// Largest compiled `pattern` of a schema, in bytes of memory.
 pub const PATTERN_BYTES_MAX: usize = 256 * 1024;
-/// A URL that a tool calls; servers refuse much longer ones anyway.
+/// Longest URL that a tool calls, in bytes; servers refuse much longer ones anyway.
 pub const URL_BYTES_MAX: usize = 2048;
-/// For one attempt of a tool.
+/// Timeout of one attempt of a tool.
 pub const TOOL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// Longest timeout that an inline tool may set.
 pub const TOOL_TIMEOUT_MAX: Duration = Duration::from_secs(60);
 pub const TOOL_ATTEMPTS_DEFAULT: u32 = 3;
 pub const TOOL_BACKOFF_DEFAULT: Duration = Duration::from_millis(200);
 pub const TOOL_BACKOFF_MAX: Duration = Duration::from_secs(10);
-/// Beyond this many doublings the cap holds anyway.
+/// Doublings of a backoff beyond which its cap holds anyway.
 pub const BACKOFF_DOUBLINGS_MAX: u32 = 16;
 pub const TOOL_CONCURRENCY_DEFAULT: u32 = 64;
 pub const TURN_STREAMED_DEFAULT: Duration = Duration::from_secs(30 * 60);
-/// Under the ten minutes after which the official clients give up.
+/// Longest turn whose answer is not streamed: under the ten minutes after which the official
+/// clients give up.
 pub const TURN_PLAIN_DEFAULT: Duration = Duration::from_secs(9 * 60);
-/// Tries of one round's model request, over all upstreams.
+/// Attempts of one round's model request, over all upstreams.
 pub const MODEL_ATTEMPTS_DEFAULT: u32 = 3;
 pub const MODEL_BACKOFF_DEFAULT: Duration = Duration::from_millis(500);
 /// Longest `Retry-After` of an upstream that is waited for.
 pub const RETRY_AFTER_MAX_DEFAULT: Duration = Duration::from_secs(30);
 /// Calls of one choice of an answer; an upstream that sends more is out of order.
 pub const CALLS_PER_CHOICE_MAX: u32 = 1024;
-/// One answer of a model, in bytes; a longer one ends the turn by length.
+/// Longest answer of a model, in bytes; a longer one ends the turn by length.
 pub const ANSWER_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
 /// Invalid calls of one tool in a turn after which it is no longer offered.
 pub const INVALID_CALLS_OF_A_TOOL_MAX: u32 = 3;

@@ -1,4 +1,4 @@
-//! What makes two histories the same, for clients that keep the history and never saw our calls.
+//! Hashes by which two histories are the same, for clients that keep the history and never saw our calls.
 //!
 //! A history is known by a chain of hashes: one for each message, over the hash before it and
 //! what counts of the message. The hash at an assistant message thus stands for all before it,
@@ -27,17 +27,17 @@ use crate::request::{Message, Role};
 
 pub use hidden::{HiddenCall, HiddenHash};
 
-/// Stands at the start of every chain, and sets apart what another version counted.
+/// The text at the start of every chain of hashes, which sets apart what another version counted.
 const FORM: &[u8] = b"turnwright history 1";
 
-/// Within what a history is looked for.
+/// The scope within which a history is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryScope {
-    /// What one end user said, by name.
+    /// The histories of one end user, by name.
     User(String),
-    /// One conversation that its client named, of no end user.
+    /// The histories of one conversation that its client named, of no end user.
     Conversation(String),
-    /// All that came in by a key made for one person, of no end user and in no named conversation.
+    /// The histories that came in by a key made for one person, of no end user and in no named conversation.
     Key,
 }
 
@@ -52,7 +52,7 @@ pub struct HistoryHasher([u8; 32]);
 /// A history, read once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
-    /// At its last message.
+    /// The hash after the history's last message.
     pub end: HistoryHasher,
     /// The place of each assistant message, and the hash there.
     pub answers: Vec<(usize, HistoryHash)>,
@@ -77,18 +77,18 @@ impl MemoryScope {
     }
 }
 
-/// What became of looking for the turn that a request continues.
+/// The result of looking for the turn that a request continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryVerdict {
     /// The turn was found.
     Attached,
-    /// There is no answer in the history, so that nothing comes before it.
+    /// The history holds no answer, so that no turn comes before the request.
     New,
     /// Several turns have this history, and their hidden calls differ.
     Ambiguous,
     /// No turn has this history.
     Mismatch,
-    /// Nothing was looked for.
+    /// No turn was looked for.
     Off,
 }
 
@@ -118,7 +118,7 @@ impl MemoryVerdict {
     }
 }
 
-/// What a turn needs so that the request after it finds it.
+/// The memory of a running turn: hashes from which those are made by which the next request finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnMemory {
     /// The whole history of the turn's request, as its client sent it.
@@ -129,15 +129,15 @@ pub struct TurnMemory {
     pub restores: bool,
 }
 
-/// What a turn is found by once it has ended.
+/// The hashes by which an ended turn is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RememberedHash {
-    /// Up to and with its answer.
+    /// The history up to and with the turn's answer.
     pub history: HistoryHash,
     pub hidden: Option<HiddenHash>,
 }
 
-/// Whom a key was made for.
+/// The holder of a key: the one person that it was made for, or many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyHolder {
     OnePerson,
@@ -173,7 +173,7 @@ impl HistoryHasher {
         Self(hash.finalize().into())
     }
 
-    /// What a history that ends here is known by.
+    /// The hash by which a history that ends here is known.
     pub fn hash(self) -> HistoryHash {
         HistoryHash(self.0)
     }

@@ -1,9 +1,9 @@
-//! What a model answers, whatever format it came in.
+//! The answer of a model, whatever format it came in.
 
 use crate::fault::is_used_up;
 use crate::json::{Json, Literal};
 
-/// One step of a model's answer, as a decoder of an upstream format reports it.
+/// A step of a model's answer, as a decoder of an upstream format reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelEvent {
     /// The answer's own name and time, once, from the first chunk that has them.
@@ -35,7 +35,7 @@ pub struct AnswerDelta {
     pub rest: Option<Box<DeltaRest>>,
 }
 
-/// What a delta holds beside text; most hold nothing else.
+/// The parts of a delta beside its text; most deltas have none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeltaRest {
     pub refusal: Option<Literal>,
@@ -51,7 +51,7 @@ pub struct DeltaRest {
 }
 
 impl AnswerDelta {
-    /// How much memory its texts take, in bytes.
+    /// Bytes of memory that the delta's texts take.
     pub fn bytes(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, |rest| rest.bytes());
         self.text.as_ref().map_or(0, |text| text.as_str().len()) + rest
@@ -95,7 +95,7 @@ pub enum ReasoningField {
 }
 
 impl AnswerDelta {
-    /// Whether a person could see or hear anything of it.
+    /// Whether a person could see or hear anything of the delta.
     pub fn shows_something(&self) -> bool {
         let rest = self.rest.as_deref();
         self.text.as_ref().is_some_and(|text| !text.is_empty())
@@ -126,7 +126,7 @@ pub struct CallDelta {
     pub arguments: Option<Literal>,
 }
 
-/// How the upstream wrote the call.
+/// The field in which the upstream wrote a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallForm {
     /// `tool_calls[].function`
@@ -207,12 +207,13 @@ pub struct ReportedError {
     pub param: Option<String>,
     /// An HTTP status, if the object's code is one.
     pub status: Option<u16>,
-    /// No error object: the answer ended with a word that says that it failed, or was none.
+    /// The upstream sent no error object: the answer ended with a word that says that it failed, or
+    /// was none.
     pub broke_off: bool,
 }
 
 impl ReportedError {
-    /// As [`is_used_up`].
+    /// Whether the upstream's words say that a quota is used up, as [`is_used_up`] reads them.
     pub fn is_used_up(&self) -> bool {
         is_used_up(self.code.as_deref(), self.kind.as_deref())
     }

@@ -1,4 +1,4 @@
-//! Which models an upstream serves, and what it calls them.
+//! Names of models: those that an upstream serves, and those that it is sent instead.
 
 /// A name of a model, or a pattern for some: `*` stands for any text, also for none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,7 +9,8 @@ pub struct NamePattern(String);
 pub struct ModelNames {
     /// Empty for all models.
     patterns: Vec<NamePattern>,
-    /// What clients write, and what the upstream is sent instead; the most exact first.
+    /// Names that clients write, and the names that the upstream is sent instead; the most exact
+    /// first.
     aliases: Vec<(NamePattern, String)>,
 }
 
@@ -54,7 +55,7 @@ impl NamePattern {
 }
 
 impl ModelNames {
-    /// Every model, under the names that clients write.
+    /// The names of an upstream that serves every model under the name that clients write.
     pub fn all() -> Self {
         Self::default()
     }
@@ -71,7 +72,7 @@ impl ModelNames {
             || self.aliases.iter().any(|(alias, _)| alias.matches(name))
     }
 
-    /// What the upstream calls the model.
+    /// The name by which the upstream knows the model.
     pub fn sent<'a>(&'a self, name: &'a str) -> &'a str {
         self.aliases
             .iter()

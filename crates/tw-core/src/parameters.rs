@@ -12,17 +12,18 @@ pub(crate) use schema::function_parameters_with;
 /// The parameters, in the order written.
 pub type Parameters = Vec<(String, Parameter)>;
 
-/// One parameter of a tool.
+/// A parameter of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
     pub source: ParameterSource,
-    /// Where it goes, if the definition says so; only at the top.
+    /// The part of the request that the parameter goes to, if the definition says so; only at the
+    /// top.
     pub place: Option<ParameterPlace>,
-    /// Its fixed value is not shown back.
+    /// The fixed value is not shown back.
     pub sensitive: bool,
 }
 
-/// Where in a request a parameter goes.
+/// The part of a request that a parameter goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterPlace {
     Path,
@@ -31,7 +32,7 @@ pub enum ParameterPlace {
     Body,
 }
 
-/// Where a parameter's value comes from.
+/// The source of a parameter's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParameterSource {
     /// The model.
@@ -60,7 +61,7 @@ pub enum ParameterSource {
 pub struct ModelParameter {
     /// A JSON Schema object, as written.
     pub schema: Json,
-    /// Becomes the schema's description, unless it has one.
+    /// Text that becomes the schema's description, unless it has one.
     pub prompt: Option<TextTemplate>,
     pub required: bool,
 }
@@ -95,7 +96,7 @@ pub enum ParameterValue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretRef {
     pub name: String,
-    /// Put before the value, such as `Bearer `.
+    /// Text put before the value, such as `Bearer `.
     pub prefix: String,
 }
 
@@ -111,7 +112,7 @@ pub fn is_name(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
 }
 
-/// What the model calls an element of [`ParameterSource::Array`].
+/// The name that an element of [`ParameterSource::Array`] has for the model.
 pub(crate) fn item_name(index: usize) -> String {
     format!("item_{}", index + 1)
 }

@@ -1,11 +1,12 @@
-//! How much one key or one organization may ask for, and the count of its requests.
+//! Limits on what one key or one organization may ask for, and the count of its requests.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::time::Timestamp;
 
-/// What somebody may ask for. `None` is not said, so that another rule holds; zero is no limit.
+/// Limits on what a key or an organization may ask for. A limit that is `None` is not set, so that
+/// another rule holds; zero is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimits {
     /// Requests that begin a turn.
@@ -17,7 +18,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// These, and where they do not say, those.
+    /// The limits of `self`, and where one is not set, that of `those`.
     #[must_use]
     pub fn or(self, those: Self) -> Self {
         Self {
@@ -48,32 +49,32 @@ impl RateLimits {
 /// nobody waiting for it to come there again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
-    /// What was taken and has not come back, in [`REQUEST`]s, as of `at`.
+    /// Parts that were taken and have not come back, as of `at`; a request is [`REQUEST`] of them.
     taken: u64,
     at: Timestamp,
     /// The limit under which it refills.
     per_minute: u32,
 }
 
-/// One request. The limit's number of such parts comes back each microsecond, so that no limit
-/// has a remainder.
+/// The parts of one request. The limit's number of such parts comes back each microsecond, so that
+/// no limit has a remainder.
 const REQUEST: u64 = 60_000_000;
 
-/// How a bucket stands.
+/// The standing of a bucket under a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketStanding {
     /// Requests for each minute.
     pub limit: NonZeroU32,
     /// Requests that may come now.
     pub remaining: u32,
-    /// Until the next request may come; zero when one may come now.
+    /// Time until the next request may come; zero when one may come now.
     pub next_in: Duration,
-    /// Until the bucket is full, if nothing comes.
+    /// Time until the bucket is full, if nothing comes.
     pub full_in: Duration,
 }
 
 impl TokenBucket {
-    /// A full one.
+    /// A full bucket.
     pub fn full(now: Timestamp) -> Self {
         Self {
             taken: 0,
@@ -82,12 +83,12 @@ impl TokenBucket {
         }
     }
 
-    /// Whether it has nothing to remember.
+    /// Whether the bucket is full, so that there is nothing to remember of it.
     pub fn is_full(&self, now: Timestamp) -> bool {
         self.taken_by(now) == 0
     }
 
-    /// How it stands under a limit, which may be another one than before.
+    /// The bucket's standing under a limit, which may be another one than before.
     pub fn standing(&self, limit: NonZeroU32, now: Timestamp) -> BucketStanding {
         let room = REQUEST.saturating_mul(u64::from(limit.get()));
         let taken = self.taken_by(now).min(room);
@@ -133,7 +134,7 @@ fn refilled(per_minute: u32, span: Duration) -> u64 {
     micros.saturating_mul(u64::from(per_minute))
 }
 
-/// How long `parts` take to come back, rounded up.
+/// The time that `parts` take to come back, rounded up.
 fn refill(parts: u64, limit: NonZeroU32) -> Duration {
     Duration::from_micros(parts.div_ceil(u64::from(limit.get())))
 }

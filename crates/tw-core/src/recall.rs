@@ -1,4 +1,4 @@
-//! What a client never saw of its earlier turns, put back into the history that it sends.
+//! Rounds and calls that a client never saw of its earlier turns, put back into the history that it sends.
 //!
 //! A client sees one message of a turn, however many rounds it took: the texts of all of them,
 //! and the calls that it was handed. Before such a message stand the hidden rounds, and into it
@@ -16,12 +16,12 @@ use crate::id::CallId;
 use crate::json::{Json, Literal, LiteralBuf};
 use crate::request::{Block, CallBlock, Message, ROUND_GAP, ResultBlock, Role, call_in};
 
-/// What is known of a history.
+/// The turns and ids that are known of a history.
 #[derive(Clone, Debug, Default)]
 pub struct Recalled {
-    /// At most one for each message.
+    /// The turns that messages of the history came from, at most one for each message.
     pub turns: Vec<RecalledTurn>,
-    /// What the upstream knows those calls by that clients were handed under ids of ours.
+    /// The upstream's ids of those calls that clients were handed under ids of ours.
     pub sent_ids: BTreeMap<CallId, String>,
 }
 
@@ -30,17 +30,16 @@ pub struct Recalled {
 pub struct RecalledTurn {
     /// The message's place in the history.
     pub at: usize,
-    /// All rounds; the last is the one that handed calls over, or that answered. The ones before
-    /// are hidden.
+    /// The turn's rounds; the last is the one that handed calls over, or that answered. The ones before are hidden.
     pub rounds: Vec<RecalledRound>,
 }
 
 /// An assistant message as the upstream gave it.
 #[derive(Clone, Debug)]
 pub struct RecalledRound {
-    /// Its calls have the ids that the upstream knows.
+    /// The message's blocks, whose calls have the ids that the upstream knows.
     pub blocks: Vec<Block>,
-    /// In the model's order.
+    /// The round's calls, in the model's order.
     pub calls: Vec<RecalledCall>,
 }
 
@@ -48,17 +47,17 @@ pub struct RecalledRound {
 pub struct RecalledCall {
     pub runs: CallRunner,
     pub id: CallId,
-    /// As in the blocks.
+    /// The upstream's id, as in the blocks.
     pub sent_id: String,
     pub tool_name: String,
-    /// What the model was given; of no use for a call that the client ran.
+    /// The result that the model was given; of no use for a call that the client ran.
     pub shown: String,
 }
 
 /// A history with what a client never saw of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SplicedHistory {
-    /// In their order.
+    /// The stretches of the history, in their order.
     stretches: Vec<Stretch>,
     /// Calls that the upstream knew by one id, which stand in one message now; renamed.
     pub repeated_ids: u32,
@@ -67,7 +66,7 @@ pub struct SplicedHistory {
 /// Messages of a history that follow one another. Most of a long one is as it was, and is not copied.
 #[derive(Clone, Debug, PartialEq)]
 enum Stretch {
-    /// Those at these places of the history that was spliced.
+    /// Messages at these places of the history that was spliced.
     AsBefore(Range<usize>),
     Anew(Vec<Message>),
 }
@@ -123,7 +122,7 @@ pub fn splice(
 struct Splicing(Vec<Stretch>);
 
 impl Splicing {
-    /// Messages that stay as they are.
+    /// Adds messages that stay as they are.
     fn keep(&mut self, places: Range<usize>) {
         match self.0.last_mut() {
             Some(Stretch::AsBefore(kept)) if kept.end == places.start => kept.end = places.end,
@@ -133,12 +132,12 @@ impl Splicing {
         }
     }
 
-    /// Messages that the client did not send so, and with each of them the answers to its calls.
+    /// Adds messages that the client did not send so, and with each of them the answers to its calls.
     fn put(&mut self, messages: Vec<Message>) {
         self.0.push(Stretch::Anew(messages));
     }
 
-    /// In what stays as it is calls were told apart before.
+    /// Ends the splicing. Calls of new messages are told apart here; those in what stays as it is were before.
     fn end(mut self) -> SplicedHistory {
         let repeated_ids = self.0.iter_mut().map(|stretch| match stretch {
             Stretch::AsBefore(_) => 0,
@@ -161,7 +160,7 @@ struct Answered<'a> {
 }
 
 impl Answered<'_> {
-    /// As the client sent it, but for ids of ours.
+    /// Passes on the message and its answers as the client sent them, but for ids of ours.
     fn pass(&self, out: &mut Splicing) {
         let mut all = std::iter::once(self.message).chain(self.answers);
         if !all.any(|message| rename::has_sent_id(message, self.sent_ids)) {
@@ -290,12 +289,12 @@ impl Answered<'_> {
     }
 }
 
-/// Whose texts go back.
+/// The source of the texts that go back to the upstream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Texts {
-    /// Each round's own, since the client's is all of them together.
+    /// The texts of each round, since the client's is all of them together.
     OfRounds,
-    /// The client's alone: it was changed, or not all rounds go back.
+    /// The client's text alone: it was changed, or not all rounds go back.
     OfClient,
 }
 
@@ -334,7 +333,7 @@ fn result(sent_id: &str, shown: &str) -> Message {
     }
 }
 
-/// All but the calls.
+/// The blocks that are no calls.
 fn said(blocks: &[Block]) -> impl Iterator<Item = &Block> {
     blocks
         .iter()
@@ -369,7 +368,7 @@ fn joined<'a>(texts: impl Iterator<Item = &'a Literal>) -> LiteralBuf {
     })
 }
 
-/// Clients change line ends and drop white space at the end.
+/// Whether two texts are the same but for line ends and white space at the end, which clients change.
 fn is_same_text(one: &str, other: &str) -> bool {
     let plain = |text: &str| text.replace("\r\n", "\n").trim_end().to_owned();
     plain(one) == plain(other)

@@ -12,25 +12,25 @@ pub struct RelayedRequest {
     pub end_user: Option<String>,
     /// The route that it came in by.
     pub path: &'static str,
-    /// As the client wrote it, or the API's default where it wrote none.
+    /// The model as the client wrote it, or the API's default where it wrote none.
     pub model: String,
     /// The upstream that was asked last.
     pub upstream: String,
     /// Requests that upstreams were sent for it.
     pub attempts: u32,
     pub outcome: RelayOutcome,
-    /// Of the answer that the client got; `None` if it left before there was one.
+    /// The status of the answer that the client got; `None` if it left before there was one.
     pub http_status: Option<u16>,
     pub tokens: RelayedTokens,
     pub request_bytes: u64,
-    /// Of the answer's body, as far as it came.
+    /// Bytes of the answer's body, as far as it came.
     pub response_bytes: u64,
     pub request_id: String,
     pub started: Timestamp,
     pub ended: Timestamp,
 }
 
-/// How a relayed request ended.
+/// The outcome of a relayed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayOutcome {
     /// The whole answer came.

@@ -1,4 +1,4 @@
-//! What a client asks for, whatever format it wrote it in.
+//! The request of a client, whatever format it wrote it in.
 //!
 //! Each part keeps the text it came in, so that a part that needs no change goes out untouched.
 
@@ -18,7 +18,7 @@ pub struct ModelInput {
     pub stream: bool,
     /// The client asked for usage in a stream.
     pub include_usage: bool,
-    /// How many choices are asked for (`n`), at least 1.
+    /// Choices that are asked for (`n`), at least 1.
     pub choices: u32,
     /// `max_completion_tokens`, or its old name; the budget of the whole turn.
     pub completion_tokens_max: Option<u64>,
@@ -46,7 +46,7 @@ impl ModelInput {
     }
 }
 
-/// Where messages end in the body that they were read from, in bytes from its start.
+/// The ends of messages in the body that they were read from, in bytes from its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageEnds {
     /// The last message before the last one of the assistant; `None` if there is none.
@@ -74,7 +74,7 @@ impl RequestTools {
     }
 }
 
-/// One tool as the client described it.
+/// A tool as the client described it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolEntry {
     pub name: String,
@@ -91,14 +91,14 @@ pub enum ToolChoice {
     None,
     Auto,
     Required,
-    /// One function by name.
+    /// A function by name.
     Named(String),
     /// Another object, such as `allowed_tools`.
     Other(Json),
 }
 
 impl ToolChoice {
-    /// Whether the model is made to call something, which must hold for the first round only.
+    /// Whether the model is made to call a tool, which must hold for the first round only.
     pub fn is_forced(&self) -> bool {
         match self {
             Self::Absent | Self::None | Self::Auto => false,
@@ -143,7 +143,7 @@ pub struct CallBlock {
     pub id: String,
     pub name: String,
     pub form: CallForm,
-    /// As written by the model; may not be JSON.
+    /// Arguments as the model wrote them; may not be JSON.
     pub arguments: Literal,
 }
 
@@ -155,7 +155,7 @@ pub struct ResultBlock {
     pub content: Json,
 }
 
-/// Between the texts of two rounds, where a client sees them as one message.
+/// The gap between the texts of two rounds, where a client sees them as one message.
 pub const ROUND_GAP: &str = "\n\n";
 
 /// The call that stands among the blocks under this id.
@@ -198,7 +198,7 @@ impl Message {
     }
 }
 
-/// One request to a model: what the client asked for, and what the turn has added to it.
+/// A request to a model: what the client asked for, and what the turn has added to it.
 #[derive(Clone, Debug)]
 pub struct ModelRequest<'a> {
     pub input: &'a ModelInput,
@@ -210,9 +210,9 @@ pub struct ModelRequest<'a> {
     pub tool_choice: ChoiceSent,
     /// Rounds of this turn so far, oldest first.
     pub rounds: Vec<RoundSent<'a>>,
-    /// What is left of the turn's budget; `None` leaves the client's field untouched.
+    /// Tokens left of the turn's budget; `None` leaves the client's field untouched.
     pub completion_tokens_left: Option<u64>,
-    /// Ask for usage in the stream.
+    /// The upstream is asked for usage in the stream.
     pub ask_usage: bool,
 }
 
@@ -237,10 +237,10 @@ impl ModelRequest<'_> {
     }
 }
 
-/// Which tools the upstream is told about.
+/// The tools that the upstream is told about.
 #[derive(Clone, Debug)]
 pub enum OfferedTools<'a> {
-    /// What the client wrote, untouched.
+    /// The client's own list, untouched.
     AsSent,
     /// Ours, in this order.
     Ours(Vec<&'a Tool>),
@@ -248,11 +248,11 @@ pub enum OfferedTools<'a> {
     Mixed(Vec<MixedTool<'a>>),
 }
 
-/// One tool of a list that mixes ours with the client's own.
+/// A tool of a list that mixes ours with the client's own.
 #[derive(Clone, Copy, Debug)]
 pub enum MixedTool<'a> {
     Ours(&'a Tool),
-    /// As the client wrote it.
+    /// The client's entry as written.
     Client(&'a ToolEntry),
 }
 
@@ -269,6 +269,6 @@ pub struct RoundSent<'a> {
     /// Text, refusal, reasoning and calls, in the order in which they go back.
     /// The calls' ids are the upstream's own, or minted where it gave none.
     pub assistant: &'a [Block],
-    /// One for each call, in call order: the id as in `assistant`, and what the model is given.
+    /// Results of the calls, in call order: the id as in `assistant`, and the text that the model is given.
     pub results: Vec<(&'a str, &'a str)>,
 }

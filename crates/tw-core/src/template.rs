@@ -20,12 +20,13 @@ enum Piece {
     Variable(String),
 }
 
-/// Where a value lands, which decides how it is escaped.
+/// The place where a value lands, which decides how it is escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueLanding {
-    /// As it is: prompts, and strings that a JSON or form writer escapes as a whole.
+    /// A text that holds the value as it is: prompts, and strings that a JSON or form writer
+    /// escapes as a whole.
     Text,
-    /// One path segment or query value: everything but unreserved characters is percent-encoded.
+    /// A path segment or query value: everything but unreserved characters is percent-encoded.
     Url,
     /// A header's value: control characters are refused.
     Header,

@@ -1,4 +1,4 @@
-//! What a key of an organization may do, and whose turns it may see.
+//! Rights of an organization's API key: what it may do, and the turns that it may see.
 
 use crate::id::ApiKeyId;
 
@@ -6,9 +6,9 @@ use crate::id::ApiKeyId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyScope {
     Chat,
-    /// Those that the key made, which `chat` allows, too.
+    /// Reading turns that the key made, which `chat` allows, too.
     TurnsRead,
-    /// Those of the whole organization.
+    /// Reading turns of the whole organization.
     TurnsReadAll,
     ToolsRead,
     ToolsWrite,
@@ -16,7 +16,7 @@ pub enum KeyScope {
 }
 
 impl KeyScope {
-    /// Those of a key that is made without a word about them.
+    /// Scopes of a key that is made without a word about them.
     pub const DEFAULT: [Self; 3] = [Self::Chat, Self::TurnsRead, Self::ToolsRead];
 
     pub const ALL: [Self; 6] = [
@@ -44,7 +44,7 @@ impl KeyScope {
     }
 }
 
-/// Which tools of ours a key may use.
+/// The tools of ours that a key may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolGrant {
     None,
@@ -62,12 +62,13 @@ impl ToolGrant {
     }
 }
 
-/// What becomes of a key's tools where a request brings a list of its own.
+/// The fate of a key's tools where a request brings a list of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolsMode {
-    /// The list takes their place: it is exact.
+    /// The request's list takes their place: it is exact.
     Replace,
-    /// They are added to the list. Agents always send one, and know nothing of the server's tools.
+    /// The key's tools are added to the list. Agents always send one, and know nothing of the
+    /// server's tools.
     Add,
 }
 
@@ -92,7 +93,7 @@ pub enum KeyMemory {
     Key,
 }
 
-/// Whose turns of an organization are meant.
+/// The API key and the end user of an organization whose turns are read or deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnOwner {
     /// `None` for all keys.

@@ -16,24 +16,24 @@ pub struct Tool {
     pub description: String,
     /// The function schema that the model sees, in the order written.
     pub parameters: Json,
-    /// The same, compiled.
+    /// The schema of the arguments, compiled.
     pub schema: ArgumentsSchema,
     pub policy: CallPolicy,
     pub kind: ToolKind,
-    /// Which version of a stored tool this is; `None` for one that comes with the program.
+    /// The version of a stored tool; `None` for a tool that comes with the program.
     pub version: Option<ToolVersion>,
 }
 
-/// One version of a stored tool.
+/// A version of a stored tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToolVersion {
     pub tool: ToolId,
     pub key: ToolVersionKey,
-    /// From 1.
+    /// The version's number, from 1.
     pub number: u32,
 }
 
-/// What runs when the tool is called.
+/// The kind of a tool, which says what runs when it is called.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolKind {
     /// The current time in a zone.
@@ -42,11 +42,11 @@ pub enum ToolKind {
     Calculate,
     /// An HTTP request made from a definition.
     ApiRequest(Arc<ToolDefinition>),
-    /// Sends its arguments to a listener and returns its answer. Debug builds only.
+    /// A probe, which sends its arguments to a listener and returns its answer. Debug builds only.
     Probe(StatusProbe),
 }
 
-/// Where a probe sends its arguments.
+/// The listener that a probe sends its arguments to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusProbe {
     /// `http://` on loopback.
@@ -55,40 +55,40 @@ pub struct StatusProbe {
     pub panics: bool,
 }
 
-/// How calls of a tool may be treated.
+/// The rules by which calls of a tool are treated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPolicy {
     pub effect: EffectClass,
-    /// For one attempt.
+    /// Longest time of one attempt.
     pub timeout: Duration,
     /// At least 1.
     pub attempts_max: u32,
-    /// Before the second attempt; doubles for each further one.
+    /// Wait before the second attempt; doubles for each further one.
     pub backoff: Duration,
     /// Calls that may run at once, over all turns.
     pub concurrency_max: u32,
     /// Longest result given to the model, in bytes.
     pub shown_bytes_max: usize,
-    /// Whether results are kept and given again; of `read` tools only.
+    /// Rules by which results are kept and given again; of `read` tools only.
     pub cache: Option<CacheRules>,
 }
 
-/// How long a result may be given again, and to whom.
+/// The rules by which a result is given again: for how long, and to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheRules {
     pub lifetime: Duration,
     pub scope: CacheScope,
 }
 
-/// Whose calls share a result.
+/// The calls that share a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheScope {
-    /// Those of this version of the tool.
+    /// Calls of this version of the tool.
     Tool,
-    /// Those of the same named end user; a call for nobody in particular is not answered so.
+    /// Calls of the same named end user; a call for nobody in particular is not answered so.
     User,
-    /// Those of the organization, whatever version of the tool answered, as long as the request
-    /// is the same.
+    /// Calls of the organization, whatever version of the tool answered, as long as the request is
+    /// the same.
     Organization,
 }
 
@@ -131,16 +131,16 @@ impl CallPolicy {
     }
 }
 
-/// What repeating a call does to the world.
+/// The effect of a tool's calls, by what repeating one does to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EffectClass {
-    /// Nothing; may be repeated freely.
+    /// Repeating does nothing; a call may be repeated freely.
     Read,
-    /// Nothing more than the first time, with the same key.
+    /// Repeating with the same key does nothing more than the first time.
     Idempotent,
     /// The provider can be asked, by our reference, whether it happened.
     Queryable,
-    /// It happens again; never repeated by us.
+    /// Repeating does it again; we never repeat a call.
     Once,
 }
 
@@ -161,7 +161,7 @@ impl EffectClass {
     }
 }
 
-/// How one attempt of a call ended.
+/// The outcome of one attempt of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolOutcome {
     /// The tool answered.
@@ -171,7 +171,7 @@ pub enum ToolOutcome {
     /// The tool answered that it does not do this at the moment.
     Unavailable {
         message: String,
-        /// How long it asks to be left alone.
+        /// Time for which the tool asks to be left alone.
         retry_after: Option<Duration>,
     },
     /// The tool answered that something went wrong, or pointed elsewhere: it may have acted before.
@@ -179,7 +179,7 @@ pub enum ToolOutcome {
     /// A gateway answered in the tool's place, so that nobody knows what became of the call.
     Gateway {
         message: String,
-        /// How long it asks to be left alone.
+        /// Time for which the gateway asks to be left alone.
         retry_after: Option<Duration>,
     },
     /// No request can be made of these arguments; nothing was sent, and nothing ever would be.
@@ -218,25 +218,25 @@ impl ToolOutcome {
 }
 
 impl ToolOutcome {
-    /// Whether an attempt that ended so, by its word, was certainly not sent.
+    /// Whether an attempt with this outcome, by its word, was certainly not sent.
     pub fn is_unsent(word: &str) -> bool {
         matches!(word, "unsendable" | "not_sent" | "not_allowed")
     }
 
-    /// Whether nobody knows if an attempt that ended so, by its word, took effect.
+    /// Whether an attempt with this outcome, by its word, leaves it unknown if it took effect.
     pub fn is_unsure(word: &str) -> bool {
         !Self::is_unsent(word) && !matches!(word, "ok" | "answered" | "refused" | "unavailable")
     }
 }
 
-/// What a tool answered.
+/// The answer of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolOutput {
     Text {
         text: String,
         /// The answer was longer than what is kept.
         cut: bool,
-        /// What of it the model is given, if that is not all.
+        /// The part of the text that the model is given, if that is not all.
         selected: Option<SelectedAnswer>,
     },
     /// An answer that is no text: described, not kept.
@@ -247,26 +247,26 @@ pub enum ToolOutput {
     },
 }
 
-/// What the model is given of an answer.
+/// The part of an answer that the model is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectedAnswer {
     pub text: String,
-    /// There is more of it than the model may be shown.
+    /// The part is longer than the model may be shown.
     pub cut: bool,
 }
 
-/// What a look-up of a `queryable` call found.
+/// The result of a look-up of a `queryable` call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookUp {
-    /// It happened, with this answer.
+    /// The call happened, with this answer.
     Happened(ToolOutput),
-    /// It certainly did not happen.
+    /// The call certainly did not happen.
     Absent,
     /// The provider did not say.
     Unknown,
 }
 
-/// What is put behind a result that was cut for the model.
+/// The text behind a result that was cut for the model.
 const CUT_MARKER: &str = " …[cut: the result is longer]";
 
 impl ToolOutput {

@@ -45,7 +45,7 @@ pub use recovery::{FoundAttempt, FoundCall, FoundTurn};
 
 use answer::ModelAnswer;
 
-/// What a turn is from its start to its end.
+/// The settings of a turn, which hold from its start to its end.
 #[derive(Clone, Debug)]
 pub struct TurnSetup {
     pub id: TurnId,
@@ -73,7 +73,7 @@ pub struct TurnSetup {
     pub memory: Option<TurnMemory>,
 }
 
-/// What happened in the world.
+/// An event of the world that a turn is told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A piece of a model's answer.
@@ -81,7 +81,7 @@ pub enum Event {
         ask: ModelRequestNumber,
         event: ModelEvent,
     },
-    /// Nothing more comes of that answer, however the connection ended.
+    /// The answer is over, however its connection ended: nothing more comes of it.
     ModelEnded {
         ask: ModelRequestNumber,
     },
@@ -116,7 +116,7 @@ pub enum Event {
     Drained,
 }
 
-/// Which model request of a turn.
+/// The number of a model request in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelRequestNumber {
     pub round: u32,
@@ -124,7 +124,7 @@ pub struct ModelRequestNumber {
     pub n: u32,
 }
 
-/// What to start once the step's writes are durable.
+/// An effect on the world, which starts once the step's writes are durable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Send the round's request to the model.
@@ -172,7 +172,7 @@ pub enum Timer {
     CallAgain { call: CallRef, n: u32 },
 }
 
-/// What one event leads to: written first, then shown and started.
+/// The consequences of one event: written first, then shown and started.
 #[derive(Debug, Default)]
 pub struct Step {
     pub write: Vec<Change>,
@@ -195,7 +195,7 @@ impl Step {
     }
 }
 
-/// What a step is told about the world.
+/// The time, and the fresh ids, that a step is told.
 pub struct Now<'a> {
     pub at: Timestamp,
     /// Ids that cannot be guessed, one for each call of it. They may begin with the time, so that an index of them
@@ -203,11 +203,11 @@ pub struct Now<'a> {
     pub fresh_id: &'a mut dyn FnMut() -> Uuid,
 }
 
-/// Why a model request failed.
+/// The failure of a model request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelFailure {
     pub kind: ModelFailureKind,
-    /// For the client; holds nothing secret.
+    /// The error that the client is told; holds nothing secret.
     pub error: ReportedError,
     /// The upstream's `Retry-After`, or `retry-after-ms`.
     pub retry_after: Option<Duration>,
@@ -217,11 +217,11 @@ pub struct ModelFailure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelFailureKind {
-    /// Nothing was connected.
+    /// No connection was made.
     Connect,
     /// The connection broke before an answer began.
     Reset,
-    /// Longer silence than allowed.
+    /// The upstream was silent for longer than allowed.
     Silent,
     /// An HTTP status other than 2xx.
     Status(u16),
@@ -233,7 +233,7 @@ pub enum ModelFailureKind {
     Reported,
 }
 
-/// One turn.
+/// The state machine of one turn.
 #[derive(Debug)]
 pub struct Turn {
     setup: TurnSetup,
@@ -278,14 +278,14 @@ struct Call {
     id: CallId,
     runs: CallRunner,
     name: String,
-    /// What the upstream knows the call by.
+    /// The id by which the upstream knows the call.
     sent_id: String,
     idempotency_key: String,
     /// The tool's effect when the call was made; `None` for a tool that is not offered.
     effect: Option<EffectClass>,
     /// `None` for a tool that is not offered, or no longer is.
     tool: Option<Arc<Tool>>,
-    /// Of an `idempotent` call that may run, the arguments that it was made with.
+    /// The arguments that an `idempotent` call was made with, if it may run.
     given: Option<ValidArgs>,
     /// An attempt of it was sent and may have changed the world.
     acted: bool,
@@ -322,13 +322,13 @@ enum CallState {
     Ended(CallEnd),
 }
 
-/// What is needed to run a call.
+/// The parts of a call that are needed to run it.
 #[derive(Clone, Debug)]
 pub struct CallToRun {
     pub id: CallId,
     pub tool: Arc<Tool>,
     pub args: ValidArgs,
-    /// Stable over attempts.
+    /// The idempotency key, stable over attempts.
     pub idempotency_key: String,
 }
 
@@ -401,7 +401,7 @@ impl Turn {
         }
     }
 
-    /// Whether this is the model request that is under way.
+    /// Whether `ask` is the model request that is under way.
     fn is_current(&self, ask: ModelRequestNumber) -> bool {
         ask.round == self.round_number()
             && matches!(self.phase, Phase::Asking { n, .. } if n == ask.n)
@@ -420,7 +420,7 @@ impl Turn {
         self.stopping.is_some()
     }
 
-    /// How much the model has written of arguments in the round that is open, which is checked when the round ends.
+    /// Bytes of arguments that the model has written in the open round, which are checked when the round ends.
     pub fn argument_bytes(&self) -> usize {
         match &self.phase {
             Phase::Asking { answer, .. } => answer.argument_bytes(),
@@ -428,12 +428,12 @@ impl Turn {
         }
     }
 
-    /// Whether the history goes to the model with what was hidden of it.
+    /// Whether the history goes to the model with its hidden calls put back.
     pub fn is_restoring(&self) -> bool {
         self.restoring
     }
 
-    /// What to run for a call that was dispatched; `None` if it is not running.
+    /// The parts needed to run a call that was dispatched; `None` if it is not running.
     pub fn call_to_run(&self, call: CallRef) -> Option<CallToRun> {
         let found = self.find(call)?;
         match &found.state {
@@ -447,7 +447,7 @@ impl Turn {
         }
     }
 
-    /// What a call that waits for a slot would run.
+    /// The parts needed to run a call that waits for a slot; `None` if it does not wait.
     pub fn call_waiting(&self, call: CallRef) -> Option<CallToRun> {
         let found = self.find(call)?;
         match &found.state {

@@ -1,8 +1,8 @@
-//! What a request says of how its turn is to be kept and ended.
+//! Settings of a request for how its turn is kept and ended.
 
 use std::time::Duration;
 
-/// How long a turn's contents are kept.
+/// The time for which a turn's contents are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordPolicy {
     /// Until retention.
@@ -11,21 +11,21 @@ pub enum RecordPolicy {
     Minimal,
 }
 
-/// After this a minimal turn's contents are erased (design, section 5).
+/// Time after its end when a minimal turn's contents are erased (design, section 5).
 pub const MINIMAL_KEPT: Duration = Duration::from_secs(600);
 
-/// The same for a turn that handed calls over and holds results of its own for the client's
+/// The same time for a turn that handed calls over and holds results of its own for the client's
 /// answer.
 pub const HELD_KEPT: Duration = Duration::from_secs(3600);
 
-/// What happens to a turn whose client closes the connection.
+/// The fate of a turn whose client closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLeave {
     Stop,
     Finish,
 }
 
-/// Which API a turn came in by.
+/// The API that a turn came in by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surface {
     ChatCompletions,

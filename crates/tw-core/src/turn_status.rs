@@ -38,7 +38,7 @@ impl TurnStatus {
     }
 }
 
-/// Why a turn ended otherwise than by the model's last word.
+/// The reason for which a turn ended otherwise than by the model's last word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnReason {
     Length,
@@ -53,7 +53,7 @@ pub enum TurnReason {
     /// A fault of ours.
     Internal,
     ClientLeft,
-    /// Somebody asked for it.
+    /// A stop that somebody asked for.
     Requested,
 }
 

@@ -14,12 +14,12 @@ use crate::turn::ModelFailure;
 /// A walk round the upstreams that serve a model; they are named by their place.
 #[derive(Clone, Debug)]
 pub struct UpstreamChain {
-    /// At least 1.
+    /// Number of upstreams, at least 1.
     upstreams: usize,
     /// The place that attempts are counted from.
     asks_from: usize,
     failed: BTreeMap<usize, Again>,
-    /// When upstreams that said so want to be asked again.
+    /// Times before which upstreams that said so do not want to be asked again.
     not_before: BTreeMap<usize, Timestamp>,
 }
 

@@ -22,7 +22,7 @@ pub const ALWAYS_THERE: [&str; 7] = [
     "today",
 ];
 
-/// Those of [`ALWAYS_THERE`] that a prompt may name: they stay the same from turn to turn, so
+/// Variables of [`ALWAYS_THERE`] that a prompt may name: they stay the same from turn to turn, so
 /// that the provider's prompt cache hits.
 pub const IN_PROMPTS: [&str; 4] = ["organization", "end_user", "conversation", "today"];
 
@@ -47,7 +47,7 @@ impl Variables {
     }
 }
 
-/// As many whole characters of `text` as `bytes_max` bytes hold.
+/// The longest beginning of `text` in whole characters that `bytes_max` bytes hold.
 pub(crate) fn beginning(text: &str, bytes_max: usize) -> &str {
     let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {

@@ -1,4 +1,4 @@
-//! From a definition and arguments to a request.
+//! The HTTP request of a call, made from its tool's definition and the model's arguments.
 
 use super::encode::{SizeLimit, header_value, merge, overlaps, pairs};
 use super::{BodyFormat, BuildError, BuiltRequest, Method, RequestInputs, UrlTemplate, fill};
@@ -17,7 +17,7 @@ const URL: SizeLimit = SizeLimit {
     what: "URL",
     bytes_max: URL_BYTES_MAX,
 };
-/// Four times what a definition may have.
+/// Longest body of a request: four times what a definition may have.
 const BODY: SizeLimit = SizeLimit {
     what: "body",
     bytes_max: 1024 * 1024,
@@ -100,8 +100,8 @@ impl ToolDefinition {
         })
     }
 
-    /// Everything that decides the answer, as one text that is equal for requests that are:
-    /// members of the body in the order of their names, secrets by name.
+    /// The identity of a request: everything that decides its answer, as one text that is equal for
+    /// requests that are: members of the body in the order of their names, secrets by name.
     ///
     /// # Errors
     /// As [`ToolDefinition::request`].
@@ -196,7 +196,7 @@ impl ToolDefinition {
         }
     }
 
-    /// Whether its requests have a body, be it an empty one.
+    /// Whether requests of the tool have a body, be it an empty one.
     pub(crate) fn has_body(&self) -> bool {
         self.request.method.may_have_body()
             && (!self.request.body.is_empty()
@@ -205,7 +205,8 @@ impl ToolDefinition {
                 }))
     }
 
-    /// Where the parameter goes.
+    /// The place that the parameter's value goes to: its `{name}` in the URL, else the one that the
+    /// definition says, else the query or the body, by the method.
     pub(crate) fn place_of(&self, name: &str) -> ParameterLanding {
         let url = &self.request.url;
         if url.path_parameters().any(|other| other == name)
@@ -225,10 +226,10 @@ impl ToolDefinition {
     }
 }
 
-/// Where a parameter ends up.
+/// The place of a request that a parameter's value goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ParameterLanding {
-    /// At its `{name}` in the URL.
+    /// The `{name}` in the URL.
     Url,
     In(ParameterPlace),
 }

@@ -63,7 +63,7 @@ pub(super) fn pairs(
     Ok(pairs.written)
 }
 
-/// How long a part of a request may become.
+/// The limit on the length of a part of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SizeLimit {
     pub what: &'static str,
@@ -79,8 +79,8 @@ impl SizeLimit {
     }
 }
 
-/// A name in front of many values is written with each, so that a short value can make a long
-/// text: what is too long is not made at all.
+/// The `name=value` pairs written so far. A name in front of many values is written with each, so
+/// that a short value can make a long text: what is too long is not made at all.
 struct Pairs {
     written: Vec<String>,
     limit: SizeLimit,
@@ -102,7 +102,7 @@ impl Pairs {
     }
 }
 
-/// `name` is encoded already.
+/// Writes the pairs of a value under `name`, which is encoded already.
 fn write_pairs(name: &str, value: &JsonTree, pairs: &mut Pairs) -> Result<(), BuildError> {
     if name.len() > PAIR_NAME_BYTES_MAX {
         return Err(BuildError(format!(

@@ -41,7 +41,7 @@ fn bad<T>(problem: String) -> Result<T, BadTemplate> {
     Err(BadTemplate(problem))
 }
 
-/// Host and port are read by the parser that the guard of addresses uses, alone, so that nothing
+/// Reads host and port by the parser that the guard of addresses uses, alone, so that nothing
 /// behind them can change what it sees.
 fn parse_place(scheme: &str, place: &str) -> Result<Url, BadTemplate> {
     if place.contains(['{', '}']) {
@@ -206,7 +206,8 @@ fn is_dots(segment: &str) -> bool {
     matches!(name, "." | "..")
 }
 
-/// What a placeholder of a URL stands for.
+/// A source of the values of a URL's placeholders, by name; `None` for a placeholder without a
+/// value.
 pub(super) type PlaceholderSource<'a> = dyn Fn(&str) -> Result<Option<String>, BuildError> + 'a;
 
 impl UrlTemplate {
@@ -239,7 +240,7 @@ impl UrlTemplate {
         self.path.iter().chain(self.query.iter().flatten())
     }
 
-    /// Origin and path.
+    /// The URL's origin and path, filled in.
     pub(super) fn fill_path(
         &self,
         variables: &Variables,

@@ -1,4 +1,4 @@
-//! Everything that makes a definition unusable, with the field that does.
+//! Checks of a tool's definition, each of which names the field that makes it unusable.
 
 mod parameters;
 mod request;
@@ -121,7 +121,7 @@ fn check_prompt(
     Ok(())
 }
 
-/// Which variables a template may name, beside the declared ones.
+/// The variables that a template may name, beside the declared ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     Request,

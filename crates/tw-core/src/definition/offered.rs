@@ -9,8 +9,8 @@ use crate::template::{Prompts, TextTemplate};
 use crate::tool::{Tool, ToolKind, ToolVersion};
 use crate::variables::{ALWAYS_THERE, VALUE_BYTES_MAX, Variables, beginning};
 
-/// Of a value, in bytes: so much that one which is too long is seen to be, whatever characters
-/// it has.
+/// Longest beginning of a value that is kept, in bytes: so much that a value which is too long is
+/// seen to be, whatever characters it has.
 const KEPT_BYTES_MAX: usize = VALUE_BYTES_MAX + 4;
 
 impl ToolDefinition {

@@ -1,4 +1,4 @@
-//! What of a response is an answer, and what the model is shown of it.
+//! Rules by which a response is an answer, and the part of it that the model is shown.
 
 use serde_json::Value;
 
@@ -29,14 +29,15 @@ impl ToolDefinition {
         })
     }
 
-    /// What the model is shown of an answer, as JSON; `None` for the answer itself.
+    /// The selected part of an answer, as JSON; `None` where the model is shown the answer itself, which holds for a
+    /// tool that selects nothing and for an empty answer.
     ///
     /// One path that can find one node only gives that node, or null; any other path gives an
     /// array of what it finds. Digits of numbers stay as the answer has them.
     ///
-    /// It has no more bytes than the model may be shown. What cannot be selected from is not shown at all, since the owner
-    /// may have selected to keep the rest from the model: what was cut, is no JSON, nests deeper than
-    /// [`crate::limits::JSON_DEPTH_DEFAULT`], or holds very many values. Of nothing there is nothing to show.
+    /// The part has no more bytes than the model may be shown. What cannot be selected from is not shown at all, since
+    /// the owner may have selected to keep the rest from the model: what was cut, is no JSON, nests deeper than
+    /// [`crate::limits::JSON_DEPTH_DEFAULT`], or holds very many values.
     pub fn selected(&self, text: &str, cut: bool) -> Option<SelectedAnswer> {
         let select = self.response.select.as_ref()?;
         // Some servers write a byte order mark.
@@ -56,11 +57,11 @@ impl ToolDefinition {
     }
 }
 
-/// What the model is told of an answer that cannot be selected from.
+/// The text that the model is given in place of an answer that cannot be selected from.
 const NOT_SELECTED: &str =
     "The call succeeded. Its answer cannot be shown: it is not JSON, or too large to select from.";
 
-/// Whether `*`, `*+suffix` or a plain word takes `word`.
+/// Whether the pattern `*`, `*+suffix` or a plain word takes `word`.
 fn fits(pattern: &str, word: &str) -> bool {
     match pattern.strip_prefix('*') {
         Some(suffix) => word.ends_with(suffix),

@@ -1,9 +1,9 @@
-//! Which secrets a definition names, and where each would go.
+//! Secrets that a definition names, and the host that each would go to.
 
 use super::{ToolDefinition, walk};
 use crate::parameters::ParameterValue;
 
-/// One place of a definition that names a secret.
+/// A place of a definition that names a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretUse {
     /// A path such as `headers.authorization`.
@@ -14,7 +14,7 @@ pub struct SecretUse {
 }
 
 impl ToolDefinition {
-    /// All uses of secrets, those of the look-up too.
+    /// The uses of secrets in the definition, its look-up included.
     pub fn secrets(&self) -> Vec<SecretUse> {
         let request = &self.request;
         let mut uses = Vec::new();

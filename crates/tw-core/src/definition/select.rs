@@ -105,7 +105,8 @@ fn is_singular(path: &impl Display) -> bool {
     !bare.contains("..") && !bare.contains(['*', '?', ':', ','])
 }
 
-/// `None` when the text is no JSON, or more of it than is taken apart.
+/// The answer's nodes that the paths find, as JSON text; `None` when the text is no JSON, or more
+/// of it than is taken apart.
 ///
 /// No more than `bytes_max` bytes are written, however much the paths find.
 pub(super) fn apply(
@@ -140,7 +141,8 @@ pub(super) fn apply(
 /// Following a located path instead would search an object's members for each node found.
 type Written<'a> = HashMap<*const Value, &'a JsonTree>;
 
-/// Both were made of one text and keep its order.
+/// Notes the written form of each node of `value`; both trees were made of one text and keep its
+/// order.
 fn pair_up<'a>(value: &Value, tree: &'a JsonTree, written: &mut Written<'a>) {
     written.insert(value, tree);
     match (value, tree) {
@@ -160,7 +162,8 @@ fn pair_up<'a>(value: &Value, tree: &'a JsonTree, written: &mut Written<'a>) {
 }
 
 struct Answer<'a> {
-    /// Where it was when its nodes were paired up: moved, its root would have another address.
+    /// The answer's root, by reference to where it was when its nodes were paired up: moved, it
+    /// would have another address.
     value: &'a Value,
     nodes: Written<'a>,
 }

@@ -1,4 +1,4 @@
-//! Every static value of a definition, with its field.
+//! A walk over every static value of a definition, with its field.
 
 use super::ToolDefinition;
 use crate::api_request::LookUpRequest;
@@ -16,7 +16,7 @@ pub(super) fn request<'a>(
     in_parameters("parameters", &definition.parameters, visit);
 }
 
-/// The same of a look-up.
+/// Visits the values of a look-up in the same way.
 pub(super) fn look_up<'a>(
     look_up: &'a LookUpRequest,
     visit: &mut impl FnMut(&str, &'a ParameterValue),

@@ -41,7 +41,8 @@ pub(crate) fn repeats(message: &Message) -> bool {
 /// The ids of one message.
 struct Names {
     taken: BTreeSet<String>,
-    /// What the calls of an id are called now, in their order.
+    /// New ids of the calls that have one id, in the calls' order; their results take them from the
+    /// front.
     now: HashMap<String, VecDeque<String>>,
     /// Rises over the whole message, so that many equal ids take no longer than many others.
     number: usize,
@@ -86,8 +87,8 @@ impl Names {
         u32::try_from(renamed.len()).unwrap_or(u32::MAX)
     }
 
-    /// As long as before and of the same letters where that can be: some upstreams take only ids
-    /// of their own form, such as nine letters and digits.
+    /// A new id for a call, as long as before and of the same letters where that can be: some
+    /// upstreams take only ids of their own form, such as nine letters and digits.
     fn another(&mut self, id: &str) -> String {
         loop {
             self.number += 1;

@@ -48,7 +48,7 @@ impl BoundedText {
     }
 }
 
-/// For writers of others, who hand over texts in pieces.
+/// The way in for writers of other crates, who hand over texts in pieces.
 impl io::Write for BoundedText {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         let room = self.bytes_max - self.bytes.len();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SharedText(Arc<String>);
 
-/// Shorter parts are copied, in bytes: a copy takes about what the reference to a part does, and keeps no text that is
-/// a hundred thousand times its size.
+/// Shortest part that is referred to and not copied, in bytes: a copy takes about what the reference to a part does,
+/// and keeps no text that is a hundred thousand times its size.
 const SHARED_BYTES_MIN: usize = 256;
 
 impl SharedText {
@@ -28,7 +28,7 @@ impl SharedText {
         self.0.is_empty()
     }
 
-    /// Where `part` stands in this text; `None` if it is no part of it.
+    /// The range of `part` in this text, as its start and end; `None` if it is no part of it.
     fn range_of(&self, part: &str) -> Option<(u32, u32)> {
         let start = part.as_ptr().addr().checked_sub(self.0.as_ptr().addr())?;
         let end = start.checked_add(part.len())?;
@@ -43,7 +43,7 @@ impl From<&str> for SharedText {
     }
 }
 
-/// What people say is not for logs.
+/// The length alone, since what people say is not for logs.
 impl fmt::Debug for SharedText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SharedText({} bytes)", self.len())
@@ -62,7 +62,8 @@ pub(super) enum JsonText {
 }
 
 impl JsonText {
-    /// `part` stands in `whole`. One that does not, that is short, or that stands beyond 4 GiB is copied.
+    /// The text `part`, which stands in `whole`. One that does not, that is short, or that stands beyond 4 GiB is
+    /// copied.
     pub(super) fn part(whole: &SharedText, part: &str) -> Self {
         match whole.range_of(part) {
             Some((start, end)) if part.len() >= SHARED_BYTES_MIN => Self::Part {

@@ -6,10 +6,10 @@ use std::io;
 use super::bounded::{BoundedText, TextFull};
 use super::{Json, Literal};
 
-/// How deep a value may nest to be taken apart.
+/// Deepest nesting of a value that is taken apart.
 const DEPTH_MAX: usize = 128;
 
-/// One JSON value.
+/// A JSON value, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonTree {
     /// A number, `true`, `false` or `null`, as written.
@@ -21,7 +21,7 @@ pub enum JsonTree {
     Object(Vec<(String, JsonTree)>),
 }
 
-/// Whether the members of objects are written as they stand or in the order of their names.
+/// The order in which the members of objects are written: as they stand, or by their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberOrder {
     AsItIs,
@@ -29,7 +29,7 @@ pub enum MemberOrder {
 }
 
 impl JsonTree {
-    /// `None` when the value nests too deep.
+    /// Takes a value apart; `None` when it nests too deep.
     pub fn read(json: &Json) -> Option<Self> {
         if json.depth() > DEPTH_MAX {
             return None;

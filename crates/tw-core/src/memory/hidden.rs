@@ -1,14 +1,14 @@
-//! What makes two hidden halves the same.
+//! Hashes by which two hidden halves of turns are the same.
 
 use sha2::{Digest, Sha256};
 
 use super::HistoryHash;
 use super::read::put;
 
-/// Stands at the start of each hash of a hidden half.
+/// The text at the start of each hash of a hidden half.
 const FORM: &[u8] = b"turnwright hidden 1";
 
-/// All hidden calls of a turn and of the turns that it continues.
+/// The hash of the hidden calls of a turn and of the turns that it continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HiddenHash(pub [u8; 32]);
 
@@ -16,9 +16,9 @@ pub struct HiddenHash(pub [u8; 32]);
 #[derive(Clone, Copy, Debug)]
 pub struct HiddenCall<'a> {
     pub name: &'a str,
-    /// As the model wrote them.
+    /// Arguments as the model wrote them.
     pub arguments: &'a str,
-    /// What the model was given.
+    /// The result that the model was given.
     pub shown: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! What counts of one message.
+//! The parts of a message that count in the hash of a history.
 
 use memchr::memchr;
 use serde_json::Value;
@@ -58,7 +58,7 @@ impl Text {
         }
     }
 
-    /// Adds what there is, and begins anew.
+    /// Adds the joined text, and begins anew.
     fn put(&mut self, hash: &mut Sha256) {
         put_text(hash, &self.0);
         self.0.clear();

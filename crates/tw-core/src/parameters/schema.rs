@@ -26,7 +26,7 @@ pub(crate) fn function_parameters_with(parameters: &Parameters, prompts: &Prompt
     Json::parse(&seen.schema).unwrap_or_else(|_| Json::from_value(&Value::Null))
 }
 
-/// Where in the schema we are, and what fills its prompts.
+/// A place in the schema, and the values that fill its prompts.
 struct Place<'a> {
     /// A JSON pointer.
     pointer: String,
@@ -55,11 +55,11 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What the model sees of one parameter.
+/// A parameter as the model sees it.
 struct Seen {
     schema: String,
     is_required: bool,
-    /// Something of it is for the model.
+    /// The model has some part of the parameter to fill in.
     is_visible: bool,
 }
 
@@ -188,7 +188,7 @@ pub(crate) const NAMED: [&str; 6] = [
     "dependencies",
 ];
 
-/// What the members of an object are named by.
+/// The origin of the names of an object's members: keywords of JSON Schema, or the owner's choice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NamedBy {
     Keyword,

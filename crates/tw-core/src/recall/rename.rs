@@ -6,13 +6,13 @@ use crate::id::CallId;
 use crate::json::Json;
 use crate::request::{Block, CallBlock, Message, ResultBlock};
 
-/// What the upstream knows a call by that was handed over under this id.
+/// The upstream's id of a call that was handed over under `id`.
 pub(super) fn sent_id<'a>(id: &str, sent_ids: &'a BTreeMap<CallId, String>) -> Option<&'a str> {
     let sent = sent_ids.get(&CallId::parse_handed(id)?)?;
     Some(sent)
 }
 
-/// Whether an id in the message is one that the upstream knows otherwise.
+/// Whether the message holds an id of ours for a call that the upstream knows by another one.
 pub(super) fn has_sent_id(message: &Message, sent_ids: &BTreeMap<CallId, String>) -> bool {
     let is_known = |id: &str| sent_id(id, sent_ids).is_some();
     !sent_ids.is_empty()
@@ -96,8 +96,8 @@ fn in_text(
     Json::parse(&renamed).ok()
 }
 
-/// Whether what comes next in the JSON is the value of a field that holds a call's id. A quote
-/// inside a string would have a backslash before it, so that none is taken for a field.
+/// Whether the next value in the JSON is that of a field that holds a call's id. A quote inside a
+/// string would have a backslash before it, so that none is taken for a field.
 fn is_value_of_id(before: &str) -> bool {
     let Some(name) = before.trim_ascii_end().strip_suffix(':') else {
         return false;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::{Piece, TextTemplate};
 use crate::variables::{VALUE_BYTES_MAX, Variables, beginning};
 
-/// What variables may add to all prompts of a tool, in bytes. The prompts themselves are the
+/// Most bytes that variables may add to all prompts of a tool. The prompts themselves are the
 /// owner's, the values come with a request.
 const PUT_IN_BYTES_MAX: usize = 16 * 1024;
 

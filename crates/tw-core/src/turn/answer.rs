@@ -14,7 +14,8 @@ use crate::request::{Block, CallBlock};
 
 #[derive(Debug, Default)]
 pub(super) struct ModelAnswer {
-    /// What of the first choice goes into the record and back to the upstream.
+    /// The text of the first choice. With the three fields below it goes into the record and back
+    /// to the upstream.
     text: LiteralBuf,
     refusal: LiteralBuf,
     reasoning: Vec<(ReasoningField, LiteralBuf)>,
@@ -24,11 +25,11 @@ pub(super) struct ModelAnswer {
     pub(super) usage: Option<TokenUsage>,
     pub(super) error: Option<ReportedError>,
     pub(super) done: bool,
-    /// Something of this answer was shown to the client.
+    /// The client was shown something of this answer.
     pub(super) shown: bool,
     pub(super) model: Option<String>,
     pub(super) created_s: Option<i64>,
-    /// Shown as soon as something else is.
+    /// Events that are shown as soon as something else is.
     pub(super) held: Vec<LogEvent>,
     /// Text and arguments so far, in bytes.
     pub(super) bytes: usize,
@@ -39,7 +40,7 @@ pub(super) struct ModelAnswer {
 pub(super) struct DraftCall {
     pub(super) choice: u32,
     pub(super) call: u32,
-    /// Its place among the calls of its round. The first choice's count from 0; each further
+    /// The call's place among the calls of its round. The first choice's count from 0; each further
     /// choice's begin where no call of the one before can be.
     pub(super) position: u32,
     /// The id under which its row was made and the client was shown its first piece.
@@ -58,7 +59,7 @@ impl ModelAnswer {
         self.error.is_none() && (self.done || !self.finish.is_empty())
     }
 
-    /// Of all calls together.
+    /// Bytes of the arguments of all calls together.
     pub(super) fn argument_bytes(&self) -> usize {
         self.drafts.iter().map(|draft| draft.arguments.len()).sum()
     }

@@ -308,7 +308,7 @@ enum Next {
     LookUp,
 }
 
-/// What follows an attempt's end, by the tool's effect class.
+/// The next step after an attempt's end, by the tool's effect class.
 fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next {
     let policy = call.tool.as_ref().map(|tool| &tool.policy);
     let again = policy

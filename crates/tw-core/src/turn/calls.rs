@@ -17,7 +17,7 @@ use crate::tool::{EffectClass, Tool};
 use crate::turn_status::{TurnReason, TurnStatus};
 use crate::variables::beginning;
 
-/// How much of a name that is none of a tool is repeated, in bytes.
+/// Longest part of an unknown tool's name that is repeated, in bytes.
 const NAME_SHOWN_BYTES_MAX: usize = 128;
 
 impl Turn {
@@ -89,8 +89,8 @@ impl Turn {
         self.show_start(answer.model.clone(), answer.created_s, step);
     }
 
-    /// What the upstream will know each call of a choice by: its own id, or one of ours where it
-    /// gave none or gave one twice.
+    /// The ids by which the upstream will know the calls of a choice: its own, or one of ours where
+    /// it gave none or gave one twice.
     pub(super) fn sent_ids(&self, round: u32, answer: &ModelAnswer, choice: u32) -> Vec<String> {
         let mut seen = BTreeSet::new();
         answer

@@ -187,7 +187,7 @@ fn filled(arguments: Literal) -> Option<Literal> {
     (!arguments.is_empty()).then_some(arguments)
 }
 
-/// What is known of a call that was handed over, until the client answers.
+/// The end of a call that was handed over: without a result, which the client has yet to bring.
 fn handed_over() -> CallEnd {
     CallEnd {
         reason: None,

@@ -1,4 +1,4 @@
-//! How a turn ends: by its answer, a limit, a failure, a stop, the deadline or a shutdown.
+//! The end of a turn: by its answer, a limit, a failure, a stop, the deadline or a shutdown.
 
 use super::answer::ModelAnswer;
 use super::attempts::{close_attempt, outcome_unknown};
@@ -53,7 +53,7 @@ impl Turn {
         self.phase = Phase::Ended;
     }
 
-    /// Calls were handed over whose answers belong beside results of ours.
+    /// Whether calls were handed over whose answers belong beside results of ours.
     fn holds_results(&self) -> bool {
         let handed = |call: &Call| match &call.state {
             CallState::Ended(end) => call.runs == CallRunner::Client && end.reason.is_none(),

@@ -277,7 +277,7 @@ impl Turn {
 const HELD_EVENTS_MAX: usize = 64;
 
 impl ModelFailure {
-    /// How it failed, in a word of the log.
+    /// The word of the log for this kind of failure.
     pub fn word(&self) -> &'static str {
         match self.kind {
             ModelFailureKind::Connect => "connect",
@@ -339,9 +339,9 @@ impl ModelFailure {
         }
     }
 
-    /// The upstream says that it cannot do such a thing, ever: another model may. llama.cpp says
-    /// of an image for a model of text "image input is not supported" (500), and of what it has
-    /// not switched on `not_supported_error` (501).
+    /// Whether the upstream says that it cannot do such a thing, ever: another model may. llama.cpp
+    /// says of an image for a model of text "image input is not supported" (500), and of what it
+    /// has not switched on `not_supported_error` (501).
     fn is_unsupported(&self) -> bool {
         match self.kind {
             ModelFailureKind::Status(501) => true,
@@ -364,7 +364,7 @@ impl ModelFailure {
         matches!(self.kind, ModelFailureKind::Status(404))
     }
 
-    /// What a client is told of it.
+    /// The fault that a client is told for this failure.
     pub fn fault(&self) -> TurnFault {
         let class = match self.kind {
             ModelFailureKind::Status(status) => match status {

@@ -1,4 +1,4 @@
-//! Which tools a request is offered.
+//! The choice of the tools that a request is offered.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use crate::request::{ModelInput, RequestTools, ToolEntry};
 use crate::tenant::{ToolGrant, ToolsMode};
 use crate::tool::Tool;
 
-/// Who runs the calls of a turn.
+/// The tools that a turn offers, and the side that runs its calls.
 #[derive(Clone, Debug)]
 pub enum ToolOffer {
     /// No tool of ours is offered: what the client wrote passes, and calls go to the client.
     Relay,
-    /// These, in this order; the client sees none of their calls.
+    /// Tools of ours, in this order; the client sees none of their calls.
     Ours(Vec<Arc<Tool>>),
     /// Ours and the client's own, in the client's order. Calls of ours are hidden, calls of the
     /// client's are handed over when ours have ended.
     Mixed(Vec<MixedListEntry>),
 }
 
-/// One tool of a list that mixes ours with the client's own.
+/// A tool of a list that mixes ours with the client's own.
 #[derive(Clone, Debug)]
 pub enum MixedListEntry {
     Ours(Arc<Tool>),
-    /// By name; the client's entry stands in its request.
+    /// A tool of the client's by name; its entry stands in the request.
     Client(String),
 }
 
@@ -71,7 +71,7 @@ impl ToolOffer {
         }
     }
 
-    /// The same with each of our tools as `change` makes it.
+    /// The same offer, with each of our tools as `change` makes it.
     #[must_use]
     pub fn map_ours(self, change: impl Fn(Arc<Tool>) -> Arc<Tool>) -> Self {
         match self {

@@ -20,14 +20,14 @@ use crate::request::{Block, Role};
 use crate::tool::{EffectClass, Tool, ToolOutcome};
 use crate::turn_status::{TurnReason, TurnStatus};
 
-/// What the store knows of a turn that nobody drives.
+/// The record of a turn that nobody drives, as the store holds it.
 #[derive(Clone, Debug, Default)]
 pub struct FoundTurn {
     /// Assistant messages by round, oldest first.
     pub rounds: Vec<(u32, Vec<Block>)>,
-    /// In order of round and position.
+    /// Calls in order of round and position.
     pub calls: Vec<FoundCall>,
-    /// In order of round, position and number.
+    /// Attempts in order of round, position and number.
     pub attempts: Vec<FoundAttempt>,
     pub events: Vec<LogEvent>,
     /// The turn was being stopped.

@@ -1,4 +1,4 @@
-//! What an ended turn is found by.
+//! The hashes by which an ended turn is found.
 
 use super::{CallState, Turn};
 use crate::call::CallRunner;
@@ -9,7 +9,8 @@ use crate::request::{Block, Message, ROUND_GAP, Role, call_in};
 use crate::turn_status::{TurnReason, TurnStatus};
 
 impl Turn {
-    /// What the next request finds this turn by, if its client has an answer to send back.
+    /// The hashes by which the next request finds this turn; `None` for a turn without memory, and
+    /// for one that leaves its client no answer to send back.
     pub(super) fn remembered(
         &self,
         status: TurnStatus,

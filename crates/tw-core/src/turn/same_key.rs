@@ -7,7 +7,7 @@ use crate::arguments::ValidArgs;
 use crate::call::CallRunner;
 use crate::tool::EffectClass;
 
-/// What became of the deed behind a key.
+/// The state of the deed behind a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
     Done,

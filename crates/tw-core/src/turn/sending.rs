@@ -1,4 +1,4 @@
-//! What the next model request holds.
+//! The contents of the next model request.
 
 use std::sync::Arc;
 
@@ -123,7 +123,7 @@ impl Turn {
             .collect()
     }
 
-    /// What is left of the budget for the answer; `None` without a budget.
+    /// Tokens left of the budget for the answer; `None` without a budget.
     pub(super) fn completion_tokens_left(&self) -> Option<u64> {
         let used = self
             .usage

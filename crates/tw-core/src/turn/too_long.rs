@@ -1,4 +1,4 @@
-//! How upstreams say that a request is longer than the model can read.
+//! Words by which upstreams say that a request is longer than the model can read.
 //!
 //! Seen in public reports: OpenAI (`context_length_exceeded`), Azure ("input tokens exceed the
 //! configured limit"), vLLM, Mistral and SGLang ("context length"), llama.cpp
@@ -17,7 +17,7 @@ pub(super) const TOO_LONG: &str = "context_length";
 /// The code that clients of OpenAI look for.
 pub(super) const TOO_LONG_CODE: &str = "context_length_exceeded";
 
-/// In the error's code or type.
+/// Words in the error's code or type.
 const CODES: [&str; 4] = [
     "context_length_exceeded",
     "context_window_exceeded",
@@ -25,7 +25,7 @@ const CODES: [&str; 4] = [
     "request_too_large",
 ];
 
-/// In the error's message, in small letters.
+/// Phrases in the error's message, in small letters.
 const PHRASES: [&str; 13] = [
     "context length",
     "context limit",
@@ -54,7 +54,7 @@ impl ModelFailure {
         matches!(self.kind, ModelFailureKind::Status(413)) || self.says_too_long()
     }
 
-    /// Whether it says so in words; 413 alone may be of the body.
+    /// Whether the failure says so in words; a 413 alone may be about the body.
     pub(super) fn says_too_long(&self) -> bool {
         match self.kind {
             ModelFailureKind::Status(400 | 422 | 500) | ModelFailureKind::Reported => {}

@@ -1,4 +1,4 @@
-//! Which upstream an attempt of a turn asks.
+//! The upstream that an attempt of a turn asks.
 //!
 //! A round goes round the turn's chain; a later round begins with the upstream that answered the
 //! one before, which knows its own call ids and signatures.

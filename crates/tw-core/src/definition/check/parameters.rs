@@ -125,7 +125,8 @@ fn check_names(field: &str, parameters: &Parameters) -> CheckedDefinition {
     Ok(())
 }
 
-/// Where the parameter may go, and what its static values may therefore be.
+/// Checks the place that a parameter goes to, and returns that of its static values, which says
+/// what they may be.
 fn check_place(
     definition: &ToolDefinition,
     field: &str,
@@ -298,7 +299,8 @@ impl Walk<'_> {
     }
 }
 
-/// What the model would see: each schema has been looked at alone, so this is about their sum.
+/// Checks the function schema that the model would see: each schema has been looked at alone, so
+/// this is about their sum.
 fn check_function_schema(definition: &ToolDefinition, limits: &RequestLimits) -> CheckedDefinition {
     let field = "parameters";
     let seen = function_parameters(&definition.parameters, &Variables::default());

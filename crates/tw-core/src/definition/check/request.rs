@@ -48,7 +48,7 @@ pub(super) fn check(definition: &ToolDefinition, limits: &RequestLimits) -> Chec
     }
 }
 
-/// Whether a header may have this name; the problem if not.
+/// The problem of a header's name that a tool may not set; `None` for one that it may.
 pub(super) fn header_problem(name: &str) -> Option<&'static str> {
     // RFC 9110, section 5.6.2.
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);

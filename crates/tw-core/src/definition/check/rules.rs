@@ -1,4 +1,4 @@
-//! What holds for responses and for calls: numbers and their ranges.
+//! Checks of a definition's rules for responses and calls: numbers and their ranges.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::tool::EffectClass;
 
 const CONTENT_TYPES_MAX: usize = 32;
 const STATUSES_MAX: usize = 32;
-/// Each looks through the whole answer.
+/// Named paths of a selection; each looks through the whole answer.
 const NAMED_PATHS_MAX: usize = 16;
 const PATH_NAME_BYTES_MAX: usize = 128;
 /// A result beyond this crowds out the conversation.

@@ -16,7 +16,7 @@ const REFERENCES_DEEP_MAX: usize = 16;
 /// Regular expressions of a definition; each takes memory when compiled.
 const PATTERNS_MAX: usize = 16;
 
-/// What the schemas of one definition may still use.
+/// The rest of the limits that all schemas of one definition share.
 pub(super) struct Budget {
     expanded: usize,
     patterns: usize,
@@ -62,7 +62,7 @@ pub(super) fn check(
     }
 }
 
-/// Whether only single values (strings, numbers, booleans, null) fit.
+/// Whether only single values (strings, numbers, booleans, null) fit the schema.
 pub(super) fn is_single(schema: &Value) -> bool {
     let is_single_type = |name: &Value| {
         name.as_str()
@@ -81,7 +81,7 @@ pub(super) fn is_single(schema: &Value) -> bool {
     by_type || by_values || schema.get("const").is_some_and(is_single_value)
 }
 
-/// How many properties the schema names, at all depths.
+/// The number of properties that the schema names, at all depths.
 pub(super) fn properties_of(schema: &Value) -> usize {
     match schema {
         Value::Object(members) => {

@@ -1,5 +1,5 @@
-//! How often a definition uses variables: each use puts a text in whose length its owner does
-//! not choose.
+//! A limit for the uses of variables in a definition: each use puts in a text in whose length the
+//! definition's owner does not choose.
 
 use super::{CheckedDefinition, refuse};
 use crate::api_request::UrlTemplate;

@@ -8,18 +8,18 @@ use crate::parameters::{ParameterValue, SecretRef};
 const SECRET_NAME_BYTES_MAX: usize = 64;
 const PREFIX_BYTES_MAX: usize = 256;
 
-/// Where a static value stands.
+/// The place of a static value in the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StaticValuePlace {
-    /// In the URL: one value, no secret.
+    /// In the URL: a single value, no secret.
     Url,
-    /// One value.
+    /// In a header: a single value.
     Header,
-    /// One value, or an array of such.
+    /// In the query: a single value, or an array of such.
     Query,
-    /// Anything, written as JSON.
+    /// In a JSON body: any value.
     Json,
-    /// Anything, written as a form.
+    /// In a form body: any value, written as a form.
     Form,
 }
 
