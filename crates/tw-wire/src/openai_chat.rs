@@ -18,7 +18,7 @@ pub mod models;
 pub mod no_such_path;
 pub mod outcome;
 
-/// What stands between the texts of two rounds.
+/// The text between those of two rounds.
 fn round_gap() -> Literal {
     Literal::from_text(ROUND_GAP)
 }

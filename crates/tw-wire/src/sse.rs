@@ -32,15 +32,15 @@ pub fn write_data(out: &mut Vec<u8>, json: &[u8]) {
     out.extend_from_slice(b"\n\n");
 }
 
-/// What a line or an event that says nothing counts as at least, in bytes.
+/// Least count of a line or an event that says nothing, in bytes.
 pub const EMPTY_BYTES_MIN: usize = 64;
 
-/// One event, borrowed from the reader until the next one is asked for.
+/// An event, borrowed from the reader until the next one is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SseFrame<'a> {
     /// The `event` field; empty when there was none.
     pub event: &'a str,
-    /// All `data` lines, joined by line feeds; never empty.
+    /// The `data` lines, joined by line feeds; never empty.
     pub data: &'a str,
 }
 
@@ -62,7 +62,7 @@ pub struct SseReader {
     input: Vec<u8>,
     /// Start of the first line of `input` that was not used yet.
     line_start: usize,
-    /// Everything before it holds no line end after `line_start`.
+    /// The place in `input` before which no line end stands behind `line_start`.
     searched: usize,
     /// The last line ended with CR, so an LF right behind belongs to it.
     skip_lf: bool,
@@ -71,9 +71,9 @@ pub struct SseReader {
     event: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
-    /// Of lines that came to no event, so far.
+    /// Bytes of lines that came to no event, so far.
     empty_bytes: usize,
-    /// Of lines of the event that is being read.
+    /// Bytes of lines of the event that is being read.
     pending_bytes: usize,
     /// `event` and `data` were delivered and are cleared before the next line.
     delivered: bool,
@@ -82,7 +82,7 @@ pub struct SseReader {
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 impl SseReader {
-    /// An event longer than `event_bytes_max` bytes is an error.
+    /// A reader for which an event longer than `event_bytes_max` bytes is an error.
     pub fn new(event_bytes_max: usize) -> Self {
         Self {
             event_bytes_max,
@@ -158,7 +158,7 @@ impl SseReader {
         self.data.clear();
     }
 
-    /// False while the first bytes may still become a byte order mark.
+    /// Skips a byte order mark; `false` while the first bytes may still become one.
     fn skip_byte_order_mark(&mut self) -> bool {
         if self.input.starts_with(BYTE_ORDER_MARK) {
             self.line_start = BYTE_ORDER_MARK.len();

@@ -1,4 +1,4 @@
-//! What the chunks of an answer say, one after the other.
+//! Reading of an answer's chunks, one after the other, as events of the model.
 
 use std::borrow::Cow;
 
@@ -43,7 +43,7 @@ struct ChoiceState {
     index: u32,
     calls: CallAssembler,
     has_finished: bool,
-    /// Something came under `delta`, so that a `message` says it once more.
+    /// A `delta` came, so that a `message` says the same once more.
     has_delta: bool,
     /// Text, a call or anything else of an answer came.
     has_said: bool,
@@ -64,7 +64,7 @@ enum Extent {
 }
 
 impl AnswerReader {
-    /// For the answer to a request that offers tools of these names.
+    /// A reader for the answer to a request that offers tools of these names.
     pub fn new(offered: OfferedNames) -> Self {
         Self {
             offered,
@@ -182,7 +182,8 @@ impl AnswerReader {
         Ok(())
     }
 
-    /// Azure's first chunk has an empty model and no choices: the next one says more.
+    /// Tells the answer's name and time, once. Azure's first chunk has an empty model and no
+    /// choices: the next one says more.
     fn start(&mut self, answer: &ChatAnswer<'_>, out: &mut Vec<ModelEvent>) {
         let model = raw::filled_string(answer.model).map(Cow::into_owned);
         let has_choice = answer
@@ -510,7 +511,7 @@ fn broke_off(message: &str, word: Option<&str>) -> ModelEvent {
     ModelEvent::Error(Box::new(error))
 }
 
-/// Unknown fields go on unless they are filler.
+/// Whether an unknown field goes on: all do that are no filler.
 fn passes_on(value: &RawValue) -> bool {
     !matches!(value.get(), "null" | "false" | "\"\"" | "[]" | "{}")
 }
@@ -540,7 +541,7 @@ fn read_piece(call: CallWritten<'_>) -> WrittenCallPiece<'_> {
     }
 }
 
-/// Arguments ought to be a string; an object is taken as the text of it.
+/// The arguments of a call, which ought to be a string; an object is taken as the text of it.
 fn read_arguments(raw: &RawValue) -> Option<Literal> {
     match raw.get().as_bytes().first() {
         Some(b'"') => filled_literal(raw),
@@ -557,7 +558,8 @@ fn filled_array(raw: &RawValue) -> Option<Json> {
     is_filled.then(|| Json::from_raw(raw))
 }
 
-/// Some upstreams write the same text into both fields.
+/// The reasoning of an addition, from the first of its fields that has any: some upstreams write
+/// the same text into both.
 fn read_reasoning(addition: &ChoiceAddition<'_>) -> Option<ReasoningText> {
     [
         (ReasoningField::ReasoningContent, addition.reasoning_content),
@@ -590,7 +592,7 @@ fn read_usage(raw: &RawValue) -> Option<TokenUsage> {
     })
 }
 
-/// Groq's older answers have usage only inside `x_groq`.
+/// The usage inside `x_groq`, where Groq's older answers have it alone.
 fn usage_inside(raw: &RawValue) -> Option<TokenUsage> {
     raw::ObjectFields::parse(raw.get())
         .ok()?

@@ -1,4 +1,5 @@
-//! Which call a piece belongs to, decided from what the whole would be.
+//! Assembly of calls from their pieces: the call that a piece belongs to is decided from what the
+//! whole would be.
 //!
 //! Upstreams number calls from 1, number all of them 0, number none, send id and name once, with
 //! every piece or empty with every piece, write names in pieces, or another id with each piece.
@@ -94,7 +95,7 @@ struct Entry {
     again: Option<Box<Again>>,
 }
 
-/// What of a call was told of.
+/// The parts of a call that were told.
 #[derive(Debug, Default)]
 struct Told {
     id: bool,
@@ -110,12 +111,12 @@ struct Again {
     unequal: Unequal,
 }
 
-/// What becomes of a second object that is not the first one once more.
+/// The fate of a second object that is not the first one once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unequal {
     /// Another call of the same function.
     NewCall,
-    /// It is added to the first, whose arguments are then none.
+    /// The object is added to the first, whose arguments are then none.
     Joined,
 }
 
@@ -250,7 +251,8 @@ impl CallAssembler {
         self.place_at_or_after(last, piece)
     }
 
-    /// Whether a piece, whose id is not that of the call `at`, goes on with it.
+    /// The place of a piece whose id is not that of the call `at`: with that call if it goes on
+    /// with it, else in a new one.
     fn place_at_or_after(&self, at: usize, piece: &WrittenCallPiece<'_>) -> Place {
         let Some(entry) = self.entries.get(at) else {
             return Place::New { name_of: None };
@@ -313,12 +315,12 @@ impl CallAssembler {
         self.offered.iter().any(|offered| **offered == *name)
     }
 
-    /// Whether one of the offered names begins so.
+    /// Whether an offered name begins with `name`.
     fn begins_name(&self, name: &str) -> bool {
         self.offered.iter().any(|offered| offered.starts_with(name))
     }
 
-    /// Whether more of the name may come.
+    /// Whether more of the call's name may come.
     fn name_is_open(&self, entry: &Entry) -> bool {
         !entry.scan.has_begun()
             && entry.name.as_deref().is_some_and(|name| {
@@ -399,7 +401,7 @@ impl CallAssembler {
         Ok(())
     }
 
-    /// Another object begins behind the complete one of the call `at`.
+    /// Begins another object behind the complete one of the call `at`.
     fn begin_again(
         &mut self,
         at: usize,
@@ -522,7 +524,7 @@ impl Entry {
         self.form != CallForm::Custom && self.scan.is_complete() && piece.begins_object()
     }
 
-    /// What is to be told of the arguments; half a surrogate pair waits for its other half.
+    /// Takes the arguments that are to be told; half a surrogate pair waits for its other half.
     fn take_arguments(&mut self, certainty: Certainty) -> Option<Literal> {
         let written = std::mem::take(&mut self.held);
         if certainty == Certainty::Settled {

@@ -9,21 +9,21 @@ use tw_core::model::AnswerDelta;
 
 use super::surrogates;
 
-/// What stands around the text of the usual chunk; empty until one was seen.
+/// The text around the answer's text in the usual chunk; empty until one was seen.
 #[derive(Debug, Default)]
 pub struct ChunkTemplate {
-    /// Up to and with the text's first quote.
+    /// The chunk up to and with the text's first quote.
     before: String,
-    /// From the text's last quote on.
+    /// The chunk from the text's last quote on.
     after: String,
     choice: u32,
 }
 
-/// A chunk with more than this around its text is not worth keeping, in bytes.
+/// Longest text around a chunk's own that is worth keeping, in bytes.
 const AROUND_BYTES_MAX: usize = 4096;
 
 impl ChunkTemplate {
-    /// Keeps what stands around `text`, the string with its quotes as it stands in `chunk`.
+    /// Keeps the text around `text`, the string with its quotes as it stands in `chunk`.
     ///
     /// The chunk must have given one delta with this text and nothing else, and left nothing to
     /// remember: it is not looked at again.
@@ -47,7 +47,7 @@ impl ChunkTemplate {
         }
     }
 
-    /// What `chunk` says, if it is a usual one.
+    /// The delta of `chunk`, if it is a usual one.
     pub fn read(&self, chunk: &str) -> Option<AnswerDelta> {
         if self.before.is_empty() {
             return None;

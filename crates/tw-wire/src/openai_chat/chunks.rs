@@ -19,7 +19,7 @@ use super::outcome::{self, ChatDialect};
 use super::{error, write};
 use crate::sse;
 
-/// What a client asked of its stream.
+/// Options of a client for its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkOptions {
     /// `stream_options.include_usage`
@@ -39,7 +39,7 @@ pub struct ChunkWriter {
     /// Fields for the top of the next chunk.
     extra: Vec<(Box<str>, Json)>,
     usage: Option<TokenUsage>,
-    /// One chunk at a time is put together here.
+    /// The buffer in which one chunk at a time is put together.
     chunk: Vec<u8>,
 }
 
@@ -268,7 +268,7 @@ impl ChunkWriter {
         self.close_beside(&[], logprobs, finish, out);
     }
 
-    /// As [`Self::close`], with further fields of the choice.
+    /// Closes the chunk as [`Self::close`] does, with further fields of the choice.
     fn close_beside(
         &mut self,
         beside: &[(Box<str>, Json)],

@@ -21,7 +21,7 @@ struct Seen {
     id: String,
 }
 
-/// Where a piece goes.
+/// The place of a call's piece in what the client is sent.
 pub struct ClientCallSlot<'a> {
     pub index: usize,
     /// Set for the first piece of a call.

@@ -283,7 +283,7 @@ impl Choice {
         write::joined_arrays(out, text.iter().chain(&self.parts));
     }
 
-    /// One object whose lists are those of all pieces joined.
+    /// Writes one `logprobs` object, whose lists are those of all pieces joined.
     fn logprobs(&self, out: &mut Vec<u8>) {
         if self.logprobs.is_empty() {
             out.extend_from_slice(b"null");

@@ -74,7 +74,7 @@ pub enum TextPart {
     Thinking(Literal),
 }
 
-/// `None` for parts of other kinds and empty ones.
+/// The text of a part; `None` for parts of other kinds and empty ones.
 pub fn read_part(part: &RawValue) -> Option<TextPart> {
     if let Some(text) = raw::literal(part) {
         return (!text.is_empty()).then_some(TextPart::Text(text));

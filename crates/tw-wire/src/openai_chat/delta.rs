@@ -99,7 +99,7 @@ pub struct ChoiceAddition<'a> {
 }
 
 impl ChoiceAddition<'_> {
-    /// Whether it says nothing: some upstreams send an empty one beside the real one.
+    /// Whether the addition says nothing: some upstreams send an empty one beside the real one.
     pub fn is_empty(&self) -> bool {
         let texts = [
             self.content,

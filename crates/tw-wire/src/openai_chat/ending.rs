@@ -1,4 +1,4 @@
-//! What the word at the end of a choice means.
+//! Words at the end of a choice, and the endings that they stand for.
 //!
 //! Words are compared by their letters alone, since they come as `max_tokens`, `MAX_TOKENS` and
 //! `MaxTokens`. A word that nobody knows is a stop, as is Together's `eos`: an answer that came
@@ -6,7 +6,7 @@
 
 use tw_core::model::Finish;
 
-/// How a choice ended.
+/// The ending of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChoiceEnding {
     As(Finish),

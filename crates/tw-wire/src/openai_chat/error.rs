@@ -41,7 +41,7 @@ pub fn render(error: &ErrorParts, request_id: Option<&str>) -> Vec<u8> {
     out
 }
 
-/// What a client is told of a turn's fault.
+/// The error that a client is sent for a turn's fault.
 pub fn of_fault(fault: &TurnFault) -> ErrorParts {
     let upstream_kind = |other: &str| fault.kind.clone().unwrap_or_else(|| other.to_owned());
     let (status, kind, code) = match fault.class {
@@ -102,7 +102,7 @@ pub fn of_fault(fault: &TurnFault) -> ErrorParts {
     }
 }
 
-/// What a client is told of a request that is refused.
+/// The error that a client is sent for a request that is refused.
 pub fn of_request(error: &RequestError) -> ErrorParts {
     ErrorParts {
         status: match error.kind {

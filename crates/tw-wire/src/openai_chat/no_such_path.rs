@@ -1,4 +1,5 @@
-//! How servers say that there is nothing at a path, as distinct from a model that they have not.
+//! Answers by which servers say that there is nothing at a path, as distinct from a model that they
+//! have not.
 //!
 //! Seen: no body (nginx behind some gateways, axum); `404 page not found` (Go: Ollama);
 //! `{"detail":"Not Found"}` (FastAPI: vLLM, SGLang); `{"error":{"message":"File Not Found"}}`
@@ -15,7 +16,7 @@ const MESSAGES: [&str; 5] = [
     "404 not found",
     "page not found",
 ];
-/// How messages begin that go on with the path, in small letters.
+/// Beginnings of messages that go on with the path, in small letters.
 const BEGINNINGS: [&str; 4] = [
     "cannot post ",
     "invalid url (",

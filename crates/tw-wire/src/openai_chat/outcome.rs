@@ -1,4 +1,4 @@
-//! How a turn's end shows on this format, and the names that both writers share.
+//! The end of a turn as this format shows it, and the names that both writers share.
 
 use tw_core::event::TurnEnd;
 use tw_core::fault::{FaultClass, TurnFault};
@@ -6,7 +6,7 @@ use tw_core::id::TurnId;
 use tw_core::model::Finish;
 use tw_core::turn_status::{TurnReason, TurnStatus};
 
-/// How many names a call's arguments may come under.
+/// The form in which a client is sent calls: that of its own request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChatDialect {
     /// `tool_calls`.

@@ -31,7 +31,7 @@ impl<'de> Deserialize<'de> for FieldName<'de> {
     }
 }
 
-/// What an object is read into, field by field; a later field of the same name wins.
+/// A record that an object is read into, field by field; a later field of the same name wins.
 pub trait FieldRecord<'a>: Default {
     /// Takes the value of `key` from `map`, which must be asked for exactly one value.
     fn read<A: MapAccess<'a>>(&mut self, key: Cow<'a, str>, map: &mut A) -> Result<(), A::Error>;
@@ -136,13 +136,13 @@ impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for SmallList<T,
 #[derive(Debug, Default)]
 pub struct ObjectFields<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
-/// So many names are compared with each other in less time than they are hashed.
+/// Number of names that are compared with each other in less time than they are hashed.
 const FEW_FIELDS: usize = 8;
 
-/// Why a text could not be read as [`ObjectFields`].
+/// The reason for which a text could not be read as [`ObjectFields`].
 #[derive(Debug)]
 pub enum NotFields {
-    /// Not JSON, or not an object.
+    /// The text is not JSON, or not an object.
     Json(serde_json::Error),
     Duplicate(String),
 }

@@ -12,10 +12,11 @@ use tw_core::model::ReportedError;
 
 /// Longest message that is passed on, in bytes.
 const MESSAGE_BYTES_MAX: usize = 2048;
-/// How much of a page or text that is no JSON is passed on, in bytes.
+/// Longest part of a page, or of a text that is no JSON, that is passed on, in bytes.
 const TEXT_BYTES_MAX: usize = 200;
 
-/// Where an error says what happened; the last ones are Baidu's and MiniMax's.
+/// Names of the field in which an error says what happened; the last ones are Baidu's and
+/// MiniMax's.
 const MESSAGE_NAMES: [&str; 7] = [
     "message",
     "Message",
@@ -81,7 +82,7 @@ pub fn of_http(status: u16, content_type: Option<&str>, body: &[u8]) -> Reported
     error
 }
 
-/// What a body says that is JSON, if it has a message.
+/// The message of an error body that is JSON, if it has one.
 pub fn message_of(value: &Value) -> Option<String> {
     read(value).map(|error| error.message)
 }
@@ -126,8 +127,8 @@ fn read_object(value: &Value) -> Option<ReportedError> {
     })
 }
 
-/// llama.cpp writes how long the prompt and the context are beside the message, which says it only
-/// in later versions.
+/// The message with the lengths of prompt and context, which llama.cpp writes beside it, and in it
+/// only in later versions.
 fn with_counts(message: String, value: &Value) -> String {
     let (Some(prompt), Some(context)) =
         (value["n_prompt_tokens"].as_u64(), value["n_ctx"].as_u64())
@@ -209,7 +210,7 @@ fn title(html: &str) -> Option<String> {
     Some(shorten(html.get(start..end)?, TEXT_BYTES_MAX))
 }
 
-/// One line of at most `bytes_max` bytes.
+/// The text as one line, made of its first `bytes_max` bytes.
 fn shorten(text: &str, bytes_max: usize) -> String {
     // Bounded before it is taken apart: a body may be long.
     let mut end = text.len().min(bytes_max);

@@ -30,13 +30,13 @@ const HISTORY_CALLS_MAX: usize = limits::MESSAGES_DEFAULT;
 /// Largest `n`: OpenAI's own limit.
 const CHOICES_MAX: u64 = 128;
 
-/// Why a request is refused, in the words and with the fields of OpenAI's errors.
+/// The reason for which a request is refused, in the words and with the fields of OpenAI's errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RequestError {
     pub kind: RequestErrorKind,
     pub message: String,
-    /// Where it is, such as `messages[2].role`.
+    /// The place of the problem, such as `messages[2].role`.
     pub param: Option<String>,
     pub code: Option<&'static str>,
 }
@@ -49,7 +49,7 @@ pub enum RequestErrorKind {
     TooLarge,
 }
 
-/// What a request is read from, and within which limits.
+/// The text that a request is read from, and the limits within which it is.
 struct Reading<'a> {
     source: &'a SharedText,
     limits: &'a RequestLimits,
@@ -154,7 +154,7 @@ pub fn encode_for(request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<u8> {
     encode::body(request, accepts)
 }
 
-/// What of the request the upstream gets otherwise than it was written, in a way that can be felt.
+/// Noticeable differences between the request as written and as the upstream gets it.
 pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDifferences {
     let mut differences = FeltDifferences::default();
     if !accepts.all_messages() {
@@ -217,16 +217,16 @@ impl RequestError {
 /// through costs what everything else costs.
 #[derive(Default)]
 struct Whole<'a> {
-    /// `messages` among them, whose value does not stand for itself.
+    /// Fields of the request, `messages` among them, whose value does not stand for itself.
     fields: ObjectFields<'a>,
-    /// `None` if they are no list.
+    /// The messages; `None` if they are no list.
     items: Option<Vec<Item<'a>>>,
 }
 
 /// A message of the list.
 struct Item<'a> {
     text: &'a str,
-    /// `None` if it was not looked into.
+    /// Fields of the message; `None` if it was not looked into.
     fields: Option<ObjectFields<'a>>,
 }
 
@@ -341,7 +341,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// Where something stands in the request; written out only for an error.
+/// A place in the request; written out only for an error.
 #[derive(Clone, Copy, Debug)]
 enum Place<'a> {
     Whole(&'a str),
@@ -553,7 +553,8 @@ fn boolean(fields: &ObjectFields<'_>, name: &str) -> Result<Option<bool>, Reques
     fields.get(name).map(read).transpose()
 }
 
-/// `None` also for -1, which llama.cpp and its like take for no limit: it is passed on as it is.
+/// The limit that a field sets; `None` also for -1, which llama.cpp and its like take for no limit: it is passed on as
+/// it is.
 fn token_limit(fields: &ObjectFields<'_>, name: &str) -> Result<Option<u64>, RequestError> {
     match fields.get(name) {
         Some(raw) if raw.get() == "-1" => Ok(None),

@@ -19,7 +19,7 @@ use crate::sse;
 /// Longest event of an upstream, in bytes: room for a picture in base64.
 pub const EVENT_BYTES_MAX_DEFAULT: usize = 16 * 1024 * 1024;
 
-/// What of one streamed answer may carry nothing, in bytes, each line or event counting as [`sse::EMPTY_BYTES_MIN`] at
+/// Most bytes of one streamed answer that may carry nothing, each line or event counting as [`sse::EMPTY_BYTES_MIN`] at
 /// least. Providers keep a connection open by a comment every second or so (OpenRouter's has 25 bytes, half an hour of
 /// them counts as 230 KiB), and servers that hide a model's reasoning send an empty delta of some 300 bytes for each of
 /// its tokens: this is room for 110,000. To read it all takes about a second.
@@ -29,7 +29,7 @@ pub const EMPTY_BYTES_MAX_DEFAULT: usize = 32 * 1024 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
     pub event_bytes_max: usize,
-    /// Of all that carries nothing of the answer: comments, empty deltas, usage that is told again.
+    /// Bytes of all events that carry nothing of the answer: comments, empty deltas, usage that is told again.
     pub empty_bytes_max: usize,
 }
 
@@ -69,7 +69,7 @@ pub enum DecodeError {
 pub struct StreamDecoder {
     sse: sse::SseReader,
     answer: AnswerReader,
-    /// Of events that carried nothing, so far.
+    /// Bytes of events that carried nothing, so far.
     empty_bytes: usize,
     empty_bytes_max: usize,
 }
@@ -79,8 +79,8 @@ impl StreamDecoder {
         Self::knowing(limits, OfferedNames::default())
     }
 
-    /// As [`StreamDecoder::new`], for the answer to a request that offers tools of these names:
-    /// names that come in pieces are put together by them.
+    /// A decoder for the answer to a request that offers tools of these names: names that come in pieces are put
+    /// together by them.
     pub fn knowing(limits: &StreamLimits, offered: OfferedNames) -> Self {
         Self {
             sse: sse::SseReader::new(limits.event_bytes_max),

@@ -11,13 +11,13 @@ use std::borrow::Cow;
 const ESCAPE_BYTES: usize = 6;
 const REPLACEMENT: &str = "\\ufffd";
 
-/// What [`mend`] makes of the inside of a literal.
+/// The inside of a literal as [`mend`] leaves it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct MendedLiteral<'a> {
     pub text: Cow<'a, str>,
     /// A first half at the end, which `text` does not have.
     pub half: Option<&'a str>,
-    /// How many lone halves were replaced.
+    /// Number of lone halves that were replaced.
     pub replaced: u32,
 }
 
@@ -62,7 +62,7 @@ pub fn mend(inner: &str) -> MendedLiteral<'_> {
     mended
 }
 
-/// As [`mend`], for a text that nothing follows.
+/// Replaces lone halves as [`mend`] does in a text that nothing follows, and counts them.
 pub fn mend_all(inner: &str) -> (Cow<'_, str>, u32) {
     let mended = mend(inner);
     match mended.half {
@@ -74,7 +74,7 @@ pub fn mend_all(inner: &str) -> (Cow<'_, str>, u32) {
     }
 }
 
-/// Whether there may be a half in the text; cheap, and wrong only by saying yes.
+/// Whether the text may hold a half; cheap, and wrong only by saying yes.
 pub fn may_hold_half(text: &str) -> bool {
     let bytes = text.as_bytes();
     memchr::memchr_iter(b'\\', bytes)

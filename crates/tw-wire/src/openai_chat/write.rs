@@ -28,7 +28,7 @@ pub fn key(out: &mut Vec<u8>, name: &str) {
     out.push(b':');
 }
 
-/// As [`key`], for a name from outside.
+/// Writes a field's name as [`key`] does, for a name from outside, which may need escapes.
 pub fn foreign_key(out: &mut Vec<u8>, name: &str) {
     separate(out);
     string(out, name);

@@ -16,7 +16,7 @@ use crate::openai_chat::write;
 /// Longest name of a model, in bytes: several times the longest that is known.
 pub const MODEL_BYTES_MAX: usize = 512;
 
-/// What was read of a body.
+/// The fields of a body that were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayedBody {
     /// `None` if the body names none.
@@ -28,7 +28,7 @@ pub struct RelayedBody {
     place: ModelPlace,
 }
 
-/// Where the model's name stands, or would.
+/// The place of the model's name in the body, or the place where it would stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ModelPlace {
     /// The JSON string.
@@ -100,7 +100,8 @@ fn of_json(body: &[u8]) -> Result<RelayedBody, RequestError> {
     })
 }
 
-/// Whatever else these fields hold is the upstream's to judge.
+/// The first of the fields that holds a name. Whatever else these fields hold is the upstream's to
+/// judge.
 fn first_name(fields: [Option<&RawValue>; 2]) -> Option<String> {
     let mut names = fields.into_iter().flatten().filter_map(raw::string);
     names

@@ -19,9 +19,9 @@ const BOUNDARY_BYTES_MAX: usize = 70;
 #[derive(Debug)]
 pub(super) struct MultipartForm {
     pub boundary: String,
-    /// Where the first part's delimiter stands.
+    /// The place of the first part's delimiter.
     pub begins: usize,
-    /// Those that are no files, in their order.
+    /// Fields that are no files, in their order.
     pub fields: Vec<FormField>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct FormField {
     pub content: Range<usize>,
 }
 
-/// Why a form cannot be read.
+/// The reason for which a form cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadForm {
     #[error("its content type names no boundary")]
@@ -92,7 +92,7 @@ impl MultipartForm {
 struct Head {
     /// The name of a field that is no file.
     field: Option<String>,
-    /// With the empty line.
+    /// Length of the headers, with the empty line.
     bytes: usize,
 }
 

@@ -25,13 +25,13 @@ pub struct UsageReader {
 enum AnswerForm {
     Json,
     Events(EventLine),
-    /// Nothing that holds any: sound, images, text.
+    /// An answer that holds no usage: sound, images, text.
     Other,
 }
 
 #[derive(Debug)]
 enum EventLine {
-    /// So many bytes of `data:` have come at the line's beginning.
+    /// The line's beginning, of which so many bytes are those of `data:`.
     Begins(usize),
     Data,
     Skipped,
@@ -87,7 +87,7 @@ impl UsageReader {
         }
     }
 
-    /// What was found.
+    /// The tokens that the answer names.
     pub fn tokens(mut self) -> RelayedTokens {
         take(&mut self.tokens, &mut self.object);
         self.tokens

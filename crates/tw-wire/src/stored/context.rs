@@ -1,4 +1,4 @@
-//! What recovery needs of a turn beside its request.
+//! The context of a turn: what recovery needs beside its request.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct TurnContext {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListedTool {
     Ours(OfferedTool),
-    /// By name.
+    /// A tool of the client's, by name.
     Client(String),
 }
 

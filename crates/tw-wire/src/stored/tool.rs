@@ -84,14 +84,14 @@ pub fn merge_patch(stored: &str, patch: &str) -> Result<String, DefinitionError>
     patch::merge(stored, patch)
 }
 
-/// What the store knows of a tool beside its definition.
+/// The record of a stored tool beside its definition.
 #[derive(Clone, Copy, Debug)]
 pub struct SavedTool {
     pub id: ToolId,
     pub version: u32,
-    /// Of the tool.
+    /// Time when the tool was made.
     pub created: Timestamp,
-    /// Of this version.
+    /// Time when this version was made.
     pub updated: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a JSON object, written as pieces of string literals, is complete.
+//! A scan that finds out whether a JSON object, written as pieces of string literals, is complete.
 
 /// Follows an object through the pieces of a string literal in which it is written.
 #[derive(Debug, Default)]
@@ -9,16 +9,16 @@ pub struct ObjectScan {
     has_begun: bool,
     /// The object ended and only white space came since.
     is_complete: bool,
-    /// No object stands first, or something stands behind it.
+    /// Text that is no object stands first, or something stands behind the object.
     is_odd: bool,
-    /// Something stands in the object.
+    /// The object has something in it.
     has_members: bool,
-    /// Of the object as written, without white space around it.
+    /// The fingerprint of the object as written, without white space around it.
     print: ObjectFingerprint,
 }
 
-/// By what two objects are told to be equal without keeping their text: FNV-1a, 64 bits, and the
-/// length in bytes. Nobody gains by a collision, which makes one call of two.
+/// A fingerprint by which two objects are told to be equal without keeping their text: FNV-1a, 64
+/// bits, and the length in bytes. Nobody gains by a collision, which makes one call of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectFingerprint {
     hash: u64,
@@ -52,7 +52,7 @@ impl ObjectScan {
         self.is_complete && !self.is_odd
     }
 
-    /// Whether all so far is an empty object, or the beginning of one.
+    /// Whether the text so far is an empty object, or the beginning of one.
     pub fn may_be_empty_object(&self) -> bool {
         self.has_begun && !self.has_members && !self.is_odd
     }
@@ -107,7 +107,7 @@ impl ObjectScan {
     }
 }
 
-/// Whether the first character that is no white space opens an object.
+/// Whether the first character of the literal that is no white space opens an object.
 pub fn begins_object(literal: &str) -> bool {
     let bytes = literal.as_bytes();
     let mut at = 0;

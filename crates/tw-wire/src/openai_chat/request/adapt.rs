@@ -286,7 +286,7 @@ fn result(
     true
 }
 
-/// What stands in a result of which every part was moved.
+/// The content of a result of which every part was moved.
 const RESULT_BELOW: &[u8] = b"\"The result is in the next message of the user.\"";
 
 /// The model's own message of this turn.

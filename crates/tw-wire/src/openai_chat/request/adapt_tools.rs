@@ -20,7 +20,7 @@ pub struct AdaptedTools {
     pub left_out: Vec<String>,
     /// Tools that asked to be strict and cannot be.
     pub not_strict: u32,
-    /// Whether anything differs from what was written.
+    /// Whether the tools differ from what was written.
     pub differs: bool,
 }
 

@@ -44,7 +44,7 @@ fn size_hint(request: &ModelRequest<'_>) -> usize {
         .sum()
 }
 
-/// Which of the fields that may have to be added the client had written.
+/// Fields that may have to be added, each with whether it was written already.
 #[derive(Default)]
 struct Written {
     tools: bool,
@@ -155,7 +155,8 @@ impl Writer<'_> {
         adapted.is_some_and(|adapted| adapted.left_out.contains(name))
     }
 
-    /// Each of these says whether it has dealt with the field.
+    /// Writes the tools. Like `choice` and `limit`, the function says whether it has dealt with the
+    /// field.
     fn tools(&mut self, name: &str) -> bool {
         let is_as_sent = matches!(self.request.tools, OfferedTools::AsSent);
         if self.adapted.is_none() && is_as_sent && !self.offers_nothing() {

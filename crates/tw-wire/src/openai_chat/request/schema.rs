@@ -52,7 +52,7 @@ struct Compiler<'a> {
 type Object = Map<String, Value>;
 
 impl<'a> Compiler<'a> {
-    /// `None` for a schema that nothing fits.
+    /// Adapts a schema; `None` for one that nothing fits.
     fn schema(
         &mut self,
         schema: &'a Value,
@@ -250,7 +250,7 @@ fn types(value: &Value, to: &mut Object) {
     }
 }
 
-/// Only texts can be listed; others are allowed by being left out.
+/// Lists the values that are allowed, if they are texts. Others cannot be listed, and are allowed by being left out.
 fn choices(value: &Value, to: &mut Object) {
     let all = match value {
         Value::Array(all) => all.clone(),
@@ -266,7 +266,7 @@ fn choices(value: &Value, to: &mut Object) {
     }
 }
 
-/// Nothing can be required that is not described.
+/// Keeps only described properties in `required`: no other can be required.
 fn keep_required(to: &mut Object) {
     let Some(Value::Array(required)) = to.get("required") else {
         return;
@@ -345,7 +345,7 @@ fn fits(schema: &Value, depth: usize, properties: &mut usize) -> bool {
     })
 }
 
-/// Whether an object has what it lists, all of it, and nothing else.
+/// Whether an object requires all properties that it lists, and allows no others.
 fn is_closed(schema: &Object) -> bool {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return false;

@@ -17,7 +17,7 @@ impl<'a> StoredEventArray<'a> {
         Self { out }
     }
 
-    /// Where the next field's JSON goes.
+    /// The place for the next field's JSON.
     pub fn field(&mut self) -> &mut String {
         self.out.push(',');
         self.out
@@ -33,7 +33,7 @@ impl<'a> StoredEventArray<'a> {
         self
     }
 
-    /// One of ours, in which nothing needs an escape.
+    /// Adds a word of ours, in which nothing needs an escape.
     pub fn word(mut self, word: &str) -> Self {
         let out = self.field();
         out.push('"');
@@ -69,7 +69,7 @@ pub fn push_number(out: &mut String, number: impl Display) {
     let _ = write!(out, "{number}");
 }
 
-/// Most texts need no escape, and are copied.
+/// Adds a text as a JSON string; most texts need no escape, and are copied.
 pub fn push_string(out: &mut String, text: &str) {
     let needs_escape = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
     if text.bytes().any(needs_escape) {

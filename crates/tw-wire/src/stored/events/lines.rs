@@ -70,7 +70,7 @@ impl<'a> FlushReader<'a> {
         Ok(event)
     }
 
-    /// Each event ends its line.
+    /// Goes on behind an event, which must end its line.
     fn advance(&mut self, bytes: usize) -> Result<(), DamagedRecord> {
         let rest = self.rest.get(bytes..).unwrap_or_default();
         self.rest = rest.strip_prefix('\n').unwrap_or_default();

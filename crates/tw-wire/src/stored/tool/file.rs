@@ -18,7 +18,7 @@ pub const FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most tools in a file.
 pub const FILE_TOOLS_MAX: usize = 1000;
 
-/// What an error calls the file as a whole.
+/// The name of the file as a whole in an error.
 const FILE: &str = "file";
 /// The member that holds the tools, where they are not the file itself.
 const TOOLS: &str = "tool";

@@ -11,7 +11,7 @@ use tw_core::template::TextTemplate;
 use super::value_at_path::{KnownObject, ValueAtPath};
 use super::values;
 
-/// What is shown instead of a sensitive value.
+/// The text that is shown in place of a sensitive value.
 pub const MASK: &str = "***";
 
 const MODES: &[&str] = &["ai", "fixed", "array_extendable", "object", "array"];
@@ -282,7 +282,8 @@ fn fixed_values<'a>(
         .collect()
 }
 
-/// `None` when it is switched off; what stands there is read all the same.
+/// The extension of an array; `None` when it is switched off; what stands there is read all the
+/// same.
 fn extension(place: &ValueAtPath<'_>) -> Result<Option<SchemaExtension>, DefinitionError> {
     let object = place.object(OF_AN_EXTENSION)?;
     let flag = |name: &str, default| match object.optional(name) {

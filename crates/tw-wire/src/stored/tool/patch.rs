@@ -33,7 +33,7 @@ pub fn merge(stored: &str, patch: &str) -> Result<String, DefinitionError> {
 }
 
 struct Merge<'a> {
-    /// What is stored where the mask is shown, by path.
+    /// The stored values for which the mask is shown, by path.
     masked: HashMap<&'a str, &'a RawValue>,
 }
 
@@ -82,7 +82,8 @@ impl Merge<'_> {
         self.object(target.filter(|_| !is_masked), patch, out)
     }
 
-    /// What replaces a value entirely, nulls included; only masks in it mean what is stored.
+    /// Writes a value that replaces another entirely, nulls included; only masks in it mean what is
+    /// stored.
     fn whole(&self, patch: &ValueAtPath<'_>, out: &mut String) -> Result<(), DefinitionError> {
         if patch.is_object() {
             let mut members = Members::start(out);
@@ -127,7 +128,7 @@ impl<'o> Members<'o> {
         }
     }
 
-    /// Where the next member's value goes.
+    /// The place for the next member's value.
     fn next(&mut self, name: &str) -> &mut String {
         if !self.is_first {
             self.out.push(',');
@@ -144,7 +145,7 @@ impl<'o> Members<'o> {
     }
 }
 
-/// What was masked is never shown because of a patch that does not hold the value.
+/// Refuses a patch that would show a masked value without holding it.
 fn refuse_unmasked(merge: &Merge<'_>, after: &ReadDefinition<'_>) -> Result<(), DefinitionError> {
     let is_unmasked = |now: &&StaticValue<'_>| {
         let stored = merge.masked.get(now.place.path.as_str());

@@ -160,7 +160,7 @@ fn variables(place: &ValueAtPath<'_>) -> Result<Vec<DeclaredVariable>, Definitio
     place.members()?.into_iter().map(declared).collect()
 }
 
-/// What repeating a request does unless the definition says so (section 7 of the design).
+/// The effect of repeating a request, unless the definition says so (section 7 of the design).
 fn effect_of(method: Method) -> EffectClass {
     match method {
         Method::Get | Method::Head => EffectClass::Read,
@@ -197,7 +197,8 @@ fn policy(place: Option<&ValueAtPath<'_>>, method: Method) -> Result<CallPolicy,
     Ok(policy)
 }
 
-/// Who shares a result is never a default.
+/// Reads the rules of a cache, whose scope has no default: the definition must say who shares a
+/// result.
 fn cache(place: &ValueAtPath<'_>) -> Result<CacheRules, DefinitionError> {
     let cache = place.object(OF_A_CACHE)?;
     let words = CacheScope::ALL.map(CacheScope::as_str);

@@ -1,4 +1,4 @@
-//! What of a response is an answer, and what of an answer the model is shown.
+//! Rules by which a response is an answer, and by which the model is shown a part of it.
 
 use serde_json_path::JsonPath;
 use tw_core::definition::{DefinitionError, ResponseRules, ResponseSelect, StatusRule};
@@ -14,7 +14,7 @@ const OF_A_RESPONSE: &[&str] = &[
     "shown_bytes_max",
 ];
 
-/// Given to the model as text unless the definition says otherwise.
+/// Content types that are given to the model as text unless the definition says otherwise.
 const CONTENT_TYPES_DEFAULT: [&str; 5] = [
     "text/*",
     "application/json",
@@ -23,7 +23,7 @@ const CONTENT_TYPES_DEFAULT: [&str; 5] = [
     "*/*+xml",
 ];
 
-/// All statuses of a hundred.
+/// Words for all statuses of a hundred.
 const HUNDREDS: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Longest JSONPath, in bytes.
@@ -68,7 +68,8 @@ pub fn read(place: Option<&ValueAtPath<'_>>) -> Result<ResponseRules, Definition
     Ok(rules)
 }
 
-/// It stands among the rules of the response and belongs to the policy.
+/// Most bytes of an answer that the model is shown. The number stands among the rules of the
+/// response and belongs to the policy.
 pub fn shown_bytes_max(place: Option<&ValueAtPath<'_>>) -> Result<usize, DefinitionError> {
     let Some(place) = place else {
         return Ok(RESULT_SHOWN_BYTES_DEFAULT);
@@ -116,7 +117,7 @@ fn path(place: &ValueAtPath<'_>) -> Result<JsonPath, DefinitionError> {
         .map_err(|bad| place.error(format_args!("is no JSONPath of RFC 9535: {bad}")))
 }
 
-/// `2xx` or a number.
+/// Reads a rule for statuses: `2xx` or a number.
 fn status_rule(place: &ValueAtPath<'_>) -> Result<StatusRule, DefinitionError> {
     if !place.is_string() {
         return Ok(StatusRule::Exactly(status(place)?));

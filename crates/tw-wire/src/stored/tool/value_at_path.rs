@@ -10,7 +10,7 @@ use tw_core::template::TextTemplate;
 
 use crate::openai_chat::raw::{self, NotFields, ObjectFields};
 
-/// What an error calls the definition as a whole.
+/// The name of the definition as a whole in an error.
 pub const WHOLE: &str = "tool";
 
 /// The problem of a name that an object holds more than once.
@@ -72,7 +72,7 @@ impl<'a> ValueAtPath<'a> {
         error(&self.path, problem)
     }
 
-    /// `wanted` with its article, such as `a string`.
+    /// The error of a value that is not `wanted`, which has its article, such as `a string`.
     pub fn wrong_type(&self, wanted: &str) -> DefinitionError {
         self.error(format_args!("must be {wanted}, is {}", self.kind()))
     }
@@ -136,7 +136,7 @@ impl<'a> ValueAtPath<'a> {
             })
     }
 
-    /// One word of a list.
+    /// The value for a text that must be one of `words`.
     pub fn one_of<T>(
         &self,
         words: &[&str],

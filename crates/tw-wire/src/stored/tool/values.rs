@@ -8,7 +8,7 @@ use super::value_at_path::ValueAtPath;
 const SECRET: &str = "secret";
 const OF_A_SECRET: &[&str] = &[SECRET, "prefix"];
 
-/// Any JSON.
+/// Reads a value, which may be any JSON.
 pub fn read(place: &ValueAtPath<'_>) -> Result<ParameterValue, DefinitionError> {
     if place.is_string() {
         return Ok(ParameterValue::Text(place.template()?));
@@ -84,8 +84,8 @@ fn text_or_secret(place: &ValueAtPath<'_>) -> Result<ParameterValue, DefinitionE
     secret(place)
 }
 
-/// Whether an object is a secret's name and nothing else; one that has a member `secret` and is
-/// not may be a mistyped one, and is refused when it is read.
+/// Whether an object has a member `secret`, by which it is a secret's name. One that has other
+/// members as well may be a mistyped one, and is refused when it is read.
 pub fn names_secret(place: &ValueAtPath<'_>) -> Result<bool, DefinitionError> {
     let members = place.members()?;
     Ok(members.iter().any(|(name, _)| name == SECRET))

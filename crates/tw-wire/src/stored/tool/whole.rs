@@ -1,4 +1,4 @@
-//! What must hold of a definition's text before any of it is read.
+//! Checks of a definition's text that are made before any of it is read.
 
 use std::collections::HashSet;
 use std::fmt;
