@@ -18,7 +18,7 @@ use crate::statements::PreparedStatements;
 
 use accept::AcceptOutcome;
 
-/// Why a group was not written. Unless it says otherwise, nothing of the group was.
+/// The reason for which a group was not written. Unless it says otherwise, nothing of the group was.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreApplyError {
     /// Another driver has claimed the turn since, or there is no such turn.
@@ -72,14 +72,14 @@ impl StoreApplyError {
     }
 }
 
-/// Which guards hold: all of them, except in a test that shows what finds their absence.
+/// The guards that hold: all of them, except in a test that shows what finds their absence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GuardRules {
     pub status_guard: bool,
     pub fence: bool,
 }
 
-/// In a statement, what follows this is its guard.
+/// The mark in a statement behind which its guard stands.
 const GUARD: &str = "/* guard */";
 
 impl GuardRules {
@@ -232,7 +232,7 @@ const FIRST_FENCE: i64 = 1;
 
 const CHECK_FENCE: &str = "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND fence = ?3";
 
-/// Only a test's store gets here.
+/// The look for a turn without its fence, which only a test's store makes.
 const FIND_WITHOUT_FENCE: &str =
     "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND ?3 IS NOT NULL";
 

@@ -86,7 +86,7 @@ pub fn back_up(database: &Path, copy: &Path) -> Result<(), BackupError> {
     })
 }
 
-/// What SQLite finds wrong with a file, references between rows included; empty when it is sound.
+/// Faults that SQLite finds in a file, references between rows included; empty when it is sound.
 pub(crate) fn faults(conn: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut found: Vec<String> = Vec::new();
     let mut whole = conn.prepare("PRAGMA integrity_check")?;

@@ -1,4 +1,4 @@
-//! Request bodies, of which what the turn before has as well is stored once.
+//! Request bodies; what a body has in common with that of the turn before is stored once.
 
 use rusqlite::{Connection, Row, params};
 use tw_core::change::{BodyCuts, NewTurn};
@@ -8,12 +8,12 @@ use crate::apply::{StoreApplyError, execute};
 use crate::read::ReadError;
 use crate::statements::PreparedStatements;
 
-/// Bodies that one is made of beside its own row: reading it reads as many rows.
+/// Most bodies that one is made of beside its own row: reading it reads as many rows.
 pub const DEPTH_MAX: u32 = 64;
-/// Of bodies that are made whole in one transaction; the last may go beyond.
+/// Most bytes of bodies that are made whole in one transaction; the last may go beyond.
 const MADE_WHOLE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What of a body is not stored again.
+/// The parts of a body that are not stored again, since the parent's body has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kept {
     parent: i64,
@@ -59,7 +59,7 @@ pub fn insert(
     Ok(())
 }
 
-/// What a body is compared with.
+/// The stored parts of a parent's body that a new body is compared with.
 struct Known {
     start_bytes: Option<i64>,
     start_hash: Option<[u8; 32]>,

@@ -9,10 +9,10 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::store::log_path;
 
-/// How long a statement waits for another process's write, such as an admin command's.
+/// The time that a statement waits for another process's write, such as an admin command's.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a checkpoint leaves of the write-ahead log, in bytes.
+/// Size to which a checkpoint cuts the write-ahead log, in bytes.
 ///
 /// A long reader lets the log grow; without a limit the file keeps that size for good.
 const JOURNAL_SIZE_LIMIT_BYTES: i64 = 64 * 1024 * 1024;
@@ -21,7 +21,7 @@ const JOURNAL_SIZE_LIMIT_BYTES: i64 = 64 * 1024 * 1024;
 /// the rest is in the operating system's cache.
 const CACHE_KIB: i64 = 4 * 1024;
 
-/// More than there are statements in this crate.
+/// Number of prepared statements that a connection keeps: more than there are in this crate.
 const STATEMENTS_CACHED: usize = 128;
 
 /// The one connection that writes.

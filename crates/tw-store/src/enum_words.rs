@@ -94,7 +94,7 @@ pub fn read_scopes(text: &str) -> Option<Vec<KeyScope>> {
     text.split_whitespace().map(KeyScope::parse).collect()
 }
 
-/// Words that are none of ours are the log's own.
+/// The outcome for a stored word; words that are none of ours are the log's own.
 pub fn read_outcome(word: String) -> AttemptOutcome {
     match word.as_str() {
         "ok" => AttemptOutcome::Ok,

@@ -6,9 +6,9 @@ use crate::store::{OpenError, Store};
 /// The guard that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weakness {
-    /// Neither statements nor triggers mind the state a row is in.
+    /// Neither statements nor triggers mind a row's state.
     NoStatusGuard,
-    /// Any driver may write to any turn.
+    /// Every driver may write to every turn.
     NoFence,
 }
 

@@ -25,7 +25,7 @@ pub struct ToolSeen {
 pub struct StuckRows {
     /// Turns that run.
     pub turns_running: u64,
-    /// Those of them whose deadline has passed.
+    /// Running turns whose deadline has passed.
     pub turns_overdue: u64,
     /// Calls that are not final although their turn is.
     pub calls_left: u64,
@@ -46,7 +46,7 @@ impl DatabaseInspection {
         Ok((history(&self.0, MIGRATIONS)?, MIGRATIONS.len()))
     }
 
-    /// What a quick check finds wrong; empty when nothing is.
+    /// Faults that a quick check finds; empty when there are none.
     ///
     /// # Errors
     /// The database cannot be read at all.
@@ -81,7 +81,7 @@ impl DatabaseInspection {
         })
     }
 
-    /// How many organizations there are.
+    /// The number of organizations.
     ///
     /// # Errors
     /// The database cannot be read.

@@ -4,13 +4,13 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use sha2::{Digest, Sha256};
 use tw_core::time::Timestamp;
 
-/// One step of the schema's history. A published one is never edited.
+/// A step of the schema's history. A published one is never edited.
 pub struct Migration {
     pub name: &'static str,
     pub sql: &'static str,
 }
 
-/// Numbered from 1 in this order.
+/// The migrations, numbered from 1 in this order.
 pub const MIGRATIONS: &[Migration] = &[
     Migration {
         name: "turns",
@@ -138,7 +138,7 @@ pub fn run(
     Ok(migrations.len() - have)
 }
 
-/// How many migrations the database has; nothing is changed.
+/// The number of migrations that the database has; nothing is changed.
 ///
 /// # Errors
 /// As [`run`].
@@ -153,7 +153,7 @@ pub fn history(conn: &Connection, migrations: &[Migration]) -> Result<usize, Mig
     }
 }
 
-/// How many migrations the database has; each is the one we know by that number.
+/// The number of migrations that the database has; each is the one we know by that number.
 fn check_history(conn: &Connection, migrations: &[Migration]) -> Result<usize, MigrateError> {
     let mut statement =
         conn.prepare("SELECT number, name, checksum FROM migration ORDER BY number")?;

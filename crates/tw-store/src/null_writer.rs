@@ -5,7 +5,7 @@ use tw_core::change::Outcome;
 
 use crate::writer::WriterJob;
 
-/// What a durable writer's own connection would say.
+/// The value of `PRAGMA synchronous` that this writer answers: OFF, since nothing becomes durable.
 const SYNCHRONOUS_OFF: i64 = 0;
 
 /// Says of every change that it is done, until every sender is gone.

@@ -8,11 +8,11 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row};
 /// each short statement of a turn a tenth of its time. From there they come, and there they go back with this.
 pub struct PreparedStatements<'conn> {
     conn: &'conn Connection,
-    /// By [`place`].
+    /// Prepared statements in order of their [`place`].
     prepared: Vec<(Place, CachedStatement<'conn>)>,
 }
 
-/// Where a text begins, and its length: one text may be the beginning of another.
+/// The address at which a statement's text begins, and its length: one text may be the beginning of another.
 type Place = (usize, usize);
 
 fn place(sql: &'static str) -> Place {
@@ -46,7 +46,7 @@ impl<'conn> PreparedStatements<'conn> {
         self.run(sql, |statement| statement.query_row(bound, read).optional())
     }
 
-    /// All rows that a statement returns, of one column.
+    /// The rows that a statement of one column returns.
     pub fn all<T: rusqlite::types::FromSql>(
         &mut self,
         sql: &'static str,

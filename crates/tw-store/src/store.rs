@@ -26,10 +26,10 @@ pub const QUEUE_JOBS_DEFAULT: usize = 4096;
 /// Groups that one transaction may hold. More would save little and make the first one wait.
 pub const GROUP_JOBS_DEFAULT: usize = 256;
 
-/// How a store on disk is opened.
+/// Options with which a store on disk is opened.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Stands in the rows of the migrations that are applied.
+    /// Time that stands in the rows of the migrations that are applied.
     pub now: Timestamp,
     pub readers_max: usize,
     pub queue_jobs_max: usize,
@@ -69,29 +69,29 @@ pub enum OpenError {
     Thread(#[source] std::io::Error),
 }
 
-/// How large a store is at a moment.
+/// The sizes of a store at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreSizes {
     /// Groups that wait for the writer.
     pub queue_jobs: usize,
     pub database_bytes: u64,
-    /// Of the write-ahead log.
+    /// Bytes of the write-ahead log.
     pub log_bytes: u64,
 }
 
-/// Where SQLite keeps the write-ahead log of a database.
+/// The path at which SQLite keeps the write-ahead log of a database.
 pub fn log_path(database: &Path) -> PathBuf {
     let mut path = database.as_os_str().to_owned();
     path.push("-wal");
     PathBuf::from(path)
 }
 
-/// 0 for a file that is not there.
+/// Length of a file in bytes; 0 for a file that is not there.
 fn bytes_of(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |found| found.len())
 }
 
-/// A handle, cheap to clone. When the last one goes, it waits for what is queued to be written.
+/// A handle to the record, cheap to clone. When the last one goes, it waits for what is queued to be written.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -207,7 +207,7 @@ impl Store {
         })
     }
 
-    /// What was read lately of what memory puts back.
+    /// The cache of recalls that were read lately.
     pub(crate) fn kept(&self) -> &RecentRecalls {
         &self.kept
     }
@@ -283,7 +283,7 @@ impl Store {
         Ok(answer.await.map_err(|_| ReadError::Closed)??)
     }
 
-    /// What the writer counts; `None` for a store that writes inline.
+    /// Figures of the writer; `None` for a store that writes inline.
     pub fn writer_figures(&self) -> Option<WriterFigures> {
         match &*self.inner {
             Inner::File(file) => Some(file.figures.clone()),
@@ -291,7 +291,7 @@ impl Store {
         }
     }
 
-    /// How large everything is now; `None` for a store in memory.
+    /// The present sizes of the store; `None` for a store in memory.
     pub fn sizes(&self) -> Option<StoreSizes> {
         let Inner::File(file) = &*self.inner else {
             return None;
@@ -304,7 +304,7 @@ impl Store {
         })
     }
 
-    /// What is free for us on the disk that holds the database, in bytes; `None` where that cannot be known.
+    /// Bytes that are free for us on the disk that holds the database; `None` where that cannot be known.
     pub fn disk_free_bytes(&self) -> Option<u64> {
         let Inner::File(file) = &*self.inner else {
             return None;
@@ -313,7 +313,7 @@ impl Store {
         Some(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
-    /// What SQLite finds wrong with the file, references between rows included; empty when it is sound.
+    /// Faults that SQLite finds in the file, references between rows included; empty when it is sound.
     ///
     /// # Errors
     /// The database could not be read at all.

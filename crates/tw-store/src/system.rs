@@ -25,7 +25,7 @@ pub struct ApiKeyRow {
     pub record: RecordPolicy,
     pub memory: KeyMemory,
     pub limits: RateLimits,
-    /// Whether that has passed is for the caller to decide.
+    /// Time when the key expires; whether that has passed is for the caller to decide.
     pub expires: Option<Timestamp>,
     pub last_used: Option<Timestamp>,
 }
@@ -60,7 +60,7 @@ pub async fn organization_by_slug(store: &Store, slug: &str) -> Result<Option<Or
         .await
 }
 
-/// What tells whether an organization's tools have to be read again.
+/// The revision of an organization's tools, which tells whether they have to be read again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrganizationTools {
     pub slug: String,
@@ -103,7 +103,7 @@ fn find_organization_tools(
     }))
 }
 
-/// All organizations with their slugs, oldest first.
+/// The organizations with their slugs, oldest first.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -118,7 +118,7 @@ pub async fn organizations(store: &Store) -> Result<Vec<(OrgId, String)>, ReadEr
         .await
 }
 
-/// How many organizations there are.
+/// The number of organizations.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -134,8 +134,8 @@ pub async fn organization_count(store: &Store) -> Result<u64, ReadError> {
         .await
 }
 
-/// At most `limit` turns that run under another owner than `owner` and those whose name begins with it and a colon,
-/// oldest first.
+/// Running turns of other owners than `owner` and those whose name begins with it and a colon: at most `limit`, oldest
+/// first.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -181,7 +181,7 @@ fn find_unfinished(
     Ok(turns)
 }
 
-/// All keys of all organizations, in the order in which they were made.
+/// The keys of all organizations, in the order in which they were made.
 ///
 /// # Errors
 /// See [`ReadError`].

@@ -253,7 +253,7 @@ fn all_failed(what: &'static str, error: rusqlite::Error, members: usize) -> Vec
         .collect()
 }
 
-/// Nothing of the transaction is left: what had succeeded was undone, and the rest was not tried.
+/// The answers when nothing of the transaction is left: what had succeeded was undone, and the rest was not tried.
 fn all_lost(mut answers: Vec<JobAnswer>, members: usize) -> Vec<JobAnswer> {
     let source = answers.iter().rev().find_map(|answer| match answer {
         Err(StoreApplyError::Db { source, .. }) => Some(Arc::clone(source)),

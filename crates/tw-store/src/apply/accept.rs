@@ -13,7 +13,7 @@ use crate::statements::PreparedStatements;
 
 const WHAT: &str = "accepting a turn";
 
-/// What stands in a key's column for a turn without an end user.
+/// The value of a key's `end_user` column for a turn without an end user.
 pub(crate) const NOBODY: i64 = 0;
 
 const INSERT_TURN: &str = "INSERT INTO turn
@@ -23,7 +23,7 @@ const INSERT_TURN: &str = "INSERT INTO turn
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, 'running', ?17, ?18, ?18,
             ?19, ?20, ?21)";
 
-/// What became of a new turn.
+/// The outcome of accepting a new turn.
 pub enum AcceptOutcome {
     New {
         key: i64,
@@ -32,11 +32,11 @@ pub enum AcceptOutcome {
         turn: TurnId,
         same_body: bool,
     },
-    /// What it continues was deleted.
+    /// The turn that the new one continues was deleted.
     ParentDeleted,
 }
 
-/// A taken key and a deleted parent are found before anything is written.
+/// Stores a new turn. A taken key and a deleted parent are found before anything is written.
 pub fn accept_turn(
     db: &mut PreparedStatements<'_>,
     new: &NewTurn,
@@ -113,7 +113,7 @@ impl Before {
     }
 }
 
-/// One that is not there is continued by nobody.
+/// The state of a turn that the new one may continue; a turn that is not there is continued by nobody.
 fn find_turn(
     db: &mut PreparedStatements<'_>,
     organization: OrgId,
@@ -226,7 +226,7 @@ fn find_taken_key(
     Ok(Some(AcceptOutcome::KeyTaken { turn, same_body }))
 }
 
-/// What is replaced here is too old to count.
+/// The statement that stores an idempotency key; a row that it replaces is too old to count.
 const INSERT_KEY: &str = "INSERT INTO request_key
     (organization, api_key, end_user, route, key, body_hash, turn, created_us, updated_us)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)

@@ -17,8 +17,8 @@ const RUNNING: &str = "SELECT id FROM turn
       AND (?4 IS NULL OR end_user = (SELECT key FROM end_user WHERE organization = ?1 AND name = ?4))
     ORDER BY key";
 
-/// What a turn is found by goes at once; a turn that runs is stopped by whoever drives it, also
-/// after a crash.
+/// The deletion of a conversation's turns. The hashes that a turn is found by go at once; a turn
+/// that runs is stopped by whoever drives it, also after a crash.
 const DELETE: &str = "UPDATE turn
     SET deleted_us = ?5, erase_after_us = ?5, history_hash = NULL, hidden_hash = NULL, updated_us = ?5,
         stop_reason = iif(status = 'running', coalesce(stop_reason, 'requested'), stop_reason)
@@ -34,7 +34,8 @@ const MOVE_HEAD: &str = "UPDATE conversation
                        AND status IN ('completed', 'incomplete'))
     WHERE key = ?2";
 
-/// `Already` when no turn is meant: there never was one, or all are deleted.
+/// Deletes a conversation's turns. `Already` when no turn is meant: there never was one, or all are
+/// deleted.
 pub fn delete(
     db: &mut PreparedStatements<'_>,
     delete: &DeleteConversation,

@@ -1,4 +1,4 @@
-//! What is forgotten, and when.
+//! Retention: the contents, logs and keys that are forgotten once they are due.
 
 use rusqlite::{Params, params};
 use tw_core::change::Outcome;
@@ -12,8 +12,8 @@ const DUE: &str = "SELECT key FROM turn
     WHERE erase_after_us <= ?1 AND erased_us IS NULL AND status <> 'running'
     ORDER BY erase_after_us LIMIT ?2";
 
-/// Rows stay, with status, usage and timings; what was said in them goes.
-/// Each statement takes the turn and the time.
+/// Statements that erase a turn's contents: rows stay, with status, usage and timings; what was
+/// said in them goes. Each statement takes the turn and the time.
 const ERASE: [&str; 5] = [
     "UPDATE turn_input SET body = x'', context = '', parent = NULL, kept_start_bytes = NULL, kept_end_bytes = NULL,
         start_bytes = NULL, start_hash = NULL, end_hash = NULL, updated_us = ?2

@@ -112,7 +112,8 @@ pub fn delete_tool(
     }
 }
 
-/// In the transaction of the change itself: who sees one sees the other.
+/// Raises the revision of an organization's tools, in the transaction of the change itself: who
+/// sees one sees the other.
 fn note_change(
     db: &mut PreparedStatements<'_>,
     what: &'static str,

@@ -1,4 +1,4 @@
-//! What a turn's driver writes under the turn's fence.
+//! Changes that a turn's driver writes under the turn's fence.
 
 use rusqlite::params;
 use tw_core::call::{CallEnd, CallReason, CallStatus};
@@ -15,7 +15,7 @@ use super::{GuardRules, StoreApplyError, TurnKey, execute, execute_guarded, quer
 use crate::enum_words;
 use crate::statements::PreparedStatements;
 
-/// What stands in an attempt's key for a model request.
+/// The position of an attempt of a model request, in the attempt's key.
 pub(crate) const MODEL_REQUEST: i64 = -1;
 
 fn place(position: Option<u32>) -> i64 {
@@ -273,7 +273,7 @@ pub fn note_resumed(
     execute_guarded(db, "noting that a turn goes on", NOTE_RESUMED, bound)
 }
 
-/// One that was deleted while it ran is found by nothing, and its contents are due at once.
+/// The end of a turn. A turn that was deleted while it ran is found by nothing, and its contents are due at once.
 const END_TURN: &str = "UPDATE turn
     SET status = ?2, reason = ?3, usage = ?4, has_tool_calls = ?5, tool_count = ?6,
         erase_after_us = CASE WHEN deleted_us IS NOT NULL THEN ?8 WHEN record = 'minimal' THEN ?7 END,

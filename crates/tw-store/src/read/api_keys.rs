@@ -1,4 +1,4 @@
-//! Keys as those see them who manage them.
+//! API keys as those see them who manage them.
 
 use rusqlite::{Connection, Row, params};
 use tw_core::id::{ApiKeyId, ApiKeyUuid, OrgId};
@@ -19,14 +19,14 @@ pub struct ListedApiKey {
     pub uuid: ApiKeyUuid,
     pub organization_slug: String,
     pub name: String,
-    /// How its text begins.
+    /// The first characters of the key's text.
     pub shown: String,
     pub scopes: Vec<KeyScope>,
     pub tools: ToolGrant,
     pub tools_mode: ToolsMode,
     pub record: RecordPolicy,
     pub memory: KeyMemory,
-    /// Its own.
+    /// The key's own limits.
     pub limits: RateLimits,
     /// The key that made it over HTTP; `None` for one made by a command.
     pub created_by: Option<ApiKeyUuid>,
@@ -41,7 +41,7 @@ impl ListedApiKey {
     }
 }
 
-/// Of one organization or, for the operator's commands, of all.
+/// The keys of one organization or, for the operator's commands, of all.
 const KEYS: &str = "SELECT k.key, k.id, o.slug, k.name, k.shown, k.scopes, k.tool_grant, k.tools_mode, k.record,
         k.memory, k.requests_per_minute, k.concurrency_max, k.streams_max, k.created_us, k.last_used_us,
         k.expires_us, maker.id AS created_by
@@ -52,7 +52,8 @@ const KEYS: &str = "SELECT k.key, k.id, o.slug, k.name, k.shown, k.scopes, k.too
 const NO_LIMIT: i64 = -1;
 
 impl Store {
-    /// At most `limit` keys behind `after`, in the order in which they were made; also those that have ended.
+    /// Keys of an organization in the order in which they were made, at most `limit` behind `after`; also those that
+    /// have ended.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -66,7 +67,7 @@ impl Store {
             .await
     }
 
-    /// One key.
+    /// A key of an organization by its public id.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -80,7 +81,7 @@ impl Store {
     }
 }
 
-/// All keys of all organizations.
+/// The keys of all organizations.
 pub(crate) fn all(conn: &Connection) -> Result<Vec<ListedApiKey>, ReadError> {
     find(conn, None, None, None, NO_LIMIT)
 }

@@ -13,12 +13,12 @@ use super::columns::{get, optional_time, optional_word, time, usage, word};
 use super::turn::{AttemptEnd, AttemptRow, CallRow};
 use crate::enum_words;
 
-/// How much of what was said is read.
+/// The contents of a turn that are read with its rows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ContentsRead {
-    /// Nothing: no blocks, no arguments, no results.
+    /// No contents: no blocks, no arguments, no results.
     Names,
-    /// Of results what the model was given.
+    /// Contents with results as the model was given them.
     Shown,
     Full,
 }
@@ -27,7 +27,7 @@ const MESSAGES: &str =
     "SELECT round, seq, role, iif(?2, blocks, '[]') AS blocks, created_us FROM message
     WHERE turn = ?1 AND round >= ?3 ORDER BY round, seq";
 
-/// In order of round and place.
+/// The messages of a turn, in order of round and place.
 pub fn messages(
     conn: &Connection,
     turn: i64,
@@ -70,7 +70,7 @@ const CALLS: &str = "SELECT c.round, c.position, c.id, c.runs, c.effect, c.tool_
     LEFT JOIN tool t ON t.key = v.tool
     WHERE c.turn = ?1 ORDER BY c.round, c.position";
 
-/// In call order.
+/// The calls of a turn, in call order.
 pub fn calls(
     conn: &Connection,
     turn: i64,
@@ -145,7 +145,7 @@ const ATTEMPTS: &str =
         http_status, usage, ended_us, created_us
     FROM attempt WHERE turn = ?1 ORDER BY round, attempt.position, n";
 
-/// By round; in a round the model's first, then by call.
+/// The attempts of a turn by round; in a round the model's first, then by call.
 pub fn attempts(conn: &Connection, turn: i64) -> Result<Vec<AttemptRow>, ReadError> {
     let mut statement = conn.prepare_cached(ATTEMPTS)?;
     let mut rows = statement.query(params![turn])?;

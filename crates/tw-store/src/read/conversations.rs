@@ -14,17 +14,17 @@ use crate::store::Store;
 /// A conversation, as far as its turns are seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConversationRow {
-    /// Its public id.
+    /// The conversation's public id.
     pub id: String,
-    /// More than [`TURNS_COUNTED_MAX`] count as so many.
+    /// Number of its turns; more than [`TURNS_COUNTED_MAX`] count as so many.
     pub turns: u64,
-    /// When the first of them was accepted.
+    /// Time when the first of the turns was accepted.
     pub created: Timestamp,
-    /// When the newest of them ended; while it runs, when something of it was last written.
+    /// Time when the newest of the turns ended; while it runs, when something of it was last written.
     pub active: Timestamp,
 }
 
-/// Some of a list, in its order.
+/// A part of a list, in its order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowPage<T> {
     pub items: Vec<T>,
@@ -47,11 +47,11 @@ pub enum ListOrder {
     NewestFirst,
 }
 
-/// What became of a look at a conversation's turns.
+/// The result of a look at a conversation's turns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConversationTurns {
     NoConversation,
-    /// The turn to go on behind is none of them.
+    /// The cursor, the turn to go on behind, is none of them.
     NoCursor,
     Page(RowPage<TurnView>),
 }
@@ -62,8 +62,8 @@ pub const TURNS_COUNTED_MAX: u32 = 10_000;
 pub const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 impl Store {
-    /// At most `max` conversations, newest first, behind the one that `after` names; `None` when
-    /// that one is not seen.
+    /// Conversations in which `whose` turns are seen, newest first, at most `max` behind the one that `after` names;
+    /// `None` when that one is not seen.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -164,7 +164,7 @@ impl Store {
     }
 }
 
-/// Whose turns are seen, by the store's own keys.
+/// The key and the end user whose turns are seen, by the store's own keys.
 struct Seen {
     organization: OrgId,
     api_key: Option<i64>,
@@ -196,8 +196,8 @@ const NEXT_OF_USER: &str = "SELECT conversation FROM turn INDEXED BY turn_conver
       AND (?4 IS NULL OR api_key = ?4)
     ORDER BY conversation DESC LIMIT 1";
 
-/// What a turn that runs has written stands in the rows of its attempts, calls, messages and events; its own row
-/// changes when it is claimed or told to stop.
+/// The row of a conversation. A turn that runs has written into the rows of its attempts, calls, messages and events;
+/// its own row changes when it is claimed or told to stop.
 const ROW: &str = "SELECT c.id, f.created_us,
         coalesce(l.ended_us, max(l.updated_us,
             coalesce((SELECT max(updated_us) FROM attempt WHERE turn = l.key), 0),
@@ -232,14 +232,14 @@ const NEWEST_FIRST: &str = "SELECT key, id FROM turn
       AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4)
     ORDER BY key DESC LIMIT ?6";
 
-/// Of what a page shows of a turn.
+/// Bytes of a turn's contents, as far as a page shows them.
 const CONTENT_BYTES: &str = "SELECT
     coalesce((SELECT sum(octet_length(blocks)) FROM message WHERE turn = ?1), 0)
     + coalesce((SELECT sum(octet_length(arguments) + coalesce(octet_length(shown), 0))
                 FROM tool_call WHERE turn = ?1), 0) AS bytes";
 
 impl Seen {
-    /// `None` for an end user whom nobody has named yet.
+    /// The store's own keys for `whose`; `None` for an end user whom nobody has named yet.
     fn by(
         conn: &Connection,
         organization: OrgId,
@@ -336,7 +336,7 @@ impl Seen {
         }))
     }
 
-    /// `None` when the cursor is no turn of the conversation.
+    /// A page of the conversation's turns; `None` when the cursor is no turn of it.
     fn turns(
         &self,
         conn: &Connection,

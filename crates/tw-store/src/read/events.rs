@@ -12,14 +12,14 @@ use crate::store::Store;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct NumberedEvent {
-    /// From 1, without gaps.
+    /// The event's number in the log, from 1 without gaps.
     pub number: u64,
     /// The claim under which it was written.
     pub fence: i64,
     pub event: LogEvent,
 }
 
-/// Some events, and how the turn stood when they were read.
+/// A page of a turn's log, and the turn's standing when it was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventsPage {
     pub events: Vec<NumberedEvent>,
@@ -32,12 +32,12 @@ pub struct EventsPage {
     pub complete: bool,
     /// The log was erased or has expired.
     pub erased: bool,
-    /// Nobody may read the log any more.
+    /// The turn was deleted: nobody may read its log any more.
     pub deleted: bool,
 }
 
 impl Store {
-    /// At most `max` events after number `after`.
+    /// The events of a turn after number `after`, at most `max`.
     ///
     /// # Errors
     /// See [`ReadError`].

@@ -15,11 +15,11 @@ use super::ReadError;
 use super::columns::{get, optional_word, text, word};
 use crate::store::Store;
 
-/// What became of looking for a history.
+/// The result of looking for a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HistorySearch {
     Unknown,
-    /// Several turns have it, and what is hidden of them differs.
+    /// Several turns have this history, and their hidden calls differ.
     Ambiguous,
     /// The newest turn that has it.
     Found(ContinuedTurn),
@@ -32,25 +32,25 @@ pub struct ContinuedTurn {
     /// The public id of its conversation.
     pub conversation: String,
     pub hidden: Option<HiddenHash>,
-    /// It, or the nearest turn before it, that has hidden calls.
+    /// The turn itself, or the nearest turn before it, that has hidden calls.
     pub memory_turn: Option<TurnId>,
 }
 
 /// A turn with hidden calls, as far as they are to come back.
 #[derive(Clone, Debug)]
 pub struct RememberedTurn {
-    /// Up to and with its answer.
+    /// The history up to and with the turn's answer.
     pub history: HistoryHash,
     /// The newest of its rounds, oldest first; the last is the one whose text is the answer's end.
     pub rounds: Vec<RecalledRound>,
 }
 
-/// What is to come back.
+/// The room for rounds that are to come back into a history, and the tools whose calls may.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RecallRoom {
     /// Calls of other tools stay where they are.
     pub tools: Vec<String>,
-    /// For the messages and results of all rounds that come back.
+    /// Bytes for the messages and results of all rounds that come back.
     pub bytes_max: usize,
 }
 
@@ -170,15 +170,16 @@ fn continued(row: &Row<'_>) -> Result<ContinuedTurn, ReadError> {
     })
 }
 
-/// What was read lately: a conversation asks for the same with each turn, and each hidden turn is on pages of its own.
+/// A cache of recalls that were read lately: a conversation asks for the same with each turn, and each hidden turn is
+/// on pages of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct RecentRecalls(Cache<Wanted, Entry>);
 
-/// Bytes that may be kept, about.
+/// Bytes of recalls that may be kept, about.
 const KEPT_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// What nobody asked for so long is not kept any longer.
+/// Time without a request after which a recall is kept no longer.
 const KEPT_IDLE: Duration = Duration::from_secs(300);
-/// What a turn, a round or a call takes beside its texts.
+/// Bytes that a turn, a round or a call takes beside its texts.
 const ITEM_BYTES: usize = 128;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -190,7 +191,7 @@ struct Wanted {
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// What [`FORGOTTEN`] was; nothing is given once it is another.
+    /// The number that [`FORGOTTEN`] gave; the entry is given no more once it gives another.
     forgotten: i64,
     turns: Arc<[RememberedTurn]>,
 }
@@ -208,7 +209,7 @@ impl RecentRecalls {
         Self(cache)
     }
 
-    /// `conn` is in a snapshot.
+    /// The turns that were read lately, or are read now; `conn` is in a snapshot.
     fn remembered(
         &self,
         conn: &Connection,
@@ -271,7 +272,7 @@ const REMEMBERED: &str = "WITH RECURSIVE before (turn, history, memory_turn) AS 
     LEFT JOIN tool_call c ON c.turn = m.turn AND c.round = m.round
     WHERE b.history IS NOT NULL";
 
-/// One that was erased meanwhile is passed over.
+/// The turns with hidden calls that come back into a history. One that was erased meanwhile is passed over.
 fn remembered(
     conn: &Connection,
     organization: OrgId,
@@ -316,7 +317,7 @@ struct Reading {
 struct Weighed {
     number: u32,
     round: RecalledRound,
-    /// Of its message.
+    /// Bytes of the round's message.
     said_bytes: usize,
     /// 0 for a round that nothing comes back of.
     bytes: usize,

@@ -1,4 +1,4 @@
-//! Which way SQLite takes through a statement.
+//! The plan by which SQLite runs a statement, for tests.
 
 use rusqlite::params_from_iter;
 use rusqlite::types::Null;
@@ -25,7 +25,7 @@ pub fn assert_each_looks(statements: &[(&str, &str)]) {
     }
 }
 
-/// What SQLite says it does, a line for each table.
+/// The query plan of a statement, a line for each table.
 pub fn plan(sql: &str) -> Vec<String> {
     let conn = &mut connection::open_memory().unwrap();
     migrate::run(conn, MIGRATIONS, Timestamp(0)).unwrap();

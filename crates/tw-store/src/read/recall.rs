@@ -13,7 +13,7 @@ use crate::store::Store;
 /// Ids of calls as a client sent them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandedSent {
-    /// Who was handed them; another key's are not found.
+    /// The key whose client was handed the calls; another key's are not found.
     pub api_key: ApiKeyId,
     pub calls: Vec<CallId>,
     /// Contents beyond this are not read, those of the oldest turns; names are.
@@ -24,26 +24,26 @@ pub struct HandedSent {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnsweredTurn {
     pub id: TurnId,
-    /// Its conversation's public id.
+    /// The public id of the turn's conversation.
     pub conversation: String,
-    /// The client named it.
+    /// The client named the conversation.
     pub conversation_named: bool,
-    /// Whose it is, if somebody was named.
+    /// The end user whose turn it is, if somebody was named.
     pub end_user: Option<String>,
-    /// What was said in it is gone, or is beyond what was asked for: of its calls there are names.
+    /// The contents are gone, or are beyond what was asked for: of the calls there are names.
     pub names_only: bool,
-    /// Those of its calls that were asked for.
+    /// The calls of the turn that were asked for.
     pub handed: Vec<HandedRow>,
-    /// By round and place; none for a turn that ran no call of ours.
+    /// Messages by round and place; none for a turn that ran no call of ours.
     pub messages: Vec<NewMessage>,
-    /// In call order, without full results; none for a turn that ran no call of ours.
+    /// Calls in call order, without full results; none for a turn that ran no call of ours.
     pub calls: Vec<CallRow>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandedRow {
     pub id: CallId,
-    /// What the upstream knows it by.
+    /// The id by which the upstream knows the call.
     pub sent_id: String,
 }
 

@@ -25,11 +25,11 @@ pub struct KeySent {
 pub struct RequestKeyRow {
     pub turn: TurnId,
     pub body_hash: [u8; 32],
-    /// Whether it is too old to count is for the caller to decide.
+    /// Time when the key was stored. Whether that is too old to count is for the caller to decide.
     pub created: Timestamp,
 }
 
-/// What a repeated request has in common with its first.
+/// The parts of a request that a repetition has in common with its first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepeatSent {
     pub api_key: ApiKeyId,
@@ -42,7 +42,7 @@ pub struct RepeatSent {
     pub accepted_since: Timestamp,
     /// Turns that ended before this do not count.
     pub since: Timestamp,
-    /// The same of turns that had effects.
+    /// The same time for turns that had effects.
     pub effects_since: Timestamp,
 }
 
@@ -51,15 +51,15 @@ pub struct RepeatRow {
     pub turn: TurnId,
     pub status: TurnStatus,
     pub reason: Option<TurnReason>,
-    /// Why it is being stopped, or was.
+    /// The reason for which the turn is being stopped, or was.
     pub stop: Option<TurnReason>,
     /// The whole answer was handed to the client's connection then.
     pub answered: Option<Timestamp>,
     /// A call of ours that is not `read` was started.
     pub dispatched_effects: bool,
-    /// Its contents are gone, so it cannot be shown again.
+    /// The contents are gone, so that the turn cannot be shown again.
     pub erased: bool,
-    /// Its conversation was deleted.
+    /// The turn's conversation was deleted.
     pub deleted: bool,
     /// The public id of its conversation.
     pub conversation: String,
@@ -110,7 +110,7 @@ impl Store {
     }
 }
 
-/// Nobody's keys stand under 0, and a name that was never seen finds nothing.
+/// The look for an idempotency key. Nobody's keys stand under 0, and a name that was never seen finds nothing.
 const REQUEST_KEY: &str = "SELECT t.id, k.body_hash, k.created_us
     FROM request_key k JOIN turn t ON t.key = k.turn
     WHERE k.organization = ?1 AND k.api_key = ?2 AND k.route = ?4 AND k.key = ?5
@@ -198,8 +198,8 @@ macro_rules! select_of_somebody {
 /// not answered, and one that had effects.
 type Looks = [&'static str; 4];
 
-/// Without a name an answer that was written to its end counts only if it had effects: else the next equal request
-/// is a new one.
+/// Looks for repetitions of requests that name nobody. An answer that was written to its end counts only if it had
+/// effects: else the next equal request is a new one.
 const REPEATS_OF_NOBODY: Looks = [
     select_of_nobody!("AND t.answered_us IS NULL"),
     select_of_nobody!("AND t.answered_us IS NULL AND t.status = 'running'"),
@@ -207,7 +207,8 @@ const REPEATS_OF_NOBODY: Looks = [
     select_of_nobody!("AND t.had_effects = 1"),
 ];
 
-/// Where somebody is named, an answer that was written to its end counts, since it may not have arrived.
+/// Looks for repetitions of requests that name somebody. An answer that was written to its end counts, since it may not
+/// have arrived.
 const REPEATS_OF_SOMEBODY: Looks = [
     select_of_somebody!(""),
     select_of_somebody!("AND t.status = 'running'"),

@@ -9,18 +9,18 @@ use super::ReadError;
 use super::columns::{get, time, word};
 use crate::store::Store;
 
-/// One version of a tool.
+/// A version of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRow {
     pub id: ToolId,
     pub version: ToolVersion,
-    /// As of this version; the newest one may have another.
+    /// The tool's name as of this version; the newest one may have another.
     pub name: String,
     /// The definition as JSON text.
     pub definition: String,
-    /// When the tool was made.
+    /// Time when the tool was made.
     pub created: Timestamp,
-    /// When this version was.
+    /// Time when this version was made.
     pub updated: Timestamp,
     /// The tool was deleted since; only [`Store::tool_version`] finds such a one.
     pub deleted: bool,

@@ -24,7 +24,7 @@ use crate::store::Store;
 pub struct TurnRow {
     pub id: TurnId,
     pub organization: OrgId,
-    /// Who started it; whether somebody else may see it is for the caller to decide.
+    /// The key that started the turn; whether somebody else may see it is for the caller to decide.
     pub api_key: ApiKeyId,
     pub end_user: Option<String>,
     pub conversation: String,
@@ -34,7 +34,7 @@ pub struct TurnRow {
     pub memory: MemoryVerdict,
     /// The nearest of the turns before it that has hidden calls.
     pub memory_turn: Option<TurnId>,
-    /// What it is found by; set when it has ended.
+    /// The hash by which the turn is found; set when it has ended.
     pub history: Option<HistoryHash>,
     pub surface: Surface,
     pub streamed: bool,
@@ -47,7 +47,7 @@ pub struct TurnRow {
     pub fence: i64,
     pub status: TurnStatus,
     pub reason: Option<TurnReason>,
-    /// Why it is being stopped, or was.
+    /// The reason for which the turn is being stopped, or was.
     pub stop: Option<TurnReason>,
     pub usage: Option<TokenUsage>,
     pub cost_microusd: Option<i64>,
@@ -61,7 +61,7 @@ pub struct TurnRow {
     pub erase_after: Option<Timestamp>,
     /// Contents are gone since.
     pub erased: Option<Timestamp>,
-    /// Nobody sees it since.
+    /// Time since which nobody sees the turn.
     pub deleted: Option<Timestamp>,
 }
 
@@ -69,7 +69,7 @@ pub struct TurnRow {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallRow {
     pub call: NewCall,
-    /// What `call.tool_version` names.
+    /// The version that `call.tool_version` names.
     pub tool_version: Option<ToolVersion>,
     /// The write that came before its first dispatch.
     pub started: Option<Timestamp>,
@@ -79,7 +79,7 @@ pub struct CallRow {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttemptRow {
     pub round: u32,
-    /// The call's; `None` for the model request.
+    /// The call's position in its round; `None` for the model request.
     pub position: Option<u32>,
     pub n: u32,
     pub upstream: Option<String>,
@@ -96,22 +96,22 @@ pub struct AttemptEnd {
     pub at: Timestamp,
 }
 
-/// What a machine is rebuilt from. The turn may be final already.
+/// The rows of a turn that a machine is rebuilt from. The turn may be final already.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecoveredTurn {
     pub turn: TurnRow,
     pub body: Vec<u8>,
     pub context: String,
-    /// By round and place.
+    /// Messages by round and place.
     pub messages: Vec<NewMessage>,
-    /// In call order, with full results.
+    /// Calls in call order, with full results.
     pub calls: Vec<CallRow>,
     pub attempts: Vec<AttemptRow>,
     pub events: Vec<NumberedEvent>,
 }
 
 impl Store {
-    /// All of a turn, in one state.
+    /// The whole record of a turn, read in one state of the database.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -169,7 +169,7 @@ impl Store {
         .await
     }
 
-    /// Whether a turn still runs, and how it ended.
+    /// The status of a turn, which says whether it still runs.
     ///
     /// # Errors
     /// See [`ReadError`].

@@ -1,4 +1,4 @@
-//! What is known of a turn that nobody drives before anything of it is loaded.
+//! The size and the calls of a turn that nobody drives, read before the turn is loaded.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use tw_core::id::{OrgId, TurnId};
@@ -21,7 +21,7 @@ pub struct UnfinishedTurn {
 }
 
 impl Store {
-    /// How much there is of a turn, without loading it; `None` if it does not run.
+    /// The size of a turn, without loading it; `None` if it does not run.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -53,8 +53,8 @@ impl Store {
     }
 }
 
-/// Lengths stand at the start of a row: none of these is read. A body is so much of the start and the end of its
-/// parent's as its row says, and its own part between them.
+/// The sizes of a turn. Lengths stand at the start of a row: none of these is read. A body is so much of the start and
+/// the end of its parent's as its row says, and its own part between them.
 const FIND: &str = "SELECT t.claims_open,
         coalesce((SELECT octet_length(body) + coalesce(kept_start_bytes, 0) + coalesce(kept_end_bytes, 0)
                   FROM turn_input WHERE turn = t.key), 0) AS body_bytes,

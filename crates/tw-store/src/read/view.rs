@@ -14,28 +14,28 @@ use super::calls::{self, ContentsRead};
 use super::turn::{AttemptRow, CallRow, TurnRow, find_turn};
 use crate::store::Store;
 
-/// How much of a call's result is read.
+/// The results of calls that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultDetail {
-    /// What the model was given.
+    /// The result that the model was given.
     Shown,
-    /// Also the full result.
+    /// The full result as well.
     Full,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnView {
     pub turn: TurnRow,
-    /// What the request brought.
+    /// The messages that the request brought.
     pub input: Vec<NewMessage>,
-    /// From round 1.
+    /// The turn's rounds, from round 1.
     pub rounds: Vec<RoundView>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoundView {
     pub round: u32,
-    /// Tries of the model request, each with its usage.
+    /// Attempts of the model request, each with its usage.
     pub attempts: Vec<AttemptRow>,
     pub messages: Vec<NewMessage>,
     pub calls: Vec<CallView>,
