@@ -3,7 +3,7 @@
 //!
 //! Everything is read by hand from the text, so that every error names the field that it is
 //! about, and schemas and numbers stay as they were written. Reading says whether the shape is
-//! right; `Definition::check` says whether the tool can be used.
+//! right; `ToolDefinition::check` says whether the tool can be used.
 //!
 //! Null is a value where any JSON may stand, and a wrong type everywhere else.
 
