@@ -154,14 +154,14 @@ impl ApiCaller {
     }
 }
 
-/// Why there is no request.
+/// Reasons for which a definition and its arguments make no request.
 enum NotBuilt {
     NotGranted,
-    /// For the model.
+    /// A request that cannot be sent; the text is for the model.
     Unsendable(String),
 }
 
-/// Of the body only what the tool keeps, with no part of a secret at the end.
+/// The answer with only as much of its body as the tool keeps, and no part of a secret at the end.
 fn kept(
     mut received: ReceivedAnswer,
     definition: &ToolDefinition,

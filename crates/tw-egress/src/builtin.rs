@@ -10,7 +10,7 @@ use serde_json::Value;
 mod calculator;
 mod clock;
 
-/// What the model is told about a built-in tool.
+/// The definition of a built-in tool, as the model is told of it.
 pub struct BuiltinDefinition {
     pub name: &'static str,
     pub description: &'static str,

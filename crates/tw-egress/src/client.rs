@@ -50,35 +50,36 @@ use http_connection::{ExchangeFailure, HttpConnection};
 use pool::{ConnectionPool, PoolKey};
 use resolve::Resolver;
 
-/// What a [`EgressClient`] is made of.
+/// Parts and settings of an [`EgressClient`].
 #[derive(Debug)]
 pub struct ClientOptions {
     pub resolver: Resolver,
-    /// Private places, and places that speak `http`, by organization.
+    /// Destinations that are private, or that speak `http`, by organization.
     pub allowed: Vec<AllowedDestination>,
-    /// Our own listeners and the database: never reached, whatever is allowed.
+    /// Listeners of ours and the database: never reached, whatever is allowed.
     pub denied: Vec<HostPort>,
-    /// Who may vouch for a server; [`web_roots`], and the operator's own.
+    /// Certificate authorities whose servers are trusted: [`web_roots`], and the operator's own.
     pub trusted_roots: RootCertStore,
     pub pool: PoolOptions,
-    /// Answers are read on after their cap, to be counted; not further than this, in bytes.
+    /// Limit, in bytes, to which an answer is read on after its cap, to be counted.
     pub read_bytes_max: u64,
 }
 
-/// How long connections wait to be used again.
+/// Limits of the connections that wait to be used again.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
     pub idle_kept: Duration,
-    /// For [`ConnectionReuse::Brief`].
+    /// Time for which a connection is kept for [`ConnectionReuse::Brief`].
     pub idle_kept_brief: Duration,
-    /// [`ConnectionReuse::Brief`] trusts a place where a connection was seen to stay open for this long.
+    /// Time for which a connection must have been seen to stay open before
+    /// [`ConnectionReuse::Brief`] trusts its destination.
     pub idle_proven: Duration,
     pub connections_max: usize,
 }
 
 impl PoolOptions {
-    /// 30 s and at most 256 of them; a brief one under 2 s (the design, section 3), and only
-    /// where one has stayed open that long.
+    /// The defaults: at most 256 connections, kept for 30 s; a brief one under 2 s (the design,
+    /// section 3), and only where one has stayed open that long.
     pub fn defaults() -> Self {
         Self {
             idle_kept: Duration::from_secs(30),
@@ -95,10 +96,10 @@ pub const READ_BYTES_MAX_DEFAULT: u64 = 64 * 1024 * 1024;
 /// A request of a tool.
 #[derive(Clone)]
 pub struct OutgoingRequest {
-    /// One of GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS.
+    /// Method of the request: GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS.
     pub method: Method,
     pub url: String,
-    /// Without `Host` and what is between neighbours; see [`outgoing::check_header`].
+    /// Headers without `Host` and without those between neighbours; see [`outgoing::check_header`].
     pub headers: Vec<(String, String)>,
     pub body: Bytes,
     pub timeouts: RequestTimeouts,
@@ -106,7 +107,7 @@ pub struct OutgoingRequest {
     pub response_bytes_max: usize,
 }
 
-/// Without what may hold a secret.
+/// Leaves out the URL, the headers and the body, which may hold a secret.
 impl fmt::Debug for OutgoingRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outgoing")
@@ -116,42 +117,42 @@ impl fmt::Debug for OutgoingRequest {
     }
 }
 
-/// How long the parts of a request may take.
+/// Time limits of the parts of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestTimeouts {
-    /// Look-up, TCP and TLS together.
+    /// Limit of look-up, TCP and TLS together.
     pub connect: Duration,
-    /// From the connection until the answer's head.
+    /// Limit from the connection until the answer's head.
     pub first_byte: Duration,
-    /// Between two reads of the answer.
+    /// Limit between two reads of the answer.
     pub idle: Duration,
-    /// Everything.
+    /// Limit of the whole request.
     pub total: Duration,
 }
 
-/// Which idle connections a request may use.
+/// Idle connections that a request may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionReuse {
     Pooled,
-    /// Only one used a moment ago, at a place that keeps its connections longer than that, for
-    /// calls that must not be repeated: the other side may close one while we write.
+    /// Connections used a moment ago, to a destination that keeps its connections longer than that;
+    /// for calls that must not be repeated: the other side may close one while we write.
     Brief,
-    /// None.
+    /// No idle connection: a new one is made.
     Fresh,
 }
 
-/// An answer, whatever its status; a redirect is one too.
+/// An answer to a tool's request, whatever its status; a redirect is one too.
 #[derive(Clone, Debug)]
 pub struct ReceivedAnswer {
     pub status: u16,
     pub headers: HeaderMap,
-    /// As it came, at most [`OutgoingRequest::response_bytes_max`]; still encoded if the headers say so.
+    /// Body as it came, at most [`OutgoingRequest::response_bytes_max`]; still encoded if the headers say so.
     pub body: Vec<u8>,
     /// Length of the body as far as it was read, at most about [`ClientOptions::read_bytes_max`].
     pub bytes: u64,
     /// The body is longer than what is kept.
     pub cut: bool,
-    /// Of all that was read, when that is more than what is kept.
+    /// SHA-256 of all that was read of the body, when that is more than what is kept.
     digest: Option<[u8; 32]>,
 }
 
@@ -269,7 +270,7 @@ impl fmt::Debug for EgressClient {
     }
 }
 
-/// How the reading of an answer ended.
+/// Ways in which the reading of an answer ends.
 enum Ended {
     Whole,
     /// The answer goes on, but is read no further.
@@ -333,7 +334,7 @@ impl ReceivedAnswer {
         self.cut = true;
     }
 
-    /// Of all that was read of the body, in lower-case hexadecimal.
+    /// SHA-256 of all that was read of the body, in lower-case hexadecimal.
     pub fn sha256(&self) -> String {
         let digest = self
             .digest
@@ -342,10 +343,10 @@ impl ReceivedAnswer {
     }
 }
 
-/// No part of a request takes longer, whatever was asked for; so no sum of times overflows.
+/// Longest time for a part of a request, whatever was asked for; so no sum of times overflows.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
-/// When what must be done.
+/// Deadlines of one request.
 struct Clock {
     timeouts: RequestTimeouts,
     total: Instant,
@@ -359,7 +360,7 @@ impl Clock {
         }
     }
 
-    /// When a phase that begins now is over, and which limit that is.
+    /// The deadline of a phase that begins now, and the limit from which it follows.
     fn limit(&self, phase: WaitPhase) -> (Instant, WaitPhase) {
         let at_most = match phase {
             WaitPhase::Connect => self.timeouts.connect,

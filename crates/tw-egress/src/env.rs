@@ -7,7 +7,7 @@ use rand::Rng;
 use tw_core::time::Timestamp;
 use uuid::Uuid;
 
-/// Where time, ids and random bytes come from.
+/// The source of time, ids and random bytes.
 #[derive(Clone, Debug)]
 pub struct Env(Source);
 

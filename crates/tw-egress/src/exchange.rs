@@ -1,5 +1,5 @@
-//! What tools that send HTTP requests have in common: which connections they use, and what an
-//! answer, or none, says to the model.
+//! Common parts of the tools that send HTTP requests: the connections they use, and what an answer,
+//! or none, says to the model.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,8 +18,9 @@ const ERROR_TEXT_BYTES_MAX: usize = 2048;
 /// Longest media type that is repeated, in bytes.
 const CONTENT_TYPE_BYTES_MAX: usize = 256;
 
-/// A connection that its other side closes while we write gives an outcome that nobody knows;
-/// for a call that may be repeated that costs an attempt, for another one the call.
+/// The connections that a call of this effect class may use. One that its other side closes while
+/// we write gives an outcome that nobody knows; for a call that may be repeated that costs an
+/// attempt, for another one the call.
 pub(crate) fn reuse_for(effect: EffectClass) -> ConnectionReuse {
     match effect {
         EffectClass::Read | EffectClass::Idempotent => ConnectionReuse::Pooled,
@@ -27,7 +28,7 @@ pub(crate) fn reuse_for(effect: EffectClass) -> ConnectionReuse {
     }
 }
 
-/// What an attempt without a whole answer came to.
+/// The outcome of an attempt without a whole answer.
 pub(crate) fn failed(failure: SendFailure) -> ToolOutcome {
     let message = failure.message().to_owned();
     match failure.kind {
@@ -53,8 +54,8 @@ pub(crate) fn failed(failure: SendFailure) -> ToolOutcome {
     }
 }
 
-/// Text as text; anything else, also what is encoded, not UTF-8 or said to be in other
-/// characters, as a description.
+/// The output of an answer: text as text; anything else, also what is encoded, not UTF-8 or said to
+/// be in other characters, as a description.
 ///
 /// `is_text` is asked for the media type, in lower case and empty if there is none.
 pub(crate) fn output(received: ReceivedAnswer, is_text: impl FnOnce(&str) -> bool) -> ToolOutput {
@@ -81,7 +82,7 @@ pub(crate) fn output(received: ReceivedAnswer, is_text: impl FnOnce(&str) -> boo
     })
 }
 
-/// What an answer whose status says no is to the model; `output` is its body.
+/// The outcome of an answer whose status says no; `output` is its body.
 pub(crate) fn refused(
     status: u16,
     headers: &HeaderMap,
@@ -135,10 +136,10 @@ pub(crate) fn refused(
 const LATER: &str = "It may work later.";
 const AGAIN: &str = "It will fail again with the same arguments.";
 
-/// What a status that is no success says of what became of a request.
+/// The meaning of a status other than success: what became of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// It points elsewhere, as many do behind a form that they took.
+    /// The answer points elsewhere, as many do behind a form that they took.
     Redirect,
     /// The request is wrong, and nothing was done.
     Refused,

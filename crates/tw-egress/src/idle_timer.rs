@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-/// Passes when nothing has happened for a while.
+/// A timer that passes when nothing has happened for a while.
 ///
 /// Each happening moves the moment by writing a number; the timer itself is set again only when
 /// it fires too early, so a busy stream does not pay for a timer with every event.
@@ -24,7 +24,7 @@ impl IdleTimer {
         }
     }
 
-    /// Something happened: the silence begins anew.
+    /// Begins the silence anew, since something happened.
     pub fn begin_anew(&mut self, span: Duration) {
         self.until = Instant::now() + span;
         // The span before may have been longer.

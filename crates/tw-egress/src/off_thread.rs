@@ -1,8 +1,9 @@
-//! What may take long, out of the way of everything else.
+//! Long computations, kept out of the way of the event loop.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Runs what takes long for a large input; where there are other threads, they take over what else this one has to do.
+/// Runs a computation that takes long for a large input; where there are other threads, they take
+/// over the other work of this one.
 pub fn aside<T>(is_large: bool, run: impl FnOnce() -> T) -> T {
     let has_others = || {
         Handle::try_current()

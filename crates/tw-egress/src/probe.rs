@@ -20,7 +20,7 @@ use crate::client::{
 use crate::exchange::{failed, output, refused, reuse_for};
 use crate::tools::AttemptContext;
 
-/// Sends for all probes.
+/// The client that all probes send with.
 #[derive(Clone, Debug)]
 pub struct Prober(EgressClient);
 

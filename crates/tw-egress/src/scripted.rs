@@ -50,7 +50,7 @@ pub struct Script {
     rules: Vec<ScriptRule>,
 }
 
-/// What to send for one request.
+/// The scripted answer to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptedAnswer {
     /// Pause before the status line is sent; zero when the script names none.
@@ -63,7 +63,7 @@ pub struct ScriptedAnswer {
     pub body: Vec<ScriptedPiece>,
 }
 
-/// One step of sending a body.
+/// A step of sending a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptedPiece {
     /// Send these bytes in one write.
@@ -76,7 +76,7 @@ pub enum ScriptedPiece {
     Silence,
 }
 
-/// Why a script was not accepted.
+/// Reasons for which a script is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     #[error("script has {bytes} bytes, at most {bytes_max} are read")]

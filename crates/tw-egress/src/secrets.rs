@@ -17,16 +17,16 @@ mod sent_secrets;
 use secret_needle::SecretNeedle;
 pub(crate) use sent_secrets::SentSecrets;
 
-/// What the operator lets tools send.
+/// A secret that the operator lets tools send.
 #[derive(Clone, Debug)]
 pub struct SecretGrant {
-    /// What definitions call it.
+    /// Name of the secret in definitions.
     pub name: String,
     pub value: Secret,
-    /// Slugs of those whose tools may send it; nobody else's may.
+    /// Slugs of the organizations whose tools may send the secret; no others may.
     pub organizations: Vec<String>,
-    /// Where it may be sent to: `HOST` for the default port of the URL's scheme, or `HOST:PORT`.
-    /// None at all means anywhere, as long as there is only one organization.
+    /// Hosts to which the secret may be sent: `HOST` for the default port of the URL's scheme, or
+    /// `HOST:PORT`. An empty list means all, as long as there is only one organization.
     pub hosts: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ pub enum Tenancy {
     Several,
 }
 
-/// All grants.
+/// The operator's grants of secrets.
 #[derive(Default)]
 pub struct Secrets(Vec<Granted>);
 
@@ -49,14 +49,14 @@ struct Granted {
     hidden: SecretNeedle,
 }
 
-/// A host, with a port unless it is the scheme's own.
+/// A host to which a secret may be sent, with a port unless it is the scheme's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     host: Host<String>,
     port: Option<u16>,
 }
 
-/// A grant that cannot mean what it says. Only names are told: a secret may stand anywhere.
+/// A grant that cannot mean what it says. Only names are told: a secret may stand in any other part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadGrant {
     #[error("the secret {name:?} is empty")]
@@ -73,7 +73,7 @@ pub enum BadGrant {
 }
 
 impl Secrets {
-    /// Of two grants with one name, the first that is for an organization decides for it alone.
+    /// Checks the grants. Of two with one name, the first that is for an organization decides for it alone.
     ///
     /// # Errors
     /// [`BadGrant`] for the first that cannot be used.
@@ -97,7 +97,7 @@ impl Secrets {
         granted.map(|granted| &granted.value)
     }
 
-    /// As [`Self::resolve`], and notes that the value is sent.
+    /// Finds the value like [`Self::resolve`], and notes that it is sent.
     pub(crate) fn send<'a>(
         &'a self,
         name: &str,
@@ -136,7 +136,7 @@ impl Secrets {
     }
 }
 
-/// Names only: the values are nobody's business, and neither is their length.
+/// Shows names only: the values are nobody's business, and neither is their length.
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()

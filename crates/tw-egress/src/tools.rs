@@ -23,18 +23,18 @@ pub struct ToolExecutors {
     pub api: ApiCaller,
 }
 
-/// What an attempt needs beside the tool.
+/// Inputs of an attempt beside the tool.
 #[derive(Clone, Debug)]
 pub struct AttemptContext {
     pub call: CallId,
     pub args: ValidArgs,
-    /// Stable over attempts.
+    /// Key that is the same in every attempt of the call.
     pub idempotency_key: String,
     pub now: Timestamp,
-    /// The slug of the one whose turn this is.
+    /// Slug of the organization whose turn this is.
     pub organization: Arc<str>,
     pub tenancy: Tenancy,
-    /// What the tool's definition may name.
+    /// Variables that the tool's definition may name.
     pub variables: Arc<Variables>,
 }
 

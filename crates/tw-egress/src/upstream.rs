@@ -38,7 +38,7 @@ pub struct Upstream {
     pub access: UpstreamAccess,
 }
 
-/// How an upstream is reached, and what its operator calls that.
+/// The way to an upstream, and what its operator calls that.
 #[derive(Clone, Debug)]
 pub struct UpstreamAccess {
     pub route: Route,
@@ -49,7 +49,7 @@ pub struct UpstreamAccess {
 }
 
 impl UpstreamAccess {
-    /// Without a proxy, to servers that browsers trust.
+    /// The access without a proxy, to servers that browsers trust.
     pub fn direct() -> Self {
         Self {
             route: Route::direct(web_roots()),
@@ -60,7 +60,7 @@ impl UpstreamAccess {
 }
 
 impl Upstream {
-    /// Where its chat completions are, for the operator's log; `None` inside this process.
+    /// The URL of its chat completions, for the operator's log; `None` inside this process.
     pub fn shown_url(&self) -> Option<String> {
         match &self.kind {
             UpstreamKind::OpenAi { base_url, .. } => Some(format!("{base_url}/chat/completions")),
@@ -74,30 +74,30 @@ impl Upstream {
 pub enum UpstreamKind {
     /// Speaks OpenAI's chat completions over HTTP.
     OpenAi {
-        /// Up to and with `/v1`, without a slash at the end.
+        /// Base URL up to and with `/v1`, without a slash at the end.
         base_url: String,
         api_key: Option<Secret>,
     },
     /// An Azure resource; its deployments are the models.
     Azure {
-        /// Of the resource, without a slash at the end.
+        /// Base URL of the resource, without a slash at the end.
         base_url: String,
         api_key: Option<Secret>,
-        /// `None` for the newer form, which has none.
+        /// Version of the API in the query; `None` for the newer form of the API, which has none.
         api_version: Option<String>,
     },
     /// A scripted model inside this process.
     Scripted(Arc<Script>),
 }
 
-/// How long an upstream may take.
+/// Time limits of an exchange with an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamTimeouts {
     pub connect: Duration,
-    /// From the request until the first part of a streamed answer. A plain answer is waited for
-    /// as long as its turn may take.
+    /// Limit from the request until the first part of a streamed answer. A plain answer is waited
+    /// for as long as its turn may take.
     pub first_byte: Duration,
-    /// Between two reads of the answer.
+    /// Limit between two reads of the answer.
     pub idle: Duration,
 }
 

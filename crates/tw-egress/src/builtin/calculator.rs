@@ -23,7 +23,7 @@ const DEPTH_MAX: usize = 64;
 
 const FUNCTIONS: &str = "abs, round, floor, ceil, min, max, sqrt";
 
-/// Positions count characters, from 1.
+/// Errors of an expression. Positions count characters, from 1.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CalculatorError {
     #[error("expression must be a string")]
@@ -68,7 +68,7 @@ pub(super) enum CalculatorError {
     Encode(#[source] serde_json::Error),
 }
 
-/// What stands at a position.
+/// The character at a position of the expression; `None` is its end.
 #[derive(Debug)]
 pub(super) struct FoundToken(Option<char>);
 
@@ -169,7 +169,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Every recursion of the grammar passes here, so the depth is counted here.
+    /// Reads a signed number or a power. Every recursion of the grammar passes here, so the depth is counted here.
     fn signed(&mut self) -> Result<Number, CalculatorError> {
         if self.depth == DEPTH_MAX {
             return Err(CalculatorError::TooDeep { at: self.at() });
@@ -325,7 +325,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Where the next character stands; exact after a `peek`.
+    /// The position of the next character; exact after a `peek`.
     fn at(&self) -> usize {
         self.next + 1
     }

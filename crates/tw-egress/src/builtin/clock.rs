@@ -8,10 +8,10 @@ use serde_json::Value;
 /// Longest zone name looked up, in bytes; the longest name in the database has 32.
 const ZONE_BYTES_MAX: usize = 64;
 
-/// How many close names an error offers.
+/// Most close names that an error offers.
 const SUGGESTIONS_MAX: usize = 3;
 
-/// How alike (0 to 1) a name must be to be offered; measured on misspelt city names, where lower values offer noise.
+/// Least likeness (0 to 1) of a name that is offered; measured on misspelt city names, where lower values offer noise.
 const LIKENESS_MIN: f64 = 0.7;
 
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What kind of place an address is, also when one address hides inside another.
+//! Kinds of addresses: public, private or never to be reached, also when one address hides inside another.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,11 +7,11 @@ use ipnet::{Ipv4Net, Ipv6Net};
 /// Whether a tool may connect to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AddressStanding {
-    /// Anybody's.
+    /// Address that every tool may connect to.
     Public,
-    /// Only where the operator allows it.
+    /// Address that is reached only where the operator allows it.
     Private,
-    /// Nobody's, whatever is allowed: metadata services, and addresses that name no single host.
+    /// Address that no tool reaches, whatever is allowed: metadata services, and those that name no single host.
     Never,
 }
 
@@ -38,7 +38,7 @@ const V4_NEVER: [Ipv4Net; 3] = [
     v4([240, 0, 0, 0], 4),
 ];
 
-/// Where clouds give credentials to whoever asks from inside a machine.
+/// Addresses at which clouds give credentials to whoever asks from inside a machine.
 const V4_METADATA: [Ipv4Addr; 6] = [
     // Most clouds.
     Ipv4Addr::new(169, 254, 169, 254),
@@ -72,11 +72,11 @@ const V6_SPECIAL: [Ipv6Net; 4] = [
     v6([0x3fff, 0, 0], 20),
 ];
 const V6_MULTICAST: Ipv6Net = v6([0xff00, 0, 0], 8);
-/// Translates to the IPv4 address in the last four bytes (RFC 6052).
+/// Prefix that translates to the IPv4 address in the last four bytes (RFC 6052).
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0], 96);
-/// The same, for use inside one network (RFC 8215).
+/// Prefix like [`NAT64`], for use inside one network (RFC 8215).
 const NAT64_LOCAL: Ipv6Net = v6([0x64, 0xff9b, 1], 48);
-/// Holds IPv4 addresses in the last four bytes: compatible, mapped and translated ones.
+/// Prefix with IPv4 addresses in the last four bytes: compatible, mapped and translated ones.
 const V4_INSIDE: Ipv6Net = v6([0, 0, 0], 64);
 const SIX_TO_FOUR: Ipv6Net = v6([0x2002, 0, 0], 16);
 const TEREDO: Ipv6Net = v6([0x2001, 0, 0], 32);

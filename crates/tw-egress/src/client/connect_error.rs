@@ -1,10 +1,10 @@
-//! Why no connection to an upstream came.
+//! Failures to connect to an upstream.
 
 use std::io;
 
 use super::tls_fault::TlsFault;
 
-/// What failed, for the operator: it names hosts and addresses. [`ConnectError::told`] does not.
+/// A failure to connect, for the operator: it names hosts and addresses. [`ConnectError::told`] does not.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error("the name {host} has no address here")]
@@ -32,7 +32,7 @@ pub enum ConnectError {
     },
     #[error("no secure connection to {place} came in time")]
     TlsTimedOut { place: String },
-    /// As the source says, but of the proxy.
+    /// A failure on the way to the proxy, as the source says.
     #[error("the proxy")]
     Proxy(#[source] Box<ConnectError>),
     #[error("the proxy {proxy} answered {status} to CONNECT {place}")]
@@ -46,7 +46,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// For clients: the class of the failure, behind "the upstream".
+    /// The text for clients: the class of the failure, behind "the upstream".
     pub fn told(&self) -> String {
         match self {
             Self::LookUp { .. } | Self::LookUpTimedOut { .. } => {
@@ -65,7 +65,7 @@ impl ConnectError {
         }
     }
 
-    /// What the operator may change.
+    /// Advice to the operator: a setting to change.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Tls { fault, .. } => fault.advice(),

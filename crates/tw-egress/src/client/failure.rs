@@ -1,6 +1,6 @@
-//! How a tool's request fails.
+//! Failures of a tool's request.
 
-/// One way to fail.
+/// A kind of failure of a tool's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// No absolute `http` or `https` URL, too long, or with user information.
@@ -21,22 +21,22 @@ pub enum FailureKind {
     Tls,
     /// The connection ended before the answer did.
     Reset,
-    /// What came is not HTTP/1.
+    /// The other side sent something that is not HTTP/1.
     NotHttp,
-    /// More headers than 100, or a head longer than 64 KiB; or more than 8 interim answers, or
+    /// The head has more than 100 headers or 64 KiB; or there are more than 8 interim answers, or
     /// such with more than 64 KiB of headers.
     HeadersTooLarge,
     TimedOut(WaitPhase),
 }
 
-/// What was waited for when the time was up.
+/// The phase of a request that was waited for when the time was up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitPhase {
     /// Look-up, TCP and TLS.
     Connect,
     /// The answer's head.
     FirstByte,
-    /// More of the answer's body.
+    /// The next part of the answer's body.
     Idle,
     /// The whole request was given no more time.
     Total,
@@ -47,7 +47,7 @@ pub enum WaitPhase {
 #[error("{}", self.message())]
 pub struct SendFailure {
     pub kind: FailureKind,
-    /// Something of this request was written; if not, repeating it is safe whatever it does.
+    /// Whether anything of this request was written; if not, repeating it is safe whatever it does.
     pub sent: bool,
 }
 
@@ -56,7 +56,7 @@ impl SendFailure {
         Self { kind, sent: false }
     }
 
-    /// For the model and for records: names no host and no address, and does not tell one
+    /// The text for the model and for records: names no host and no address, and does not tell one
     /// refused target from another.
     pub fn message(&self) -> &'static str {
         match self.kind {

@@ -33,7 +33,7 @@ const METADATA_NAMES: [&str; 2] = ["metadata.google.internal", "metadata.amazona
 const INSIDE_ENDS: [&str; 3] = ["localhost", "local", "internal"];
 
 impl AddressGuard {
-    /// What can be judged without a look-up.
+    /// The target of a URL, judged as far as that is possible without a look-up.
     ///
     /// # Errors
     /// [`FailureKind::BadUrl`], [`FailureKind::TargetNotAllowed`] or [`FailureKind::NotHttps`].

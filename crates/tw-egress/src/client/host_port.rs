@@ -15,7 +15,7 @@ pub struct HostPort {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PlaceHost {
-    /// In lower case, without a dot at the end.
+    /// Name in lower case, without a dot at the end.
     Name(String),
     Net(IpNet),
 }
@@ -31,7 +31,7 @@ pub struct AllowedDestination {
 /// The only organization of an entry that names none.
 pub const ORGANIZATION_DEFAULT: &str = "default";
 
-/// Why a text is no place.
+/// Reasons for which a text is no [`HostPort`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadHostPort {
     #[error("a place is written HOST:PORT")]
@@ -108,8 +108,7 @@ impl HostPort {
 }
 
 impl AllowedDestination {
-    /// An entry of the operator's list; without organizations it is for
-    /// [`ORGANIZATION_DEFAULT`] only.
+    /// Reads an entry of the operator's list; without organizations it is for [`ORGANIZATION_DEFAULT`] only.
     ///
     /// # Errors
     /// As [`HostPort::parse`].

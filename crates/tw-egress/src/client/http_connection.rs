@@ -1,4 +1,4 @@
-//! A connection in use.
+//! An HTTP/1.1 connection in use.
 //!
 //! It is driven by the request that uses it, not by a task of its own: then a request that is
 //! dropped takes its connection with it, and what was written before and during a use cannot be
@@ -28,10 +28,10 @@ use super::tls_fault::TlsFault;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Longest line that frames a part of a body, a trailer among them, in bytes.
 const LINE_BYTES_MAX: usize = 8 * 1024;
-/// Read at once, in bytes.
+/// Bytes read at once.
 const READ_BYTES: usize = 16 * 1024;
 
-/// One HTTP/1.1 connection, used by one request at a time.
+/// An HTTP/1.1 connection, used by one request at a time.
 pub(super) struct HttpConnection {
     stream: ConnectedStream,
     sending: Sending,
@@ -39,44 +39,44 @@ pub(super) struct HttpConnection {
     ///
     /// Counted above TLS, whose own messages are no part of a request.
     written: u64,
-    /// Read and not understood yet, since it goes on.
+    /// Bytes that were read and are not understood yet, since the message goes on.
     held: Vec<u8>,
     answer: Answer,
     /// The other side broke TLS off, as it does behind a handshake that it did not like.
     tls_fault: Option<TlsFault>,
 }
 
-/// What is left to send.
+/// Progress of sending the request.
 enum Sending {
     Nothing,
     Request(Chain<Bytes, Bytes>),
-    /// It was taken, but may wait in TLS.
+    /// The request was taken, but may wait in TLS.
     Flush,
     Failed,
 }
 
 enum Answer {
-    /// The body comes.
+    /// The body is being received.
     Comes(Box<Call<RecvBody>>),
-    /// There is none, or it has come.
+    /// The answer has no body, or all of it has come.
     Over { may_go_on: bool },
-    /// It came as far as it was understood.
+    /// The answer broke off, as far as it was understood.
     Broken,
 }
 
-/// Why there is no answer, or no more of it.
+/// Reasons for which an answer, or the rest of it, is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExchangeFailure {
-    /// Too much came before the answer's body.
+    /// The head, or the interim answers before it, are too large.
     HeadTooLarge,
-    /// What came is not HTTP.
+    /// The other side sent something that is not HTTP.
     NotHttp,
     /// The connection ended, or what came made no sense in the middle of a body.
     Broken,
 }
 
 impl HttpConnection {
-    /// Writes nothing yet.
+    /// Makes a connection over a stream, and writes nothing yet.
     pub fn new(stream: ConnectedStream) -> Self {
         Self {
             stream,
@@ -88,8 +88,8 @@ impl HttpConnection {
         }
     }
 
-    /// Why the other side broke TLS off, if it did and said so. With TLS 1.3 a server looks at the
-    /// client's certificate only when the handshake is over for the client.
+    /// The reason for which the other side broke TLS off, if it did and said so. With TLS 1.3 a
+    /// server looks at the client's certificate only when the handshake is over for the client.
     pub fn tls_fault(&self) -> Option<TlsFault> {
         self.tls_fault
     }
@@ -164,9 +164,9 @@ impl HttpConnection {
         poll_fn(|cx| Poll::Ready(self.begin_use(cx))).await
     }
 
-    /// As [`Self::is_free`], of a connection that has waited: asks the kernel, so that a close
-    /// counts from when it arrived here. The runtime hears of it when it next looks at all sockets;
-    /// a connection can be put away and taken up again before that.
+    /// Whether a connection that has waited is still free: like [`Self::is_free`], and asks the
+    /// kernel, so that a close counts from when it arrived here. The runtime hears of it when it
+    /// next looks at all sockets; a connection can be put away and taken up again before that.
     pub async fn is_still_free(&mut self) -> bool {
         self.is_free().await && self.stream.is_silent()
     }
@@ -230,7 +230,7 @@ impl HttpConnection {
         }
     }
 
-    /// What of the body is in `input`, if anything; what cannot be understood yet is held.
+    /// The part of the body that is in `input`, if any; bytes that cannot be understood yet are held.
     fn part(&mut self, input: &[u8]) -> Option<Bytes> {
         let Answer::Comes(call) = &mut self.answer else {
             self.held = input.to_vec();
@@ -337,8 +337,8 @@ impl HttpConnection {
 }
 
 impl Sending {
-    /// Its URI is a path, or whole for a proxy, and it says no length of its body, unless that is
-    /// empty.
+    /// Encodes a request. Its URI is a path, or whole for a proxy, and it says no length of its
+    /// body, unless that is empty.
     fn request(request: Request<Bytes>) -> Self {
         let (parts, body) = request.into_parts();
         let mut head = Vec::with_capacity(512);
@@ -371,7 +371,7 @@ fn put_header(head: &mut Vec<u8>, name: &str, value: &[u8]) {
     }
 }
 
-/// What reads the answer. It has to know of the request whether the answer has a body.
+/// The parser of the answer. It has to know of the request whether the answer has a body.
 fn receiving(method: &Method) -> Option<Call<RecvResponse>> {
     let method = if *method == Method::HEAD {
         Method::HEAD
@@ -420,8 +420,8 @@ fn ends_a_head(held: &[u8], searched: usize) -> bool {
     memmem::find(fresh, b"\n\r\n").is_some() || memmem::find(fresh, b"\n\n").is_some()
 }
 
-/// How long a whole `100 Continue` at the beginning is, if there is one. The parser takes none with headers, which some
-/// send.
+/// Length of a whole `100 Continue` at the beginning, if there is one. The parser takes none with
+/// headers, which some send.
 fn continued(held: &[u8]) -> Option<usize> {
     let is_continue = held.starts_with(b"HTTP/1.1 100 ") || held.starts_with(b"HTTP/1.1 100\r");
     let end = is_continue.then(|| memmem::find(held, b"\r\n\r\n"))??;

@@ -2,10 +2,10 @@
 
 /// Most interim answers to one request; those who send them at all send one or two.
 const ANSWERS_MAX: usize = 8;
-/// Most bytes of them, together; as many as one head may have.
+/// Most bytes of interim answers, together; as many as one head may have.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// What came before the answer to one request.
+/// Count and size of the interim answers to one request.
 #[derive(Debug, Default)]
 pub(super) struct InterimResponses {
     answers: usize,
@@ -18,7 +18,7 @@ impl InterimResponses {
         self.bytes += bytes;
     }
 
-    /// Whether nothing more is to be read.
+    /// Whether the interim answers are too many or too large to be read further.
     pub fn is_too_much(&self) -> bool {
         self.answers > ANSWERS_MAX || self.bytes > BYTES_MAX
     }

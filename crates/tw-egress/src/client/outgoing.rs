@@ -40,7 +40,7 @@ const HEADERS_OF_OURS: [HeaderName; 11] = [
     TRANSFER_ENCODING,
     UPGRADE,
 ];
-/// More of them, for which there are no constants.
+/// Further headers of that kind, for which there are no constants.
 const HEADERS_OF_OURS_OTHER: [&str; 2] = ["keep-alive", "proxy-connection"];
 
 /// Checks one header as [`super::EgressClient::send`] does.

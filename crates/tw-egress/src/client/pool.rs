@@ -21,10 +21,10 @@ use super::http_connection::HttpConnection;
 use super::target::{Host, RequestTarget, Scheme};
 use super::{ConnectionReuse, PoolOptions};
 
-/// Which requests may share a connection.
+/// The key of connections that may serve the same requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PoolKey {
-    /// What one organization may reach says nothing about another.
+    /// Slug of the organization: what one may reach says nothing about another.
     organization: String,
     scheme: Scheme,
     host: Host,
@@ -42,7 +42,7 @@ impl PoolKey {
     }
 }
 
-/// All connections that wait.
+/// Idle connections, by destination.
 pub(super) struct ConnectionPool {
     places: Mutex<Places>,
     options: PoolOptions,
@@ -50,17 +50,17 @@ pub(super) struct ConnectionPool {
 
 struct Places {
     by_key: HashMap<PoolKey, Place>,
-    /// Connections in all of them.
+    /// Number of connections that wait, over all destinations.
     waiting: usize,
-    /// When all of them were last rid of what is old.
+    /// Time of the last sweep over all destinations.
     swept: Instant,
 }
 
 #[derive(Default)]
 struct Place {
-    /// The one that has waited longest comes first.
+    /// Connections that wait; the one that has waited longest comes first.
     idle: Vec<Idle>,
-    /// When a connection was last seen that had stayed open for long enough.
+    /// Time when a connection was last seen that had stayed open for long enough.
     proven: Option<Instant>,
 }
 
@@ -69,10 +69,10 @@ struct Idle {
     since: Instant,
 }
 
-/// How long a place is trusted after it was last seen to keep a connection.
+/// Time for which a destination is trusted after it was last seen to keep a connection.
 const PROVEN_FOR: Duration = Duration::from_secs(600);
-/// How often the places that nobody uses are looked at for connections that are too old. There may be many of each, and
-/// somebody waits for every look.
+/// Time between two sweeps for connections that are too old. There may be many destinations and
+/// connections, and somebody waits for every look.
 const SWEPT_EVERY: Duration = Duration::from_secs(1);
 
 impl ConnectionPool {
@@ -161,7 +161,7 @@ impl ConnectionPool {
         }
     }
 
-    /// The one that has waited longest, if that is long enough and there is need of a proof.
+    /// The connection that has waited longest, if that is long enough and there is need of a proof.
     fn witness(&self, key: &PoolKey) -> Option<Idle> {
         let mut places = self.places();
         let place = places.by_key.get_mut(key)?;
@@ -173,7 +173,7 @@ impl ConnectionPool {
         Some(oldest)
     }
 
-    /// The one that has waited shortest, and less than `idle_max`.
+    /// The connection that has waited shortest, and less than `idle_max`.
     fn newest(&self, key: &PoolKey, reuse: ConnectionReuse, idle_max: Duration) -> Option<Idle> {
         let mut places = self.places();
         let place = places.by_key.get_mut(key)?;

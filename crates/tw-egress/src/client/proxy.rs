@@ -23,7 +23,7 @@ pub struct Proxy {
     authorization: Option<HeaderValue>,
 }
 
-/// Why a text names no proxy that can be used. It is not repeated: it may hold a password.
+/// Reasons for which a text names no usable proxy. The text is not repeated: it may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadProxy {
     #[error("a proxy is written http://HOST:PORT or http://USER:PASSWORD@HOST:PORT")]
@@ -85,7 +85,7 @@ impl Proxy {
         place(&self.host, self.port)
     }
 
-    /// What a request says that it sends in clear through the proxy.
+    /// The `Proxy-Authorization` of a request that is sent in clear through the proxy.
     pub(super) fn authorization(&self) -> Option<&HeaderValue> {
         self.authorization.as_ref()
     }
@@ -145,7 +145,7 @@ fn basic(user: &str) -> Result<HeaderValue, BadProxy> {
     Ok(value)
 }
 
-/// Without the password.
+/// Leaves out the password.
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Proxy").field(&self.place()).finish()

@@ -1,4 +1,4 @@
-//! From a name to its addresses.
+//! Look-ups: from a name to its addresses.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use hickory_resolver::net::NetError;
 
 use super::failure::FailureKind;
 
-/// Where addresses come from.
+/// Sources of addresses.
 pub enum Resolver {
     /// The name servers and hosts file of this machine, without search domains.
     System(Box<TokioResolver>),
@@ -45,7 +45,7 @@ impl Resolver {
         Ok(Self::System(Box::new(resolver)))
     }
 
-    /// All addresses of the name, at least one.
+    /// Addresses of the name, all of them, at least one.
     ///
     /// # Errors
     /// [`FailureKind::Unresolved`] when the name has none, [`FailureKind::LookUpFailed`] when

@@ -16,7 +16,7 @@ use super::target::{Host, RequestTarget, Scheme};
 use super::tls::{ClientIdentity, TlsFileError, anonymous, connector};
 use super::tls_fault::TlsFault;
 
-/// How connections to an upstream are made.
+/// Way in which connections to an upstream are made.
 #[derive(Clone)]
 pub struct Route {
     tls: TlsConnector,
@@ -37,7 +37,7 @@ impl Route {
         })
     }
 
-    /// Without a proxy and a certificate of our own.
+    /// The route without a proxy and without a certificate of our own.
     pub fn direct(trusted_roots: RootCertStore) -> Self {
         Self {
             tls: anonymous(trusted_roots),
@@ -107,7 +107,7 @@ impl fmt::Debug for Route {
     }
 }
 
-/// Which proxy the environment has for a URL: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and
+/// Proxies that the environment has for URLs: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and
 /// `NO_PROXY`, also in small letters, as curl reads them.
 #[derive(Clone, Debug, Default)]
 pub struct EnvironmentProxies {
@@ -117,8 +117,8 @@ pub struct EnvironmentProxies {
 }
 
 impl EnvironmentProxies {
-    /// `None` for a URL that is reached without one. This machine itself always is: a proxy
-    /// elsewhere would look for the place there.
+    /// The proxy for a URL; `None` if it is reached without one. This machine itself always is: a
+    /// proxy elsewhere would look for the place there.
     ///
     /// # Errors
     /// [`BadProxy`] of the one that is to be used.
@@ -189,7 +189,7 @@ async fn tcp(host: &Host, port: u16, deadline: Instant) -> Result<TcpStream, Con
     Err(last.unwrap_or_else(|| no_address(host, io::ErrorKind::NotFound.into())))
 }
 
-/// A request is written at once; waiting for more only delays it.
+/// Lets requests be written at once; waiting for more only delays them.
 fn at_once(tcp: TcpStream) -> io::Result<TcpStream> {
     tcp.set_nodelay(true)?;
     Ok(tcp)

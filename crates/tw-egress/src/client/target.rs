@@ -8,7 +8,7 @@ use url::Url;
 use super::failure::FailureKind;
 use super::host_port::name;
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequestTarget {
     pub scheme: Scheme,
@@ -26,7 +26,7 @@ pub(super) enum Scheme {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Host {
-    /// In lower case, without a dot at the end.
+    /// Name in lower case, without a dot at the end.
     Name(String),
     Address(IpAddr),
 }
@@ -85,7 +85,7 @@ impl RequestTarget {
         })
     }
 
-    /// What the `Host` header says.
+    /// The value of the `Host` header.
     pub fn authority(&self) -> String {
         let host = match &self.host {
             Host::Name(name) => name.clone(),

@@ -1,4 +1,4 @@
-//! Who vouches for servers, and what this side shows of itself.
+//! TLS: the authorities that vouch for servers, and the certificate that this side shows.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -60,15 +60,15 @@ impl Clone for ClientIdentity {
     }
 }
 
-/// Without the key.
+/// Leaves out the certificates and the key.
 impl fmt::Debug for ClientIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientIdentity").finish_non_exhaustive()
     }
 }
 
-/// What `SSL_CERT_FILE` and `SSL_CERT_DIR` name, instead of the built-in authorities; those if
-/// neither is set. This is how OpenSSL and curl read them.
+/// The authorities that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, instead of the built-in ones,
+/// which are used if neither is set. This is how OpenSSL and curl read them.
 ///
 /// # Errors
 /// [`TlsFileError`] for a file that is named, and when a named folder holds no certificate at
@@ -128,7 +128,7 @@ fn trust_folder(roots: &mut RootCertStore, folder: &Path) -> Result<(), TlsFileE
     Ok(())
 }
 
-/// What makes TLS connections; this and [`anonymous`] are the only places that build it.
+/// Makes a TLS connector; this function and [`anonymous`] are the only places that build one.
 ///
 /// # Errors
 /// [`TlsFileError::Mismatch`].
@@ -144,7 +144,7 @@ pub(crate) fn connector(
     Ok(of_config(config))
 }
 
-/// As [`connector`], without a certificate of our own.
+/// Makes a TLS connector without a certificate of our own.
 pub(crate) fn anonymous(roots: RootCertStore) -> TlsConnector {
     of_config(builder(roots).with_no_client_auth())
 }

@@ -1,4 +1,4 @@
-//! What was wrong when no secure connection came.
+//! Faults for which no secure connection comes.
 
 use std::io;
 
@@ -19,7 +19,7 @@ pub enum TlsFault {
     ClientCertificateWanted,
     /// The other side does not accept the certificate that it was shown.
     ClientCertificateRefused,
-    /// What came is no TLS.
+    /// The other side sent something that is not TLS.
     NoTls,
     /// The connection ended in the middle of the handshake.
     Ended,
@@ -39,7 +39,7 @@ impl TlsFault {
         })
     }
 
-    /// As [`Self::of`], of a handshake, in which every error is one of TLS.
+    /// Reads the fault of a handshake, in which every error is one of TLS.
     pub(crate) fn of_handshake(error: &io::Error) -> Self {
         Self::of(error).unwrap_or(Self::Ended)
     }
@@ -72,7 +72,7 @@ impl TlsFault {
         }
     }
 
-    /// Says it without naming a host.
+    /// Words for the fault, without the name of a host.
     pub fn words(self) -> &'static str {
         match self {
             Self::UnknownAuthority => "its certificate is of an authority that is not trusted here",
@@ -88,7 +88,7 @@ impl TlsFault {
         }
     }
 
-    /// What an operator may change, for an upstream.
+    /// Advice to an operator: what may be changed, for an upstream.
     pub fn advice(self) -> Option<&'static str> {
         match self {
             Self::UnknownAuthority => Some(

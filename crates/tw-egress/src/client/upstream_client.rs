@@ -26,19 +26,19 @@ use super::{ConnectionReuse, PoolOptions};
 #[derive(Clone)]
 pub(crate) struct UpstreamClient {
     pool: Arc<ConnectionPool>,
-    /// By upstream and URL: some for each upstream.
+    /// Addresses by upstream and URL: some for each upstream.
     addresses: Arc<Mutex<HashMap<String, AddressesByUrl>>>,
 }
 
 type AddressesByUrl = HashMap<String, Arc<Address>>;
 
-/// Where requests go, read once.
+/// The address of requests to an upstream, read once.
 pub(crate) struct Address {
     target: RequestTarget,
     key: PoolKey,
     host: HeaderValue,
     path: Uri,
-    /// With scheme and place, as a proxy is told of it.
+    /// URI with scheme and authority, as a proxy is told of it.
     whole: Uri,
 }
 
@@ -49,14 +49,14 @@ pub(crate) struct UpstreamExchange {
     address: Arc<Address>,
 }
 
-/// Why there is no answer.
+/// Reasons for which there is no answer.
 #[derive(Debug)]
 pub(crate) enum DirectFailure {
     /// No address, no connection, or no TLS.
     Connect(Box<ConnectError>),
     /// The connection ended before the answer's head.
     Reset,
-    /// What came is not HTTP, or its head is too large.
+    /// The other side sent something that is not HTTP, or its head is too large.
     NotHttp,
 }
 
@@ -152,7 +152,7 @@ fn failure(failed: ExchangeFailure, tls: Option<TlsFault>, address: &Address) ->
 }
 
 impl Address {
-    /// Connections to it are of this upstream alone: another may have another way there.
+    /// Reads a URL of an upstream. Connections to it are of this upstream alone: another may have another way there.
     pub fn parse(upstream: &str, url: &str) -> Option<Self> {
         let target = RequestTarget::parse(url).ok()?;
         let authority = target.authority();

@@ -13,8 +13,8 @@ pub(super) fn is_utf8(headers: &HeaderMap, body: &[u8]) -> bool {
     body.is_empty() || types.all(|value| all_read_as_utf8(value.as_bytes(), body))
 }
 
-/// Of several charsets each must do: readers differ in which of them they take. That a semicolon
-/// may stand in quotes only makes more of them.
+/// Whether the body can be read as UTF-8 by every charset that is named: readers differ in which of
+/// them they take. That a semicolon may stand in quotes only makes more of them.
 fn all_read_as_utf8(content_type: &[u8], body: &[u8]) -> bool {
     let content_type = String::from_utf8_lossy(content_type).to_ascii_lowercase();
     let parameters = content_type.split(';').skip(1);
@@ -31,7 +31,7 @@ fn reads_as_utf8(charset: &str, body: &[u8]) -> bool {
     }
 }
 
-/// Whether ASCII is the same in it, escapes of every kind included.
+/// Whether ASCII is the same in the charset, escapes of every kind included.
 fn extends_ascii(charset: &str) -> bool {
     let starts = |prefix: &str| {
         let rest = charset.strip_prefix(prefix);

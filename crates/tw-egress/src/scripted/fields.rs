@@ -10,7 +10,7 @@ use super::ScriptError;
 /// The keys of one table that were not read yet.
 pub(super) struct UnreadKeys {
     rule: usize,
-    /// Where the table is in its rule: empty, or such as `calls[1].`.
+    /// Path of the table in its rule: empty, or such as `calls[1].`.
     at: String,
     table: Table,
 }

@@ -1,4 +1,4 @@
-//! From TOML to rules.
+//! The parser of scripts: from TOML to rules.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::{CALLS_MAX, PAUSE_MS_MAX, PIECES_MAX, RULES_MAX, SCRIPT_BYTES_MAX, Sc
 /// Largest `times`, `cut_after` and `silent_after`.
 const NUMBER_MAX: u64 = 1_000_000_000;
 
-/// Every key of an answer, to tell one that is out of place from one that does not exist.
+/// Keys of an answer, all of them, to tell one that is out of place from one that does not exist.
 const ANSWER_KEYS: &[&str] = &[
     "text",
     "text_pieces",

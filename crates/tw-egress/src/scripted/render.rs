@@ -1,4 +1,4 @@
-//! From a rule's answer to the bytes of a stream or of a plain body.
+//! The rendering of a rule's answer as the bytes of a stream or of a plain body.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -23,7 +23,7 @@ const TOKEN_BYTES: usize = 4;
 /// Model name in an answer to a request that names none.
 const MODEL_DEFAULT: &str = "scripted";
 
-/// One event of a stream, or a whole plain body.
+/// An event of a stream, or a whole plain body.
 struct Event {
     bytes: Bytes,
     /// Whether the gap between deltas comes before it.
@@ -223,7 +223,7 @@ fn by_chars(text: &str, chars: usize) -> Vec<String> {
     pieces(text, starts)
 }
 
-/// Each piece is a word with the white space before it, as tokens are.
+/// Splits a text into words, each with the white space before it, as tokens are.
 fn by_words(text: &str) -> Vec<String> {
     let mut before_is_space = true;
     let starts = text.char_indices().filter_map(move |(at, letter)| {
@@ -244,7 +244,7 @@ fn pieces(text: &str, starts: impl Iterator<Item = usize>) -> Vec<String> {
         .collect()
 }
 
-/// What all chunks of one answer share.
+/// Members that all chunks of one answer share.
 struct Frame<'a> {
     id: &'a str,
     created: u64,
@@ -288,7 +288,7 @@ fn finish(completion: &ScriptedCompletion) -> &str {
     }
 }
 
-/// What one delta says; the same for every choice but for the ids.
+/// The content of one delta; the same for every choice but for the ids.
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Role,

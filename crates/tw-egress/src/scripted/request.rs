@@ -1,4 +1,4 @@
-//! What a script can see of a request.
+//! The parts of a request that a script can see.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(super) struct SeenMessage {
     pub(super) text: String,
 }
 
-/// Why a body is no request for a chat completion.
+/// The reason for which a body is no request for a chat completion.
 #[derive(Debug)]
 pub(super) struct RequestRefusal {
     pub(super) message: String,
@@ -87,7 +87,7 @@ impl SeenRequest {
             .map_or("", |message| &message.text)
     }
 
-    /// How many tool messages stand after the last assistant message.
+    /// Number of tool messages after the last assistant message.
     pub(super) fn tool_results(&self) -> usize {
         let start = self.after_last("assistant");
         self.messages[start..]

@@ -11,7 +11,7 @@ use super::template::ScriptTemplate;
 #[derive(Debug)]
 pub(super) struct ScriptRule {
     pub(super) when: RuleCondition,
-    /// How often the rule may answer; `None` means always.
+    /// Number of requests that the rule may answer; `None` means any.
     pub(super) times_max: Option<u64>,
     pub(super) used: AtomicU64,
     pub(super) head_delay: Duration,
@@ -70,7 +70,7 @@ pub(super) enum ScriptedText {
 #[derive(Debug)]
 pub(super) struct ScriptedCall {
     pub(super) name: String,
-    /// Sent as it is, so it need not be JSON.
+    /// Text of the arguments, sent as it is, so it need not be JSON.
     pub(super) arguments: String,
     pub(super) id: Option<String>,
 }

@@ -1,32 +1,34 @@
-//! What may stand at a place of a text, however JSON, a URL, a form or HTML writes it.
+//! Characters that may stand at a position of a text, however JSON, a URL, a form or HTML writes them.
 //!
 //! An escape may be made of escaped characters, since texts are put into texts: `%252D` is `%2D` in a URL in a URL,
 //! `\\u002d` is `\u002d` in a string in a string, `&amp;#45;` is `&#45;` in HTML in HTML, and one may stand in another.
 
-/// So often a text may stand in another one, itself included. Three would take a text of nothing but backslashes, which
-/// anybody can send, ten times as long, and no encoder was seen that does it.
+/// Most texts that stand in one another, the innermost included. Three would take a text of nothing
+/// but backslashes, which anybody can send, ten times as long, and no encoder was seen that does
+/// it.
 const NESTED_MAX: u8 = 2;
-/// `&DoubleLongRightArrow;` is no character that is looked for, and `&#x0000002d;` has as many zeros as any encoder writes.
+/// Most characters between `&` and `;`: `&DoubleLongRightArrow;` is no character that is looked
+/// for, and `&#x0000002d;` has as many zeros as any encoder writes.
 const ENTITY_CHARS_MAX: usize = 14;
 
-/// One way to read a place.
+/// A way to read what begins at a position: the character, and where it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EscapeReading {
     pub end: usize,
     pub character: char,
 }
 
-/// Whether more than one thing may begin with this byte.
+/// Whether a byte may begin an escape, so that there is more than one way to read it.
 pub(super) fn is_escape(byte: u8) -> bool {
     matches!(byte, b'\\' | b'%' | b'&' | b'+')
 }
 
-/// All ways to read what begins at `at`; none in the midst of a character.
+/// The ways to read what begins at `at`; none in the midst of a character.
 pub(super) fn readings(text: &[u8], at: usize) -> Vec<EscapeReading> {
     Nested(NESTED_MAX).readings(text, at)
 }
 
-/// How deep escapes may stand in one another.
+/// Depth to which escapes may stand in one another.
 #[derive(Clone, Copy)]
 struct Nested(u8);
 
@@ -59,7 +61,7 @@ impl Nested {
         found
     }
 
-    /// Where this character ends, if it is there.
+    /// The ends of a character that is wanted, for each way to read it here.
     fn ends_of(self, wanted: char, text: &[u8], at: usize) -> impl Iterator<Item = usize> {
         let found = self.readings(text, at).into_iter();
         found.filter_map(move |read| (read.character == wanted).then_some(read.end))
@@ -105,7 +107,7 @@ impl Nested {
         Some(EscapeReading { end, character })
     }
 
-    /// What stands behind a backslash in a string of JSON, or of the languages that it comes from.
+    /// Reads an escape behind a backslash in a string of JSON, or of the languages that it comes from.
     fn backslash(self, text: &[u8], at: usize, found: &mut Vec<EscapeReading>) {
         for EscapeReading { end, character } in self.readings(text, at) {
             let escaped = match character {
@@ -146,7 +148,7 @@ impl Nested {
         })
     }
 
-    /// What stands between `&` and `;`.
+    /// Reads an entity of HTML between `&` and `;`.
     fn entity(self, text: &[u8], at: usize) -> Option<EscapeReading> {
         let mut name = String::new();
         let mut end = at;
@@ -193,7 +195,7 @@ fn plain(text: &[u8], at: usize) -> Option<EscapeReading> {
     Some(EscapeReading { end, character })
 }
 
-/// What an entity without its `&` and `;` stands for. Names are those that HTML has for ASCII.
+/// The character of an entity without its `&` and `;`. Names are those that HTML has for ASCII.
 fn named(name: &str) -> Option<char> {
     if let Some(number) = name.strip_prefix('#') {
         let (digits, radix) = match number.strip_prefix(['x', 'X']) {

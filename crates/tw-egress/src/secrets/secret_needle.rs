@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::escapes::{EscapeReading, is_escape, readings};
 use crate::secret::Secret;
 
-/// Shorter values are left in place: they are in every other text by chance, and what was cut
-/// out would tell as much.
+/// Length, in characters, below which a secret is left in place: shorter ones are in every other
+/// text by chance, and what was cut out would tell as much.
 const MASKED_CHARS_MIN: usize = 8;
 
 const MASK: &str = "***";
@@ -22,20 +22,23 @@ pub(super) struct SecretNeedle {
     needles: Vec<Needle>,
 }
 
-/// What is looked for: at each place one of several characters.
+/// A pattern that is looked for: at each position one of several characters.
 struct Needle(Vec<Element>);
 
 struct Element {
     characters: Vec<char>,
-    /// Longer ways to write it are not looked for, so that the whole has a length that can be relied on.
+    /// Longest way to write the character that is looked for, in bytes, so that the whole has a
+    /// length that can be relied on.
     bytes_max: usize,
 }
 
-/// `&#x0000002d;`, and all that comes of two encoders in a row, such as `%26%23x2D%3B` or `\\u002d`.
+/// Longest way to write an ASCII character: `&#x0000002d;`, and all that comes of two encoders in a
+/// row, such as `%26%23x2D%3B` or `\\u002d`.
 const ASCII_BYTES_MAX: usize = 12;
-/// Four bytes in a URL in HTML, `&#37;F0&#37;9F&#37;98&#37;80`.
+/// Longest way to write another character: four bytes in a URL in HTML, `&#37;F0&#37;9F&#37;98&#37;80`.
 const OTHER_BYTES_MAX: usize = 28;
-/// A slash of base64 in a URL in a URL, `%252F`; letters and digits stand as they are.
+/// Longest way to write a character of base64: a slash in a URL in a URL, `%252F`; letters and
+/// digits stand as they are.
 const BASE64_BYTES_MAX: usize = 5;
 
 impl SecretNeedle {
@@ -62,14 +65,14 @@ impl SecretNeedle {
         self.secret.reveal() == other.secret.reveal()
     }
 
-    /// The most bytes that it takes in a text.
+    /// Most bytes that the secret takes in a text.
     pub fn longest(&self) -> usize {
         let longest = self.needles.iter().map(Needle::longest);
         longest.max().unwrap_or_default()
     }
 }
 
-/// The value is in the needles, too.
+/// Leaves out the needles, which hold the value.
 impl fmt::Debug for SecretNeedle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Hidden").field(&self.secret).finish()
@@ -128,7 +131,7 @@ impl Needle {
             })
     }
 
-    /// Where it ends if it begins with one of these; the furthest, where there are several ways to read it.
+    /// The end of the needle if it begins at `begin`; the furthest, where there are several ways to read it.
     fn end_of(&self, text: &[u8], begin: usize, firsts: &[EscapeReading]) -> Option<usize> {
         let (first, others) = self.0.split_first()?;
         let mut ends: Vec<usize> = first.among(firsts, begin).collect();
@@ -150,7 +153,7 @@ impl Needle {
 }
 
 impl Element {
-    /// Adds where it may end if it begins at `at`.
+    /// Adds the ends of the element if it begins at `at`.
     fn ends(&self, text: &[u8], at: usize, ends: &mut Vec<usize>) {
         match plain_ascii(text, at) {
             Some(read) => ends.extend(self.among(&[read], at)),
@@ -158,7 +161,7 @@ impl Element {
         }
     }
 
-    /// Where those of the readings end that it may be.
+    /// The ends of those readings that are one of the element's characters.
     fn among(&self, readings: &[EscapeReading], begin: usize) -> impl Iterator<Item = usize> {
         let fits = move |read: &&EscapeReading| {
             read.end - begin <= self.bytes_max && self.characters.contains(&read.character)
@@ -167,7 +170,7 @@ impl Element {
     }
 }
 
-/// Nearly all of every text: what can be read in one way only, without looking further.
+/// Reads a character that can be read in one way only, as nearly all of every text, without looking further.
 fn plain_ascii(text: &[u8], at: usize) -> Option<EscapeReading> {
     let byte = *text.get(at)?;
     (byte.is_ascii() && !is_escape(byte)).then(|| EscapeReading {
@@ -204,7 +207,7 @@ impl<'a> Search<'a> {
         Self { needles, begins }
     }
 
-    /// Where the furthest that begins here ends.
+    /// The end of the needle that begins here and goes furthest.
     fn end_of(&self, text: &[u8], begin: usize) -> Option<usize> {
         let first = *text.get(begin)?;
         if !self.begins[usize::from(first)] {
@@ -222,7 +225,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Where they stand, in order; those that overlap are one place.
+    /// The ranges in which needles stand, in order; those that overlap are one range.
     fn places(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut places: Vec<Range<usize>> = Vec::new();
         for begin in 0..text.len() {
@@ -238,7 +241,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The text with the mask in place of every one of `secrets`. Those that overlap have one mask.
+/// The text with the mask in place of every one of `secrets`. Secrets that overlap have one mask.
 pub(super) fn masked(secrets: &[&SecretNeedle], text: String) -> String {
     if secrets.is_empty() {
         return text;

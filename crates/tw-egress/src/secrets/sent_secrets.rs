@@ -20,7 +20,7 @@ impl<'a> SentSecrets<'a> {
         }
     }
 
-    /// How far beyond a cut it must be read to see whether a secret goes on there, in bytes.
+    /// Bytes that must be read beyond a cut to see whether a secret goes on there.
     pub fn look_ahead(&self) -> usize {
         let longest = self.secrets.iter().map(|secret| secret.longest());
         longest.max().map_or(0, |longest| longest - 1)
@@ -36,7 +36,7 @@ impl<'a> SentSecrets<'a> {
         secret_needle::cut(&self.secrets, text, at);
     }
 
-    /// As [`Self::masked`], for a text whose continuation is unknown: so much is taken off its
+    /// Masks like [`Self::masked`] a text whose continuation is unknown: so much is taken off its
     /// end that no part of a secret can be left there.
     pub fn masked_cut(&self, text: String) -> String {
         let at = text.len().saturating_sub(self.look_ahead());

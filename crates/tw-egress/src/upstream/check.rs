@@ -1,4 +1,4 @@
-//! Whether an upstream is what its settings say, and what to change if not.
+//! The check of an upstream: whether it is what its settings say, and what to change if not.
 
 use std::error::Error;
 use std::fmt;
@@ -8,22 +8,21 @@ use tw_wire::openai_chat::models::ListedModel;
 use super::listing::{ListError, get, list_at};
 use super::{Upstream, UpstreamConnections, UpstreamKind};
 
-/// What an upstream was found to be.
+/// Result of a check that found no fault.
 #[derive(Debug)]
 pub enum UpstreamFound {
-    /// It lists these.
+    /// The upstream lists these models.
     Models(Vec<ListedModel>),
-    /// It answers with our key, and has no list of what it serves.
+    /// The upstream answers with our key, and has no list of what it serves.
     Answers,
-    /// It is inside this process.
+    /// The upstream is inside this process.
     Inside,
 }
 
-/// What is wrong with an upstream, for its operator: names addresses and settings, and nothing
-/// secret.
+/// A fault of an upstream, for its operator: names addresses and settings, and nothing secret.
 #[derive(Debug)]
 pub struct UpstreamTrouble {
-    /// Without a query.
+    /// URL that was asked, without a query.
     pub url: String,
     pub error: ListError,
     pub advice: Option<String>,
@@ -68,7 +67,7 @@ pub async fn check(
     }
 }
 
-/// Follows OpenAI's API reference, and for Azure "Models - List" of its data plane.
+/// URL of an upstream's list of models, by OpenAI's API reference, and for Azure "Models - List" of its data plane.
 fn url_of_list(kind: &UpstreamKind) -> Option<String> {
     match kind {
         UpstreamKind::OpenAi { base_url, .. } => Some(format!("{base_url}/models")),
@@ -149,7 +148,7 @@ impl UpstreamTrouble {
     }
 }
 
-/// In one line, with all causes.
+/// Writes one line, with all causes.
 impl fmt::Display for UpstreamTrouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "GET {}: {}", self.url, self.error)?;
@@ -180,7 +179,10 @@ async fn working(connections: &UpstreamConnections, upstream: &Upstream) -> Opti
     None
 }
 
-/// What people leave out of a base URL, and what they write too much, the likeliest first.
+/// Base URLs that may be meant: with what people leave out, and without what they write too much, the likeliest first.
+///
+/// Servers have their routes at `/v1`, nearly all; `/api/v1`, OpenRouter; `/openai/v1`, Groq;
+/// `/v1beta/openai`, Gemini. Ollama's own API is under `/api`.
 ///
 /// Where servers have their routes: `/v1` nearly all; `/api/v1` OpenRouter; `/openai/v1` Groq;
 /// `/v1beta/openai` Gemini. Ollama's own API is under `/api`.

@@ -16,14 +16,14 @@ use http::header::CONTENT_ENCODING;
 
 const GZIP_MARK: &[u8] = &[0x1f, 0x8b];
 const ZSTD_MARK: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// What brotli's reader decodes at a time, in bytes.
+/// Bytes that brotli's reader decodes at a time.
 const BROTLI_BUFFER_BYTES: usize = 4096;
 
 /// The answer is no compressed text, or a longer one than allowed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NotUnpacked;
 
-/// What the answer's head says of its encoding.
+/// Encoding that the answer's head names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Nothing,
@@ -116,7 +116,7 @@ impl Unpacker {
         }
     }
 
-    /// What is left of the text when no more bytes come.
+    /// The rest of the text when no more bytes come.
     pub fn end(&mut self) -> Result<Bytes, NotUnpacked> {
         match std::mem::replace(&mut self.state, State::Plain) {
             State::Undecided { read, .. } => Ok(read.into()),
@@ -171,7 +171,7 @@ fn said(headers: &HeaderMap) -> Said {
     }
 }
 
-/// `None` as long as the bytes are too few to tell.
+/// The decoder of a body by its head and first bytes; `None` as long as those are too few to tell.
 fn decide(said: Said, read: &[u8], bytes_max: usize) -> Option<State> {
     let bounded = || Bounded {
         text: Vec::new(),

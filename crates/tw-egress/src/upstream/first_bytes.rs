@@ -1,6 +1,6 @@
-//! What a body is, by its first bytes: content types are wrong in every direction.
+//! The kind of a body, by its first bytes: content types are wrong in every direction.
 
-/// What a body is that begins so.
+/// The kind of a body, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyStart {
     /// An object, a list or a string: an answer or an error, whatever stands behind it.
@@ -14,11 +14,10 @@ pub enum BodyStart {
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-/// What the first line of an event stream begins with.
+/// Beginnings of the first line of an event stream.
 const FIELDS: [&[u8]; 5] = [b":", b"data", b"event", b"id:", b"retry"];
 
-/// Tells what the body is, and from where on; white space and a byte order mark before it are
-/// nothing of it.
+/// Tells the kind of the body, and where it begins; white space and a byte order mark before it are no part of it.
 pub fn begins(read: &[u8]) -> (BodyStart, usize) {
     if !read.is_empty() && read.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(read) {
         return (BodyStart::Unclear, 0);

@@ -18,7 +18,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest list that is read, in bytes; the longest known one has 1 MiB.
 const LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Why there is no list, for the operator; it holds nothing secret.
+/// Reasons for which there is no list, for the operator; they hold nothing secret.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     #[error("{0}")]
@@ -38,7 +38,7 @@ pub enum ListError {
 }
 
 impl ListError {
-    /// For clients, behind the upstream's name: names no address.
+    /// The text for clients, behind the upstream's name: names no address.
     pub fn told(&self) -> String {
         match self {
             Self::NotAsked(_) => "could not be asked".to_owned(),
@@ -83,7 +83,7 @@ pub async fn list(
     }
 }
 
-/// As [`list`], at another URL of the same server.
+/// Asks for the list like [`list`], at another URL of the same server.
 pub(super) async fn list_at(
     connections: &UpstreamConnections,
     upstream: &Upstream,

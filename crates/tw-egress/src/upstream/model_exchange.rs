@@ -1,4 +1,4 @@
-//! One model request, from sending it to the end of its answer.
+//! A model request, from sending it to the end of its answer.
 
 use std::error::Error as _;
 use std::future::Future;
@@ -37,11 +37,11 @@ pub struct ModelExchange {
     streamed: bool,
     offered: OfferedNames,
     upstream: Arc<Upstream>,
-    /// What the operator should know of the failure, and the client not.
+    /// Details of the failure that are for the operator, and not for the client.
     aside: Option<String>,
 }
 
-/// What an upstream is sent.
+/// The model request as it is sent to an upstream.
 #[derive(Debug)]
 pub struct SentModelRequest {
     /// The upstream's own name of the model, as in the body.
@@ -52,12 +52,12 @@ pub struct SentModelRequest {
     pub offered: OfferedNames,
 }
 
-/// What [`ModelExchange::next`] came to.
+/// Progress after one call of [`ModelExchange::next`].
 #[derive(Debug, PartialEq)]
 pub enum ModelProgress {
     /// Events were added; there may be more.
     More,
-    /// The answer is over, as far as it came.
+    /// The answer is over, whether it was whole or not.
     Ended,
     Failed(ModelFailure),
 }
@@ -70,11 +70,11 @@ enum State {
     Over,
 }
 
-/// Why a request got no answer.
+/// The failure of a request that got no answer.
 #[derive(Debug)]
 pub struct Unanswered {
     pub failure: ModelFailure,
-    /// As [`ModelExchange::take_aside`].
+    /// Details for the operator, as [`ModelExchange::take_aside`] gives them.
     pub aside: Option<String>,
 }
 
@@ -113,7 +113,7 @@ enum Over {
     Failed(ReadFault),
 }
 
-/// Why no more of a body can be read.
+/// Reasons for which no more of a body can be read.
 #[derive(Clone, Copy, Debug)]
 enum ReadFault {
     Broken,
@@ -150,10 +150,10 @@ enum Form {
     },
 }
 
-/// How much of a stream is decoded before it is handled, in bytes. As much waits, several times over, for a client
-/// that takes nothing.
+/// Most bytes of a stream that are decoded before they are handled. As much waits, several times
+/// over, for a client that takes nothing.
 const READ_AHEAD_BYTES_MAX: usize = 16 * 1024;
-/// How much of an error's body is read, in bytes.
+/// Most bytes of an error's body that are read.
 pub(super) const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 impl ModelExchange {
@@ -194,7 +194,7 @@ impl ModelExchange {
         }
     }
 
-    /// What is behind the failure that [`ModelExchange::next`] returned, for the operator's log: it
+    /// The cause of the failure that [`ModelExchange::next`] returned, for the operator's log: it
     /// names addresses and settings. `None` if there is no more to say.
     pub fn take_aside(&mut self) -> Option<String> {
         self.aside.take()
@@ -254,8 +254,8 @@ impl ModelExchange {
         }))
     }
 
-    /// How long the first part of the body may take. Servers send their head before they have
-    /// read the prompt, or behind it.
+    /// Time limit of the first part of the body. Servers send their head before they have read the
+    /// prompt, or behind it.
     fn first_patience(&self) -> Duration {
         let first_byte = self.upstream.timeouts.first_byte;
         first_byte_max(self.streamed, first_byte).max(self.idle)
@@ -307,7 +307,7 @@ impl ModelExchange {
     }
 }
 
-/// What the upstream says of an error is passed on, and some upstreams quote the key in it.
+/// Masks the key in the texts of errors, which are passed on: some upstreams quote it there.
 fn mask_errors(key: &Secret, events: &mut [ModelEvent], progress: &mut ModelProgress) {
     let of_events = events.iter_mut().filter_map(|event| match event {
         ModelEvent::Error(error) => Some(&mut **error),
@@ -537,7 +537,8 @@ impl Body {
 }
 
 impl Incoming {
-    /// As [`Body::read`], and with the same safety: what was read is in the unpacker or given.
+    /// The next bytes, unpacked; with the same cancel safety as [`Body::read`]: what was read is in
+    /// the unpacker or given.
     async fn read(&mut self) -> Option<Result<Bytes, ReadFault>> {
         while !self.has_ended {
             let text = match self.body.read().await {
@@ -583,10 +584,10 @@ fn feed_ready(
     Ok(())
 }
 
-/// Longer than any turn: its own deadline comes first.
+/// Time limit that is longer than any turn: its own deadline comes first.
 const LONGER_THAN_A_TURN: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The head of a plain answer comes with its end.
+/// Time limit of the first byte; the head of a plain answer comes with its end.
 fn first_byte_max(streamed: bool, first_byte: Duration) -> Duration {
     if streamed {
         first_byte

@@ -23,10 +23,10 @@ use crate::client::upstream_client::{Address, UpstreamExchange};
 use crate::exchange::retry_after;
 use crate::idle_timer::IdleTimer;
 
-/// What an upstream is sent.
+/// The relayed request as it is sent to an upstream.
 #[derive(Clone, Debug)]
 pub struct RelayedSent {
-    /// Behind the version, such as `embeddings`.
+    /// Path of the API behind the version, such as `embeddings`.
     pub path: &'static str,
     /// The upstream's own name of the model, as in the body.
     pub model: String,
@@ -38,7 +38,7 @@ pub struct RelayedSent {
 /// An answer with a status of success, whose body is being read.
 pub struct RelayedAnswer {
     pub status: u16,
-    /// Those that are passed on.
+    /// Headers that are passed on.
     pub headers: HeaderMap,
     exchange: UpstreamExchange,
     idle: IdleTimer,
@@ -117,7 +117,7 @@ fn request_of(
     Ok((address, request.map_err(|_| request_target::no_address())?))
 }
 
-/// As they came, in their order; what is between neighbours is not among them.
+/// The headers that are passed on, as they came and in their order; those between neighbours are not among them.
 fn passed_on(headers: &HeaderMap) -> HeaderMap {
     let kept = headers.iter();
     let mut kept: HeaderMap = kept
@@ -132,7 +132,7 @@ fn passed_on(headers: &HeaderMap) -> HeaderMap {
 }
 
 impl RelayedAnswer {
-    /// In small letters; empty if the upstream does not say.
+    /// The content type in small letters; empty if the upstream does not say.
     pub fn content_type(&self) -> String {
         let written = self.headers.get(CONTENT_TYPE);
         let text = written.and_then(|value| value.to_str().ok());

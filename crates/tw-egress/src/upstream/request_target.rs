@@ -1,4 +1,4 @@
-//! Where a request to an upstream goes, and how it says who asks.
+//! The address of a request to an upstream, and the header by which it says who asks.
 //!
 //! Follows OpenAI's API reference, and for Azure its page "Azure OpenAI in Foundry Models REST API
 //! reference" (2025): the deployment stands in the path and the version in the query; the newer
@@ -32,10 +32,10 @@ impl UpstreamKind {
     }
 }
 
-/// Where chat completions are, behind the version.
+/// Path of chat completions, behind the version.
 pub(super) const CHAT: &str = "chat/completions";
 
-/// Where a path of the API is for a model. There are only so many paths, all words of this program.
+/// The address of a path of the API for a model. There are only so many paths, all words of this program.
 pub(super) fn of(
     connections: &UpstreamConnections,
     upstream: &Upstream,

@@ -10,7 +10,7 @@ use crate::scripted::{Script, ScriptedPiece};
 
 pub(super) struct ScriptedBody {
     pieces: VecDeque<ScriptedPiece>,
-    /// When the pause that is under way ends.
+    /// Time when the pause that is under way ends.
     pause_until: Option<Instant>,
 }
 

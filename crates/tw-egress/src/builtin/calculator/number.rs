@@ -113,7 +113,7 @@ impl Number {
         bounded(&self.value / &other.value, self.rounded || other.rounded)
     }
 
-    /// What is left after a whole number of `other`, with the sign of `self`.
+    /// The remainder of a division by `other`, whose quotient is whole; it has the sign of `self`.
     pub fn remainder(&self, other: &Self) -> Result<Self, NumberRefusal> {
         let whole = self.over(other)?.value.trunc();
         bounded(
@@ -340,7 +340,7 @@ fn power_of_ten(exponent: i64) -> RBig {
     }
 }
 
-/// Counts here are bounded by a few thousand.
+/// Converts a count; counts here are bounded by a few thousand.
 fn signed(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
