@@ -1,4 +1,4 @@
-//! Organizations and keys: who may ask.
+//! Organizations and their keys, made and ended by the operator.
 
 use tw_core::change::{Change, NewApiKey, NewOrganization, Outcome};
 use tw_core::id::{ApiKeyId, ApiKeyUuid, OrgId};

@@ -12,7 +12,7 @@ use tw_core::change::Change;
 use crate::error_chain::ErrorChain;
 use crate::runtime::RuntimeInner;
 
-/// How long a note waits for others.
+/// Time for which a note waits for others.
 const GATHERED_FOR: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(crate) struct AnsweredNotes {
     writing: tokio::sync::Mutex<()>,
 }
 
-/// Whether somebody writes what waits already.
+/// Whether a note is the first that waits, so that its caller writes what waits.
 enum Added {
     First,
     ToOthers,

@@ -1,4 +1,4 @@
-//! Principals: who asks, found by the key that a request brings.
+//! Principals: the organizations and keys on whose behalf requests come, found by the key of each request.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use tw_store::system::{self, ApiKeyRow};
 use crate::error_chain::ErrorChain;
 use crate::runtime::Runtime;
 
-/// Who asks, as resolved from a key.
+/// The organization and key of a request, with what the key may do.
 #[derive(Clone, Debug)]
 pub struct Principal {
     pub organization: OrgId,
@@ -26,10 +26,10 @@ pub struct Principal {
     pub api_key: ApiKeyId,
     pub scopes: Vec<KeyScope>,
     pub tools: ToolGrant,
-    /// Where a request does not say.
+    /// Mode of requests that name none.
     pub tools_mode: ToolsMode,
     pub record: RecordPolicy,
-    /// The key's own.
+    /// Limits of the key itself.
     pub limits: RateLimits,
     pub memory: KeyMemory,
     pub expires: Option<Timestamp>,
@@ -41,7 +41,7 @@ impl Principal {
     }
 }
 
-/// Why a key is not accepted.
+/// Reasons for which a key is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthenticateError {
     #[error("no such key")]
@@ -52,9 +52,9 @@ pub enum AuthenticateError {
     Read(#[from] ReadError),
 }
 
-/// A key's last use is noted at most this often.
+/// Least time between two notes of a key's last use.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(60);
-/// Longer texts are no keys of ours and are not hashed.
+/// Longest text that is hashed, in bytes; longer ones are no keys of ours.
 const KEY_BYTES_MAX: usize = 256;
 
 impl Runtime {
@@ -110,7 +110,7 @@ impl Runtime {
         Ok(found)
     }
 
-    /// Nobody waits for this note, and losing it loses nothing.
+    /// Notes the last use of a key. Nobody waits for this note, and losing it loses nothing.
     fn touch(&self, key: ApiKeyId, at: Timestamp) {
         let store = self.store().clone();
         self.0.tasks.spawn(async move {
@@ -131,7 +131,7 @@ impl Runtime {
 #[derive(Debug, Default)]
 pub(crate) struct KnownKeys(Mutex<BTreeMap<[u8; 32], KnownKey>>);
 
-/// When it was looked up, and what was found.
+/// Time when a key was looked up, and its row.
 type KnownKey = (Timestamp, Arc<ApiKeyRow>);
 
 const KEY_KNOWN: Duration = Duration::from_secs(1);

@@ -18,11 +18,11 @@ use crate::runtime::Runtime;
 /// what it leaves is erased by the next sweep after its end.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 
-/// What became of a conversation that was to be deleted.
+/// Results of the deletion of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConversationDeletion {
     Now,
-    /// There is none of which a turn is meant.
+    /// The conversation has no turn that is meant.
     NotFound,
 }
 
@@ -72,7 +72,8 @@ impl Runtime {
         Ok(ConversationDeletion::Now)
     }
 
-    /// One that no driver of this process has is stopped by whoever takes it over.
+    /// Stops turns and waits for their ends. One that no driver of this process has is stopped by
+    /// whoever takes it over.
     async fn stop(&self, organization: OrgId, turns: &[TurnId]) {
         let ends = turns.iter().map(|turn| async move {
             self.cancel_live(*turn);
@@ -87,7 +88,7 @@ impl Runtime {
         }
     }
 
-    /// What is left over is erased by the next sweep.
+    /// Erases what is due; the next sweep erases what is left over.
     async fn erase_due(&self) {
         let change = Change::EraseDue {
             now: self.env().now(),

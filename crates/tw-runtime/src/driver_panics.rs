@@ -17,14 +17,14 @@ impl DriverPanics {
         *self.counts().entry(turn).or_default() += 1;
     }
 
-    /// Whether another driver would only panic again.
+    /// Whether the turn had so many panics that another driver would only panic again.
     pub(crate) fn are_too_many(&self, turn: TurnId) -> bool {
         self.counts()
             .get(&turn)
             .is_some_and(|count| *count >= DRIVER_PANICS_MAX)
     }
 
-    /// The turn has ended.
+    /// Forgets the turn, since it has ended.
     pub(crate) fn forget(&self, turn: TurnId) {
         self.counts().remove(&turn);
     }

@@ -1,4 +1,4 @@
-//! A repetition waits until equal requests that are being accepted are on disk.
+//! The turnstile of equal requests: a repetition waits until those that are being accepted are on disk.
 //!
 //! Without this, a request that is sent again while its first try is being accepted would find
 //! nothing, and begin a second turn. Requests that are no repetitions do not wait for each other.
@@ -8,22 +8,22 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// What makes requests equal, hashed.
+/// Hash of all that makes requests equal.
 pub(crate) type RequestFingerprint = [u8; 32];
 
-/// Held from the look-up of earlier tries until the accepting transaction has ended.
+/// Right of a request to go on, held from the look-up of earlier tries until the accepting transaction has ended.
 #[derive(Debug)]
 pub(crate) enum TurnstilePass {
     First { _gate: OwnedRwLockReadGuard<()> },
     Repetition { _gate: OwnedRwLockWriteGuard<()> },
 }
 
-/// How a request passes.
+/// Ways in which a request passes the turnstile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PassMode {
-    /// Beside any number of equal ones.
+    /// The request passes beside any number of equal ones.
     First,
-    /// Alone, after those that are being accepted.
+    /// The request passes alone, after those that are being accepted.
     Repetition,
 }
 

@@ -27,7 +27,7 @@ pub enum FailPoint {
     BeforeTurnEnd,
     AfterTurnEnd,
     FinishShown,
-    /// Of a turn that is taken over: nothing of it is loaded yet.
+    /// The turn is taken over, and nothing of it is loaded yet.
     Claimed,
 }
 
@@ -100,7 +100,7 @@ impl FailPoint {
 #[derive(Debug)]
 pub struct PanicPoint {
     at: FailPoint,
-    /// Every driver that reaches it panics, not only the first.
+    /// Whether every driver that reaches the place panics, not only the first.
     repeats: bool,
     reached: AtomicBool,
 }

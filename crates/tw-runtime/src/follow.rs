@@ -15,7 +15,7 @@ use crate::runtime::{Runtime, RuntimeInner};
 
 /// Events of one read.
 const PAGE_EVENTS_MAX: usize = 1024;
-/// A turn that nobody drives is looked at again after this: it is being recovered.
+/// Time after which a turn that nobody drives is looked at again: it is being recovered.
 const ORPHAN_LOOK: Duration = Duration::from_millis(200);
 
 /// An observer of a turn's log, from its start.
@@ -26,7 +26,7 @@ pub struct Follower {
     turn: TurnId,
     after: u64,
     ended: bool,
-    /// While held, the turn has a client.
+    /// The client that waits for the turn while this is held.
     client: Option<WaitingClient>,
 }
 
@@ -146,7 +146,7 @@ async fn wait_for_more(durable: Option<&mut watch::Receiver<u64>>) {
     }
 }
 
-/// What a reader is told whose turn was deleted, whatever it still held.
+/// The end of a deleted turn as its readers see it, whatever its log still held.
 fn end_of_deleted(number: u64, fence: i64) -> NumberedEvent {
     NumberedEvent {
         number,
@@ -160,7 +160,7 @@ fn end_of_deleted(number: u64, fence: i64) -> NumberedEvent {
     }
 }
 
-/// A place in a turn's log: the claim under which an event was written, and its number.
+/// A position in a turn's log: the fence under which an event was written, and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogCursor {
     pub fence: i64,
@@ -178,10 +178,10 @@ impl LogCursor {
     }
 }
 
-/// Why a log cannot be followed from a place.
+/// Reasons for which a log cannot be followed from a cursor.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// The log does not hold what was shown there, or holds nothing any more.
+    /// The log does not hold the event of the cursor, or holds nothing any more.
     #[error("the log does not reach to this place")]
     Lost,
     #[error("there is no such turn")]

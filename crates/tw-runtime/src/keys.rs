@@ -19,7 +19,7 @@ use crate::runtime::Runtime;
 pub const KEY_NAME_BYTES_MAX: usize = 200;
 /// Most tools that a key names: more are `all`, or a tool's own organization.
 pub const KEY_TOOLS_MAX: usize = 1_000;
-/// A hundred years; what is meant to last longer does not end.
+/// Longest life of a key, in days: a hundred years. What is meant to last longer does not end.
 pub const KEY_DAYS_MAX: u32 = 36_500;
 /// Longest name that upstreams accept for a tool, in bytes.
 const TOOL_NAME_BYTES_MAX: usize = 64;
@@ -28,14 +28,14 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The word for all tools.
 pub const ALL_TOOLS: &str = "all";
 
-/// Whether tools that there are not yet may be named.
+/// Whether tools may be named that do not exist yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownTools {
     Refuse,
     Allow,
 }
 
-/// What of a key is to be another.
+/// Changes of a key; what is `None` stays as it is.
 #[derive(Clone, Debug, Default)]
 pub struct KeyChanges {
     pub name: Option<String>,
@@ -54,7 +54,7 @@ pub enum ManageKeyError {
         field: &'static str,
         problem: String,
     },
-    /// It would let somebody do more than the key that asks.
+    /// The change would let somebody do more than the key that asks.
     #[error("{field}: {problem}")]
     Beyond {
         field: &'static str,
@@ -71,7 +71,8 @@ pub enum ManageKeyError {
 }
 
 impl Runtime {
-    /// At most `limit` keys of the caller's organization behind the one with the id `after`, and whether there are more.
+    /// Lists at most `limit` keys of the caller's organization behind the one with the id `after`,
+    /// and says whether there are more.
     ///
     /// # Errors
     /// [`ManageKeyError::NotFound`] when no key has the id.
@@ -96,7 +97,7 @@ impl Runtime {
         Ok((keys, has_more))
     }
 
-    /// One key.
+    /// Reads a key of the caller's organization.
     ///
     /// # Errors
     /// [`ManageKeyError::NotFound`] also for another organization's.
@@ -257,7 +258,7 @@ fn check_name(name: &str) -> Result<(), ManageKeyError> {
     Ok(())
 }
 
-/// So many days from now.
+/// The time so many days from now.
 ///
 /// # Errors
 /// Says how many there may be.
@@ -299,7 +300,7 @@ fn within(caller: &Principal, wanted: RateLimits) -> Result<RateLimits, ManageKe
     })
 }
 
-/// What is not named stays, also where it is wider.
+/// The key's new limits: what is not named stays, also where it is wider.
 fn changed_limits(
     caller: &Principal,
     before: RateLimits,
@@ -358,8 +359,8 @@ pub fn check_tool_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// How alike a name must be to be what was meant: 0 is nothing in common, 1 is the same.
-/// One wrong letter of four is 0.75, two of seven are 0.71.
+/// Least likeness of a name that may be meant: 0 is nothing in common, 1 is the same. One wrong
+/// letter of four is 0.75, two of seven are 0.71.
 const LIKENESS_MIN: f64 = 0.7;
 
 /// Checks that a tool is there: a slip in a name would make a key whose requests are offered no tool, in silence.

@@ -1,4 +1,4 @@
-//! What keys and organizations may ask for, what they hold now, and what the server holds in all.
+//! Limits of keys and organizations, with what they hold now, and those of the server in all.
 //!
 //! Everything is counted in this process and begins anew with it, except that turns which are
 //! taken over count again. A limit that is off costs nothing: then no lock is taken.
@@ -28,11 +28,11 @@ pub struct LimiterRules {
     pub streams_max: usize,
     /// Bytes of the bodies of turns that run, in all.
     pub running_bodies_bytes_max: u64,
-    /// Of every key that has none of its own.
+    /// Limits of every key that has none of its own.
     pub key: RateLimits,
-    /// Of every organization that has none of its own.
+    /// Limits of every organization that has none of its own.
     pub organization: RateLimits,
-    /// Of organizations, by slug.
+    /// Limits of organizations, by slug.
     pub organizations: BTreeMap<String, RateLimits>,
 }
 
@@ -40,21 +40,21 @@ pub struct LimiterRules {
 pub const TURNS_DEFAULT: usize = 10_000;
 /// Design, section 12.
 pub const STREAMS_DEFAULT: usize = 10_000;
-/// As much as of bodies that are being read: sixteen of the largest, or [`TURNS_DEFAULT`] of 52 KiB, which is some
-/// 13,000 tokens.
+/// Bytes of the bodies of turns that run, as many as of bodies that are being read: sixteen of the
+/// largest, or [`TURNS_DEFAULT`] of 52 KiB, which is some 13,000 tokens.
 pub const RUNNING_BODIES_BYTES_DEFAULT: u64 = 512 * 1024 * 1024;
 /// Keys and organizations that are counted at once; further ones are refused, since nobody would
 /// hold them to their limits. Each takes about 100 bytes.
 pub const COUNTED_MAX: usize = 100_000;
-/// When somebody is counted beyond this many, those who need no counting are forgotten.
+/// Count of keys and organizations beyond which those that need no counting are forgotten.
 const SWEPT_AT: usize = 1_024;
-/// A sweep looks at everybody, so there are no two within this.
+/// Least time between two sweeps, since each looks at everybody.
 const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
-/// When to come back to a limit of things at once, of which nobody knows when one ends.
+/// Time after which to come back to a limit of things at once, of which nobody knows when one ends.
 const AT_ONCE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl LimiterRules {
-    /// Only those of the server as a whole.
+    /// The limits of the server as a whole alone.
     pub fn defaults() -> Self {
         Self {
             turns_max: TURNS_DEFAULT,
@@ -67,23 +67,23 @@ impl LimiterRules {
     }
 }
 
-/// Why there is no room for a request.
+/// Reasons for which there is no room for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoomRefused {
-    /// The server as a whole has none, whoever asks.
+    /// The server as a whole has no room, whoever asks.
     Overloaded,
-    /// The one who asks is at a limit.
+    /// The key or the organization of the caller is at a limit.
     Limited(ReachedLimit),
 }
 
-/// A limit that somebody is at: nothing is left of it.
+/// A limit of which nothing is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReachedLimit {
     pub whose: LimitSubject,
     pub what: LimitKind,
     pub max: NonZeroU32,
     pub retry_after: Duration,
-    /// How the tightest limit of requests stands, if there is one.
+    /// Standing of the tightest limit of requests, if there is one.
     pub requests: Option<BucketStanding>,
 }
 
@@ -117,7 +117,7 @@ struct LimitCounts {
     swept: Timestamp,
 }
 
-/// Who is counted.
+/// The key or organization that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Subject {
     Key(ApiKeyId),
@@ -131,7 +131,7 @@ struct Count {
     streams: u32,
 }
 
-/// The two who ask, with their limits.
+/// The key and the organization that ask, with their limits.
 type Askers = [(Subject, RateLimits); 2];
 
 impl Limiter {
@@ -168,7 +168,8 @@ impl Limiter {
         counts.check_turn(&askers, self.env.now())
     }
 
-    /// Takes one request and one turn at once of each limit, and room for the turn's body, or nothing.
+    /// Takes one request and one turn at once of each limit, and room for the turn's body; or
+    /// nothing, when one is reached.
     pub(crate) fn begin(
         self: &Arc<Self>,
         caller: &Principal,
@@ -201,8 +202,9 @@ impl Limiter {
         Ok(place)
     }
 
-    /// The place of a turn that was accepted by an earlier process, or before its driver failed:
-    /// it runs whatever the limits are, and counts for those who come later. Only for its body there must be room.
+    /// Takes the permit of a turn that was accepted by an earlier process, or before its driver
+    /// failed: it runs whatever the limits are, and counts for those who come later. Only for its
+    /// body there must be room.
     pub(crate) fn taken_over(
         self: &Arc<Self>,
         organization: OrgId,
@@ -239,7 +241,7 @@ impl Limiter {
         )
     }
 
-    /// One that is larger than all the room takes all of it.
+    /// Permits that a body takes; one that is larger than all the room takes all of it.
     fn body_units(&self, body_bytes: u64) -> u32 {
         units(body_bytes).clamp(1, self.bodies_units_max)
     }
@@ -332,7 +334,7 @@ impl LimitCounts {
         })
     }
 
-    /// Of several limits that are reached, the one that keeps longest is told.
+    /// Checks whether a turn may begin; of several limits that are reached, the one that keeps longest is told.
     fn check_turn(&self, askers: &Askers, now: Timestamp) -> Result<(), RoomRefused> {
         let mut longest: Option<ReachedLimit> = None;
         for (subject, limits) in askers {
@@ -370,7 +372,7 @@ impl LimitCounts {
         }
     }
 
-    /// How the limit of requests stands that lets the fewest pass now.
+    /// Standing of the limit of requests that lets the fewest pass now.
     fn requests(&self, askers: &Askers, now: Timestamp) -> Option<BucketStanding> {
         askers
             .iter()
@@ -418,16 +420,15 @@ enum Kind {
     Stream,
 }
 
-/// A place for one turn or one stream, of the server and of those who are counted for it; free
-/// again when dropped.
+/// A permit for one turn or one stream, of the server and of those who are counted for it; free again when dropped.
 #[derive(Debug)]
 pub struct StreamPermit {
     limiter: Arc<Limiter>,
     kind: Kind,
     counted: [Option<Subject>; 2],
-    /// Of a turn.
+    /// Permit for the body of a turn.
     body: Option<OwnedSemaphorePermit>,
-    /// When a request was taken for it.
+    /// Time when a request was taken for the turn.
     charged: Option<Timestamp>,
 }
 
@@ -442,7 +443,7 @@ impl StreamPermit {
         Ok(Self::empty(limiter, kind))
     }
 
-    /// For a place of the server that is taken already.
+    /// The permit for a place of the server that is taken already.
     fn empty(limiter: &Arc<Limiter>, kind: Kind) -> Self {
         Self {
             limiter: Arc::clone(limiter),
@@ -459,12 +460,12 @@ impl StreamPermit {
         }
     }
 
-    /// The body is not kept any longer; all else is.
+    /// Gives back the room of the body, and keeps all else.
     pub(crate) fn release_body(&mut self) {
         self.body = None;
     }
 
-    /// The turn did not begin, so its request does not count.
+    /// Gives back the request, too, since the turn did not begin.
     pub(crate) fn give_back(mut self) {
         let Some(charged) = self.charged.take() else {
             return;
@@ -526,7 +527,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Takes the place of a stream, which is free again when it is dropped.
+    /// Takes the permit of a stream, which is free again when it is dropped.
     ///
     /// # Errors
     /// [`RoomRefused`].
@@ -534,7 +535,7 @@ impl Runtime {
         self.0.limiter.open_stream(caller)
     }
 
-    /// How the caller's limit of requests stands, the tightest of several; `None` without one.
+    /// Standing of the caller's limit of requests, the tightest of several; `None` without one.
     pub fn requests_left(&self, caller: &Principal) -> Option<BucketStanding> {
         self.0.limiter.requests(caller)
     }

@@ -10,10 +10,10 @@ use futures_util::task::AtomicWaker;
 use tokio::sync::watch;
 use tw_core::id::TurnId;
 
-/// What others may know of a turn that runs, and how they reach its driver.
+/// The part of a running turn that others see, and through which they reach its driver.
 #[derive(Debug)]
 pub(crate) struct LiveTurn {
-    /// The client that started the turn waits for it, and takes what it is given.
+    /// Whether the client that started the turn waits for it, and takes what it is given.
     starter: AtomicBool,
     /// Clients that attached.
     attached: AtomicUsize,
@@ -22,11 +22,11 @@ pub(crate) struct LiveTurn {
     stopping: AtomicBool,
     /// The driver, which alone waits for signals.
     driver: AtomicWaker,
-    /// How many events of the log are durable.
+    /// Number of events of the log that are durable.
     pub(crate) durable: watch::Sender<u64>,
 }
 
-/// What a driver is told from outside.
+/// A signal to a driver from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DriverSignal {
     /// Somebody asked for the turn to stop.
@@ -37,7 +37,7 @@ pub(crate) enum DriverSignal {
     AllLeft,
 }
 
-/// Which signals a driver still waits for; a drain is always one.
+/// Signals that a driver still waits for; a drain is always one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedSignals {
     pub(crate) cancel: bool,
@@ -126,7 +126,7 @@ enum ClientIs {
 }
 
 impl WaitingClient {
-    /// The one that starts the turn.
+    /// The client that starts the turn.
     pub(crate) fn starter(live: &Arc<LiveTurn>) -> Self {
         live.starter.store(true, Ordering::Release);
         Self {
@@ -135,7 +135,7 @@ impl WaitingClient {
         }
     }
 
-    /// One that attaches to a turn that runs.
+    /// A client that attaches to a turn that runs.
     pub(crate) fn attached(live: &Arc<LiveTurn>) -> Self {
         live.attached.fetch_add(1, Ordering::AcqRel);
         Self {
@@ -157,7 +157,7 @@ impl Drop for WaitingClient {
     }
 }
 
-/// All turns that this process drives.
+/// Turns that this process drives.
 #[derive(Debug)]
 pub(crate) struct LiveTurns {
     turns: Mutex<BTreeMap<TurnId, Arc<LiveTurn>>>,

@@ -1,4 +1,4 @@
-//! What the server counts, for `/metrics`.
+//! Metrics of the server, for `/metrics`.
 //!
 //! No label takes a value from a request, a model or a definition: label values are words of this
 //! program, names of configured upstreams and templates of routes, so that nobody outside decides
@@ -23,11 +23,11 @@ use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_egress::upstream::Upstream;
 use tw_store::store::{Store, StoreSizes};
 
-/// From 5 ms to 30 min: the longest turn.
+/// Buckets from 5 ms to 30 min: the longest turn.
 const TURN_SECONDS: [f64; 14] = [
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0, 1800.0,
 ];
-/// From 1 ms to a minute: the longest call.
+/// Buckets from 1 ms to a minute: the longest call.
 const CALL_SECONDS: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0,
 ];
@@ -36,9 +36,9 @@ const CALL_SECONDS: [f64; 12] = [
 const ATTEMPT_WORDS: [&str; 7] = [
     "connect", "reset", "silent", "status", "nonsense", "cut", "reported",
 ];
-/// Stands for what is none of the known values of a label.
+/// Value of a label for all that is none of its known values.
 const OTHER: &str = "other";
-/// Stands where a label has nothing to say.
+/// Value of a label that has nothing to say.
 const NONE: &str = "none";
 
 /// Handles to all that is counted; cheap to clone.
@@ -66,12 +66,12 @@ pub struct Metrics {
     log_bytes: Gauge,
 }
 
-/// What is counted of connections, where they are accepted.
+/// Metrics of connections, counted where these are accepted.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionMetrics {
     pub open: Gauge,
     pub accepted: Counter,
-    /// Those beyond the limit.
+    /// Connections beyond the limit.
     pub refused: Counter,
 }
 
@@ -165,7 +165,7 @@ fn call_seconds() -> Histogram {
 }
 
 impl Metrics {
-    /// `started` is when the process did.
+    /// Makes the metrics; `started` is when the process did.
     pub(crate) fn new(
         upstreams: &[Arc<Upstream>],
         store: &Store,
@@ -343,7 +343,7 @@ impl Metrics {
         registry.register("build", "This program", Info::new(build));
     }
 
-    /// Everything as text; so many turns run and streams are open now.
+    /// The metrics as text; so many turns run and streams are open now.
     pub(crate) fn text(
         &self,
         format: Format,
@@ -367,12 +367,12 @@ impl Metrics {
         out
     }
 
-    /// What the listener counts on.
+    /// The metrics that the listener counts on.
     pub fn connections(&self) -> ConnectionMetrics {
         self.connections.clone()
     }
 
-    /// An answer. `route` is a template, not the path that was asked for.
+    /// Counts an answer. `route` is a template, not the path that was asked for.
     pub fn answered(&self, route: Option<&str>, status: u16) {
         let labels = Answered {
             route: route.unwrap_or(NONE).to_owned(),
@@ -422,7 +422,7 @@ impl Metrics {
         seconds.observe(after.as_secs_f64());
     }
 
-    /// The end of a model request; `took` is not known of one that an earlier process made.
+    /// Counts the end of a model request; `took` is not known of one that an earlier process made.
     pub(crate) fn attempt_ended(
         &self,
         upstream: Option<&str>,
@@ -450,13 +450,13 @@ impl Metrics {
         self.attempts.get_or_create(&labels).inc();
     }
 
-    /// The end of a request without a turn.
+    /// Counts the end of a request without a turn.
     pub(crate) fn relayed(&self, outcome: RelayOutcome) {
         let outcome = outcome.as_str();
         self.relayed.get_or_create(&RelayEnded { outcome }).inc();
     }
 
-    /// The end of a call; `took` is `None` for one that never started.
+    /// Counts the end of a call; `took` is `None` for one that never started.
     pub(crate) fn call_ended(&self, of: CallOf, outcome: &'static str, took: Option<Duration>) {
         if let Some(took) = took {
             let seconds = self.call_seconds.get_or_create(&of);

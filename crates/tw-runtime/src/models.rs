@@ -13,27 +13,27 @@ use tw_wire::openai_chat::models::ListedModel;
 use crate::error_chain::ErrorChain;
 use crate::runtime::{Runtime, RuntimeInner};
 
-/// How long an upstream that did not give its list is left alone.
+/// Time for which an upstream that did not give its list is left alone.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// What the upstreams said last.
+/// The models that the upstreams listed last.
 #[derive(Debug)]
 pub(crate) struct KnownModels {
-    /// In the order of the upstreams.
+    /// Lists in the order of the upstreams.
     lists: Mutex<Vec<Known>>,
-    /// One asks, and the others wait for what it hears.
+    /// Permit to ask: its holder asks the upstreams, and the others wait for the answers.
     asks: Semaphore,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// What it said last, however long ago; `None` if it never did, or has no list.
+    /// Models that it listed last, however long ago; `None` if it never did, or has no list.
     models: Option<Arc<Vec<ListedModel>>>,
-    /// When it should be asked again; `None` for at once.
+    /// Time from which it should be asked again; `None` for at once.
     ask_from: Option<Timestamp>,
-    /// Why the last try gave no list, for clients.
+    /// Reason for which the last try gave no list, for clients.
     failed: Option<String>,
-    /// The operator was told what to change, since it last answered.
+    /// Whether the operator was told what to change since it last answered.
     explained: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct ListedModels {
 #[derive(Clone, Debug)]
 pub struct UnlistedUpstream {
     pub name: String,
-    /// Names no address.
+    /// Reason for clients, which names no address.
     pub reason: String,
 }
 
@@ -131,7 +131,7 @@ impl Runtime {
     }
 }
 
-/// The places of the upstreams that are to be asked now.
+/// The positions of the upstreams that are to be asked now.
 fn due(inner: &RuntimeInner, lists: &[Known]) -> Vec<usize> {
     let now = inner.env.now();
     let is_due = |known: &Known| known.ask_from.is_none_or(|from| from <= now);
@@ -142,7 +142,7 @@ fn due(inner: &RuntimeInner, lists: &[Known]) -> Vec<usize> {
         .collect()
 }
 
-/// What came of asking one.
+/// Result of asking an upstream for its list.
 enum Heard {
     List(Option<Arc<Vec<ListedModel>>>),
     Nothing { reason: String },
@@ -196,8 +196,9 @@ fn missing(upstreams: &[Arc<Upstream>], lists: &[Known]) -> Vec<UnlistedUpstream
         .collect()
 }
 
-/// What is listed is what a request for it would reach: a model counts as the first upstream
-/// that serves it lists it. One whose list is not known leaves the word to the next.
+/// Merges the lists into one, of what a request for a model would reach: a model counts as the
+/// first upstream that serves it lists it. An upstream whose list is not known leaves the word to
+/// the next.
 fn merged(upstreams: &[Arc<Upstream>], lists: &[Known]) -> Vec<ListedModel> {
     let mut merged = Vec::new();
     let mut names = HashSet::new();

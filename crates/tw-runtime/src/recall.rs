@@ -18,24 +18,23 @@ use crate::runtime::RuntimeInner;
 
 /// Ids of one history that are looked up, the newest of them: as many as it may hold.
 const CALLS_LOOKED_UP_MAX: usize = limits::MESSAGES_DEFAULT;
-/// What the model is told of a call whose result was erased, or is beyond what is read.
+/// Text for the model in place of a result that was erased, or is beyond what is read.
 const LOST_RESULT: &str = "This call was already made and has ended, but its result is no longer kept. \
                            Do not make it again only to see the result.";
 
-/// What is known of a history.
+/// The turns of ours that a history contains.
 #[derive(Debug, Default)]
 pub(crate) struct KnownHistory {
     recalled: Recalled,
     /// The turn whose calls the request answers, and its conversation.
     pub(crate) parent: Option<(TurnId, String)>,
-    /// `once` tools of ours that ran for the answer which is under way, and of which the model
-    /// cannot be told more.
+    /// Names of `once` tools of ours that ran for the answer which is under way, and of which the
+    /// model cannot be told more.
     pub(crate) withheld: Vec<String>,
 }
 
 impl KnownHistory {
-    /// The same with more turns. Of a message that both know, what the ids of its calls tell
-    /// counts.
+    /// The recalled turns, with more of them. Of a message that both know, what the ids of its calls tell counts.
     pub(crate) fn with(&self, turns: impl Iterator<Item = RecalledTurn>) -> Recalled {
         let mut recalled = self.recalled.clone();
         for turn in turns {
@@ -129,8 +128,8 @@ pub(crate) async fn look_up(
     Ok(known)
 }
 
-/// Whether the turn is of the end user who is named. Where nobody is, the conversation says whose it is: one that the
-/// request names, or that nobody named.
+/// Whether the turn is of the end user who is named. Where nobody is, the conversation decides: one
+/// that the request names, or that nobody named.
 fn is_theirs(turn: &AnsweredTurn, whose: HistoryOwner<'_>) -> bool {
     let is_of_conversation = || match whose.conversation {
         Some(named) => turn.conversation == named,
@@ -139,8 +138,8 @@ fn is_theirs(turn: &AnsweredTurn, whose: HistoryOwner<'_>) -> bool {
     turn.end_user.as_deref() == whose.end_user && (whose.end_user.is_some() || is_of_conversation())
 }
 
-/// Where the answer begins that is under way: behind the user's word before it. `None` when the
-/// last thing said calls for nothing, so that the answer was given.
+/// Position in the history at which the answer that is under way begins: behind the user's message
+/// before it. `None` when the last message calls for nothing, so that the answer was given.
 fn answer_from(messages: &[Message], last_said: usize) -> Option<usize> {
     messages[last_said].calls().next()?;
     let asked = messages[..last_said]

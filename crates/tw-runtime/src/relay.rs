@@ -37,21 +37,21 @@ pub struct RelayRequest {
     pub caller: Principal,
     /// The route that it came in by.
     pub route: &'static str,
-    /// Where upstreams have it, behind the version, such as `embeddings`.
+    /// Path of the API behind the version, such as `embeddings`.
     pub path: &'static str,
     /// The name by which upstreams are chosen.
     pub model: String,
     pub content_type: HeaderValue,
     pub accept: Option<HeaderValue>,
-    /// As it came.
+    /// Body as it came.
     pub bytes: Bytes,
     pub body: RelayedBody,
-    /// From the header that names the end user; else the request's own fields count.
+    /// End user of the header that names one; else the request's own fields count.
     pub end_user: Option<String>,
     pub request_id: String,
 }
 
-/// Why a request got no answer.
+/// Reasons for which a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayRefused {
     #[error("there is no room for another request")]
@@ -69,7 +69,7 @@ pub struct RelayedResponse {
     status: u16,
     headers: HeaderMap,
     answer: Option<RelayedAnswer>,
-    /// Came with the head.
+    /// First bytes of the body, read with the head.
     first: Option<Bytes>,
     deadline: Instant,
     recorder: RelayRecorder,
@@ -143,7 +143,7 @@ struct Relaying<'a> {
 }
 
 impl Relaying<'_> {
-    /// Goes through the chain.
+    /// Asks the upstreams of the chain, until one of them answers.
     async fn answer(&mut self) -> Result<(RelayedAnswer, Option<Bytes>), TurnFault> {
         let limits = &self.inner.config.turn;
         let mut chain = UpstreamChain::new(self.upstreams.len());
@@ -183,8 +183,8 @@ impl Relaying<'_> {
         }
     }
 
-    /// Until the first bytes of the body, so that an answer which breaks off before them is
-    /// asked for again.
+    /// Sends the request to an upstream and waits for the first bytes of the body, so that an
+    /// answer which breaks off before them is asked for again.
     async fn attempt(
         &self,
         upstream: &Upstream,
@@ -210,7 +210,8 @@ impl Relaying<'_> {
     }
 }
 
-/// Unlike chat completions, a path of these is often one that an upstream does not have.
+/// Whether the upstream lacks the path. Unlike chat completions, a path of these is often one that
+/// an upstream does not have.
 fn lacks_the_path(failure: &ModelFailure) -> bool {
     matches!(failure.kind, ModelFailureKind::Status(404 | 405))
 }

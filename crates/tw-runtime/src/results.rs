@@ -16,7 +16,7 @@ use tw_core::variables::Variables;
 #[derive(Debug)]
 pub(crate) struct ResultCache(Cache<ResultKey, Kept>);
 
-/// Whose result it is, and of what.
+/// Hash of a call and of those to whom its result may be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ResultKey([u8; 32]);
 
@@ -26,7 +26,7 @@ struct Kept {
     lifetime: Duration,
 }
 
-/// What an entry takes beside its text.
+/// Bytes that an entry takes beside its text.
 const ENTRY_BYTES: usize = 256;
 
 impl ResultCache {
@@ -39,7 +39,7 @@ impl ResultCache {
         Self(cache)
     }
 
-    /// A result that still holds.
+    /// The kept result of a call, if it still holds.
     ///
     /// What was selected of it stays so: its key says how it was selected, and from a text that
     /// was masked it could not be selected again.
@@ -55,8 +55,8 @@ impl ResultCache {
 }
 
 impl ResultKey {
-    /// `None` for a call whose result is not kept: the tool has no cache, or it is one for each
-    /// end user and nobody is named.
+    /// The key of a call's result; `None` if it is not kept: the tool has no cache, or it is one
+    /// for each end user and nobody is named.
     pub(crate) fn of(
         organization: OrgId,
         tool: &Tool,
@@ -100,7 +100,7 @@ impl Kept {
     }
 }
 
-/// Each entry lives as long as its tool says.
+/// Expiry of entries: each lives as long as its tool says.
 #[derive(Debug)]
 struct OwnLifetime;
 

@@ -1,4 +1,4 @@
-//! What is erased and expired, on a timer.
+//! Retention: the sweeps on a timer, which erase contents and let records expire.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::error_chain::ErrorChain;
 use crate::runtime::RuntimeInner;
 
 const INTERVAL: Duration = Duration::from_secs(30);
-/// Rows of one sweep, so that it never holds the writer for long.
+/// Most rows of a sweep, so that it never holds the writer for long.
 pub(crate) const TURNS_PER_SWEEP_MAX: u32 = 500;
 
 pub(crate) async fn run(inner: Arc<RuntimeInner>) {
@@ -31,7 +31,7 @@ pub(crate) async fn run(inner: Arc<RuntimeInner>) {
     }
 }
 
-/// Whether a sweep left something because it was to do no more at once.
+/// Whether a sweep left something because it reached its limit.
 fn is_more_due(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Partly(_) => true,

@@ -36,53 +36,52 @@ use crate::results::ResultCache;
 use crate::slots::CallSlots;
 use crate::tool_book::ToolBook;
 
-/// What the runtime is made of and how it behaves.
+/// Parts and settings of the runtime.
 #[derive(Debug)]
 pub struct RuntimeConfig {
-    /// In the order in which they are asked; names are unique.
+    /// Upstreams in the order in which they are asked; their names are unique.
     pub upstreams: Vec<Arc<Upstream>>,
-    /// Those that come with the program.
+    /// Tools that come with the program.
     pub tools: Vec<Arc<Tool>>,
-    /// What the tools of organizations leave by.
+    /// Client through which the requests of organizations' tools leave.
     pub tool_client: EgressClient,
     pub secrets: Arc<Secrets>,
-    /// Tools that an organization may keep.
+    /// Most tools that an organization may keep.
     pub tools_stored_max: usize,
     /// Bytes of results that are kept to be given again.
     pub results_bytes_max: u64,
-    /// Of a stateless client's earlier turns, what of the hidden calls and results goes to the
-    /// model again.
+    /// Most bytes of hidden calls and results of a stateless client's earlier turns that go to the model again.
     pub memory_bytes_max: usize,
-    /// Of turns whose calls a request answers, how much of arguments and results is read, the
-    /// newest turns first. Of the others the model is told what was called.
+    /// Most bytes of arguments and results that are read of turns whose calls a request answers,
+    /// the newest turns first. Of the others the model is told what was called.
     pub recalled_bytes_max: usize,
     /// `ENABLE_TOOLS=false`: requests are offered none of our tools.
     pub tools_enabled: bool,
     pub turn: TurnLimits,
     pub request: RequestLimits,
-    /// How much may run at once and be asked for; what is beyond is refused.
+    /// Limits of what runs at once and of requests; what is beyond is refused.
     pub rules: LimiterRules,
     /// Longest time that an event of a log waits for the disk under light load.
     pub flush_interval: Duration,
-    /// A client that takes nothing for so long counts as gone.
+    /// Time for which a client may take nothing before it counts as gone.
     pub client_stall_max: Duration,
     pub events_kept: Duration,
     pub request_keys_kept: Duration,
-    /// Records of requests that had no turn.
+    /// Time for which records of requests without a turn are kept.
     pub relayed_requests_kept: Duration,
-    /// How far back a request that is marked as a retry is looked for.
+    /// Time for which a request can be found by one that is marked as its retry.
     pub repeat_window: Duration,
     /// Bytes of turns of an earlier process that are taken over at once.
     pub recoveries_bytes_max: u64,
-    /// After this, running turns are ended or left for the next start.
+    /// Time after which, at a shutdown, running turns are ended or left for the next start.
     pub drain_max: Duration,
-    /// How long the upstreams' lists of models count as new.
+    /// Time for which the upstreams' lists of models count as new.
     pub models_kept: Duration,
-    /// With less free on the database's disk the server is not ready.
+    /// Least bytes free on the database's disk with which the server is ready.
     pub disk_free_bytes_min: u64,
-    /// A line in the log for each turn and each relayed request that ends.
+    /// Whether the log gets a line for each turn and each relayed request that ends.
     pub log_turns: bool,
-    /// What the log could not say.
+    /// Count of lines that the log could not take.
     pub log_lines_dropped: DroppedLogLines,
     /// Debug builds only: where to die.
     pub fail_point: Option<FailPoint>,
@@ -90,17 +89,18 @@ pub struct RuntimeConfig {
     pub panic_point: Option<PanicPoint>,
 }
 
-/// What a turn may write before anything else is made free: its body, some rounds, and the log's pages around them.
-/// With 16 to 200 KiB left, a row of a few bytes still found room and no request did.
+/// Room that a turn may need before anything else is made free: for its body, some rounds, and the
+/// log's pages around them. With 16 to 200 KiB left, a row of a few bytes still found room and no
+/// request did.
 pub const DISK_FREE_BYTES_DEFAULT: u64 = 4 * 1024 * 1024;
 
-/// Tools that an organization may keep.
+/// Most tools that an organization may keep.
 pub const TOOLS_STORED_DEFAULT: usize = 1_000;
 /// Bytes of results that are kept to be given again.
 pub const RESULTS_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
-/// About 32,000 tokens, a quarter of what models of today read.
+/// Room of about 32,000 tokens, a quarter of what models of today read.
 pub const MEMORY_BYTES_DEFAULT: usize = 128 * 1024;
-/// No model reads more.
+/// Room for as much as any model reads.
 pub const RECALLED_BYTES_DEFAULT: usize = 4 * 1024 * 1024;
 pub const FLUSH_INTERVAL_DEFAULT: Duration = Duration::from_millis(250);
 pub const MODELS_KEPT_DEFAULT: Duration = Duration::from_secs(300);
@@ -180,14 +180,14 @@ pub(crate) struct RuntimeInner {
     pub(crate) marks: AnsweredNotes,
     pub(crate) metrics: Metrics,
     pub(crate) tasks: TaskTracker,
-    /// No new turns.
+    /// Token that is cancelled when no new turns are accepted.
     pub(crate) refusing: CancellationToken,
-    /// Names this process in the turns that it drives.
+    /// Name of this process in the turns that it drives.
     pub(crate) boot: String,
     pub(crate) serial: AtomicU64,
 }
 
-/// How long ended drivers get to write their last step after the drain limit.
+/// Time that ended drivers get to write their last step after the drain limit.
 const LAST_WRITES_MAX: Duration = Duration::from_secs(5);
 
 impl Runtime {
@@ -248,7 +248,7 @@ impl Runtime {
         &self.0.metrics
     }
 
-    /// All metrics as text.
+    /// The metrics as text.
     pub fn metrics_text(&self, format: Format) -> String {
         let sizes = self.0.store.sizes();
         let now = (self.turns_running(), self.0.limiter.streams());
@@ -293,7 +293,7 @@ impl Runtime {
         self.shut_down_within(self.drain_max()).await;
     }
 
-    /// How long running turns get to end when the process is to end.
+    /// Time that running turns get to end when the process is to end.
     pub fn drain_max(&self) -> Duration {
         self.0.config.drain_max
     }
@@ -354,6 +354,6 @@ impl RuntimeInner {
     }
 }
 
-/// 20,000 rows a second is what a small disk takes with group commit (measured: durability
-/// notes, section 4), so each running turn adds this much to the interval of all.
+/// Microseconds that each running turn adds to the flush interval of all: 20,000 rows a second is
+/// what a small disk takes with group commit (measured: durability notes, section 4).
 const FLUSH_STRETCH_PER_TURN_US: u64 = 50;

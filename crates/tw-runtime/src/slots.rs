@@ -13,7 +13,7 @@ pub(crate) type CallSlot = OwnedSemaphorePermit;
 #[derive(Debug, Default)]
 pub(crate) struct CallSlots(Mutex<HashMap<Whose, Places>>);
 
-/// All versions of a stored tool share their places.
+/// The tool that slots are of; all versions of a stored tool share them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Whose {
     BuiltIn(String),
@@ -22,13 +22,13 @@ enum Whose {
 
 #[derive(Debug)]
 struct Places {
-    /// The newest version that asked, whose limit holds.
+    /// Newest version that asked, whose limit holds.
     version: u32,
     places_max: u32,
     free: Arc<Semaphore>,
 }
 
-/// Beyond so many tools, places that nobody uses are forgotten.
+/// Number of tools beyond which the slots that nobody uses are forgotten.
 const TOOLS_REMEMBERED_MAX: usize = 10_000;
 
 impl CallSlots {
@@ -44,8 +44,8 @@ impl CallSlots {
         async move { free?.acquire_owned().await.ok() }
     }
 
-    /// The limit of the newest version holds for the calls that ask from now on, also those of
-    /// older versions; what runs already does not count against it.
+    /// The slots of a tool. The limit of the newest version holds for the calls that ask from now
+    /// on, also those of older versions; what runs already does not count against it.
     fn places(&self, tool: &Tool) -> Arc<Semaphore> {
         let whose = match tool.version {
             Some(version) => Whose::Stored(version.tool),

@@ -6,15 +6,15 @@ use std::task::{Poll, Waker};
 
 use tw_core::event::LogEvent;
 
-/// As much may wait for a client, in bytes; beyond that the upstream is not read. What is given at once is taken whole,
-/// so a batch may come on top.
+/// Bytes that may wait for a client; beyond that the upstream is not read. What is given at once is
+/// taken whole, so a batch may come on top.
 const WAITING_BYTES_MAX: usize = 8 * 1024;
 
-/// The driver's end.
+/// The driver's end of the way.
 #[derive(Debug)]
 pub(crate) struct ToClient(Arc<Way>);
 
-/// The client's end.
+/// The client's end of the way.
 #[derive(Debug)]
 pub(crate) struct FromDriver(Arc<Way>);
 
@@ -25,7 +25,7 @@ struct Way(Mutex<Waiting>);
 struct Waiting {
     events: Vec<LogEvent>,
     bytes: usize,
-    /// One end is gone.
+    /// Whether one end is gone.
     closed: bool,
     for_room: Option<Waker>,
     for_events: Option<Waker>,

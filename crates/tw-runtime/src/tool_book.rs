@@ -19,33 +19,33 @@ use tw_store::store::Store;
 use tw_store::system;
 use tw_wire::stored::tool;
 
-/// All tools that may be offered.
+/// Tools that may be offered, by organization.
 #[derive(Debug)]
 pub(crate) struct ToolBook {
     built_in: Vec<Arc<Tool>>,
     of_organizations: Mutex<BTreeMap<OrgId, Arc<ToolBookPage>>>,
-    /// One reads an organization's tools, the others wait for it.
+    /// Locks by organization: one caller reads its tools, the others wait.
     reading: Mutex<BTreeMap<OrgId, Arc<tokio::sync::Mutex<()>>>>,
     /// Rises with each change by this process.
     changes: AtomicU64,
 }
 
-/// What one organization has.
+/// The tools of an organization.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolBookPage {
     pub(crate) slug: Arc<str>,
     pub(crate) tenancy: Tenancy,
-    /// Built-in ones and its own.
+    /// Tools that are built in and the organization's own.
     pub(crate) tools: Arc<Vec<Arc<Tool>>>,
     revision: i64,
     checked: Timestamp,
 }
 
-/// Before any time that a page is asked for at.
+/// Time before any at which a page is asked for.
 const NEVER: Timestamp = Timestamp(i64::MIN);
-/// How long a change by another process may go unnoticed.
+/// Time for which a change by another process may go unnoticed.
 const CHECKED_EVERY: Duration = Duration::from_secs(1);
-/// Beyond so many organizations the book is begun anew.
+/// Number of organizations beyond which the book is begun anew.
 const PAGES_MAX: usize = 10_000;
 
 impl ToolBook {
@@ -118,7 +118,7 @@ impl ToolBook {
         Ok(Some(page))
     }
 
-    /// All tools of a page; what an earlier one held in the same version is taken from there.
+    /// The tools of a page; what an earlier one held in the same version is taken from there.
     async fn compile(&self, rows: &[ToolRow], earlier: Option<&Vec<Arc<Tool>>>) -> Vec<Arc<Tool>> {
         let known: HashMap<ToolVersionKey, &Arc<Tool>> = earlier
             .into_iter()
@@ -138,7 +138,7 @@ impl ToolBook {
         tools
     }
 
-    /// The organization's tools have changed.
+    /// Forgets the organization's page, since its tools have changed.
     pub(crate) fn forget(&self, organization: OrgId) {
         let mut pages = self.lock();
         self.changes.fetch_add(1, Ordering::AcqRel);

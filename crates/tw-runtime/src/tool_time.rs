@@ -1,10 +1,11 @@
-//! How long an attempt of a tool may take.
+//! The longest time of a tool's attempt.
 
 use std::time::Duration;
 
 use tw_core::tool::{Tool, ToolKind};
 
-/// A tool that keeps its own time knows better whether anything was sent, so it gets to say so.
+/// Time beyond the timeout of a tool that keeps its own: it knows better whether anything was sent,
+/// so it gets to say so.
 const OWN_TIMEOUT_GRACE: Duration = Duration::from_millis(500);
 
 /// Longest time that one attempt of a tool is waited for.

@@ -40,7 +40,7 @@ pub struct StoredTool {
     pub definition: Arc<ToolDefinition>,
 }
 
-/// Why a tool could not be made, changed or tried.
+/// Reasons for which a tool could not be made, changed or tried.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     #[error("{0}")]
@@ -71,14 +71,14 @@ impl From<DefinitionError> for ToolError {
     }
 }
 
-/// A page of tools ends with the one that reaches this, in bytes of definitions.
+/// Bytes of definitions after which a page of tools ends.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
-/// Tries of a change while others change the same tool.
+/// Most tries of a change while others change the same tool.
 const CHANGE_TRIES_MAX: u32 = 3;
-/// What stands in for a secret.
+/// Text in place of a secret.
 const MASK: &str = "***";
 
-/// What a tool is tried with.
+/// Inputs for the trial of a tool.
 #[derive(Debug, Default)]
 pub struct ToolTrial {
     /// The model's part; `None` makes some up from the function schema.
@@ -87,16 +87,16 @@ pub struct ToolTrial {
     pub metadata: Variables,
 }
 
-/// What the model would see, and what the tool would send.
+/// The tool as the model would see it, and the request that it would send.
 #[derive(Debug)]
 pub struct ToolPreview {
     pub tool: Tool,
     pub arguments: Json,
-    /// With `***` for every secret; or why there would be no request.
+    /// Request with `***` for every secret; or the reason for which there would be none.
     pub request: Result<BuiltRequest, BuildError>,
 }
 
-/// What a real test came to.
+/// Outcome of a real test of a tool.
 #[derive(Debug)]
 pub struct ToolTestOutcome {
     pub outcome: ToolOutcome,
@@ -104,8 +104,8 @@ pub struct ToolTestOutcome {
 }
 
 impl Runtime {
-    /// At most `limit` of the caller's organization's tools behind the one with the id `after`, by
-    /// name, and whether there are more.
+    /// Lists at most `limit` of the caller's organization's tools behind the one with the id
+    /// `after`, by name, and says whether there are more.
     ///
     /// A page ends early when it grows large.
     ///
@@ -137,7 +137,7 @@ impl Runtime {
         Ok((page, rows.peek().is_some()))
     }
 
-    /// One tool, in its newest version or an earlier one.
+    /// Reads a tool, in its newest version or an earlier one.
     ///
     /// # Errors
     /// [`ToolError::NotFound`] also for another organization's.
@@ -225,7 +225,7 @@ impl Runtime {
         }
     }
 
-    /// What the model would see of a definition and what the tool would send; nothing is sent.
+    /// Previews a definition: the tool as the model would see it and the request that it would send; nothing is sent.
     ///
     /// # Errors
     /// [`ToolError::Invalid`] names the field, [`ToolError::Arguments`] says what does not fit.
@@ -242,7 +242,7 @@ impl Runtime {
             .map(|(preview, _)| preview)
     }
 
-    /// What a stored tool would send; nothing is sent.
+    /// Previews the request of a stored tool; nothing is sent.
     ///
     /// # Errors
     /// As [`Runtime::preview_tool`].
@@ -310,7 +310,7 @@ impl Runtime {
         Ok((preview, ToolTestOutcome { outcome, duration }))
     }
 
-    /// With `***` for what the definition marks as sensitive.
+    /// Previews a stored tool, with `***` for what the definition marks as sensitive.
     fn preview_stored(
         &self,
         page: &ToolBookPage,
@@ -406,7 +406,7 @@ impl Runtime {
         }
     }
 
-    /// `None` when somebody else changed the tool meanwhile.
+    /// Saves a version of the tool; `None` when somebody else changed it meanwhile.
     async fn save(
         &self,
         organization: OrgId,
@@ -454,7 +454,7 @@ impl Runtime {
     }
 }
 
-/// Whether all definitions together stay within what an organization may keep.
+/// Checks that all definitions together stay within what an organization may keep.
 fn check_bytes(tools: &[ToolRow], replaced: Option<ToolId>, text: &str) -> Result<(), ToolError> {
     let others = tools.iter().filter(|row| Some(row.id) != replaced);
     let bytes: usize = others.map(|row| row.definition.len()).sum();

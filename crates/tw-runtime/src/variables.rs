@@ -10,16 +10,16 @@ use tw_core::tool::{Tool, ToolKind};
 use tw_core::turn::ToolOffer;
 use tw_core::variables::Variables;
 
-/// What the server knows of a turn, and what its request gave.
+/// Variables that the server knows of a turn, and those that its request gave.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TurnVariables {
-    /// All but `tool_call`.
+    /// Variables of every turn, without `tool_call`.
     pub(crate) always: Variables,
     /// The request's `metadata`, as far as it is text.
     pub(crate) metadata: Variables,
 }
 
-/// Whose turn it is.
+/// The turn that variables are of, and its end user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VariableSubject<'a> {
     pub(crate) end_user: Option<&'a str>,
@@ -42,7 +42,7 @@ impl TurnVariables {
         }
     }
 
-    /// Those that a call of this tool may name.
+    /// The variables that a call of this tool may name.
     pub(crate) fn of_tool(&self, tool: &Tool, call: CallId) -> Variables {
         let ToolKind::ApiRequest(definition) = &tool.kind else {
             return Variables::default();
@@ -69,7 +69,7 @@ impl TurnVariables {
     }
 }
 
-/// Those that are there without a turn.
+/// The variables that are there without a turn.
 pub(crate) fn always(organization: &str, at: Timestamp) -> Variables {
     let mut variables = Variables::default();
     variables.set("organization", organization.to_owned());

@@ -1,17 +1,17 @@
-//! What a body is known by, read in one pass.
+//! Hashes of a request's body and of its beginnings, read in one pass.
 
 use sha2::{Digest, Sha256};
 use tw_core::change::{BodyCuts, DurationPart};
 use tw_core::request::MessageEnds;
 
 pub(super) struct BodyHashes {
-    /// SHA-256 of all of it.
+    /// SHA-256 of the whole body.
     pub(super) whole: [u8; 32],
     pub(super) cuts: BodyCuts,
 }
 
 impl BodyHashes {
-    /// `ends` are those of this body.
+    /// Hashes a body; `ends` are those of this body.
     pub(super) fn read(body: &[u8], ends: MessageEnds) -> Self {
         let mut reading = Reading {
             body,
@@ -36,7 +36,7 @@ impl BodyHashes {
 struct Reading<'a> {
     body: &'a [u8],
     hash: Sha256,
-    /// That were read.
+    /// Bytes that were read.
     bytes: usize,
 }
 

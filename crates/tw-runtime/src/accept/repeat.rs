@@ -17,13 +17,13 @@ use crate::auth::Principal;
 use crate::follow::Follower;
 use crate::runtime::Runtime;
 
-/// What an earlier try of a request means for this one.
+/// Meanings of an earlier try of a request for this one.
 pub(super) enum EarlierTry {
     Answers(Box<TurnTaken>),
-    /// It is being stopped; what it means is known at its end.
+    /// The earlier turn is being stopped; what it means is known at its end.
     StillEnding(Box<Follower>),
-    /// There was none, or it came to nothing: then the key that it used is free again, and only
-    /// one made after it counts.
+    /// There was no earlier turn, or it came to nothing: then the key that it used is free again,
+    /// and only one made after it counts.
     Nothing {
         keys_since: Option<Timestamp>,
     },
@@ -32,8 +32,9 @@ pub(super) enum EarlierTry {
 /// The step of the clock by which keys are told apart.
 const CLOCK_TICK: Duration = Duration::from_micros(1);
 
-/// For so many times the window of repetitions a turn that had effects is found. The official clients repeat twice, each
-/// time after up to ten minutes: the last repetition comes twenty minutes after the first answer was lost.
+/// Windows of repetitions in which a turn that had effects is found. The official clients repeat
+/// twice, each time after up to ten minutes: the last repetition comes twenty minutes after the
+/// first answer was lost.
 const WINDOWS_OF_EFFECTS: u32 = 3;
 
 /// An earlier try of a request.
@@ -47,7 +48,7 @@ struct Found {
     dispatched_effects: bool,
     conversation: String,
     memory: MemoryVerdict,
-    /// When its idempotency key was made, if it was found by one.
+    /// Time when its idempotency key was made, if it was found by one.
     key_made: Option<Timestamp>,
 }
 
@@ -98,7 +99,7 @@ impl Runtime {
         self.what_follows(found, request.caller.organization).await
     }
 
-    /// What the turn of an earlier try means for this one.
+    /// Decides the meaning of an earlier turn for this request.
     async fn what_follows(
         &self,
         found: Found,

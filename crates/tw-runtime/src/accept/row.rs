@@ -1,4 +1,4 @@
-//! What is written of a turn that begins.
+//! The row of a turn that begins.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::TurnRequest;
 use super::body_hashes::BodyHashes;
 use crate::runtime::RuntimeInner;
 
-/// The turn as the request asks for it; nothing is known of the turns before.
+/// The row of the turn as the request asks for it; nothing is known of the turns before.
 pub(super) fn new_turn(
     inner: &RuntimeInner,
     request: &TurnRequest,

@@ -20,16 +20,16 @@ use crate::tool_time;
 
 pub(super) type WaitingForSlot = Pin<Box<dyn Future<Output = (CallRef, MayStart)> + Send>>;
 
-/// Why a call need not wait any more.
+/// Reasons for which a call need not wait any more.
 #[derive(Debug)]
 pub(super) enum MayStart {
-    /// It has a slot, or its tool is gone and needs none.
+    /// The call has a slot, or its tool is gone and needs none.
     Slot(Option<CallSlot>),
     /// An earlier answer holds.
     Cached(ToolOutput),
 }
 
-/// What runs for a call.
+/// Kinds of tasks that run for a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CallTaskKind {
     Attempt,
@@ -180,8 +180,8 @@ impl TurnDriver {
         })
     }
 
-    /// One log line for each call that ends; never arguments or results. What is to be counted
-    /// once the changes are written is returned.
+    /// Logs a line for each call that ends, never arguments or results, and returns what is to be
+    /// counted once the changes are written.
     pub(super) fn note(&mut self, changes: &[Change]) -> Vec<MeteredEvent> {
         let mut noted = Vec::new();
         for change in changes {

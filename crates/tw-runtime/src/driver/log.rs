@@ -12,8 +12,8 @@ use tw_store::store::Store;
 
 type Flush = Pin<Box<dyn Future<Output = Result<u64, StoreApplyError>> + Send>>;
 
-/// As much may wait to be written, in bytes; beyond that it is written at once, and while that is
-/// under way the upstream is not read.
+/// Bytes that may wait to be written; beyond that they are written at once, and while that is under
+/// way the upstream is not read.
 const PENDING_BYTES_MAX: usize = 16 * 1024;
 
 pub(super) struct TurnLog {
@@ -43,7 +43,7 @@ impl TurnLog {
         self.pending_bytes += events.iter().map(LogEvent::bytes).sum::<usize>();
     }
 
-    /// Whether something is pending, and nobody has said by when it is to be written.
+    /// Whether events are pending, and nobody has said by when they are to be written.
     pub(super) fn wants_due(&self) -> bool {
         self.due.is_none() && !self.pending.is_empty()
     }
@@ -52,7 +52,7 @@ impl TurnLog {
         self.due = Some(write_by);
     }
 
-    /// When the pending events should be written; `None` while a flush is under way.
+    /// The time by which the pending events should be written; `None` while a flush is under way.
     pub(super) fn due(&self) -> Option<Instant> {
         if self.under_way.is_some() {
             None
@@ -61,7 +61,7 @@ impl TurnLog {
         }
     }
 
-    /// Whether nothing more should come before what is pending is on its way.
+    /// Whether no more events should come before the pending ones are on their way.
     pub(super) fn is_full(&self) -> bool {
         self.pending_bytes >= PENDING_BYTES_MAX
     }
@@ -70,7 +70,7 @@ impl TurnLog {
         self.under_way.is_some()
     }
 
-    /// All pending events as a change, to go with a step's own writes.
+    /// Takes the pending events as a change, to go with a step's own writes.
     pub(super) fn take(&mut self, at: Timestamp) -> Option<EventFlush> {
         self.due = None;
         if self.pending.is_empty() {
@@ -83,7 +83,7 @@ impl TurnLog {
         Some(EventFlush { first, events, at })
     }
 
-    /// How many events are numbered so far.
+    /// Number of events that are numbered so far.
     pub(super) fn numbered(&self) -> u64 {
         self.next - 1
     }

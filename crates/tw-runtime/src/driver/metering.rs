@@ -1,4 +1,4 @@
-//! What a step's writes mean for the metrics; it is counted once they are on disk.
+//! Metrics of a step's writes, counted once they are on disk.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tw_core::turn_status::{TurnReason, TurnStatus};
 use super::TurnDriver;
 use crate::metrics::CallOf;
 
-/// The model request that is open, and whether something was shown yet.
+/// State for the metrics of a turn: the model request that is open, and whether anything was shown yet.
 #[derive(Debug, Default)]
 pub(super) struct Metering {
     asked: Option<(Option<String>, Timestamp)>,
@@ -21,13 +21,13 @@ pub(super) struct Metering {
     upstream: Option<String>,
     /// Model requests so far.
     attempts: u32,
-    /// From accepting the turn to the first thing that the client sees.
+    /// Time from accepting the turn to the first thing that the client sees.
     first_shown: Option<Duration>,
-    /// What is known of the failure of the request that is open beyond what the client is told.
+    /// Cause of the failure of the request that is open, beyond what the client is told.
     pub(super) aside: Option<String>,
 }
 
-/// Something to be counted.
+/// An event for the metrics.
 #[derive(Debug)]
 pub(super) enum MeteredEvent {
     Attempt {
@@ -57,7 +57,7 @@ impl TurnDriver {
         }
     }
 
-    /// `None` for an attempt of a call: calls are counted whole.
+    /// Counts the end of a model request; `None` for an attempt of a call: calls are counted whole.
     pub(super) fn attempt_noted(&mut self, close: &CloseAttempt) -> Option<MeteredEvent> {
         if close.position.is_some() {
             return None;
@@ -73,7 +73,8 @@ impl TurnDriver {
         })
     }
 
-    /// What the upstream said of it is in the record and may repeat what it was sent, so it is not in the log.
+    /// Logs a failed model request. What the upstream said of it is in the record and may repeat
+    /// what it was sent, so it is not in the log.
     fn log_failed(&self, close: &CloseAttempt, upstream: Option<&str>, cause: Option<&str>) {
         let AttemptOutcome::Failed(outcome) = &close.outcome else {
             return;
@@ -157,8 +158,8 @@ impl TurnDriver {
         }
     }
 
-    /// One line for each turn, and nothing of what was said in it. The model's name is the client's to choose, so it is
-    /// quoted and cut.
+    /// Logs a line for each turn, and nothing of what was said in it. The model's name is the
+    /// client's to choose, so it is quoted and cut.
     fn log_end(
         &self,
         status: TurnStatus,
@@ -201,7 +202,7 @@ impl TurnDriver {
     }
 }
 
-/// Names of models are shorter.
+/// Longest name of a model in the log, in characters; real ones are shorter.
 const MODEL_LOGGED_CHARS_MAX: usize = 64;
 
 fn milliseconds(span: Duration) -> u64 {

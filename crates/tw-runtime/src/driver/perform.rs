@@ -14,8 +14,8 @@ use crate::live_turns::WantedSignals;
 use crate::to_client::ReceiverGone;
 
 impl TurnDriver {
-    /// One transaction for all that the step writes, the log's pending events included; then the
-    /// step is shown, then its effects start.
+    /// Performs a step: one transaction for all that it writes, the log's pending events included;
+    /// then the step is shown, then its effects start.
     pub(super) async fn perform(&mut self, step: &mut Step) -> Result<(), DriverStop> {
         if !step.write.is_empty() {
             self.write(step).await?;

@@ -1,4 +1,4 @@
-//! What the operating system says of this process, under the names that dashboards expect.
+//! Metrics of this process from the operating system, under the names that dashboards expect.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -9,7 +9,7 @@ use prometheus_client::registry::Unit;
 use rustix::time::{ClockId, clock_gettime};
 use tw_core::time::Timestamp;
 
-/// Read at each scrape; what cannot be read is left out.
+/// Collector of metrics that are read at each scrape; what cannot be read is left out.
 #[derive(Debug)]
 pub(super) struct ProcessMetrics {
     pub(super) started: Timestamp,
@@ -65,7 +65,7 @@ impl Collector for ProcessMetrics {
     }
 }
 
-/// `proc(5)`: the line `VmRSS:` of `status`, in KiB.
+/// Resident memory in bytes, by the line `VmRSS:` of `status` in `proc(5)`, which is in KiB.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status

@@ -1,4 +1,4 @@
-//! How much of the turns that nobody drives is taken over at once.
+//! The pace of recovery: a limit of the turns without a driver that are taken over at once.
 
 use std::sync::Arc;
 

@@ -59,7 +59,7 @@ pub(super) async fn end(inner: &RuntimeInner, fence: Fence) -> Result<(), Recove
     Ok(())
 }
 
-/// Whether it may have taken effect is not known of a call that was started and is not `read`.
+/// The end of an open call. Of one that was started and is not `read`, it is not known whether it took effect.
 fn ended(row: &CallRow, at: Timestamp) -> Option<Change> {
     let call = &row.call;
     if call.status.is_final() || call.runs == CallRunner::Outside {

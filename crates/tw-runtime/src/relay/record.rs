@@ -1,4 +1,4 @@
-//! What a relayed request came to, written when it is over, whoever ends it.
+//! The record of a relayed request, written when it is over, whoever ends it.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use super::RelayRequest;
 use crate::answered_notes;
 use crate::runtime::RuntimeInner;
 
-/// Notes what happens; when it is dropped, the record is written.
+/// Recorder of a relayed request; when it is dropped, the record is written.
 pub(super) struct RelayRecorder {
     inner: Arc<RuntimeInner>,
     row: RelayedRequest,
     usage: Option<UsageReader>,
     is_event_stream: bool,
-    /// When the attempt that is under way began.
+    /// Time when the attempt that is under way began.
     attempt: Option<Timestamp>,
 }
 
@@ -74,7 +74,7 @@ impl RelayRecorder {
         metrics.attempt_ended(upstream, outcome, Some(took));
     }
 
-    /// `cause` is what the operator may change.
+    /// Notes a failed attempt; `cause` is what the operator may change.
     pub fn attempt_failed(&mut self, failure: &ModelFailure, cause: Option<&str>) {
         self.attempt_ended(&AttemptOutcome::Failed(failure.word().to_owned()));
         let row = &self.row;
@@ -100,13 +100,13 @@ impl RelayRecorder {
         }
     }
 
-    /// No upstream answered; the client gets an error.
+    /// Notes that no upstream answered; the client gets an error.
     pub fn refuse(&mut self, fault: TurnFault) -> TurnFault {
         self.row.http_status = Some(of_fault(&fault).status);
         self.break_off(fault)
     }
 
-    /// An answer has begun.
+    /// Notes that an answer has begun.
     pub fn answers(&mut self, answer: &RelayedAnswer) {
         let content_type = answer.content_type();
         self.row.http_status = Some(answer.status);
@@ -133,7 +133,7 @@ impl RelayRecorder {
         self.attempt_ended(&AttemptOutcome::Ok);
     }
 
-    /// The rest of an answer does not come.
+    /// Notes that the rest of an answer does not come.
     pub fn break_off(&mut self, fault: TurnFault) -> TurnFault {
         self.row.outcome = RelayOutcome::Failed;
         fault
@@ -159,7 +159,7 @@ impl Drop for RelayRecorder {
     }
 }
 
-/// Names no model: a client may write anything there.
+/// Logs the end of a request, without its model: a client may write anything there.
 fn log_end(row: &RelayedRequest) {
     tracing::info!(
         request.id = row.request_id,

@@ -16,24 +16,24 @@ use tw_store::system;
 use super::DefinitionVetting;
 use crate::admin::{self, CreateOrganizationError};
 
-/// What becomes of tools that are not in the file.
+/// Fate of the tools that are not in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PruneTools {
     Keep,
     Remove,
 }
 
-/// What would be done, in the file's order, removals last.
+/// Changes that would be made, in the file's order, removals last.
 #[derive(Debug)]
 pub struct PlannedChanges {
     /// The organization's slug.
     pub slug: String,
-    /// `None` when it is still to be made.
+    /// Organization; `None` when it is still to be made.
     pub organization: Option<OrgId>,
     pub changes: Vec<ToolChange>,
 }
 
-/// What becomes of one tool.
+/// The change of one tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolChange {
     Created {
@@ -43,7 +43,7 @@ pub enum ToolChange {
     Changed {
         name: String,
         tool: ToolId,
-        /// The newest version before.
+        /// Number of the newest version before.
         follows: u32,
         before: String,
         definition: String,
@@ -57,12 +57,12 @@ pub enum ToolChange {
     },
 }
 
-/// Why a file was not applied.
+/// Reasons for which a file was not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyFileError {
     #[error("there is no organization {0:?}")]
     NoOrganization(String),
-    /// The place is the tool's in the file, from 0.
+    /// The definition of a tool is not accepted; `place` is its position in the file, from 0.
     #[error("tool {place} {name:?}: {error}")]
     Invalid {
         place: usize,
@@ -154,7 +154,7 @@ pub async fn plan(
     })
 }
 
-/// Does what was planned.
+/// Makes the planned changes.
 ///
 /// # Errors
 /// [`ApplyFileError::Conflict`] when something else happened since.

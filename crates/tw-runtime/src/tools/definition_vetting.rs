@@ -1,4 +1,4 @@
-//! Whether a definition may be kept by an organization.
+//! The vetting of definitions: whether an organization may keep one.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tw_core::limits::RequestLimits;
 use tw_egress::client::EgressClient;
 use tw_egress::secrets::{Secrets, Tenancy};
 
-/// What definitions are held against.
+/// The settings that definitions are vetted by.
 #[derive(Clone, Debug)]
 pub struct DefinitionVetting {
     pub secrets: Arc<Secrets>,
@@ -57,7 +57,7 @@ impl DefinitionVetting {
         Ok(())
     }
 
-    /// A name may still resolve to an address that is refused when it is used.
+    /// Checks the address of a definition. Its name may still resolve to one that is refused when it is used.
     fn check_origin(
         &self,
         field: &str,

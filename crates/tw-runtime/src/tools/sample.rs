@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 use tw_core::json::Json;
 
-/// Deeper schemas get an empty value.
+/// Depth of a schema below which values are empty.
 const DEPTH_MAX: usize = 32;
 
-/// One object that the schema is likely to accept; whether it does is for the caller to check.
+/// An object that the schema is likely to accept; whether it does is for the caller to check.
 pub(super) fn arguments(parameters: &Json) -> Json {
     Json::from_value(&sample(&parameters.to_value(), "value", DEPTH_MAX))
 }
