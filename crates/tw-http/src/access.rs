@@ -1,4 +1,4 @@
-//! Who asks, and whether they may.
+//! Access: the principal of a request, and what it may see and do.
 
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
@@ -12,7 +12,7 @@ use crate::server::{AppState, RequestId};
 /// Longest name of an end user, a conversation or an idempotency key, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 200;
 
-/// Somebody who looks at turns, and whose turns those are.
+/// A principal that looks at turns, and whose turns those are.
 #[derive(Debug)]
 pub(crate) struct TurnReader {
     pub(crate) caller: Principal,

@@ -26,7 +26,7 @@ pub(crate) fn json(body: impl Into<Body>) -> Response {
     response
 }
 
-/// What became of a request, told in JSON either way.
+/// Renders the result of a request, which is JSON either way.
 pub(crate) fn respond(body: Result<impl Into<Body>, ApiError>, id: &RequestId) -> Response {
     match body {
         Ok(body) => json(body),

@@ -39,13 +39,13 @@ pub(crate) const TURN_HEADER: HeaderName = HeaderName::from_static("turnwright-t
 const CONVERSATION_HEADER: HeaderName = HeaderName::from_static("turnwright-conversation");
 const MEMORY_HEADER: HeaderName = HeaderName::from_static("turnwright-memory");
 const REPAIRED_HEADER: HeaderName = HeaderName::from_static("turnwright-repaired");
-/// How the key's tools go with those of the request.
+/// Request header that says how the key's tools go with those of the request.
 const TOOLS_HEADER: &str = "turnwright-tools";
-/// Which of them the request names itself.
+/// Answer header with those names of added tools that stand in the request's own list, too.
 const TOOLS_SHARED_HEADER: HeaderName = HeaderName::from_static("turnwright-tools-shared");
 const ON_LEAVE_HEADER: &str = "turnwright-on-leave";
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
-/// How the official clients mark a request that they send again.
+/// Header by which the official clients mark a request that they send again.
 const RETRY_COUNT_HEADER: &str = "x-stainless-retry-count";
 
 pub(crate) async fn create(
@@ -255,27 +255,27 @@ fn is_seen(event: &LogEvent) -> bool {
     }
 }
 
-/// About as much is written at once, in bytes: what is written takes several times the room of what it is made from, and
-/// waits when the client is slow.
+/// Bytes, more or less, that are written at once: what is written takes several times the room of
+/// what it is made from, and waits when the client is slow.
 const PART_BYTES: usize = 16 * 1024;
 
 struct Streaming {
     answer: TurnAnswer,
     writer: ChunkWriter,
     keep_alive: Duration,
-    /// What came and is not written yet.
+    /// Events that came and are not written yet.
     waiting: std::vec::IntoIter<LogEvent>,
-    /// Written and not yet sent.
+    /// Bytes that are written and not yet sent.
     ready: Vec<u8>,
     ended: bool,
     turn: TurnId,
     note: Option<HandoverNote>,
-    /// Held until the end is on its way.
+    /// Permit that is held until the end is on its way.
     place: Option<StreamPermit>,
 }
 
-/// The head goes out with the first thing to be seen, or when it is time for a keep-alive;
-/// until then a fault is an ordinary status.
+/// Answers with a stream, whose head goes out with the first thing to be seen, or when it is time
+/// for a keep-alive; until then a fault is an ordinary status.
 async fn stream(
     surfaces: &AppState,
     (taken, place): (TurnTaken, Option<StreamPermit>),
@@ -344,7 +344,7 @@ impl Streaming {
         }
     }
 
-    /// The stream ends without the turn's end: the client is told so.
+    /// Tells the client that the stream ends without the turn's end.
     fn break_off(&mut self) {
         self.ended = true;
         self.note = None;

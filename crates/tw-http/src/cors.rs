@@ -1,4 +1,5 @@
-//! Which pages in browsers may ask this server (the Fetch standard, section "HTTP CORS protocol").
+//! Cross-origin access: the pages in browsers that may ask this server (the Fetch standard, section
+//! "HTTP CORS protocol").
 //!
 //! A key is sent in a header, never in a cookie, so answers are for no one's credentials and any
 //! header may be asked for: what a page may do is decided by the key that it has.
@@ -18,7 +19,7 @@ pub enum CorsOrigins {
     These(Vec<HeaderValue>),
 }
 
-/// Why a text is no origin.
+/// Reasons for which a text is no origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadOrigin {
     #[error("'*' stands for all origins, so it stands alone")]
@@ -29,7 +30,7 @@ pub enum BadOrigin {
     NoOrigin,
 }
 
-/// How long a browser may keep what it was told of a route: the longest that Chromium heeds.
+/// Time for which a browser may keep what it was told of a route: the longest that Chromium heeds.
 const MAX_AGE: Duration = Duration::from_secs(7200);
 
 /// Headers of answers that a page may read, beside those that it always may.
@@ -70,7 +71,7 @@ impl CorsOrigins {
         }
     }
 
-    /// What answers preflights and adds to answers; `None` if nothing does.
+    /// Layer that answers preflights and adds headers to answers; `None` where no page of another origin may ask.
     pub(crate) fn layer(&self) -> Option<CorsLayer> {
         let origins = match self {
             Self::None => return None,

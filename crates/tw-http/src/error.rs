@@ -24,22 +24,22 @@ use crate::chat::TURN_HEADER;
 use crate::server::RequestId;
 use no_room::put_standing;
 
-/// What a client is answered instead of what it asked for.
+/// An error as a client is answered with it.
 #[derive(Clone, Debug)]
 pub struct ApiError {
     parts: ErrorParts,
     retry_after_s: Option<u32>,
-    /// What the official clients obey before their own judgement.
+    /// Value of `x-should-retry`, which the official clients obey before their own judgement.
     should_retry: Option<bool>,
     turn: Option<TurnId>,
-    /// How the limit of requests stands.
+    /// Standing of the limit of requests.
     requests: Option<BucketStanding>,
 }
 
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
-/// When a refused request may be sent again: the time a short queue takes to drain.
+/// Seconds after which a refused request may be sent again: the time a short queue takes to drain.
 const OVERLOAD_RETRY_AFTER_S: u32 = 1;
-/// When to come back to an upstream that is at its limit and does not say.
+/// Seconds after which to come back to an upstream that is at its limit and does not say.
 const LIMITED_RETRY_AFTER_S: u32 = 1;
 /// Longest path that an error repeats, in characters.
 const PATH_SHOWN_MAX: usize = 200;
@@ -149,7 +149,8 @@ impl ApiError {
         )
     }
 
-    /// The name is the client's own and may be of any length, so it is not repeated.
+    /// The error of a model that is not there. The name is the client's own and may be of any
+    /// length, so it is not repeated.
     pub(crate) fn no_model() -> Self {
         let mut error = Self::new(
             404,
@@ -161,7 +162,7 @@ impl ApiError {
         error
     }
 
-    /// No upstream says which models it has, and the config names none.
+    /// The error of a list of models when no upstream says which models it has, and the config names none.
     pub(crate) fn no_list(missing: &[UnlistedUpstream]) -> Self {
         let each = missing
             .iter()
@@ -178,7 +179,7 @@ impl ApiError {
         )
     }
 
-    /// A relayed request whose API has no default.
+    /// The error of a relayed request that names no model, and whose API has no default.
     pub(crate) fn no_model_named() -> Self {
         let message = "Missing required parameter: 'model'.";
         Self::invalid(Some("model"), Some("missing_required_parameter"), message)
@@ -309,7 +310,7 @@ impl ApiError {
         )
     }
 
-    /// The turn's driver is gone before the turn's end; the turn goes on elsewhere or later.
+    /// The error of a turn whose driver is gone before its end; the turn goes on elsewhere or later.
     pub(crate) fn handed_over(turn: TurnId) -> Self {
         let mut error =
             Self::unavailable("The server stopped before the answer; send the request again.");
@@ -323,7 +324,7 @@ impl ApiError {
         error
     }
 
-    /// A fault of ours. What happened goes to the log; the client gets the request id.
+    /// The error of a fault of ours. What happened goes to the log; the client gets the request id.
     pub(crate) fn internal(error: &dyn std::error::Error, id: &RequestId) -> Self {
         tracing::error!(request.id = %id.0, error = %ErrorChain(error), "a request failed");
         Self::new(
@@ -345,7 +346,7 @@ impl ApiError {
         }
     }
 
-    /// A turn that ended with a fault before anything of its answer was sent.
+    /// The error of a turn that ended with a fault before anything of its answer was sent.
     pub(crate) fn of_end(turn: TurnId, fault: &TurnFault, effects: &[EffectRan]) -> Self {
         if !effects.is_empty() {
             return Self::effects_ran(turn, Some(fault), effects);
@@ -355,7 +356,7 @@ impl ApiError {
         error
     }
 
-    /// A fault before anything of the answer was sent.
+    /// The error of a fault before anything of the answer was sent.
     fn of_fault(fault: &TurnFault) -> Self {
         let should_retry = match fault.class {
             // A repetition would only be told the same.
@@ -390,7 +391,7 @@ impl ApiError {
         }
     }
 
-    /// A request without a turn; `default` is the model that it was given since it named none.
+    /// The error of a relayed request that was refused; `default` is the model that it was given since it named none.
     pub(crate) fn of_relay_refusal(refused: &RelayRefused, default: Option<&str>) -> Self {
         match refused {
             RelayRefused::NoRoom(no_room) => Self::no_room(no_room),
@@ -408,7 +409,7 @@ impl ApiError {
         }
     }
 
-    /// The request may not be repeated, since calls that change the world were dispatched.
+    /// The error of a request that may not be repeated, since calls that change the world were dispatched.
     pub(crate) fn effects_ran(
         turn: TurnId,
         fault: Option<&TurnFault>,

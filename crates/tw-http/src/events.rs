@@ -31,7 +31,7 @@ use crate::{access, turns};
 
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// What the reader asked for.
+/// The query of a reader.
 struct Query {
     chat: bool,
     after: Option<LogCursor>,
@@ -178,13 +178,13 @@ enum Form {
 struct Following {
     follower: Follower,
     form: Form,
-    /// Events up to this number are folded and not sent.
+    /// Number up to which events are folded and not sent.
     after: u64,
     keep_alive: Duration,
     ready: Vec<u8>,
     turn: TurnId,
     ended: bool,
-    /// Held until the end is on its way.
+    /// Permit that is held until the end is on its way.
     place: Option<StreamPermit>,
 }
 

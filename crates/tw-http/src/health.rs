@@ -1,4 +1,4 @@
-//! Whether the process lives, and whether it can do its work.
+//! Health checks: whether the process lives, and whether it can do its work.
 
 use axum::Extension;
 use axum::extract::State;
@@ -12,7 +12,7 @@ pub(crate) async fn alive() -> Response {
     ok()
 }
 
-/// The database takes writes; no upstream is asked.
+/// Says whether the server is ready: the database takes writes; no upstream is asked.
 pub(crate) async fn ready(
     State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,

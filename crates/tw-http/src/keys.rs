@@ -58,7 +58,7 @@ struct KeyChangeBody {
     limits: LimitsBody,
 }
 
-/// `"all"`, `"none"` or names.
+/// The tools of a key: `"all"`, `"none"` or names.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ToolsBody {
@@ -66,7 +66,7 @@ enum ToolsBody {
     Names(Vec<String>),
 }
 
-/// Each of them may be null, which leaves it to the configuration.
+/// Limits of a key, each of which may be null, which leaves it to the configuration.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct LimitsBody {
@@ -212,7 +212,7 @@ fn now(surfaces: &AppState) -> Timestamp {
     surfaces.runtime().env().now()
 }
 
-/// The id is judged after the caller, so that strangers learn nothing from it.
+/// Reads the path of a key. The id is judged after the caller, so that strangers learn nothing from it.
 fn place_in(place: SlugAndKey) -> Result<(String, Result<ApiKeyUuid, ApiError>), ApiError> {
     let Path((slug, key)) = place.map_err(|_| ApiError::no_key_of_id())?;
     let key = ApiKeyUuid::parse(&key).ok_or_else(ApiError::no_key_of_id);

@@ -14,7 +14,7 @@ use tw_runtime::runtime::Runtime;
 use crate::access;
 use crate::server::{AppState, RequestId};
 
-/// What a scraper that reads OpenMetrics asks for.
+/// Media type that a scraper which reads OpenMetrics asks for.
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
 /// The one route of a listener that only operators reach; it asks for no key.
@@ -24,7 +24,7 @@ pub fn router(runtime: Runtime) -> Router {
         .with_state(runtime)
 }
 
-/// On the listener of clients: for keys with the scope `admin`.
+/// Answers on the listener of clients, for keys with the scope `admin`.
 pub(crate) async fn for_admins(
     State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,

@@ -23,14 +23,14 @@ use serde_json::{Map, Value, json};
 use crate::answer_body::json;
 use crate::server::AppState;
 
-/// What one method of a route takes and gives.
+/// The description of one method of a route: what it takes and gives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
     pub method: &'static str,
     /// The name that generated clients give it.
     pub id: &'static str,
     pub summary: &'static str,
-    /// What its key needs; `None` for a route that asks for no key, empty for one that takes any.
+    /// Scope that its key needs; `None` for a route that asks for no key, empty for one that takes any.
     pub scope: Option<&'static str>,
     pub query: &'static [QueryParameter],
     /// Content types and schemas of the body.
@@ -48,9 +48,9 @@ pub(crate) struct QueryParameter {
     pub about: &'static str,
 }
 
-/// Stands for a schema where an answer is no JSON.
+/// Stand-in for a schema where an answer is text and no JSON.
 pub(crate) const TEXT: &str = "";
-/// The same for bytes.
+/// Stand-in for a schema where an answer is bytes.
 pub(crate) const BINARY: &str = "binary";
 
 pub(crate) const JSON: &str = "application/json";
@@ -202,7 +202,7 @@ fn document(paths: Map<String, Value>) -> Value {
     })
 }
 
-/// They are part of the program, and a test reads them.
+/// Schemas of requests and answers; they are part of the program, and a test reads them.
 fn schemas() -> Value {
     serde_json::from_str(include_str!("openapi/schemas.json")).unwrap_or_default()
 }

@@ -25,21 +25,21 @@ use crate::error::no_room::put_standing;
 use crate::request_body::{read_body, refused};
 use crate::server::{AppState, RequestId};
 
-/// A route of this kind.
+/// A route whose requests are relayed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RelayedRoute {
     pub(crate) route: &'static str,
-    /// What the document of routes calls it.
+    /// Name of the operation in the document of routes.
     pub(crate) id: &'static str,
     pub(crate) gives_sound: bool,
-    /// Where upstreams have it, behind the version.
+    /// Path of the API behind the version, for upstreams.
     path: &'static str,
     /// The model that the API takes where a request names none.
     default_model: Option<&'static str>,
 }
 
-/// In OpenAI's API reference of 2026 moderations and images need no model; what it says they
-/// default to is what an upstream is chosen by.
+/// Routes that are relayed. In OpenAI's API reference of 2026 moderations and images need no model;
+/// the default that it names is what an upstream is chosen by.
 pub(crate) const RELAYED_ROUTES: [RelayedRoute; 10] = [
     RelayedRoute::new("/v1/embeddings", "embeddings", "createEmbedding"),
     RelayedRoute::new("/v1/completions", "completions", "createCompletion"),
@@ -191,11 +191,11 @@ fn response_of(relayed: RelayedResponse, id: &RequestId) -> Response {
 /// An answer on its way.
 struct Passing {
     relayed: Option<RelayedResponse>,
-    /// A stream of events, which can still say that it broke off.
+    /// Id of the request if the answer is a stream of events, which can still say that it broke off.
     events: Option<RequestId>,
 }
 
-/// The rest of the answer does not come, so its connection is closed.
+/// The error of an answer whose rest does not come, so that its connection is closed.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer broke off: {0}")]
 struct BrokenOff(String);
@@ -216,7 +216,7 @@ async fn next_bytes(mut passing: Box<Passing>) -> Option<(Result<Bytes, BrokenOf
     Some((part, passing))
 }
 
-/// Ends the line and the event that broke off, too.
+/// The last event of a stream that breaks off, behind the end of the line and the event that broke off.
 fn last_event(fault: &TurnFault, id: &RequestId) -> Bytes {
     let mut event = b"\n\n".to_vec();
     sse::write_data(&mut event, &render(&of_fault(fault), Some(&id.0)));

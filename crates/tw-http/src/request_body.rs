@@ -12,10 +12,10 @@ use tokio::sync::SemaphorePermit;
 use crate::error::ApiError;
 use crate::server::{AppState, BODY_UNIT_BYTES};
 
-/// Of the body of a refused request, so much is read and dropped: most clients hear an answer
-/// only when they have sent theirs, and see a broken connection otherwise.
+/// Most bytes of the body of a refused request that are read and dropped: most clients hear an
+/// answer only when they have sent theirs, and see a broken connection otherwise.
 const DROPPED_BYTES_MAX: usize = 1024 * 1024;
-/// Longest time for that.
+/// Longest time for the reading of what is dropped.
 const DROPPED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Reads the body within its own limit and within that of all bodies together, of which only

@@ -1,4 +1,4 @@
-//! All routes, each with what it takes and gives.
+//! The routes, all of them, each with what it takes and gives.
 //!
 //! See [`crate::openapi`] for how one is added.
 

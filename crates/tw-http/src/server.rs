@@ -18,7 +18,7 @@ use crate::cors::CorsOrigins;
 use crate::error::ApiError;
 use crate::routes;
 
-/// What the handlers work with.
+/// Shared state of the handlers.
 #[derive(Clone, Debug)]
 pub struct AppState(pub(crate) Arc<SharedState>);
 
@@ -26,13 +26,13 @@ pub struct AppState(pub(crate) Arc<SharedState>);
 pub(crate) struct SharedState {
     pub(crate) runtime: Runtime,
     pub(crate) options: SurfaceOptions,
-    /// One permit for each unit of bodies that may be read.
+    /// Permits for the units of bodies that may be read.
     pub(crate) bodies: Semaphore,
-    /// Every answer is the last one of its connection.
+    /// Whether every answer is the last one of its connection.
     closing: AtomicBool,
 }
 
-/// How the surfaces behave.
+/// Settings of the surfaces.
 #[derive(Clone, Debug)]
 pub struct SurfaceOptions {
     /// Silence on a stream after which a comment is sent.
@@ -44,16 +44,16 @@ pub struct SurfaceOptions {
     pub bodies_bytes_max: usize,
     /// Headers that name the end user, one of which a request may bring.
     pub end_user_headers: Vec<HeaderName>,
-    /// Whose pages in browsers may ask.
+    /// Origins whose pages in browsers may ask.
     pub cors_origins: CorsOrigins,
 }
 
-/// What names the end user unless the configuration says otherwise.
+/// Header that names the end user unless the configuration says otherwise.
 pub const END_USER_HEADER_DEFAULT: HeaderName = HeaderName::from_static("turnwright-user");
-/// Design, section 12.
+/// Silence after which a comment is sent, by section 12 of the design.
 pub const KEEP_ALIVE_DEFAULT: Duration = Duration::from_secs(15);
 pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
-/// 16 bodies of the largest size.
+/// Room for 16 bodies of the largest size.
 pub const BODIES_BYTES_DEFAULT: usize = 512 * 1024 * 1024;
 /// The unit in which bytes of bodies are counted.
 pub(crate) const BODY_UNIT_BYTES: usize = 4096;
@@ -84,7 +84,7 @@ impl AppState {
         }))
     }
 
-    /// From now on, each answer tells its client to use another connection next time.
+    /// Makes each answer tell its client, from now on, to use another connection next time.
     pub fn close_connections(&self) {
         self.0.closing.store(true, Ordering::Release);
     }
@@ -100,7 +100,7 @@ pub(crate) struct RequestId(pub(crate) String);
 
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// All routes.
+/// The router with all routes.
 pub fn router(surfaces: AppState) -> Router {
     let cors = surfaces.0.options.cors_origins.layer();
     let (routes, paths) = routes::all().finish();

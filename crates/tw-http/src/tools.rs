@@ -153,13 +153,13 @@ pub(crate) async fn member(
     Ok(caller)
 }
 
-/// A path that is no text names nothing that there is.
+/// The slug in a path; a path that is no text names no organization that there is.
 pub(crate) fn slug_in(slug: Slug) -> Result<String, ApiError> {
     slug.map(|Path(slug)| slug)
         .map_err(|_| ApiError::no_organization())
 }
 
-/// The id is judged after the caller, so that strangers learn nothing from it.
+/// Reads the path of a tool. The id is judged after the caller, so that strangers learn nothing from it.
 fn place_in(place: SlugAndId) -> Result<(String, Result<ToolId, ApiError>), ApiError> {
     let Path((slug, tool)) = place.map_err(|_| ApiError::no_tool())?;
     Ok((slug, ToolId::parse(&tool).ok_or_else(ApiError::no_tool)))
@@ -179,7 +179,7 @@ fn told(tool: &StoredTool) -> Result<String, ApiError> {
     render::tool(tool).ok_or_else(ApiError::damaged_tool)
 }
 
-/// Which part of the list is asked for.
+/// The part of the list that is asked for.
 struct Page {
     limit: usize,
     after: Option<ToolId>,

@@ -72,7 +72,7 @@ pub(crate) fn id_in(path: Result<Path<String>, PathRejection>) -> String {
     path.map(|Path(id)| id).unwrap_or_default()
 }
 
-/// What the reader does not see is not found.
+/// The turn of an id, if the reader may see it; one that the reader does not see is not found.
 pub(crate) async fn visible(
     surfaces: &AppState,
     reader: &TurnReader,

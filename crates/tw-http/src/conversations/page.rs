@@ -1,4 +1,4 @@
-//! Pages of lists: which one is wanted, and how it is told.
+//! Pages of lists: the one that is wanted, and how it is rendered.
 
 use serde_json::{Value, json};
 use tw_store::read::conversations::ListOrder;
@@ -7,27 +7,27 @@ use url::form_urlencoded;
 use crate::access::NAME_BYTES_MAX;
 use crate::error::ApiError;
 
-/// As in the OpenAI API.
+/// Items of a page unless the request says otherwise, as in the OpenAI API.
 const LIMIT_DEFAULT: usize = 20;
-/// As in the OpenAI API.
+/// Most items of a page, as in the OpenAI API.
 const LIMIT_MAX: usize = 100;
 
-/// Which part of a list is wanted.
+/// The part of a list that is wanted.
 #[derive(Debug)]
 pub struct PageRequest {
     pub limit: usize,
-    /// The id that the part follows.
+    /// Id of the item that the part follows.
     pub after: Option<String>,
     pub order: ListOrder,
 }
 
 impl PageRequest {
-    /// Newest first.
+    /// Reads the query of a list of conversations: newest first.
     pub fn of_conversations(query: Option<&str>) -> Result<Self, ApiError> {
         read(query, ListOrder::NewestFirst, &["limit", "after"])
     }
 
-    /// Oldest first, unless `order` says otherwise.
+    /// Reads the query of a list of turns: oldest first, unless `order` says otherwise.
     pub fn of_turns(query: Option<&str>) -> Result<Self, ApiError> {
         read(query, ListOrder::OldestFirst, &["limit", "after", "order"])
     }
@@ -70,7 +70,7 @@ fn read(query: Option<&str>, order: ListOrder, known: &[&str]) -> Result<PageReq
     Ok(wanted)
 }
 
-/// The id to go on behind is none of the list's.
+/// The error of an `after` that is none of the list's ids.
 pub fn no_cursor() -> ApiError {
     ApiError::invalid(
         Some("after"),

@@ -8,13 +8,13 @@ use tw_runtime::limiter::{LimitKind, LimitSubject, ReachedLimit, RoomRefused};
 
 use super::{ApiError, OVERLOAD_RETRY_AFTER_S};
 
-/// Named as OpenAI names them (its guide "Rate limits", section "Rate limits in headers").
+/// Headers of a limit, named as OpenAI names them (its guide "Rate limits", section "Rate limits in headers").
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit-requests");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining-requests");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset-requests");
 
 impl ApiError {
-    /// The server as a whole has no room: the one who asks did nothing wrong.
+    /// The error of a server that has no room as a whole: the caller did nothing wrong.
     pub(crate) fn overloaded() -> Self {
         let mut error = Self::new(
             503,
@@ -60,7 +60,7 @@ fn message(limited: &ReachedLimit, retry_after_s: u32) -> String {
     )
 }
 
-/// Puts in how a limit of requests stands.
+/// Adds the headers of the standing of a limit of requests.
 pub(crate) fn put_standing(headers: &mut HeaderMap, standing: &BucketStanding) {
     headers.insert(LIMIT, HeaderValue::from(standing.limit.get()));
     headers.insert(REMAINING, HeaderValue::from(standing.remaining));

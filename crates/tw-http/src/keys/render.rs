@@ -44,7 +44,7 @@ pub(super) fn key(key: &ListedApiKey, now: Timestamp) -> Value {
     })
 }
 
-/// With the key itself.
+/// Renders a new key with its own text.
 pub(super) fn made(made: &ListedApiKey, text: &str, now: Timestamp) -> String {
     let mut told = key(made, now);
     if let Some(members) = told.as_object_mut() {

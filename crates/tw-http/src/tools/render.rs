@@ -7,7 +7,7 @@ use tw_core::tool::ToolOutcome;
 use tw_runtime::tools::{StoredTool, ToolPreview, ToolTestOutcome};
 use tw_wire::stored::tool::{self as codec, SavedTool};
 
-/// As it was written; `None` for a definition that cannot be read any more.
+/// Renders a tool as it was written; `None` for a definition that cannot be read any more.
 pub(super) fn tool(tool: &StoredTool) -> Option<String> {
     let row = &tool.row;
     let saved = SavedTool {
