@@ -54,7 +54,7 @@ pub fn run(args: &BackupArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How the name of a copy begins that is not whole yet.
+/// Beginning of the name of a copy that is not whole yet.
 const UNFINISHED: &str = ".turnwright-backup-";
 
 /// Removes copies whose makers were killed: nobody holds their locks.

@@ -43,7 +43,7 @@ use network::TlsSettings;
 use rate::RateSettings;
 use upstream::UpstreamSettings;
 
-/// Every setting with its default, and the reference for people.
+/// Settings with their defaults, all of them, and the reference for people.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
 
 /// `turnwright config`
@@ -67,12 +67,12 @@ pub struct Settings {
     tls: TlsSettings,
     #[serde(default)]
     egress: EgressSettings,
-    /// Read apart, so that no error shows a value.
+    /// Secrets, which are read apart, so that no error shows a value.
     #[serde(skip)]
     secrets: Arc<Secrets>,
     #[serde(default)]
     upstream: Vec<UpstreamSettings>,
-    /// Debug builds only.
+    /// Probes, in debug builds only.
     #[serde(default)]
     probe: Vec<ProbeSettings>,
 }
@@ -162,7 +162,7 @@ impl ServerSettings {
 }
 
 impl Settings {
-    /// Defaults, the file if there is one, the environment and the flags.
+    /// Reads the settings: defaults, the file if there is one, the environment and the flags.
     pub fn load(args: &ServeArgs) -> anyhow::Result<Self> {
         let mut settings = Self::of_file(args.config.as_deref())?;
         let environment = Environment::of_process();
@@ -192,7 +192,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Defaults, the file if there is one, and the secrets of the environment.
+    /// Reads the settings without flags: defaults, the file if there is one, and the secrets of the environment.
     pub fn of_file(file: Option<&Path>) -> anyhow::Result<Self> {
         let environment = &Environment::of_process();
         let Some(file) = file else {
@@ -215,7 +215,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// What the runtime needs.
+    /// The settings of the runtime.
     pub fn runtime(&self) -> anyhow::Result<RuntimeConfig> {
         let environment = Environment::of_process();
         let upstreams = upstream::upstreams(
@@ -267,7 +267,7 @@ impl Settings {
         })
     }
 
-    /// What the definitions of tools are held against.
+    /// The settings that definitions of tools are vetted by.
     pub fn vetting(&self) -> anyhow::Result<DefinitionVetting> {
         let built_in = self.built_in_tools()?;
         Ok(DefinitionVetting {
@@ -284,7 +284,7 @@ impl Settings {
         registry::tools(&self.probe)
     }
 
-    /// What tools leave by; our own listeners are out of their reach.
+    /// The client through which requests of tools leave; our own listeners are out of their reach.
     pub fn tool_client(&self, listeners: &[SocketAddr]) -> anyhow::Result<EgressClient> {
         let trusted_roots = self.tls.trusted_roots(&Environment::of_process())?;
         self.egress.client(listeners, trusted_roots)
@@ -295,7 +295,7 @@ impl Settings {
         std::iter::once(self.server.listen).chain(metrics).collect()
     }
 
-    /// How connections are treated.
+    /// Limits of connections.
     pub fn connections(&self) -> ConnectionLimits {
         ConnectionLimits {
             connections_max: self.server.connections_max,
@@ -304,7 +304,7 @@ impl Settings {
         }
     }
 
-    /// What the surfaces need.
+    /// The settings of the surfaces.
     ///
     /// # Errors
     /// When an origin is none, or a header.

@@ -1,4 +1,4 @@
-//! What can be known of a data folder before a server owns it.
+//! Checks of a data folder before a server owns it.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,9 +9,9 @@ use tw_store::inspection::DatabaseInspection;
 
 use crate::serve::{DATABASE, try_lock};
 
-/// Less free space than this is no room for a write-ahead log at its limit.
+/// Least free space, in bytes, with which there is room for a write-ahead log at its limit.
 pub const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;
-/// What is written to see that the disk takes something.
+/// Bytes that are written to see that the disk takes something.
 const TRIAL_BYTES: usize = 4096;
 
 /// Bytes that a file in the folder may still take.
@@ -20,8 +20,8 @@ pub fn free_bytes(data: &Path) -> anyhow::Result<u64> {
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Whether a server that gets the folder would come up on it, as far as that shows while another
-/// one still has it. Nothing of the folder changes.
+/// Checks that a server that gets the folder would come up on it, as far as that shows while
+/// another one still has it. Nothing of the folder changes.
 pub fn check(data: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(data)
         .with_context(|| format!("making the folder {}", data.display()))?;

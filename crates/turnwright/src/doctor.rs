@@ -1,4 +1,4 @@
-//! `turnwright doctor`: what is wrong, one line each.
+//! `turnwright doctor`: checks of a configuration and a data folder, one line each.
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
@@ -21,16 +21,16 @@ use crate::data_folder::{FREE_BYTES_MIN, free_bytes};
 use crate::printed;
 use crate::serve::{DATABASE, LOCK, log_to_stderr};
 
-/// Less than this is worth a word.
+/// Free space, in bytes, below which there is a warning.
 const FREE_BYTES_LOW: u64 = 1024 * 1024 * 1024;
-/// Checkpoints keep the write-ahead log below this unless a reader holds them up.
+/// Length of the write-ahead log, in bytes, below which checkpoints keep it unless a reader holds them up.
 const LOG_BYTES_HIGH: u64 = 64 * 1024 * 1024;
-/// A driver gets this long after the deadline to write the end.
+/// Time that a driver gets after the deadline to write the end.
 const OVERDUE: Duration = Duration::from_secs(60);
-/// Clocks of one machine differ by less over a restart.
+/// Largest difference of the clocks of one machine over a restart.
 const AHEAD_MAX: Duration = Duration::from_secs(60);
 
-/// How one check came out.
+/// Results of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Ok,
@@ -65,7 +65,7 @@ impl Report {
     }
 }
 
-/// Changes nothing; fails when a check does.
+/// Makes the checks; changes nothing, and fails when a check does.
 pub async fn run(args: DoctorArgs) -> anyhow::Result<()> {
     let _log = log_to_stderr("off", DroppedLogLines::default())?;
     let mut report = Report { failed: 0 };
@@ -201,7 +201,7 @@ fn check_free_space(report: &mut Report, data: &Path) {
     }
 }
 
-/// Whether a server runs on the folder.
+/// Tells whether a server runs on the folder, as it reports.
 fn check_lock(report: &mut Report, data: &Path) -> bool {
     // A lock that was never made is held by nobody; none is made here.
     let runs = File::open(data.join(LOCK)).is_ok_and(|lock| {
@@ -237,7 +237,7 @@ fn check_mode(report: &mut Report, database: &Path) {
     }
 }
 
-/// Whether the database has the schema of this program.
+/// Checks whether the database has the schema of this program.
 fn check_schema(report: &mut Report, look: &DatabaseInspection) -> bool {
     match look.schema() {
         Ok((found, known)) if found == known => {
@@ -292,7 +292,7 @@ fn check_clock(report: &mut Report, look: &DatabaseInspection) {
     }
 }
 
-/// Whether each tool could be made today as it is.
+/// Checks whether each tool could be made today as it is.
 fn check_tools(
     report: &mut Report,
     look: &DatabaseInspection,
@@ -322,7 +322,7 @@ fn check_tools(
     Ok(())
 }
 
-/// Whether each upstream answers, with its key; no model is asked.
+/// Checks whether each upstream answers, with its key; no model is asked.
 async fn check_upstreams(report: &mut Report, settings: &Settings) {
     // One that cannot be read was told of before.
     let Ok(config) = settings.runtime() else {

@@ -1,4 +1,4 @@
-//! One server takes over from another without a refused connection.
+//! The handover, in which one server takes over from another without a refused connection.
 //!
 //! The listening socket outlives the process: it comes on standard input from whoever holds it (a
 //! socket unit of systemd), or the running server gives it away through a door in its data folder,
@@ -21,11 +21,11 @@ use rustix::net::{
 use tokio::net::UnixListener;
 
 const DOOR: &str = "handover.sock";
-/// For each side of the door to do its part.
+/// Time in which each side of the door does its part.
 const STEP_MAX: Duration = Duration::from_secs(5);
-/// Most that go through the door: the one for all, and that of metrics.
+/// Most sockets that go through the door: the one for all, and that of metrics.
 const SOCKETS_MAX: usize = 2;
-/// What the two sides say to one another; the sockets go with the first.
+/// Bytes that the two sides say to one another; the sockets go with the first.
 const TAKE: u8 = b't';
 const TAKEN: u8 = b'k';
 
@@ -41,15 +41,15 @@ pub fn on_stdin() -> Option<TcpListener> {
     listener.local_addr().is_ok().then_some(listener)
 }
 
-/// What a running server would give away. It serves on, whatever becomes of us, until it is taken.
+/// The sockets that a running server would give away. It serves on, whatever becomes of us, until they are taken.
 pub struct OfferedSockets {
     pub listener: TcpListener,
-    /// Where it shows metrics, if it does.
+    /// Listener of its metrics, if it has one.
     pub metrics: Option<TcpListener>,
     pub acceptance: HandoverAcceptance,
 }
 
-/// The word that the sockets are taken, still to be said.
+/// The answer that the sockets are taken, still to be given.
 pub struct HandoverAcceptance(UnixStream);
 
 impl OfferedSockets {
@@ -93,14 +93,14 @@ impl OfferedSockets {
 }
 
 impl HandoverAcceptance {
-    /// From here on the running server drains and ends, so that this comes last of all that can
-    /// come before that.
+    /// Tells the running server that its sockets are taken. It drains and ends from here on, so
+    /// this comes last of all that can come before that.
     pub fn say(mut self) -> anyhow::Result<()> {
         self.0.write_all(&[TAKEN]).context("taking the socket over")
     }
 }
 
-/// Whether a socket is where one is to be; port 0 is any.
+/// Whether a socket has the address that is wanted; port 0 is any.
 pub fn is_wanted(address: SocketAddr, wanted: SocketAddr) -> bool {
     address == wanted || (wanted.port() == 0 && address.ip() == wanted.ip())
 }
@@ -121,8 +121,8 @@ fn receive(stream: &UnixStream) -> std::io::Result<Vec<TcpListener>> {
     Ok(sockets)
 }
 
-/// Where a running server gives its listening sockets away. Only the folder's lock gives the right
-/// to open it.
+/// The socket through which a running server gives its listening sockets away. Only the folder's
+/// lock gives the right to open it.
 pub struct HandoverSocket {
     listener: UnixListener,
     path: PathBuf,

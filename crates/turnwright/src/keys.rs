@@ -73,7 +73,7 @@ pub async fn revoke(args: RevokeKeyArgs) -> anyhow::Result<()> {
     print(&format!("ended: {shown} of {slug}, {name:?}\n"))
 }
 
-/// No database is made where there is none.
+/// The database of a folder; none is made where there is none.
 fn store_of(args: &KeysOf) -> anyhow::Result<Store> {
     let found = open_existing_store(&args.data, &Env::system())?;
     found.with_context(|| format!("there is no database in {}", args.data.display()))
@@ -107,7 +107,7 @@ fn tools(granted: &ToolGrant, mode: ToolsMode) -> String {
     }
 }
 
-/// As the flags name them; those that the key leaves to the configuration are not there.
+/// The limits as the flags name them; those that the key leaves to the configuration are not there.
 fn limits(limits: &RateLimits) -> String {
     let said = [
         ("requests-per-minute", limits.requests_per_minute),
@@ -195,7 +195,7 @@ async fn tool_names_of(store: Option<&Store>, organization: &str) -> anyhow::Res
     Ok(names)
 }
 
-/// Says how to look further.
+/// Checks that the tools are there; the error says how to look further.
 fn check_tools(names: &[String], known: &[String]) -> anyhow::Result<()> {
     let refused = names.iter().find_map(|name| check_known(name, known).err());
     let Some(refused) = refused else {

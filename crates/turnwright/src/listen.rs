@@ -1,4 +1,4 @@
-//! Connections: how many, how long they may dawdle, and how they end.
+//! Connections: their number, the time for which they may dawdle, and their ends.
 
 mod peer;
 mod stall;
@@ -23,18 +23,18 @@ use tw_runtime::metrics::ConnectionMetrics;
 use peer::PeerConnection;
 use stall::StallGuardedStream;
 
-/// How connections are treated.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// Connections at once; one more is closed at once, so that those that are there are served.
+    /// Most connections at once; one more is closed at once, so that those that are there are served.
     pub connections_max: usize,
-    /// For a request's head to arrive, and for a connection to lie idle between requests.
+    /// Time for a request's head to arrive, and for a connection to lie idle between requests.
     pub head_timeout: Duration,
-    /// For a peer to take something of what waits for it.
+    /// Time for a peer to take something of what waits for it.
     pub write_stall_max: Duration,
 }
 
-/// After a failed accept (too many open files), others get the time to leave.
+/// Wait after a failed accept (too many open files), in which others may leave.
 const AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(100);
 /// Connections that may wait to be accepted, as they do while one server takes over from another.
 /// Linux cuts it to `net.core.somaxconn`, 4096 unless set.
@@ -66,12 +66,14 @@ pub struct ServingListener {
     graceful: GracefulShutdown,
 }
 
-/// How much of a connection is held in memory, in bytes: of an answer that its client does not take, and of a
-/// request's head, which may be as much longer as arrives with one read. A longer one is answered with 431.
+/// Bytes of a connection that are held in memory: of an answer that its client does not take, and
+/// of a request's head, which may be as much longer as arrives with one read. A longer one is
+/// answered with 431.
 const BUFFER_BYTES_MAX: usize = 16 * 1024;
 
-/// How much of an answer waits in the kernel without being on its way, in bytes. Without a limit it is some megabytes
-/// of each client that does not read, and as much is asked of the upstream and recorded.
+/// Bytes of an answer that wait in the kernel without being on their way. Without a limit they are
+/// some megabytes of each client that does not read, and as much is asked of the upstream and
+/// recorded.
 const UNSENT_BYTES_MAX: u32 = 32 * 1024;
 
 impl ServingListener {
@@ -87,7 +89,7 @@ impl ServingListener {
         }
     }
 
-    /// Accepts until `stop` ends, and returns what that came to.
+    /// Accepts connections until `stop` ends, and returns its output.
     pub async fn accept_until<T>(
         &self,
         listener: &TcpListener,

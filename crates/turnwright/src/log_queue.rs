@@ -18,16 +18,16 @@ use tw_runtime::metrics::DroppedLogLines;
 const LINES_MAX: usize = 8 * 1024;
 /// Bytes of the lines that wait, at most. A line has about 200; those of a fault with many causes are longer.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How long the end of the process waits for the lines that still wait.
+/// Time that the end of the process waits for the lines that still wait.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 enum Entry {
     Line(Vec<u8>),
-    /// Everything before it is written.
+    /// Request to say when every entry before it is written.
     Flush(SyncSender<()>),
 }
 
-/// Where lines are put; cheap to clone.
+/// The queue that lines are put into; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LogQueue {
     entries: SyncSender<Entry>,
@@ -103,7 +103,7 @@ fn write_all(
     }
 }
 
-/// One event's line while it is being formatted.
+/// The line of an event while it is being formatted.
 pub struct LogLine<'a> {
     queue: &'a LogQueue,
     line: Vec<u8>,

@@ -1,11 +1,11 @@
-//! What commands print.
+//! Output of the commands.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 
 use anyhow::Context;
 
-/// Rows below a head, in columns that are as wide as what is in them.
+/// A table: rows below a head, in columns that are as wide as what is in them.
 pub fn table<const COLUMNS: usize>(head: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
     let head = head.map(str::to_owned);
     let rows: Vec<&[String; COLUMNS]> = std::iter::once(&head).chain(rows).collect();
@@ -44,7 +44,7 @@ pub fn complain(text: &str) {
     let _ = std::io::stderr().write_all(harmless(text).as_bytes());
 }
 
-/// Names and texts are not all the operator's own, so what would steer a terminal is not printed.
+/// The text without what would steer a terminal: names and texts are not all the operator's own.
 pub fn harmless(text: &str) -> String {
     text.replace(
         |c: char| c.is_control() && c != '\n',

@@ -135,8 +135,8 @@ impl Given {
         Ok(Some(given))
     }
 
-    /// Those of the server that runs on the folder. Until the last step that one serves on, so
-    /// that whatever can fail comes before it.
+    /// Takes the sockets over from the server that runs on the folder. Until the last step that one
+    /// serves on, so that whatever can fail comes before it.
     async fn taken_over(server: &ServerSettings) -> anyhow::Result<Option<Self>> {
         data_folder::check(&server.data)?;
         let Some(offered) = OfferedSockets::ask(&server.data, server.listen)? else {
@@ -159,10 +159,10 @@ impl Given {
     }
 }
 
-/// What was in a data folder before this process touched it.
+/// Contents of a data folder before this process touched it.
 struct DataFound {
     database: bool,
-    /// A server has run on it.
+    /// Whether a server has run on it.
     lock: bool,
 }
 
@@ -174,7 +174,7 @@ impl DataFound {
         }
     }
 
-    /// A database that is made anew where there was one is a loss that somebody should hear of.
+    /// Logs that the database is new: one that is made anew where there was one is a loss that somebody should hear of.
     fn tell(&self, data: &Path) {
         let folder = data.display();
         if self.database {
@@ -188,9 +188,9 @@ impl DataFound {
     }
 }
 
-/// Each connection takes a descriptor, and a turn takes one to its upstream and some to its tools.
+/// Descriptors of a connection: its own, and a turn's to its upstream and some to its tools.
 const DESCRIPTORS_PER_CONNECTION: u64 = 2;
-/// Those of the database, the log and the listeners.
+/// Descriptors of the database, the log and the listeners.
 const DESCRIPTORS_BESIDE: u64 = 64;
 
 /// Raises the limit of open files as far as it may be raised, and says so if that is too little.
@@ -262,7 +262,7 @@ pub fn open_store(data: &Path, env: &Env) -> anyhow::Result<Store> {
         .with_context(|| format!("opening {}", file.display()))
 }
 
-/// As [`open_store`]; `None` when there is no database, and then none is made.
+/// Opens the database like [`open_store`]; `None` when there is none, and then none is made.
 pub fn open_existing_store(data: &Path, env: &Env) -> anyhow::Result<Option<Store>> {
     if data.join(DATABASE).exists() {
         open_store(data, env).map(Some)
@@ -271,7 +271,7 @@ pub fn open_existing_store(data: &Path, env: &Env) -> anyhow::Result<Option<Stor
     }
 }
 
-/// One server for each data folder; the lock ends with the process, however it ends.
+/// Locks a data folder for one server; the lock ends with the process, however it ends.
 fn lock(data: &Path) -> anyhow::Result<File> {
     std::fs::create_dir_all(data)
         .with_context(|| format!("making the folder {}", data.display()))?;
@@ -281,7 +281,7 @@ fn lock(data: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Between two looks at the lock of a server that drains.
+/// Time between two looks at the lock of a server that drains.
 const LOCK_POLL: Duration = Duration::from_millis(10);
 /// The longest drain that a server before us may take.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(3600);
@@ -300,7 +300,7 @@ async fn lock_when_free(data: &Path) -> anyhow::Result<File> {
     bail!("the server on the folder {} does not end", data.display())
 }
 
-/// `None` while another process holds the lock.
+/// Locks a data folder; `None` while another process holds the lock.
 pub fn try_lock(data: &Path) -> anyhow::Result<Option<File>> {
     let path = data.join(LOCK);
     let file = File::options()
@@ -318,12 +318,12 @@ pub fn try_lock(data: &Path) -> anyhow::Result<Option<File>> {
     }
 }
 
-/// Why a server stops.
+/// Reasons for which a server stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// The listening socket goes with it: whoever comes while it drains is told so.
+    /// The server ends, and its listening socket with it: whoever comes while it drains is told so.
     Quit,
-    /// Another process has the socket: whoever comes now waits for it.
+    /// The server hands over: another process has the socket, and whoever comes now waits for it.
     HandOver,
 }
 
@@ -331,7 +331,7 @@ pub enum StopReason {
 pub struct ListeningServer {
     pub address: SocketAddr,
     pub runtime: Runtime,
-    /// Where operators read metrics without a key.
+    /// Listener on which operators read metrics without a key.
     pub metrics: Option<TcpListener>,
     listener: TcpListener,
     options: SurfaceOptions,
@@ -339,7 +339,8 @@ pub struct ListeningServer {
 }
 
 impl ListeningServer {
-    /// Nobody is served, and nothing of an earlier process is taken over, before [`ListeningServer::until`].
+    /// Makes the server. Nobody is served, and nothing of an earlier process is taken over, before
+    /// [`ListeningServer::until`].
     pub fn start(
         config: RuntimeConfig,
         store: Store,
@@ -425,9 +426,9 @@ async fn drain(serving: ServingListener, runtime: &Runtime) {
     }
 }
 
-/// After the drain, answers that were handed to connections get this long to leave.
+/// Time that answers which were handed to connections get, after the drain, to leave.
 const LAST_BYTES: Duration = Duration::from_secs(1);
-/// A handover lets open connections bring their next, last request for so long.
+/// Time in which a handover lets open connections bring their next, last request.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// Whether whoever started this process has it ignore SIGHUP, the first bit of the mask.

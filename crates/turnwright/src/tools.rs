@@ -21,7 +21,7 @@ use crate::printed::{print, table};
 use crate::serve::{log_to_stderr, open_existing_store, open_store};
 use tw_runtime::metrics::DroppedLogLines;
 
-/// Where the tools are, and by which rules they are judged.
+/// The tools of an organization: where they are, and the rules that they are judged by.
 struct Place {
     organization: String,
     data: PathBuf,
@@ -130,14 +130,14 @@ impl Place {
     }
 }
 
-/// Its version is the program's, and it has no label.
+/// The row of a built-in tool. Its version is the program's, and it has no label.
 fn row_of_built_in(tool: &Tool) -> Row {
     let effect = tool.policy.effect.as_str();
     [&tool.name, BUILT_IN, "-", effect, "-"].map(str::to_owned)
 }
 
-/// What has no definition.
+/// Type of the tools that have no definition.
 const BUILT_IN: &str = "built_in";
-/// The one type of definitions that there is.
+/// Type of the definitions, the only one that there is.
 const TYPE: &str = "api_request";
 const HEAD: [&str; 5] = ["NAME", "TYPE", "VERSION", "EFFECT", "LABEL"];

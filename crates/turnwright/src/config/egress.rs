@@ -1,4 +1,4 @@
-//! `[egress]`: what tools may reach besides public places.
+//! `[egress]`: destinations that tools may reach besides public ones.
 
 use std::net::SocketAddr;
 
@@ -26,8 +26,8 @@ struct AllowSettings {
 }
 
 impl EgressSettings {
-    /// What tools leave by. `listeners` are where we listen ourselves: no tool gets there,
-    /// whatever is allowed. The database is a file.
+    /// The client through which requests of tools leave. `listeners` are where we listen ourselves:
+    /// no tool gets there, whatever is allowed. The database is a file.
     pub fn client(
         &self,
         listeners: &[SocketAddr],
@@ -54,8 +54,8 @@ impl EgressSettings {
     }
 }
 
-/// A machine without settings for looking up names still serves tools that name addresses, and
-/// turns that use no tools.
+/// The resolver of names. A machine without settings for looking them up still serves tools that
+/// name addresses, and turns that use no tools.
 fn resolver() -> Resolver {
     Resolver::system().unwrap_or_else(|error| {
         tracing::warn!(error = %error, "names cannot be looked up, so tools reach only addresses");
@@ -63,7 +63,7 @@ fn resolver() -> Resolver {
     })
 }
 
-/// `None` while the port is still to be chosen.
+/// The host and port of a listener of ours; `None` while the port is still to be chosen.
 fn place_of(listener: SocketAddr) -> Option<HostPort> {
     // Without the scope of an IPv6 address, which a place has not.
     let plain = SocketAddr::new(listener.ip(), listener.port());

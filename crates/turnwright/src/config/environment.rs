@@ -38,7 +38,7 @@ impl Environment {
         }
     }
 
-    /// As [`Self::get`], for a key or an address, which are sent as they stand.
+    /// Reads a key or an address like [`Self::get`]; either is sent as it stands.
     ///
     /// # Errors
     /// Also when it holds what neither may hold; see [`check_sendable`].
@@ -50,7 +50,7 @@ impl Environment {
         Ok(value)
     }
 
-    /// As [`Self::get`], for a variable that a setting names and that must be there.
+    /// Reads a variable like [`Self::get`] that a setting names and that must be there.
     ///
     /// # Errors
     /// Also when it is not set, or empty, or when no variable has such a name.
@@ -71,7 +71,7 @@ impl Environment {
         bail!("'{setting}': the variable {name} is not set")
     }
 
-    /// What stands behind `prefix` in the names that begin with it.
+    /// The rests of the names that begin with `prefix`.
     pub fn names_after<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         self.0
             .keys()
@@ -79,7 +79,7 @@ impl Environment {
     }
 }
 
-/// What stands in documents for what is left out.
+/// Mark that stands in documents for what is left out.
 const ELLIPSIS: char = '\u{2026}';
 
 /// Refuses white space and what is not ASCII in a key or an address. The first request would fail with it, or reach

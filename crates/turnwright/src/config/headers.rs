@@ -1,4 +1,4 @@
-//! `server.end_user_headers`
+//! `server.end_user_headers`: the headers that name the end user.
 
 use anyhow::bail;
 use http::HeaderName;

@@ -1,4 +1,4 @@
-//! What the network asks of us: who is trusted, and which proxies there are.
+//! The network around the server: certificate authorities that are trusted, and proxies.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub struct TlsSettings {
     ca_file: Option<PathBuf>,
 }
 
-/// What holds for every upstream that says nothing else.
+/// Settings of every upstream that has none of its own.
 pub struct Network {
     pub trusted_roots: RootCertStore,
     pub proxies: EnvironmentProxies,
@@ -39,8 +39,8 @@ impl TlsSettings {
         })
     }
 
-    /// Who may vouch for a server: what `SSL_CERT_FILE` and `SSL_CERT_DIR` name, else the built-in
-    /// list, and what the config adds to either.
+    /// Certificate authorities that may vouch for a server: what `SSL_CERT_FILE` and `SSL_CERT_DIR`
+    /// name, else the built-in list, and what the config adds to either.
     pub fn trusted_roots(&self, environment: &Environment) -> anyhow::Result<RootCertStore> {
         let file = environment.get("SSL_CERT_FILE")?.map(PathBuf::from);
         let folders = environment.get("SSL_CERT_DIR")?.unwrap_or_default();
@@ -56,8 +56,8 @@ impl TlsSettings {
     }
 }
 
-/// A wrong one is told where it is to be used: what an upstream on this machine does not need
-/// keeps nobody from starting.
+/// The proxy of the first variable that is set. A wrong one is told where it is to be used: what an
+/// upstream on this machine does not need keeps nobody from starting.
 fn proxy(
     environment: &Environment,
     names: [&str; 2],

@@ -1,13 +1,13 @@
-//! What numbers may not be, in whatever table they stand.
+//! Bounds of numbers, in whatever table they stand.
 
 use anyhow::bail;
 use toml::{Table, Value};
 
-/// Ten years. Times beyond what a clock can hold would fail when they are used.
+/// Longest time, in seconds: ten years. Times beyond what a clock can hold would fail when they are used.
 const SECONDS_MAX: i64 = 10 * 365 * 24 * 3600;
 
-/// Where 0 keeps, waits for, puts back or allows none of something that can be done without.
-/// Anywhere else it would leave a server that serves nobody.
+/// Settings in which 0 keeps, waits for, puts back or allows none of something that can be done
+/// without. Anywhere else it would leave a server that serves nobody.
 const MAY_BE_ZERO: [&str; 12] = [
     "cache.bytes_max",
     "cache.models_s",
@@ -22,7 +22,7 @@ const MAY_BE_ZERO: [&str; 12] = [
     "record.request_keys_kept_h",
     "server.drain_s",
 ];
-/// In these tables 0 is no limit.
+/// Beginning of the tables in which 0 is no limit.
 const ZERO_IS_NO_LIMIT: &str = "rate.";
 
 /// Refuses times that are too long, and limits that nobody gets past.

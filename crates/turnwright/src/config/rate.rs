@@ -1,4 +1,4 @@
-//! `[rate]`: what keys and organizations may ask for.
+//! `[rate]`: limits of keys and organizations.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl RateSettings {
         self.organization.limits()
     }
 
-    /// By slug.
+    /// Limits of organizations, by slug.
     ///
     /// # Errors
     /// For a name that is no slug.

@@ -1,5 +1,5 @@
-//! From TOML to settings, with errors that say where and what is wanted, and never what is there:
-//! people write keys where they do not belong.
+//! The reader of settings: from TOML, with errors that say where and what is wanted, and never what
+//! is there: people write keys where they do not belong.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use toml::{Table, Value};
 /// A value that cannot be used.
 #[derive(Debug)]
 pub struct BadValue {
-    /// Innermost first.
+    /// Path to the value, its innermost step first.
     path: Vec<Step>,
     message: String,
 }
@@ -150,7 +150,7 @@ impl<'de> SeqAccess<'de> for Items {
 
 struct Members {
     left: toml::map::IntoIter<String, Value>,
-    /// What belongs to the key that was read last.
+    /// Name and value of the key that was read last.
     value: Option<(String, Value)>,
 }
 

@@ -15,7 +15,7 @@ const VARIABLE_PREFIX: &str = "TURNWRIGHT_SECRET_";
 const NAME_BYTES_MAX: usize = 64;
 const FIELDS: [&str; 4] = ["value", "env", "organizations", "hosts"];
 
-/// Those of the config's table `secrets`, then those of the environment.
+/// Reads the secrets of the config's table `secrets`, then those of the environment.
 ///
 /// An entry of the config takes the place of the environment's of the same name.
 pub fn read(written: Option<Value>, environment: &Environment) -> anyhow::Result<Vec<SecretGrant>> {

@@ -1,4 +1,4 @@
-//! `[[upstream]]`: where models are.
+//! `[[upstream]]`: the servers of models.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ const URL_VARIABLE: &str = "OPENAI_BASE_URL";
 const KEY_VARIABLE: &str = "OPENAI_API_KEY";
 const OPENAI_URL: &str = "https://api.openai.com/v1";
 
-/// Those of the config, or else the one that the environment names.
+/// The upstreams of the config, or else the one that the environment names.
 pub fn upstreams(
     written: &[UpstreamSettings],
     environment: &Environment,
@@ -117,11 +117,11 @@ pub fn upstreams(
     }])
 }
 
-/// What upstreams are made of besides their own settings.
+/// Inputs of upstreams besides their own settings.
 struct Ground<'a> {
     environment: &'a Environment,
     network: &'a Network,
-    /// Of those that say nothing else.
+    /// Timeouts of those upstreams that say nothing else.
     timeouts: UpstreamTimeouts,
     answer_bytes_max: usize,
 }
@@ -252,7 +252,7 @@ impl UpstreamSettings {
         })
     }
 
-    /// Which models it serves, and under which names.
+    /// Models that the upstream serves, and the names that clients have for them.
     fn models(&self) -> anyhow::Result<ModelNames> {
         let pattern =
             |text: &String| NamePattern::new(text).context("an empty text is no name of a model");
@@ -325,7 +325,7 @@ impl UpstreamSettings {
     }
 }
 
-/// What a word stands for; without one, what the first of `known` does.
+/// The meaning of a word; without one, that of the first of `known`.
 fn word<T: Copy>(field: &str, written: Option<&str>, known: &[(&str, T)]) -> anyhow::Result<T> {
     let word = written.unwrap_or(known[0].0);
     let found = known.iter().find(|(name, _)| *name == word);

@@ -18,7 +18,7 @@ pub struct DemoClient {
     key: String,
 }
 
-/// What a stream's head said.
+/// The part of a stream's head that the demo reads.
 pub struct DemoAnswerHead {
     pub turn: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What the demo prints.
+//! Output of the demo.
 
 use crate::printed;
 use std::fmt::Write as _;
@@ -34,7 +34,7 @@ pub fn print_event(event: &Value) {
     let _ = std::io::stdout().flush();
 }
 
-/// The record, round by round.
+/// The record as text, round by round.
 pub fn rounds(record: &Value) -> anyhow::Result<String> {
     let mut out = String::from("What the server did, as its record tells (GET /v1/turns/ID):\n\n");
     let rounds = record["rounds"]
@@ -97,7 +97,7 @@ fn short(text: &str) -> String {
     format!("{cut}…")
 }
 
-/// How to go on by hand.
+/// Text that says how to go on by hand.
 pub fn try_it(address: SocketAddr, key: &str, model: &str) -> String {
     format!(
         "Try it yourself while it runs:\n\n  \

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 pub struct PeerConnection {
     io: Io,
-    /// Whoever reads hears of the end, and need not be told.
+    /// Whether somebody reads: then the end is heard of, and need not be looked for.
     is_read: bool,
 }
 
@@ -22,7 +22,7 @@ enum Io {
     Plain(TcpStream),
     /// Shared with the future that ends when the peer has left.
     Watched(Arc<TcpStream>, Pin<Box<dyn Future<Output = ()> + Send>>),
-    /// Nothing is read or written any more.
+    /// The peer has left, and nothing is read or written any more.
     Left,
 }
 
@@ -150,7 +150,8 @@ impl AsyncWrite for PeerConnection {
         true
     }
 
-    /// There is nothing to flush; but whoever serves the connection calls this whenever it has done what it can.
+    /// Looks for the peer's end. There is nothing to flush; but whoever serves the connection calls
+    /// this whenever it has done what it can.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if !self.is_read && self.poll_left(cx).is_ready() {
             return has_left();

@@ -1,4 +1,4 @@
-//! A peer that takes nothing holds its connection only for so long.
+//! The limit of stalled writes: a peer that takes nothing holds its connection only for so long.
 
 use std::future::Future;
 use std::io::{Error, ErrorKind, IoSlice, Result};

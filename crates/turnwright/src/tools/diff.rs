@@ -1,4 +1,4 @@
-//! What changes, for people to read.
+//! Changes of tools, for people to read.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use tw_wire::stored::tool;
 const CONTEXT_LINES: usize = 3;
 const INDENT: &str = "    ";
 
-/// One line for each tool; below one that changes, what differs in it.
+/// The changes as text: a line for each tool, and below one that changes, what differs in it.
 pub fn text(changes: &[ToolChange]) -> anyhow::Result<String> {
     let mut out = String::new();
     for change in changes {
@@ -53,7 +53,7 @@ fn write_members(out: &mut String, before: &str, after: &str) -> anyhow::Result<
     Ok(())
 }
 
-/// As clients see it: sensitive values are masked.
+/// The definition as clients see it: sensitive values are masked.
 fn pretty(definition: &str) -> anyhow::Result<String> {
     let shown = tool::shown(definition).context("reading a stored tool")?;
     Ok(format!("{shown:#}\n"))

@@ -8,15 +8,15 @@ use anyhow::{Context, bail};
 use tw_core::definition::ToolDefinition;
 use tw_wire::stored::tool::file::{self, FILE_BYTES_MAX, FileFormat};
 
-/// Where tools are read from.
+/// The file or standard input that tools are read from.
 pub struct ToolFileSource {
-    /// `None` is standard input.
+    /// Path of the file; `None` is standard input.
     path: Option<PathBuf>,
     format: FileFormat,
 }
 
 impl ToolFileSource {
-    /// `-` is JSON from standard input; else the name's end says the format.
+    /// Reads the argument: `-` is JSON from standard input; else the name's end says the format.
     pub fn of(path: &Path) -> anyhow::Result<Self> {
         if path == "-" {
             return Ok(Self {
