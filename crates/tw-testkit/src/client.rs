@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-/// Sends to one server.
+/// Client of one server.
 #[derive(Clone, Debug)]
 pub struct TestClient {
     pub address: SocketAddr,

@@ -1,4 +1,4 @@
-//! A proxy for tests: it connects every request to one place, or refuses all.
+//! A proxy for tests: it connects every request to one address, or refuses all.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What it does with a request.
+/// Reply of the proxy to every request.
 #[derive(Clone, Debug)]
 pub enum ProxyReply {
-    /// Goes on to this place, whatever was asked for.
+    /// Goes on to this address, whatever was asked for.
     Forward(SocketAddr),
     /// Answers with this status.
     Refuse(u16),
 }
 
-/// Listens until the runtime of the test ends.
+/// Proxy that listens until the runtime of the test ends.
 #[derive(Clone, Debug)]
 pub struct ConnectProxy {
     pub address: SocketAddr,

@@ -1,4 +1,4 @@
-//! A real HTTP listener whose answers a test decides, and which remembers what it was asked.
+//! A real HTTP listener whose replies a test decides, and which remembers its requests.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// What the listener was asked.
+/// A request that the listener received.
 #[derive(Clone, Debug)]
 pub struct ReceivedRequest {
     pub method: String,
@@ -39,7 +39,7 @@ impl ReceivedRequest {
     }
 }
 
-/// What it answers.
+/// A reply of the listener.
 #[derive(Clone, Debug)]
 pub struct ListenerReply {
     pub status: u16,
@@ -54,9 +54,9 @@ pub enum ReplyPiece {
     Wait(Duration),
     /// Waits until the test opens the gate of this name.
     Gate(&'static str),
-    /// As the first piece: the answer's head, too, waits for this gate.
+    /// Waits with the answer's head, too, for this gate; stands as the first piece.
     HeadGate(&'static str),
-    /// As the first piece: the answer's head, too, comes so much later.
+    /// Waits with the answer's head, too, for so long; stands as the first piece.
     HeadWait(Duration),
     /// Breaks the connection.
     Cut,
@@ -122,7 +122,7 @@ struct Shared {
     gates: watch::Sender<Vec<&'static str>>,
 }
 
-/// Listens until it is dropped.
+/// Listener that ends when it is dropped.
 #[derive(Clone)]
 pub struct Listener {
     address: SocketAddr,
@@ -173,7 +173,7 @@ impl Listener {
         format!("http://{}{path}", self.address)
     }
 
-    /// All requests so far.
+    /// The requests so far.
     pub fn asked(&self) -> Vec<ReceivedRequest> {
         self.shared
             .asked

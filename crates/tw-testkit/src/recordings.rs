@@ -1,4 +1,4 @@
-//! Where other people's recordings are, if they are.
+//! The place of other people's recordings, if they are there.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-/// Somebody who signs certificates.
+/// Authority that signs certificates.
 pub struct Authority {
     certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
@@ -35,7 +35,7 @@ pub enum Validity {
     Future,
 }
 
-/// Making something of it failed.
+/// Error of making a certificate or a listener.
 pub type TestTlsError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Authority {
@@ -96,14 +96,14 @@ fn write(folder: &Path, name: &str, label: &str, der: &[u8]) -> io::Result<PathB
     Ok(path)
 }
 
-/// Listens until the runtime of the test ends, and answers each connection's first request with
-/// the same list of models.
+/// Listener that lives until the runtime of the test ends, and answers each connection's first
+/// request with the same list of models.
 pub struct TlsListener {
     pub address: SocketAddr,
 }
 
 impl TlsListener {
-    /// With `clients`, it serves only those that this authority vouches for.
+    /// Starts a listener. With `clients`, it serves only those that this authority vouches for.
     pub async fn start(
         identity: &TestIdentity,
         clients: Option<&Authority>,
