@@ -23,12 +23,12 @@ use std::process::ExitCode;
 
 use tree::SourceTree;
 
-/// One broken rule and where it is broken.
+/// A broken rule, with the file and line where it is broken.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TidyViolation {
-    /// Relative to the workspace root.
+    /// Path, relative to the workspace root.
     pub path: String,
-    /// From 1; 1 also when the whole file is meant.
+    /// Line, from 1; 1 also when the whole file is meant.
     pub line: usize,
     pub message: String,
 }

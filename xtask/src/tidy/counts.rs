@@ -13,7 +13,7 @@ const BAD_INPUT: &str = "testdata/bad_input.toml";
 /// Fewest `[[row]]` entries of the table of bad input.
 const BAD_INPUT_ROWS_MIN: usize = 32;
 
-/// Where a missing test is reported: no file holds what does not exist.
+/// Path at which a missing test is reported: no file holds what does not exist.
 const QUIRKS_PLACE: &str = "crates";
 
 const QUIRK_PREFIX: &str = "fn quirk_";

@@ -1,4 +1,4 @@
-//! A page that nothing links to is a page that nobody reads.
+//! Links between pages: one that nothing links to is a page that nobody reads.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::tree::{SourceFile, SourceTree};
 /// The pages from which every other must be one click away.
 const INDEXES: [&str; 3] = ["README.md", "docs/README.md", DECISIONS];
 
-/// For those who change the code; the page of the map links to it.
+/// Index of the pages for those who change the code; the page of the map links to it.
 const DECISIONS: &str = "docs/decisions/README.md";
 
 pub fn check(tree: &SourceTree) -> Vec<TidyViolation> {

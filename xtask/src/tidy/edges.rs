@@ -9,7 +9,7 @@ use super::tree::{SourceFile, SourceTree};
 struct Row {
     package: &'static str,
     dependencies: &'static [&'static str],
-    /// Ours that its tests may use beyond that.
+    /// Crates of ours that its tests may use beyond that.
     for_tests: &'static [&'static str],
 }
 

@@ -4,7 +4,7 @@ use super::TidyViolation;
 use super::source;
 use super::tree::{SourceFile, SourceTree};
 
-/// In Rust code and in the documentation, whose examples are copied.
+/// Patterns of Rust code and of the documentation, whose examples are copied.
 const EVERYWHERE: [(&str, &str); 7] = [
     ("#[allow(", "use `#[expect(lint, reason = \"…\")]`"),
     ("#![allow(", "use `#![expect(lint, reason = \"…\")]`"),

@@ -1,4 +1,4 @@
-//! Every snapshot belongs to a test that still exists, and none waits for review.
+//! Snapshots: every one belongs to a test that still exists, and none waits for review.
 
 use super::TidyViolation;
 use super::tree::{SourceFile, SourceTree};

@@ -23,10 +23,10 @@ pub fn check(tree: &SourceTree) -> Vec<TidyViolation> {
     found
 }
 
-/// One diagram of the page.
+/// A diagram of the page.
 #[derive(Debug, Default)]
 struct Diagram {
-    /// Of its fence, from 1.
+    /// Line of its fence, from 1.
     line: usize,
     enum_name: String,
     enum_file: String,
@@ -143,7 +143,7 @@ fn variants(code: &str, name: &str) -> Option<Vec<String>> {
     Some(variants.collect())
 }
 
-/// Which function makes which state: `state = Enum::X`, a field `state: Enum::X`, or an arm or a line that gives it.
+/// The functions that make each state: `state = Enum::X`, a field `state: Enum::X`, or an arm or a line that gives it.
 fn made_in(tree: &SourceTree, diagram: &Diagram) -> BTreeSet<(String, String)> {
     let folder = format!("{}/", diagram.enum_file.trim_end_matches(".rs"));
     let files = tree

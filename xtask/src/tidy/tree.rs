@@ -8,25 +8,26 @@ use anyhow::{Context, bail};
 
 use super::source;
 
-/// Longer files are known by name only; ours are far below it, recordings are not prose.
+/// Longest file that is read, in bytes. Longer ones are known by name only; ours are far below it,
+/// recordings are not prose.
 const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Folders that hold nothing of ours.
 const FOLDERS_SKIPPED: [&str; 5] = [".git", "target", "node_modules", ".venv", "__pycache__"];
 
 pub struct SourceTree {
-    /// Sorted by path.
+    /// Files, sorted by path.
     pub files: Vec<SourceFile>,
     /// Snapshots that wait for review; git ignores them, so they are found by walking.
     pub pending_snapshots: Vec<String>,
 }
 
 pub struct SourceFile {
-    /// Relative to the workspace root, with `/`.
+    /// Path relative to the workspace root, with `/`.
     pub path: String,
-    /// Empty when the file is not UTF-8 or longer than [`FILE_BYTES_MAX`].
+    /// Text; empty when the file is not UTF-8 or longer than [`FILE_BYTES_MAX`].
     pub text: String,
-    /// Of a Rust file: the text with comments and literals blanked, line by line in the same place. Else empty.
+    /// Code of a Rust file: the text with comments and literals blanked, line by line in the same place. Else empty.
     pub code: String,
 }
 
