@@ -38,22 +38,22 @@ pub struct AllArgs {
     /// Length of a measured window.
     #[arg(long, default_value_t = 5)]
     seconds: u32,
-    /// How often all is run.
+    /// Number of rounds.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Only these; the others' targets are not judged.
+    /// Scenarios to run; the targets of the others are not judged.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Scenario>,
 }
 
 /// Streams at both sides of the server, and what a process has open beside.
 pub const OPEN_FILES: u64 = 32_768;
-/// What a process has open beside its streams: among it the idle connections that nginx and the server keep to the
-/// fake upstream, 1,024 each.
+/// Files that a process has open beside its streams: among them the idle connections that nginx and
+/// the server keep to the fake upstream, 1,024 each.
 const OPEN_FILES_BESIDE: u64 = 3 * 1024;
 const SERVER: &str = "turnwright";
 
-/// Succeeds if every target holds.
+/// Runs the rounds; succeeds if every target holds.
 ///
 /// # Errors
 /// Something could not be measured at all.

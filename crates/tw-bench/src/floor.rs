@@ -20,12 +20,12 @@ use turns::{TurnFactory, TurnShape};
 
 use crate::percentile::percentile;
 
-/// Each variant runs in so many slices, by turns with the other, since a disk's speed drifts.
+/// Slices in which each variant runs, by turns with the other, since a disk's speed drifts.
 const SLICES: u32 = 4;
 
 #[derive(clap::Args)]
 pub struct FloorArgs {
-    /// How long each variant runs at each batch size.
+    /// Seconds for which each variant runs at each batch size.
     #[arg(long, default_value_t = 4)]
     seconds: u32,
     /// Turns that share each transaction.
@@ -33,24 +33,24 @@ pub struct FloorArgs {
     batch: Vec<usize>,
 }
 
-/// What one variant did at one batch size.
+/// Work of one variant at one batch size.
 #[derive(Default)]
 struct Tally {
     turns: u64,
     elapsed: Duration,
-    /// `None` where the system does not tell it.
+    /// CPU time; `None` where the system does not tell it.
     cpu: Option<Duration>,
     bytes: u64,
-    /// How long each batch took, which is how long each of its turns took.
+    /// Times of the batches, each of which is also the time of each of its turns.
     batches: Vec<Duration>,
 }
 
-/// What bare statements take, measured on the calling thread.
+/// The floor: CPU time and latency of bare statements, measured on the calling thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Floor {
-    /// `None` where the system does not tell it.
+    /// CPU time; `None` where the system does not tell it.
     pub cpu_per_turn_us: Option<f64>,
-    /// Of a turn's whole time.
+    /// Percentile of a turn's whole time.
     pub p99: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Just enough HTTP/1.1 to be no bottleneck: heads, and bodies by length or in chunks.
+//! HTTP/1.1, just enough of it to be no bottleneck: heads, and bodies by length or in chunks.
 
 mod chunked;
 
@@ -6,12 +6,12 @@ use anyhow::{Context, bail};
 
 pub use chunked::Chunked;
 
-/// How the body behind a head ends.
+/// Ways in which the body behind a head ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     Length(usize),
     Chunked,
-    /// With the connection; answers only.
+    /// Body that ends with the connection; answers only.
     Close,
 }
 
@@ -45,7 +45,7 @@ pub struct ResponseHead {
 const HEADERS_MAX: usize = 64;
 const TURN_HEADER: &str = "turnwright-turn";
 
-/// `None` while the head is not whole.
+/// Parses the head of a request; `None` while it is not whole.
 ///
 /// # Errors
 /// It is no head, or its body has no length.
@@ -70,7 +70,7 @@ pub fn request(bytes: &[u8]) -> anyhow::Result<Option<RequestHead>> {
     }))
 }
 
-/// `None` while the head is not whole.
+/// Parses the head of an answer; `None` while it is not whole.
 ///
 /// # Errors
 /// It is no head.
@@ -94,7 +94,7 @@ pub fn response(bytes: &[u8]) -> anyhow::Result<Option<ResponseHead>> {
     }))
 }
 
-/// What counts of a head's fields.
+/// The fields of a head that count.
 struct Fields {
     framing: Framing,
     afterwards: Afterwards,

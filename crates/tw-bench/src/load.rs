@@ -26,29 +26,29 @@ use exchange::Connection;
 use mixed::MixedRound;
 use pace::Pace;
 
-/// What is asked, of whom, by how many and for how long.
+/// A plan of load: what is asked, of whom, by how many and for how long.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub address: SocketAddr,
     pub work: ConnectionWork,
     pub expected: ExpectedAnswer,
-    /// Between two pieces of an answer's text; zero if they come without pause.
+    /// Time between two pieces of an answer's text; zero if they come without pause.
     pub pause: Duration,
     pub connections: usize,
     /// Connections beside these that ask once and never read.
     pub silent: Option<SilentClients>,
     /// The connections start evenly within this time.
     pub ramp: Duration,
-    /// From the start until the window opens.
+    /// Time from the start until the window opens.
     pub warm_up: Duration,
     pub window: Duration,
     pub arrivals: Arrivals,
 }
 
-/// What a connection asks, again and again.
+/// Requests that a connection makes, again and again.
 #[derive(Clone, Debug)]
 pub enum ConnectionWork {
-    /// Written as they stand; each connection begins with another one and takes them by turns.
+    /// Requests that are written as they stand; each connection begins with another one and takes them by turns.
     Requests(Vec<Vec<u8>>),
     Mixed(MixedRound),
 }
@@ -62,24 +62,24 @@ pub struct SilentClients {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
-    /// Each connection asks again when it is answered.
+    /// Closed loop: each connection asks again when it is answered.
     Closed,
-    /// So many a second, whatever the server does; a request's time counts from when it was due.
+    /// Requests a second, whatever the server does; a request's time counts from when it was due.
     PerSecond(f64),
 }
 
-/// What the window showed.
+/// Observations of the window.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     pub window: Duration,
-    /// Answered whole and right.
+    /// Requests that were answered whole and right.
     pub requests: u64,
     pub events: u64,
-    /// From the request, or from when it was due, to the end of its answer.
+    /// Times from the request, or from when it was due, to the end of its answer.
     pub totals: Vec<Duration>,
-    /// The same to the first text.
+    /// Times from there to the first text.
     pub firsts: Vec<Duration>,
-    /// How much later than its pace from the first piece on each piece of a paced text came.
+    /// Times by which each piece of a paced text came later than its pace from the first piece on.
     pub lateness: Vec<Duration>,
     /// Silent connections that were open to the end.
     pub silent: u64,
@@ -90,7 +90,7 @@ pub struct Observed {
     /// CPUs that neither the server nor the load and its upstream used.
     pub foreign_share: f64,
     pub open_max: usize,
-    /// All right answers, those outside the window too.
+    /// Answers that were right, those outside the window too.
     pub acknowledged: u64,
     pub faults: AnswerFaults,
 }
@@ -104,7 +104,7 @@ pub struct AnswerFaults {
 }
 
 const FAULTS_SHOWN: usize = 3;
-/// After the window, what is open gets this long to end.
+/// Time that is given, after the window, to what is open then.
 const LAST_ANSWERS: Duration = Duration::from_secs(30);
 const RESIDENT_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -155,7 +155,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .context("a runtime")
 }
 
-/// What the connections share.
+/// State that the connections share.
 struct Shared {
     plan: Plan,
     opens: Instant,
@@ -226,7 +226,7 @@ async fn observe(plan: Plan, server: &[u32], cpus: Cpus) -> anyhow::Result<Obser
     })
 }
 
-/// When connection `index` of `count` starts.
+/// The time at which connection `index` of `count` starts.
 fn share(ramp: Duration, index: usize, count: usize) -> Duration {
     ramp.mul_f64(index as f64 / count.max(1) as f64)
 }

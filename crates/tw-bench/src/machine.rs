@@ -1,4 +1,4 @@
-//! The machine under the measurement: which thread runs where, and what each process took.
+//! The machine under the measurement: the CPU of each thread, and what each process took.
 
 pub mod cpus;
 pub mod usage;

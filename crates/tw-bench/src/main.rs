@@ -40,7 +40,7 @@ enum Command {
     Pinned(machine::cpus::PinnedArgs),
 }
 
-/// What could not be measured is neither good nor bad.
+/// Exit code of a run that could not measure, which is neither good nor bad.
 const NOT_MEASURED: u8 = 2;
 
 fn main() -> ExitCode {

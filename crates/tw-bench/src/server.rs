@@ -32,10 +32,10 @@ pub struct ServerArgs {
     /// The folder of a database that exists.
     #[arg(long)]
     data: PathBuf,
-    /// Where the model server and the tools' service listen.
+    /// Address at which the model server and the tools' service listen.
     #[arg(long)]
     upstream: SocketAddr,
-    /// What becomes of what is to be written.
+    /// Writer of what is to be recorded.
     #[arg(long, value_enum)]
     writer: WriterKind,
 }
@@ -48,10 +48,10 @@ pub enum WriterKind {
     Null,
 }
 
-/// As `turnwright serve` has it.
+/// Time-out of a request's head, as `turnwright serve` has it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// Serves until SIGTERM; prints one line that says where.
+/// Runs the server until SIGTERM; prints one line that says where it listens.
 ///
 /// # Errors
 /// The database cannot be opened, or nothing can listen.

@@ -34,7 +34,7 @@ pub struct SoakArgs {
     /// The server's program; by default `turnwright` beside this one.
     #[arg(long)]
     server: Option<PathBuf>,
-    /// How long it lasts, beside finding the rate and the checks at the end.
+    /// Length of the load, beside finding the rate and the checks at the end.
     #[arg(long, default_value_t = 30)]
     minutes: u64,
     /// Requests a second; by default half of what the server can take.
@@ -44,15 +44,15 @@ pub struct SoakArgs {
 
 /// Connections at once: more than a server at half load needs.
 const CLIENTS: usize = 256;
-/// How long the rate is looked for.
+/// Time for which the rate is looked for.
 const TRIAL: Duration = Duration::from_secs(10);
-/// In the first half the server ends so often.
+/// Number of ends of the server in the first half.
 const RESTARTS: u32 = 6;
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
-/// What still runs when the load ends gets so long.
+/// Time for the end of what still runs when the load ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(60);
 
-/// Succeeds if nothing leaks, is left over or is lost.
+/// Runs the soak; succeeds if nothing leaks, is left over or is lost.
 ///
 /// # Errors
 /// It could not be run at all.
@@ -87,7 +87,7 @@ pub fn run(args: &SoakArgs) -> anyhow::Result<ExitCode> {
     Ok(findings.conclude())
 }
 
-/// Where the server is started.
+/// The folder, program and CPUs with which the server is started.
 struct Place {
     program: PathBuf,
     folder: PathBuf,
@@ -101,23 +101,23 @@ impl Place {
     }
 }
 
-/// What the clients share.
+/// State that the clients share.
 pub struct SoakState {
     pub keys: ApiKeySpread,
     pub address: Cell<SocketAddr>,
-    /// Rises when a server ends and when the next one listens; odd in between.
+    /// Number that rises when a server ends and when the next one listens; odd in between.
     pub epoch: Cell<u64>,
     pub tally: RefCell<SoakTally>,
 }
 
-/// What the clients saw.
+/// Counts of the answers that the clients got.
 #[derive(Debug, Default)]
 pub struct SoakTally {
-    /// Answered as they had to be.
+    /// Requests that were answered as they had to be.
     pub answered: u64,
     /// Turns among them that were answered by a text, by id.
     pub completed: Vec<String>,
-    /// Broken by a restart.
+    /// Requests that were broken by a restart.
     pub interrupted: u64,
     pub left: u64,
     pub wrong_count: u64,
@@ -190,7 +190,7 @@ async fn watch_until(due: Instant, server: &BenchServer, watch: &mut ProcessWatc
     }
 }
 
-/// Every other time the server is killed, else asked to end.
+/// Ends the server and starts it again: every other time it is killed, else asked to end.
 async fn end_and_start(
     number: u32,
     mut server: BenchServer,

@@ -31,7 +31,7 @@ use crate::http::{self, Afterwards};
 use answers::FakeAnswer;
 use profile::Profile;
 
-/// How often each service was asked.
+/// Counts of the requests to each service, and of results in them.
 #[derive(Debug, Default)]
 pub struct AskedCounts {
     pub model: AtomicU64,
@@ -50,7 +50,7 @@ pub struct FakeUpstream {
     thread: Option<JoinHandle<()>>,
 }
 
-/// As many connections may wait to be accepted.
+/// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
 const READ_BYTES: usize = 16 * 1024;
 
@@ -198,13 +198,13 @@ async fn play(tcp: &mut TcpStream, answer: &FakeAnswer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What answers are made of and how often they were asked for.
+/// The fake model: its answers, and how often they were asked for.
 struct Model {
     asked: Arc<AskedCounts>,
     answers: RefCell<HashMap<Question, Rc<FakeAnswer>>>,
 }
 
-/// What an answer depends on.
+/// The parts of a request that decide its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Question {
     model: String,

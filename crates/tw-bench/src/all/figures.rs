@@ -1,4 +1,4 @@
-//! What was measured, over all rounds.
+//! Figures that were measured, over all rounds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,10 +19,10 @@ pub enum Figure {
     TotalP99Us,
     FirstP50Us,
     FirstP99Us,
-    /// After one request.
+    /// Resident memory after one request.
     AtRestMib,
     PerStreamKib,
-    /// How much later than its pace a piece of text came.
+    /// Time by which a piece of text came later than its pace.
     LateP99Us,
     /// A turn of a conversation near its beginning, and near its end.
     EarlyTurnP50Us,
@@ -69,11 +69,11 @@ impl Figure {
     }
 }
 
-/// Places of turns, from 0; each range has one turn with a call.
+/// Positions of turns, from 0; each range has one turn with a call.
 const EARLY_TURNS: Range<usize> = 5..15;
 const LAST_TURNS: Range<usize> = 190..200;
 
-/// Each figure's values, one a round.
+/// Values of the figures, one a round.
 #[derive(Debug, Default)]
 pub struct Figures(BTreeMap<(Scenario, MeasuredPeer, Figure), Vec<f64>>);
 

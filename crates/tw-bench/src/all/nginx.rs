@@ -14,12 +14,12 @@ use crate::machine::cpus::Cpus;
 
 const NAME: &str = "nginx";
 const CONF: &str = include_str!("nginx.conf");
-/// Where distributions put programs that are not for everybody's path.
+/// Folder in which distributions put programs that are not for everybody's path.
 const SYSTEM_PROGRAMS: &str = "/usr/sbin";
 const START_MAX: Duration = Duration::from_secs(10);
 const START_POLL: Duration = Duration::from_millis(20);
 
-/// Its program.
+/// Finds the program of nginx.
 pub fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -28,7 +28,7 @@ pub fn find() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Starts it in front of the upstream; its files are in `folder`.
+/// Starts nginx in front of the upstream; its files are in `folder`.
 ///
 /// # Errors
 /// It does not start.
@@ -73,7 +73,7 @@ fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(listener.local_addr()?)
 }
 
-/// Waits until somebody listens.
+/// Waits until a server listens.
 fn wait_for(address: SocketAddr, process: &mut BenchProcess) -> anyhow::Result<()> {
     let began = Instant::now();
     while TcpStream::connect(address).is_err() {

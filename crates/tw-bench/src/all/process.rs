@@ -18,10 +18,10 @@ pub struct BenchProcess {
     child: Child,
 }
 
-/// A server gets so long to drain.
+/// Longest time for a server to drain.
 const STOP_MAX: Duration = Duration::from_secs(60);
 const STOP_POLL: Duration = Duration::from_millis(20);
-/// How much of a log is told.
+/// Bytes of a log that are shown.
 const LOG_SHOWN_BYTES: usize = 2000;
 
 impl BenchProcess {
@@ -72,7 +72,7 @@ impl BenchProcess {
         usage::tree(self.child.id())
     }
 
-    /// Whether it has ended by itself.
+    /// Whether the server has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
@@ -131,7 +131,7 @@ impl Drop for BenchProcess {
     }
 }
 
-/// What a log says last.
+/// The end of a log.
 pub fn end_of(log: &Path) -> String {
     let mut bytes = Vec::new();
     // A log that cannot be read says nothing.

@@ -1,11 +1,11 @@
-//! Whether the database holds every turn that was answered.
+//! The check of a record: whether the database holds every turn that was answered.
 
 use std::path::Path;
 
 use anyhow::{Context, ensure};
 use rusqlite::{Connection, OpenFlags};
 
-/// What a server acknowledged.
+/// Turns and calls that a server acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledged {
     /// Turns answered whole and right.

@@ -62,7 +62,7 @@ pub fn table(scenario: Scenario, figures: &Figures) -> String {
     out
 }
 
-/// One line about one target.
+/// The line of a target.
 pub fn line(target: &SpeedTarget, verdict: TargetVerdict) -> String {
     let says = target.says();
     let (word, values) = match verdict {
@@ -82,7 +82,7 @@ fn shown(scenario: Scenario, peer: MeasuredPeer, figures: &Figures) -> impl Iter
         .filter_map(move |figure| figures.median(scenario, peer, figure))
 }
 
-/// With as many digits as mean something.
+/// A number with as many digits as mean something.
 fn number(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),

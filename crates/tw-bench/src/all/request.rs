@@ -17,7 +17,7 @@ pub fn chat(form: ExpectedForm, model: &str, key: &str) -> Vec<u8> {
     post(&body, key)
 }
 
-/// What is asked where nothing else is.
+/// Messages of a request that has no others.
 pub fn messages() -> Vec<Value> {
     vec![
         json!({"role": "system", "content": "You are a helpful assistant."}),

@@ -1,4 +1,4 @@
-//! One round: the servers are started, every scenario runs on each of them, the record is checked.
+//! A round: the servers are started, every scenario runs on each of them, the record is checked.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ use crate::machine::usage;
 use crate::upstream::FakeUpstream;
 use crate::upstream::profile::Profile;
 
-/// What all rounds share.
+/// Parts and settings that all rounds share.
 pub struct Bench {
     pub upstream: FakeUpstream,
     pub server: PathBuf,
@@ -30,13 +30,13 @@ pub struct Bench {
     pub scenarios: Vec<Scenario>,
     pub window: Duration,
     pub cpus: Cpus,
-    /// On a disk: records are made beneath it.
+    /// Folder on a disk: records are made beneath it.
     pub folder: PathBuf,
-    /// As many streams as the limit of open files allows: each is a file at either side.
+    /// Most streams that the limit of open files allows: each is a file at either side.
     pub streams_max: usize,
 }
 
-/// What was found beside figures.
+/// Findings of the rounds beside figures.
 #[derive(Debug, Default)]
 pub struct RoundFindings {
     /// Answers that were checked and right.
@@ -47,7 +47,7 @@ pub struct RoundFindings {
     pub noisy: Vec<String>,
     /// Scenarios that ran with less than they ask for.
     pub fewer: Vec<String>,
-    /// What fails whatever the figures are.
+    /// Faults that fail the bench whatever the figures are.
     pub wrong: Vec<String>,
 }
 
@@ -69,20 +69,20 @@ impl RoundFindings {
     }
 }
 
-/// A run during which others took more than this much of a CPU is repeated.
+/// Share of a CPU beyond which a run is repeated, since others took it.
 const FOREIGN_MAX: f64 = 0.15;
 const TRIES_MAX: u32 = 3;
-/// After its first request a server gets so long to settle.
+/// Time for a server to settle after its first request.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Turns whose events are replayed.
 const REPLAYED_TURNS: usize = 16;
-/// What the client's own tool is called in mixed rounds.
+/// Name of the client's own tool in mixed rounds.
 const CLIENT_TOOL: &str = "bench_seat";
 const CONVERSATIONS: usize = 3;
 const CONVERSATION_TURNS: usize = 200;
 const CONVERSATION_CALLS_EVERY: usize = 10;
 const CONVERSATION_CALLS_MODEL: &str = "mock-t16-c1";
-/// As many as there are connections in the busiest plain scenario.
+/// Turns to a transaction of the floor: as many as there are connections in the busiest plain scenario.
 const FLOOR_BATCH: usize = 64;
 
 impl Bench {
@@ -114,7 +114,7 @@ impl Bench {
         round.finish(before)
     }
 
-    /// What is run of a scenario: where the limit of open files is low, fewer streams than it asks for.
+    /// The load of a scenario that is run: where the limit of open files is low, fewer streams than it asks for.
     fn shape(&self, scenario: Scenario) -> LoadShape {
         let shape = scenario.shape();
         let asked = shape.connections + shape.silent;
@@ -171,7 +171,7 @@ impl Bench {
         Ok(servers)
     }
 
-    /// The bare statements, on the server's CPU and on the record's disk.
+    /// Measures the bare statements, on the server's CPU and on the record's disk.
     fn floors(&self, folder: &Path, figures: &mut Figures) -> anyhow::Result<()> {
         let floor = |shape, batch| {
             cpus::run_pinned(self.cpus.server, || {
@@ -209,23 +209,23 @@ struct Round<'a> {
     servers: Vec<BenchServer>,
     figures: &'a mut Figures,
     findings: &'a mut RoundFindings,
-    /// By the server that keeps a record.
+    /// Turns and calls that the server with a record acknowledged.
     acknowledged: Acknowledged,
-    /// Those of all servers' turns.
+    /// Results of all servers' turns.
     results: Results,
 }
 
 /// Results of calls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Results {
-    /// Asked of the benched tool.
+    /// Results that the benched tool was asked for.
     tool: u64,
-    /// Given to the model with the request that follows the calls.
+    /// Results that the model was given with the request that follows the calls.
     given: u64,
 }
 
 impl Round<'_> {
-    /// Each server answers one request, and its memory is taken.
+    /// Asks each server once, and takes its memory.
     fn first_requests(&mut self) -> anyhow::Result<()> {
         let shape = Scenario::C1.shape();
         let expected = expected(&shape)?;

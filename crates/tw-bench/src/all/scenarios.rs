@@ -1,4 +1,4 @@
-//! What is run: the scenarios of the reference measurement, turns with tools, open streams, replay and memory.
+//! The scenarios: those of the reference measurement, turns with tools, open streams, replay and memory.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use crate::load::Arrivals;
 use crate::load::answer::ExpectedForm;
 
-/// In the order in which they run. Memory is first, while a server has done nothing yet.
+/// Scenarios in the order in which they run. Memory is first, while a server has done nothing yet.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scenario {
     /// 2,000 open streams.
@@ -66,7 +66,7 @@ pub enum Scenario {
     Stalled,
 }
 
-/// Who is measured.
+/// Peers that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MeasuredPeer {
     /// The fake upstream itself.
@@ -91,17 +91,17 @@ impl MeasuredPeer {
     }
 }
 
-/// Which tools the requests are offered.
+/// Tools that the requests are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScenarioTools {
     None,
-    /// The model calls one and then answers.
+    /// The benched tool: the model calls it and then answers.
     One,
-    /// The model calls that one and one of the client's own at once, and answers when both have results.
+    /// The benched tool and one of the client's own: the model calls both at once, and answers when both have results.
     Mixed,
 }
 
-/// How a scenario loads a server.
+/// The load that a scenario puts on a server.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadShape {
     pub says: &'static str,
@@ -114,7 +114,7 @@ pub struct LoadShape {
     pub silent: usize,
     pub ramp: Duration,
     pub warm_up: Duration,
-    /// `None`: as long as was asked for.
+    /// Length of the window; `None` is as long as was asked for.
     pub window: Option<Duration>,
     pub arrivals: Arrivals,
 }
@@ -126,7 +126,7 @@ const RELAYS: &[MeasuredPeer] = &[
 ];
 const TURNS: &[MeasuredPeer] = &[MeasuredPeer::Turnwright, MeasuredPeer::Unrecorded];
 
-/// Plain requests of 16 words in a closed loop; the others differ from it.
+/// Load of plain requests of 16 words in a closed loop; the others differ from it.
 const PLAIN: LoadShape = LoadShape {
     says: "",
     peers: RELAYS,
@@ -141,7 +141,7 @@ const PLAIN: LoadShape = LoadShape {
     arrivals: Arrivals::Closed,
 };
 
-/// 50 deltas, 20 ms apart.
+/// Load of streams of 50 deltas, 20 ms apart.
 const PACED: LoadShape = LoadShape {
     form: ExpectedForm::Chunks,
     model: "mock-t50-d20",
@@ -150,7 +150,7 @@ const PACED: LoadShape = LoadShape {
     ..PLAIN
 };
 
-/// Each connection carries one stream, which lasts longer than the ramp and the window.
+/// Load of connections that carry one stream each, which lasts longer than the ramp and the window.
 const CROWD: LoadShape = LoadShape {
     peers: &[MeasuredPeer::Turnwright],
     model: "mock-t10-d4000",
@@ -161,7 +161,7 @@ const CROWD: LoadShape = LoadShape {
     ..PACED
 };
 const STALLED: usize = 1_000;
-/// What is asked by those that do not read: more than fits between the fake upstream and them.
+/// Model for those that do not read: its answers have more than fits between the fake upstream and them.
 pub const STALLED_MODEL: &str = "mock-t20000-b16";
 
 impl Scenario {

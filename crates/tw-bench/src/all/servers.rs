@@ -1,4 +1,4 @@
-//! Who answers, with what a request to each needs.
+//! The servers under measurement, with what a request to each needs.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,21 +17,21 @@ pub struct BenchServer {
     pub keys: ApiKeySpread,
     /// `None` for the fake upstream, which is a thread of this process.
     pub process: Option<BenchProcess>,
-    /// Where its record is, if it keeps one.
+    /// Database of its record, if it keeps one.
     pub database: Option<PathBuf>,
 }
 
-/// Who asks.
+/// Keys of the clients.
 #[derive(Clone, Debug)]
 pub struct ApiKeySpread {
     pub plain: String,
-    /// May use the tool; `None` where there is none.
+    /// Key that may use the tool; `None` where there is none.
     pub tool: Option<String>,
-    /// May use the one that breaks off too.
+    /// Key that may use the tool that breaks off, too.
     pub any_tool: Option<String>,
 }
 
-/// For those who do not look at it.
+/// Key for servers that do not look at it.
 const NO_KEY: &str = "sk-bench";
 
 impl ApiKeySpread {
@@ -56,7 +56,7 @@ impl BenchServer {
         }
     }
 
-    /// Its processes; none for the fake upstream.
+    /// Process ids of the server; none for the fake upstream.
     pub fn pids(&self) -> Vec<u32> {
         self.process
             .as_ref()

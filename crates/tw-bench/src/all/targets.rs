@@ -1,9 +1,9 @@
-//! What must hold, and whether it does.
+//! Targets: bounds of figures that must hold, and whether they do.
 
 use super::figures::{Figure, Figures};
 use super::scenarios::{MeasuredPeer, Scenario};
 
-/// One thing that must hold of the server's figure.
+/// A bound that the server's figure in a scenario must keep.
 #[derive(Clone, Copy, Debug)]
 pub struct SpeedTarget {
     pub scenario: Scenario,
@@ -15,19 +15,20 @@ pub struct SpeedTarget {
 pub enum TargetBound {
     Reach(f64),
     StayWithin(f64),
-    /// So much of a peer's figure.
+    /// At least this part of a peer's figure.
     ReachOf(MeasuredPeer, f64),
-    /// So many times a peer's figure.
+    /// At most so many times a peer's figure.
     StayWithinTimes(MeasuredPeer, f64),
-    /// So much of the rate that a core allows when a request costs what it costs nginx and what its statements cost.
+    /// At least this part of the rate that a core allows when a request costs what it costs nginx
+    /// and what its statements cost.
     ReachOfAllowed(f64),
-    /// What the server adds to the direct connection is so many times what nginx adds.
+    /// Addition to the direct connection, at most so many times what nginx adds.
     AddWithinTimes(f64),
-    /// The median and so many times the same percentile of the floor.
+    /// At most the median and so many times the same percentile of the floor.
     StayWithinMedianAndFloor(f64),
-    /// So many times the server's own figure in another scenario.
+    /// At most so many times the server's own figure in another scenario.
     StayWithinTimesOf(Scenario, f64),
-    /// What the server adds to the direct connection is so many times what it adds to another figure of the scenario.
+    /// Addition to the direct connection, at most so many times what the server adds to another figure of the scenario.
     AddWithinTimesOf(Figure, f64),
 }
 
@@ -120,7 +121,7 @@ pub const TARGETS: [SpeedTarget; 17] = [
     },
 ];
 
-/// How a target came out. What was not measured does not hold.
+/// Results of a target. A target whose figures were not measured does not hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TargetVerdict {
     Holds { got: f64, bound: f64 },
@@ -170,7 +171,7 @@ impl SpeedTarget {
             .unwrap_or_else(TargetVerdict::NotMeasured)
     }
 
-    /// `Err` names the peer whose figure is missing.
+    /// Judges the target; `Err` names the peer whose figure is missing.
     fn try_judge(&self, figures: &Figures) -> Result<TargetVerdict, MeasuredPeer> {
         let of = |peer, figure| {
             let median = figures.median(self.scenario, peer, figure);

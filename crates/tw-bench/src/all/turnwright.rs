@@ -13,9 +13,9 @@ use super::servers::{ApiKeySpread, BenchServer};
 use crate::machine::cpus::Cpus;
 
 pub const TOOL: &str = "bench_weather";
-/// Breaks off after its request was read.
+/// Name of the tool that breaks off after its request was read.
 pub const BROKEN_TOOL: &str = "bench_broken";
-/// More than are ever in flight.
+/// Limit of calls at once, which are more than are ever in flight.
 const TOOL_CONCURRENCY: usize = 256;
 const DATA: &str = "data";
 const CONFIG: &str = "config.toml";

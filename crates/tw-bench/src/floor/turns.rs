@@ -47,7 +47,7 @@ const END_TURN: &str = "UPDATE turn
 const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
     WHERE key = (SELECT conversation FROM turn WHERE key = ?1)";
 
-/// What happens in a turn.
+/// Shapes of turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnShape {
     /// The model calls one tool and then answers.
@@ -77,7 +77,7 @@ impl TurnShape {
         }
     }
 
-    /// From 1.
+    /// Number of the last round, from 1.
     fn last_round(self) -> u32 {
         self.calls() + 1
     }
@@ -254,7 +254,7 @@ impl TurnFactory {
         run(conn, ADD_CALL, bound)
     }
 
-    /// As a UUID of version 7: the time in front, the rest random.
+    /// An id like a UUID of version 7: the time in front, the rest random.
     fn time_ordered_id(&mut self) -> Value {
         self.now_us += 1;
         let millis = u128::try_from(self.now_us / 1000).unwrap_or_default();

@@ -1,16 +1,16 @@
-//! What an answer must be, checked while it is read.
+//! Answers, checked while they are read.
 
 use anyhow::{bail, ensure};
 use memchr::memmem::Finder;
 use tokio::time::Instant;
 
-/// What every answer of a plan must be.
+/// The answer that every request of a plan must get.
 #[derive(Clone, Debug)]
 pub struct ExpectedAnswer {
     pub form: ExpectedForm,
     /// The whole text, which holds no character that JSON escapes.
     pub text: String,
-    /// How many pieces the text comes in; of no meaning for a plain answer.
+    /// Number of pieces that the text comes in; of no meaning for a plain answer.
     pub deltas: u64,
 }
 
@@ -28,19 +28,19 @@ pub enum ExpectedForm {
 pub struct AnswerProgress<'a> {
     expected: &'a ExpectedAnswer,
     finders: Finders,
-    /// A plain answer, or what an answer without success says.
+    /// Plain answer, or the body of an answer without success.
     whole: Vec<u8>,
     /// A line of a stream whose end has not come.
     line: Vec<u8>,
     pub events: u64,
     /// Pieces of text that have come.
     pub deltas: u64,
-    /// How much of the text has come.
+    /// Bytes of the text that have come.
     text_bytes: usize,
     finishes: u32,
     ends: u32,
     wrong: Option<String>,
-    /// When the first text came.
+    /// Time when the first text came.
     pub first: Option<Instant>,
 }
 
@@ -70,7 +70,7 @@ impl Finders {
     }
 }
 
-/// How much of an unexpected answer is told.
+/// Bytes of an unexpected answer that are shown.
 const SHOWN_BYTES: usize = 300;
 
 impl<'a> AnswerProgress<'a> {
@@ -166,7 +166,7 @@ impl<'a> AnswerProgress<'a> {
         self.text_bytes += text.len();
     }
 
-    /// The first thing that is wrong stands.
+    /// Notes a fault; the first one stands.
     fn is_wrong(&mut self, what: &str) {
         let at = (self.events, self.text_bytes);
         self.wrong

@@ -1,4 +1,4 @@
-//! One client that resends its history with every request, without the calls that it never saw.
+//! A client that resends its history with every request, without the calls that it never saw.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use tokio::time::Instant;
 use super::exchange::Connection;
 use crate::all::request;
 
-/// What is asked.
+/// A conversation to be held.
 #[derive(Clone, Debug)]
 pub struct Conversation {
     pub key: String,
     /// The person whose conversation it is.
     pub user: String,
     pub turns: usize,
-    /// Each turn whose number this divides has a hidden call.
+    /// Divisor of the numbers of those turns that have a hidden call.
     pub calls_every: usize,
-    /// Answers without a call, and with one.
+    /// Model that answers without a call; `calling_model` answers with one.
     pub model: String,
     pub calling_model: String,
-    /// What the model says.
+    /// Text that the model answers with.
     pub text: String,
 }
 

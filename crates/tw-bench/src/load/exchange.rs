@@ -1,4 +1,4 @@
-//! One request and its answer on a connection that is kept.
+//! An exchange: a request and its answer on a connection that is kept.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ pub struct Connection {
 }
 
 const READ_BYTES: usize = 64 * 1024;
-/// The kernel doubles it; what does not fit stays with the server.
+/// Size of a narrow receive buffer. The kernel doubles it; what does not fit stays with the server.
 const NARROW_BYTES: u32 = 4096;
 
 impl Connection {
@@ -31,7 +31,7 @@ impl Connection {
         })
     }
 
-    /// As [`Connection::open`], with little room for what is not read.
+    /// Opens a connection like [`Connection::open`], with little room for what is not read.
     ///
     /// # Errors
     /// Nobody listens.
@@ -135,10 +135,10 @@ impl Connection {
     }
 }
 
-/// What comes of an answer's body.
+/// Parts of the reading of an answer's body.
 enum Part<'a> {
     Data(&'a [u8]),
-    /// All that one read brought was given.
+    /// End of one read, after all that it brought.
     ReadEnds,
 }
 

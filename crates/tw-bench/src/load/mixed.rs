@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::all::request;
 
-/// What is asked: two requests, of which the second continues the first.
+/// A mixed round as it is asked: two requests, of which the second continues the first.
 #[derive(Clone, Debug)]
 pub struct MixedRound {
     pub key: String,

@@ -6,14 +6,15 @@ use anyhow::Context;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
-/// Says when requests are due.
+/// The times at which requests are due.
 pub struct Pace(Mutex<mpsc::Receiver<Instant>>);
 
-/// More than any server leaves waiting; a longer queue only makes the pace wait, and times count from when they were due.
+/// Most requests that are due and wait: more than any server leaves waiting; a longer queue only
+/// makes the pace wait, and times count from when they were due.
 const DUE_MAX: usize = 65_536;
 
 impl Pace {
-    /// From `starts` until `ends`.
+    /// Starts the pace, from `starts` until `ends`.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -37,7 +38,7 @@ impl Pace {
         Ok(Self(Mutex::new(dues)))
     }
 
-    /// When the next request is due, which is now or was before; `None` at the end.
+    /// Waits for the next request to be due, and returns when it was; `None` at the end.
     pub async fn next(&self) -> Option<Instant> {
         self.0.lock().await.recv().await
     }

@@ -16,7 +16,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 #[derive(Clone, Copy, Debug)]
 pub struct Cpus {
     pub server: usize,
-    /// Load and fake upstream.
+    /// CPU of the load and the fake upstream.
     pub rig: usize,
 }
 

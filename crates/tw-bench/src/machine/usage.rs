@@ -11,7 +11,7 @@ use super::cpus::Cpus;
 /// Linux tells times to programs in this unit on every architecture that we run on.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What a line of `/proc/PID/stat` says.
+/// The fields of a line of `/proc/PID/stat` that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
     pub parent: u32,
@@ -19,7 +19,7 @@ pub struct ProcessStat {
     pub cpu: Duration,
 }
 
-/// `None` when it is no such line.
+/// Reads the line; `None` when it is none of these.
 pub fn parse_process(line: &str) -> Option<ProcessStat> {
     // The name stands in parentheses and may hold anything, spaces and parentheses too.
     let (_, rest) = line.rsplit_once(") ")?;
@@ -97,7 +97,7 @@ pub fn open_files(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
-/// What was used up to one moment.
+/// CPU time used up to a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct ResourceCounters {
     server: Duration,
@@ -105,7 +105,7 @@ pub struct ResourceCounters {
     busy: Duration,
 }
 
-/// What was used between two moments.
+/// CPU time used between two moments.
 #[derive(Clone, Copy, Debug)]
 pub struct ResourcesUsed {
     pub server: Duration,

@@ -1,4 +1,4 @@
-//! One client: a connection, and a person's conversation.
+//! A client of the soak: a connection, and a person's conversation.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::upstream::profile::Profile;
 
 pub struct SoakClient {
     shared: Rc<SoakState>,
-    /// With the server's epoch in which it was opened: the next server knows nothing of it.
+    /// Connection with the server's epoch in which it was opened: the next server knows nothing of it.
     connection: Option<(u64, Connection)>,
     /// The connection of the last answer that was not read, kept until the next request.
     left: Option<Connection>,
@@ -30,7 +30,7 @@ pub struct SoakClient {
 const HISTORY_MAX: usize = 40;
 const CLIENT_TOOL: &str = "soak_seat";
 
-/// How an answer came.
+/// Results of a request.
 enum Got {
     Answer(ResponseHead, Vec<u8>),
     Nothing,

@@ -1,4 +1,4 @@
-//! What a client asks next, and what the answer must be.
+//! Jobs: what a client asks next, and what the answer must be.
 
 use anyhow::{bail, ensure};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ pub enum SoakJob {
     Refused,
 }
 
-/// By turns; upstreams are asked three times before they count as failed, so failures are fewer.
+/// Order of the jobs, by turns; upstreams are asked three times before they count as failed, so failures are fewer.
 const JOBS: [SoakJob; 24] = [
     SoakJob::Plain,
     SoakJob::Tool,
@@ -57,12 +57,12 @@ const JOBS: [SoakJob; 24] = [
     SoakJob::Cut,
 ];
 
-/// What the answer must be.
+/// The outcome that a job must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedOutcome {
-    /// Whole, with the model's text.
+    /// Answer that is whole, with the model's text.
     BeText,
-    /// Nothing: nobody reads it.
+    /// No answer: nobody reads it.
     BeLeft,
     /// An error status.
     BeError,
@@ -186,7 +186,7 @@ pub fn check(
     Ok(())
 }
 
-/// How much of an answer's end is told.
+/// Characters of an answer's end that are shown.
 const SHOWN_CHARS: usize = 200;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a record holds after the load.
+//! Leftovers in a record after the load.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -41,7 +41,7 @@ pub async fn wait_until_none_runs(database: &Path, patience: Duration) -> anyhow
     }
 }
 
-/// What is wrong with the record of a server that has ended.
+/// The faults of the record of a server that has ended.
 ///
 /// # Errors
 /// The database cannot be read.

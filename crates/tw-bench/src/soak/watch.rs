@@ -1,4 +1,4 @@
-//! What a process and its files take, over time.
+//! Memory and open files of a process, and the size of its log, over time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,16 +25,16 @@ impl ProcessSample {
 pub struct ProcessWatch {
     wal: PathBuf,
     wal_bytes_max: u64,
-    /// Of the process that runs undisturbed.
+    /// Samples of the process that runs undisturbed.
     steady: Option<Vec<ProcessSample>>,
 }
 
-/// The write-ahead log stays below this.
+/// Most bytes of the write-ahead log.
 const WAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Of two quarters of one load, the later one's median may be higher by so much.
+/// Largest growth from an earlier quarter's median of one load to a later one's.
 const GROWTH_MAX: f64 = 1.10;
 const GROWTH_KIB_MAX: u64 = 4 * 1024;
-/// Connections that happen to be open.
+/// Open files more or less, of connections that happen to be open.
 const OPEN_FILES_SPREAD: usize = 32;
 
 impl ProcessWatch {
@@ -46,7 +46,7 @@ impl ProcessWatch {
         }
     }
 
-    /// From here on the process is the same.
+    /// Begins the part of the load in which the process stays the same.
     pub fn begin_steady(&mut self) {
         self.steady = Some(Vec::new());
     }
@@ -59,7 +59,7 @@ impl ProcessWatch {
         }
     }
 
-    /// What is wrong.
+    /// The faults that the samples show.
     pub fn judge(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         println!("WAL: at most {} KiB", self.wal_bytes_max / 1024);

@@ -13,11 +13,11 @@ use crate::http::Afterwards;
 #[derive(Debug)]
 pub struct FakeAnswer {
     pub bytes: Vec<u8>,
-    /// Where each part ends.
+    /// Ends of the parts in `bytes`.
     pub ends: Vec<usize>,
-    /// Before the first part.
+    /// Time before the first part.
     pub first: Duration,
-    /// Between two parts.
+    /// Time between two parts.
     pub pause: Duration,
     pub afterwards: Afterwards,
 }
@@ -25,7 +25,7 @@ pub struct FakeAnswer {
 const ID: &str = "chatcmpl-bench";
 const CREATED_S: u32 = 1_700_000_000;
 const ARGUMENTS: &str = r#"{"city":"Reykjavik, Iceland"}"#;
-/// Model servers send arguments in pieces of a few letters.
+/// Bytes in a piece of arguments: model servers send a few letters at a time.
 const ARGUMENT_PIECE_BYTES: usize = 9;
 const CALL_TOKENS: usize = 20;
 const TOOL_RESULT: &str = r#"{"temperature_c":21,"sky":"clear"}"#;
@@ -65,7 +65,7 @@ fn whole(question: &Question, profile: Profile) -> FakeAnswer {
     }
 }
 
-/// Nothing, and the connection closes.
+/// The answer of the tool that breaks off: no bytes, and the connection closes.
 pub fn of_broken_tool() -> FakeAnswer {
     FakeAnswer {
         bytes: Vec::new(),
@@ -178,7 +178,7 @@ fn streamed(model: &str, says: &Says, profile: Profile, after_finish: &[Value]) 
     answer
 }
 
-/// As a model server's own ids are: not the same twice in an answer.
+/// Id of a call, like those of model servers: not the same twice in an answer.
 fn call_id(at: usize) -> String {
     format!("call_bench_{at}")
 }
@@ -210,7 +210,7 @@ impl FakeAnswer {
         let _ = write!(self.bytes, "{:x}\r\n{event}\r\n", event.len());
     }
 
-    /// Its first half, behind which the connection closes.
+    /// Cuts the answer after its first half, behind which the connection closes.
     fn cut(mut self) -> Self {
         self.bytes.truncate(self.bytes.len() / 2);
         self.ends.retain(|end| *end < self.bytes.len());

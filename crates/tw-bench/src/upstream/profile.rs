@@ -1,30 +1,30 @@
-//! What the name of a model asks of the fake server.
+//! Profiles of the fake server's answers, which the names of models ask for.
 
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-/// What goes wrong with an answer.
+/// Faults of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerFault {
-    /// The connection closes after half of it.
+    /// The connection closes after half of the answer.
     Cut,
-    /// It has this status, and says so.
+    /// The answer has this status, and says so.
     Status(u16),
 }
 
-/// `mock-t50-f50-d20-b16-c2`: 50 text deltas, 50 ms before anything comes, 20 ms between two writes, 16 events in a
-/// write; two calls before the text.
-/// `-x1` cuts it in the middle, `-s500` answers with that status.
+/// Profile of an answer, as `mock-t50-f50-d20-b16-c2` asks for it: 50 text deltas, 50 ms before
+/// anything comes, 20 ms between two writes, 16 events in a write; two calls before the text. `-x1`
+/// cuts it in the middle, `-s500` answers with that status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     pub deltas: usize,
-    /// Before anything is written.
+    /// Time before anything is written.
     pub first: Duration,
     pub pause: Duration,
-    /// At least 1.
+    /// Events in a write, at least 1.
     pub events_per_write: usize,
-    /// How many of the tools that it is offered the model calls first, one call each.
+    /// Number of tools, of those that it is offered, that the model calls first, one call each.
     pub calls: usize,
     pub fault: Option<AnswerFault>,
 }
