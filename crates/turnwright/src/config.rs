@@ -29,7 +29,7 @@ use tw_http::server::SurfaceOptions;
 use tw_runtime::fail_point::{FailPoint, PanicPoint};
 use tw_runtime::limiter::LimiterRules;
 use tw_runtime::metrics::DroppedLogLines;
-use tw_runtime::recover::pace::RECOVERIES_BYTES_DEFAULT;
+use tw_runtime::recovery_pace::RECOVERIES_BYTES_DEFAULT;
 use tw_runtime::runtime::{RECALLED_BYTES_DEFAULT, RuntimeConfig};
 use tw_runtime::tools::DefinitionVetting;
 

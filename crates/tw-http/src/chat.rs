@@ -96,9 +96,9 @@ async fn answer(
         },
     };
     let wanted = turn_request(surfaces, &parts.headers, caller.clone(), body, input, id)?;
-    let place = if streamed {
-        let place = surfaces.runtime().open_stream(&caller);
-        Some(place.map_err(|no_room| ApiError::no_room(&no_room))?)
+    let permit = if streamed {
+        let permit = surfaces.runtime().open_stream(&caller);
+        Some(permit.map_err(|no_room| ApiError::no_room(&no_room))?)
     } else {
         None
     };
@@ -117,7 +117,7 @@ async fn answer(
         turn: taken.turn,
     };
     let mut response = if streamed {
-        stream(surfaces, (taken, place), options, note, id).await?
+        stream(surfaces, taken, permit, options, note, id).await?
     } else {
         plain(taken, options.dialect, note, id).await?
     };
@@ -270,15 +270,16 @@ struct Streaming {
     ended: bool,
     turn: TurnId,
     note: Option<HandoverNote>,
-    /// Permit that is held until the end is on its way.
-    place: Option<StreamPermit>,
+    /// Held until the end is on its way.
+    permit: Option<StreamPermit>,
 }
 
 /// Answers with a stream, whose head goes out with the first thing to be seen, or when it is time
 /// for a keep-alive; until then a fault is an ordinary status.
 async fn stream(
     surfaces: &AppState,
-    (taken, place): (TurnTaken, Option<StreamPermit>),
+    taken: TurnTaken,
+    permit: Option<StreamPermit>,
     options: ChunkOptions,
     note: HandoverNote,
     id: &RequestId,
@@ -293,7 +294,7 @@ async fn stream(
         ended: false,
         turn: taken.turn,
         note: Some(note),
-        place,
+        permit,
     });
     let head_by = tokio::time::Instant::now() + streaming.keep_alive;
     loop {
@@ -340,7 +341,7 @@ impl Streaming {
         }
         if self.ended {
             // Whoever sees the end may open the next stream at once.
-            self.place = None;
+            self.permit = None;
         }
     }
 

@@ -14,7 +14,7 @@ use tw_core::event::{EffectRan, LogEvent};
 use tw_core::history::{FeltDifferences, HistoryRepairs};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::json::shared::SharedText;
-use tw_core::memory::{MemoryVerdict, TurnMemory};
+use tw_core::memory::MemoryVerdict;
 use tw_core::request::{Message, ModelInput};
 use tw_core::tenant::{ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
@@ -27,18 +27,19 @@ use tw_store::read::ReadError;
 use tw_wire::openai_chat::request::differences;
 
 use crate::answered_notes;
+use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
 use crate::auth::Principal;
-use crate::driver::{self, AcceptedTurn, CallContext, DriverParts, TurnDriver, TurnWork};
+use crate::driver::{self, AcceptedTurn, DriverParts, TurnDriver, TurnWork};
 use crate::equal_requests::{PassMode, RequestFingerprint, TurnstilePass};
 use crate::follow::Follower;
 use crate::limiter::{RoomRefused, StreamPermit};
 use crate::live_turns::{LiveTurn, WaitingClient};
-use crate::memory::HistoryOrigin;
-use crate::prepared_history::{self, PreparedHistory};
+use crate::memory::{self, MemorySource};
+use crate::prepared_history;
+use crate::recall::HistoryOwner;
 use crate::runtime::{Runtime, RuntimeInner};
 use crate::to_client::{self, FromDriver};
 use crate::tool_book::ToolBookPage;
-use crate::variables::VariableSubject;
 
 use body_hashes::BodyHashes;
 use repeat::EarlierTry;
@@ -296,15 +297,19 @@ impl Runtime {
         if upstreams.is_empty() {
             return Err(TurnRefused::UnknownModel);
         }
-        let (mut offered, page) = self.offered(request).await?;
+        let (offered, page) = self.offered(request).await?;
         let record = record_of(request);
-        let asks = HistoryOrigin::Begins {
-            request,
+        let owner = HistoryOwner {
+            organization: request.caller.organization,
+            api_key: request.caller.api_key,
             end_user: end_user.as_deref(),
-            record,
+            conversation: request.conversation.as_deref(),
         };
+        let scope = memory::scope(inner, owner, request.caller.memory, record);
+        let source = MemorySource::History(scope);
+        let input = &request.input;
         let mut prepared =
-            prepared_history::prepare(inner, asks, &request.input, &offered.offer).await?;
+            prepared_history::prepare(inner, owner, source, input, &offered.offer).await?;
         if prepared.repaired.as_ref().is_some_and(Vec::is_empty) {
             return Err(TurnRefused::Invalid {
                 message:
@@ -320,44 +325,54 @@ impl Runtime {
             .clone()
             .or_else(|| prepared.continued.as_ref().map(|(_, named)| named.clone()))
             .unwrap_or_else(|| inner.env.ordered_id().hyphenated().to_string());
-        let (turn, created) = (TurnId(inner.env.ordered_id()), inner.env.now());
-        let calls = page.map(|page| {
-            let whose = VariableSubject {
-                end_user: end_user.as_deref(),
-                conversation: &conversation,
-                turn,
-                created,
-            };
-            CallContext::new(&page, whose, &request.input)
-        });
-        if let Some(calls) = &calls {
-            offered.offer = calls.variables.in_prompts(offered.offer);
-        }
-        let setup = setup_of(
-            inner,
-            request,
-            (offered.offer, prepared.withheld.clone()),
-            &upstreams,
-            (turn, created),
-            (record, prepared.memory.of_turn),
-        );
-        let mut accept = new_turn(inner, request, &setup, end_user, &conversation, hashed);
+        let created = inner.env.now();
+        let limits = &inner.config.turn;
+        let identity = TurnIdentity {
+            id: TurnId(inner.env.ordered_id()),
+            api_key: request.caller.api_key,
+            end_user: end_user.as_deref(),
+            conversation: &conversation,
+            created,
+            deadline: created.after(if input.stream {
+                limits.streamed_max
+            } else {
+                limits.plain_max
+            }),
+            streamed: input.stream,
+            on_leave: request.on_leave.unwrap_or(OnLeave::Stop),
+            record,
+            model: &input.model,
+        };
+        let (repairs, memory) = (prepared.repairs, prepared.memory.verdict);
+        let parent = prepared.continued.as_ref().map(|(parent, _)| *parent);
         let continues = prepared.memory.continues.as_ref();
-        accept.memory_turn = continues.and_then(|turn| turn.memory_turn);
-        accept.memory = prepared.memory.verdict;
-        accept.parent = prepared.continued.as_ref().map(|(parent, _)| *parent);
-        if accept.parent.is_some() || prepared.memory.of_turn.is_some() {
+        let memory_turn = continues.and_then(|turn| turn.memory_turn);
+        let is_remembered = prepared.memory.of_turn.is_some();
+        let parts = TurnParts {
+            input: Arc::clone(input),
+            withheld: prepared.withheld.clone(),
+            prepared,
+            offer: offered.offer,
+            page: page.as_deref(),
+            upstreams,
+        };
+        let assembled = assembly::assemble(inner, &identity, parts);
+        let setup = &assembled.setup;
+        let mut accept = new_turn(inner, request, setup, end_user, &conversation, hashed);
+        accept.memory_turn = memory_turn;
+        accept.memory = memory;
+        accept.parent = parent;
+        if parent.is_some() || is_remembered {
             accept.cuts = Some(hashed.cuts);
         }
         if let Some(since) = keys_since {
             accept.keys_since = accept.keys_since.max(since);
         }
         let beginning = Beginning {
-            setup,
+            assembled,
             accept,
-            prepared,
-            upstreams,
-            calls,
+            repairs,
+            memory,
             names_shared: offered.names_shared,
         };
         self.start(request, beginning, passing).await
@@ -368,15 +383,14 @@ impl Runtime {
         &self,
         request: &TurnRequest,
         beginning: Beginning,
-        passing: TurnstilePass,
+        pass: TurnstilePass,
     ) -> Result<Begun, TurnRefused> {
         let inner = &self.0;
         let Beginning {
-            setup,
+            assembled: AssembledTurn { setup, work },
             accept,
-            prepared,
-            upstreams,
-            calls,
+            mut repairs,
+            memory,
             names_shared,
         } = beginning;
         let (turn, conversation) = (accept.id, accept.conversation.clone());
@@ -388,19 +402,18 @@ impl Runtime {
         let mut step = Step::default();
         step.write.push(Change::AcceptTurn(Box::new(accept)));
         let machine = machine_of(inner, setup, &mut step);
-        let (mut repairs, memory) = (prepared.repairs, prepared.memory.verdict);
-        let repaired = prepared.repaired.as_deref();
-        repairs.differences = differences_of(&machine, request, repaired, &upstreams);
-        let work = TurnWork {
-            input: Arc::clone(&request.input),
-            histories: prepared.into_histories(),
-            upstreams,
-            calls,
-            api_key: request.caller.api_key,
-        };
-        let place = inner.limiter.begin(&request.caller, bytes_held(request));
-        let place = place.map_err(TurnRefused::NoRoom)?;
-        let (answer, outcome) = self.drive(machine, fence, work, place, (step, passing));
+        let repaired = work.histories.repaired();
+        repairs.differences = differences_of(&machine, request, repaired, &work.upstreams);
+        let permit = inner.limiter.begin(&request.caller, bytes_held(request));
+        let permit = permit.map_err(TurnRefused::NoRoom)?;
+        let (answer, outcome) = self.drive(StartedTurn {
+            machine,
+            fence,
+            work,
+            permit,
+            step,
+            pass,
+        });
         match outcome.await {
             Ok(Ok(AcceptedTurn::New)) => Ok(Begun::Taken(Box::new(TurnTaken {
                 turn,
@@ -420,33 +433,37 @@ impl Runtime {
     /// Starts the driver of a new turn.
     fn drive(
         &self,
-        turn: Turn,
-        fence: Fence,
-        work: TurnWork,
-        place: StreamPermit,
-        (step, passing): (Step, TurnstilePass),
+        started: StartedTurn,
     ) -> (
         TurnAnswer,
         oneshot::Receiver<Result<AcceptedTurn, StoreApplyError>>,
     ) {
         let inner = &self.0;
+        let StartedTurn {
+            machine,
+            fence,
+            work,
+            permit,
+            step,
+            pass,
+        } = started;
         let live = LiveTurn::new(0);
         let client = WaitingClient::starter(&live);
         let (to_client, events) = to_client::new();
         let (accepted, outcome) = oneshot::channel();
         let driver = TurnDriver::new(DriverParts {
             inner: Arc::clone(inner),
-            turn,
+            turn: machine,
             fence,
             work: Arc::new(work),
             live: Arc::clone(&live),
             client: Some(to_client),
-            place,
+            permit,
             recovery: None,
             events_stored: 0,
         });
         inner.live.add(fence.turn, live);
-        driver::spawn(inner, fence, driver.accept(step, passing, accepted));
+        driver::spawn(inner, fence, driver.accept(step, pass, accepted));
         let answer = TurnAnswer::new(Answer::Live {
             events,
             _client: client,
@@ -480,12 +497,7 @@ impl Runtime {
         };
         let tools_max = inner.config.request.tools_max;
         let mode = request.tools_mode.unwrap_or(caller.tools_mode);
-        let offered = offer(
-            &request.input,
-            (&caller.tools, mode),
-            &page.tools,
-            tools_max,
-        );
+        let offered = offer(&request.input, &caller.tools, mode, &page.tools, tools_max);
         let offered = offered.map_err(|error| {
             let param = match error {
                 OfferError::MixedLegacy => "functions",
@@ -530,14 +542,25 @@ fn differences_of(
     differences(&sent, &first.accepts)
 }
 
-/// A turn that is to begin.
+/// A turn that is about to begin.
 struct Beginning {
-    setup: TurnSetup,
+    assembled: AssembledTurn,
     accept: NewTurn,
-    prepared: PreparedHistory,
-    upstreams: Vec<Arc<Upstream>>,
-    calls: Option<CallContext>,
+    repairs: HistoryRepairs,
+    memory: MemoryVerdict,
     names_shared: Vec<String>,
+}
+
+/// A turn whose machine has taken its first step, with what its driver is made of.
+struct StartedTurn {
+    machine: Turn,
+    fence: Fence,
+    work: TurnWork,
+    permit: StreamPermit,
+    /// What is written and started first.
+    step: Step,
+    /// Held until the turn is accepted.
+    pass: TurnstilePass,
 }
 
 enum Begun {
@@ -566,43 +589,6 @@ fn equal_of(
     }
     hash.update(body_hash);
     hash.finalize().into()
-}
-
-fn setup_of(
-    inner: &RuntimeInner,
-    request: &TurnRequest,
-    (offer, withheld): (ToolOffer, Vec<String>),
-    upstreams: &[Arc<Upstream>],
-    (id, created): (TurnId, Timestamp),
-    (record, memory): (RecordPolicy, Option<TurnMemory>),
-) -> TurnSetup {
-    let input = &request.input;
-    let limits = inner.config.turn.clone();
-    let lasts = if input.stream {
-        limits.streamed_max
-    } else {
-        limits.plain_max
-    };
-    TurnSetup {
-        id,
-        created,
-        deadline: created.after(lasts),
-        streamed: input.stream,
-        on_leave: request.on_leave.unwrap_or(OnLeave::Stop),
-        record,
-        model: input.model.clone(),
-        choices: input.choices,
-        choice_is_forced: input.tool_choice.is_forced(),
-        completion_tokens_max: input.completion_tokens_max,
-        offer,
-        withheld,
-        limits,
-        upstreams: upstreams
-            .iter()
-            .map(|upstream| upstream.name.clone())
-            .collect(),
-        memory,
-    }
 }
 
 /// Bytes that the request takes while its turn runs.

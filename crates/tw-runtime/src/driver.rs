@@ -16,6 +16,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -39,8 +40,9 @@ use crate::error_chain::ErrorChain;
 use crate::fail_point::FailPoint;
 use crate::limiter::StreamPermit;
 use crate::live_turns::{DriverSignal, LiveTurn, WantedSignals};
+use crate::orphaned_turns::{AFTER_FAILED_WRITE, OrphanedTurn};
 use crate::prepared_history::SendableHistories;
-use crate::recover::pace::RecoveryPermit;
+use crate::recovery_pace::RecoveryPermit;
 use crate::results::ResultKey;
 use crate::runtime::RuntimeInner;
 use crate::slots::CallSlot;
@@ -100,7 +102,7 @@ pub(crate) struct TurnDriver {
     /// A client waits, and its leaving is an event.
     client_counts: bool,
     /// Held until the turn's end is durable.
-    place: Option<StreamPermit>,
+    permit: Option<StreamPermit>,
     /// Of a turn that was taken over, until something has come of what it asked first.
     recovery: Option<RecoveryPermit>,
     asking: Option<(ModelRequestNumber, ModelExchange)>,
@@ -146,7 +148,7 @@ pub(crate) struct DriverParts {
     pub(crate) work: Arc<TurnWork>,
     pub(crate) live: Arc<LiveTurn>,
     pub(crate) client: Option<ToClient>,
-    pub(crate) place: StreamPermit,
+    pub(crate) permit: StreamPermit,
     pub(crate) recovery: Option<RecoveryPermit>,
     /// Events that the log holds already.
     pub(crate) events_stored: u64,
@@ -174,7 +176,7 @@ impl TurnDriver {
             work,
             live,
             client,
-            place,
+            permit,
             recovery,
             events_stored,
         } = parts;
@@ -190,7 +192,7 @@ impl TurnDriver {
             log: TurnLog::new(events_stored),
             client_counts: client.is_some(),
             client,
-            place: Some(place),
+            permit: Some(permit),
             recovery,
             asking: None,
             tools: JoinSet::new(),
@@ -255,19 +257,19 @@ impl TurnDriver {
         let outcome = outcome.map(AcceptedTurn::of);
         if matches!(outcome, Err(StoreApplyError::Unknown { .. })) {
             // It may be there; then somebody has to drive it.
-            crate::recover::later(
-                Arc::clone(&self.inner),
-                self.fence.organization,
-                self.fence.turn,
-            );
+            self.inner.orphaned.add(OrphanedTurn {
+                organization: self.fence.organization,
+                turn: self.fence.turn,
+                after: AFTER_FAILED_WRITE,
+            });
         }
         let is_ours = matches!(outcome, Ok(AcceptedTurn::New));
         if is_ours {
             self.reach(FailPoint::AfterAccept);
             let streamed = self.turn.setup().streamed;
             self.inner.metrics.turn_started(streamed);
-        } else if let Some(place) = self.place.take() {
-            place.give_back();
+        } else if let Some(permit) = self.permit.take() {
+            permit.give_back();
         }
         // Whoever sends the same again finds this one now.
         drop(accepting.passing);
@@ -346,7 +348,11 @@ impl TurnDriver {
             }
             DriverStop::Write(error) => {
                 tracing::error!(turn.id = %fence.turn, error = %ErrorChain(&error), "writing a turn failed");
-                crate::recover::later(inner, fence.organization, fence.turn);
+                inner.orphaned.add(OrphanedTurn {
+                    organization: fence.organization,
+                    turn: fence.turn,
+                    after: AFTER_FAILED_WRITE,
+                });
             }
         }
     }
@@ -589,7 +595,11 @@ pub(crate) fn spawn(
             inner.driver_panics.add(fence.turn);
             inner.metrics.driver_panicked();
             tracing::error!(turn.id = %fence.turn, "a turn's driver panicked");
-            crate::recover::at_once(inner, fence.organization, fence.turn);
+            inner.orphaned.add(OrphanedTurn {
+                organization: fence.organization,
+                turn: fence.turn,
+                after: Duration::ZERO,
+            });
         }
     }));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use tw_core::id::TurnId;
 use tw_core::memory::{History, KeyHolder, MemoryScope, MemoryVerdict, TurnMemory};
 use tw_core::recall::{self, RecalledTurn, SplicedHistory};
 use tw_core::request::{Message, ModelInput, Role};
@@ -13,8 +13,7 @@ use tw_store::read::ReadError;
 use tw_store::read::memory::{ContinuedTurn, HistorySearch, RecallRoom, RememberedTurn};
 use tw_store::read::turn::TurnRow;
 
-use crate::accept::TurnRequest;
-use crate::recall::KnownHistory;
+use crate::recall::{HistoryOwner, KnownHistory};
 use crate::runtime::RuntimeInner;
 
 /// What is known of the turns before a request.
@@ -54,52 +53,32 @@ impl Recollection {
     }
 }
 
-/// Whose history it is.
-#[derive(Clone, Copy)]
-pub(crate) enum HistoryOrigin<'a> {
-    /// A request that begins a turn.
-    Begins {
-        request: &'a TurnRequest,
-        end_user: Option<&'a str>,
-        record: RecordPolicy,
-    },
-    /// A turn that is taken over.
-    GoesOn(&'a TurnRow),
+/// How the turn that a request continues is found.
+#[derive(Debug)]
+pub(crate) enum MemorySource<'a> {
+    /// By the history of a request that begins a turn, within a scope; in none, nothing is looked for.
+    History(Option<MemoryScope>),
+    /// By the row of a turn that is taken over: as it was found when the turn was accepted.
+    Row(&'a TurnRow),
 }
 
-impl<'a> HistoryOrigin<'a> {
-    pub(crate) fn organization(self) -> OrgId {
-        match self {
-            Self::Begins { request, .. } => request.caller.organization,
-            Self::GoesOn(row) => row.organization,
+/// The scope within which a new turn's memory is looked for; `None` for a turn that remembers nothing.
+pub(crate) fn scope(
+    inner: &RuntimeInner,
+    owner: HistoryOwner<'_>,
+    key: KeyMemory,
+    record: RecordPolicy,
+) -> Option<MemoryScope> {
+    let holder = match key {
+        KeyMemory::Key => KeyHolder::OnePerson,
+        KeyMemory::Off => KeyHolder::Many,
+    };
+    match record {
+        RecordPolicy::Full if inner.config.tools_enabled => {
+            MemoryScope::of(owner.end_user, owner.conversation, holder)
         }
+        RecordPolicy::Full | RecordPolicy::Minimal => None,
     }
-
-    pub(crate) fn whose(self) -> HistoryOwner<'a> {
-        match self {
-            Self::Begins {
-                request, end_user, ..
-            } => HistoryOwner {
-                api_key: request.caller.api_key,
-                end_user,
-                conversation: request.conversation.as_deref(),
-            },
-            Self::GoesOn(row) => HistoryOwner {
-                api_key: row.api_key,
-                end_user: row.end_user.as_deref(),
-                conversation: row.conversation_named.then_some(row.conversation.as_str()),
-            },
-        }
-    }
-}
-
-/// Who asks, as far as it is known.
-#[derive(Clone, Copy)]
-pub(crate) struct HistoryOwner<'a> {
-    pub(crate) api_key: ApiKeyId,
-    pub(crate) end_user: Option<&'a str>,
-    /// The conversation that is named.
-    pub(crate) conversation: Option<&'a str>,
 }
 
 /// Looks for the turn that a request continues, or uses what was found when it was accepted.
@@ -109,48 +88,32 @@ pub(crate) struct HistoryOwner<'a> {
 /// When the store cannot be read.
 pub(crate) async fn recollect(
     inner: &RuntimeInner,
-    asks: HistoryOrigin<'_>,
+    owner: HistoryOwner<'_>,
+    source: MemorySource<'_>,
     input: &ModelInput,
     sent: SentHistory<'_>,
 ) -> Result<Recollection, ReadError> {
-    match asks {
-        HistoryOrigin::Begins {
-            request,
-            end_user,
-            record,
-        } => find(inner, request, end_user, record, sent).await,
-        HistoryOrigin::GoesOn(row) => find_again(inner, row, input, sent).await,
+    match source {
+        MemorySource::History(Some(scope)) => find(inner, owner, &scope, input, sent).await,
+        MemorySource::History(None) => Ok(Recollection::without(MemoryVerdict::Off)),
+        MemorySource::Row(row) => find_again(inner, row, input, sent).await,
     }
 }
 
 async fn find(
     inner: &RuntimeInner,
-    request: &TurnRequest,
-    end_user: Option<&str>,
-    record: RecordPolicy,
+    owner: HistoryOwner<'_>,
+    scope: &MemoryScope,
+    input: &ModelInput,
     sent: SentHistory<'_>,
 ) -> Result<Recollection, ReadError> {
-    let caller = &request.caller;
-    let key_of = match caller.memory {
-        KeyMemory::Key => KeyHolder::OnePerson,
-        KeyMemory::Off => KeyHolder::Many,
-    };
-    let scope = match record {
-        RecordPolicy::Full if inner.config.tools_enabled => {
-            MemoryScope::of(end_user, request.conversation.as_deref(), key_of)
-        }
-        RecordPolicy::Full | RecordPolicy::Minimal => None,
-    };
-    let Some(scope) = scope else {
-        return Ok(Recollection::without(MemoryVerdict::Off));
-    };
-    let history = History::read(&scope, &request.input.messages);
+    let history = History::read(scope, &input.messages);
     let tools = tools_of(&sent);
     let (mut verdict, mut continues, mut remembered) = (MemoryVerdict::New, None, Arc::default());
     if let Some((_, hash)) = history.answers.last() {
         let store = &inner.store;
         let room = room(inner, &tools);
-        let found = store.turn_by_history(caller.organization, caller.api_key, *hash, room);
+        let found = store.turn_by_history(owner.organization, owner.api_key, *hash, room);
         let sought;
         (sought, remembered) = found.await?;
         (verdict, continues) = match sought {

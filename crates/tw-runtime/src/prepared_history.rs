@@ -7,8 +7,8 @@ use tw_core::request::{Message, ModelInput, RequestTools};
 use tw_core::turn::{ToolOffer, Turn};
 use tw_store::read::ReadError;
 
-use crate::memory::{self, HistoryOrigin, Recollection};
-use crate::recall;
+use crate::memory::{self, MemorySource, Recollection};
+use crate::recall::{self, HistoryOwner};
 use crate::runtime::RuntimeInner;
 
 #[derive(Debug)]
@@ -43,7 +43,8 @@ pub(crate) struct SendableHistories {
 /// When the store cannot be read.
 pub(crate) async fn prepare(
     inner: &RuntimeInner,
-    asks: HistoryOrigin<'_>,
+    owner: HistoryOwner<'_>,
+    source: MemorySource<'_>,
     input: &ModelInput,
     offer: &ToolOffer,
 ) -> Result<PreparedHistory, ReadError> {
@@ -54,13 +55,13 @@ pub(crate) async fn prepare(
         RequestTools::List(entries) | RequestTools::Legacy(entries) => entries.is_empty(),
     });
     let messages = repaired.as_ref().unwrap_or(&input.messages);
-    let known = recall::look_up(inner, asks.organization(), asks.whose(), messages).await?;
+    let known = recall::look_up(inner, owner, messages).await?;
     let sent = memory::SentHistory {
         messages,
         offer,
         known: &known,
     };
-    let memory = memory::recollect(inner, asks, input, sent).await?;
+    let memory = memory::recollect(inner, owner, source, input, sent).await?;
     let joined = known.put_back(messages, offer);
     let goes = memory.history.as_ref().or(joined.as_ref());
     repairs.repeated_ids += goes.map_or(0, |goes| goes.repeated_ids);
@@ -85,6 +86,11 @@ impl PreparedHistory {
 }
 
 impl SendableHistories {
+    /// The client's history in order; `None` if it was.
+    pub(crate) fn repaired(&self) -> Option<&[Message]> {
+        self.repaired.as_deref()
+    }
+
     /// The history that the model is sent, with what memory puts back if that is to be restored.
     pub(crate) fn sent<'a>(&'a self, input: &'a ModelInput, turn: &Turn) -> Vec<&'a Message> {
         let messages = self.repaired.as_ref().unwrap_or(&input.messages);

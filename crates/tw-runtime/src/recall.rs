@@ -1,7 +1,7 @@
 //! Joining a client's answers to the turns that handed the calls over.
 
 use tw_core::call::{CallReason, CallRunner};
-use tw_core::id::{CallId, OrgId, TurnId};
+use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::json::Literal;
 use tw_core::limits;
 use tw_core::model::CallForm;
@@ -13,7 +13,6 @@ use tw_store::read::ReadError;
 use tw_store::read::recall::{AnsweredTurn, HandedSent};
 use tw_store::read::turn::CallRow;
 
-use crate::memory::HistoryOwner;
 use crate::runtime::RuntimeInner;
 
 /// Ids of one history that are looked up, the newest of them: as many as it may hold.
@@ -59,6 +58,16 @@ impl KnownHistory {
     }
 }
 
+/// The owner of a history, as far as its request names one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HistoryOwner<'a> {
+    pub(crate) organization: OrgId,
+    pub(crate) api_key: ApiKeyId,
+    pub(crate) end_user: Option<&'a str>,
+    /// The conversation that the request names.
+    pub(crate) conversation: Option<&'a str>,
+}
+
 /// Looks up the calls of a history that carry ids of ours. A history without any costs nothing.
 ///
 /// Ids stand in histories that people share. Of a turn of somebody else only the client's own calls are known, so that
@@ -68,7 +77,6 @@ impl KnownHistory {
 /// When the store cannot be read.
 pub(crate) async fn look_up(
     inner: &RuntimeInner,
-    organization: OrgId,
     whose: HistoryOwner<'_>,
     messages: &[Message],
 ) -> Result<KnownHistory, ReadError> {
@@ -88,7 +96,7 @@ pub(crate) async fn look_up(
         calls: places.iter().map(|(_, id)| *id).collect(),
         bytes_max: inner.config.recalled_bytes_max,
     };
-    let found = inner.store.answered_turns(organization, sent).await?;
+    let found = inner.store.answered_turns(whose.organization, sent).await?;
     let mut known = KnownHistory::default();
     let last_said = messages
         .iter()

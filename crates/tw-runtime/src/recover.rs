@@ -1,6 +1,5 @@
 //! Taking over turns that nobody drives.
 
-pub mod pace;
 mod without_machine;
 
 use std::panic::AssertUnwindSafe;
@@ -15,37 +14,37 @@ use tw_core::limits::{self, RequestLimits};
 use tw_core::request::{ModelInput, Role};
 use tw_core::tool::Tool;
 use tw_core::turn::{
-    FoundAttempt, FoundCall, FoundTurn, MixedListEntry, Now, Step, ToolOffer, Turn, TurnSetup,
+    FoundAttempt, FoundCall, FoundTurn, MixedListEntry, Now, Step, ToolOffer, Turn,
 };
 use tw_egress::upstream::Upstream;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
-use tw_store::read::turn::RecoveredTurn;
+use tw_store::read::turn::{RecoveredTurn, TurnRow};
 use tw_store::system;
 use tw_wire::openai_chat::request::{decode_shared, text_of};
 use tw_wire::stored::DamagedRecord;
 use tw_wire::stored::context::{self, ListedTool, OfferedTool};
 
-use crate::driver::{self, CallContext, DriverParts, TurnDriver, TurnWork};
+use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
+use crate::driver::{self, DriverParts, TurnDriver};
 use crate::error_chain::ErrorChain;
 use crate::fail_point::FailPoint;
 use crate::limiter::BodyPermit;
 use crate::live_turns::LiveTurn;
-use crate::memory::HistoryOrigin;
+use crate::memory::MemorySource;
+use crate::orphaned_turns::{AFTER_FAILED_WRITE, OrphanedTurn};
 use crate::prepared_history::{self, PreparedHistory};
+use crate::recall::HistoryOwner;
 use crate::runtime::{Runtime, RuntimeInner};
 use crate::tool_book::{self, ToolBookPage};
-use crate::variables::VariableSubject;
 
-use pace::{CLAIMS_OPEN_MAX, RecoveryPermit};
+use crate::recovery_pace::{CLAIMS_OPEN_MAX, RecoveryPermit};
 
 /// Turns that are read and claimed at once, if their bytes have room, so that a start after a crash does not flood
 /// the store, the tools and the upstreams at one moment.
 const RECOVERIES_PARALLEL_MAX: usize = 4;
 /// More than ever run at once; each entry of the list takes 24 bytes.
 const RECOVERIES_LISTED_MAX: u32 = 1_000_000;
-/// After a failed write, the store is given this long before the turn is taken over.
-const AFTER_FAILED_WRITE: Duration = Duration::from_secs(1);
 /// Longest wait between two tries to take a turn over.
 const BETWEEN_TRIES_MAX: Duration = Duration::from_secs(60);
 
@@ -146,27 +145,40 @@ impl Runtime {
             Ok(TakenOver::Left | TakenOver::Suspect) => 0,
             Err(error) => {
                 tracing::error!(turn.id = %turn, error = %ErrorChain(&error), "a turn could not be taken over");
-                later(Arc::clone(&self.0), organization, turn);
+                self.0.orphaned.add(OrphanedTurn {
+                    organization,
+                    turn,
+                    after: AFTER_FAILED_WRITE,
+                });
                 0
             }
         }
     }
 }
 
+/// Gives a driver to each turn whose driver stopped before its end, until the process ends.
+pub(crate) async fn adopt(inner: Arc<RuntimeInner>) {
+    loop {
+        let orphans = tokio::select! {
+            () = inner.refusing.cancelled() => return,
+            orphans = inner.orphaned.taken() => orphans,
+        };
+        for orphan in orphans {
+            take_over_after(Arc::clone(&inner), orphan);
+        }
+    }
+}
+
 /// Takes the turn over after a while, and tries again until it can.
-pub(crate) fn later(inner: Arc<RuntimeInner>, organization: OrgId, turn: TurnId) {
-    after(AFTER_FAILED_WRITE, inner, organization, turn);
-}
-
-/// [`later`], without a wait before the first try.
-pub(crate) fn at_once(inner: Arc<RuntimeInner>, organization: OrgId, turn: TurnId) {
-    after(Duration::ZERO, inner, organization, turn);
-}
-
-fn after(first: Duration, inner: Arc<RuntimeInner>, organization: OrgId, turn: TurnId) {
+fn take_over_after(inner: Arc<RuntimeInner>, orphan: OrphanedTurn) {
+    let OrphanedTurn {
+        organization,
+        turn,
+        after,
+    } = orphan;
     let tasks = inner.tasks.clone();
     tasks.spawn(async move {
-        let mut wait = first;
+        let mut wait = after;
         loop {
             tokio::select! {
                 () = inner.refusing.cancelled() => return,
@@ -313,17 +325,26 @@ async fn load(
         }
     };
     let (offer, page) = offer_of(inner, organization, &found.context).await?;
-    let work = match input_of(&mut found) {
+    let parts = match input_of(&mut found) {
         Ok(input) => {
-            let asks = HistoryOrigin::GoesOn(&found.turn);
-            let prepared = prepared_history::prepare(inner, asks, &input, &offer).await?;
-            work_of(inner, &found, (input, prepared), offer, page.as_deref())
+            let row = &found.turn;
+            let owner = HistoryOwner {
+                organization: row.organization,
+                api_key: row.api_key,
+                end_user: row.end_user.as_deref(),
+                conversation: row.conversation_named.then_some(row.conversation.as_str()),
+            };
+            let source = MemorySource::Row(row);
+            let prepared = prepared_history::prepare(inner, owner, source, &input, &offer).await?;
+            let page = page.as_deref();
+            parts_of(inner, &found.context, input, prepared, offer, page)
         }
         Err(error) => Err(error),
     };
-    match work {
-        Ok((work, setup)) => {
-            drive_on(inner, fence, &found, (work, setup), room);
+    match parts {
+        Ok(parts) => {
+            let assembled = assembly::assemble(inner, &identity_of(&found.turn), parts);
+            drive_on(inner, fence, &found, assembled, room);
             stop_if_asked(inner, organization, turn).await;
         }
         Err(error) => {
@@ -350,14 +371,30 @@ async fn stop_if_asked(inner: &RuntimeInner, organization: OrgId, turn: TurnId) 
     }
 }
 
-fn work_of(
+fn identity_of(row: &TurnRow) -> TurnIdentity<'_> {
+    TurnIdentity {
+        id: row.id,
+        api_key: row.api_key,
+        end_user: row.end_user.as_deref(),
+        conversation: &row.conversation,
+        created: row.created,
+        deadline: row.deadline,
+        streamed: row.streamed,
+        on_leave: row.on_leave,
+        record: row.record,
+        model: &row.model,
+    }
+}
+
+fn parts_of<'a>(
     inner: &RuntimeInner,
-    found: &RecoveredTurn,
-    (input, prepared): (ModelInput, PreparedHistory),
+    stored: &str,
+    input: ModelInput,
+    prepared: PreparedHistory,
     offer: ToolOffer,
-    page: Option<&ToolBookPage>,
-) -> Result<(TurnWork, TurnSetup), UnreadableError> {
-    let context = context::decode(&found.context)?;
+    page: Option<&'a ToolBookPage>,
+) -> Result<TurnParts<'a>, UnreadableError> {
+    let context = context::decode(stored)?;
     let named = context.upstreams.iter();
     let mut upstreams: Vec<Arc<Upstream>> = named
         .filter_map(|name| inner.upstream(name).cloned())
@@ -369,48 +406,14 @@ fn work_of(
     if upstreams.is_empty() {
         return Err(UnreadableError::NoUpstream);
     }
-    let row = &found.turn;
-    let calls = page.map(|page| {
-        let whose = VariableSubject {
-            end_user: row.end_user.as_deref(),
-            conversation: &row.conversation,
-            turn: row.id,
-            created: row.created,
-        };
-        CallContext::new(page, whose, &input)
-    });
-    let offer = match &calls {
-        Some(calls) => calls.variables.in_prompts(offer),
-        None => offer,
-    };
-    let setup = TurnSetup {
-        id: row.id,
-        created: row.created,
-        deadline: row.deadline,
-        streamed: row.streamed,
-        on_leave: row.on_leave,
-        record: row.record,
-        model: row.model.clone(),
-        choices: input.choices,
-        choice_is_forced: input.tool_choice.is_forced(),
-        completion_tokens_max: input.completion_tokens_max,
+    Ok(TurnParts {
+        input: Arc::new(input),
+        prepared,
         offer,
         withheld: context.withheld,
-        limits: inner.config.turn.clone(),
-        upstreams: upstreams
-            .iter()
-            .map(|upstream| upstream.name.clone())
-            .collect(),
-        memory: prepared.memory.of_turn,
-    };
-    let work = TurnWork {
-        input: Arc::new(input),
-        histories: prepared.into_histories(),
+        page,
         upstreams,
-        calls,
-        api_key: row.api_key,
-    };
-    Ok((work, setup))
+    })
 }
 
 /// The request, which was within the limits when it was accepted, whatever they are now.
@@ -437,9 +440,10 @@ fn drive_on(
     inner: &Arc<RuntimeInner>,
     fence: Fence,
     found: &RecoveredTurn,
-    (work, setup): (TurnWork, TurnSetup),
+    assembled: AssembledTurn,
     room: Room,
 ) {
+    let AssembledTurn { setup, work } = assembled;
     let events_stored = found.events.last().map_or(0, |event| event.number);
     let mut step = Step::default();
     let mut now = Now {
@@ -448,7 +452,7 @@ fn drive_on(
     };
     let machine = Turn::recover(setup, &found_turn(found), &mut now, &mut step);
     let live = LiveTurn::new(events_stored);
-    let place = inner
+    let permit = inner
         .limiter
         .taken_over(fence.organization, found.turn.api_key, room.body);
     let driver = TurnDriver::new(DriverParts {
@@ -458,7 +462,7 @@ fn drive_on(
         work: Arc::new(work),
         live: Arc::clone(&live),
         client: None,
-        place,
+        permit,
         recovery: Some(room.recovery),
         events_stored,
     });

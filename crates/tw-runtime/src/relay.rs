@@ -73,7 +73,8 @@ pub struct RelayedResponse {
     first: Option<Bytes>,
     deadline: Instant,
     recorder: RelayRecorder,
-    _places: (StreamPermit, Option<StreamPermit>),
+    _permit: StreamPermit,
+    _stream_permit: Option<StreamPermit>,
     _counted: TaskTrackerToken,
 }
 
@@ -102,8 +103,8 @@ impl Runtime {
             None
         };
         let body_bytes = request.bytes.len() as u64;
-        let place = inner.limiter.begin(&request.caller, body_bytes);
-        let mut place = place.map_err(RelayRefused::NoRoom)?;
+        let permit = inner.limiter.begin(&request.caller, body_bytes);
+        let mut permit = permit.map_err(RelayRefused::NoRoom)?;
         let limits = &inner.config.turn;
         let takes_max = if request.body.streamed {
             limits.streamed_max
@@ -119,7 +120,7 @@ impl Runtime {
         };
         let (mut answer, first) = relaying.answer().await.map_err(RelayRefused::Failed)?;
         // It is sent once more to nobody.
-        place.release_body();
+        permit.release_body();
         Ok(RelayedResponse {
             status: answer.status,
             headers: std::mem::take(&mut answer.headers),
@@ -127,7 +128,8 @@ impl Runtime {
             first,
             deadline: relaying.deadline,
             recorder: relaying.recorder,
-            _places: (place, stream),
+            _permit: permit,
+            _stream_permit: stream,
             _counted: inner.tasks.token(),
         })
     }

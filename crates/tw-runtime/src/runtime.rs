@@ -31,7 +31,8 @@ use crate::limiter::{Limiter, LimiterRules};
 use crate::live_turns::LiveTurns;
 use crate::metrics::{DroppedLogLines, Format, Metrics};
 use crate::models::KnownModels;
-use crate::recover::pace::{RECOVERIES_BYTES_DEFAULT, RecoveryPace};
+use crate::orphaned_turns::OrphanedTurns;
+use crate::recovery_pace::{RECOVERIES_BYTES_DEFAULT, RecoveryPace};
 use crate::results::ResultCache;
 use crate::slots::CallSlots;
 use crate::tool_book::ToolBook;
@@ -177,6 +178,7 @@ pub(crate) struct RuntimeInner {
     pub(crate) turnstile: Turnstile,
     pub(crate) live: LiveTurns,
     pub(crate) driver_panics: DriverPanics,
+    pub(crate) orphaned: OrphanedTurns,
     pub(crate) marks: AnsweredNotes,
     pub(crate) metrics: Metrics,
     pub(crate) tasks: TaskTracker,
@@ -221,6 +223,7 @@ impl Runtime {
             executors,
             live: LiveTurns::new(),
             driver_panics: DriverPanics::default(),
+            orphaned: OrphanedTurns::default(),
             marks: AnsweredNotes::default(),
             metrics,
             tasks: TaskTracker::new(),
@@ -229,10 +232,9 @@ impl Runtime {
             serial: AtomicU64::new(1),
             env,
         }));
-        runtime
-            .0
-            .tasks
-            .spawn(crate::retention::run(Arc::clone(&runtime.0)));
+        let tasks = &runtime.0.tasks;
+        tasks.spawn(crate::retention::run(Arc::clone(&runtime.0)));
+        tasks.spawn(crate::recover::adopt(Arc::clone(&runtime.0)));
         Ok(runtime)
     }
 

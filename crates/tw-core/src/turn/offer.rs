@@ -132,7 +132,8 @@ pub enum OfferError {
 /// [`OfferError`] for what cannot be run.
 pub fn offer(
     input: &ModelInput,
-    (grant, mode): (&ToolGrant, ToolsMode),
+    grant: &ToolGrant,
+    mode: ToolsMode,
     registry: &[Arc<Tool>],
     tools_max: usize,
 ) -> Result<OfferOutcome, OfferError> {

@@ -26,7 +26,7 @@ impl TurnDriver {
         let shows_end = self.turn.is_ended();
         if shows_end {
             // Whoever sees the end may begin the next turn at once.
-            self.place = None;
+            self.permit = None;
         }
         self.send(std::mem::take(&mut step.show)).await;
         if shows_end {

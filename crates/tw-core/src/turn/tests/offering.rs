@@ -39,7 +39,7 @@ fn offered_as(
     grant: &ToolGrant,
     mode: ToolsMode,
 ) -> Result<Vec<String>, OfferError> {
-    offer(input, (grant, mode), &registry(), 128).map(|offered| match offered.offer {
+    offer(input, grant, mode, &registry(), 128).map(|offered| match offered.offer {
         ToolOffer::Relay => Vec::new(),
         ToolOffer::Ours(tools) => tools.iter().map(|tool| tool.name.clone()).collect(),
         ToolOffer::Mixed(listed) => {
@@ -51,8 +51,6 @@ fn offered_as(
         }
     })
 }
-
-const ALL: (&ToolGrant, ToolsMode) = (&ToolGrant::All, ToolsMode::Replace);
 
 /// What a list is made into where the key's tools are added to it, and which names meet.
 #[test]
@@ -100,9 +98,9 @@ fn a_keys_tools_are_added_behind_a_list_that_does_not_name_them() {
             offers,
             "{list:?} {grant:?}"
         );
-        let offered = offer(&input, (&grant, ToolsMode::Add), &registry(), 128).unwrap();
+        let offered = offer(&input, &grant, ToolsMode::Add, &registry(), 128).unwrap();
         assert_eq!(offered.names_shared, shared, "{list:?} {grant:?}");
-        let exact = offer(&input, (&grant, ToolsMode::Replace), &registry(), 128).unwrap();
+        let exact = offer(&input, &grant, ToolsMode::Replace, &registry(), 128).unwrap();
         assert!(exact.names_shared.is_empty());
     }
     let absent = super::trace::input(RequestTools::Absent);
@@ -115,7 +113,7 @@ fn a_keys_tools_are_added_behind_a_list_that_does_not_name_them() {
 #[test]
 fn what_cannot_be_added_is_refused_and_a_relay_is_not() {
     let add = |input: &ModelInput, grant: &ToolGrant, max| {
-        offer(input, (grant, ToolsMode::Add), &registry(), max).map(|_| ())
+        offer(input, grant, ToolsMode::Add, &registry(), max).map(|_| ())
     };
     // The client's own count, too: the provider has a limit of its own.
     let listed = listing(&["one", "two"]);
@@ -205,7 +203,14 @@ fn our_description_holds_and_a_different_one_is_counted() {
     for (parameters, replaced) in [(None, 0), (Some(PARAMETERS), 0), (Some(other), 1)] {
         for form in [RequestTools::List, RequestTools::Legacy] {
             let input = super::trace::input(form(vec![entry("mid", parameters)]));
-            let offered = offer(&input, ALL, &registry(), 128).unwrap();
+            let offered = offer(
+                &input,
+                &ToolGrant::All,
+                ToolsMode::Replace,
+                &registry(),
+                128,
+            )
+            .unwrap();
             assert_eq!(offered.schemas_replaced, replaced);
             let ToolOffer::Ours(tools) = offered.offer else {
                 panic!("mid is ours");
@@ -218,7 +223,16 @@ fn our_description_holds_and_a_different_one_is_counted() {
 #[test]
 fn more_tools_than_a_request_may_have_are_not_offered() {
     let absent = super::trace::input(RequestTools::Absent);
-    let offered = |max| offer(&absent, ALL, &registry(), max).map(|_| ());
+    let offered = |max| {
+        offer(
+            &absent,
+            &ToolGrant::All,
+            ToolsMode::Replace,
+            &registry(),
+            max,
+        )
+        .map(|_| ())
+    };
     assert_eq!(offered(3), Ok(()));
     assert_eq!(offered(2), Err(OfferError::TooMany { offered: 3, max: 2 }));
 }
@@ -230,7 +244,7 @@ fn tools_that_are_too_large_together_are_not_offered() {
         let mut large = (*tool("large", EffectClass::Read)).clone();
         large.description = "d".repeat(bytes - large.parameters.as_str().len());
         let registry = [Arc::new(large)];
-        offer(&absent, ALL, &registry, 128).map(|_| ())
+        offer(&absent, &ToolGrant::All, ToolsMode::Replace, &registry, 128).map(|_| ())
     };
     let max = crate::limits::OFFERED_BYTES_MAX;
     assert_eq!(of_bytes(max), Ok(()));

@@ -1,0 +1,110 @@
+//! The assembly of a turn: how its machine is set up and what its driver works with, the same for a turn that begins
+//! and for one that is taken over.
+
+use std::sync::Arc;
+
+use tw_core::id::{ApiKeyId, TurnId};
+use tw_core::request::ModelInput;
+use tw_core::time::Timestamp;
+use tw_core::turn::{ToolOffer, TurnSetup};
+use tw_core::turn_policy::{OnLeave, RecordPolicy};
+use tw_egress::upstream::Upstream;
+
+use crate::driver::{CallContext, TurnWork};
+use crate::prepared_history::PreparedHistory;
+use crate::runtime::RuntimeInner;
+use crate::tool_book::ToolBookPage;
+use crate::variables::VariableSubject;
+
+/// The identity of a turn: from the request that begins it, or from its row.
+#[derive(Debug)]
+pub(crate) struct TurnIdentity<'a> {
+    pub(crate) id: TurnId,
+    pub(crate) api_key: ApiKeyId,
+    pub(crate) end_user: Option<&'a str>,
+    pub(crate) conversation: &'a str,
+    pub(crate) created: Timestamp,
+    pub(crate) deadline: Timestamp,
+    pub(crate) streamed: bool,
+    pub(crate) on_leave: OnLeave,
+    pub(crate) record: RecordPolicy,
+    /// The name under which the client asked for a model.
+    pub(crate) model: &'a str,
+}
+
+/// The parts of a turn beside its identity.
+#[derive(Debug)]
+pub(crate) struct TurnParts<'a> {
+    pub(crate) input: Arc<ModelInput>,
+    pub(crate) prepared: PreparedHistory,
+    pub(crate) offer: ToolOffer,
+    /// Names of tools that must not run in this turn.
+    pub(crate) withheld: Vec<String>,
+    /// The tools of the organization; `None` for a relay.
+    pub(crate) page: Option<&'a ToolBookPage>,
+    /// In the order in which they are asked; never empty.
+    pub(crate) upstreams: Vec<Arc<Upstream>>,
+}
+
+/// A turn that its machine can be made of and its driver can begin with.
+#[derive(Debug)]
+pub(crate) struct AssembledTurn {
+    pub(crate) setup: TurnSetup,
+    pub(crate) work: TurnWork,
+}
+
+pub(crate) fn assemble(
+    inner: &RuntimeInner,
+    identity: &TurnIdentity<'_>,
+    parts: TurnParts<'_>,
+) -> AssembledTurn {
+    let TurnParts {
+        input,
+        prepared,
+        offer,
+        withheld,
+        page,
+        upstreams,
+    } = parts;
+    let calls = page.map(|page| {
+        let subject = VariableSubject {
+            end_user: identity.end_user,
+            conversation: identity.conversation,
+            turn: identity.id,
+            created: identity.created,
+        };
+        CallContext::new(page, subject, &input)
+    });
+    let offer = match &calls {
+        Some(calls) => calls.variables.in_prompts(offer),
+        None => offer,
+    };
+    let setup = TurnSetup {
+        id: identity.id,
+        created: identity.created,
+        deadline: identity.deadline,
+        streamed: identity.streamed,
+        on_leave: identity.on_leave,
+        record: identity.record,
+        model: identity.model.to_owned(),
+        choices: input.choices,
+        choice_is_forced: input.tool_choice.is_forced(),
+        completion_tokens_max: input.completion_tokens_max,
+        offer,
+        withheld,
+        limits: inner.config.turn.clone(),
+        upstreams: upstreams
+            .iter()
+            .map(|upstream| upstream.name.clone())
+            .collect(),
+        memory: prepared.memory.of_turn,
+    };
+    let work = TurnWork {
+        input,
+        histories: prepared.into_histories(),
+        upstreams,
+        calls,
+        api_key: identity.api_key,
+    };
+    AssembledTurn { setup, work }
+}
