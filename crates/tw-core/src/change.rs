@@ -234,16 +234,16 @@ pub struct SaveTool {
 pub struct BodyCuts {
     /// The body up to and with the last message before the last answer: where the body of the turn that gave that
     /// answer ended.
-    pub before_answer: Option<DurationPart>,
+    pub before_answer: Option<BodyPrefix>,
     /// The body up to and with the last message.
-    pub start: DurationPart,
+    pub start: BodyPrefix,
     /// SHA-256 of what stands behind the last message.
     pub end_hash: [u8; 32],
 }
 
 /// The beginning of a body, as a length and a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DurationPart {
+pub struct BodyPrefix {
     pub bytes: usize,
     /// SHA-256.
     pub hash: [u8; 32],

@@ -110,7 +110,7 @@ pub struct OutgoingRequest {
 /// Leaves out the URL, the headers and the body, which may hold a secret.
 impl fmt::Debug for OutgoingRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outgoing")
+        f.debug_struct("OutgoingRequest")
             .field("method", &self.method)
             .field("body_bytes", &self.body.len())
             .finish_non_exhaustive()
@@ -264,7 +264,7 @@ impl EgressClient {
 
 impl fmt::Debug for EgressClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
+        f.debug_struct("EgressClient")
             .field("guard", &self.shared.guard)
             .finish_non_exhaustive()
     }

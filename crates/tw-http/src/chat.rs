@@ -20,7 +20,7 @@ use tw_core::turn_policy::{OnLeave, Surface};
 use tw_runtime::accept::{NextAnswerPart, TurnAnswer, TurnRequest, TurnTaken};
 use tw_runtime::auth::Principal;
 use tw_runtime::error_chain::ErrorChain;
-use tw_runtime::limiter::StreamPermit;
+use tw_runtime::limiter::RoomPermit;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
 use tw_wire::openai_chat::completion::CompletionBuilder;
 use tw_wire::openai_chat::error::{of_fault, render};
@@ -271,7 +271,7 @@ struct Streaming {
     turn: TurnId,
     note: Option<HandoverNote>,
     /// Held until the end is on its way.
-    permit: Option<StreamPermit>,
+    permit: Option<RoomPermit>,
 }
 
 /// Answers with a stream, whose head goes out with the first thing to be seen, or when it is time
@@ -279,7 +279,7 @@ struct Streaming {
 async fn stream(
     surfaces: &AppState,
     taken: TurnTaken,
-    permit: Option<StreamPermit>,
+    permit: Option<RoomPermit>,
     options: ChunkOptions,
     note: HandoverNote,
     id: &RequestId,

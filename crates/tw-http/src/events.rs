@@ -15,7 +15,7 @@ use tw_core::id::TurnId;
 use tw_core::request::RequestTools;
 use tw_runtime::error_chain::ErrorChain;
 use tw_runtime::follow::{FollowError, Follower, LogCursor};
-use tw_runtime::limiter::StreamPermit;
+use tw_runtime::limiter::RoomPermit;
 use tw_store::read::events::NumberedEvent;
 use tw_store::read::view::ResultDetail;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
@@ -185,7 +185,7 @@ struct Following {
     turn: TurnId,
     ended: bool,
     /// Permit that is held until the end is on its way.
-    place: Option<StreamPermit>,
+    place: Option<RoomPermit>,
 }
 
 impl Following {

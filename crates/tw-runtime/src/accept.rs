@@ -32,7 +32,7 @@ use crate::auth::Principal;
 use crate::driver::{self, AcceptedTurn, DriverParts, TurnDriver, TurnWork};
 use crate::equal_requests::{PassMode, RequestFingerprint, TurnstilePass};
 use crate::follow::Follower;
-use crate::limiter::{RoomRefused, StreamPermit};
+use crate::limiter::{RoomPermit, RoomRefused};
 use crate::live_turns::{LiveTurn, WaitingClient};
 use crate::memory::{self, MemorySource};
 use crate::prepared_history;
@@ -556,7 +556,7 @@ struct StartedTurn {
     machine: Turn,
     fence: Fence,
     work: TurnWork,
-    permit: StreamPermit,
+    permit: RoomPermit,
     /// What is written and started first.
     step: Step,
     /// Held until the turn is accepted.

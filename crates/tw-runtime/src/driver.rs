@@ -38,7 +38,7 @@ use tw_wire::openai_chat::request::encode_for;
 use crate::equal_requests::TurnstilePass;
 use crate::error_chain::ErrorChain;
 use crate::fail_point::FailPoint;
-use crate::limiter::StreamPermit;
+use crate::limiter::RoomPermit;
 use crate::live_turns::{DriverSignal, LiveTurn, WantedSignals};
 use crate::orphaned_turns::{AFTER_FAILED_WRITE, OrphanedTurn};
 use crate::prepared_history::SendableHistories;
@@ -102,7 +102,7 @@ pub(crate) struct TurnDriver {
     /// A client waits, and its leaving is an event.
     client_counts: bool,
     /// Held until the turn's end is durable.
-    permit: Option<StreamPermit>,
+    permit: Option<RoomPermit>,
     /// Of a turn that was taken over, until something has come of what it asked first.
     recovery: Option<RecoveryPermit>,
     asking: Option<(ModelRequestNumber, ModelExchange)>,
@@ -148,7 +148,7 @@ pub(crate) struct DriverParts {
     pub(crate) work: Arc<TurnWork>,
     pub(crate) live: Arc<LiveTurn>,
     pub(crate) client: Option<ToClient>,
-    pub(crate) permit: StreamPermit,
+    pub(crate) permit: RoomPermit,
     pub(crate) recovery: Option<RecoveryPermit>,
     /// Events that the log holds already.
     pub(crate) events_stored: u64,

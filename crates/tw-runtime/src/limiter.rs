@@ -174,8 +174,8 @@ impl Limiter {
         self: &Arc<Self>,
         caller: &Principal,
         body_bytes: u64,
-    ) -> Result<StreamPermit, RoomRefused> {
-        let mut place = StreamPermit::of_server(self, Kind::Turn, self.rules.turns_max)?;
+    ) -> Result<RoomPermit, RoomRefused> {
+        let mut place = RoomPermit::of_server(self, Kind::Turn, self.rules.turns_max)?;
         let held = Arc::clone(&self.bodies).try_acquire_many_owned(self.body_units(body_bytes));
         place.body = Some(held.map_err(|_full| RoomRefused::Overloaded)?);
         let askers = self.askers(caller);
@@ -210,9 +210,9 @@ impl Limiter {
         organization: OrgId,
         key: ApiKeyId,
         body: BodyPermit,
-    ) -> StreamPermit {
+    ) -> RoomPermit {
         self.turns.fetch_add(1, Ordering::AcqRel);
-        let mut place = StreamPermit::empty(self, Kind::Turn);
+        let mut place = RoomPermit::empty(self, Kind::Turn);
         place.body = body.0;
         let mut counts = self.lock();
         let now = self.env.now();
@@ -246,8 +246,8 @@ impl Limiter {
         units(body_bytes).clamp(1, self.bodies_units_max)
     }
 
-    fn open_stream(self: &Arc<Self>, caller: &Principal) -> Result<StreamPermit, RoomRefused> {
-        let mut place = StreamPermit::of_server(self, Kind::Stream, self.rules.streams_max)?;
+    fn open_stream(self: &Arc<Self>, caller: &Principal) -> Result<RoomPermit, RoomRefused> {
+        let mut place = RoomPermit::of_server(self, Kind::Stream, self.rules.streams_max)?;
         let askers = self.askers(caller);
         if askers
             .iter()
@@ -422,7 +422,7 @@ enum Kind {
 
 /// A permit for one turn or one stream, of the server and of those who are counted for it; free again when dropped.
 #[derive(Debug)]
-pub struct StreamPermit {
+pub struct RoomPermit {
     limiter: Arc<Limiter>,
     kind: Kind,
     counted: [Option<Subject>; 2],
@@ -432,7 +432,7 @@ pub struct StreamPermit {
     charged: Option<Timestamp>,
 }
 
-impl StreamPermit {
+impl RoomPermit {
     fn of_server(limiter: &Arc<Limiter>, kind: Kind, max: usize) -> Result<Self, RoomRefused> {
         limiter
             .held(kind)
@@ -490,7 +490,7 @@ impl Limiter {
     }
 }
 
-impl Drop for StreamPermit {
+impl Drop for RoomPermit {
     fn drop(&mut self) {
         self.limiter.held(self.kind).fetch_sub(1, Ordering::AcqRel);
         if self.counted == [None, None] {
@@ -531,7 +531,7 @@ impl Runtime {
     ///
     /// # Errors
     /// [`RoomRefused`].
-    pub fn open_stream(&self, caller: &Principal) -> Result<StreamPermit, RoomRefused> {
+    pub fn open_stream(&self, caller: &Principal) -> Result<RoomPermit, RoomRefused> {
         self.0.limiter.open_stream(caller)
     }
 

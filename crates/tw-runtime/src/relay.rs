@@ -23,7 +23,7 @@ use tw_egress::upstream::{Unanswered, Upstream};
 use tw_wire::relayed::body::RelayedBody;
 
 use crate::auth::Principal;
-use crate::limiter::{RoomRefused, StreamPermit};
+use crate::limiter::{RoomPermit, RoomRefused};
 use crate::runtime::{Runtime, RuntimeInner};
 
 use record::RelayRecorder;
@@ -73,8 +73,8 @@ pub struct RelayedResponse {
     first: Option<Bytes>,
     deadline: Instant,
     recorder: RelayRecorder,
-    _permit: StreamPermit,
-    _stream_permit: Option<StreamPermit>,
+    _permit: RoomPermit,
+    _stream_permit: Option<RoomPermit>,
     _counted: TaskTrackerToken,
 }
 

@@ -1,7 +1,7 @@
 //! Hashes of a request's body and of its beginnings, read in one pass.
 
 use sha2::{Digest, Sha256};
-use tw_core::change::{BodyCuts, DurationPart};
+use tw_core::change::{BodyCuts, BodyPrefix};
 use tw_core::request::MessageEnds;
 
 pub(super) struct BodyHashes {
@@ -41,11 +41,11 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn up_to(&mut self, end: usize) -> DurationPart {
+    fn up_to(&mut self, end: usize) -> BodyPrefix {
         let end = end.clamp(self.bytes, self.body.len());
         self.hash.update(&self.body[self.bytes..end]);
         self.bytes = end;
-        DurationPart {
+        BodyPrefix {
             bytes: end,
             hash: self.hash.clone().finalize().into(),
         }
@@ -60,7 +60,7 @@ mod tests {
     fn each_piece_has_the_hash_that_it_has_by_itself() {
         let body = b"before, more and behind";
         let hash = |text: &[u8]| -> [u8; 32] { Sha256::digest(text).into() };
-        let stretch = |bytes: usize| DurationPart {
+        let stretch = |bytes: usize| BodyPrefix {
             bytes,
             hash: hash(&body[..bytes]),
         };

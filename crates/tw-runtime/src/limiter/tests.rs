@@ -13,7 +13,7 @@ use tw_egress::env::Env;
 
 use super::{
     BodyPermit, COUNTED_MAX, LimitKind, LimitSubject, Limiter, LimiterRules, ReachedLimit,
-    RoomRefused, SWEPT_AT, StreamPermit,
+    RoomPermit, RoomRefused, SWEPT_AT,
 };
 use crate::auth::Principal;
 
@@ -64,7 +64,7 @@ fn seconds(seconds: i64) -> Timestamp {
     Timestamp(seconds * 1_000_000)
 }
 
-fn limited(outcome: Result<StreamPermit, RoomRefused>) -> ReachedLimit {
+fn limited(outcome: Result<RoomPermit, RoomRefused>) -> ReachedLimit {
     match outcome.unwrap_err() {
         RoomRefused::Limited(limited) => limited,
         RoomRefused::Overloaded => panic!("the server is not full"),

@@ -4,7 +4,7 @@ use proptest::prelude::{Strategy, any};
 use proptest::test_runner::{Config, TestRunner};
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
-use tw_core::change::{BodyCuts, Change, DurationPart, EndTurn, NewTurn, Outcome};
+use tw_core::change::{BodyCuts, BodyPrefix, Change, EndTurn, NewTurn, Outcome};
 use tw_core::id::TurnId;
 use tw_core::turn_policy::RecordPolicy;
 use tw_core::turn_status::TurnStatus;
@@ -43,7 +43,7 @@ impl Body {
 
     fn cuts(&self) -> BodyCuts {
         let hash = |text: &str| Sha256::digest(text).into();
-        let stretch = |text: &String| DurationPart {
+        let stretch = |text: &String| BodyPrefix {
             bytes: text.len(),
             hash: hash(text),
         };
