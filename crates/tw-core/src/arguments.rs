@@ -133,7 +133,7 @@ fn expanded(root: &Value, schema: &Value, deep: usize, most: usize) -> usize {
 
 impl fmt::Debug for ArgumentsSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Schema")
+        f.write_str("ArgumentsSchema")
     }
 }
 

@@ -133,6 +133,6 @@ impl Default for UpstreamConnections {
 
 impl fmt::Debug for UpstreamConnections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connections")
+        f.write_str("UpstreamConnections")
     }
 }

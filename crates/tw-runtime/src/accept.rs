@@ -79,7 +79,7 @@ pub struct TurnTaken {
     pub answer: TurnAnswer,
 }
 
-/// Why a request got no turn.
+/// Reasons for which a request gets no turn.
 #[derive(Debug, thiserror::Error)]
 pub enum TurnRefused {
     #[error("{message}")]
@@ -118,7 +118,7 @@ pub struct TurnAnswer {
     idle: Option<IdleTimer>,
 }
 
-/// What comes next of an answer.
+/// The next part of an answer.
 #[derive(Debug)]
 pub enum NextAnswerPart {
     Events(Vec<LogEvent>),
@@ -471,7 +471,7 @@ impl Runtime {
         (answer, outcome)
     }
 
-    /// What the request is offered, and the page of the book that it is from; none for a relay.
+    /// The tools that the request is offered, and the page of the tool book that they are from; none for a relay.
     async fn offered(
         &self,
         request: &TurnRequest,
@@ -523,7 +523,7 @@ fn machine_of(inner: &RuntimeInner, setup: TurnSetup, step: &mut Step) -> Turn {
     Turn::start(setup, &now, step)
 }
 
-/// What the upstream that is asked first gets otherwise than it was written.
+/// The differences between what the client wrote and what the upstream that is asked first gets.
 fn differences_of(
     machine: &Turn,
     request: &TurnRequest,
@@ -557,7 +557,7 @@ struct StartedTurn {
     fence: Fence,
     work: TurnWork,
     permit: RoomPermit,
-    /// What is written and started first.
+    /// The first writes and effects.
     step: Step,
     /// Held until the turn is accepted.
     pass: TurnstilePass,
@@ -569,7 +569,7 @@ enum Begun {
     ParentDeleted,
 }
 
-/// What a repetition of the request has in common with it.
+/// The fingerprint that a repetition of the request has in common with it.
 fn equal_of(
     request: &TurnRequest,
     end_user: Option<&str>,

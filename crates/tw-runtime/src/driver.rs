@@ -54,7 +54,7 @@ use calls::CallEnded;
 use log::TurnLog;
 use metering::Metering;
 
-/// What a turn works with and never changes.
+/// The parts of a turn that its driver works with and never changes.
 #[derive(Debug)]
 pub(crate) struct TurnWork {
     pub(crate) input: Arc<ModelInput>,
@@ -63,11 +63,11 @@ pub(crate) struct TurnWork {
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// `None` for a relay.
     pub(crate) calls: Option<CallContext>,
-    /// Whose turn it is, for the log.
+    /// The key of the turn, for the log.
     pub(crate) api_key: ApiKeyId,
 }
 
-/// What calls of our tools need of the turn.
+/// The context of a turn that calls of our tools need.
 #[derive(Debug)]
 pub(crate) struct CallContext {
     /// The organization's slug.
@@ -130,7 +130,7 @@ struct Accepting {
     accepted: oneshot::Sender<Result<AcceptedTurn, StoreApplyError>>,
 }
 
-/// Why a driver stopped before the turn's end.
+/// Reasons for which a driver stops before the turn's end.
 #[derive(Debug)]
 pub(super) enum DriverStop {
     /// There is no such turn, or whether there is one is unknown.
@@ -154,7 +154,7 @@ pub(crate) struct DriverParts {
     pub(crate) events_stored: u64,
 }
 
-/// What happened next in the world of one driver.
+/// The next event in the world of one driver.
 enum Happened {
     Accepted(Result<Vec<Outcome>, StoreApplyError>),
     Signal(DriverSignal),
@@ -295,7 +295,7 @@ impl TurnDriver {
         }
     }
 
-    /// What costs most of taking a turn over is behind it: its claims do not count against it any more.
+    /// Notes that the take-over has done what costs most: its claims do not count against the turn any more.
     async fn note_resumed(&mut self) -> Result<(), DriverStop> {
         if !self.turn.is_ended() {
             let at = self.inner.env.now();
@@ -604,7 +604,7 @@ pub(crate) fn spawn(
     }));
 }
 
-/// What the accepting transaction came to.
+/// The outcome of the accepting transaction.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AcceptedTurn {
     New,
@@ -613,7 +613,7 @@ pub(crate) enum AcceptedTurn {
         turn: tw_core::id::TurnId,
         same_body: bool,
     },
-    /// What the turn continues was deleted in the meantime.
+    /// The turn that this one continues was deleted in the meantime.
     ParentDeleted,
 }
 

@@ -16,7 +16,7 @@ use tw_store::read::turn::TurnRow;
 use crate::recall::{HistoryOwner, KnownHistory};
 use crate::runtime::RuntimeInner;
 
-/// What is known of the turns before a request.
+/// The turns before a request, as far as they are known.
 #[derive(Debug)]
 pub(crate) struct Recollection {
     pub(crate) verdict: MemoryVerdict,
@@ -28,11 +28,11 @@ pub(crate) struct Recollection {
     pub(crate) history: Option<SplicedHistory>,
 }
 
-/// What the model is sent of a request: the history, repaired, and the tools.
+/// The part of a request that the model is sent: the history, repaired, and the tools.
 pub(crate) struct SentHistory<'a> {
     pub(crate) messages: &'a [Message],
     pub(crate) offer: &'a ToolOffer,
-    /// What the ids of its calls tell.
+    /// Turns that the ids of its calls lead to.
     pub(crate) known: &'a KnownHistory,
 }
 
@@ -180,7 +180,7 @@ fn tools_of(sent: &SentHistory<'_>) -> Vec<String> {
     sent.offer.ours().map(|tool| tool.name.clone()).collect()
 }
 
-/// What may come back; `None` if nothing may.
+/// The room for what memory puts back; `None` if nothing may come back.
 fn room(inner: &RuntimeInner, tools: &[String]) -> Option<RecallRoom> {
     (!tools.is_empty()).then(|| RecallRoom {
         tools: tools.to_owned(),
@@ -221,7 +221,7 @@ fn put_back(
     Some(recall::splice(sent.messages, &recalled, &is_offered))
 }
 
-/// Where the answers stand in a repaired history, which has as many as the one that was sent.
+/// The places of the answers in a repaired history, which has as many as the one that was sent.
 fn places(messages: &[Message]) -> Vec<usize> {
     let answers = messages.iter().enumerate();
     let answers = answers.filter(|(_, message)| message.role == Role::Assistant);

@@ -25,7 +25,7 @@ pub(crate) struct PreparedHistory {
     joined: Option<SplicedHistory>,
 }
 
-/// What the model may be sent of a client's history.
+/// The forms of a client's history that the model may be sent.
 #[derive(Debug)]
 pub(crate) struct SendableHistories {
     repaired: Option<Vec<Message>>,

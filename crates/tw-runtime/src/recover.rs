@@ -48,7 +48,7 @@ const RECOVERIES_LISTED_MAX: u32 = 1_000_000;
 /// Longest wait between two tries to take a turn over.
 const BETWEEN_TRIES_MAX: Duration = Duration::from_secs(60);
 
-/// Why a turn could not be taken over now.
+/// Reasons for which a turn cannot be taken over now.
 #[derive(Debug, thiserror::Error)]
 enum RecoverError {
     #[error("reading the turn")]
@@ -60,7 +60,7 @@ enum RecoverError {
     Panicked,
 }
 
-/// Why a turn can never be taken over.
+/// Reasons for which a turn can never be taken over.
 #[derive(Debug, thiserror::Error)]
 enum UnreadableError {
     #[error("the stored context")]
@@ -203,7 +203,7 @@ fn take_over_after(inner: Arc<RuntimeInner>, orphan: OrphanedTurn) {
     });
 }
 
-/// What became of a turn that was to be taken over.
+/// The outcome of a take-over.
 enum TakenOver {
     /// It is driven on, or was ended.
     Driven,
@@ -213,7 +213,7 @@ enum TakenOver {
     Suspect,
 }
 
-/// What is done with turns of which claims came to nothing.
+/// The treatment of turns of which claims came to nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Suspects {
     Left,
@@ -515,7 +515,7 @@ async fn tool_of(
     Ok(row.as_ref().and_then(tool_book::compiled))
 }
 
-/// What the machine is rebuilt from.
+/// The record of a turn from which its machine is rebuilt.
 pub fn found_turn(found: &RecoveredTurn) -> FoundTurn {
     FoundTurn {
         rounds: found

@@ -75,7 +75,7 @@ impl SecretNeedle {
 /// Leaves out the needles, which hold the value.
 impl fmt::Debug for SecretNeedle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Hidden").field(&self.secret).finish()
+        f.debug_tuple("SecretNeedle").field(&self.secret).finish()
     }
 }
 
