@@ -11,6 +11,7 @@ use tw_core::variables::Variables;
 
 use crate::api_request::ApiCaller;
 use crate::builtin;
+use crate::off_thread::aside;
 use crate::probe::Prober;
 use crate::secrets::Tenancy;
 
@@ -38,6 +39,10 @@ pub struct AttemptContext {
     pub variables: Arc<Variables>,
 }
 
+/// Bytes of the arguments of `calculate` up to which it takes well under a millisecond; long powers and fractions may
+/// take 20 times as long.
+const SHORT_EXPRESSION_BYTES_MAX: usize = 100;
+
 /// Runs the tool. The caller holds its timeout and catches panics.
 ///
 /// An `api_request` holds its timeout by itself, too, and should get to do so: only the client
@@ -48,7 +53,12 @@ pub async fn run(executors: &ToolExecutors, tool: &Tool, attempt: &AttemptContex
             &attempt.args.json().to_value(),
             attempt.now.0,
         )),
-        ToolKind::Calculate => of_builtin(builtin::calculate(&attempt.args.json().to_value())),
+        ToolKind::Calculate => {
+            let arguments = attempt.args.json();
+            let is_long = arguments.as_str().len() > SHORT_EXPRESSION_BYTES_MAX;
+            let calculated = aside(is_long, || builtin::calculate(&arguments.to_value()));
+            of_builtin(calculated)
+        }
         ToolKind::ApiRequest(definition) => executors.api.send(definition, attempt).await,
         ToolKind::Probe(probe) => {
             let prober = &executors.prober;

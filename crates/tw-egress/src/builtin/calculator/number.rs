@@ -3,15 +3,15 @@
 //! Fractions rather than decimals, so that 10 / 3 * 3 is 10 and rounding happens once, at the end.
 //! Every step keeps numerator and denominator bounded, which bounds the time of the next step.
 
-use dashu_int::ops::{Abs, BitTest, SquareRoot, UnsignedAbs};
-use dashu_int::{IBig, UBig};
-use dashu_ratio::RBig;
+use num_bigint::{BigInt, BigUint};
+use num_rational::BigRational;
+use num_traits::{One, Pow, Signed, Zero};
 
 /// Digits to which an exact value may grow, and the power of ten past which values are refused.
 const DIGITS_MAX: usize = 1_000;
 
 /// Bits of a number of [`DIGITS_MAX`] digits: each digit is log2(10) = 3.3219 bits.
-const BITS_MAX: usize = DIGITS_MAX * 3_322 / 1_000;
+const BITS_MAX: u64 = DIGITS_MAX as u64 * 3_322 / 1_000;
 
 /// Significant digits kept when an exact value would grow too long.
 ///
@@ -28,7 +28,7 @@ const LEADING_ZEROS_MAX: usize = 5;
 const EXPONENT_MAX: i64 = 1_000_000;
 const ROUND_DIGITS_MAX: i64 = 1_000;
 
-const RADIX: UBig = UBig::from_word(10);
+const RADIX: u32 = 10;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberRefusal {
@@ -58,14 +58,14 @@ pub struct WrittenNumber {
 
 #[derive(Clone)]
 pub struct Number {
-    value: RBig,
+    value: BigRational,
     rounded: bool,
 }
 
 impl Number {
     /// The value of ASCII `digits` times ten to the power `shift`.
     pub fn from_decimal(digits: &str, shift: i64) -> Result<Self, NumberRefusal> {
-        let Ok(digits) = UBig::from_str_radix(digits, 10) else {
+        let Some(digits) = BigUint::parse_bytes(digits.as_bytes(), RADIX) else {
             debug_assert!(false, "the caller gives digits only");
             return Err(NumberRefusal::TooLarge);
         };
@@ -74,7 +74,7 @@ impl Number {
         let power = usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX);
         if digits.is_zero() {
             return Ok(Self {
-                value: RBig::ZERO,
+                value: BigRational::zero(),
                 rounded: false,
             });
         }
@@ -85,11 +85,10 @@ impl Number {
                 NumberRefusal::TooLarge
             });
         }
-        let scale = RADIX.pow(power);
         let value = if shift < 0 {
-            RBig::from_parts(digits.into(), scale)
+            BigRational::new(digits.into(), ten_to(power))
         } else {
-            RBig::from(digits * scale)
+            BigRational::from(BigInt::from(digits) * ten_to(power))
         };
         bounded(value, false)
     }
@@ -117,7 +116,7 @@ impl Number {
     pub fn remainder(&self, other: &Self) -> Result<Self, NumberRefusal> {
         let whole = self.over(other)?.value.trunc();
         bounded(
-            &self.value - &other.value * RBig::from(whole),
+            &self.value - &other.value * whole,
             self.rounded || other.rounded,
         )
     }
@@ -129,7 +128,7 @@ impl Number {
             return Err(NumberRefusal::ExponentRange);
         }
         let one = Self {
-            value: RBig::ONE,
+            value: BigRational::one(),
             rounded: self.rounded,
         };
         let base = if exponent < 0 {
@@ -150,20 +149,19 @@ impl Number {
     }
 
     pub fn square_root(&self) -> Result<Self, NumberRefusal> {
-        if self.value < RBig::ZERO {
+        if self.value.is_negative() {
             return Err(NumberRefusal::NegativeRoot);
         }
-        let top = self.value.numerator().clone().unsigned_abs();
-        let bottom = self.value.denominator();
+        let (top, bottom) = (self.value.numer(), self.value.denom());
         let (top_root, bottom_root) = (top.sqrt(), bottom.sqrt());
-        if top_root.sqr() == top && bottom_root.sqr() == *bottom {
-            return bounded(RBig::from_parts(top_root.into(), bottom_root), self.rounded);
+        if &top_root * &top_root == *top && &bottom_root * &bottom_root == *bottom {
+            return bounded(BigRational::new(top_root, bottom_root), self.rounded);
         }
         // Enough places that the root has the working digits even when the value is below 1.
-        let places = WORKING_DIGITS + bottom.ilog(&RADIX).saturating_sub(top.ilog(&RADIX)) / 2 + 1;
-        let root = (top * RADIX.pow(2 * places) / bottom).sqrt();
+        let places = WORKING_DIGITS + log_ten(bottom).saturating_sub(log_ten(top)) / 2 + 1;
+        let root = (top * ten_to(2 * places) / bottom).sqrt();
         // The digits go on for ever, so a last 1 keeps a later rounding from seeing a tie that is none.
-        let value = RBig::from_parts((root * RADIX + UBig::ONE).into(), RADIX.pow(places + 1));
+        let value = BigRational::new(root * RADIX + 1, ten_to(places + 1));
         bounded(value, true)
     }
 
@@ -176,28 +174,28 @@ impl Number {
 
     pub fn absolute(&self) -> Self {
         Self {
-            value: self.value.clone().abs(),
+            value: self.value.abs(),
             rounded: self.rounded,
         }
     }
 
     pub fn floor(&self) -> Self {
         Self {
-            value: self.value.floor().into(),
+            value: self.value.floor(),
             rounded: self.rounded,
         }
     }
 
     pub fn ceil(&self) -> Self {
         Self {
-            value: self.value.ceil().into(),
+            value: self.value.ceil(),
             rounded: self.rounded,
         }
     }
 
     pub fn round_whole(&self) -> Self {
         Self {
-            value: half_away(&self.value).into(),
+            value: BigRational::from(half_away(&self.value)),
             rounded: self.rounded,
         }
     }
@@ -213,7 +211,7 @@ impl Number {
         }
         let scale = power_of_ten(digits);
         bounded(
-            RBig::from(half_away(&(&self.value * &scale))) / scale,
+            BigRational::from(half_away(&(&self.value * &scale))) / scale,
             self.rounded,
         )
     }
@@ -257,17 +255,17 @@ impl Number {
         }
     }
 
-    fn whole(&self) -> Option<IBig> {
-        (*self.value.denominator() == UBig::ONE).then(|| self.value.numerator().clone())
+    fn whole(&self) -> Option<BigInt> {
+        self.value.is_integer().then(|| self.value.numer().clone())
     }
 }
 
 /// Refuses values out of range, and rounds those whose fraction has grown too long to stay cheap.
-fn bounded(value: RBig, rounded: bool) -> Result<Number, NumberRefusal> {
+fn bounded(value: BigRational, rounded: bool) -> Result<Number, NumberRefusal> {
     if value.is_zero() {
         return Ok(Number { value, rounded });
     }
-    let (top, bottom) = (value.numerator().bit_len(), value.denominator().bit_len());
+    let (top, bottom) = (value.numer().bits(), value.denom().bits());
     if top > bottom + BITS_MAX {
         return Err(NumberRefusal::TooLarge);
     }
@@ -280,16 +278,15 @@ fn bounded(value: RBig, rounded: bool) -> Result<Number, NumberRefusal> {
     }
     let (digits, scale) = significant(&value, WORKING_DIGITS);
     Ok(Number {
-        value: RBig::from(digits) * power_of_ten(-scale),
+        value: BigRational::from(digits) * power_of_ten(-scale),
         rounded: true,
     })
 }
 
 /// The nearest `digits` * 10^-`scale` with `count` significant digits, halves to even; `value` is not zero.
-fn significant(value: &RBig, count: usize) -> (IBig, i64) {
-    let size = value.clone().abs();
-    let mut exponent =
-        signed(size.numerator().ilog(&RADIX)) - signed(size.denominator().ilog(&RADIX));
+fn significant(value: &BigRational, count: usize) -> (BigInt, i64) {
+    let size = value.abs();
+    let mut exponent = signed(log_ten(size.numer())) - signed(log_ten(size.denom()));
     if size < power_of_ten(exponent) {
         exponent -= 1;
     }
@@ -297,47 +294,68 @@ fn significant(value: &RBig, count: usize) -> (IBig, i64) {
     (half_even(&(value * power_of_ten(scale))), scale)
 }
 
-fn half_even(value: &RBig) -> IBig {
-    let below = value.floor();
-    let past = value - RBig::from(below.clone());
-    let half = RBig::from_parts(IBig::ONE, UBig::from_word(2));
+fn half_even(value: &BigRational) -> BigInt {
+    let below = value.floor().to_integer();
+    let past = value - &below;
+    let half = half();
     let odd = below.bit(0);
     if past > half || (past == half && odd) {
-        below + IBig::ONE
+        below + 1
     } else {
         below
     }
 }
 
-fn half_away(value: &RBig) -> IBig {
-    let half = RBig::from_parts(IBig::ONE, UBig::from_word(2));
-    if *value < RBig::ZERO {
-        (value - half).ceil()
+fn half_away(value: &BigRational) -> BigInt {
+    let whole = if value.is_negative() {
+        (value - half()).ceil()
     } else {
-        (value + half).floor()
-    }
+        (value + half()).floor()
+    };
+    whole.to_integer()
 }
 
 /// The value as `digits` * 10^-`scale`, when it is one with at most [`DIGITS_MAX`] places.
-fn terminating(value: &RBig) -> Option<(IBig, i64)> {
-    let mut rest = value.denominator().clone();
-    let twos = rest.remove(&UBig::from_word(2)).unwrap_or(0);
-    let fives = rest.remove(&UBig::from_word(5)).unwrap_or(0);
-    let scale = twos.max(fives);
-    if rest != UBig::ONE || scale > DIGITS_MAX {
+fn terminating(value: &BigRational) -> Option<(BigInt, i64)> {
+    let mut rest = value.denom().clone();
+    let twos = rest.trailing_zeros().unwrap_or(0);
+    rest >>= twos;
+    let mut fives = 0_u64;
+    while !rest.is_one() {
+        if !(&rest % 5_u32).is_zero() {
+            return None;
+        }
+        rest /= 5_u32;
+        fives += 1;
+    }
+    let scale = usize::try_from(twos.max(fives)).ok()?;
+    if scale > DIGITS_MAX {
         return None;
     }
-    let digits = (value * RBig::from(RADIX.pow(scale))).trunc();
+    let digits = (value * ten_to(scale)).to_integer();
     Some((digits, signed(scale)))
 }
 
-fn power_of_ten(exponent: i64) -> RBig {
-    let power = RADIX.pow(usize::try_from(exponent.unsigned_abs()).unwrap_or(usize::MAX));
+fn half() -> BigRational {
+    BigRational::new(BigInt::one(), BigInt::from(2))
+}
+
+fn power_of_ten(exponent: i64) -> BigRational {
+    let power = ten_to(usize::try_from(exponent.unsigned_abs()).unwrap_or(usize::MAX));
     if exponent < 0 {
-        RBig::from_parts(IBig::ONE, power)
+        BigRational::new(BigInt::one(), power)
     } else {
-        RBig::from(power)
+        BigRational::from(power)
     }
+}
+
+fn ten_to(power: usize) -> BigInt {
+    BigInt::from(RADIX).pow(power)
+}
+
+/// The logarithm to the base ten, rounded down; of zero it is zero.
+fn log_ten(value: &BigInt) -> usize {
+    value.magnitude().to_str_radix(RADIX).len() - 1
 }
 
 /// Converts a count; counts here are bounded by a few thousand.
@@ -346,12 +364,12 @@ fn signed(count: usize) -> i64 {
 }
 
 /// Writes `digits` * 10^-`scale` with all its places; `scale` is at least 0.
-fn plain(digits: &IBig, scale: i64) -> String {
-    let sign = if *digits < IBig::ZERO { "-" } else { "" };
+fn plain(digits: &BigInt, scale: i64) -> String {
+    let sign = if digits.is_negative() { "-" } else { "" };
     let places = usize::try_from(scale).unwrap_or(0);
     let text = format!(
         "{:0>width$}",
-        digits.clone().unsigned_abs().to_string(),
+        digits.magnitude().to_string(),
         width = places + 1
     );
     let (whole, fraction) = text.split_at(text.len() - places);
@@ -361,13 +379,13 @@ fn plain(digits: &IBig, scale: i64) -> String {
 }
 
 /// Writes a rounded value, with an exponent where places would claim digits that are not known or be mostly zeros.
-fn shortest(digits: &IBig, scale: i64) -> String {
-    let text = digits.clone().unsigned_abs().to_string();
+fn shortest(digits: &BigInt, scale: i64) -> String {
+    let text = digits.magnitude().to_string();
     let exponent = signed(text.len()) - 1 - scale;
     if scale >= 0 && exponent >= -1 - signed(LEADING_ZEROS_MAX) {
         return plain(digits, scale);
     }
-    let sign = if *digits < IBig::ZERO { "-" } else { "" };
+    let sign = if digits.is_negative() { "-" } else { "" };
     let (first, rest) = text.split_at(1);
     let rest = rest.trim_end_matches('0');
     let point = if rest.is_empty() { "" } else { "." };
