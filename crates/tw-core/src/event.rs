@@ -30,6 +30,12 @@ pub enum LogEvent {
         key: Box<str>,
         value: Json,
     },
+    /// A field that tells how far the upstream is before its answer begins. It may be of an upstream whose attempt
+    /// fails after it.
+    Progress {
+        key: Box<str>,
+        value: Json,
+    },
     /// A call that we run was accepted for running.
     CallStarted {
         call: CallRef,
@@ -68,7 +74,9 @@ impl LogEvent {
                     .map(str::len)
                     .sum()
             }
-            Self::Extra { key, value } => key.len() + value.as_str().len(),
+            Self::Extra { key, value } | Self::Progress { key, value } => {
+                key.len() + value.as_str().len()
+            }
             Self::CallEnded { end, .. } => {
                 end.shown.len() + end.result.as_ref().map_or(0, String::len)
             }

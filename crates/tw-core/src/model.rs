@@ -17,6 +17,8 @@ pub enum ModelEvent {
     Call(CallDelta),
     /// A field beside the choices that the format passes on, such as `system_fingerprint`.
     Extra { key: Box<str>, value: Json },
+    /// A field that tells how far the upstream is before its answer begins, such as llama.cpp's `prompt_progress`.
+    Progress { key: Box<str>, value: Json },
     /// The finish reason of one choice.
     Finish { choice: u32, reason: Finish },
     /// Tokens used so far by this answer; the last one counts.

@@ -232,6 +232,7 @@ fn fault_in(event: &LogEvent) -> Option<(TurnFault, Vec<EffectRan>)> {
         | LogEvent::Delta(_)
         | LogEvent::ClientCall(_)
         | LogEvent::Extra { .. }
+        | LogEvent::Progress { .. }
         | LogEvent::CallStarted { .. }
         | LogEvent::CallEnded { .. }
         | LogEvent::Finish { .. }
@@ -244,6 +245,7 @@ fn is_seen(event: &LogEvent) -> bool {
     match event {
         LogEvent::Delta(_)
         | LogEvent::ClientCall(_)
+        | LogEvent::Progress { .. }
         | LogEvent::Finish { .. }
         | LogEvent::End(_) => true,
         LogEvent::Start { .. }

@@ -65,6 +65,14 @@ impl Turn {
                 self.hold_or_show(LogEvent::Extra { key, value }, step);
                 self.check_length(now, step);
             }
+            // Whoever waits for the answer sees it at once; another upstream may be asked all the same.
+            ModelEvent::Progress { key, value } => {
+                answer.bytes += key.len() + value.as_str().len();
+                let (model, created_s) = (answer.model.clone(), answer.created_s);
+                self.show_start(model, created_s, step);
+                step.show.push(LogEvent::Progress { key, value });
+                self.check_length(now, step);
+            }
             ModelEvent::Finish { choice, reason } => {
                 answer.finish.entry(choice).or_insert(reason);
             }

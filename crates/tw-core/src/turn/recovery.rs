@@ -227,6 +227,7 @@ impl Turn {
                 | LogEvent::Start { .. }
                 | LogEvent::ClientCall(_)
                 | LogEvent::Extra { .. }
+                | LogEvent::Progress { .. }
                 | LogEvent::CallStarted { .. }
                 | LogEvent::CallEnded { .. }
                 | LogEvent::Finish { .. }

@@ -262,7 +262,10 @@ impl Run {
     fn may_come_twice(&self, event: &Event) -> bool {
         match event {
             Event::Model { event, .. } => match event {
-                ModelEvent::Delta(_) | ModelEvent::Call(_) | ModelEvent::Extra { .. } => false,
+                ModelEvent::Delta(_)
+                | ModelEvent::Call(_)
+                | ModelEvent::Extra { .. }
+                | ModelEvent::Progress { .. } => false,
                 ModelEvent::Start { .. }
                 | ModelEvent::Finish { .. }
                 | ModelEvent::Usage(_)

@@ -315,6 +315,7 @@ fn mask_errors(key: &Secret, events: &mut [ModelEvent], progress: &mut ModelProg
         | ModelEvent::Delta(_)
         | ModelEvent::Call(_)
         | ModelEvent::Extra { .. }
+        | ModelEvent::Progress { .. }
         | ModelEvent::Finish { .. }
         | ModelEvent::Usage(_)
         | ModelEvent::Done => None,

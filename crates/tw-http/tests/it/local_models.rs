@@ -3,9 +3,9 @@
 //! What they say is written down from their sources and public reports, not recorded.
 
 use serde_json::{Value, json};
-use tw_testkit::listener::{Listener, ListenerReply};
+use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use crate::app::{App, AppOptions, ask, ask_streamed, upstream_body};
+use crate::app::{App, AppOptions, CHAT, ask, ask_streamed, upstream_body};
 
 async fn asked_of(
     reply: ListenerReply,
@@ -93,27 +93,60 @@ async fn no_limit_is_passed_on_as_it_is_written() {
     }
 }
 
-#[tokio::test]
-async fn the_progress_of_a_prompt_stands_once_in_a_chunk() {
-    let progress = |processed: u32| {
-        let chunk = json!({ "choices": [{ "index": 0, "delta": { "role": "assistant", "content": null } }],
-                            "prompt_progress": { "total": 20, "processed": processed } });
-        format!("data: {chunk}\n\n")
-    };
+fn progress(processed: u32) -> String {
+    let chunk = json!({ "choices": [{ "index": 0, "delta": { "role": "assistant", "content": null } }],
+                        "prompt_progress": { "total": 20, "processed": processed } });
+    format!("data: {chunk}\n\n")
+}
+
+fn first_token() -> String {
     let text = json!({ "choices": [{ "index": 0, "delta": { "content": "Hi" }, "finish_reason": "stop" }] });
-    let stream = format!(
-        "{}{}data: {text}\n\ndata: [DONE]\n\n",
-        progress(10),
-        progress(20)
-    );
-    let (got, _) = asked_of(ListenerReply::sse(stream), &ask_streamed("Hi")).await;
-    let with: Vec<String> = got
-        .events()
-        .into_iter()
-        .filter(|event| event.contains("prompt_progress"))
-        .map(|event| event.to_string())
-        .collect();
-    assert_eq!(with.len(), 1, "{with:?}");
-    assert_eq!(with[0].matches("prompt_progress").count(), 1, "{with:?}");
-    assert!(with[0].contains(r#""processed":20"#), "{with:?}");
+    format!("data: {text}\n\ndata: [DONE]\n\n")
+}
+
+/// A prompt is read for minutes, and its client shows a bar meanwhile.
+#[tokio::test]
+async fn the_progress_of_a_prompt_comes_as_it_is_made() {
+    let pieces = vec![
+        ReplyPiece::Bytes(progress(10).into()),
+        ReplyPiece::Gate("half"),
+        ReplyPiece::Bytes(progress(20).into()),
+        ReplyPiece::Gate("read"),
+        ReplyPiece::Bytes(first_token().into()),
+    ];
+    let upstream =
+        Listener::in_turn(vec![ListenerReply::pieces("text/event-stream", pieces)]).await;
+    let upstream = upstream.unwrap();
+    let app = App::start(&upstream, AppOptions::plain()).await;
+    let body = ask_streamed("Hi").to_string();
+    let opened = app.client.open("POST", CHAT, &[], body).await;
+    let mut answer = opened.unwrap();
+    let mut text = answer.until(r#""processed":10"#).await;
+    upstream.open("half");
+    text.push_str(&answer.until(r#""processed":20"#).await);
+    assert!(!text.contains("Hi"), "{text}");
+    upstream.open("read");
+    text.push_str(&answer.until("[DONE]").await);
+    let with = |word: &str| text.lines().filter(|line| line.contains(word)).count();
+    assert_eq!((with("prompt_progress"), with("\"Hi\"")), (2, 1), "{text}");
+    for line in text.lines().filter(|line| line.contains("prompt_progress")) {
+        assert_eq!(line.matches("prompt_progress").count(), 1, "{line}");
+    }
+}
+
+/// Nothing of an answer was shown yet.
+#[tokio::test]
+async fn an_upstream_that_fails_while_it_reads_the_prompt_is_followed_by_another_try() {
+    let broken = vec![ReplyPiece::Bytes(progress(10).into()), ReplyPiece::Cut];
+    let upstream = Listener::in_turn(vec![
+        ListenerReply::pieces("text/event-stream", broken),
+        ListenerReply::sse(format!("{}{}", progress(20), first_token())),
+    ]);
+    let upstream = upstream.await.unwrap();
+    let app = App::start(&upstream, AppOptions::plain()).await;
+    let got = app.client.chat(&ask_streamed("Hi")).await.unwrap();
+    let text = got.text();
+    assert!(text.contains(r#""content":"Hi""#), "{text}");
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    assert_eq!(upstream.asked().len(), 2);
 }

@@ -21,6 +21,8 @@ use crate::sse;
 
 /// Choices of one answer: what a request may ask for.
 const CHOICES_MAX: u32 = 128;
+/// llama.cpp's word, before the first token, on how much of the prompt it has read.
+const PROGRESS: &str = "prompt_progress";
 /// Different fields beside the choices that are passed on; further ones are not.
 const EXTRA_FIELDS_MAX: usize = 64;
 
@@ -217,9 +219,11 @@ impl AnswerReader {
                 None if self.extra.len() == EXTRA_FIELDS_MAX => continue,
                 None => self.extra.push((Box::from(&*key), Json::from_raw(value))),
             }
-            out.push(ModelEvent::Extra {
-                key: Box::from(&*key),
-                value: Json::from_raw(value),
+            let (key, value) = (Box::from(&*key), Json::from_raw(value));
+            out.push(if *key == *PROGRESS {
+                ModelEvent::Progress { key, value }
+            } else {
+                ModelEvent::Extra { key, value }
             });
         }
     }

@@ -77,6 +77,7 @@ impl ChunkWriter {
             LogEvent::Delta(delta) => self.delta(delta, out),
             LogEvent::ClientCall(piece) => self.call(piece, out),
             LogEvent::Extra { key, value } => self.keep_extra(key, value),
+            LogEvent::Progress { key, value } => self.progress(key, value, out),
             LogEvent::CallStarted { .. } | LogEvent::CallEnded { .. } => {}
             LogEvent::Finish { choice, reason } => self.finish(*choice, *reason, out),
             LogEvent::Usage(usage) => self.usage = Some(usage.clone()),
@@ -90,6 +91,14 @@ impl ChunkWriter {
             Some((_, waiting)) => *waiting = value.clone(),
             None => self.extra.push((Box::from(key), value.clone())),
         }
+    }
+
+    /// A chunk of its own, in the form that llama.cpp gives it: with the role and no text.
+    fn progress(&mut self, key: &str, value: &Json, out: &mut Vec<u8>) {
+        self.choice(0, out);
+        self.keep_extra(key, value);
+        self.begin(0);
+        self.close(None, None, out);
     }
 
     fn start(&mut self, model: &str, created_s: i64) {

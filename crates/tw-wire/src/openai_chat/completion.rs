@@ -78,7 +78,9 @@ impl CompletionBuilder {
             LogEvent::Round { round } => self.round = *round,
             LogEvent::Delta(delta) => self.delta(delta),
             LogEvent::ClientCall(piece) => self.call(piece),
-            LogEvent::Extra { key, value } => set(&mut self.extra, key, value),
+            LogEvent::Extra { key, value } | LogEvent::Progress { key, value } => {
+                set(&mut self.extra, key, value)
+            }
             LogEvent::Finish { choice, reason } => self.choice(*choice).finish = Some(*reason),
             LogEvent::Usage(usage) => self.usage = Some(usage.clone()),
             LogEvent::CallStarted { .. } | LogEvent::CallEnded { .. } | LogEvent::End(_) => {}

@@ -151,7 +151,7 @@ fn carries(event: &ModelEvent) -> bool {
         | ModelEvent::Finish { .. }
         | ModelEvent::Error(_)
         | ModelEvent::Done => true,
-        ModelEvent::Extra { .. } | ModelEvent::Usage(_) => false,
+        ModelEvent::Extra { .. } | ModelEvent::Progress { .. } | ModelEvent::Usage(_) => false,
     }
 }
 

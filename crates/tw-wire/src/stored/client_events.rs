@@ -20,6 +20,7 @@ pub fn name(event: &LogEvent) -> &'static str {
         LogEvent::Delta(_) => "delta",
         LogEvent::ClientCall(_) => "client_call",
         LogEvent::Extra { .. } => "extra",
+        LogEvent::Progress { .. } => "progress",
         LogEvent::CallStarted { .. } => "call_started",
         LogEvent::CallEnded { .. } => "call_ended",
         LogEvent::Finish { .. } => "finish",
@@ -41,7 +42,7 @@ pub fn write(event: &LogEvent, out: &mut String) {
         LogEvent::Round { round } => number(out, "round", *round),
         LogEvent::Delta(delta) => write_delta(delta, out),
         LogEvent::ClientCall(piece) => write_piece(piece, out),
-        LogEvent::Extra { key, value } => {
+        LogEvent::Extra { key, value } | LogEvent::Progress { key, value } => {
             field(out, "key", &json_string(key));
             field(out, "value", value.as_str());
         }

@@ -50,6 +50,10 @@ fn encode_event(event: &LogEvent, out: &mut String) {
             .string(key)
             .json(value.as_str())
             .end(),
+        LogEvent::Progress { key, value } => StoredEventArray::of("progress", out)
+            .string(key)
+            .json(value.as_str())
+            .end(),
         LogEvent::CallStarted { call, id, name } => StoredEventArray::of("call_started", out)
             .number(call.round)
             .number(call.position)
@@ -305,6 +309,10 @@ fn decode_event(values: Vec<&RawValue>) -> Result<LogEvent, DamagedRecord> {
             arguments: fields.literal()?,
         }),
         "extra" => LogEvent::Extra {
+            key: fields.read()?,
+            value: Json::from_raw(fields.next()?),
+        },
+        "progress" => LogEvent::Progress {
             key: fields.read()?,
             value: Json::from_raw(fields.next()?),
         },

@@ -109,6 +109,10 @@ pub(super) fn every_event() -> Vec<LogEvent> {
             key: "service_tier".into(),
             value: json("\"x\""),
         },
+        LogEvent::Progress {
+            key: "prompt_progress".into(),
+            value: json(r#"{"total":20,"processed":10}"#),
+        },
         LogEvent::CallStarted {
             call,
             id: call_id(),

@@ -75,7 +75,7 @@ pub fn whole(events: &[ModelEvent]) -> BuiltAnswer {
                     .or_default()
                     .add_call(piece, written);
             }
-            ModelEvent::Extra { key, value } => {
+            ModelEvent::Extra { key, value } | ModelEvent::Progress { key, value } => {
                 answer.extra.insert(key.to_string(), value.to_value());
             }
             ModelEvent::Finish { choice, reason } => answer.finishes.push((*choice, *reason)),
@@ -195,6 +195,12 @@ pub fn log(events: &[ModelEvent]) -> Vec<LogEvent> {
             ModelEvent::Call(piece) => log.push(LogEvent::ClientCall(piece.clone())),
             ModelEvent::Extra { key, value } => {
                 log.push(LogEvent::Extra {
+                    key: key.clone(),
+                    value: value.clone(),
+                });
+            }
+            ModelEvent::Progress { key, value } => {
+                log.push(LogEvent::Progress {
                     key: key.clone(),
                     value: value.clone(),
                 });

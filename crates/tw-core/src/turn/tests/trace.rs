@@ -231,6 +231,7 @@ fn of_event(event: &LogEvent) -> String {
                 .as_ref()
                 .map_or_else(String::new, |more| more.to_text())
         ),
+        LogEvent::Progress { key, value } => format!("progress {key} {}", value.as_str()),
         LogEvent::Extra { key, value } => format!("extra {key} {}", value.as_str()),
         LogEvent::CallStarted { call, name, .. } => format!("call {} {name}", at(*call)),
         LogEvent::CallEnded { call, end, .. } => format!("ended {} {}", at(*call), of_end(end)),
