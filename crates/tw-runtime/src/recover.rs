@@ -16,6 +16,7 @@ use tw_core::tool::Tool;
 use tw_core::turn::{
     FoundAttempt, FoundCall, FoundTurn, MixedListEntry, Now, Step, ToolOffer, Turn,
 };
+use tw_core::turn_status::TurnReason;
 use tw_egress::upstream::Upstream;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
@@ -451,6 +452,10 @@ fn drive_on(
         fresh_id: &mut || inner.env.ordered_id(),
     };
     let machine = Turn::recover(setup, &found_turn(found), &mut now, &mut step);
+    if step.write.iter().any(ends_by_our_fault) {
+        let rounds = found.attempts.iter().map(|attempt| attempt.round).max();
+        tracing::error!(turn.id = %fence.turn, round = rounds, "a round was interrupted in every attempt; its turn is ended");
+    }
     let live = LiveTurn::new(events_stored);
     let permit = inner
         .limiter
@@ -468,6 +473,10 @@ fn drive_on(
     });
     inner.live.add(fence.turn, live);
     driver::spawn(inner, fence, driver.resume(step));
+}
+
+fn ends_by_our_fault(write: &Change) -> bool {
+    matches!(write, Change::EndTurn(end) if end.reason == Some(TurnReason::Internal))
 }
 
 /// The tools of the turn, each in the version that it was offered in; one that comes with the

@@ -76,3 +76,31 @@ async fn a_turn_that_ends_each_process_that_takes_it_over_keeps_no_server_from_l
         assert_eq!(record["status"], status, "{deaths}: {record}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_that_each_process_is_ended_over_ends_its_turn_with_a_line_in_the_log() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let waits = || ListenerReply::pieces("application/json", vec![ReplyPiece::Gate("never")]);
+    let upstream = Listener::in_turn(vec![waits(), waits(), waits()]).await;
+    let upstream = upstream.unwrap();
+    let (turn, key) = left(&data, &upstream).await;
+    for asked in [2, 3] {
+        let mut server = ServerProcess::start(serve(&data, &upstream), &data);
+        upstream.asked_times(asked).await;
+        server.kill();
+    }
+    let mut server = ServerProcess::start(serve(&data, &upstream), &data);
+    let client = TestClient {
+        key: Some(key),
+        ..server.client.clone()
+    };
+    let record = ended(&client, &turn).await;
+    let how = (&record["status"], &record["reason"]);
+    assert_eq!(how, (&json!("failed"), &json!("internal")), "{record}");
+    server.terminate();
+    assert_eq!(server.end().0, Some(0));
+    let log = server.log();
+    let told = |line: &str| line.contains("ERROR") && line.contains(&turn);
+    assert!(log.lines().any(told), "{log}");
+}
