@@ -1,4 +1,6 @@
 //! Load and floors: how fast a part could be at best, and how fast it is.
+//!
+//! Figures to be compared are taken with `cargo run --profile dist -p tw-bench`, and servers built likewise.
 
 mod all;
 mod floor;
