@@ -16,7 +16,7 @@ use tw_core::tool::{LookUp, SelectedAnswer, ToolOutcome, ToolOutput};
 use crate::client::{
     ConnectionReuse, EgressClient, OutgoingRequest, ReceivedAnswer, RequestTimeouts,
 };
-use crate::exchange::{failed, output, refused, reuse_for};
+use crate::exchange::{failed, output, refused, reuse_for, to_utf8};
 use crate::off_thread::aside;
 use crate::secret::Secret;
 use crate::secrets::{Secrets, SentSecrets};
@@ -167,6 +167,10 @@ fn kept(
     definition: &ToolDefinition,
     secrets: &SentSecrets<'_>,
 ) -> ReceivedAnswer {
+    // A secret in another charset is one all the same.
+    to_utf8(&mut received, |content_type| {
+        is_text(definition, content_type)
+    });
     let read = received.body.len();
     // A secret that begins further on may go on in what was not read.
     let known = if received.cut {
@@ -235,10 +239,12 @@ fn masked(output: ToolOutput, secrets: &SentSecrets<'_>) -> ToolOutput {
 }
 
 fn output_of(definition: &ToolDefinition, received: ReceivedAnswer) -> ToolOutput {
-    // Some servers leave the type out; then UTF-8 is as good a sign of text as there is.
-    output(received, |content_type| {
-        content_type.is_empty() || definition.is_text(content_type)
-    })
+    output(received, |content_type| is_text(definition, content_type))
+}
+
+/// Some servers leave the type out; then UTF-8 is as good a sign of text as there is.
+fn is_text(definition: &ToolDefinition, content_type: &str) -> bool {
+    content_type.is_empty() || definition.is_text(content_type)
 }
 
 fn outgoing(

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tw_core::effect_words;
 use tw_core::tool::{EffectClass, ToolOutcome, ToolOutput};
 
@@ -54,8 +54,8 @@ pub(crate) fn failed(failure: SendFailure) -> ToolOutcome {
     }
 }
 
-/// The output of an answer: text as text; anything else, also what is encoded, not UTF-8 or said to
-/// be in other characters, as a description.
+/// The output of an answer: text as text, read by its charset; anything else, also what is encoded or no text in its
+/// charset, as a description.
 ///
 /// `is_text` is asked for the media type, in lower case and empty if there is none.
 pub(crate) fn output(received: ReceivedAnswer, is_text: impl FnOnce(&str) -> bool) -> ToolOutput {
@@ -64,22 +64,42 @@ pub(crate) fn output(received: ReceivedAnswer, is_text: impl FnOnce(&str) -> boo
     let is_text = received.bytes == 0 || is_text(&content_type.to_ascii_lowercase());
     // A header's value that can be read is ASCII.
     let content_type = &content_type[..content_type.len().min(CONTENT_TYPE_BYTES_MAX)];
-    let mut encodings = received.headers.get_all(CONTENT_ENCODING).iter();
-    let encoded = !encodings.all(|encoding| matches!(encoding.as_bytes(), b"" | b"identity"));
+    let encoded = is_encoded(&received.headers);
     let described = ToolOutput::Opaque {
         content_type: content_type.to_owned(),
         bytes: received.bytes,
         sha256: received.sha256(),
     };
-    let is_as_said = charset::is_utf8(&received.headers, &received.body);
-    if !is_text || encoded || !is_as_said {
+    if !is_text || encoded {
         return described;
     }
-    text_of(received.body, received.cut).map_or(described, |text| ToolOutput::Text {
-        text,
-        cut: received.cut,
-        selected: None,
+    charset::text(&received.headers, &received.body, received.cut).map_or(described, |text| {
+        ToolOutput::Text {
+            text,
+            cut: received.cut,
+            selected: None,
+        }
     })
+}
+
+/// Replaces the body of a text in another charset by the same text in UTF-8, so that what is done to it by bytes is
+/// done to its characters. Anything else stays as it is.
+pub(crate) fn to_utf8(received: &mut ReceivedAnswer, is_text: impl FnOnce(&str) -> bool) {
+    let content_type = header(&received.headers, CONTENT_TYPE).to_ascii_lowercase();
+    let is_other = charset::is_other(&received.headers);
+    if !is_other || is_encoded(&received.headers) || !is_text(&content_type) {
+        return;
+    }
+    if let Some(text) = charset::text(&received.headers, &received.body, received.cut) {
+        received.body = text.into_bytes();
+        let in_utf8 = HeaderValue::from_static("text/plain; charset=utf-8");
+        received.headers.insert(CONTENT_TYPE, in_utf8);
+    }
+}
+
+fn is_encoded(headers: &HeaderMap) -> bool {
+    let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
+    !encodings.all(|encoding| matches!(encoding.as_bytes(), b"" | b"identity"))
 }
 
 /// The outcome of an answer whose status says no; `output` is its body.
@@ -210,17 +230,6 @@ fn header(headers: &HeaderMap, name: HeaderName) -> &str {
         .get(name)
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default()
-}
-
-/// The bytes as text; a cut may have fallen into a character.
-fn text_of(mut bytes: Vec<u8>, cut: bool) -> Option<String> {
-    if cut
-        && let Err(error) = std::str::from_utf8(&bytes)
-        && error.error_len().is_none()
-    {
-        bytes.truncate(error.valid_up_to());
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

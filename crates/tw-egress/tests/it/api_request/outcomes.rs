@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use tw_core::tool::{EffectClass, ToolOutcome};
+use tw_core::tool::{EffectClass, ToolOutcome, ToolOutput};
 
 use super::played::{Act, Player};
 use super::{Lab, bare, shorten, told};
@@ -250,55 +250,97 @@ async fn what_the_listener_does_is_what_the_call_comes_to() {
     }
 }
 
-/// What the type says of the characters, the body, and what becomes of it.
+/// The charset that the type names, the body, and the text that the model is shown; `None` for a description.
 #[tokio::test]
-async fn a_text_in_other_characters_is_described() {
-    for (charset, body, is_text) in [
-        ("; charset=utf-8", &b"a\xc3\xa9"[..], true),
-        ("; charset=UTF8", b"ok", true),
-        ("; Charset = \"Utf-8\" ; x=y", b"ok", true),
-        ("; charset=us-ascii", b"ok", true),
-        ("; charset=", b"ok", true),
-        ("; charset=iso-8859-1", b"ok", true),
-        ("; charset=ISO-8859-15", b"ok", true),
-        ("; charset=latin1", b"ok", true),
-        ("; charset=windows-1252", b"ok", true),
-        ("; charset=cp1252", b"ok", true),
-        // These bytes are an e with an accent in UTF-8, and two other letters in Latin 1.
-        ("; charset=iso-8859-1", b"a\xc3\xa9", false),
-        ("; charset=windows-1252", b"a\xc3\xa9", false),
-        ("; charset=utf-7", b"+AGsAZQB5-", false),
-        ("; charset=utf-7", b"ok", false),
-        ("; charset=utf-16", b"o\0k\0", false),
-        ("; charset=UTF-16LE", b"o\0k\0", false),
-        ("; charset=utf-32", b"ok", false),
-        ("; charset=iso-2022-jp", b"ok", false),
-        ("; charset=windows-31j", b"ok", false),
-        ("; charset=shift_jis", b"ok", false),
-        ("; charset=ebcdic", b"ok", false),
+async fn a_text_is_read_by_the_charset_that_it_names() {
+    for (charset, body, text) in [
+        ("; charset=utf-8", &b"a\xc3\xa9"[..], Some("a\u{e9}")),
+        ("; charset=UTF8", b"ok", Some("ok")),
+        ("; Charset = \"Utf-8\" ; x=y", b"ok", Some("ok")),
+        ("; charset=utf-8", b"\xef\xbb\xbfok", Some("ok")),
+        ("; charset=utf-8", b"a\xe9", None),
+        ("; charset=us-ascii", b"a\xc3\xa9", Some("a\u{e9}")),
+        ("; charset=", b"ok", Some("ok")),
+        ("; charset=iso-8859-1", b"caf\xe9", Some("caf\u{e9}")),
+        ("; charset=ISO-8859-15", b"5 \xa4", Some("5 \u{20ac}")),
+        (
+            "; charset=latin1",
+            b"\x93ok\x94",
+            Some("\u{201c}ok\u{201d}"),
+        ),
+        ("; charset=windows-1252", b"\x80", Some("\u{20ac}")),
+        ("; charset=cp1252", b"\x80", Some("\u{20ac}")),
+        (
+            "; charset=windows-1251",
+            b"\xcf\xf0\xe8\xe2\xe5\xf2",
+            Some("\u{41f}\u{440}\u{438}\u{432}\u{435}\u{442}"),
+        ),
+        ("; charset=koi8-r", b"\xd0", Some("\u{43f}")),
+        // These bytes are an e with an accent in UTF-8.
+        ("; charset=iso-8859-1", b"a\xc3\xa9", Some("a\u{c3}\u{a9}")),
+        (
+            "; charset=GBK",
+            b"\xc4\xe3\xba\xc3",
+            Some("\u{4f60}\u{597d}"),
+        ),
+        ("; charset=gb2312", b"\xc4\xe3", Some("\u{4f60}")),
+        ("; charset=gb18030", b"\x81\x30\x81\x30", Some("\u{80}")),
+        ("; charset=big5", b"\xa7\x41", Some("\u{4f60}")),
+        (
+            "; charset=shift_jis",
+            b"\x93\xfa\x96\x7b",
+            Some("\u{65e5}\u{672c}"),
+        ),
+        ("; charset=windows-31j", b"\x87\x40", Some("\u{2460}")),
+        ("; charset=euc-jp", b"\xc6\xfc", Some("\u{65e5}")),
+        (
+            "; charset=iso-2022-jp",
+            b"\x1b$B\x46\x7c\x1b(B",
+            Some("\u{65e5}"),
+        ),
+        ("; charset=euc-kr", b"\xb0\xa1", Some("\u{ac00}")),
+        ("; charset=utf-16", b"o\0k\0", Some("ok")),
+        ("; charset=utf-16", b"\xfe\xff\0o\0k", Some("ok")),
+        ("; charset=UTF-16LE", b"o\0k\0", Some("ok")),
+        ("; charset=utf-16be", b"\0o\0k", Some("ok")),
+        // No text in that charset.
+        ("; charset=shift_jis", b"\x93", None),
+        ("; charset=gbk", b"\xff", None),
+        ("; charset=utf-16le", b"\0\xd8", None),
+        // The web reads none of these.
+        ("; charset=utf-7", b"+AGsAZQB5-", None),
+        ("; charset=utf-7", b"ok", None),
+        ("; charset=utf-32", b"ok", None),
+        ("; charset=ebcdic", b"ok", None),
+        ("; charset=iso-2022-kr", b"ok", None),
         // Whichever of them holds.
-        ("; charset=utf-8; charset=utf-7", b"ok", false),
-        ("; charset=utf-7; charset=utf-8", b"ok", false),
+        ("; charset=utf-8; charset=utf-7", b"ok", None),
+        ("; charset=utf-7; charset=utf-8", b"ok", None),
+        ("; charset=utf-8; charset=latin1", b"ok", None),
+        ("; charset=latin1; charset=cp1252", b"ok", Some("ok")),
         (
             "; charset=utf-8\r\ncontent-type: text/plain; charset=utf-7",
             b"ok",
-            false,
+            None,
         ),
-        ("; x=\"a;b\"; charset=utf-7", b"ok", false),
+        ("; x=\"a;b\"; charset=utf-7", b"ok", None),
         // A header that is no text is read all the same.
-        ("; x=\u{e9}; charset=utf-7", b"ok", false),
+        ("; x=\u{e9}; charset=utf-7", b"ok", None),
         // Nothing is nothing.
-        ("; charset=utf-7", b"", true),
+        ("; charset=utf-7", b"", Some("")),
     ] {
         let player = Player::start([with_type(&format!("text/plain{charset}"), body)]).await;
         let lab = Lab::reaching(&player.address.to_string());
         let tool = bare("GET", &player.url("/"), EffectClass::Read, "");
         let outcome = lab.run(&tool).await;
         let seen = told(&outcome);
-        assert_eq!(!seen.contains(" bytes of "), is_text, "{charset}: {seen}");
-        let ToolOutcome::Answered(_) = outcome else {
-            panic!("{charset}: {seen}");
-        };
+        match (&outcome, text) {
+            (ToolOutcome::Answered(ToolOutput::Text { text: read, .. }), Some(text)) => {
+                assert_eq!(read, text, "{charset}, {body:?}");
+            }
+            (ToolOutcome::Answered(ToolOutput::Opaque { .. }), None) => {}
+            _ => panic!("{charset}, {body:?}: {seen}"),
+        }
     }
 }
 

@@ -181,6 +181,51 @@ async fn an_echo_comes_back_masked() {
     }
 }
 
+/// Whole, and cut anywhere.
+#[tokio::test]
+async fn an_echo_in_another_charset_comes_back_masked() {
+    let utf_16 =
+        |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
+    // The charset, the body, and what stands before the secret, in UTF-8.
+    for (charset, said, before) in [
+        (
+            "utf-16le",
+            utf_16(&format!("you sent {CANARY}.")),
+            "you sent ",
+        ),
+        (
+            "latin1",
+            [b"caf\xe9 ", CANARY.as_bytes(), b"."].concat(),
+            "caf\u{e9} ",
+        ),
+        (
+            "iso-2022-jp",
+            [b"\x1b$B\x46\x7c\x1b(B", CANARY.as_bytes(), b"."].concat(),
+            "\u{65e5}",
+        ),
+    ] {
+        let length = before.len() + CANARY.len() + 1;
+        for kept in [1_000].into_iter().chain(1..60) {
+            let head = format!("content-type: text/plain; charset={charset}\r\n");
+            let player = Player::start([Act::answer("200 OK", &head, said.clone())]).await;
+            let here = player.address.to_string();
+            let lab = lab(&player, vec![grant("KEY", CANARY, &[&here])]);
+            let more = format!(r#"{WITH_KEY},"response":{{"kept_bytes_max":{kept}}}"#);
+            let tool = bare("POST", &player.url("/"), EffectClass::Once, &more);
+            let outcome = lab.run(&tool).await;
+            let seen = told(&outcome);
+            for length in 3..=CANARY.len() {
+                assert!(
+                    !seen.contains(&CANARY[..length]),
+                    "{charset}, {kept}: {seen}"
+                );
+            }
+            let is_whole = seen.contains("***.");
+            assert_eq!(is_whole, kept >= length, "{charset}, {kept}: {seen}");
+        }
+    }
+}
+
 /// Whatever a tool may ask for, its answer does not tell what else the server knows.
 #[tokio::test]
 async fn what_was_not_sent_is_not_masked() {
