@@ -219,7 +219,7 @@ fn what_is_wrong_is_named() {
         (with(r#""tools":[{},{},{}]"#), "tools"),
         (with(r#""tools":[7]"#), "tools[0]"),
         (with(r#""tools":[{"function":{}}]"#), "tools[0].type"),
-        (with(r#""tools":[{"type":"web"}]"#), "tools[0].type"),
+        (with(r#""tools":[{"type":7}]"#), "tools[0].type"),
         (
             with(r#""tools":[{"type":"function"}]"#),
             "tools[0].function",
@@ -253,7 +253,7 @@ fn what_is_wrong_is_named() {
         (with(r#""functions":[],"tools":[]"#), "functions"),
         (with(r#""tool_choice":7"#), "tool_choice"),
         (with(r#""tool_choice":{}"#), "tool_choice.type"),
-        (with(r#""tool_choice":{"type":"x"}"#), "tool_choice.type"),
+        (with(r#""tool_choice":{"type":7}"#), "tool_choice.type"),
         (
             with(r#""tool_choice":{"type":"function"}"#),
             "tool_choice.function",

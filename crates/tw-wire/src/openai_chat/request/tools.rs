@@ -1,5 +1,6 @@
 //! Reading the tools of a request and the choice among them.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::value::RawValue;
@@ -85,11 +86,7 @@ fn read_entry(
     let form = match &*kind {
         "function" => CallForm::Function,
         "custom" => CallForm::Custom,
-        other => {
-            let message =
-                format!("Invalid value: '{other}'. Supported values are: 'function' and 'custom'.");
-            return Err(RequestError::wrong_value(kind_param, message));
-        }
+        _ => return Ok(read_of_provider(raw, &fields, &kind, param, reading)),
     };
     let param = format!("{param}.{kind}");
     let named = fields
@@ -106,6 +103,31 @@ fn read_entry(
         },
         raw: Json::of_part(reading.source, raw.get()),
     })
+}
+
+/// A tool of the provider's own, such as `browser_search`: the provider knows what it is. Where the model calls it by a
+/// name (`builtin_function`), the client answers the call.
+fn read_of_provider(
+    raw: &RawValue,
+    fields: &ObjectFields<'_>,
+    kind: &str,
+    param: &str,
+    reading: &Reading<'_>,
+) -> ToolEntry {
+    let inner = fields
+        .get("function")
+        .and_then(|raw| object(raw, param).ok());
+    let named = inner.as_ref().unwrap_or(fields).get("name");
+    let name = named
+        .and_then(raw::string)
+        // No tool has such a name, and several of one kind may stand in a list.
+        .map_or_else(|| format!("{kind} {param}"), Cow::into_owned);
+    ToolEntry {
+        name,
+        form: CallForm::Function,
+        parameters: None,
+        raw: Json::of_part(reading.source, raw.get()),
+    }
 }
 
 fn read_function(
@@ -199,13 +221,8 @@ pub fn read_choice(raw: &RawValue) -> Result<ToolChoice, RequestError> {
                 .ok_or_else(|| RequestError::missing("tool_choice.function"))?;
             read_named(named, "tool_choice.function")
         }
-        "custom" | "allowed_tools" => Ok(ToolChoice::Other(Json::from_raw(raw))),
-        other => {
-            let message = format!(
-                "Invalid value: '{other}'. Supported values are: 'function', 'custom', and 'allowed_tools'."
-            );
-            Err(RequestError::wrong_value("tool_choice.type", message))
-        }
+        // `custom`, `allowed_tools`, and a tool of the provider's own.
+        _ => Ok(ToolChoice::Other(Json::from_raw(raw))),
     }
 }
 
