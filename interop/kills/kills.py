@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
-import sqlite3
 import threading
 import time
 from collections import Counter
@@ -19,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import left
 from drive import Driven, Ended
 from ledger import Case, Ledger
 from server import POLL_S, Server, create_key
@@ -27,7 +27,6 @@ CLASSES = ("read", "idempotent", "queryable", "once")
 WORKERS = 4
 KILLS_MIN = 200
 WHOLE_S_MAX = 360.0
-FINAL_WITHIN_S = 5.0
 CLIENT_ENDS_WITHIN_S = 40.0
 """After a client has its answer, so long until the point counts as not reached."""
 LAST_POINT_WITHIN_S = 0.5
@@ -170,10 +169,7 @@ class Matrix:
         wrong += self._finals(server, driven, time.monotonic())
         driven.close()
         result = Result(config, reached, ended[0], wrong=wrong)
-        self._check_rows(server, result)
-        server.kill()
-        self._check_file(server, result)
-        self._check_ledger(server, case, result)
+        self._check_left(server, case, result)
         self._check_answer(result)
         return result
 
@@ -190,65 +186,18 @@ class Matrix:
         return True
 
     def _finals(self, server: Server, driven: Driven, since: float) -> list[str]:
-        """Every turn whose headers were received is final in time, and so is every other."""
-        while True:
-            late = time.monotonic() > since + FINAL_WITHIN_S
-            wrong = []
-            for turn in list(driven.turns):
-                status, record = server.turn(self.key, turn)
-                if status != 200:
-                    wrong.append(f"turn {turn}, whose headers were received: HTTP {status}")
-                elif record["status"] == "running":
-                    wrong.append(f"turn {turn}, whose headers were received, still runs")
-            running = server.rows("SELECT id FROM turn WHERE status = 'running'")
-            wrong += [f"turn {turn} still runs" for (turn,) in running]
-            if not wrong or late:
-                return wrong
-            time.sleep(POLL_S * 5)
+        return left.finals(server, self.key, lambda: list(driven.turns), since)
 
-    @staticmethod
-    def _check_rows(server: Server, result: Result) -> None:
+    def _check_left(self, server: Server, case: Case, result: Result) -> None:
+        """Ends the server, since its file is looked at, too."""
         for status, reason in server.rows("SELECT status, reason FROM turn"):
             result.statuses[f"{status}({reason})" if reason else status] += 1
-        opens = server.rows("SELECT tool_name, status FROM tool_call WHERE status IN ('pending', 'processing')")
-        result.wrong += [f"a call of {name} is {status} in a final turn" for name, status in opens]
-        tries = server.rows("SELECT count(*) FROM attempt WHERE outcome IS NULL")[0][0]
-        if tries:
-            result.wrong.append(f"{tries} attempts are open in final turns")
-
-    @staticmethod
-    def _check_file(server: Server, result: Result) -> None:
-        database = sqlite3.connect(server.data / "turnwright.db")
-        try:
-            for pragma in ("integrity_check", "foreign_key_check"):
-                found = database.execute(f"PRAGMA {pragma}").fetchall()
-                if found not in ([("ok",)], []):
-                    result.wrong.append(f"{pragma}: {found[:3]}")
-        finally:
-            database.close()
-
-    def _check_ledger(self, server: Server, case: Case, result: Result) -> None:
-        effects = self.ledger.effects(case)
-        effect = result.config.effect
-        result.effects = len(effects)
-        for n in sorted({made.n for made in effects}):
-            of_call = [made for made in effects if made.n == n]
-            keys = {made.key for made in of_call}
-            if effect in ("once", "queryable") and len(of_call) > 1:
-                result.wrong.append(f"{len(of_call)} effects of call {n}, which is {effect}")
-            if effect == "idempotent" and len(keys) > 1:
-                result.wrong.append(f"{len(keys)} keys of call {n}, which is idempotent")
-        calls = server.rows(
-            "SELECT idempotency_key, status, started_us IS NOT NULL FROM tool_call WHERE runs = 'server'"
-        )
-        started = {key for key, _, was_started in calls if was_started}
-        for made in effects:
-            if made.key not in started:
-                result.wrong.append(f"an effect of call {made.n} has no call that was written as started")
-        happened = {made.key for made in effects}
-        for key, status, _ in calls:
-            if status == "completed" and key not in happened:
-                result.wrong.append("a call is completed whose effect never happened")
+        made = self.ledger.effects(case)
+        result.effects = len(made)
+        result.wrong += left.open_rows(server)
+        server.kill()
+        result.wrong += left.file(server)
+        result.wrong += left.effects(server, made)
 
     @staticmethod
     def _check_answer(result: Result) -> None:

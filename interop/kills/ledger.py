@@ -27,6 +27,11 @@ class Effect:
     n: int
     at: float
 
+    @property
+    def effect_class(self) -> str:
+        """Tools are named for it."""
+        return self.tool.removesuffix("_probe")
+
 
 @dataclass
 class Case:

@@ -119,10 +119,7 @@ class MixedMatrix(Matrix):
             joined = self._request(server, result, [QUESTION, message, answer], "joining")
             result.ended = joined[0] if config.phase == "joining" else handed[0]
             self._check_joined(server, result, turn, joined)
-        self._check_rows(server, result)
-        server.kill()
-        self._check_file(server, result)
-        self._check_ledger(server, case, result)
+        self._check_left(server, case, result)
         return result
 
     def _request(self, server: Server, result: Result, messages: list[dict], phase: str) -> list[Ended]:
