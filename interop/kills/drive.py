@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import openai
 
 TURN_HEADER = "turnwright-turn"
+TIMEOUTS = ("connect", "read", "write", "pool")
 
 
 @dataclass
@@ -26,7 +27,16 @@ class Ended:
 class Driven:
     """A client whose every answer is seen, those of its own retries included."""
 
-    def __init__(self, base_url: str, key: str, timeout_s: float | None = None) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        key: str,
+        timeout_s: float | None = None,
+        *,
+        retries: int | None = None,
+        first_timeout_s: float | None = None,
+    ) -> None:
+        """`first_timeout_s` is the time-out of each request's first try alone."""
         self.turns: list[str] = []
         """Of each request as it was sent: the value of `x-stainless-retry-count`."""
         self.sent: list[str] = []
@@ -35,11 +45,16 @@ class Driven:
             verify=False,
             event_hooks={"request": [self._sent], "response": [self._headers_came]},
         )
-        options = {} if timeout_s is None else {"timeout": timeout_s}
+        self.first_timeout_s = first_timeout_s
+        options = {"timeout": timeout_s, "max_retries": retries}
+        options = {name: value for name, value in options.items() if value is not None}
         self.client = openai.OpenAI(base_url=f"{base_url}/v1", api_key=key, http_client=http, **options)
 
     def _sent(self, request) -> None:
-        self.sent.append(request.headers.get("x-stainless-retry-count", ""))
+        tries_before = request.headers.get("x-stainless-retry-count", "")
+        self.sent.append(tries_before)
+        if self.first_timeout_s is not None and tries_before == "0":
+            request.extensions["timeout"] = dict.fromkeys(TIMEOUTS, self.first_timeout_s)
 
     def _headers_came(self, response) -> None:
         turn = response.headers.get(TURN_HEADER)

@@ -21,6 +21,7 @@ BINARY = os.environ["TURNWRIGHT_BIN"]
 HOST = "127.0.0.1"
 READY_WITHIN_S = 20.0
 POLL_S = 0.01
+NOT_INHERITED = ("TURNWRIGHT_FAIL_POINT", "TURNWRIGHT_PANIC_POINT", "TURNWRIGHT_DATA", "ENABLE_TOOLS")
 
 # Below the range from which the system takes ports of outgoing connections, so that nobody
 # takes a port between the end of a process and the start of the next.
@@ -83,18 +84,28 @@ class Server:
             str(self.folder / "turnwright.toml"),
         ]
 
-    def start(self, fail_point: str | None = None, prefix: tuple[str, ...] = ()) -> Server:
-        """Starts it and waits until `/readyz` is 200. `prefix` runs it under another program."""
-        env = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in ("TURNWRIGHT_FAIL_POINT", "TURNWRIGHT_DATA", "ENABLE_TOOLS")
-        }
+    def start(
+        self,
+        fail_point: str | None = None,
+        prefix: tuple[str, ...] = (),
+        variables: dict[str, str] | None = None,
+        stderr: int | None = None,
+    ) -> Server:
+        """Starts it and waits until `/readyz` is 200.
+
+        `prefix` runs it under another program, `variables` are added to its environment, and
+        `stderr` is where its log goes instead of the file.
+        """
+        env = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+        env |= variables or {}
         if fail_point is not None:
             env["TURNWRIGHT_FAIL_POINT"] = fail_point
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*prefix, *self.command()], env=env, stdout=subprocess.DEVNULL, stderr=log
+                [*prefix, *self.command()],
+                env=env,
+                stdout=subprocess.DEVNULL,
+                stderr=log if stderr is None else stderr,
             )
         self.wait_ready()
         return self
@@ -145,6 +156,15 @@ class Server:
     def turn(self, key: str, turn: str) -> tuple[int, dict[str, Any]]:
         """`GET /v1/turns/{id}`: the status and the record."""
         return self.call("GET", f"/v1/turns/{turn}", key)
+
+    def metric(self, key: str, name: str) -> int:
+        """A counter without labels of `/metrics`, for a key with the scope `admin`."""
+        request = urllib.request.Request(f"{self.url}/metrics", headers={"authorization": f"Bearer {key}"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            for line in answer.read().decode().splitlines():
+                if line.startswith(f"{name} "):
+                    return int(line.split()[1])
+        raise RuntimeError(f"there is no counter {name}")
 
     def call(
         self, method: str, path: str, key: str, body: object = None, headers: dict[str, str] | None = None

@@ -1,4 +1,4 @@
-"""The suite of kills: the matrix, that of mixed rounds, one for memory, and what a trace of the system calls shows."""
+"""The suite of kills: two matrices of fail points, loads with faults, one for memory, and a trace of system calls."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import faults
 import kills
 import memory
 import mixed
@@ -17,7 +18,7 @@ import sync
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="about a tenth of the kills")
-    options.add_argument("--only", choices=("kills", "mixed", "fsync", "memory"))
+    options.add_argument("--only", choices=("kills", "mixed", *faults.PARTS, "fsync", "memory"))
     options.add_argument("--point", help="only this fail point")
     chosen = options.parse_args()
     root = Path(tempfile.mkdtemp(prefix="turnwright-kills-"))
@@ -32,6 +33,11 @@ def main() -> int:
             more_passed, more_failed = suite()
             passed += more_passed
             failed += more_failed
+    parts = [part for part in faults.PARTS if chosen.only in (None, part)]
+    if parts:
+        more_passed, more_failed = faults.run(root, parts, quick=chosen.quick, only=chosen.point)
+        passed += more_passed
+        failed += more_failed
     if failed == 0:
         shutil.rmtree(root, ignore_errors=True)
     print(f"{passed} passed, {failed} failed")

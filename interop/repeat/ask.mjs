@@ -14,7 +14,7 @@ const client = new OpenAI({
     return fetch(url, init);
   },
 });
-const ended = { status: 0, shouldRetry: null, requests: 0 };
+const ended = { status: 0, text: '', shouldRetry: null, requests: 0 };
 try {
   const answer = await client.chat.completions.create({
     model: 'any',
@@ -22,7 +22,9 @@ try {
     stream: stream === 'true',
   });
   if (stream === 'true') {
-    for await (const _ of answer);
+    for await (const chunk of answer) ended.text += chunk.choices[0]?.delta.content ?? '';
+  } else {
+    ended.text = answer.choices[0].message.content;
   }
   ended.status = 200;
 } catch (error) {

@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 
-from server import HOST
+from server import HOST, POLL_S, READY_WITHIN_S
 
 HEAD_END = b"\r\n\r\n"
 READ_BYTES = 65536
@@ -25,6 +26,13 @@ def reset_after_one_byte(client: socket.socket, _request: bytes, answer: Callabl
 
 def takes_all(client: socket.socket, _request: bytes, answer: Callable[[], bytes]) -> None:
     answer()
+    client.close()
+
+
+def comes_too_late(client: socket.socket, _request: bytes, answer: Callable[[], bytes]) -> None:
+    """For a client with a time-out: it leaves while the answer is on its way."""
+    answer()
+    client.recv(1)
     client.close()
 
 
@@ -49,6 +57,8 @@ class Lossy:
         self.port = port
         self.loses = loses
         self.times = times
+        # A repetition that overtook its first try would be somebody else's question.
+        self.one_after_another = threading.Lock()
         self.listener = socket.create_server((HOST, 0))
         self.url = f"http://{HOST}:{self.listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -70,18 +80,33 @@ class Lossy:
             client.close()
             return
         loses = self.loses if tries_before(request) < self.times else passes
-        loses(client, request, lambda: self._ask(request))
+        try:
+            loses(client, request, lambda: self._ask(request))
+        except OSError:
+            # The server was killed, or the client has left.
+            reset(client)
 
     def _ask(self, request: bytes) -> bytes:
         """The server's whole answer; its connection ends with it."""
         head, body = request.split(HEAD_END, 1)
         lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(b"connection:")]
-        with socket.create_connection((HOST, self.port)) as server:
+        with self.one_after_another, self._connect(request) as server:
             server.sendall(b"\r\n".join([*lines, b"connection: close"]) + HEAD_END + body)
             answer = b""
             while more := server.recv(READ_BYTES):
                 answer += more
         return answer
+
+    def _connect(self, request: bytes) -> socket.socket:
+        """A repetition waits for a server that starts again, so that this costs the client no try."""
+        until = time.monotonic() + READY_WITHIN_S
+        while True:
+            try:
+                return socket.create_connection((HOST, self.port))
+            except ConnectionRefusedError:
+                if tries_before(request) == 0 or time.monotonic() > until:
+                    raise
+                time.sleep(POLL_S)
 
 
 def whole_request(client: socket.socket) -> bytes | None:
