@@ -187,7 +187,7 @@ impl EgressClient {
                     denied: options.denied,
                     resolver: options.resolver,
                 },
-                tls: tls::anonymous(options.trusted_roots),
+                tls: tls::connector(options.trusted_roots, None),
                 pool: ConnectionPool::new(options.pool),
                 read_bytes_max: options.read_bytes_max,
             }),

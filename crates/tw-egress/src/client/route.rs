@@ -13,7 +13,7 @@ use super::connect::{ConnectedStream, server_name};
 use super::connect_error::ConnectError;
 use super::proxy::{BadProxy, Proxy, WithoutProxy, place};
 use super::target::{Host, RequestTarget, Scheme};
-use super::tls::{ClientIdentity, TlsFileError, anonymous, connector};
+use super::tls::{ClientIdentity, connector};
 use super::tls_fault::TlsFault;
 
 /// Way in which connections to an upstream are made.
@@ -24,25 +24,20 @@ pub struct Route {
 }
 
 impl Route {
-    /// # Errors
-    /// [`TlsFileError::Mismatch`] for a certificate and a key that do not go together.
     pub fn new(
         trusted_roots: RootCertStore,
         identity: Option<ClientIdentity>,
         proxy: Option<Proxy>,
-    ) -> Result<Self, TlsFileError> {
-        Ok(Self {
-            tls: connector(trusted_roots, identity)?,
+    ) -> Self {
+        Self {
+            tls: connector(trusted_roots, identity),
             proxy,
-        })
+        }
     }
 
     /// The route without a proxy and without a certificate of our own.
     pub fn direct(trusted_roots: RootCertStore) -> Self {
-        Self {
-            tls: anonymous(trusted_roots),
-            proxy: None,
-        }
+        Self::new(trusted_roots, None, None)
     }
 
     /// `HOST:PORT` of the proxy, if there is one.

@@ -4,10 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 
 use super::web_roots;
@@ -31,10 +31,8 @@ pub enum TlsFileError {
 }
 
 /// A certificate that a client shows, and its key.
-pub struct ClientIdentity {
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-}
+#[derive(Clone)]
+pub struct ClientIdentity(Arc<SingleCertAndKey>);
 
 impl ClientIdentity {
     /// Reads PEM files: the certificate first, then those between it and its authority.
@@ -43,20 +41,12 @@ impl ClientIdentity {
     /// [`TlsFileError`].
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsFileError> {
         let text = read(key)?;
-        let read_key = PrivateKeyDer::from_pem_slice(&text);
-        Ok(Self {
-            chain: certificates(certificate)?,
-            key: read_key.map_err(|_| TlsFileError::NoKey)?,
-        })
-    }
-}
-
-impl Clone for ClientIdentity {
-    fn clone(&self) -> Self {
-        Self {
-            chain: self.chain.clone(),
-            key: self.key.clone_key(),
-        }
+        let key = PrivateKeyDer::from_pem_slice(&text).map_err(|_| TlsFileError::NoKey)?;
+        let config = ClientConfig::builder();
+        let pair =
+            CertifiedKey::from_der(certificates(certificate)?, key, config.crypto_provider());
+        let pair = pair.map_err(TlsFileError::Mismatch)?;
+        Ok(Self(Arc::new(SingleCertAndKey::from(pair))))
     }
 }
 
@@ -128,32 +118,13 @@ fn trust_folder(roots: &mut RootCertStore, folder: &Path) -> Result<(), TlsFileE
     Ok(())
 }
 
-/// Makes a TLS connector; this function and [`anonymous`] are the only places that build one.
-///
-/// # Errors
-/// [`TlsFileError::Mismatch`].
-pub(crate) fn connector(
-    roots: RootCertStore,
-    identity: Option<ClientIdentity>,
-) -> Result<TlsConnector, TlsFileError> {
-    let Some(identity) = identity else {
-        return Ok(anonymous(roots));
+/// Makes a TLS connector; this function is the only place that builds one.
+pub(crate) fn connector(roots: RootCertStore, identity: Option<ClientIdentity>) -> TlsConnector {
+    let config = ClientConfig::builder().with_root_certificates(roots);
+    let mut config = match identity {
+        None => config.with_no_client_auth(),
+        Some(ClientIdentity(pair)) => config.with_client_cert_resolver(pair),
     };
-    let made = builder(roots).with_client_auth_cert(identity.chain, identity.key);
-    let config = made.map_err(TlsFileError::Mismatch)?;
-    Ok(of_config(config))
-}
-
-/// Makes a TLS connector without a certificate of our own.
-pub(crate) fn anonymous(roots: RootCertStore) -> TlsConnector {
-    of_config(builder(roots).with_no_client_auth())
-}
-
-fn builder(roots: RootCertStore) -> ConfigBuilder<ClientConfig, WantsClientCert> {
-    ClientConfig::builder().with_root_certificates(roots)
-}
-
-fn of_config(mut config: ClientConfig) -> TlsConnector {
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     TlsConnector::from(Arc::new(config))
 }
