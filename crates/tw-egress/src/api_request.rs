@@ -16,11 +16,11 @@ use tw_core::tool::{LookUp, SelectedAnswer, ToolOutcome, ToolOutput};
 use crate::client::{
     ConnectionReuse, EgressClient, OutgoingRequest, ReceivedAnswer, RequestTimeouts,
 };
-use crate::exchange::{failed, output, refused, reuse_for, to_utf8};
+use crate::exchange::{output, refused, reuse_for, to_utf8};
 use crate::off_thread::aside;
 use crate::secret::Secret;
 use crate::secrets::{Secrets, SentSecrets};
-use crate::tools::AttemptContext;
+use crate::tools::{AttemptContext, AttemptReport, LookUpReport};
 
 /// Longest time for the look-up of a host, TCP and TLS together (the design, section 12).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ impl ApiCaller {
         &self,
         definition: &ToolDefinition,
         attempt: &AttemptContext,
-    ) -> ToolOutcome {
+    ) -> AttemptReport {
         let url = &definition.request.url;
         let built = self.build(url, attempt, |given| {
             definition.request(&attempt.args, given)
@@ -57,12 +57,15 @@ impl ApiCaller {
         let (built, secrets) = match built {
             Ok(built) => built,
             Err(NotBuilt::NotGranted) => {
+                let message = "a secret that the tool needs may not be sent to its address";
                 return ToolOutcome::NotAllowed {
-                    message: "a secret that the tool needs may not be sent to its address"
-                        .to_owned(),
-                };
+                    message: message.to_owned(),
+                }
+                .into();
             }
-            Err(NotBuilt::Unsendable(message)) => return ToolOutcome::Unsendable { message },
+            Err(NotBuilt::Unsendable(message)) => {
+                return ToolOutcome::Unsendable { message }.into();
+            }
         };
         let effect = definition.policy.effect;
         let request = outgoing(built, definition, &secrets);
@@ -72,15 +75,15 @@ impl ApiCaller {
             .await;
         let received = match sent {
             Ok(received) => kept(received, definition, &secrets),
-            Err(failure) => return failed(failure),
+            Err(failure) => return AttemptReport::unanswered(failure),
         };
         let status = received.status;
         let headers = received.headers.clone();
         if definition.accepts(status) {
-            ToolOutcome::Answered(answer(definition, received, &secrets))
+            ToolOutcome::Answered(answer(definition, received, &secrets)).into()
         } else {
             let said = masked(output_of(definition, received), &secrets);
-            refused(status, &headers, effect, &said)
+            refused(status, &headers, effect, &said).into()
         }
     }
 
@@ -89,15 +92,15 @@ impl ApiCaller {
         &self,
         definition: &ToolDefinition,
         attempt: &AttemptContext,
-    ) -> LookUp {
+    ) -> LookUpReport {
         let Some(look_up) = &definition.request.look_up else {
-            return LookUp::Unknown;
+            return LookUp::Unknown.into();
         };
         let built = self.build(&look_up.url, attempt, |given| {
             definition.look_up_request(given)
         });
         let Ok((built, secrets)) = built else {
-            return LookUp::Unknown;
+            return LookUp::Unknown.into();
         };
         // It comes after a failure, and is asked once: no connection is good enough for it that
         // may be closing.
@@ -110,12 +113,13 @@ impl ApiCaller {
             )
             .await;
         match sent {
-            Ok(received) if look_up.absent.contains(&received.status) => LookUp::Absent,
+            Ok(received) if look_up.absent.contains(&received.status) => LookUp::Absent.into(),
             Ok(received) if (200..300).contains(&received.status) => {
                 let received = kept(received, definition, &secrets);
-                LookUp::Happened(answer(definition, received, &secrets))
+                LookUp::Happened(answer(definition, received, &secrets)).into()
             }
-            Ok(_) | Err(_) => LookUp::Unknown,
+            Ok(_) => LookUp::Unknown.into(),
+            Err(failure) => LookUpReport::unanswered(failure),
         }
     }
 

@@ -43,12 +43,15 @@ use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
+use connect_error::ConnectError;
 use failure::{FailureKind, SendFailure, WaitPhase};
 use guard::AddressGuard;
 use host_port::{AllowedDestination, HostPort};
 use http_connection::{ExchangeFailure, HttpConnection};
 use pool::{ConnectionPool, PoolKey};
+use proxy::place;
 use resolve::Resolver;
+use target::RequestTarget;
 
 /// Parts and settings of an [`EgressClient`].
 #[derive(Debug)]
@@ -200,7 +203,9 @@ impl EgressClient {
     /// [`FailureKind::BadUrl`], [`FailureKind::NotHttps`] or [`FailureKind::TargetNotAllowed`].
     pub fn check_url(&self, url: &str, organization: &str) -> Result<(), SendFailure> {
         let target = self.shared.guard.target(url, organization);
-        target.map(|_| ()).map_err(SendFailure::unsent)
+        target
+            .map(|_| ())
+            .map_err(|kind| SendFailure::unsent(kind, None))
     }
 
     /// Sends a request, once, and reads its answer.
@@ -219,9 +224,10 @@ impl EgressClient {
         let shared = &self.shared;
         let clock = Clock::start(request.timeouts.clone());
         let kept_max = request.response_bytes_max;
-        let target = shared.guard.target(&request.url, organization);
-        let target = target.map_err(SendFailure::unsent)?;
-        let request = outgoing::request(request, &target).map_err(SendFailure::unsent)?;
+        let target = shared.target(&request.url, organization)?;
+        let place = || place(&target.host, target.port);
+        let request = outgoing::request(request, &target)
+            .map_err(|kind| SendFailure::unsent(kind, Some(&place())))?;
         let key = PoolKey::new(organization, &target);
         let (mut live, is_new) = match shared.pool.take(&key, reuse).await {
             Some(live) => (live, false),
@@ -229,18 +235,23 @@ impl EgressClient {
                 let (deadline, phase) = clock.limit(WaitPhase::Connect);
                 let opened =
                     connect::open(&shared.guard, &shared.tls, &target, organization, deadline);
-                let stream = opened.await.map_err(|kind| match kind {
-                    FailureKind::TimedOut(_) => SendFailure::unsent(FailureKind::TimedOut(phase)),
-                    kind => SendFailure::unsent(kind),
+                let stream = opened.await.map_err(|error| {
+                    let kind = match error.kind() {
+                        FailureKind::TimedOut(_) => FailureKind::TimedOut(phase),
+                        kind => kind,
+                    };
+                    SendFailure::unconnected(&error, kind)
                 })?;
                 (HttpConnection::new(stream), true)
             }
         };
+        let mut has_head = false;
         let answered = async {
             let (deadline, phase) = clock.limit(WaitPhase::FirstByte);
             let head = timeout_at(deadline, live.ask(request)).await;
             let head = head.map_err(|_elapsed| FailureKind::TimedOut(phase))?;
             let head = head.map_err(kind_of)?;
+            has_head = true;
             shared.read(head, &mut live, &clock, kept_max).await
         };
         match answered.await {
@@ -253,9 +264,18 @@ impl EgressClient {
                 if !is_new && kind == FailureKind::Reset {
                     shared.pool.distrust(&key);
                 }
-                Err(SendFailure {
-                    kind,
-                    sent: live.has_sent(),
+                Err(match live.tls_fault() {
+                    Some(fault) if kind == FailureKind::Reset && !has_head => {
+                        let error = ConnectError::broken_off(place(), fault);
+                        SendFailure {
+                            sent: live.has_sent() && !fault.is_of_our_certificate(),
+                            ..SendFailure::unconnected(&error, error.kind())
+                        }
+                    }
+                    Some(_) | None => SendFailure {
+                        sent: live.has_sent(),
+                        ..SendFailure::unsent(kind, Some(&place()))
+                    },
                 })
             }
         }
@@ -278,6 +298,19 @@ enum Ended {
 }
 
 impl Shared {
+    fn target(&self, url: &str, organization: &str) -> Result<RequestTarget, SendFailure> {
+        self.guard.target(url, organization).map_err(|kind| {
+            let target = RequestTarget::parse(url).ok();
+            match target.map(|target| place(&target.host, target.port)) {
+                Some(place) if kind == FailureKind::TargetNotAllowed => {
+                    let error = ConnectError::PlaceNotAllowed { place };
+                    SendFailure::unconnected(&error, kind)
+                }
+                place => SendFailure::unsent(kind, place.as_deref()),
+            }
+        })
+    }
+
     async fn read(
         &self,
         head: Response<()>,

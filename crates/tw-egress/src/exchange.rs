@@ -29,8 +29,8 @@ pub(crate) fn reuse_for(effect: EffectClass) -> ConnectionReuse {
 }
 
 /// The outcome of an attempt without a whole answer.
-pub(crate) fn failed(failure: SendFailure) -> ToolOutcome {
-    let message = failure.message().to_owned();
+pub(crate) fn failed(failure: &SendFailure) -> ToolOutcome {
+    let message = failure.kind.message();
     match failure.kind {
         // A name that does not exist ends like one that may not be reached, so that nobody learns by tools which
         // names there are inside; asking again would not help with either.
@@ -47,7 +47,8 @@ pub(crate) fn failed(failure: SendFailure) -> ToolOutcome {
         | FailureKind::BadRequest
         | FailureKind::LookUpFailed
         | FailureKind::Connect
-        | FailureKind::Tls
+        | FailureKind::Proxy
+        | FailureKind::Tls(_)
         | FailureKind::Reset
         | FailureKind::NotHttp
         | FailureKind::HeadersTooLarge => ToolOutcome::Reset { message },

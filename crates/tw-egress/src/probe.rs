@@ -17,8 +17,8 @@ use crate::client::{
     ClientOptions, ConnectionReuse, EgressClient, OutgoingRequest, PoolOptions,
     READ_BYTES_MAX_DEFAULT, RequestTimeouts, web_roots,
 };
-use crate::exchange::{failed, output, refused, reuse_for};
-use crate::tools::AttemptContext;
+use crate::exchange::{output, refused, reuse_for};
+use crate::tools::{AttemptContext, AttemptReport, LookUpReport};
 
 /// The client that all probes send with.
 #[derive(Clone, Debug)]
@@ -74,11 +74,10 @@ impl Prober {
         probe: &StatusProbe,
         effect: EffectClass,
         attempt: &AttemptContext,
-    ) -> ToolOutcome {
+    ) -> AttemptReport {
         if !cfg!(debug_assertions) {
-            return ToolOutcome::Refused {
-                message: "this tool exists in debug builds only".to_owned(),
-            };
+            let message = "this tool exists in debug builds only".to_owned();
+            return ToolOutcome::Refused { message }.into();
         }
         #[expect(
             clippy::panic,
@@ -99,18 +98,22 @@ impl Prober {
         let sent = self.0.send(request, ORGANIZATION, reuse_for(effect)).await;
         let received = match sent {
             Ok(received) => received,
-            Err(failure) => return failed(failure),
+            Err(failure) => return AttemptReport::unanswered(failure),
         };
         let (status, headers) = (received.status, received.headers.clone());
         let output = output(received, is_text);
         if (200..300).contains(&status) {
-            ToolOutcome::Answered(output)
+            ToolOutcome::Answered(output).into()
         } else {
-            refused(status, &headers, effect, &output)
+            refused(status, &headers, effect, &output).into()
         }
     }
 
-    pub(crate) async fn look_up(&self, probe: &StatusProbe, attempt: &AttemptContext) -> LookUp {
+    pub(crate) async fn look_up(
+        &self,
+        probe: &StatusProbe,
+        attempt: &AttemptContext,
+    ) -> LookUpReport {
         let url = format!("{}?reference={}", probe.url, attempt.idempotency_key);
         let request = outgoing(Method::GET, url, Bytes::new());
         match self
@@ -118,11 +121,12 @@ impl Prober {
             .send(request, ORGANIZATION, ConnectionReuse::Fresh)
             .await
         {
-            Ok(received) if received.status == 404 => LookUp::Absent,
+            Ok(received) if received.status == 404 => LookUp::Absent.into(),
             Ok(received) if (200..300).contains(&received.status) => {
-                LookUp::Happened(output(received, is_text))
+                LookUp::Happened(output(received, is_text)).into()
             }
-            Ok(_) | Err(_) => LookUp::Unknown,
+            Ok(_) => LookUp::Unknown.into(),
+            Err(failure) => LookUpReport::unanswered(failure),
         }
     }
 }

@@ -11,6 +11,8 @@ use tw_core::variables::Variables;
 
 use crate::api_request::ApiCaller;
 use crate::builtin;
+use crate::client::failure::SendFailure;
+use crate::exchange::failed;
 use crate::off_thread::aside;
 use crate::probe::Prober;
 use crate::secrets::Tenancy;
@@ -42,22 +44,75 @@ pub struct AttemptContext {
 /// Bytes of the arguments of `calculate` up to which it takes well under a millisecond; long powers and fractions may
 /// take 20 times as long.
 const SHORT_EXPRESSION_BYTES_MAX: usize = 100;
+/// End of an attempt.
+#[derive(Debug)]
+pub struct AttemptReport {
+    pub outcome: ToolOutcome,
+    /// Reason for which no answer came, for the operator's log alone: it names hosts and addresses.
+    pub cause: Option<String>,
+}
+
+/// Finding of a look-up.
+#[derive(Debug)]
+pub struct LookUpReport {
+    pub found: LookUp,
+    /// As [`AttemptReport::cause`].
+    pub cause: Option<String>,
+}
+
+impl AttemptReport {
+    pub(crate) fn unanswered(failure: SendFailure) -> Self {
+        Self {
+            outcome: failed(&failure),
+            cause: Some(failure.cause),
+        }
+    }
+}
+
+impl From<ToolOutcome> for AttemptReport {
+    fn from(outcome: ToolOutcome) -> Self {
+        Self {
+            outcome,
+            cause: None,
+        }
+    }
+}
+
+impl LookUpReport {
+    pub(crate) fn unanswered(failure: SendFailure) -> Self {
+        Self {
+            found: LookUp::Unknown,
+            cause: Some(failure.cause),
+        }
+    }
+}
+
+impl From<LookUp> for LookUpReport {
+    fn from(found: LookUp) -> Self {
+        Self { found, cause: None }
+    }
+}
 
 /// Runs the tool. The caller holds its timeout and catches panics.
 ///
 /// An `api_request` holds its timeout by itself, too, and should get to do so: only the client
 /// knows whether anything was sent by then.
-pub async fn run(executors: &ToolExecutors, tool: &Tool, attempt: &AttemptContext) -> ToolOutcome {
+pub async fn run(
+    executors: &ToolExecutors,
+    tool: &Tool,
+    attempt: &AttemptContext,
+) -> AttemptReport {
     match &tool.kind {
         ToolKind::TimeNow => of_builtin(builtin::time_now(
             &attempt.args.json().to_value(),
             attempt.now.0,
-        )),
+        ))
+        .into(),
         ToolKind::Calculate => {
             let arguments = attempt.args.json();
             let is_long = arguments.as_str().len() > SHORT_EXPRESSION_BYTES_MAX;
             let calculated = aside(is_long, || builtin::calculate(&arguments.to_value()));
-            of_builtin(calculated)
+            of_builtin(calculated).into()
         }
         ToolKind::ApiRequest(definition) => executors.api.send(definition, attempt).await,
         ToolKind::Probe(probe) => {
@@ -68,10 +123,14 @@ pub async fn run(executors: &ToolExecutors, tool: &Tool, attempt: &AttemptContex
 }
 
 /// Asks the provider whether an attempt happened. The caller holds the tool's timeout.
-pub async fn look_up(executors: &ToolExecutors, tool: &Tool, attempt: &AttemptContext) -> LookUp {
+pub async fn look_up(
+    executors: &ToolExecutors,
+    tool: &Tool,
+    attempt: &AttemptContext,
+) -> LookUpReport {
     match &tool.kind {
         // These change nothing, so there is nothing to be found.
-        ToolKind::TimeNow | ToolKind::Calculate => LookUp::Absent,
+        ToolKind::TimeNow | ToolKind::Calculate => LookUp::Absent.into(),
         ToolKind::ApiRequest(definition) => executors.api.look_up(definition, attempt).await,
         ToolKind::Probe(probe) => executors.prober.look_up(probe, attempt).await,
     }

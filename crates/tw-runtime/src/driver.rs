@@ -50,7 +50,7 @@ use crate::to_client::ToClient;
 use crate::tool_book::ToolBookPage;
 use crate::variables::{TurnVariables, VariableSubject};
 
-use calls::CallEnded;
+use calls::{CallEnded, CallTaskKind};
 use log::TurnLog;
 use metering::Metering;
 
@@ -108,7 +108,7 @@ pub(crate) struct TurnDriver {
     asking: Option<(ModelRequestNumber, ModelExchange)>,
     tools: JoinSet<CallEnded>,
     /// Attempts that run, by the id of their task.
-    attempts: BTreeMap<tokio::task::Id, (CallRef, u32, calls::CallTaskKind)>,
+    attempts: BTreeMap<tokio::task::Id, (CallRef, u32, CallTaskKind)>,
     aborts: BTreeMap<CallRef, AbortHandle>,
     waiting_for_slots: FuturesUnordered<calls::WaitingForSlot>,
     slots: BTreeMap<CallRef, Option<CallSlot>>,
@@ -410,12 +410,28 @@ impl TurnDriver {
                 Event::ClientLeft
             }
             Happened::Timer(timer) => Event::TimerFired(timer),
-            Happened::Call(CallEnded::Ran { call, n, outcome }) => {
+            Happened::Call(CallEnded::Ran {
+                call,
+                n,
+                outcome,
+                cause,
+            }) => {
                 self.reach(FailPoint::ToolAnswered);
                 self.keep_result(call, &outcome);
+                if let Some(cause) = cause {
+                    self.log_unanswered(call, n, CallTaskKind::Attempt, &cause);
+                }
                 Event::CallEnded { call, n, outcome }
             }
-            Happened::Call(CallEnded::LookedUp { call, n, found }) => {
+            Happened::Call(CallEnded::LookedUp {
+                call,
+                n,
+                found,
+                cause,
+            }) => {
+                if let Some(cause) = cause {
+                    self.log_unanswered(call, n, CallTaskKind::LookUp, &cause);
+                }
                 Event::LookedUp { call, n, found }
             }
             Happened::MayStart(call, calls::MayStart::Slot(slot)) => {

@@ -18,7 +18,7 @@ use tw_core::parameters::SecretRef;
 use tw_core::tool::{Tool, ToolOutcome};
 use tw_core::variables::Variables;
 use tw_egress::off_thread::aside;
-use tw_egress::tools::{self, AttemptContext};
+use tw_egress::tools::{self, AttemptContext, AttemptReport};
 use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
 use tw_store::read::tools::ToolRow;
@@ -290,20 +290,23 @@ impl Runtime {
         // A test takes its place among the calls of turns, and goes on when its client leaves.
         let running = self.0.tasks.spawn(async move {
             let Ok(_slot) = tokio::time::timeout(timeout, slots).await else {
-                return ToolOutcome::NotSent {
-                    message: "as many calls of this tool run as may run at once".to_owned(),
-                };
+                let message = "as many calls of this tool run as may run at once".to_owned();
+                return ToolOutcome::NotSent { message }.into();
             };
             let run = tools::run(&executors, &tool, &attempt);
             let ran = tokio::time::timeout(timeout, run).await;
-            ran.unwrap_or(ToolOutcome::TimedOut)
+            ran.unwrap_or_else(|_| ToolOutcome::TimedOut.into())
         });
-        let outcome = running.await.unwrap_or(ToolOutcome::Panicked);
+        let report: AttemptReport = running
+            .await
+            .unwrap_or_else(|_| ToolOutcome::Panicked.into());
+        let outcome = report.outcome;
         let duration = began.elapsed();
         tracing::info!(
             organization = caller.organization.0,
             tool = preview.tool.name,
             outcome = outcome.as_str(),
+            cause = report.cause,
             duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
             "tool tested"
         );

@@ -12,5 +12,6 @@ mod recover;
 mod restart;
 mod serve;
 mod stall;
+mod tool_network;
 mod tools;
 mod wrong_upstream;

@@ -14,9 +14,11 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::failure::{FailureKind, WaitPhase};
-use super::guard::AddressGuard;
+use super::connect_error::ConnectError;
+use super::guard::{AddressGuard, not_allowed};
+use super::proxy::place;
 use super::target::{Host, RequestTarget, Scheme};
+use super::tls_fault::TlsFault;
 
 /// Addresses of one name that are tried, in the order of the answer.
 const ADDRESSES_TRIED_MAX: usize = 4;
@@ -31,62 +33,93 @@ pub(super) enum ConnectedStream {
 /// Looks the host up, judges its addresses and connects to one of them.
 ///
 /// # Errors
-/// [`FailureKind::TimedOut`] at `deadline`; those of [`AddressGuard::addresses`];
-/// [`FailureKind::Connect`] and [`FailureKind::Tls`].
+/// [`ConnectError`]; nothing takes longer than until `deadline`.
 pub(super) async fn open(
     guard: &AddressGuard,
     tls: &TlsConnector,
     target: &RequestTarget,
     organization: &str,
     deadline: Instant,
-) -> Result<ConnectedStream, FailureKind> {
-    let opening = async {
-        let addresses = guard.addresses(target, organization).await?;
-        let tcp = connect(&addresses, deadline).await?;
-        let (local, peer) = match (tcp.local_addr(), tcp.peer_addr()) {
-            (Ok(local), Ok(peer)) => (local, peer),
-            (Err(_), _) | (_, Err(_)) => return Err(FailureKind::Connect),
-        };
-        if !guard.may_use(local, peer) {
-            return Err(FailureKind::TargetNotAllowed);
-        }
-        // A request is written at once; waiting for more only delays it.
-        tcp.set_nodelay(true).map_err(|_| FailureKind::Connect)?;
-        Ok(match target.scheme {
-            Scheme::Http => ConnectedStream::Plain(tcp),
-            Scheme::Https => {
-                let name = server_name(&target.host)?;
-                let stream = tls.connect(name, tcp).await;
-                ConnectedStream::Tls(Box::new(stream.map_err(|_| FailureKind::Tls)?))
-            }
+) -> Result<ConnectedStream, ConnectError> {
+    let vetted = timeout_at(deadline, guard.addresses(target, organization)).await;
+    let addresses = vetted.unwrap_or_else(|_elapsed| {
+        Err(ConnectError::LookUpTimedOut {
+            host: target.host.to_string(),
         })
-    };
-    timeout_at(deadline, opening)
-        .await
-        .unwrap_or(Err(FailureKind::TimedOut(WaitPhase::Connect)))
+    })?;
+    let (tcp, local, peer) = connect(target, &addresses, deadline).await?;
+    if !guard.may_use(local, peer) {
+        return Err(not_allowed(target, peer.ip()));
+    }
+    match target.scheme {
+        Scheme::Http => Ok(ConnectedStream::Plain(tcp)),
+        Scheme::Https => secure(tls, tcp, target, deadline).await,
+    }
 }
 
-async fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, FailureKind> {
+/// Connects to one of the addresses, and says from where to where.
+async fn connect(
+    target: &RequestTarget,
+    addresses: &[SocketAddr],
+    deadline: Instant,
+) -> Result<(TcpStream, SocketAddr, SocketAddr), ConnectError> {
+    let place = || place(&target.host, target.port);
     let tried = addresses.len().min(ADDRESSES_TRIED_MAX);
-    let mut failure = FailureKind::Connect;
+    let mut failure = ConnectError::TimedOut { place: place() };
     for (index, address) in addresses.iter().take(tried).enumerate() {
         // An address that swallows packets leaves time for the others.
         let now = Instant::now();
         let left = u32::try_from(tried - index).unwrap_or(u32::MAX);
         let share = deadline.saturating_duration_since(now) / left;
-        failure = match timeout_at(now + share, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(_)) => FailureKind::Connect,
-            Err(_elapsed) => FailureKind::TimedOut(WaitPhase::Connect),
+        let connected = timeout_at(now + share, TcpStream::connect(address)).await;
+        failure = match connected.map(|connected| connected.and_then(at_once)) {
+            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Err(source)) => ConnectError::Refused {
+                place: place(),
+                source,
+            },
+            Err(_elapsed) => ConnectError::TimedOut { place: place() },
         };
     }
     Err(failure)
 }
 
-pub(super) fn server_name(host: &Host) -> Result<ServerName<'static>, FailureKind> {
+fn at_once(tcp: TcpStream) -> io::Result<(TcpStream, SocketAddr, SocketAddr)> {
+    // A request is written at once; waiting for more only delays it.
+    tcp.set_nodelay(true)?;
+    let (local, peer) = (tcp.local_addr()?, tcp.peer_addr()?);
+    Ok((tcp, local, peer))
+}
+
+/// Makes a connection secure, for the name that the URL has.
+///
+/// # Errors
+/// [`ConnectError::Tls`] and [`ConnectError::TlsTimedOut`].
+pub(super) async fn secure(
+    tls: &TlsConnector,
+    tcp: TcpStream,
+    target: &RequestTarget,
+    deadline: Instant,
+) -> Result<ConnectedStream, ConnectError> {
+    let place = || place(&target.host, target.port);
+    let fault = |fault, source| ConnectError::Tls {
+        place: place(),
+        fault,
+        source,
+    };
+    let name = server_name(&target.host)
+        .ok_or_else(|| fault(TlsFault::WrongName, io::ErrorKind::InvalidInput.into()))?;
+    match timeout_at(deadline, tls.connect(name, tcp)).await {
+        Ok(Ok(stream)) => Ok(ConnectedStream::Tls(Box::new(stream))),
+        Ok(Err(source)) => Err(fault(TlsFault::of_handshake(&source), source)),
+        Err(_elapsed) => Err(ConnectError::TlsTimedOut { place: place() }),
+    }
+}
+
+fn server_name(host: &Host) -> Option<ServerName<'static>> {
     match host {
-        Host::Name(name) => ServerName::try_from(name.clone()).map_err(|_| FailureKind::Tls),
-        Host::Address(address) => Ok(ServerName::from(*address)),
+        Host::Name(name) => ServerName::try_from(name.clone()).ok(),
+        Host::Address(address) => Some(ServerName::from(*address)),
     }
 }
 

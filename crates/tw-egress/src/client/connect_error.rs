@@ -1,7 +1,10 @@
-//! Failures to connect to an upstream.
+//! Failures to connect to an upstream or to the place of a tool.
 
+use std::error::Error;
 use std::io;
+use std::net::IpAddr;
 
+use super::failure::{FailureKind, WaitPhase};
 use super::tls_fault::TlsFault;
 
 /// A failure to connect, for the operator: it names hosts and addresses. [`ConnectError::told`] does not.
@@ -13,8 +16,20 @@ pub enum ConnectError {
         #[source]
         source: io::Error,
     },
+    #[error("no name server says where {host} is")]
+    NoNameServer {
+        host: String,
+        #[source]
+        source: io::Error,
+    },
     #[error("looking up the name {host} took too long")]
     LookUpTimedOut { host: String },
+    /// Only of tools.
+    #[error("{place} is no place where tools may go")]
+    PlaceNotAllowed { place: String },
+    /// Only of tools.
+    #[error("{place} is at {address}, where tools may not go")]
+    AddressNotAllowed { place: String, address: IpAddr },
     #[error("{place} takes no connection")]
     Refused {
         place: String,
@@ -46,11 +61,23 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// The error of a connection on which the other side took TLS back behind the handshake.
+    pub(super) fn broken_off(place: String, fault: TlsFault) -> Self {
+        Self::Tls {
+            place,
+            fault,
+            source: io::ErrorKind::ConnectionAborted.into(),
+        }
+    }
+
     /// The text for clients: the class of the failure, behind "the upstream".
     pub fn told(&self) -> String {
         match self {
-            Self::LookUp { .. } | Self::LookUpTimedOut { .. } => {
+            Self::LookUp { .. } | Self::NoNameServer { .. } | Self::LookUpTimedOut { .. } => {
                 "cannot be reached: its name could not be looked up".to_owned()
+            }
+            Self::PlaceNotAllowed { .. } | Self::AddressNotAllowed { .. } => {
+                "may not be reached from here".to_owned()
             }
             Self::Refused { .. } => "cannot be reached: it takes no connection".to_owned(),
             Self::TimedOut { .. } | Self::TlsTimedOut { .. } => {
@@ -65,7 +92,37 @@ impl ConnectError {
         }
     }
 
-    /// Advice to the operator: a setting to change.
+    /// The class of the failure, for a tool.
+    pub(super) fn kind(&self) -> FailureKind {
+        match self {
+            Self::LookUp { .. } => FailureKind::Unresolved,
+            Self::NoNameServer { .. } => FailureKind::LookUpFailed,
+            Self::PlaceNotAllowed { .. } | Self::AddressNotAllowed { .. } => {
+                FailureKind::TargetNotAllowed
+            }
+            Self::LookUpTimedOut { .. } | Self::TimedOut { .. } | Self::TlsTimedOut { .. } => {
+                FailureKind::TimedOut(WaitPhase::Connect)
+            }
+            Self::Refused { .. } => FailureKind::Connect,
+            Self::Tls { fault, .. } => FailureKind::Tls(*fault),
+            Self::Proxy(_) | Self::ProxyStatus { .. } | Self::ProxyNoAnswer { .. } => {
+                FailureKind::Proxy
+            }
+        }
+    }
+
+    /// The error and what led to it, in a line.
+    pub(crate) fn with_causes(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = self.source();
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        text
+    }
+
+    /// Advice to the operator, for an upstream: a setting to change.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Tls { fault, .. } => fault.advice(),
@@ -76,6 +133,31 @@ impl ConnectError {
                 "look at the proxy's setting; hosts in NO_PROXY, and upstreams with proxy = \"\", go without it",
             ),
             Self::LookUp { .. }
+            | Self::NoNameServer { .. }
+            | Self::LookUpTimedOut { .. }
+            | Self::PlaceNotAllowed { .. }
+            | Self::AddressNotAllowed { .. }
+            | Self::Refused { .. }
+            | Self::TimedOut { .. }
+            | Self::TlsTimedOut { .. } => None,
+        }
+    }
+
+    /// Advice to the operator, for a tool: a setting to change.
+    pub(super) fn advice_for_tools(&self) -> Option<&'static str> {
+        match self {
+            Self::Tls { fault, .. } => fault.advice_for_tools(),
+            Self::PlaceNotAllowed { .. } | Self::AddressNotAllowed { .. } => {
+                Some("[[egress.allow]] opens a private place, but none of this server's own")
+            }
+            Self::ProxyStatus { status: 407, .. } => {
+                Some("the proxy wants a user and a password: write http://USER:PASSWORD@PROXY:PORT")
+            }
+            Self::ProxyStatus { .. } | Self::Proxy(_) | Self::ProxyNoAnswer { .. } => {
+                Some("look at 'proxy' in [egress]; hosts in its 'no_proxy' are reached without it")
+            }
+            Self::LookUp { .. }
+            | Self::NoNameServer { .. }
             | Self::LookUpTimedOut { .. }
             | Self::Refused { .. }
             | Self::TimedOut { .. }

@@ -3,8 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::address::{AddressStanding, on_the_wire, standing};
+use super::connect_error::ConnectError;
 use super::failure::FailureKind;
 use super::host_port::{AllowedDestination, HostPort};
+use super::proxy::place;
 use super::resolve::Resolver;
 use super::target::{Host, RequestTarget, Scheme};
 
@@ -65,12 +67,12 @@ impl AddressGuard {
     /// The addresses to connect to: those of this one look-up, every one of them judged.
     ///
     /// # Errors
-    /// [`FailureKind::TargetNotAllowed`] if any address is refused, and those of the look-up.
+    /// [`ConnectError::AddressNotAllowed`] if any address is refused, and those of the look-up.
     pub async fn addresses(
         &self,
         target: &RequestTarget,
         organization: &str,
-    ) -> Result<Vec<SocketAddr>, FailureKind> {
+    ) -> Result<Vec<SocketAddr>, ConnectError> {
         let (addresses, listed) = match &target.host {
             Host::Address(address) => (vec![*address], false),
             Host::Name(name) => (
@@ -82,10 +84,12 @@ impl AddressGuard {
             let in_network = self.allows_address(address, target.port, organization);
             let port_is_open = listed || in_network || is_usual_port(target.port);
             if !port_is_open || !self.may_connect(address, target.port, listed || in_network) {
-                return Err(FailureKind::TargetNotAllowed);
+                return Err(not_allowed(target, address));
             }
         }
-        self.keep_from_denied_names(target.port, &addresses).await?;
+        if let Some(theirs) = self.of_denied_name(target.port, &addresses).await {
+            return Err(not_allowed(target, theirs));
+        }
         Ok(addresses
             .into_iter()
             .map(|address| SocketAddr::new(address.to_canonical(), target.port))
@@ -99,29 +103,27 @@ impl AddressGuard {
         !is_self || !self.denied.iter().any(|d| d.is_every_address(peer.port()))
     }
 
-    /// A denied name may be written in another way, or be reached by its address.
-    async fn keep_from_denied_names(
-        &self,
-        port: u16,
-        addresses: &[IpAddr],
-    ) -> Result<(), FailureKind> {
+    /// One of the addresses that a denied name has: it may be written in another way, or be
+    /// reached by its address.
+    async fn of_denied_name(&self, port: u16, addresses: &[IpAddr]) -> Option<IpAddr> {
         for denied in self.denied.iter().filter(|denied| denied.port() == port) {
             let Some(name) = denied.name() else {
                 continue;
             };
             // What cannot be compared is refused.
-            let theirs = self.resolver.look_up(name).await;
-            let theirs = theirs.map_err(|_| FailureKind::TargetNotAllowed)?;
+            let Ok(theirs) = self.resolver.look_up(name).await else {
+                return addresses.first().copied();
+            };
             let is_theirs = |address: &IpAddr| {
                 theirs
                     .iter()
                     .any(|their| on_the_wire(*their) == on_the_wire(*address))
             };
-            if addresses.iter().any(is_theirs) {
-                return Err(FailureKind::TargetNotAllowed);
+            if let Some(found) = addresses.iter().copied().find(is_theirs) {
+                return Some(found);
             }
         }
-        Ok(())
+        None
     }
 
     fn may_name(&self, name: &str, port: u16, listed: bool) -> bool {
@@ -164,6 +166,13 @@ impl AddressGuard {
             .iter()
             .filter(move |entry| entry.is_for(organization))
             .map(|entry| &entry.place)
+    }
+}
+
+pub(super) fn not_allowed(target: &RequestTarget, address: IpAddr) -> ConnectError {
+    ConnectError::AddressNotAllowed {
+        place: place(&target.host, target.port),
+        address,
     }
 }
 

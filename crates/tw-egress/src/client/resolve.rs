@@ -1,6 +1,7 @@
 //! Look-ups: from a name to its addresses.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +9,7 @@ use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
 use hickory_resolver::net::NetError;
 
-use super::failure::FailureKind;
+use super::connect_error::ConnectError;
 
 /// Sources of addresses.
 pub enum Resolver {
@@ -48,18 +49,21 @@ impl Resolver {
     /// Addresses of the name, all of them, at least one.
     ///
     /// # Errors
-    /// [`FailureKind::Unresolved`] when the name has none, [`FailureKind::LookUpFailed`] when
+    /// [`ConnectError::LookUp`] when the name has none, [`ConnectError::NoNameServer`] when
     /// nobody could say.
-    pub(super) async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, FailureKind> {
+    pub(super) async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, ConnectError> {
+        let host = || name.to_owned();
         let addresses: Vec<IpAddr> = match self {
             Self::System(resolver) => {
                 // The dot at the end keeps search domains out.
                 let found = resolver.lookup_ip(format!("{name}.")).await;
                 let found = found.map_err(|error| {
-                    if error.is_nx_domain() || error.is_no_records_found() {
-                        FailureKind::Unresolved
+                    let has_none = error.is_nx_domain() || error.is_no_records_found();
+                    let (host, source) = (host(), io::Error::other(error));
+                    if has_none {
+                        ConnectError::LookUp { host, source }
                     } else {
-                        FailureKind::LookUpFailed
+                        ConnectError::NoNameServer { host, source }
                     }
                 })?;
                 found.iter().collect()
@@ -67,7 +71,11 @@ impl Resolver {
             Self::Fixed(table) => table.next(name),
         };
         if addresses.is_empty() {
-            return Err(FailureKind::Unresolved);
+            let source = io::ErrorKind::NotFound.into();
+            return Err(ConnectError::LookUp {
+                host: host(),
+                source,
+            });
         }
         Ok(addresses)
     }

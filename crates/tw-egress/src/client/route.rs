@@ -9,12 +9,11 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
-use super::connect::{ConnectedStream, server_name};
+use super::connect::{ConnectedStream, secure};
 use super::connect_error::ConnectError;
 use super::proxy::{BadProxy, Proxy, WithoutProxy, place};
 use super::target::{Host, RequestTarget, Scheme};
 use super::tls::{ClientIdentity, connector};
-use super::tls_fault::TlsFault;
 
 /// Way in which connections to an upstream are made.
 #[derive(Clone)]
@@ -68,28 +67,7 @@ impl Route {
         };
         match target.scheme {
             Scheme::Http => Ok(ConnectedStream::Plain(tcp)),
-            Scheme::Https => self.secure(tcp, target, deadline).await,
-        }
-    }
-
-    async fn secure(
-        &self,
-        tcp: TcpStream,
-        target: &RequestTarget,
-        deadline: Instant,
-    ) -> Result<ConnectedStream, ConnectError> {
-        let place = || place(&target.host, target.port);
-        let fault = |fault, source| ConnectError::Tls {
-            place: place(),
-            fault,
-            source,
-        };
-        let name = server_name(&target.host)
-            .map_err(|_| fault(TlsFault::WrongName, io::ErrorKind::InvalidInput.into()))?;
-        match timeout_at(deadline, self.tls.connect(name, tcp)).await {
-            Ok(Ok(stream)) => Ok(ConnectedStream::Tls(Box::new(stream))),
-            Ok(Err(source)) => Err(fault(TlsFault::of_handshake(&source), source)),
-            Err(_elapsed) => Err(ConnectError::TlsTimedOut { place: place() }),
+            Scheme::Https => secure(&self.tls, tcp, target, deadline).await,
         }
     }
 }
@@ -207,9 +185,8 @@ async fn addresses(
 }
 
 fn no_address(host: &Host, source: io::Error) -> ConnectError {
-    let host = match host {
-        Host::Name(name) => name.clone(),
-        Host::Address(address) => address.to_string(),
-    };
-    ConnectError::LookUp { host, source }
+    ConnectError::LookUp {
+        host: host.to_string(),
+        source,
+    }
 }

@@ -1,5 +1,6 @@
 //! A tool's URL, parsed once: what is judged is what is connected to.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use tw_core::limits::URL_BYTES_MAX;
@@ -29,6 +30,16 @@ pub(super) enum Host {
     /// Name in lower case, without a dot at the end.
     Name(String),
     Address(IpAddr),
+}
+
+/// Without the brackets of an address of IPv6.
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Address(address) => address.fmt(f),
+        }
+    }
 }
 
 impl Scheme {

@@ -72,6 +72,23 @@ impl TlsFault {
         }
     }
 
+    /// Whether the other side broke off over the certificate that it was shown, or over none. It
+    /// says so in the handshake only (RFC 8446, 6.2), before it reads what was sent behind it;
+    /// asking for one later is nothing that this side offers.
+    pub(super) fn is_of_our_certificate(self) -> bool {
+        match self {
+            Self::ClientCertificateWanted | Self::ClientCertificateRefused => true,
+            Self::UnknownAuthority
+            | Self::Expired
+            | Self::NotYetValid
+            | Self::WrongName
+            | Self::BadCertificate
+            | Self::NoTls
+            | Self::Ended
+            | Self::Refused => false,
+        }
+    }
+
     /// Words for the fault, without the name of a host.
     pub fn words(self) -> &'static str {
         match self {
@@ -104,6 +121,26 @@ impl TlsFault {
             }
             Self::NoTls => Some("if it speaks plain HTTP, write http:// instead of https://"),
             Self::Expired | Self::BadCertificate | Self::Ended | Self::Refused => None,
+        }
+    }
+
+    /// Advice to the operator, for a tool: a setting to change.
+    pub(super) fn advice_for_tools(self) -> Option<&'static str> {
+        match self {
+            Self::UnknownAuthority => Some(
+                "name the file of its certificate authority in 'ca_file' in [tls], or in SSL_CERT_FILE",
+            ),
+            Self::ClientCertificateWanted => {
+                Some("[[egress.certificate]] shows one to a place of a tool")
+            }
+            Self::ClientCertificateRefused => Some("look at [[egress.certificate]] of this place"),
+            Self::NotYetValid
+            | Self::WrongName
+            | Self::NoTls
+            | Self::Expired
+            | Self::BadCertificate
+            | Self::Ended
+            | Self::Refused => None,
         }
     }
 }

@@ -140,11 +140,8 @@ impl UpstreamClient {
 fn failure(failed: ExchangeFailure, tls: Option<TlsFault>, address: &Address) -> DirectFailure {
     match (failed, tls) {
         (ExchangeFailure::Broken, Some(fault)) => {
-            DirectFailure::Connect(Box::new(ConnectError::Tls {
-                place: place(&address.target.host, address.target.port),
-                fault,
-                source: std::io::ErrorKind::ConnectionAborted.into(),
-            }))
+            let place = place(&address.target.host, address.target.port);
+            DirectFailure::Connect(Box::new(ConnectError::broken_off(place, fault)))
         }
         (ExchangeFailure::Broken, None) => DirectFailure::Reset,
         (ExchangeFailure::HeadTooLarge | ExchangeFailure::NotHttp, _) => DirectFailure::NotHttp,

@@ -1,5 +1,6 @@
 use super::failed;
 use crate::client::failure::{FailureKind, SendFailure, WaitPhase};
+use crate::client::tls_fault::TlsFault;
 
 #[test]
 fn what_was_sent_decides_what_a_failure_means() {
@@ -11,7 +12,8 @@ fn what_was_sent_decides_what_a_failure_means() {
         (FailureKind::Unresolved, "not_allowed", "not_allowed"),
         (FailureKind::LookUpFailed, "not_sent", "reset"),
         (FailureKind::Connect, "not_sent", "reset"),
-        (FailureKind::Tls, "not_sent", "reset"),
+        (FailureKind::Proxy, "not_sent", "reset"),
+        (FailureKind::Tls(TlsFault::Refused), "not_sent", "reset"),
         (FailureKind::Reset, "not_sent", "reset"),
         (FailureKind::NotHttp, "not_sent", "reset"),
         (FailureKind::HeadersTooLarge, "not_sent", "reset"),
@@ -37,7 +39,14 @@ fn what_was_sent_decides_what_a_failure_means() {
             "timeout",
         ),
     ] {
-        let word = |sent| failed(SendFailure { kind, sent }).as_str();
+        let word = |sent| {
+            let failure = SendFailure {
+                kind,
+                sent,
+                cause: String::new(),
+            };
+            failed(&failure).as_str()
+        };
         assert_eq!((word(false), word(true)), (unsent, sent), "{kind:?}");
     }
 }

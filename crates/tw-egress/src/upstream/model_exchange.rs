@@ -1,6 +1,5 @@
 //! A model request, from sending it to the end of its answer.
 
-use std::error::Error as _;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -653,12 +652,7 @@ pub(super) async fn exchange(
 }
 
 fn with_causes(error: &ConnectError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
+    let text = error.with_causes();
     match error.advice() {
         Some(advice) => format!("{text}; {advice}"),
         None => text,

@@ -22,7 +22,7 @@ use tw_egress::client::{ClientOptions, EgressClient};
 use tw_egress::probe::Prober;
 use tw_egress::secret::Secret;
 use tw_egress::secrets::{SecretGrant, Secrets, Tenancy};
-use tw_egress::tools::{self, AttemptContext, ToolExecutors};
+use tw_egress::tools::{self, AttemptContext, AttemptReport, ToolExecutors};
 use tw_wire::stored::tool;
 
 use crate::client::options;
@@ -80,11 +80,16 @@ impl Lab {
     }
 
     async fn run(&self, tool: &Tool) -> ToolOutcome {
+        self.report(tool).await.outcome
+    }
+
+    async fn report(&self, tool: &Tool) -> AttemptReport {
         tools::run(&self.executors, tool, &self.attempt).await
     }
 
     async fn look_up(&self, tool: &Tool) -> LookUp {
-        tools::look_up(&self.executors, tool, &self.attempt).await
+        let looked_up = tools::look_up(&self.executors, tool, &self.attempt);
+        looked_up.await.found
     }
 }
 

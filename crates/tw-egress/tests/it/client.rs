@@ -1,5 +1,6 @@
 //! The client of tools, against listeners that misbehave and names that lie.
 
+mod causes;
 pub(crate) mod guarded;
 mod lists;
 mod secure;

@@ -43,11 +43,14 @@ pub(super) enum CallEnded {
         call: CallRef,
         n: u32,
         outcome: ToolOutcome,
+        /// See [`tools::AttemptReport::cause`].
+        cause: Option<String>,
     },
     LookedUp {
         call: CallRef,
         n: u32,
         found: LookUp,
+        cause: Option<String>,
     },
 }
 
@@ -126,14 +129,24 @@ impl TurnDriver {
                 CallTaskKind::Attempt => {
                     let run = tools::run(&executors, &tool, &attempt);
                     let ran = tokio::time::timeout(timeout, run).await;
-                    let outcome = ran.unwrap_or(ToolOutcome::TimedOut);
-                    CallEnded::Ran { call, n, outcome }
+                    let report = ran.unwrap_or_else(|_| ToolOutcome::TimedOut.into());
+                    CallEnded::Ran {
+                        call,
+                        n,
+                        outcome: report.outcome,
+                        cause: report.cause,
+                    }
                 }
                 CallTaskKind::LookUp => {
                     let ask = tools::look_up(&executors, &tool, &attempt);
                     let asked = tokio::time::timeout(timeout, ask).await;
-                    let found = asked.unwrap_or(LookUp::Unknown);
-                    CallEnded::LookedUp { call, n, found }
+                    let report = asked.unwrap_or_else(|_| LookUp::Unknown.into());
+                    CallEnded::LookedUp {
+                        call,
+                        n,
+                        found: report.found,
+                        cause: report.cause,
+                    }
                 }
             }
         });
@@ -170,12 +183,18 @@ impl TurnDriver {
                 } else {
                     ToolOutcome::Aborted
                 };
-                CallEnded::Ran { call, n, outcome }
+                CallEnded::Ran {
+                    call,
+                    n,
+                    outcome,
+                    cause: None,
+                }
             }
             CallTaskKind::LookUp => CallEnded::LookedUp {
                 call,
                 n,
                 found: LookUp::Unknown,
+                cause: None,
             },
         })
     }
@@ -234,6 +253,26 @@ impl TurnDriver {
             }
         }
         noted
+    }
+
+    /// Logs what of the network kept an answer away, for the operator: the names and addresses in
+    /// it are nobody else's business.
+    pub(super) fn log_unanswered(&self, call: CallRef, n: u32, kind: CallTaskKind, cause: &str) {
+        let what = match kind {
+            CallTaskKind::Attempt => "attempt",
+            CallTaskKind::LookUp => "look-up",
+        };
+        tracing::info!(
+            organization = self.fence.organization.0,
+            turn.id = %self.fence.turn,
+            round = call.round,
+            position = call.position,
+            tool = self.turn.tool_of(call).map(|tool| tool.name.as_str()),
+            attempt = n,
+            what,
+            cause,
+            "a tool gave no answer"
+        );
     }
 
     fn log_call(&self, call: CallRef, tool: &str, status: CallStatus, reason: Option<CallReason>) {

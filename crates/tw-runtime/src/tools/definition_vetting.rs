@@ -66,7 +66,7 @@ impl DefinitionVetting {
     ) -> Result<(), DefinitionError> {
         self.client
             .check_url(origin, organization)
-            .map_err(|failure| error(field, failure.message()))
+            .map_err(|failure| error(field, &failure.kind.message()))
     }
 }
 

@@ -373,7 +373,10 @@ async fn a_refused_connection_has_sent_nothing() {
         let outcome = lab
             .run(&bare("POST", &format!("http://{address}/"), effect, ""))
             .await;
-        assert_eq!(told(&outcome), "not_sent: the tool cannot be reached");
+        assert_eq!(
+            told(&outcome),
+            "not_sent: the tool cannot be reached: it takes no connection"
+        );
     }
 }
 

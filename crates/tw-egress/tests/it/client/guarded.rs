@@ -143,7 +143,7 @@ async fn every_refused_range_as_a_literal() {
                 .await
                 .expect_err(&url);
             assert_eq!(failure.kind, FailureKind::TargetNotAllowed, "{url}");
-            assert_eq!(failure.message(), MESSAGE, "{url}");
+            assert_eq!(failure.kind.message(), MESSAGE, "{url}");
             assert!(!failure.sent, "{url}");
         }
     }
@@ -172,7 +172,7 @@ async fn every_refused_range_as_an_answer_of_the_name_server() {
                 FailureKind::TargetNotAllowed,
                 "{name} {address}"
             );
-            assert_eq!(failure.message(), MESSAGE);
+            assert_eq!(failure.kind.message(), MESSAGE);
             assert!(!failure.sent);
         }
     }
