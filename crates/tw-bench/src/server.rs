@@ -139,6 +139,7 @@ fn config(upstream: SocketAddr) -> anyhow::Result<RuntimeConfig> {
         )?],
         denied: Vec::new(),
         trusted_roots: web_roots(),
+        certificates: Vec::new(),
         pool: PoolOptions::defaults(),
         read_bytes_max: READ_BYTES_MAX_DEFAULT,
     });

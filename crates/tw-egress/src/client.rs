@@ -16,6 +16,7 @@ pub mod resolve;
 pub mod route;
 pub mod tls;
 pub mod tls_fault;
+pub mod tool_certificate;
 
 pub mod connect_error;
 
@@ -41,7 +42,6 @@ use rustls::RootCertStore;
 use sha2::{Digest, Sha256};
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
-use tokio_rustls::TlsConnector;
 
 use connect_error::ConnectError;
 use failure::{FailureKind, SendFailure, WaitPhase};
@@ -52,6 +52,7 @@ use pool::{ConnectionPool, PoolKey};
 use proxy::place;
 use resolve::Resolver;
 use target::RequestTarget;
+use tool_certificate::{ToolCertificate, ToolConnectors};
 
 /// Parts and settings of an [`EgressClient`].
 #[derive(Debug)]
@@ -63,6 +64,8 @@ pub struct ClientOptions {
     pub denied: Vec<HostPort>,
     /// Certificate authorities whose servers are trusted: [`web_roots`], and the operator's own.
     pub trusted_roots: RootCertStore,
+    /// Certificates that are shown to servers which want to know who asks.
+    pub certificates: Vec<ToolCertificate>,
     pub pool: PoolOptions,
     /// Limit, in bytes, to which an answer is read on after its cap, to be counted.
     pub read_bytes_max: u64,
@@ -169,7 +172,7 @@ pub struct EgressClient {
 
 struct Shared {
     guard: AddressGuard,
-    tls: TlsConnector,
+    connectors: ToolConnectors,
     pool: ConnectionPool,
     read_bytes_max: u64,
 }
@@ -190,7 +193,7 @@ impl EgressClient {
                     denied: options.denied,
                     resolver: options.resolver,
                 },
-                tls: tls::connector(options.trusted_roots, None),
+                connectors: ToolConnectors::new(&options.trusted_roots, options.certificates),
                 pool: ConnectionPool::new(options.pool),
                 read_bytes_max: options.read_bytes_max,
             }),
@@ -233,8 +236,8 @@ impl EgressClient {
             Some(live) => (live, false),
             None => {
                 let (deadline, phase) = clock.limit(WaitPhase::Connect);
-                let opened =
-                    connect::open(&shared.guard, &shared.tls, &target, organization, deadline);
+                let tls = shared.connectors.of(&target, organization);
+                let opened = connect::open(&shared.guard, tls, &target, organization, deadline);
                 let stream = opened.await.map_err(|error| {
                     let kind = match error.kind() {
                         FailureKind::TimedOut(_) => FailureKind::TimedOut(phase),

@@ -64,6 +64,7 @@ impl Prober {
             allowed,
             denied: Vec::new(),
             trusted_roots: web_roots(),
+            certificates: Vec::new(),
             pool: PoolOptions::defaults(),
             read_bytes_max: READ_BYTES_MAX_DEFAULT,
         })))

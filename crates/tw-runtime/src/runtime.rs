@@ -127,6 +127,7 @@ impl RuntimeConfig {
                 allowed: Vec::new(),
                 denied: Vec::new(),
                 trusted_roots: web_roots(),
+                certificates: Vec::new(),
                 pool: PoolOptions::defaults(),
                 read_bytes_max: READ_BYTES_MAX_DEFAULT,
             }),

@@ -1,12 +1,15 @@
-//! `[egress]`: destinations that tools may reach besides public ones.
+//! `[egress]`: destinations that tools may reach besides public ones, and the way there.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use rustls::RootCertStore;
 use serde::Deserialize;
 use tw_egress::client::host_port::{AllowedDestination, HostPort};
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
+use tw_egress::client::tls::ClientIdentity;
+use tw_egress::client::tool_certificate::ToolCertificate;
 use tw_egress::client::{ClientOptions, EgressClient, PoolOptions, READ_BYTES_MAX_DEFAULT};
 
 use crate::organization::slug;
@@ -16,6 +19,8 @@ use crate::organization::slug;
 pub struct EgressSettings {
     #[serde(default)]
     allow: Vec<AllowSettings>,
+    #[serde(default)]
+    certificate: Vec<CertificateSettings>,
 }
 
 #[derive(Deserialize, Debug)]
@@ -23,6 +28,15 @@ pub struct EgressSettings {
 struct AllowSettings {
     place: String,
     organizations: Option<Vec<String>>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct CertificateSettings {
+    place: String,
+    organizations: Option<Vec<String>>,
+    client_cert_file: PathBuf,
+    client_key_file: PathBuf,
 }
 
 impl EgressSettings {
@@ -38,6 +52,7 @@ impl EgressSettings {
             allowed: self.allowed()?,
             denied: listeners.iter().filter_map(|own| place_of(*own)).collect(),
             trusted_roots,
+            certificates: self.certificates()?,
             pool: PoolOptions::defaults(),
             read_bytes_max: READ_BYTES_MAX_DEFAULT,
         }))
@@ -51,6 +66,15 @@ impl EgressSettings {
                 .with_context(|| format!("egress.allow[{index}]"))
         };
         self.allow.iter().enumerate().map(named).collect()
+    }
+
+    fn certificates(&self) -> anyhow::Result<Vec<ToolCertificate>> {
+        let named = |(index, entry): (usize, &CertificateSettings)| {
+            entry
+                .certificate()
+                .with_context(|| format!("egress.certificate[{index}]"))
+        };
+        self.certificate.iter().enumerate().map(named).collect()
     }
 }
 
@@ -72,19 +96,34 @@ fn place_of(listener: SocketAddr) -> Option<HostPort> {
 
 impl AllowSettings {
     fn allowed(&self) -> anyhow::Result<AllowedDestination> {
-        if let Some(organizations) = &self.organizations {
-            if organizations.is_empty() {
-                bail!("'organizations' is empty, so it is for nobody");
-            }
-            for organization in organizations {
-                slug(organization).context("'organizations'")?;
-            }
-        }
         Ok(AllowedDestination::parse(
             &self.place,
-            self.organizations.clone(),
+            checked(self.organizations.as_deref())?,
         )?)
     }
+}
+
+impl CertificateSettings {
+    fn certificate(&self) -> anyhow::Result<ToolCertificate> {
+        let identity = ClientIdentity::read(&self.client_cert_file, &self.client_key_file)
+            .context("'client_cert_file' and 'client_key_file'")?;
+        let organizations = checked(self.organizations.as_deref())?;
+        Ok(ToolCertificate::new(&self.place, organizations, identity)?)
+    }
+}
+
+/// The slugs of an entry.
+fn checked(organizations: Option<&[String]>) -> anyhow::Result<Option<Vec<String>>> {
+    let Some(organizations) = organizations else {
+        return Ok(None);
+    };
+    if organizations.is_empty() {
+        bail!("'organizations' is empty, so it is for nobody");
+    }
+    for organization in organizations {
+        slug(organization).context("'organizations'")?;
+    }
+    Ok(Some(organizations.to_vec()))
 }
 
 #[cfg(test)]

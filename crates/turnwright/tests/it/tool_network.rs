@@ -24,6 +24,17 @@ struct Acted {
     log: String,
 }
 
+/// A certificate and its key in files, as settings.
+fn shown(authority: &Authority, folder: &TempDir) -> String {
+    let identity = authority.sign(&["us"], Validity::Now).unwrap();
+    let (certificate, key) = identity.write(folder.path(), "us").unwrap();
+    format!(
+        "client_cert_file = {:?}\nclient_key_file = {:?}\n",
+        certificate.to_str().unwrap(),
+        key.to_str().unwrap()
+    )
+}
+
 const SCRIPT: &str = r#"
 [[rule]]
 when = { last_role = "user" }
@@ -175,4 +186,63 @@ async fn a_name_that_does_not_exist_is_known_by_the_log_only() {
         "the tool's address does not exist or may not be reached from here"
     );
     acted.assert_cause("the name no-such-host.invalid has no address here");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_certificate_of_the_settings_is_shown_at_its_place() {
+    let files = TempDir::new().unwrap();
+    let (ours, trusted) = authority(&files);
+    let server = ours.sign(&["127.0.0.1"], Validity::Now).unwrap();
+    let server = TlsListener::start(&server, Some(&ours)).await.unwrap();
+    let (address, files) = (server.address, shown(&ours, &files));
+    let wanted = "no secure connection to the tool could be made: it wants a client certificate";
+    for (place, organizations, is_shown) in [
+        (address.to_string(), "", true),
+        (address.to_string(), "organizations = [\"acme\"]\n", false),
+        ("127.0.0.2:443".to_owned(), "", false),
+    ] {
+        let site = ToolSite::new(&format!(
+            "{trusted}[[egress.allow]]\nplace = \"{address}\"\n\
+             [[egress.certificate]]\nplace = \"{place}\"\n{organizations}{files}"
+        ));
+        let acted = site.act(&server.url("/"), &[]).await;
+        if is_shown {
+            assert_eq!(acted.tested.0, "answered", "{}", acted.tested.1);
+            assert_eq!(acted.called.0, Value::Null);
+        } else {
+            acted.assert_not_sent(wanted, "[[egress.certificate]] shows one to a place");
+        }
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_told_by_their_place() {
+    let files = TempDir::new().unwrap();
+    let (ours, _) = authority(&files);
+    let shown = shown(&ours, &files);
+    let (certificate, _) = shown.split_once('\n').unwrap();
+    for (settings, expected) in [
+        (
+            format!("place = \"10.0.0.0/8:443\"\n{shown}"),
+            "the host of this place is one name or one address, no network",
+        ),
+        (format!("place = \"tool.example\"\n{shown}"), "HOST:PORT"),
+        (
+            format!("place = \"a.example:443\"\norganizations = []\n{shown}"),
+            "'organizations' is empty",
+        ),
+        (
+            format!("place = \"a.example:443\"\n{certificate}\nclient_key_file = \"/no/such\"\n"),
+            "'client_cert_file' and 'client_key_file': the file cannot be read",
+        ),
+    ] {
+        let site = ToolSite::new(&format!("[[egress.certificate]]\n{settings}"));
+        let output = site.command(&["doctor"]).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let line = said.lines().find(|line| line.starts_with("fail"));
+        let line = line.unwrap_or_else(|| panic!("{said}"));
+        assert!(line.contains("egress.certificate[0]"), "{line}");
+        assert!(line.contains(expected), "{expected}: {line}");
+        assert!(!line.contains("/no/such"), "{line}");
+    }
 }

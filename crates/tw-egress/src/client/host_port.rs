@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::address::on_the_wire;
+use super::target::Host;
 
 /// A host or a network, with a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub enum BadHostPort {
     BadPort,
     #[error("the host of a place is a name, an address or a network (an IPv6 one in brackets)")]
     BadHost,
+    #[error("the host of this place is one name or one address, no network")]
+    Network,
 }
 
 impl HostPort {
@@ -65,6 +68,26 @@ impl HostPort {
             (None, None) => PlaceHost::Name(name(host).ok_or(BadHostPort::BadHost)?),
         };
         Ok(Self { host, port })
+    }
+
+    /// Whether this is no network of several addresses.
+    pub(super) fn is_one_host(&self) -> bool {
+        match &self.host {
+            PlaceHost::Name(_) => true,
+            PlaceHost::Net(net) => net.prefix_len() == net.max_prefix_len(),
+        }
+    }
+
+    /// Whether a URL names this very place: not another name or address of the same host.
+    pub(super) fn is_exactly(&self, host: &Host, port: u16) -> bool {
+        let is_host = match (&self.host, host) {
+            (PlaceHost::Name(ours), Host::Name(theirs)) => ours == theirs,
+            (PlaceHost::Net(ours), Host::Address(theirs)) => {
+                self.is_one_host() && ours.addr() == *theirs
+            }
+            (PlaceHost::Name(_), Host::Address(_)) | (PlaceHost::Net(_), Host::Name(_)) => false,
+        };
+        is_host && self.port == port
     }
 
     /// The name, if it is one.

@@ -1,6 +1,7 @@
 //! The client of tools, against listeners that misbehave and names that lie.
 
 mod causes;
+mod certificates;
 pub(crate) mod guarded;
 mod lists;
 mod secure;
@@ -24,6 +25,7 @@ pub(crate) fn options() -> ClientOptions {
         allowed: Vec::new(),
         denied: Vec::new(),
         trusted_roots: web_roots(),
+        certificates: Vec::new(),
         pool: PoolOptions::defaults(),
         read_bytes_max: 64 * 1024 * 1024,
     }

@@ -12,6 +12,7 @@ fn settings(places: &[&str]) -> EgressSettings {
     };
     EgressSettings {
         allow: places.iter().map(entry).collect(),
+        certificate: Vec::new(),
     }
 }
 

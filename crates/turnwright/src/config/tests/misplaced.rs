@@ -4,7 +4,7 @@ use super::load;
 use super::reference::keys_of;
 
 /// Tables that need fields of their own, as those fields; all others stand empty.
-const TABLES: [(&str, &[&str]); 15] = [
+const TABLES: [(&str, &[&str]); 16] = [
     ("", &[]),
     ("[server]", &[]),
     ("[limits]", &[]),
@@ -17,6 +17,14 @@ const TABLES: [(&str, &[&str]); 15] = [
     ("[cache]", &[]),
     ("[egress]", &[]),
     ("[[egress.allow]]", &["place = \"a:1\""]),
+    (
+        "[[egress.certificate]]",
+        &[
+            "place = \"a:1\"",
+            "client_cert_file = \"no.pem\"",
+            "client_key_file = \"no.pem\"",
+        ],
+    ),
     ("[secrets.NAME]", &[]),
     ("[secrets.NAME]", &["value = \"v\""]),
     ("[[upstream]]", &["name = \"u\"", "kind = \"openai\""]),

@@ -4,7 +4,7 @@ use super::load;
 use crate::config::DEFAULTS;
 
 /// Where an unknown key may stand, as text that it is put behind.
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 14] = [
     "",
     "[server]\n",
     "[limits]\n",
@@ -17,6 +17,7 @@ const TABLES: [&str; 13] = [
     "[tls]\n",
     "[egress]\n",
     "[[egress.allow]]\nplace = \"a:1\"\n",
+    "[[egress.certificate]]\nplace = \"a:1\"\nclient_cert_file = \"a\"\nclient_key_file = \"b\"\n",
     "[secrets.NAME]\n",
 ];
 /// How the name of a number ends: in its unit, or in `_max` for a plain count.

@@ -64,7 +64,7 @@ const TLS_CASES: [TlsCase; 5] = [
     },
 ];
 
-fn roots(authority: &Authority) -> RootCertStore {
+pub(super) fn roots(authority: &Authority) -> RootCertStore {
     let folder = TempDir::new().unwrap();
     let file = authority.write(folder.path(), "ca.pem").unwrap();
     let mut roots = RootCertStore::empty();

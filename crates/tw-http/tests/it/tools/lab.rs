@@ -204,6 +204,7 @@ pub fn options() -> ClientOptions {
         allowed: Vec::new(),
         denied: Vec::new(),
         trusted_roots: web_roots(),
+        certificates: Vec::new(),
         pool: PoolOptions::defaults(),
         read_bytes_max: READ_BYTES_MAX_DEFAULT,
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
-use tw_egress::client::failure::{FailureKind, SendFailure};
+use tw_egress::client::failure::FailureKind;
 use tw_egress::client::host_port::AllowedDestination;
 use tw_egress::client::{ClientOptions, ConnectionReuse, EgressClient, PoolOptions};
 
