@@ -27,6 +27,8 @@ const FREE_BYTES_LOW: u64 = 1024 * 1024 * 1024;
 const LOG_BYTES_HIGH: u64 = 64 * 1024 * 1024;
 /// Time that a driver gets after the deadline to write the end.
 const OVERDUE: Duration = Duration::from_secs(60);
+/// Time that the proxy of tools has to take a connection: as long as a tool waits for one.
+const PROXY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest difference of the clocks of one machine over a restart.
 const AHEAD_MAX: Duration = Duration::from_secs(60);
 
@@ -78,7 +80,7 @@ pub async fn run(args: DoctorArgs) -> anyhow::Result<()> {
         check_data(&mut report, &data, settings.as_ref());
     }
     if let (Some(settings), true) = (&settings, args.ask) {
-        check_upstreams(&mut report, settings).await;
+        check_network(&mut report, settings).await;
     }
     match report.failed {
         0 => Ok(()),
@@ -322,12 +324,22 @@ fn check_tools(
     Ok(())
 }
 
-/// Checks whether each upstream answers, with its key; no model is asked.
-async fn check_upstreams(report: &mut Report, settings: &Settings) {
+/// Checks whether the proxy of tools takes connections, and whether each upstream answers, with its
+/// key; no model is asked.
+async fn check_network(report: &mut Report, settings: &Settings) {
     // One that cannot be read was told of before.
     let Ok(config) = settings.runtime() else {
         return;
     };
+    match config.tool_client.try_proxy(PROXY_TIMEOUT).await {
+        None => {}
+        Some(Ok(place)) => report.say(
+            Mark::Ok,
+            "proxy of tools",
+            &format!("{place} takes connections"),
+        ),
+        Some(Err(error)) => report.fail("proxy of tools", error),
+    }
     let connections = UpstreamConnections::default();
     for upstream in &config.upstreams {
         let what = format!("upstream {}", upstream.name);

@@ -140,6 +140,7 @@ fn config(upstream: SocketAddr) -> anyhow::Result<RuntimeConfig> {
         denied: Vec::new(),
         trusted_roots: web_roots(),
         certificates: Vec::new(),
+        proxy: None,
         pool: PoolOptions::defaults(),
         read_bytes_max: READ_BYTES_MAX_DEFAULT,
     });

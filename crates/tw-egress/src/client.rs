@@ -1,9 +1,10 @@
 //! The one client through which every request of a tool leaves.
 //!
 //! A URL is parsed once; its host is looked up, every address of the answer is judged, and only
-//! those addresses are connected to (the design, section 9). Redirects are answers, proxies of
-//! the environment are ignored, there are no cookies, and nothing is decompressed. Upstreams
-//! from the operator's own config do not come through here.
+//! those addresses are connected to (the design, section 9), from here or through the operator's
+//! proxy (`tool_route`). Redirects are answers, proxies of the environment are ignored, there are
+//! no cookies, and nothing is decompressed. Upstreams from the operator's own config do not come
+//! through here.
 //!
 //! The rules about places are in `guard`, those about addresses in `address`.
 
@@ -17,6 +18,7 @@ pub mod route;
 pub mod tls;
 pub mod tls_fault;
 pub mod tool_certificate;
+pub mod tool_route;
 
 pub mod connect_error;
 
@@ -53,6 +55,7 @@ use proxy::place;
 use resolve::Resolver;
 use target::RequestTarget;
 use tool_certificate::{ToolCertificate, ToolConnectors};
+use tool_route::{ToolProxy, ToolRoute};
 
 /// Parts and settings of an [`EgressClient`].
 #[derive(Debug)]
@@ -66,6 +69,7 @@ pub struct ClientOptions {
     pub trusted_roots: RootCertStore,
     /// Certificates that are shown to servers which want to know who asks.
     pub certificates: Vec<ToolCertificate>,
+    pub proxy: Option<ToolProxy>,
     pub pool: PoolOptions,
     /// Limit, in bytes, to which an answer is read on after its cap, to be counted.
     pub read_bytes_max: u64,
@@ -173,6 +177,7 @@ pub struct EgressClient {
 struct Shared {
     guard: AddressGuard,
     connectors: ToolConnectors,
+    proxy: Option<ToolProxy>,
     pool: ConnectionPool,
     read_bytes_max: u64,
 }
@@ -194,6 +199,7 @@ impl EgressClient {
                     resolver: options.resolver,
                 },
                 connectors: ToolConnectors::new(&options.trusted_roots, options.certificates),
+                proxy: options.proxy,
                 pool: ConnectionPool::new(options.pool),
                 read_bytes_max: options.read_bytes_max,
             }),
@@ -209,6 +215,17 @@ impl EgressClient {
         target
             .map(|_| ())
             .map_err(|kind| SendFailure::unsent(kind, None))
+    }
+
+    /// Connects to the proxy of tools, if there is one, and returns its `HOST:PORT`; nothing is
+    /// asked of it.
+    ///
+    /// # Errors
+    /// [`ConnectError::Proxy`].
+    pub async fn try_proxy(&self, timeout: Duration) -> Option<Result<String, ConnectError>> {
+        let proxy = &self.shared.proxy.as_ref()?.proxy;
+        let reached = route::to_proxy(proxy, Instant::now() + timeout).await;
+        Some(reached.map(|_| proxy.place()))
     }
 
     /// Sends a request, once, and reads its answer.
@@ -236,9 +253,13 @@ impl EgressClient {
             Some(live) => (live, false),
             None => {
                 let (deadline, phase) = clock.limit(WaitPhase::Connect);
-                let tls = shared.connectors.of(&target, organization);
-                let opened = connect::open(&shared.guard, tls, &target, organization, deadline);
-                let stream = opened.await.map_err(|error| {
+                let route = ToolRoute {
+                    guard: &shared.guard,
+                    proxy: shared.proxy.as_ref(),
+                    tls: shared.connectors.of(&target, organization),
+                    organization,
+                };
+                let stream = route.open(&target, deadline).await.map_err(|error| {
                     let kind = match error.kind() {
                         FailureKind::TimedOut(_) => FailureKind::TimedOut(phase),
                         kind => kind,

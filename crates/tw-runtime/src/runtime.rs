@@ -128,6 +128,7 @@ impl RuntimeConfig {
                 denied: Vec::new(),
                 trusted_roots: web_roots(),
                 certificates: Vec::new(),
+                proxy: None,
                 pool: PoolOptions::defaults(),
                 read_bytes_max: READ_BYTES_MAX_DEFAULT,
             }),

@@ -3,15 +3,18 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use rustls::RootCertStore;
 use serde::Deserialize;
 use tw_egress::client::host_port::{AllowedDestination, HostPort};
+use tw_egress::client::proxy::WithoutProxy;
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
 use tw_egress::client::tls::ClientIdentity;
 use tw_egress::client::tool_certificate::ToolCertificate;
+use tw_egress::client::tool_route::{NamesLookedUp, ToolProxy};
 use tw_egress::client::{ClientOptions, EgressClient, PoolOptions, READ_BYTES_MAX_DEFAULT};
 
+use super::network::WrittenProxy;
 use crate::organization::slug;
 
 #[derive(Deserialize, Default, Debug)]
@@ -21,6 +24,11 @@ pub struct EgressSettings {
     allow: Vec<AllowSettings>,
     #[serde(default)]
     certificate: Vec<CertificateSettings>,
+    proxy: Option<WrittenProxy>,
+    #[serde(default)]
+    no_proxy: Vec<String>,
+    #[serde(default)]
+    proxy_looks_up: bool,
 }
 
 #[derive(Deserialize, Debug)]
@@ -53,6 +61,7 @@ impl EgressSettings {
             denied: listeners.iter().filter_map(|own| place_of(*own)).collect(),
             trusted_roots,
             certificates: self.certificates()?,
+            proxy: self.proxy()?,
             pool: PoolOptions::defaults(),
             read_bytes_max: READ_BYTES_MAX_DEFAULT,
         }))
@@ -66,6 +75,27 @@ impl EgressSettings {
                 .with_context(|| format!("egress.allow[{index}]"))
         };
         self.allow.iter().enumerate().map(named).collect()
+    }
+
+    fn proxy(&self) -> anyhow::Result<Option<ToolProxy>> {
+        // By place: whatever stands there may stand there by mistake.
+        let without = WithoutProxy::of(&self.no_proxy).map_err(|place| {
+            anyhow!("egress.no_proxy[{place}] is no name, address or network, and not \"*\"")
+        })?;
+        let proxy = self.proxy.as_ref().map(WrittenProxy::read).transpose();
+        let Some(proxy) = proxy.context("egress")?.flatten() else {
+            return Ok(None);
+        };
+        let names = if self.proxy_looks_up {
+            NamesLookedUp::ByProxy
+        } else {
+            NamesLookedUp::Here
+        };
+        Ok(Some(ToolProxy {
+            proxy,
+            without,
+            names,
+        }))
     }
 
     fn certificates(&self) -> anyhow::Result<Vec<ToolCertificate>> {

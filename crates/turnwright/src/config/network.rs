@@ -1,5 +1,6 @@
 //! The network around the server: certificate authorities that are trusted, and proxies.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -10,6 +11,28 @@ use tw_egress::client::route::EnvironmentProxies;
 use tw_egress::client::tls::{roots_of_environment, trust};
 
 use super::environment::Environment;
+
+/// A proxy as it was written: `http://USER:PASSWORD@HOST:PORT`.
+#[derive(Deserialize, Clone)]
+#[serde(transparent)]
+pub struct WrittenProxy(String);
+
+impl WrittenProxy {
+    /// The proxy; `None` if nothing is written.
+    pub fn read(&self) -> anyhow::Result<Option<Proxy>> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        Proxy::parse(&self.0).map(Some).context("'proxy'")
+    }
+}
+
+/// Without the password.
+impl fmt::Debug for WrittenProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
 
 /// `[tls]`, for upstreams and tools.
 #[derive(Deserialize, Default, Debug)]

@@ -19,7 +19,7 @@ use tw_egress::secret::Secret;
 use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeouts};
 
 use super::environment::{Environment, check_sendable};
-use super::network::Network;
+use super::network::{Network, WrittenProxy};
 use super::read_script;
 
 #[derive(Deserialize, Debug)]
@@ -48,7 +48,7 @@ pub struct UpstreamSettings {
     ca_file: Option<PathBuf>,
     client_cert_file: Option<PathBuf>,
     client_key_file: Option<PathBuf>,
-    proxy: Option<String>,
+    proxy: Option<WrittenProxy>,
 }
 
 /// The setting, as errors name it.
@@ -211,9 +211,9 @@ impl UpstreamSettings {
                 bail!("'client_cert_file' and 'client_key_file' go together")
             }
         };
-        let proxy = match (self.proxy.as_deref(), kind) {
-            (Some(""), _) | (None, UpstreamKind::Scripted(_)) => None,
-            (Some(written), _) => Some(Proxy::parse(written).context("'proxy'")?),
+        let proxy = match (&self.proxy, kind) {
+            (None, UpstreamKind::Scripted(_)) => None,
+            (Some(written), _) => written.read()?,
             (
                 None,
                 UpstreamKind::OpenAi { base_url, .. } | UpstreamKind::Azure { base_url, .. },

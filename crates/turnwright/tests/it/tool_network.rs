@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tw_testkit::client::TestClient;
+use tw_testkit::connect_proxy::{ConnectProxy, ProxyReply};
 use tw_testkit::tls_listener::{Authority, TlsListener, Validity};
 
 use crate::process::{ServerProcess, create_key, key_of, turnwright};
@@ -79,7 +80,7 @@ impl ToolSite {
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
         command.env("RUST_LOG", "info");
         command.envs(environment.iter().copied());
-        let server = ServerProcess::start(command, &self.data());
+        let mut server = ServerProcess::start(command, &self.data());
         let client = TestClient {
             key: Some(key),
             ..server.client.clone()
@@ -108,6 +109,9 @@ impl ToolSite {
                 .unwrap_or_else(|| panic!("{tested} {turn}"))
                 .to_owned()
         };
+        // Until then lines may be on their way to the log.
+        server.terminate();
+        assert_eq!(server.end().0, Some(0));
         Acted {
             tested: (text(&outcome["status"]), text(&outcome["result"])),
             called: (call["reason"].clone(), text(&call["shown"])),
@@ -215,34 +219,137 @@ async fn a_client_certificate_of_the_settings_is_shown_at_its_place() {
     }
 }
 
+const PASSWORD: &str = "the-password-of-the-proxy";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_go_through_the_proxy_of_their_settings_and_through_no_other() {
+    let files = TempDir::new().unwrap();
+    let (ours, trusted) = authority(&files);
+    let server = ours
+        .sign(&["8.8.8.8", "tool.example"], Validity::Now)
+        .unwrap();
+    let server = TlsListener::start(&server, None).await.unwrap();
+    let settings = "proxy = \"PROXY\"\n";
+    let looks_up = "proxy = \"PROXY\"\nproxy_looks_up = true\n";
+    let without = "proxy = \"PROXY\"\nno_proxy = [\"invalid\"]\nproxy_looks_up = true\n";
+    let none = "proxy = \"\"\n";
+    for (egress, url, asked) in [
+        (
+            settings,
+            "https://8.8.8.8/",
+            Some("CONNECT 8.8.8.8:443 HTTP/1.1\r\n"),
+        ),
+        (
+            looks_up,
+            "https://tool.example/",
+            Some("CONNECT tool.example:443 HTTP/1.1\r\n"),
+        ),
+        (settings, "https://no-such-host.invalid/", None),
+        (without, "https://no-such-host.invalid/", None),
+        (none, "https://no-such-host.invalid/", None),
+        ("", "https://no-such-host.invalid/", None),
+    ] {
+        let proxy = ConnectProxy::start(ProxyReply::Forward(server.address));
+        let proxy = proxy.await.unwrap();
+        let written = format!("http://user:{PASSWORD}@{}", proxy.address);
+        let egress = egress.replace("PROXY", &written);
+        let site = ToolSite::new(&format!("{trusted}[egress]\n{egress}"));
+        let variables = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"];
+        // Without a setting, this is all that could lead there.
+        let environment: &[_] = &variables.map(|name| (name, written.as_str()));
+        let acted = site.act(url, environment).await;
+        assert!(!acted.log.contains(PASSWORD), "{}", acted.log);
+        match asked {
+            Some(head) => {
+                assert_eq!(acted.tested.0, "answered", "{}", acted.tested.1);
+                assert_eq!(acted.called.0, Value::Null, "{}", acted.called.1);
+                assert!(proxy.asked()[0].starts_with(head), "{:?}", proxy.asked());
+            }
+            None => {
+                assert_eq!(acted.tested.0, "not_allowed", "{egress}");
+                assert!(proxy.asked().is_empty(), "{:?}", proxy.asked());
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_of_tools_that_fails_is_told_and_found_by_doctor() {
+    let forbids = ConnectProxy::start(ProxyReply::Refuse(403)).await.unwrap();
+    let closed = "127.0.0.1:1".parse().unwrap();
+    for (address, doctor, cause) in [
+        (
+            forbids.address,
+            "ok   proxy of tools: 127.0.0.1:",
+            "answered 403 to CONNECT tool.example:443; look at 'proxy' in [egress]",
+        ),
+        (
+            closed,
+            "fail proxy of tools: the proxy: 127.0.0.1:1 takes no connection: Connection refused",
+            "the proxy: 127.0.0.1:1 takes no connection: Connection refused",
+        ),
+    ] {
+        let settings = format!(
+            "[egress]\nproxy = \"http://user:{PASSWORD}@{address}\"\nproxy_looks_up = true\n"
+        );
+        let site = ToolSite::new(&settings);
+        let acted = site.act("https://tool.example/", &[]).await;
+        let told = "the tool cannot be reached: the proxy before it failed";
+        acted.assert_not_sent(told, cause);
+        assert!(!acted.log.contains(PASSWORD), "{}", acted.log);
+        let output = site.command(&["doctor", "--ask"]).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.lines().any(|line| line.starts_with(doctor)), "{said}");
+        assert!(!said.contains(PASSWORD), "{said}");
+    }
+}
+
 #[test]
 fn settings_that_cannot_be_used_are_told_by_their_place() {
     let files = TempDir::new().unwrap();
     let (ours, _) = authority(&files);
     let shown = shown(&ours, &files);
     let (certificate, _) = shown.split_once('\n').unwrap();
+    let entry =
+        |place: &str, rest: &str| format!("[[egress.certificate]]\nplace = \"{place}\"\n{rest}");
+    let unreadable = format!("{certificate}\nclient_key_file = \"/no/such\"\n");
     for (settings, expected) in [
         (
-            format!("place = \"10.0.0.0/8:443\"\n{shown}"),
-            "the host of this place is one name or one address, no network",
-        ),
-        (format!("place = \"tool.example\"\n{shown}"), "HOST:PORT"),
-        (
-            format!("place = \"a.example:443\"\norganizations = []\n{shown}"),
-            "'organizations' is empty",
+            entry("10.0.0.0/8:443", &shown),
+            "egress.certificate[0]: the host of this place is one name or one address, no network",
         ),
         (
-            format!("place = \"a.example:443\"\n{certificate}\nclient_key_file = \"/no/such\"\n"),
-            "'client_cert_file' and 'client_key_file': the file cannot be read",
+            entry("tool.example", &shown),
+            "egress.certificate[0]: a place is written HOST:PORT",
+        ),
+        (
+            entry("a.example:443", &format!("organizations = []\n{shown}")),
+            "egress.certificate[0]: 'organizations' is empty",
+        ),
+        (
+            entry("a.example:443", &unreadable),
+            "egress.certificate[0]: 'client_cert_file' and 'client_key_file': the file cannot be read",
+        ),
+        (
+            format!("[egress]\nproxy = \"socks5://u:{PASSWORD}@p:1\"\n"),
+            "egress: 'proxy': only proxies that are asked over http://",
+        ),
+        (
+            format!("[egress]\nno_proxy = [\"a.example\", \"http://u:{PASSWORD}@p:1\"]\n"),
+            "egress.no_proxy[1] is no name, address or network",
+        ),
+        (
+            format!("[egress]\nproxy = {{ url = \"{PASSWORD}\" }}\n"),
+            "egress.proxy",
         ),
     ] {
-        let site = ToolSite::new(&format!("[[egress.certificate]]\n{settings}"));
+        let site = ToolSite::new(&settings);
         let output = site.command(&["doctor"]).output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
         let line = said.lines().find(|line| line.starts_with("fail"));
         let line = line.unwrap_or_else(|| panic!("{said}"));
-        assert!(line.contains("egress.certificate[0]"), "{line}");
         assert!(line.contains(expected), "{expected}: {line}");
-        assert!(!line.contains("/no/such"), "{line}");
+        let is_shown = line.contains("/no/such") || line.contains(PASSWORD);
+        assert!(!is_shown, "{line}");
     }
 }

@@ -1,7 +1,6 @@
-//! A connection to vetted addresses.
+//! A connection, in clear or secure.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -15,80 +14,15 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::connect_error::ConnectError;
-use super::guard::{AddressGuard, not_allowed};
 use super::proxy::place;
-use super::target::{Host, RequestTarget, Scheme};
+use super::target::{Host, RequestTarget};
 use super::tls_fault::TlsFault;
-
-/// Addresses of one name that are tried, in the order of the answer.
-const ADDRESSES_TRIED_MAX: usize = 4;
 
 /// Bytes in clear, over TCP or TLS.
 #[derive(Debug)]
 pub(super) enum ConnectedStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
-}
-
-/// Looks the host up, judges its addresses and connects to one of them.
-///
-/// # Errors
-/// [`ConnectError`]; nothing takes longer than until `deadline`.
-pub(super) async fn open(
-    guard: &AddressGuard,
-    tls: &TlsConnector,
-    target: &RequestTarget,
-    organization: &str,
-    deadline: Instant,
-) -> Result<ConnectedStream, ConnectError> {
-    let vetted = timeout_at(deadline, guard.addresses(target, organization)).await;
-    let addresses = vetted.unwrap_or_else(|_elapsed| {
-        Err(ConnectError::LookUpTimedOut {
-            host: target.host.to_string(),
-        })
-    })?;
-    let (tcp, local, peer) = connect(target, &addresses, deadline).await?;
-    if !guard.may_use(local, peer) {
-        return Err(not_allowed(target, peer.ip()));
-    }
-    match target.scheme {
-        Scheme::Http => Ok(ConnectedStream::Plain(tcp)),
-        Scheme::Https => secure(tls, tcp, target, deadline).await,
-    }
-}
-
-/// Connects to one of the addresses, and says from where to where.
-async fn connect(
-    target: &RequestTarget,
-    addresses: &[SocketAddr],
-    deadline: Instant,
-) -> Result<(TcpStream, SocketAddr, SocketAddr), ConnectError> {
-    let place = || place(&target.host, target.port);
-    let tried = addresses.len().min(ADDRESSES_TRIED_MAX);
-    let mut failure = ConnectError::TimedOut { place: place() };
-    for (index, address) in addresses.iter().take(tried).enumerate() {
-        // An address that swallows packets leaves time for the others.
-        let now = Instant::now();
-        let left = u32::try_from(tried - index).unwrap_or(u32::MAX);
-        let share = deadline.saturating_duration_since(now) / left;
-        let connected = timeout_at(now + share, TcpStream::connect(address)).await;
-        failure = match connected.map(|connected| connected.and_then(at_once)) {
-            Ok(Ok(connected)) => return Ok(connected),
-            Ok(Err(source)) => ConnectError::Refused {
-                place: place(),
-                source,
-            },
-            Err(_elapsed) => ConnectError::TimedOut { place: place() },
-        };
-    }
-    Err(failure)
-}
-
-fn at_once(tcp: TcpStream) -> io::Result<(TcpStream, SocketAddr, SocketAddr)> {
-    // A request is written at once; waiting for more only delays it.
-    tcp.set_nodelay(true)?;
-    let (local, peer) = (tcp.local_addr()?, tcp.peer_addr()?);
-    Ok((tcp, local, peer))
 }
 
 /// Makes a connection secure, for the name that the URL has.

@@ -18,6 +18,14 @@ pub(super) struct AddressGuard {
     pub resolver: Resolver,
 }
 
+/// Addresses that a tool may connect to.
+#[derive(Debug)]
+pub(super) struct VettedAddresses {
+    pub addresses: Vec<SocketAddr>,
+    /// The operator's list names the place or one of these; all of them are public otherwise.
+    pub listed: bool,
+}
+
 /// Ports below this are reached only where allowed, except those of HTTP.
 const PORT_MIN: u16 = 1024;
 
@@ -72,7 +80,7 @@ impl AddressGuard {
         &self,
         target: &RequestTarget,
         organization: &str,
-    ) -> Result<Vec<SocketAddr>, ConnectError> {
+    ) -> Result<VettedAddresses, ConnectError> {
         let (addresses, listed) = match &target.host {
             Host::Address(address) => (vec![*address], false),
             Host::Name(name) => (
@@ -80,20 +88,25 @@ impl AddressGuard {
                 self.allows_name(name, target.port, organization),
             ),
         };
+        let mut any_listed = listed;
         for &address in &addresses {
             let in_network = self.allows_address(address, target.port, organization);
             let port_is_open = listed || in_network || is_usual_port(target.port);
             if !port_is_open || !self.may_connect(address, target.port, listed || in_network) {
                 return Err(not_allowed(target, address));
             }
+            any_listed |= in_network;
         }
         if let Some(theirs) = self.of_denied_name(target.port, &addresses).await {
             return Err(not_allowed(target, theirs));
         }
-        Ok(addresses
+        let places = addresses
             .into_iter()
-            .map(|address| SocketAddr::new(address.to_canonical(), target.port))
-            .collect())
+            .map(|address| SocketAddr::new(address.to_canonical(), target.port));
+        Ok(VettedAddresses {
+            addresses: places.collect(),
+            listed: any_listed,
+        })
     }
 
     /// Whether a new connection may be used: a listener of ours on every address is also reached
@@ -145,7 +158,7 @@ impl AddressGuard {
         stands && !self.denied.iter().any(|d| d.listens_at(address, port))
     }
 
-    fn allows_name(&self, name: &str, port: u16, organization: &str) -> bool {
+    pub fn allows_name(&self, name: &str, port: u16, organization: &str) -> bool {
         self.entries(organization)
             .any(|place| place.is_named(name, port))
     }
@@ -176,7 +189,7 @@ pub(super) fn not_allowed(target: &RequestTarget, address: IpAddr) -> ConnectErr
     }
 }
 
-fn is_usual_port(port: u16) -> bool {
+pub(super) fn is_usual_port(port: u16) -> bool {
     matches!(port, 80 | 443) || (port >= PORT_MIN && !PORTS_REFUSED.contains(&port))
 }
 

@@ -175,19 +175,40 @@ impl WithoutProxy {
     /// over.
     pub fn parse(list: &str) -> Self {
         let mut without = Self::default();
-        for entry in list.split([',', ' ']).map(str::trim) {
-            let bare = entry.trim_start_matches('[').trim_end_matches(']');
-            if entry == "*" {
-                without.all = true;
-            } else if let Ok(address) = bare.parse::<IpAddr>() {
-                without.networks.push(IpNet::from(address));
-            } else if let Ok(network) = bare.parse::<IpNet>() {
-                without.networks.push(network);
-            } else if let Some(name) = name(entry.trim_start_matches('.')) {
-                without.names.push(name);
-            }
+        for entry in list.split([',', ' ']) {
+            without.add(entry);
         }
         without
+    }
+
+    /// Reads a list of which every entry is to be one.
+    ///
+    /// # Errors
+    /// The place of the first that is none, from 0.
+    pub fn of(entries: &[String]) -> Result<Self, usize> {
+        let mut without = Self::default();
+        match entries.iter().position(|entry| !without.add(entry)) {
+            None => Ok(without),
+            Some(place) => Err(place),
+        }
+    }
+
+    /// Whether it was an entry.
+    fn add(&mut self, entry: &str) -> bool {
+        let entry = entry.trim();
+        let bare = entry.trim_start_matches('[').trim_end_matches(']');
+        if entry == "*" {
+            self.all = true;
+        } else if let Ok(address) = bare.parse::<IpAddr>() {
+            self.networks.push(IpNet::from(address));
+        } else if let Ok(network) = bare.parse::<IpNet>() {
+            self.networks.push(network);
+        } else if let Some(name) = name(entry.trim_start_matches('.')) {
+            self.names.push(name);
+        } else {
+            return false;
+        }
+        true
     }
 
     pub(super) fn holds(&self, host: &Host) -> bool {

@@ -118,16 +118,28 @@ async fn through(
     target: &RequestTarget,
     deadline: Instant,
 ) -> Result<TcpStream, ConnectError> {
-    let of_proxy = |error| ConnectError::Proxy(Box::new(error));
-    let reached = tcp(&proxy.host, proxy.port, deadline).await;
-    let mut tcp = reached.map_err(of_proxy)?;
-    if target.scheme == Scheme::Http {
-        return Ok(tcp);
+    match target.scheme {
+        Scheme::Http => to_proxy(proxy, deadline).await,
+        Scheme::Https => {
+            let place = place(&target.host, target.port);
+            tunnel(proxy, &place, &place, deadline).await
+        }
     }
-    let place = place(&target.host, target.port);
-    let proxy_place = proxy.place();
-    let asked = timeout_at(deadline, proxy.connect_through(&mut tcp, &place)).await;
-    match asked {
+}
+
+/// Has the proxy connect to `asked`, which errors call `shown`.
+///
+/// # Errors
+/// Those of the proxy.
+pub(super) async fn tunnel(
+    proxy: &Proxy,
+    asked: &str,
+    shown: &str,
+    deadline: Instant,
+) -> Result<TcpStream, ConnectError> {
+    let mut tcp = to_proxy(proxy, deadline).await?;
+    let (proxy_place, place) = (proxy.place(), shown.to_owned());
+    match timeout_at(deadline, proxy.connect_through(&mut tcp, asked)).await {
         Ok(Ok(())) => Ok(tcp),
         Ok(Err(None)) => Err(ConnectError::ProxyNoAnswer {
             proxy: proxy_place,
@@ -140,6 +152,19 @@ async fn through(
         }),
         Err(_elapsed) => Err(of_proxy(ConnectError::TimedOut { place: proxy_place })),
     }
+}
+
+/// Connects to the proxy itself.
+///
+/// # Errors
+/// [`ConnectError::Proxy`].
+pub(super) async fn to_proxy(proxy: &Proxy, deadline: Instant) -> Result<TcpStream, ConnectError> {
+    let reached = tcp(&proxy.host, proxy.port, deadline).await;
+    reached.map_err(of_proxy)
+}
+
+fn of_proxy(error: ConnectError) -> ConnectError {
+    ConnectError::Proxy(Box::new(error))
 }
 
 /// Connects to the first address that takes it.

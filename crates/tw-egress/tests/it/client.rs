@@ -4,6 +4,7 @@ mod causes;
 mod certificates;
 pub(crate) mod guarded;
 mod lists;
+mod proxied;
 mod secure;
 mod wire;
 
@@ -26,6 +27,7 @@ pub(crate) fn options() -> ClientOptions {
         denied: Vec::new(),
         trusted_roots: web_roots(),
         certificates: Vec::new(),
+        proxy: None,
         pool: PoolOptions::defaults(),
         read_bytes_max: 64 * 1024 * 1024,
     }

@@ -13,6 +13,9 @@ fn settings(places: &[&str]) -> EgressSettings {
     EgressSettings {
         allow: places.iter().map(entry).collect(),
         certificate: Vec::new(),
+        proxy: None,
+        no_proxy: Vec::new(),
+        proxy_looks_up: false,
     }
 }
 

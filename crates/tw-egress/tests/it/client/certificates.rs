@@ -34,9 +34,8 @@ fn options(authority: &Authority, address: SocketAddr) -> ClientOptions {
     let answers = FixedAnswers::default()
         .then("tool.example", &ips(&["127.0.0.1"]))
         .then("other.example", &ips(&["127.0.0.1"]));
-    let everybody = Some(vec!["default".to_owned(), "acme".to_owned()]);
     let mut place = allowed(&address.to_string());
-    place.organizations = everybody.unwrap();
+    place.organizations = ["default", "acme"].map(str::to_owned).into();
     ClientOptions {
         allowed: vec![place],
         trusted_roots: roots(authority),

@@ -205,6 +205,7 @@ pub fn options() -> ClientOptions {
         denied: Vec::new(),
         trusted_roots: web_roots(),
         certificates: Vec::new(),
+        proxy: None,
         pool: PoolOptions::defaults(),
         read_bytes_max: READ_BYTES_MAX_DEFAULT,
     }
