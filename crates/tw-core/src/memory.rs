@@ -75,6 +75,16 @@ impl MemoryScope {
             (None, None, KeyHolder::Many) => None,
         }
     }
+
+    /// The conversation whose turns are meant before all others of the scope, if the request names one: what one
+    /// person said there tells which of their equal histories goes on.
+    pub fn preferred<'a>(&self, conversation: Option<&'a str>) -> Option<&'a str> {
+        match self {
+            Self::User(_) => conversation,
+            // Here the scope is the conversation, or there is none.
+            Self::Conversation(_) | Self::Key => None,
+        }
+    }
 }
 
 /// The result of looking for the turn that a request continues.
@@ -84,7 +94,7 @@ pub enum MemoryVerdict {
     Attached,
     /// The history holds no answer, so that no turn comes before the request.
     New,
-    /// Several turns have this history, and their hidden calls differ.
+    /// Several turns have this history, their hidden calls differ, and no conversation that is named tells them apart.
     Ambiguous,
     /// No turn has this history.
     Mismatch,

@@ -10,7 +10,9 @@ use tw_core::tenant::KeyMemory;
 use tw_core::turn::ToolOffer;
 use tw_core::turn_policy::RecordPolicy;
 use tw_store::read::ReadError;
-use tw_store::read::memory::{ContinuedTurn, HistorySearch, RecallRoom, RememberedTurn};
+use tw_store::read::memory::{
+    ContinuedTurn, HistorySearch, HistoryWanted, RecallRoom, RememberedTurn,
+};
 use tw_store::read::turn::TurnRow;
 
 use crate::recall::{HistoryOwner, KnownHistory};
@@ -113,7 +115,12 @@ async fn find(
     if let Some((_, hash)) = history.answers.last() {
         let store = &inner.store;
         let room = room(inner, &tools);
-        let found = store.turn_by_history(owner.organization, owner.api_key, *hash, room);
+        let wanted = HistoryWanted {
+            api_key: owner.api_key,
+            history: *hash,
+            conversation: scope.preferred(owner.conversation).map(str::to_owned),
+        };
+        let found = store.turn_by_history(owner.organization, wanted, room);
         let sought;
         (sought, remembered) = found.await?;
         (verdict, continues) = match sought {

@@ -208,6 +208,19 @@ fn a_named_user_is_the_scope_whatever_else_is_named() {
     assert_eq!(MemoryScope::of(None, None, KeyHolder::Many), None);
 }
 
+#[test]
+fn a_conversation_is_preferred_among_the_turns_of_a_named_user_alone() {
+    let user = || MemoryScope::User("u".to_owned());
+    for (scope, named, preferred) in [
+        (user(), Some("c"), Some("c")),
+        (user(), None, None),
+        (MemoryScope::Conversation("c".to_owned()), Some("c"), None),
+        (MemoryScope::Key, None, None),
+    ] {
+        assert_eq!(scope.preferred(named), preferred, "{scope:?} {named:?}");
+    }
+}
+
 /// Whoever changes what counts has to change [`super::FORM`] too: these are in databases.
 #[test]
 fn stored_hashes_stay_what_they_are() {

@@ -25,6 +25,17 @@ pub enum HistorySearch {
     Found(ContinuedTurn),
 }
 
+/// A history that is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryWanted {
+    /// The key whose turns are meant.
+    pub api_key: ApiKeyId,
+    /// The hash up to and with the answer.
+    pub history: HistoryHash,
+    /// The public id of the conversation whose turns come before all others that have it.
+    pub conversation: Option<String>,
+}
+
 /// A turn that a request continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinuedTurn {
@@ -54,25 +65,27 @@ pub struct RecallRoom {
     pub bytes_max: usize,
 }
 
+/// Turns of a named conversation, its newest, among which a history is looked for.
+pub const NAMED_TURNS_MAX: u32 = 1024;
+
 /// Turns with hidden calls that are read for one request.
 pub const REMEMBERED_TURNS_MAX: u32 = 256;
 
 impl Store {
-    /// The turn of a key whose history, up to and with its answer, has this hash, and what is to come back of it and
-    /// those before it; see [`Store::remembered`]. Without room nothing is.
+    /// The turn of a key that has a history, and what is to come back of it and those before it; see
+    /// [`Store::remembered`]. Without room nothing is.
     ///
     /// # Errors
     /// See [`ReadError`].
     pub async fn turn_by_history(
         &self,
         organization: OrgId,
-        api_key: ApiKeyId,
-        history: HistoryHash,
+        wanted: HistoryWanted,
         room: Option<RecallRoom>,
     ) -> Result<(HistorySearch, Arc<[RememberedTurn]>), ReadError> {
         let kept = self.kept().clone();
         self.read(move |conn| {
-            let sought = by_history(conn, organization, api_key, history)?;
+            let sought = by_history(conn, organization, &wanted)?;
             let newest = match &sought {
                 HistorySearch::Found(turn) => turn.memory_turn,
                 HistorySearch::Unknown | HistorySearch::Ambiguous => None,
@@ -140,12 +153,44 @@ const NEWEST: &str = "SELECT t.id, c.id AS conversation, t.hidden_hash,
     WHERE t.organization = ?1 AND t.api_key = ?2 AND t.history_hash = ?3 AND t.hidden_hash IS ?4
     ORDER BY t.key DESC LIMIT 1";
 
+/// Turns of a conversation that have a history, newest first.
+const NAMED: &str = "SELECT t.id, ?4 AS conversation, t.hidden_hash,
+        iif(t.hidden_hash IS NOT m.hidden_hash, t.id, m.id) AS memory_turn
+    FROM (SELECT key FROM turn
+          WHERE organization = ?1 AND api_key = ?2 AND deleted_us IS NULL
+            AND conversation = (SELECT key FROM conversation WHERE organization = ?1 AND id = ?4)
+          ORDER BY key DESC LIMIT ?5) AS newest
+    CROSS JOIN turn t ON t.key = newest.key
+    LEFT JOIN turn m ON m.key = t.memory_turn AND m.deleted_us IS NULL
+    WHERE t.history_hash = ?3";
+
 fn by_history(
     conn: &Connection,
     organization: OrgId,
-    api_key: ApiKeyId,
-    history: HistoryHash,
+    wanted: &HistoryWanted,
 ) -> Result<HistorySearch, ReadError> {
+    let found = of_all(conn, organization, wanted)?;
+    let Some(named) = &wanted.conversation else {
+        return Ok(found);
+    };
+    match &found {
+        HistorySearch::Unknown => Ok(found),
+        HistorySearch::Found(turn) if turn.conversation == *named => Ok(found),
+        HistorySearch::Found(_) | HistorySearch::Ambiguous => {
+            match of_conversation(conn, organization, wanted, named)? {
+                HistorySearch::Unknown => Ok(found),
+                known => Ok(known),
+            }
+        }
+    }
+}
+
+fn of_all(
+    conn: &Connection,
+    organization: OrgId,
+    wanted: &HistoryWanted,
+) -> Result<HistorySearch, ReadError> {
+    let (api_key, history) = (wanted.api_key, wanted.history);
     let mut statement = conn.prepare_cached(EXTREMES)?;
     let bound = params![organization.0, api_key.0, history.0];
     let (least, greatest): (Option<[u8; 32]>, Option<[u8; 32]>) =
@@ -159,6 +204,32 @@ fn by_history(
         Some(row) => Ok(HistorySearch::Found(continued(row)?)),
         None => Ok(HistorySearch::Unknown),
     }
+}
+
+fn of_conversation(
+    conn: &Connection,
+    organization: OrgId,
+    wanted: &HistoryWanted,
+    named: &str,
+) -> Result<HistorySearch, ReadError> {
+    let mut statement = conn.prepare_cached(NAMED)?;
+    let mut rows = statement.query(params![
+        organization.0,
+        wanted.api_key.0,
+        wanted.history.0,
+        named,
+        NAMED_TURNS_MAX
+    ])?;
+    let Some(row) = rows.next()? else {
+        return Ok(HistorySearch::Unknown);
+    };
+    let newest = continued(row)?;
+    while let Some(row) = rows.next()? {
+        if continued(row)?.hidden != newest.hidden {
+            return Ok(HistorySearch::Ambiguous);
+        }
+    }
+    Ok(HistorySearch::Found(newest))
 }
 
 fn continued(row: &Row<'_>) -> Result<ContinuedTurn, ReadError> {

@@ -12,7 +12,7 @@ use tw_core::time::Timestamp;
 use tw_core::turn_policy::Surface;
 use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_store::read::conversations::{ConversationRow, ConversationTurns, ListOrder, TurnsWanted};
-use tw_store::read::memory::{HistorySearch, RecallRoom};
+use tw_store::read::memory::{HistorySearch, HistoryWanted, RecallRoom};
 use tw_store::read::recall::HandedSent;
 use tw_store::read::requests::RepeatSent;
 use tw_store::read::view::ResultDetail;
@@ -125,7 +125,12 @@ async fn ways(world: &StoreWorld, turn: TurnId) -> Vec<(&'static str, bool)> {
         tools: vec!["mail".to_owned()],
         bytes_max: 1_000_000,
     };
-    let history = store.turn_by_history(organization, world.key, HISTORY, Some(room.clone()));
+    let history = HistoryWanted {
+        api_key: world.key,
+        history: HISTORY,
+        conversation: Some("c".to_owned()),
+    };
+    let history = store.turn_by_history(organization, history, Some(room.clone()));
     let remembered = store.remembered(organization, turn, room).await;
     let sent = HandedSent {
         api_key: world.key,

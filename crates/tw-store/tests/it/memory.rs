@@ -5,7 +5,7 @@ use tw_core::id::TurnId;
 use tw_core::memory::{HiddenHash, HistoryHash, MemoryVerdict, RememberedHash};
 use tw_core::turn_policy::RecordPolicy;
 use tw_core::turn_status::TurnStatus;
-use tw_store::read::memory::{ContinuedTurn, HistorySearch};
+use tw_store::read::memory::{ContinuedTurn, HistorySearch, HistoryWanted};
 
 use crate::world::{StoreWorld, api_key, at, end_turn, on_each_store, turn_id};
 
@@ -16,9 +16,22 @@ fn hidden(n: u8) -> Option<HiddenHash> {
 }
 
 async fn sought(world: &StoreWorld, history: HistoryHash) -> HistorySearch {
+    sought_in(world, history, None).await
+}
+
+async fn sought_in(
+    world: &StoreWorld,
+    history: HistoryHash,
+    conversation: Option<&str>,
+) -> HistorySearch {
+    let wanted = HistoryWanted {
+        api_key: world.key,
+        history,
+        conversation: conversation.map(str::to_owned),
+    };
     let found = world
         .store
-        .turn_by_history(world.organization, world.key, history, None);
+        .turn_by_history(world.organization, wanted, None);
     found.await.unwrap().0
 }
 
@@ -28,6 +41,18 @@ async fn ended(
     n: u128,
     parent: Option<TurnId>,
     found_by: RememberedHash,
+) -> TurnId {
+    let conversation = format!("conversation {n}");
+    ended_in(world, n, parent, found_by, conversation).await
+}
+
+/// The same in a conversation with others.
+async fn ended_in(
+    world: &StoreWorld,
+    n: u128,
+    parent: Option<TurnId>,
+    found_by: RememberedHash,
+    conversation: String,
 ) -> TurnId {
     let memory_turn = match parent {
         Some(parent) => {
@@ -43,6 +68,7 @@ async fn ended(
         parent,
         memory_turn,
         memory: MemoryVerdict::Attached,
+        conversation,
         ..world.new_turn(n)
     };
     let turn = new.id;
@@ -97,9 +123,12 @@ async fn a_turn_is_found_by_its_history_within_its_key() {
             panic!("{other_key:?}")
         };
         for (organization, key) in [(world.organization, other_key), (world.stranger, world.key)] {
-            let found = world
-                .store
-                .turn_by_history(organization, key, HISTORY, None);
+            let wanted = HistoryWanted {
+                api_key: key,
+                history: HISTORY,
+                conversation: Some("conversation 1".to_owned()),
+            };
+            let found = world.store.turn_by_history(organization, wanted, None);
             assert_eq!(found.await.unwrap().0, HistorySearch::Unknown);
         }
         let other = world.store.hidden_half(world.stranger, turn).await;
@@ -130,6 +159,64 @@ async fn of_equal_turns_the_newest_is_found_and_of_different_ones_none() {
             sought(&world, HistoryHash([2; 32])).await,
             HistorySearch::Ambiguous
         );
+    })
+    .await;
+}
+
+/// Each turn's conversation and hidden half, in their order.
+type TurnsBefore = &'static [(&'static str, u8)];
+
+/// What looking for a history comes to: the number of a turn, or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comes {
+    To(u128),
+    ToSeveral,
+    ToNone,
+}
+
+#[tokio::test]
+async fn turns_of_a_named_conversation_come_before_others() {
+    use Comes::{To, ToNone, ToSeveral};
+    // The turns, all of one history; which conversation is named; what is found.
+    let cases: [(TurnsBefore, Option<&str>, Comes); 10] = [
+        (&[("a", 1), ("b", 2)], None, ToSeveral),
+        (&[("a", 1), ("b", 2)], Some("a"), To(1)),
+        (&[("a", 1), ("b", 2)], Some("b"), To(2)),
+        (&[("a", 1), ("a", 1), ("b", 2)], Some("a"), To(2)),
+        (&[("a", 1), ("a", 2), ("b", 2)], Some("a"), ToSeveral),
+        (&[("a", 1), ("a", 2), ("b", 2)], Some("b"), To(3)),
+        // What happened elsewhere counts where nothing happened here.
+        (&[("a", 1), ("b", 2)], Some("c"), ToSeveral),
+        (&[("a", 1), ("b", 1)], Some("c"), To(2)),
+        // Of equal ones, the one that was said here is continued.
+        (&[("a", 1), ("b", 1)], Some("a"), To(1)),
+        (&[], Some("a"), ToNone),
+    ];
+    on_each_store(async |world| {
+        for (at, (turns, named, expected)) in (1..).zip(cases) {
+            let name = |conversation: &str| format!("{at} {conversation}");
+            let first = u128::from(at) * 100;
+            for (n, (conversation, half)) in (first + 1..).zip(turns) {
+                let conversation = name(conversation);
+                ended_in(&world, n, None, by(at, hidden(*half)), conversation).await;
+            }
+            let named = named.map(name);
+            let found = sought_in(&world, HistoryHash([at; 32]), named.as_deref()).await;
+            let comes = match &found {
+                HistorySearch::Found(found) => {
+                    // Each has hidden calls of its own.
+                    assert_eq!(found.memory_turn, Some(found.turn), "{at}");
+                    let row = world.recovered(found.turn).await.turn;
+                    assert_eq!(row.conversation, found.conversation, "{at}");
+                    let mut numbers = first..first + 100;
+                    let number = numbers.find(|n| turn_id(*n) == found.turn);
+                    To(number.unwrap() - first)
+                }
+                HistorySearch::Ambiguous => ToSeveral,
+                HistorySearch::Unknown => ToNone,
+            };
+            assert_eq!(comes, expected, "{at}");
+        }
     })
     .await;
 }

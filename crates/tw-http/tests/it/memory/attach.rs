@@ -6,7 +6,7 @@ use tw_core::id::TurnId;
 use tw_core::tenant::{KeyScope, ToolGrant};
 use tw_runtime::runtime::RuntimeConfig;
 
-use super::{Chatter, model, offering, own_key, service, start};
+use super::{Chatter, holds, model, offering, own_key, service, start};
 use crate::app::{App, AppOptions};
 
 const ANN: (&str, &str) = ("turnwright-user", "ann");
@@ -139,6 +139,54 @@ async fn turns_that_look_the_same_are_one_unless_what_is_hidden_differs() {
     // By now two turns have this history as well, one with something hidden before it.
     assert_eq!(chat.say("and?").await.memory, "ambiguous");
     assert_eq!(plain.say("and?").await.memory, "ambiguous");
+}
+
+/// Ann asks the same in two conversations, and is answered the same from different results.
+#[tokio::test]
+async fn of_turns_that_differ_the_one_of_the_named_conversation_is_continued() {
+    // The third conversation's name is the one that the server gave it.
+    for (then, memory, told) in [
+        (Some(0), "attached", Some("sunny")),
+        (Some(1), "attached", Some("rainy")),
+        (Some(2), "attached", Some("foggy")),
+        (None, "ambiguous", None),
+    ] {
+        let weathers = ["sunny", "rainy", "foggy"];
+        let (model, service) = (model().await, service(&weathers).await);
+        let app = start(&model, &service).await;
+        let mut conversations = Vec::new();
+        let mut history = Vec::new();
+        for name in [Some("trip"), Some("home"), None] {
+            let named = name.map(|name| ("turnwright-conversation", name));
+            let headers: Vec<_> = [ANN].into_iter().chain(named).collect();
+            let mut chat = Chatter::new(&app.client, &headers);
+            conversations.push(chat.say("look").await);
+            history = chat.messages;
+        }
+        let continued = then.map(|at: usize| &conversations[at]);
+        let named = continued.map_or("elsewhere", |said| said.conversation.as_str());
+        let mut chat = Chatter::new(&app.client, &[ANN, ("turnwright-conversation", named)]);
+        chat.messages = history;
+        let said = chat.say("so?").await;
+        assert_eq!(
+            (said.memory.as_str(), said.conversation.as_str()),
+            (memory, named)
+        );
+        let parent = continued.map(|said| said.turn.as_str());
+        assert_eq!(
+            app.turn(&said.turn).await["parent"],
+            json!(parent),
+            "{then:?}"
+        );
+        for weather in weathers {
+            let asked = model.asked();
+            let is_told = holds(asked.last().unwrap(), weather);
+            assert_eq!(is_told, told == Some(weather), "{then:?} {weather}");
+        }
+        // What follows goes on from there.
+        let next = chat.say("and?").await;
+        assert_eq!(next.memory, "attached", "{then:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Which way SQLite takes to what is remembered.
 
-use super::REMEMBERED;
+use super::{NAMED, REMEMBERED};
 use crate::read::plan::plan;
 
 /// What comes first is read before what comes after it is looked for, and in this order.
@@ -19,6 +19,24 @@ fn what_there_is_no_room_for_is_not_read() {
             "SCAN b",
             "SEARCH m USING PRIMARY KEY (turn=? AND round>?) LEFT-JOIN",
             "SEARCH c USING PRIMARY KEY (turn=? AND round=?) LEFT-JOIN",
+        ]
+    );
+}
+
+/// Of a conversation the newest turns are read and no others, however many have the history.
+#[test]
+fn the_turns_of_a_conversation_are_read_from_their_end() {
+    let plan = plan(NAMED);
+    assert_eq!(
+        plan,
+        [
+            "CO-ROUTINE newest",
+            "SEARCH turn USING INDEX turn_conversation_of_key (organization=? AND api_key=? AND conversation=?)",
+            "SCALAR SUBQUERY 1",
+            "SEARCH conversation USING COVERING INDEX sqlite_autoindex_conversation_1 (organization=? AND id=?)",
+            "SCAN newest",
+            "SEARCH t USING INTEGER PRIMARY KEY (rowid=?)",
+            "SEARCH m USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
         ]
     );
 }
