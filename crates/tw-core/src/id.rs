@@ -71,27 +71,40 @@ uuid_id! {
     CallId,
 }
 
-/// The prefix of the id of a call that a client is handed.
-const HANDED: &str = "call_";
 const PLAIN_ID_CHARS: usize = 32;
 
 impl CallId {
+    /// The prefix of the id of a call that a client is handed.
+    pub const HANDED_PREFIX: &str = "call_";
     /// Length of an id as a client is handed it.
-    pub const HANDED_BYTES: usize = HANDED.len() + PLAIN_ID_CHARS;
+    pub const HANDED_BYTES: usize = Self::HANDED_PREFIX.len() + PLAIN_ID_CHARS;
 
     /// The id under which a client is handed a call that it is to run.
     pub fn handed(self) -> String {
-        format!("{HANDED}{}", self.plain())
+        format!("{}{}", Self::HANDED_PREFIX, self.plain())
     }
 
     /// Reads what [`CallId::handed`] wrote; `None` for an id of somebody else.
     pub fn parse_handed(text: &str) -> Option<Self> {
-        let plain = text.strip_prefix(HANDED)?;
+        let plain = text.strip_prefix(Self::HANDED_PREFIX)?;
         let is_ours = plain.len() == PLAIN_ID_CHARS
             && plain
                 .bytes()
                 .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
         is_ours.then(|| Self::parse(plain)).flatten()
+    }
+
+    /// The ids in a text that [`CallId::handed`] wrote, in their order; none that is part of a longer word.
+    pub fn all_handed_in(text: &str) -> impl Iterator<Item = Self> {
+        let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        let starts = text.match_indices(Self::HANDED_PREFIX);
+        starts.filter_map(move |(at, _)| {
+            let end = at + Self::HANDED_BYTES;
+            let around = [at.checked_sub(1), Some(end)].into_iter().flatten();
+            let mut around = around.filter_map(|at| text.as_bytes().get(at));
+            let id = text.get(at..end).and_then(Self::parse_handed)?;
+            (!around.any(is_of_word)).then_some(id)
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 //! client.
 
 mod rename;
+mod written;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -15,6 +16,8 @@ use crate::history::ids;
 use crate::id::CallId;
 use crate::json::{Json, Literal, LiteralBuf};
 use crate::request::{Block, CallBlock, Message, ROUND_GAP, ResultBlock, Role, call_in};
+
+pub use written::{WrittenId, mentions, written_ids};
 
 /// The turns and ids that are known of a history.
 #[derive(Clone, Debug, Default)]

@@ -64,6 +64,16 @@ pub(crate) enum MemorySource<'a> {
     Row(&'a TurnRow),
 }
 
+impl MemorySource<'_> {
+    /// Whether memory is on: somebody in particular asks, and the turn may be found again.
+    pub(crate) fn is_on(&self) -> bool {
+        match self {
+            Self::History(scope) => scope.is_some(),
+            Self::Row(row) => row.memory != MemoryVerdict::Off,
+        }
+    }
+}
+
 /// The scope within which a new turn's memory is looked for; `None` for a turn that remembers nothing.
 pub(crate) fn scope(
     inner: &RuntimeInner,

@@ -55,7 +55,7 @@ pub(crate) async fn prepare(
         RequestTools::List(entries) | RequestTools::Legacy(entries) => entries.is_empty(),
     });
     let messages = repaired.as_ref().unwrap_or(&input.messages);
-    let known = recall::look_up(inner, owner, messages).await?;
+    let known = recall::look_up(inner, owner, source.is_on(), messages).await?;
     let sent = memory::SentHistory {
         messages,
         offer,

@@ -4,6 +4,7 @@ mod added;
 mod join;
 mod lost;
 mod relay;
+mod written;
 
 use serde_json::{Value, json};
 use tw_core::change::{Change, Outcome};
@@ -29,6 +30,20 @@ const MIXED: [(&str, &str, &str); 3] = [
     ("up_2", "act", "{}"),
     ("up_1", "pick", r#"{"n":2}"#),
 ];
+
+/// Those of a round before it.
+const HIDDEN: [(&str, &str, &str); 1] = [("up_0", "act", r#"{"x":0}"#)];
+
+/// What the service behind `act` says.
+const DID: &str = r#"{"did":"it"}"#;
+
+/// Who asks.
+type Headers = &'static [(&'static str, &'static str)];
+
+const ANN: (&str, &str) = ("turnwright-user", "ann");
+const BOB: (&str, &str) = ("turnwright-user", "bob");
+const ONE: (&str, &str) = ("turnwright-conversation", "one");
+const OTHER: (&str, &str) = ("turnwright-conversation", "other");
 
 struct Lab {
     app: App,
@@ -128,6 +143,10 @@ fn ids(message: &Value) -> Vec<String> {
         assert!(ours.is_some(), "{id} is no id of ours");
     }
     ids
+}
+
+fn call(id: &str, name: &str, arguments: &str) -> Value {
+    json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
 }
 
 fn result(id: &str, content: &str) -> Value {

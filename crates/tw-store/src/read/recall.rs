@@ -45,6 +45,7 @@ pub struct HandedRow {
     pub id: CallId,
     /// The id by which the upstream knows the call.
     pub sent_id: String,
+    pub tool_name: String,
 }
 
 impl Store {
@@ -63,7 +64,8 @@ impl Store {
 }
 
 /// The list of ids is one bound text, a JSON array.
-const HANDED: &str = "SELECT c.id, c.tool_call_id, c.turn, t.id AS turn_id, v.id AS conversation,
+const HANDED: &str =
+    "SELECT c.id, c.tool_call_id, c.tool_name, c.turn, t.id AS turn_id, v.id AS conversation,
         t.conversation_named, u.name AS end_user, t.erased_us IS NOT NULL AS erased,
         EXISTS (SELECT 1 FROM tool_call s WHERE s.turn = c.turn AND s.runs = 'server') AS has_ours
     FROM json_each(?3) AS asked
@@ -116,6 +118,7 @@ fn answered_turns(
             turn.handed.push(HandedRow {
                 id: word(row, "id", CallId::parse)?,
                 sent_id: get(row, "tool_call_id")?,
+                tool_name: get(row, "tool_name")?,
             });
         }
     }

@@ -155,7 +155,8 @@ async fn turns_are_found_by_the_ids_that_they_handed_over() {
             turns[1].handed,
             [HandedRow {
                 id: two,
-                sent_id: "up 0".to_owned()
+                sent_id: "up 0".to_owned(),
+                tool_name: "pick".to_owned(),
             }]
         );
         assert_eq!(turns[1].conversation, "conversation 2");

@@ -7,11 +7,10 @@ use tw_core::tool::EffectClass;
 use tw_core::turn_policy::HELD_KEPT;
 
 use super::{
-    Lab, MIXED, PICK, erase_at, ids, lab, message_of, mixed, post, result, upstream, user,
+    ANN, BOB, DID, HIDDEN, Headers, Lab, MIXED, ONE, OTHER, PICK, call, erase_at, ids, lab,
+    message_of, mixed, post, result, upstream, user,
 };
 use crate::app::{AppOptions, probe};
-
-const HIDDEN: [(&str, &str, &str); 1] = [("up_0", "act", r#"{"x":0}"#)];
 
 /// A turn with a hidden round and a mixed one, and what its client saw.
 async fn handed_over(effect: EffectClass, streamed: bool, store: bool) -> (Lab, Value, Value) {
@@ -35,12 +34,6 @@ fn asked_last(lab: &Lab) -> Vec<Value> {
     let asked = lab.upstream.asked().last().unwrap().json();
     asked["messages"].as_array().unwrap()[1..].to_vec()
 }
-
-fn call(id: &str, name: &str, arguments: &str) -> Value {
-    json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
-}
-
-const DID: &str = r#"{"did":"it"}"#;
 
 /// What the upstream gets of the whole turn, with these results of the client's.
 fn whole(first: &str, second: &str, turn: &Value) -> Vec<Value> {
@@ -338,13 +331,6 @@ async fn the_old_form_is_refused_clearly() {
     assert_eq!(got.json()["error"]["param"], "functions");
     assert!(upstream.asked().is_empty());
 }
-
-type Headers = &'static [(&'static str, &'static str)];
-
-const ANN: (&str, &str) = ("turnwright-user", "ann");
-const BOB: (&str, &str) = ("turnwright-user", "bob");
-const ONE: (&str, &str) = ("turnwright-conversation", "one");
-const OTHER: (&str, &str) = ("turnwright-conversation", "other");
 
 /// Who begins, and then who answers with the ids that were handed over, and whether that is the same person.
 const ANSWERED_BY: [(Headers, Headers, bool); 12] = [
