@@ -36,7 +36,8 @@ const TABLE: [Row; 10] = [
     Row {
         package: "tw-store",
         dependencies: &["tw-core", "tw-wire"],
-        for_tests: &["tw-testkit"],
+        // Itself, with the features that only tests have.
+        for_tests: &["tw-testkit", "tw-store"],
     },
     Row {
         package: "tw-egress",

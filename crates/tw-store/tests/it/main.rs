@@ -23,5 +23,4 @@ mod turns;
 mod against_model;
 mod conversations_against_model;
 mod tools_against_model;
-#[cfg(feature = "faults")]
 mod weakened;

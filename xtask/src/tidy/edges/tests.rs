@@ -43,6 +43,14 @@ fn http_reaches_egress_in_tests_only() {
 }
 
 #[test]
+fn the_store_depends_on_itself_in_tests_only() {
+    let tests = "[package]\nname = \"tw-store\"\n[dev-dependencies]\ntw-store = { path = \".\" }\n";
+    assert!(messages("crates/tw-store/Cargo.toml", tests).is_empty());
+    let shipped = "[package]\nname = \"tw-store\"\n[dependencies]\ntw-store = \"1\"\n";
+    assert_eq!(messages("crates/tw-store/Cargo.toml", shipped).len(), 1);
+}
+
+#[test]
 fn a_crate_outside_the_table_and_a_broken_manifest_are_found() {
     let unknown = "[package]\nname = \"tw-more\"\n";
     assert_eq!(messages("crates/tw-more/Cargo.toml", unknown).len(), 1);
