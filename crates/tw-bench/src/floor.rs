@@ -13,19 +13,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use rusqlite::Connection;
-
-use schema::{BLOB_KEYS, INTEGER_KEYS, Variant};
 use turns::{TurnFactory, TurnShape};
 
 use crate::percentile::percentile;
 
-/// Slices in which each variant runs, by turns with the other, since a disk's speed drifts.
-const SLICES: u32 = 4;
-
 #[derive(clap::Args)]
 pub struct FloorArgs {
-    /// Seconds for which each variant runs at each batch size.
+    /// Seconds for which each batch size runs.
     #[arg(long, default_value_t = 4)]
     seconds: u32,
     /// Turns that share each transaction.
@@ -33,7 +27,7 @@ pub struct FloorArgs {
     batch: Vec<usize>,
 }
 
-/// Work of one variant at one batch size.
+/// Work at one batch size.
 #[derive(Default)]
 struct Tally {
     turns: u64,
@@ -54,7 +48,7 @@ pub struct Floor {
     pub p99: Option<Duration>,
 }
 
-/// Takes turns of one shape with the store's own keys, `batch` to a transaction, in a database in `folder`.
+/// What turns of one shape take, `batch` to a transaction, in a database in `folder`.
 ///
 /// # Errors
 /// The database failed.
@@ -64,12 +58,7 @@ pub fn measure_one(
     batch: usize,
     time: Duration,
 ) -> anyhow::Result<Floor> {
-    let folder = tempfile::tempdir_in(folder).context("making a temporary folder")?;
-    let conn = schema::create(&folder.path().join("floor.db"), &INTEGER_KEYS)?;
-    let mut turns = TurnFactory::new(&INTEGER_KEYS, shape);
-    let mut tally = Tally::default();
-    run_slice(&conn, &mut turns, batch, time, &mut tally)?;
-    tally.batches.sort_unstable();
+    let tally = measure(folder, shape, batch, time)?;
     Ok(Floor {
         cpu_per_turn_us: tally.cpu_per_turn_us(),
         p99: percentile(&tally.batches, 99),
@@ -85,32 +74,22 @@ pub fn run(args: &FloorArgs) -> anyhow::Result<()> {
         "--batch must be at least 1"
     );
     println!(
-        "one-tool turns, 5 durable steps each, synchronous=FULL, WAL, one thread, {} s each; ratio: blob over integer",
+        "one-tool turns, 5 durable steps each, synchronous=FULL, WAL, one thread, {} s each",
         args.seconds
     );
     println!(
-        "{:>5}  {:<8} {:>9} {:>13} {:>11} {:>8} {:>8}",
-        "batch", "keys", "turns/s", "CPU µs/turn", "bytes/turn", "p50 µs", "p99 µs"
+        "{:>5} {:>9} {:>13} {:>11} {:>8} {:>8}",
+        "batch", "turns/s", "CPU µs/turn", "bytes/turn", "p50 µs", "p99 µs"
     );
+    let folder = std::env::temp_dir();
+    let time = Duration::from_secs(u64::from(args.seconds));
     for &batch in &args.batch {
-        let [integer, blob] = measure(batch, Duration::from_secs(u64::from(args.seconds)))?;
-        print_row(batch, "integer", &integer);
-        print_row(batch, "blob", &blob);
-        let cpu = match (integer.cpu_per_turn_us(), blob.cpu_per_turn_us()) {
-            (Some(integer), Some(blob)) => format!("{:.2}", blob / integer),
-            _ => "-".to_owned(),
-        };
-        println!(
-            "{batch:>5}  {:<8} {:>9.2} {cpu:>13} {:>11.2}",
-            "ratio",
-            blob.turns_per_s() / integer.turns_per_s(),
-            blob.bytes_per_turn() / integer.bytes_per_turn(),
-        );
+        print_row(batch, &measure(&folder, TurnShape::OneTool, batch, time)?);
     }
     Ok(())
 }
 
-fn print_row(batch: usize, keys: &str, tally: &Tally) {
+fn print_row(batch: usize, tally: &Tally) {
     let cpu = tally
         .cpu_per_turn_us()
         .map_or("-".to_owned(), |us| format!("{us:.1}"));
@@ -119,77 +98,42 @@ fn print_row(batch: usize, keys: &str, tally: &Tally) {
         time.as_micros()
     };
     println!(
-        "{batch:>5}  {keys:<8} {:>9.0} {cpu:>13} {:>11.0} {:>8} {:>8}",
-        tally.turns_per_s(),
-        tally.bytes_per_turn(),
+        "{batch:>5} {:>9.0} {cpu:>13} {:>11.0} {:>8} {:>8}",
+        tally.turns as f64 / tally.elapsed.as_secs_f64(),
+        tally.bytes as f64 / tally.turns as f64,
         time(50),
         time(99)
     );
 }
 
 impl Tally {
-    fn turns_per_s(&self) -> f64 {
-        self.turns as f64 / self.elapsed.as_secs_f64()
-    }
-
     fn cpu_per_turn_us(&self) -> Option<f64> {
         self.cpu
             .map(|cpu| cpu.as_secs_f64() * 1e6 / self.turns as f64)
     }
-
-    fn bytes_per_turn(&self) -> f64 {
-        self.bytes as f64 / self.turns as f64
-    }
 }
 
-fn measure(batch: usize, time: Duration) -> anyhow::Result<[Tally; 2]> {
-    let folder = tempfile::tempdir().context("making a temporary folder")?;
-    let open = |name, variant: &Variant| -> anyhow::Result<(Connection, TurnFactory)> {
-        let conn = schema::create(&folder.path().join(name), variant)?;
-        Ok((conn, TurnFactory::new(variant, TurnShape::OneTool)))
-    };
-    let mut sides = [
-        open("integer.db", &INTEGER_KEYS)?,
-        open("blob.db", &BLOB_KEYS)?,
-    ];
-    let mut tallies = [Tally::default(), Tally::default()];
-    for slice in 0..SLICES {
-        // In the order a b, b a, a b, b a.
-        let order = if slice % 2 == 0 { [0, 1] } else { [1, 0] };
-        for side in order {
-            let (conn, turns) = &mut sides[side];
-            run_slice(conn, turns, batch, time / SLICES, &mut tallies[side])?;
-        }
-    }
-    for ((conn, _), tally) in sides.iter().zip(&mut tallies) {
-        tally.bytes = schema::bytes(conn)?;
-        tally.batches.sort_unstable();
-    }
-    Ok(tallies)
-}
-
-fn run_slice(
-    conn: &Connection,
-    turns: &mut TurnFactory,
-    batch: usize,
-    time: Duration,
-    tally: &mut Tally,
-) -> anyhow::Result<()> {
+/// Takes turns for so long, in a database of its own in `folder`.
+fn measure(folder: &Path, shape: TurnShape, batch: usize, time: Duration) -> anyhow::Result<Tally> {
+    let folder = tempfile::tempdir_in(folder).context("making a temporary folder")?;
+    let conn = schema::create(&folder.path().join("floor.db"))?;
+    let mut turns = TurnFactory::new(shape);
+    let mut tally = Tally::default();
     let cpu_before = cpu::of_this_thread();
     let began = Instant::now();
-    let mut last = Duration::ZERO;
-    while last < time {
-        turns.run_batch(conn, batch)?;
+    while tally.elapsed < time {
+        turns.run_batch(&conn, batch)?;
         tally.turns += u64::try_from(batch)?;
         let now = began.elapsed();
-        tally.batches.push(now - last);
-        last = now;
+        tally.batches.push(now - tally.elapsed);
+        tally.elapsed = now;
     }
-    tally.elapsed += began.elapsed();
     if let (Some(before), Some(after)) = (cpu_before, cpu::of_this_thread()) {
-        tally.cpu = Some(tally.cpu.unwrap_or_default() + after.saturating_sub(before));
+        tally.cpu = Some(after.saturating_sub(before));
     }
-    Ok(())
+    tally.bytes = schema::bytes(&conn)?;
+    tally.batches.sort_unstable();
+    Ok(tally)
 }
 
 #[cfg(test)]

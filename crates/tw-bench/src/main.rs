@@ -28,7 +28,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The bare statements of one-tool turns, with integer keys and with 16-byte keys
+    /// The bare statements of one-tool turns, at several batch sizes
     Floor(floor::FloorArgs),
     /// The server beside nginx and a direct connection; exits with 1 if a target fails, with 2 if it could not measure
     All(all::AllArgs),

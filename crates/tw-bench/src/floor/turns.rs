@@ -1,11 +1,8 @@
 //! Writing turns step by step.
 
 use anyhow::Context;
-use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use uuid::Uuid;
-
-use super::schema::{KeyEncoding, Variant};
 
 /// Sizes of a short exchange.
 const BODY_BYTES: usize = 300;
@@ -17,6 +14,17 @@ const USAGE: &str =
     r#"[412,38,450,{"prompt_tokens":412,"completion_tokens":38,"total_tokens":450}]"#;
 const OWNER: &str = "0194f2a0-0000-7000-8000-000000000000";
 
+const INSERT_CONVERSATION: &str =
+    "INSERT INTO conversation (organization, id, created_us, updated_us)
+    VALUES (?1, ?2, ?3, ?3) RETURNING key";
+const INSERT_TURN: &str = "INSERT INTO turn
+    (organization, id, api_key, conversation, conversation_named, surface, streamed, on_leave, record, model,
+     request_id, body_hash, projector_version, owner, fence, status, deadline_us, created_us, updated_us)
+    VALUES (?1, ?2, ?3, ?4, 0, 'chat_completions', 1, 'stop', 'full', ?5, ?6, ?7, 1, ?8, 1, 'running', ?9,
+            ?9, ?9)
+    RETURNING key";
+const CHECK_FENCE: &str = "UPDATE turn SET updated_us = ?1
+    WHERE organization = ?2 AND id = ?3 AND fence = 1 RETURNING key";
 const INSERT_INPUT: &str = "INSERT INTO turn_input (turn, body, context, created_us, updated_us)
     VALUES (?1, ?2, '{}', ?3, ?3)";
 const INSERT_MESSAGE: &str =
@@ -86,12 +94,8 @@ impl TurnShape {
 /// Makes turns, each with ids that no other has.
 pub struct TurnFactory {
     pub shape: TurnShape,
-    keys: KeyEncoding,
-    insert_conversation: &'static str,
-    insert_turn: &'static str,
-    check_fence: &'static str,
     random: u64,
-    /// Microseconds, moved on by hand, so that both variants get the same ids.
+    /// Microseconds, moved on by hand, so that every run gets the same ids.
     now_us: i64,
     texts: Texts,
 }
@@ -114,18 +118,14 @@ enum Step {
 
 /// A turn's public id, and its key once it is accepted.
 struct Turn {
-    id: Value,
-    key: Value,
+    id: String,
+    key: i64,
 }
 
 impl TurnFactory {
-    pub fn new(variant: &Variant, shape: TurnShape) -> Self {
+    pub fn new(shape: TurnShape) -> Self {
         Self {
             shape,
-            keys: variant.keys,
-            insert_conversation: variant.insert_conversation,
-            insert_turn: variant.insert_turn,
-            check_fence: variant.check_fence,
             random: 1,
             now_us: 1_764_000_000_000_000,
             texts: Texts {
@@ -142,7 +142,7 @@ impl TurnFactory {
         let mut turns: Vec<Turn> = (0..batch)
             .map(|_| Turn {
                 id: self.time_ordered_id(),
-                key: Value::Null,
+                key: 0,
             })
             .collect();
         for &step in self.shape.steps() {
@@ -164,7 +164,7 @@ impl TurnFactory {
             run(conn, OPEN_ATTEMPT, params![turn.key, 1, now])?;
             return Ok(());
         }
-        let key = returned(conn, self.check_fence, params![now, 1, turn.id])?;
+        let key = returned(conn, CHECK_FENCE, params![now, 1, turn.id])?;
         match step {
             Step::Accept => {}
             Step::Answer => {
@@ -174,7 +174,7 @@ impl TurnFactory {
                     INSERT_MESSAGE,
                     params![key, 1, 0, "assistant", self.texts.blocks, now],
                 )?;
-                self.add_call(conn, &key)?;
+                self.add_call(conn, key)?;
             }
             Step::Start => run(conn, START_CALL, params![key, now])?,
             Step::Complete => {
@@ -199,14 +199,10 @@ impl TurnFactory {
         Ok(())
     }
 
-    fn accept(&mut self, conn: &Connection, turn: &Turn) -> anyhow::Result<Value> {
+    fn accept(&mut self, conn: &Connection, turn: &Turn) -> anyhow::Result<i64> {
         let now = self.now_us;
         let conversation = self.time_ordered_id();
-        let conversation = returned(
-            conn,
-            self.insert_conversation,
-            params![1, conversation, now],
-        )?;
+        let conversation = returned(conn, INSERT_CONVERSATION, params![1, conversation, now])?;
         let body_hash: Vec<u8> = (0..4)
             .flat_map(|_| self.next_random().to_le_bytes())
             .collect();
@@ -222,7 +218,7 @@ impl TurnFactory {
             OWNER,
             now
         ];
-        let key = returned(conn, self.insert_turn, bound)?;
+        let key = returned(conn, INSERT_TURN, bound)?;
         run(conn, INSERT_INPUT, params![key, self.texts.body, now])?;
         let brought: &[&str] = match self.shape {
             TurnShape::OneTool => &["user"],
@@ -238,36 +234,20 @@ impl TurnFactory {
         Ok(key)
     }
 
-    fn add_call(&mut self, conn: &Connection, key: &Value) -> anyhow::Result<()> {
-        let id = Uuid::from_u128(self.random_128());
+    fn add_call(&mut self, conn: &Connection, key: i64) -> anyhow::Result<()> {
+        let id = Uuid::from_u128(self.random_128()).to_string();
         let upstream_id = format!("call_{:016x}", self.next_random());
         let token = format!("{:032x}", self.random_128());
-        let bound = params![
-            key,
-            self.value(id),
-            upstream_id,
-            token,
-            id.to_string(),
-            ARGUMENTS,
-            self.now_us
-        ];
+        let bound = params![key, id, upstream_id, token, id, ARGUMENTS, self.now_us];
         run(conn, ADD_CALL, bound)
     }
 
     /// An id like a UUID of version 7: the time in front, the rest random.
-    fn time_ordered_id(&mut self) -> Value {
+    fn time_ordered_id(&mut self) -> String {
         self.now_us += 1;
         let millis = u128::try_from(self.now_us / 1000).unwrap_or_default();
         let random = self.random_128() & ((1 << 80) - 1);
-        let id = Uuid::from_u128((millis << 80) | (random & !(0xf << 76)) | (7 << 76));
-        self.value(id)
-    }
-
-    fn value(&self, id: Uuid) -> Value {
-        match self.keys {
-            KeyEncoding::Integer => Value::Text(id.to_string()),
-            KeyEncoding::Blob => Value::Blob(id.into_bytes().to_vec()),
-        }
+        Uuid::from_u128((millis << 80) | (random & !(0xf << 76)) | (7 << 76)).to_string()
     }
 
     fn random_128(&mut self) -> u128 {
@@ -289,7 +269,7 @@ fn run(conn: &Connection, sql: &str, bound: impl Params) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn returned(conn: &Connection, sql: &str, bound: impl Params) -> anyhow::Result<Value> {
+fn returned(conn: &Connection, sql: &str, bound: impl Params) -> anyhow::Result<i64> {
     let key = conn
         .prepare_cached(sql)?
         .query_row(bound, |row| row.get(0))

@@ -1,13 +1,13 @@
 use super::{Acknowledged, check};
-use crate::floor::schema::{INTEGER_KEYS, create};
+use crate::floor::schema::create;
 use crate::floor::turns::{TurnFactory, TurnShape};
 
 #[test]
 fn every_turn_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("record.db");
-    let conn = create(&file, &INTEGER_KEYS).unwrap();
-    let mut turns = TurnFactory::new(&INTEGER_KEYS, TurnShape::Relay);
+    let conn = create(&file).unwrap();
+    let mut turns = TurnFactory::new(TurnShape::Relay);
     turns.run_batch(&conn, 3).unwrap();
     turns.shape = TurnShape::OneTool;
     turns.run_batch(&conn, 2).unwrap();

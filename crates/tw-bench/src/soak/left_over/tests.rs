@@ -3,7 +3,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::{check, wait_until_none_runs};
-use crate::floor::schema::{INTEGER_KEYS, create};
+use crate::floor::schema::create;
 use crate::floor::turns::{TurnFactory, TurnShape};
 
 fn ids(conn: &Connection) -> Vec<String> {
@@ -16,8 +16,8 @@ fn ids(conn: &Connection) -> Vec<String> {
 async fn what_runs_is_lost_or_was_tried_twice_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("record.db");
-    let conn = create(&file, &INTEGER_KEYS).unwrap();
-    TurnFactory::new(&INTEGER_KEYS, TurnShape::OneTool)
+    let conn = create(&file).unwrap();
+    TurnFactory::new(TurnShape::OneTool)
         .run_batch(&conn, 2)
         .unwrap();
     let answered = ids(&conn);
