@@ -176,30 +176,47 @@ fn after_the_last_attempt() {
     );
 }
 
+/// A running `read` is ended by the stop itself, so that nothing is left to come of it.
 #[test]
 fn after_stop_nothing_is_tried_again() {
-    let stopped =
-        "failed cancelled \"The request was stopped before this call could be tried agai…\"";
-    for line in table(1, "cancel") {
-        // A running `read` was ended by the stop itself.
-        assert!(!line.starts_with("read"), "{line}");
-        assert!(!line.contains("timer"), "{line}");
-        for outcome in [
-            "unavailable",
-            "gateway",
-            "not_sent",
-            "reset",
-            "timeout",
-            "aborted",
-        ] {
-            if line.starts_with(&format!("idempotent, {outcome}")) {
-                assert!(line.ends_with(stopped), "{line}");
-            }
-        }
-        if line.starts_with("once, not_sent") || line.starts_with("queryable, not_sent") {
-            assert!(line.ends_with(stopped), "{line}");
-        }
-    }
+    assert_same(
+        &table(1, "cancel"),
+        &lines_of(
+            r#"idempotent, ok fine: completed "fine"
+               idempotent, refused why: failed tool_error "why"
+               idempotent, unavailable why: failed cancelled "The request was stopped before this call could be tried agai…"
+               idempotent, unclear why: failed tool_error "why"
+               idempotent, gateway why: failed cancelled "The request was stopped before this call could be tried agai…"
+               idempotent, unsendable why: failed not_sent "why"
+               idempotent, not_sent why: failed cancelled "The request was stopped before this call could be tried agai…"
+               idempotent, reset why: failed cancelled "The request was stopped before this call could be tried agai…"
+               idempotent, timeout: failed cancelled "The request was stopped before this call could be tried agai…"
+               idempotent, panicked: failed panicked "The tool failed internally. The call may have taken effect a…"
+               idempotent, aborted: failed cancelled "The request was stopped before this call could be tried agai…"
+               queryable, ok fine: completed "fine"
+               queryable, refused why: failed tool_error "why"
+               queryable, unavailable why: failed tool_error "why"
+               queryable, unclear why: failed tool_error "why"
+               queryable, gateway why: look up 1.0#1
+               queryable, unsendable why: failed not_sent "why"
+               queryable, not_sent why: failed cancelled "The request was stopped before this call could be tried agai…"
+               queryable, reset why: look up 1.0#1
+               queryable, timeout: look up 1.0#1
+               queryable, panicked: look up 1.0#1
+               queryable, aborted: look up 1.0#1
+               once, ok fine: completed "fine"
+               once, refused why: failed tool_error "why"
+               once, unavailable why: failed tool_error "why"
+               once, unclear why: failed tool_error "why"
+               once, gateway why: failed outcome_unknown "why"
+               once, unsendable why: failed not_sent "why"
+               once, not_sent why: failed cancelled "The request was stopped before this call could be tried agai…"
+               once, reset why: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
+               once, timeout: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
+               once, panicked: failed outcome_unknown "It is not known whether this call took effect. It must not s…"
+               once, aborted: failed outcome_unknown "It is not known whether this call took effect. It must not s…""#,
+        ),
+    );
 }
 
 #[test]
