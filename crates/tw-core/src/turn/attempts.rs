@@ -322,6 +322,15 @@ fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next 
         EffectClass::Queryable => Next::LookUp,
         EffectClass::Once => Next::End(outcome_unknown()),
     };
+    // The wait before the next attempt of a call that may be made again whatever the last one did: no shorter than the
+    // tool asks for, as far as that is within our bound.
+    let asked_back = |retry_after: Option<Duration>| match call.effect() {
+        EffectClass::Read | EffectClass::Idempotent => {
+            let asked = retry_after.unwrap_or_default();
+            again.map(|wait| wait.max(asked.min(limits::TOOL_BACKOFF_MAX)))
+        }
+        EffectClass::Queryable | EffectClass::Once => None,
+    };
     // Whatever this attempt came to, one before it may have been done.
     let unsent = |reason: CallReason, message: &str| {
         let reason = if call.unsure && call.effect() == EffectClass::Idempotent {
@@ -340,33 +349,21 @@ fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next 
         ToolOutcome::Unavailable {
             message,
             retry_after,
-        } => match (call.effect(), again) {
-            (EffectClass::Read | EffectClass::Idempotent, Some(wait)) => {
-                let asked = retry_after.unwrap_or_default();
-                Next::Again(wait.max(asked.min(limits::TOOL_BACKOFF_MAX)))
-            }
+        } => match asked_back(retry_after) {
+            Some(wait) => Next::Again(wait),
             // The tool says when to come back to whoever made the call: the model reads it.
-            (
-                EffectClass::Read
-                | EffectClass::Idempotent
-                | EffectClass::Queryable
-                | EffectClass::Once,
-                _,
-            ) => Next::End(call.failed(CallReason::ToolError, &message)),
+            None => Next::End(call.failed(CallReason::ToolError, &message)),
         },
         ToolOutcome::Gateway {
             message,
             retry_after,
-        } => match (call.effect(), again) {
-            (EffectClass::Read | EffectClass::Idempotent, Some(wait)) => {
-                let asked = retry_after.unwrap_or_default();
-                Next::Again(wait.max(asked.min(limits::TOOL_BACKOFF_MAX)))
-            }
-            (EffectClass::Read | EffectClass::Idempotent, None) => {
+        } => match (asked_back(retry_after), call.effect()) {
+            (Some(wait), _) => Next::Again(wait),
+            (None, EffectClass::Read | EffectClass::Idempotent) => {
                 Next::End(failed(CallReason::ToolError, message))
             }
-            (EffectClass::Queryable, _) => Next::LookUp,
-            (EffectClass::Once, _) => Next::End(failed(CallReason::OutcomeUnknown, message)),
+            (None, EffectClass::Queryable) => Next::LookUp,
+            (None, EffectClass::Once) => Next::End(failed(CallReason::OutcomeUnknown, message)),
         },
         ToolOutcome::NotSent { message } => match again {
             Some(wait) => Next::Again(wait),
