@@ -1,13 +1,16 @@
 //! What an answer, or none, comes to, by what the listener does and by the tool's effect.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::time::Duration;
 
+use tokio::runtime::Builder;
 use tw_core::tool::{EffectClass, ToolOutcome, ToolOutput};
+use tw_egress::client::ClientOptions;
 
 use super::played::{Act, Player};
-use super::{Lab, bare, shorten, told};
-use crate::client::Trap;
+use super::{Lab, allowed, bare, shorten, told};
+use crate::client::{Trap, options};
 
 const CLOSED_EARLY: &str = "reset: the tool closed the connection before its answer was complete";
 const FOR_EVER: &str = "It will fail again with the same arguments.";
@@ -344,25 +347,62 @@ async fn a_text_is_read_by_the_charset_that_it_names() {
     }
 }
 
-/// Somebody else on the same thread gets their turn, and the timeout its due.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// One that has too much to say is heard no further, whoever has the time.
+#[tokio::test]
+async fn a_flood_of_hints_ends_by_its_size() {
+    let hints = Act::Flood("", "HTTP/1.1 103 E\r\na:b\r\n\r\n");
+    let player = Player::start([hints]).await;
+    let lab = Lab::reaching(&player.address.to_string());
+    let tool = bare("GET", &player.url("/"), EffectClass::Read, "");
+    assert_eq!(told(&lab.run(&tool).await), TOO_LARGE);
+}
+
+/// Some times what is read between two turns of the others.
+const FLOOD_READ_BYTES_MAX: u64 = 1024 * 1024;
+/// Fits into what systems keep for a connection.
+const FLOOD_LYING_BYTES: usize = 128 * 1024;
+
+/// The timeout gets its due although there is always something to read.
+///
+/// Somebody else on the same thread moves the time; a flood that the time does not stop ends as an answer that was cut.
+#[tokio::test(start_paused = true)]
 async fn a_flood_does_not_outlast_the_timeout() {
     const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-    for (act, expected) in [
-        (Act::Flood("", "HTTP/1.1 103 E\r\na:b\r\n\r\n"), TOO_LARGE),
-        (Act::Flood(CHUNKED, "1\r\nx\r\n"), "timeout"),
-    ] {
-        let player = Player::start([act]).await;
-        let lab = Lab::reaching(&player.address.to_string());
-        let mut tool = bare("GET", &player.url("/"), EffectClass::Read, "");
-        shorten(&mut tool);
-        let begun = Instant::now();
-        let outcome = lab.run(&tool).await;
-        let took = begun.elapsed();
-        assert_eq!(told(&outcome), expected);
-        // Ten times what is meant, since tests run beside each other.
-        assert!(took < Duration::from_millis(560), "{took:?}");
-    }
+    // While this runs, the time is not moved by anybody else.
+    let (end, ended) = mpsc::channel::<()>();
+    let still = tokio::task::spawn_blocking(move || ended.recv());
+    // The flood comes from elsewhere, so that there is always more of it.
+    let elsewhere = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let player = elsewhere.spawn(Player::start([Act::Flood(CHUNKED, "1\r\nx\r\n")]));
+    let player = player.await.unwrap();
+    let lab = Lab::new(
+        ClientOptions {
+            allowed: vec![allowed(&player.address.to_string())],
+            read_bytes_max: FLOOD_READ_BYTES_MAX,
+            ..options()
+        },
+        Vec::new(),
+    );
+    let tool = bare("GET", &player.url("/"), EffectClass::Read, "");
+    let other = tokio::spawn(async move {
+        player.has_heard().await;
+        // Nobody reads meanwhile.
+        player.wait_for_flood(FLOOD_LYING_BYTES);
+        for _ in 0..2 {
+            // The reader's turn: from now on there is always something to read.
+            tokio::task::yield_now().await;
+        }
+        tokio::time::advance(Duration::from_secs(5)).await;
+    });
+    assert_eq!(told(&lab.run(&tool).await), "timeout");
+    other.await.unwrap();
+    drop(end);
+    let _ = still.await.unwrap();
+    elsewhere.shutdown_background();
 }
 
 #[tokio::test]
@@ -600,12 +640,12 @@ async fn a_redirect_is_not_followed_and_not_told() {
             let headers = format!("location: {location}\r\n");
             let act = Act::answer(&format!("{status} X"), &headers, format!("see {location}"));
             let player = Player::start([act]).await;
-            let options = tw_egress::client::ClientOptions {
+            let options = ClientOptions {
                 allowed: vec![
-                    super::allowed(&player.address.to_string()),
-                    super::allowed(&trap.address().to_string()),
+                    allowed(&player.address.to_string()),
+                    allowed(&trap.address().to_string()),
                 ],
-                ..crate::client::options()
+                ..options()
             };
             let lab = Lab::new(options, Vec::new());
             let outcome = lab

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// What happens to one request.
 #[derive(Clone)]
@@ -58,7 +59,9 @@ pub struct Player {
 
 struct Shared {
     acts: Mutex<VecDeque<Act>>,
-    heard: Mutex<Vec<String>>,
+    heard: watch::Sender<Vec<String>>,
+    /// Bytes of floods that the system took.
+    flooded: (Mutex<usize>, Condvar),
     connections: Mutex<usize>,
 }
 
@@ -68,7 +71,8 @@ impl Player {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             acts: Mutex::new(acts.into_iter().collect()),
-            heard: Mutex::default(),
+            heard: watch::Sender::default(),
+            flooded: <(Mutex<usize>, Condvar)>::default(),
             connections: Mutex::default(),
         });
         let all = Arc::clone(&shared);
@@ -87,7 +91,25 @@ impl Player {
 
     /// Every request, byte for byte.
     pub fn heard(&self) -> Vec<String> {
-        self.shared.heard.lock().unwrap().clone()
+        self.shared.heard.borrow().clone()
+    }
+
+    /// Waits until a request was heard, which is before anything of its answer is said.
+    pub async fn has_heard(&self) {
+        let mut heard = self.shared.heard.subscribe();
+        // The sender lives as long as this player.
+        let _ = heard.wait_for(|heard| !heard.is_empty()).await;
+    }
+
+    /// Keeps the thread until so many bytes of a flood lie before whoever is to read it.
+    pub fn wait_for_flood(&self, bytes: usize) {
+        let (flooded, grows) = &self.shared.flooded;
+        let flooded = flooded.lock().unwrap();
+        drop(
+            grows
+                .wait_while(flooded, |flooded| *flooded < bytes)
+                .unwrap(),
+        );
     }
 
     pub fn connections(&self) -> usize {
@@ -119,7 +141,7 @@ async fn play(mut stream: TcpStream, shared: Arc<Shared>) {
         let Some(request) = read_request(&mut stream).await else {
             return;
         };
-        shared.heard.lock().unwrap().push(request);
+        shared.heard.send_modify(|heard| heard.push(request));
         // What the other side does not want to hear any more is what some tests are about.
         match act {
             Act::Say(answer) => {
@@ -146,7 +168,10 @@ async fn play(mut stream: TcpStream, shared: Arc<Shared>) {
             Act::Flood(start, again) => {
                 let _ = stream.write_all(start.as_bytes()).await;
                 let again = again.repeat(10_000);
-                while stream.write_all(again.as_bytes()).await.is_ok() {}
+                while stream.write_all(again.as_bytes()).await.is_ok() {
+                    *shared.flooded.0.lock().unwrap() += again.len();
+                    shared.flooded.1.notify_all();
+                }
                 return;
             }
             Act::ResetUnread | Act::Reset => {
