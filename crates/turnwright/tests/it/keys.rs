@@ -4,6 +4,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply};
+use tw_testkit::look::look_until;
 
 use crate::process::{ServerProcess, create_key, key_of, serve, stderr};
 
@@ -267,12 +268,11 @@ async fn keys_are_listed_and_ended() {
         "{said}"
     );
     // It was looked up a moment ago.
-    let refused = loop {
+    let refused = look_until("a refusal of the key", async || {
         let got = with(&server, &ends).chat(&ask()).await.unwrap();
-        if got.status != 200 {
-            break got;
-        }
-    };
+        (got.status != 200).then_some(got)
+    })
+    .await;
     assert_eq!(refused.status, 401);
     let error = &refused.json()["error"];
     assert_eq!(error["code"], "expired_api_key");

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::Request;
@@ -17,6 +17,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
@@ -91,10 +92,17 @@ impl Pooled {
     }
 }
 
+/// How many requests came to what.
+#[derive(Clone, Copy, Default)]
+struct LoadCounts {
+    answered: u32,
+    failed: u32,
+}
+
 /// Clients that ask all the time, until they are told to stop.
 struct Load {
     on: Arc<AtomicBool>,
-    answered: Arc<AtomicU32>,
+    counts: watch::Sender<LoadCounts>,
     clients: Vec<tokio::task::JoinHandle<Vec<String>>>,
 }
 
@@ -103,9 +111,9 @@ const CLIENTS: usize = 12;
 impl Load {
     fn start(address: SocketAddr, key: &str) -> Self {
         let on = Arc::new(AtomicBool::new(true));
-        let answered = Arc::new(AtomicU32::new(0));
+        let counts = watch::Sender::<LoadCounts>::default();
         let client = |number: usize| {
-            let (on, answered) = (Arc::clone(&on), Arc::clone(&answered));
+            let (on, counts) = (Arc::clone(&on), counts.clone());
             let mut client = Pooled {
                 address,
                 key: key.to_owned(),
@@ -115,8 +123,11 @@ impl Load {
                 let mut failures = Vec::new();
                 while on.load(Ordering::Relaxed) {
                     match client.ask(number.is_multiple_of(2)).await {
-                        Ok(()) => drop(answered.fetch_add(1, Ordering::Relaxed)),
-                        Err(failure) => failures.push(failure),
+                        Ok(()) => counts.send_modify(|counts| counts.answered += 1),
+                        Err(failure) => {
+                            failures.push(failure);
+                            counts.send_modify(|counts| counts.failed += 1);
+                        }
                     }
                 }
                 failures
@@ -127,17 +138,18 @@ impl Load {
             .collect();
         Self {
             on,
-            answered,
+            counts,
             clients,
         }
     }
 
-    /// Waits until as many more were answered.
+    /// Waits until as many more were answered, or one has failed, which [`Load::end`] tells.
     async fn answers(&self, more: u32) {
-        let wanted = self.answered.load(Ordering::Relaxed) + more;
-        while self.answered.load(Ordering::Relaxed) < wanted {
-            tokio::task::yield_now().await;
-        }
+        let mut counts = self.counts.subscribe();
+        let wanted = counts.borrow_and_update().answered + more;
+        let is_over = |counts: &LoadCounts| counts.answered >= wanted || counts.failed > 0;
+        // The sender lives as long as this load.
+        let _ = counts.wait_for(is_over).await;
     }
 
     async fn end(self) -> Vec<String> {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
+use tw_testkit::look::look_until;
 
 use crate::process::{ServerProcess, create_key, key_of, serve};
 
@@ -59,14 +60,16 @@ async fn a_reader_that_stops_gives_its_place_back_and_its_turn_goes_on_without_i
     assert_eq!(stopped.status, 200);
     let turn = stopped.header("turnwright-turn").to_owned();
     // Only the end of its connection makes room for another stream.
-    while open(ask()).await.status == 429 {}
+    look_until("room for a stream", async || {
+        (open(ask()).await.status != 429).then_some(())
+    })
+    .await;
     let path = format!("/v1/turns/{turn}");
-    let status = loop {
+    let status = look_until("a turn that has ended", async || {
         let got = client.send("GET", &path, &[], "").await.unwrap().json();
-        if got["status"] != "running" {
-            break got["status"].clone();
-        }
-    };
+        (got["status"] != "running").then(|| got["status"].clone())
+    })
+    .await;
     assert_eq!(status, "cancelled");
     // What was taken from the upstream for a client that takes nothing; the kernel alone would hold megabytes.
     let path = format!("/v1/turns/{turn}/events?format=chat");

@@ -24,6 +24,7 @@ use tw_store::read::requests::{KeySent, RepeatRow};
 use tw_store::store::{self, Store};
 use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::Listener;
+use tw_testkit::look::look_until;
 
 pub const CHAT: &str = "/v1/chat/completions";
 
@@ -207,7 +208,7 @@ impl App {
     pub async fn repeat_row(&self, idempotency_key: &str) -> RepeatRow {
         let key = self.client.key.as_deref().unwrap();
         let caller = self.runtime.authenticate(key).await.unwrap();
-        loop {
+        look_until("a turn under the key", async || {
             let sent = KeySent {
                 api_key: caller.api_key,
                 end_user: None,
@@ -215,12 +216,11 @@ impl App {
                 key: idempotency_key.to_owned(),
             };
             let found = self.store.request_key(caller.organization, sent).await;
-            if let Some(row) = found.unwrap() {
-                let state = self.store.repeat_state(caller.organization, row.turn).await;
-                return state.unwrap().unwrap();
-            }
-            tokio::task::yield_now().await;
-        }
+            let turn = found.unwrap()?.turn;
+            let state = self.store.repeat_state(caller.organization, turn).await;
+            Some(state.unwrap().unwrap())
+        })
+        .await
     }
 
     /// The id of that turn.

@@ -5,6 +5,7 @@ use tw_core::tool::EffectClass;
 use tw_runtime::driver_panics::DRIVER_PANICS_MAX;
 use tw_runtime::fail_point::{FailPoint, PanicPoint};
 use tw_testkit::listener::{Listener, ListenerReply};
+use tw_testkit::look::look_until;
 
 use crate::app::{App, AppOptions, ask, ask_streamed, probe, upstream_body, upstream_stream};
 
@@ -85,15 +86,13 @@ async fn run(panics: PanicPoint, effect: EffectClass, streamed: bool) -> Result<
         });
     };
     let path = format!("/v1/conversations/{conversation}/turns");
-    let record = loop {
+    let record = look_until("a turn that has ended", async || {
         app.settled().await;
         let turns = app.client.send("GET", &path, &[], "").await.unwrap().json();
         let turn = turns["data"][0].clone();
-        if turn["status"] != "running" {
-            break turn;
-        }
-        tokio::task::yield_now().await;
-    };
+        (turn["status"] != "running").then_some(turn)
+    })
+    .await;
     let format = tw_runtime::metrics::Format::Prometheus;
     let metrics = app.runtime.metrics_text(format);
     let counted = metrics

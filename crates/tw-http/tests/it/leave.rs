@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 use tw_core::tool::EffectClass;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
+use tw_testkit::look::look_until;
 
 use crate::app::{App, AppOptions, CHAT, ask_streamed, probe, upstream_stream};
 
@@ -176,19 +177,19 @@ pub async fn scene(phase: LeavePhase, on_leave: &'static str) -> Scene {
 
 /// Looks at a turn that runs, until it is as wanted.
 async fn until(app: &App, turn: &str, wanted: impl Fn(&Value) -> bool) {
-    loop {
-        let path = format!("/v1/turns/{turn}");
+    let path = format!("/v1/turns/{turn}");
+    look_until("the turn as it is wanted", async || {
         let seen = app.client.send("GET", &path, &[], "").await.unwrap().json();
-        if wanted(&seen) {
-            return;
-        }
-    }
+        wanted(&seen).then_some(())
+    })
+    .await;
 }
 
 pub async fn stop_noted(app: &App) {
-    while app.repeat_row("k").await.stop.is_none() {
-        tokio::task::yield_now().await;
-    }
+    look_until("a stop that is written down", async || {
+        app.repeat_row("k").await.stop
+    })
+    .await;
 }
 
 fn asked_of_upstream(phase: LeavePhase) -> usize {

@@ -8,6 +8,7 @@ mod refusals;
 use rusqlite::Connection;
 use tw_testkit::client::ReadAnswer;
 use tw_testkit::listener::{Listener, ListenerReply};
+use tw_testkit::look::look_until;
 
 use crate::app::App;
 
@@ -53,7 +54,7 @@ async fn rows(app: &App, count: usize) -> Vec<Row> {
              FROM relayed_request r LEFT JOIN end_user u ON u.key = r.end_user ORDER BY r.key",
         )
         .unwrap();
-    loop {
+    look_until("the rows of the requests", async || {
         let read = select.query_map([], |row| {
             Ok(Row {
                 end_user: row.get(0)?,
@@ -69,11 +70,9 @@ async fn rows(app: &App, count: usize) -> Vec<Row> {
             })
         });
         let rows: Vec<Row> = read.unwrap().map(Result::unwrap).collect();
-        if rows.len() >= count {
-            return rows;
-        }
-        tokio::task::yield_now().await;
-    }
+        (rows.len() >= count).then_some(rows)
+    })
+    .await
 }
 
 async fn post(app: &App, path: &str, body: &str) -> ReadAnswer {

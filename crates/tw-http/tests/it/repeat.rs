@@ -10,6 +10,7 @@ use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
 use crate::app::{App, AppOptions, CHAT, ask, ask_streamed, probe, upstream_body, upstream_stream};
+use crate::leave::stop_noted;
 
 const KEY: (&str, &str) = ("idempotency-key", "k");
 const RETRY: (&str, &str) = ("x-stainless-retry-count", "1");
@@ -225,9 +226,7 @@ async fn a_marked_retry_of_a_stopping_turn_waits_and_then_gets_424() {
     let leaving = spawn(&app.client, &[KEY], ask("Hi"));
     tool.asked_times(1).await;
     leaving.abort();
-    while app.repeat_row("k").await.stop.is_none() {
-        tokio::task::yield_now().await;
-    }
+    stop_noted(&app).await;
     let id = app.running_turn("k").await;
     let retry = spawn(&app.client, &[RETRY], ask("Hi"));
     // The store answers in between, so that the retry has had its chance to go wrong.

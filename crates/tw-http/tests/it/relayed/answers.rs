@@ -1,5 +1,8 @@
 //! Answers on their way: as they come, broken off, and left.
 
+use std::pin::pin;
+use std::task::{Context, Waker};
+
 use tw_core::rate::RateLimits;
 use tw_runtime::limiter::LimiterRules;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
@@ -170,18 +173,14 @@ async fn a_server_that_stops_lets_an_answer_end_and_records_it() {
         .await;
     let mut open = open.unwrap();
     assert_eq!(open.next().await.unwrap(), FIRST);
-    let stopping = tokio::spawn({
-        let runtime = app.runtime.clone();
-        async move { runtime.shut_down().await }
-    });
-    while !app.runtime.is_refusing() {
-        tokio::task::yield_now().await;
-    }
+    let mut stopping = pin!(app.runtime.shut_down());
+    let mut unwoken = Context::from_waker(Waker::noop());
+    assert!(stopping.as_mut().poll(&mut unwoken).is_pending());
     let refused = post(&app, EMBEDDINGS, r#"{"model":"m"}"#).await;
     assert_eq!(refused.status, 503);
-    assert!(!stopping.is_finished());
+    assert!(stopping.as_mut().poll(&mut unwoken).is_pending());
     listener.open(GATE);
     assert_eq!(open.read().await.text(), LAST);
-    stopping.await.unwrap();
+    stopping.await;
     assert_eq!(rows(&app, 1).await.len(), 1);
 }
