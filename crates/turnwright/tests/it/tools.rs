@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::slice::from_ref;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply, ReceivedRequest};
+use tw_testkit::look::look_at_most;
 
 use crate::process::{SECRET, ServerProcess, create_key, key_of, serve, stderr, turnwright};
 
@@ -420,8 +420,8 @@ fn model(asked: &ReceivedRequest) -> ListenerReply {
     }
 }
 
-/// What another process wrote is noticed within this.
-const NOTICED: Duration = Duration::from_secs(2);
+/// Turns before a test fails: many times those of the second after which a change is noticed.
+const ASKS_MAX: u32 = 3_000;
 
 /// Asks until the first round's tools are as wanted, and returns the turn.
 async fn ask_until(
@@ -430,19 +430,18 @@ async fn ask_until(
     wanted: impl Fn(&Value) -> bool,
 ) -> Value {
     let request = json!({ "model": "m", "messages": [{ "role": "user", "content": "Hi" }] });
-    let changed = Instant::now();
-    loop {
-        let waited = changed.elapsed();
+    look_at_most(ASKS_MAX, "the tools as they are wanted", async || {
         let rounds_before = upstream.asked().len();
         let got = client.chat(&request).await.unwrap();
         assert_eq!(got.status, 200, "{}", got.text());
         let offered = upstream.asked()[rounds_before].json()["tools"].clone();
-        if wanted(&offered) {
-            let path = format!("/v1/turns/{}?full=1", got.header("turnwright-turn"));
-            return client.send("GET", &path, &[], "").await.unwrap().json();
+        if !wanted(&offered) {
+            return None;
         }
-        assert!(waited < NOTICED, "still offered: {offered}");
-    }
+        let path = format!("/v1/turns/{}?full=1", got.header("turnwright-turn"));
+        Some(client.send("GET", &path, &[], "").await.unwrap().json())
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -543,6 +542,9 @@ async fn no_entry_leads_to_the_server_itself() {
 }
 
 /// Whoever writes a tool decides how long its arguments take to check.
+///
+/// One step of the turn checks all calls of a round and gives each an id after its check, and ids sort by time. On the
+/// one thread that there is, another turn has an id between theirs only if that step lets others go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn others_are_served_while_arguments_are_checked() {
     let place = Place::new();
@@ -556,16 +558,21 @@ async fn others_are_served_while_arguments_are_checked() {
     });
     place.applied(&[tool], &[]);
     let arguments = json!({ "x": "0110".repeat(10_000) }).to_string();
+    let called = |name: &str, arguments: &str| {
+        json!({ "id": format!("c-{name}"), "type": "function",
+            "function": { "name": name, "arguments": arguments } })
+    };
     let calls = json!({ "choices": [{ "index": 0, "finish_reason": "tool_calls", "message": {
-        "role": "assistant", "content": null, "tool_calls": [{ "id": "c1", "type": "function",
-            "function": { "name": "slow", "arguments": arguments } }] } }] });
-    let text = json!({ "choices": [{ "index": 0, "finish_reason": "stop", "message": {
-        "role": "assistant", "content": "Hm." } }] });
-    let replies = vec![
-        ListenerReply::json(calls.to_string()),
-        ListenerReply::json(text.to_string()),
-    ];
-    let upstream = Listener::in_turn(replies).await.unwrap();
+        "role": "assistant", "content": null,
+        "tool_calls": [called("time_now", "{}"), called("slow", &arguments)] } }] })
+    .to_string();
+    let upstream = Listener::start(move |asked| {
+        let asked = asked.json();
+        let messages = asked["messages"].as_array().unwrap();
+        let is_first = messages.last().unwrap()["content"] == "Slowly";
+        ListenerReply::json(if is_first { &calls } else { HELLO })
+    });
+    let upstream = upstream.await.unwrap();
     let mut command = serve(&data, &upstream);
     // No other thread is there to serve anybody.
     command.env("TOKIO_WORKER_THREADS", "1");
@@ -574,19 +581,30 @@ async fn others_are_served_while_arguments_are_checked() {
         key: Some(key_of(&create_key(&data, &["--tools", "all"]))),
         ..server.client.clone()
     };
-    let began = Instant::now();
-    let ask = json!({ "model": "m", "messages": [{ "role": "user", "content": "Hi" }] });
-    let asking = client.clone();
-    let turn = tokio::spawn(async move { asking.chat(&ask).await.unwrap() });
-    upstream.asked_times(1).await;
-    let mut longest = Duration::ZERO;
-    while !turn.is_finished() {
-        let asked = Instant::now();
-        let got = client.send("GET", "/healthz", &[], "").await.unwrap();
+    let ask =
+        |text: &str| json!({ "model": "m", "messages": [{ "role": "user", "content": text }] });
+    let (asking, slowly) = (client.clone(), ask("Slowly"));
+    let slow = tokio::spawn(async move { asking.chat(&slowly).await.unwrap() });
+    let mut others = Vec::new();
+    while !slow.is_finished() {
+        let got = client.chat(&ask("Hi")).await.unwrap();
         assert_eq!(got.status, 200);
-        longest = longest.max(asked.elapsed());
+        others.push(got.header("turnwright-turn").to_owned());
     }
-    let all = began.elapsed();
-    assert_eq!(turn.await.unwrap().status, 200);
-    assert!(longest < all / 2, "{longest:?} of {all:?}");
+    let slow = slow.await.unwrap();
+    assert_eq!(slow.status, 200);
+    let path = format!("/v1/turns/{}?full=1", slow.header("turnwright-turn"));
+    let turn = client.send("GET", &path, &[], "").await.unwrap().json();
+    let calls = turn["rounds"][0]["calls"].as_array().unwrap();
+    let ids: Vec<&str> = calls
+        .iter()
+        .map(|call| call["id"].as_str().unwrap())
+        .collect();
+    let [quick, slow] = ids[..] else {
+        panic!("{turn}");
+    };
+    let between = others
+        .iter()
+        .filter(|id| quick < id.as_str() && id.as_str() < slow);
+    assert!(between.count() > 0, "{quick}, {others:?}, {slow}");
 }

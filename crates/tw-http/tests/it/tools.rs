@@ -10,6 +10,7 @@ mod bad_definitions;
 
 mod cache;
 mod guard;
+mod noticed;
 mod recovery;
 mod secrets;
 mod sent;
