@@ -1,5 +1,7 @@
 //! Rules of what an upstream accepts, as data.
 
+use std::collections::BTreeMap;
+
 use crate::model::ReasoningField;
 
 /// The rules by which requests to an upstream are written, where upstreams differ.
@@ -14,6 +16,18 @@ pub struct Accepts {
     pub strict: StrictTools,
     pub schemas: SchemaDialect,
     pub reasoning: ReasoningSent,
+    /// Fields of a request that are not sent as they are; any other field is.
+    pub fields: BTreeMap<Box<str>, FieldRule>,
+}
+
+/// The way of a request's field to an upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldRule {
+    /// Sent as the client wrote it, whatever it may have been meant for.
+    Sent,
+    LeftOut,
+    /// Sent under another name, unless the client wrote that one, too.
+    Renamed(Box<str>),
 }
 
 /// The role of the messages that the operator of an application writes.
@@ -73,6 +87,7 @@ impl Accepts {
             strict: StrictTools::AsSent,
             schemas: SchemaDialect::JsonSchema,
             reasoning: ReasoningSent::AsSent,
+            fields: BTreeMap::new(),
         }
     }
 

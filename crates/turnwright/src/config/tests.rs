@@ -2,11 +2,12 @@ mod misplaced;
 mod reference;
 mod zeros;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroU32;
 
 use tw_core::accepts::{
-    Accepts, ReasoningSent, SchemaDialect, StrictTools, SystemRole, TokenLimit,
+    Accepts, FieldRule, ReasoningSent, SchemaDialect, StrictTools, SystemRole, TokenLimit,
 };
 use tw_core::limits::{RequestLimits, TurnLimits};
 use tw_core::model::ReasoningField;
@@ -119,6 +120,11 @@ fn an_upstream_that_cannot_be_used_is_refused_by_name() {
             "kind = \"openai\"\nreasoning_field = \"thoughts\"",
             "reasoning_field",
         ),
+        ("kind = \"openai\"\nfields = { model = false }", "'model'"),
+        (
+            "kind = \"openai\"\nfields = { seed = \"messages\" }",
+            "'messages'",
+        ),
         ("kind = \"azure\"", "base_url"),
         (
             "kind = \"azure\"\nbase_url = \"https://r.example.com/openai/v1/\"",
@@ -214,7 +220,8 @@ fn how_an_upstream_differs_is_read_and_nothing_differs_unless_it_says_so() {
     assert_eq!(accepts(""), Accepts::everything());
     let all = "system_role = \"developer\"\ncompletion_tokens_field = \"max_tokens\"\n\
                images_in_tool_results = false\nstrict_tools = \"where_it_fits\"\n\
-               schema_dialect = \"openapi\"\nreasoning_field = \"thinking\"\nask_usage = false\n";
+               schema_dialect = \"openapi\"\nreasoning_field = \"thinking\"\nask_usage = false\n\
+               fields = { user = false, metadata = true, seed = \"random_seed\" }\n";
     let expected = Accepts {
         usage_in_streams: false,
         system_role: SystemRole::Developer,
@@ -223,8 +230,52 @@ fn how_an_upstream_differs_is_read_and_nothing_differs_unless_it_says_so() {
         strict: StrictTools::WhereItFits,
         schemas: SchemaDialect::OpenApi,
         reasoning: ReasoningSent::Field(ReasoningField::ThinkingPart),
+        fields: BTreeMap::from([
+            ("user".into(), FieldRule::LeftOut),
+            ("metadata".into(), FieldRule::Sent),
+            ("seed".into(), FieldRule::Renamed("random_seed".into())),
+        ]),
     };
     assert_eq!(accepts(all), expected);
+}
+
+/// The provider's host, and the fields that are left out for it.
+#[test]
+fn a_provider_is_known_by_its_host() {
+    let all = ["metadata", "safety_identifier", "store", "user"];
+    for (host, expected) in [
+        ("api.mistral.ai", &all[..]),
+        ("codestral.mistral.ai:443", &all),
+        ("generativelanguage.googleapis.com", &all),
+        ("api.groq.com", &all[..3]),
+        ("api.openai.com", &[]),
+        ("notmistral.ai", &[]),
+        ("mistral.ai.example.com", &[]),
+        ("127.0.0.1:8080", &[]),
+    ] {
+        let url = format!("https://{host}/v1");
+        let left_out = |settings: &Settings| -> Vec<String> {
+            let fields = settings.runtime().unwrap().upstreams[0]
+                .accepts
+                .fields
+                .clone();
+            let left_out = fields
+                .into_iter()
+                .filter(|(_, rule)| *rule == FieldRule::LeftOut);
+            left_out.map(|(name, _)| name.into()).collect()
+        };
+        let entry =
+            format!("[[upstream]]\nname = \"u\"\nkind = \"openai\"\nbase_url = \"{url}\"\n");
+        let settings = load(&entry).unwrap();
+        assert_eq!(left_out(&settings), expected, "{host}");
+        let settings = load(&format!("{entry}fields = {{ store = true }}\n")).unwrap();
+        let but_store: Vec<&str> = expected
+            .iter()
+            .copied()
+            .filter(|name| *name != "store")
+            .collect();
+        assert_eq!(left_out(&settings), but_store, "{host}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use tw_core::accepts::{
-    Accepts, ReasoningSent, SchemaDialect, StrictTools, SystemRole, TokenLimit,
+    Accepts, FieldRule, ReasoningSent, SchemaDialect, StrictTools, SystemRole, TokenLimit,
 };
 use tw_core::model::ReasoningField;
 use tw_core::model_names::{ModelNames, NamePattern};
@@ -42,6 +42,8 @@ pub struct UpstreamSettings {
     strict_tools: Option<String>,
     schema_dialect: Option<String>,
     reasoning_field: Option<String>,
+    #[serde(default)]
+    fields: BTreeMap<String, WrittenField>,
     connect_s: Option<u64>,
     first_byte_s: Option<u64>,
     idle_s: Option<u64>,
@@ -99,6 +101,7 @@ pub fn upstreams(
         None,
         proxy_of_environment(network, &base_url)?,
     );
+    let fields = fields_of(&base_url);
     Ok(vec![Upstream {
         name: "openai".to_owned(),
         kind: UpstreamKind::OpenAi {
@@ -107,7 +110,10 @@ pub fn upstreams(
         },
         models: ModelNames::all(),
         timeouts: ground.timeouts,
-        accepts: Accepts::everything(),
+        accepts: Accepts {
+            fields,
+            ..Accepts::everything()
+        },
         answer_bytes_max,
         access: UpstreamAccess {
             base_url_setting: URL_VARIABLE.to_owned(),
@@ -179,7 +185,7 @@ impl UpstreamSettings {
                 first_byte: seconds(self.first_byte_s, defaults.first_byte),
                 idle: seconds(self.idle_s, defaults.idle),
             },
-            accepts: self.accepts()?,
+            accepts: self.accepts(&kind)?,
             answer_bytes_max: ground.answer_bytes_max,
             access: self.access(ground, &kind)?,
             kind,
@@ -269,7 +275,7 @@ impl UpstreamSettings {
         ))
     }
 
-    fn accepts(&self) -> anyhow::Result<Accepts> {
+    fn accepts(&self, kind: &UpstreamKind) -> anyhow::Result<Accepts> {
         use ReasoningSent::{Field, Never};
         let all = Accepts::everything();
         Ok(Accepts {
@@ -321,8 +327,98 @@ impl UpstreamSettings {
                     ("none", Never),
                 ],
             )?,
+            fields: self.fields(kind)?,
         })
     }
+
+    fn fields(&self, kind: &UpstreamKind) -> anyhow::Result<BTreeMap<Box<str>, FieldRule>> {
+        let mut fields = match kind {
+            UpstreamKind::OpenAi { base_url, .. } => fields_of(base_url),
+            UpstreamKind::Azure { .. } | UpstreamKind::Scripted(_) => BTreeMap::new(),
+        };
+        for (name, written) in &self.fields {
+            for name in [Some(name), written.name()].into_iter().flatten() {
+                if FIELDS_OF_OURS.contains(&name.as_str()) {
+                    bail!("'fields': '{name}' is written by this server");
+                }
+            }
+            fields.insert(name.as_str().into(), written.rule());
+        }
+        Ok(fields)
+    }
+}
+
+/// A field's rule as it is written: whether it is sent, or the name under which it is.
+#[derive(Deserialize, Debug)]
+#[serde(untagged, expecting = "true, false or another field's name")]
+enum WrittenField {
+    Sent(bool),
+    Renamed(String),
+}
+
+impl WrittenField {
+    fn name(&self) -> Option<&String> {
+        match self {
+            Self::Sent(_) => None,
+            Self::Renamed(name) => Some(name),
+        }
+    }
+
+    fn rule(&self) -> FieldRule {
+        match self {
+            Self::Sent(true) => FieldRule::Sent,
+            Self::Sent(false) => FieldRule::LeftOut,
+            Self::Renamed(name) => FieldRule::Renamed(name.as_str().into()),
+        }
+    }
+}
+
+/// Fields that have rules of their own, or none that could be another.
+const FIELDS_OF_OURS: [&str; 12] = [
+    "model",
+    "messages",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "functions",
+    "function_call",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "n",
+];
+
+/// Providers that refuse a request for a field that they do not know, by the end of their hosts, and the fields of
+/// OpenAI's that each does not know.
+const UNKNOWN_FIELDS: [(&str, &[&str]); 3] = [
+    (
+        "mistral.ai",
+        &["metadata", "store", "safety_identifier", "user"],
+    ),
+    (
+        "generativelanguage.googleapis.com",
+        &["metadata", "store", "safety_identifier", "user"],
+    ),
+    ("groq.com", &["metadata", "store", "safety_identifier"]),
+];
+
+/// The rules of a provider that is known by its host.
+fn fields_of(base_url: &str) -> BTreeMap<Box<str>, FieldRule> {
+    let host = base_url
+        .split_once("://")
+        .map_or(base_url, |(_, rest)| rest);
+    let host = host.split(['/', ':', '?']).next().unwrap_or_default();
+    let of_host = |(end, _): &&(&str, _)| {
+        let before = host.strip_suffix(end);
+        before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    };
+    let unknown = UNKNOWN_FIELDS.iter().find(of_host);
+    let unknown = unknown.map_or(&[][..], |(_, fields)| fields);
+    let left_out = unknown
+        .iter()
+        .map(|name| ((*name).into(), FieldRule::LeftOut));
+    left_out.collect()
 }
 
 /// The meaning of a word; without one, that of the first of `known`.

@@ -1,6 +1,6 @@
 //! Writing the request to the upstream.
 
-use tw_core::accepts::{Accepts, TokenLimit};
+use tw_core::accepts::{Accepts, FieldRule, TokenLimit};
 use tw_core::json::Json;
 use tw_core::request::{
     ChoiceSent, MixedTool, ModelRequest, OfferedTools, RequestTools, ToolChoice,
@@ -89,6 +89,19 @@ impl Writer<'_> {
 
     fn field(&mut self, name: &str, value: &Json) {
         let is_given = !value.is_null();
+        match (self.accepts.fields.get(name), name) {
+            (Some(FieldRule::LeftOut), _) => return,
+            (Some(FieldRule::Renamed(other)), _) => {
+                let has_other =
+                    |fields: &[(Box<str>, Json)]| fields.iter().any(|(name, _)| name == other);
+                if !has_other(&self.request.input.fields) {
+                    self.untouched(other, value);
+                }
+                return;
+            }
+            (None, "metadata") if self.is_for_our_tools() => return,
+            (Some(FieldRule::Sent) | None, _) => {}
+        }
         match name {
             "model" if self.request.model != self.request.input.model => self.model(),
             "tools" | "functions" if is_given && self.tools(name) => {}
@@ -105,6 +118,13 @@ impl Writer<'_> {
             _ if !is_given && self.is_added(name) => {}
             _ => self.untouched(name, value),
         }
+    }
+
+    /// Whether `metadata` is for the variables of this server's tools; a client that means an upstream to keep it says
+    /// `store` as well.
+    fn is_for_our_tools(&self) -> bool {
+        let has_ours = !matches!(self.request.tools, OfferedTools::AsSent);
+        has_ours && self.request.input.store != Some(true)
     }
 
     /// Whether the client wrote null where we write a value at the end.

@@ -1,3 +1,4 @@
+use tw_core::accepts::{Accepts, FieldRule};
 use tw_core::arguments::ArgumentsSchema;
 use tw_core::json::{Json, Literal};
 use tw_core::limits::RequestLimits;
@@ -7,7 +8,7 @@ use tw_core::request::{
 };
 use tw_core::tool::{CallPolicy, EffectClass, Tool, ToolKind};
 
-use crate::openai_chat::request::{decode, encode};
+use crate::openai_chat::request::{decode, encode, encode_for};
 
 fn read(body: &str) -> ModelInput {
     decode(body.as_bytes(), &RequestLimits::defaults())
@@ -105,6 +106,92 @@ fn what_the_client_left_out_is_added_once() {
         assert_eq!(sent.matches(field).count(), 1, "{field} in {sent}");
     }
     assert!(serde_json::from_str::<serde_json::Value>(&sent).is_ok());
+}
+
+/// The rules, the fields that a client wrote, and those that are sent where this server's tools are offered and where
+/// none are.
+#[test]
+fn fields_go_out_as_the_upstream_takes_them() {
+    let rules = |rules: &[(&str, FieldRule)]| Accepts {
+        fields: rules
+            .iter()
+            .map(|(name, rule)| ((*name).into(), rule.clone()))
+            .collect(),
+        ..Accepts::everything()
+    };
+    let renamed = FieldRule::Renamed("random_seed".into());
+    for (accepts, written, with_tools, without) in [
+        // Meant for the variables of this server's tools.
+        (
+            rules(&[]),
+            r#""metadata":{"a":"b"}"#,
+            "",
+            r#""metadata":{"a":"b"}"#,
+        ),
+        (
+            rules(&[]),
+            r#""metadata":{"a":"b"},"store":false"#,
+            r#""store":false"#,
+            r#""metadata":{"a":"b"},"store":false"#,
+        ),
+        // Meant for the upstream to keep.
+        (
+            rules(&[]),
+            r#""metadata":{"a":"b"},"store":true"#,
+            r#""metadata":{"a":"b"},"store":true"#,
+            r#""metadata":{"a":"b"},"store":true"#,
+        ),
+        (
+            rules(&[("metadata", FieldRule::Sent)]),
+            r#""metadata":{"a":"b"}"#,
+            r#""metadata":{"a":"b"}"#,
+            r#""metadata":{"a":"b"}"#,
+        ),
+        (
+            rules(&[("metadata", FieldRule::LeftOut)]),
+            r#""metadata":{"a":"b"},"store":true"#,
+            r#""store":true"#,
+            r#""store":true"#,
+        ),
+        (
+            rules(&[("user", FieldRule::LeftOut)]),
+            r#""user":"u","seed":1"#,
+            r#""seed":1"#,
+            r#""seed":1"#,
+        ),
+        (
+            rules(&[("seed", renamed.clone())]),
+            r#""seed":1.0"#,
+            r#""random_seed":1.0"#,
+            r#""random_seed":1.0"#,
+        ),
+        // What the client wrote under that name counts.
+        (
+            rules(&[("seed", renamed.clone())]),
+            r#""seed":1,"random_seed":2"#,
+            r#""random_seed":2"#,
+            r#""random_seed":2"#,
+        ),
+    ] {
+        let input = read(&with(written));
+        let time = tool("time_now");
+        let ours = ModelRequest {
+            tools: OfferedTools::Ours(vec![&time]),
+            ..request(&input)
+        };
+        for (request, expected) in [(ours, with_tools), (request(&input), without)] {
+            let sent = String::from_utf8(encode_for(&request, &accepts)).unwrap();
+            let whole = sent.strip_suffix('}').unwrap();
+            let (_, fields) = whole.split_once(r#""model":"m""#).unwrap();
+            let fields = fields.split(r#","tools":"#).next().unwrap();
+            let expected = if expected.is_empty() {
+                String::new()
+            } else {
+                format!(",{expected}")
+            };
+            assert_eq!(fields, expected, "{written}: {sent}");
+        }
+    }
 }
 
 #[test]
