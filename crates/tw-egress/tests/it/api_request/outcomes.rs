@@ -369,7 +369,7 @@ const FLOOD_LYING_BYTES: usize = 128 * 1024;
 async fn a_flood_does_not_outlast_the_timeout() {
     const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     // While this runs, the time is not moved by anybody else.
-    let (end, ended) = mpsc::channel::<()>();
+    let (end, ended) = mpsc::sync_channel::<()>(0);
     let still = tokio::task::spawn_blocking(move || ended.recv());
     // The flood comes from elsewhere, so that there is always more of it.
     let elsewhere = Builder::new_multi_thread()
