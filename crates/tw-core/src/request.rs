@@ -22,6 +22,8 @@ pub struct ModelInput {
     pub choices: u32,
     /// `max_completion_tokens`, or its old name; the budget of the whole turn.
     pub completion_tokens_max: Option<u64>,
+    /// The answer is to be one JSON text (`response_format` of `json_schema`, `json_object` and the like).
+    pub is_structured: bool,
     /// `store`; `None` means the key's own setting.
     pub store: Option<bool>,
     /// `safety_identifier`, else `user`.

@@ -60,6 +60,8 @@ pub struct TurnSetup {
     pub choices: u32,
     /// The client made the model call something; holds for the first round only.
     pub choice_is_forced: bool,
+    /// The answer is to be one JSON text, so that what the model says beside calls of ours is not put before it.
+    pub is_structured: bool,
     /// Budget of the whole turn.
     pub completion_tokens_max: Option<u64>,
     pub offer: ToolOffer,
@@ -71,6 +73,13 @@ pub struct TurnSetup {
     pub upstreams: Vec<String>,
     /// `None` for a turn that is not to be found again.
     pub memory: Option<TurnMemory>,
+}
+
+impl TurnSetup {
+    /// Whether a round's text is shown when the round is whole: only then is it known whether it is the answer.
+    fn holds_text(&self) -> bool {
+        self.is_structured && !self.offer.is_relay()
+    }
 }
 
 /// An event of the world that a turn is told.

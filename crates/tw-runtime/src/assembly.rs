@@ -89,6 +89,7 @@ pub(crate) fn assemble(
         model: identity.model.to_owned(),
         choices: input.choices,
         choice_is_forced: input.tool_choice.is_forced(),
+        is_structured: input.is_structured,
         completion_tokens_max: input.completion_tokens_max,
         offer,
         withheld,

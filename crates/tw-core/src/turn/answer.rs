@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::event::LogEvent;
 use crate::id::CallId;
-use crate::json::{Json, LiteralBuf};
+use crate::json::{Json, Literal, LiteralBuf};
 use crate::limits::CALLS_PER_CHOICE_MAX;
 use crate::model::{
     AnswerDelta, CallDelta, CallForm, Finish, ReasoningField, ReasoningText, ReportedError,
@@ -57,6 +57,11 @@ impl ModelAnswer {
     /// Whether the answer came to its end: a finish, or the format's end mark, and no error.
     pub(super) fn is_whole(&self) -> bool {
         self.error.is_none() && (self.done || !self.finish.is_empty())
+    }
+
+    /// The text of the first choice, if it has any.
+    pub(super) fn text(&self) -> Option<Literal> {
+        (!self.text.is_empty()).then(|| self.text.to_literal())
     }
 
     /// Bytes of the arguments of all calls together.

@@ -11,7 +11,7 @@ use crate::change::{AttemptOutcome, Change, CloseAttempt, NewCall, NewMessage};
 use crate::event::LogEvent;
 use crate::id::{CallId, CallRef};
 use crate::limits::INVALID_CALLS_OF_A_TOOL_MAX;
-use crate::model::Finish;
+use crate::model::{AnswerDelta, Finish};
 use crate::request::Role;
 use crate::tool::{EffectClass, Tool};
 use crate::turn_status::{TurnReason, TurnStatus};
@@ -87,6 +87,26 @@ impl Turn {
 
     fn show_answer_head(&mut self, answer: &ModelAnswer, step: &mut Step) {
         self.show_start(answer.model.clone(), answer.created_s, step);
+        self.show_held_text(answer, step);
+    }
+
+    /// Shows the text of the turn's last round, where it waited for the round's end.
+    fn show_held_text(&self, answer: &ModelAnswer, step: &mut Step) {
+        if !self.setup.holds_text() {
+            return;
+        }
+        let Some(text) = answer.text() else {
+            return;
+        };
+        if !answer.shown {
+            let round = self.round_number();
+            step.show.push(LogEvent::Round { round });
+        }
+        step.show.push(LogEvent::Delta(AnswerDelta {
+            choice: 0,
+            text: Some(text),
+            rest: None,
+        }));
     }
 
     /// The ids by which the upstream will know the calls of a choice: its own, or one of ours where
@@ -296,6 +316,7 @@ impl Turn {
     ) {
         self.show_start(answer.model.take(), answer.created_s, step);
         step.show.append(&mut answer.held);
+        self.show_held_text(&answer, step);
         if self.setup.offer.is_relay() {
             self.hand_over_all(round, &answer, now, step);
         }

@@ -11,7 +11,7 @@ use crate::call::CallReason;
 use crate::change::{AttemptOutcome, Change, CloseAttempt, OpenAttempt};
 use crate::event::LogEvent;
 use crate::fault::{FaultClass, TurnFault};
-use crate::model::{Finish, ModelEvent, ReportedError};
+use crate::model::{AnswerDelta, Finish, ModelEvent, ReportedError};
 use crate::turn_status::{TurnReason, TurnStatus};
 
 impl Turn {
@@ -49,6 +49,14 @@ impl Turn {
             }
             ModelEvent::Delta(delta) => {
                 answer.add_delta(&delta);
+                let delta = if self.setup.holds_text() {
+                    AnswerDelta {
+                        text: None,
+                        ..delta
+                    }
+                } else {
+                    delta
+                };
                 if delta.shows_something() {
                     self.show(LogEvent::Delta(delta), step);
                 } else if delta.rest.is_some() {

@@ -77,6 +77,7 @@ fn ours() -> TurnSetup {
         model: "m".to_owned(),
         choices: 1,
         choice_is_forced: false,
+        is_structured: false,
         completion_tokens_max: None,
         offer: ToolOffer::Ours(tools),
         withheld: Vec::new(),

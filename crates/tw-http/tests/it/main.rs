@@ -29,6 +29,7 @@ mod relayed;
 mod repeat;
 mod repeated_calls;
 mod replay;
+mod structured;
 mod tenants;
 mod tools;
 mod upstreams;

@@ -114,6 +114,7 @@ pub fn decode_shared(
             Some(max) => Some(max),
             None => token_limit(&fields, "max_tokens")?,
         },
+        is_structured: is_structured(&fields),
         store: boolean(&fields, "store")?,
         user: match name(&fields, "safety_identifier")? {
             Some(user) => Some(user),
@@ -122,6 +123,20 @@ pub fn decode_shared(
         fields: keep(&fields, source),
         half_characters,
     })
+}
+
+/// Whether the answer is to be one JSON text; a form that is not known is one too, since only `text` is for people.
+fn is_structured(fields: &ObjectFields<'_>) -> bool {
+    let format = fields.get("response_format");
+    let kind = format
+        .and_then(|raw| object(raw, "response_format").ok())
+        .and_then(|format| {
+            format
+                .get("type")
+                .and_then(raw::string)
+                .map(Cow::into_owned)
+        });
+    kind.is_some_and(|kind| kind != "text")
 }
 
 /// The body without halves of surrogate pairs, which many upstreams refuse, where it has any; what

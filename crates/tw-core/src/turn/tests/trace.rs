@@ -105,6 +105,7 @@ pub(super) fn input(tools: RequestTools) -> ModelInput {
         stream: true,
         include_usage: false,
         choices: 1,
+        is_structured: false,
         completion_tokens_max: None,
         store: None,
         user: None,

@@ -96,6 +96,7 @@ impl SweepLab {
             record: RecordPolicy::Full,
             model: "m".to_owned(),
             choices: 1,
+            is_structured: false,
             choice_is_forced: false,
             completion_tokens_max: None,
             offer: offer(config.mishap, &self.tool),
