@@ -34,6 +34,7 @@ use crate::equal_requests::{PassMode, RequestFingerprint, TurnstilePass};
 use crate::follow::Follower;
 use crate::limiter::{RoomPermit, RoomRefused};
 use crate::live_turns::{LiveTurn, WaitingClient};
+use crate::logged_owner::LoggedOwner;
 use crate::memory::{self, MemorySource};
 use crate::prepared_history;
 use crate::recall::HistoryOwner;
@@ -329,7 +330,7 @@ impl Runtime {
         let limits = &inner.config.turn;
         let identity = TurnIdentity {
             id: TurnId(inner.env.ordered_id()),
-            api_key: request.caller.api_key,
+            logged: LoggedOwner::of(&request.caller),
             end_user: end_user.as_deref(),
             conversation: &conversation,
             created,

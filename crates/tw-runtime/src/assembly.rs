@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use tw_core::id::{ApiKeyId, TurnId};
+use tw_core::id::TurnId;
 use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
 use tw_core::turn::{ToolOffer, TurnSetup};
@@ -11,6 +11,7 @@ use tw_core::turn_policy::{OnLeave, RecordPolicy};
 use tw_egress::upstream::Upstream;
 
 use crate::driver::{CallContext, TurnWork};
+use crate::logged_owner::LoggedOwner;
 use crate::prepared_history::PreparedHistory;
 use crate::runtime::RuntimeInner;
 use crate::tool_book::ToolBookPage;
@@ -20,7 +21,7 @@ use crate::variables::VariableSubject;
 #[derive(Debug)]
 pub(crate) struct TurnIdentity<'a> {
     pub(crate) id: TurnId,
-    pub(crate) api_key: ApiKeyId,
+    pub(crate) logged: LoggedOwner,
     pub(crate) end_user: Option<&'a str>,
     pub(crate) conversation: &'a str,
     pub(crate) created: Timestamp,
@@ -105,7 +106,7 @@ pub(crate) fn assemble(
         histories: prepared.into_histories(),
         upstreams,
         calls,
-        api_key: identity.api_key,
+        logged: identity.logged.clone(),
     };
     AssembledTurn { setup, work }
 }

@@ -24,6 +24,8 @@ pub struct Principal {
     /// The organization's slug.
     pub organization_slug: Arc<str>,
     pub api_key: ApiKeyId,
+    /// The first characters of the key's text, as it is listed.
+    pub key_shown: Arc<str>,
     pub scopes: Vec<KeyScope>,
     pub tools: ToolGrant,
     /// Mode of requests that name none.
@@ -86,6 +88,7 @@ impl Runtime {
             organization: found.organization,
             organization_slug: found.organization_slug.as_str().into(),
             api_key: found.id,
+            key_shown: found.shown.as_str().into(),
             scopes: found.scopes.clone(),
             tools: found.tools.clone(),
             tools_mode: found.tools_mode,

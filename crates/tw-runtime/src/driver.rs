@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep};
 use tw_core::change::{Change, Fence, Outcome};
-use tw_core::id::{ApiKeyId, CallRef};
+use tw_core::id::CallRef;
 use tw_core::model::ModelEvent;
 use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
@@ -40,6 +40,7 @@ use crate::error_chain::ErrorChain;
 use crate::fail_point::FailPoint;
 use crate::limiter::RoomPermit;
 use crate::live_turns::{DriverSignal, LiveTurn, WantedSignals};
+use crate::logged_owner::LoggedOwner;
 use crate::orphaned_turns::{AFTER_FAILED_WRITE, OrphanedTurn};
 use crate::prepared_history::SendableHistories;
 use crate::recovery_pace::RecoveryPermit;
@@ -63,8 +64,7 @@ pub(crate) struct TurnWork {
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// `None` for a relay.
     pub(crate) calls: Option<CallContext>,
-    /// The key of the turn, for the log.
-    pub(crate) api_key: ApiKeyId,
+    pub(crate) logged: LoggedOwner,
 }
 
 /// The context of a turn that calls of our tools need.

@@ -26,6 +26,7 @@ pub mod error_chain;
 pub mod fail_point;
 pub mod limiter;
 mod live_turns;
+mod logged_owner;
 mod memory;
 pub mod metrics;
 mod orphaned_turns;

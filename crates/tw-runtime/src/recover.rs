@@ -20,7 +20,7 @@ use tw_core::turn_status::TurnReason;
 use tw_egress::upstream::Upstream;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
-use tw_store::read::turn::{RecoveredTurn, TurnRow};
+use tw_store::read::turn::RecoveredTurn;
 use tw_store::system;
 use tw_wire::openai_chat::request::{decode_shared, text_of};
 use tw_wire::stored::DamagedRecord;
@@ -32,6 +32,7 @@ use crate::error_chain::ErrorChain;
 use crate::fail_point::FailPoint;
 use crate::limiter::BodyPermit;
 use crate::live_turns::LiveTurn;
+use crate::logged_owner::LoggedOwner;
 use crate::memory::MemorySource;
 use crate::orphaned_turns::{AFTER_FAILED_WRITE, OrphanedTurn};
 use crate::prepared_history::{self, PreparedHistory};
@@ -344,7 +345,7 @@ async fn load(
     };
     match parts {
         Ok(parts) => {
-            let assembled = assembly::assemble(inner, &identity_of(&found.turn), parts);
+            let assembled = assembly::assemble(inner, &identity_of(&found), parts);
             drive_on(inner, fence, &found, assembled, room);
             stop_if_asked(inner, organization, turn).await;
         }
@@ -372,10 +373,14 @@ async fn stop_if_asked(inner: &RuntimeInner, organization: OrgId, turn: TurnId) 
     }
 }
 
-fn identity_of(row: &TurnRow) -> TurnIdentity<'_> {
+fn identity_of(found: &RecoveredTurn) -> TurnIdentity<'_> {
+    let row = &found.turn;
     TurnIdentity {
         id: row.id,
-        api_key: row.api_key,
+        logged: LoggedOwner {
+            organization: found.organization_slug.as_str().into(),
+            key: found.key_shown.as_str().into(),
+        },
         end_user: row.end_user.as_deref(),
         conversation: &row.conversation,
         created: row.created,

@@ -303,7 +303,7 @@ impl Runtime {
         let outcome = report.outcome;
         let duration = began.elapsed();
         tracing::info!(
-            organization = caller.organization.0,
+            organization = &*caller.organization_slug,
             tool = preview.tool.name,
             outcome = outcome.as_str(),
             cause = report.cause,

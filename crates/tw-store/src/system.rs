@@ -19,6 +19,8 @@ pub struct ApiKeyRow {
     pub id: ApiKeyId,
     pub organization: OrgId,
     pub organization_slug: String,
+    /// The first characters of the key's text.
+    pub shown: String,
     pub scopes: Vec<KeyScope>,
     pub tools: ToolGrant,
     pub tools_mode: ToolsMode,
@@ -190,7 +192,7 @@ pub async fn api_keys(store: &Store) -> Result<Vec<ListedApiKey>, ReadError> {
 }
 
 const API_KEY: &str =
-    "SELECT k.key, k.organization, o.slug, k.scopes, k.tool_grant, k.tools_mode, k.record, k.memory,
+    "SELECT k.key, k.organization, o.slug, k.shown, k.scopes, k.tool_grant, k.tools_mode, k.record, k.memory,
         k.requests_per_minute, k.concurrency_max, k.streams_max, k.expires_us, k.last_used_us
     FROM api_key k JOIN organization o ON o.key = k.organization
     WHERE k.hash = ?1";
@@ -209,6 +211,7 @@ fn find_api_key(conn: &Connection, hash: &[u8; 32]) -> Result<Option<ApiKeyRow>,
         id: ApiKeyId(key),
         organization: OrgId(row.get("organization")?),
         organization_slug: row.get("slug")?,
+        shown: row.get("shown")?,
         scopes: enum_words::read_scopes(&scopes).ok_or(known("scopes"))?,
         tools: granted(conn, key, row)?,
         tools_mode: tools_mode(row)?,

@@ -288,6 +288,8 @@ async fn the_log_tells_of_the_start_the_end_and_upstreams_that_fail() {
     };
     let version = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
     let failed = "a model request failed";
+    // As `keys list` shows it.
+    let key = format!("key=\"{}\"", &client.key.as_deref().unwrap()[..8]);
     for words in [
         &["INFO", "starting", &version, "upstreams=\"openai\""][..],
         &["WARN", failed, "upstream=\"openai\"", "http_status=401"],
@@ -296,6 +298,8 @@ async fn the_log_tells_of_the_start_the_end_and_upstreams_that_fail() {
         &[
             "INFO",
             "a turn ended",
+            "organization=\"default\"",
+            &key,
             "upstream=\"openai\"",
             "status=\"failed\" reason=\"upstream\"",
             "attempts=1",

@@ -263,7 +263,7 @@ impl TurnDriver {
             CallTaskKind::LookUp => "look-up",
         };
         tracing::info!(
-            organization = self.fence.organization.0,
+            organization = &*self.work.logged.organization,
             turn.id = %self.fence.turn,
             round = call.round,
             position = call.position,
@@ -285,7 +285,7 @@ impl TurnDriver {
             "(not a name)"
         };
         tracing::info!(
-            organization = self.fence.organization.0,
+            organization = &*self.work.logged.organization,
             turn.id = %self.fence.turn,
             round = call.round,
             position = call.position,

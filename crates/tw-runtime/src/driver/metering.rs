@@ -173,8 +173,8 @@ impl TurnDriver {
         let model: String = setup.model.chars().take(MODEL_LOGGED_CHARS_MAX).collect();
         tracing::info!(
             turn.id = %self.fence.turn,
-            organization = self.fence.organization.0,
-            key = self.work.api_key.0,
+            organization = &*self.work.logged.organization,
+            key = &*self.work.logged.key,
             ?model,
             upstream = self.metering.upstream.as_deref(),
             status = status.as_str(),

@@ -22,6 +22,7 @@ const OTHER: i64 = 2;
 
 fn caller(organization: i64, key: i64) -> Principal {
     Principal {
+        key_shown: "tw-00000".into(),
         organization: OrgId(organization),
         organization_slug: if organization == ACME {
             "acme"

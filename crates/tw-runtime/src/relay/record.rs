@@ -16,12 +16,14 @@ use tw_wire::relayed::usage::UsageReader;
 
 use super::RelayRequest;
 use crate::answered_notes;
+use crate::logged_owner::LoggedOwner;
 use crate::runtime::RuntimeInner;
 
 /// Recorder of a relayed request; when it is dropped, the record is written.
 pub(super) struct RelayRecorder {
     inner: Arc<RuntimeInner>,
     row: RelayedRequest,
+    logged: LoggedOwner,
     usage: Option<UsageReader>,
     is_event_stream: bool,
     /// Time when the attempt that is under way began.
@@ -52,6 +54,7 @@ impl RelayRecorder {
                 started: now,
                 ended: now,
             },
+            logged: LoggedOwner::of(&request.caller),
             usage: None,
             is_event_stream: false,
             attempt: None,
@@ -149,7 +152,7 @@ impl Drop for RelayRecorder {
         self.row.ended = self.inner.env.now();
         self.inner.metrics.relayed(self.row.outcome);
         if self.inner.config.log_turns {
-            log_end(&self.row);
+            log_end(&self.row, &self.logged);
         }
         // A process that ends drops what is left outside of the runtime.
         if Handle::try_current().is_ok() {
@@ -160,9 +163,11 @@ impl Drop for RelayRecorder {
 }
 
 /// Logs the end of a request, without its model: a client may write anything there.
-fn log_end(row: &RelayedRequest) {
+fn log_end(row: &RelayedRequest, owner: &LoggedOwner) {
     tracing::info!(
         request.id = row.request_id,
+        organization = &*owner.organization,
+        key = &*owner.key,
         path = row.path,
         upstream = row.upstream,
         attempts = row.attempts,

@@ -100,6 +100,9 @@ pub struct AttemptEnd {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecoveredTurn {
     pub turn: TurnRow,
+    pub organization_slug: String,
+    /// The first characters of the turn's key.
+    pub key_shown: String,
     pub body: Vec<u8>,
     pub context: String,
     /// Messages by round and place.
@@ -199,11 +202,21 @@ fn recovered(
     let Some((key, turn)) = find_turn(conn, organization, turn)? else {
         return Ok(None);
     };
+    let sql = "SELECT o.slug, k.shown
+        FROM turn t JOIN api_key k ON k.key = t.api_key JOIN organization o ON o.key = t.organization
+        WHERE t.key = ?1";
+    let mut statement = conn.prepare_cached(sql)?;
+    let names = statement.query_row(params![key], |row| {
+        Ok((row.get("slug")?, row.get("shown")?))
+    });
+    let (organization_slug, key_shown) = names?;
     let sql = "SELECT context FROM turn_input WHERE turn = ?1";
     let mut statement = conn.prepare_cached(sql)?;
     let context = statement.query_row(params![key], |row| row.get("context"))?;
     Ok(Some(RecoveredTurn {
         turn,
+        organization_slug,
+        key_shown,
         body: body::whole(conn, key)?.unwrap_or_default(),
         context,
         messages: calls::messages_from(conn, key, from_round, ContentsRead::Full)?,
