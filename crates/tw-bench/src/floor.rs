@@ -48,7 +48,7 @@ pub struct Floor {
     pub p99: Option<Duration>,
 }
 
-/// What turns of one shape take, `batch` to a transaction, in a database in `folder`.
+/// The floor of turns of one shape, `batch` to a transaction, in a database in `folder`.
 ///
 /// # Errors
 /// The database failed.

@@ -3,7 +3,7 @@
 /// Looks before a test fails. A look is a statement or a request, so all of them are many seconds.
 pub const LOOKS_MAX: u32 = 30_000;
 
-/// What is seen at the first look that sees something; others get their turn between the looks.
+/// Result of the first look that sees something; others get their turn between the looks.
 ///
 /// # Panics
 /// When [`LOOKS_MAX`] looks saw nothing, with the name of what was not seen.
@@ -11,7 +11,7 @@ pub async fn look_until<T>(what: &str, look: impl AsyncFnMut() -> Option<T>) -> 
     look_at_most(LOOKS_MAX, what, look).await
 }
 
-/// [`look_until`] for looks that take long.
+/// Result of the first look that sees something, among fewer looks than [`look_until`] takes: for those that take long.
 ///
 /// # Panics
 /// When as many looks saw nothing.

@@ -92,7 +92,7 @@ impl Pooled {
     }
 }
 
-/// How many requests came to what.
+/// Counts of requests by what they came to.
 #[derive(Clone, Copy, Default)]
 struct LoadCounts {
     answered: u32,
