@@ -7,6 +7,6 @@ pub mod listener;
 
 pub mod client;
 pub mod connect_proxy;
-pub mod look;
+pub mod polling;
 pub mod recordings;
 pub mod tls_listener;

@@ -4,7 +4,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply};
-use tw_testkit::look::look_until;
+use tw_testkit::polling::poll_until;
 
 use crate::process::{ServerProcess, create_key, key_of, serve, stderr};
 
@@ -268,7 +268,7 @@ async fn keys_are_listed_and_ended() {
         "{said}"
     );
     // It was looked up a moment ago.
-    let refused = look_until("a refusal of the key", async || {
+    let refused = poll_until("a refusal of the key", async || {
         let got = with(&server, &ends).chat(&ask()).await.unwrap();
         (got.status != 200).then_some(got)
     })

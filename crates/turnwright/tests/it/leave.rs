@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
-use tw_testkit::look::look_until;
+use tw_testkit::polling::poll_until;
 
 use crate::process::{ServerProcess, create_key, key_of, serve};
 
@@ -74,7 +74,7 @@ async fn leaving_stops_the_turn_whatever_was_sent_behind_its_request() {
                 drop(connection);
                 let path = format!("/v1/conversations/c{}/turns", asked - 1);
                 // The upstream is asked while the turn is being accepted.
-                let turn = look_until("a turn that has ended", async || {
+                let turn = poll_until("a turn that has ended", async || {
                     let got = client.send("GET", &path, &[], "").await.unwrap().json();
                     let turn = &got["data"][0];
                     (turn.is_object() && turn["status"] != "running").then(|| turn.clone())

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
-use tw_testkit::look::look_until;
+use tw_testkit::polling::poll_until;
 
 use crate::process::{ServerProcess, create_key, key_of, serve};
 
@@ -30,7 +30,7 @@ async fn left(data: &Path, upstream: &Listener) -> (String, String) {
     // The model may be asked before the turn is on the disk.
     let database = rusqlite::Connection::open(data.join("turnwright.db")).unwrap();
     let find = || database.query_row("SELECT id FROM turn", [], |row| row.get(0));
-    let turn = look_until("the turn's row", async || find().optional().unwrap()).await;
+    let turn = poll_until("the turn's row", async || find().optional().unwrap()).await;
     server.kill();
     asking.await.unwrap().unwrap_err();
     (turn, client.key.unwrap())
@@ -38,7 +38,7 @@ async fn left(data: &Path, upstream: &Listener) -> (String, String) {
 
 async fn ended(client: &TestClient, turn: &str) -> Value {
     let path = format!("/v1/turns/{turn}");
-    look_until("a turn that has ended", async || {
+    poll_until("a turn that has ended", async || {
         let record = client.send("GET", &path, &[], "").await.unwrap().json();
         (record["status"] != "running").then_some(record)
     })

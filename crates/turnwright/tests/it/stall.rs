@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
-use tw_testkit::look::look_until;
+use tw_testkit::polling::poll_until;
 
 use crate::process::{ServerProcess, create_key, key_of, serve};
 
@@ -60,12 +60,12 @@ async fn a_reader_that_stops_gives_its_place_back_and_its_turn_goes_on_without_i
     assert_eq!(stopped.status, 200);
     let turn = stopped.header("turnwright-turn").to_owned();
     // Only the end of its connection makes room for another stream.
-    look_until("room for a stream", async || {
+    poll_until("room for a stream", async || {
         (open(ask()).await.status != 429).then_some(())
     })
     .await;
     let path = format!("/v1/turns/{turn}");
-    let status = look_until("a turn that has ended", async || {
+    let status = poll_until("a turn that has ended", async || {
         let got = client.send("GET", &path, &[], "").await.unwrap().json();
         (got["status"] != "running").then(|| got["status"].clone())
     })

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply, ReceivedRequest};
-use tw_testkit::look::look_at_most;
+use tw_testkit::polling::poll_at_most;
 
 use crate::process::{SECRET, ServerProcess, create_key, key_of, serve, stderr, turnwright};
 
@@ -430,7 +430,7 @@ async fn ask_until(
     wanted: impl Fn(&Value) -> bool,
 ) -> Value {
     let request = json!({ "model": "m", "messages": [{ "role": "user", "content": "Hi" }] });
-    look_at_most(ASKS_MAX, "the tools as they are wanted", async || {
+    poll_at_most(ASKS_MAX, "the tools as they are wanted", async || {
         let rounds_before = upstream.asked().len();
         let got = client.chat(&request).await.unwrap();
         assert_eq!(got.status, 200, "{}", got.text());

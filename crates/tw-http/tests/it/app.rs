@@ -24,7 +24,7 @@ use tw_store::read::requests::{KeySent, RepeatRow};
 use tw_store::store::{self, Store};
 use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::Listener;
-use tw_testkit::look::look_until;
+use tw_testkit::polling::poll_until;
 
 pub const CHAT: &str = "/v1/chat/completions";
 
@@ -208,7 +208,7 @@ impl App {
     pub async fn repeat_row(&self, idempotency_key: &str) -> RepeatRow {
         let key = self.client.key.as_deref().unwrap();
         let caller = self.runtime.authenticate(key).await.unwrap();
-        look_until("a turn under the key", async || {
+        poll_until("a turn under the key", async || {
             let sent = KeySent {
                 api_key: caller.api_key,
                 end_user: None,

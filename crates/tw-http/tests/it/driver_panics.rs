@@ -5,7 +5,7 @@ use tw_core::tool::EffectClass;
 use tw_runtime::driver_panics::DRIVER_PANICS_MAX;
 use tw_runtime::fail_point::{FailPoint, PanicPoint};
 use tw_testkit::listener::{Listener, ListenerReply};
-use tw_testkit::look::look_until;
+use tw_testkit::polling::poll_until;
 
 use crate::app::{App, AppOptions, ask, ask_streamed, probe, upstream_body, upstream_stream};
 
@@ -86,7 +86,7 @@ async fn run(panics: PanicPoint, effect: EffectClass, streamed: bool) -> Result<
         });
     };
     let path = format!("/v1/conversations/{conversation}/turns");
-    let record = look_until("a turn that has ended", async || {
+    let record = poll_until("a turn that has ended", async || {
         app.settled().await;
         let turns = app.client.send("GET", &path, &[], "").await.unwrap().json();
         let turn = turns["data"][0].clone();

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tw_core::tool::EffectClass;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
-use tw_testkit::look::look_until;
+use tw_testkit::polling::poll_until;
 
 use crate::app::{App, AppOptions, CHAT, ask_streamed, probe, upstream_stream};
 
@@ -178,7 +178,7 @@ pub async fn scene(phase: LeavePhase, on_leave: &'static str) -> Scene {
 /// Looks at a turn that runs, until it is as wanted.
 async fn until(app: &App, turn: &str, wanted: impl Fn(&Value) -> bool) {
     let path = format!("/v1/turns/{turn}");
-    look_until("the turn as it is wanted", async || {
+    poll_until("the turn as it is wanted", async || {
         let seen = app.client.send("GET", &path, &[], "").await.unwrap().json();
         wanted(&seen).then_some(())
     })
@@ -186,7 +186,7 @@ async fn until(app: &App, turn: &str, wanted: impl Fn(&Value) -> bool) {
 }
 
 pub async fn stop_noted(app: &App) {
-    look_until("a stop that is written down", async || {
+    poll_until("a stop that is written down", async || {
         app.repeat_row("k").await.stop
     })
     .await;

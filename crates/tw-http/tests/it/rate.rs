@@ -12,7 +12,7 @@ use tw_runtime::admin::{KeyWanted, create_key};
 use tw_runtime::limiter::LimiterRules;
 use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
-use tw_testkit::look::look_until;
+use tw_testkit::polling::poll_until;
 
 use crate::app::{App, AppOptions, ask, ask_streamed, upstream_body, upstream_stream};
 
@@ -389,7 +389,7 @@ async fn bodies_beyond_the_room_for_them_are_refused_at_once() {
     assert_eq!(large.header("retry-after"), "1");
     drop(held);
     // What was held is free as soon as the server sees that its sender left.
-    look_until("room for a body", async || {
+    poll_until("room for a body", async || {
         let got = app.client.chat(&ask(&"x".repeat(32 * 1024))).await.unwrap();
         (got.status == 200).then_some(())
     })
@@ -416,7 +416,7 @@ impl Held {
         tcp.write_all(head.as_bytes()).await.unwrap();
         tcp.write_all(&vec![b' '; bytes]).await.unwrap();
         // The server has read them when a large body no longer finds room.
-        look_until("no room for a body", async || {
+        poll_until("no room for a body", async || {
             let probe = ask(&"x".repeat(32 * 1024));
             (app.client.chat(&probe).await.unwrap().status == 503).then_some(())
         })

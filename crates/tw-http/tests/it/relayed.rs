@@ -8,7 +8,7 @@ mod refusals;
 use rusqlite::Connection;
 use tw_testkit::client::ReadAnswer;
 use tw_testkit::listener::{Listener, ListenerReply};
-use tw_testkit::look::look_until;
+use tw_testkit::polling::poll_until;
 
 use crate::app::App;
 
@@ -54,7 +54,7 @@ async fn rows(app: &App, count: usize) -> Vec<Row> {
              FROM relayed_request r LEFT JOIN end_user u ON u.key = r.end_user ORDER BY r.key",
         )
         .unwrap();
-    look_until("the rows of the requests", async || {
+    poll_until("the rows of the requests", async || {
         let read = select.query_map([], |row| {
             Ok(Row {
                 end_user: row.get(0)?,

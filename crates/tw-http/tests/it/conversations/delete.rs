@@ -9,7 +9,7 @@ use tw_core::turn_policy::OnLeave;
 use tw_core::turn_status::TurnStatus;
 use tw_store::read::turn::RecoveredTurn;
 use tw_testkit::client::ReadAnswer;
-use tw_testkit::look::look_until;
+use tw_testkit::polling::poll_until;
 
 use super::{get, hello, start};
 use crate::app::{App, ask};
@@ -125,7 +125,7 @@ async fn a_client_that_leaves_while_it_deletes_has_deleted() {
     assert_eq!(scene.upstream.asked().len(), 1, "no round follows");
     assert_gone(&app, &scene.turn, &name).await;
     // The task that deletes goes on by itself.
-    let found = look_until("a turn that is erased", async || {
+    let found = poll_until("a turn that is erased", async || {
         let found = stored(&app, &scene.turn).await;
         found.turn.erased.is_some().then_some(found)
     })
