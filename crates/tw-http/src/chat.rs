@@ -17,7 +17,7 @@ use tw_core::json::shared::SharedText;
 use tw_core::request::RequestTools;
 use tw_core::tenant::{KeyScope, ToolsMode};
 use tw_core::turn_policy::{OnLeave, Surface};
-use tw_runtime::accept::{NextAnswerPart, TurnAnswer, TurnRequest, TurnTaken};
+use tw_runtime::accept::{NextAnswerPart, TryMark, TurnAnswer, TurnRequest, TurnTaken};
 use tw_runtime::auth::Principal;
 use tw_runtime::error_chain::ErrorChain;
 use tw_runtime::limiter::RoomPermit;
@@ -67,7 +67,7 @@ async fn answer(
     let (parts, body) = request.into_parts();
     let caller = access::caller(surfaces, &parts.headers, Some(KeyScope::Chat), id).await?;
     // A repetition may need no room: it may be answered by what runs already.
-    if !is_retry(&parts.headers)
+    if try_mark(&parts.headers) != TryMark::Repetition
         && !parts.headers.contains_key(IDEMPOTENCY_HEADER)
         && let Err(no_room) = surfaces.runtime().may_begin(&caller)
     {
@@ -162,21 +162,23 @@ fn turn_request(
         on_leave,
         tools_mode,
         idempotency_key: named(headers, IDEMPOTENCY_HEADER)?,
-        is_retry: is_retry(headers),
+        try_mark: try_mark(headers),
         request_id: id.0.clone(),
     })
 }
 
-/// Whether the client library says that it has sent this before.
-fn is_retry(headers: &HeaderMap) -> bool {
-    headers
+/// The count of a client library that counts how often it sends a request.
+fn try_mark(headers: &HeaderMap) -> TryMark {
+    let count = headers
         .get(RETRY_COUNT_HEADER)
         .and_then(|count| count.to_str().ok())
         .map(str::trim)
-        .is_some_and(|count| {
-            let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
-            is_number && count.bytes().any(|byte| byte != b'0')
-        })
+        .filter(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()));
+    match count {
+        None => TryMark::None,
+        Some(count) if count.bytes().all(|byte| byte == b'0') => TryMark::First,
+        Some(_) => TryMark::Repetition,
+    }
 }
 
 fn headers_of(taken: &TurnTaken) -> HeaderMap {

@@ -62,9 +62,18 @@ pub struct TurnRequest {
     /// From `turnwright-tools`; else the key's.
     pub tools_mode: Option<ToolsMode>,
     pub idempotency_key: Option<String>,
-    /// The client library says that it has sent this before.
-    pub is_retry: bool,
+    pub try_mark: TryMark,
     pub request_id: String,
+}
+
+/// The mark of a client library that counts how often it sends a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TryMark {
+    /// The client does not count.
+    None,
+    First,
+    /// The client has sent this before.
+    Repetition,
 }
 
 /// A turn that answers a request.
@@ -200,15 +209,16 @@ impl Runtime {
         let equal = equal_of(&request, end_user.as_deref(), body_hash);
         // The store itself tells equal idempotency keys apart, but one that attaches must not be
         // refused for want of room meanwhile.
-        let passes = if request.is_retry || request.idempotency_key.is_some() {
+        let is_retry = request.try_mark == TryMark::Repetition;
+        let passes = if is_retry || request.idempotency_key.is_some() {
             PassMode::Repetition
         } else {
             PassMode::First
         };
         loop {
             let passing = self.0.turnstile.pass(equal, passes).await;
-            let keys_since = match self
-                .repeated(&request, end_user.as_deref(), body_hash)
+            let (keys_since, is_early) = match self
+                .repeated(&request, end_user.as_deref(), body_hash, equal)
                 .await?
             {
                 EarlierTry::Answers(taken) => return Ok(*taken),
@@ -218,11 +228,21 @@ impl Runtime {
                     follower.wait_for_end().await?;
                     continue;
                 }
-                EarlierTry::Nothing { keys_since } => keys_since,
+                EarlierTry::Nothing {
+                    keys_since,
+                    is_early,
+                } => (keys_since, is_early),
             };
             let end_user = end_user.clone();
             match self
-                .begin(&request, end_user, &hashed, keys_since, passing)
+                .begin(
+                    &request,
+                    end_user,
+                    &hashed,
+                    keys_since,
+                    is_early.then_some(equal),
+                    passing,
+                )
                 .await?
             {
                 Begun::Taken(taken) => return Ok(*taken),
@@ -291,6 +311,7 @@ impl Runtime {
         end_user: Option<String>,
         hashed: &BodyHashes,
         keys_since: Option<Timestamp>,
+        early: Option<RequestFingerprint>,
         passing: TurnstilePass,
     ) -> Result<Begun, TurnRefused> {
         let inner = &self.0;
@@ -344,6 +365,10 @@ impl Runtime {
             record,
             model: &input.model,
         };
+        if let Some(fingerprint) = early {
+            let known = &inner.early_retries;
+            known.add(fingerprint, identity.id, created);
+        }
         let (repairs, memory) = (prepared.repairs, prepared.memory.verdict);
         let parent = prepared.continued.as_ref().map(|(parent, _)| *parent);
         let continues = prepared.memory.continues.as_ref();

@@ -21,6 +21,7 @@ mod answered_notes;
 mod assembly;
 pub mod auth;
 mod byte_units;
+mod early_retries;
 mod equal_requests;
 pub mod error_chain;
 pub mod fail_point;

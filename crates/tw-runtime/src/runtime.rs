@@ -25,6 +25,7 @@ use tw_store::store::Store;
 use crate::answered_notes::AnsweredNotes;
 use crate::auth::KnownKeys;
 use crate::driver_panics::DriverPanics;
+use crate::early_retries::EarlyRetries;
 use crate::equal_requests::Turnstile;
 use crate::fail_point::{FailPoint, PanicPoint};
 use crate::limiter::{Limiter, LimiterRules};
@@ -178,6 +179,7 @@ pub(crate) struct RuntimeInner {
     pub(crate) recovery_pace: RecoveryPace,
     pub(crate) keys: KnownKeys,
     pub(crate) turnstile: Turnstile,
+    pub(crate) early_retries: EarlyRetries,
     pub(crate) live: LiveTurns,
     pub(crate) driver_panics: DriverPanics,
     pub(crate) orphaned: OrphanedTurns,
@@ -220,6 +222,7 @@ impl Runtime {
             models: KnownModels::new(config.upstreams.len()),
             keys: KnownKeys::default(),
             turnstile: Turnstile::default(),
+            early_retries: EarlyRetries::default(),
             config,
             store,
             executors,

@@ -13,6 +13,7 @@ use crate::app::{App, AppOptions, CHAT, ask, ask_streamed, probe, upstream_body,
 use crate::leave::stop_noted;
 
 const KEY: (&str, &str) = ("idempotency-key", "k");
+const FIRST: (&str, &str) = ("x-stainless-retry-count", "0");
 const RETRY: (&str, &str) = ("x-stainless-retry-count", "1");
 const REFUSAL: &str = r#"{"error":{"message":"too long","type":"invalid_request_error"}}"#;
 
@@ -414,6 +415,51 @@ async fn two_people_who_say_the_same_are_two_and_a_retry_of_one_is_neither_anew(
     app.settled().await;
     let retry = app.post(&[RETRY], &ask("Hi")).await;
     assert_eq!((turn(&retry), tool.asked().len()), (turn(&other), 2));
+}
+
+/// Two that waited for the server, or in a proxy that did not see the client leave, arrive in either order.
+#[tokio::test]
+async fn a_first_try_that_comes_behind_its_retry_has_no_effect_again() {
+    let asks: [fn(&str) -> Value; 2] = [ask, ask_streamed];
+    for ask in asks {
+        for named in [None, Some(("turnwright-user", "ann"))] {
+            let tool = Listener::start(|_| ListenerReply::json("{}"))
+                .await
+                .unwrap();
+            let upstream = acting(ask("")["stream"] == true).await;
+            let app = with_act(&upstream, &tool, EffectClass::Once).await;
+            let with = |mark| named.into_iter().chain([mark]).collect::<Vec<_>>();
+            let retry = app.post(&with(RETRY), &ask("Hi")).await;
+            let first = app.post(&with(FIRST), &ask("Hi")).await;
+            assert_eq!((turn(&first), tool.asked().len()), (turn(&retry), 1));
+            // There is one first try; who does not count is somebody else, and so is who says something else.
+            for (mark, text, effects) in [(FIRST, "Hi", 2), (RETRY, "Bye", 3)] {
+                let other = app.post(&with(mark), &ask(text)).await;
+                assert_ne!(turn(&other), turn(&retry));
+                assert_eq!(tool.asked().len(), effects);
+            }
+            app.post(&named.into_iter().collect::<Vec<_>>(), &ask("Bye"))
+                .await;
+            assert_eq!(tool.asked().len(), 4);
+        }
+    }
+}
+
+/// A first try that was seen is not waited for.
+#[tokio::test]
+async fn a_retry_behind_its_first_try_leaves_the_next_first_try_alone() {
+    let tool = Listener::start(|_| ListenerReply::json("{}"))
+        .await
+        .unwrap();
+    let upstream = acting(false).await;
+    let app = with_act(&upstream, &tool, EffectClass::Once).await;
+    let first = app.post(&[FIRST], &ask("Hi")).await;
+    app.settled().await;
+    let retry = app.post(&[RETRY], &ask("Hi")).await;
+    let other = app.post(&[FIRST], &ask("Hi")).await;
+    assert_eq!(turn(&retry), turn(&first));
+    assert_ne!(turn(&other), turn(&first));
+    assert_eq!(tool.asked().len(), 2);
 }
 
 /// It may be the retry of either: the one whose call ran must not have it run again.

@@ -11,9 +11,10 @@ use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_store::read::ReadError;
 use tw_store::read::requests::{KeySent, RepeatSent};
 
-use super::{Answer, TurnAnswer, TurnRefused, TurnRequest, TurnTaken};
+use super::{Answer, TryMark, TurnAnswer, TurnRefused, TurnRequest, TurnTaken};
 use crate::answered_notes;
 use crate::auth::Principal;
+use crate::equal_requests::RequestFingerprint;
 use crate::follow::Follower;
 use crate::runtime::Runtime;
 
@@ -26,6 +27,8 @@ pub(super) enum EarlierTry {
     /// and only one made after it counts.
     Nothing {
         keys_since: Option<Timestamp>,
+        /// The request is a repetition whose first try was not seen.
+        is_early: bool,
     },
 }
 
@@ -50,6 +53,14 @@ struct Found {
     memory: MemoryVerdict,
     /// Time when its idempotency key was made, if it was found by one.
     key_made: Option<Timestamp>,
+}
+
+/// The outcome of a search for an earlier try.
+enum Search {
+    Found(Found),
+    Nothing,
+    /// Nothing for a repetition, which says that there is something.
+    NothingSeen,
 }
 
 enum Repeat {
@@ -92,11 +103,20 @@ impl Runtime {
         request: &TurnRequest,
         end_user: Option<&str>,
         body_hash: [u8; 32],
+        equal: RequestFingerprint,
     ) -> Result<EarlierTry, TurnRefused> {
-        let Some(found) = self.find_repeat(request, end_user, body_hash).await? else {
-            return Ok(EarlierTry::Nothing { keys_since: None });
-        };
-        self.what_follows(found, request.caller.organization).await
+        let search = self.find_repeat(request, end_user, body_hash, equal);
+        match search.await? {
+            Search::Found(found) => self.what_follows(found, request.caller.organization).await,
+            Search::Nothing => Ok(EarlierTry::Nothing {
+                keys_since: None,
+                is_early: false,
+            }),
+            Search::NothingSeen => Ok(EarlierTry::Nothing {
+                keys_since: None,
+                is_early: true,
+            }),
+        }
     }
 
     /// Decides the meaning of an earlier turn for this request.
@@ -124,6 +144,7 @@ impl Runtime {
             }
             Repeat::Anew => Ok(EarlierTry::Nothing {
                 keys_since: found.key_made.map(|made| made.after(CLOCK_TICK)),
+                is_early: false,
             }),
             Repeat::EffectsRan if found.deleted => Err(TurnRefused::DeletedEffectsRan),
             Repeat::EffectsRan => {
@@ -141,10 +162,12 @@ impl Runtime {
         request: &TurnRequest,
         end_user: Option<&str>,
         body_hash: [u8; 32],
-    ) -> Result<Option<Found>, TurnRefused> {
+        equal: RequestFingerprint,
+    ) -> Result<Search, TurnRefused> {
         let caller = &request.caller;
         let store = self.store();
         let now = self.env().now();
+        let search = |found: Option<Found>| found.map_or(Search::Nothing, Search::Found);
         if let Some(key) = &request.idempotency_key {
             let sent = KeySent {
                 api_key: caller.api_key,
@@ -155,18 +178,23 @@ impl Runtime {
             let since = now.before(self.0.config.request_keys_kept);
             let row = store.request_key(caller.organization, sent).await?;
             let Some(row) = row.filter(|row| row.created >= since) else {
-                return Ok(None);
+                return Ok(Search::Nothing);
             };
             if row.body_hash != body_hash {
                 return Err(TurnRefused::KeyReused);
             }
             let key_made = Some(row.created);
-            return Ok(self.found(caller, row.turn, key_made).await?);
+            return Ok(search(self.found(caller, row.turn, key_made).await?));
         }
-        if request.is_retry {
-            return self.find_marked(request, end_user, body_hash).await;
+        match request.try_mark {
+            TryMark::Repetition => self.find_marked(request, end_user, body_hash).await,
+            // Its own repetition may have come before it.
+            TryMark::First => match self.0.early_retries.take(equal, now) {
+                Some(turn) => Ok(search(self.found(caller, turn, None).await?)),
+                None => Ok(Search::Nothing),
+            },
+            TryMark::None => Ok(Search::Nothing),
         }
-        Ok(None)
     }
 
     /// The turn that a request which is marked as a repetition repeats.
@@ -177,7 +205,7 @@ impl Runtime {
         request: &TurnRequest,
         end_user: Option<&str>,
         body_hash: [u8; 32],
-    ) -> Result<Option<Found>, TurnRefused> {
+    ) -> Result<Search, TurnRefused> {
         let caller = &request.caller;
         let config = &self.0.config;
         let now = self.env().now();
@@ -197,15 +225,18 @@ impl Runtime {
         answered_notes::written(&self.0).await;
         let store = self.store();
         let rows = store.repeat_candidates(caller.organization, sent).await?;
+        if rows.is_empty() {
+            return Ok(Search::NothingSeen);
+        }
         for row in rows {
             let found = self.found(caller, row.turn, None).await?;
             if let Some(found) = found
                 && !matches!(found.decide(), Repeat::Anew)
             {
-                return Ok(Some(found));
+                return Ok(Search::Found(found));
             }
         }
-        Ok(None)
+        Ok(Search::Nothing)
     }
 
     async fn found(
