@@ -11,7 +11,7 @@ use crate::client::host_port;
 use crate::secret::Secret;
 
 mod escapes;
-mod secret_needle;
+pub(crate) mod secret_needle;
 mod sent_secrets;
 
 use secret_needle::SecretNeedle;

@@ -8,7 +8,7 @@ use crate::secret::Secret;
 
 /// Length, in characters, below which a secret is left in place: shorter ones are in every other
 /// text by chance, and what was cut out would tell as much.
-const MASKED_CHARS_MIN: usize = 8;
+pub(crate) const MASKED_CHARS_MIN: usize = 8;
 
 const MASK: &str = "***";
 

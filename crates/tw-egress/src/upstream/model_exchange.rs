@@ -27,6 +27,7 @@ use crate::client::upstream_client::{Address, DirectFailure, UpstreamExchange};
 use crate::exchange::retry_after;
 use crate::idle_timer::IdleTimer;
 use crate::secret::Secret;
+use crate::secrets::secret_needle::MASKED_CHARS_MIN;
 
 /// A model request that is under way.
 pub struct ModelExchange {
@@ -348,7 +349,8 @@ pub(super) fn mask_error(key: &Secret, error: &mut ReportedError) {
 /// stands there: hiding only what looks like the key would tell a client that makes an upstream
 /// quote its guesses how far they are right.
 fn mask(key: &str, text: &mut String) {
-    if key.is_empty() {
+    // A local server's key is often one letter, or a word; in every text there is one.
+    if key.chars().count() < MASKED_CHARS_MIN {
         return;
     }
     if text.contains(key) {

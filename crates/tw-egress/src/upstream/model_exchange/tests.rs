@@ -28,3 +28,14 @@ fn an_error_shows_no_key_and_confirms_no_guess() {
         assert_eq!(text, expected, "{said}");
     }
 }
+
+/// Whoever runs a model at home writes anything there; llama.cpp's error is known by its words.
+#[test]
+fn a_key_that_is_no_secret_cuts_no_words() {
+    for key in ["", "x", "sk", "none", "ollama", "EMPTY", "not-key"] {
+        let said = "exceed_context_size_error: none of the EMPTY ollama, not-key sk…";
+        let mut text = said.to_owned();
+        mask(key, &mut text);
+        assert_eq!(text, said, "{key}");
+    }
+}
