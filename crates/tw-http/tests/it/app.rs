@@ -23,7 +23,7 @@ use tw_runtime::runtime::{Runtime, RuntimeConfig};
 use tw_store::read::requests::{KeySent, RepeatRow};
 use tw_store::store::{self, Store};
 use tw_testkit::client::{ReadAnswer, TestClient};
-use tw_testkit::listener::Listener;
+use tw_testkit::listener::{Listener, ListenerReply};
 use tw_testkit::polling::poll_until;
 
 pub const CHAT: &str = "/v1/chat/completions";
@@ -80,6 +80,17 @@ pub fn probe(name: &str, effect: EffectClass, url: String) -> Tool {
         kind: ToolKind::Probe(StatusProbe { url, panics: false }),
         version: None,
     }
+}
+
+/// A server with the `read` tool `act`, in front of an upstream that gives these answers; the upstream and the tool.
+pub async fn acting_app(replies: Vec<ListenerReply>) -> (App, Listener, Listener) {
+    let tool = Listener::start(|_| ListenerReply::json("{}"))
+        .await
+        .unwrap();
+    let upstream = Listener::in_turn(replies).await.unwrap();
+    let tools = vec![probe("act", EffectClass::Read, tool.url("/"))];
+    let app = App::start(&upstream, AppOptions::with_tools(tools)).await;
+    (app, upstream, tool)
 }
 
 impl App {

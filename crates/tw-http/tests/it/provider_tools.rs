@@ -2,10 +2,9 @@
 
 use serde_json::{Value, json};
 use tw_core::tenant::ToolGrant;
-use tw_core::tool::EffectClass;
-use tw_testkit::listener::{Listener, ListenerReply};
+use tw_testkit::listener::ListenerReply;
 
-use crate::app::{App, AppOptions, ask, probe, upstream_body};
+use crate::app::{acting_app, ask, upstream_body};
 
 fn lists() -> Vec<Value> {
     let function = json!({ "type": "function", "function": { "name": "theirs", "parameters": { "type": "object" } } });
@@ -22,16 +21,6 @@ fn lists() -> Vec<Value> {
     ]
 }
 
-async fn app(replies: Vec<ListenerReply>) -> (App, Listener, Listener) {
-    let tool = Listener::start(|_| ListenerReply::json("{}"))
-        .await
-        .unwrap();
-    let upstream = Listener::in_turn(replies).await.unwrap();
-    let tools = vec![probe("act", EffectClass::Read, tool.url("/"))];
-    let app = App::start(&upstream, AppOptions::with_tools(tools)).await;
-    (app, upstream, tool)
-}
-
 fn ask_with(tools: &Value) -> Value {
     let mut request = ask("Hi");
     request["tools"] = tools.clone();
@@ -42,7 +31,7 @@ fn ask_with(tools: &Value) -> Value {
 async fn they_pass_as_they_are_written() {
     for tools in lists() {
         let (app, upstream, _tool) =
-            app(vec![ListenerReply::json(upstream_body("Done", &[]))]).await;
+            acting_app(vec![ListenerReply::json(upstream_body("Done", &[]))]).await;
         let none = app.key(
             "default",
             ToolGrant::None,
@@ -59,7 +48,7 @@ async fn they_pass_as_they_are_written() {
 #[tokio::test]
 async fn they_stand_beside_this_servers() {
     for tools in lists() {
-        let (app, upstream, tool) = app(vec![
+        let (app, upstream, tool) = acting_app(vec![
             ListenerReply::json(upstream_body("", &[("c1", "act", "{}")])),
             ListenerReply::json(upstream_body("Done", &[])),
         ])
@@ -80,7 +69,7 @@ async fn they_stand_beside_this_servers() {
 /// Kimi's search is called like a function, and the client gives the arguments back.
 #[tokio::test]
 async fn a_call_of_one_goes_to_the_client() {
-    let (app, upstream, tool) = app(vec![
+    let (app, upstream, tool) = acting_app(vec![
         ListenerReply::json(upstream_body(
             "",
             &[("c1", "act", "{}"), ("c2", "$web_search", r#"{"q":"x"}"#)],
@@ -118,7 +107,8 @@ async fn a_call_of_one_goes_to_the_client() {
 
 #[tokio::test]
 async fn a_choice_of_one_passes() {
-    let (app, upstream, _tool) = app(vec![ListenerReply::json(upstream_body("Done", &[]))]).await;
+    let (app, upstream, _tool) =
+        acting_app(vec![ListenerReply::json(upstream_body("Done", &[]))]).await;
     let mut request = ask_with(&json!([{ "type": "web_search", "name": "web_search" }]));
     request["tool_choice"] = json!({ "type": "web_search" });
     assert_eq!(app.post(&[], &request).await.status, 200);

@@ -2,10 +2,9 @@
 
 use serde_json::{Value, json};
 use tw_core::tenant::{KeyScope, ToolGrant};
-use tw_core::tool::EffectClass;
-use tw_testkit::listener::{Listener, ListenerReply};
+use tw_testkit::listener::ListenerReply;
 
-use crate::app::{App, AppOptions, ask, ask_streamed, probe, upstream_body, upstream_stream};
+use crate::app::{acting_app, ask, ask_streamed, upstream_body, upstream_stream};
 
 const ANSWER: &str = r#"{"a":1}"#;
 const REMARK: &str = "Let me look.";
@@ -17,16 +16,6 @@ fn formats() -> Vec<Value> {
         // What a provider invents.
         json!({ "type": "regex", "pattern": "." }),
     ]
-}
-
-async fn app(replies: Vec<ListenerReply>) -> (App, Listener, Listener) {
-    let tool = Listener::start(|_| ListenerReply::json("{}"))
-        .await
-        .unwrap();
-    let upstream = Listener::in_turn(replies).await.unwrap();
-    let tools = vec![probe("act", EffectClass::Read, tool.url("/"))];
-    let app = App::start(&upstream, AppOptions::with_tools(tools)).await;
-    (app, upstream, tool)
 }
 
 fn reply(streamed: bool, text: &str, calls: &[(&str, &str, &str)]) -> ListenerReply {
@@ -72,7 +61,7 @@ fn content(streamed: bool, got: &tw_testkit::client::ReadAnswer) -> String {
 async fn what_is_said_before_a_call_is_not_put_before_the_answer() {
     for streamed in [false, true] {
         for format in formats() {
-            let (app, upstream, _tool) = app(vec![
+            let (app, upstream, _tool) = acting_app(vec![
                 reply(streamed, REMARK, &[("c1", "act", "{}")]),
                 reply(streamed, ANSWER, &[]),
             ])
@@ -92,7 +81,7 @@ async fn what_is_said_before_a_call_is_not_put_before_the_answer() {
 async fn where_people_read_a_blank_line_stands_between_rounds() {
     for streamed in [false, true] {
         for format in [Value::Null, json!({ "type": "text" })] {
-            let (app, _upstream, _tool) = app(vec![
+            let (app, _upstream, _tool) = acting_app(vec![
                 reply(streamed, REMARK, &[("c1", "act", "{}")]),
                 reply(streamed, "It is 1.", &[]),
             ])
@@ -111,7 +100,7 @@ async fn where_people_read_a_blank_line_stands_between_rounds() {
 #[tokio::test]
 async fn what_is_said_beside_a_call_of_the_client_goes_with_it() {
     for streamed in [false, true] {
-        let (app, _upstream, _tool) = app(vec![
+        let (app, _upstream, _tool) = acting_app(vec![
             reply(streamed, REMARK, &[("c1", "act", "{}")]),
             reply(streamed, "And you?", &[("c2", "theirs", "{}")]),
         ])
@@ -135,7 +124,7 @@ async fn an_answer_that_was_cut_is_given_as_far_as_it_came() {
         } else {
             ListenerReply::json(upstream_body(ANSWER, &[]).replace(r#""stop""#, r#""length""#))
         };
-        let (app, _upstream, _tool) = app(vec![cut]).await;
+        let (app, _upstream, _tool) = acting_app(vec![cut]).await;
         let got = app.post(&[], &request(streamed, &formats()[0])).await;
         assert_eq!(content(streamed, &got), ANSWER, "{streamed}");
         assert!(got.text().contains("length"), "{}", got.text());
@@ -146,7 +135,7 @@ async fn an_answer_that_was_cut_is_given_as_far_as_it_came() {
 #[tokio::test]
 async fn a_relayed_answer_is_streamed_as_it_comes() {
     let text = upstream_stream("Hello", &[]);
-    let (app, _upstream, _tool) = app(vec![ListenerReply::sse(text.clone())]).await;
+    let (app, _upstream, _tool) = acting_app(vec![ListenerReply::sse(text.clone())]).await;
     let key = app
         .key("default", ToolGrant::None, vec![KeyScope::Chat])
         .await;
