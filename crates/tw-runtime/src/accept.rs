@@ -215,10 +215,16 @@ impl Runtime {
         } else {
             PassMode::First
         };
+        // Of a first try whose own repetition came before it; known to it alone, however often it has to look.
+        let mut behind = None;
         loop {
             let passing = self.0.turnstile.pass(equal, passes).await;
+            if request.try_mark == TryMark::First && request.idempotency_key.is_none() {
+                let now = self.env().now();
+                behind = behind.or_else(|| self.0.early_retries.take(equal, now));
+            }
             let (keys_since, is_early) = match self
-                .repeated(&request, end_user.as_deref(), body_hash, equal)
+                .repeated(&request, end_user.as_deref(), body_hash, behind)
                 .await?
             {
                 EarlierTry::Answers(taken) => return Ok(*taken),

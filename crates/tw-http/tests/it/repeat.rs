@@ -8,6 +8,7 @@ use tw_core::tenant::{KeyScope, ToolGrant};
 use tw_core::tool::EffectClass;
 use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
+use tw_testkit::polling::poll_until;
 
 use crate::app::{App, AppOptions, CHAT, ask, ask_streamed, probe, upstream_body, upstream_stream};
 use crate::leave::stop_noted;
@@ -443,6 +444,30 @@ async fn a_first_try_that_comes_behind_its_retry_has_no_effect_again() {
             assert_eq!(tool.asked().len(), 4);
         }
     }
+}
+
+/// It finds the repetition's turn again when it has waited for the end.
+#[tokio::test]
+async fn a_first_try_behind_a_retry_that_is_stopping_gets_424() {
+    let tool = answering(vec![gated("tool", "application/json", "{}".to_owned())]).await;
+    let upstream = acting(false).await;
+    let app = with_act(&upstream, &tool, EffectClass::Once).await;
+    let leaving = spawn(&app.client, &[RETRY], ask("Hi"));
+    tool.asked_times(1).await;
+    leaving.abort();
+    let database = rusqlite::Connection::open(app.database()).unwrap();
+    let stopping = "SELECT id FROM turn WHERE stop_reason IS NOT NULL";
+    let id: String = poll_until("a stop that is written down", async || {
+        database.query_row(stopping, [], |row| row.get(0)).ok()
+    })
+    .await;
+    let first = spawn(&app.client, &[FIRST], ask("Hi"));
+    // The store answers in between, so that it has had its chance to go wrong.
+    app.runtime.check_store().await.unwrap();
+    assert!(!first.is_finished());
+    tool.open("tool");
+    assert_effects_told(&first.await.unwrap(), &id);
+    assert_eq!(tool.asked().len(), 1);
 }
 
 /// A first try that was seen is not waited for.

@@ -14,7 +14,6 @@ use tw_store::read::requests::{KeySent, RepeatSent};
 use super::{Answer, TryMark, TurnAnswer, TurnRefused, TurnRequest, TurnTaken};
 use crate::answered_notes;
 use crate::auth::Principal;
-use crate::equal_requests::RequestFingerprint;
 use crate::follow::Follower;
 use crate::runtime::Runtime;
 
@@ -103,9 +102,9 @@ impl Runtime {
         request: &TurnRequest,
         end_user: Option<&str>,
         body_hash: [u8; 32],
-        equal: RequestFingerprint,
+        behind: Option<TurnId>,
     ) -> Result<EarlierTry, TurnRefused> {
-        let search = self.find_repeat(request, end_user, body_hash, equal);
+        let search = self.find_repeat(request, end_user, body_hash, behind);
         match search.await? {
             Search::Found(found) => self.what_follows(found, request.caller.organization).await,
             Search::Nothing => Ok(EarlierTry::Nothing {
@@ -162,7 +161,7 @@ impl Runtime {
         request: &TurnRequest,
         end_user: Option<&str>,
         body_hash: [u8; 32],
-        equal: RequestFingerprint,
+        behind: Option<TurnId>,
     ) -> Result<Search, TurnRefused> {
         let caller = &request.caller;
         let store = self.store();
@@ -188,12 +187,10 @@ impl Runtime {
         }
         match request.try_mark {
             TryMark::Repetition => self.find_marked(request, end_user, body_hash).await,
-            // Its own repetition may have come before it.
-            TryMark::First => match self.0.early_retries.take(equal, now) {
+            TryMark::First | TryMark::None => match behind {
                 Some(turn) => Ok(search(self.found(caller, turn, None).await?)),
                 None => Ok(Search::Nothing),
             },
-            TryMark::None => Ok(Search::Nothing),
         }
     }
 
