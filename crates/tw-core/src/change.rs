@@ -26,7 +26,20 @@ pub struct Fence {
     pub fence: i64,
 }
 
-/// A change of the store. Changes under "of a turn" need a [`Fence`]; the others must not have one.
+/// The number of a turn's first claim, which its acceptance makes.
+pub const FIRST_FENCE: i64 = 1;
+
+/// Changes that are written whole or not at all, in this order. Each of them has an outcome in the answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChangeGroup {
+    /// A new turn with its first changes. The turn's own outcome comes first; unless it is `Done`, it is the only one, and
+    /// nothing was written.
+    Accept(Box<NewTurn>, Vec<TurnChange>),
+    OfTurn(Fence, Vec<TurnChange>),
+    Free(Vec<Change>),
+}
+
+/// A change that needs no fence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     // Tenants.
@@ -55,8 +68,7 @@ pub enum Change {
         at: Timestamp,
     },
 
-    // A turn's birth and the claim of an orphan.
-    AcceptTurn(Box<NewTurn>),
+    /// The claim of an orphan.
     ClaimTurn(ClaimTurn),
     /// The whole answer was handed to the client's connection.
     MarkAnswered {
@@ -78,7 +90,36 @@ pub enum Change {
     // Requests without a turn.
     RecordRelayedRequest(Box<RelayedRequest>),
 
-    // Of a turn.
+    /// Writes a time that nobody reads, to find out whether the store takes writes.
+    CheckWritable {
+        at: Timestamp,
+    },
+
+    // Retention.
+    /// Erases contents (input, blocks, arguments, results, events) of final turns that are due.
+    EraseDue {
+        now: Timestamp,
+        turns_max: u32,
+    },
+    /// Deletes event logs of turns that ended before `before`.
+    ExpireEvents {
+        before: Timestamp,
+        turns_max: u32,
+    },
+    ExpireRequestKeys {
+        before: Timestamp,
+        keys_max: u32,
+    },
+    /// Deletes records of relayed requests that ended before `before`.
+    ExpireRelayedRequests {
+        before: Timestamp,
+        requests_max: u32,
+    },
+}
+
+/// A change of a turn, which only its driver writes, under the turn's fence.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TurnChange {
     OpenAttempt(OpenAttempt),
     CloseAttempt(CloseAttempt),
     AddMessage(NewMessage),
@@ -107,32 +148,6 @@ pub enum Change {
         at: Timestamp,
     },
     EndTurn(EndTurn),
-
-    /// Writes a time that nobody reads, to find out whether the store takes writes.
-    CheckWritable {
-        at: Timestamp,
-    },
-
-    // Retention.
-    /// Erases contents (input, blocks, arguments, results, events) of final turns that are due.
-    EraseDue {
-        now: Timestamp,
-        turns_max: u32,
-    },
-    /// Deletes event logs of turns that ended before `before`.
-    ExpireEvents {
-        before: Timestamp,
-        turns_max: u32,
-    },
-    ExpireRequestKeys {
-        before: Timestamp,
-        keys_max: u32,
-    },
-    /// Deletes records of relayed requests that ended before `before`.
-    ExpireRelayedRequests {
-        before: Timestamp,
-        requests_max: u32,
-    },
 }
 
 /// The outcome of a change; outcomes come in the order of the group's changes.
@@ -287,6 +302,17 @@ pub struct NewTurn {
     /// The time before which idempotency keys do not count.
     pub keys_since: Timestamp,
     pub at: Timestamp,
+}
+
+impl NewTurn {
+    /// The fence of the driver that begins with the turn.
+    pub fn fence(&self) -> Fence {
+        Fence {
+            organization: self.organization,
+            turn: self.id,
+            fence: FIRST_FENCE,
+        }
+    }
 }
 
 /// A claim by which a process takes over a turn that nobody drives.

@@ -2,7 +2,7 @@
 //!
 //! Nothing here does I/O, reads a clock, draws a random number or is `async`:
 //! time and fresh ids arrive as arguments, and what shall happen to the world leaves as
-//! [`change::Change`]s to write and [`turn::Effect`]s to start.
+//! [`change::TurnChange`]s to write and [`turn::Effect`]s to start.
 //! This crate depends on no other crate of ours.
 //! Start reading at [`turn::Turn::on`].
 

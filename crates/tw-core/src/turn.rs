@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use crate::arguments::ValidArgs;
 use crate::call::{CallEnd, CallReason, CallRunner};
-use crate::change::Change;
+use crate::change::TurnChange;
 use crate::effect_words;
 use crate::event::LogEvent;
 use crate::id::{CallId, CallRef, TurnId};
@@ -184,7 +184,7 @@ pub enum Timer {
 /// The consequences of one event: written first, then shown and started.
 #[derive(Debug, Default)]
 pub struct Step {
-    pub write: Vec<Change>,
+    pub write: Vec<TurnChange>,
     pub show: Vec<LogEvent>,
     pub then: Vec<Effect>,
 }
@@ -344,7 +344,7 @@ pub struct CallToRun {
 impl Turn {
     /// A new turn; its first request is written by the accepting transaction.
     ///
-    /// `step.write` begins with what follows the turn's own row, which the caller puts first.
+    /// `step.write` holds what follows the turn's own row, which is not the machine's.
     pub fn start(setup: TurnSetup, now: &Now<'_>, step: &mut Step) -> Self {
         let mut turn = Self::bare(setup);
         turn.ask(1, now, step);

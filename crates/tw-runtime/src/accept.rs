@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
-use tw_core::change::{Change, Fence, NewTurn};
+use tw_core::change::{Change, NewTurn};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::history::{FeltDifferences, HistoryRepairs};
 use tw_core::id::{OrgId, TurnId};
@@ -286,7 +286,7 @@ impl Runtime {
             turn,
             at: self.env().now(),
         };
-        self.store().apply(vec![ask], None).await?;
+        self.store().apply(vec![ask]).await?;
         // Whoever took it over meanwhile may have read the row before that.
         self.cancel_live(turn);
         Ok(())
@@ -426,13 +426,7 @@ impl Runtime {
             names_shared,
         } = beginning;
         let (turn, conversation) = (accept.id, accept.conversation.clone());
-        let fence = Fence {
-            organization: request.caller.organization,
-            turn,
-            fence: 1,
-        };
         let mut step = Step::default();
-        step.write.push(Change::AcceptTurn(Box::new(accept)));
         let machine = machine_of(inner, setup, &mut step);
         let repaired = work.histories.repaired();
         repairs.differences = differences_of(&machine, request, repaired, &work.upstreams);
@@ -440,7 +434,7 @@ impl Runtime {
         let permit = permit.map_err(TurnRefused::NoRoom)?;
         let (answer, outcome) = self.drive(StartedTurn {
             machine,
-            fence,
+            accept: Box::new(accept),
             work,
             permit,
             step,
@@ -473,12 +467,13 @@ impl Runtime {
         let inner = &self.0;
         let StartedTurn {
             machine,
-            fence,
+            accept,
             work,
             permit,
             step,
             pass,
         } = started;
+        let fence = accept.fence();
         let live = LiveTurn::new(0);
         let client = WaitingClient::starter(&live);
         let (to_client, events) = to_client::new();
@@ -495,7 +490,7 @@ impl Runtime {
             events_stored: 0,
         });
         inner.live.add(fence.turn, live);
-        driver::spawn(inner, fence, driver.accept(step, pass, accepted));
+        driver::spawn(inner, fence, driver.accept(accept, step, pass, accepted));
         let answer = TurnAnswer::new(Answer::Live {
             events,
             _client: client,
@@ -586,10 +581,10 @@ struct Beginning {
 /// A turn whose machine has taken its first step, with what its driver is made of.
 struct StartedTurn {
     machine: Turn,
-    fence: Fence,
+    accept: Box<NewTurn>,
     work: TurnWork,
     permit: RoomPermit,
-    /// The first writes and effects.
+    /// The first writes, beside the turn's own, and effects.
     step: Step,
     /// Held until the turn is accepted.
     pass: TurnstilePass,

@@ -62,7 +62,7 @@ pub async fn create_key(
 ) -> Result<String, CreateKeyError> {
     let organization = organization(store, env, &wanted.organization).await?;
     let (key, new) = new_key(env, organization, wanted, None);
-    store.apply(vec![Change::CreateApiKey(new)], None).await?;
+    store.apply(vec![Change::CreateApiKey(new)]).await?;
     Ok(key)
 }
 
@@ -144,7 +144,7 @@ pub async fn revoke_key(
         key: key.id,
         at: now,
     };
-    store.apply(vec![change], None).await?;
+    store.apply(vec![change]).await?;
     Ok(key)
 }
 
@@ -166,7 +166,7 @@ pub async fn organization(
         at: env.now(),
     };
     let outcomes = store
-        .apply(vec![Change::CreateOrganization(organization)], None)
+        .apply(vec![Change::CreateOrganization(organization)])
         .await?;
     if let Some(Outcome::Organization(id)) = outcomes.first() {
         Ok(*id)

@@ -80,7 +80,7 @@ async fn write(inner: &RuntimeInner) {
         return;
     }
     let count = marks.len();
-    if let Err(error) = inner.store.apply(marks, None).await {
+    if let Err(error) = inner.store.apply(marks).await {
         tracing::warn!(turns = count, error = %ErrorChain(&error), "noting that turns were answered failed");
     }
 }

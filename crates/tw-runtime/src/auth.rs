@@ -117,10 +117,7 @@ impl Runtime {
     fn touch(&self, key: ApiKeyId, at: Timestamp) {
         let store = self.store().clone();
         self.0.tasks.spawn(async move {
-            if let Err(error) = store
-                .apply(vec![Change::TouchApiKey { key, at }], None)
-                .await
-            {
+            if let Err(error) = store.apply(vec![Change::TouchApiKey { key, at }]).await {
                 tracing::warn!(error = %ErrorChain(&error), "noting a key's use failed");
             }
         });

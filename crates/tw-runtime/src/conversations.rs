@@ -63,7 +63,7 @@ impl Runtime {
     ) -> Result<ConversationDeletion, StoreApplyError> {
         let organization = delete.organization;
         let change = Change::DeleteConversation(delete);
-        let outcomes = self.store().apply(vec![change], None).await?;
+        let outcomes = self.store().apply(vec![change]).await?;
         let Some(Outcome::ConversationDeleted { running }) = outcomes.into_iter().next() else {
             return Ok(ConversationDeletion::NotFound);
         };
@@ -94,7 +94,7 @@ impl Runtime {
             now: self.env().now(),
             turns_max: TURNS_PER_SWEEP_MAX,
         };
-        if let Err(error) = self.store().apply(vec![change], None).await {
+        if let Err(error) = self.store().apply(vec![change]).await {
             tracing::warn!(error = %ErrorChain(&error), "erasing a deleted conversation failed");
         }
     }

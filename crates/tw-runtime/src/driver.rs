@@ -23,7 +23,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep};
-use tw_core::change::{Change, Fence, Outcome};
+use tw_core::change::{Fence, NewTurn, Outcome, TurnChange};
 use tw_core::id::CallRef;
 use tw_core::model::ModelEvent;
 use tw_core::request::ModelInput;
@@ -215,6 +215,7 @@ impl TurnDriver {
     /// dispatched before it has. `accepted` hears how it went.
     pub(crate) async fn accept(
         mut self: Box<Self>,
+        new: Box<NewTurn>,
         step: Step,
         passing: TurnstilePass,
         accepted: oneshot::Sender<Result<AcceptedTurn, StoreApplyError>>,
@@ -227,9 +228,9 @@ impl TurnDriver {
         let noted = self.note(&write);
         debug_assert!(noted.is_empty(), "nothing of an accepted turn has ended");
         self.reach(FailPoint::BeforeAccept);
-        let (store, fence) = (self.inner.store.clone(), self.fence);
+        let store = self.inner.store.clone();
         self.accepting = Some(Accepting {
-            apply: Box::pin(async move { store.apply(write, Some(fence)).await }),
+            apply: Box::pin(async move { store.accept_turn(new, write).await }),
             passing,
             accepted,
         });
@@ -299,8 +300,8 @@ impl TurnDriver {
     async fn note_resumed(&mut self) -> Result<(), DriverStop> {
         if !self.turn.is_ended() {
             let at = self.inner.env.now();
-            let note = Change::NoteResumed { at };
-            let noted = self.inner.store.apply(vec![note], Some(self.fence)).await;
+            let note = TurnChange::NoteResumed { at };
+            let noted = self.inner.store.apply_to_turn(self.fence, vec![note]).await;
             noted.map_err(DriverStop::Write)?;
         }
         if self.asking.is_none() {

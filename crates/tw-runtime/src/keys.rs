@@ -135,9 +135,7 @@ impl Runtime {
             Some(caller.api_key),
         );
         let uuid = new.uuid;
-        self.store()
-            .apply(vec![Change::CreateApiKey(new)], None)
-            .await?;
+        self.store().apply(vec![Change::CreateApiKey(new)]).await?;
         Ok((self.api_key(caller, uuid).await?, text))
     }
 
@@ -173,7 +171,7 @@ impl Runtime {
         };
         let outcomes = self
             .store()
-            .apply(vec![Change::ChangeApiKey(change)], None)
+            .apply(vec![Change::ChangeApiKey(change)])
             .await?;
         if outcomes.first() == Some(&Outcome::Already) {
             return Err(ManageKeyError::Ended);
@@ -195,7 +193,7 @@ impl Runtime {
             key: found.id,
             at: self.env().now(),
         };
-        self.store().apply(vec![change], None).await?;
+        self.store().apply(vec![change]).await?;
         Ok(())
     }
 

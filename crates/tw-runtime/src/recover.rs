@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use tw_core::call::CallRunner;
-use tw_core::change::{Change, ClaimTurn, Fence, Outcome};
+use tw_core::change::{Change, ClaimTurn, Fence, Outcome, TurnChange};
 use tw_core::id::{OrgId, ToolVersionKey, TurnId};
 use tw_core::limits::{self, RequestLimits};
 use tw_core::request::{ModelInput, Role};
@@ -188,7 +188,7 @@ fn take_over_after(inner: Arc<RuntimeInner>, orphan: OrphanedTurn) {
             }
             // What its last driver gave the writer is written before this, also the turn's own row.
             let at = inner.env.now();
-            let taken = match inner.store.apply(vec![Change::CheckWritable { at }], None).await {
+            let taken = match inner.store.apply(vec![Change::CheckWritable { at }]).await {
                 Ok(_) => take_over(&inner, organization, turn, Suspects::Taken).await,
                 Err(error) => Err(error.into()),
             };
@@ -273,7 +273,7 @@ async fn claim_and_load(
         owner: format!("{}:{}", inner.boot, inner.env.random_id().simple()),
         at: inner.env.now(),
     });
-    let outcomes = inner.store.apply(vec![claim], None).await?;
+    let outcomes = inner.store.apply(vec![claim]).await?;
     let Some(&Outcome::Claimed { fence, open }) = outcomes.first() else {
         return Ok(TakenOver::Left);
     };
@@ -301,7 +301,7 @@ async fn claim_and_load(
         let at = inner.env.now();
         let _ = inner
             .store
-            .apply(vec![Change::NoteResumed { at }], Some(fence))
+            .apply_to_turn(fence, vec![TurnChange::NoteResumed { at }])
             .await;
     }
     loaded
@@ -480,8 +480,8 @@ fn drive_on(
     driver::spawn(inner, fence, driver.resume(step));
 }
 
-fn ends_by_our_fault(write: &Change) -> bool {
-    matches!(write, Change::EndTurn(end) if end.reason == Some(TurnReason::Internal))
+fn ends_by_our_fault(write: &TurnChange) -> bool {
+    matches!(write, TurnChange::EndTurn(end) if end.reason == Some(TurnReason::Internal))
 }
 
 /// The tools of the turn, each in the version that it was offered in; one that comes with the

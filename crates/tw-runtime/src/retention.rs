@@ -19,7 +19,7 @@ pub(crate) async fn run(inner: Arc<RuntimeInner>) {
             () = tokio::time::sleep(INTERVAL) => {}
         }
         while !inner.refusing.is_cancelled() {
-            match inner.store.apply(sweep(&inner), None).await {
+            match inner.store.apply(sweep(&inner)).await {
                 Ok(outcomes) if outcomes.iter().any(is_more_due) => {}
                 Ok(_) => break,
                 Err(error) => {

@@ -274,7 +274,7 @@ impl Runtime {
         let at = self.0.env.now();
         self.0
             .store
-            .apply(vec![Change::CheckWritable { at }], None)
+            .apply(vec![Change::CheckWritable { at }])
             .await
             .map(|_| ())
     }

@@ -216,7 +216,7 @@ impl Runtime {
             tool: id,
             at: self.env().now(),
         };
-        let outcomes = self.store().apply(vec![delete], None).await?;
+        let outcomes = self.store().apply(vec![delete]).await?;
         self.0.book.forget(caller.organization);
         if outcomes.first() == Some(&Outcome::Done) {
             Ok(())
@@ -428,7 +428,7 @@ impl Runtime {
         };
         let outcomes = self
             .store()
-            .apply(vec![Change::SaveTool(Box::new(save))], None)
+            .apply(vec![Change::SaveTool(Box::new(save))])
             .await?;
         self.0.book.forget(organization);
         match outcomes.first() {

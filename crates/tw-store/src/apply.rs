@@ -11,7 +11,7 @@ mod turn_changes;
 use std::sync::Arc;
 
 use rusqlite::{Params, params};
-use tw_core::change::{Change, Fence, Outcome};
+use tw_core::change::{Change, ChangeGroup, FIRST_FENCE, Fence, Outcome, TurnChange};
 use tw_core::id::{OrgId, TurnId};
 
 use crate::statements::PreparedStatements;
@@ -34,9 +34,6 @@ pub enum StoreApplyError {
         #[source]
         source: rusqlite::Error,
     },
-    /// A fault of the caller: these changes may not stand in one group.
-    #[error("a group that cannot be applied: {what}")]
-    Misgrouped { what: &'static str },
     /// A fault of the caller: the number does not fit the column.
     #[error("{what} does not fit its column")]
     Encode { what: &'static str },
@@ -108,127 +105,58 @@ struct TurnKey {
 
 /// Writes a group of changes into the open transaction; the outcomes are in the group's order.
 ///
-/// If the first change meets a taken idempotency key or continues what was deleted, its outcome is the only one
-/// and nothing was written.
-///
 /// # Errors
 /// Any error asks the caller to roll back to where the group began.
 pub(crate) fn apply(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
-    changes: &[Change],
-    fence: Option<Fence>,
+    group: &ChangeGroup,
 ) -> Result<Vec<Outcome>, StoreApplyError> {
-    check_group(changes, fence)?;
-    let mut outcomes = Vec::with_capacity(changes.len());
-    let mut rest = changes;
-    let mut accepted = None;
-    if let Some((Change::AcceptTurn(new), after)) = changes.split_first() {
-        match accept::accept_turn(db, new)? {
-            AcceptOutcome::New { key } => {
-                outcomes.push(Outcome::Done);
-                accepted = Some(TurnKey {
-                    key,
-                    organization: new.organization,
-                    fence: FIRST_FENCE,
-                });
-            }
-            AcceptOutcome::KeyTaken { turn, same_body } => {
-                outcomes.push(Outcome::KeyTaken { turn, same_body });
-                return Ok(outcomes);
-            }
-            AcceptOutcome::ParentDeleted => {
-                outcomes.push(Outcome::ParentDeleted);
-                return Ok(outcomes);
-            }
+    match group {
+        ChangeGroup::Accept(new, first) => {
+            let key = match accept::accept_turn(db, new)? {
+                AcceptOutcome::New { key } => key,
+                AcceptOutcome::KeyTaken { turn, same_body } => {
+                    return Ok(vec![Outcome::KeyTaken { turn, same_body }]);
+                }
+                AcceptOutcome::ParentDeleted => return Ok(vec![Outcome::ParentDeleted]),
+            };
+            // Nobody else knows yet of a turn that this group makes, so its fence holds.
+            let turn = TurnKey {
+                key,
+                organization: new.organization,
+                fence: FIRST_FENCE,
+            };
+            let mut outcomes = Vec::with_capacity(1 + first.len());
+            outcomes.push(Outcome::Done);
+            apply_each_of_turn(db, rules, turn, first, &mut outcomes)?;
+            Ok(outcomes)
         }
-        rest = after;
+        ChangeGroup::OfTurn(fence, changes) => {
+            let turn = check_fence(db, rules, *fence)?;
+            let mut outcomes = Vec::with_capacity(changes.len());
+            apply_each_of_turn(db, rules, turn, changes, &mut outcomes)?;
+            Ok(outcomes)
+        }
+        ChangeGroup::Free(changes) => changes
+            .iter()
+            .map(|change| apply_free(db, change))
+            .collect(),
     }
-    let Some(fence) = fence else {
-        for change in rest {
-            outcomes.push(apply_unfenced(db, change)?);
-        }
-        return Ok(outcomes);
-    };
-    // Nobody else knows yet of a turn that this group makes, so its fence holds.
-    let turn = match accepted {
-        Some(turn) => turn,
-        None => check_fence(db, rules, fence)?,
-    };
-    for change in rest {
+}
+
+fn apply_each_of_turn(
+    db: &mut PreparedStatements<'_>,
+    rules: GuardRules,
+    turn: TurnKey,
+    changes: &[TurnChange],
+    outcomes: &mut Vec<Outcome>,
+) -> Result<(), StoreApplyError> {
+    for change in changes {
         outcomes.push(apply_of_turn(db, rules, turn, change)?);
-    }
-    Ok(outcomes)
-}
-
-#[derive(PartialEq, Eq)]
-enum Kind {
-    Accept,
-    OfTurn,
-    Unfenced,
-}
-
-fn kind(change: &Change) -> Kind {
-    match change {
-        Change::AcceptTurn(_) => Kind::Accept,
-        Change::OpenAttempt(_)
-        | Change::CloseAttempt(_)
-        | Change::AddMessage(_)
-        | Change::AddCall(_)
-        | Change::StartCall { .. }
-        | Change::HandOverCall(_)
-        | Change::EndCall { .. }
-        | Change::AppendEvents(_)
-        | Change::NoteStop { .. }
-        | Change::NoteResumed { .. }
-        | Change::EndTurn(_) => Kind::OfTurn,
-        Change::CreateOrganization(_)
-        | Change::CreateApiKey(_)
-        | Change::ChangeApiKey(_)
-        | Change::ExpireApiKey { .. }
-        | Change::TouchApiKey { .. }
-        | Change::SaveTool(_)
-        | Change::DeleteTool { .. }
-        | Change::DeleteConversation(_)
-        | Change::ClaimTurn(_)
-        | Change::AskStop { .. }
-        | Change::MarkAnswered { .. }
-        | Change::CheckWritable { .. }
-        | Change::EraseDue { .. }
-        | Change::ExpireEvents { .. }
-        | Change::ExpireRequestKeys { .. }
-        | Change::RecordRelayedRequest(_)
-        | Change::ExpireRelayedRequests { .. } => Kind::Unfenced,
-    }
-}
-
-fn check_group(changes: &[Change], fence: Option<Fence>) -> Result<(), StoreApplyError> {
-    let refuse = |what| Err(StoreApplyError::Misgrouped { what });
-    for (index, change) in changes.iter().enumerate() {
-        match (kind(change), fence) {
-            (Kind::Accept, _) if index > 0 => {
-                return refuse("a turn is accepted first in its group");
-            }
-            (Kind::OfTurn, None) => return refuse("a turn's change without a fence"),
-            (Kind::Unfenced, Some(_)) => return refuse("a fence over a change of no turn"),
-            (Kind::Accept | Kind::OfTurn, Some(_)) | (Kind::Accept | Kind::Unfenced, None) => {}
-        }
-    }
-    if let (Some(Change::AcceptTurn(new)), Some(fence)) = (changes.first(), fence) {
-        let own = Fence {
-            organization: new.organization,
-            turn: new.id,
-            fence: FIRST_FENCE,
-        };
-        if fence != own {
-            return refuse("a new turn under another fence than its first");
-        }
     }
     Ok(())
 }
-
-/// The fence of a turn that was never claimed again.
-const FIRST_FENCE: i64 = 1;
 
 const CHECK_FENCE: &str = "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND fence = ?3";
 
@@ -266,46 +194,26 @@ fn apply_of_turn(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
     turn: TurnKey,
-    change: &Change,
+    change: &TurnChange,
 ) -> Result<Outcome, StoreApplyError> {
     match change {
-        Change::OpenAttempt(open) => turn_changes::open_attempt(db, turn, open),
-        Change::CloseAttempt(close) => turn_changes::close_attempt(db, rules, turn, close),
-        Change::AddMessage(message) => turn_changes::add_message(db, turn.key, message),
-        Change::AddCall(call) => turn_changes::add_call(db, turn, call),
-        Change::StartCall { call, at } => turn_changes::start_call(db, rules, turn, *call, *at),
-        Change::HandOverCall(handed) => turn_changes::hand_over_call(db, rules, turn, handed),
-        Change::EndCall { call, end, at } => {
+        TurnChange::OpenAttempt(open) => turn_changes::open_attempt(db, turn, open),
+        TurnChange::CloseAttempt(close) => turn_changes::close_attempt(db, rules, turn, close),
+        TurnChange::AddMessage(message) => turn_changes::add_message(db, turn.key, message),
+        TurnChange::AddCall(call) => turn_changes::add_call(db, turn, call),
+        TurnChange::StartCall { call, at } => turn_changes::start_call(db, rules, turn, *call, *at),
+        TurnChange::HandOverCall(handed) => turn_changes::hand_over_call(db, rules, turn, handed),
+        TurnChange::EndCall { call, end, at } => {
             turn_changes::end_call(db, rules, turn, *call, end, *at)
         }
-        Change::AppendEvents(flush) => turn_changes::append_events(db, turn, flush),
-        Change::NoteStop { reason, at } => turn_changes::note_stop(db, turn, *reason, *at),
-        Change::NoteResumed { at } => turn_changes::note_resumed(db, turn, *at),
-        Change::EndTurn(end) => turn_changes::end_turn(db, rules, turn, end),
-        Change::AcceptTurn(_)
-        | Change::CreateOrganization(_)
-        | Change::CreateApiKey(_)
-        | Change::ChangeApiKey(_)
-        | Change::ExpireApiKey { .. }
-        | Change::TouchApiKey { .. }
-        | Change::SaveTool(_)
-        | Change::DeleteTool { .. }
-        | Change::DeleteConversation(_)
-        | Change::ClaimTurn(_)
-        | Change::AskStop { .. }
-        | Change::MarkAnswered { .. }
-        | Change::CheckWritable { .. }
-        | Change::EraseDue { .. }
-        | Change::ExpireEvents { .. }
-        | Change::ExpireRequestKeys { .. }
-        | Change::RecordRelayedRequest(_)
-        | Change::ExpireRelayedRequests { .. } => Err(StoreApplyError::Misgrouped {
-            what: "not of a turn",
-        }),
+        TurnChange::AppendEvents(flush) => turn_changes::append_events(db, turn, flush),
+        TurnChange::NoteStop { reason, at } => turn_changes::note_stop(db, turn, *reason, *at),
+        TurnChange::NoteResumed { at } => turn_changes::note_resumed(db, turn, *at),
+        TurnChange::EndTurn(end) => turn_changes::end_turn(db, rules, turn, end),
     }
 }
 
-fn apply_unfenced(
+fn apply_free(
     db: &mut PreparedStatements<'_>,
     change: &Change,
 ) -> Result<Outcome, StoreApplyError> {
@@ -346,18 +254,6 @@ fn apply_unfenced(
             before,
             requests_max,
         } => relayed::expire(db, *before, *requests_max),
-        Change::AcceptTurn(_)
-        | Change::OpenAttempt(_)
-        | Change::CloseAttempt(_)
-        | Change::AddMessage(_)
-        | Change::AddCall(_)
-        | Change::StartCall { .. }
-        | Change::HandOverCall(_)
-        | Change::EndCall { .. }
-        | Change::AppendEvents(_)
-        | Change::NoteStop { .. }
-        | Change::NoteResumed { .. }
-        | Change::EndTurn(_) => Err(StoreApplyError::Misgrouped { what: "of a turn" }),
     }
 }
 

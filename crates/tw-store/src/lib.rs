@@ -1,6 +1,6 @@
 //! Rows and SQL: what is written down, and how it is read again.
 //!
-//! Writes are [`tw_core::change::Change`]s, applied in groups by one function, `apply::apply`;
+//! Writes are [`tw_core::change::ChangeGroup`]s, applied by one function, `apply::apply`;
 //! reads are functions of [`store::Store`], each with the organization first. What has no
 //! organization to be asked for (keys by their hash, turns that nobody drives) is in [`system`].
 //! Nothing here decides what may happen, reads a clock or draws a random number.

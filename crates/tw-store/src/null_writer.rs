@@ -1,7 +1,7 @@
 //! A writer that writes nothing: what a turn costs without its record. For measuring only.
 
 use tokio::sync::mpsc;
-use tw_core::change::Outcome;
+use tw_core::change::{ChangeGroup, Outcome};
 
 use crate::writer::WriterJob;
 
@@ -14,9 +14,14 @@ const SYNCHRONOUS_OFF: i64 = 0;
 pub fn run(mut jobs: mpsc::Receiver<WriterJob>) {
     while let Some(job) = jobs.blocking_recv() {
         match job {
-            WriterJob::Apply { changes, reply, .. } => {
+            WriterJob::Apply { group, reply } => {
+                let changes = match group {
+                    ChangeGroup::Accept(_, first) => 1 + first.len(),
+                    ChangeGroup::OfTurn(_, changes) => changes.len(),
+                    ChangeGroup::Free(changes) => changes.len(),
+                };
                 // Whoever asked may have gone.
-                let _ = reply.send(Ok(vec![Outcome::Done; changes.len()]));
+                let _ = reply.send(Ok(vec![Outcome::Done; changes]));
             }
             WriterJob::Synchronous { reply } => {
                 let _ = reply.send(Ok(SYNCHRONOUS_OFF));

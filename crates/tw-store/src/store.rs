@@ -6,7 +6,7 @@ use std::thread;
 
 use rusqlite::Connection;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tw_core::change::{Change, Fence, Outcome};
+use tw_core::change::{Change, ChangeGroup, Fence, NewTurn, Outcome, TurnChange};
 use tw_core::time::Timestamp;
 
 use crate::apply::{GuardRules, StoreApplyError};
@@ -17,7 +17,7 @@ use crate::migrate::{self, MIGRATIONS, MigrateError};
 use crate::read::ReadError;
 use crate::read::memory::RecentRecalls;
 use crate::statements::PreparedStatements;
-use crate::writer::{self, ChangeGroup, WriterJob};
+use crate::writer::{self, WriterJob};
 
 /// Reads that may run at once.
 pub const READERS_DEFAULT: usize = 4;
@@ -212,31 +212,60 @@ impl Store {
         &self.kept
     }
 
-    /// Writes a group whole or not at all; once this returns outcomes, they are on disk.
+    /// Writes a new turn, and its first changes, whole or not at all; once this returns outcomes, they are on disk.
+    ///
+    /// The turn's own outcome comes first. Unless it is `Done`, it is the only one, and nothing was written.
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    ///
+    /// # Cancel safety
+    /// As [`Store::apply`].
+    pub async fn accept_turn(
+        &self,
+        new: Box<NewTurn>,
+        first: Vec<TurnChange>,
+    ) -> Result<Vec<Outcome>, StoreApplyError> {
+        self.write(ChangeGroup::Accept(new, first)).await
+    }
+
+    /// Writes changes of the turn that the fence names, whole or not at all; once this returns outcomes, they are on
+    /// disk.
+    ///
+    /// # Errors
+    /// As [`Store::apply`], and `Fenced` where another driver has claimed the turn.
+    ///
+    /// # Cancel safety
+    /// As [`Store::apply`].
+    pub async fn apply_to_turn(
+        &self,
+        fence: Fence,
+        changes: Vec<TurnChange>,
+    ) -> Result<Vec<Outcome>, StoreApplyError> {
+        self.write(ChangeGroup::OfTurn(fence, changes)).await
+    }
+
+    /// Writes changes whole or not at all; once this returns outcomes, they are on disk.
     ///
     /// # Errors
     /// See [`StoreApplyError`]; after `Unknown` the caller must look.
     ///
     /// # Cancel safety
     /// A dropped call may still be written.
-    pub async fn apply(
-        &self,
-        changes: Vec<Change>,
-        fence: Option<Fence>,
-    ) -> Result<Vec<Outcome>, StoreApplyError> {
+    pub async fn apply(&self, changes: Vec<Change>) -> Result<Vec<Outcome>, StoreApplyError> {
+        self.write(ChangeGroup::Free(changes)).await
+    }
+
+    async fn write(&self, group: ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
         let file = match &*self.inner {
             Inner::File(file) => file,
-            Inner::Inline(inline) => return inline.apply(&changes, fence),
+            Inner::Inline(inline) => return inline.apply(&group),
         };
         let (reply, answer) = oneshot::channel();
         let jobs = file.jobs.as_ref().ok_or(StoreApplyError::Closed)?;
-        jobs.send(WriterJob::Apply {
-            changes,
-            fence,
-            reply,
-        })
-        .await
-        .map_err(|_| StoreApplyError::Closed)?;
+        jobs.send(WriterJob::Apply { group, reply })
+            .await
+            .map_err(|_| StoreApplyError::Closed)?;
         // The writer takes a job only to answer it; without an answer it died, and with it the knowledge.
         answer
             .await
@@ -251,18 +280,14 @@ impl Store {
         }
     }
 
-    /// [`Store::apply`] without waiting, for a store that writes inline.
+    /// The write of a group without waiting, for a store that writes inline.
     ///
     /// # Errors
     /// `NotInline` from a store on disk; else see [`StoreApplyError`].
-    pub fn apply_inline(
-        &self,
-        changes: &[Change],
-        fence: Option<Fence>,
-    ) -> Result<Vec<Outcome>, StoreApplyError> {
+    pub fn apply_inline(&self, group: &ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
         match &*self.inner {
             Inner::File(_) => Err(StoreApplyError::NotInline),
-            Inner::Inline(inline) => inline.apply(changes, fence),
+            Inner::Inline(inline) => inline.apply(group),
         }
     }
 
@@ -378,16 +403,12 @@ impl Store {
 }
 
 impl InlineStore {
-    fn apply(
-        &self,
-        changes: &[Change],
-        fence: Option<Fence>,
-    ) -> Result<Vec<Outcome>, StoreApplyError> {
+    fn apply(&self, group: &ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
         let conn = self.lock();
         let mut answers = writer::commit(
             &mut PreparedStatements::of(&conn),
             self.rules,
-            &[ChangeGroup { changes, fence }],
+            std::slice::from_ref(group),
         );
         answers
             .pop()

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
-use tw_core::change::{Change, Fence, Outcome};
+use tw_core::change::{ChangeGroup, Outcome};
 
 use crate::apply::{GuardRules, StoreApplyError, apply};
 use crate::connection;
@@ -14,16 +14,9 @@ use crate::statements::PreparedStatements;
 
 pub type JobAnswer = Result<Vec<Outcome>, StoreApplyError>;
 
-/// Changes that are written whole or not at all.
-pub struct ChangeGroup<'a> {
-    pub changes: &'a [Change],
-    pub fence: Option<Fence>,
-}
-
 pub enum WriterJob {
     Apply {
-        changes: Vec<Change>,
-        fence: Option<Fence>,
+        group: ChangeGroup,
         reply: oneshot::Sender<JobAnswer>,
     },
     /// Asks the writer's own connection for its `PRAGMA synchronous`.
@@ -72,27 +65,20 @@ pub fn run(
 }
 
 fn serve(db: &mut PreparedStatements<'_>, batch: Vec<WriterJob>, figures: &WriterFigures) {
-    let mut members = Vec::with_capacity(batch.len());
+    let mut groups = Vec::with_capacity(batch.len());
+    let mut replies = Vec::with_capacity(batch.len());
     for job in batch {
         match job {
-            WriterJob::Apply {
-                changes,
-                fence,
-                reply,
-            } => members.push((changes, fence, reply)),
+            WriterJob::Apply { group, reply } => {
+                groups.push(group);
+                replies.push(reply);
+            }
             WriterJob::Synchronous { reply } => {
                 // Whoever asked may have gone.
                 let _ = reply.send(synchronous(db.conn()));
             }
         }
     }
-    let groups: Vec<ChangeGroup<'_>> = members
-        .iter()
-        .map(|(changes, fence, _)| ChangeGroup {
-            changes,
-            fence: *fence,
-        })
-        .collect();
     if groups.is_empty() {
         return;
     }
@@ -109,7 +95,7 @@ fn serve(db: &mut PreparedStatements<'_>, batch: Vec<WriterJob>, figures: &Write
         )
     });
     figures.failed.inc_by(failed.count() as u64);
-    for ((_, _, reply), answer) in members.into_iter().zip(answers) {
+    for (reply, answer) in replies.into_iter().zip(answers) {
         // The write stands also if nobody waits for its outcome.
         let _ = reply.send(answer);
     }
@@ -127,7 +113,7 @@ pub fn synchronous(conn: &Connection) -> rusqlite::Result<i64> {
 pub fn commit(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
-    groups: &[ChangeGroup<'_>],
+    groups: &[ChangeGroup],
 ) -> Vec<JobAnswer> {
     if groups.is_empty() {
         return Vec::new();
@@ -147,11 +133,11 @@ pub fn commit(
 fn write_together(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
-    groups: &[ChangeGroup<'_>],
+    groups: &[ChangeGroup],
 ) -> Result<Vec<JobAnswer>, StoreApplyError> {
     let mut answers: Vec<JobAnswer> = Vec::with_capacity(groups.len());
     for group in groups {
-        match apply(db, rules, group.changes, group.fence) {
+        match apply(db, rules, group) {
             Ok(outcomes) => answers.push(Ok(outcomes)),
             Err(error) => {
                 roll_back(db);
@@ -166,7 +152,7 @@ fn write_together(
 fn commit_each(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
-    groups: &[ChangeGroup<'_>],
+    groups: &[ChangeGroup],
 ) -> Vec<JobAnswer> {
     if let Err(error) = run_sql(db, "BEGIN IMMEDIATE") {
         return all_failed("beginning a transaction", error, groups.len());
@@ -204,12 +190,12 @@ fn end(db: &mut PreparedStatements<'_>, mut answers: Vec<JobAnswer>) -> Vec<JobA
 fn write_member(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
-    group: &ChangeGroup<'_>,
+    group: &ChangeGroup,
 ) -> JobAnswer {
     const WHAT: &str = "a savepoint";
     let failed = |error| StoreApplyError::db(WHAT, error);
     run_sql(db, "SAVEPOINT member").map_err(failed)?;
-    let answer = apply(db, rules, group.changes, group.fence);
+    let answer = apply(db, rules, group);
     if db.conn().is_autocommit() {
         return answer;
     }

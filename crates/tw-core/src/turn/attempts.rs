@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Call, CallState, Effect, Now, Step, Timer, Turn, failed};
 use crate::arguments::ValidArgs;
 use crate::call::{CallEnd, CallReason, CallRunner};
-use crate::change::{AttemptOutcome, Change, CloseAttempt, OpenAttempt};
+use crate::change::{AttemptOutcome, CloseAttempt, OpenAttempt, TurnChange};
 use crate::effect_words;
 use crate::event::LogEvent;
 use crate::id::CallRef;
@@ -83,7 +83,7 @@ impl Turn {
         call.state = CallState::Running { args, n };
         // A call that is taken up again after a crash was started before it.
         if n == 1 {
-            step.write.push(Change::StartCall {
+            step.write.push(TurnChange::StartCall {
                 call: at,
                 at: now.at,
             });
@@ -294,7 +294,7 @@ impl Turn {
             });
             step.then.push(Effect::ReleaseSlot { call: at });
         }
-        step.write.push(Change::EndCall {
+        step.write.push(TurnChange::EndCall {
             call: at,
             end,
             at: now.at,
@@ -416,7 +416,7 @@ pub(super) fn outcome_unknown() -> CallEnd {
 }
 
 pub(super) fn open_attempt(at: CallRef, n: u32, now: &Now<'_>, step: &mut Step) {
-    step.write.push(Change::OpenAttempt(OpenAttempt {
+    step.write.push(TurnChange::OpenAttempt(OpenAttempt {
         round: at.round,
         position: Some(at.position),
         n,
@@ -433,7 +433,7 @@ pub(super) fn close_attempt(
     now: &Now<'_>,
     step: &mut Step,
 ) {
-    step.write.push(Change::CloseAttempt(CloseAttempt {
+    step.write.push(TurnChange::CloseAttempt(CloseAttempt {
         round: at.round,
         position: Some(at.position),
         n,

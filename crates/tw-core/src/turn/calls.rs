@@ -7,7 +7,7 @@ use super::answer::{DraftCall, ModelAnswer};
 use super::{Call, CallState, Now, Phase, Round, Step, Turn, failed};
 use crate::arguments::{self, ArgumentsEnd, InvalidArguments, ValidArgs};
 use crate::call::{CallEnd, CallReason, CallRunner, CallStatus};
-use crate::change::{AttemptOutcome, Change, CloseAttempt, NewCall, NewMessage};
+use crate::change::{AttemptOutcome, CloseAttempt, NewCall, NewMessage, TurnChange};
 use crate::event::LogEvent;
 use crate::id::{CallId, CallRef};
 use crate::limits::INVALID_CALLS_OF_A_TOOL_MAX;
@@ -30,7 +30,7 @@ impl Turn {
         step: &mut Step,
     ) {
         let round = self.round_number();
-        step.write.push(Change::CloseAttempt(CloseAttempt {
+        step.write.push(TurnChange::CloseAttempt(CloseAttempt {
             round,
             position: None,
             n,
@@ -42,7 +42,7 @@ impl Turn {
         self.count(answer.usage.as_ref());
         let sent_ids = self.sent_ids(round, &answer, 0);
         let blocks = answer.blocks(&sent_ids);
-        step.write.push(Change::AddMessage(NewMessage {
+        step.write.push(TurnChange::AddMessage(NewMessage {
             round,
             seq: 0,
             role: Role::Assistant,
@@ -201,7 +201,7 @@ impl Turn {
                 state,
             };
             let token = (now.fresh_id)().simple().to_string();
-            step.write.push(Change::AddCall(Box::new(new_call(
+            step.write.push(TurnChange::AddCall(Box::new(new_call(
                 &call, draft, token, now,
             ))));
             calls.push(call);

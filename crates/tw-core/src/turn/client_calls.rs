@@ -4,7 +4,7 @@
 use super::answer::{DraftCall, ModelAnswer};
 use super::{Call, CallState, Now, Phase, Step, Turn, failed};
 use crate::call::{CallEnd, CallReason, CallRunner, CallStatus};
-use crate::change::{Change, HandedCall, NewCall};
+use crate::change::{HandedCall, NewCall, TurnChange};
 use crate::event::LogEvent;
 use crate::id::{CallId, CallRef};
 use crate::json::Literal;
@@ -42,7 +42,7 @@ impl Turn {
             let sent_id = draft.id.clone().filter(|id| !id.is_empty());
             let sent_id = sent_id.unwrap_or_else(|| id.handed());
             let fresh = client_call(round, draft, id, sent_id, now);
-            step.write.push(Change::AddCall(Box::new(fresh)));
+            step.write.push(TurnChange::AddCall(Box::new(fresh)));
             self.calls_total = self.calls_total.saturating_add(1);
         }
         self.show(LogEvent::ClientCall(shown), step);
@@ -71,7 +71,7 @@ impl Turn {
                 }
                 if draft.handed.is_some() {
                     let handed = handed_call(round, draft, sent_id, now.at);
-                    step.write.push(Change::HandOverCall(Box::new(handed)));
+                    step.write.push(TurnChange::HandOverCall(Box::new(handed)));
                     continue;
                 }
                 let whole = NewCall {
@@ -80,7 +80,7 @@ impl Turn {
                     end: Some(handed_over()),
                     ..client_call(round, draft, id, sent_id, now)
                 };
-                step.write.push(Change::AddCall(Box::new(whole)));
+                step.write.push(TurnChange::AddCall(Box::new(whole)));
                 self.calls_total = self.calls_total.saturating_add(1);
                 step.show.push(LogEvent::ClientCall(CallDelta {
                     choice,
@@ -116,13 +116,14 @@ impl Turn {
             .filter(|call| matches!(call.state, CallState::Held));
         for (call, place) in held.zip(0..) {
             let (form, arguments) = made(&round.blocks, call);
-            step.write.push(Change::HandOverCall(Box::new(HandedCall {
-                call: call.at,
-                tool_name: call.name.clone(),
-                tool_call_id: call.sent_id.clone(),
-                arguments: arguments.to_text(),
-                at: now.at,
-            })));
+            step.write
+                .push(TurnChange::HandOverCall(Box::new(HandedCall {
+                    call: call.at,
+                    tool_name: call.name.clone(),
+                    tool_call_id: call.sent_id.clone(),
+                    arguments: arguments.to_text(),
+                    at: now.at,
+                })));
             self.handed.push(CallBlock {
                 id: call.id.handed(),
                 name: call.name.clone(),
@@ -167,9 +168,9 @@ pub(super) fn drop_handed(
         .extend(handed.map(|draft| broken_off(place(round, draft), reason, now.at)));
 }
 
-fn broken_off(call: CallRef, reason: CallReason, at: Timestamp) -> Change {
+fn broken_off(call: CallRef, reason: CallReason, at: Timestamp) -> TurnChange {
     let shown = "The answer broke off before this call was whole.".to_owned();
-    Change::EndCall {
+    TurnChange::EndCall {
         call,
         end: failed(reason, shown),
         at,

@@ -4,7 +4,7 @@ use super::answer::ModelAnswer;
 use super::attempts::{close_attempt, outcome_unknown};
 use super::{Call, CallState, Effect, Now, Phase, Step, Turn};
 use crate::call::{CallReason, CallRunner, CallStatus};
-use crate::change::{AttemptOutcome, Change, EndTurn, NewMessage};
+use crate::change::{AttemptOutcome, EndTurn, NewMessage, TurnChange};
 use crate::event::{EffectRan, LogEvent, TurnEnd};
 use crate::fault::{FaultClass, TurnFault};
 use crate::id::CallRef;
@@ -35,7 +35,7 @@ impl Turn {
             fault,
             effects,
         })));
-        step.write.push(Change::EndTurn(EndTurn {
+        step.write.push(TurnChange::EndTurn(EndTurn {
             status,
             reason,
             usage: self.usage.clone(),
@@ -119,7 +119,7 @@ impl Turn {
             return;
         }
         let round = self.round_number();
-        step.write.push(Change::AddMessage(NewMessage {
+        step.write.push(TurnChange::AddMessage(NewMessage {
             round,
             seq: 0,
             role: Role::Assistant,
@@ -142,7 +142,7 @@ impl Turn {
             }
             Phase::WaitingToAsk { .. } => self.end_cancelled(reason, now, step),
             Phase::RunningTools => {
-                step.write.push(Change::NoteStop { reason, at: now.at });
+                step.write.push(TurnChange::NoteStop { reason, at: now.at });
                 self.stop_calls(now, step);
                 self.go_on(now, step);
             }

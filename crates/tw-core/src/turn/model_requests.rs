@@ -8,7 +8,7 @@ use super::{
     Turn,
 };
 use crate::call::CallReason;
-use crate::change::{AttemptOutcome, Change, CloseAttempt, OpenAttempt};
+use crate::change::{AttemptOutcome, CloseAttempt, OpenAttempt, TurnChange};
 use crate::event::LogEvent;
 use crate::fault::{FaultClass, TurnFault};
 use crate::model::{AnswerDelta, Finish, ModelEvent, ReportedError};
@@ -22,7 +22,7 @@ impl Turn {
             answer: Box::default(),
         };
         let round = self.round_number();
-        step.write.push(Change::OpenAttempt(OpenAttempt {
+        step.write.push(TurnChange::OpenAttempt(OpenAttempt {
             round,
             position: None,
             n,
@@ -202,7 +202,7 @@ impl Turn {
         let answer = std::mem::take(&mut **answer);
         let forgets = !answer.shown && self.forgets(n, failure);
         let word = if forgets { TOO_LONG } else { failure.word() };
-        step.write.push(Change::CloseAttempt(CloseAttempt {
+        step.write.push(TurnChange::CloseAttempt(CloseAttempt {
             round,
             position: None,
             n,
@@ -262,7 +262,7 @@ impl Turn {
             return;
         };
         let (n, answer): (u32, ModelAnswer) = (*n, std::mem::take(&mut **answer));
-        step.write.push(Change::CloseAttempt(CloseAttempt {
+        step.write.push(TurnChange::CloseAttempt(CloseAttempt {
             round,
             position: None,
             n,

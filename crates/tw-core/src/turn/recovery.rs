@@ -10,7 +10,7 @@ use super::too_long::TOO_LONG;
 use super::{Call, CallState, Effect, Now, Phase, Round, Step, Turn, TurnSetup, failed};
 use crate::arguments;
 use crate::call::{CallEnd, CallReason, CallRunner, CallStatus};
-use crate::change::{AttemptOutcome, Change, CloseAttempt, NewMessage};
+use crate::change::{AttemptOutcome, CloseAttempt, NewMessage, TurnChange};
 use crate::event::LogEvent;
 use crate::fault::{FaultClass, TurnFault};
 use crate::id::{CallId, CallRef};
@@ -186,7 +186,7 @@ impl Turn {
         self.phase = Phase::WaitingToAsk { n: asked.n + 1 };
         let was_open = asked.outcome.is_none();
         if was_open {
-            step.write.push(Change::CloseAttempt(CloseAttempt {
+            step.write.push(TurnChange::CloseAttempt(CloseAttempt {
                 round: asked.round,
                 position: None,
                 n: asked.n,
@@ -236,7 +236,7 @@ impl Turn {
             }
         }
         if !text.is_empty() {
-            step.write.push(Change::AddMessage(NewMessage {
+            step.write.push(TurnChange::AddMessage(NewMessage {
                 round,
                 seq: 0,
                 role: Role::Assistant,

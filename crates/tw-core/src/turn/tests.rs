@@ -33,7 +33,7 @@ use super::{
     Turn, TurnSetup,
 };
 use crate::arguments::ArgumentsSchema;
-use crate::change::Change;
+use crate::change::TurnChange;
 use crate::event::LogEvent;
 use crate::id::TurnId;
 use crate::json::Json;
@@ -137,7 +137,7 @@ struct Run {
     played: Vec<Event>,
     first: Vec<String>,
     /// All that was written and shown so far.
-    written: Vec<Change>,
+    written: Vec<TurnChange>,
     shown: Vec<LogEvent>,
 }
 

@@ -159,7 +159,7 @@ fn user(text: &str) -> Value {
 
 async fn erase_at(app: &App, now: Timestamp) -> u64 {
     let erase = Change::EraseDue { now, turns_max: 10 };
-    let outcomes = app.store.apply(vec![erase], None).await.unwrap();
+    let outcomes = app.store.apply(vec![erase]).await.unwrap();
     match outcomes[..] {
         [Outcome::Count(count)] => count,
         _ => panic!("{outcomes:?}"),

@@ -493,6 +493,6 @@ async fn only_administrators_of_the_organization_see_its_keys() {
         limits: RateLimits::default(),
         at: Timestamp(1),
     });
-    lab.app.store.apply(vec![change], None).await.unwrap();
+    lab.app.store.apply(vec![change]).await.unwrap();
     assert_eq!(listed().await, before);
 }

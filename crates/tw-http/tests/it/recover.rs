@@ -3,7 +3,7 @@
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use tw_core::call::{CallRunner, CallStatus};
-use tw_core::change::{Change, ClaimTurn, Fence, NewCall, NewTurn, OpenAttempt};
+use tw_core::change::{Change, ClaimTurn, Fence, NewCall, NewTurn, OpenAttempt, TurnChange};
 use tw_core::event::LogEvent;
 use tw_core::id::{CallId, CallRef, OrgId, TurnId};
 use tw_core::memory::MemoryVerdict;
@@ -68,16 +68,9 @@ async fn orphan_with_key(
         upstream: None,
         at: now,
     };
-    let changes = vec![
-        Change::AcceptTurn(Box::new(accept)),
-        Change::OpenAttempt(asked),
-    ];
-    let fence = Fence {
-        organization: caller.organization,
-        turn,
-        fence: 1,
-    };
-    app.store.apply(changes, Some(fence)).await.unwrap();
+    let first = vec![TurnChange::OpenAttempt(asked)];
+    let accepted = app.store.accept_turn(Box::new(accept), first).await;
+    accepted.unwrap();
     turn
 }
 
@@ -146,7 +139,7 @@ async fn claimed(app: &App, turn: TurnId, times: usize) {
             owner: format!("gone {n}"),
             at: app.runtime.env().now(),
         });
-        app.store.apply(vec![claim], None).await.unwrap();
+        app.store.apply(vec![claim]).await.unwrap();
     }
 }
 
@@ -204,9 +197,9 @@ async fn claimed_and_resumed(app: &App, fence: Fence) {
         owner: format!("gone {}", fence.fence),
         at,
     });
-    app.store.apply(vec![claim], None).await.unwrap();
-    let resumed = vec![Change::NoteResumed { at }];
-    app.store.apply(resumed, Some(fence)).await.unwrap();
+    app.store.apply(vec![claim]).await.unwrap();
+    let resumed = vec![TurnChange::NoteResumed { at }];
+    app.store.apply_to_turn(fence, resumed).await.unwrap();
 }
 
 #[tokio::test]
@@ -249,8 +242,8 @@ async fn calls_end_with_a_turn_that_is_ended_unread() {
             turn,
             fence: 1,
         };
-        let added = vec![Change::AddCall(Box::new(call))];
-        app.store.apply(added, Some(fence)).await.unwrap();
+        let added = vec![TurnChange::AddCall(Box::new(call))];
+        app.store.apply_to_turn(fence, added).await.unwrap();
         claimed(&app, turn, 3).await;
         assert_eq!(app.runtime.recover().await.unwrap(), 1);
         let record = app.turn(&turn.to_string()).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinError;
 use tw_core::call::{CallReason, CallStatus};
-use tw_core::change::Change;
+use tw_core::change::TurnChange;
 use tw_core::id::CallRef;
 use tw_core::tool::{LookUp, ToolOutcome, ToolOutput};
 use tw_egress::tools::{self, AttemptContext};
@@ -201,14 +201,14 @@ impl TurnDriver {
 
     /// Logs a line for each call that ends, never arguments or results, and returns what is to be
     /// counted once the changes are written.
-    pub(super) fn note(&mut self, changes: &[Change]) -> Vec<MeteredEvent> {
+    pub(super) fn note(&mut self, changes: &[TurnChange]) -> Vec<MeteredEvent> {
         let mut noted = Vec::new();
         for change in changes {
             match change {
-                Change::StartCall { call, at } => {
+                TurnChange::StartCall { call, at } => {
                     self.calls_began.insert(*call, *at);
                 }
-                Change::EndCall { call, end, at } => {
+                TurnChange::EndCall { call, end, at } => {
                     let name = self
                         .turn
                         .tool_of(*call)
@@ -216,40 +216,22 @@ impl TurnDriver {
                     self.log_call(*call, &name, end.status(), end.reason);
                     noted.push(self.call_noted(*call, end, *at));
                 }
-                Change::HandOverCall(handed) => {
+                TurnChange::HandOverCall(handed) => {
                     self.log_call(handed.call, &handed.tool_name, CallStatus::Completed, None);
                 }
-                Change::AddCall(added) => {
+                TurnChange::AddCall(added) => {
                     if let Some(end) = &added.end {
                         self.log_call(added.call, &added.tool_name, end.status(), end.reason);
                         noted.push(self.call_noted(added.call, end, added.at));
                     }
                 }
-                Change::OpenAttempt(open) => self.note_asked(open),
-                Change::CloseAttempt(close) => noted.extend(self.attempt_noted(close)),
-                Change::EndTurn(end) => noted.push(self.end_noted(end)),
-                Change::SaveTool(_)
-                | Change::DeleteTool { .. }
-                | Change::CreateOrganization(_)
-                | Change::CreateApiKey(_)
-                | Change::ChangeApiKey(_)
-                | Change::ExpireApiKey { .. }
-                | Change::TouchApiKey { .. }
-                | Change::AcceptTurn(_)
-                | Change::ClaimTurn(_)
-                | Change::AskStop { .. }
-                | Change::MarkAnswered { .. }
-                | Change::AddMessage(_)
-                | Change::AppendEvents(_)
-                | Change::NoteStop { .. }
-                | Change::NoteResumed { .. }
-                | Change::CheckWritable { .. }
-                | Change::EraseDue { .. }
-                | Change::ExpireEvents { .. }
-                | Change::DeleteConversation(_)
-                | Change::RecordRelayedRequest(_)
-                | Change::ExpireRelayedRequests { .. }
-                | Change::ExpireRequestKeys { .. } => {}
+                TurnChange::OpenAttempt(open) => self.note_asked(open),
+                TurnChange::CloseAttempt(close) => noted.extend(self.attempt_noted(close)),
+                TurnChange::EndTurn(end) => noted.push(self.end_noted(end)),
+                TurnChange::AddMessage(_)
+                | TurnChange::AppendEvents(_)
+                | TurnChange::NoteStop { .. }
+                | TurnChange::NoteResumed { .. } => {}
             }
         }
         noted

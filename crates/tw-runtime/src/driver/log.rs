@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use tokio::time::Instant;
-use tw_core::change::{Change, EventFlush, Fence};
+use tw_core::change::{EventFlush, Fence, TurnChange};
 use tw_core::event::LogEvent;
 use tw_core::time::Timestamp;
 use tw_store::apply::StoreApplyError;
@@ -95,7 +95,7 @@ impl TurnLog {
         let (store, last) = (store.clone(), self.numbered());
         self.under_way = Some(Box::pin(async move {
             store
-                .apply(vec![Change::AppendEvents(flush)], Some(fence))
+                .apply_to_turn(fence, vec![TurnChange::AppendEvents(flush)])
                 .await
                 .map(|_| last)
         }));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tokio::time::{Instant, timeout};
-use tw_core::change::Change;
+use tw_core::change::TurnChange;
 use tw_core::event::LogEvent;
 use tw_core::turn::{Effect, Step};
 use tw_store::apply::StoreApplyError;
@@ -54,14 +54,14 @@ impl TurnDriver {
         let mut changes = std::mem::take(&mut step.write);
         self.log.add(&step.show);
         if let Some(flush) = self.log.take(now) {
-            changes.push(Change::AppendEvents(flush));
+            changes.push(TurnChange::AppendEvents(flush));
         }
         let (before, after) = points_of(&changes);
         for point in before {
             self.reach(point);
         }
         let noted = self.note(&changes);
-        let apply = self.inner.store.apply(changes, Some(self.fence));
+        let apply = self.inner.store.apply_to_turn(self.fence, changes);
         let written = match &mut self.accepting {
             // In this order: it is asked for first, so it is written first.
             Some(accepting) => {
@@ -142,41 +142,23 @@ impl TurnDriver {
 }
 
 /// The fail points around a transaction, by what it does.
-fn points_of(changes: &[Change]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint>) {
+fn points_of(changes: &[TurnChange]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint>) {
     let mut before = BTreeSet::new();
     let mut after = BTreeSet::new();
     for change in changes {
         let (first, second) = match change {
-            Change::AddCall(_) => (FailPoint::BeforeCalls, FailPoint::AfterCalls),
-            Change::StartCall { .. } => (FailPoint::BeforeCallStart, FailPoint::AfterCallStart),
-            Change::HandOverCall(_) | Change::EndCall { .. } => {
+            TurnChange::AddCall(_) => (FailPoint::BeforeCalls, FailPoint::AfterCalls),
+            TurnChange::StartCall { .. } => (FailPoint::BeforeCallStart, FailPoint::AfterCallStart),
+            TurnChange::HandOverCall(_) | TurnChange::EndCall { .. } => {
                 (FailPoint::BeforeCallEnd, FailPoint::AfterCallEnd)
             }
-            Change::EndTurn(_) => (FailPoint::BeforeTurnEnd, FailPoint::AfterTurnEnd),
-            Change::SaveTool(_)
-            | Change::DeleteTool { .. }
-            | Change::CreateOrganization(_)
-            | Change::CreateApiKey(_)
-            | Change::ChangeApiKey(_)
-            | Change::ExpireApiKey { .. }
-            | Change::TouchApiKey { .. }
-            | Change::AcceptTurn(_)
-            | Change::ClaimTurn(_)
-            | Change::AskStop { .. }
-            | Change::MarkAnswered { .. }
-            | Change::OpenAttempt(_)
-            | Change::CloseAttempt(_)
-            | Change::AddMessage(_)
-            | Change::AppendEvents(_)
-            | Change::NoteStop { .. }
-            | Change::NoteResumed { .. }
-            | Change::CheckWritable { .. }
-            | Change::EraseDue { .. }
-            | Change::ExpireEvents { .. }
-            | Change::DeleteConversation(_)
-            | Change::RecordRelayedRequest(_)
-            | Change::ExpireRelayedRequests { .. }
-            | Change::ExpireRequestKeys { .. } => continue,
+            TurnChange::EndTurn(_) => (FailPoint::BeforeTurnEnd, FailPoint::AfterTurnEnd),
+            TurnChange::OpenAttempt(_)
+            | TurnChange::CloseAttempt(_)
+            | TurnChange::AddMessage(_)
+            | TurnChange::AppendEvents(_)
+            | TurnChange::NoteStop { .. }
+            | TurnChange::NoteResumed { .. } => continue,
         };
         before.insert(first);
         after.insert(second);

@@ -1,7 +1,7 @@
 //! Ending a claimed turn whose machine cannot be rebuilt, or must not be.
 
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
-use tw_core::change::{Change, EndTurn, EventFlush, Fence};
+use tw_core::change::{EndTurn, EventFlush, Fence, TurnChange};
 use tw_core::effect_words;
 use tw_core::event::{EffectRan, LogEvent, TurnEnd};
 use tw_core::fault::{FaultClass, TurnFault};
@@ -35,13 +35,13 @@ pub(super) async fn end(inner: &RuntimeInner, fence: Fence) -> Result<(), Recove
         )),
         effects,
     };
-    let mut changes: Vec<Change> = calls.iter().filter_map(|row| ended(row, at)).collect();
-    changes.push(Change::AppendEvents(EventFlush {
+    let mut changes: Vec<TurnChange> = calls.iter().filter_map(|row| ended(row, at)).collect();
+    changes.push(TurnChange::AppendEvents(EventFlush {
         first: page.map_or(0, |page| page.last) + 1,
         events: vec![LogEvent::End(Box::new(end))],
         at,
     }));
-    changes.push(Change::EndTurn(EndTurn {
+    changes.push(TurnChange::EndTurn(EndTurn {
         status: TurnStatus::Failed,
         reason: Some(TurnReason::Internal),
         usage: None,
@@ -52,7 +52,7 @@ pub(super) async fn end(inner: &RuntimeInner, fence: Fence) -> Result<(), Recove
         erase_after: None,
         at,
     }));
-    inner.store.apply(changes, Some(fence)).await?;
+    inner.store.apply_to_turn(fence, changes).await?;
     inner
         .metrics
         .turn_ended(TurnStatus::Failed, Some(TurnReason::Internal));
@@ -60,7 +60,7 @@ pub(super) async fn end(inner: &RuntimeInner, fence: Fence) -> Result<(), Recove
 }
 
 /// The end of an open call. Of one that was started and is not `read`, it is not known whether it took effect.
-fn ended(row: &CallRow, at: Timestamp) -> Option<Change> {
+fn ended(row: &CallRow, at: Timestamp) -> Option<TurnChange> {
     let call = &row.call;
     if call.status.is_final() || call.runs == CallRunner::Outside {
         return None;
@@ -81,7 +81,7 @@ fn ended(row: &CallRow, at: Timestamp) -> Option<Change> {
         is_error: true,
         cached: false,
     };
-    Some(Change::EndCall {
+    Some(TurnChange::EndCall {
         call: call.call,
         end,
         at,

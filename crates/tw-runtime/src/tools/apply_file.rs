@@ -203,7 +203,7 @@ pub async fn apply(
     if changes.is_empty() {
         return Ok(());
     }
-    let outcomes = store.apply(changes, None).await?;
+    let outcomes = store.apply(changes).await?;
     let done = |outcome: &Outcome| matches!(outcome, Outcome::ToolSaved(_) | Outcome::Done);
     if outcomes.iter().all(done) {
         Ok(())

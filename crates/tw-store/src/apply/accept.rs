@@ -1,12 +1,12 @@
 //! A turn's birth, the claim of an orphan, and the note that its answer was sent.
 
 use rusqlite::{Row, params};
-use tw_core::change::{ClaimTurn, NewTurn, Outcome};
+use tw_core::change::{ClaimTurn, FIRST_FENCE, NewTurn, Outcome};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
 use tw_wire::stored;
 
-use super::{FIRST_FENCE, StoreApplyError, execute, insert, query_key, turn_changes};
+use super::{StoreApplyError, execute, insert, query_key, turn_changes};
 use crate::body;
 use crate::enum_words;
 use crate::statements::PreparedStatements;

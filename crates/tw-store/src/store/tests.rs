@@ -25,7 +25,7 @@ async fn a_store_is_full_while_its_writer_is_behind() {
     let store = store.unwrap();
     assert!(!store.is_full());
     let change = Change::CheckWritable { at: Timestamp(1) };
-    let mut write = std::pin::pin!(store.apply(vec![change], None));
+    let mut write = std::pin::pin!(store.apply(vec![change]));
     tokio::select! {
         biased;
         written = &mut write => panic!("written without a writer: {written:?}"),

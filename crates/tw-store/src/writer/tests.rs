@@ -1,8 +1,8 @@
 use rusqlite::Connection;
-use tw_core::change::{Change, NewOrganization};
+use tw_core::change::{Change, ChangeGroup, NewOrganization};
 use tw_core::time::Timestamp;
 
-use super::{ChangeGroup, commit};
+use super::commit;
 use crate::apply::{GuardRules, StoreApplyError};
 use crate::connection;
 use crate::migrate::{self, MIGRATIONS};
@@ -31,13 +31,7 @@ fn slugs(conn: &Connection) -> Vec<String> {
 }
 
 fn run(conn: &Connection, groups: &[Vec<Change>]) -> Vec<super::JobAnswer> {
-    let groups: Vec<ChangeGroup<'_>> = groups
-        .iter()
-        .map(|changes| ChangeGroup {
-            changes,
-            fence: None,
-        })
-        .collect();
+    let groups: Vec<ChangeGroup> = groups.iter().cloned().map(ChangeGroup::Free).collect();
     commit(
         &mut PreparedStatements::of(conn),
         GuardRules::STRICT,

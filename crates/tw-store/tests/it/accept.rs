@@ -1,4 +1,4 @@
-use tw_core::change::{Change, ClaimTurn, NewTurn, Outcome};
+use tw_core::change::{Change, ClaimTurn, NewTurn, Outcome, TurnChange};
 use tw_core::id::{ApiKeyId, TurnId};
 use tw_core::json::shared::SharedText;
 use tw_core::turn_policy::RecordPolicy;
@@ -17,10 +17,7 @@ async fn a_turn_comes_back_as_it_was_accepted() {
             messages: vec![message(0, 0), message(0, 1)],
             ..world.new_turn(1)
         };
-        world
-            .write(Change::AcceptTurn(Box::new(new.clone())))
-            .await
-            .unwrap();
+        world.accept_new(new.clone()).await.unwrap();
         let found = world
             .store
             .turn_for_recovery(world.organization, new.id)
@@ -89,10 +86,7 @@ async fn a_turn_may_bring_nothing() {
             messages: Vec::new(),
             ..world.new_turn(1)
         };
-        world
-            .write(Change::AcceptTurn(Box::new(new.clone())))
-            .await
-            .unwrap();
+        world.accept_new(new.clone()).await.unwrap();
         let found = world
             .store
             .turn_for_recovery(world.organization, new.id)
@@ -117,7 +111,7 @@ async fn the_same_turn_twice_and_a_turn_with_anothers_key_are_refused() {
             ..world.new_turn(3)
         };
         for new in [world.new_turn(1), foreign, unknown] {
-            let refused = world.write(Change::AcceptTurn(Box::new(new))).await;
+            let refused = world.accept_new(new).await;
             assert!(
                 matches!(refused, Err(StoreApplyError::Conflict { .. })),
                 "{refused:?}"
@@ -138,24 +132,24 @@ async fn the_same_turn_twice_and_a_turn_with_anothers_key_are_refused() {
     .await;
 }
 
-fn keyed(world: &StoreWorld, n: u128, hash: u8) -> Change {
+fn keyed(world: &StoreWorld, n: u128, hash: u8) -> NewTurn {
     let key = Some("key".to_owned());
-    Change::AcceptTurn(Box::new(NewTurn {
+    NewTurn {
         idempotency_key: key,
         body_hash: [hash; 32],
         ..world.new_turn(n)
-    }))
+    }
 }
 
 #[tokio::test]
 async fn a_taken_key_writes_nothing_of_the_group() {
     on_each_store(async |world| {
         assert_eq!(
-            world.write(keyed(&world, 1, 7)).await.unwrap(),
+            world.accept_new(keyed(&world, 1, 7)).await.unwrap(),
             Outcome::Done
         );
-        let again = vec![keyed(&world, 2, 7), Change::AppendEvents(flush(1, 1))];
-        let outcomes = world.write_turn(turn_id(2), again).await.unwrap();
+        let first = vec![TurnChange::AppendEvents(flush(1, 1))];
+        let outcomes = world.accept_with(keyed(&world, 2, 7), first).await.unwrap();
         assert_eq!(
             outcomes,
             [Outcome::KeyTaken {
@@ -163,7 +157,7 @@ async fn a_taken_key_writes_nothing_of_the_group() {
                 same_body: true
             }]
         );
-        let other = world.write(keyed(&world, 3, 8)).await.unwrap();
+        let other = world.accept_new(keyed(&world, 3, 8)).await.unwrap();
         assert_eq!(
             other,
             Outcome::KeyTaken {
@@ -191,15 +185,15 @@ async fn a_key_belongs_to_its_end_user() {
         let of = |n, name: Option<&str>| {
             let end_user = name.map(str::to_owned);
             let idempotency_key = Some("key".to_owned());
-            Change::AcceptTurn(Box::new(NewTurn {
+            NewTurn {
                 end_user,
                 idempotency_key,
                 ..world.new_turn(n)
-            }))
+            }
         };
         for (n, name) in [(1, None), (2, Some("ann")), (3, Some("bob"))] {
             assert_eq!(
-                world.write(of(n, name)).await.unwrap(),
+                world.accept_new(of(n, name)).await.unwrap(),
                 Outcome::Done,
                 "{name:?}"
             );
@@ -210,7 +204,7 @@ async fn a_key_belongs_to_its_end_user() {
                 same_body: true,
             };
             assert_eq!(
-                world.write(of(first + 10, name)).await.unwrap(),
+                world.accept_new(of(first + 10, name)).await.unwrap(),
                 taken,
                 "{name:?}"
             );
@@ -222,31 +216,19 @@ async fn a_key_belongs_to_its_end_user() {
 #[tokio::test]
 async fn an_old_key_is_replaced() {
     on_each_store(async |world| {
-        world.write(keyed(&world, 1, 7)).await.unwrap();
+        world.accept_new(keyed(&world, 1, 7)).await.unwrap();
         let late = |n| NewTurn {
             idempotency_key: Some("key".to_owned()),
             keys_since: at(2),
             at: at(5),
             ..world.new_turn(n)
         };
-        assert_eq!(
-            world
-                .write(Change::AcceptTurn(Box::new(late(2))))
-                .await
-                .unwrap(),
-            Outcome::Done
-        );
+        assert_eq!(world.accept_new(late(2)).await.unwrap(), Outcome::Done);
         let taken = Outcome::KeyTaken {
             turn: turn_id(2),
             same_body: true,
         };
-        assert_eq!(
-            world
-                .write(Change::AcceptTurn(Box::new(late(3))))
-                .await
-                .unwrap(),
-            taken
-        );
+        assert_eq!(world.accept_new(late(3)).await.unwrap(), taken);
     })
     .await;
 }
@@ -272,16 +254,16 @@ async fn a_claim_raises_the_fence_and_shuts_the_old_driver_out() {
         );
         assert_eq!(claim(&world, turn, "boot 2").await, Outcome::Already);
         let old = world
-            .write_turn(turn, vec![Change::AppendEvents(flush(1, 1))])
+            .write_turn(turn, vec![TurnChange::AppendEvents(flush(1, 1))])
             .await;
         assert!(
             matches!(old, Err(StoreApplyError::Fenced { fence: 1, .. })),
             "{old:?}"
         );
-        let new = Some(world.fence(turn, 2));
+        let end = vec![TurnChange::EndTurn(end_turn(TurnStatus::Failed))];
         world
             .store
-            .apply(vec![Change::EndTurn(end_turn(TurnStatus::Failed))], new)
+            .apply_to_turn(world.fence(turn, 2), end)
             .await
             .unwrap();
         assert_eq!(claim(&world, turn, "boot 3").await, Outcome::Already);
@@ -299,7 +281,7 @@ async fn orphans_are_listed_oldest_first_and_without_ones_own() {
         world
             .write_turn(
                 turn_id(2),
-                vec![Change::EndTurn(end_turn(TurnStatus::Completed))],
+                vec![TurnChange::EndTurn(end_turn(TurnStatus::Completed))],
             )
             .await
             .unwrap();

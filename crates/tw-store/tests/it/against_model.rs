@@ -6,7 +6,8 @@ use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 use tw_core::call::{CallReason, CallRunner, CallStatus};
 use tw_core::change::{
-    AttemptOutcome, Change, ClaimTurn, CloseAttempt, HandedCall, NewCall, NewOrganization, Outcome,
+    AttemptOutcome, Change, ChangeGroup, ClaimTurn, CloseAttempt, HandedCall, NewCall,
+    NewOrganization, Outcome, TurnChange,
 };
 use tw_core::id::TurnId;
 use tw_core::turn_status::TurnStatus;
@@ -186,10 +187,10 @@ impl Model {
     }
 }
 
-fn change(turn: TurnId, op: &Op) -> Change {
+fn change(turn: TurnId, op: &Op) -> TurnChange {
     match *op {
-        Op::OpenAttempt { n } => Change::OpenAttempt(model_attempt(1, n)),
-        Op::CloseAttempt { n } => Change::CloseAttempt(CloseAttempt {
+        Op::OpenAttempt { n } => TurnChange::OpenAttempt(model_attempt(1, n)),
+        Op::CloseAttempt { n } => TurnChange::CloseAttempt(CloseAttempt {
             round: 1,
             position: None,
             n,
@@ -198,26 +199,26 @@ fn change(turn: TurnId, op: &Op) -> Change {
             usage: None,
             at: at(8),
         }),
-        Op::AddMessage { seq } => Change::AddMessage(message(1, seq)),
+        Op::AddMessage { seq } => TurnChange::AddMessage(message(1, seq)),
         Op::AddCall { position } => {
             let runs = if position == OF_THE_CLIENT {
                 CallRunner::Client
             } else {
                 CallRunner::Server
             };
-            Change::AddCall(Box::new(NewCall {
+            TurnChange::AddCall(Box::new(NewCall {
                 runs,
                 ..pending_call(turn, call_ref(1, position))
             }))
         }
-        Op::HandOver { position } => Change::HandOverCall(Box::new(HandedCall {
+        Op::HandOver { position } => TurnChange::HandOverCall(Box::new(HandedCall {
             call: call_ref(1, position),
             tool_name: "pick".to_owned(),
             tool_call_id: "up".to_owned(),
             arguments: "{}".to_owned(),
             at: at(7),
         })),
-        Op::StartCall { position } => Change::StartCall {
+        Op::StartCall { position } => TurnChange::StartCall {
             call: call_ref(1, position),
             at: at(6),
         },
@@ -230,15 +231,15 @@ fn change(turn: TurnId, op: &Op) -> Change {
             } else {
                 completed()
             };
-            Change::EndCall {
+            TurnChange::EndCall {
                 call: call_ref(1, position),
                 end,
                 at: at(7),
             }
         }
-        Op::AppendEvents { first, count } => Change::AppendEvents(flush(first, count)),
-        Op::NoteResumed => Change::NoteResumed { at: at(7) },
-        Op::EndTurn(status) => Change::EndTurn(end_turn(status)),
+        Op::AppendEvents { first, count } => TurnChange::AppendEvents(flush(first, count)),
+        Op::NoteResumed => TurnChange::NoteResumed { at: at(7) },
+        Op::EndTurn(status) => TurnChange::EndTurn(end_turn(status)),
     }
 }
 
@@ -276,7 +277,7 @@ fn the_store_does_what_the_model_does() {
     };
     world
         .store
-        .apply_inline(&[Change::CreateOrganization(other)], None)
+        .apply_inline(&ChangeGroup::Free(vec![Change::CreateOrganization(other)]))
         .unwrap();
     assert_eq!(
         runtime.block_on(world.store.integrity_check()).unwrap(),
@@ -299,15 +300,15 @@ fn check(world: &StoreWorld, n: u128, steps: &[Step]) {
     };
     world
         .store
-        .apply_inline(&[Change::AcceptTurn(Box::new(new))], None)
+        .apply_inline(&ChangeGroup::Accept(Box::new(new), Vec::new()))
         .unwrap();
     for step in steps {
         match step {
             Step::Group { fence, ops } => {
-                let changes: Vec<Change> = ops.iter().map(|op| change(turn, op)).collect();
+                let changes = ops.iter().map(|op| change(turn, op)).collect();
                 let written = world
                     .store
-                    .apply_inline(&changes, Some(world.fence(turn, *fence)));
+                    .apply_inline(&ChangeGroup::OfTurn(world.fence(turn, *fence), changes));
                 assert_eq!(
                     written.is_ok(),
                     model.apply_group(*fence, ops),
@@ -323,7 +324,10 @@ fn check(world: &StoreWorld, n: u128, steps: &[Step]) {
                     owner: name,
                     at: at(9),
                 });
-                let outcomes = world.store.apply_inline(&[claim], None).unwrap();
+                let outcomes = world
+                    .store
+                    .apply_inline(&ChangeGroup::Free(vec![claim]))
+                    .unwrap();
                 assert_eq!(outcomes, [model.claim(owner)]);
             }
         }

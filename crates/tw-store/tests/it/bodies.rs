@@ -4,7 +4,7 @@ use proptest::prelude::{Strategy, any};
 use proptest::test_runner::{Config, TestRunner};
 use rusqlite::Connection;
 use sha2::{Digest, Sha256};
-use tw_core::change::{BodyCuts, BodyPrefix, Change, EndTurn, NewTurn, Outcome};
+use tw_core::change::{BodyCuts, BodyPrefix, Change, EndTurn, NewTurn, Outcome, TurnChange};
 use tw_core::id::TurnId;
 use tw_core::turn_policy::RecordPolicy;
 use tw_core::turn_status::TurnStatus;
@@ -68,8 +68,8 @@ async fn ended(world: &StoreWorld, n: u32, body: &Body, parent: Option<u32>) {
         erase_after: Some(at(100 + i64::from(n))),
         ..end_turn(TurnStatus::Completed)
     };
-    let changes = vec![Change::AcceptTurn(Box::new(new)), Change::EndTurn(end)];
-    world.write_turn(turn_of(n), changes).await.unwrap();
+    let ended = vec![TurnChange::EndTurn(end)];
+    world.accept_with(new, ended).await.unwrap();
 }
 
 fn turn_of(n: u32) -> TurnId {

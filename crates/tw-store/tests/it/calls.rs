@@ -1,5 +1,5 @@
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
-use tw_core::change::{AttemptOutcome, Change, CloseAttempt, NewCall, OpenAttempt, Outcome};
+use tw_core::change::{AttemptOutcome, CloseAttempt, NewCall, OpenAttempt, Outcome, TurnChange};
 use tw_core::tool::EffectClass;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::turn::AttemptEnd;
@@ -22,7 +22,7 @@ async fn attempts_open_and_close_once() {
                 usage: Some(usage()),
                 at: at(9),
             };
-            Change::CloseAttempt(close)
+            TurnChange::CloseAttempt(close)
         };
         let of_call = OpenAttempt {
             position: Some(0),
@@ -30,8 +30,8 @@ async fn attempts_open_and_close_once() {
             ..model_attempt(1, 1)
         };
         let open = vec![
-            Change::OpenAttempt(model_attempt(1, 1)),
-            Change::OpenAttempt(of_call),
+            TurnChange::OpenAttempt(model_attempt(1, 1)),
+            TurnChange::OpenAttempt(of_call),
         ];
         world.write_turn(turn, open).await.unwrap();
         let failed = AttemptOutcome::Failed("status".to_owned());
@@ -50,7 +50,7 @@ async fn attempts_open_and_close_once() {
             );
         }
         let twice = world
-            .write_turn(turn, vec![Change::OpenAttempt(model_attempt(1, 1))])
+            .write_turn(turn, vec![TurnChange::OpenAttempt(model_attempt(1, 1))])
             .await;
         assert!(
             matches!(twice, Err(StoreApplyError::Conflict { .. })),
@@ -100,8 +100,8 @@ async fn each_outcome_of_an_attempt_comes_back() {
                 at: at(9),
             };
             let both = vec![
-                Change::OpenAttempt(model_attempt(1, n)),
-                Change::CloseAttempt(close),
+                TurnChange::OpenAttempt(model_attempt(1, n)),
+                TurnChange::CloseAttempt(close),
             ];
             world.write_turn(turn, both).await.unwrap();
         }
@@ -123,7 +123,7 @@ async fn a_call_goes_from_pending_to_its_end() {
         let call = call_ref(1, 0);
         let new = pending_call(turn, call);
         world
-            .write_turn(turn, vec![Change::AddCall(Box::new(new.clone()))])
+            .write_turn(turn, vec![TurnChange::AddCall(Box::new(new.clone()))])
             .await
             .unwrap();
         let read = async || {
@@ -136,7 +136,7 @@ async fn a_call_goes_from_pending_to_its_end() {
             (new.clone(), None, None)
         );
         world
-            .write_turn(turn, vec![Change::StartCall { call, at: at(6) }])
+            .write_turn(turn, vec![TurnChange::StartCall { call, at: at(6) }])
             .await
             .unwrap();
         let row = read().await;
@@ -147,7 +147,7 @@ async fn a_call_goes_from_pending_to_its_end() {
         world
             .write_turn(
                 turn,
-                vec![Change::EndCall {
+                vec![TurnChange::EndCall {
                     call,
                     end: completed(),
                     at: at(7),
@@ -174,20 +174,20 @@ async fn a_final_call_stays_as_it_is() {
     on_each_store(async |world| {
         let turn = world.accept(1).await;
         let call = call_ref(1, 0);
-        let end = |end| Change::EndCall {
+        let end = |end| TurnChange::EndCall {
             call,
             end,
             at: at(7),
         };
         let first = vec![
-            Change::AddCall(Box::new(pending_call(turn, call))),
+            TurnChange::AddCall(Box::new(pending_call(turn, call))),
             end(failed(CallReason::OutcomeUnknown)),
         ];
         world.write_turn(turn, first).await.unwrap();
         let again = [
             end(completed()),
             end(failed(CallReason::Timeout)),
-            Change::StartCall { call, at: at(8) },
+            TurnChange::StartCall { call, at: at(8) },
         ];
         for change in again {
             let refused = world.write_turn(turn, vec![change]).await;
@@ -213,22 +213,22 @@ async fn a_call_starts_once_and_only_if_it_is_there() {
         world
             .write_turn(
                 turn,
-                vec![Change::AddCall(Box::new(pending_call(turn, call)))],
+                vec![TurnChange::AddCall(Box::new(pending_call(turn, call)))],
             )
             .await
             .unwrap();
         world
-            .write_turn(turn, vec![Change::StartCall { call, at: at(6) }])
+            .write_turn(turn, vec![TurnChange::StartCall { call, at: at(6) }])
             .await
             .unwrap();
         let absent = call_ref(1, 1);
         let refused = [
-            Change::StartCall { call, at: at(8) },
-            Change::StartCall {
+            TurnChange::StartCall { call, at: at(8) },
+            TurnChange::StartCall {
                 call: absent,
                 at: at(8),
             },
-            Change::EndCall {
+            TurnChange::EndCall {
                 call: absent,
                 end: completed(),
                 at: at(8),
@@ -261,11 +261,11 @@ async fn an_answer_from_the_cache_is_told_from_one_that_was_sent_for() {
                 end: Some(end(cached)),
                 ..pending_call(turn, call_ref(1, position))
             };
-            changes.push(Change::AddCall(Box::new(new)));
+            changes.push(TurnChange::AddCall(Box::new(new)));
             let call = call_ref(2, position);
             let end = end(cached);
-            changes.push(Change::AddCall(Box::new(pending_call(turn, call))));
-            changes.push(Change::EndCall {
+            changes.push(TurnChange::AddCall(Box::new(pending_call(turn, call))));
+            changes.push(TurnChange::EndCall {
                 call,
                 end,
                 at: at(7),
@@ -336,7 +336,7 @@ async fn a_call_may_be_born_in_any_state_with_its_words() {
         let changes = calls
             .iter()
             .cloned()
-            .map(|call| Change::AddCall(Box::new(call)))
+            .map(|call| TurnChange::AddCall(Box::new(call)))
             .collect();
         world.write_turn(turn, changes).await.unwrap();
         let found = world.recovered(turn).await;
@@ -374,7 +374,7 @@ async fn a_status_that_contradicts_its_end_is_refused() {
                 ..pending_call(turn, call_ref(1, 0))
             };
             let refused = world
-                .write_turn(turn, vec![Change::AddCall(Box::new(new))])
+                .write_turn(turn, vec![TurnChange::AddCall(Box::new(new))])
                 .await;
             assert!(
                 matches!(refused, Err(StoreApplyError::Guard { .. })),
@@ -391,7 +391,7 @@ async fn a_place_an_id_and_a_token_are_used_once() {
         let turn = world.accept(1).await;
         let first = pending_call(turn, call_ref(1, 0));
         world
-            .write_turn(turn, vec![Change::AddCall(Box::new(first.clone()))])
+            .write_turn(turn, vec![TurnChange::AddCall(Box::new(first.clone()))])
             .await
             .unwrap();
         let other = pending_call(turn, call_ref(1, 1));
@@ -411,7 +411,7 @@ async fn a_place_an_id_and_a_token_are_used_once() {
         ];
         for clash in clashes {
             let refused = world
-                .write_turn(turn, vec![Change::AddCall(Box::new(clash))])
+                .write_turn(turn, vec![TurnChange::AddCall(Box::new(clash))])
                 .await;
             assert!(
                 matches!(refused, Err(StoreApplyError::Conflict { .. })),
@@ -420,7 +420,7 @@ async fn a_place_an_id_and_a_token_are_used_once() {
         }
         // The upstream's own id may come again.
         let added = world
-            .write_turn(turn, vec![Change::AddCall(Box::new(other))])
+            .write_turn(turn, vec![TurnChange::AddCall(Box::new(other))])
             .await
             .unwrap();
         assert_eq!(added, [Outcome::Done]);

@@ -3,7 +3,7 @@
 use tw_core::call::CallRunner;
 use tw_core::change::{
     Change, ClaimTurn, DeleteConversation, EndTurn, EventFlush, NewCall, NewMessage, NewTurn,
-    OpenAttempt, Outcome,
+    OpenAttempt, Outcome, TurnChange,
 };
 use tw_core::id::{ApiKeyId, TurnId};
 use tw_core::memory::{HistoryHash, RememberedHash};
@@ -70,22 +70,21 @@ async fn began(world: &StoreWorld, n: u128) -> TurnId {
         effect: None,
         ..pending_call(turn, theirs)
     };
-    let changes = vec![
-        Change::AcceptTurn(Box::new(new)),
-        Change::AddCall(Box::new(pending_call(turn, ours))),
-        Change::AddCall(Box::new(client)),
-        Change::StartCall {
+    let first = vec![
+        TurnChange::AddCall(Box::new(pending_call(turn, ours))),
+        TurnChange::AddCall(Box::new(client)),
+        TurnChange::StartCall {
             call: ours,
             at: at(6),
         },
-        Change::EndCall {
+        TurnChange::EndCall {
             call: ours,
             end: completed(),
             at: at(7),
         },
-        Change::AppendEvents(flush(1, 3)),
+        TurnChange::AppendEvents(flush(1, 3)),
     ];
-    world.write_turn(turn, changes).await.unwrap();
+    world.accept_with(new, first).await.unwrap();
     turn
 }
 
@@ -98,7 +97,7 @@ async fn end(world: &StoreWorld, turn: TurnId) {
         ..end_turn(TurnStatus::Completed)
     };
     world
-        .write_turn(turn, vec![Change::EndTurn(end)])
+        .write_turn(turn, vec![TurnChange::EndTurn(end)])
         .await
         .unwrap();
 }
@@ -219,8 +218,8 @@ async fn a_running_turn_is_told_to_stop_and_leaves_nothing() {
             }),
             ..end_turn(TurnStatus::Completed)
         };
-        let fence = Some(world.fence(turn, 2));
-        let written = world.store.apply(vec![Change::EndTurn(ended)], fence);
+        let ended = vec![TurnChange::EndTurn(ended)];
+        let written = world.store.apply_to_turn(world.fence(turn, 2), ended);
         written.await.unwrap();
         let found = ways(&world, turn).await;
         assert!(!found.iter().any(|(_, is_found)| *is_found), "{found:?}");
@@ -244,12 +243,8 @@ async fn nothing_is_accepted_that_continues_a_deleted_turn() {
                 ..world.new_turn(n)
             };
             let id = next.id;
-            let fence = Some(world.fence(id, 1));
-            let changes = vec![
-                Change::AcceptTurn(Box::new(next)),
-                Change::AppendEvents(flush(1, 1)),
-            ];
-            let outcomes = world.store.apply(changes, fence).await.unwrap();
+            let first = vec![TurnChange::AppendEvents(flush(1, 1))];
+            let outcomes = world.accept_with(next, first).await.unwrap();
             assert_eq!(outcomes, [Outcome::ParentDeleted]);
             let found = world.store.turn_for_recovery(world.organization, id).await;
             assert_eq!(found.unwrap(), None);
@@ -312,24 +307,24 @@ async fn a_conversation_was_active_when_its_running_turn_last_wrote_anything() {
         let turn = began(&world, 1).await;
         let call = call_ref(2, 0);
         let writes = [
-            Change::OpenAttempt(OpenAttempt {
+            TurnChange::OpenAttempt(OpenAttempt {
                 at: at(20),
                 ..model_attempt(2, 1)
             }),
-            Change::AddMessage(NewMessage {
+            TurnChange::AddMessage(NewMessage {
                 at: at(21),
                 ..message(2, 0)
             }),
-            Change::AddCall(Box::new(NewCall {
+            TurnChange::AddCall(Box::new(NewCall {
                 at: at(22),
                 ..pending_call(turn, call)
             })),
-            Change::AppendEvents(EventFlush {
+            TurnChange::AppendEvents(EventFlush {
                 at: at(23),
                 ..flush(4, 1)
             }),
-            Change::StartCall { call, at: at(24) },
-            Change::NoteStop {
+            TurnChange::StartCall { call, at: at(24) },
+            TurnChange::NoteStop {
                 reason: TurnReason::Requested,
                 at: at(25),
             },
@@ -359,11 +354,8 @@ async fn a_page_of_turns_ends_where_it_grows_too_large() {
                 arguments: "x".repeat(3 * 1024 * 1024),
                 ..pending_call(turn, call_ref(1, 0))
             };
-            let changes = vec![
-                Change::AcceptTurn(Box::new(new)),
-                Change::AddCall(Box::new(large)),
-            ];
-            world.write_turn(turn, changes).await.unwrap();
+            let first = vec![TurnChange::AddCall(Box::new(large))];
+            world.accept_with(new, first).await.unwrap();
         }
         let pages = async |after| {
             let wanted = TurnsWanted {

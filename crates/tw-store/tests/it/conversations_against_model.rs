@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::{Strategy, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
-use tw_core::change::{Change, DeleteConversation, NewTurn, Outcome};
+use tw_core::change::{Change, DeleteConversation, NewTurn, Outcome, TurnChange};
 use tw_core::id::{ApiKeyId, TurnId};
 use tw_core::tenant::TurnOwner;
 use tw_core::turn_status::TurnStatus;
@@ -107,11 +107,11 @@ impl Lab {
                     ..self.world.new_turn(n)
                 };
                 let id = new.id;
-                let mut changes = vec![Change::AcceptTurn(Box::new(new))];
+                let mut first = Vec::new();
                 if ends {
-                    changes.push(Change::EndTurn(end_turn(TurnStatus::Completed)));
+                    first.push(TurnChange::EndTurn(end_turn(TurnStatus::Completed)));
                 }
-                self.world.write_turn(id, changes).await.unwrap();
+                self.world.accept_with(new, first).await.unwrap();
                 if !model.names.contains(&name) {
                     model.names.push(name);
                 }

@@ -1,4 +1,4 @@
-use tw_core::change::{Change, EventFlush};
+use tw_core::change::{EventFlush, TurnChange};
 use tw_core::turn_status::TurnStatus;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::events::NumberedEvent;
@@ -34,7 +34,7 @@ async fn a_page_starts_where_the_reader_was() {
         );
         for flush in [flush(1, 3), flush(4, 1), flush(5, 4)] {
             world
-                .write_turn(turn, vec![Change::AppendEvents(flush)])
+                .write_turn(turn, vec![TurnChange::AppendEvents(flush)])
                 .await
                 .unwrap();
         }
@@ -78,8 +78,8 @@ async fn a_page_is_complete_when_the_turn_is_final_and_nothing_follows() {
     on_each_store(async |world| {
         let turn = world.accept(1).await;
         let both = vec![
-            Change::AppendEvents(flush(1, 3)),
-            Change::EndTurn(end_turn(TurnStatus::Completed)),
+            TurnChange::AppendEvents(flush(1, 3)),
+            TurnChange::EndTurn(end_turn(TurnStatus::Completed)),
         ];
         world.write_turn(turn, both).await.unwrap();
         for (after, max, complete) in [
@@ -107,7 +107,7 @@ async fn a_gap_and_a_repetition_are_refused() {
         let turn = world.accept(1).await;
         let refused = async |flush| {
             let refused = world
-                .write_turn(turn, vec![Change::AppendEvents(flush)])
+                .write_turn(turn, vec![TurnChange::AppendEvents(flush)])
                 .await;
             assert!(
                 matches!(
@@ -119,7 +119,7 @@ async fn a_gap_and_a_repetition_are_refused() {
         };
         refused(flush(2, 1)).await;
         world
-            .write_turn(turn, vec![Change::AppendEvents(flush(1, 2))])
+            .write_turn(turn, vec![TurnChange::AppendEvents(flush(1, 2))])
             .await
             .unwrap();
         for first in [1, 2, 4] {
@@ -131,7 +131,7 @@ async fn a_gap_and_a_repetition_are_refused() {
             at: at(0),
         };
         world
-            .write_turn(turn, vec![Change::AppendEvents(none)])
+            .write_turn(turn, vec![TurnChange::AppendEvents(none)])
             .await
             .unwrap();
         let far = EventFlush {
@@ -139,7 +139,7 @@ async fn a_gap_and_a_repetition_are_refused() {
             ..flush(3, 1)
         };
         let refused = world
-            .write_turn(turn, vec![Change::AppendEvents(far)])
+            .write_turn(turn, vec![TurnChange::AppendEvents(far)])
             .await;
         assert!(
             matches!(refused, Err(StoreApplyError::Encode { .. })),

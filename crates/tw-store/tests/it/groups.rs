@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use tw_core::call::CallStatus;
-use tw_core::change::{Change, Fence};
+use tw_core::change::{Change, ChangeGroup, Fence, TurnChange};
 use tw_core::id::TurnId;
 use tw_core::turn_status::TurnStatus;
 use tw_store::apply::StoreApplyError;
@@ -18,10 +18,10 @@ async fn a_group_is_written_whole_or_not_at_all() {
         let turn = world.accept(1).await;
         let call = call_ref(1, 0);
         let group = vec![
-            Change::AddMessage(message(1, 0)),
-            Change::AddCall(Box::new(pending_call(turn, call))),
-            Change::AppendEvents(flush(1, 2)),
-            Change::EndCall {
+            TurnChange::AddMessage(message(1, 0)),
+            TurnChange::AddCall(Box::new(pending_call(turn, call))),
+            TurnChange::AppendEvents(flush(1, 2)),
+            TurnChange::EndCall {
                 call: call_ref(9, 9),
                 end: completed(),
                 at: at(7),
@@ -35,12 +35,9 @@ async fn a_group_is_written_whole_or_not_at_all() {
         let found = world.recovered(turn).await;
         assert!(found.calls.is_empty() && found.events.is_empty());
         assert_eq!(found.messages.len(), 1);
-        let late = vec![
-            Change::AcceptTurn(Box::new(world.new_turn(2))),
-            Change::AppendEvents(flush(2, 1)),
-        ];
+        let late = vec![TurnChange::AppendEvents(flush(2, 1))];
         assert!(matches!(
-            world.write_turn(turn_id(2), late).await,
+            world.accept_with(world.new_turn(2), late).await,
             Err(StoreApplyError::Guard { .. })
         ));
         assert_eq!(
@@ -56,56 +53,10 @@ async fn a_group_is_written_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn groups_that_cannot_be_are_refused() {
+async fn an_empty_group_has_no_outcomes() {
     on_each_store(async |world| {
         let turn = world.accept(1).await;
-        let accept = |n| Change::AcceptTurn(Box::new(world.new_turn(n)));
-        let touch = Change::TouchApiKey {
-            key: world.key,
-            at: at(1),
-        };
-        let events = Change::AppendEvents(flush(1, 1));
-        let cases: Vec<(Vec<Change>, Option<Fence>)> = vec![
-            (vec![events.clone()], None),
-            (vec![touch.clone()], Some(world.fence(turn, 1))),
-            (
-                vec![events.clone(), touch.clone()],
-                Some(world.fence(turn, 1)),
-            ),
-            (vec![events.clone(), accept(2)], Some(world.fence(turn, 1))),
-            (vec![touch, accept(2)], None),
-            (vec![accept(2), accept(3)], None),
-            (vec![accept(2), events.clone()], None),
-            (vec![accept(2), events.clone()], Some(world.fence(turn, 1))),
-            (
-                vec![accept(2), events.clone()],
-                Some(world.fence(turn_id(2), 2)),
-            ),
-            (
-                vec![accept(2)],
-                Some(Fence {
-                    organization: world.stranger,
-                    turn: turn_id(2),
-                    fence: 1,
-                }),
-            ),
-        ];
-        for (changes, fence) in cases {
-            let refused = world.store.apply(changes.clone(), fence).await;
-            assert!(
-                matches!(refused, Err(StoreApplyError::Misgrouped { .. })),
-                "{changes:?}: {refused:?}"
-            );
-        }
-        assert_eq!(
-            world
-                .store
-                .turn_status(world.organization, turn_id(2))
-                .await
-                .unwrap(),
-            None
-        );
-        assert_eq!(world.store.apply(Vec::new(), None).await.unwrap(), []);
+        assert_eq!(world.store.apply(Vec::new()).await.unwrap(), []);
         assert_eq!(world.write_turn(turn, Vec::new()).await.unwrap(), []);
     })
     .await;
@@ -115,7 +66,7 @@ async fn groups_that_cannot_be_are_refused() {
 async fn a_fence_holds_for_its_turn_and_organization_only() {
     on_each_store(async |world| {
         let turn = world.accept(1).await;
-        let group = || vec![Change::AppendEvents(flush(1, 1))];
+        let group = || vec![TurnChange::AppendEvents(flush(1, 1))];
         for fence in [
             world.fence(turn, 2),
             world.fence(turn, 0),
@@ -126,7 +77,7 @@ async fn a_fence_holds_for_its_turn_and_organization_only() {
                 fence: 1,
             },
         ] {
-            let refused = world.store.apply(group(), Some(fence)).await;
+            let refused = world.store.apply_to_turn(fence, group()).await;
             assert!(
                 matches!(refused, Err(StoreApplyError::Fenced { .. })),
                 "{refused:?}"
@@ -134,7 +85,7 @@ async fn a_fence_holds_for_its_turn_and_organization_only() {
         }
         let empty = world
             .store
-            .apply(Vec::new(), Some(world.fence(turn, 2)))
+            .apply_to_turn(world.fence(turn, 2), Vec::new())
             .await;
         assert!(
             matches!(empty, Err(StoreApplyError::Fenced { .. })),
@@ -150,19 +101,19 @@ async fn drive(world: &StoreWorld, n: u128) {
     let turn = world.accept(n).await;
     let call = call_ref(1, 0);
     let steps = [
-        Change::AddCall(Box::new(pending_call(turn, call))),
-        Change::StartCall { call, at: at(6) },
-        Change::EndCall {
+        TurnChange::AddCall(Box::new(pending_call(turn, call))),
+        TurnChange::StartCall { call, at: at(6) },
+        TurnChange::EndCall {
             call,
             end: completed(),
             at: at(7),
         },
-        Change::EndTurn(end_turn(TurnStatus::Completed)),
+        TurnChange::EndTurn(end_turn(TurnStatus::Completed)),
     ];
     for step in steps {
         let bad = vec![
-            Change::AppendEvents(flush(1, 1)),
-            Change::StartCall {
+            TurnChange::AppendEvents(flush(1, 1)),
+            TurnChange::StartCall {
                 call: call_ref(9, 9),
                 at: at(8),
             },
@@ -233,15 +184,15 @@ async fn a_queue_of_one_place_only_slows_down() {
 #[tokio::test]
 async fn writing_inline_belongs_to_the_store_that_does() {
     let disk = StoreWorld::on_disk().await;
-    let touch = [Change::TouchApiKey {
+    let touch = ChangeGroup::Free(vec![Change::TouchApiKey {
         key: disk.key,
         at: at(1),
-    }];
-    let refused = disk.store.apply_inline(&touch, None);
+    }]);
+    let refused = disk.store.apply_inline(&touch);
     assert!(
         matches!(refused, Err(StoreApplyError::NotInline)),
         "{refused:?}"
     );
     let memory = Store::in_memory_inline().unwrap();
-    memory.apply_inline(&touch, None).unwrap();
+    memory.apply_inline(&touch).unwrap();
 }

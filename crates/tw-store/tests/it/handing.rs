@@ -1,7 +1,7 @@
 //! Calls that clients run: made open, handed over, and found again by the ids under which they were.
 
 use tw_core::call::{CallReason, CallRunner, CallStatus};
-use tw_core::change::{Change, EndTurn, HandedCall, NewCall, NewTurn, Outcome};
+use tw_core::change::{Change, EndTurn, HandedCall, NewCall, NewTurn, Outcome, TurnChange};
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::turn_policy::RecordPolicy;
 use tw_core::turn_status::TurnStatus;
@@ -36,8 +36,8 @@ fn handed(position: u32) -> HandedCall {
     }
 }
 
-fn hand_over(position: u32) -> Change {
-    Change::HandOverCall(Box::new(handed(position)))
+fn hand_over(position: u32) -> TurnChange {
+    TurnChange::HandOverCall(Box::new(handed(position)))
 }
 
 #[tokio::test]
@@ -45,8 +45,8 @@ async fn a_call_is_handed_over_as_written_and_for_good() {
     on_each_store(async |world| {
         let turn = world.accept(1).await;
         let make = vec![
-            Change::AddCall(Box::new(client_call(turn, 0))),
-            Change::AddCall(Box::new(pending_call(turn, call_ref(1, 1)))),
+            TurnChange::AddCall(Box::new(client_call(turn, 0))),
+            TurnChange::AddCall(Box::new(pending_call(turn, call_ref(1, 1)))),
         ];
         world.write_turn(turn, make).await.unwrap();
         world.write_turn(turn, vec![hand_over(0)]).await.unwrap();
@@ -68,10 +68,13 @@ async fn a_call_is_handed_over_as_written_and_for_good() {
         );
         // Neither twice, nor one of ours, nor one that is not there, nor one that has failed.
         world
-            .write_turn(turn, vec![Change::AddCall(Box::new(client_call(turn, 3)))])
+            .write_turn(
+                turn,
+                vec![TurnChange::AddCall(Box::new(client_call(turn, 3)))],
+            )
             .await
             .unwrap();
-        let fail = Change::EndCall {
+        let fail = TurnChange::EndCall {
             call: call_ref(1, 3),
             end: failed(CallReason::Interrupted),
             at: at(8),
@@ -95,21 +98,18 @@ async fn mixed_turn(world: &StoreWorld, n: u128, record: RecordPolicy) -> (TurnI
         ..world.new_turn(n)
     };
     let turn = new.id;
-    world
-        .write(Change::AcceptTurn(Box::new(new)))
-        .await
-        .unwrap();
+    world.accept_new(new).await.unwrap();
     let changes = vec![
-        Change::AddMessage(message(1, 0)),
-        Change::AddCall(Box::new(client_call(turn, 0))),
-        Change::AddCall(Box::new(pending_call(turn, call_ref(1, 1)))),
-        Change::EndCall {
+        TurnChange::AddMessage(message(1, 0)),
+        TurnChange::AddCall(Box::new(client_call(turn, 0))),
+        TurnChange::AddCall(Box::new(pending_call(turn, call_ref(1, 1)))),
+        TurnChange::EndCall {
             call: call_ref(1, 1),
             end: completed(),
             at: at(8),
         },
         hand_over(0),
-        Change::EndTurn(EndTurn {
+        TurnChange::EndTurn(EndTurn {
             erase_after: Some(at(200)),
             ..end_turn(TurnStatus::Completed)
         }),
@@ -143,7 +143,7 @@ async fn turns_are_found_by_the_ids_that_they_handed_over() {
         let (first, one) = mixed_turn(&world, 1, RecordPolicy::Full).await;
         let (second, two) = mixed_turn(&world, 2, RecordPolicy::Full).await;
         let plain = world.accept(3).await;
-        let make = vec![Change::AddCall(Box::new(client_call(plain, 0)))];
+        let make = vec![TurnChange::AddCall(Box::new(client_call(plain, 0)))];
         world.write_turn(plain, make).await.unwrap();
         let three = client_call(plain, 0).id;
         let ours = pending_call(first, call_ref(1, 1)).id;
@@ -241,10 +241,7 @@ async fn a_turn_knows_the_one_that_it_answers() {
                 ..world.new_turn(n)
             };
             let turn = new.id;
-            world
-                .write(Change::AcceptTurn(Box::new(new)))
-                .await
-                .unwrap();
+            world.accept_new(new).await.unwrap();
             assert_eq!(world.recovered(turn).await.turn.parent, expected);
         }
     })

@@ -1,6 +1,6 @@
 //! Finding the turn that a request continues.
 
-use tw_core::change::{Change, EndTurn, NewTurn, Outcome};
+use tw_core::change::{Change, EndTurn, NewTurn, Outcome, TurnChange};
 use tw_core::id::TurnId;
 use tw_core::memory::{HiddenHash, HistoryHash, MemoryVerdict, RememberedHash};
 use tw_core::turn_policy::RecordPolicy;
@@ -72,16 +72,13 @@ async fn ended_in(
         ..world.new_turn(n)
     };
     let turn = new.id;
-    world
-        .write(Change::AcceptTurn(Box::new(new)))
-        .await
-        .unwrap();
+    world.accept_new(new).await.unwrap();
     let end = EndTurn {
         remembered: Some(found_by),
         ..end_turn(TurnStatus::Completed)
     };
     world
-        .write_turn(turn, vec![Change::EndTurn(end)])
+        .write_turn(turn, vec![TurnChange::EndTurn(end)])
         .await
         .unwrap();
     turn
@@ -250,10 +247,7 @@ async fn a_turn_is_found_neither_before_its_end_nor_after_it_was_erased() {
             ..world.new_turn(1)
         };
         let turn = new.id;
-        world
-            .write(Change::AcceptTurn(Box::new(new)))
-            .await
-            .unwrap();
+        world.accept_new(new).await.unwrap();
         assert_eq!(sought(&world, HISTORY).await, HistorySearch::Unknown);
         let end = EndTurn {
             remembered: Some(by(1, hidden(1))),
@@ -261,7 +255,7 @@ async fn a_turn_is_found_neither_before_its_end_nor_after_it_was_erased() {
             ..end_turn(TurnStatus::Completed)
         };
         world
-            .write_turn(turn, vec![Change::EndTurn(end)])
+            .write_turn(turn, vec![TurnChange::EndTurn(end)])
             .await
             .unwrap();
         assert!(matches!(
@@ -282,10 +276,7 @@ async fn a_turn_is_found_neither_before_its_end_nor_after_it_was_erased() {
             memory_turn: Some(turn_id(99)),
             ..world.new_turn(2)
         };
-        world
-            .write(Change::AcceptTurn(Box::new(next)))
-            .await
-            .unwrap();
+        world.accept_new(next).await.unwrap();
         let row = world.recovered(turn_id(2)).await.turn;
         assert_eq!((row.parent, row.memory_turn), (Some(turn), None));
     })
@@ -308,10 +299,7 @@ async fn a_parent_is_of_the_same_organization() {
             ..world.new_turn(2)
         };
         let id = foreign.id;
-        world
-            .write(Change::AcceptTurn(Box::new(foreign)))
-            .await
-            .unwrap();
+        world.accept_new(foreign).await.unwrap();
         let found = world.store.turn_for_recovery(world.stranger, id).await;
         let row = found.unwrap().unwrap().turn;
         assert_eq!((row.parent, row.memory_turn), (None, None));

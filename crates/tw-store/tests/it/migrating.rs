@@ -1,6 +1,6 @@
 use rusqlite::Connection;
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
-use tw_core::change::{Change, NewCall, Outcome, SaveTool};
+use tw_core::change::{Change, NewCall, Outcome, SaveTool, TurnChange};
 use tw_core::id::{ApiKeyId, OrgId};
 use tw_core::tenant::{KeyScope, ToolsMode};
 use tw_core::tool::EffectClass;
@@ -136,14 +136,14 @@ async fn a_turn_of_the_first_schema_goes_on_with_the_newest() {
         is_error: false,
         cached: true,
     };
-    let end = |call, end: &CallEnd| Change::EndCall {
+    let end = |call, end: &CallEnd| TurnChange::EndCall {
         call,
         end: end.clone(),
         at: at(3),
     };
     let changes = vec![
         end(call_ref(1, 2), &answered),
-        Change::AddCall(Box::new(call.clone())),
+        TurnChange::AddCall(Box::new(call.clone())),
         end(call.call, &answered),
     ];
     world.write_turn(turn, changes).await.unwrap();

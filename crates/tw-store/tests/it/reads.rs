@@ -1,5 +1,5 @@
 use tw_core::call::CallEnd;
-use tw_core::change::{AttemptOutcome, Change, CloseAttempt, NewTurn, OpenAttempt};
+use tw_core::change::{AttemptOutcome, CloseAttempt, NewTurn, OpenAttempt, TurnChange};
 use tw_core::id::{OrgId, TurnId};
 use tw_store::read::requests::RepeatSent;
 use tw_store::read::view::ResultDetail;
@@ -24,22 +24,22 @@ async fn one_tool_turn(world: &StoreWorld, n: u128) -> TurnId {
         at: at(5),
     };
     let changes = vec![
-        Change::OpenAttempt(model_attempt(1, 1)),
-        Change::CloseAttempt(close),
-        Change::AddMessage(message(1, 0)),
-        Change::AddCall(Box::new(pending_call(turn, call))),
-        Change::StartCall { call, at: at(6) },
-        Change::OpenAttempt(OpenAttempt {
+        TurnChange::OpenAttempt(model_attempt(1, 1)),
+        TurnChange::CloseAttempt(close),
+        TurnChange::AddMessage(message(1, 0)),
+        TurnChange::AddCall(Box::new(pending_call(turn, call))),
+        TurnChange::StartCall { call, at: at(6) },
+        TurnChange::OpenAttempt(OpenAttempt {
             position: Some(0),
             ..model_attempt(1, 1)
         }),
-        Change::EndCall {
+        TurnChange::EndCall {
             call,
             end: completed(),
             at: at(7),
         },
-        Change::OpenAttempt(model_attempt(2, 1)),
-        Change::AddMessage(message(2, 0)),
+        TurnChange::OpenAttempt(model_attempt(2, 1)),
+        TurnChange::AddMessage(message(2, 0)),
     ];
     world.write_turn(turn, changes).await.unwrap();
     turn
@@ -102,10 +102,7 @@ async fn a_view_of_a_fresh_turn_has_no_rounds() {
             ..world.new_turn(1)
         };
         let turn = new.id;
-        world
-            .write(Change::AcceptTurn(Box::new(new)))
-            .await
-            .unwrap();
+        world.accept_new(new).await.unwrap();
         let view = world
             .store
             .turn_view(world.organization, turn, ResultDetail::Full)
@@ -168,10 +165,7 @@ async fn another_organization_finds_no_request() {
             end_user: user.clone(),
             ..world.new_turn(1)
         };
-        world
-            .write(Change::AcceptTurn(Box::new(new)))
-            .await
-            .unwrap();
+        world.accept_new(new).await.unwrap();
         let store = &world.store;
         let sent = RepeatSent {
             end_user: user,

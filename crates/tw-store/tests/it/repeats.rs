@@ -1,5 +1,5 @@
 use tw_core::call::{CallReason, CallRunner};
-use tw_core::change::{Change, EndTurn, NewCall, NewTurn};
+use tw_core::change::{Change, EndTurn, NewCall, NewTurn, TurnChange};
 use tw_core::id::ApiKeyId;
 use tw_core::tool::EffectClass;
 use tw_core::turn_policy::Surface;
@@ -54,10 +54,7 @@ async fn a_request_key_is_found_by_all_its_parts() {
                 end_user,
                 ..world.new_turn(n)
             };
-            world
-                .write(Change::AcceptTurn(Box::new(new)))
-                .await
-                .unwrap();
+            world.accept_new(new).await.unwrap();
         }
         let find = async |sent| {
             world
@@ -107,10 +104,7 @@ async fn a_repeat_is_the_newest_turn_with_everything_alike() {
             ..world.new_turn(3)
         };
         for new in [world.new_turn(1), world.new_turn(2), other_body] {
-            world
-                .write(Change::AcceptTurn(Box::new(new)))
-                .await
-                .unwrap();
+            world.accept_new(new).await.unwrap();
         }
         let sent = || repeat_sent(&world);
         let cases = [
@@ -176,10 +170,7 @@ async fn a_repeat_has_the_same_end_user_and_the_same_named_conversation() {
                 conversation: conversation.map_or(new.conversation, str::to_owned),
                 ..world.new_turn(n)
             };
-            world
-                .write(Change::AcceptTurn(Box::new(new)))
-                .await
-                .unwrap();
+            world.accept_new(new).await.unwrap();
         }
         let cases = [
             (None, None, Some(1)),
@@ -223,11 +214,11 @@ async fn a_repeat_tells_whether_the_turn_had_effects() {
                 runs,
                 ..pending_call(turn, call)
             };
-            let mut changes = vec![Change::AddCall(Box::new(new))];
+            let mut changes = vec![TurnChange::AddCall(Box::new(new))];
             if started {
-                changes.push(Change::StartCall { call, at: at(6) });
+                changes.push(TurnChange::StartCall { call, at: at(6) });
             }
-            changes.push(Change::EndCall {
+            changes.push(TurnChange::EndCall {
                 call,
                 end: failed(CallReason::Cancelled),
                 at: at(7),
@@ -260,7 +251,10 @@ async fn a_repeat_tells_how_the_turn_stands() {
         world
             .write_turn(
                 turn,
-                vec![Change::NoteStop { reason, at: at(8) }, Change::EndTurn(end)],
+                vec![
+                    TurnChange::NoteStop { reason, at: at(8) },
+                    TurnChange::EndTurn(end),
+                ],
             )
             .await
             .unwrap();
@@ -307,10 +301,7 @@ async fn an_answered_turn_is_repeated_only_where_somebody_is_named() {
         ];
         for new in turns {
             let (organization, turn) = (world.organization, new.id);
-            world
-                .write(Change::AcceptTurn(Box::new(new)))
-                .await
-                .unwrap();
+            world.accept_new(new).await.unwrap();
             world
                 .write(Change::MarkAnswered {
                     organization,
@@ -392,15 +383,14 @@ async fn stand(world: &StoreWorld, n: u128, stood: &Stood) {
         end_user: stood.user.map(str::to_owned),
         ..world.new_turn(n)
     };
-    let accept = Change::AcceptTurn(Box::new(new));
-    world.write(accept).await.unwrap();
+    world.accept_new(new).await.unwrap();
     if let Some((ended, status)) = stood.ended {
         let end = EndTurn {
             had_effects: stood.had_effects,
             at: at(ended),
             ..end_turn(status)
         };
-        let end = vec![Change::EndTurn(end)];
+        let end = vec![TurnChange::EndTurn(end)];
         world.write_turn(turn_id(n), end).await.unwrap();
     }
     if stood.is_answered {

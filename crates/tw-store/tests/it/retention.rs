@@ -1,5 +1,5 @@
 use tw_core::call::CallEnd;
-use tw_core::change::{Change, EndTurn, NewTurn, Outcome};
+use tw_core::change::{Change, EndTurn, NewTurn, Outcome, TurnChange};
 use tw_core::id::TurnId;
 use tw_core::turn_policy::RecordPolicy;
 use tw_core::turn_status::TurnStatus;
@@ -21,18 +21,17 @@ async fn ended(world: &StoreWorld, n: u128, record: RecordPolicy) -> TurnId {
         erase_after: Some(at(100 + i64::try_from(n).unwrap())),
         ..end_turn(TurnStatus::Completed)
     };
-    let changes = vec![
-        Change::AcceptTurn(Box::new(new)),
-        Change::AddCall(Box::new(pending_call(turn, call))),
-        Change::EndCall {
+    let first = vec![
+        TurnChange::AddCall(Box::new(pending_call(turn, call))),
+        TurnChange::EndCall {
             call,
             end: completed(),
             at: at(7),
         },
-        Change::AppendEvents(flush(1, 3)),
-        Change::EndTurn(end),
+        TurnChange::AppendEvents(flush(1, 3)),
+        TurnChange::EndTurn(end),
     ];
-    world.write_turn(turn, changes).await.unwrap();
+    world.accept_with(new, first).await.unwrap();
     turn
 }
 
@@ -120,7 +119,7 @@ async fn old_logs_go_and_the_record_stays() {
         let turn = ended(&world, 1, RecordPolicy::Full).await;
         let running = world.accept(2).await;
         world
-            .write_turn(running, vec![Change::AppendEvents(flush(1, 1))])
+            .write_turn(running, vec![TurnChange::AppendEvents(flush(1, 1))])
             .await
             .unwrap();
         let expire = async |before| {
@@ -162,10 +161,7 @@ async fn old_request_keys_go() {
                 idempotency_key: key,
                 ..world.new_turn(n)
             };
-            world
-                .write(Change::AcceptTurn(Box::new(new)))
-                .await
-                .unwrap();
+            world.accept_new(new).await.unwrap();
         }
         let expire = async |before, keys_max| {
             world

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::{Strategy, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 use tokio::runtime::Runtime;
-use tw_core::change::{Change, Outcome, SaveTool};
+use tw_core::change::{Change, ChangeGroup, Outcome, SaveTool};
 use tw_core::id::{OrgId, ToolId, ToolVersionKey};
 use tw_store::apply::StoreApplyError;
 use tw_store::store::Store;
@@ -173,7 +173,7 @@ fn check(runtime: &Runtime, store: &Store, organizations: [OrgId; 2], steps: &[S
         let organization = organizations[whose];
         let change = change(organization, step, n);
         let expected = models[whose].apply(&change);
-        let (found, key) = told(store.apply_inline(std::slice::from_ref(&change), None));
+        let (found, key) = told(store.apply_inline(&ChangeGroup::Free(vec![change.clone()])));
         assert_eq!(found, expected, "{step:?}");
         if let (Some(key), Change::SaveTool(save)) = (key, change) {
             versions.push((whose, key, save));

@@ -1,5 +1,5 @@
 use rusqlite::Connection;
-use tw_core::change::{Change, EndTurn, NewTurn};
+use tw_core::change::{EndTurn, NewTurn, TurnChange};
 use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_store::apply::StoreApplyError;
 
@@ -23,7 +23,10 @@ async fn an_end_comes_back_with_its_sums() {
             erase_after: Some(at(7)),
             at: at(200),
         };
-        let changes = vec![Change::AddMessage(message(1, 0)), Change::EndTurn(end)];
+        let changes = vec![
+            TurnChange::AddMessage(message(1, 0)),
+            TurnChange::EndTurn(end),
+        ];
         world.write_turn(turn, changes).await.unwrap();
         let row = world.recovered(turn).await.turn;
         assert_eq!(
@@ -71,13 +74,16 @@ async fn every_end_and_reason_can_be_written_and_none_changes() {
             world
                 .write_turn(
                     turn,
-                    vec![Change::NoteStop { reason, at: at(1) }, Change::EndTurn(end)],
+                    vec![
+                        TurnChange::NoteStop { reason, at: at(1) },
+                        TurnChange::EndTurn(end),
+                    ],
                 )
                 .await
                 .unwrap();
             for again in ends {
                 let refused = world
-                    .write_turn(turn, vec![Change::EndTurn(end_turn(again))])
+                    .write_turn(turn, vec![TurnChange::EndTurn(end_turn(again))])
                     .await;
                 assert!(
                     matches!(refused, Err(StoreApplyError::Guard { .. })),
@@ -107,7 +113,10 @@ async fn a_turn_does_not_end_as_running() {
     on_each_store(async |world| {
         let turn = world.accept(1).await;
         let refused = world
-            .write_turn(turn, vec![Change::EndTurn(end_turn(TurnStatus::Running))])
+            .write_turn(
+                turn,
+                vec![TurnChange::EndTurn(end_turn(TurnStatus::Running))],
+            )
             .await;
         assert!(
             matches!(refused, Err(StoreApplyError::Guard { .. })),
@@ -121,7 +130,7 @@ async fn a_turn_does_not_end_as_running() {
 async fn the_first_reason_to_stop_stands_and_a_final_turn_is_not_stopped() {
     on_each_store(async |world| {
         let turn = world.accept(1).await;
-        let stop = |reason| vec![Change::NoteStop { reason, at: at(1) }];
+        let stop = |reason| vec![TurnChange::NoteStop { reason, at: at(1) }];
         for reason in [TurnReason::ClientLeft, TurnReason::Requested] {
             world.write_turn(turn, stop(reason)).await.unwrap();
         }
@@ -131,7 +140,10 @@ async fn the_first_reason_to_stop_stands_and_a_final_turn_is_not_stopped() {
             (TurnStatus::Running, Some(TurnReason::ClientLeft))
         );
         world
-            .write_turn(turn, vec![Change::EndTurn(end_turn(TurnStatus::Cancelled))])
+            .write_turn(
+                turn,
+                vec![TurnChange::EndTurn(end_turn(TurnStatus::Cancelled))],
+            )
             .await
             .unwrap();
         let late = world.write_turn(turn, stop(TurnReason::Deadline)).await;
@@ -162,15 +174,11 @@ async fn the_head_moves_when_a_turn_gave_an_answer() {
             conversation: "shared".to_owned(),
             ..world.new_turn(n)
         };
-        let fence = Some(world.fence(new.id, 1));
         if matches!(status, TurnStatus::Completed | TurnStatus::Incomplete) {
             expected = Some(new.id.to_string());
         }
-        let changes = vec![
-            Change::AcceptTurn(Box::new(new)),
-            Change::EndTurn(end_turn(status)),
-        ];
-        world.store.apply(changes, fence).await.unwrap();
+        let ended = vec![TurnChange::EndTurn(end_turn(status))];
+        world.accept_with(new, ended).await.unwrap();
         assert_eq!(head(), expected, "{status:?}");
     }
 }
@@ -181,13 +189,13 @@ async fn a_final_state_is_final_for_sql_of_others_too() {
     let turn = world.accept(1).await;
     let call = call_ref(1, 0);
     let changes = vec![
-        Change::AddCall(Box::new(pending_call(turn, call))),
-        Change::EndCall {
+        TurnChange::AddCall(Box::new(pending_call(turn, call))),
+        TurnChange::EndCall {
             call,
             end: completed(),
             at: at(7),
         },
-        Change::EndTurn(end_turn(TurnStatus::Completed)),
+        TurnChange::EndTurn(end_turn(TurnStatus::Completed)),
     ];
     world.write_turn(turn, changes).await.unwrap();
     let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
@@ -229,12 +237,11 @@ async fn an_accept_and_the_whole_turn_may_be_one_group() {
             at: at(0).after(hour()),
             ..end_turn(TurnStatus::Completed)
         };
-        let changes = vec![
-            Change::AcceptTurn(Box::new(new)),
-            Change::AddMessage(message(1, 0)),
-            Change::EndTurn(end),
+        let first = vec![
+            TurnChange::AddMessage(message(1, 0)),
+            TurnChange::EndTurn(end),
         ];
-        world.write_turn(turn, changes).await.unwrap();
+        world.accept_with(new, first).await.unwrap();
         let found = world.recovered(turn).await;
         assert_eq!(
             (found.turn.status, found.messages.len()),

@@ -1,5 +1,5 @@
 use tw_core::call::CallReason;
-use tw_core::change::{Change, ClaimTurn};
+use tw_core::change::{Change, ClaimTurn, TurnChange};
 use tw_core::turn_status::TurnStatus;
 use tw_store::faults::{Weakness, in_memory_inline};
 
@@ -15,7 +15,7 @@ async fn without_its_guards_a_final_state_changes() {
     .await;
     let turn = world.accept(1).await;
     let call = call_ref(1, 0);
-    let end = |end| Change::EndCall {
+    let end = |end| TurnChange::EndCall {
         call,
         end,
         at: at(7),
@@ -24,7 +24,7 @@ async fn without_its_guards_a_final_state_changes() {
         .write_turn(
             turn,
             vec![
-                Change::AddCall(Box::new(pending_call(turn, call))),
+                TurnChange::AddCall(Box::new(pending_call(turn, call))),
                 end(completed()),
             ],
         )
@@ -36,7 +36,7 @@ async fn without_its_guards_a_final_state_changes() {
         .unwrap();
     for status in [TurnStatus::Completed, TurnStatus::Failed] {
         world
-            .write_turn(turn, vec![Change::EndTurn(end_turn(status))])
+            .write_turn(turn, vec![TurnChange::EndTurn(end_turn(status))])
             .await
             .unwrap();
     }
@@ -60,14 +60,14 @@ async fn without_a_fence_two_drivers_write() {
         .await
         .unwrap();
     world
-        .write_turn(turn, vec![Change::AppendEvents(flush(1, 1))])
+        .write_turn(turn, vec![TurnChange::AppendEvents(flush(1, 1))])
         .await
         .unwrap();
     world
         .store
-        .apply(
-            vec![Change::AppendEvents(flush(2, 1))],
-            Some(world.fence(turn, 2)),
+        .apply_to_turn(
+            world.fence(turn, 2),
+            vec![TurnChange::AppendEvents(flush(2, 1))],
         )
         .await
         .unwrap();

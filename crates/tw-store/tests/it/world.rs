@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use tw_core::change::{
     Change, EndTurn, EventFlush, Fence, NewApiKey, NewCall, NewMessage, NewOrganization, NewTurn,
-    OpenAttempt, Outcome,
+    OpenAttempt, Outcome, TurnChange,
 };
 use tw_core::event::LogEvent;
 use tw_core::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, TurnId};
@@ -61,7 +61,7 @@ impl StoreWorld {
         let organization = create_organization(&store, "default").await;
         let stranger = create_organization(&store, "stranger").await;
         let created = store
-            .apply(vec![Change::CreateApiKey(api_key(organization, 1))], None)
+            .apply(vec![Change::CreateApiKey(api_key(organization, 1))])
             .await
             .unwrap();
         let [Outcome::ApiKey(key)] = created[..] else {
@@ -80,18 +80,34 @@ impl StoreWorld {
     /// Writes without a fence.
     pub async fn write(&self, change: Change) -> Result<Outcome, StoreApplyError> {
         self.store
-            .apply(vec![change], None)
+            .apply(vec![change])
             .await
             .map(|outcomes| outcomes[0].clone())
+    }
+
+    /// Accepts a turn that has no first changes.
+    pub async fn accept_new(&self, new: NewTurn) -> Result<Outcome, StoreApplyError> {
+        self.accept_with(new, Vec::new())
+            .await
+            .map(|outcomes| outcomes[0].clone())
+    }
+
+    /// Accepts a turn with its first changes.
+    pub async fn accept_with(
+        &self,
+        new: NewTurn,
+        first: Vec<TurnChange>,
+    ) -> Result<Vec<Outcome>, StoreApplyError> {
+        self.store.accept_turn(Box::new(new), first).await
     }
 
     /// Writes to a turn under its first fence.
     pub async fn write_turn(
         &self,
         turn: TurnId,
-        changes: Vec<Change>,
+        changes: Vec<TurnChange>,
     ) -> Result<Vec<Outcome>, StoreApplyError> {
-        self.store.apply(changes, Some(self.fence(turn, 1))).await
+        self.store.apply_to_turn(self.fence(turn, 1), changes).await
     }
 
     /// All of a turn that is there.
@@ -114,10 +130,7 @@ impl StoreWorld {
     pub async fn accept(&self, n: u128) -> TurnId {
         let new = self.new_turn(n);
         let turn = new.id;
-        assert_eq!(
-            self.write(Change::AcceptTurn(Box::new(new))).await.unwrap(),
-            Outcome::Done
-        );
+        assert_eq!(self.accept_new(new).await.unwrap(), Outcome::Done);
         turn
     }
 
@@ -159,7 +172,7 @@ pub async fn create_organization(store: &Store, slug: &str) -> OrgId {
         at: at(0),
     };
     let created = store
-        .apply(vec![Change::CreateOrganization(new)], None)
+        .apply(vec![Change::CreateOrganization(new)])
         .await
         .unwrap();
     let [Outcome::Organization(organization)] = created[..] else {

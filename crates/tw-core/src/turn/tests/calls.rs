@@ -1,7 +1,7 @@
 //! Calls of a round: which may run, and what is given back.
 
 use super::{Run, assert_same, check, lines_of, ours};
-use crate::change::Change;
+use crate::change::TurnChange;
 use crate::id::CallRef;
 use crate::tool::{ToolOutcome, ToolOutput};
 use crate::turn::{Event, ModelRequestNumber, ToolOffer};
@@ -258,7 +258,7 @@ fn a_result_is_kept_and_shown_up_to_their_caps() {
     )]);
     let mut run = Run::after(setup, "call 0 get_time {} ; done ; slot 1.0");
     run.play("end 1.0#1 ok abcäöü");
-    let [_, Change::EndCall { end, .. }, ..] = run.step.write.as_slice() else {
+    let [_, TurnChange::EndCall { end, .. }, ..] = run.step.write.as_slice() else {
         panic!("{:?}", run.step.write);
     };
     assert_eq!(end.result.as_deref(), Some("abcäö"));

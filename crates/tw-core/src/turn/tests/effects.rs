@@ -2,7 +2,7 @@
 
 use super::{Run, assert_same, check, lines_of, ours};
 use crate::call::CallReason;
-use crate::change::Change;
+use crate::change::TurnChange;
 
 const CLASSES: [(&str, &str); 4] = [
     ("read", "get_time"),
@@ -379,7 +379,7 @@ fn a_call_that_was_sent_counts_although_it_was_cut_short() {
 /// What the model reads of a call, whole.
 fn read_by_the_model(run: &Run) -> (CallReason, String) {
     let mut ends = run.written.iter().filter_map(|change| match change {
-        Change::EndCall { end, .. } => Some((end.reason.unwrap(), end.shown.clone())),
+        TurnChange::EndCall { end, .. } => Some((end.reason.unwrap(), end.shown.clone())),
         _ => None,
     });
     ends.next_back().unwrap()
@@ -498,7 +498,7 @@ fn the_model_reads_of_each_call_that_was_sent_whether_it_may_have_acted() {
 /// The keys of all calls so far, in order, by the number of the first call that had it.
 fn keys(run: &Run) -> Vec<usize> {
     let keys = run.written.iter().filter_map(|change| match change {
-        Change::AddCall(call) => Some(call.idempotency_key.clone()),
+        TurnChange::AddCall(call) => Some(call.idempotency_key.clone()),
         _ => None,
     });
     let keys: Vec<_> = keys.collect();

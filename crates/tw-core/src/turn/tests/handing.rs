@@ -230,7 +230,7 @@ fn held_results_are_kept_for_an_hour() {
     ] {
         let run = super::Run::after(setup, lines);
         let erase = run.written.iter().find_map(|change| match change {
-            crate::change::Change::EndTurn(end) => {
+            crate::change::TurnChange::EndTurn(end) => {
                 Some(end.erase_after.map(|at| at.since(end.at).as_secs()))
             }
             _ => None,

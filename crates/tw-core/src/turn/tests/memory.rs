@@ -1,7 +1,7 @@
 //! What an ended turn is found by, and forgetting what a model finds too long.
 
 use super::{Run, ours, relay};
-use crate::change::Change;
+use crate::change::TurnChange;
 use crate::json::{Json, Literal};
 use crate::memory::{
     HiddenCall, HiddenHash, HistoryHasher, MemoryScope, RememberedHash, TurnMemory,
@@ -27,7 +27,7 @@ fn remembering(setup: TurnSetup) -> TurnSetup {
 
 fn found_by(run: &Run) -> Option<RememberedHash> {
     let mut ends = run.written.iter().filter_map(|change| {
-        if let Change::EndTurn(end) = change {
+        if let TurnChange::EndTurn(end) = change {
             Some(end.remembered)
         } else {
             None
@@ -130,7 +130,7 @@ fn a_request_that_is_too_long_is_made_once_more_without_what_was_put_back() {
         .written
         .iter()
         .filter_map(|change| {
-            if let Change::CloseAttempt(close) = change {
+            if let TurnChange::CloseAttempt(close) = change {
                 Some(close.outcome.as_str())
             } else {
                 None
@@ -157,7 +157,7 @@ fn the_upstream_that_found_it_too_long_is_the_one_that_is_asked_again() {
         .written
         .iter()
         .filter_map(|change| {
-            if let Change::OpenAttempt(open) = change {
+            if let TurnChange::OpenAttempt(open) = change {
                 Some(open.upstream.as_deref())
             } else {
                 None

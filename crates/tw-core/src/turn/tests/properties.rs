@@ -6,7 +6,7 @@ use proptest::prelude::{Just, Strategy, any, prop};
 use proptest::{prop_assert, prop_assert_eq, proptest};
 
 use super::{Run, ours};
-use crate::change::{AttemptOutcome, Change};
+use crate::change::{AttemptOutcome, TurnChange};
 use crate::event::LogEvent;
 use crate::id::CallRef;
 use crate::tool::{EffectClass, ToolOutcome};
@@ -233,16 +233,16 @@ fn step(run: &mut Run, world: &mut World, line: &str) {
 }
 
 /// The writes so far start the call and open this attempt, and have not closed it.
-fn is_open(written: &[Change], at: CallRef, attempt: u32) -> bool {
+fn is_open(written: &[TurnChange], at: CallRef, attempt: u32) -> bool {
     let started = written
         .iter()
-        .any(|change| matches!(change, Change::StartCall { call, .. } if *call == at));
+        .any(|change| matches!(change, TurnChange::StartCall { call, .. } if *call == at));
     let opened = written.iter().any(|change| {
-        matches!(change, Change::OpenAttempt(open)
+        matches!(change, TurnChange::OpenAttempt(open)
             if open.round == at.round && open.position == Some(at.position) && open.n == attempt)
     });
     let closed = written.iter().any(|change| {
-        matches!(change, Change::CloseAttempt(close)
+        matches!(change, TurnChange::CloseAttempt(close)
             if close.round == at.round && close.position == Some(at.position) && close.n == attempt)
     });
     started && opened && !closed
@@ -258,7 +258,7 @@ proptest! {
     fn a_turn_ends_once(choices in choices(), on_leave in leaving()) {
         let (run, _) = play(setup(2, on_leave), &choices);
         prop_assert!(run.turn.is_ended());
-        let ends = run.written.iter().filter(|change| matches!(change, Change::EndTurn(_)));
+        let ends = run.written.iter().filter(|change| matches!(change, TurnChange::EndTurn(_)));
         prop_assert_eq!(ends.count(), 1);
         let ends = run.shown.iter().filter(|event| matches!(event, LogEvent::End(_)));
         prop_assert_eq!(ends.count(), 1);
@@ -274,15 +274,15 @@ proptest! {
         let mut attempts = BTreeMap::new();
         for change in &run.written {
             match change {
-                Change::AddCall(call) => {
+                TurnChange::AddCall(call) => {
                     calls.insert(call.call, u32::from(call.end.is_some()));
                 }
-                Change::EndCall { call, .. } => *calls.get_mut(call).unwrap() += 1,
-                Change::OpenAttempt(open) => {
+                TurnChange::EndCall { call, .. } => *calls.get_mut(call).unwrap() += 1,
+                TurnChange::OpenAttempt(open) => {
                     let before = attempts.insert((open.round, open.position, open.n), 0);
                     prop_assert_eq!(before, None, "attempt {:?} was opened twice", open);
                 }
-                Change::CloseAttempt(close) => {
+                TurnChange::CloseAttempt(close) => {
                     *attempts.get_mut(&(close.round, close.position, close.n)).unwrap() += 1;
                 }
                 _ => {}
@@ -302,7 +302,7 @@ proptest! {
         }
         prop_assert!(world.dispatched.len() <= 8, "the turn's call limit");
         for change in &run.written {
-            if let Change::OpenAttempt(open) = change {
+            if let TurnChange::OpenAttempt(open) = change {
                 prop_assert!(open.round <= 3 && open.n <= 3, "{open:?}");
             }
         }
@@ -329,7 +329,7 @@ proptest! {
     fn each_request_answers_every_call(choices in choices()) {
         let (run, _) = play(setup(2, OnLeave::Stop), &choices);
         let whole = run.written.iter().filter(|change| matches!(change,
-            Change::CloseAttempt(close) if close.position.is_none() && close.outcome == AttemptOutcome::Ok));
+            TurnChange::CloseAttempt(close) if close.position.is_none() && close.outcome == AttemptOutcome::Ok));
         let request = super::trace::of_request(&run.turn);
         let sent: Vec<&String> = request.iter().filter(|line| line.starts_with("sent")).collect();
         prop_assert_eq!(sent.len(), whole.count());

@@ -2,12 +2,12 @@
 //! that names them.
 
 use super::{Run, assert_same, check, lines_of, ours, relay};
-use crate::change::{Change, NewCall};
+use crate::change::{NewCall, TurnChange};
 
 /// The calls that were written, in order.
 fn calls_written(run: &Run) -> Vec<&NewCall> {
     let calls = run.written.iter().filter_map(|change| {
-        if let Change::AddCall(call) = change {
+        if let TurnChange::AddCall(call) = change {
             Some(&**call)
         } else {
             None

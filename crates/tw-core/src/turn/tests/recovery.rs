@@ -2,7 +2,7 @@
 
 use super::{Run, assert_same, check_recovered, lines_of, ours};
 use crate::call::CallStatus;
-use crate::change::Change;
+use crate::change::TurnChange;
 use crate::id::CallRef;
 use crate::turn::{FoundAttempt, FoundCall, FoundTurn, ToolOffer, TurnSetup};
 
@@ -26,9 +26,9 @@ pub(super) fn found_after(setup: TurnSetup, lines: &str) -> FoundTurn {
     found
 }
 
-fn record(found: &mut FoundTurn, change: &Change) {
+fn record(found: &mut FoundTurn, change: &TurnChange) {
     match change {
-        Change::OpenAttempt(open) => found.attempts.push(FoundAttempt {
+        TurnChange::OpenAttempt(open) => found.attempts.push(FoundAttempt {
             round: open.round,
             position: open.position,
             n: open.n,
@@ -36,7 +36,7 @@ fn record(found: &mut FoundTurn, change: &Change) {
             outcome: None,
             usage: None,
         }),
-        Change::CloseAttempt(close) => {
+        TurnChange::CloseAttempt(close) => {
             let attempt = found
                 .attempts
                 .iter_mut()
@@ -47,8 +47,10 @@ fn record(found: &mut FoundTurn, change: &Change) {
             attempt.outcome = Some(close.outcome.as_str().to_owned());
             attempt.usage = close.usage.clone();
         }
-        Change::AddMessage(message) => found.rounds.push((message.round, message.blocks.clone())),
-        Change::AddCall(call) => found.calls.push(FoundCall {
+        TurnChange::AddMessage(message) => {
+            found.rounds.push((message.round, message.blocks.clone()))
+        }
+        TurnChange::AddCall(call) => found.calls.push(FoundCall {
             call: call.call,
             id: call.id,
             runs: call.runs,
@@ -60,13 +62,15 @@ fn record(found: &mut FoundTurn, change: &Change) {
             status: call.status,
             end: call.end.clone(),
         }),
-        Change::StartCall { call, .. } => found_call(found, *call).status = CallStatus::Processing,
-        Change::EndCall { call, end, .. } => {
+        TurnChange::StartCall { call, .. } => {
+            found_call(found, *call).status = CallStatus::Processing
+        }
+        TurnChange::EndCall { call, end, .. } => {
             let call = found_call(found, *call);
             call.status = end.status();
             call.end = Some(end.clone());
         }
-        Change::NoteStop { reason, .. } => found.stopping = Some(*reason),
+        TurnChange::NoteStop { reason, .. } => found.stopping = Some(*reason),
         other => panic!("not written before a turn's end: {other:?}"),
     }
 }
@@ -424,7 +428,7 @@ fn a_call_made_again_after_a_crash_has_the_key_of_the_one_before() {
         run.play(then);
         run.play(call);
         let again = run.written.iter().rev().find_map(|change| match change {
-            Change::AddCall(call) => Some(call.idempotency_key.clone()),
+            TurnChange::AddCall(call) => Some(call.idempotency_key.clone()),
             _ => None,
         });
         assert_eq!(again.unwrap() == first, same, "{before}; {then}");

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::call::{CallEnd, CallReason, CallRunner};
-use crate::change::{Change, CloseAttempt, EndTurn};
+use crate::change::{CloseAttempt, EndTurn, TurnChange};
 use crate::event::{LogEvent, TurnEnd};
 use crate::fault::{FaultClass, TurnFault};
 use crate::id::{CallId, CallRef};
@@ -115,18 +115,18 @@ pub(super) fn input(tools: RequestTools) -> ModelInput {
     }
 }
 
-pub(super) fn of_change(change: &Change) -> String {
+pub(super) fn of_change(change: &TurnChange) -> String {
     match change {
-        Change::OpenAttempt(open) => {
+        TurnChange::OpenAttempt(open) => {
             let whom = open.upstream.as_deref().filter(|name| *name != "up");
             let whom = whom.map_or(String::new(), |name| format!(" of {name}"));
             format!("open {}{whom}", attempt(open.round, open.position, open.n))
         }
-        Change::CloseAttempt(close) => of_close(close),
-        Change::AddMessage(message) => {
+        TurnChange::CloseAttempt(close) => of_close(close),
+        TurnChange::AddMessage(message) => {
             format!("message {}{}", message.round, of_blocks(&message.blocks))
         }
-        Change::AddCall(call) => match (&call.runs, &call.end) {
+        TurnChange::AddCall(call) => match (&call.runs, &call.end) {
             (CallRunner::Client | CallRunner::Outside, end) => {
                 let mut line = format!(
                     "client call {} {} {} {}",
@@ -157,37 +157,22 @@ pub(super) fn of_change(change: &Change) -> String {
                 )
             }
         },
-        Change::HandOverCall(handed) => format!(
+        TurnChange::HandOverCall(handed) => format!(
             "hand over {} {} {} {}",
             at(handed.call),
             handed.tool_name,
             id_text(&handed.tool_call_id),
             handed.arguments
         ),
-        Change::StartCall { call, .. } => format!("start {}", at(*call)),
-        Change::EndCall { call, end, .. } => format!("ended {} {}", at(*call), of_end_in_full(end)),
-        Change::NoteStop { reason, .. } => format!("stopping {}", reason.as_str()),
-        Change::EndTurn(end) => of_end_turn(end),
-        Change::SaveTool(_)
-        | Change::DeleteTool { .. }
-        | Change::CreateOrganization(_)
-        | Change::CreateApiKey(_)
-        | Change::ChangeApiKey(_)
-        | Change::ExpireApiKey { .. }
-        | Change::TouchApiKey { .. }
-        | Change::AcceptTurn(_)
-        | Change::ClaimTurn(_)
-        | Change::AskStop { .. }
-        | Change::NoteResumed { .. }
-        | Change::MarkAnswered { .. }
-        | Change::AppendEvents(_)
-        | Change::CheckWritable { .. }
-        | Change::EraseDue { .. }
-        | Change::ExpireEvents { .. }
-        | Change::DeleteConversation(_)
-        | Change::RecordRelayedRequest(_)
-        | Change::ExpireRelayedRequests { .. }
-        | Change::ExpireRequestKeys { .. } => panic!("the machine does not write {change:?}"),
+        TurnChange::StartCall { call, .. } => format!("start {}", at(*call)),
+        TurnChange::EndCall { call, end, .. } => {
+            format!("ended {} {}", at(*call), of_end_in_full(end))
+        }
+        TurnChange::NoteStop { reason, .. } => format!("stopping {}", reason.as_str()),
+        TurnChange::EndTurn(end) => of_end_turn(end),
+        TurnChange::NoteResumed { .. } | TurnChange::AppendEvents(_) => {
+            panic!("the machine does not write {change:?}")
+        }
     }
 }
 

@@ -152,7 +152,7 @@ async fn a_process_that_dies_between_the_decision_and_the_rest_leaves_the_rest_t
         at: app.runtime.env().now(),
     };
     let decided = vec![Change::DeleteConversation(delete)];
-    let outcomes = app.store.apply(decided, None).await.unwrap();
+    let outcomes = app.store.apply(decided).await.unwrap();
     assert!(matches!(
         &outcomes[..],
         [Outcome::ConversationDeleted { running }] if running.len() == 1
@@ -170,7 +170,7 @@ async fn a_process_that_dies_between_the_decision_and_the_rest_leaves_the_rest_t
         now: next.runtime.env().now(),
         turns_max: 10,
     };
-    let erased = next.store.apply(vec![erase], None).await.unwrap();
+    let erased = next.store.apply(vec![erase]).await.unwrap();
     assert_eq!(erased, [Outcome::Count(1)]);
     assert_erased(&stored(&next, &turn).await, "after a restart");
 }

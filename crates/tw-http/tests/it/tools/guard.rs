@@ -91,7 +91,7 @@ async fn store(lab: &ToolLab, definition: &Value) {
         at: env.now(),
     };
     let save = vec![Change::SaveTool(Box::new(save))];
-    let outcomes = lab.app.store.apply(save, None).await.unwrap();
+    let outcomes = lab.app.store.apply(save).await.unwrap();
     assert!(
         matches!(outcomes[..], [Outcome::ToolSaved(_)]),
         "{outcomes:?}"

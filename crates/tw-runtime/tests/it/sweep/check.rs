@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use tw_core::call::{CallReason, CallRunner, CallStatus};
-use tw_core::change::{Change, Outcome};
+use tw_core::change::{Change, ChangeGroup, Outcome};
 use tw_core::event::{LogEvent, TurnEnd};
 use tw_core::json::Literal;
 use tw_core::tool::EffectClass;
@@ -213,7 +213,11 @@ pub fn erasure(world: &mut SweepWorld<'_>) {
         now: world.lab.now(),
         turns_max: 10,
     };
-    let erased = world.lab.store.apply_inline(&[erase], None).unwrap();
+    let erased = world
+        .lab
+        .store
+        .apply_inline(&ChangeGroup::Free(vec![erase]))
+        .unwrap();
     let expected = [Outcome::Count(u64::from(world.deleted))];
     if erased != expected {
         world.violate("I9", format!("erasing came to {erased:?}"));

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tw_core::change::{Change, EventFlush, Fence};
+use tw_core::change::{ChangeGroup, EventFlush, Fence, NewTurn, TurnChange};
 use tw_core::event::LogEvent;
 use tw_core::id::CallRef;
 use tw_core::model::ModelEvent;
@@ -17,6 +17,8 @@ use super::world::{SweepStop, SweepWorld};
 pub struct SweepDriver {
     turn: Turn,
     fence: Fence,
+    /// `None` once the turn is accepted.
+    new: Option<Box<NewTurn>>,
     log: Log,
     step: Step,
     /// The step's log is in its writes already, which happens once even if a zombie repeats it.
@@ -67,10 +69,21 @@ enum Happened {
 }
 
 impl SweepDriver {
-    pub fn new(turn: Turn, fence: Fence, step: Step, events_stored: u64, has_client: bool) -> Self {
+    /// The driver that accepts the turn, for a client that waits.
+    pub fn first(turn: Turn, new: NewTurn, step: Step) -> Self {
+        let fence = new.fence();
+        Self {
+            new: Some(Box::new(new)),
+            has_client: true,
+            ..Self::taken_over(turn, fence, step, 0)
+        }
+    }
+
+    pub fn taken_over(turn: Turn, fence: Fence, step: Step, events_stored: u64) -> Self {
         Self {
             turn,
             fence,
+            new: None,
             log: Log {
                 next: events_stored + 1,
                 pending: Vec::new(),
@@ -81,7 +94,7 @@ impl SweepDriver {
             asking: None,
             running: Vec::new(),
             late: VecDeque::new(),
-            has_client,
+            has_client: false,
             end_written: false,
         }
     }
@@ -102,7 +115,7 @@ impl SweepDriver {
         }
         let delete = world.lab.delete(&world.setup);
         world.reach("before the decision to delete")?;
-        world.apply(&[delete], None)?;
+        world.apply(&ChangeGroup::Free(vec![delete]))?;
         world.deleted = true;
         world.reach("after the decision to delete")
     }
@@ -281,32 +294,47 @@ impl SweepDriver {
             self.composed = true;
             self.log.pending.extend_from_slice(&self.step.show);
             let flush = self.log.take(world);
-            self.step.write.extend(flush.map(Change::AppendEvents));
+            self.step.write.extend(flush.map(TurnChange::AppendEvents));
         }
         world.reach("before a write")?;
         let changes = self.step.write.clone();
         if world.has_fault(PlantedFault::ResultLater) {
             self.write_results_later(world)?;
         } else {
-            world.apply(&changes, Some(self.fence))?;
+            self.apply(changes.clone(), world)?;
         }
         self.step.write.clear();
         self.end_written |= changes
             .iter()
-            .any(|change| matches!(change, Change::EndTurn(_)));
+            .any(|change| matches!(change, TurnChange::EndTurn(_)));
         world.reach("after a write")
     }
 
     fn write_results_later(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
-        let is_result = |change: &Change| matches!(change, Change::EndCall { .. });
+        let is_result = |change: &TurnChange| matches!(change, TurnChange::EndCall { .. });
         let (results, rest): (Vec<_>, Vec<_>) = self.step.write.drain(..).partition(is_result);
         self.step.write = rest;
         if !results.is_empty() && !self.step.write.is_empty() {
-            world.apply(&self.step.write, Some(self.fence))?;
+            self.apply(self.step.write.clone(), world)?;
             self.step.write = results;
             world.reach("between the parts of a write")?;
         }
-        world.apply(&self.step.write, Some(self.fence)).map(|_| ())
+        self.apply(self.step.write.clone(), world)
+    }
+
+    /// Writes the changes as one group, with the turn itself while it is not accepted.
+    fn apply(
+        &mut self,
+        changes: Vec<TurnChange>,
+        world: &mut SweepWorld<'_>,
+    ) -> Result<(), SweepStop> {
+        let group = match &self.new {
+            Some(new) => ChangeGroup::Accept(new.clone(), changes),
+            None => ChangeGroup::OfTurn(self.fence, changes),
+        };
+        world.apply(&group)?;
+        self.new = None;
+        Ok(())
     }
 
     fn flush(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
@@ -315,7 +343,7 @@ impl SweepDriver {
         let Some(flush) = self.log.take(world) else {
             return Ok(());
         };
-        self.step.write.push(Change::AppendEvents(flush));
+        self.step.write.push(TurnChange::AppendEvents(flush));
         self.write(world)
     }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tw_core::arguments::ArgumentsSchema;
 use tw_core::change::{
-    Change, DeleteConversation, NewApiKey, NewMessage, NewOrganization, NewTurn, Outcome,
+    Change, ChangeGroup, DeleteConversation, NewApiKey, NewMessage, NewOrganization, NewTurn,
+    Outcome,
 };
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::json::{Json, Literal};
@@ -110,8 +111,8 @@ impl SweepLab {
         }
     }
 
-    pub fn accept(&mut self, setup: &TurnSetup, owner: &str) -> Change {
-        Change::AcceptTurn(Box::new(NewTurn {
+    pub fn new_turn(&mut self, setup: &TurnSetup, owner: &str) -> NewTurn {
+        NewTurn {
             id: setup.id,
             organization: self.organization,
             api_key: self.api_key,
@@ -141,10 +142,10 @@ impl SweepLab {
             messages: self.user_message(setup.created),
             keys_since: Timestamp(0),
             at: setup.created,
-        }))
+        }
     }
 
-    /// Deletes what [`Lab::accept`] accepts.
+    /// Deletes what [`SweepLab::new_turn`] makes.
     pub fn delete(&mut self, setup: &TurnSetup) -> Change {
         Change::DeleteConversation(DeleteConversation {
             organization: self.organization,
@@ -234,7 +235,9 @@ fn store(fault: Option<PlantedFault>) -> (Store, OrgId, ApiKeyId) {
         name: "default".to_owned(),
         at,
     });
-    let made = store.apply_inline(&[create], None).unwrap();
+    let made = store
+        .apply_inline(&ChangeGroup::Free(vec![create]))
+        .unwrap();
     let [Outcome::Organization(organization)] = made[..] else {
         panic!("{made:?}")
     };
@@ -254,7 +257,9 @@ fn store(fault: Option<PlantedFault>) -> (Store, OrgId, ApiKeyId) {
         expires: None,
         at,
     });
-    let made = store.apply_inline(&[create], None).unwrap();
+    let made = store
+        .apply_inline(&ChangeGroup::Free(vec![create]))
+        .unwrap();
     let [Outcome::ApiKey(api_key)] = made[..] else {
         panic!("{made:?}")
     };

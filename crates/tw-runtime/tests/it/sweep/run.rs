@@ -1,7 +1,7 @@
 //! One run: a turn, its kills, the recoveries, and the checks at the end.
 
 use tw_core::call::{CallEnd, CallReason};
-use tw_core::change::{Change, ClaimTurn, EndTurn, Fence, Outcome};
+use tw_core::change::{Change, ChangeGroup, ClaimTurn, EndTurn, Fence, Outcome, TurnChange};
 use tw_core::tool::EffectClass;
 use tw_core::turn::{FoundTurn, Now, Step, Turn};
 use tw_core::turn_status::TurnStatus;
@@ -109,20 +109,15 @@ fn owner(world: &SweepWorld<'_>) -> String {
 fn first(world: &mut SweepWorld<'_>) -> SweepDriver {
     let setup = world.setup.clone();
     let owner = owner(world);
-    let mut step = Step::default();
-    step.write.push(world.lab.accept(&setup, &owner));
+    let new = world.lab.new_turn(&setup, &owner);
     let at = setup.created;
-    let fence = Fence {
-        organization: world.lab.organization,
-        turn: setup.id,
-        fence: 1,
-    };
+    let mut step = Step::default();
     let now = Now {
         at,
         fresh_id: &mut || world.lab.id(),
     };
     let turn = Turn::start(setup, &now, &mut step);
-    SweepDriver::new(turn, fence, step, 0, true)
+    SweepDriver::first(turn, new, step)
 }
 
 /// Claims the turn and rebuilds it; `None` if there is nothing to claim.
@@ -143,7 +138,7 @@ fn take_over(
         owner,
         at: world.lab.now(),
     };
-    let outcomes = world.apply(&[Change::ClaimTurn(claim)], None)?;
+    let outcomes = world.apply(&ChangeGroup::Free(vec![Change::ClaimTurn(claim)]))?;
     let [Outcome::Claimed { fence, .. }] = outcomes[..] else {
         world.violate("I1", format!("the claim came to {outcomes:?}"));
         return Err(SweepStop::Broken);
@@ -184,7 +179,7 @@ fn rebuild(world: &mut SweepWorld<'_>, fence: Fence) -> SweepDriver {
     };
     let turn = Turn::recover(setup, &found, &mut now, &mut step);
     let stored = rows.events.last().map_or(0, |event| event.number);
-    SweepDriver::new(turn, fence, step, stored, false)
+    SweepDriver::taken_over(turn, fence, step, stored)
 }
 
 fn found(rows: &RecoveredTurn, world: &SweepWorld<'_>) -> FoundTurn {
@@ -212,7 +207,7 @@ fn write_again(world: &mut SweepWorld<'_>) {
         fence: rows.turn.fence,
     };
     let at = world.lab.now();
-    let mut writes = vec![Change::EndTurn(EndTurn {
+    let mut writes = vec![TurnChange::EndTurn(EndTurn {
         status: TurnStatus::Failed,
         reason: None,
         usage: None,
@@ -225,7 +220,7 @@ fn write_again(world: &mut SweepWorld<'_>) {
     })];
     if let Some(row) = rows.calls.first() {
         let call = row.call.call;
-        writes.push(Change::StartCall { call, at });
+        writes.push(TurnChange::StartCall { call, at });
         let end = CallEnd {
             reason: Some(CallReason::ToolError),
             result: None,
@@ -233,17 +228,14 @@ fn write_again(world: &mut SweepWorld<'_>) {
             is_error: true,
             cached: false,
         };
-        writes.push(Change::EndCall { call, end, at });
+        writes.push(TurnChange::EndCall { call, end, at });
     }
     for write in writes {
-        if let Ok(outcomes) = world
-            .lab
-            .store
-            .apply_inline(std::slice::from_ref(&write), Some(fence))
-        {
+        let group = ChangeGroup::OfTurn(fence, vec![write]);
+        if let Ok(outcomes) = world.lab.store.apply_inline(&group) {
             world.violate(
                 "I5",
-                format!("{write:?} over a final state came to {outcomes:?}"),
+                format!("{group:?} over a final state came to {outcomes:?}"),
             );
         }
     }

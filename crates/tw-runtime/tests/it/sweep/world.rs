@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tw_core::change::{Change, Fence, Outcome};
+use tw_core::change::{ChangeGroup, Outcome};
 use tw_core::event::LogEvent;
 use tw_core::id::{CallRef, TurnId};
 use tw_core::tool::{EffectClass, LookUp, ToolOutcome, ToolOutput};
@@ -192,19 +192,15 @@ impl<'a> SweepWorld<'a> {
     }
 
     /// Applies a group as one transaction, and looks at what it changed.
-    pub fn apply(
-        &mut self,
-        changes: &[Change],
-        fence: Option<Fence>,
-    ) -> Result<Vec<Outcome>, SweepStop> {
+    pub fn apply(&mut self, group: &ChangeGroup) -> Result<Vec<Outcome>, SweepStop> {
         self.done += 1;
-        let applied = self.lab.store.apply_inline(changes, fence);
-        self.note(|| format!("    {} -> {applied:?}", names(changes)));
+        let applied = self.lab.store.apply_inline(group);
+        self.note(|| format!("    {} -> {applied:?}", names(group)));
         match applied {
             Ok(outcomes) => {
-                self.accepted |= matches!(changes.first(), Some(Change::AcceptTurn(_)));
-                if self.zombie && self.is_fenced(fence) {
-                    let names = names(changes);
+                self.accepted |= matches!(group, ChangeGroup::Accept(..));
+                if self.zombie && self.is_fenced(group) {
+                    let names = names(group);
                     self.violate(
                         "I6",
                         format!("after the claim, the old driver wrote {names}"),
@@ -215,17 +211,22 @@ impl<'a> SweepWorld<'a> {
             }
             Err(StoreApplyError::Fenced { .. }) if self.zombie => Err(SweepStop::Fenced),
             Err(error) => {
-                let names = names(changes);
+                let names = names(group);
                 self.violate("I1", format!("the turn cannot go on: {error} ({names})"));
                 Err(SweepStop::Broken)
             }
         }
     }
 
-    /// Whether a claim came after this fence.
-    fn is_fenced(&self, fence: Option<Fence>) -> bool {
+    /// Whether a claim came after the group's fence.
+    fn is_fenced(&self, group: &ChangeGroup) -> bool {
         let stored = self.rows.as_ref().map(|rows| rows.turn.fence);
-        fence.is_some_and(|fence| stored.is_some_and(|stored| stored > fence.fence))
+        let fence = match group {
+            ChangeGroup::Accept(new, _) => new.fence(),
+            ChangeGroup::OfTurn(fence, _) => *fence,
+            ChangeGroup::Free(_) => return false,
+        };
+        stored.is_some_and(|stored| stored > fence.fence)
     }
 
     /// Compares the rows with how they were before. What happens before the last kill was looked
@@ -324,14 +325,19 @@ fn output(argument: i64) -> ToolOutput {
 }
 
 /// The changes' names, for people.
-fn names(changes: &[Change]) -> String {
-    let names: Vec<String> = changes
-        .iter()
-        .map(|change| {
-            let text = format!("{change:?}");
-            let end = text.find(['(', ' ', '{']).unwrap_or(text.len());
-            text[..end].to_owned()
-        })
-        .collect();
+fn names(group: &ChangeGroup) -> String {
+    let names: Vec<String> = match group {
+        ChangeGroup::Accept(_, first) => std::iter::once("Accept".to_owned())
+            .chain(first.iter().map(name))
+            .collect(),
+        ChangeGroup::OfTurn(_, changes) => changes.iter().map(name).collect(),
+        ChangeGroup::Free(changes) => changes.iter().map(name).collect(),
+    };
     names.join("+")
+}
+
+fn name(change: &impl std::fmt::Debug) -> String {
+    let text = format!("{change:?}");
+    let end = text.find(['(', ' ', '{']).unwrap_or(text.len());
+    text[..end].to_owned()
 }
