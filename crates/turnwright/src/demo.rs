@@ -29,6 +29,7 @@ use crate::serve::{ListeningServer, StopReason, log_to_stderr, open_store, stop_
 use tw_runtime::metrics::DroppedLogLines;
 
 use client::DemoClient;
+use tw_wire::format::WireFormat;
 
 const SCRIPT: &str = include_str!("demo/script.toml");
 const QUESTION: &str = "What time is it in Tokyo and in New York, and what is 19.99 * 3?";
@@ -52,6 +53,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         kind: UpstreamKind::Scripted(Arc::new(
             Script::parse(SCRIPT).context("the demo's script")?,
         )),
+        format: WireFormat::OpenAiChat,
         models: ModelNames::all(),
         timeouts: UpstreamTimeouts::defaults(),
         accepts: Accepts::everything(),

@@ -14,7 +14,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, StatusCode};
 use tw_core::limits::BODY_BYTES_DEFAULT;
 use tw_egress::scripted::{Script, ScriptedPiece};
-use tw_wire::openai_chat::models::{ListedModel, encode};
+use tw_wire::model_list::{ListedModel, encode};
 
 use crate::cli::ModelArgs;
 use crate::config::read_script;

@@ -26,6 +26,7 @@ use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeou
 use tw_http::server::{self, AppState, router};
 use tw_runtime::runtime::{Runtime, RuntimeConfig};
 use tw_store::store::{self, Store};
+use tw_wire::format::WireFormat;
 
 #[derive(clap::Args)]
 pub struct ServerArgs {
@@ -123,6 +124,7 @@ fn config(upstream: SocketAddr) -> anyhow::Result<RuntimeConfig> {
             base_url: format!("http://{upstream}/v1"),
             api_key: None,
         },
+        format: WireFormat::OpenAiChat,
         models: ModelNames::all(),
         timeouts: UpstreamTimeouts::defaults(),
         accepts: Accepts::everything(),

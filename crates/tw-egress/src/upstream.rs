@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use tw_core::accepts::Accepts;
 use tw_core::model_names::ModelNames;
+use tw_wire::format::WireFormat;
 
 use crate::client::route::Route;
 use crate::client::upstream_client::UpstreamClient;
@@ -30,6 +31,8 @@ pub struct Upstream {
     /// The name in the config and in records.
     pub name: String,
     pub kind: UpstreamKind,
+    /// The format in which it is asked and answers.
+    pub format: WireFormat,
     pub models: ModelNames,
     pub timeouts: UpstreamTimeouts,
     pub accepts: Accepts,
@@ -60,10 +63,12 @@ impl UpstreamAccess {
 }
 
 impl Upstream {
-    /// The URL of its chat completions, for the operator's log; `None` inside this process.
+    /// The URL to which its requests go, for the operator's log; `None` inside this process.
     pub fn shown_url(&self) -> Option<String> {
         match &self.kind {
-            UpstreamKind::OpenAi { base_url, .. } => Some(format!("{base_url}/chat/completions")),
+            UpstreamKind::OpenAi { base_url, .. } => {
+                Some(format!("{base_url}/{}", self.format.path()))
+            }
             UpstreamKind::Azure { base_url, .. } => Some(format!("{base_url}/openai")),
             UpstreamKind::Scripted(_) => None,
         }
@@ -72,7 +77,7 @@ impl Upstream {
 
 #[derive(Debug)]
 pub enum UpstreamKind {
-    /// Speaks OpenAI's chat completions over HTTP.
+    /// A server with an address and a key.
     OpenAi {
         /// Base URL up to and with `/v1`, without a slash at the end.
         base_url: String,

@@ -52,15 +52,41 @@ pub(crate) async fn caller(
     scope: Option<KeyScope>,
     id: &RequestId,
 ) -> Result<Principal, ApiError> {
-    let given = headers.get(AUTHORIZATION).ok_or_else(ApiError::no_key)?;
+    let key = given_key(headers, None)?;
+    authenticated(surfaces, key, scope, id).await
+}
+
+/// The key that a request brings: in the header of that name, or as a bearer's token.
+pub(crate) fn given_key<'a>(
+    headers: &'a HeaderMap,
+    own_header: Option<&'static str>,
+) -> Result<&'a str, ApiError> {
+    let no_key = || ApiError::no_key(own_header);
+    let own = own_header.and_then(|name| headers.get(name));
+    let (given, is_bearer) = match (own, headers.get(AUTHORIZATION)) {
+        (Some(own), _) => (own, false),
+        (None, Some(authorization)) => (authorization, true),
+        (None, None) => return Err(no_key()),
+    };
     let given = given.to_str().map_err(|_| ApiError::wrong_key())?;
     let key = match given.split_once(' ') {
+        _ if !is_bearer => given.trim(),
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
-        Some(_) | None => return Err(ApiError::no_key()),
+        Some(_) | None => return Err(no_key()),
     };
     if key.is_empty() {
-        return Err(ApiError::no_key());
+        return Err(no_key());
     }
+    Ok(key)
+}
+
+/// Resolves a key and checks one scope.
+pub(crate) async fn authenticated(
+    surfaces: &AppState,
+    key: &str,
+    scope: Option<KeyScope>,
+    id: &RequestId,
+) -> Result<Principal, ApiError> {
     let caller = surfaces
         .runtime()
         .authenticate(key)

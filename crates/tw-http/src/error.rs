@@ -1,4 +1,4 @@
-//! Errors, rendered once for the OpenAI surface.
+//! Errors, one of each kind; the format of the surface that a request came by gives them their shape.
 
 pub(crate) mod no_room;
 
@@ -16,18 +16,19 @@ use tw_runtime::models::UnlistedUpstream;
 use tw_runtime::relay::RelayRefused;
 use tw_runtime::tools::ToolError;
 use tw_store::read::ReadError;
-use tw_wire::openai_chat::error::{ErrorParts, of_fault, of_request, render};
-use tw_wire::openai_chat::request::RequestError;
+use tw_wire::client_error::{ClientError, ErrorKind};
+use tw_wire::client_request::RequestError;
+use tw_wire::format::WireFormat;
 
 use crate::answer_body::json;
-use crate::chat::TURN_HEADER;
+use crate::gateway::TURN_HEADER;
 use crate::server::RequestId;
 use no_room::put_standing;
 
 /// An error as a client is answered with it.
 #[derive(Clone, Debug)]
 pub struct ApiError {
-    parts: ErrorParts,
+    error: ClientError,
     retry_after_s: Option<u32>,
     /// Value of `x-should-retry`, which the official clients obey before their own judgement.
     should_retry: Option<bool>,
@@ -41,19 +42,19 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 const OVERLOAD_RETRY_AFTER_S: u32 = 1;
 /// Seconds after which to come back to an upstream that is at its limit and does not say.
 const LIMITED_RETRY_AFTER_S: u32 = 1;
+/// The format in which routes answer that are no surface of a model: those of records, tools and keys.
+pub(crate) const FORMAT_DEFAULT: WireFormat = WireFormat::OpenAiChat;
 /// Longest path that an error repeats, in characters.
 const PATH_SHOWN_MAX: usize = 200;
 
 impl ApiError {
-    fn new(status: u16, kind: &str, code: Option<&str>, message: impl Into<String>) -> Self {
+    fn new(kind: ErrorKind, code: Option<&str>, message: impl Into<String>) -> Self {
+        Self::of(ClientError::new(kind, code, message))
+    }
+
+    fn of(error: ClientError) -> Self {
         Self {
-            parts: ErrorParts {
-                status,
-                message: message.into(),
-                kind: kind.to_owned(),
-                param: None,
-                code: code.map(str::to_owned),
-            },
+            error,
             retry_after_s: None,
             should_retry: None,
             turn: None,
@@ -66,15 +67,14 @@ impl ApiError {
         code: Option<&str>,
         message: impl Into<String>,
     ) -> Self {
-        let mut error = Self::new(400, "invalid_request_error", code, message);
-        error.parts.param = param.map(str::to_owned);
+        let mut error = Self::new(ErrorKind::Invalid, code, message);
+        error.error.param = param.map(str::to_owned);
         error
     }
 
     pub(crate) fn too_large(bytes_max: usize) -> Self {
         Self::new(
-            413,
-            "invalid_request_error",
+            ErrorKind::TooLarge,
             Some("request_too_large"),
             format!("The request body is larger than {bytes_max} bytes."),
         )
@@ -82,8 +82,7 @@ impl ApiError {
 
     pub(crate) fn body_timeout() -> Self {
         Self::new(
-            408,
-            "invalid_request_error",
+            ErrorKind::BodyTimeout,
             Some("request_timeout"),
             "The request body did not arrive in time.",
         )
@@ -93,19 +92,16 @@ impl ApiError {
         Self::invalid(None, None, "The request body could not be read to its end.")
     }
 
-    pub(crate) fn no_key() -> Self {
-        Self::new(
-            401,
-            "invalid_request_error",
-            Some("missing_api_key"),
-            "No API key was given: send it as 'Authorization: Bearer KEY'.",
-        )
+    /// The error of a request without a key; `own_header` may hold one as well as `Authorization`.
+    pub(crate) fn no_key(own_header: Option<&str>) -> Self {
+        let own = own_header.map_or_else(String::new, |name| format!("'{name}: KEY' or "));
+        let message = format!("No API key was given: send it as {own}'Authorization: Bearer KEY'.");
+        Self::new(ErrorKind::Unauthenticated, Some("missing_api_key"), message)
     }
 
     pub(crate) fn wrong_key() -> Self {
         Self::new(
-            401,
-            "invalid_request_error",
+            ErrorKind::Unauthenticated,
             Some("invalid_api_key"),
             "Incorrect API key provided. The keys of this server begin with 'tw-'; whoever runs it makes them with \
              'turnwright keys create'.",
@@ -114,8 +110,7 @@ impl ApiError {
 
     pub(crate) fn expired_key() -> Self {
         Self::new(
-            401,
-            "invalid_request_error",
+            ErrorKind::Unauthenticated,
             Some("expired_api_key"),
             "Incorrect API key provided: it has expired or was revoked. Whoever runs this server makes another one \
              with 'turnwright keys create'.",
@@ -124,8 +119,7 @@ impl ApiError {
 
     pub(crate) fn out_of_scope(scope: &str) -> Self {
         Self::new(
-            403,
-            "permission_error",
+            ErrorKind::Forbidden,
             Some("insufficient_scope"),
             format!("The API key lacks the scope '{scope}'."),
         )
@@ -133,8 +127,7 @@ impl ApiError {
 
     pub(crate) fn no_turn() -> Self {
         Self::new(
-            404,
-            "invalid_request_error",
+            ErrorKind::NotFound,
             Some("not_found"),
             "There is no such turn.",
         )
@@ -142,8 +135,7 @@ impl ApiError {
 
     pub(crate) fn no_conversation() -> Self {
         Self::new(
-            404,
-            "invalid_request_error",
+            ErrorKind::NotFound,
             Some("not_found"),
             "There is no such conversation.",
         )
@@ -153,12 +145,11 @@ impl ApiError {
     /// length, so it is not repeated.
     pub(crate) fn no_model() -> Self {
         let mut error = Self::new(
-            404,
-            "invalid_request_error",
+            ErrorKind::NotFound,
             Some("model_not_found"),
             "There is no such model here; GET /v1/models lists those that there are.",
         );
-        error.parts.param = Some("model".to_owned());
+        error.error.param = Some("model".to_owned());
         error
     }
 
@@ -169,8 +160,7 @@ impl ApiError {
             .map(|one| format!("'{}' {}", one.name, one.reason));
         let reasons: Vec<String> = each.collect();
         Self::new(
-            502,
-            "upstream_error",
+            ErrorKind::UpstreamFailed,
             Some("upstream_failed"),
             format!(
                 "No upstream gave its list of models: {}.",
@@ -187,8 +177,7 @@ impl ApiError {
 
     pub(crate) fn no_organization() -> Self {
         Self::new(
-            404,
-            "invalid_request_error",
+            ErrorKind::NotFound,
             Some("not_found"),
             "There is no such organization.",
         )
@@ -196,8 +185,7 @@ impl ApiError {
 
     pub(crate) fn no_tool() -> Self {
         Self::new(
-            404,
-            "invalid_request_error",
+            ErrorKind::NotFound,
             Some("not_found"),
             "There is no such tool.",
         )
@@ -205,8 +193,7 @@ impl ApiError {
 
     pub(crate) fn damaged_tool() -> Self {
         Self::new(
-            500,
-            "server_error",
+            ErrorKind::Internal,
             Some("damaged_tool"),
             "The stored definition cannot be read.",
         )
@@ -215,7 +202,7 @@ impl ApiError {
     pub(crate) fn of_tool(error: &ToolError, id: &RequestId) -> Self {
         let conflict = |code| {
             let message = capitalized(&error.to_string());
-            Self::new(409, "invalid_request_error", Some(code), message)
+            Self::new(ErrorKind::Conflict, Some(code), message)
         };
         match error {
             ToolError::Invalid(wrong) => {
@@ -228,7 +215,7 @@ impl ApiError {
             ToolError::NotFound => Self::no_tool(),
             ToolError::NameTaken => {
                 let mut taken = conflict("name_taken");
-                taken.parts.param = Some("name".to_owned());
+                taken.error.param = Some("name".to_owned());
                 taken
             }
             ToolError::Conflict => conflict("changed_meanwhile"),
@@ -245,8 +232,7 @@ impl ApiError {
 
     pub(crate) fn no_key_of_id() -> Self {
         Self::new(
-            404,
-            "invalid_request_error",
+            ErrorKind::NotFound,
             Some("not_found"),
             "There is no such key.",
         )
@@ -260,15 +246,14 @@ impl ApiError {
             }
             ManageKeyError::Beyond { field, problem } => {
                 let message = format!("{field}: {problem}.");
-                let mut beyond =
-                    Self::new(403, "permission_error", Some("insufficient_key"), message);
-                beyond.parts.param = Some((*field).to_owned());
+                let mut beyond = Self::new(ErrorKind::Forbidden, Some("insufficient_key"), message);
+                beyond.error.param = Some((*field).to_owned());
                 beyond
             }
             ManageKeyError::NotFound => Self::no_key_of_id(),
             ManageKeyError::Ended => {
                 let message = "The key has ended; make another one.";
-                Self::new(409, "invalid_request_error", Some("key_ended"), message)
+                Self::new(ErrorKind::Conflict, Some("key_ended"), message)
             }
             ManageKeyError::Read(error) => Self::of_read(error, id),
             ManageKeyError::Write(_) => {
@@ -280,8 +265,7 @@ impl ApiError {
 
     pub(crate) fn offset_lost() -> Self {
         Self::new(
-            410,
-            "invalid_request_error",
+            ErrorKind::Gone,
             Some("offset_lost"),
             "The log does not hold what was shown there; read it from its start.",
         )
@@ -290,8 +274,7 @@ impl ApiError {
     pub(crate) fn no_route(method: &str, path: &str, paths: &[String]) -> Self {
         let path: String = path.chars().take(PATH_SHOWN_MAX).collect();
         Self::new(
-            404,
-            "invalid_request_error",
+            ErrorKind::NotFound,
             Some("unknown_url"),
             format!(
                 "Unknown request URL: {method} {path}. There are: {}.",
@@ -303,8 +286,7 @@ impl ApiError {
     pub(crate) fn no_method(method: &str, path: &str) -> Self {
         let path: String = path.chars().take(PATH_SHOWN_MAX).collect();
         Self::new(
-            405,
-            "invalid_request_error",
+            ErrorKind::MethodNotAllowed,
             Some("method_not_allowed"),
             format!("{method} is not a method of {path}."),
         )
@@ -319,7 +301,7 @@ impl ApiError {
     }
 
     pub(crate) fn unavailable(message: &str) -> Self {
-        let mut error = Self::new(503, "server_error", Some("unavailable"), message);
+        let mut error = Self::new(ErrorKind::Unavailable, Some("unavailable"), message);
         error.retry_after_s = Some(OVERLOAD_RETRY_AFTER_S);
         error
     }
@@ -328,22 +310,14 @@ impl ApiError {
     pub(crate) fn internal(error: &dyn std::error::Error, id: &RequestId) -> Self {
         tracing::error!(request.id = %id.0, error = %ErrorChain(error), "a request failed");
         Self::new(
-            500,
-            "server_error",
+            ErrorKind::Internal,
             None,
             "The server failed; its log knows more under this request id.",
         )
     }
 
     pub(crate) fn of_request(error: &RequestError) -> Self {
-        let parts = of_request(error);
-        Self {
-            parts,
-            retry_after_s: None,
-            should_retry: None,
-            turn: None,
-            requests: None,
-        }
+        Self::of(ClientError::of_request(error))
     }
 
     /// The error of a turn that ended with a fault before anything of its answer was sent.
@@ -370,7 +344,7 @@ impl ApiError {
             FaultClass::Refused { .. } | FaultClass::Interrupted | FaultClass::Internal => None,
         };
         Self {
-            parts: of_fault(fault),
+            error: ClientError::of_fault(fault),
             retry_after_s: match fault.class {
                 FaultClass::UpstreamLimited if fault.is_used_up() => fault.retry_after_s,
                 FaultClass::UpstreamLimited => {
@@ -431,7 +405,7 @@ impl ApiError {
             "{why}. Calls that must not be repeated had been made: {ran}. Turn {turn} holds the record; \
              the request is not tried again."
         );
-        let mut error = Self::new(424, "tool_effects_error", Some("effects_ran"), message);
+        let mut error = Self::new(ErrorKind::EffectsRan, Some("effects_ran"), message);
         error.should_retry = Some(false);
         error.turn = Some(turn);
         error
@@ -445,16 +419,14 @@ impl ApiError {
                 code,
             } => Self::invalid(Some(param), Some(code), capitalized(message)),
             TurnRefused::KeyReused => Self::new(
-                422,
-                "invalid_request_error",
+                ErrorKind::KeyReused,
                 Some("idempotency_key_reused"),
                 "This idempotency key was used with another request body.",
             ),
             TurnRefused::EffectsRan { turn, effects } => Self::effects_ran(*turn, None, effects),
             TurnRefused::DeletedEffectsRan => {
                 let mut error = Self::new(
-                    424,
-                    "tool_effects_error",
+                    ErrorKind::EffectsRan,
                     Some("effects_ran"),
                     "An earlier try of this request was deleted. Calls that must not be repeated had been made; \
                      the request is not tried again.",
@@ -482,17 +454,23 @@ impl ApiError {
         }
     }
 
+    /// The answer of a route that has no format of its own.
     pub(crate) fn render(&self, id: Option<&RequestId>) -> Response {
-        let body = render(&self.parts, id.map(|id| id.0.as_str()));
+        self.render_in(FORMAT_DEFAULT, id)
+    }
+
+    /// The answer of a surface that speaks this format.
+    pub(crate) fn render_in(&self, format: WireFormat, id: Option<&RequestId>) -> Response {
+        let body = format.render_error(&self.error, id.map(|id| id.0.as_str()));
         let mut response = json(body);
-        *response.status_mut() =
-            StatusCode::from_u16(self.parts.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() = StatusCode::from_u16(format.error_status(&self.error))
+            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if let Some(standing) = &self.requests {
-            put_standing(headers, standing);
+            put_standing(headers, format, standing);
         }
         if let Some(should) = self.should_retry {
             headers.insert(

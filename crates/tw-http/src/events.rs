@@ -12,15 +12,13 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tw_core::event::LogEvent;
 use tw_core::id::TurnId;
-use tw_core::request::RequestTools;
 use tw_runtime::error_chain::ErrorChain;
 use tw_runtime::follow::{FollowError, Follower, LogCursor};
 use tw_runtime::limiter::RoomPermit;
 use tw_store::read::events::NumberedEvent;
 use tw_store::read::view::ResultDetail;
-use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
-use tw_wire::openai_chat::outcome::ChatDialect;
-use tw_wire::openai_chat::request::decode;
+use tw_wire::client_request::body_text;
+use tw_wire::format::{Projection, StreamFold, WireFormat};
 use tw_wire::sse;
 use tw_wire::stored::client_events;
 
@@ -93,10 +91,7 @@ async fn answer(
         let body = body
             .map_err(|error| ApiError::of_read(&error, id))?
             .ok_or_else(ApiError::offset_lost)?;
-        Form::Chat(Box::new(ChunkWriter::new(
-            turn,
-            chat_options(surfaces, &body),
-        )))
+        Form::Folded(Box::new(StreamFold::new(turn, projection(surfaces, body))))
     } else {
         Form::Own
     };
@@ -154,25 +149,20 @@ fn cursor(param: &str, text: &str) -> Result<LogCursor, ApiError> {
     })
 }
 
-/// The options of the stream that the turn's own client asked for, so that the bytes are equal.
-fn chat_options(surfaces: &AppState, body: &[u8]) -> ChunkOptions {
-    let input = decode(body, surfaces.runtime().request_limits());
-    let legacy = input
-        .as_ref()
-        .is_ok_and(|input| matches!(input.tools, RequestTools::Legacy(_)));
-    ChunkOptions {
-        include_usage: input.is_ok_and(|input| input.include_usage),
-        dialect: if legacy {
-            ChatDialect::Functions
-        } else {
-            ChatDialect::Tools
-        },
-    }
+/// The form of the stream that the turn's own client asked for, so that the bytes are equal.
+fn projection(surfaces: &AppState, body: Vec<u8>) -> Projection {
+    let format = WireFormat::OpenAiChat;
+    let limits = surfaces.runtime().request_limits();
+    let input = body_text(body).and_then(|body| format.decode_request(&body, limits));
+    input.map_or_else(
+        |_| Projection::defaults(format),
+        |input| format.projection(&input),
+    )
 }
 
 enum Form {
     Own,
-    Chat(Box<ChunkWriter>),
+    Folded(Box<StreamFold>),
 }
 
 struct Following {
@@ -194,7 +184,7 @@ impl Following {
             let before = self.ready.len();
             match &mut self.form {
                 Form::Own => write_own(numbered, &mut self.ready),
-                Form::Chat(writer) => writer.push(&numbered.event, &mut self.ready),
+                Form::Folded(fold) => fold.push(&numbered.event, &mut self.ready),
             }
             if numbered.number <= self.after {
                 self.ready.truncate(before);

@@ -9,6 +9,8 @@ mod openapi;
 mod routes;
 
 mod chat;
+mod gateway;
+
 mod conversations;
 mod keys;
 mod relay;

@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tw_core::tenant::KeyScope;
 use tw_runtime::models::UnlistedUpstream;
-use tw_wire::openai_chat::models::encode;
+use tw_wire::model_list::encode;
 
 use crate::access;
 use crate::answer_body::{json, respond};

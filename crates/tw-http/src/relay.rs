@@ -15,13 +15,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tw_core::fault::TurnFault;
 use tw_core::tenant::KeyScope;
 use tw_runtime::relay::{RelayRequest, RelayedResponse};
-use tw_wire::openai_chat::error::{of_fault, render};
+use tw_wire::client_error::ClientError;
 use tw_wire::relayed::body::read;
 use tw_wire::sse;
 
 use crate::access::{self, NAME_BYTES_MAX};
-use crate::error::ApiError;
 use crate::error::no_room::put_standing;
+use crate::error::{ApiError, FORMAT_DEFAULT};
 use crate::request_body::{read_body, refused};
 use crate::server::{AppState, RequestId};
 
@@ -158,7 +158,7 @@ async fn answer(
     })?;
     let mut response = response_of(relayed, id);
     if let Some(standing) = runtime.requests_left(&caller) {
-        put_standing(response.headers_mut(), &standing);
+        put_standing(response.headers_mut(), FORMAT_DEFAULT, &standing);
     }
     Ok(response)
 }
@@ -219,6 +219,10 @@ async fn next_bytes(mut passing: Box<Passing>) -> Option<(Result<Bytes, BrokenOf
 /// The last event of a stream that breaks off, behind the end of the line and the event that broke off.
 fn last_event(fault: &TurnFault, id: &RequestId) -> Bytes {
     let mut event = b"\n\n".to_vec();
-    sse::write_data(&mut event, &render(&of_fault(fault), Some(&id.0)));
+    let error = ClientError::of_fault(fault);
+    sse::write_data(
+        &mut event,
+        &FORMAT_DEFAULT.render_error(&error, Some(&id.0)),
+    );
     event.into()
 }

@@ -24,7 +24,6 @@ use tw_egress::idle_timer::IdleTimer;
 use tw_egress::upstream::Upstream;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
-use tw_wire::openai_chat::request::differences;
 
 use crate::answered_notes;
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
@@ -566,7 +565,7 @@ fn differences_of(
     let input = &request.input;
     let messages = repaired.unwrap_or(&input.messages).iter().collect();
     let sent = machine.model_request(input, messages, &input.model, false);
-    differences(&sent, &first.accepts)
+    first.format.differences(&sent, &first.accepts)
 }
 
 /// A turn that is about to begin.

@@ -33,7 +33,6 @@ use tw_egress::off_thread::aside;
 use tw_egress::secrets::Tenancy;
 use tw_egress::upstream::{ModelExchange, ModelProgress, SentModelRequest, Upstream};
 use tw_store::apply::StoreApplyError;
-use tw_wire::openai_chat::request::encode_for;
 
 use crate::equal_requests::TurnstilePass;
 use crate::error_chain::ErrorChain;
@@ -554,7 +553,7 @@ impl TurnDriver {
                 );
                 let sent = SentModelRequest {
                     model: model.to_owned(),
-                    body: encode_for(&request, &upstream.accepts),
+                    body: upstream.format.encode_request(&request, &upstream.accepts),
                     streamed,
                     offered: request.offered_names(),
                 };

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tw_core::time::Timestamp;
 use tw_egress::upstream::{Upstream, check, listing};
-use tw_wire::openai_chat::models::ListedModel;
+use tw_wire::model_list::ListedModel;
 
 use crate::error_chain::ErrorChain;
 use crate::runtime::{Runtime, RuntimeInner};

@@ -22,7 +22,8 @@ use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
 use tw_store::read::turn::RecoveredTurn;
 use tw_store::system;
-use tw_wire::openai_chat::request::{decode_shared, text_of};
+use tw_wire::client_request::body_text;
+use tw_wire::format::WireFormat;
 use tw_wire::stored::DamagedRecord;
 use tw_wire::stored::context::{self, ListedTool, OfferedTool};
 
@@ -425,8 +426,8 @@ fn parts_of<'a>(
 /// The request, which was within the limits when it was accepted, whatever they are now.
 fn input_of(found: &mut RecoveredTurn) -> Result<ModelInput, UnreadableError> {
     let body = std::mem::take(&mut found.body);
-    text_of(body)
-        .and_then(|body| decode_shared(&body, &accepted_limits()))
+    body_text(body)
+        .and_then(|body| WireFormat::OpenAiChat.decode_request(&body, &accepted_limits()))
         .map_err(|error| UnreadableError::Input(error.message))
 }
 

@@ -3,9 +3,17 @@
 //! Nothing here opens a socket, reads a clock or is `async`, and no format converts into another
 //! one directly: each converts from and to the core types.
 //! This crate depends on `tw-core` only.
-//! Start reading at [`openai_chat`].
+//! Start reading at [`format::WireFormat`]: nothing outside names a format's own module.
+
+pub mod format;
 
 pub mod openai_chat;
+
+pub mod client_error;
+pub mod client_request;
+pub mod model_list;
+pub mod upstream_answer;
+
 pub mod relayed;
 pub mod sse;
 pub mod stored;

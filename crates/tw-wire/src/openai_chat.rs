@@ -14,7 +14,7 @@ pub mod stream;
 pub mod chunks;
 pub mod completion;
 pub mod error;
-pub mod models;
+pub mod limit_headers;
 pub mod no_such_path;
 pub mod outcome;
 

@@ -17,6 +17,7 @@ use tw_egress::client::route::Route;
 use tw_egress::client::tls::{ClientIdentity, trust};
 use tw_egress::secret::Secret;
 use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeouts};
+use tw_wire::format::WireFormat;
 
 use super::environment::{Environment, check_sendable};
 use super::network::{Network, WrittenProxy};
@@ -108,6 +109,7 @@ pub fn upstreams(
             base_url,
             api_key: key.map(Secret::new),
         },
+        format: WireFormat::OpenAiChat,
         models: ModelNames::all(),
         timeouts: ground.timeouts,
         accepts: Accepts {
@@ -179,6 +181,7 @@ impl UpstreamSettings {
         let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
         Ok(Upstream {
             name: self.name.clone(),
+            format: WireFormat::OpenAiChat,
             models: self.models()?,
             timeouts: UpstreamTimeouts {
                 connect: seconds(self.connect_s, defaults.connect),

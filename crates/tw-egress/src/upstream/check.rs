@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use tw_wire::openai_chat::models::ListedModel;
+use tw_wire::model_list::ListedModel;
 
 use super::listing::{ListError, get, list_at};
 use super::{Upstream, UpstreamConnections, UpstreamKind};
@@ -132,8 +132,9 @@ impl UpstreamTrouble {
                     None => (
                         Severity::Perhaps,
                         Some(format!(
-                            "look whether {base_url} ends where /chat/completions begins, mostly with /v1; \
-                             a server that has no list needs 'models'"
+                            "look whether {base_url} ends where /{} begins, mostly with /v1; \
+                             a server that has no list needs 'models'",
+                            upstream.format.path()
                         )),
                     ),
                 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use http::header::ACCEPT;
 use tokio::time::timeout;
-use tw_wire::openai_chat::models::{self, ListedModel};
+use tw_wire::model_list::{self, ListedModel};
 
 use super::request_target::{no_address, request};
 use super::{Upstream, UpstreamConnections, UpstreamKind};
@@ -90,7 +90,7 @@ pub(super) async fn list_at(
     url: &str,
 ) -> Result<Vec<ListedModel>, ListError> {
     let read = get(connections, upstream, url).await?;
-    models::decode(&read).ok_or(ListError::NoList)
+    model_list::decode(&read).ok_or(ListError::NoList)
 }
 
 /// Reads what is at the URL, with the upstream's key.
@@ -114,7 +114,7 @@ async fn read(
         .0
         .address(&upstream.name, url)
         .ok_or_else(|| not_asked(no_address().error.message))?;
-    let request = request(Method::GET, &upstream.kind)
+    let request = request(Method::GET, upstream)
         .map_err(|failure| not_asked(failure.error.message))?
         .header(ACCEPT, "application/json")
         .body(Bytes::new())

@@ -11,12 +11,9 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, Response};
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
-use tw_wire::openai_chat::body::{decode, decode_error};
-use tw_wire::openai_chat::no_such_path::says_no_such_path;
-use tw_wire::openai_chat::stream::{
-    DecodeError, EMPTY_BYTES_MAX_DEFAULT, OfferedNames, StreamDecoder, StreamLimits,
-};
+use tw_wire::format::{AnswerDecoder, WireFormat};
 use tw_wire::sse::EMPTY_BYTES_MIN;
+use tw_wire::upstream_answer::{DecodeError, EMPTY_BYTES_MAX_DEFAULT, OfferedNames, StreamLimits};
 
 use super::content_encoding::Unpacker;
 use super::first_bytes::{BodyStart, begins};
@@ -101,6 +98,7 @@ enum Body {
 struct Reading {
     body: Incoming,
     idle: IdleTimer,
+    format: WireFormat,
     form: Form,
     /// The body's end was read ahead.
     over: Option<Over>,
@@ -136,7 +134,7 @@ enum Form {
         says_events: bool,
         offered: OfferedNames,
     },
-    Stream(Box<StreamDecoder>),
+    Stream(Box<AnswerDecoder>),
     Plain {
         read: Vec<u8>,
     },
@@ -249,6 +247,7 @@ impl ModelExchange {
                 has_ended: false,
             },
             idle: IdleTimer::new(self.first_patience()),
+            format: self.upstream.format,
             form,
             over: None,
         }))
@@ -467,7 +466,8 @@ impl Reading {
             BodyStart::Other if !*says_events => Form::Plain { read: Vec::new() },
             BodyStart::EventStream | BodyStart::Other => {
                 let offered = OfferedNames::clone(offered);
-                Form::Stream(Box::new(StreamDecoder::knowing(&limits, offered)))
+                let decoder = AnswerDecoder::new(self.format, &limits, offered);
+                Form::Stream(Box::new(decoder))
             }
         };
         let read = Bytes::from(std::mem::take(read)).slice(from..);
@@ -508,7 +508,7 @@ impl Reading {
                 };
                 ModelProgress::Failed(failure(kind, "the upstream's answer is empty"))
             }
-            Form::Plain { read } => match decode(read, out) {
+            Form::Plain { read } => match self.format.decode_answer(read, out) {
                 Ok(()) => ModelProgress::Ended,
                 Err(error) => ModelProgress::Failed(nonsense(&error.to_string())),
             },
@@ -520,7 +520,9 @@ impl Reading {
                 read,
             } => ModelProgress::Failed(ModelFailure {
                 kind: ModelFailureKind::Status(*status),
-                error: decode_error(*status, content_type.as_deref(), read),
+                error: self
+                    .format
+                    .decode_error(*status, content_type.as_deref(), read),
                 retry_after: *retry_after,
                 should_retry: *should_retry,
             }),
@@ -564,7 +566,7 @@ impl Incoming {
 /// Decodes `bytes` and what has arrived behind them, so that events that came together are
 /// handled together.
 fn feed_ready(
-    decoder: &mut StreamDecoder,
+    decoder: &mut AnswerDecoder,
     body: &mut Incoming,
     bytes: Bytes,
     out: &mut Vec<ModelEvent>,
@@ -676,15 +678,17 @@ fn explain(
         return None;
     };
     let access = &upstream.access;
-    if says_no_such_path(status, content_type.as_deref(), read) {
+    let format = upstream.format;
+    if format.says_no_such_path(status, content_type.as_deref(), read) {
+        let answers = format.answers_shown();
         failure.error.message = format!(
-            "the upstream '{}' answered {status}: there are no chat completions at its address; \
+            "the upstream '{}' answered {status}: there are no {answers} at its address; \
              most likely its base URL lacks /v1 (the server's log says more)",
             upstream.name
         );
         let setting = &access.base_url_setting;
         return Some(format!(
-            "there are no chat completions at this address: look whether {setting} ends with /v1"
+            "there are no {answers} at this address: look whether {setting} ends with /v1"
         ));
     }
     explain_refused_key(upstream, status)
@@ -709,17 +713,21 @@ fn request_of(
     upstream: &Upstream,
     asked: SentModelRequest,
 ) -> Result<(Arc<Address>, Request<Bytes>), ModelFailure> {
-    let address = request_target::of(connections, upstream, request_target::CHAT, &asked.model)?;
+    let format = upstream.format;
+    let address = request_target::of(connections, upstream, format.path(), &asked.model)?;
     let accept = if asked.streamed {
         "text/event-stream"
     } else {
         "application/json"
     };
-    let request = request_target::request(Method::POST, &upstream.kind)?
+    let mut request = request_target::request(Method::POST, upstream)?
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, accept)
-        .header(ACCEPT_ENCODING, "identity")
-        .body(Bytes::from(asked.body));
+        .header(ACCEPT_ENCODING, "identity");
+    for (name, value) in format.headers() {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Bytes::from(asked.body));
     Ok((address, request.map_err(|_| request_target::no_address())?))
 }
 

@@ -13,7 +13,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
-use tw_wire::openai_chat::body::decode_error;
+use tw_wire::format::WireFormat;
 
 use super::model_exchange::{
     ERROR_BYTES_MAX, exchange, explain_refused_key, failure, mask_error, nonsense, should_retry,
@@ -84,7 +84,7 @@ pub async fn relay(
     };
     if !parts.status.is_success() {
         let aside = explain_refused_key(upstream, answer.status);
-        let mut failure = answer.into_failure().await;
+        let mut failure = answer.into_failure(upstream.format).await;
         if let Some(key) = upstream.kind.api_key() {
             mask_error(key, &mut failure.error);
         }
@@ -103,7 +103,7 @@ fn request_of(
     sent: RelayedSent,
 ) -> Result<(Arc<Address>, Request<Bytes>), ModelFailure> {
     let address = request_target::of(connections, upstream, sent.path, &sent.model)?;
-    let mut request = request_target::request(Method::POST, &upstream.kind)?
+    let mut request = request_target::request(Method::POST, upstream)?
         .header(CONTENT_TYPE, sent.content_type)
         // The usage is read as the answer passes.
         .header(ACCEPT_ENCODING, "identity");
@@ -168,7 +168,7 @@ impl RelayedAnswer {
     }
 
     /// Reads what an answer with another status than success says.
-    async fn into_failure(mut self) -> ModelFailure {
+    async fn into_failure(mut self, format: WireFormat) -> ModelFailure {
         let mut read = Vec::new();
         // A broken connection is judged by what came before it.
         while let Some(Ok(bytes)) = self.next().await {
@@ -182,7 +182,7 @@ impl RelayedAnswer {
         let content_type = (!content_type.is_empty()).then_some(&*content_type);
         let failure = ModelFailure {
             kind: ModelFailureKind::Status(self.status),
-            error: decode_error(self.status, content_type, &read),
+            error: format.decode_error(self.status, content_type, &read),
             retry_after: retry_after(&self.headers),
             should_retry: should_retry(&self.headers),
         };

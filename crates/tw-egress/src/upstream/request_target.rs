@@ -32,9 +32,6 @@ impl UpstreamKind {
     }
 }
 
-/// Path of chat completions, behind the version.
-pub(super) const CHAT: &str = "chat/completions";
-
 /// The address of a path of the API for a model. There are only so many paths, all words of this program.
 pub(super) fn of(
     connections: &UpstreamConnections,
@@ -77,17 +74,23 @@ fn is_deployment(name: &str) -> bool {
 }
 
 /// A request without its body.
-pub(super) fn request(method: Method, kind: &UpstreamKind) -> Result<Builder, ModelFailure> {
+pub(super) fn request(method: Method, upstream: &Upstream) -> Result<Builder, ModelFailure> {
     let request = Request::builder().method(method).header(
         USER_AGENT,
         concat!("turnwright/", env!("CARGO_PKG_VERSION")),
     );
-    let Some(key) = kind.api_key() else {
+    let Some(key) = upstream.kind.api_key() else {
         return Ok(request);
     };
-    let (name, value) = match kind {
-        UpstreamKind::Azure { .. } => (API_KEY, HeaderValue::from_str(key.reveal())),
-        UpstreamKind::OpenAi { .. } | UpstreamKind::Scripted(_) => (
+    let own_header = match &upstream.kind {
+        UpstreamKind::Azure { .. } => Some(API_KEY),
+        UpstreamKind::OpenAi { .. } | UpstreamKind::Scripted(_) => {
+            upstream.format.key_header().map(HeaderName::from_static)
+        }
+    };
+    let (name, value) = match own_header {
+        Some(name) => (name, HeaderValue::from_str(key.reveal())),
+        None => (
             AUTHORIZATION,
             HeaderValue::from_str(&format!("Bearer {}", key.reveal())),
         ),

@@ -25,6 +25,7 @@ use tw_store::store::{self, Store};
 use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::{Listener, ListenerReply};
 use tw_testkit::polling::poll_until;
+use tw_wire::format::WireFormat;
 
 pub const CHAT: &str = "/v1/chat/completions";
 
@@ -151,6 +152,7 @@ impl App {
                 base_url,
                 api_key: None,
             },
+            format: WireFormat::OpenAiChat,
             models: ModelNames::all(),
             timeouts: wanted.timeouts,
             accepts: Accepts::everything(),

@@ -14,6 +14,7 @@ use tw_egress::secret::Secret;
 use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeouts};
 use tw_testkit::client::ReadAnswer;
 use tw_testkit::listener::{Listener, ListenerReply};
+use tw_wire::format::WireFormat;
 
 use crate::app::{App, AppOptions, ask, ask_streamed, probe, upstream_body, upstream_stream};
 
@@ -76,6 +77,7 @@ async fn start(upstream: &Listener, tool: &Listener, effect: EffectClass) -> App
                     base_url,
                     api_key: Some(Secret::new(SECRET.to_owned())),
                 },
+                format: WireFormat::OpenAiChat,
                 models: ModelNames::all(),
                 timeouts: UpstreamTimeouts::defaults(),
                 accepts: Accepts::everything(),

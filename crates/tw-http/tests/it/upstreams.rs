@@ -16,6 +16,7 @@ use tw_core::model_names::{ModelNames, NamePattern};
 use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeouts};
 use tw_runtime::runtime::RuntimeConfig;
 use tw_testkit::listener::{Listener, ListenerReply};
+use tw_wire::format::WireFormat;
 
 use crate::app::{App, AppOptions, upstream_body, upstream_stream};
 
@@ -27,6 +28,7 @@ pub fn upstream(name: &str, base_url: String) -> Upstream {
             base_url,
             api_key: None,
         },
+        format: WireFormat::OpenAiChat,
         models: ModelNames::all(),
         timeouts: UpstreamTimeouts::defaults(),
         accepts: Accepts::everything(),

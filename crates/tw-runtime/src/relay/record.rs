@@ -11,7 +11,7 @@ use tw_core::time::Timestamp;
 use tw_core::turn::ModelFailure;
 use tw_egress::upstream::Upstream;
 use tw_egress::upstream::relayed_exchange::RelayedAnswer;
-use tw_wire::openai_chat::error::of_fault;
+use tw_wire::client_error::ClientError;
 use tw_wire::relayed::usage::UsageReader;
 
 use super::RelayRequest;
@@ -105,7 +105,7 @@ impl RelayRecorder {
 
     /// Notes that no upstream answered; the client gets an error.
     pub fn refuse(&mut self, fault: TurnFault) -> TurnFault {
-        self.row.http_status = Some(of_fault(&fault).status);
+        self.row.http_status = Some(ClientError::of_fault(&fault).kind.status());
         self.break_off(fault)
     }
 

@@ -9,15 +9,15 @@ use tw_core::model::{
     TokenUsage,
 };
 
-use super::calls::{CallAssembler, OfferedNames, WrittenCallPiece};
+use super::calls::{CallAssembler, WrittenCallPiece};
 use super::chunk_template::ChunkTemplate;
 use super::delta::{CallWritten, ChatAnswer, ChatChoice, ChoiceAddition, NamedText};
 use super::ending::{self, ChoiceEnding};
 use super::raw::{self, RecordOf, SmallList};
-use super::stream::DecodeError;
 use super::surrogates::{self, MendedLiteral};
 use super::{content, reported};
 use crate::sse;
+use crate::upstream_answer::{DecodeError, OfferedNames};
 
 /// Choices of one answer: what a request may ask for.
 const CHOICES_MAX: u32 = 128;

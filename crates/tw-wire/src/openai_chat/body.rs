@@ -8,8 +8,8 @@ use tw_core::model::{ModelEvent, ReportedError};
 
 use super::answer::AnswerReader;
 use super::reported;
-use super::stream::DecodeError;
 use crate::sse;
+use crate::upstream_answer::DecodeError;
 
 /// Decodes a plain answer into the events that a stream of it would have given, with the end
 /// mark last.

@@ -28,7 +28,6 @@
 //! the upstream was seen to write it with every piece.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use scan::ObjectScan;
 use tw_core::json::{Literal, LiteralBuf};
@@ -36,6 +35,7 @@ use tw_core::limits::CALLS_PER_CHOICE_MAX;
 use tw_core::model::{CallDelta, CallForm, ModelEvent};
 
 use super::surrogates;
+use crate::upstream_answer::OfferedNames;
 
 /// The answer holds more than [`CALLS_PER_CHOICE_MAX`] calls in one choice.
 #[derive(Debug)]
@@ -61,9 +61,6 @@ impl WrittenCallPiece<'_> {
             .is_some_and(|text| scan::begins_object(text.as_str()))
     }
 }
-
-/// The names of tools that a request offers.
-pub type OfferedNames = Arc<[Box<str>]>;
 
 /// The calls of one choice.
 #[derive(Debug)]

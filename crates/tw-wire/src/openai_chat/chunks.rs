@@ -13,10 +13,12 @@ use tw_core::event::{LogEvent, TurnEnd};
 use tw_core::id::TurnId;
 use tw_core::json::{Json, Literal};
 use tw_core::model::{AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, TokenUsage};
+use tw_core::request::{ModelInput, RequestTools};
 
 use super::client_calls::ClientCalls;
 use super::outcome::{self, ChatDialect};
 use super::{error, write};
+use crate::client_error::{self, ClientError};
 use crate::sse;
 
 /// Options of a client for its stream.
@@ -25,6 +27,27 @@ pub struct ChunkOptions {
     /// `stream_options.include_usage`
     pub include_usage: bool,
     pub dialect: ChatDialect,
+}
+
+impl ChunkOptions {
+    /// The options of a request that says nothing of them.
+    pub fn defaults() -> Self {
+        Self {
+            include_usage: false,
+            dialect: ChatDialect::Tools,
+        }
+    }
+
+    /// The options that a request asks for.
+    pub fn of(input: &ModelInput) -> Self {
+        Self {
+            include_usage: input.include_usage,
+            dialect: match input.tools {
+                RequestTools::Legacy(_) => ChatDialect::Functions,
+                RequestTools::Absent | RequestTools::List(_) => ChatDialect::Tools,
+            },
+        }
+    }
 }
 
 /// Folds the log of a turn, from its start, into whole server-sent events.
@@ -62,6 +85,23 @@ impl ChunkWriter {
             extra: Vec::new(),
             usage: None,
             chunk: Vec::new(),
+        }
+    }
+
+    /// Whether a client sees something of the event.
+    pub fn is_seen(event: &LogEvent) -> bool {
+        match event {
+            LogEvent::Delta(_)
+            | LogEvent::ClientCall(_)
+            | LogEvent::Progress { .. }
+            | LogEvent::Finish { .. }
+            | LogEvent::End(_) => true,
+            LogEvent::Start { .. }
+            | LogEvent::Round { .. }
+            | LogEvent::Extra { .. }
+            | LogEvent::CallStarted { .. }
+            | LogEvent::CallEnded { .. }
+            | LogEvent::Usage(_) => false,
         }
     }
 
@@ -238,8 +278,9 @@ impl ChunkWriter {
     }
 
     fn end(&mut self, end: &TurnEnd, out: &mut Vec<u8>) {
-        if let Some(fault) = outcome::fault_of(end) {
-            sse::write_data(out, &error::render(&error::of_fault(&fault), None));
+        if let Some(fault) = client_error::fault_of(end) {
+            let error = ClientError::of_fault(&fault);
+            sse::write_data(out, &error::render(&error, None));
             return;
         }
         if let Some(usage) = self.usage.take().filter(|_| self.options.include_usage) {

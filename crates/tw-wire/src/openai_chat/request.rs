@@ -24,30 +24,12 @@ use tw_core::request::{
 
 use super::raw::{self, FieldRecord, NotFields, ObjectFields, RecordOf};
 use super::surrogates;
+use crate::client_request::{RequestError, RequestErrorKind, body_text};
 
 /// Tool calls in all messages of a request: as many as there may be messages to answer them.
 const HISTORY_CALLS_MAX: usize = limits::MESSAGES_DEFAULT;
 /// Largest `n`: OpenAI's own limit.
 const CHOICES_MAX: u64 = 128;
-
-/// The reason for which a request is refused, in the words and with the fields of OpenAI's errors.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct RequestError {
-    pub kind: RequestErrorKind,
-    pub message: String,
-    /// The place of the problem, such as `messages[2].role`.
-    pub param: Option<String>,
-    pub code: Option<&'static str>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestErrorKind {
-    /// Status 400.
-    Invalid,
-    /// Status 413.
-    TooLarge,
-}
 
 /// The text that a request is read from, and the limits within which it is.
 struct Reading<'a> {
@@ -61,21 +43,7 @@ struct Reading<'a> {
 /// The first thing that is wrong with it.
 pub fn decode(body: &[u8], limits: &RequestLimits) -> Result<ModelInput, RequestError> {
     check_size(body, limits)?;
-    decode_shared(&text_of(body.to_vec())?, limits)
-}
-
-/// The text of a body.
-///
-/// # Errors
-/// When it is not UTF-8.
-pub fn text_of(body: Vec<u8>) -> Result<SharedText, RequestError> {
-    let text = String::from_utf8(body).map_err(|_| {
-        RequestError::whole(
-            RequestErrorKind::Invalid,
-            "The request body is not valid UTF-8.",
-        )
-    })?;
-    Ok(SharedText::new(text))
+    decode_shared(&body_text(body.to_vec())?, limits)
 }
 
 /// Reads and checks a request body. What is read holds parts of it, so that it is there once.
@@ -181,51 +149,6 @@ pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDiffere
         differences.not_strict = tools.not_strict;
     }
     differences
-}
-
-impl RequestError {
-    pub(crate) fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            kind: RequestErrorKind::Invalid,
-            message: message.into(),
-            param: Some(param.into()),
-            code: None,
-        }
-    }
-
-    pub(crate) fn whole(kind: RequestErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            param: None,
-            code: None,
-        }
-    }
-
-    pub(crate) fn missing(param: impl Into<String>) -> Self {
-        let param = param.into();
-        let message = format!("Missing required parameter: '{param}'.");
-        Self {
-            code: Some("missing_required_parameter"),
-            ..Self::invalid(param, message)
-        }
-    }
-
-    pub(crate) fn wrong_type(param: impl Into<String>, wanted: &str) -> Self {
-        let param = param.into();
-        let message = format!("Invalid type for '{param}': expected {wanted}.");
-        Self {
-            code: Some("invalid_type"),
-            ..Self::invalid(param, message)
-        }
-    }
-
-    fn wrong_value(param: impl Into<String>, message: String) -> Self {
-        Self {
-            code: Some("invalid_value"),
-            ..Self::invalid(param, message)
-        }
-    }
 }
 
 /// The request, in which `messages` were taken apart on the way: they are most of it, and each time that they are gone

@@ -9,8 +9,8 @@ use std::ops::Range;
 use serde_json::value::RawValue;
 
 use super::form::{self, MultipartForm};
+use crate::client_request::{RequestError, RequestErrorKind};
 use crate::openai_chat::raw::{self, NotFields, ObjectFields};
-use crate::openai_chat::request::{RequestError, RequestErrorKind};
 use crate::openai_chat::write;
 
 /// Longest name of a model, in bytes: several times the longest that is known.

@@ -12,7 +12,8 @@ use tw_core::turn_status::TurnStatus;
 use tw_wire::openai_chat::body;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
 use tw_wire::openai_chat::outcome::ChatDialect;
-use tw_wire::openai_chat::stream::{StreamDecoder, StreamLimits};
+use tw_wire::openai_chat::stream::StreamDecoder;
+use tw_wire::upstream_answer::StreamLimits;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BuiltAnswer {

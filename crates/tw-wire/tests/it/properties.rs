@@ -174,7 +174,7 @@ proptest! {
         let error = tw_wire::openai_chat::body::decode_error(500, None, &bytes);
         prop_assert_eq!(error.status, Some(500));
         let mut decoder = tw_wire::openai_chat::stream::StreamDecoder::new(
-            &tw_wire::openai_chat::stream::StreamLimits { event_bytes_max: 100, empty_bytes_max: 100_000 },
+            &tw_wire::upstream_answer::StreamLimits { event_bytes_max: 100, empty_bytes_max: 100_000 },
         );
         let _refused = decoder.feed(&bytes, &mut events).is_err();
         let _refused = decoder.finish(&mut events).is_err();
@@ -192,7 +192,7 @@ proptest! {
             let mut bytes = Vec::new();
             tw_wire::sse::write_data(&mut bytes, value.to_string().as_bytes());
             let mut events = Vec::new();
-            let limits = tw_wire::openai_chat::stream::StreamLimits::defaults();
+            let limits = tw_wire::upstream_answer::StreamLimits::defaults();
             let mut decoder = tw_wire::openai_chat::stream::StreamDecoder::new(&limits);
             let _refused = decoder.feed(&bytes, &mut events).is_err();
             let _refused = tw_wire::openai_chat::body::decode(value.to_string().as_bytes(), &mut events).is_err();

@@ -18,6 +18,7 @@ use tw_runtime::admin::{KeyWanted, create_key};
 use tw_runtime::runtime::RuntimeConfig;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::Listener;
+use tw_wire::format::WireFormat;
 
 use super::row::{BadInputRow, Head, KeyKind, Manner, Then};
 use super::upstream::UPSTREAM_KEY;
@@ -109,6 +110,7 @@ fn of(base_url: String, timeouts: UpstreamTimeouts) -> Upstream {
             base_url,
             api_key: Some(Secret::new(UPSTREAM_KEY.to_owned())),
         },
+        format: WireFormat::OpenAiChat,
         models: ModelNames::all(),
         timeouts,
         accepts: Accepts::everything(),

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 
+use tw_core::accepts::Accepts;
 use tw_core::change::{ChangeGroup, EventFlush, Fence, NewTurn, TurnChange};
 use tw_core::event::LogEvent;
 use tw_core::id::CallRef;
 use tw_core::model::ModelEvent;
 use tw_core::tool::ToolOutcome;
 use tw_core::turn::{Effect, Event, ModelFailureKind, ModelRequestNumber, Now, Step, Timer, Turn};
+use tw_wire::format::WireFormat;
 
 use super::check;
 use super::config::{Mishap, PlantedFault};
@@ -431,7 +433,7 @@ impl SweepDriver {
             .turn
             .model_request(&input, messages, &input.model, false);
         check::request(
-            &tw_wire::openai_chat::request::encode(&request),
+            &WireFormat::OpenAiChat.encode_request(&request, &Accepts::everything()),
             round,
             world,
         );

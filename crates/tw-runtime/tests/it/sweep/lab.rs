@@ -21,6 +21,7 @@ use tw_core::turn::{MixedListEntry, ToolOffer, TurnSetup};
 use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
 use tw_store::faults::{self, Weakness};
 use tw_store::store::Store;
+use tw_wire::format::WireFormat;
 use tw_wire::stored::context::{self, ListedTool, OfferedTool, TurnContext};
 use uuid::Uuid;
 
@@ -32,7 +33,7 @@ const OWN_TOOL: &str = "pick";
 /// What it is called with, as the model wrote it.
 pub const OWN_ARGUMENTS: &str = "[ broken";
 pub const UPSTREAM: &str = "scripted";
-const BODY: &[u8] = br#"{"model":"m","messages":[{"role":"user","content":"go"}],"stream":true}"#;
+const BODY: &str = r#"{"model":"m","messages":[{"role":"user","content":"go"}],"stream":true}"#;
 /// Turns that one store takes before it is replaced, so that it stays small.
 const TURNS_PER_STORE_MAX: u32 = 2_000;
 
@@ -57,7 +58,9 @@ impl SweepLab {
             fault,
             organization,
             api_key,
-            input: tw_wire::openai_chat::request::decode(BODY, &RequestLimits::defaults()).unwrap(),
+            input: WireFormat::OpenAiChat
+                .decode_request(&BODY.into(), &RequestLimits::defaults())
+                .unwrap(),
             tool: tool(EffectClass::Read, 1),
             turns: 0,
             next_id: 1,
@@ -130,7 +133,7 @@ impl SweepLab {
             request_id: "r".to_owned(),
             deadline: setup.deadline,
             owner: owner.to_owned(),
-            body: std::str::from_utf8(BODY).unwrap().into(),
+            body: BODY.into(),
             body_hash: [7; 32],
             cuts: None,
             context: context::encode(&TurnContext {

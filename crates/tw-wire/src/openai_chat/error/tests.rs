@@ -1,6 +1,8 @@
+use serde_json::Value;
 use tw_core::fault::{FaultClass, TurnFault};
 
-use super::{of_fault, render};
+use super::render;
+use crate::client_error::ClientError;
 use crate::openai_chat::body::decode_error;
 
 fn fault(class: FaultClass) -> TurnFault {
@@ -76,28 +78,30 @@ fn each_class_has_its_status_and_words() {
         (FaultClass::Internal, 500, "server_error", None, None),
     ];
     for (class, status, kind, code, param) in rows {
-        let parts = of_fault(&fault(class));
+        let error = ClientError::of_fault(&fault(class));
+        let rendered: Value = serde_json::from_slice(&render(&error, None)).expect("JSON");
+        let told = &rendered["error"];
         let have = (
-            parts.status,
-            parts.kind.as_str(),
-            parts.code.as_deref(),
-            parts.param.as_deref(),
+            error.kind.status(),
+            told["type"].as_str(),
+            told["code"].as_str(),
+            told["param"].as_str(),
         );
-        assert_eq!(have, (status, kind, code, param), "{class:?}");
+        assert_eq!(have, (status, Some(kind), code, param), "{class:?}");
     }
 }
 
 #[test]
 fn the_shape_is_openais() {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    let parts = of_fault(&fault(FaultClass::Refused { status: 404 }));
+    let error = ClientError::of_fault(&fault(FaultClass::Refused { status: 404 }));
     assert_eq!(
-        text(render(&parts, None)),
+        text(render(&error, None)),
         r#"{"error":{"message":"no \"such\" model","type":"upstream_kind","param":"model","code":"upstream_code"}}"#
     );
-    let parts = of_fault(&TurnFault::new(FaultClass::Internal, "the server failed"));
+    let error = ClientError::of_fault(&TurnFault::new(FaultClass::Internal, "the server failed"));
     assert_eq!(
-        text(render(&parts, Some("req_1"))),
+        text(render(&error, Some("req_1"))),
         r#"{"error":{"message":"the server failed","type":"server_error","param":null,"code":null,"request_id":"req_1"}}"#
     );
 }

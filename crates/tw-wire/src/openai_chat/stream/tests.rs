@@ -1,4 +1,5 @@
-use super::{DecodeError, EMPTY_BYTES_MAX_DEFAULT, StreamDecoder, StreamLimits};
+use super::StreamDecoder;
+use crate::upstream_answer::{DecodeError, EMPTY_BYTES_MAX_DEFAULT, StreamLimits};
 
 const LIMITS: StreamLimits = StreamLimits {
     event_bytes_max: 10_000,

@@ -9,8 +9,8 @@
 use serde_json::value::RawValue;
 use tw_core::json::Json;
 
-use super::raw::{self, ObjectFields};
-use super::write;
+use crate::openai_chat::raw::{self, ObjectFields};
+use crate::openai_chat::write;
 
 /// Models that are read of one list.
 const MODELS_MAX: usize = 10_000;

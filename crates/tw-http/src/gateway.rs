@@ -1,0 +1,249 @@
+//! The way of a request for a model's answer, by whatever surface it comes: the key, room, the body, the turn, and the
+//! turn's log as that surface's client reads it.
+
+mod streaming;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tw_core::event::{EffectRan, LogEvent};
+use tw_core::fault::TurnFault;
+use tw_core::json::shared::SharedText;
+use tw_core::request::ModelInput;
+use tw_core::tenant::{KeyScope, ToolsMode};
+use tw_core::turn_policy::{OnLeave, Surface};
+use tw_runtime::accept::{TryMark, TurnRequest, TurnTaken};
+use tw_runtime::auth::Principal;
+use tw_wire::client_error::fault_of;
+use tw_wire::client_request::body_text;
+use tw_wire::format::{Projection, WholeFold, WireFormat};
+
+use crate::access::{self, NAME_BYTES_MAX, named};
+use crate::answer_body::{HandoverNote, WholeBody, json};
+use crate::error::ApiError;
+use crate::error::no_room::put_standing;
+use crate::request_body::{read_body, refused};
+use crate::server::{AppState, RequestId};
+
+pub(crate) const TURN_HEADER: HeaderName = HeaderName::from_static("turnwright-turn");
+const CONVERSATION_HEADER: HeaderName = HeaderName::from_static("turnwright-conversation");
+const MEMORY_HEADER: HeaderName = HeaderName::from_static("turnwright-memory");
+const REPAIRED_HEADER: HeaderName = HeaderName::from_static("turnwright-repaired");
+/// Request header that says how the key's tools go with those of the request.
+const TOOLS_HEADER: &str = "turnwright-tools";
+/// Answer header with those names of added tools that stand in the request's own list, too.
+const TOOLS_SHARED_HEADER: HeaderName = HeaderName::from_static("turnwright-tools-shared");
+const ON_LEAVE_HEADER: &str = "turnwright-on-leave";
+const IDEMPOTENCY_HEADER: &str = "idempotency-key";
+/// Header by which the official clients mark a request that they send again.
+const RETRY_COUNT_HEADER: &str = "x-stainless-retry-count";
+
+/// A surface by which models are asked.
+#[derive(Debug)]
+pub(crate) struct ModelSurface {
+    /// The name in the record.
+    pub(crate) surface: Surface,
+    /// The format of requests, answers and errors.
+    pub(crate) format: WireFormat,
+}
+
+/// Answers a request that came by `surface`.
+pub(crate) async fn answer(
+    surface: &ModelSurface,
+    surfaces: &AppState,
+    id: &RequestId,
+    request: Request,
+) -> Response {
+    match try_answer(surface, surfaces, id, request).await {
+        Ok(response) => response,
+        Err(error) => error.render_in(surface.format, Some(id)),
+    }
+}
+
+async fn try_answer(
+    surface: &ModelSurface,
+    surfaces: &AppState,
+    id: &RequestId,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let format = surface.format;
+    let (parts, body) = request.into_parts();
+    let headers = &parts.headers;
+    let key = access::given_key(headers, format.key_header())?;
+    let caller = access::authenticated(surfaces, key, Some(KeyScope::Chat), id).await?;
+    // A repetition may need no room: it may be answered by what runs already.
+    if try_mark(headers) != TryMark::Repetition
+        && !headers.contains_key(IDEMPOTENCY_HEADER)
+        && let Err(no_room) = surfaces.runtime().may_begin(&caller)
+    {
+        return Err(refused(headers, body, ApiError::no_room(&no_room)).await);
+    }
+    let bytes_max = surfaces.runtime().request_limits().body_bytes_max;
+    let body = read_body(surfaces, headers, body, bytes_max).await?;
+    // Held once from here on: the turn, its row and what is read of it have parts of it.
+    let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
+    let input = format
+        .decode_request(&body, surfaces.runtime().request_limits())
+        .map_err(|error| ApiError::of_request(&error))?;
+    check_user(format, &input)?;
+    let streamed = input.stream;
+    let projection = format.projection(&input);
+    let wanted = turn_request(surface, surfaces, headers, caller.clone(), body, input, id)?;
+    let permit = if streamed {
+        let permit = surfaces.runtime().open_stream(&caller);
+        Some(permit.map_err(|no_room| ApiError::no_room(&no_room))?)
+    } else {
+        None
+    };
+    let taken = surfaces
+        .runtime()
+        .take(wanted)
+        .await
+        .map_err(|refused| ApiError::of_refusal(&refused, id))?;
+    let mut headers = headers_of(&taken);
+    if let Some(standing) = surfaces.runtime().requests_left(&caller) {
+        put_standing(&mut headers, format, &standing);
+    }
+    let note = HandoverNote {
+        runtime: surfaces.runtime().clone(),
+        caller,
+        turn: taken.turn,
+    };
+    let mut response = if streamed {
+        streaming::stream(surfaces, taken, permit, projection, note, id).await?
+    } else {
+        plain(taken, projection, note, id).await?
+    };
+    response.headers_mut().extend(headers);
+    Ok(response)
+}
+
+fn check_user(format: WireFormat, input: &ModelInput) -> Result<(), ApiError> {
+    let user = input.user.as_ref();
+    if user.is_none_or(|user| user.len() <= NAME_BYTES_MAX) {
+        return Ok(());
+    }
+    let message = format!("The user's name is longer than {NAME_BYTES_MAX} bytes.");
+    Err(ApiError::invalid(Some(format.user_field()), None, message))
+}
+
+fn turn_request(
+    surface: &ModelSurface,
+    surfaces: &AppState,
+    headers: &HeaderMap,
+    caller: Principal,
+    body: SharedText,
+    input: ModelInput,
+    id: &RequestId,
+) -> Result<TurnRequest, ApiError> {
+    let on_leave = match named(headers, ON_LEAVE_HEADER)?.as_deref() {
+        None => None,
+        Some("stop") => Some(OnLeave::Stop),
+        Some("finish") => Some(OnLeave::Finish),
+        Some(_) => {
+            return Err(ApiError::invalid(
+                Some(ON_LEAVE_HEADER),
+                None,
+                "turnwright-on-leave is 'stop' or 'finish'.",
+            ));
+        }
+    };
+    let tools_mode = match named(headers, TOOLS_HEADER)? {
+        None => None,
+        Some(word) => Some(ToolsMode::parse(&word).ok_or_else(|| {
+            let message = "turnwright-tools is 'add' or 'replace'.";
+            ApiError::invalid(Some(TOOLS_HEADER), None, message)
+        })?),
+    };
+    Ok(TurnRequest {
+        caller,
+        surface: surface.surface,
+        body,
+        input: Arc::new(input),
+        end_user: access::end_user(surfaces, headers)?,
+        conversation: named(headers, CONVERSATION_HEADER.as_str())?,
+        on_leave,
+        tools_mode,
+        idempotency_key: named(headers, IDEMPOTENCY_HEADER)?,
+        try_mark: try_mark(headers),
+        request_id: id.0.clone(),
+    })
+}
+
+/// The count of a client library that counts how often it sends a request.
+fn try_mark(headers: &HeaderMap) -> TryMark {
+    let count = headers
+        .get(RETRY_COUNT_HEADER)
+        .and_then(|count| count.to_str().ok())
+        .map(str::trim)
+        .filter(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()));
+    match count {
+        None => TryMark::None,
+        Some(count) if count.bytes().all(|byte| byte == b'0') => TryMark::First,
+        Some(_) => TryMark::Repetition,
+    }
+}
+
+fn headers_of(taken: &TurnTaken) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let mut put = |name: HeaderName, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    };
+    put(TURN_HEADER, &taken.turn.to_string());
+    put(CONVERSATION_HEADER, &taken.conversation);
+    put(MEMORY_HEADER, taken.memory.as_str());
+    if !taken.repairs.is_none() {
+        put(REPAIRED_HEADER, &taken.repairs.to_string());
+    }
+    if !taken.names_shared.is_empty() {
+        put(TOOLS_SHARED_HEADER, &taken.names_shared.join(", "));
+    }
+    headers
+}
+
+async fn plain(
+    mut taken: TurnTaken,
+    projection: Projection,
+    note: HandoverNote,
+    id: &RequestId,
+) -> Result<Response, ApiError> {
+    let mut fold = WholeFold::new(taken.turn, projection);
+    while let Some(events) = taken
+        .answer
+        .next()
+        .await
+        .map_err(|error| ApiError::of_read(&error, id))?
+    {
+        for event in &events {
+            if let Some((fault, effects)) = fault_in(event) {
+                return Err(ApiError::of_end(taken.turn, &fault, &effects));
+            }
+            fold.push(event);
+            if matches!(event, LogEvent::End(_)) {
+                return Ok(json(Body::new(WholeBody::new(fold.into_body(), note))));
+            }
+        }
+    }
+    Err(ApiError::handed_over(taken.turn))
+}
+
+fn fault_in(event: &LogEvent) -> Option<(TurnFault, Vec<EffectRan>)> {
+    match event {
+        LogEvent::End(end) => fault_of(end).map(|fault| (fault, end.effects.clone())),
+        LogEvent::Start { .. }
+        | LogEvent::Round { .. }
+        | LogEvent::Delta(_)
+        | LogEvent::ClientCall(_)
+        | LogEvent::Extra { .. }
+        | LogEvent::Progress { .. }
+        | LogEvent::CallStarted { .. }
+        | LogEvent::CallEnded { .. }
+        | LogEvent::Finish { .. }
+        | LogEvent::Usage(_) => None,
+    }
+}

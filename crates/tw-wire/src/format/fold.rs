@@ -1,0 +1,80 @@
+//! From a turn's log to the bytes that its client gets.
+
+use tw_core::event::LogEvent;
+use tw_core::fault::TurnFault;
+use tw_core::id::TurnId;
+
+use super::Projection;
+use crate::client_error::ClientError;
+use crate::openai_chat;
+use crate::openai_chat::chunks::ChunkWriter;
+use crate::openai_chat::completion::CompletionBuilder;
+use crate::sse;
+
+/// The fold of a turn's log, from its start, into whole server-sent events.
+#[derive(Clone, Debug)]
+pub enum StreamFold {
+    OpenAiChat(ChunkWriter),
+}
+
+impl StreamFold {
+    pub fn new(turn: TurnId, projection: Projection) -> Self {
+        match projection {
+            Projection::OpenAiChat(options) => Self::OpenAiChat(ChunkWriter::new(turn, options)),
+        }
+    }
+
+    /// Whether a client sees something of the event that is more than the stream's own beginning. What comes before it
+    /// may still be told by an HTTP status.
+    pub fn is_seen(&self, event: &LogEvent) -> bool {
+        match self {
+            Self::OpenAiChat(_) => ChunkWriter::is_seen(event),
+        }
+    }
+
+    /// Adds the server-sent events that `event` gives to `out`, each of them whole.
+    pub fn push(&mut self, event: &LogEvent, out: &mut Vec<u8>) {
+        match self {
+            Self::OpenAiChat(writer) => writer.push(event, out),
+        }
+    }
+
+    /// Ends a stream whose turn's end does not come.
+    pub fn break_off(&mut self, fault: &TurnFault, out: &mut Vec<u8>) {
+        match self {
+            Self::OpenAiChat(_) => {
+                let error = openai_chat::error::render(&ClientError::of_fault(fault), None);
+                sse::write_data(out, &error);
+            }
+        }
+    }
+}
+
+/// The fold of a turn's log into the body of a plain answer.
+#[derive(Clone, Debug)]
+pub enum WholeFold {
+    OpenAiChat(CompletionBuilder),
+}
+
+impl WholeFold {
+    pub fn new(turn: TurnId, projection: Projection) -> Self {
+        match projection {
+            Projection::OpenAiChat(options) => {
+                Self::OpenAiChat(CompletionBuilder::new(turn, options.dialect))
+            }
+        }
+    }
+
+    pub fn push(&mut self, event: &LogEvent) {
+        match self {
+            Self::OpenAiChat(builder) => builder.push(event),
+        }
+    }
+
+    /// The body; whether the turn ended with one or with a fault is the caller's to know.
+    pub fn into_body(self) -> Vec<u8> {
+        match self {
+            Self::OpenAiChat(builder) => builder.into_body(),
+        }
+    }
+}
