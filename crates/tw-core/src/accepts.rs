@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::ReasoningField;
+use crate::call_ids::CallIdRule;
+use crate::native::NativeLabel;
 
 /// The rules by which requests to an upstream are written, where upstreams differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,7 @@ pub struct Accepts {
     pub strict: StrictTools,
     pub schemas: SchemaDialect,
     pub reasoning: ReasoningSent,
+    pub call_ids: CallIdRule,
     /// Fields of a request that are not sent as they are; any other field is.
     pub fields: BTreeMap<Box<str>, FieldRule>,
 }
@@ -70,7 +72,7 @@ pub enum SchemaDialect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasoningSent {
     AsSent,
-    Field(ReasoningField),
+    Field(NativeLabel),
     /// Reasoning does not go back.
     Never,
 }
@@ -87,6 +89,7 @@ impl Accepts {
             strict: StrictTools::AsSent,
             schemas: SchemaDialect::JsonSchema,
             reasoning: ReasoningSent::AsSent,
+            call_ids: CallIdRule::AsSent,
             fields: BTreeMap::new(),
         }
     }
@@ -96,6 +99,7 @@ impl Accepts {
         self.system_role == SystemRole::AsSent
             && self.images_in_results
             && self.reasoning == ReasoningSent::AsSent
+            && self.call_ids == CallIdRule::AsSent
     }
 
     /// Whether tools go out as they are.

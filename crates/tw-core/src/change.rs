@@ -3,11 +3,14 @@
 //! One function per engine applies a group of these in one transaction, checking the turn's
 //! fence first. A group is applied whole or not at all.
 
+use std::sync::Arc;
+
 use crate::call::{CallEnd, CallRunner, CallStatus};
 use crate::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
 use crate::json::shared::SharedText;
 use crate::memory::{MemoryVerdict, RememberedHash};
 use crate::model::TokenUsage;
+use crate::native::AnswerOrigin;
 use crate::rate::RateLimits;
 use crate::relayed_request::RelayedRequest;
 use crate::request::{Block, Role};
@@ -389,6 +392,8 @@ pub struct NewMessage {
     pub seq: u32,
     pub role: Role,
     pub blocks: Vec<Block>,
+    /// Where the model's answer that it is came from.
+    pub origin: Option<Arc<AnswerOrigin>>,
     pub at: Timestamp,
 }
 

@@ -7,7 +7,8 @@ use crate::call::CallEnd;
 use crate::fault::TurnFault;
 use crate::id::{CallId, CallRef};
 use crate::json::{Json, Literal};
-use crate::model::{AnswerDelta, CallDelta, Finish, TokenUsage};
+use crate::model::{AnswerDelta, BlockEnd, CallDelta, CallNative, Finish, TokenUsage};
+use crate::native::{FormatName, NativePart};
 use crate::turn_status::{TurnReason, TurnStatus};
 
 /// An event of a turn's log. Many of them wait at times, and nearly all are deltas: what makes it large is boxed.
@@ -19,10 +20,21 @@ pub enum LogEvent {
         created_s: i64,
     },
     /// A round's model answer begins; rounds count from 1.
+    ///
+    /// Its blocks are in the order in which the model gave them: a block begins with its first piece, and ends with the
+    /// first piece of another kind, with [`LogEvent::BlockEnd`], or with the round.
     Round {
         round: u32,
+        /// The format in which the upstream answered, whose native fields and parts these are.
+        format: FormatName,
     },
     Delta(AnswerDelta),
+    BlockEnd(Box<BlockEnd>),
+    /// A block that only its format understands.
+    Native {
+        choice: u32,
+        part: Box<NativePart>,
+    },
     /// A piece of a call that the client is to run.
     ClientCall(CallDelta),
     /// A field beside the choices that the format passes on.
@@ -41,6 +53,8 @@ pub enum LogEvent {
         call: CallRef,
         id: CallId,
         name: String,
+        /// Arguments as the model wrote them.
+        arguments: Literal,
     },
     /// A call that we run has its final state.
     CallEnded {
@@ -67,13 +81,13 @@ impl LogEvent {
             Self::ClientCall(piece) => {
                 let texts = [piece.id.as_deref(), piece.name.as_deref()];
                 let arguments = piece.arguments.as_ref().map(Literal::as_str);
-                texts
-                    .into_iter()
-                    .chain([arguments])
-                    .flatten()
-                    .map(str::len)
-                    .sum()
+                let texts = texts.into_iter().chain([arguments]).flatten();
+                let native = piece.native.as_deref().map_or(0, CallNative::bytes);
+                texts.map(str::len).sum::<usize>() + native
             }
+            Self::BlockEnd(end) => end.bytes(),
+            Self::Native { part, .. } => part.json.as_str().len(),
+            Self::CallStarted { arguments, .. } => arguments.as_str().len(),
             Self::Extra { key, value } | Self::Progress { key, value } => {
                 key.len() + value.as_str().len()
             }
@@ -82,7 +96,6 @@ impl LogEvent {
             }
             Self::Start { .. }
             | Self::Round { .. }
-            | Self::CallStarted { .. }
             | Self::Finish { .. }
             | Self::Usage(_)
             | Self::End(_) => 0,

@@ -8,7 +8,7 @@ pub use calls::sendable_arguments;
 
 use std::fmt;
 
-use crate::json::Json;
+use crate::json::Literal;
 use crate::request::{Block, Message, ResultBlock, Role};
 
 /// Repairs of a history, counted by kind.
@@ -86,7 +86,7 @@ impl fmt::Display for HistoryRepairs {
 }
 
 /// The result that the model is given for a call whose result is not in the history.
-const MISSING_RESULT: &str = r#""{\"error\":\"the result of this call is not known\"}""#;
+const MISSING_RESULT: &str = r#"{"error":"the result of this call is not known"}"#;
 
 /// The messages as [`repair`] leaves them, and the repairs; `None` for messages that were in order.
 pub fn repaired(messages: &[Message]) -> (Option<Vec<Message>>, HistoryRepairs) {
@@ -196,15 +196,8 @@ fn take_result(
 }
 
 fn missing_result(id: &str) -> Message {
-    let content = Json::parse(MISSING_RESULT).unwrap_or_else(|_| Json::from_value(&"".into()));
-    Message {
-        role: Role::Tool,
-        blocks: vec![Block::Result(ResultBlock {
-            call_id: id.to_owned(),
-            content,
-        })],
-        raw: None,
-    }
+    let result = ResultBlock::of_text(id, Literal::from_text(MISSING_RESULT));
+    Message::made(Role::Tool, vec![Block::Result(result)])
 }
 
 fn is_in_order(messages: &[Message]) -> bool {

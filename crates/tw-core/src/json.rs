@@ -46,6 +46,14 @@ impl Json {
         Self(JsonText::part(whole, text))
     }
 
+    /// A value that stands in this one, which is shared and not copied where it can be.
+    pub fn part(&self, text: &str) -> Self {
+        match &self.0 {
+            JsonText::Part { whole, .. } => Self::of_part(whole, text),
+            JsonText::Own(_) => Self::of_read(text),
+        }
+    }
+
     pub fn from_value(value: &Value) -> Self {
         Self(value.to_string().into())
     }
@@ -66,6 +74,36 @@ impl Json {
             JsonText::Part { whole, .. } => Literal::of_part(whole, self.as_str()),
             JsonText::Own(text) => Literal::of_checked(text),
         }
+    }
+
+    /// An object of these fields, in this order.
+    pub fn of_fields(fields: &[(Box<str>, Self)]) -> Self {
+        let mut text = String::from("{");
+        for (at, (key, value)) in fields.iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            text.push_str(&Value::from(&**key).to_string());
+            text.push(':');
+            text.push_str(value.as_str());
+        }
+        text.push('}');
+        Self::of_read(&text)
+    }
+
+    /// A list with the items of another one behind its own; `None` if one of the two is no list.
+    pub fn followed_by(&self, more: &Self) -> Option<Self> {
+        let items = |json: &Self| {
+            let inside = json.as_str().strip_prefix('[')?.strip_suffix(']')?;
+            Some(inside.trim_ascii().to_owned())
+        };
+        let (have, more) = (items(self)?, items(more)?);
+        let gap = if have.is_empty() || more.is_empty() {
+            ""
+        } else {
+            ","
+        };
+        Some(Self::of_read(&format!("[{have}{gap}{more}]")))
     }
 
     pub fn is_null(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::fault::is_used_up;
 use crate::json::{Json, Literal};
+use crate::native::{NativeFields, NativeLabel, NativePart, add_field, field_bytes};
 
 /// A step of a model's answer, as a decoder of an upstream format reports it.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +16,10 @@ pub enum ModelEvent {
     Delta(AnswerDelta),
     /// A piece of a tool call.
     Call(CallDelta),
+    /// The end of the block that was being written, where the format says one: the next may be of the same kind.
+    BlockEnd(BlockEnd),
+    /// A block of a choice that only its format understands.
+    Native { choice: u32, part: NativePart },
     /// A field beside the choices that the format passes on, such as `system_fingerprint`.
     Extra { key: Box<str>, value: Json },
     /// A field that tells how far the upstream is before its answer begins, such as llama.cpp's `prompt_progress`.
@@ -42,14 +47,12 @@ pub struct AnswerDelta {
 pub struct DeltaRest {
     pub refusal: Option<Literal>,
     pub reasoning: Option<ReasoningText>,
-    /// `reasoning_details` entries, an array, with signatures.
-    pub reasoning_details: Option<Json>,
-    /// `logprobs` of the choice.
+    /// Probabilities of the text's tokens.
     pub logprobs: Option<Json>,
-    /// Unknown fields of the delta, and `content` with parts that are no text.
-    pub extra: Vec<(Box<str>, Json)>,
-    /// Unknown fields of the choice.
-    pub beside: Vec<(Box<str>, Json)>,
+    /// Fields of the message that only the answer's format knows.
+    pub extra: NativeFields,
+    /// Fields of the choice that only the answer's format knows.
+    pub beside: NativeFields,
 }
 
 impl AnswerDelta {
@@ -62,38 +65,52 @@ impl AnswerDelta {
 
 impl DeltaRest {
     fn bytes(&self) -> usize {
+        size_of::<Self>() + self.text_bytes()
+    }
+
+    /// Bytes of what it says.
+    pub fn text_bytes(&self) -> usize {
         let literals = [
             self.refusal.as_ref(),
             self.reasoning.as_ref().map(|reasoning| &reasoning.text),
         ];
-        let values = [self.reasoning_details.as_ref(), self.logprobs.as_ref()];
         let literals = literals.into_iter().flatten().map(Literal::as_str);
-        let values = values.into_iter().flatten().map(Json::as_str);
-        let extra = self
-            .extra
-            .iter()
-            .chain(&self.beside)
-            .flat_map(|(key, value)| [&**key, value.as_str()]);
-        let texts = literals.chain(values).chain(extra);
-        size_of::<Self>() + texts.map(str::len).sum::<usize>()
+        let texts = literals.chain(self.logprobs.as_ref().map(Json::as_str));
+        let natives = field_bytes(&self.extra) + field_bytes(&self.beside);
+        texts.map(str::len).sum::<usize>() + natives
     }
 }
 
-/// Reasoning text and the name of the field in which the upstream wrote it.
+/// Reasoning text and the place where its format wrote it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReasoningText {
-    pub field: ReasoningField,
+    pub place: NativeLabel,
     pub text: Literal,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReasoningField {
-    /// `reasoning_content`
-    ReasoningContent,
-    /// `reasoning`
-    Reasoning,
-    /// A part of `content` with `type: thinking`.
-    ThinkingPart,
+/// The end of a block, with what came with it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BlockEnd {
+    pub choice: u32,
+    /// The proof by which the upstream that made the block knows it again.
+    pub signature: Option<Literal>,
+    /// The block as its format wrote it, where that says more than its text.
+    pub native: Option<NativePart>,
+}
+
+impl BlockEnd {
+    /// Bytes of memory that the end's texts take.
+    pub fn bytes(&self) -> usize {
+        let signature = self
+            .signature
+            .as_ref()
+            .map_or(0, |text| text.as_str().len());
+        let native = self
+            .native
+            .as_ref()
+            .map_or(0, |part| part.json.as_str().len());
+        signature + native
+    }
 }
 
 impl AnswerDelta {
@@ -107,7 +124,6 @@ impl AnswerDelta {
                         .reasoning
                         .as_ref()
                         .is_some_and(|reasoning| !reasoning.text.is_empty())
-                    || rest.reasoning_details.is_some()
                     || rest.extra.iter().any(|(_, value)| !value.is_scalar())
             })
     }
@@ -126,6 +142,34 @@ pub struct CallDelta {
     pub form: CallForm,
     /// More of the arguments (or of a custom tool's input).
     pub arguments: Option<Literal>,
+    pub native: Option<Box<CallNative>>,
+}
+
+/// Fields of a call that only its answer's format knows, such as a signature.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallNative {
+    /// Fields of the call.
+    pub beside: NativeFields,
+    /// Fields of the object in it that holds name and arguments.
+    pub inside: NativeFields,
+}
+
+impl CallNative {
+    pub fn bytes(&self) -> usize {
+        field_bytes(&self.beside) + field_bytes(&self.inside)
+    }
+
+    /// Adds the fields of a later piece.
+    pub fn add(&mut self, more: &Self) {
+        for (fields, more) in [
+            (&mut self.beside, &more.beside),
+            (&mut self.inside, &more.inside),
+        ] {
+            for (key, value) in more {
+                add_field(fields, key, value);
+            }
+        }
+    }
 }
 
 /// The field in which the upstream wrote a call.
@@ -145,33 +189,60 @@ pub enum Finish {
     Length,
     ToolCalls,
     ContentFilter,
-    /// The old form's word for tool calls.
-    FunctionCall,
+    /// One of the client's own stop sequences came.
+    StopSequence,
+    /// The model refused.
+    Refusal,
+    /// The upstream paused a long answer, and goes on with it when it is sent back.
+    Pause,
 }
 
-/// Token counts of one answer, and the object they were read from.
-#[derive(Clone, Debug, PartialEq)]
+/// Token counts of one answer or of several.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TokenUsage {
+    /// All tokens of the prompts, those read from a cache among them.
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
     pub total_tokens: u64,
-    /// The upstream's object as written, or the sum of several.
-    pub json: Json,
+    /// Tokens of the prompts that were read from a cache.
+    pub cached_tokens: Option<u64>,
+    /// Tokens of the prompts that were written to a cache.
+    pub cache_write_tokens: Option<u64>,
+    /// Tokens of the answers that were reasoning.
+    pub reasoning_tokens: Option<u64>,
+    /// The upstream's object as written, or the sum of several of one format; `None` for a sum over formats.
+    pub native: Option<NativePart>,
 }
 
 impl TokenUsage {
     /// The sum over rounds: every number is added to the number at the same place; what is no
     /// number is taken from the later one.
     pub fn plus(&self, later: &Self) -> Self {
-        let mut sum = self.json.to_value();
-        add(&mut sum, &later.json.to_value());
+        let native = match (&self.native, &later.native) {
+            (Some(sum), Some(more)) if sum.format == more.format => {
+                let mut json = sum.json.to_value();
+                add(&mut json, &more.json.to_value());
+                Some(NativePart {
+                    format: sum.format,
+                    json: Json::from_value(&json),
+                })
+            }
+            (Some(_), Some(_)) | (None, _) | (_, None) => None,
+        };
+        let both = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
         Self {
             prompt_tokens: self.prompt_tokens.saturating_add(later.prompt_tokens),
             completion_tokens: self
                 .completion_tokens
                 .saturating_add(later.completion_tokens),
             total_tokens: self.total_tokens.saturating_add(later.total_tokens),
-            json: Json::from_value(&sum),
+            cached_tokens: both(self.cached_tokens, later.cached_tokens),
+            cache_write_tokens: both(self.cache_write_tokens, later.cache_write_tokens),
+            reasoning_tokens: both(self.reasoning_tokens, later.reasoning_tokens),
+            native,
         }
     }
 }

@@ -10,12 +10,15 @@ mod written;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::call::CallRunner;
 use crate::history::ids;
 use crate::id::CallId;
-use crate::json::{Json, Literal, LiteralBuf};
-use crate::request::{Block, CallBlock, Message, ROUND_GAP, ResultBlock, Role, call_in};
+use crate::json::{Literal, LiteralBuf};
+use crate::model::CallNative;
+use crate::native::AnswerOrigin;
+use crate::request::{Block, CallBlock, Message, ROUND_GAP, ResultBlock, Role};
 
 pub use written::{WrittenId, mentions, written_ids};
 
@@ -24,8 +27,46 @@ pub use written::{WrittenId, mentions, written_ids};
 pub struct Recalled {
     /// The turns that messages of the history came from, at most one for each message.
     pub turns: Vec<RecalledTurn>,
-    /// The upstream's ids of those calls that clients were handed under ids of ours.
-    pub sent_ids: BTreeMap<CallId, String>,
+    pub sent: SentCalls,
+}
+
+/// Calls that clients were handed under ids of ours.
+pub type SentCalls = BTreeMap<CallId, SentCall>;
+
+/// A call that a client was handed, as the upstream knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SentCall {
+    /// The upstream's id.
+    pub id: String,
+    pub native: Option<Box<CallNative>>,
+    /// The message that made the call; `None` where the record does not hold it any more.
+    pub message: Option<Arc<SentMessage>>,
+}
+
+/// A model's message in which clients were handed calls.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SentMessage {
+    pub origin: Arc<AnswerOrigin>,
+    /// Its reasoning, and what only its format understands.
+    pub blocks: Vec<Block>,
+}
+
+impl SentMessage {
+    /// Where it came from, and nothing of what it says.
+    pub fn origin_alone(&self) -> Self {
+        Self {
+            origin: Arc::clone(&self.origin),
+            blocks: Vec::new(),
+        }
+    }
+
+    /// The message with these blocks.
+    pub fn of(origin: Arc<AnswerOrigin>, blocks: &[Block]) -> Self {
+        Self {
+            origin,
+            blocks: reasoning(blocks).cloned().collect(),
+        }
+    }
 }
 
 /// The turn that a message of the history came from.
@@ -42,6 +83,7 @@ pub struct RecalledTurn {
 pub struct RecalledRound {
     /// The message's blocks, whose calls have the ids that the upstream knows.
     pub blocks: Vec<Block>,
+    pub origin: Option<Arc<AnswerOrigin>>,
     /// The round's calls, in the model's order.
     pub calls: Vec<RecalledCall>,
 }
@@ -109,7 +151,7 @@ pub fn splice(
             at,
             message,
             answers: &behind[..answers],
-            sent_ids: &recalled.sent_ids,
+            sent: &recalled.sent,
         };
         match turns.get(&at) {
             Some(turn) => answered.join(turn, is_offered, &mut spliced),
@@ -159,17 +201,17 @@ struct Answered<'a> {
     at: usize,
     message: &'a Message,
     answers: &'a [Message],
-    sent_ids: &'a BTreeMap<CallId, String>,
+    sent: &'a SentCalls,
 }
 
 impl Answered<'_> {
     /// Passes on the message and its answers as the client sent them, but for ids of ours.
     fn pass(&self, out: &mut Splicing) {
         let mut all = std::iter::once(self.message).chain(self.answers);
-        if !all.any(|message| rename::has_sent_id(message, self.sent_ids)) {
+        if !all.any(|message| rename::has_sent_id(message, self.sent)) {
             return out.keep(self.at..self.at + 1 + self.answers.len());
         }
-        let message = rename::to_sent(self.message, self.sent_ids);
+        let message = rename::to_sent(self.message, self.sent);
         let mut answers: Vec<&Message> = self.answers.iter().collect();
         if ids::repeats(&message) {
             // Results of equal ids belong to the calls in their order.
@@ -183,7 +225,7 @@ impl Answered<'_> {
             });
         }
         let answers = answers.into_iter();
-        let answers = answers.map(|answer| rename::to_sent(answer, self.sent_ids));
+        let answers = answers.map(|answer| rename::to_sent(answer, self.sent));
         out.put(std::iter::once(message).chain(answers).collect());
     }
 
@@ -242,7 +284,7 @@ impl Answered<'_> {
         out: &mut Vec<Message>,
     ) {
         let mut blocks: Vec<Block> = match texts {
-            Texts::OfRounds => said(&own.blocks).cloned().collect(),
+            Texts::OfRounds => Vec::new(),
             Texts::OfClient => reasoning(&own.blocks)
                 .chain(said(&self.message.blocks).filter(|block| !is_reasoning(block)))
                 .cloned()
@@ -250,13 +292,19 @@ impl Answered<'_> {
         };
         let mut answers = Vec::new();
         let mut left: Vec<&CallBlock> = self.message.calls().collect();
-        for call in &own.calls {
+        for block in &own.blocks {
+            let Block::Call(made) = block else {
+                if texts == Texts::OfRounds {
+                    blocks.push(block.clone());
+                }
+                continue;
+            };
+            let mut rows = own.calls.iter();
+            let Some(call) = rows.find(|call| call.sent_id == made.id) else {
+                continue;
+            };
             if goes_back(call) {
-                blocks.extend(
-                    call_in(&own.blocks, &call.sent_id)
-                        .cloned()
-                        .map(Block::Call),
-                );
+                blocks.push(block.clone());
                 answers.push(result(&call.sent_id, &call.shown));
             } else if let Some(place) = left
                 .iter()
@@ -269,18 +317,21 @@ impl Answered<'_> {
             self.take(call, &mut blocks, &mut answers);
         }
         out.push(Message {
-            role: Role::Assistant,
-            blocks,
-            raw: None,
+            origin: own.origin.clone(),
+            ..Message::made(Role::Assistant, blocks)
         });
         out.append(&mut answers);
     }
 
     /// A call of the client's own, and its answer.
     fn take(&self, call: &CallBlock, blocks: &mut Vec<Block>, answers: &mut Vec<Message>) {
-        let sent = rename::sent_id(&call.id, self.sent_ids);
+        let sent = rename::sent_call(&call.id, self.sent);
         blocks.push(Block::Call(CallBlock {
-            id: sent.unwrap_or(&call.id).to_owned(),
+            id: sent.map_or(&call.id, |sent| &sent.id).clone(),
+            native: call
+                .native
+                .clone()
+                .or_else(|| sent.and_then(|sent| sent.native.clone())),
             ..call.clone()
         }));
         let answer = self.answers.iter().find(|answer| {
@@ -288,7 +339,7 @@ impl Answered<'_> {
                 .result()
                 .is_some_and(|result| result.call_id == call.id)
         });
-        answers.extend(answer.map(|answer| rename::to_sent(answer, self.sent_ids)));
+        answers.extend(answer.map(|answer| rename::to_sent(answer, self.sent)));
     }
 }
 
@@ -308,32 +359,23 @@ fn hidden_round(
     out: &mut Vec<Message>,
 ) {
     let calls = || round.calls.iter().filter(|call| goes_back(call));
-    let mut blocks: Vec<Block> = match texts {
-        Texts::OfRounds => said(&round.blocks).cloned().collect(),
-        Texts::OfClient => reasoning(&round.blocks).cloned().collect(),
-    };
-    blocks.extend(calls().filter_map(|call| {
-        call_in(&round.blocks, &call.sent_id)
-            .cloned()
-            .map(Block::Call)
-    }));
+    let kept = round.blocks.iter().filter(|block| match block {
+        Block::Call(made) => calls().any(|call| call.sent_id == made.id),
+        Block::Reasoning(_) | Block::Native(_) => true,
+        Block::Text(_) | Block::Refusal(_) | Block::Result(_) | Block::Part(_) => {
+            texts == Texts::OfRounds
+        }
+    });
     out.push(Message {
-        role: Role::Assistant,
-        blocks,
-        raw: None,
+        origin: round.origin.clone(),
+        ..Message::made(Role::Assistant, kept.cloned().collect())
     });
     out.extend(calls().map(|call| result(&call.sent_id, &call.shown)));
 }
 
 fn result(sent_id: &str, shown: &str) -> Message {
-    Message {
-        role: Role::Tool,
-        blocks: vec![Block::Result(ResultBlock {
-            call_id: sent_id.to_owned(),
-            content: Json::from_value(&shown.into()),
-        })],
-        raw: None,
-    }
+    let result = ResultBlock::of_text(sent_id, Literal::from_text(shown));
+    Message::made(Role::Tool, vec![Block::Result(result)])
 }
 
 /// The blocks that are no calls.
@@ -348,7 +390,7 @@ fn reasoning(blocks: &[Block]) -> impl Iterator<Item = &Block> {
 }
 
 fn is_reasoning(block: &Block) -> bool {
-    matches!(block, Block::Reasoning(_) | Block::ReasoningDetails(_))
+    matches!(block, Block::Reasoning(_) | Block::Native(_))
 }
 
 fn text_of(blocks: &[Block]) -> String {
@@ -356,10 +398,10 @@ fn text_of(blocks: &[Block]) -> String {
         Block::Text(text) => Some(text),
         Block::Refusal(_)
         | Block::Reasoning(_)
-        | Block::ReasoningDetails(_)
         | Block::Call(_)
         | Block::Result(_)
-        | Block::Part(_) => None,
+        | Block::Part(_)
+        | Block::Native(_) => None,
     });
     joined(texts).to_text()
 }

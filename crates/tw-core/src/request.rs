@@ -5,13 +5,16 @@
 use std::sync::Arc;
 
 use crate::json::{Json, Literal};
-use crate::model::{CallForm, ReasoningText};
+use crate::model::{CallForm, CallNative};
+use crate::native::{AnswerOrigin, FormatName, NativeFields, NativeLabel, NativePart};
 use crate::tool::Tool;
 
 /// A request for a turn.
 #[derive(Clone, Debug)]
 pub struct ModelInput {
     pub model: String,
+    /// What the client wrote outside of the messages for the model to obey; empty in a format that has no such place.
+    pub instructions: Vec<Block>,
     pub messages: Vec<Message>,
     pub tools: RequestTools,
     pub tool_choice: ToolChoice,
@@ -28,9 +31,13 @@ pub struct ModelInput {
     pub store: Option<bool>,
     /// `safety_identifier`, else `user`.
     pub user: Option<String>,
-    /// Every field but `messages` in the client's order, as written.
-    pub fields: Vec<(Box<str>, Json)>,
+    /// The format in which the client wrote the request.
+    pub format: FormatName,
+    /// Every field but the messages in the client's order, as written.
+    pub fields: NativeFields,
     pub ends: MessageEnds,
+    /// Lists of calls with nothing in them, which are left out.
+    pub empty_lists: u32,
     /// Halves of characters that were replaced as the request was read.
     pub half_characters: u32,
 }
@@ -81,6 +88,10 @@ impl RequestTools {
 pub struct ToolEntry {
     pub name: String,
     pub form: CallForm,
+    pub description: Option<String>,
+    pub strict: Option<bool>,
+    /// A tool that the provider runs itself: no other one knows what it is.
+    pub is_of_provider: bool,
     /// `parameters`, if any.
     pub parameters: Option<Json>,
     /// The whole entry as written.
@@ -115,6 +126,10 @@ pub struct Message {
     pub blocks: Vec<Block>,
     /// The message as the client wrote it; `None` for one that we made.
     pub raw: Option<Json>,
+    /// Ids, arguments or native fields of the blocks are other ones than in `raw`.
+    pub is_changed: bool,
+    /// Where the model's answer that this is came from, if that is known.
+    pub origin: Option<Arc<AnswerOrigin>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,12 +146,55 @@ pub enum Role {
 pub enum Block {
     Text(Literal),
     Refusal(Literal),
-    Reasoning(ReasoningText),
-    ReasoningDetails(Json),
+    Reasoning(ReasoningBlock),
     Call(CallBlock),
     Result(ResultBlock),
-    /// An image, a file, audio or another part, as written.
-    Part(Json),
+    /// An image, a file, audio or another part.
+    Part(PartBlock),
+    /// A block that only its format understands, or what only it knows of the block before.
+    Native(NativePart),
+}
+
+/// A thought of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReasoningBlock {
+    /// The place where the format wrote it.
+    pub place: NativeLabel,
+    pub text: Literal,
+    /// The proof by which the upstream that made it knows it again.
+    pub signature: Option<Literal>,
+    /// The block as its format wrote it, where that says more.
+    pub native: Option<NativePart>,
+}
+
+impl ReasoningBlock {
+    pub fn of(place: NativeLabel, text: Literal) -> Self {
+        Self {
+            place,
+            text,
+            signature: None,
+            native: None,
+        }
+    }
+}
+
+/// A part of a content that is no text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartBlock {
+    pub kind: PartKind,
+    /// The address of what it holds, which may be a `data:` URL; `None` where the part has none.
+    pub url: Option<Literal>,
+    pub format: FormatName,
+    /// The part as written.
+    pub json: Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartKind {
+    Image,
+    File,
+    Audio,
+    Other,
 }
 
 /// A call in an assistant message.
@@ -147,15 +205,21 @@ pub struct CallBlock {
     pub form: CallForm,
     /// Arguments as the model wrote them; may not be JSON.
     pub arguments: Literal,
+    pub native: Option<Box<CallNative>>,
 }
 
 /// The answer to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultBlock {
     pub call_id: String,
-    /// The content as written: a string or parts.
-    pub content: Json,
+    /// Text and parts.
+    pub content: Vec<Block>,
+    /// The format says that the call failed.
+    pub is_error: bool,
 }
+
+/// Bytes of a part of a content around its text, at the least.
+const TEXT_PART_BYTES: usize = 24;
 
 /// The gap between the texts of two rounds, where a client sees them as one message.
 pub const ROUND_GAP: &str = "\n\n";
@@ -167,23 +231,65 @@ pub fn call_in<'a>(blocks: &'a [Block], id: &str) -> Option<&'a CallBlock> {
         Block::Text(_)
         | Block::Refusal(_)
         | Block::Reasoning(_)
-        | Block::ReasoningDetails(_)
         | Block::Call(_)
         | Block::Result(_)
-        | Block::Part(_) => None,
+        | Block::Part(_)
+        | Block::Native(_) => None,
     })
 }
 
+impl ResultBlock {
+    /// Bytes of the content, about as it was written.
+    pub fn bytes(&self) -> usize {
+        // A text alone stands between quotes, one of several in a part of its own.
+        let around = match &self.content[..] {
+            [_] => 2,
+            _ => TEXT_PART_BYTES,
+        };
+        let bytes = self.content.iter().map(|block| match block {
+            Block::Text(text) => text.as_str().len() + around,
+            Block::Part(part) => part.json.as_str().len(),
+            // There are none in a result.
+            Block::Refusal(_)
+            | Block::Reasoning(_)
+            | Block::Call(_)
+            | Block::Result(_)
+            | Block::Native(_) => 0,
+        });
+        bytes.sum()
+    }
+
+    /// A result of text alone.
+    pub fn of_text(call_id: impl Into<String>, text: Literal) -> Self {
+        Self {
+            call_id: call_id.into(),
+            content: vec![Block::Text(text)],
+            is_error: false,
+        }
+    }
+}
+
 impl Message {
+    /// A message that no client wrote.
+    pub fn made(role: Role, blocks: Vec<Block>) -> Self {
+        Self {
+            role,
+            blocks,
+            raw: None,
+            is_changed: false,
+            origin: None,
+        }
+    }
+
     pub fn calls(&self) -> impl Iterator<Item = &CallBlock> {
         self.blocks.iter().filter_map(|block| match block {
             Block::Call(call) => Some(call),
             Block::Text(_)
             | Block::Refusal(_)
             | Block::Reasoning(_)
-            | Block::ReasoningDetails(_)
             | Block::Result(_)
-            | Block::Part(_) => None,
+            | Block::Part(_)
+            | Block::Native(_) => None,
         })
     }
 
@@ -193,9 +299,9 @@ impl Message {
             Block::Text(_)
             | Block::Refusal(_)
             | Block::Reasoning(_)
-            | Block::ReasoningDetails(_)
             | Block::Call(_)
-            | Block::Part(_) => None,
+            | Block::Part(_)
+            | Block::Native(_) => None,
         })
     }
 }
@@ -206,8 +312,8 @@ pub struct ModelRequest<'a> {
     pub input: &'a ModelInput,
     /// The history to send; repaired if it had to be.
     pub messages: Vec<&'a Message>,
-    /// The name that the upstream knows the model by.
-    pub model: &'a str,
+    /// Where the request goes, and the name that the upstream knows the model by.
+    pub to: &'a AnswerOrigin,
     pub tools: OfferedTools<'a>,
     pub tool_choice: ChoiceSent,
     /// Rounds of this turn so far, oldest first.
@@ -271,6 +377,7 @@ pub struct RoundSent<'a> {
     /// Text, refusal, reasoning and calls, in the order in which they go back.
     /// The calls' ids are the upstream's own, or minted where it gave none.
     pub assistant: &'a [Block],
+    pub origin: Option<&'a AnswerOrigin>,
     /// Results of the calls, in call order: the id as in `assistant`, and the text that the model is given.
     pub results: Vec<(&'a str, &'a str)>,
 }

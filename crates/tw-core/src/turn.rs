@@ -33,6 +33,7 @@ use crate::id::{CallId, CallRef, TurnId};
 use crate::limits::TurnLimits;
 use crate::memory::TurnMemory;
 use crate::model::{ModelEvent, ReportedError, TokenUsage};
+use crate::native::AnswerOrigin;
 use crate::request::{Block, CallBlock};
 use crate::time::Timestamp;
 use crate::tool::{EffectClass, LookUp, Tool, ToolOutcome, ToolOutput};
@@ -41,7 +42,7 @@ use crate::turn_status::TurnReason;
 use crate::upstream_chain::UpstreamChain;
 
 pub use offer::{MixedListEntry, OfferError, OfferOutcome, ToolOffer, offer};
-pub use recovery::{FoundAttempt, FoundCall, FoundTurn};
+pub use recovery::{FoundAttempt, FoundCall, FoundRound, FoundTurn};
 
 use answer::ModelAnswer;
 
@@ -70,7 +71,7 @@ pub struct TurnSetup {
     pub limits: TurnLimits,
     /// The upstreams that may answer, by their names in the config: the first, and those that are
     /// asked when it fails.
-    pub upstreams: Vec<String>,
+    pub upstreams: Vec<Arc<AnswerOrigin>>,
     /// `None` for a turn that is not to be found again.
     pub memory: Option<TurnMemory>,
 }
@@ -277,6 +278,8 @@ enum Phase {
 #[derive(Debug)]
 struct Round {
     blocks: Vec<Block>,
+    /// `None` for a round of a record that does not say.
+    origin: Option<Arc<AnswerOrigin>>,
     calls: Vec<Call>,
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use tw_core::accepts::Accepts;
 use tw_core::model_names::ModelNames;
+use tw_core::native::AnswerOrigin;
 use tw_wire::format::WireFormat;
 
 use crate::client::route::Route;
@@ -63,6 +64,15 @@ impl UpstreamAccess {
 }
 
 impl Upstream {
+    /// The origin of its answers to requests for a model, which its clients know by `asked`.
+    pub fn origin(&self, asked: &str) -> AnswerOrigin {
+        AnswerOrigin {
+            format: self.format.format_name(),
+            upstream: self.name.as_str().into(),
+            model: self.models.sent(asked).into(),
+        }
+    }
+
     /// The URL to which its requests go, for the operator's log; `None` inside this process.
     pub fn shown_url(&self) -> Option<String> {
         match &self.kind {

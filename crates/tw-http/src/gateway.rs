@@ -238,6 +238,8 @@ fn fault_in(event: &LogEvent) -> Option<(TurnFault, Vec<EffectRan>)> {
         LogEvent::Start { .. }
         | LogEvent::Round { .. }
         | LogEvent::Delta(_)
+        | LogEvent::BlockEnd(_)
+        | LogEvent::Native { .. }
         | LogEvent::ClientCall(_)
         | LogEvent::Extra { .. }
         | LogEvent::Progress { .. }

@@ -110,21 +110,37 @@ fn block(block: &Block) -> Value {
         Block::Reasoning(reasoning) => {
             json!({ "type": "reasoning", "text": reasoning.text.to_text() })
         }
-        Block::ReasoningDetails(details) => {
-            json!({ "type": "reasoning_details", "details": details.to_value() })
-        }
         Block::Call(call) => json!({
             "type": "call", "id": call.id, "name": call.name, "arguments": call.arguments.to_text(),
         }),
         Block::Result(result) => json!({
-            "type": "result", "tool_call_id": result.call_id, "content": result.content.to_value(),
+            "type": "result", "tool_call_id": result.call_id, "content": content(&result.content),
         }),
-        Block::Part(part) => json!({ "type": "part", "part": part.to_value() }),
+        Block::Part(part) => json!({ "type": "part", "part": part.json.to_value() }),
+        Block::Native(part) => json!({
+            "type": "native", "format": part.format.as_str(), "value": part.json.to_value(),
+        }),
+    }
+}
+
+/// The content of a result: one text is itself.
+fn content(blocks: &[Block]) -> Value {
+    match blocks {
+        [Block::Text(text)] => json!(text.to_text()),
+        _ => blocks.iter().map(block).collect(),
     }
 }
 
 fn usage(usage: Option<&TokenUsage>) -> Value {
-    usage.map_or(Value::Null, |usage| usage.json.to_value())
+    usage.map_or(Value::Null, |usage| match &usage.native {
+        Some(native) => native.json.to_value(),
+        // A sum over formats.
+        None => json!({
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "total_tokens": usage.total_tokens,
+        }),
+    })
 }
 
 fn micros(time: Option<Timestamp>) -> Option<i64> {

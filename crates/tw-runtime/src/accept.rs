@@ -559,12 +559,13 @@ fn differences_of(
     let Some(first) = upstreams.first() else {
         return FeltDifferences::default();
     };
-    if first.accepts.all_messages() && first.accepts.all_tools() {
+    if first.accepts.images_in_results && first.accepts.all_tools() {
         return FeltDifferences::default();
     }
     let input = &request.input;
     let messages = repaired.unwrap_or(&input.messages).iter().collect();
-    let sent = machine.model_request(input, messages, &input.model, false);
+    let origin = machine.origin_of(1);
+    let sent = machine.model_request(input, messages, &origin, false);
     first.format.differences(&sent, &first.accepts)
 }
 

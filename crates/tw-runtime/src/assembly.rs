@@ -97,7 +97,7 @@ pub(crate) fn assemble(
         limits: inner.config.turn.clone(),
         upstreams: upstreams
             .iter()
-            .map(|upstream| upstream.name.clone())
+            .map(|upstream| Arc::new(upstream.origin(&input.model)))
             .collect(),
         memory: prepared.memory.of_turn,
     };

@@ -543,16 +543,16 @@ impl TurnDriver {
                     answered.finish();
                 }
                 let upstream = &self.work.upstreams[self.turn.upstream_of(n)];
-                let model = upstream.models.sent(&self.work.input.model);
+                let origin = self.turn.origin_of(n);
                 let streamed = self.turn.setup().streamed;
                 let request = self.turn.model_request(
                     &self.work.input,
                     self.work.histories.sent(&self.work.input, &self.turn),
-                    model,
+                    &origin,
                     streamed && upstream.accepts.usage_in_streams,
                 );
                 let sent = SentModelRequest {
-                    model: model.to_owned(),
+                    model: origin.model.to_string(),
                     body: upstream.format.encode_request(&request, &upstream.accepts),
                     streamed,
                     offered: request.offered_names(),

@@ -50,6 +50,7 @@ pub(crate) async fn prepare(
 ) -> Result<PreparedHistory, ReadError> {
     let (repaired, mut repairs) = history::repaired(&input.messages);
     repairs.half_characters = input.half_characters;
+    repairs.empty_lists += input.empty_lists;
     repairs.empty_lists += u32::from(match &input.tools {
         RequestTools::Absent => false,
         RequestTools::List(entries) | RequestTools::Legacy(entries) => entries.is_empty(),

@@ -1,6 +1,7 @@
 //! Joining a client's answers to the turns that handed the calls over.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tw_core::call::{CallReason, CallRunner};
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
@@ -8,7 +9,7 @@ use tw_core::json::Literal;
 use tw_core::limits;
 use tw_core::model::CallForm;
 use tw_core::recall::{
-    self, Recalled, RecalledCall, RecalledRound, RecalledTurn, SplicedHistory, WrittenId,
+    self, Recalled, RecalledCall, RecalledRound, RecalledTurn, SentCall, SplicedHistory, WrittenId,
 };
 use tw_core::request::{Block, CallBlock, Message, Role};
 use tw_core::tool::EffectClass;
@@ -56,7 +57,7 @@ impl KnownHistory {
         messages: &[Message],
         offer: &ToolOffer,
     ) -> Option<SplicedHistory> {
-        if self.recalled.turns.is_empty() && self.recalled.sent_ids.is_empty() {
+        if self.recalled.turns.is_empty() && self.recalled.sent.is_empty() {
             return None;
         }
         let is_offered = |name: &str| offer.ours().any(|tool| tool.name == name);
@@ -155,9 +156,19 @@ pub(crate) async fn look_up(
             turns.push(RecalledTurn { at: first, rounds });
         }
         if matches!(place, CallsPlace::Made { .. }) {
-            let handed = turn.handed.into_iter();
-            let sent_ids = &mut known.recalled.sent_ids;
-            sent_ids.extend(handed.map(|row| (row.id, row.sent_id)));
+            let handed = turn.handed.into_iter().map(|row| {
+                let call = SentCall {
+                    id: row.sent_id,
+                    native: row.native.filter(|_| is_theirs),
+                    message: if is_theirs {
+                        row.message
+                    } else {
+                        row.message.map(|message| Arc::new(message.origin_alone()))
+                    },
+                };
+                (row.id, call)
+            });
+            known.recalled.sent.extend(handed);
         }
     }
     known.withheld.sort();
@@ -308,6 +319,7 @@ fn rounds_of(turn: &AnsweredTurn) -> Vec<RecalledRound> {
             } else {
                 message.blocks.clone()
             },
+            origin: message.origin.clone(),
             calls: rows
                 .iter()
                 .map(|row| recalled_call(row, turn.names_only))
@@ -339,6 +351,7 @@ fn without_arguments(row: &CallRow) -> Block {
         name: row.call.tool_name.clone(),
         form: CallForm::Function,
         arguments: Literal::default(),
+        native: None,
     })
 }
 

@@ -14,7 +14,7 @@ use tw_core::limits::{self, RequestLimits};
 use tw_core::request::{ModelInput, Role};
 use tw_core::tool::Tool;
 use tw_core::turn::{
-    FoundAttempt, FoundCall, FoundTurn, MixedListEntry, Now, Step, ToolOffer, Turn,
+    FoundAttempt, FoundCall, FoundRound, FoundTurn, MixedListEntry, Now, Step, ToolOffer, Turn,
 };
 use tw_core::turn_status::TurnReason;
 use tw_egress::upstream::Upstream;
@@ -537,7 +537,11 @@ pub fn found_turn(found: &RecoveredTurn) -> FoundTurn {
             .messages
             .iter()
             .filter(|message| message.role == Role::Assistant && message.round > 0)
-            .map(|message| (message.round, message.blocks.clone()))
+            .map(|message| FoundRound {
+                round: message.round,
+                blocks: message.blocks.clone(),
+                origin: message.origin.clone(),
+            })
             .collect(),
         calls: found
             .calls

@@ -14,6 +14,7 @@ use tw_core::history::FeltDifferences;
 use tw_core::json::shared::SharedText;
 use tw_core::limits::RequestLimits;
 use tw_core::model::{ModelEvent, ReportedError};
+use tw_core::native::FormatName;
 use tw_core::rate::BucketStanding;
 use tw_core::request::{ModelInput, ModelRequest};
 
@@ -31,10 +32,15 @@ pub enum WireFormat {
 }
 
 impl WireFormat {
-    /// The word for it in what is stored and configured.
+    /// The name of it in what is stored and configured.
     pub fn name(self) -> &'static str {
+        self.format_name().as_str()
+    }
+
+    /// The name as the centre knows it.
+    pub fn format_name(self) -> FormatName {
         match self {
-            Self::OpenAiChat => "chat_completions",
+            Self::OpenAiChat => openai_chat::FORMAT,
         }
     }
 

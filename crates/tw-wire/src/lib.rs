@@ -7,6 +7,7 @@
 
 pub mod format;
 
+pub mod native_words;
 pub mod openai_chat;
 
 pub mod client_error;

@@ -9,12 +9,13 @@ use std::num::NonZeroU32;
 use tw_core::accepts::{
     Accepts, FieldRule, ReasoningSent, SchemaDialect, StrictTools, SystemRole, TokenLimit,
 };
+use tw_core::call_ids::CallIdRule;
 use tw_core::limits::{RequestLimits, TurnLimits};
-use tw_core::model::ReasoningField;
 
 use tw_egress::client::host_port::HostPort;
 use tw_runtime::limiter::{STREAMS_DEFAULT, TURNS_DEFAULT};
 use tw_runtime::runtime::{MODELS_KEPT_DEFAULT, RESULTS_BYTES_DEFAULT, TOOLS_STORED_DEFAULT};
+use tw_wire::native_words;
 
 use super::Settings;
 use crate::cli::ServeArgs;
@@ -220,7 +221,7 @@ fn how_an_upstream_differs_is_read_and_nothing_differs_unless_it_says_so() {
     assert_eq!(accepts(""), Accepts::everything());
     let all = "system_role = \"developer\"\ncompletion_tokens_field = \"max_tokens\"\n\
                images_in_tool_results = false\nstrict_tools = \"where_it_fits\"\n\
-               schema_dialect = \"openapi\"\nreasoning_field = \"thinking\"\nask_usage = false\n\
+               schema_dialect = \"openapi\"\nreasoning_field = \"thinking\"\ncall_ids = \"nine_letters\"\nask_usage = false\n\
                fields = { user = false, metadata = true, seed = \"random_seed\" }\n";
     let expected = Accepts {
         usage_in_streams: false,
@@ -229,7 +230,8 @@ fn how_an_upstream_differs_is_read_and_nothing_differs_unless_it_says_so() {
         images_in_results: false,
         strict: StrictTools::WhereItFits,
         schemas: SchemaDialect::OpenApi,
-        reasoning: ReasoningSent::Field(ReasoningField::ThinkingPart),
+        reasoning: ReasoningSent::Field(native_words::place("thinking").unwrap()),
+        call_ids: CallIdRule::NineLetters,
         fields: BTreeMap::from([
             ("user".into(), FieldRule::LeftOut),
             ("metadata".into(), FieldRule::Sent),

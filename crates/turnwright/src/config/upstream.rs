@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tw_core::accepts::{
     Accepts, FieldRule, ReasoningSent, SchemaDialect, StrictTools, SystemRole, TokenLimit,
 };
-use tw_core::model::ReasoningField;
+use tw_core::call_ids::CallIdRule;
 use tw_core::model_names::{ModelNames, NamePattern};
 use tw_egress::client::proxy::Proxy;
 use tw_egress::client::route::Route;
@@ -18,6 +18,7 @@ use tw_egress::client::tls::{ClientIdentity, trust};
 use tw_egress::secret::Secret;
 use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeouts};
 use tw_wire::format::WireFormat;
+use tw_wire::native_words;
 
 use super::environment::{Environment, check_sendable};
 use super::network::{Network, WrittenProxy};
@@ -42,6 +43,7 @@ pub struct UpstreamSettings {
     images_in_tool_results: Option<bool>,
     strict_tools: Option<String>,
     schema_dialect: Option<String>,
+    call_ids: Option<String>,
     reasoning_field: Option<String>,
     #[serde(default)]
     fields: BTreeMap<String, WrittenField>,
@@ -280,6 +282,7 @@ impl UpstreamSettings {
 
     fn accepts(&self, kind: &UpstreamKind) -> anyhow::Result<Accepts> {
         use ReasoningSent::{Field, Never};
+        let place = |word| native_words::place(word).map_or(Never, Field);
         let all = Accepts::everything();
         Ok(Accepts {
             usage_in_streams: self.ask_usage.unwrap_or(all.usage_in_streams),
@@ -324,12 +327,24 @@ impl UpstreamSettings {
                 self.reasoning_field.as_deref(),
                 &[
                     ("as_sent", ReasoningSent::AsSent),
-                    ("reasoning_content", Field(ReasoningField::ReasoningContent)),
-                    ("reasoning", Field(ReasoningField::Reasoning)),
-                    ("thinking", Field(ReasoningField::ThinkingPart)),
+                    ("reasoning_content", place("reasoning_content")),
+                    ("reasoning", place("reasoning")),
+                    ("thinking", place("thinking")),
                     ("none", Never),
                 ],
             )?,
+            call_ids: match self.call_ids.as_deref() {
+                None => call_ids_of(kind),
+                written => word(
+                    "call_ids",
+                    written,
+                    &[
+                        ("as_sent", CallIdRule::AsSent),
+                        ("plain", CallIdRule::Plain),
+                        ("nine_letters", CallIdRule::NineLetters),
+                    ],
+                )?,
+            },
             fields: self.fields(kind)?,
         })
     }
@@ -408,20 +423,39 @@ const UNKNOWN_FIELDS: [(&str, &[&str]); 3] = [
 
 /// The rules of a provider that is known by its host.
 fn fields_of(base_url: &str) -> BTreeMap<Box<str>, FieldRule> {
-    let host = base_url
-        .split_once("://")
-        .map_or(base_url, |(_, rest)| rest);
-    let host = host.split(['/', ':', '?']).next().unwrap_or_default();
-    let of_host = |(end, _): &&(&str, _)| {
-        let before = host.strip_suffix(end);
-        before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
-    };
-    let unknown = UNKNOWN_FIELDS.iter().find(of_host);
+    let mut known = UNKNOWN_FIELDS.iter();
+    let unknown = known.find(|(end, _)| is_of_host(base_url, end));
     let unknown = unknown.map_or(&[][..], |(_, fields)| fields);
     let left_out = unknown
         .iter()
         .map(|name| ((*name).into(), FieldRule::LeftOut));
     left_out.collect()
+}
+
+/// Whether an address is that of a provider's host, or of one below it.
+fn is_of_host(base_url: &str, end: &str) -> bool {
+    let host = base_url
+        .split_once("://")
+        .map_or(base_url, |(_, rest)| rest);
+    let host = host.split(['/', ':', '?']).next().unwrap_or_default();
+    let before = host.strip_suffix(end);
+    before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
+
+/// Providers that refuse ids of calls in another form than theirs, by the end of their hosts.
+const CALL_IDS: [(&str, CallIdRule); 2] = [
+    ("mistral.ai", CallIdRule::NineLetters),
+    ("anthropic.com", CallIdRule::Plain),
+];
+
+fn call_ids_of(kind: &UpstreamKind) -> CallIdRule {
+    let UpstreamKind::OpenAi { base_url, .. } = kind else {
+        return CallIdRule::AsSent;
+    };
+    let mut known = CALL_IDS.iter();
+    known
+        .find(|(end, _)| is_of_host(base_url, end))
+        .map_or(CallIdRule::AsSent, |(_, rule)| *rule)
 }
 
 /// The meaning of a word; without one, that of the first of `known`.

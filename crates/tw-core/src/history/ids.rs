@@ -3,8 +3,6 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use crate::json::Json;
-use crate::json::tree::JsonTree;
 use crate::model::CallForm;
 use crate::request::{Block, Message, Role};
 
@@ -62,29 +60,23 @@ impl Names {
         // A call of the old form goes by its name, which stays.
         let of_old_form = message.calls().filter(|call| call.form == CallForm::Legacy);
         let mut seen: BTreeSet<String> = of_old_form.map(|call| call.id.clone()).collect();
-        let mut renamed = Vec::new();
-        let mut place = 0;
+        let mut renamed = 0;
         for block in &mut message.blocks {
             let Block::Call(call) = block else {
                 continue;
             };
             let before = call.id.clone();
-            if call.form != CallForm::Legacy {
-                if !seen.insert(before.clone()) {
-                    call.id = self.another(&before);
-                    renamed.push((place, call.id.clone()));
-                }
-                place += 1;
+            if call.form != CallForm::Legacy && !seen.insert(before.clone()) {
+                call.id = self.another(&before);
+                renamed += 1;
             }
             self.now
                 .entry(before)
                 .or_default()
                 .push_back(call.id.clone());
         }
-        if let Some(raw) = message.raw.take() {
-            message.raw = with_call_ids(&raw, &renamed);
-        }
-        u32::try_from(renamed.len()).unwrap_or(u32::MAX)
+        message.is_changed |= renamed > 0;
+        renamed
     }
 
     /// A new id for a call, as long as before and of the same letters where that can be: some
@@ -114,37 +106,9 @@ impl Names {
                 continue;
             };
             if name != result.call_id {
-                let raw = answer.raw.take();
-                answer.raw = raw.and_then(|raw| with_text(&raw, "tool_call_id", &name));
+                answer.is_changed = true;
                 result.call_id = name;
             }
         }
     }
-}
-
-/// The message as it was written, with other ids at these places of its calls; `None` where it
-/// has to be written anew.
-fn with_call_ids(raw: &Json, renamed: &[(usize, String)]) -> Option<Json> {
-    let mut tree = JsonTree::read(raw)?;
-    let JsonTree::Array(calls) = member(&mut tree, "tool_calls")? else {
-        return None;
-    };
-    for (place, name) in renamed {
-        *member(calls.get_mut(*place)?, "id")? = JsonTree::Text(name.clone());
-    }
-    Some(tree.to_json())
-}
-
-fn with_text(raw: &Json, name: &str, text: &str) -> Option<Json> {
-    let mut tree = JsonTree::read(raw)?;
-    *member(&mut tree, name)? = JsonTree::Text(text.to_owned());
-    Some(tree.to_json())
-}
-
-pub(super) fn member<'a>(tree: &'a mut JsonTree, name: &str) -> Option<&'a mut JsonTree> {
-    let JsonTree::Object(members) = tree else {
-        return None;
-    };
-    let found = members.iter_mut().find(|(known, _)| known == name);
-    found.map(|(_, value)| value)
 }

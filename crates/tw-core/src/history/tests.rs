@@ -17,36 +17,31 @@ fn history(words: &str) -> Vec<Message> {
             let raw = Some(Json::from_value(&word.into()));
             match kind {
                 "u" => Message {
-                    role: Role::User,
-                    blocks: vec![],
                     raw,
+                    ..Message::made(Role::User, vec![])
                 },
-                "a" => Message {
-                    role: Role::Assistant,
-                    blocks: ids
-                        .map(|id| {
-                            Block::Call(CallBlock {
-                                id: id.to_owned(),
-                                name: "f".to_owned(),
-                                form: CallForm::Function,
-                                arguments: Literal::from_text("{}"),
-                            })
+                "a" => {
+                    let blocks = ids.map(|id| {
+                        Block::Call(CallBlock {
+                            id: id.to_owned(),
+                            name: "f".to_owned(),
+                            form: CallForm::Function,
+                            arguments: Literal::from_text("{}"),
+                            native: None,
                         })
-                        .collect(),
-                    raw,
-                },
-                "r" => Message {
-                    role: Role::Tool,
-                    blocks: ids
-                        .map(|id| {
-                            Block::Result(ResultBlock {
-                                call_id: id.to_owned(),
-                                content: Json::from_value(&"ok".into()),
-                            })
-                        })
-                        .collect(),
-                    raw,
-                },
+                    });
+                    Message {
+                        raw,
+                        ..Message::made(Role::Assistant, blocks.collect())
+                    }
+                }
+                "r" => {
+                    let ok = |id| Block::Result(ResultBlock::of_text(id, Literal::from_text("ok")));
+                    Message {
+                        raw,
+                        ..Message::made(Role::Tool, ids.map(ok).collect())
+                    }
+                }
                 other => panic!("{other}"),
             }
         })
@@ -115,10 +110,17 @@ fn sent(messages: &[Message]) -> Vec<String> {
     blocks
         .map(|block| match block {
             Block::Call(call) => format!("{}#{}", call.name, call.id),
-            Block::Result(result) => format!("#{} {}", result.call_id, result.content.as_str()),
+            Block::Result(result) => format!("#{} {:?}", result.call_id, said(result)),
             other => panic!("{other:?}"),
         })
         .collect()
+}
+
+fn said(result: &ResultBlock) -> String {
+    match &result.content[..] {
+        [Block::Text(text)] => text.to_text(),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Calls as name and id, then results as id and content.
@@ -129,20 +131,13 @@ fn round(calls: &[(&str, &str)], results: &[(&str, &str)]) -> Vec<Message> {
             name: (*name).to_owned(),
             form: CallForm::Function,
             arguments: Literal::from_text("{}"),
+            native: None,
         })
     });
-    let mut messages = vec![Message {
-        role: Role::Assistant,
-        blocks: blocks.collect(),
-        raw: None,
-    }];
-    messages.extend(results.iter().map(|(id, content)| Message {
-        role: Role::Tool,
-        blocks: vec![Block::Result(ResultBlock {
-            call_id: (*id).to_owned(),
-            content: Json::from_value(&(*content).into()),
-        })],
-        raw: None,
+    let mut messages = vec![Message::made(Role::Assistant, blocks.collect())];
+    messages.extend(results.iter().map(|(id, content)| {
+        let result = ResultBlock::of_text(*id, Literal::from_text(content));
+        Message::made(Role::Tool, vec![Block::Result(result)])
     }));
     messages
 }
@@ -198,27 +193,20 @@ fn of_two_calls_with_one_id_and_one_result_the_first_is_answered() {
 }
 
 #[test]
-fn of_what_the_client_wrote_only_the_ids_change() {
+fn messages_whose_ids_change_are_marked() {
     let written = |text: &str| Some(Json::parse(text).unwrap());
     let mut messages = round(&[("f", "x"), ("g", "x")], &[("x", "1"), ("x", "2")]);
-    messages[0].raw = written(
-        r#"{"role":"assistant","tool_calls":[{"id":"x","k":1.50},{"signature":"s","id":"x"}]}"#,
-    );
-    messages[1].raw = written(r#"{ "tool_call_id":"x" }"#);
-    messages[2].raw = written(r#"{"role":"tool","tool_call_id":"x","content":"x"}"#);
-    let (repaired, _) = repair(messages);
-    let raw: Vec<&str> = repaired
-        .iter()
-        .map(|message| message.raw.as_ref().unwrap().as_str())
-        .collect();
-    assert_eq!(
-        raw,
-        [
-            r#"{"role":"assistant","tool_calls":[{"id":"x","k":1.50},{"signature":"s","id":"2"}]}"#,
-            r#"{ "tool_call_id":"x" }"#,
-            r#"{"role":"tool","tool_call_id":"2","content":"x"}"#,
-        ]
-    );
+    for (message, text) in messages.iter_mut().zip(["1", "2", "3"]) {
+        message.raw = written(text);
+    }
+    let (repaired, _) = repair(messages.clone());
+    let changed: Vec<bool> = repaired.iter().map(|message| message.is_changed).collect();
+    assert_eq!(changed, [true, false, true]);
+    let raw = |messages: &[Message]| -> Vec<_> {
+        let raw = messages.iter().map(|message| message.raw.clone());
+        raw.collect()
+    };
+    assert_eq!(raw(&repaired), raw(&messages));
 }
 
 #[test]
@@ -303,7 +291,7 @@ proptest! {
             let mut last: HashMap<&str, usize> = HashMap::new();
             for call in message.calls() {
                 let result = results.iter().find(|result| result.call_id == call.id).unwrap();
-                let number = result.content.to_value().as_str().unwrap().parse();
+                let number = said(result).parse();
                 let number = number.unwrap_or(usize::MAX);
                 let before = last.insert(&written[&call.name], number);
                 prop_assert!(before.is_none_or(|before| before <= number));

@@ -1,12 +1,11 @@
 //! The parts of a message that count in the hash of a history.
 
 use memchr::memchr;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::json::{Json, Literal};
+use crate::json::Literal;
 use crate::model::CallForm;
-use crate::request::{Block, CallBlock, Message, ResultBlock};
+use crate::request::{Block, CallBlock, Message, PartBlock, PartKind, ResultBlock};
 
 /// Adds one thing, told apart from its neighbours by its kind and its length.
 pub(super) fn put(hash: &mut Sha256, kind: u8, bytes: &[u8]) {
@@ -27,7 +26,7 @@ pub(super) fn message(message: &Message, hash: &mut Sha256) {
     for block in &message.blocks {
         match block {
             Block::Text(literal) | Block::Refusal(literal) => text.add(literal),
-            Block::Reasoning(_) | Block::ReasoningDetails(_) => {}
+            Block::Reasoning(_) | Block::Native(_) => {}
             Block::Part(part) => {
                 text.put(hash);
                 self::part(part, hash);
@@ -88,48 +87,28 @@ fn call(call: &CallBlock, hash: &mut Sha256) {
 fn result(result: &ResultBlock, hash: &mut Sha256) {
     put(hash, b'R', result.call_id.as_bytes());
     let mut text = Text::default();
-    if let Some(literal) = result.content.as_literal() {
-        text.add(&literal);
-        text.put(hash);
-        return;
-    }
-    // A request whose results are neither text nor parts was refused when it was read.
-    for written in result.content.to_value().as_array().into_iter().flatten() {
-        if let (Some("text"), Some(said)) = (written["type"].as_str(), written["text"].as_str()) {
-            text.0.push_str(said);
-        } else {
-            text.put(hash);
-            part(&Json::from_value(written), hash);
+    for block in &result.content {
+        match block {
+            Block::Text(literal) => text.add(literal),
+            Block::Part(part) => {
+                text.put(hash);
+                self::part(part, hash);
+            }
+            // There are none in a result.
+            Block::Refusal(_)
+            | Block::Reasoning(_)
+            | Block::Call(_)
+            | Block::Result(_)
+            | Block::Native(_) => {}
         }
     }
     text.put(hash);
 }
 
-fn part(part: &Json, hash: &mut Sha256) {
-    if let Some(url) = image_url(part) {
-        put(hash, b'I', url.as_bytes());
-    } else {
-        put(hash, b'P', without_gaps(part.as_str()).as_bytes());
-    }
-}
-
-fn image_url(part: &Json) -> Option<String> {
-    if !part.as_str().contains("image_url") {
-        return None;
-    }
-    let Value::Object(mut fields) = part.to_value() else {
-        return None;
-    };
-    if fields.get("type")?.as_str()? != "image_url" {
-        return None;
-    }
-    match fields.remove("image_url")? {
-        Value::String(url) => Some(url),
-        Value::Object(mut image) => match image.remove("url")? {
-            Value::String(url) => Some(url),
-            _ => None,
-        },
-        _ => None,
+fn part(part: &PartBlock, hash: &mut Sha256) {
+    match (&part.url, part.kind) {
+        (Some(url), PartKind::Image) => put(hash, b'I', url.to_text().as_bytes()),
+        (Some(_) | None, _) => put(hash, b'P', without_gaps(part.json.as_str()).as_bytes()),
     }
 }
 

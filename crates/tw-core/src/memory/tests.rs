@@ -4,15 +4,16 @@ use serde_json::{Value, json};
 
 use super::{HiddenCall, HiddenHash, History, HistoryHash, HistoryHasher, KeyHolder, MemoryScope};
 use crate::json::{Json, Literal};
-use crate::model::{CallForm, ReasoningField, ReasoningText};
-use crate::request::{Block, CallBlock, Message, ResultBlock, Role};
+use crate::model::CallForm;
+use crate::native::{FormatName, NativeLabel, NativePart};
+use crate::request::{
+    Block, CallBlock, Message, PartBlock, PartKind, ReasoningBlock, ResultBlock, Role,
+};
+
+const FORMAT: FormatName = FormatName::new("any");
 
 fn message(role: Role, blocks: Vec<Block>) -> Message {
-    Message {
-        role,
-        blocks,
-        raw: None,
-    }
+    Message::made(role, blocks)
 }
 
 fn text(text: &str) -> Block {
@@ -20,7 +21,16 @@ fn text(text: &str) -> Block {
 }
 
 fn part(part: Value) -> Block {
-    Block::Part(Json::from_value(&part))
+    let kind = match part["type"].as_str() {
+        Some("image_url") => PartKind::Image,
+        _ => PartKind::Other,
+    };
+    Block::Part(PartBlock {
+        kind,
+        url: part["image_url"]["url"].as_str().map(Literal::from_text),
+        format: FORMAT,
+        json: Json::from_value(&part),
+    })
 }
 
 fn call(id: &str, form: CallForm, arguments: &str) -> Block {
@@ -29,13 +39,22 @@ fn call(id: &str, form: CallForm, arguments: &str) -> Block {
         name: "f".to_owned(),
         form,
         arguments: Literal::from_text(arguments),
+        native: None,
     })
 }
 
 fn result(call_id: &str, content: Value) -> Block {
+    let block = |written: &Value| match written["text"].as_str() {
+        Some(said) => text(said),
+        None => part(written.clone()),
+    };
     Block::Result(ResultBlock {
         call_id: call_id.to_owned(),
-        content: Json::from_value(&content),
+        content: match &content {
+            Value::String(said) => vec![text(said)],
+            parts => parts.as_array().unwrap().iter().map(block).collect(),
+        },
+        is_error: false,
     })
 }
 
@@ -61,11 +80,14 @@ fn what_does_not_count() {
         vec![text(""), text("a\n"), text(""), text("b"), text("  ")],
         vec![Block::Refusal(Literal::from_text("a\nb"))],
         vec![
-            Block::Reasoning(ReasoningText {
-                field: ReasoningField::ReasoningContent,
-                text: Literal::from_text("hm"),
+            Block::Reasoning(ReasoningBlock::of(
+                NativeLabel::new("thought"),
+                Literal::from_text("hm"),
+            )),
+            Block::Native(NativePart {
+                format: FORMAT,
+                json: Json::from_value(&json!({ "a": 1 })),
             }),
-            Block::ReasoningDetails(Json::from_value(&json!([{ "a": 1 }]))),
             text("a\nb"),
         ],
         vec![Block::Text(Literal::checked("a\\u000a\\u0062").unwrap())],
@@ -121,7 +143,15 @@ fn an_image_counts_by_its_url() {
 
 #[test]
 fn another_part_counts_as_written_but_for_gaps() {
-    let written = |written: &str| user(vec![Block::Part(Json::parse(written).unwrap())]);
+    let written = |written: &str| {
+        let json = Json::parse(written).unwrap();
+        user(vec![Block::Part(PartBlock {
+            kind: PartKind::File,
+            url: None,
+            format: FORMAT,
+            json,
+        })])
+    };
     let plain = written(r#"{"type":"file","file":{"name":"a \" b"}}"#);
     assert_eq!(
         written("{ \"type\" : \"file\",\n\"file\":{\"name\":\"a \\\" b\"} }"),

@@ -1,16 +1,18 @@
 //! Histories as short lines of text: what the client sent, and what the upstream gets.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Recalled, RecalledCall, RecalledRound, RecalledTurn, splice};
+use super::{Recalled, RecalledCall, RecalledRound, RecalledTurn, SentCall, SentMessage, splice};
 use crate::call::CallRunner;
 use crate::history;
 use crate::id::CallId;
 use crate::json::{Json, Literal};
-use crate::model::{CallForm, ReasoningField, ReasoningText};
-use crate::request::{Block, CallBlock, Message, ResultBlock, Role};
+use crate::model::{CallForm, CallNative};
+use crate::native::{AnswerOrigin, FormatName, NativeLabel};
+use crate::request::{Block, CallBlock, Message, ReasoningBlock, ResultBlock, Role};
 
 fn id(n: u128) -> CallId {
     CallId(Uuid::from_u128(n))
@@ -30,15 +32,12 @@ fn call(id: &str, name: &str) -> Block {
         name: name.to_owned(),
         form: CallForm::Function,
         arguments: Literal::from_text("{}"),
+        native: None,
     })
 }
 
 fn message(role: Role, blocks: Vec<Block>) -> Message {
-    Message {
-        role,
-        blocks,
-        raw: None,
-    }
+    Message::made(role, blocks)
 }
 
 fn user(said: &str) -> Message {
@@ -46,20 +45,14 @@ fn user(said: &str) -> Message {
 }
 
 fn answer(id: &str, content: &str) -> Message {
-    let content = Json::from_value(&content.into());
-    let call_id = id.to_owned();
-    message(
-        Role::Tool,
-        vec![Block::Result(ResultBlock { call_id, content })],
-    )
+    let result = ResultBlock::of_text(id, Literal::from_text(content));
+    message(Role::Tool, vec![Block::Result(result)])
 }
 
 /// A round that says `said` and makes calls: (who runs it, number, name, result).
 fn round(said: &str, calls: &[(CallRunner, u128, &str, &str)]) -> RecalledRound {
-    let mut blocks = vec![Block::Reasoning(ReasoningText {
-        field: ReasoningField::ReasoningContent,
-        text: Literal::from_text("hm"),
-    })];
+    let thought = ReasoningBlock::of(NativeLabel::new("thought"), Literal::from_text("hm"));
+    let mut blocks = vec![Block::Reasoning(thought)];
     if !said.is_empty() {
         blocks.push(text(said));
     }
@@ -77,6 +70,7 @@ fn round(said: &str, calls: &[(CallRunner, u128, &str, &str)]) -> RecalledRound 
     });
     RecalledRound {
         blocks,
+        origin: None,
         calls: calls.collect(),
     }
 }
@@ -100,11 +94,19 @@ fn mixed() -> Recalled {
 fn recalled(rounds: Vec<RecalledRound>) -> Recalled {
     let calls = rounds.iter().flat_map(|round| &round.calls);
     Recalled {
-        sent_ids: calls
+        sent: calls
             .filter(|call| call.runs == CallRunner::Client)
-            .map(|call| (call.id, call.sent_id.clone()))
+            .map(|call| (call.id, sent_call(&call.sent_id)))
             .collect(),
         turns: vec![RecalledTurn { at: 1, rounds }],
+    }
+}
+
+fn sent_call(id: &str) -> SentCall {
+    SentCall {
+        id: id.to_owned(),
+        native: None,
+        message: None,
     }
 }
 
@@ -135,9 +137,12 @@ fn told(messages: &[Message]) -> String {
                 Block::Reasoning(reasoning) => write!(told, " ({})", reasoning.text.to_text()),
                 Block::Call(call) => write!(told, " {}#{}", call.name, call.id),
                 Block::Result(result) => {
-                    write!(told, " #{} {}", result.call_id, result.content.as_str())
+                    let [Block::Text(text)] = &result.content[..] else {
+                        panic!("{result:?}");
+                    };
+                    write!(told, " #{} {:?}", result.call_id, text.to_text())
                 }
-                Block::Refusal(_) | Block::ReasoningDetails(_) | Block::Part(_) => {
+                Block::Refusal(_) | Block::Native(_) | Block::Part(_) => {
                     write!(told, " ?")
                 }
             };
@@ -326,54 +331,82 @@ fn an_answer_without_calls_gets_its_hidden_rounds() {
 /// A message as a client wrote it.
 fn written(role: Role, block: Block, raw: &str) -> Message {
     Message {
-        role,
-        blocks: vec![block],
         raw: Some(Json::parse(raw).unwrap()),
+        ..Message::made(role, vec![block])
     }
 }
 
 #[test]
-fn of_a_message_that_is_passed_on_only_the_ids_change() {
+fn a_message_that_is_passed_on_has_the_ids_that_its_upstream_knows() {
     let ours = handed(2);
-    let made = format!(
-        r#"{{ "name":"me", "content" : "say \"id\":\"{ours}\" and \"{ours}", "x":[1.50,"{ours}"],
-        "tool_calls":[{{"id" : "{ours}","type":"function","function":{{"name":"pick","arguments":"{{\"id\":\"{ours}\"}}"}}}}] }}"#
-    );
-    let answered =
-        format!(r#"{{"role":"tool","tool_call_id":"{ours}","content":"{ours}","k":1e5}}"#);
     let history = [
-        written(Role::Assistant, call(&ours, "pick"), &made),
-        written(Role::Tool, answer(&ours, &ours).blocks.remove(0), &answered),
+        written(Role::Assistant, call(&ours, "pick"), r#"{"a":1}"#),
+        written(
+            Role::Tool,
+            answer(&ours, &ours).blocks.remove(0),
+            r#"{"b":2}"#,
+        ),
     ];
     let recalled = Recalled {
         turns: Vec::new(),
-        sent_ids: [(id(2), "u\"p".to_owned())].into(),
+        sent: [(id(2), sent_call("u\"p"))].into(),
     };
     let spliced = spliced(&history, &recalled, &|_| true);
-    let raw = |at: usize| spliced[at].raw.as_ref().unwrap().as_str().to_owned();
-    let id_field = format!(r#""id" : "{ours}""#);
-    assert_eq!(raw(0), made.replace(&id_field, r#""id" : "u\"p""#));
-    let id_field = format!(r#""tool_call_id":"{ours}""#);
-    assert_eq!(
-        raw(1),
-        answered.replace(&id_field, r#""tool_call_id":"u\"p""#)
-    );
+    for (now, before) in spliced.iter().zip(&history) {
+        assert!(now.is_changed);
+        assert_eq!(now.raw, before.raw, "it is changed where it is written");
+    }
+    assert_eq!(spliced[0].calls().next().unwrap().id, "u\"p");
     assert_eq!(spliced[1].result().unwrap().call_id, "u\"p");
 }
 
+/// What the model's own message held, and what of it its client brings back.
 #[test]
-fn an_id_that_was_written_with_escapes_is_exchanged_too() {
-    let ours = handed(2);
-    let escaped = ours.replace("call", "\\u0063all");
-    let raw = format!(r#"{{"role":"tool","tool_call_id":"{escaped}","content":"red"}}"#);
-    let history = [written(
-        Role::Tool,
-        answer(&ours, "red").blocks.remove(0),
-        &raw,
-    )];
-    let spliced = spliced(&history, &mixed(), &|_| true);
-    assert!(spliced[0].raw.is_none(), "it is written anew");
-    assert_eq!(spliced[0].result().unwrap().call_id, "up2");
+fn what_a_client_left_out_of_the_models_message_comes_from_the_record() {
+    let native = |value: &str| {
+        let field = ("sign".into(), Json::parse(value).unwrap());
+        Some(Box::new(CallNative {
+            beside: vec![field],
+            ..CallNative::default()
+        }))
+    };
+    let thought = || {
+        let text = Literal::from_text("hm");
+        Block::Reasoning(ReasoningBlock::of(NativeLabel::new("thought"), text))
+    };
+    let origin = Arc::new(AnswerOrigin {
+        format: FormatName::new("any"),
+        upstream: "up".into(),
+        model: "m".into(),
+    });
+    let made = [thought(), text("not said twice"), call("up2", "pick")];
+    let sent = SentCall {
+        native: native("1"),
+        message: Some(Arc::new(SentMessage::of(Arc::clone(&origin), &made))),
+        ..sent_call("up2")
+    };
+    let recalled = Recalled {
+        turns: Vec::new(),
+        sent: [(id(2), sent)].into(),
+    };
+    let signed = |native| match call(&handed(2), "pick") {
+        Block::Call(call) => Block::Call(CallBlock { native, ..call }),
+        other => other,
+    };
+    let cases = [
+        (vec![signed(None)], "1"),
+        (vec![signed(native("2"))], "2"),
+        (vec![thought(), signed(None)], "1"),
+    ];
+    for (blocks, sign) in cases {
+        let history = [message(Role::Assistant, blocks), answer(&handed(2), "red")];
+        let spliced = spliced(&history, &recalled, &|_| true);
+        let said = &spliced[0];
+        assert_eq!(said.origin.as_ref(), Some(&origin));
+        assert_eq!(said.blocks[0], thought());
+        assert_eq!(said.blocks.len(), 2);
+        assert_eq!(said.calls().next().unwrap().native, native(sign));
+    }
 }
 
 /// A client may put the calls of two turns into one message, and upstreams count from the start
@@ -395,7 +428,7 @@ fn ids_that_the_upstream_gave_in_two_turns_are_told_apart_in_one_message() {
     ];
     let recalled = Recalled {
         turns: Vec::new(),
-        sent_ids: [(id(2), "up2".to_owned()), (id(4), "up2".to_owned())].into(),
+        sent: [(id(2), sent_call("up2")), (id(4), sent_call("up2"))].into(),
     };
     let spliced = splice(&history, &recalled, &|_| true);
     assert_eq!(spliced.repeated_ids, 2);

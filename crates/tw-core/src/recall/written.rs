@@ -55,10 +55,10 @@ fn texts(message: &Message) -> impl Iterator<Item = &Literal> {
         Block::Text(text) => Some(text),
         Block::Refusal(_)
         | Block::Reasoning(_)
-        | Block::ReasoningDetails(_)
         | Block::Call(_)
         | Block::Result(_)
-        | Block::Part(_) => None,
+        | Block::Part(_)
+        | Block::Native(_) => None,
     })
 }
 

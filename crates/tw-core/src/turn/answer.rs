@@ -7,19 +7,21 @@ use crate::id::CallId;
 use crate::json::{Json, Literal, LiteralBuf};
 use crate::limits::CALLS_PER_CHOICE_MAX;
 use crate::model::{
-    AnswerDelta, CallDelta, CallForm, Finish, ReasoningField, ReasoningText, ReportedError,
-    TokenUsage,
+    AnswerDelta, BlockEnd, CallDelta, CallForm, CallNative, DeltaRest, Finish, ReasoningText,
+    ReportedError, TokenUsage,
 };
-use crate::request::{Block, CallBlock};
+use crate::native::{FormatName, NativeFields, NativeLabel, NativePart, add_field};
+use crate::request::{Block, CallBlock, ReasoningBlock};
 
 #[derive(Debug, Default)]
 pub(super) struct ModelAnswer {
-    /// The text of the first choice. With the three fields below it goes into the record and back
-    /// to the upstream.
-    text: LiteralBuf,
-    refusal: LiteralBuf,
-    reasoning: Vec<(ReasoningField, LiteralBuf)>,
-    reasoning_details: Vec<serde_json::Value>,
+    /// The blocks of the first choice, in the order in which the model gave them. They go into the record and back to
+    /// the upstream.
+    blocks: Vec<DraftBlock>,
+    /// The last block is whole: what comes next begins another one.
+    block_ended: bool,
+    /// Fields of the first choice's message that only the format knows.
+    extra: NativeFields,
     pub(super) drafts: Vec<DraftCall>,
     pub(super) finish: BTreeMap<u32, Finish>,
     pub(super) usage: Option<TokenUsage>,
@@ -33,6 +35,21 @@ pub(super) struct ModelAnswer {
     pub(super) held: Vec<LogEvent>,
     /// Text and arguments so far, in bytes.
     pub(super) bytes: usize,
+}
+
+/// A block that the model is writing.
+#[derive(Debug)]
+enum DraftBlock {
+    Text(LiteralBuf),
+    Refusal(LiteralBuf),
+    Reasoning {
+        place: NativeLabel,
+        text: LiteralBuf,
+        end: Option<BlockEnd>,
+    },
+    /// The call at this place among the calls of the first choice.
+    Call(usize),
+    Native(NativePart),
 }
 
 /// A call that the model is writing.
@@ -49,6 +66,7 @@ pub(super) struct DraftCall {
     pub(super) name: String,
     pub(super) form: CallForm,
     pub(super) arguments: LiteralBuf,
+    pub(super) native: Option<Box<CallNative>>,
     /// The arguments passed their limit; the rest was not kept.
     pub(super) overflown: bool,
 }
@@ -61,7 +79,17 @@ impl ModelAnswer {
 
     /// The text of the first choice, if it has any.
     pub(super) fn text(&self) -> Option<Literal> {
-        (!self.text.is_empty()).then(|| self.text.to_literal())
+        let mut all = LiteralBuf::default();
+        for block in &self.blocks {
+            match block {
+                DraftBlock::Text(text) => all.push(&text.to_literal()),
+                DraftBlock::Refusal(_)
+                | DraftBlock::Reasoning { .. }
+                | DraftBlock::Call(_)
+                | DraftBlock::Native(_) => {}
+            }
+        }
+        (!all.is_empty()).then(|| all.to_literal())
     }
 
     /// Bytes of the arguments of all calls together.
@@ -70,54 +98,87 @@ impl ModelAnswer {
     }
 
     pub(super) fn add_delta(&mut self, delta: &AnswerDelta) {
+        let is_first_choice = delta.choice == 0;
+        if let Some(rest) = delta.rest.as_deref() {
+            self.bytes += rest.text_bytes();
+            if is_first_choice {
+                self.add_rest(rest);
+            }
+        }
         if let Some(text) = &delta.text {
             self.bytes += text.as_str().len();
-            if delta.choice == 0 {
-                self.text.push(text);
-            }
-        }
-        let Some(rest) = delta.rest.as_deref() else {
-            return;
-        };
-        let unread = rest
-            .extra
-            .iter()
-            .chain(&rest.beside)
-            .map(|(_, value)| value);
-        self.bytes += unread
-            .chain(&rest.logprobs)
-            .map(|json| json.as_str().len())
-            .sum::<usize>();
-        if let Some(refusal) = &rest.refusal {
-            self.bytes += refusal.as_str().len();
-            if delta.choice == 0 {
-                self.refusal.push(refusal);
-            }
-        }
-        if let Some(reasoning) = &rest.reasoning {
-            self.bytes += reasoning.text.as_str().len();
-            if delta.choice == 0 {
-                self.add_reasoning(reasoning);
-            }
-        }
-        if let Some(details) = &rest.reasoning_details {
-            self.bytes += details.as_str().len();
-            if delta.choice == 0
-                && let serde_json::Value::Array(entries) = details.to_value()
-            {
-                self.reasoning_details.extend(entries);
+            if is_first_choice {
+                self.add_text(text);
             }
         }
     }
 
-    fn add_reasoning(&mut self, reasoning: &ReasoningText) {
-        match self.reasoning.last_mut() {
-            Some((field, text)) if *field == reasoning.field => text.push(&reasoning.text),
-            Some(_) | None => {
-                let mut text = LiteralBuf::default();
-                text.push(&reasoning.text);
-                self.reasoning.push((reasoning.field, text));
+    fn add_rest(&mut self, rest: &DeltaRest) {
+        if let Some(ReasoningText { place, text }) = &rest.reasoning {
+            match self.open_block() {
+                Some(DraftBlock::Reasoning {
+                    place: open,
+                    text: written,
+                    ..
+                }) if open == place => written.push(text),
+                Some(_) | None => self.begin_block(DraftBlock::Reasoning {
+                    place: *place,
+                    text: begun(text),
+                    end: None,
+                }),
             }
+        }
+        if let Some(refusal) = &rest.refusal {
+            match self.open_block() {
+                Some(DraftBlock::Refusal(written)) => written.push(refusal),
+                Some(_) | None => self.begin_block(DraftBlock::Refusal(begun(refusal))),
+            }
+        }
+        for (key, value) in &rest.extra {
+            add_field(&mut self.extra, key, value);
+        }
+    }
+
+    fn add_text(&mut self, text: &Literal) {
+        match self.open_block() {
+            Some(DraftBlock::Text(written)) => written.push(text),
+            Some(_) | None => self.begin_block(DraftBlock::Text(begun(text))),
+        }
+    }
+
+    fn open_block(&mut self) -> Option<&mut DraftBlock> {
+        self.blocks.last_mut().filter(|_| !self.block_ended)
+    }
+
+    fn begin_block(&mut self, block: DraftBlock) {
+        // Each further block takes room even if it says nothing.
+        if !self.blocks.is_empty() {
+            self.bytes += size_of::<DraftBlock>();
+        }
+        self.blocks.push(block);
+        self.block_ended = false;
+    }
+
+    pub(super) fn end_block(&mut self, end: &BlockEnd) {
+        self.bytes += end.bytes();
+        if end.choice != 0 {
+            return;
+        }
+        match self.blocks.last_mut().filter(|_| !self.block_ended) {
+            Some(DraftBlock::Reasoning { end: have, .. }) => *have = Some(end.clone()),
+            Some(_) | None => {
+                let native = end.native.clone();
+                self.blocks.extend(native.map(DraftBlock::Native));
+            }
+        }
+        self.block_ended = true;
+    }
+
+    pub(super) fn add_native(&mut self, choice: u32, part: &NativePart) {
+        self.bytes += part.json.as_str().len();
+        if choice == 0 {
+            self.begin_block(DraftBlock::Native(part.clone()));
+            self.block_ended = true;
         }
     }
 
@@ -129,6 +190,7 @@ impl ModelAnswer {
         // What is not kept may be shown, and counts all the same.
         let arguments = piece.arguments.as_ref();
         self.bytes += arguments.map_or(0, |arguments| arguments.as_str().len());
+        self.bytes += piece.native.as_deref().map_or(0, CallNative::bytes);
         let draft = self.draft(piece);
         if draft.id.is_none() {
             draft.id = piece.id.as_deref().map(str::to_owned);
@@ -145,6 +207,9 @@ impl ModelAnswer {
             } else {
                 draft.arguments.push(arguments);
             }
+        }
+        if let Some(native) = &piece.native {
+            draft.native.get_or_insert_default().add(native);
         }
         draft
     }
@@ -185,41 +250,60 @@ impl ModelAnswer {
                 name: String::new(),
                 form: piece.form,
                 arguments: LiteralBuf::default(),
+                native: None,
                 overflown: false,
             });
+            if piece.choice == 0 {
+                let of_choice = self.drafts.iter().filter(|draft| draft.choice == 0);
+                let place = of_choice.count() - 1;
+                self.begin_block(DraftBlock::Call(place));
+            }
             self.drafts.len() - 1
         });
         &mut self.drafts[at]
     }
 
-    /// The first choice as blocks: reasoning first, as upstreams want it back.
-    pub(super) fn blocks(&self, sent_ids: &[String]) -> Vec<Block> {
-        let mut blocks = Vec::new();
-        for (field, text) in &self.reasoning {
-            blocks.push(Block::Reasoning(ReasoningText {
-                field: *field,
+    /// The first choice as blocks, in the order in which the model gave them. Calls beyond `sent_ids` are left out.
+    pub(super) fn blocks(&self, format: FormatName, sent_ids: &[String]) -> Vec<Block> {
+        let calls: Vec<&DraftCall> = self
+            .drafts
+            .iter()
+            .filter(|draft| draft.choice == 0)
+            .collect();
+        let written = self.blocks.iter().filter_map(|block| match block {
+            DraftBlock::Text(text) => Some(Block::Text(text.to_literal())),
+            DraftBlock::Refusal(text) => Some(Block::Refusal(text.to_literal())),
+            DraftBlock::Reasoning { place, text, end } => Some(Block::Reasoning(ReasoningBlock {
+                place: *place,
                 text: text.to_literal(),
-            }));
-        }
-        if !self.reasoning_details.is_empty() {
-            let details = serde_json::Value::Array(self.reasoning_details.clone());
-            blocks.push(Block::ReasoningDetails(Json::from_value(&details)));
-        }
-        if !self.text.is_empty() {
-            blocks.push(Block::Text(self.text.to_literal()));
-        }
-        if !self.refusal.is_empty() {
-            blocks.push(Block::Refusal(self.refusal.to_literal()));
-        }
-        let first_choice = self.drafts.iter().filter(|draft| draft.choice == 0);
-        for (draft, id) in first_choice.zip(sent_ids) {
-            blocks.push(Block::Call(CallBlock {
-                id: id.clone(),
-                name: draft.name.clone(),
-                form: draft.form,
-                arguments: draft.arguments.to_literal(),
+                signature: end.as_ref().and_then(|end| end.signature.clone()),
+                native: end.as_ref().and_then(|end| end.native.clone()),
+            })),
+            DraftBlock::Call(place) => {
+                let (draft, id) = (calls.get(*place)?, sent_ids.get(*place)?);
+                Some(Block::Call(CallBlock {
+                    id: id.clone(),
+                    name: draft.name.clone(),
+                    form: draft.form,
+                    arguments: draft.arguments.to_literal(),
+                    native: draft.native.clone(),
+                }))
+            }
+            DraftBlock::Native(part) => Some(Block::Native(part.clone())),
+        });
+        let mut blocks: Vec<Block> = written.collect();
+        if !self.extra.is_empty() {
+            blocks.push(Block::Native(NativePart {
+                format,
+                json: Json::of_fields(&self.extra),
             }));
         }
         blocks
     }
+}
+
+fn begun(text: &Literal) -> LiteralBuf {
+    let mut written = LiteralBuf::default();
+    written.push(text);
+    written
 }

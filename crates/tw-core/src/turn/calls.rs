@@ -12,7 +12,7 @@ use crate::event::LogEvent;
 use crate::id::{CallId, CallRef};
 use crate::limits::INVALID_CALLS_OF_A_TOOL_MAX;
 use crate::model::{AnswerDelta, Finish};
-use crate::request::Role;
+use crate::request::{Role, call_in};
 use crate::tool::{EffectClass, Tool};
 use crate::turn_status::{TurnReason, TurnStatus};
 use crate::variables::beginning;
@@ -41,18 +41,21 @@ impl Turn {
         }));
         self.count(answer.usage.as_ref());
         let sent_ids = self.sent_ids(round, &answer, 0);
-        let blocks = answer.blocks(&sent_ids);
+        let origin = self.origin_of(n);
+        let blocks = answer.blocks(origin.format, &sent_ids);
         step.write.push(TurnChange::AddMessage(NewMessage {
             round,
             seq: 0,
             role: Role::Assistant,
             blocks: blocks.clone(),
+            origin: Some(Arc::clone(&origin)),
             at: now.at,
         }));
         self.chain.begin_at(self.upstream_of(n));
         self.phase = Phase::RunningTools;
         self.rounds.push(Round {
             blocks,
+            origin: Some(origin),
             calls: Vec::new(),
         });
         let has_calls = answer.drafts.iter().any(|draft| draft.choice == 0);
@@ -100,7 +103,8 @@ impl Turn {
         };
         if !answer.shown {
             let round = self.round_number();
-            step.show.push(LogEvent::Round { round });
+            let format = self.asked_format();
+            step.show.push(LogEvent::Round { round, format });
         }
         step.show.push(LogEvent::Delta(AnswerDelta {
             choice: 0,
@@ -139,7 +143,12 @@ impl Turn {
         let end = match answer.finish.get(&0) {
             Some(Finish::Length) => ArgumentsEnd::CutByLength,
             Some(
-                Finish::Stop | Finish::ToolCalls | Finish::ContentFilter | Finish::FunctionCall,
+                Finish::Stop
+                | Finish::ToolCalls
+                | Finish::ContentFilter
+                | Finish::StopSequence
+                | Finish::Refusal
+                | Finish::Pause,
             )
             | None => ArgumentsEnd::InFull,
         };
@@ -290,11 +299,17 @@ impl Turn {
 
     fn show_calls(&self, round: u32, step: &mut Step) {
         let ours = |call: &&Call| call.at.round == round && call.runs == CallRunner::Server;
+        let blocks = self.rounds.last().map_or(&[][..], |round| &round.blocks);
+        let written = |call: &Call| {
+            let made = call_in(blocks, &call.sent_id);
+            made.map(|made| made.arguments.clone()).unwrap_or_default()
+        };
         for call in self.calls().filter(ours) {
             step.show.push(LogEvent::CallStarted {
                 call: call.at,
                 id: call.id,
                 name: call.name.clone(),
+                arguments: written(call),
             });
             if let CallState::Ended(end) = &call.state {
                 step.show.push(LogEvent::CallEnded {
@@ -324,7 +339,7 @@ impl Turn {
         let mut reasons = Vec::new();
         for choice in 0..self.setup.choices {
             let said = answer.finish.get(&choice).copied();
-            reasons.push((choice, finish_of(said, has_calls(choice), &answer.drafts)));
+            reasons.push((choice, finish_of(said, has_calls(choice))));
         }
         let status = if reasons.iter().any(|(_, reason)| *reason == Finish::Length) {
             (TurnStatus::Incomplete, Some(TurnReason::Length))
@@ -340,16 +355,12 @@ impl Turn {
 
 /// The finish reason that fits what the model did: upstreams say `stop` with calls present, and
 /// `tool_calls` with none.
-fn finish_of(said: Option<Finish>, has_calls: bool, drafts: &[DraftCall]) -> Finish {
-    let legacy = drafts
-        .iter()
-        .any(|draft| draft.form == crate::model::CallForm::Legacy);
+fn finish_of(said: Option<Finish>, has_calls: bool) -> Finish {
     match (said, has_calls) {
-        (Some(Finish::Length), _) => Finish::Length,
-        (Some(Finish::ContentFilter), _) => Finish::ContentFilter,
-        (_, true) if legacy => Finish::FunctionCall,
+        (Some(cut @ (Finish::Length | Finish::ContentFilter | Finish::Refusal)), _) => cut,
         (_, true) => Finish::ToolCalls,
-        (_, false) => Finish::Stop,
+        (Some(kept @ (Finish::StopSequence | Finish::Pause)), false) => kept,
+        (Some(Finish::Stop | Finish::ToolCalls) | None, false) => Finish::Stop,
     }
 }
 

@@ -2,14 +2,14 @@
 //! handed over when ours have ended where one is.
 
 use super::answer::{DraftCall, ModelAnswer};
-use super::{Call, CallState, Now, Phase, Step, Turn, failed};
+use super::{CallState, Now, Phase, Step, Turn, failed};
 use crate::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use crate::change::{HandedCall, NewCall, TurnChange};
 use crate::event::LogEvent;
 use crate::id::{CallId, CallRef};
 use crate::json::Literal;
 use crate::model::{CallDelta, CallForm, Finish};
-use crate::request::{Block, CallBlock, call_in};
+use crate::request::{CallBlock, call_in};
 use crate::time::Timestamp;
 use crate::turn_status::TurnStatus;
 
@@ -67,6 +67,7 @@ impl Turn {
                         name: draft.name.clone(),
                         form: draft.form,
                         arguments: draft.arguments.to_literal(),
+                        native: draft.native.clone(),
                     });
                 }
                 if draft.handed.is_some() {
@@ -89,6 +90,7 @@ impl Turn {
                     name: Some(draft.name.as_str().into()),
                     form: draft.form,
                     arguments: filled(draft.arguments.to_literal()),
+                    native: draft.native.clone(),
                 }));
             }
         }
@@ -115,7 +117,10 @@ impl Turn {
             .iter_mut()
             .filter(|call| matches!(call.state, CallState::Held));
         for (call, place) in held.zip(0..) {
-            let (form, arguments) = made(&round.blocks, call);
+            let made = call_in(&round.blocks, &call.sent_id);
+            let form = made.map_or(CallForm::Function, |made| made.form);
+            let arguments = made.map(|made| made.arguments.clone()).unwrap_or_default();
+            let native = made.and_then(|made| made.native.clone());
             step.write
                 .push(TurnChange::HandOverCall(Box::new(HandedCall {
                     call: call.at,
@@ -129,6 +134,7 @@ impl Turn {
                 name: call.name.clone(),
                 form,
                 arguments: arguments.clone(),
+                native: native.clone(),
             });
             step.show.push(LogEvent::ClientCall(CallDelta {
                 choice: 0,
@@ -137,6 +143,7 @@ impl Turn {
                 name: Some(call.name.as_str().into()),
                 form,
                 arguments: filled(arguments),
+                native,
             }));
             call.state = CallState::Ended(handed_over());
         }
@@ -175,13 +182,6 @@ fn broken_off(call: CallRef, reason: CallReason, at: Timestamp) -> TurnChange {
         end: failed(reason, shown),
         at,
     }
-}
-
-/// The form and the arguments in which the model wrote a call.
-fn made(blocks: &[Block], call: &Call) -> (CallForm, Literal) {
-    call_in(blocks, &call.sent_id).map_or((CallForm::Function, Literal::default()), |made| {
-        (made.form, made.arguments.clone())
-    })
 }
 
 fn filled(arguments: Literal) -> Option<Literal> {

@@ -112,9 +112,16 @@ impl Turn {
     }
 
     /// Keeps what came of an answer that did not come to its end.
-    pub(super) fn keep_partial(&mut self, answer: &ModelAnswer, now: &Now<'_>, step: &mut Step) {
+    pub(super) fn keep_partial(
+        &mut self,
+        n: u32,
+        answer: &ModelAnswer,
+        now: &Now<'_>,
+        step: &mut Step,
+    ) {
         // Its calls never run, so they are no part of the record.
-        let blocks = answer.blocks(&[]);
+        let origin = self.origin_of(n);
+        let blocks = answer.blocks(origin.format, &[]);
         if blocks.is_empty() {
             return;
         }
@@ -124,6 +131,7 @@ impl Turn {
             seq: 0,
             role: Role::Assistant,
             blocks,
+            origin: Some(origin),
             at: now.at,
         }));
     }

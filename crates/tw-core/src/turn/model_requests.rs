@@ -26,7 +26,7 @@ impl Turn {
             round,
             position: None,
             n,
-            upstream: self.upstream_name(n),
+            upstream: Some(self.origin_of(n).upstream.to_string()),
             at: now.at,
         }));
         step.then.push(Effect::Ask { round, n });
@@ -68,6 +68,17 @@ impl Turn {
                 self.on_piece(piece, now, step);
                 self.check_length(now, step);
             }
+            ModelEvent::BlockEnd(end) => {
+                answer.end_block(&end);
+                self.hold_or_show(LogEvent::BlockEnd(Box::new(end)), step);
+                self.check_length(now, step);
+            }
+            ModelEvent::Native { choice, part } => {
+                answer.add_native(choice, &part);
+                let part = Box::new(part);
+                self.show(LogEvent::Native { choice, part }, step);
+                self.check_length(now, step);
+            }
             ModelEvent::Extra { key, value } => {
                 answer.bytes += key.len() + value.as_str().len();
                 self.hold_or_show(LogEvent::Extra { key, value }, step);
@@ -98,6 +109,7 @@ impl Turn {
     /// Shows an event of the current answer, after what must stand before it.
     pub(super) fn show(&mut self, event: LogEvent, step: &mut Step) {
         let round = self.round_number();
+        let format = self.asked_format();
         let Phase::Asking { answer, .. } = &mut self.phase else {
             return;
         };
@@ -106,7 +118,7 @@ impl Turn {
             let (model, created_s) = (answer.model.clone(), answer.created_s);
             let held = std::mem::take(&mut answer.held);
             self.show_start(model, created_s, step);
-            step.show.push(LogEvent::Round { round });
+            step.show.push(LogEvent::Round { round, format });
             step.show.extend(held);
         }
         step.show.push(event);
@@ -235,7 +247,7 @@ impl Turn {
             step.then.push(Effect::SetTimer { timer, after: wait });
             return;
         }
-        self.keep_partial(&answer, now, step);
+        self.keep_partial(n, &answer, now, step);
         drop_handed(round, &answer, CallReason::Interrupted, now, step);
         self.end(
             TurnStatus::Failed,
@@ -272,7 +284,7 @@ impl Turn {
             at: now.at,
         }));
         self.count(answer.usage.as_ref());
-        self.keep_partial(&answer, now, step);
+        self.keep_partial(n, &answer, now, step);
         drop_handed(round, &answer, reason, now, step);
         step.then.push(Effect::AbortAsk);
     }

@@ -16,6 +16,7 @@ use crate::fault::{FaultClass, TurnFault};
 use crate::id::{CallId, CallRef};
 use crate::json::LiteralBuf;
 use crate::model::TokenUsage;
+use crate::native::AnswerOrigin;
 use crate::request::{Block, Role};
 use crate::tool::{EffectClass, Tool, ToolOutcome};
 use crate::turn_status::{TurnReason, TurnStatus};
@@ -24,7 +25,7 @@ use crate::turn_status::{TurnReason, TurnStatus};
 #[derive(Clone, Debug, Default)]
 pub struct FoundTurn {
     /// Assistant messages by round, oldest first.
-    pub rounds: Vec<(u32, Vec<Block>)>,
+    pub rounds: Vec<FoundRound>,
     /// Calls in order of round and position.
     pub calls: Vec<FoundCall>,
     /// Attempts in order of round, position and number.
@@ -32,6 +33,14 @@ pub struct FoundTurn {
     pub events: Vec<LogEvent>,
     /// The turn was being stopped.
     pub stopping: Option<TurnReason>,
+}
+
+/// An assistant message of the record.
+#[derive(Clone, Debug)]
+pub struct FoundRound {
+    pub round: u32,
+    pub blocks: Vec<Block>,
+    pub origin: Option<Arc<AnswerOrigin>>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,13 +106,15 @@ impl Turn {
                     && attempt.outcome.as_deref() == Some(AttemptOutcome::Ok.as_str())
             })
         };
-        for (round, blocks) in found.rounds.iter().filter(|(round, _)| whole(*round)) {
-            let calls = found.calls.iter().filter(|call| call.call.round == *round);
+        for made in found.rounds.iter().filter(|made| whole(made.round)) {
+            let calls = found.calls.iter();
+            let calls = calls.filter(|call| call.call.round == made.round);
             let calls = calls
                 .map(|call| turn.found_call(call, &found.attempts))
                 .collect();
             turn.rounds.push(Round {
-                blocks: blocks.clone(),
+                blocks: made.blocks.clone(),
+                origin: made.origin.clone(),
                 calls,
             });
         }
@@ -217,13 +228,15 @@ impl Turn {
         let mut of_this_round = false;
         for event in events {
             match event {
-                LogEvent::Round { round: began } => of_this_round = *began == round,
+                LogEvent::Round { round: began, .. } => of_this_round = *began == round,
                 LogEvent::Delta(delta) if of_this_round && delta.choice == 0 => {
                     if let Some(more) = &delta.text {
                         text.push(more);
                     }
                 }
                 LogEvent::Delta(_)
+                | LogEvent::BlockEnd(_)
+                | LogEvent::Native { .. }
                 | LogEvent::Start { .. }
                 | LogEvent::ClientCall(_)
                 | LogEvent::Extra { .. }
@@ -241,6 +254,7 @@ impl Turn {
                 seq: 0,
                 role: Role::Assistant,
                 blocks: vec![Block::Text(text.to_literal())],
+                origin: None,
                 at: now.at,
             }));
         }

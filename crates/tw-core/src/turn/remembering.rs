@@ -56,9 +56,9 @@ impl Turn {
                     Block::Refusal(said) => refusal.push(said),
                     Block::Call(_)
                     | Block::Reasoning(_)
-                    | Block::ReasoningDetails(_)
                     | Block::Result(_)
-                    | Block::Part(_) => {}
+                    | Block::Part(_)
+                    | Block::Native(_) => {}
                 }
             }
         }
@@ -74,11 +74,7 @@ impl Turn {
             Block::Refusal(refusal.to_literal()),
         ];
         blocks.extend(calls.cloned().map(Block::Call));
-        Message {
-            role: Role::Assistant,
-            blocks,
-            raw: None,
-        }
+        Message::made(Role::Assistant, blocks)
     }
 
     /// The calls that we ran, as the model saw them.

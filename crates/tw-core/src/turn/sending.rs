@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{CallState, MixedListEntry, ToolOffer, Turn};
+use crate::native::AnswerOrigin;
 use crate::request::{
     ChoiceSent, Message, MixedTool, ModelInput, ModelRequest, OfferedTools, RoundSent,
 };
@@ -11,18 +12,18 @@ use crate::tool::Tool;
 impl Turn {
     /// The request of the round that is asked for.
     ///
-    /// `messages` is the client's history, repaired; `model` the upstream's name for the model.
+    /// `messages` is the client's history, repaired.
     pub fn model_request<'a>(
         &'a self,
         input: &'a ModelInput,
         messages: Vec<&'a Message>,
-        model: &'a str,
+        to: &'a AnswerOrigin,
         ask_usage: bool,
     ) -> ModelRequest<'a> {
         ModelRequest {
             input,
             messages,
-            model,
+            to,
             tools: match &self.setup.offer {
                 ToolOffer::Relay => OfferedTools::AsSent,
                 ToolOffer::Ours(_) => OfferedTools::Ours(
@@ -106,6 +107,7 @@ impl Turn {
             .iter()
             .map(|round| RoundSent {
                 assistant: &round.blocks,
+                origin: round.origin.as_deref(),
                 results: round
                     .calls
                     .iter()

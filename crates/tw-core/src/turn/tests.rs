@@ -39,6 +39,7 @@ use crate::id::TurnId;
 use crate::json::Json;
 use crate::limits::{TURN_STREAMED_DEFAULT, TurnLimits};
 use crate::model::ModelEvent;
+use crate::native::{AnswerOrigin, FormatName};
 use crate::time::Timestamp;
 use crate::tool::{CallPolicy, EffectClass, Tool, ToolKind};
 use crate::turn_policy::{OnLeave, RecordPolicy};
@@ -57,6 +58,20 @@ fn check(setup: TurnSetup, transcript: &str) {
 fn check_recovered(setup: TurnSetup, found: &FoundTurn, transcript: &str) {
     let mut run = Run::recover(setup, found);
     run.compare(transcript);
+}
+
+/// The format of the answers here.
+const FORMAT: FormatName = FormatName::new("any");
+
+fn upstreams_named(names: &[&str]) -> Vec<Arc<AnswerOrigin>> {
+    let origin = |name: &&str| {
+        Arc::new(AnswerOrigin {
+            format: FORMAT,
+            upstream: (*name).into(),
+            model: "m".into(),
+        })
+    };
+    names.iter().map(origin).collect()
 }
 
 /// A turn that is offered one tool of each effect class.
@@ -82,7 +97,7 @@ fn ours() -> TurnSetup {
         offer: ToolOffer::Ours(tools),
         withheld: Vec::new(),
         limits: TurnLimits::defaults(),
-        upstreams: vec!["up".to_owned()],
+        upstreams: upstreams_named(&["up"]),
         memory: None,
     }
 }
@@ -265,6 +280,8 @@ impl Run {
             Event::Model { event, .. } => match event {
                 ModelEvent::Delta(_)
                 | ModelEvent::Call(_)
+                | ModelEvent::BlockEnd(_)
+                | ModelEvent::Native { .. }
                 | ModelEvent::Extra { .. }
                 | ModelEvent::Progress { .. } => false,
                 ModelEvent::Start { .. }

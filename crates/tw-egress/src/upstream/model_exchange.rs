@@ -313,6 +313,8 @@ fn mask_errors(key: &Secret, events: &mut [ModelEvent], progress: &mut ModelProg
         ModelEvent::Start { .. }
         | ModelEvent::Delta(_)
         | ModelEvent::Call(_)
+        | ModelEvent::BlockEnd(_)
+        | ModelEvent::Native { .. }
         | ModelEvent::Extra { .. }
         | ModelEvent::Progress { .. }
         | ModelEvent::Finish { .. }

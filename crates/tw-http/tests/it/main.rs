@@ -20,6 +20,7 @@ mod local_models;
 mod memory;
 mod metrics;
 mod openapi;
+mod own_message;
 mod provider_tools;
 mod quirks;
 mod rate;

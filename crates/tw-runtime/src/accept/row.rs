@@ -40,7 +40,11 @@ pub(super) fn new_turn(
     let context = context::TurnContext {
         tools,
         withheld: setup.withheld.clone(),
-        upstreams: setup.upstreams.clone(),
+        upstreams: setup
+            .upstreams
+            .iter()
+            .map(|origin| origin.upstream.to_string())
+            .collect(),
     };
     NewTurn {
         id: setup.id,
@@ -90,6 +94,7 @@ fn brought(messages: &[Message], setup: &TurnSetup) -> Vec<NewMessage> {
                 Role::Assistant => Role::Assistant,
             },
             blocks: message.blocks.clone(),
+            origin: message.origin.clone(),
             at: setup.created,
         })
         .collect()

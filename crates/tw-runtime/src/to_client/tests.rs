@@ -1,11 +1,19 @@
 use futures_util::FutureExt;
 use tw_core::event::LogEvent;
-use tw_core::json::Json;
+use tw_core::id::{CallId, CallRef};
+use tw_core::json::{Json, Literal};
 
 use super::{WAITING_BYTES_MAX, new};
 
 fn rounds(rounds: std::ops::Range<u32>) -> Vec<LogEvent> {
-    rounds.map(|round| LogEvent::Round { round }).collect()
+    rounds
+        .map(|round| LogEvent::CallStarted {
+            call: CallRef { round, position: 0 },
+            id: CallId(uuid::Uuid::nil()),
+            name: String::new(),
+            arguments: Literal::default(),
+        })
+        .collect()
 }
 
 fn long() -> LogEvent {
@@ -34,7 +42,7 @@ async fn there_is_room_until_as_many_bytes_wait_and_again_when_they_are_taken() 
         driver.give(rounds(given..given + 1));
         given += 1;
     }
-    let bytes = LogEvent::Round { round: 0 }.bytes();
+    let bytes = rounds(0..1)[0].bytes();
     assert_eq!(given as usize, WAITING_BYTES_MAX.div_ceil(bytes));
     let (room, taken) = tokio::join!(driver.room(), client.next());
     room.unwrap();

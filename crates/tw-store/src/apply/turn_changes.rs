@@ -75,7 +75,7 @@ pub fn add_message(
         message.round,
         message.seq,
         enum_words::role(message.role),
-        stored::blocks::encode(&message.blocks),
+        stored::blocks::encode(&message.blocks, message.origin.as_deref()),
         message.at.0,
     ];
     execute_guarded(db, "adding a message", sql, bound)

@@ -6,7 +6,7 @@ use tw_core::change::{NewCall, NewMessage};
 use tw_core::id::{CallId, CallRef, ToolId, ToolVersionKey};
 use tw_core::request::Role;
 use tw_core::tool::{EffectClass, ToolVersion};
-use tw_wire::stored;
+use tw_wire::stored::{self, blocks::StoredBlocks};
 
 use super::ReadError;
 use super::columns::{get, optional_time, optional_word, time, usage, word};
@@ -49,11 +49,13 @@ pub fn messages_from(
     while let Some(row) = rows.next()? {
         let role: Role = word(row, "role", enum_words::read_role)?;
         let blocks: String = get(row, "blocks")?;
+        let StoredBlocks { blocks, origin } = stored::blocks::decode(&blocks)?;
         messages.push(NewMessage {
             round: get(row, "round")?,
             seq: get(row, "seq")?,
             role,
-            blocks: stored::blocks::decode(&blocks)?,
+            blocks,
+            origin,
             at: time(row, "created_us")?,
         });
     }

@@ -9,7 +9,7 @@ use tw_core::call::CallRunner;
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::memory::{HiddenHash, HistoryHash};
 use tw_core::recall::{RecalledCall, RecalledRound};
-use tw_wire::stored;
+use tw_wire::stored::{self, blocks::StoredBlocks};
 
 use super::ReadError;
 use super::columns::{get, optional_word, text, word};
@@ -316,7 +316,7 @@ impl Entry {
         let bytes = rounds.map(|round| {
             // A block holds little beside what it says.
             let said =
-                stored::blocks::encode(&round.blocks).len() + ITEM_BYTES * round.blocks.len();
+                stored::blocks::encode(&round.blocks, None).len() + ITEM_BYTES * round.blocks.len();
             let calls = round.calls.iter();
             let calls = calls.map(|call| {
                 call.shown.len() + call.sent_id.len() + call.tool_name.len() + ITEM_BYTES
@@ -409,14 +409,16 @@ impl Reading {
             return Ok(());
         };
         if self.rounds.last().is_none_or(|last| last.number != number) {
-            let blocks = text(row, "blocks")?;
+            let written = text(row, "blocks")?;
+            let StoredBlocks { blocks, origin } = stored::blocks::decode(written)?;
             self.rounds.push(Weighed {
                 number,
                 round: RecalledRound {
-                    blocks: stored::blocks::decode(blocks)?,
+                    blocks,
+                    origin,
                     calls: Vec::new(),
                 },
-                said_bytes: blocks.len(),
+                said_bytes: written.len(),
                 bytes: 0,
             });
         }

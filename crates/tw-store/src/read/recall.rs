@@ -1,8 +1,14 @@
 //! Turns whose calls a client answers, by the ids that it was handed.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, params};
 use tw_core::change::NewMessage;
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
+use tw_core::model::CallNative;
+use tw_core::recall::SentMessage;
+use tw_core::request::{Block, call_in};
+use tw_wire::stored::{self, blocks::StoredBlocks};
 
 use super::ReadError;
 use super::calls::{self, ContentsRead};
@@ -40,12 +46,16 @@ pub struct AnsweredTurn {
     pub calls: Vec<CallRow>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HandedRow {
     pub id: CallId,
     /// The id by which the upstream knows the call.
     pub sent_id: String,
     pub tool_name: String,
+    /// Fields of the call that only its answer's format knows.
+    pub native: Option<Box<CallNative>>,
+    /// The message that made the call; `None` if its contents are gone, or are beyond what was asked for.
+    pub message: Option<Arc<SentMessage>>,
 }
 
 impl Store {
@@ -66,7 +76,7 @@ impl Store {
 /// The list of ids is one bound text, a JSON array.
 const HANDED: &str =
     "SELECT c.id, c.tool_call_id, c.tool_name, c.turn, t.id AS turn_id, v.id AS conversation,
-        t.conversation_named, u.name AS end_user, t.erased_us IS NOT NULL AS erased,
+        c.round, t.conversation_named, u.name AS end_user, t.erased_us IS NOT NULL AS erased,
         EXISTS (SELECT 1 FROM tool_call s WHERE s.turn = c.turn AND s.runs = 'server') AS has_ours
     FROM json_each(?3) AS asked
     CROSS JOIN tool_call c ON c.organization = ?1 AND c.id = asked.value
@@ -88,6 +98,7 @@ fn answered_turns(
     let mut rows = statement.query(params![organization.0, sent.api_key.0, ids])?;
     let mut turns: Vec<(i64, AnsweredTurn)> = Vec::new();
     let mut bytes = 0;
+    let mut made: Option<MadeCalls> = None;
     while let Some(row) = rows.next()? {
         let key: i64 = get(row, "turn")?;
         if turns.last().is_none_or(|(last, _)| *last != key) {
@@ -115,14 +126,61 @@ fn answered_turns(
             turns.push((key, turn));
         }
         if let Some((_, turn)) = turns.last_mut() {
+            let round: u32 = get(row, "round")?;
+            let is_known = |made: &MadeCalls| (made.turn, made.round) == (key, round);
+            if !made.as_ref().is_some_and(is_known) {
+                made = Some(MadeCalls::read(conn, key, round, bytes < sent.bytes_max)?);
+                bytes += made.as_ref().map_or(0, |made| made.bytes);
+            }
+            let sent_id: String = get(row, "tool_call_id")?;
+            let message = made.as_ref();
+            let call = message.and_then(|made| call_in(&made.blocks, &sent_id));
             turn.handed.push(HandedRow {
                 id: word(row, "id", CallId::parse)?,
-                sent_id: get(row, "tool_call_id")?,
+                native: call.and_then(|call| call.native.clone()),
+                message: message.and_then(|made| made.message.clone()),
+                sent_id,
                 tool_name: get(row, "tool_name")?,
             });
         }
     }
     Ok(turns.into_iter().map(|(_, turn)| turn).collect())
+}
+
+/// The message in which calls were made.
+#[derive(Default)]
+struct MadeCalls {
+    turn: i64,
+    round: u32,
+    blocks: Vec<Block>,
+    message: Option<Arc<SentMessage>>,
+    bytes: usize,
+}
+
+const MADE: &str =
+    "SELECT blocks FROM message WHERE turn = ?1 AND round = ?2 AND role = 'assistant'";
+
+impl MadeCalls {
+    fn read(conn: &Connection, turn: i64, round: u32, has_room: bool) -> Result<Self, ReadError> {
+        let mut made = Self {
+            turn,
+            round,
+            ..Self::default()
+        };
+        if !has_room {
+            return Ok(made);
+        }
+        let mut statement = conn.prepare_cached(MADE)?;
+        let mut rows = statement.query(params![turn, round])?;
+        if let Some(row) = rows.next()? {
+            let written: String = get(row, "blocks")?;
+            let StoredBlocks { blocks, origin } = stored::blocks::decode(&written)?;
+            made.message = origin.map(|origin| Arc::new(SentMessage::of(origin, &blocks)));
+            made.blocks = blocks;
+            made.bytes = written.len();
+        }
+        Ok(made)
+    }
 }
 
 fn bytes_of(calls: &[CallRow]) -> usize {

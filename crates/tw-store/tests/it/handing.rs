@@ -1,15 +1,18 @@
 //! Calls that clients run: made open, handed over, and found again by the ids under which they were.
 
+use std::sync::Arc;
+
 use tw_core::call::{CallReason, CallRunner, CallStatus};
 use tw_core::change::{Change, EndTurn, HandedCall, NewCall, NewTurn, Outcome, TurnChange};
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
+use tw_core::recall::SentMessage;
 use tw_core::turn_policy::RecordPolicy;
 use tw_core::turn_status::TurnStatus;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::recall::{AnsweredTurn, HandedRow, HandedSent};
 
 use crate::world::{
-    StoreWorld, api_key, at, call_ref, completed, end_turn, failed, message, on_each_store,
+    StoreWorld, api_key, at, call_ref, completed, end_turn, failed, message, on_each_store, origin,
     pending_call,
 };
 
@@ -157,6 +160,8 @@ async fn turns_are_found_by_the_ids_that_they_handed_over() {
                 id: two,
                 sent_id: "up 0".to_owned(),
                 tool_name: "pick".to_owned(),
+                native: None,
+                message: Some(Arc::new(SentMessage::of(origin(), &[]))),
             }]
         );
         assert_eq!(turns[1].conversation, "conversation 2");

@@ -1,6 +1,7 @@
 //! A store with one organization and one key in it, and values to write.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -14,6 +15,7 @@ use tw_core::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, TurnId};
 use tw_core::json::{Json, Literal};
 use tw_core::memory::MemoryVerdict;
 use tw_core::model::TokenUsage;
+use tw_core::native::{AnswerOrigin, NativePart};
 use tw_core::rate::RateLimits;
 use tw_core::request::{Block, Role};
 use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
@@ -25,6 +27,7 @@ use tw_store::apply::StoreApplyError;
 use tw_store::read::turn::RecoveredTurn;
 use tw_store::store::{Store, StoreOptions};
 use tw_store::system;
+use tw_wire::format::WireFormat;
 use uuid::Uuid;
 
 pub struct StoreWorld {
@@ -210,6 +213,14 @@ pub fn tool_id(n: u128) -> ToolId {
     ToolId(turn_id(n).0)
 }
 
+pub fn origin() -> Arc<AnswerOrigin> {
+    Arc::new(AnswerOrigin {
+        format: WireFormat::OpenAiChat.format_name(),
+        upstream: "up".into(),
+        model: "m".into(),
+    })
+}
+
 pub fn message(round: u32, seq: u32) -> NewMessage {
     let text = Literal::from_text("quote \" and\nline, and \u{1f600}");
     let role = if round == 0 {
@@ -222,6 +233,7 @@ pub fn message(round: u32, seq: u32) -> NewMessage {
         seq,
         role,
         blocks: vec![Block::Text(text)],
+        origin: (round > 0).then(origin),
         at: at(3),
     }
 }
@@ -286,7 +298,11 @@ pub fn usage() -> TokenUsage {
         prompt_tokens: 3,
         completion_tokens: 4,
         total_tokens: 7,
-        json: Json::parse(r#"{"total_tokens":7,"x":1.50}"#).unwrap(),
+        native: Some(NativePart {
+            format: WireFormat::OpenAiChat.format_name(),
+            json: Json::parse(r#"{"total_tokens":7,"x":1.50}"#).unwrap(),
+        }),
+        ..TokenUsage::default()
     }
 }
 
@@ -316,6 +332,7 @@ pub fn flush(first: u64, count: u64) -> EventFlush {
 pub fn event(number: u64) -> LogEvent {
     LogEvent::Round {
         round: u32::try_from(number).unwrap(),
+        format: WireFormat::OpenAiChat.format_name(),
     }
 }
 

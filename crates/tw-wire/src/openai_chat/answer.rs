@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use tw_core::json::{Json, Literal};
 use tw_core::model::{
-    AnswerDelta, CallForm, DeltaRest, ModelEvent, ReasoningField, ReasoningText, ReportedError,
+    AnswerDelta, CallForm, CallNative, DeltaRest, ModelEvent, ReasoningText, ReportedError,
     TokenUsage,
 };
+use tw_core::native::{NativeFields, NativeLabel, NativePart};
 
 use super::calls::{CallAssembler, WrittenCallPiece};
 use super::chunk_template::ChunkTemplate;
@@ -15,7 +16,7 @@ use super::delta::{CallWritten, ChatAnswer, ChatChoice, ChoiceAddition, NamedTex
 use super::ending::{self, ChoiceEnding};
 use super::raw::{self, RecordOf, SmallList};
 use super::surrogates::{self, MendedLiteral};
-use super::{content, reported};
+use super::{FORMAT, REASONING, REASONING_CONTENT, REASONING_DETAILS, content, reported};
 use crate::sse;
 use crate::upstream_answer::{DecodeError, OfferedNames};
 
@@ -53,9 +54,21 @@ struct ChoiceState {
     has_message: bool,
     /// First halves of surrogate pairs that wait for the second.
     text_half: Option<Box<str>>,
-    reasoning_half: Option<(ReasoningField, Box<str>)>,
+    reasoning_half: Option<(NativeLabel, Box<str>)>,
+    blank: BlankTexts,
     /// The last value of each unknown field, so that a repeated one goes out once.
     beside: Vec<(Box<str>, Json)>,
+}
+
+/// Texts that were there and empty: some upstreams refuse a message that comes back without them.
+#[derive(Debug, Default)]
+struct BlankTexts {
+    text: bool,
+    reasoning: Option<NativeLabel>,
+    has_text: bool,
+    has_reasoning: bool,
+    /// They were told of.
+    are_told: bool,
 }
 
 /// Whether an addition is all there is of its choice.
@@ -321,6 +334,7 @@ impl AnswerReader {
                     has_message: false,
                     text_half: None,
                     reasoning_half: None,
+                    blank: BlankTexts::default(),
                     beside: Vec::new(),
                 });
                 self.choices.len() - 1
@@ -357,12 +371,14 @@ impl ChoiceState {
         extent: Extent,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), DecodeError> {
+        self.note_blanks(&addition);
+        let details = addition.reasoning_details.and_then(filled_array);
+        let details = details.map(|details| (REASONING_DETAILS.into(), details));
         let mut rest = DeltaRest {
             refusal: addition.refusal.and_then(filled_literal),
             reasoning: self.whole_reasoning(read_reasoning(&addition)),
-            reasoning_details: addition.reasoning_details.and_then(filled_array),
             logprobs: logprobs.map(Json::from_raw),
-            extra: Vec::new(),
+            extra: details.into_iter().collect(),
             beside,
         };
         for (key, value) in addition.extra {
@@ -397,13 +413,14 @@ impl ChoiceState {
             let piece = read_piece(call);
             self.call(piece, extent, out)?;
         }
-        if let Some(RecordOf(NamedText { name, text })) = addition.function_call {
+        if let Some(RecordOf(NamedText { name, text, .. })) = addition.function_call {
             let piece = WrittenCallPiece {
                 index: None,
                 id: None,
                 name: raw::filled_string(name),
                 form: CallForm::Legacy,
                 text: text.and_then(read_arguments),
+                native: None,
             };
             self.call(piece, Extent::Piece, out)?;
         }
@@ -439,20 +456,66 @@ impl ChoiceState {
     }
 
     fn whole_reasoning(&mut self, reasoning: Option<ReasoningText>) -> Option<ReasoningText> {
-        let ReasoningText { field, text } = reasoning?;
+        let ReasoningText { place, text } = reasoning?;
         let waiting = self.reasoning_half.take().map(|(_, half)| half);
         let (text, half) = without_half(with_half(waiting, text)?);
-        self.reasoning_half = half.map(|half| (field, half));
-        text.map(|text| ReasoningText { field, text })
+        self.reasoning_half = half.map(|half| (place, half));
+        text.map(|text| ReasoningText { place, text })
+    }
+
+    fn note_blanks(&mut self, addition: &ChoiceAddition<'_>) {
+        let is_blank = |raw: &RawValue| raw.get() == "\"\"";
+        let thoughts = [
+            (REASONING_CONTENT, addition.reasoning_content),
+            (REASONING, addition.reasoning),
+        ];
+        for (place, raw) in thoughts {
+            if let Some(raw) = raw {
+                self.blank.has_reasoning |= !is_blank(raw);
+                self.blank.reasoning = self.blank.reasoning.or(is_blank(raw).then_some(place));
+            }
+        }
+        if let Some(content) = addition.content {
+            self.blank.text |= is_blank(content);
+            self.blank.has_text |= !is_blank(content);
+        }
+    }
+
+    /// Tells of texts that stayed empty beside calls.
+    fn tell_blanks(&mut self, out: &mut Vec<ModelEvent>) {
+        if self.blank.are_told || self.calls.is_empty() {
+            return;
+        }
+        self.blank.are_told = true;
+        let place = self.blank.reasoning.filter(|_| !self.blank.has_reasoning);
+        let reasoning = place.map(|place| ReasoningText {
+            place,
+            text: Literal::default(),
+        });
+        let is_blank = self.blank.text && !self.blank.has_text;
+        if reasoning.is_none() && !is_blank {
+            return;
+        }
+        out.push(ModelEvent::Delta(AnswerDelta {
+            choice: self.index,
+            text: is_blank.then(Literal::default),
+            rest: reasoning.map(|reasoning| {
+                Box::new(DeltaRest {
+                    reasoning: Some(reasoning),
+                    ..DeltaRest::default()
+                })
+            }),
+        }));
     }
 
     /// Tells of what was held back: nothing more comes of this choice.
     fn settle(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
+        self.tell_blanks(out);
         let lone = |half: Box<str>| Literal::checked(&surrogates::mend_all(&half).0);
         let text = self.text_half.take().and_then(lone);
         let reasoning = self.reasoning_half.take();
         let reasoning = reasoning
-            .and_then(|(field, half)| lone(half).map(|text| ReasoningText { field, text }));
+            .and_then(|(place, half)| lone(half).map(|text| ReasoningText { place, text }));
         if text.is_some() || reasoning.is_some() {
             let rest = reasoning.map(|reasoning| {
                 Box::new(DeltaRest {
@@ -542,7 +605,26 @@ fn read_piece(call: CallWritten<'_>) -> WrittenCallPiece<'_> {
         name,
         form,
         text: named.text.and_then(read_arguments),
+        native: read_native(call.extra, named.extra),
     }
+}
+
+/// Fields of a call that only this format knows, such as a signature.
+fn read_native(
+    beside: SmallList<(Cow<'_, str>, &RawValue), 1>,
+    inside: SmallList<(Cow<'_, str>, &RawValue), 1>,
+) -> Option<Box<CallNative>> {
+    let kept = |fields: SmallList<(Cow<'_, str>, &RawValue), 1>| -> NativeFields {
+        let fields = fields.into_iter().filter(|(_, value)| passes_on(value));
+        let fields = fields.map(|(key, value)| (Box::from(&*key), Json::from_raw(value)));
+        fields.take(EXTRA_FIELDS_MAX).collect()
+    };
+    let native = CallNative {
+        beside: kept(beside),
+        inside: kept(inside),
+    };
+    let is_some = !native.beside.is_empty() || !native.inside.is_empty();
+    is_some.then(|| Box::new(native))
 }
 
 /// The arguments of a call, which ought to be a string; an object is taken as the text of it.
@@ -566,13 +648,13 @@ fn filled_array(raw: &RawValue) -> Option<Json> {
 /// the same text into both.
 fn read_reasoning(addition: &ChoiceAddition<'_>) -> Option<ReasoningText> {
     [
-        (ReasoningField::ReasoningContent, addition.reasoning_content),
-        (ReasoningField::Reasoning, addition.reasoning),
+        (REASONING_CONTENT, addition.reasoning_content),
+        (REASONING, addition.reasoning),
     ]
     .into_iter()
-    .find_map(|(field, raw)| {
+    .find_map(|(place, raw)| {
         Some(ReasoningText {
-            field,
+            place,
             text: raw.and_then(filled_literal)?,
         })
     })
@@ -581,6 +663,10 @@ fn read_reasoning(addition: &ChoiceAddition<'_>) -> Option<ReasoningText> {
 fn read_usage(raw: &RawValue) -> Option<TokenUsage> {
     let fields = raw::ObjectFields::parse(raw.get()).ok()?;
     let read = |name| fields.get(name).and_then(raw::count);
+    let inside = |object: &str, name: &str| {
+        let details = raw::ObjectFields::parse(fields.get(object)?.get()).ok()?;
+        details.get(name).and_then(raw::count)
+    };
     let (prompt_tokens, completion_tokens) = (read("prompt_tokens"), read("completion_tokens"));
     let total_tokens = read("total_tokens");
     if prompt_tokens.is_none() && completion_tokens.is_none() && total_tokens.is_none() {
@@ -592,7 +678,13 @@ fn read_usage(raw: &RawValue) -> Option<TokenUsage> {
         prompt_tokens,
         completion_tokens,
         total_tokens: total_tokens.unwrap_or(prompt_tokens.saturating_add(completion_tokens)),
-        json: Json::from_raw(raw),
+        cached_tokens: inside("prompt_tokens_details", "cached_tokens"),
+        cache_write_tokens: None,
+        reasoning_tokens: inside("completion_tokens_details", "reasoning_tokens"),
+        native: Some(NativePart {
+            format: FORMAT,
+            json: Json::from_raw(raw),
+        }),
     })
 }
 

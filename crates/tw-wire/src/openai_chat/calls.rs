@@ -30,9 +30,10 @@
 use std::borrow::Cow;
 
 use scan::ObjectScan;
-use tw_core::json::{Literal, LiteralBuf};
+use tw_core::json::{Json, Literal, LiteralBuf};
 use tw_core::limits::CALLS_PER_CHOICE_MAX;
-use tw_core::model::{CallDelta, CallForm, ModelEvent};
+use tw_core::model::{CallDelta, CallForm, CallNative, ModelEvent};
+use tw_core::native::NativeFields;
 
 use super::surrogates;
 use crate::upstream_answer::OfferedNames;
@@ -48,6 +49,7 @@ pub struct WrittenCallPiece<'a> {
     pub name: Option<Cow<'a, str>>,
     pub form: CallForm,
     pub text: Option<Literal>,
+    pub native: Option<Box<CallNative>>,
 }
 
 impl WrittenCallPiece<'_> {
@@ -88,6 +90,10 @@ struct Entry {
     told: Told,
     /// Arguments that were not told of.
     held: LiteralBuf,
+    /// Fields that were not told of.
+    native: Option<Box<CallNative>>,
+    /// Fields that were: some upstreams write them again with every piece.
+    native_told: Option<Box<CallNative>>,
     /// A second object, as long as it may be the first one once more.
     again: Option<Box<Again>>,
 }
@@ -105,6 +111,7 @@ struct Again {
     scan: ObjectScan,
     index: Option<i64>,
     id: Option<Box<str>>,
+    native: Option<Box<CallNative>>,
     unequal: Unequal,
 }
 
@@ -345,6 +352,8 @@ impl CallAssembler {
             scan: ObjectScan::default(),
             told: Told::default(),
             held: LiteralBuf::default(),
+            native: piece.native,
+            native_told: None,
             again: None,
         };
         if let Some(text) = &piece.text {
@@ -383,6 +392,11 @@ impl CallAssembler {
             None if entry.name.is_none() => entry.name = piece.name.map(|name| Box::from(&*name)),
             None => {}
         }
+        match (&mut entry.again, piece.native) {
+            (Some(again), Some(native)) => again.native.get_or_insert_default().add(&native),
+            (None, Some(native)) => entry.add_native(&native),
+            (_, None) => {}
+        }
         let Some(text) = piece.text else {
             self.tell(at, Certainty::Open, out);
             return Ok(());
@@ -415,6 +429,7 @@ impl CallAssembler {
             scan: ObjectScan::default(),
             index: piece.index,
             id: piece.id.map(|id| Box::from(&*id)),
+            native: piece.native,
             unequal,
         };
         if let Some(text) = &piece.text {
@@ -445,11 +460,18 @@ impl CallAssembler {
             return Ok(());
         };
         if again.scan.is_complete() && again.scan.print() == entry.scan.print() {
+            if let Some(native) = &again.native {
+                entry.add_native(native);
+                self.tell(at, Certainty::Open, out);
+            }
             return Ok(());
         }
         if entry.scan.may_be_empty_object() && !entry.held.is_empty() {
             entry.held = again.text;
             entry.scan = again.scan;
+            if let Some(native) = &again.native {
+                entry.add_native(native);
+            }
             self.tell(at, Certainty::Open, out);
             return Ok(());
         }
@@ -458,6 +480,9 @@ impl CallAssembler {
             Unequal::Joined => {
                 entry.scan.read(text.as_str());
                 entry.held.push(&text);
+                if let Some(native) = &again.native {
+                    entry.add_native(native);
+                }
                 self.tell(at, Certainty::Open, out);
             }
             Unequal::NewCall => {
@@ -467,6 +492,7 @@ impl CallAssembler {
                     name: None,
                     form: entry.form,
                     text: Some(text),
+                    native: again.native,
                 };
                 // Calls are told of in their order.
                 for earlier in 0..self.entries.len() {
@@ -496,8 +522,12 @@ impl CallAssembler {
         };
         let id = entry.id.clone().filter(|_| !entry.told.id);
         let name = entry.name.clone().filter(|_| !entry.told.name);
-        if id.is_none() && name.is_none() && arguments.is_none() {
+        let native = entry.native.take();
+        if id.is_none() && name.is_none() && arguments.is_none() && native.is_none() {
             return;
+        }
+        if let Some(native) = &native {
+            entry.native_told.get_or_insert_default().add(native);
         }
         entry.told = Told {
             id: entry.told.id || id.is_some(),
@@ -510,6 +540,7 @@ impl CallAssembler {
             name,
             form: entry.form,
             arguments,
+            native,
         }));
     }
 }
@@ -519,6 +550,25 @@ impl Entry {
     fn may_be_followed_by(&self, piece: &WrittenCallPiece<'_>) -> bool {
         // A custom tool's input is text, whatever it looks like.
         self.form != CallForm::Custom && self.scan.is_complete() && piece.begins_object()
+    }
+
+    /// Adds fields of a later piece that were not told of with the same value.
+    fn add_native(&mut self, more: &CallNative) {
+        let told = self.native_told.as_deref();
+        let fresh = |more: &NativeFields, told: Option<&NativeFields>| -> NativeFields {
+            let is_told = |field: &&(Box<str>, Json)| told.is_some_and(|told| told.contains(field));
+            more.iter()
+                .filter(|field| !is_told(field))
+                .cloned()
+                .collect()
+        };
+        let fresh = CallNative {
+            beside: fresh(&more.beside, told.map(|told| &told.beside)),
+            inside: fresh(&more.inside, told.map(|told| &told.inside)),
+        };
+        if !fresh.beside.is_empty() || !fresh.inside.is_empty() {
+            self.native.get_or_insert_default().add(&fresh);
+        }
     }
 
     /// Takes the arguments that are to be told; half a surrogate pair waits for its other half.

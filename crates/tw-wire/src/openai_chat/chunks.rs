@@ -58,6 +58,8 @@ pub struct ChunkWriter {
     /// The fields that every chunk begins with; empty before the turn's start.
     head: Vec<u8>,
     round: u32,
+    /// The round's answer came in this format, so that its further fields mean the same here.
+    is_native: bool,
     choices: Vec<ChoiceWritten>,
     /// Fields for the top of the next chunk.
     extra: Vec<(Box<str>, Json)>,
@@ -81,6 +83,7 @@ impl ChunkWriter {
             options,
             head: Vec::new(),
             round: 0,
+            is_native: true,
             choices: Vec::new(),
             extra: Vec::new(),
             usage: None,
@@ -98,6 +101,8 @@ impl ChunkWriter {
             | LogEvent::End(_) => true,
             LogEvent::Start { .. }
             | LogEvent::Round { .. }
+            | LogEvent::BlockEnd(_)
+            | LogEvent::Native { .. }
             | LogEvent::Extra { .. }
             | LogEvent::CallStarted { .. }
             | LogEvent::CallEnded { .. }
@@ -113,8 +118,12 @@ impl ChunkWriter {
         }
         match event {
             LogEvent::Start { model, created_s } => self.start(model, *created_s),
-            LogEvent::Round { round } => self.round = *round,
+            LogEvent::Round { round, format } => {
+                self.round = *round;
+                self.is_native = *format == super::FORMAT;
+            }
             LogEvent::Delta(delta) => self.delta(delta, out),
+            LogEvent::BlockEnd(_) | LogEvent::Native { .. } => {}
             LogEvent::ClientCall(piece) => self.call(piece, out),
             LogEvent::Extra { key, value } => self.keep_extra(key, value),
             LogEvent::Progress { key, value } => self.progress(key, value, out),
@@ -177,7 +186,8 @@ impl ChunkWriter {
     fn delta(&mut self, delta: &AnswerDelta, out: &mut Vec<u8>) {
         let at = self.choice(delta.choice, out);
         self.begin(delta.choice);
-        let beside = delta.rest.as_deref().map_or(&[][..], |rest| &rest.beside);
+        let native = delta.rest.as_deref().filter(|_| self.is_native);
+        let beside = native.map_or(&[][..], |rest| &rest.beside);
         if let Some(text) = delta.text.as_ref().filter(|text| !text.is_empty()) {
             self.text(at, text);
         }
@@ -213,11 +223,7 @@ impl ChunkWriter {
             write::key(chunk, "reasoning_content");
             write::literal(chunk, &reasoning.text);
         }
-        if let Some(details) = &rest.reasoning_details {
-            write::key(chunk, "reasoning_details");
-            write::raw(chunk, details);
-        }
-        for (key, value) in &rest.extra {
+        for (key, value) in rest.extra.iter().filter(|_| self.is_native) {
             write::foreign_key(chunk, key);
             write::raw(chunk, value);
         }
@@ -251,13 +257,20 @@ impl ChunkWriter {
                 } else {
                     "arguments"
                 };
+                let native = piece.native.as_deref().filter(|_| self.is_native);
+                chunk.push(b'{');
                 named(chunk, piece, slot.id.is_some(), text_key);
+                write::fields(chunk, native.map(|native| &native.inside));
+                chunk.push(b'}');
+                write::fields(chunk, native.map(|native| &native.beside));
                 chunk.extend_from_slice(b"}]");
             }
             // The old form has room for one call.
             ChatDialect::Functions if slot.index == 0 => {
                 write::key(chunk, "function_call");
+                chunk.push(b'{');
                 named(chunk, piece, slot.id.is_some(), "arguments");
+                chunk.push(b'}');
             }
             ChatDialect::Functions => {
                 chunk.clear();
@@ -287,7 +300,7 @@ impl ChunkWriter {
             self.top();
             self.chunk.extend_from_slice(b",\"choices\":[]");
             write::key(&mut self.chunk, "usage");
-            write::raw(&mut self.chunk, &usage.json);
+            super::write_usage(&mut self.chunk, &usage);
             self.chunk.push(b'}');
             sse::write_data(out, &self.chunk);
             self.chunk.clear();
@@ -352,10 +365,9 @@ impl ChunkWriter {
     }
 }
 
-/// The object with a call's name and text. The first piece has both, since clients join what
+/// The fields of a call's name and text. The first piece has both, since clients join what
 /// follows to what is there.
 fn named(chunk: &mut Vec<u8>, piece: &CallDelta, is_first: bool, text_key: &str) {
-    chunk.push(b'{');
     if is_first || piece.name.is_some() {
         write::key(chunk, "name");
         write::string(chunk, piece.name.as_deref().unwrap_or_default());
@@ -364,7 +376,6 @@ fn named(chunk: &mut Vec<u8>, piece: &CallDelta, is_first: bool, text_key: &str)
         write::key(chunk, text_key);
         write::quoted(chunk, piece.arguments.as_ref().map_or("", Literal::as_str));
     }
-    chunk.push(b'}');
 }
 
 #[cfg(test)]

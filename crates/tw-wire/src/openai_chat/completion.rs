@@ -11,7 +11,8 @@ use serde_json::Value;
 use tw_core::event::LogEvent;
 use tw_core::id::TurnId;
 use tw_core::json::{Json, LiteralBuf};
-use tw_core::model::{AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, TokenUsage};
+use tw_core::model::{AnswerDelta, CallDelta, CallForm, CallNative, DeltaRest, Finish, TokenUsage};
+use tw_core::native::{NativeFields, add_field};
 
 use super::client_calls::ClientCalls;
 use super::outcome::{self, ChatDialect};
@@ -25,8 +26,10 @@ pub struct CompletionBuilder {
     model: String,
     created_s: i64,
     round: u32,
+    /// The round's answer came in this format, so that its further fields mean the same here.
+    is_native: bool,
     choices: BTreeMap<u32, Choice>,
-    extra: Vec<(Box<str>, Json)>,
+    extra: NativeFields,
     usage: Option<TokenUsage>,
 }
 
@@ -35,13 +38,14 @@ struct Choice {
     text: LiteralBuf,
     text_round: Option<u32>,
     refusal: LiteralBuf,
-    reasoning: LiteralBuf,
-    reasoning_details: Vec<Json>,
+    /// The text was there, though it may be empty.
+    has_text: bool,
+    reasoning: Option<LiteralBuf>,
     logprobs: Vec<Json>,
-    extra: Vec<(Box<str>, Json)>,
+    extra: NativeFields,
     /// Parts of the content that are no text.
     parts: Vec<Json>,
-    beside: Vec<(Box<str>, Json)>,
+    beside: NativeFields,
     slots: ClientCalls,
     calls: Vec<Call>,
     finish: Option<Finish>,
@@ -53,6 +57,7 @@ struct Call {
     name: Box<str>,
     form: CallForm,
     text: LiteralBuf,
+    native: CallNative,
 }
 
 impl CompletionBuilder {
@@ -63,6 +68,7 @@ impl CompletionBuilder {
             model: String::new(),
             created_s: 0,
             round: 0,
+            is_native: true,
             choices: BTreeMap::new(),
             extra: Vec::new(),
             usage: None,
@@ -75,8 +81,12 @@ impl CompletionBuilder {
                 self.model.clone_from(model);
                 self.created_s = *created_s;
             }
-            LogEvent::Round { round } => self.round = *round,
+            LogEvent::Round { round, format } => {
+                self.round = *round;
+                self.is_native = *format == super::FORMAT;
+            }
             LogEvent::Delta(delta) => self.delta(delta),
+            LogEvent::BlockEnd(_) | LogEvent::Native { .. } => {}
             LogEvent::ClientCall(piece) => self.call(piece),
             LogEvent::Extra { key, value } | LogEvent::Progress { key, value } => {
                 set(&mut self.extra, key, value)
@@ -105,7 +115,7 @@ impl CompletionBuilder {
         out.push(b']');
         write::key(&mut out, "usage");
         match &self.usage {
-            Some(usage) => write::raw(&mut out, &usage.json),
+            Some(usage) => super::write_usage(&mut out, usage),
             None => out.extend_from_slice(
                 b"{\"prompt_tokens\":0,\"completion_tokens\":0,\"total_tokens\":0}",
             ),
@@ -123,8 +133,9 @@ impl CompletionBuilder {
     }
 
     fn delta(&mut self, delta: &AnswerDelta) {
-        let round = self.round;
+        let (round, is_native) = (self.round, self.is_native);
         let choice = self.choice(delta.choice);
+        choice.has_text |= delta.text.is_some();
         if let Some(text) = delta.text.as_ref().filter(|text| !text.is_empty()) {
             let last_round = choice.text_round.replace(round);
             if last_round.is_some_and(|last| last != round) {
@@ -133,14 +144,15 @@ impl CompletionBuilder {
             choice.text.push(text);
         }
         if let Some(rest) = &delta.rest {
-            choice.rest(rest);
+            choice.rest(rest, is_native);
         }
     }
 
     fn call(&mut self, piece: &CallDelta) {
-        let (turn, round) = (self.turn, self.round);
+        let (turn, round, is_native) = (self.turn, self.round, self.is_native);
         let choice = self.choice(piece.choice);
         let slot = choice.slots.slot(turn, round, piece);
+        let native = piece.native.as_deref().filter(|_| is_native);
         if let Some(id) = slot.id {
             choice.calls.push(Call {
                 id: id.to_owned(),
@@ -153,6 +165,7 @@ impl CompletionBuilder {
                         text.push(more);
                         text
                     }),
+                native: native.cloned().unwrap_or_default(),
             });
             return;
         }
@@ -165,11 +178,8 @@ impl CompletionBuilder {
         if let Some(more) = &piece.arguments {
             call.text.push(more);
         }
+        native.into_iter().for_each(|more| call.native.add(more));
     }
-}
-
-fn is_list(value: &Json) -> bool {
-    value.as_str().starts_with('[')
 }
 
 /// Sets a field, where the last value of a name counts.
@@ -181,26 +191,20 @@ fn set(fields: &mut Vec<(Box<str>, Json)>, key: &str, value: &Json) {
 }
 
 impl Choice {
-    fn rest(&mut self, rest: &DeltaRest) {
+    fn rest(&mut self, rest: &DeltaRest, is_native: bool) {
         rest.refusal.iter().for_each(|text| self.refusal.push(text));
-        rest.reasoning
-            .iter()
-            .for_each(|reasoning| self.reasoning.push(&reasoning.text));
-        self.reasoning_details
-            .extend(rest.reasoning_details.clone());
+        rest.reasoning.iter().for_each(|reasoning| {
+            let text = self.reasoning.get_or_insert_default();
+            text.push(&reasoning.text);
+        });
         self.logprobs.extend(rest.logprobs.clone());
+        if !is_native {
+            return;
+        }
         for (key, value) in &rest.extra {
-            match (&**key, self.extra.iter_mut().find(|(have, _)| have == key)) {
-                ("content", _) => self.parts.push(value.clone()),
-                // Lists of deltas go on, as text does.
-                (_, Some((_, have))) if is_list(have) && is_list(value) => {
-                    let mut joined = Vec::new();
-                    write::joined_arrays(&mut joined, [&*have, value]);
-                    if let Ok(Ok(list)) = String::from_utf8(joined).map(|text| Json::parse(&text)) {
-                        *have = list;
-                    }
-                }
-                _ => set(&mut self.extra, key, value),
+            match &**key {
+                "content" => self.parts.push(value.clone()),
+                _ => add_field(&mut self.extra, key, value),
             }
         }
         for (key, value) in &rest.beside {
@@ -238,19 +242,15 @@ impl Choice {
         write::key(out, "content");
         let has_other = !self.calls.is_empty() || !self.refusal.is_empty();
         if self.parts.is_empty() {
-            text_or_null(out, &self.text, has_other);
+            text_or_null(out, &self.text, has_other && !self.has_text);
         } else {
             self.content_parts(out);
         }
         write::key(out, "refusal");
         text_or_null(out, &self.refusal, true);
-        if !self.reasoning.is_empty() {
+        if let Some(reasoning) = &self.reasoning {
             write::key(out, "reasoning_content");
-            write::quoted(out, self.reasoning.as_str());
-        }
-        if !self.reasoning_details.is_empty() {
-            write::key(out, "reasoning_details");
-            write::joined_arrays(out, &self.reasoning_details);
+            write::quoted(out, reasoning.as_str());
         }
         match (self.calls.first(), dialect) {
             (None, _) => {}
@@ -320,6 +320,7 @@ impl Call {
         write::quoted(out, kind);
         write::key(out, kind);
         self.named(out, text_key);
+        write::fields(out, Some(&self.native.beside));
         out.push(b'}');
     }
 
@@ -329,6 +330,7 @@ impl Call {
         write::string(out, &self.name);
         write::key(out, text_key);
         write::quoted(out, self.text.as_str());
+        write::fields(out, Some(&self.native.inside));
         out.push(b'}');
     }
 }

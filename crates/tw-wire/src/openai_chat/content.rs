@@ -2,7 +2,8 @@
 
 use serde_json::value::RawValue;
 use tw_core::json::{Json, Literal, LiteralBuf};
-use tw_core::model::{AnswerDelta, DeltaRest, ModelEvent, ReasoningField, ReasoningText};
+use tw_core::model::{AnswerDelta, DeltaRest, ModelEvent, ReasoningText};
+use tw_core::request::{PartBlock, PartKind};
 
 use super::raw::{self, ObjectFields};
 
@@ -25,7 +26,7 @@ pub fn read_parts(
             Some(TextPart::Thinking(text)) => {
                 let mut rest = rest.take().unwrap_or_default();
                 rest.reasoning = Some(ReasoningText {
-                    field: ReasoningField::ThinkingPart,
+                    place: super::THINKING_PART,
                     text,
                 });
                 out.push(ModelEvent::Delta(AnswerDelta {
@@ -66,6 +67,33 @@ fn is_filler(part: &RawValue) -> bool {
         kind.as_deref(),
         None | Some("text" | "output_text" | "thinking")
     )
+}
+
+/// A part of a message as a block.
+pub fn part_block(json: Json) -> PartBlock {
+    let fields = ObjectFields::parse(json.as_str()).ok();
+    let word = fields.as_ref().and_then(|fields| fields.get("type"));
+    let kind = match word.and_then(raw::string).as_deref() {
+        Some("image_url" | "input_image" | "image") => PartKind::Image,
+        Some("file" | "input_file" | "document") => PartKind::File,
+        Some("input_audio" | "audio") => PartKind::Audio,
+        Some(_) | None => PartKind::Other,
+    };
+    let image = fields.as_ref().and_then(|fields| fields.get("image_url"));
+    let url = image.filter(|_| kind == PartKind::Image).and_then(|image| {
+        if raw::is_object(image) {
+            ObjectFields::parse(image.get()).ok()?.get("url")
+        } else {
+            Some(image)
+        }
+    });
+    let url = url.and_then(|url| json.part(url.get()).as_literal());
+    PartBlock {
+        kind,
+        url,
+        format: super::FORMAT,
+        json,
+    }
 }
 
 /// A part of a list that is text of some kind.

@@ -146,6 +146,7 @@ pub struct CallWritten<'a> {
     pub id: Option<&'a RawValue>,
     pub function: Option<RecordOf<NamedText<'a>>>,
     pub custom: Option<RecordOf<NamedText<'a>>>,
+    pub extra: SmallList<(Cow<'a, str>, &'a RawValue), 1>,
 }
 
 impl<'a> FieldRecord<'a> for CallWritten<'a> {
@@ -155,9 +156,14 @@ impl<'a> FieldRecord<'a> for CallWritten<'a> {
             "id" => self.id = map.next_value()?,
             "function" => self.function = map.next_value()?,
             "custom" => self.custom = map.next_value()?,
-            // `type` is often missing; which of the two objects is there says the same.
-            _ => {
+            // It is often missing; which of the two objects is there says the same.
+            "type" => {
                 map.next_value::<IgnoredAny>()?;
+            }
+            _ => {
+                if let Some(value) = map.next_value()? {
+                    self.extra.push((key, value));
+                }
             }
         }
         Ok(())
@@ -170,6 +176,7 @@ pub struct NamedText<'a> {
     pub name: Option<&'a RawValue>,
     /// `arguments`, or a custom tool's `input`.
     pub text: Option<&'a RawValue>,
+    pub extra: SmallList<(Cow<'a, str>, &'a RawValue), 1>,
 }
 
 impl<'a> FieldRecord<'a> for NamedText<'a> {
@@ -178,7 +185,9 @@ impl<'a> FieldRecord<'a> for NamedText<'a> {
             "name" => self.name = map.next_value()?,
             "arguments" | "input" => self.text = map.next_value()?,
             _ => {
-                map.next_value::<IgnoredAny>()?;
+                if let Some(value) = map.next_value()? {
+                    self.extra.push((key, value));
+                }
             }
         }
         Ok(())

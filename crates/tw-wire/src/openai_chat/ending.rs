@@ -68,6 +68,15 @@ const FAILED: [&str; 14] = [
     "toomanytoolcalls",
 ];
 
+/// Words for an answer that calls tools.
+const CALLS: [&str; 5] = [
+    "toolcalls",
+    "toolcall",
+    "tooluse",
+    "functioncall",
+    "functioncalls",
+];
+
 /// Reads a finish; `None` is none: DashScope writes "null" into every chunk.
 pub fn read(word: &str) -> Option<ChoiceEnding> {
     // Gemini writes `content_filter: SAFETY` and `function_call_filter: MALFORMED_FUNCTION_CALL`,
@@ -85,10 +94,8 @@ pub fn read(word: &str) -> Option<ChoiceEnding> {
         ChoiceEnding::Failed
     } else if is_any(&LENGTH) {
         ChoiceEnding::As(Finish::Length)
-    } else if is("toolcalls") || is("toolcall") || is("tooluse") {
+    } else if is_any(&CALLS) {
         ChoiceEnding::As(Finish::ToolCalls)
-    } else if is("functioncall") {
-        ChoiceEnding::As(Finish::FunctionCall)
     } else {
         ChoiceEnding::As(Finish::Stop)
     })

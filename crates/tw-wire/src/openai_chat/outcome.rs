@@ -26,10 +26,10 @@ pub fn minted_id(turn: TurnId, round: u32, ordinal: usize) -> String {
 /// The word for a finish; the old form says calls otherwise.
 pub fn finish_word(reason: Finish, dialect: ChatDialect) -> &'static str {
     match (reason, dialect) {
-        (Finish::Stop, _) => "stop",
+        (Finish::Stop | Finish::StopSequence | Finish::Pause, _) => "stop",
         (Finish::Length, _) => "length",
-        (Finish::ContentFilter, _) => "content_filter",
-        (Finish::ToolCalls | Finish::FunctionCall, ChatDialect::Tools) => "tool_calls",
-        (Finish::ToolCalls | Finish::FunctionCall, ChatDialect::Functions) => "function_call",
+        (Finish::ContentFilter | Finish::Refusal, _) => "content_filter",
+        (Finish::ToolCalls, ChatDialect::Tools) => "tool_calls",
+        (Finish::ToolCalls, ChatDialect::Functions) => "function_call",
     }
 }

@@ -19,9 +19,10 @@ use tw_core::json::shared::SharedText;
 use tw_core::json::{Json, depth};
 use tw_core::limits::{self, RequestLimits};
 use tw_core::request::{
-    Message, MessageEnds, ModelInput, ModelRequest, RequestTools, Role, ToolChoice,
+    Message, MessageEnds, ModelInput, ModelRequest, RequestTools, ResultBlock, Role, ToolChoice,
 };
 
+use super::FORMAT;
 use super::raw::{self, FieldRecord, NotFields, ObjectFields, RecordOf};
 use super::surrogates;
 use crate::client_request::{RequestError, RequestErrorKind, body_text};
@@ -69,8 +70,10 @@ pub fn decode_shared(
     let tools = tools::read(&fields, reading)?;
     let items = items_of(&fields, items, limits)?;
     let messages = read_messages(&items, reading)?;
+    let empty_lists = messages.iter().filter(|message| message.is_changed).count();
     Ok(ModelInput {
         model: model.into_owned(),
+        instructions: Vec::new(),
         ends: ends_of(body, &items, &messages),
         messages,
         tool_choice: read_choice(&fields, &tools)?,
@@ -88,7 +91,9 @@ pub fn decode_shared(
             Some(user) => Some(user),
             None => name(&fields, "user")?,
         },
+        format: FORMAT,
         fields: keep(&fields, source),
+        empty_lists: u32::try_from(empty_lists).unwrap_or(u32::MAX),
         half_characters,
     })
 }
@@ -140,7 +145,7 @@ pub fn encode_for(request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<u8> {
 /// Noticeable differences between the request as written and as the upstream gets it.
 pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDifferences {
     let mut differences = FeltDifferences::default();
-    if !accepts.all_messages() {
+    if !accepts.images_in_results {
         differences.moved_parts = adapt::messages(&mut Vec::new(), request, accepts);
     }
     if !accepts.all_tools() {
@@ -419,9 +424,7 @@ fn check_result(
     place: Place<'_>,
     limits: &RequestLimits,
 ) -> Result<(), RequestError> {
-    let bytes = message
-        .result()
-        .map_or(0, |result| result.content.as_str().len());
+    let bytes = message.result().map_or(0, ResultBlock::bytes);
     if bytes <= limits.client_result_bytes_max {
         return Ok(());
     }
@@ -521,7 +524,9 @@ fn keep(fields: &ObjectFields<'_>, source: &SharedText) -> Vec<(Box<str>, Json)>
 mod adapt;
 mod adapt_tools;
 mod encode;
+mod fitting;
 mod messages;
+mod overlay;
 mod render;
 mod schema;
 mod tools;

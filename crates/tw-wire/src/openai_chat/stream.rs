@@ -93,12 +93,15 @@ fn carries(event: &ModelEvent) -> bool {
         ModelEvent::Delta(AnswerDelta { text, rest, .. }) => {
             let has_more = |rest: &DeltaRest| {
                 let is_told = rest.refusal.is_some() || rest.reasoning.is_some();
-                is_told || rest.reasoning_details.is_some()
+                let thinks = |(key, _): &(Box<str>, _)| **key == *super::REASONING_DETAILS;
+                is_told || rest.extra.iter().any(thinks)
             };
             text.is_some() || rest.as_deref().is_some_and(has_more)
         }
         ModelEvent::Call(piece) => piece.arguments.is_some(),
         ModelEvent::Start { .. }
+        | ModelEvent::BlockEnd(_)
+        | ModelEvent::Native { .. }
         | ModelEvent::Finish { .. }
         | ModelEvent::Error(_)
         | ModelEvent::Done => true,

@@ -1,6 +1,7 @@
 //! Writing JSON around text that is already JSON.
 
 use tw_core::json::{Json, Literal};
+use tw_core::native::NativeFields;
 
 /// Writes `text` as a JSON string.
 pub fn string(out: &mut Vec<u8>, text: &str) {
@@ -56,6 +57,14 @@ pub fn number(out: &mut Vec<u8>, number: impl Into<i128>) {
 }
 
 /// Writes several arrays as one; what is no array is left out.
+/// Adds fields as they were written.
+pub fn fields(out: &mut Vec<u8>, fields: Option<&NativeFields>) {
+    for (key, value) in fields.into_iter().flatten() {
+        foreign_key(out, key);
+        raw(out, value);
+    }
+}
+
 pub fn joined_arrays<'a>(out: &mut Vec<u8>, arrays: impl IntoIterator<Item = &'a Json>) {
     out.push(b'[');
     for array in arrays {

@@ -7,7 +7,8 @@
 use tw_core::call::{CallEnd, CallReason};
 use tw_core::event::{LogEvent, TurnEnd};
 use tw_core::json::{Json, Literal};
-use tw_core::model::{AnswerDelta, CallDelta};
+use tw_core::model::{AnswerDelta, CallDelta, TokenUsage};
+use tw_core::native::NativeFields;
 use tw_core::turn_status::TurnReason;
 
 use super::events::{finish_word, form_word, json_string, optional_string};
@@ -17,6 +18,8 @@ pub fn name(event: &LogEvent) -> &'static str {
     match event {
         LogEvent::Start { .. } => "start",
         LogEvent::Round { .. } => "round",
+        LogEvent::BlockEnd(_) => "block_end",
+        LogEvent::Native { .. } => "native",
         LogEvent::Delta(_) => "delta",
         LogEvent::ClientCall(_) => "client_call",
         LogEvent::Extra { .. } => "extra",
@@ -39,14 +42,31 @@ pub fn write(event: &LogEvent, out: &mut String) {
             field(out, "model", &json_string(model));
             field(out, "created_s", &created_s.to_string());
         }
-        LogEvent::Round { round } => number(out, "round", *round),
+        LogEvent::Round { round, format } => {
+            number(out, "round", *round);
+            field(out, "format", &json_string(format.as_str()));
+        }
+        LogEvent::BlockEnd(end) => {
+            number(out, "choice", end.choice);
+            if let Some(signature) = &end.signature {
+                literal(out, "signature", signature);
+            }
+            if let Some(native) = &end.native {
+                field(out, "value", native.json.as_str());
+            }
+        }
+        LogEvent::Native { choice, part } => {
+            number(out, "choice", *choice);
+            field(out, "format", &json_string(part.format.as_str()));
+            field(out, "value", part.json.as_str());
+        }
         LogEvent::Delta(delta) => write_delta(delta, out),
         LogEvent::ClientCall(piece) => write_piece(piece, out),
         LogEvent::Extra { key, value } | LogEvent::Progress { key, value } => {
             field(out, "key", &json_string(key));
             field(out, "value", value.as_str());
         }
-        LogEvent::CallStarted { call, id, name } => {
+        LogEvent::CallStarted { call, id, name, .. } => {
             field(out, "id", &json_string(&id.to_string()));
             number(out, "round", call.round);
             number(out, "position", call.position);
@@ -62,7 +82,7 @@ pub fn write(event: &LogEvent, out: &mut String) {
             number(out, "choice", *choice);
             field(out, "reason", &format!("\"{}\"", finish_word(*reason)));
         }
-        LogEvent::Usage(usage) => field(out, "usage", usage.json.as_str()),
+        LogEvent::Usage(usage) => write_usage(usage, out),
         LogEvent::End(end) => write_end(end, out),
     }
     out.push('}');
@@ -82,23 +102,13 @@ fn write_delta(delta: &AnswerDelta, out: &mut String) {
     if let Some(reasoning) = &rest.reasoning {
         literal(out, "reasoning", &reasoning.text);
     }
-    for (key, json) in [
-        ("reasoning_details", &rest.reasoning_details),
-        ("logprobs", &rest.logprobs),
-    ] {
-        if let Some(json) = json {
-            field(out, key, json.as_str());
-        }
+    if let Some(logprobs) = &rest.logprobs {
+        field(out, "logprobs", logprobs.as_str());
     }
     for (name, fields) in [("extra", &rest.extra), ("beside", &rest.beside)] {
-        if fields.is_empty() {
-            continue;
+        if !fields.is_empty() {
+            field(out, name, Json::of_fields(fields).as_str());
         }
-        let members: Vec<String> = fields
-            .iter()
-            .map(|(key, value)| format!("{}:{}", json_string(key), Json::as_str(value)))
-            .collect();
-        field(out, name, &format!("{{{}}}", members.join(",")));
     }
 }
 
@@ -114,6 +124,29 @@ fn write_piece(piece: &CallDelta, out: &mut String) {
     if let Some(arguments) = &piece.arguments {
         literal(out, "arguments", arguments);
     }
+    if let Some(native) = &piece.native {
+        let all: NativeFields = native
+            .beside
+            .iter()
+            .chain(&native.inside)
+            .cloned()
+            .collect();
+        field(out, "extra", Json::of_fields(&all).as_str());
+    }
+}
+
+/// The upstream's own object, or the sums where several formats were added up.
+fn write_usage(usage: &TokenUsage, out: &mut String) {
+    if let Some(native) = &usage.native {
+        return field(out, "usage", native.json.as_str());
+    }
+    let sums = [
+        ("prompt_tokens", usage.prompt_tokens),
+        ("completion_tokens", usage.completion_tokens),
+        ("total_tokens", usage.total_tokens),
+    ];
+    let sums = sums.map(|(name, tokens)| format!("\"{name}\":{tokens}"));
+    field(out, "usage", &format!("{{{}}}", sums.join(",")));
 }
 
 fn write_call_end(end: &CallEnd, out: &mut String) {

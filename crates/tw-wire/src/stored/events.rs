@@ -10,11 +10,14 @@ use tw_core::fault::{FaultClass, TurnFault};
 use tw_core::id::{CallId, CallRef};
 use tw_core::json::{Json, Literal};
 use tw_core::model::{
-    AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, ReasoningField, ReasoningText, TokenUsage,
+    AnswerDelta, BlockEnd, CallDelta, CallForm, CallNative, DeltaRest, Finish, ReasoningText,
+    TokenUsage,
 };
+use tw_core::native::{FormatName, NativeFields, NativeLabel, NativePart};
 use tw_core::turn_status::{TurnReason, TurnStatus};
 
 use super::DamagedRecord;
+use crate::{native_words, openai_chat};
 use array::{StoredEventArray, push_literal, push_number, push_string};
 use lines::FlushReader;
 
@@ -37,15 +40,40 @@ fn encode_event(event: &LogEvent, out: &mut String) {
             .string(model)
             .number(*created_s)
             .end(),
-        LogEvent::Round { round } => StoredEventArray::of("round", out).number(*round).end(),
-        LogEvent::ClientCall(piece) => StoredEventArray::of("call", out)
-            .number(piece.choice)
-            .number(piece.call)
-            .optional_string(piece.id.as_deref())
-            .optional_string(piece.name.as_deref())
-            .word(form_word(piece.form))
-            .optional_literal(piece.arguments.as_ref())
+        LogEvent::Round { round, format } => {
+            let mut array = StoredEventArray::of("round", out).number(*round);
+            // Left out where it is the first format that there was.
+            if *format != openai_chat::FORMAT {
+                array = array.word(format.as_str());
+            }
+            array.end();
+        }
+        LogEvent::BlockEnd(end) => {
+            let array = StoredEventArray::of("block_end", out)
+                .number(end.choice)
+                .optional_literal(end.signature.as_ref());
+            match &end.native {
+                Some(part) => array.json(&encode_native(part)).end(),
+                None => array.json("null").end(),
+            }
+        }
+        LogEvent::Native { choice, part } => StoredEventArray::of("native", out)
+            .number(*choice)
+            .json(&encode_native(part))
             .end(),
+        LogEvent::ClientCall(piece) => {
+            let mut array = StoredEventArray::of("call", out)
+                .number(piece.choice)
+                .number(piece.call)
+                .optional_string(piece.id.as_deref())
+                .optional_string(piece.name.as_deref())
+                .word(form_word(piece.form))
+                .optional_literal(piece.arguments.as_ref());
+            if let Some(native) = &piece.native {
+                array = array.json(&encode_call_native(native));
+            }
+            array.end();
+        }
         LogEvent::Extra { key, value } => StoredEventArray::of("extra", out)
             .string(key)
             .json(value.as_str())
@@ -54,11 +82,17 @@ fn encode_event(event: &LogEvent, out: &mut String) {
             .string(key)
             .json(value.as_str())
             .end(),
-        LogEvent::CallStarted { call, id, name } => StoredEventArray::of("call_started", out)
+        LogEvent::CallStarted {
+            call,
+            id,
+            name,
+            arguments,
+        } => StoredEventArray::of("call_started", out)
             .number(call.round)
             .number(call.position)
             .word(&id.plain())
             .string(name)
+            .optional_literal(Some(arguments))
             .end(),
         LogEvent::CallEnded { call, id, end } => {
             let mut array = StoredEventArray::of("call_ended", out)
@@ -88,10 +122,67 @@ fn encode_event(event: &LogEvent, out: &mut String) {
     }
 }
 
-/// A usage as stored: the three sums and the object.
+/// What only a format knows, as stored: its name and the value.
+pub(super) fn encode_native(part: &NativePart) -> String {
+    format!("[\"{}\",{}]", part.format.as_str(), part.json.as_str())
+}
+
+pub(super) fn decode_native(
+    what: &'static str,
+    raw: &RawValue,
+) -> Result<NativePart, DamagedRecord> {
+    let (word, json): (String, &RawValue) =
+        serde_json::from_str(raw.get()).map_err(|error| DamagedRecord::new(what, error))?;
+    Ok(NativePart {
+        format: read_format(what, &word)?,
+        json: Json::from_raw(json),
+    })
+}
+
+pub(super) fn read_format(what: &'static str, word: &str) -> Result<FormatName, DamagedRecord> {
+    native_words::format(word)
+        .ok_or_else(|| DamagedRecord::new(what, format!("unknown format {word:?}")))
+}
+
+/// The native fields of a call, as stored: those beside and those inside its object.
+pub(super) fn encode_call_native(native: &CallNative) -> String {
+    let fields = |fields: &NativeFields| {
+        let members = fields
+            .iter()
+            .map(|(key, value)| format!("[{},{}]", json_string(key), value.as_str()));
+        members.collect::<Vec<_>>().join(",")
+    };
+    format!(
+        "[[{}],[{}]]",
+        fields(&native.beside),
+        fields(&native.inside)
+    )
+}
+
+pub(super) fn decode_call_native(
+    what: &'static str,
+    raw: &RawValue,
+) -> Result<CallNative, DamagedRecord> {
+    type Written<'a> = Vec<(Box<str>, &'a RawValue)>;
+    let (beside, inside): (Written<'_>, Written<'_>) =
+        serde_json::from_str(raw.get()).map_err(|error| DamagedRecord::new(what, error))?;
+    let fields = |written: Written<'_>| {
+        let fields = written.into_iter();
+        fields
+            .map(|(key, value)| (key, Json::from_raw(value)))
+            .collect()
+    };
+    Ok(CallNative {
+        beside: fields(beside),
+        inside: fields(inside),
+    })
+}
+
+/// A usage as stored: the three sums, the object, its format and the further sums.
 pub fn encode_usage(usage: &TokenUsage) -> String {
     // Room for the sums and what stands between them.
-    let mut out = String::with_capacity(usage.json.as_str().len() + 64);
+    let native = usage.native.as_ref();
+    let mut out = String::with_capacity(native.map_or(0, |part| part.json.as_str().len()) + 96);
     push_usage(&mut out, usage);
     out
 }
@@ -106,7 +197,26 @@ fn push_usage(out: &mut String, usage: &TokenUsage) {
         push_number(out, tokens);
         out.push(',');
     }
-    out.push_str(usage.json.as_str());
+    match &usage.native {
+        Some(part) => {
+            out.push_str(part.json.as_str());
+            out.push_str(",\"");
+            out.push_str(part.format.as_str());
+            out.push('"');
+        }
+        None => out.push_str("null,null"),
+    }
+    for tokens in [
+        usage.cached_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+    ] {
+        out.push(',');
+        match tokens {
+            Some(tokens) => push_number(out, tokens),
+            None => out.push_str("null"),
+        }
+    }
     out.push(']');
 }
 
@@ -122,15 +232,16 @@ fn encode_delta(delta: &AnswerDelta, out: &mut String) {
         Some(reasoning) => {
             let out = array.field();
             out.push_str("[\"");
-            out.push_str(reasoning_word(reasoning.field));
+            out.push_str(reasoning.place.as_str());
             out.push_str("\",");
             push_literal(out, Some(&reasoning.text));
             out.push(']');
         }
         None => array = array.json("null"),
     }
+    // The second one held what stands among the further fields now.
     array = array
-        .json(rest.reasoning_details.as_ref().map_or("null", Json::as_str))
+        .json("null")
         .json(rest.logprobs.as_ref().map_or("null", Json::as_str));
     for (key, value) in &rest.extra {
         array = array.string(key).json(value.as_str());
@@ -222,14 +333,28 @@ pub fn decode(text: &str) -> Result<Vec<LogEvent>, DamagedRecord> {
 /// # Errors
 /// [`DamagedRecord`] when the text is something else.
 pub fn decode_usage(text: &str) -> Result<TokenUsage, DamagedRecord> {
-    let (prompt_tokens, completion_tokens, total_tokens, json): (u64, u64, u64, &RawValue) =
-        serde_json::from_str(text).map_err(damaged)?;
-    Ok(TokenUsage {
-        prompt_tokens,
-        completion_tokens,
-        total_tokens,
-        json: Json::from_raw(json),
-    })
+    let values: Vec<&RawValue> = serde_json::from_str(text).map_err(damaged)?;
+    let mut fields = Fields {
+        values: values.into_iter(),
+    };
+    let mut usage = TokenUsage {
+        prompt_tokens: fields.read()?,
+        completion_tokens: fields.read()?,
+        total_tokens: fields.read()?,
+        ..TokenUsage::default()
+    };
+    let json = Json::from_raw(fields.next()?);
+    // A record of the time when there was one format ends here.
+    let format = match fields.optional::<Option<String>>()? {
+        None => Some(openai_chat::FORMAT),
+        Some(None) => None,
+        Some(Some(word)) => Some(read_format(WHAT, &word)?),
+    };
+    usage.native = format.map(|format| NativePart { format, json });
+    usage.cached_tokens = fields.optional()?.flatten();
+    usage.cache_write_tokens = fields.optional()?.flatten();
+    usage.reasoning_tokens = fields.optional()?.flatten();
+    Ok(usage)
 }
 
 fn damaged(problem: impl ToString) -> DamagedRecord {
@@ -250,6 +375,14 @@ impl<'a> Fields<'a> {
 
     fn read<T: serde::Deserialize<'a>>(&mut self) -> Result<T, DamagedRecord> {
         serde_json::from_str(self.next()?.get()).map_err(damaged)
+    }
+
+    /// The next field, if there is one.
+    fn optional<T: serde::Deserialize<'a>>(&mut self) -> Result<Option<T>, DamagedRecord> {
+        if self.values.len() == 0 {
+            return Ok(None);
+        }
+        self.read().map(Some)
     }
 
     fn literal(&mut self) -> Result<Option<Literal>, DamagedRecord> {
@@ -299,6 +432,22 @@ fn decode_event(values: Vec<&RawValue>) -> Result<LogEvent, DamagedRecord> {
         },
         "round" => LogEvent::Round {
             round: fields.read()?,
+            format: match fields.optional::<String>()? {
+                Some(word) => read_format(WHAT, &word)?,
+                None => openai_chat::FORMAT,
+            },
+        },
+        "block_end" => LogEvent::BlockEnd(Box::new(BlockEnd {
+            choice: fields.read()?,
+            signature: fields.literal()?,
+            native: match fields.next()? {
+                raw if raw.get() == "null" => None,
+                raw => Some(decode_native(WHAT, raw)?),
+            },
+        })),
+        "native" => LogEvent::Native {
+            choice: fields.read()?,
+            part: Box::new(decode_native(WHAT, fields.next()?)?),
         },
         "call" => LogEvent::ClientCall(CallDelta {
             choice: fields.read()?,
@@ -307,6 +456,10 @@ fn decode_event(values: Vec<&RawValue>) -> Result<LogEvent, DamagedRecord> {
             name: fields.read()?,
             form: fields.word(|word| read_form(WHAT, word).ok())?,
             arguments: fields.literal()?,
+            native: match fields.values.next() {
+                Some(raw) => Some(Box::new(decode_call_native(WHAT, raw)?)),
+                None => None,
+            },
         }),
         "extra" => LogEvent::Extra {
             key: fields.read()?,
@@ -322,6 +475,10 @@ fn decode_event(values: Vec<&RawValue>) -> Result<LogEvent, DamagedRecord> {
                 call,
                 id,
                 name: fields.read()?,
+                arguments: match fields.values.len() {
+                    0 => Literal::default(),
+                    _ => fields.literal()?.unwrap_or_default(),
+                },
             }
         }
         "call_ended" => {
@@ -360,7 +517,7 @@ fn decode_delta(fields: &mut Fields<'_>) -> Result<AnswerDelta, DamagedRecord> {
     let refusal = fields.literal()?;
     let reasoning = match fields.read::<Option<(String, &RawValue)>>()? {
         Some((word, raw)) => Some(ReasoningText {
-            field: read_field(WHAT, &word)?,
+            place: read_place(WHAT, &word)?,
             text: read_literal(WHAT, raw)?,
         }),
         None => None,
@@ -369,9 +526,11 @@ fn decode_delta(fields: &mut Fields<'_>) -> Result<AnswerDelta, DamagedRecord> {
         let json = Json::from_raw(fields.next()?);
         Ok(if json.is_null() { None } else { Some(json) })
     };
-    let reasoning_details = optional_json()?;
+    let details = optional_json()?;
     let logprobs = optional_json()?;
-    let (mut extra, mut beside) = (Vec::new(), Vec::new());
+    let details = details.map(|details| (openai_chat::REASONING_DETAILS.into(), details));
+    let mut extra: NativeFields = details.into_iter().collect();
+    let mut beside = NativeFields::new();
     let mut members = &mut extra;
     while fields.values.len() > 0 {
         // What stands behind null are fields of the choice.
@@ -386,7 +545,6 @@ fn decode_delta(fields: &mut Fields<'_>) -> Result<AnswerDelta, DamagedRecord> {
         rest: Some(Box::new(DeltaRest {
             refusal,
             reasoning,
-            reasoning_details,
             logprobs,
             extra,
             beside,
@@ -457,43 +615,35 @@ pub(super) fn read_form(what: &'static str, word: &str) -> Result<CallForm, Dama
         .ok_or_else(|| DamagedRecord::new(what, format!("unknown form {word:?}")))
 }
 
-pub(super) fn reasoning_word(field: ReasoningField) -> &'static str {
-    match field {
-        ReasoningField::ReasoningContent => "reasoning_content",
-        ReasoningField::Reasoning => "reasoning",
-        ReasoningField::ThinkingPart => "thinking",
-    }
+pub(super) fn read_place(what: &'static str, word: &str) -> Result<NativeLabel, DamagedRecord> {
+    native_words::place(word)
+        .ok_or_else(|| DamagedRecord::new(what, format!("unknown place of reasoning {word:?}")))
 }
 
-pub(super) fn read_field(what: &'static str, word: &str) -> Result<ReasoningField, DamagedRecord> {
-    [
-        ReasoningField::ReasoningContent,
-        ReasoningField::Reasoning,
-        ReasoningField::ThinkingPart,
-    ]
-    .into_iter()
-    .find(|field| reasoning_word(*field) == word)
-    .ok_or_else(|| DamagedRecord::new(what, format!("unknown reasoning field {word:?}")))
-}
+const FINISHES: [(Finish, &str); 7] = [
+    (Finish::Stop, "stop"),
+    (Finish::Length, "length"),
+    (Finish::ToolCalls, "tool_calls"),
+    (Finish::ContentFilter, "content_filter"),
+    (Finish::StopSequence, "stop_sequence"),
+    (Finish::Refusal, "refusal"),
+    (Finish::Pause, "pause"),
+];
 
 pub(super) fn finish_word(finish: Finish) -> &'static str {
-    match finish {
-        Finish::Stop => "stop",
-        Finish::Length => "length",
-        Finish::ToolCalls => "tool_calls",
-        Finish::ContentFilter => "content_filter",
-        Finish::FunctionCall => "function_call",
-    }
+    let mut all = FINISHES.iter();
+    all.find(|(known, _)| *known == finish)
+        .map_or("stop", |(_, word)| word)
 }
 
 fn read_finish(word: &str) -> Option<Finish> {
-    [
-        Finish::Stop,
-        Finish::Length,
-        Finish::ToolCalls,
-        Finish::ContentFilter,
-        Finish::FunctionCall,
-    ]
-    .into_iter()
-    .find(|finish| finish_word(*finish) == word)
+    // The old form of calls had a word of its own.
+    let word = if word == "function_call" {
+        "tool_calls"
+    } else {
+        word
+    };
+    let mut all = FINISHES.iter();
+    all.find(|(_, known)| *known == word)
+        .map(|(finish, _)| *finish)
 }

@@ -4,13 +4,17 @@ use tw_core::fault::{FaultClass, TurnFault};
 use tw_core::id::{CallId, CallRef};
 use tw_core::json::{Json, Literal};
 use tw_core::model::{
-    AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, ReasoningField, ReasoningText, TokenUsage,
+    AnswerDelta, BlockEnd, CallDelta, CallForm, CallNative, DeltaRest, Finish, ReasoningText,
+    TokenUsage,
 };
-use tw_core::request::{Block, CallBlock, ResultBlock};
+use tw_core::native::{AnswerOrigin, NativePart};
+use tw_core::request::{Block, CallBlock, PartBlock, ReasoningBlock, ResultBlock};
 use tw_core::turn_status::{TurnReason, TurnStatus};
 
+use super::blocks::StoredBlocks;
 use super::events::lines::FlushReader;
 use super::{blocks, events};
+use crate::openai_chat::{self, FORMAT};
 
 fn literal(inner: &str) -> Literal {
     Literal::checked(inner).unwrap()
@@ -35,14 +39,32 @@ fn fault(class: FaultClass) -> TurnFault {
     }
 }
 
+fn native(json_text: &str) -> NativePart {
+    NativePart {
+        format: FORMAT,
+        json: json(json_text),
+    }
+}
+
+fn call_native() -> Box<CallNative> {
+    let fields = |key: &str| vec![(Box::from(key), json("{\"s\":1.0}"))];
+    Box::new(CallNative {
+        beside: fields("extra\"content"),
+        inside: fields("x"),
+    })
+}
+
+fn part(json_text: &str) -> PartBlock {
+    openai_chat::part(json(json_text))
+}
+
 pub(super) fn every_event() -> Vec<LogEvent> {
     let rest = DeltaRest {
         refusal: Some(literal("no")),
         reasoning: Some(ReasoningText {
-            field: ReasoningField::Reasoning,
+            place: openai_chat::REASONING,
             text: literal(r"\ud83d"),
         }),
-        reasoning_details: Some(json(r#"[{"signature":"x"}]"#)),
         logprobs: Some(json(r#"{"content":[]}"#)),
         beside: vec![("stop_reason".into(), json("7"))],
         extra: vec![("audio".into(), json(r#"{"id":12345678901234567890}"#))],
@@ -62,7 +84,12 @@ pub(super) fn every_event() -> Vec<LogEvent> {
         prompt_tokens: 1,
         completion_tokens: 2,
         total_tokens: 3,
-        json: json(r#"{"total_tokens":3,"x":1.50}"#),
+        native: Some(NativePart {
+            format: FORMAT,
+            json: json(r#"{"total_tokens":3,"x":1.50}"#),
+        }),
+        cached_tokens: Some(4),
+        ..TokenUsage::default()
     };
     let turn_end = |fault| {
         LogEvent::End(Box::new(TurnEnd {
@@ -81,7 +108,10 @@ pub(super) fn every_event() -> Vec<LogEvent> {
             model: "m\"x".to_owned(),
             created_s: -1,
         },
-        LogEvent::Round { round: 1 },
+        LogEvent::Round {
+            round: 1,
+            format: FORMAT,
+        },
         LogEvent::Delta(AnswerDelta {
             choice: 0,
             text: Some(literal(r"a\nb\u00e9")),
@@ -104,7 +134,31 @@ pub(super) fn every_event() -> Vec<LogEvent> {
             name: None,
             form: CallForm::Custom,
             arguments: Some(literal(r#"{\"a"#)),
+            native: None,
         }),
+        LogEvent::ClientCall(CallDelta {
+            choice: 0,
+            call: 2,
+            id: None,
+            name: None,
+            form: CallForm::Function,
+            arguments: None,
+            native: Some(call_native()),
+        }),
+        LogEvent::Round {
+            round: 2,
+            format: FORMAT,
+        },
+        LogEvent::BlockEnd(Box::default()),
+        LogEvent::BlockEnd(Box::new(BlockEnd {
+            choice: 1,
+            signature: Some(literal("c2ln")),
+            native: Some(native(r#"{"type":"x"}"#)),
+        })),
+        LogEvent::Native {
+            choice: 0,
+            part: Box::new(native("[1.50]")),
+        },
         LogEvent::Extra {
             key: "service_tier".into(),
             value: json("\"x\""),
@@ -117,6 +171,7 @@ pub(super) fn every_event() -> Vec<LogEvent> {
             call,
             id: call_id(),
             name: "mail".to_owned(),
+            arguments: literal(r#"{\"to\":1}"#),
         },
         LogEvent::CallEnded {
             call,
@@ -179,25 +234,43 @@ fn blocks_come_back_as_they_were() {
     let all = vec![
         Block::Text(literal(r"x\ud83d\ude00")),
         Block::Refusal(literal("no")),
-        Block::Reasoning(ReasoningText {
-            field: ReasoningField::ThinkingPart,
-            text: literal("t"),
+        Block::Reasoning(ReasoningBlock::of(openai_chat::THINKING_PART, literal("t"))),
+        Block::Reasoning(ReasoningBlock {
+            signature: Some(literal("c2ln")),
+            native: Some(native(r#"{"id":"rs_1"}"#)),
+            ..ReasoningBlock::of(openai_chat::REASONING, literal(""))
         }),
-        Block::ReasoningDetails(json("[1]")),
+        Block::Native(native(r#"{"reasoning_details":[1]}"#)),
         Block::Call(CallBlock {
             id: "call\"1".to_owned(),
             name: "f".to_owned(),
             form: CallForm::Function,
             arguments: literal("{}"),
+            native: Some(call_native()),
         }),
         Block::Result(ResultBlock {
             call_id: "c".to_owned(),
-            content: json("\"r\""),
+            content: vec![
+                Block::Text(literal("r")),
+                Block::Part(part(
+                    r#"{"type":"image_url","image_url":{"url":"https://x"}}"#,
+                )),
+            ],
+            is_error: true,
         }),
-        Block::Part(json(r#"{"type":"image_url"}"#)),
+        Block::Part(part(r#"{"type":"image_url"}"#)),
     ];
-    assert_eq!(blocks::decode(&blocks::encode(&all)).unwrap(), all);
-    assert_eq!(blocks::decode("[]").unwrap(), Vec::new());
+    let origin = AnswerOrigin {
+        format: FORMAT,
+        upstream: "up\"1".into(),
+        model: "m".into(),
+    };
+    for origin in [None, Some(origin)] {
+        let read = blocks::decode(&blocks::encode(&all, origin.as_ref())).unwrap();
+        assert_eq!(read.blocks, all);
+        assert_eq!(read.origin.as_deref(), origin.as_ref());
+    }
+    assert_eq!(blocks::decode("[]").unwrap(), StoredBlocks::default());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use tw_core::id::TurnId;
 use tw_core::json::{Json, LiteralBuf};
 use tw_core::model::{AnswerDelta, CallDelta, CallForm, Finish, ModelEvent, ReportedError};
 use tw_core::turn_status::TurnStatus;
+use tw_wire::openai_chat::FORMAT;
 use tw_wire::openai_chat::body;
 use tw_wire::openai_chat::chunks::{ChunkOptions, ChunkWriter};
 use tw_wire::openai_chat::outcome::ChatDialect;
@@ -79,8 +80,13 @@ pub fn whole(events: &[ModelEvent]) -> BuiltAnswer {
             ModelEvent::Extra { key, value } | ModelEvent::Progress { key, value } => {
                 answer.extra.insert(key.to_string(), value.to_value());
             }
+            ModelEvent::BlockEnd(_) | ModelEvent::Native { .. } => {
+                panic!("this format has none: {event:?}")
+            }
             ModelEvent::Finish { choice, reason } => answer.finishes.push((*choice, *reason)),
-            ModelEvent::Usage(usage) => answer.usage = Some(usage.json.to_value()),
+            ModelEvent::Usage(usage) => {
+                answer.usage = Some(usage.native.as_ref().unwrap().json.to_value())
+            }
             ModelEvent::Error(error) => answer.errors.push((**error).clone()),
             ModelEvent::Done => answer.is_done = true,
         }
@@ -107,15 +113,16 @@ impl BuiltChoice {
             rest.reasoning
                 .iter()
                 .for_each(|reasoning| written.reasoning.push(&reasoning.text));
-            self.details
-                .extend(rest.reasoning_details.as_ref().map(Json::to_value));
             self.logprobs
                 .extend(rest.logprobs.as_ref().map(Json::to_value));
-            self.extra.extend(
-                rest.extra
-                    .iter()
-                    .map(|(key, value)| (key.to_string(), value.to_value())),
-            );
+            for (key, value) in &rest.extra {
+                match &**key {
+                    "reasoning_details" => self.details.push(value.to_value()),
+                    _ => {
+                        self.extra.push((key.to_string(), value.to_value()));
+                    }
+                }
+            }
         }
     }
 
@@ -184,7 +191,10 @@ pub fn log(events: &[ModelEvent]) -> Vec<LogEvent> {
             model: "m".to_owned(),
             created_s: 7,
         },
-        LogEvent::Round { round: 1 },
+        LogEvent::Round {
+            round: 1,
+            format: FORMAT,
+        },
     ];
     let mut finishes = Vec::new();
     let mut usage = None;
@@ -205,6 +215,9 @@ pub fn log(events: &[ModelEvent]) -> Vec<LogEvent> {
                     key: key.clone(),
                     value: value.clone(),
                 });
+            }
+            ModelEvent::BlockEnd(_) | ModelEvent::Native { .. } => {
+                panic!("this format has none: {event:?}")
             }
             ModelEvent::Finish { choice, reason } => {
                 finishes.push(LogEvent::Finish {

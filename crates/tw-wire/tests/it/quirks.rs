@@ -2,10 +2,12 @@
 //! of the list of quirks.
 
 use serde_json::{Value, json};
+use tw_core::json::Json;
 use tw_core::limits::RequestLimits;
 use tw_core::model::{CallForm, DeltaRest, Finish, ModelEvent};
-use tw_core::request::{Block, CallBlock, RoundSent};
-use tw_wire::openai_chat::request;
+use tw_core::native::NativePart;
+use tw_core::request::{Block, CallBlock, ReasoningBlock, RoundSent};
+use tw_wire::openai_chat::{FORMAT, request};
 
 use crate::answer::{self, BuiltAnswer};
 use crate::properties::untouched;
@@ -395,22 +397,27 @@ fn quirk_27_reasoning_and_signatures_go_back_first_and_unchanged() {
     });
     let Some(DeltaRest {
         reasoning: Some(reasoning),
-        reasoning_details: Some(kept),
+        extra,
         ..
     }) = rest
     else {
         panic!("reasoning is kept: {events:?}");
     };
-    assert_eq!(kept.as_str(), details);
+    assert_eq!(extra.len(), 1);
+    assert_eq!(extra[0].1.as_str(), details);
 
     let blocks = [
-        Block::Reasoning(reasoning.clone()),
-        Block::ReasoningDetails(kept.clone()),
+        Block::Reasoning(ReasoningBlock::of(reasoning.place, reasoning.text.clone())),
+        Block::Native(NativePart {
+            format: FORMAT,
+            json: Json::of_fields(extra),
+        }),
         Block::Call(CallBlock {
             id: "toolu_1".to_owned(),
             name: "f".to_owned(),
             form: CallForm::Function,
             arguments: tw_core::json::Literal::from_text("{}"),
+            native: None,
         }),
     ];
     let body = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -419,11 +426,12 @@ fn quirk_27_reasoning_and_signatures_go_back_first_and_unchanged() {
     let mut next = untouched(&input);
     next.rounds = vec![RoundSent {
         assistant: &blocks,
+        origin: None,
         results: vec![("toolu_1", "done")],
     }];
     let sent = String::from_utf8(request::encode(&next)).expect("UTF-8");
     let assistant = format!(
-        r#"{{"role":"assistant","content":null,"reasoning":"hm","reasoning_details":{details},"tool_calls":[{{"id":"toolu_1","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]}}"#
+        r#"{{"role":"assistant","content":null,"reasoning":"hm","tool_calls":[{{"id":"toolu_1","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}],"reasoning_details":{details}}}"#
     );
     assert!(sent.contains(&assistant), "{sent}");
 }

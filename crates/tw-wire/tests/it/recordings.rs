@@ -138,7 +138,7 @@ fn check_finishes(file: &str, expect: &Value, answer: &BuiltAnswer) {
         .map(|word| match *word {
             "length" => Finish::Length,
             "tool_calls" => Finish::ToolCalls,
-            "function_call" => Finish::FunctionCall,
+            "function_call" => Finish::ToolCalls,
             "content_filter" => Finish::ContentFilter,
             _ => Finish::Stop,
         })

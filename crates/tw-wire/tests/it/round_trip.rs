@@ -1,6 +1,6 @@
 //! What we write of an answer is read as that answer.
 
-use tw_core::model::{CallForm, Finish};
+use tw_core::model::CallForm;
 use tw_wire::openai_chat::completion::CompletionBuilder;
 use tw_wire::openai_chat::outcome::ChatDialect;
 
@@ -20,11 +20,6 @@ fn as_written(mut answer: BuiltAnswer, file: &str, read: &BuiltAnswer) -> BuiltA
                 assert!(written.id.is_some(), "an id in {file}");
                 call.id.clone_from(&written.id);
             }
-        }
-    }
-    for (_, reason) in &mut answer.finishes {
-        if *reason == Finish::FunctionCall {
-            *reason = Finish::ToolCalls;
         }
     }
     answer

@@ -2,7 +2,7 @@ use uuid::Uuid;
 
 use super::{WrittenId, written_ids};
 use crate::id::CallId;
-use crate::json::{Json, Literal};
+use crate::json::Literal;
 use crate::model::CallForm;
 use crate::request::{Block, CallBlock, Message, ResultBlock, Role};
 
@@ -20,11 +20,7 @@ fn with_ids(text: &str) -> String {
 }
 
 fn message(role: Role, blocks: Vec<Block>) -> Message {
-    Message {
-        role,
-        blocks,
-        raw: None,
-    }
+    Message::made(role, blocks)
 }
 
 fn said(role: Role, text: &str) -> Message {
@@ -75,11 +71,9 @@ fn what_the_assistant_said_is_looked_through_and_what_the_user_says_now() {
         name: "f".to_owned(),
         form: CallForm::Function,
         arguments: Literal::from_text(&with_ids("{\"of\": \"{8}\"}")),
+        native: None,
     };
-    let result = ResultBlock {
-        call_id: id(7).handed(),
-        content: Json::from_value(&with_ids("{8}").into()),
-    };
+    let result = ResultBlock::of_text(id(7).handed(), Literal::from_text(&with_ids("{8}")));
     let messages = [
         said(Role::System, "{1}"),
         said(Role::User, "{2}"),

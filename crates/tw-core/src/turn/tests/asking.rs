@@ -424,10 +424,12 @@ fn finish_reasons_fit_what_the_model_did() {
         ("text Hi ; finish stop ; done", "stop"),
         ("text Hi ; finish content_filter ; done", "content_filter"),
         ("text Hi ; finish tool_calls ; done", "stop"),
-        ("text Hi ; finish function_call ; done", "stop"),
+        ("text Hi ; finish stop_sequence ; done", "stop_sequence"),
+        ("text Hi ; finish pause ; done", "pause"),
+        ("text Hi ; finish refusal ; done", "refusal"),
         ("call 0 theirs {} ; finish stop ; done", "tool_calls"),
         ("call 0 theirs {} ; done", "tool_calls"),
-        ("legacy 0 theirs {} ; finish stop ; done", "function_call"),
+        ("legacy 0 theirs {} ; finish stop ; done", "tool_calls"),
         ("call 0 theirs { ; finish length ; done", "length"),
     ] {
         let mut run = Run::start(relay());

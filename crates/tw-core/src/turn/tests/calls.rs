@@ -333,16 +333,37 @@ fn what_runs_is_known_only_while_it_runs() {
 }
 
 #[test]
-fn reasoning_goes_back_first_and_unchanged() {
-    let mut run = Run::after(
-        ours(),
-        "text So. ; reasoning Hm ; details [{\"signature\":\"s\"}] ; call 0 get_time {} ; done
-         slot 1.0 ; end 1.0#1 ok 12:00",
-    );
-    assert_eq!(
-        run.play("request")[1],
-        "sent reasoning \"Hm\" details [{\"signature\":\"s\"}] text \"So.\" call c0 get_time {}"
-    );
+fn the_models_own_message_goes_back_whole_and_in_its_order() {
+    let ran = "done ; slot 1.0 ; end 1.0#1 ok 12:00";
+    for (said, sent) in [
+        (
+            "text So. ; reasoning Hm ; call 0 get_time {}",
+            "text \"So.\" reasoning \"Hm\" call c0 get_time {}",
+        ),
+        (
+            "reasoning Hm ; reasoning m ; sealed s1 ; reasoning Ah ; sealed s2 ; call 0 get_time {}",
+            "reasoning \"Hmm\"!s1 reasoning \"Ah\"!s2 call c0 get_time {}",
+        ),
+        (
+            "text a ; sealed ; text b ; native {\"t\":1} ; text c ; call 0 get_time {}",
+            "text \"a\" text \"b\" native {\"t\":1} text \"c\" call c0 get_time {}",
+        ),
+        (
+            "call 0 get_time { ; signed 0 \"x\" ; more 0 } ; text late",
+            "call c0 get_time {} {\"sign\":\"x\"} text \"late\"",
+        ),
+        (
+            "details [1] ; call 0 get_time {} ; details [2]",
+            "call c0 get_time {} native {\"details\":[1,2]}",
+        ),
+        (
+            "reasoning  ; text  ; call 0 get_time {}",
+            "reasoning \"\" text \"\" call c0 get_time {}",
+        ),
+    ] {
+        let mut run = Run::after(ours(), &format!("{said} ; {ran}"));
+        assert_eq!(run.play("request")[1], format!("sent {sent}"), "{said}");
+    }
 }
 
 #[test]
@@ -357,6 +378,7 @@ fn calls_of_a_choice_that_was_not_asked_for_are_no_calls() {
             name: Some("send_mail".into()),
             form: CallForm::Function,
             arguments: None,
+            native: None,
         }),
     };
     let mut run = Run::after(ours(), "text Hi");

@@ -45,12 +45,12 @@ fn answer(text: &str, calls: &[&str]) -> Message {
             name: "f".to_owned(),
             form: CallForm::Function,
             arguments: Literal::default(),
+            native: None,
         })
     }));
     Message {
-        role: Role::Assistant,
-        blocks,
         raw: Some(Json::from_value(&"".into())),
+        ..Message::made(Role::Assistant, blocks)
     }
 }
 
@@ -146,7 +146,7 @@ fn a_request_that_is_too_long_is_made_once_more_without_what_was_put_back() {
 #[test]
 fn the_upstream_that_found_it_too_long_is_the_one_that_is_asked_again() {
     let setup = TurnSetup {
-        upstreams: vec!["up".to_owned(), "next".to_owned()],
+        upstreams: super::upstreams_named(&["up", "next"]),
         ..remembering(ours())
     };
     let mut run = Run::start(setup);

@@ -25,6 +25,9 @@ fn entry(name: &str, parameters: Option<&str>) -> ToolEntry {
     ToolEntry {
         name: name.to_owned(),
         form: CallForm::Function,
+        description: None,
+        strict: None,
+        is_of_provider: false,
         parameters: parameters.map(|text| Json::parse(text).unwrap()),
         raw: Json::parse("{}").unwrap(),
     }

@@ -116,7 +116,7 @@ fn quirk_17_calls_that_the_length_limit_cut_are_failed_not_run() {
 
 #[test]
 fn quirk_20_the_presence_of_calls_decides_not_the_finish_reason() {
-    for finish in ["stop", "content_filter", "function_call", "tool_calls"] {
+    for finish in ["stop", "content_filter", "stop_sequence", "tool_calls"] {
         let mut run = Run::start(ours());
         let trace = run.play(&format!(
             "call 0 get_time {{}} ; call 1 put_row {{}} ; call 2 send_mail {{}} ; finish {finish} ; done"

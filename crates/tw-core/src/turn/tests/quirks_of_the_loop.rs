@@ -79,7 +79,8 @@ fn quirk_31_tools_keep_their_order_and_schemas_their_keys() {
     ]);
     let mut run = Run::start(setup);
     for _round in 1..=3 {
-        let request = run.turn.model_request(&absent, Vec::new(), "m", true);
+        let origin = run.turn.origin_of(1);
+        let request = run.turn.model_request(&absent, Vec::new(), &origin, true);
         let OfferedTools::Ours(tools) = request.tools else {
             panic!("tools of ours are offered");
         };

@@ -4,7 +4,7 @@ use super::{Run, assert_same, check_recovered, lines_of, ours};
 use crate::call::CallStatus;
 use crate::change::TurnChange;
 use crate::id::CallRef;
-use crate::turn::{FoundAttempt, FoundCall, FoundTurn, ToolOffer, TurnSetup};
+use crate::turn::{FoundAttempt, FoundCall, FoundRound, FoundTurn, ToolOffer, TurnSetup};
 
 /// What the store holds after these lines: all that was written, all that was shown.
 pub(super) fn found_after(setup: TurnSetup, lines: &str) -> FoundTurn {
@@ -47,9 +47,11 @@ fn record(found: &mut FoundTurn, change: &TurnChange) {
             attempt.outcome = Some(close.outcome.as_str().to_owned());
             attempt.usage = close.usage.clone();
         }
-        TurnChange::AddMessage(message) => {
-            found.rounds.push((message.round, message.blocks.clone()))
-        }
+        TurnChange::AddMessage(message) => found.rounds.push(FoundRound {
+            round: message.round,
+            blocks: message.blocks.clone(),
+            origin: message.origin.clone(),
+        }),
         TurnChange::AddCall(call) => found.calls.push(FoundCall {
             call: call.call,
             id: call.id,

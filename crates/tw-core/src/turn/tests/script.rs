@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::id::CallRef;
 use crate::json::{Json, Literal};
 use crate::model::{
-    AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, ModelEvent, ReasoningField, ReasoningText,
-    ReportedError, TokenUsage,
+    AnswerDelta, BlockEnd, CallDelta, CallForm, CallNative, DeltaRest, Finish, ModelEvent,
+    ReasoningText, ReportedError, TokenUsage,
 };
+use crate::native::{NativeLabel, NativePart};
 use crate::tool::{LookUp, ToolOutcome, ToolOutput};
 use crate::turn::{Event, ModelFailure, ModelFailureKind, ModelRequestNumber, Timer};
 
@@ -19,6 +20,8 @@ use crate::turn::{Event, ModelFailure, ModelFailureKind, ModelRequestNumber, Tim
 /// | `named m 5` | the answer's own name and time |
 /// | `text Hel`, `reasoning Hm`, `logprobs {}` | an addition to the first choice |
 /// | `extra key "value"` | a field beside the choices |
+/// | `details [..]`, `native {..}`, `signed 0 "x"` | what only the format knows, of the message, as a block, of a call |
+/// | `sealed`, `sealed x` | the end of a block, with a signature |
 /// | `call 0 name {…}`, `call 0 name@id {…}`, `call 0 name@ {…}` | the first piece of a call with the id `c0`, `id`, or none; `legacy` for the old form |
 /// | `more 0 …` | more of its arguments |
 /// | `finish stop`, `usage 10 5`, `error 429 busy`, `error - bad`, `done`, `closed` | |
@@ -59,19 +62,41 @@ pub(super) fn event(line: &str, asked: ModelRequestNumber) -> Event {
         })),
         "reasoning" => of_model(delta(DeltaRest {
             reasoning: Some(ReasoningText {
-                field: ReasoningField::ReasoningContent,
+                place: NativeLabel::new("thought"),
                 text: Literal::from_text(rest),
             }),
             ..DeltaRest::default()
         })),
         "details" => of_model(delta(DeltaRest {
-            reasoning_details: Some(json(rest)),
+            extra: vec![("details".into(), json(rest))],
             ..DeltaRest::default()
         })),
         "logprobs" => of_model(delta(DeltaRest {
             logprobs: Some(json(rest)),
             ..DeltaRest::default()
         })),
+        "sealed" => of_model(ModelEvent::BlockEnd(BlockEnd {
+            signature: (!rest.is_empty()).then(|| Literal::from_text(rest)),
+            ..BlockEnd::default()
+        })),
+        "native" => of_model(ModelEvent::Native {
+            choice: 0,
+            part: NativePart {
+                format: super::FORMAT,
+                json: json(rest),
+            },
+        }),
+        "signed" => {
+            let (place, value) = cut(rest);
+            of_model(ModelEvent::Call(CallDelta {
+                native: Some(Box::new(CallNative {
+                    beside: vec![("sign".into(), json(value))],
+                    ..CallNative::default()
+                })),
+                arguments: None,
+                ..more(place)
+            }))
+        }
         "extra" => {
             let (key, value) = cut(rest);
             of_model(ModelEvent::Extra {
@@ -159,6 +184,7 @@ fn first_piece(word: &str, rest: &str) -> CallDelta {
             CallForm::Function
         },
         arguments: (!arguments.is_empty()).then(|| Literal::from_text(arguments)),
+        native: None,
     }
 }
 
@@ -171,6 +197,7 @@ fn more(rest: &str) -> CallDelta {
         name: None,
         form: CallForm::Function,
         arguments: Some(Literal::from_text(arguments)),
+        native: None,
     }
 }
 
@@ -180,7 +207,9 @@ fn finish(word: &str) -> Finish {
         "length" => Finish::Length,
         "tool_calls" => Finish::ToolCalls,
         "content_filter" => Finish::ContentFilter,
-        "function_call" => Finish::FunctionCall,
+        "stop_sequence" => Finish::StopSequence,
+        "refusal" => Finish::Refusal,
+        "pause" => Finish::Pause,
         _ => panic!("no such finish: {word}"),
     }
 }
@@ -192,9 +221,13 @@ fn usage(text: &str) -> TokenUsage {
         prompt_tokens: prompt,
         completion_tokens: completion,
         total_tokens: prompt + completion,
-        json: json(&format!(
-            r#"{{"prompt_tokens":{prompt},"completion_tokens":{completion}}}"#
-        )),
+        native: Some(NativePart {
+            format: super::FORMAT,
+            json: json(&format!(
+                r#"{{"prompt_tokens":{prompt},"completion_tokens":{completion}}}"#
+            )),
+        }),
+        ..TokenUsage::default()
     }
 }
 

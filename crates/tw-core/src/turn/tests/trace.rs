@@ -43,7 +43,8 @@ pub(super) fn of_request(turn: &Turn) -> Vec<String> {
         tools: RequestTools::List(client_entries(turn)),
         ..input
     };
-    let request = turn.model_request(&input, Vec::new(), "m", true);
+    let origin = turn.origin_of(1);
+    let request = turn.model_request(&input, Vec::new(), &origin, true);
     let tools = match &request.tools {
         OfferedTools::AsSent => "as sent".to_owned(),
         OfferedTools::Ours(tools) => {
@@ -90,6 +91,9 @@ fn client_entries(turn: &Turn) -> Vec<ToolEntry> {
         .map(|name| ToolEntry {
             name: name.clone(),
             form: CallForm::Function,
+            description: None,
+            strict: None,
+            is_of_provider: false,
             parameters: None,
             raw: Json::from_value(&name.as_str().into()),
         })
@@ -109,8 +113,11 @@ pub(super) fn input(tools: RequestTools) -> ModelInput {
         completion_tokens_max: None,
         store: None,
         user: None,
+        format: super::FORMAT,
+        instructions: Vec::new(),
         fields: Vec::new(),
         ends: MessageEnds::default(),
+        empty_lists: 0,
         half_characters: 0,
     }
 }
@@ -205,7 +212,12 @@ fn of_end_turn(end: &EndTurn) -> String {
 fn of_event(event: &LogEvent) -> String {
     match event {
         LogEvent::Start { model, created_s } => format!("start {model} {created_s}"),
-        LogEvent::Round { round } => format!("round {round}"),
+        LogEvent::Round { round, .. } => format!("round {round}"),
+        LogEvent::BlockEnd(end) => match &end.signature {
+            Some(signature) => format!("sealed {}", signature.to_text()),
+            None => "sealed".to_owned(),
+        },
+        LogEvent::Native { part, .. } => format!("native {}", part.json.as_str()),
         LogEvent::Delta(delta) => of_delta(delta),
         LogEvent::ClientCall(piece) => format!(
             "client call {} {}{} {}",
@@ -243,8 +255,8 @@ fn of_delta(delta: &AnswerDelta) -> String {
     if let Some(reasoning) = &rest.reasoning {
         let _ = write!(line, "reasoning {}", reasoning.text.to_text());
     }
-    if let Some(details) = &rest.reasoning_details {
-        let _ = write!(line, "details {}", details.as_str());
+    for (key, value) in &rest.extra {
+        let _ = write!(line, "{key} {}", value.as_str());
     }
     if let Some(logprobs) = &rest.logprobs {
         let _ = write!(line, "logprobs {}", logprobs.as_str());
@@ -321,14 +333,23 @@ fn of_blocks(blocks: &[Block]) -> String {
         let _ = match block {
             Block::Text(said) => write!(line, " text {}", text(&said.to_text())),
             Block::Refusal(said) => write!(line, " refusal {}", text(&said.to_text())),
-            Block::Reasoning(said) => write!(line, " reasoning {}", text(&said.text.to_text())),
-            Block::ReasoningDetails(details) => write!(line, " details {}", details.as_str()),
+            Block::Reasoning(said) => {
+                let signature = said.signature.as_ref();
+                let signature =
+                    signature.map_or(String::new(), |text| format!("!{}", text.to_text()));
+                write!(line, " reasoning {}{signature}", text(&said.text.to_text()))
+            }
+            Block::Native(part) => write!(line, " native {}", part.json.as_str()),
             Block::Call(call) => write!(
                 line,
-                " call {} {} {}",
+                " call {} {} {}{}",
                 id_text(&call.id),
                 call.name,
-                call.arguments.to_text()
+                call.arguments.to_text(),
+                call.native.as_ref().map_or(String::new(), |native| format!(
+                    " {}",
+                    Json::of_fields(&native.beside).as_str()
+                ))
             ),
             Block::Result(_) | Block::Part(_) => panic!("the machine does not make {block:?}"),
         };
@@ -349,7 +370,9 @@ fn of_finish(finish: Finish) -> &'static str {
         Finish::Length => "length",
         Finish::ToolCalls => "tool_calls",
         Finish::ContentFilter => "content_filter",
-        Finish::FunctionCall => "function_call",
+        Finish::StopSequence => "stop_sequence",
+        Finish::Refusal => "refusal",
+        Finish::Pause => "pause",
     }
 }
 

@@ -1,12 +1,12 @@
 //! Several upstreams: who is asked after whom, and how long after.
 
 use super::recovery::found_after;
-use super::{Run, check, check_recovered, ours};
+use super::{Run, check, check_recovered, ours, upstreams_named};
 use crate::turn::TurnSetup;
 
 fn chain(names: &[&str]) -> TurnSetup {
     TurnSetup {
-        upstreams: names.iter().map(|name| (*name).to_owned()).collect(),
+        upstreams: upstreams_named(names),
         ..ours()
     }
 }
@@ -194,7 +194,7 @@ fn a_turn_that_is_taken_over_goes_on_with_its_chain() {
     );
     // The config has changed meanwhile, and the upstream that answered stands elsewhere.
     let changed = TurnSetup {
-        upstreams: vec!["b".to_owned(), "d".to_owned()],
+        upstreams: upstreams_named(&["b", "d"]),
         ..setup
     };
     check_recovered(

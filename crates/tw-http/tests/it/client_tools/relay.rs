@@ -27,7 +27,7 @@ async fn the_upstreams_own_ids_go_back_to_it_and_nothing_else_changes() {
         let turn = lab.app.turn_of(&got).await;
         // Written by hand, to see that its bytes survive.
         let said = format!(
-            r#"[{{"role":"user","content":"Go."}},{{ "content":"Hm. {id}", "x": 1.0e2,"tool_calls":[{{"type":"function","id":"{id}","function":{{"name":"pick","arguments":"{{\"n\":1}}"}}}}],"role":"assistant"}},{{"role":"tool","tool_call_id":"{id}","content":"red","y":"{id}"}}]"#
+            r#"[{{"role":"user","content":"Go."}},{{"content":"Hm. \u0041{id}","x":1.0e2,"tool_calls":[{{"type":"function","id":"{id}","function":{{"name":"pick","arguments":"{{\"n\":1}}"}}}}],"role":"assistant"}},{{"role":"tool","tool_call_id":"{id}","content":"red","y":"{id}"}}]"#
         );
         let body = format!(
             r#"{{"model":"m","messages":{said},"tools":[{{"type":"function","function":{{"name":"pick"}}}}]}}"#

@@ -429,15 +429,14 @@ impl SweepDriver {
         world.ask(round);
         let input = world.lab.input.clone();
         let messages = input.messages.iter().collect();
-        let request = self
-            .turn
-            .model_request(&input, messages, &input.model, false);
+        let origin = self.turn.origin_of(n);
+        let request = self.turn.model_request(&input, messages, &origin, false);
         check::request(
             &WireFormat::OpenAiChat.encode_request(&request, &Accepts::everything()),
             round,
             world,
         );
-        debug_assert_eq!(self.turn.setup().upstreams, [UPSTREAM]);
+        debug_assert_eq!(&*origin.upstream, UPSTREAM);
         let fails = world.config.mishap == Mishap::ModelFails && n == 1;
         let mut coming = VecDeque::new();
         if fails {

@@ -13,6 +13,7 @@ use tw_core::json::{Json, Literal};
 use tw_core::limits::{RequestLimits, TurnLimits};
 use tw_core::memory::MemoryVerdict;
 use tw_core::model::{AnswerDelta, CallDelta, CallForm, Finish, ModelEvent, TokenUsage};
+use tw_core::native::{AnswerOrigin, NativePart};
 use tw_core::request::ModelInput;
 use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode, TurnOwner};
 use tw_core::time::Timestamp;
@@ -109,7 +110,11 @@ impl SweepLab {
                 model_attempts_max: attempts_max,
                 ..TurnLimits::defaults()
             },
-            upstreams: vec![UPSTREAM.to_owned()],
+            upstreams: vec![Arc::new(AnswerOrigin {
+                format: WireFormat::OpenAiChat.format_name(),
+                upstream: UPSTREAM.into(),
+                model: "m".into(),
+            })],
             memory: None,
         }
     }
@@ -168,6 +173,7 @@ impl SweepLab {
             seq: 0,
             role: message.role,
             blocks: message.blocks.clone(),
+            origin: None,
             at,
         }]
     }
@@ -294,6 +300,7 @@ pub fn answer(round: u32, config: &SweepConfig) -> Vec<ModelEvent> {
                 name: Some(OWN_TOOL.into()),
                 form: CallForm::Function,
                 arguments: Some(Literal::from_text(OWN_ARGUMENTS)),
+                native: None,
             }));
         }
     }
@@ -309,8 +316,12 @@ pub fn answer(round: u32, config: &SweepConfig) -> Vec<ModelEvent> {
         prompt_tokens: 5,
         completion_tokens: 7,
         total_tokens: 12,
-        json: Json::parse(r#"{"prompt_tokens":5,"completion_tokens":7,"total_tokens":12}"#)
-            .unwrap(),
+        native: Some(NativePart {
+            format: WireFormat::OpenAiChat.format_name(),
+            json: Json::parse(r#"{"prompt_tokens":5,"completion_tokens":7,"total_tokens":12}"#)
+                .unwrap(),
+        }),
+        ..TokenUsage::default()
     }));
     events.push(ModelEvent::Done);
     events
@@ -337,6 +348,7 @@ fn call(position: u32, mishap: Mishap) -> ModelEvent {
         name: Some(TOOL.into()),
         form: CallForm::Function,
         arguments: Some(Literal::from_text(&arguments)),
+        native: None,
     })
 }
 

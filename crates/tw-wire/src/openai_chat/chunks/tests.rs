@@ -3,12 +3,14 @@ use tw_core::fault::{FaultClass, TurnFault};
 use tw_core::id::TurnId;
 use tw_core::json::{Json, Literal};
 use tw_core::model::{
-    AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, ReasoningField, ReasoningText, TokenUsage,
+    AnswerDelta, CallDelta, CallForm, CallNative, DeltaRest, Finish, ReasoningText, TokenUsage,
 };
+use tw_core::native::{FormatName, NativePart};
 use tw_core::turn_status::{TurnReason, TurnStatus};
 
 use super::{ChunkOptions, ChunkWriter};
 use crate::openai_chat::outcome::ChatDialect;
+use crate::openai_chat::{FORMAT, REASONING};
 
 const PLAIN: ChunkOptions = ChunkOptions {
     include_usage: false,
@@ -25,7 +27,10 @@ fn start() -> [LogEvent; 2] {
             model: "m\"".to_owned(),
             created_s: 7,
         },
-        LogEvent::Round { round: 1 },
+        LogEvent::Round {
+            round: 1,
+            format: FORMAT,
+        },
     ]
 }
 
@@ -45,6 +50,7 @@ fn piece(call: u32, id: Option<&str>, name: Option<&str>, arguments: Option<&str
         name: name.map(Into::into),
         form: CallForm::Function,
         arguments: arguments.map(Literal::from_text),
+        native: None,
     })
 }
 
@@ -126,8 +132,14 @@ fn an_empty_answer_has_a_role_and_a_finish_too() {
 fn texts_of_two_rounds_are_kept_apart_by_a_blank_line() {
     let events = [
         text("a"),
-        LogEvent::Round { round: 2 },
-        LogEvent::Round { round: 3 },
+        LogEvent::Round {
+            round: 2,
+            format: FORMAT,
+        },
+        LogEvent::Round {
+            round: 3,
+            format: FORMAT,
+        },
         text("b"),
         text("c"),
         finish(Finish::Stop),
@@ -153,7 +165,7 @@ fn client_calls_are_numbered_from_0_and_have_an_id() {
         piece(2, None, None, Some("{\"x\":1}")),
         piece(4, None, Some("g"), Some("{}")),
         piece(5, Some("a"), Some("h"), None),
-        finish(Finish::FunctionCall),
+        finish(Finish::ToolCalls),
         completed(),
     ];
     let minted = "call_0190aaaabbbb7ccc8dddeeeeffff0001_1_";
@@ -214,7 +226,11 @@ fn usage_comes_last_if_it_was_asked_for() {
         prompt_tokens: 1,
         completion_tokens: 2,
         total_tokens: 3,
-        json: Json::parse("{\n\"prompt_tokens\": 1}").expect("JSON"),
+        native: Some(NativePart {
+            format: FORMAT,
+            json: Json::parse("{\n\"prompt_tokens\": 1}").expect("JSON"),
+        }),
+        ..TokenUsage::default()
     });
     let events = [
         finish(Finish::Length),
@@ -245,13 +261,15 @@ fn the_rest_of_a_delta_goes_on() {
     let rest = DeltaRest {
         refusal: Some(Literal::from_text("no")),
         reasoning: Some(ReasoningText {
-            field: ReasoningField::Reasoning,
+            place: REASONING,
             text: Literal::from_text("hm"),
         }),
-        reasoning_details: Some(json(r#"[{"a":1}]"#)),
         logprobs: Some(json(r#"{"content":[]}"#)),
         beside: Vec::new(),
-        extra: vec![("channel".into(), json("\"x\""))],
+        extra: vec![
+            ("reasoning_details".into(), json(r#"[{"a":1}]"#)),
+            ("channel".into(), json("\"x\"")),
+        ],
     };
     let events = [
         LogEvent::Extra {
@@ -300,4 +318,53 @@ fn a_failure_is_an_error_without_a_finish() {
             [ROLE, &delta(r#""content":"a""#), error]
         );
     }
+}
+
+/// A piece of a call with fields that only one format knows.
+fn native_piece() -> LogEvent {
+    let field = |key: &str| vec![(Box::from(key), Json::parse("[1]").expect("JSON"))];
+    LogEvent::ClientCall(CallDelta {
+        choice: 0,
+        call: 0,
+        id: Some("a".into()),
+        name: Some("f".into()),
+        form: CallForm::Function,
+        arguments: Some(Literal::from_text("{}")),
+        native: Some(Box::new(CallNative {
+            beside: field("extra_content"),
+            inside: field("x"),
+        })),
+    })
+}
+
+#[test]
+fn what_only_its_format_knows_goes_to_clients_of_that_format() {
+    let extra = LogEvent::Delta(AnswerDelta {
+        rest: Some(Box::new(DeltaRest {
+            extra: vec![("images".into(), Json::parse("[2]").expect("JSON"))],
+            ..DeltaRest::default()
+        })),
+        ..AnswerDelta::default()
+    });
+    let other = LogEvent::Round {
+        round: 1,
+        format: FormatName::new("other"),
+    };
+    let call = |inside: &str, beside: &str| {
+        delta(&format!(
+            r#""tool_calls":[{{"index":0,"id":"a","type":"function","function":{{"name":"f","arguments":"{{}}"{inside}}}{beside}}}]"#
+        ))
+    };
+    assert_eq!(
+        written(PLAIN, &[native_piece(), extra.clone()]),
+        [
+            ROLE,
+            &call(r#","x":[1]"#, r#","extra_content":[1]"#),
+            &delta(r#""images":[2]"#)
+        ]
+    );
+    assert_eq!(
+        written(PLAIN, &[other, native_piece(), extra]),
+        [ROLE, &call("", ""), &delta("")]
+    );
 }

@@ -1,10 +1,14 @@
 use tw_core::event::LogEvent;
 use tw_core::id::TurnId;
 use tw_core::json::{Json, Literal};
-use tw_core::model::{AnswerDelta, CallDelta, CallForm, DeltaRest, Finish, TokenUsage};
+use tw_core::model::{
+    AnswerDelta, CallDelta, CallForm, CallNative, DeltaRest, Finish, ReasoningText, TokenUsage,
+};
+use tw_core::native::NativePart;
 
 use super::CompletionBuilder;
 use crate::openai_chat::outcome::ChatDialect;
+use crate::openai_chat::{FORMAT, REASONING};
 
 fn body(dialect: ChatDialect, events: &[LogEvent]) -> String {
     let turn = TurnId::parse("0190aaaabbbb7ccc8dddeeeeffff0001").expect("a UUID");
@@ -13,7 +17,10 @@ fn body(dialect: ChatDialect, events: &[LogEvent]) -> String {
         model: "m".to_owned(),
         created_s: 7,
     });
-    builder.push(&LogEvent::Round { round: 1 });
+    builder.push(&LogEvent::Round {
+        round: 1,
+        format: FORMAT,
+    });
     events.iter().for_each(|event| builder.push(event));
     String::from_utf8(builder.into_body()).expect("UTF-8")
 }
@@ -46,6 +53,7 @@ fn call(call: u32, id: Option<&str>, arguments: &str) -> LogEvent {
         name: Some("f".into()),
         form: CallForm::Function,
         arguments: Some(Literal::from_text(arguments)),
+        native: None,
     })
 }
 
@@ -57,7 +65,11 @@ fn text_of_all_rounds_is_joined() {
         prompt_tokens: 1,
         completion_tokens: 2,
         total_tokens: 3,
-        json: json(r#"{"total_tokens":3}"#),
+        native: Some(NativePart {
+            format: FORMAT,
+            json: json(r#"{"total_tokens":3}"#),
+        }),
+        ..TokenUsage::default()
     };
     let logprobs = |token: &str| {
         rest(DeltaRest {
@@ -70,7 +82,10 @@ fn text_of_all_rounds_is_joined() {
     let events = [
         text("a\""),
         logprobs("a"),
-        LogEvent::Round { round: 2 },
+        LogEvent::Round {
+            round: 2,
+            format: FORMAT,
+        },
         text("b"),
         logprobs("b"),
         rest(DeltaRest {
@@ -118,4 +133,51 @@ fn calls_are_whole() {
         "{}",
         body(ChatDialect::Functions, &events)
     );
+}
+
+#[test]
+fn what_was_there_and_empty_is_there_and_empty() {
+    let blank = rest(DeltaRest {
+        reasoning: Some(ReasoningText {
+            place: REASONING,
+            text: Literal::default(),
+        }),
+        ..DeltaRest::default()
+    });
+    let said = |events: &[LogEvent]| {
+        let body: serde_json::Value =
+            serde_json::from_str(&body(ChatDialect::Tools, events)).expect("JSON");
+        let message = body["choices"][0]["message"].clone();
+        (
+            message["content"].clone(),
+            message["reasoning_content"].clone(),
+        )
+    };
+    let call = || call(0, Some("a"), "{}");
+    assert_eq!(
+        said(&[call()]),
+        (serde_json::Value::Null, serde_json::Value::Null)
+    );
+    assert_eq!(said(&[text(""), blank, call()]), ("".into(), "".into()));
+}
+
+#[test]
+fn what_only_its_format_knows_of_a_call_stands_with_it() {
+    let field = |key: &str| vec![(Box::from(key), json("[1]"))];
+    let native = LogEvent::ClientCall(CallDelta {
+        choice: 0,
+        call: 0,
+        id: None,
+        name: None,
+        form: CallForm::Function,
+        arguments: None,
+        native: Some(Box::new(CallNative {
+            beside: field("extra_content"),
+            inside: field("x"),
+        })),
+    });
+    let events = [call(0, Some("a"), "{}"), native.clone(), native];
+    let written = body(ChatDialect::Tools, &events);
+    let expected = r#"{"id":"a","type":"function","function":{"name":"f","arguments":"{}","x":[1,1]},"extra_content":[1,1]}"#;
+    assert!(written.contains(expected), "{written}");
 }

@@ -7,33 +7,77 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use tw_core::accepts::{Accepts, ReasoningSent, SystemRole};
 use tw_core::json::{Json, Literal, LiteralBuf};
-use tw_core::model::{ReasoningField, ReasoningText};
-use tw_core::request::{Block, Message, ModelRequest, Role, RoundSent};
+use tw_core::native::AnswerOrigin;
+use tw_core::request::{Block, Message, ModelRequest, ReasoningBlock, Role, RoundSent};
 
-use super::render;
+use super::fitting::{FittedIds, is_foreign, neutral};
+use super::{overlay, render};
 use crate::openai_chat::content::{self, TextPart};
 use crate::openai_chat::raw::{self, ObjectFields};
-use crate::openai_chat::write;
+use crate::openai_chat::{REASONING_DETAILS, THINKING_PART, write};
 
 /// Writes all messages of a request and says how many parts had to stand elsewhere.
 pub fn messages(out: &mut Vec<u8>, request: &ModelRequest<'_>, accepts: &Accepts) -> u32 {
     let mut moved = Moved::default();
+    let mut ids = FittedIds::new(request.to, accepts);
     for message in &request.messages {
         if message.role != Role::Tool {
             moved.write(out);
         }
-        self::message(out, message, accepts, &mut moved);
+        let sent = sent_form(message, request.to, accepts, &mut ids);
+        self::message(out, &sent, accepts, &mut moved);
     }
     moved.write(out);
     for round in &request.rounds {
-        let assistant = of_round(round.assistant, accepts);
-        let round = RoundSent {
-            assistant: &assistant,
-            results: round.results.clone(),
-        };
-        render::round(out, &round);
+        self::round(out, round, request.to, accepts, &mut ids);
     }
     moved.count
+}
+
+/// The message as this upstream may have it: the model's own words go back whole to where they came from.
+fn sent_form<'a>(
+    message: &'a Message,
+    to: &AnswerOrigin,
+    accepts: &Accepts,
+    ids: &mut FittedIds<'_>,
+) -> Cow<'a, Message> {
+    let mut sent = if is_foreign(message.origin.as_deref(), to) {
+        let blocks = neutral(&message.blocks, accepts);
+        Cow::Owned(Message {
+            origin: message.origin.clone(),
+            ..Message::made(message.role, blocks)
+        })
+    } else {
+        Cow::Borrowed(message)
+    };
+    ids.fit(&mut sent);
+    sent
+}
+
+fn round(
+    out: &mut Vec<u8>,
+    round: &RoundSent<'_>,
+    to: &AnswerOrigin,
+    accepts: &Accepts,
+    ids: &mut FittedIds<'_>,
+) {
+    let blocks = if is_foreign(round.origin, to) {
+        Cow::Owned(neutral(round.assistant, accepts))
+    } else {
+        of_round(round.assistant, accepts)
+    };
+    let fitted = ids.of_blocks(&blocks, round.origin);
+    let results = round.results.iter();
+    let results = results.map(|(id, shown)| (fitted.id(id), *shown)).collect();
+    let blocks = fitted.blocks(&blocks);
+    render::round(
+        out,
+        &RoundSent {
+            assistant: &blocks,
+            origin: round.origin,
+            results,
+        },
+    );
 }
 
 /// Parts of results that go into a message of the user behind them.
@@ -72,24 +116,40 @@ impl Moved {
 
 fn message(out: &mut Vec<u8>, message: &Message, accepts: &Accepts, moved: &mut Moved) {
     let raw = match &message.raw {
-        Some(raw) => Cow::Borrowed(raw),
+        Some(raw) if !message.is_changed => Cow::Borrowed(raw),
+        Some(raw) => match overlay::written(raw, &message.blocks) {
+            Some(raw) => Cow::Owned(raw),
+            None => return render::message(out, message),
+        },
+        None if accepts.all_messages() => return render::message(out, message),
         None => match rendered(message) {
             Some(raw) => Cow::Owned(raw),
             None => return render::message(out, message),
         },
     };
+    let done = !accepts.all_messages() && adapted(out, &raw, message, accepts, moved);
+    if !done {
+        write::separate(out);
+        write::raw(out, &raw);
+    }
+}
+
+/// Writes the message otherwise, if it has to be.
+fn adapted(
+    out: &mut Vec<u8>,
+    raw: &Json,
+    message: &Message,
+    accepts: &Accepts,
+    moved: &mut Moved,
+) -> bool {
     let Ok(fields) = ObjectFields::parse(raw.as_str()) else {
-        return render::message(out, message);
+        return false;
     };
-    let done = match message.role {
+    match message.role {
         Role::System | Role::Developer => system(out, &fields, message.role, accepts.system_role),
         Role::Assistant => assistant(out, &fields, message, accepts.reasoning),
         Role::Tool if !accepts.images_in_results => result(out, &fields, message, moved),
         Role::User | Role::Tool => false,
-    };
-    if !done {
-        write::separate(out);
-        write::raw(out, &raw);
     }
 }
 
@@ -136,12 +196,12 @@ fn system(out: &mut Vec<u8>, fields: &ObjectFields<'_>, role: Role, wanted: Syst
 
 /// The reasoning of a message under the wanted name; `None` if it has none.
 fn thought(blocks: &[Block]) -> Option<LiteralBuf> {
-    let mut field = None;
+    let mut place = None;
     let mut all = LiteralBuf::default();
     for block in blocks {
         // Some clients send the same text under two names.
         if let Block::Reasoning(reasoning) = block
-            && *field.get_or_insert(reasoning.field) == reasoning.field
+            && *place.get_or_insert(reasoning.place) == reasoning.place
         {
             all.push(&reasoning.text);
         }
@@ -155,10 +215,7 @@ fn assistant(
     message: &Message,
     wanted: ReasoningSent,
 ) -> bool {
-    let has_details = message
-        .blocks
-        .iter()
-        .any(|block| matches!(block, Block::ReasoningDetails(_)));
+    let has_details = fields.get(REASONING_DETAILS).is_some();
     let thought = thought(&message.blocks);
     let wanted = match wanted {
         ReasoningSent::AsSent => return false,
@@ -167,7 +224,7 @@ fn assistant(
         ReasoningSent::Never | ReasoningSent::Field(_) => return false,
     };
     let thought = thought.unwrap_or_default();
-    let as_part = wanted == Some(ReasoningField::ThinkingPart);
+    let as_part = wanted == Some(THINKING_PART);
     let mut has_content = false;
     object(out, fields, |out, name, value| match name {
         "reasoning" | "reasoning_content" => true,
@@ -184,13 +241,8 @@ fn assistant(
         render::think(out, &mut thought.clone());
         out.push(b']');
     }
-    let name = match wanted {
-        Some(ReasoningField::ReasoningContent) => Some("reasoning_content"),
-        Some(ReasoningField::Reasoning) => Some("reasoning"),
-        Some(ReasoningField::ThinkingPart) | None => None,
-    };
-    if let Some(name) = name {
-        write::key(out, name);
+    if let Some(place) = wanted.filter(|_| !as_part) {
+        write::key(out, place.as_str());
         write::quoted(out, thought.as_str());
     }
     out.push(b'}');
@@ -291,20 +343,22 @@ const RESULT_BELOW: &[u8] = b"\"The result is in the next message of the user.\"
 
 /// The model's own message of this turn.
 fn of_round<'a>(blocks: &'a [Block], accepts: &Accepts) -> Cow<'a, [Block]> {
-    let field = match accepts.reasoning {
+    let place = match accepts.reasoning {
         ReasoningSent::AsSent => return Cow::Borrowed(blocks),
-        ReasoningSent::Field(field) => Some(field),
+        ReasoningSent::Field(place) => Some(place),
         ReasoningSent::Never => None,
     };
     let adapted = blocks.iter().filter_map(|block| match block {
-        Block::Reasoning(reasoning) => field.map(|field| {
-            Block::Reasoning(ReasoningText {
-                field,
-                text: reasoning.text.clone(),
+        Block::Reasoning(reasoning) => place.map(|place| {
+            Block::Reasoning(ReasoningBlock {
+                place,
+                ..reasoning.clone()
             })
         }),
-        Block::ReasoningDetails(_) if field.is_none() => None,
-        Block::ReasoningDetails(_)
+        Block::Native(part) if place.is_none() => {
+            overlay::without_field(part, REASONING_DETAILS).map(Block::Native)
+        }
+        Block::Native(_)
         | Block::Text(_)
         | Block::Refusal(_)
         | Block::Call(_)

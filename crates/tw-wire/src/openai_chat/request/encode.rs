@@ -2,6 +2,7 @@
 
 use tw_core::accepts::{Accepts, FieldRule, TokenLimit};
 use tw_core::json::Json;
+use tw_core::native::NativeFields;
 use tw_core::request::{
     ChoiceSent, MixedTool, ModelRequest, OfferedTools, RequestTools, ToolChoice,
 };
@@ -74,16 +75,7 @@ impl Writer<'_> {
         let request = self.request;
         write::key(&mut self.out, "messages");
         self.out.push(b'[');
-        if self.accepts.all_messages() {
-            for message in &request.messages {
-                render::message(&mut self.out, message);
-            }
-            for round in &request.rounds {
-                render::round(&mut self.out, round);
-            }
-        } else {
-            adapt::messages(&mut self.out, request, self.accepts);
-        }
+        adapt::messages(&mut self.out, request, self.accepts);
         self.out.push(b']');
     }
 
@@ -93,7 +85,7 @@ impl Writer<'_> {
             (Some(FieldRule::LeftOut), _) => return,
             (Some(FieldRule::Renamed(other)), _) => {
                 let has_other =
-                    |fields: &[(Box<str>, Json)]| fields.iter().any(|(name, _)| name == other);
+                    |fields: &NativeFields| fields.iter().any(|(name, _)| name == other);
                 if !has_other(&self.request.input.fields) {
                     self.untouched(other, value);
                 }
@@ -103,7 +95,7 @@ impl Writer<'_> {
             (Some(FieldRule::Sent) | None, _) => {}
         }
         match name {
-            "model" if self.request.model != self.request.input.model => self.model(),
+            "model" if *self.request.to.model != *self.request.input.model => self.model(),
             "tools" | "functions" if is_given && self.tools(name) => {}
             "tool_choice" | "function_call" if is_given && self.choice(name) => {}
             // Upstreams refuse it when no tools are offered.
@@ -144,7 +136,7 @@ impl Writer<'_> {
 
     fn model(&mut self) {
         write::key(&mut self.out, "model");
-        write::string(&mut self.out, self.request.model);
+        write::string(&mut self.out, &self.request.to.model);
     }
 
     fn is_old_form(&self) -> bool {

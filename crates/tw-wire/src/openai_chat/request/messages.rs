@@ -3,12 +3,14 @@
 use serde_json::value::RawValue;
 use tw_core::json::shared::SharedText;
 use tw_core::json::{Json, Literal};
-use tw_core::model::{CallForm, ReasoningField, ReasoningText};
-use tw_core::request::{Block, CallBlock, Message, ResultBlock, Role};
+use tw_core::model::CallForm;
+use tw_core::native::NativePart;
+use tw_core::request::{Block, CallBlock, Message, ReasoningBlock, ResultBlock, Role};
 
 use super::{Item, Place, RequestError, object, object_in};
 use crate::openai_chat::content::{self, TextPart};
 use crate::openai_chat::raw::{self, ObjectFields};
+use crate::openai_chat::{FORMAT, REASONING, REASONING_CONTENT, REASONING_DETAILS, THINKING_PART};
 
 /// Reads a message.
 pub fn read(
@@ -46,11 +48,18 @@ pub fn read(
             return Err(RequestError::wrong_value(role_place, message));
         }
     };
+    // Some upstreams refuse an empty list of calls; it is left out.
+    let has_empty_list =
+        role == Role::Assistant && fields.get("tool_calls").is_some_and(is_empty_list);
     Ok(Message {
-        role,
-        blocks,
         raw: Some(Json::of_part(source, item.text)),
+        is_changed: has_empty_list,
+        ..Message::made(role, blocks)
     })
+}
+
+fn is_empty_list(raw: &RawValue) -> bool {
+    raw::array(raw).is_some_and(|list| list.is_empty())
 }
 
 fn read_said(
@@ -106,11 +115,12 @@ fn read_part(
         "text" => Ok(Block::Text(literal(source, &fields, "text", place)?)),
         "refusal" => Ok(Block::Refusal(literal(source, &fields, "refusal", place)?)),
         _ => Ok(match content::read_part(part) {
-            Some(TextPart::Thinking(text)) => Block::Reasoning(ReasoningText {
-                field: ReasoningField::ThinkingPart,
-                text,
-            }),
-            Some(TextPart::Text(_)) | None => Block::Part(Json::of_part(source, part.get())),
+            Some(TextPart::Thinking(text)) => {
+                Block::Reasoning(ReasoningBlock::of(THINKING_PART, text))
+            }
+            Some(TextPart::Text(_)) | None => {
+                Block::Part(content::part_block(Json::of_part(source, part.get())))
+            }
         }),
     }
 }
@@ -121,23 +131,20 @@ fn read_assistant(
     place: Place<'_>,
 ) -> Result<Vec<Block>, RequestError> {
     let mut blocks = Vec::new();
-    let reasoning = [
-        (ReasoningField::ReasoningContent, "reasoning_content"),
-        (ReasoningField::Reasoning, "reasoning"),
-    ];
-    for (field, name) in reasoning {
+    for place in [REASONING_CONTENT, REASONING] {
         if let Some(text) = fields
-            .get(name)
+            .get(place.as_str())
             .and_then(|raw| Literal::of_part(source, raw.get()))
         {
-            blocks.push(Block::Reasoning(ReasoningText { field, text }));
+            blocks.push(Block::Reasoning(ReasoningBlock::of(place, text)));
         }
     }
-    if let Some(details) = fields.get("reasoning_details") {
-        blocks.push(Block::ReasoningDetails(Json::of_part(
-            source,
-            details.get(),
-        )));
+    if let Some(details) = fields.get(REASONING_DETAILS) {
+        let details = Json::of_part(source, details.get());
+        blocks.push(Block::Native(NativePart {
+            format: FORMAT,
+            json: Json::of_fields(&[(REASONING_DETAILS.into(), details)]),
+        }));
     }
     if let Some(content) = fields.get("content") {
         blocks.extend(read_content(source, content, place.field("content"))?);
@@ -161,6 +168,7 @@ fn read_assistant(
             name,
             form: CallForm::Legacy,
             arguments,
+            native: None,
         }));
     }
     Ok(blocks)
@@ -188,6 +196,7 @@ fn read_call(
         name,
         form,
         arguments,
+        native: None,
     })
 }
 
@@ -217,17 +226,15 @@ fn read_result(
     let content = match (fields.get("content"), id) {
         // Null was allowed for results of the old form.
         (None, "name") => {
-            return Ok(vec![Block::Result(ResultBlock {
-                call_id,
-                content: Json::from_value(&"".into()),
-            })]);
+            let result = ResultBlock::of_text(call_id, Literal::default());
+            return Ok(vec![Block::Result(result)]);
         }
         (content, _) => content.ok_or_else(|| no_content(fields, content_place))?,
     };
-    read_content(source, content, content_place)?;
     Ok(vec![Block::Result(ResultBlock {
         call_id,
-        content: Json::of_part(source, content.get()),
+        content: read_content(source, content, content_place)?,
+        is_error: false,
     })])
 }
 

@@ -1,20 +1,18 @@
 //! Messages and tools that we write ourselves.
 
+use serde_json::value::RawValue;
 use tw_core::history::sendable_arguments;
 use tw_core::json::{Json, Literal, LiteralBuf};
-use tw_core::model::{CallForm, ReasoningField};
+use tw_core::model::CallForm;
+use tw_core::native::{NativeFields, NativeLabel, NativePart};
 use tw_core::request::{Block, CallBlock, Message, ResultBlock, Role, RoundSent};
 use tw_core::tool::Tool;
 
-use crate::openai_chat::write;
+use crate::openai_chat::raw::ObjectFields;
+use crate::openai_chat::{FORMAT, REASONING, REASONING_CONTENT, THINKING_PART, write};
 
-/// Writes a message, as the client wrote it if it did.
+/// Writes a message from its blocks.
 pub fn message(out: &mut Vec<u8>, message: &Message) {
-    if let Some(raw) = &message.raw {
-        write::separate(out);
-        write::raw(out, raw);
-        return;
-    }
     match message.role {
         Role::System => said(out, "system", &message.blocks),
         Role::Developer => said(out, "developer", &message.blocks),
@@ -22,9 +20,14 @@ pub fn message(out: &mut Vec<u8>, message: &Message) {
         Role::Assistant => assistant(out, &message.blocks),
         Role::Tool => {
             for block in &message.blocks {
-                if let Block::Result(ResultBlock { call_id, content }) = block {
+                if let Block::Result(ResultBlock {
+                    call_id,
+                    content: blocks,
+                    ..
+                }) = block
+                {
                     result(out, CallForm::Function, call_id, |out| {
-                        write::raw(out, content)
+                        contents(out, blocks)
                     });
                 }
             }
@@ -84,9 +87,9 @@ fn calls(blocks: &[Block]) -> impl Iterator<Item = &CallBlock> {
         Block::Text(_)
         | Block::Refusal(_)
         | Block::Reasoning(_)
-        | Block::ReasoningDetails(_)
         | Block::Result(_)
-        | Block::Part(_) => None,
+        | Block::Part(_)
+        | Block::Native(_) => None,
     })
 }
 
@@ -127,25 +130,8 @@ fn assistant(out: &mut Vec<u8>, blocks: &[Block]) {
         }
     });
     joined(out, "refusal", refusals);
-    for (field, name) in [
-        (ReasoningField::ReasoningContent, "reasoning_content"),
-        (ReasoningField::Reasoning, "reasoning"),
-    ] {
-        joined(out, name, reasoning(blocks, field));
-    }
-    let details: Vec<&Json> = blocks
-        .iter()
-        .filter_map(|block| {
-            if let Block::ReasoningDetails(details) = block {
-                Some(details)
-            } else {
-                None
-            }
-        })
-        .collect();
-    if !details.is_empty() {
-        write::key(out, "reasoning_details");
-        write::joined_arrays(out, details);
+    for place in [REASONING_CONTENT, REASONING] {
+        joined(out, place.as_str(), reasoning(blocks, place));
     }
     if calls(blocks).any(|call| call.form != CallForm::Legacy) {
         write::key(out, "tool_calls");
@@ -161,36 +147,81 @@ fn assistant(out: &mut Vec<u8>, blocks: &[Block]) {
         named(out, &old.name, "arguments", &arguments(&old.arguments));
         out.push(b'}');
     }
+    for (key, value) in native_fields(blocks) {
+        match &*key {
+            // It stands in the content.
+            "content" => {}
+            "audio" => audio(out, &value),
+            _ => {
+                write::foreign_key(out, &key);
+                write::raw(out, &value);
+            }
+        }
+    }
     out.push(b'}');
 }
 
-fn reasoning(blocks: &[Block], field: ReasoningField) -> impl Iterator<Item = &Literal> {
+/// Fields of a message that only this format knows.
+pub fn native_fields(blocks: &[Block]) -> NativeFields {
+    let natives = blocks.iter().filter_map(|block| match block {
+        Block::Native(NativePart { format, json }) if *format == FORMAT => Some(json),
+        _ => None,
+    });
+    let mut all = NativeFields::new();
+    for json in natives {
+        let Ok(fields) = ObjectFields::parse(json.as_str()) else {
+            continue;
+        };
+        for (key, value) in fields.0 {
+            all.push((Box::from(&*key), Json::from_raw(value)));
+        }
+    }
+    all
+}
+
+/// Sound that the model made goes back by its id.
+fn audio(out: &mut Vec<u8>, value: &Json) {
+    let fields = ObjectFields::parse(value.as_str()).ok();
+    let Some(id) = fields.as_ref().and_then(|fields| fields.get("id")) else {
+        return;
+    };
+    write::key(out, "audio");
+    out.extend_from_slice(b"{\"id\":");
+    out.extend_from_slice(id.get().as_bytes());
+    out.push(b'}');
+}
+
+fn reasoning(blocks: &[Block], place: NativeLabel) -> impl Iterator<Item = &Literal> {
     blocks.iter().filter_map(move |block| match block {
-        Block::Reasoning(reasoning) if reasoning.field == field => Some(&reasoning.text),
+        Block::Reasoning(reasoning) if reasoning.place == place => Some(&reasoning.text),
         _ => None,
     })
 }
 
 fn joined<'a>(out: &mut Vec<u8>, name: &str, texts: impl Iterator<Item = &'a Literal>) {
+    let mut texts = texts.peekable();
+    // What was there and empty is there and empty: some upstreams insist on it.
+    if texts.peek().is_none() {
+        return;
+    }
     let mut all = LiteralBuf::default();
     texts.for_each(|text| all.push(text));
-    if !all.is_empty() {
-        write::key(out, name);
-        write::quoted(out, all.as_str());
-    }
+    write::key(out, name);
+    write::quoted(out, all.as_str());
 }
 
 /// A string if there is only text, null if there is nothing, else parts.
 fn content(out: &mut Vec<u8>, blocks: &[Block]) {
     write::key(out, "content");
+    contents(out, blocks);
+}
+
+fn contents(out: &mut Vec<u8>, blocks: &[Block]) {
     let needs_parts = blocks.iter().any(|block| match block {
         Block::Part(_) => true,
-        Block::Reasoning(reasoning) => reasoning.field == ReasoningField::ThinkingPart,
-        Block::Text(_)
-        | Block::Refusal(_)
-        | Block::ReasoningDetails(_)
-        | Block::Call(_)
-        | Block::Result(_) => false,
+        Block::Reasoning(reasoning) => reasoning.place == THINKING_PART,
+        Block::Native(native) => native.format == FORMAT && native.json.as_str().contains(PARTS),
+        Block::Text(_) | Block::Refusal(_) | Block::Call(_) | Block::Result(_) => false,
     });
     if needs_parts {
         parts(out, blocks);
@@ -216,7 +247,7 @@ fn parts(out: &mut Vec<u8>, blocks: &[Block]) {
     let mut thinking = LiteralBuf::default();
     for block in blocks {
         if let Block::Reasoning(reasoning) = block
-            && reasoning.field == ReasoningField::ThinkingPart
+            && reasoning.place == THINKING_PART
         {
             thinking.push(&reasoning.text);
             continue;
@@ -231,17 +262,34 @@ fn parts(out: &mut Vec<u8>, blocks: &[Block]) {
             }
             Block::Part(part) => {
                 write::separate(out);
-                write::raw(out, part);
+                write::raw(out, &part.json);
             }
             Block::Refusal(_)
             | Block::Reasoning(_)
-            | Block::ReasoningDetails(_)
             | Block::Call(_)
-            | Block::Result(_) => {}
+            | Block::Result(_)
+            | Block::Native(_) => {}
         }
     }
     think(out, &mut thinking);
+    for (key, value) in native_fields(blocks) {
+        if &*key == "content" {
+            for part in raw_items(&value) {
+                write::separate(out);
+                out.extend_from_slice(part.as_bytes());
+            }
+        }
+    }
     out.push(b']');
+}
+
+/// The field of a message that holds parts.
+const PARTS: &str = "\"content\":";
+
+fn raw_items(list: &Json) -> Vec<String> {
+    let items = serde_json::from_str::<Vec<&RawValue>>(list.as_str());
+    let items = items.unwrap_or_default().into_iter();
+    items.map(|item| item.get().to_owned()).collect()
 }
 
 /// Writes the pieces of a thought that were streamed one by one as the one part they were.
@@ -275,7 +323,10 @@ fn call(out: &mut Vec<u8>, made: &CallBlock) {
             named(out, &made.name, text_key, &arguments(&made.arguments))
         }
     }
-    out.extend_from_slice(b"}}");
+    write::fields(out, made.native.as_deref().map(|native| &native.inside));
+    out.push(b'}');
+    write::fields(out, made.native.as_deref().map(|native| &native.beside));
+    out.push(b'}');
 }
 
 fn named(out: &mut Vec<u8>, name: &str, text_key: &str, text: &Literal) {

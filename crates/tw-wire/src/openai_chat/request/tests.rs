@@ -2,10 +2,24 @@ use serde_json::json;
 use tw_core::json::shared::SharedText;
 use tw_core::json::{Json, Literal};
 use tw_core::limits::RequestLimits;
-use tw_core::model::{CallForm, ReasoningField, ReasoningText};
-use tw_core::request::{Block, CallBlock, MessageEnds, ModelInput, RequestTools, Role, ToolChoice};
+use tw_core::model::CallForm;
+use tw_core::native::AnswerOrigin;
+use tw_core::request::{
+    Block, CallBlock, MessageEnds, ModelInput, ReasoningBlock, RequestTools, Role, ToolChoice,
+};
 
 use super::{RequestError, RequestErrorKind, decode, decode_shared};
+use crate::openai_chat::content::part_block;
+use crate::openai_chat::{FORMAT, REASONING_CONTENT};
+
+/// An upstream that knows the model by this name.
+pub(super) fn home(model: &str) -> &'static AnswerOrigin {
+    Box::leak(Box::new(AnswerOrigin {
+        format: FORMAT,
+        upstream: "up".into(),
+        model: model.into(),
+    }))
+}
 
 fn limits() -> RequestLimits {
     RequestLimits {
@@ -134,17 +148,18 @@ fn messages_become_blocks() {
     let image = Json::parse(r#"{"type":"image_url","image_url":{"url":"x"}}"#).expect("JSON");
     assert_eq!(
         input.messages[0].blocks,
-        [Block::Text(Literal::from_text("a")), Block::Part(image)]
+        [
+            Block::Text(Literal::from_text("a")),
+            Block::Part(part_block(image))
+        ]
     );
-    let reasoning = ReasoningText {
-        field: ReasoningField::ReasoningContent,
-        text: Literal::from_text("hm"),
-    };
+    let reasoning = ReasoningBlock::of(REASONING_CONTENT, Literal::from_text("hm"));
     let call = CallBlock {
         id: "c".to_owned(),
         name: "f".to_owned(),
         form: CallForm::Function,
         arguments: Literal::from_text("{"),
+        native: None,
     };
     assert_eq!(
         input.messages[1].blocks,
@@ -380,7 +395,8 @@ fn results_that_a_client_brings_are_bounded() {
         )
     };
     let text = |chars: usize| format!("\"{}\"", "x".repeat(chars));
-    let parts = format!(r#"[{{"type":"text","text":{}}}]"#, text(14));
+    let part = format!(r#"{{"type":"text","text":{}}}"#, text(1));
+    let parts = format!("[{part},{part}]");
     for (role, id) in [("tool", "tool_call_id"), ("function", "name")] {
         read(&brought(role, id, &text(38)));
         for content in [&text(39), &parts] {
@@ -440,9 +456,14 @@ fn what_is_read_of_a_body_is_held_in_the_body() {
             let text = match block {
                 Block::Text(text) | Block::Refusal(text) => text.as_str(),
                 Block::Reasoning(reasoning) => reasoning.text.as_str(),
-                Block::ReasoningDetails(json) | Block::Part(json) => json.as_str(),
+                Block::Part(part) => part.json.as_str(),
+                // It is put together anew.
+                Block::Native(_) => continue,
                 Block::Call(call) => call.arguments.as_str(),
-                Block::Result(result) => result.content.as_str(),
+                Block::Result(result) => match &result.content[..] {
+                    [Block::Text(text)] => text.as_str(),
+                    other => panic!("{other:?}"),
+                },
             };
             assert!(is_in(&whole, text), "{block:?}");
         }

@@ -96,6 +96,9 @@ fn read_entry(
     Ok(ToolEntry {
         name: read_name(&named, &param)?,
         form,
+        description: text_of(&named, "description"),
+        strict: named.get("strict").and_then(raw::boolean),
+        is_of_provider: false,
         parameters: if form == CallForm::Function {
             read_parameters(&named, &param, reading)?
         } else {
@@ -125,6 +128,9 @@ fn read_of_provider(
     ToolEntry {
         name,
         form: CallForm::Function,
+        description: None,
+        strict: None,
+        is_of_provider: true,
         parameters: None,
         raw: Json::of_part(reading.source, raw.get()),
     }
@@ -139,9 +145,16 @@ fn read_function(
     Ok(ToolEntry {
         name: read_name(&fields, param)?,
         form: CallForm::Legacy,
+        description: text_of(&fields, "description"),
+        strict: None,
+        is_of_provider: false,
         parameters: read_parameters(&fields, param, reading)?,
         raw: Json::of_part(reading.source, raw.get()),
     })
+}
+
+fn text_of(fields: &ObjectFields<'_>, name: &str) -> Option<String> {
+    fields.get(name).and_then(raw::string).map(Cow::into_owned)
 }
 
 fn read_name(fields: &ObjectFields<'_>, param: &str) -> Result<String, RequestError> {

@@ -1,12 +1,15 @@
 use tw_core::accepts::{Accepts, ReasoningSent, SystemRole, TokenLimit};
 use tw_core::json::{Json, Literal};
 use tw_core::limits::RequestLimits;
-use tw_core::model::{ReasoningField, ReasoningText};
+use tw_core::native::NativePart;
 use tw_core::request::{
-    Block, ChoiceSent, Message, ModelInput, ModelRequest, OfferedTools, Role, RoundSent,
+    Block, ChoiceSent, Message, ModelInput, ModelRequest, OfferedTools, ReasoningBlock, Role,
+    RoundSent,
 };
 
+use crate::openai_chat::request::tests::home;
 use crate::openai_chat::request::{decode, differences, encode_for};
+use crate::openai_chat::{FORMAT, REASONING, REASONING_CONTENT, THINKING_PART};
 
 fn read(body: &str) -> ModelInput {
     decode(body.as_bytes(), &RequestLimits::defaults())
@@ -17,7 +20,7 @@ fn request(input: &ModelInput) -> ModelRequest<'_> {
     ModelRequest {
         input,
         messages: input.messages.iter().collect(),
-        model: &input.model,
+        to: home(&input.model),
         tools: OfferedTools::AsSent,
         tool_choice: ChoiceSent::AsSent,
         rounds: Vec::new(),
@@ -72,7 +75,7 @@ fn no_usage() -> Accepts {
 }
 
 const ODD: &str = concat!(
-    r#"{"messages":[{ "role":"user", "content":"\u0041" },{"z":1.50,"role":"assistant","content":"b" , "tool_calls":[]}],"#,
+    r#"{"messages":[{ "role":"user", "content":"\u0041" },{"z":1.50,"role":"assistant","content":"b"}],"#,
     r#""model":"m","x":[1, 2]}"#
 );
 
@@ -82,7 +85,7 @@ fn what_need_not_differ_keeps_its_bytes() {
         system_role(SystemRole::Developer),
         token_limit(TokenLimit::MaxTokens),
         reasoning(ReasoningSent::Never),
-        reasoning(ReasoningSent::Field(ReasoningField::ThinkingPart)),
+        reasoning(ReasoningSent::Field(THINKING_PART)),
         no_images(),
         no_usage(),
     ] {
@@ -109,11 +112,8 @@ fn the_role_of_the_operator_is_the_upstreams_word() {
     }
     // One of ours, which was never written.
     let input = read(&with_messages(r#"{"role":"user","content":"u"}"#));
-    let ours = [Message {
-        role: Role::System,
-        blocks: vec![Block::Text(Literal::from_text("s"))],
-        raw: None,
-    }];
+    let said = vec![Block::Text(Literal::from_text("s"))];
+    let ours = [Message::made(Role::System, said)];
     let request = ModelRequest {
         messages: ours.iter().collect(),
         ..request(&input)
@@ -224,9 +224,9 @@ fn images_in_results_go_behind_all_results_and_are_counted() {
 /// Quirk 27: thinking goes back as the upstream knows it.
 #[test]
 fn quirk_27_reasoning_in_the_history_goes_back_under_the_upstreams_name() {
-    let content = ReasoningSent::Field(ReasoningField::ReasoningContent);
-    let short = ReasoningSent::Field(ReasoningField::Reasoning);
-    let part = ReasoningSent::Field(ReasoningField::ThinkingPart);
+    let content = ReasoningSent::Field(REASONING_CONTENT);
+    let short = ReasoningSent::Field(REASONING);
+    let part = ReasoningSent::Field(THINKING_PART);
     let thinking = r#"{"type":"thinking","thinking":[{"type":"text","text":"hm\n"}]}"#;
     let of = |members: &str| format!(r#"{{"role":"assistant",{members}}}"#);
     let rows = [
@@ -300,16 +300,17 @@ fn reasoning_of_this_turn_goes_back_under_the_upstreams_name() {
     let input = read(&with_messages(r#"{"role":"user","content":"u"}"#));
     let details = Json::parse(r#"[{"signature":"s"}]"#).unwrap();
     let blocks = [
-        Block::Reasoning(ReasoningText {
-            field: ReasoningField::Reasoning,
-            text: Literal::from_text("hm"),
+        Block::Reasoning(ReasoningBlock::of(REASONING, Literal::from_text("hm"))),
+        Block::Native(NativePart {
+            format: FORMAT,
+            json: Json::of_fields(&[("reasoning_details".into(), details)]),
         }),
-        Block::ReasoningDetails(details),
         Block::Text(Literal::from_text("a")),
     ];
     let later = ModelRequest {
         rounds: vec![RoundSent {
             assistant: &blocks,
+            origin: None,
             results: Vec::new(),
         }],
         ..request(&input)
@@ -321,11 +322,11 @@ fn reasoning_of_this_turn_goes_back_under_the_upstreams_name() {
             format!(r#""content":"a","reasoning":"hm",{details}"#),
         ),
         (
-            ReasoningSent::Field(ReasoningField::ReasoningContent),
+            ReasoningSent::Field(REASONING_CONTENT),
             format!(r#""content":"a","reasoning_content":"hm",{details}"#),
         ),
         (
-            ReasoningSent::Field(ReasoningField::ThinkingPart),
+            ReasoningSent::Field(THINKING_PART),
             format!(
                 r#""content":[{{"type":"thinking","thinking":[{{"type":"text","text":"hm"}}]}},{{"type":"text","text":"a"}}],{details}"#
             ),

@@ -6,6 +6,7 @@ use tw_core::limits::RequestLimits;
 use tw_core::request::{ChoiceSent, ModelInput, ModelRequest, OfferedTools};
 use tw_core::tool::{CallPolicy, EffectClass, Tool, ToolKind};
 
+use crate::openai_chat::request::tests::home;
 use crate::openai_chat::request::{decode, differences, encode_for};
 
 const CLOSED: &str = r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#;
@@ -26,7 +27,7 @@ fn request(input: &ModelInput) -> ModelRequest<'_> {
     ModelRequest {
         input,
         messages: input.messages.iter().collect(),
-        model: &input.model,
+        to: home(&input.model),
         tools: OfferedTools::AsSent,
         tool_choice: ChoiceSent::AsSent,
         rounds: Vec::new(),

@@ -2,13 +2,17 @@ use tw_core::accepts::{Accepts, FieldRule};
 use tw_core::arguments::ArgumentsSchema;
 use tw_core::json::{Json, Literal};
 use tw_core::limits::RequestLimits;
-use tw_core::model::{CallForm, ReasoningField, ReasoningText};
+use tw_core::model::CallForm;
 use tw_core::request::{
-    Block, CallBlock, ChoiceSent, Message, ModelInput, ModelRequest, OfferedTools, Role, RoundSent,
+    Block, CallBlock, ChoiceSent, Message, ModelInput, ModelRequest, OfferedTools, ReasoningBlock,
+    Role, RoundSent,
 };
 use tw_core::tool::{CallPolicy, EffectClass, Tool, ToolKind};
 
+use crate::openai_chat::content::part_block;
+use crate::openai_chat::request::tests::home;
 use crate::openai_chat::request::{decode, encode, encode_for};
+use crate::openai_chat::{REASONING_CONTENT, THINKING_PART};
 
 fn read(body: &str) -> ModelInput {
     decode(body.as_bytes(), &RequestLimits::defaults())
@@ -24,7 +28,7 @@ fn request<'a>(input: &'a ModelInput) -> ModelRequest<'a> {
     ModelRequest {
         input,
         messages: input.messages.iter().collect(),
-        model: &input.model,
+        to: home(&input.model),
         tools: OfferedTools::AsSent,
         tool_choice: ChoiceSent::AsSent,
         rounds: Vec::new(),
@@ -69,7 +73,7 @@ fn what_the_turn_decides_replaces_the_clients_fields_in_their_places() {
     ));
     let time = tool("time_now");
     let request = ModelRequest {
-        model: "upstream/m",
+        to: home("upstream/m"),
         tools: OfferedTools::Ours(vec![&time]),
         tool_choice: ChoiceSent::Auto,
         completion_tokens_left: Some(4),
@@ -220,12 +224,14 @@ fn the_old_form_is_answered_in_the_old_form() {
         name: "time_now".to_owned(),
         form: CallForm::Legacy,
         arguments: Literal::default(),
+        native: None,
     })];
     let request = ModelRequest {
         tools: OfferedTools::Ours(vec![&time]),
         tool_choice: ChoiceSent::None,
         rounds: vec![RoundSent {
             assistant: &blocks,
+            origin: None,
             results: vec![("call_1", "noon")],
         }],
         ..request(&input)
@@ -251,17 +257,14 @@ fn rounds_go_back_with_their_own_ids() {
             name: "f".to_owned(),
             form,
             arguments: Literal::from_text(arguments),
+            native: None,
         })
     };
-    let thought = |field, text: &str| {
-        Block::Reasoning(ReasoningText {
-            field,
-            text: Literal::from_text(text),
-        })
-    };
+    let thought =
+        |place, text: &str| Block::Reasoning(ReasoningBlock::of(place, Literal::from_text(text)));
     let first = [
-        thought(ReasoningField::ReasoningContent, "h"),
-        thought(ReasoningField::ReasoningContent, "m"),
+        thought(REASONING_CONTENT, "h"),
+        thought(REASONING_CONTENT, "m"),
         Block::Text(Literal::from_text("a\n")),
         Block::Text(Literal::from_text("b")),
         Block::Refusal(Literal::from_text("no")),
@@ -272,8 +275,8 @@ fn rounds_go_back_with_their_own_ids() {
         call("c:3", CallForm::Custom, "4 + 4"),
     ];
     let second = [
-        thought(ReasoningField::ThinkingPart, "h"),
-        thought(ReasoningField::ThinkingPart, "m"),
+        thought(THINKING_PART, "h"),
+        thought(THINKING_PART, "m"),
         Block::Text(Literal::from_text("c")),
     ];
     let results = vec![
@@ -287,10 +290,12 @@ fn rounds_go_back_with_their_own_ids() {
         rounds: vec![
             RoundSent {
                 assistant: &first,
+                origin: None,
                 results,
             },
             RoundSent {
                 assistant: &second,
+                origin: None,
                 results: Vec::new(),
             },
         ],
@@ -322,16 +327,14 @@ fn messages_of_ours_are_rendered() {
     let input = read(r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#);
     let part = Json::parse(r#"{"type":"image_url","image_url":{"url":"x"}}"#).expect("JSON");
     let messages = [
-        Message {
-            role: Role::System,
-            blocks: vec![Block::Text(Literal::from_text("s"))],
-            raw: None,
-        },
-        Message {
-            role: Role::User,
-            blocks: vec![Block::Text(Literal::from_text("u")), Block::Part(part)],
-            raw: None,
-        },
+        Message::made(Role::System, vec![Block::Text(Literal::from_text("s"))]),
+        Message::made(
+            Role::User,
+            vec![
+                Block::Text(Literal::from_text("u")),
+                Block::Part(part_block(part)),
+            ],
+        ),
         input.messages[0].clone(),
     ];
     let request = ModelRequest {

@@ -1,0 +1,33 @@
+//! The words of all formats, by which what is stored finds its format again.
+
+use tw_core::json::Json;
+use tw_core::native::{FormatName, NativeLabel};
+use tw_core::request::{PartBlock, PartKind};
+
+use crate::openai_chat;
+
+const FORMATS: [FormatName; 1] = [openai_chat::FORMAT];
+const PLACES: [NativeLabel; 3] = openai_chat::REASONING_PLACES;
+
+/// The format of this name.
+pub fn format(word: &str) -> Option<FormatName> {
+    FORMATS.into_iter().find(|format| format.as_str() == word)
+}
+
+/// The place of this name in which some format writes reasoning.
+pub fn place(word: &str) -> Option<NativeLabel> {
+    PLACES.into_iter().find(|place| place.as_str() == word)
+}
+
+/// A part of a content as its format reads it.
+pub fn part(format: FormatName, json: Json) -> PartBlock {
+    if format == openai_chat::FORMAT {
+        return openai_chat::part(json);
+    }
+    PartBlock {
+        kind: PartKind::Other,
+        url: None,
+        format,
+        json,
+    }
+}
