@@ -14,6 +14,9 @@ use std::str;
 /// another count of them.
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
+/// The data of the end mark of OpenAI's streams.
+pub const DONE_DATA: &str = "[DONE]";
+
 /// The end mark of OpenAI's streams, as an event.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
 

@@ -137,6 +137,7 @@ enum Form {
     Stream(Box<AnswerDecoder>),
     Plain {
         read: Vec<u8>,
+        offered: OfferedNames,
     },
     /// The body of an answer with an HTTP error status.
     Error {
@@ -414,7 +415,7 @@ impl Reading {
                         return ModelProgress::More;
                     }
                 }
-                Form::Plain { read } => {
+                Form::Plain { read, .. } => {
                     if read.len() + bytes.len() > bytes_max {
                         return ModelProgress::Failed(nonsense(
                             "the upstream's answer is too long",
@@ -464,8 +465,14 @@ impl Reading {
                 return Ok(Bytes::new());
             }
             BodyStart::WebPage => return Err(nonsense("the upstream answered with a web page")),
-            BodyStart::Json => Form::Plain { read: Vec::new() },
-            BodyStart::Other if !*says_events => Form::Plain { read: Vec::new() },
+            BodyStart::Json => Form::Plain {
+                read: Vec::new(),
+                offered: OfferedNames::clone(offered),
+            },
+            BodyStart::Other if !*says_events => Form::Plain {
+                read: Vec::new(),
+                offered: OfferedNames::clone(offered),
+            },
             BodyStart::EventStream | BodyStart::Other => {
                 let offered = OfferedNames::clone(offered);
                 let decoder = AnswerDecoder::new(self.format, &limits, offered);
@@ -510,10 +517,16 @@ impl Reading {
                 };
                 ModelProgress::Failed(failure(kind, "the upstream's answer is empty"))
             }
-            Form::Plain { read } => match self.format.decode_answer(read, out) {
-                Ok(()) => ModelProgress::Ended,
-                Err(error) => ModelProgress::Failed(nonsense(&error.to_string())),
-            },
+            Form::Plain { read, offered } => {
+                match self.format.decode_answer(read, OfferedNames::clone(offered), out) {
+                    Ok(()) => ModelProgress::Ended,
+                    Err(error) if error.is_of_a_beginning() => {
+                        let message = "the upstream's answer broke off";
+                        ModelProgress::Failed(failure(ModelFailureKind::Cut, message))
+                    }
+                    Err(error) => ModelProgress::Failed(nonsense(&error.to_string())),
+                }
+            }
             Form::Error {
                 status,
                 content_type,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use tw_core::json::{Json, Literal};
 use tw_core::model::{
-    AnswerDelta, CallForm, CallNative, DeltaRest, ModelEvent, ReasoningText, ReportedError,
+    AnswerDelta, CallForm, CallNative, DeltaRest, Finish, ModelEvent, ReasoningText, ReportedError,
     TokenUsage,
 };
 use tw_core::native::{NativeFields, NativeLabel, NativePart};
@@ -96,7 +96,7 @@ impl AnswerReader {
         if self.is_done {
             return Ok(());
         }
-        if frame.data.trim_ascii() == "[DONE]" {
+        if frame.data.trim_ascii() == sse::DONE_DATA {
             self.settle(out)?;
             if !self.has_answered() {
                 out.push(broke_off("an answer without choices", None));
@@ -115,8 +115,7 @@ impl AnswerReader {
             out.push(ModelEvent::Delta(delta));
             return Ok(());
         }
-        let RecordOf(chunk): RecordOf<ChatAnswer<'_>> =
-            serde_json::from_str(frame.data).map_err(DecodeError::NotAnAnswer)?;
+        let RecordOf(chunk) = read_answer(frame.data)?;
         let (text, before) = (text_of(&chunk), out.len());
         self.answer(chunk, frame.data, Extent::Piece, out)?;
         if self.choices.iter().any(|choice| choice.text_half.is_some()) {
@@ -136,8 +135,7 @@ impl AnswerReader {
 
     /// Reads a plain answer.
     pub fn body(&mut self, text: &str, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
-        let RecordOf(answer): RecordOf<ChatAnswer<'_>> =
-            serde_json::from_str(text).map_err(DecodeError::NotAnAnswer)?;
+        let RecordOf(answer) = read_answer(text)?;
         self.answer(answer, text, Extent::Whole, out)?;
         self.settle(out)?;
         if !self.has_answered() {
@@ -157,7 +155,7 @@ impl AnswerReader {
     }
 
     /// Whether a choice ended or said something, or an error came: an end mark alone is no answer.
-    fn has_answered(&self) -> bool {
+    pub(super) fn has_answered(&self) -> bool {
         self.has_failed
             || self
                 .choices
@@ -286,7 +284,22 @@ impl AnswerReader {
         let beside = state.beside(choice.extra);
         state.addition(addition, choice.logprobs, beside, extent, out)?;
         let word = raw::filled_string(choice.finish_reason);
-        match (said, word.as_deref().and_then(ending::read)) {
+        let said_so = word.as_deref().and_then(ending::read);
+        let native_ending = native.as_deref().and_then(ending::read);
+        // OpenRouter writes `stop` or null, and the model's own word beside it, which counts where nothing was said.
+        let native_counts = match native_ending {
+            Some(ChoiceEnding::Failed) => said_so.is_none() || !state.has_said,
+            Some(ChoiceEnding::As(reason)) => {
+                reason == Finish::ContentFilter && said_so.is_some() && !state.has_said
+            }
+            None => false,
+        };
+        let (word, ending) = if native_counts && !state.has_finished {
+            (native, native_ending)
+        } else {
+            (word, said_so)
+        };
+        match (said, ending) {
             (Some(error), _) => {
                 self.has_failed = true;
                 out.push(ModelEvent::Error(Box::new(error)));
@@ -301,19 +314,10 @@ impl AnswerReader {
             (None, Some(ChoiceEnding::As(reason))) if !state.has_finished => {
                 state.has_finished = true;
                 state.settle(out)?;
-                // OpenRouter writes `stop`, and the model's own word beside it.
-                let native = native.as_deref().filter(|word| {
-                    !state.has_said && ending::read(word) == Some(ChoiceEnding::Failed)
+                out.push(ModelEvent::Finish {
+                    choice: index,
+                    reason,
                 });
-                if let Some(word) = native {
-                    self.has_failed = true;
-                    out.push(broke_off("the upstream says that it failed", Some(word)));
-                } else {
-                    out.push(ModelEvent::Finish {
-                        choice: index,
-                        reason,
-                    });
-                }
             }
             (None, Some(ChoiceEnding::As(_)) | None) => {}
         }
@@ -352,6 +356,13 @@ fn text_of<'a>(chunk: &ChatAnswer<'a>) -> Option<&'a RawValue> {
         return None;
     }
     addition.content
+}
+
+/// Reads a chunk or a plain answer; a null in the place of one says nothing.
+fn read_answer(text: &str) -> Result<RecordOf<ChatAnswer<'_>>, DecodeError> {
+    serde_json::from_str::<Option<_>>(text)
+        .map(Option::unwrap_or_default)
+        .map_err(DecodeError::NotAnAnswer)
 }
 
 fn read_message(message: Option<&RawValue>) -> Result<RecordOf<ChoiceAddition<'_>>, DecodeError> {

@@ -14,59 +14,59 @@ pub enum ChoiceEnding {
     Failed,
 }
 
-/// Words of OpenAI, Anthropic, Mistral, DeepSeek and Gemini for an answer that a limit ended.
-const LENGTH: [&str; 9] = [
-    "length",
-    "maxtokens",
-    "maxlength",
-    "maxoutputtokens",
-    "modellength",
-    "modelcontextwindowexceeded",
-    "contextlengthexceeded",
-    "tokenlimit",
-    "insufficientsystemresource",
-];
-
-/// Words for an answer that was blocked: OpenAI's and Azure's, Gemini's safety reasons, Zhipu's
-/// `sensitive`, Bedrock's guardrail, Anthropic's refusal.
+/// Parts of words for an answer that was blocked: OpenAI's and Azure's, Gemini's safety reasons, Zhipu's
+/// `sensitive`, DashScope's `data_inspection_failed`, Bedrock's guardrail, Anthropic's refusal.
 const BLOCKED: [&str; 17] = [
     "contentfilter",
-    "contentfiltered",
-    "contentblocked",
+    "contentblock",
+    "contentpolicy",
+    "policyviolation",
+    "filtered",
+    "blocked",
+    "blocklist",
     "safety",
     "sensitive",
     "recitation",
-    "blocklist",
-    "blocked",
-    "prohibitedcontent",
+    "prohibited",
     "spii",
-    "imagesafety",
-    "imageprohibitedcontent",
-    "imagerecitation",
-    "guardrailintervened",
-    "guardrails",
-    "moderation",
+    "guardrail",
+    "moderat",
     "refusal",
+    "inspection",
+    "toxic",
 ];
+/// Words that mean it, whole: parts of others may not. Gemini's `LANGUAGE` is one that it may not speak.
+const BLOCKED_WHOLE: [&str; 4] = ["language", "unsafe", "censored", "violation"];
 
-/// Words for a failure that do not name an error: vLLM's and SGLang's `abort`, Gemini's reasons
-/// for a call that it could not write, and what others say of an answer that they gave up.
-const FAILED: [&str; 14] = [
+/// Parts of words for a failure: whatever names an error, vLLM's and SGLang's `abort`, Gemini's reasons for a call that
+/// it could not write, DeepSeek's `insufficient_system_resource`, and what others say of an answer that they gave up.
+const FAILED: [&str; 19] = [
+    "error",
+    "fail",
+    "exception",
     "abort",
-    "aborted",
     "cancel",
-    "cancelled",
-    "canceled",
     "timeout",
     "timedout",
-    "overloaded",
+    "overload",
+    "unavailable",
+    "unloaded",
     "interrupted",
-    "incomplete",
-    "malformedfunctioncall",
-    "malformedresponse",
+    "disconnect",
+    "malformed",
     "unexpectedtoolcall",
     "toomanytoolcalls",
+    "missingthoughtsignature",
+    "insufficient",
+    "ratelimit",
+    "connection",
 ];
+const FAILED_WHOLE: [&str; 2] = ["incomplete", "crash"];
+
+/// Parts of words of OpenAI, Anthropic, Mistral and Gemini, and of local servers, for an answer that a limit ended.
+const LENGTH: [&str; 4] = ["length", "contextwindow", "tokenlimit", "tokenslimit"];
+/// The beginning of others: `max_tokens`, `max_output`, `maxPredictedTokensReached`.
+const LENGTH_BEGINNING: &str = "max";
 
 /// Words for an answer that calls tools.
 const CALLS: [&str; 5] = [
@@ -83,16 +83,20 @@ pub fn read(word: &str) -> Option<ChoiceEnding> {
     // where the second word says more.
     let words: Vec<String> = word.split(':').map(letters).collect();
     let is_any = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
+    let has_any = |parts: &[&str]| {
+        let has = |word: &String| parts.iter().any(|part| word.contains(part));
+        words.iter().any(has)
+    };
     let is = |known: &str| words.iter().any(|word| word == known);
     if word.trim().is_empty() || is("null") || is("none") {
         return None;
     }
-    let names_error = |word: &String| word.contains("error") || word.contains("fail");
-    Some(if is_any(&BLOCKED) {
+    let begins_as_length = |word: &String| word.starts_with(LENGTH_BEGINNING);
+    Some(if has_any(&BLOCKED) || is_any(&BLOCKED_WHOLE) {
         ChoiceEnding::As(Finish::ContentFilter)
-    } else if is_any(&FAILED) || words.iter().any(names_error) {
+    } else if has_any(&FAILED) || is_any(&FAILED_WHOLE) {
         ChoiceEnding::Failed
-    } else if is_any(&LENGTH) {
+    } else if has_any(&LENGTH) || words.iter().any(begins_as_length) {
         ChoiceEnding::As(Finish::Length)
     } else if is_any(&CALLS) {
         ChoiceEnding::As(Finish::ToolCalls)

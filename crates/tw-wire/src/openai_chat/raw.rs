@@ -122,8 +122,9 @@ impl<'de, T: Deserialize<'de>, const N: usize> Deserialize<'de> for SmallList<T,
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
                 let mut list = SmallList::default();
-                while let Some(item) = seq.next_element()? {
-                    list.push(item);
+                // A null in the place of an item says nothing.
+                while let Some(item) = seq.next_element::<Option<T>>()? {
+                    item.into_iter().for_each(|item| list.push(item));
                 }
                 Ok(list)
             }

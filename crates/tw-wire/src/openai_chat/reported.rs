@@ -54,6 +54,11 @@ fn status_of(value: &Value) -> Option<u16> {
         .find_map(|name| http_status(&value[name]))
 }
 
+/// Reads a list in the place of an answer, if an error is in it.
+pub fn of_list(text: &str) -> Option<ReportedError> {
+    read(&serde_json::from_str(text).ok()?)
+}
+
 /// Reads an object in the place of an answer, if it looks like an error.
 pub fn of_bare_object(text: &str) -> Option<ReportedError> {
     let value: Value = serde_json::from_str(text).ok()?;

@@ -15,6 +15,13 @@ use super::answer::AnswerReader;
 use crate::sse;
 use crate::upstream_answer::{DecodeError, OfferedNames, StreamLimits};
 
+impl DecodeError {
+    /// Whether the answer is the beginning of one, of which the rest is missing.
+    pub fn is_of_a_beginning(&self) -> bool {
+        matches!(self, Self::NotAnAnswer(error) if error.is_eof())
+    }
+}
+
 /// Decodes one streamed answer, from bytes cut anywhere.
 #[derive(Debug)]
 pub struct StreamDecoder {

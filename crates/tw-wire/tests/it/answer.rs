@@ -176,7 +176,7 @@ pub fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent>
 
 pub fn body_events(body: &[u8]) -> Vec<ModelEvent> {
     let mut events = Vec::new();
-    body::decode(body, &mut events).expect("the body can be read");
+    body::decode(body, Default::default(), &mut events).expect("the body can be read");
     events
 }
 

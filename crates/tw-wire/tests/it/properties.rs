@@ -194,7 +194,7 @@ proptest! {
         let mut events = Vec::new();
         let limits = RequestLimits::defaults();
         let _refused = request::decode(&bytes, &limits).is_err();
-        let _refused = tw_wire::openai_chat::body::decode(&bytes, &mut events).is_err();
+        let _refused = tw_wire::openai_chat::body::decode(&bytes, Default::default(), &mut events).is_err();
         let error = tw_wire::openai_chat::body::decode_error(500, None, &bytes);
         prop_assert_eq!(error.status, Some(500));
         let mut decoder = tw_wire::openai_chat::stream::StreamDecoder::new(
@@ -219,7 +219,7 @@ proptest! {
             let limits = tw_wire::upstream_answer::StreamLimits::defaults();
             let mut decoder = tw_wire::openai_chat::stream::StreamDecoder::new(&limits);
             let _refused = decoder.feed(&bytes, &mut events).is_err();
-            let _refused = tw_wire::openai_chat::body::decode(value.to_string().as_bytes(), &mut events).is_err();
+            let _refused = tw_wire::openai_chat::body::decode(value.to_string().as_bytes(), Default::default(), &mut events).is_err();
             let _error = tw_wire::openai_chat::body::decode_error(400, None, value.to_string().as_bytes());
         }
     }
