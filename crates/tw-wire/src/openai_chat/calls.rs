@@ -7,7 +7,8 @@
 //! - its index is new, and it has not the id of a call without a name of its own; or there is no
 //!   index and no call yet;
 //! - it brings another name than the call at its place has, and not the rest of that name;
-//! - it brings another id and a name, and no arguments that go on with what is incomplete;
+//! - it brings another id and a name, and neither arguments that go on with what is incomplete, nor the first arguments
+//!   of the same name, nor the rest of a name, all of which a later list may bring under another id;
 //! - the call's object was complete at the end of an earlier piece, and another object begins that
 //!   is not the same once more (below);
 //! - it is a further entry of the same list, without index and id but with a name.
@@ -15,17 +16,20 @@
 //! The same id or name sent again never begins one. With the same id, another object is added to
 //! the first, so that the arguments are refused rather than a call run twice.
 //!
-//! A name goes on as long as no arguments have begun, if the joined name is one of those offered
-//! or begins one, and the piece alone is none. Until it cannot go on, the call is not told of.
+//! A new index in a piece without id and name counts for nothing as long as the last call is incomplete.
 //!
-//! An object behind a complete one, in a piece with neither id nor name of its own, is
-//! - the same call once more if it is equal, byte for byte, and left out;
+//! A name goes on as long as no arguments have begun, if the joined name is one of those offered
+//! or begins one, and the piece alone is none. Until it cannot go on, neither the call nor one behind it is told of.
+//!
+//! An object behind a complete one, in a piece without a name of its own, is
+//! - the same call once more if it is equal, but for white space between its parts, and left out;
 //! - the call's arguments if the first was `{}`, which is not told of as long as it may be
 //!   replaced;
+//! - filler if it is `{}` itself;
 //! - else another call of that function.
 //!
-//! An id or a name that stands with it means another call, and two equal calls stay two, unless
-//! the upstream was seen to write it with every piece.
+//! A name that stands with it, or before it in a piece without arguments, means another call, and two equal calls stay
+//! two, unless the upstream was seen to write it with every piece, or wrote it with `{}` at the same index.
 
 use std::borrow::Cow;
 
@@ -74,10 +78,12 @@ pub struct CallAssembler {
     last: Option<usize>,
     /// Calls that were there when the current list of pieces began.
     before_list: usize,
+    /// Calls, from the first on, of which something was told: they are told of in their order.
+    told_of: usize,
     /// The upstream wrote a name again with a piece that went on with its call.
     repeats_names: bool,
-    /// The upstream wrote another id with a piece that went on with its call.
-    changes_ids: bool,
+    /// The upstream wrote a name that had become longer in the place of the shorter one.
+    grows_names: bool,
 }
 
 #[derive(Debug)]
@@ -88,6 +94,8 @@ struct Entry {
     form: CallForm,
     scan: ObjectScan,
     told: Told,
+    /// The name was written once more behind the complete arguments, as for another call.
+    named_again: bool,
     /// Arguments that were not told of.
     held: LiteralBuf,
     /// Fields that were not told of.
@@ -99,10 +107,12 @@ struct Entry {
 }
 
 /// The parts of a call that were told.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Told {
     id: bool,
     name: bool,
+    /// Some of the arguments.
+    arguments: bool,
 }
 
 #[derive(Debug)]
@@ -138,8 +148,9 @@ impl CallAssembler {
             entries: Vec::new(),
             last: None,
             before_list: 0,
+            told_of: 0,
             repeats_names: false,
-            changes_ids: false,
+            grows_names: false,
         }
     }
 
@@ -163,7 +174,7 @@ impl CallAssembler {
             Place::Again { at, unequal } => self.begin_again(at, unequal, piece, out),
             Place::New { .. } if piece.is_blank() => Ok(()),
             Place::New { name_of } => {
-                self.settle(out)?;
+                self.end_all_again(out)?;
                 self.begin(piece, name_of)?;
                 self.tell(self.entries.len() - 1, Certainty::Open, out);
                 Ok(())
@@ -184,11 +195,18 @@ impl CallAssembler {
 
     /// Tells of everything that was held back: nothing more comes of these calls.
     pub fn settle(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), TooManyCalls> {
+        self.end_all_again(out)?;
+        for at in 0..self.entries.len() {
+            self.tell(at, Certainty::Settled, out);
+        }
+        Ok(())
+    }
+
+    fn end_all_again(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), TooManyCalls> {
         for at in 0..self.entries.len() {
             if self.entries[at].again.is_some() {
                 self.end_again(at, out)?;
             }
-            self.tell(at, Certainty::Settled, out);
         }
         Ok(())
     }
@@ -217,18 +235,21 @@ impl CallAssembler {
         if let Some(same) = find(&|entry| entry.index == Some(index) && has_id(entry)) {
             return self.place_at(same, piece, Unequal::Joined);
         }
-        if let Some(at) = find(&|entry| entry.index == Some(index)) {
+        let of_index = find(&|entry| entry.index == Some(index));
+        // An id says more than an index, if there is no name that makes it another call's.
+        let of_id = find(&has_id).filter(|_| piece.name.is_none());
+        if let Some(at) = of_index.filter(|_| of_id.is_none()) {
             return self.place_at_or_after(at, piece);
         }
         let late = match (&piece.id, &piece.name) {
             // The index came later than the call, or differs although the id says which it is.
-            (Some(_), None) => find(&has_id),
+            (Some(_), None) => of_id,
             (Some(_), Some(_)) => find(&|entry| entry.index.is_none() && has_id(entry)),
             (None, Some(_)) => None,
             (None, None) => self.last.filter(|&at| {
                 self.entries
                     .get(at)
-                    .is_some_and(|entry| entry.index.is_none())
+                    .is_some_and(|entry| entry.index.is_none() || !entry.scan.is_complete())
             }),
         };
         late.map_or(Place::New { name_of: None }, |at| {
@@ -261,11 +282,13 @@ impl CallAssembler {
         let Some(entry) = self.entries.get(at) else {
             return Place::New { name_of: None };
         };
-        let other_name = match (&entry.name, &piece.name) {
-            (Some(have), Some(name)) => **have != **name && self.goes_on(entry, name).is_none(),
-            (None, _) | (_, None) => false,
-        };
-        let other_id = piece.id.is_some() && entry.id.is_some();
+        let more_of_name = piece
+            .name
+            .as_deref()
+            .and_then(|name| self.goes_on(entry, name));
+        let is_same_name = piece.name.is_some() && piece.name.as_deref() == entry.name.as_deref();
+        let other_name =
+            entry.name.is_some() && piece.name.is_some() && !is_same_name && more_of_name.is_none();
         let is_header = piece.id.is_some()
             && piece.name.is_some()
             && (entry.id.is_some() || entry.scan.has_begun());
@@ -273,14 +296,18 @@ impl CallAssembler {
             && !entry.scan.is_complete()
             && piece.text.is_some()
             && !piece.begins_object();
-        if other_name || (is_header && !is_rest) {
+        let is_first_of_it = !entry.scan.has_begun()
+            && at < self.before_list
+            && (more_of_name.is_some() || piece.text.is_some());
+        if other_name || (is_header && !is_rest && !is_first_of_it) {
             return Place::New { name_of: None };
         }
         if !entry.may_be_followed_by(piece) {
             return Place::At(at);
         }
+        let is_placeholder = entry.scan.may_be_empty_object() && piece.index.is_some();
         let names_another = piece.name.is_some() && entry.id.is_none() && !self.repeats_names;
-        if names_another || (other_id && !self.changes_ids) {
+        if entry.named_again || (names_another && !is_placeholder) {
             // The index said which function it is, or nothing did: it is the same one.
             return Place::New { name_of: Some(at) };
         }
@@ -311,8 +338,10 @@ impl CallAssembler {
         if self.begins_name(&joined) && !self.is_offered(more) {
             return Some(joined);
         }
-        let grows = more.starts_with(have) && self.begins_name(more) && !self.is_offered(have);
-        grows.then(|| more.to_owned())
+        let grows = more.starts_with(have) && more != have && self.begins_name(more);
+        // Two names that are both offered are two calls, unless the first was seen to grow.
+        let are_two = self.is_offered(have) && self.is_offered(more) && !self.grows_names;
+        (grows && !are_two).then(|| more.to_owned())
     }
 
     fn is_offered(&self, name: &str) -> bool {
@@ -351,6 +380,7 @@ impl CallAssembler {
             form: piece.form,
             scan: ObjectScan::default(),
             told: Told::default(),
+            named_again: false,
             held: LiteralBuf::default(),
             native: piece.native,
             native_told: None,
@@ -375,20 +405,27 @@ impl CallAssembler {
         let joined = match (&self.entries[at].name, &piece.name) {
             (Some(have), Some(name)) if **have != **name => self.goes_on(&self.entries[at], name),
             (Some(_), Some(_)) => {
-                self.repeats_names = true;
+                let entry = &mut self.entries[at];
+                let is_header = entry.scan.is_complete() && piece.text.is_none();
+                if is_header && entry.id.is_none() && piece.id.is_none() && !self.repeats_names {
+                    entry.named_again = true;
+                } else {
+                    self.repeats_names = true;
+                }
                 None
             }
             (None, _) | (_, None) => None,
         };
         let entry = &mut self.entries[at];
         entry.index = entry.index.or(piece.index);
-        match (&entry.id, piece.id) {
-            (None, Some(id)) => entry.id = Some(Box::from(&*id)),
-            (Some(have), Some(id)) => self.changes_ids |= **have != *id,
-            (_, None) => {}
+        if entry.id.is_none() {
+            entry.id = piece.id.map(|id| Box::from(&*id));
         }
         match joined {
-            Some(joined) => entry.name = Some(joined.into()),
+            Some(joined) => {
+                self.grows_names |= piece.name.as_deref() == Some(&*joined);
+                entry.name = Some(joined.into());
+            }
             None if entry.name.is_none() => entry.name = piece.name.map(|name| Box::from(&*name)),
             None => {}
         }
@@ -446,7 +483,7 @@ impl CallAssembler {
         let Some(again) = &entry.again else {
             return Ok(());
         };
-        let is_longer = again.scan.print().bytes > entry.scan.print().bytes;
+        let is_longer = again.scan.print().units > entry.scan.print().units;
         if is_longer || again.scan.is_complete() {
             self.end_again(at, out)
         } else {
@@ -459,7 +496,8 @@ impl CallAssembler {
         let Some(again) = entry.again.take() else {
             return Ok(());
         };
-        if again.scan.is_complete() && again.scan.print() == entry.scan.print() {
+        let is_filler = again.scan.may_be_empty_object();
+        if again.scan.is_complete() && (is_filler || again.scan.print() == entry.scan.print()) {
             if let Some(native) = &again.native {
                 entry.add_native(native);
                 self.tell(at, Certainty::Open, out);
@@ -494,10 +532,6 @@ impl CallAssembler {
                     text: Some(text),
                     native: again.native,
                 };
-                // Calls are told of in their order.
-                for earlier in 0..self.entries.len() {
-                    self.tell(earlier, Certainty::Settled, out);
-                }
                 self.begin(piece, Some(at))?;
                 self.tell(self.entries.len() - 1, Certainty::Open, out);
             }
@@ -505,8 +539,28 @@ impl CallAssembler {
         Ok(())
     }
 
-    /// Tells what of a call was not told of and cannot change any more.
+    /// Tells what of a call was not told of and cannot change any more, and what waited for that.
     fn tell(&mut self, at: usize, certainty: Certainty, out: &mut Vec<ModelEvent>) {
+        if at < self.told_of {
+            self.tell_one(at, certainty, out);
+            return;
+        }
+        while self.told_of < self.entries.len() {
+            let next = self.told_of;
+            self.tell_one(next, certainty, out);
+            let Told {
+                id,
+                name,
+                arguments,
+            } = self.entries[next].told;
+            if certainty == Certainty::Open && !(id || name || arguments) {
+                return;
+            }
+            self.told_of += 1;
+        }
+    }
+
+    fn tell_one(&mut self, at: usize, certainty: Certainty, out: &mut Vec<ModelEvent>) {
         let entry = &self.entries[at];
         let is_settled = certainty == Certainty::Settled;
         if !is_settled && !entry.told.name && self.name_is_open(entry) {
@@ -532,6 +586,7 @@ impl CallAssembler {
         entry.told = Told {
             id: entry.told.id || id.is_some(),
             name: entry.told.name || name.is_some(),
+            arguments: entry.told.arguments || arguments.is_some(),
         };
         out.push(ModelEvent::Call(CallDelta {
             choice,

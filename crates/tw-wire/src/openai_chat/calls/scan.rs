@@ -18,28 +18,27 @@ pub struct ObjectScan {
 }
 
 /// A fingerprint by which two objects are told to be equal without keeping their text: FNV-1a, 64
-/// bits, and the length in bytes. Nobody gains by a collision, which makes one call of two.
+/// bits, over the UTF-16 units that they stand for, and their number. Escapes of the literal and white space outside
+/// strings make no difference. Nobody gains by a collision, which makes one call of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectFingerprint {
     hash: u64,
-    pub bytes: usize,
+    pub units: usize,
 }
 
 impl Default for ObjectFingerprint {
     fn default() -> Self {
         Self {
             hash: 0xcbf2_9ce4_8422_2325,
-            bytes: 0,
+            units: 0,
         }
     }
 }
 
 impl ObjectFingerprint {
-    fn add(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        }
-        self.bytes += bytes.len();
+    fn add(&mut self, unit: u16) {
+        self.hash = (self.hash ^ u64::from(unit)).wrapping_mul(0x100_0000_01b3);
+        self.units += 1;
     }
 }
 
@@ -63,21 +62,21 @@ impl ObjectScan {
 
     /// Reads the next piece; `literal` is the inside of a string literal.
     pub fn read(&mut self, literal: &str) {
-        let bytes = literal.as_bytes();
-        let mut at = 0;
-        while at < bytes.len() {
-            let (byte, used) = unescape(bytes, at);
+        let (mut rest, mut units) = (literal, [0; 2]);
+        while let Some((units, used)) = next_character(rest, &mut units) {
             let was_complete = self.is_complete;
-            self.step(byte);
-            if self.has_begun && !was_complete {
-                // A cut escape is shorter than it says.
-                self.print.add(&bytes[at..bytes.len().min(at + used)]);
+            let is_padding = !self.in_string && is_white_space(units[0]);
+            self.step(units[0]);
+            if self.has_begun && !was_complete && !is_padding {
+                units.iter().for_each(|&unit| self.print.add(unit));
             }
-            at += used;
+            rest = &rest[used..];
         }
     }
 
-    fn step(&mut self, byte: u8) {
+    fn step(&mut self, unit: u16) {
+        // What is not ASCII is the same to all that follows.
+        let byte = u8::try_from(unit).ok().filter(u8::is_ascii).unwrap_or(0xff);
         if self.in_string {
             match byte {
                 _ if self.escaped => self.escaped = false,
@@ -87,7 +86,7 @@ impl ObjectScan {
             }
             return;
         }
-        if byte.is_ascii_whitespace() {
+        if is_white_space(unit) {
             return;
         }
         if self.is_complete || (!self.has_begun && byte != b'{') {
@@ -109,41 +108,45 @@ impl ObjectScan {
 
 /// Whether the first character of the literal that is no white space opens an object.
 pub fn begins_object(literal: &str) -> bool {
-    let bytes = literal.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let (byte, used) = unescape(bytes, at);
-        if !byte.is_ascii_whitespace() {
-            return byte == b'{';
+    let (mut rest, mut units) = (literal, [0; 2]);
+    while let Some((units, used)) = next_character(rest, &mut units) {
+        if !is_white_space(units[0]) {
+            return units[0] == u16::from(b'{');
         }
-        at += used;
+        rest = &rest[used..];
     }
     false
 }
 
-/// The byte that stands at `at` once escapes are decoded, and its length as written.
-/// What is not ASCII comes back as some byte that is not ASCII, which is all that matters here.
-fn unescape(bytes: &[u8], at: usize) -> (u8, usize) {
-    const NOT_ASCII: u8 = 0xff;
-    if bytes[at] != b'\\' {
-        return (bytes[at], 1);
+fn is_white_space(unit: u16) -> bool {
+    u8::try_from(unit).is_ok_and(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t'))
+}
+
+/// The first character of the literal in UTF-16, or half of one that an escape stands for, and its length as written,
+/// in bytes.
+fn next_character<'a>(literal: &str, units: &'a mut [u16; 2]) -> Option<(&'a [u16], usize)> {
+    let mut written = literal.chars();
+    let first = written.next()?;
+    if first != '\\' {
+        return Some((first.encode_utf16(units), first.len_utf8()));
     }
-    match bytes.get(at + 1) {
-        Some(b'n') => (b'\n', 2),
-        Some(b't') => (b'\t', 2),
-        Some(b'r') => (b'\r', 2),
-        Some(b'b' | b'f') => (NOT_ASCII, 2),
-        Some(b'u') => {
-            let hex = bytes
-                .get(at + 2..at + 6)
-                .and_then(|hex| std::str::from_utf8(hex).ok());
-            let code = hex.and_then(|hex| u32::from_str_radix(hex, 16).ok());
-            let byte = code
-                .and_then(|code| u8::try_from(code).ok())
-                .filter(u8::is_ascii);
-            (byte.unwrap_or(NOT_ASCII), 6)
-        }
-        Some(&other) => (other, 2),
-        None => (NOT_ASCII, 1),
+    let escaped = written.next();
+    let hex = literal.get(2..6).filter(|_| escaped == Some('u'));
+    if let Some(unit) = hex.and_then(|hex| u16::from_str_radix(hex, 16).ok()) {
+        units[0] = unit;
+        return Some((&units[..1], 6));
     }
+    let character = match escaped {
+        Some('n') => '\n',
+        Some('t') => '\t',
+        Some('r') => '\r',
+        Some('b') => '\u{8}',
+        Some('f') => '\u{c}',
+        Some(other) => other,
+        None => first,
+    };
+    Some((
+        character.encode_utf16(units),
+        1 + escaped.map_or(0, char::len_utf8),
+    ))
 }
