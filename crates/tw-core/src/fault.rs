@@ -38,8 +38,8 @@ pub enum FaultClass {
 }
 
 /// Words for an account without money or a quota that does not come back by waiting a little:
-/// OpenAI's, Moonshot's, DeepSeek's, Alibaba's, Zhipu's 1113. Compared by their letters and digits.
-const USED_UP: [&str; 10] = [
+/// OpenAI's, Moonshot's, DeepSeek's, Alibaba's, Zhipu's 1113, MiniMax's 1008. Compared by their letters and digits.
+const USED_UP: [&str; 11] = [
     "insufficientquota",
     "quotaexhausted",
     "exceededcurrentquota",
@@ -50,6 +50,7 @@ const USED_UP: [&str; 10] = [
     "insufficientcredits",
     "arrearage",
     "1113",
+    "1008",
 ];
 
 /// Whether an upstream's words say that a quota is used up, not that a rate is too high.

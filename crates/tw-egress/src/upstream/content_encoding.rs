@@ -2,7 +2,8 @@
 //!
 //! Gateways and content networks compress what they were not asked to, leave the header out, or
 //! leave it in when something on the way has undone the compression. So the first bytes decide
-//! where they can: gzip and zstd have a mark that no JSON and no event stream begins with.
+//! where they can: gzip, zlib and zstd have a mark that no JSON and no event stream begins with, and eight characters of
+//! text are not how another compressed answer begins.
 //!
 //! Known differences: of several encodings one over the other none is undone; zstd, whose reader
 //! holds a window back, is read when the answer has ended.
@@ -14,7 +15,13 @@ use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
+use super::first_bytes::{BodyStart, begins};
+
 const GZIP_MARK: &[u8] = &[0x1f, 0x8b];
+/// Marks of zlib by its levels.
+const ZLIB_MARKS: [&[u8]; 4] = [&[0x78, 0x01], &[0x78, 0x5e], &[0x78, 0x9c], &[0x78, 0xda]];
+/// Bytes by which text is told from a compression that has no mark.
+const TEXT_BYTES: usize = 8;
 const ZSTD_MARK: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// Bytes that brotli's reader decodes at a time.
 const BROTLI_BUFFER_BYTES: usize = 4096;
@@ -177,16 +184,34 @@ fn decide(said: Said, read: &[u8], bytes_max: usize) -> Option<State> {
         text: Vec::new(),
         bytes_max,
     };
-    for (mark, is_gzip) in [(GZIP_MARK, true), (ZSTD_MARK, false)] {
-        if read.starts_with(mark) {
-            return Some(if is_gzip {
-                State::Gzip(Box::new(MultiGzDecoder::new(bounded())))
-            } else {
-                State::Zstd(Vec::new())
-            });
-        }
-        if mark.starts_with(read) {
-            return None;
+    if read.starts_with(GZIP_MARK) {
+        return Some(State::Gzip(Box::new(MultiGzDecoder::new(bounded()))));
+    }
+    if read.starts_with(ZSTD_MARK) {
+        return Some(State::Zstd(Vec::new()));
+    }
+    let is_unmarked = matches!(said, Said::Brotli | Said::Deflate);
+    if !is_unmarked && ZLIB_MARKS.iter().any(|mark| read.starts_with(mark)) {
+        return Some(State::Zlib(Box::new(ZlibDecoder::new(bounded()))));
+    }
+    let mut marks = [GZIP_MARK, ZSTD_MARK].into_iter().chain(ZLIB_MARKS);
+    if marks.any(|mark| mark.starts_with(read)) {
+        return None;
+    }
+    if is_unmarked {
+        let first = &read[..read.len().min(TEXT_BYTES)];
+        let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+        match begins(first).0 {
+            BodyStart::Json | BodyStart::EventStream | BodyStart::WebPage | BodyStart::Unclear
+                if first.iter().all(is_text) =>
+            {
+                return (first.len() == TEXT_BYTES).then_some(State::Plain);
+            }
+            BodyStart::Json
+            | BodyStart::EventStream
+            | BodyStart::WebPage
+            | BodyStart::Unclear
+            | BodyStart::Other => {}
         }
     }
     match said {

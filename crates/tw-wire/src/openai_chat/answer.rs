@@ -96,7 +96,8 @@ impl AnswerReader {
         if self.is_done {
             return Ok(());
         }
-        if frame.data.trim_ascii() == sse::DONE_DATA {
+        let data = frame.data.trim_ascii().trim_matches('"');
+        if data.eq_ignore_ascii_case(sse::DONE_DATA) {
             self.settle(out)?;
             if !self.has_answered() {
                 out.push(broke_off("an answer without choices", None));
@@ -113,6 +114,14 @@ impl AnswerReader {
         }
         if let Some(delta) = self.usual.read(frame.data) {
             out.push(ModelEvent::Delta(delta));
+            return Ok(());
+        }
+        // Gemini writes an error as a list of one.
+        if data.starts_with('[')
+            && let Some(error) = reported::of_list(data)
+        {
+            self.has_failed = true;
+            out.push(ModelEvent::Error(Box::new(error)));
             return Ok(());
         }
         let RecordOf(chunk) = read_answer(frame.data)?;
@@ -401,7 +410,8 @@ impl ChoiceState {
         let before = out.len();
         match addition.content {
             Some(list) if list.get().starts_with('[') => {
-                content::read_parts(self.index, list, rest, out)
+                content::read_parts(self.index, list, rest, out);
+                self.join_halves(&mut out[before..]);
             }
             text => {
                 let text = self.whole_text(text.and_then(filled_literal));
@@ -437,6 +447,23 @@ impl ChoiceState {
         }
         self.has_said |= !self.calls.is_empty();
         Ok(())
+    }
+
+    /// Lets half a character at the end of a part wait, as in a text that is no list.
+    fn join_halves(&mut self, parts: &mut [ModelEvent]) {
+        for event in parts {
+            let ModelEvent::Delta(delta) = event else {
+                continue;
+            };
+            delta.text = self.whole_text(delta.text.take());
+            if let Some(rest) = delta.rest.as_deref_mut()
+                && let Some(reasoning) = rest
+                    .reasoning
+                    .take_if(|reasoning| reasoning.field == ReasoningField::ThinkingPart)
+            {
+                rest.reasoning = self.whole_reasoning(Some(reasoning));
+            }
+        }
     }
 
     /// The unknown fields of the choice that were not told of with the same value.

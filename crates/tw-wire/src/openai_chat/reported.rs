@@ -4,7 +4,8 @@
 //! OpenRouter, Perplexity, llama.cpp, Azure); `error` a plain string (xAI, Venice); `detail` a
 //! string or FastAPI's list (Mistral, Codex, vLLM); the error's fields at the top with
 //! `"object": "error"` (vLLM) or without (AWS); a list of one such object (Gemini); a list
-//! `errors` (Cloudflare); `{"type": "error", "error": {…}}` (Anthropic); HTML and plain text.
+//! `errors` (Cloudflare); `base_resp` (MiniMax); `{"type": "error", "error": {…}}` (Anthropic); JSON as a string; all of
+//! these behind `data:`; HTML and plain text.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -31,6 +32,8 @@ const MESSAGE_NAMES: [&str; 7] = [
 pub fn of_field(raw: &RawValue) -> Option<ReportedError> {
     match raw.get() {
         "null" | "false" | "\"\"" | "{}" => None,
+        // A mere flag or number, with the words beside it.
+        text if !text.starts_with(['{', '[', '"']) => None,
         text => Some(of_object(text)),
     }
 }
@@ -64,7 +67,7 @@ pub fn of_bare_object(text: &str) -> Option<ReportedError> {
     let value: Value = serde_json::from_str(text).ok()?;
     let has_text = MESSAGE_NAMES
         .iter()
-        .chain(&["errors"])
+        .chain(&["errors", "base_resp"])
         .any(|name| !value[name].is_null());
     if !has_text {
         return None;
@@ -75,16 +78,27 @@ pub fn of_bare_object(text: &str) -> Option<ReportedError> {
 /// Reads the body of an HTTP error.
 pub fn of_http(status: u16, content_type: Option<&str>, body: &[u8]) -> ReportedError {
     let text = String::from_utf8_lossy(body);
-    let parsed = serde_json::from_str(&text).ok();
+    let text = text.trim_start_matches('\u{feff}');
+    let parsed = first_value(text);
     let mut error = parsed
         .as_ref()
         .and_then(read)
         .unwrap_or_else(|| ReportedError {
-            message: describe(status, content_type, &text),
+            message: describe(status, content_type, text),
             ..ReportedError::default()
         });
     error.status = error.status.or(Some(status));
     error
+}
+
+/// The first value of a body, which may be an event stream, or have the end of one behind it.
+fn first_value(text: &str) -> Option<Value> {
+    let first = |text: &str| -> Option<Value> {
+        let mut values = serde_json::Deserializer::from_str(text).into_iter();
+        values.next()?.ok()
+    };
+    let of_data = |line: &str| first(line.strip_prefix("data:")?);
+    first(text).or_else(|| text.lines().find_map(of_data))
 }
 
 /// The message of an error body that is JSON, if it has one.
@@ -94,10 +108,17 @@ pub fn message_of(value: &Value) -> Option<String> {
 
 fn read(value: &Value) -> Option<ReportedError> {
     match value {
-        Value::String(message) => Some(ReportedError {
-            message: shorten(message, MESSAGE_BYTES_MAX),
-            ..ReportedError::default()
-        }),
+        Value::String(message) => {
+            // Some gateways pass on as text what they were answered.
+            let inside: Option<Value> = serde_json::from_str(message).ok();
+            let inside = inside.filter(Value::is_object);
+            inside.as_ref().and_then(read_object).or_else(|| {
+                Some(ReportedError {
+                    message: shorten(message, MESSAGE_BYTES_MAX),
+                    ..ReportedError::default()
+                })
+            })
+        }
         Value::Array(items) => items.iter().find_map(read),
         Value::Object(_) => read_object(value),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
@@ -105,8 +126,15 @@ fn read(value: &Value) -> Option<ReportedError> {
 }
 
 fn read_object(value: &Value) -> Option<ReportedError> {
-    for inner in ["error", "errors"] {
-        if !value[inner].is_null()
+    for inner in ["error", "errors", "base_resp"] {
+        let says_none = matches!(
+            value[inner],
+            Value::Null | Value::Bool(_) | Value::Number(_)
+        );
+        // MiniMax says in every answer how it went.
+        let went_well = value[inner]["status_code"] == 0;
+        if !says_none
+            && !went_well
             && let Some(mut error) = read(&value[inner])
         {
             // xAI writes the code beside the error.
@@ -125,7 +153,7 @@ fn read_object(value: &Value) -> Option<ReportedError> {
     Some(ReportedError {
         message: shorten(&message, MESSAGE_BYTES_MAX),
         kind,
-        code: word(&value["code"]),
+        code: word(&value["code"]).or_else(|| word(&value["status_code"])),
         param: word(&value["param"]),
         status: status_of(value),
         broke_off: false,

@@ -62,7 +62,7 @@ fn unpack(said: &str, packed: &[u8], cut: usize, bytes_max: usize) -> Result<Vec
 fn a_packed_answer_is_read_whatever_its_head_says() {
     let mut twice = gzip(&TEXT[..10]);
     twice.extend(gzip(&TEXT[10..]));
-    let rows: [(&str, Vec<u8>); 12] = [
+    let rows: [(&str, Vec<u8>); 15] = [
         ("gzip", gzip(TEXT)),
         ("x-gzip", gzip(TEXT)),
         ("GZIP", twice),
@@ -73,7 +73,10 @@ fn a_packed_answer_is_read_whatever_its_head_says() {
         ("br", BROTLI.to_vec()),
         ("zstd", ZSTD.to_vec()),
         ("", ZSTD.to_vec()),
+        ("", zlib(TEXT)),
         ("gzip", TEXT.to_vec()),
+        ("deflate", TEXT.to_vec()),
+        ("br", TEXT.to_vec()),
         ("", TEXT.to_vec()),
     ];
     for (said, packed) in rows {
