@@ -433,6 +433,97 @@ async fn deltas_keep_what_messages_keep() {
     .await;
 }
 
+/// The official Python client cannot put choices together otherwise.
+#[tokio::test]
+async fn choices_begin_in_the_order_of_their_index() {
+    let delta = |choices: Value| {
+        let choices = choices.as_array().unwrap().iter();
+        let choices: Vec<Value> = choices
+            .map(|choice| json!({ "index": choice[0], "delta": choice[1] }))
+            .collect();
+        format!("data: {}\n\n", json!({ "choices": choices }))
+    };
+    let end = |index: u32| {
+        let choice = json!({ "index": index, "delta": {}, "finish_reason": "stop" });
+        format!("data: {}\n\n", json!({ "choices": [choice] }))
+    };
+    let text = |index: u32| json!([index, { "content": format!("text {index}") }]);
+    let rows = [
+        vec![
+            delta(json!([text(2)])),
+            delta(json!([text(1)])),
+            delta(json!([text(0)])),
+        ],
+        vec![delta(json!([text(2), text(0), text(1)]))],
+        vec![
+            delta(json!([[0, { "role": "assistant", "content": "" }]])),
+            delta(json!([text(2), text(1)])),
+            delta(json!([text(0)])),
+        ],
+        vec![
+            delta(json!([text(2)])),
+            end(2),
+            end(1),
+            delta(json!([text(1)])),
+            delta(json!([text(0)])),
+        ],
+        vec![
+            delta(json!([[2, { "images": [1] }], [1, { "refusal": "no" }]])),
+            delta(json!([text(0), text(1), text(2)])),
+        ],
+    ];
+    let (script, listener) = Script::listen().await;
+    let app = App::start(&listener, AppOptions::plain()).await;
+    for row in rows {
+        let body = format!(
+            "{}{}{}{}data: [DONE]\n\n",
+            row.concat(),
+            end(2),
+            end(1),
+            end(0)
+        );
+        for streamed in [true, false] {
+            let pieces = vec![ReplyPiece::Bytes(Bytes::from(body.clone()))];
+            let reply = ListenerReply::pieces("text/event-stream", pieces);
+            script.set([reply]);
+            let mut request = request(Situation::Alone, streamed);
+            request["n"] = json!(3);
+            let got = app.post(&[], &request).await;
+            let values: Vec<Value> = if streamed {
+                let events = got.events();
+                let values = events.iter().filter(|data| *data != "[DONE]");
+                values
+                    .map(|data| serde_json::from_str(data).unwrap())
+                    .collect()
+            } else {
+                vec![got.json()]
+            };
+            let mut begun: Vec<u64> = Vec::new();
+            let mut texts = [const { String::new() }; 3];
+            for choice in values
+                .iter()
+                .flat_map(|value| value["choices"].as_array().unwrap())
+            {
+                let index = choice["index"].as_u64().unwrap();
+                if !begun.contains(&index) {
+                    begun.push(index);
+                }
+                let said = [&choice["delta"]["content"], &choice["message"]["content"]];
+                for text in said.into_iter().filter_map(Value::as_str) {
+                    texts[index as usize].push_str(text);
+                }
+            }
+            assert_eq!(begun, [0, 1, 2], "{body}: {}", got.text());
+            assert_eq!(
+                texts,
+                ["text 0", "text 1", "text 2"],
+                "{body}: {}",
+                got.text()
+            );
+        }
+    }
+}
+
 /// What a client sends, what the upstream is sent of it, and the header that says so.
 #[tokio::test]
 async fn what_a_client_sends_is_repaired_and_told() {
