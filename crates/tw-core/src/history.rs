@@ -43,6 +43,8 @@ pub struct HistoryRepairs {
 pub struct FeltDifferences {
     /// Parts of results that stand in a message of the user instead.
     pub moved_parts: u32,
+    /// Results in parts that are one text instead.
+    pub joined_results: u32,
     /// Tools that the upstream would refuse.
     pub tools_left_out: u32,
     /// Tools that asked to be strict and cannot be.
@@ -70,6 +72,7 @@ impl fmt::Display for HistoryRepairs {
             ("half_character", self.half_characters),
             ("tool_schema", self.tool_schemas),
             ("moved_part", self.differences.moved_parts),
+            ("joined_result", self.differences.joined_results),
             ("tool_left_out", self.differences.tools_left_out),
             ("not_strict", self.differences.not_strict),
         ];

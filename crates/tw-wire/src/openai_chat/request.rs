@@ -146,7 +146,9 @@ pub fn encode_for(request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<u8> {
 pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDifferences {
     let mut differences = FeltDifferences::default();
     if !accepts.images_in_results {
-        differences.moved_parts = adapt::messages(&mut Vec::new(), request, accepts);
+        let written = adapt::messages(&mut Vec::new(), request, accepts);
+        differences.moved_parts = written.moved_parts;
+        differences.joined_results = written.joined_results;
     }
     if !accepts.all_tools() {
         let tools = adapt_tools::tools(request, accepts);

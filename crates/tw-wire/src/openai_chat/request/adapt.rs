@@ -16,8 +16,21 @@ use crate::openai_chat::content::{self, TextPart};
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::openai_chat::{REASONING_DETAILS, THINKING_PART, write};
 
-/// Writes all messages of a request and says how many parts had to stand elsewhere.
-pub fn messages(out: &mut Vec<u8>, request: &ModelRequest<'_>, accepts: &Accepts) -> u32 {
+/// What of results had to be written otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AdaptedResults {
+    /// Parts that stand elsewhere.
+    pub moved_parts: u32,
+    /// Results that became one text, with no part moved.
+    pub joined_results: u32,
+}
+
+/// Writes all messages of a request and says what of the results had to be written otherwise.
+pub fn messages(
+    out: &mut Vec<u8>,
+    request: &ModelRequest<'_>,
+    accepts: &Accepts,
+) -> AdaptedResults {
     let mut moved = Moved::default();
     let mut ids = FittedIds::new(request.to, accepts);
     for message in &request.messages {
@@ -31,7 +44,7 @@ pub fn messages(out: &mut Vec<u8>, request: &ModelRequest<'_>, accepts: &Accepts
     for round in &request.rounds {
         self::round(out, round, request.to, accepts, &mut ids);
     }
-    moved.count
+    moved.counts
 }
 
 /// The message as this upstream may have it: the model's own words go back whole to where they came from.
@@ -84,7 +97,7 @@ fn round(
 #[derive(Default)]
 struct Moved {
     parts: Vec<u8>,
-    count: u32,
+    counts: AdaptedResults,
 }
 
 impl Moved {
@@ -110,7 +123,7 @@ impl Moved {
     fn add(&mut self, part: &RawValue) {
         write::separate(&mut self.parts);
         self.parts.extend_from_slice(part.get().as_bytes());
-        self.count += 1;
+        self.counts.moved_parts += 1;
     }
 }
 
@@ -312,10 +325,12 @@ fn result(
     let is_text = |part: &&RawValue| {
         let fields = ObjectFields::parse(part.get()).ok();
         let kind = fields.and_then(|fields| fields.get("type").and_then(raw::string));
-        kind.as_deref() == Some("text")
+        matches!(kind.as_deref(), Some("text" | "input_text" | "output_text"))
     };
     let (texts, others): (Vec<&RawValue>, Vec<&RawValue>) = parts.into_iter().partition(is_text);
-    if !others.is_empty() {
+    if others.is_empty() {
+        moved.counts.joined_results += 1;
+    } else {
         let call_id = message
             .result()
             .map_or("", |result| result.call_id.as_str());

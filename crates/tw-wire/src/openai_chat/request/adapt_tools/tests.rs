@@ -76,6 +76,7 @@ fn check(fields: &str, accepts: &Accepts, expected: &str, counts: FeltDifference
 
 const NONE: FeltDifferences = FeltDifferences {
     moved_parts: 0,
+    joined_results: 0,
     tools_left_out: 0,
     not_strict: 0,
 };
