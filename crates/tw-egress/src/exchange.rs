@@ -175,7 +175,8 @@ enum Meaning {
 
 fn meaning_of(status: u16) -> Meaning {
     match status {
-        408 | 502 | 503 | 504 => Meaning::Gateway,
+        // Those from 520 on are Cloudflare's.
+        408 | 502..=504 | 520..=524 => Meaning::Gateway,
         425 | 429 => Meaning::NotNow,
         300..400 => Meaning::Redirect,
         500.. => Meaning::Broken,
