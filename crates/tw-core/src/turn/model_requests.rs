@@ -304,6 +304,9 @@ impl Turn {
 /// before any text sends them to nobody.
 const HELD_EVENTS_MAX: usize = 64;
 
+/// The code of a used-up quota whose upstream has no word for it that is known; OpenAI's.
+const USED_UP_CODE: &str = "insufficient_quota";
+
 impl ModelFailure {
     /// The word of the log for this kind of failure.
     pub fn word(&self) -> &'static str {
@@ -348,6 +351,12 @@ impl ModelFailure {
                 false
             }
         }
+    }
+
+    /// Whether the status says that there is no money, which not every upstream says in words (DeepSeek calls it an
+    /// `invalid_request_error`, OpenRouter 402).
+    fn says_to_pay(&self) -> bool {
+        matches!(self.kind, ModelFailureKind::Status(402))
     }
 
     /// Whether another upstream may do better although this one would fail again.
@@ -397,7 +406,8 @@ impl ModelFailure {
         let class = match self.kind {
             ModelFailureKind::Status(status) => match status {
                 400 | 404 | 413 | 422 => FaultClass::Refused { status },
-                402 if self.error.is_used_up() => FaultClass::UpstreamLimited,
+                402 => FaultClass::UpstreamLimited,
+                403 if self.error.is_used_up() => FaultClass::UpstreamLimited,
                 408 | 429 => FaultClass::UpstreamLimited,
                 _ => FaultClass::UpstreamFailed,
             },
@@ -406,11 +416,12 @@ impl ModelFailure {
             | ModelFailureKind::Nonsense
             | ModelFailureKind::Cut => FaultClass::UpstreamFailed,
             ModelFailureKind::Silent => FaultClass::UpstreamSilent,
+            ModelFailureKind::Reported if self.error.is_used_up() => FaultClass::UpstreamLimited,
             ModelFailureKind::Reported => FaultClass::UpstreamReported,
         };
         let message = match self.kind {
             // The upstream's words may quote the credentials that it refused, which are ours.
-            ModelFailureKind::Status(401 | 403) => {
+            ModelFailureKind::Status(401 | 403) if class == FaultClass::UpstreamFailed => {
                 "the upstream refused this server's credentials".to_owned()
             }
             ModelFailureKind::Status(_)
@@ -421,12 +432,15 @@ impl ModelFailure {
             | ModelFailureKind::Cut
             | ModelFailureKind::Reported => self.error.message.clone(),
         };
-        let told = !matches!(self.kind, ModelFailureKind::Status(401 | 403));
+        let told = !matches!(self.kind, ModelFailureKind::Status(401 | 403))
+            || class == FaultClass::UpstreamLimited;
         TurnFault {
             class,
             message,
             code: if self.says_too_long() {
                 Some(TOO_LONG_CODE.to_owned())
+            } else if self.says_to_pay() && !self.error.is_used_up() {
+                Some(USED_UP_CODE.to_owned())
             } else {
                 self.error.code.clone().filter(|_| told)
             },

@@ -596,9 +596,13 @@ async fn an_upstream_that_another_try_cannot_help_is_asked_once() {
         r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit_exceeded"}}"#;
     let balance = r#"{"error":{"message":"Insufficient Balance","type":"unknown_error","code":"insufficient_balance"}}"#;
     type Row<'a> = (u16, &'a str, &'a [(&'a str, &'a str)], usize, u16, &'a str);
-    let rows: [Row<'_>; 6] = [
+    let unnamed = r#"{"error":{"message":"Insufficient Balance","type":"unknown_error","param":null,"code":"invalid_request_error"}}"#;
+    let rows: [Row<'_>; 9] = [
         (429, quota, &[], 1, 429, "insufficient_quota"),
         (402, balance, &[], 1, 429, "insufficient_balance"),
+        (402, unnamed, &[], 1, 429, "insufficient_quota"),
+        (403, quota, &[], 1, 429, "insufficient_quota"),
+        (200, quota, &[], 1, 429, "insufficient_quota"),
         (429, busy, &[], 3, 429, "rate_limit_exceeded"),
         (
             429,
