@@ -204,6 +204,7 @@ impl Relaying<'_> {
             model: model.to_owned(),
             content_type: request.content_type.clone(),
             accept: request.accept.clone(),
+            streamed: request.body.streamed,
             body,
         };
         let mut answer = relay(&inner.connections, upstream, sent).await?;

@@ -607,7 +607,7 @@ fn feed_ready(
 const LONGER_THAN_A_TURN: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Time limit of the first byte; the head of a plain answer comes with its end.
-fn first_byte_max(streamed: bool, first_byte: Duration) -> Duration {
+pub(super) fn first_byte_max(streamed: bool, first_byte: Duration) -> Duration {
     if streamed {
         first_byte
     } else {

@@ -16,7 +16,8 @@ use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::format::WireFormat;
 
 use super::model_exchange::{
-    ERROR_BYTES_MAX, exchange, explain_refused_key, failure, mask_error, nonsense, should_retry,
+    ERROR_BYTES_MAX, exchange, explain_refused_key, failure, first_byte_max, mask_error, nonsense,
+    should_retry,
 };
 use super::{Unanswered, Upstream, UpstreamConnections, UpstreamKind, request_target};
 use crate::client::upstream_client::{Address, UpstreamExchange};
@@ -33,6 +34,8 @@ pub struct RelayedSent {
     pub content_type: HeaderValue,
     pub accept: Option<HeaderValue>,
     pub body: Bytes,
+    /// A stream is asked for. The head of any other answer comes with its end.
+    pub streamed: bool,
 }
 
 /// An answer with a status of success, whose body is being read.
@@ -70,8 +73,8 @@ pub async fn relay(
         let message = "the scripted model answers chat completions alone";
         return Err(failure(ModelFailureKind::Status(404), message).into());
     }
+    let patience = first_byte_max(sent.streamed, upstream.timeouts.first_byte);
     let (address, request) = request_of(connections, upstream, sent)?;
-    let patience = upstream.timeouts.first_byte;
     let (head, exchange) = exchange(connections, upstream, address, request, patience).await?;
     let (parts, ()) = head.into_parts();
     let idle_max = upstream.timeouts.idle;
@@ -79,7 +82,7 @@ pub async fn relay(
         status: parts.status.as_u16(),
         headers: parts.headers,
         exchange,
-        idle: IdleTimer::new(idle_max),
+        idle: IdleTimer::new(patience.max(idle_max)),
         idle_max,
     };
     if !parts.status.is_success() {

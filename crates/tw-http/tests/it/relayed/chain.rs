@@ -1,5 +1,7 @@
 //! Who answers when an upstream fails.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tw_egress::secret::Secret;
 use tw_egress::upstream::UpstreamKind;
@@ -171,5 +173,23 @@ async fn what_an_only_upstream_says_is_told_as_for_chat() {
         let row = rows(&app, 1).await.pop().unwrap();
         assert_eq!((&*row.outcome, row.http_status), ("failed", Some(status)));
         assert_eq!(row.attempts as usize, asked);
+    }
+}
+
+/// The head of a plain answer comes with its end, and its body may come behind the head.
+#[tokio::test]
+async fn a_plain_answer_may_begin_later_than_a_stream() {
+    const BRIEF: Duration = Duration::from_millis(50);
+    let body = ReplyPiece::Bytes("{}".into());
+    for wait in [ReplyPiece::HeadWait(BRIEF * 2), ReplyPiece::Wait(BRIEF * 2)] {
+        let reply = ListenerReply::pieces("application/json", vec![wait, body.clone()]);
+        let listener = Listener::in_turn(vec![reply]).await.unwrap();
+        let mut only = upstream("only", listener.url("/v1"));
+        only.timeouts.first_byte = BRIEF;
+        only.timeouts.idle = BRIEF;
+        let app = in_front_of(vec![only]).await;
+        let got = post(&app, EMBEDDINGS, BODY).await;
+        assert_eq!((got.status, &*got.text()), (200, "{}"));
+        assert_eq!(listener.asked().len(), 1);
     }
 }
