@@ -157,9 +157,14 @@ impl WireFormat {
     ///
     /// # Errors
     /// It is no answer.
-    pub fn decode_answer(self, body: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
+    pub fn decode_answer(
+        self,
+        body: &[u8],
+        offered: OfferedNames,
+        out: &mut Vec<ModelEvent>,
+    ) -> Result<(), DecodeError> {
         match self {
-            Self::OpenAiChat => openai_chat::body::decode(body, out),
+            Self::OpenAiChat => openai_chat::body::decode(body, offered, out),
         }
     }
 

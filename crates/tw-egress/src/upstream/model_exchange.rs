@@ -518,7 +518,10 @@ impl Reading {
                 ModelProgress::Failed(failure(kind, "the upstream's answer is empty"))
             }
             Form::Plain { read, offered } => {
-                match self.format.decode_answer(read, OfferedNames::clone(offered), out) {
+                match self
+                    .format
+                    .decode_answer(read, OfferedNames::clone(offered), out)
+                {
                     Ok(()) => ModelProgress::Ended,
                     Err(error) if error.is_of_a_beginning() => {
                         let message = "the upstream's answer broke off";

@@ -16,7 +16,9 @@ use super::delta::{CallWritten, ChatAnswer, ChatChoice, ChoiceAddition, NamedTex
 use super::ending::{self, ChoiceEnding};
 use super::raw::{self, RecordOf, SmallList};
 use super::surrogates::{self, MendedLiteral};
-use super::{FORMAT, REASONING, REASONING_CONTENT, REASONING_DETAILS, content, reported};
+use super::{
+    FORMAT, REASONING, REASONING_CONTENT, REASONING_DETAILS, THINKING_PART, content, reported,
+};
 use crate::sse;
 use crate::upstream_answer::{DecodeError, OfferedNames};
 
@@ -459,7 +461,7 @@ impl ChoiceState {
             if let Some(rest) = delta.rest.as_deref_mut()
                 && let Some(reasoning) = rest
                     .reasoning
-                    .take_if(|reasoning| reasoning.field == ReasoningField::ThinkingPart)
+                    .take_if(|reasoning| reasoning.place == THINKING_PART)
             {
                 rest.reasoning = self.whole_reasoning(Some(reasoning));
             }

@@ -9,7 +9,7 @@ use tw_core::model::{ModelEvent, ReportedError};
 use super::answer::AnswerReader;
 use super::reported;
 use crate::sse;
-use crate::upstream_answer::DecodeError;
+use crate::upstream_answer::{DecodeError, OfferedNames};
 
 /// Decodes a plain answer into the events that a stream of it would have given, with the end
 /// mark last.
