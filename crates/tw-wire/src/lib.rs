@@ -7,13 +7,15 @@
 
 pub mod format;
 
-pub mod native_words;
 pub mod openai_chat;
 
 pub mod client_error;
 pub mod client_request;
 pub mod model_list;
 pub mod upstream_answer;
+
+mod fitting;
+pub mod native_words;
 
 pub mod relayed;
 pub mod sse;

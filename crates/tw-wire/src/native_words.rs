@@ -7,7 +7,11 @@ use tw_core::request::{PartBlock, PartKind};
 use crate::openai_chat;
 
 const FORMATS: [FormatName; 1] = [openai_chat::FORMAT];
-const PLACES: [NativeLabel; 3] = openai_chat::REASONING_PLACES;
+const PLACES: [NativeLabel; 3] = [
+    openai_chat::REASONING_CONTENT,
+    openai_chat::REASONING,
+    openai_chat::THINKING_PART,
+];
 
 /// The format of this name.
 pub fn format(word: &str) -> Option<FormatName> {

@@ -9,6 +9,7 @@ use tw_core::native::{FormatName, NativeLabel};
 use tw_core::request::{PartBlock, ROUND_GAP};
 
 pub mod request;
+pub mod settings;
 
 pub mod body;
 pub mod stream;
@@ -30,7 +31,6 @@ pub const REASONING: NativeLabel = NativeLabel::new("reasoning");
 pub(crate) const REASONING_DETAILS: &str = "reasoning_details";
 /// A part of `content` with `type: thinking`.
 pub const THINKING_PART: NativeLabel = NativeLabel::new("thinking");
-pub(crate) const REASONING_PLACES: [NativeLabel; 3] = [REASONING_CONTENT, REASONING, THINKING_PART];
 
 /// Writes the usage of a turn: as the upstream wrote it, where that was in this format.
 fn write_usage(out: &mut Vec<u8>, usage: &TokenUsage) {
@@ -83,14 +83,14 @@ fn round_gap() -> Literal {
     Literal::from_text(ROUND_GAP)
 }
 
-mod answer;
+pub(crate) mod answer;
 mod calls;
 mod chunk_template;
-mod client_calls;
-mod content;
+pub(crate) mod client_calls;
+pub(crate) mod content;
 mod delta;
-mod ending;
+pub(crate) mod ending;
 pub(crate) mod raw;
-mod reported;
-mod surrogates;
+pub(crate) mod reported;
+pub(crate) mod surrogates;
 pub(crate) mod write;

@@ -35,6 +35,14 @@ pub fn write_data(out: &mut Vec<u8>, json: &[u8]) {
     out.extend_from_slice(b"\n\n");
 }
 
+/// Writes one event with its name and one `data` line; `name` is one line.
+pub fn write_event(out: &mut Vec<u8>, name: &str, json: &[u8]) {
+    out.extend_from_slice(b"event: ");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'\n');
+    write_data(out, json);
+}
+
 /// Least count of a line or an event that says nothing, in bytes.
 pub const EMPTY_BYTES_MIN: usize = 64;
 

@@ -15,7 +15,7 @@ use super::chunk_template::ChunkTemplate;
 use super::delta::{CallWritten, ChatAnswer, ChatChoice, ChoiceAddition, NamedText};
 use super::ending::{self, ChoiceEnding};
 use super::raw::{self, RecordOf, SmallList};
-use super::surrogates::{self, MendedLiteral};
+use super::surrogates::{self, with_half, without_half};
 use super::{
     FORMAT, REASONING, REASONING_CONTENT, REASONING_DETAILS, THINKING_PART, content, reported,
 };
@@ -588,24 +588,8 @@ impl ChoiceState {
     }
 }
 
-fn with_half(half: Option<Box<str>>, text: Literal) -> Option<Literal> {
-    match half {
-        None => Some(text),
-        Some(half) => Literal::checked(&format!("{half}{}", text.as_str())),
-    }
-}
-
-fn without_half(text: Literal) -> (Option<Literal>, Option<Box<str>>) {
-    if !surrogates::may_hold_half(text.as_str()) {
-        return (Some(text), None);
-    }
-    let MendedLiteral { text, half, .. } = surrogates::mend(text.as_str());
-    let said = Literal::checked(&text).filter(|text| !text.is_empty());
-    (said, half.map(Box::from))
-}
-
 /// The error of an answer whose upstream gave it up, or gave none: another try may go better.
-fn broke_off(message: &str, word: Option<&str>) -> ModelEvent {
+pub(crate) fn broke_off(message: &str, word: Option<&str>) -> ModelEvent {
     let error = ReportedError {
         message: match word {
             Some(word) => format!("{message}: {word}"),
@@ -619,7 +603,7 @@ fn broke_off(message: &str, word: Option<&str>) -> ModelEvent {
 }
 
 /// Whether an unknown field goes on: all do that are no filler.
-fn passes_on(value: &RawValue) -> bool {
+pub(crate) fn passes_on(value: &RawValue) -> bool {
     !matches!(value.get(), "null" | "false" | "\"\"" | "[]" | "{}")
 }
 

@@ -125,7 +125,8 @@ impl ChunkWriter {
             LogEvent::Delta(delta) => self.delta(delta, out),
             LogEvent::BlockEnd(_) | LogEvent::Native { .. } => {}
             LogEvent::ClientCall(piece) => self.call(piece, out),
-            LogEvent::Extra { key, value } => self.keep_extra(key, value),
+            LogEvent::Extra { key, value } if self.is_native => self.keep_extra(key, value),
+            LogEvent::Extra { .. } => {}
             LogEvent::Progress { key, value } => self.progress(key, value, out),
             LogEvent::CallStarted { .. } | LogEvent::CallEnded { .. } => {}
             LogEvent::Finish { choice, reason } => self.finish(*choice, *reason, out),

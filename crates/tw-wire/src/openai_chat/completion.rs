@@ -88,9 +88,12 @@ impl CompletionBuilder {
             LogEvent::Delta(delta) => self.delta(delta),
             LogEvent::BlockEnd(_) | LogEvent::Native { .. } => {}
             LogEvent::ClientCall(piece) => self.call(piece),
-            LogEvent::Extra { key, value } | LogEvent::Progress { key, value } => {
-                set(&mut self.extra, key, value)
+            LogEvent::Extra { key, value } | LogEvent::Progress { key, value }
+                if self.is_native =>
+            {
+                set(&mut self.extra, key, value);
             }
+            LogEvent::Extra { .. } | LogEvent::Progress { .. } => {}
             LogEvent::Finish { choice, reason } => self.choice(*choice).finish = Some(*reason),
             LogEvent::Usage(usage) => self.usage = Some(usage.clone()),
             LogEvent::CallStarted { .. } | LogEvent::CallEnded { .. } | LogEvent::End(_) => {}

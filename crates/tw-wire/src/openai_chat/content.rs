@@ -1,9 +1,12 @@
 //! Content that is a list of parts, in answers: Mistral's reasoning models send it.
 
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 use tw_core::json::{Json, Literal, LiteralBuf};
 use tw_core::model::{AnswerDelta, DeltaRest, ModelEvent, ReasoningText};
 use tw_core::request::{PartBlock, PartKind};
+use tw_core::request_settings::{Media, MediaSource};
 
 use super::raw::{self, ObjectFields};
 
@@ -95,6 +98,94 @@ pub fn part_block(json: Json) -> PartBlock {
         json,
     }
 }
+
+/// The part as any format can say it; `None` for one that only this format has.
+pub fn media(part: &PartBlock) -> Option<Media> {
+    let fields = ObjectFields::parse(part.json.as_str()).ok()?;
+    let inner = |name: &str| ObjectFields::parse(fields.get(name)?.get()).ok();
+    let text = |fields: &ObjectFields<'_>, name: &str| {
+        raw::filled_string(fields.get(name)).map(Cow::into_owned)
+    };
+    match part.kind {
+        PartKind::Image => {
+            let url = part.url.as_ref()?.to_text();
+            let detail = inner("image_url").and_then(|image| text(&image, "detail"));
+            Some(Media {
+                kind: PartKind::Image,
+                source: MediaSource::of_url(&url),
+                name: None,
+                detail,
+            })
+        }
+        PartKind::File => {
+            let file = inner("file")?;
+            let name = text(&file, "filename");
+            let source = match (text(&file, "file_data"), text(&file, "file_id")) {
+                (Some(data), _) => file_source(data, name.as_deref()),
+                (None, Some(id)) => MediaSource::FileId(id),
+                (None, None) => return None,
+            };
+            Some(Media {
+                kind: PartKind::File,
+                source,
+                name,
+                detail: None,
+            })
+        }
+        PartKind::Audio => {
+            let audio = inner("input_audio")?;
+            Some(Media {
+                kind: PartKind::Audio,
+                source: MediaSource::Data {
+                    media_type: format!("audio/{}", text(&audio, "format")?),
+                    base64: text(&audio, "data")?,
+                },
+                name: None,
+                detail: None,
+            })
+        }
+        PartKind::Other => None,
+    }
+}
+
+/// The source of `file_data`: a `data:` URL, another one, or, as some clients send it, the data alone.
+fn file_source(data: String, name: Option<&str>) -> MediaSource {
+    if data.contains(':') {
+        return MediaSource::of_url(&data);
+    }
+    let is_pdf = name.is_none_or(|name| name.to_ascii_lowercase().ends_with(".pdf"));
+    MediaSource::Data {
+        media_type: if is_pdf {
+            "application/pdf"
+        } else {
+            "application/octet-stream"
+        }
+        .to_owned(),
+        base64: data,
+    }
+}
+
+/// The marks of a prompt cache on the parts of a message, where it has as many parts as `blocks`; empty if there are
+/// none.
+pub fn cache_marks(message: &Json, blocks: usize) -> Vec<Option<Json>> {
+    if !message.as_str().contains(CACHE_CONTROL) {
+        return Vec::new();
+    }
+    let fields = ObjectFields::parse(message.as_str()).ok();
+    let content = fields.as_ref().and_then(|fields| fields.get("content"));
+    let parts = content.and_then(raw::array).unwrap_or_default();
+    if parts.len() != blocks {
+        return Vec::new();
+    }
+    let mark = |part: &&RawValue| {
+        let fields = ObjectFields::parse(part.get()).ok()?;
+        fields.get(CACHE_CONTROL).map(Json::from_raw)
+    };
+    parts.iter().map(mark).collect()
+}
+
+/// Anthropic's mark of what its prompt cache keeps, which gateways take in this format, too.
+pub const CACHE_CONTROL: &str = "cache_control";
 
 /// A part of a list that is text of some kind.
 pub enum TextPart {

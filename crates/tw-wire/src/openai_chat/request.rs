@@ -28,14 +28,14 @@ use super::surrogates;
 use crate::client_request::{RequestError, RequestErrorKind, body_text};
 
 /// Tool calls in all messages of a request: as many as there may be messages to answer them.
-const HISTORY_CALLS_MAX: usize = limits::MESSAGES_DEFAULT;
+pub(crate) const HISTORY_CALLS_MAX: usize = limits::MESSAGES_DEFAULT;
 /// Largest `n`: OpenAI's own limit.
 const CHOICES_MAX: u64 = 128;
 
 /// The text that a request is read from, and the limits within which it is.
-struct Reading<'a> {
-    source: &'a SharedText,
-    limits: &'a RequestLimits,
+pub(crate) struct Reading<'a> {
+    pub(crate) source: &'a SharedText,
+    pub(crate) limits: &'a RequestLimits,
 }
 
 /// Reads and checks a request body, of which every part is copied.
@@ -114,7 +114,7 @@ fn is_structured(fields: &ObjectFields<'_>) -> bool {
 
 /// The body without halves of surrogate pairs, which many upstreams refuse, where it has any; what
 /// stands for them is as long. Escapes stand in strings only, wherever those are.
-fn without_halves(source: &SharedText) -> (Option<SharedText>, u32) {
+pub(crate) fn without_halves(source: &SharedText) -> (Option<SharedText>, u32) {
     let body = source.as_str();
     if !surrogates::may_hold_half(body) {
         return (None, 0);
@@ -126,7 +126,7 @@ fn without_halves(source: &SharedText) -> (Option<SharedText>, u32) {
 }
 
 /// The name of a person. An empty one names nobody: all who send it would be one person.
-fn name(fields: &ObjectFields<'_>, key: &str) -> Result<Option<String>, RequestError> {
+pub(crate) fn name(fields: &ObjectFields<'_>, key: &str) -> Result<Option<String>, RequestError> {
     Ok(string(fields, key)?.filter(|name| !name.trim().is_empty()))
 }
 
@@ -161,18 +161,18 @@ pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDiffere
 /// The request, in which `messages` were taken apart on the way: they are most of it, and each time that they are gone
 /// through costs what everything else costs.
 #[derive(Default)]
-struct Whole<'a> {
+pub(crate) struct Whole<'a> {
     /// Fields of the request, `messages` among them, whose value does not stand for itself.
-    fields: ObjectFields<'a>,
+    pub(crate) fields: ObjectFields<'a>,
     /// The messages; `None` if they are no list.
-    items: Option<Vec<Item<'a>>>,
+    pub(crate) items: Option<Vec<Item<'a>>>,
 }
 
 /// A message of the list.
-struct Item<'a> {
-    text: &'a str,
+pub(crate) struct Item<'a> {
+    pub(crate) text: &'a str,
     /// Fields of the message; `None` if it was not looked into.
-    fields: Option<ObjectFields<'a>>,
+    pub(crate) fields: Option<ObjectFields<'a>>,
 }
 
 impl<'a> FieldRecord<'a> for Whole<'a> {
@@ -234,7 +234,7 @@ fn check_size(body: &[u8], limits: &RequestLimits) -> Result<(), RequestError> {
     Ok(())
 }
 
-fn read_whole<'a>(text: &'a str, limits: &RequestLimits) -> Result<Whole<'a>, RequestError> {
+pub(crate) fn read_whole<'a>(text: &'a str, limits: &RequestLimits) -> Result<Whole<'a>, RequestError> {
     use RequestErrorKind::Invalid;
     check_size(text.as_bytes(), limits)?;
     if depth(text.as_bytes()) > limits.json_depth_max {
@@ -288,18 +288,18 @@ impl<'a> Whole<'a> {
 
 /// A place in the request; written out only for an error.
 #[derive(Clone, Copy, Debug)]
-enum Place<'a> {
+pub(crate) enum Place<'a> {
     Whole(&'a str),
     Field(&'a Place<'a>, &'a str),
     Item(&'a Place<'a>, usize),
 }
 
 impl<'a> Place<'a> {
-    fn field(&'a self, name: &'a str) -> Self {
+    pub(crate) fn field(&'a self, name: &'a str) -> Self {
         Self::Field(self, name)
     }
 
-    fn item(&'a self, at: usize) -> Self {
+    pub(crate) fn item(&'a self, at: usize) -> Self {
         Self::Item(self, at)
     }
 }
@@ -333,14 +333,14 @@ impl<'a> From<&'a String> for Place<'a> {
 }
 
 /// The fields of an object inside the request.
-fn object<'a, 'p>(
+pub(crate) fn object<'a, 'p>(
     raw: &'a RawValue,
     place: impl Into<Place<'p>>,
 ) -> Result<ObjectFields<'a>, RequestError> {
     object_in(raw.get(), place)
 }
 
-fn object_in<'a, 'p>(
+pub(crate) fn object_in<'a, 'p>(
     text: &'a str,
     place: impl Into<Place<'p>>,
 ) -> Result<ObjectFields<'a>, RequestError> {
@@ -354,9 +354,9 @@ fn object_in<'a, 'p>(
     })
 }
 
-const MESSAGES: Place<'static> = Place::Whole("messages");
+pub(crate) const MESSAGES: Place<'static> = Place::Whole("messages");
 
-fn items_of<'a>(
+pub(crate) fn items_of<'a>(
     fields: &ObjectFields<'_>,
     items: Option<Vec<Item<'a>>>,
     limits: &RequestLimits,
@@ -421,7 +421,7 @@ fn ends_of(body: &str, items: &[Item<'_>], messages: &[Message]) -> MessageEnds 
     }
 }
 
-fn check_result(
+pub(crate) fn check_result(
     message: &Message,
     place: Place<'_>,
     limits: &RequestLimits,
@@ -491,7 +491,7 @@ fn read_choices(fields: &ObjectFields<'_>) -> Result<u32, RequestError> {
     }
 }
 
-fn boolean(fields: &ObjectFields<'_>, name: &str) -> Result<Option<bool>, RequestError> {
+pub(crate) fn boolean(fields: &ObjectFields<'_>, name: &str) -> Result<Option<bool>, RequestError> {
     let read = |raw| raw::boolean(raw).ok_or_else(|| RequestError::wrong_type(name, "a boolean"));
     fields.get(name).map(read).transpose()
 }
@@ -505,19 +505,19 @@ fn token_limit(fields: &ObjectFields<'_>, name: &str) -> Result<Option<u64>, Req
     }
 }
 
-fn count(fields: &ObjectFields<'_>, name: &str) -> Result<Option<u64>, RequestError> {
+pub(crate) fn count(fields: &ObjectFields<'_>, name: &str) -> Result<Option<u64>, RequestError> {
     let read = |raw| {
         raw::integer(raw).ok_or_else(|| RequestError::wrong_type(name, "an integer of at least 0"))
     };
     fields.get(name).map(read).transpose()
 }
 
-fn string(fields: &ObjectFields<'_>, name: &str) -> Result<Option<String>, RequestError> {
+pub(crate) fn string(fields: &ObjectFields<'_>, name: &str) -> Result<Option<String>, RequestError> {
     let read = |raw| raw::string(raw).ok_or_else(|| RequestError::wrong_type(name, "a string"));
     Ok(fields.get(name).map(read).transpose()?.map(Cow::into_owned))
 }
 
-fn keep(fields: &ObjectFields<'_>, source: &SharedText) -> Vec<(Box<str>, Json)> {
+pub(crate) fn keep(fields: &ObjectFields<'_>, source: &SharedText) -> Vec<(Box<str>, Json)> {
     let kept = fields.0.iter().filter(|(name, _)| name != "messages");
     kept.map(|(name, raw)| (Box::from(&**name), Json::of_part(source, raw.get())))
         .collect()
@@ -526,12 +526,11 @@ fn keep(fields: &ObjectFields<'_>, source: &SharedText) -> Vec<(Box<str>, Json)>
 mod adapt;
 mod adapt_tools;
 mod encode;
-mod fitting;
 mod messages;
 mod overlay;
 mod render;
-mod schema;
-mod tools;
+pub(crate) mod schema;
+pub(crate) mod tools;
 
 #[cfg(test)]
 mod tests;

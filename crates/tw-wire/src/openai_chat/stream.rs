@@ -95,7 +95,7 @@ impl StreamDecoder {
 }
 
 /// Whether an event adds to the answer, or can come only so often.
-fn carries(event: &ModelEvent) -> bool {
+pub(crate) fn carries(event: &ModelEvent) -> bool {
     match event {
         ModelEvent::Delta(AnswerDelta { text, rest, .. }) => {
             let has_more = |rest: &DeltaRest| {

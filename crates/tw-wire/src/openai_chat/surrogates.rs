@@ -7,6 +7,8 @@
 
 use std::borrow::Cow;
 
+use tw_core::json::Literal;
+
 /// An escape of a half, and of what stands in the place of a lone one: both have six bytes.
 const ESCAPE_BYTES: usize = 6;
 const REPLACEMENT: &str = "\\ufffd";
@@ -79,6 +81,24 @@ pub fn may_hold_half(text: &str) -> bool {
     let bytes = text.as_bytes();
     memchr::memchr_iter(b'\\', bytes)
         .any(|at| matches!(bytes.get(at + 1..at + 3), Some([b'u', b'd' | b'D'])))
+}
+
+/// A text with the half that waited for it.
+pub fn with_half(half: Option<Box<str>>, text: Literal) -> Option<Literal> {
+    match half {
+        None => Some(text),
+        Some(half) => Literal::checked(&format!("{half}{}", text.as_str())),
+    }
+}
+
+/// A text without a half at its end, and that half.
+pub fn without_half(text: Literal) -> (Option<Literal>, Option<Box<str>>) {
+    if !may_hold_half(text.as_str()) {
+        return (Some(text), None);
+    }
+    let MendedLiteral { text, half, .. } = mend(text.as_str());
+    let said = Literal::checked(&text).filter(|text| !text.is_empty());
+    (said, half.map(Box::from))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

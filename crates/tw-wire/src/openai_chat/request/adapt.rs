@@ -10,7 +10,7 @@ use tw_core::json::{Json, Literal, LiteralBuf};
 use tw_core::native::AnswerOrigin;
 use tw_core::request::{Block, Message, ModelRequest, ReasoningBlock, Role, RoundSent};
 
-use super::fitting::{FittedIds, is_foreign, neutral};
+use crate::fitting::{FittedIds, is_foreign, neutral};
 use super::{overlay, render};
 use crate::openai_chat::content::{self, TextPart};
 use crate::openai_chat::raw::{self, ObjectFields};

@@ -183,7 +183,15 @@ fn read_parameters(
     let Some(raw) = fields.get("parameters") else {
         return Ok(None);
     };
-    let param = format!("{param}.parameters");
+    read_schema(raw, format!("{param}.parameters"), reading).map(Some)
+}
+
+/// Reads the schema of a tool's arguments.
+pub(crate) fn read_schema(
+    raw: &RawValue,
+    param: String,
+    reading: &Reading<'_>,
+) -> Result<Json, RequestError> {
     if !raw::is_object(raw) {
         return Err(RequestError::wrong_type(
             param,
@@ -201,7 +209,7 @@ fn read_parameters(
             reading.limits.schema_depth_max
         )
     } else {
-        return Ok(Some(Json::of_part(reading.source, raw.get())));
+        return Ok(Json::of_part(reading.source, raw.get()));
     };
     Err(RequestError::wrong_value(param, message))
 }
