@@ -7,6 +7,7 @@
 
 pub mod format;
 
+pub mod anthropic_messages;
 pub mod openai_chat;
 
 pub mod client_error;
@@ -14,6 +15,7 @@ pub mod client_request;
 pub mod model_list;
 pub mod upstream_answer;
 
+pub mod crossing;
 mod fitting;
 pub mod native_words;
 

@@ -3,14 +3,16 @@
 use tw_core::json::Json;
 use tw_core::native::{FormatName, NativeLabel};
 use tw_core::request::{PartBlock, PartKind};
+use tw_core::request_settings::Media;
 
-use crate::openai_chat;
+use crate::{anthropic_messages, openai_chat};
 
-const FORMATS: [FormatName; 1] = [openai_chat::FORMAT];
-const PLACES: [NativeLabel; 3] = [
+const FORMATS: [FormatName; 2] = [openai_chat::FORMAT, anthropic_messages::FORMAT];
+const PLACES: [NativeLabel; 4] = [
     openai_chat::REASONING_CONTENT,
     openai_chat::REASONING,
     openai_chat::THINKING_PART,
+    anthropic_messages::THINKING,
 ];
 
 /// The format of this name.
@@ -28,10 +30,24 @@ pub fn part(format: FormatName, json: Json) -> PartBlock {
     if format == openai_chat::FORMAT {
         return openai_chat::part(json);
     }
+    if format == anthropic_messages::FORMAT {
+        return anthropic_messages::part(json);
+    }
     PartBlock {
         kind: PartKind::Other,
         url: None,
         format,
         json,
+    }
+}
+
+/// A part of a content as any format can say it; `None` for one that only its own format has.
+pub fn media(part: &PartBlock) -> Option<Media> {
+    if part.format == openai_chat::FORMAT {
+        openai_chat::content::media(part)
+    } else if part.format == anthropic_messages::FORMAT {
+        anthropic_messages::content::media(part)
+    } else {
+        None
     }
 }

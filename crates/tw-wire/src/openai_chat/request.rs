@@ -234,7 +234,10 @@ fn check_size(body: &[u8], limits: &RequestLimits) -> Result<(), RequestError> {
     Ok(())
 }
 
-pub(crate) fn read_whole<'a>(text: &'a str, limits: &RequestLimits) -> Result<Whole<'a>, RequestError> {
+pub(crate) fn read_whole<'a>(
+    text: &'a str,
+    limits: &RequestLimits,
+) -> Result<Whole<'a>, RequestError> {
     use RequestErrorKind::Invalid;
     check_size(text.as_bytes(), limits)?;
     if depth(text.as_bytes()) > limits.json_depth_max {
@@ -512,7 +515,10 @@ pub(crate) fn count(fields: &ObjectFields<'_>, name: &str) -> Result<Option<u64>
     fields.get(name).map(read).transpose()
 }
 
-pub(crate) fn string(fields: &ObjectFields<'_>, name: &str) -> Result<Option<String>, RequestError> {
+pub(crate) fn string(
+    fields: &ObjectFields<'_>,
+    name: &str,
+) -> Result<Option<String>, RequestError> {
     let read = |raw| raw::string(raw).ok_or_else(|| RequestError::wrong_type(name, "a string"));
     Ok(fields.get(name).map(read).transpose()?.map(Cow::into_owned))
 }

@@ -10,8 +10,8 @@ use tw_core::json::{Json, Literal, LiteralBuf};
 use tw_core::native::AnswerOrigin;
 use tw_core::request::{Block, Message, ModelRequest, ReasoningBlock, Role, RoundSent};
 
-use crate::fitting::{FittedIds, is_foreign, neutral};
 use super::{overlay, render};
+use crate::fitting::{FittedIds, is_foreign, neutral};
 use crate::openai_chat::content::{self, TextPart};
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::openai_chat::{REASONING_DETAILS, THINKING_PART, write};

@@ -1,0 +1,50 @@
+//! Anthropic's Messages, as upstreams answer it and as clients are answered.
+//!
+//! Follows the types of anthropic-sdk-python 0.121.0 (`types/`, read August 2026) and recorded answers of the API and of
+//! gateways that speak it; where they do otherwise, each module says so.
+
+use tw_core::json::Json;
+use tw_core::native::{FormatName, NativeLabel};
+use tw_core::request::PartBlock;
+
+pub mod request;
+pub mod settings;
+
+pub mod body;
+pub mod stream;
+
+pub mod error;
+pub mod events;
+pub mod whole;
+
+/// The name of this format.
+pub const FORMAT: FormatName = FormatName::new("anthropic_messages");
+
+/// The place of reasoning: a block of its own.
+pub const THINKING: NativeLabel = NativeLabel::new("thinking_block");
+
+/// The path of a request, behind the base URL with its version.
+pub const PATH: &str = "/messages";
+/// The header that holds the key.
+pub const KEY_HEADER: &str = "x-api-key";
+/// The header that names the version of the API, and the only version that there is.
+pub const VERSION_HEADER: &str = "anthropic-version";
+pub const VERSION: &str = "2023-06-01";
+/// The header by which a client asks for what is not settled yet; it is passed on as it came.
+pub const BETA_HEADER: &str = "anthropic-beta";
+
+/// The name under which a client sees this server run tools.
+pub(crate) const SERVER_NAME: &str = "turnwright";
+
+/// A part of a content.
+pub(crate) fn part(json: Json) -> PartBlock {
+    content::part_block(json)
+}
+
+mod answer;
+mod block;
+pub(crate) mod content;
+mod fold;
+mod models;
+mod stop;
+mod usage;
