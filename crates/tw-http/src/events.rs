@@ -17,8 +17,7 @@ use tw_runtime::follow::{FollowError, Follower, LogCursor};
 use tw_runtime::limiter::RoomPermit;
 use tw_store::read::events::NumberedEvent;
 use tw_store::read::view::ResultDetail;
-use tw_wire::client_request::body_text;
-use tw_wire::format::{Projection, StreamFold, WireFormat};
+use tw_wire::format::{StreamFold, WireFormat};
 use tw_wire::sse;
 use tw_wire::stored::client_events;
 
@@ -31,7 +30,8 @@ const LAST_EVENT_ID: &str = "last-event-id";
 
 /// The query of a reader.
 struct Query {
-    chat: bool,
+    /// The format in which the log is read; `None` for our own.
+    format: Option<WireFormat>,
     after: Option<LogCursor>,
 }
 
@@ -82,16 +82,14 @@ async fn answer(
         FollowError::NoTurn => ApiError::no_turn(),
         FollowError::Read(error) => ApiError::of_read(&error, id),
     })?;
-    let form = if query.chat {
-        let body = surfaces
-            .runtime()
-            .store()
-            .turn_body(caller.organization, turn)
-            .await;
-        let body = body
+    let form = if let Some(format) = query.format {
+        let store = surfaces.runtime().store();
+        let context = store.turn_context(caller.organization, turn).await;
+        let context = context
             .map_err(|error| ApiError::of_read(&error, id))?
             .ok_or_else(ApiError::offset_lost)?;
-        Form::Folded(Box::new(StreamFold::new(turn, projection(surfaces, body))))
+        let projection = context.projection.read_as(format);
+        Form::Folded(Box::new(StreamFold::new(turn, projection)))
     } else {
         Form::Own
     };
@@ -111,7 +109,7 @@ async fn answer(
 
 fn read_query(query: &str, headers: &HeaderMap) -> Result<Query, ApiError> {
     let mut read = Query {
-        chat: false,
+        format: None,
         after: None,
     };
     let last = headers
@@ -123,20 +121,25 @@ fn read_query(query: &str, headers: &HeaderMap) -> Result<Query, ApiError> {
     }
     for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
         match (key, value) {
-            ("format", "chat") => read.chat = true,
-            ("format", "own") => read.chat = false,
-            ("format", _) => {
-                return Err(ApiError::invalid(
-                    Some("format"),
-                    None,
-                    "format is 'own' or 'chat'.",
-                ));
+            ("format", OWN) => read.format = None,
+            ("format", word) => {
+                let format = WireFormat::of_reader_word(word).ok_or_else(no_format)?;
+                read.format = Some(format);
             }
             ("after", text) => read.after = Some(cursor("after", text)?),
             _ => {}
         }
     }
     Ok(read)
+}
+
+/// The word for our own events.
+const OWN: &str = "own";
+
+fn no_format() -> ApiError {
+    let formats = WireFormat::ALL.map(WireFormat::reader_word).join("' or '");
+    let message = format!("format is '{OWN}' or '{formats}'.");
+    ApiError::invalid(Some("format"), None, message)
 }
 
 fn cursor(param: &str, text: &str) -> Result<LogCursor, ApiError> {
@@ -147,17 +150,6 @@ fn cursor(param: &str, text: &str) -> Result<LogCursor, ApiError> {
             format!("{param} is the id of an event, such as '1.12'."),
         )
     })
-}
-
-/// The form of the stream that the turn's own client asked for, so that the bytes are equal.
-fn projection(surfaces: &AppState, body: Vec<u8>) -> Projection {
-    let format = WireFormat::OpenAiChat;
-    let limits = surfaces.runtime().request_limits();
-    let input = body_text(body).and_then(|body| format.decode_request(&body, limits));
-    input.map_or_else(
-        |_| Projection::defaults(format),
-        |input| format.projection(&input),
-    )
 }
 
 enum Form {

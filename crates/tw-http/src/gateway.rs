@@ -57,18 +57,30 @@ pub(crate) async fn answer(
     id: &RequestId,
     request: Request,
 ) -> Response {
-    match try_answer(surface, surfaces, id, request).await {
+    let of = RequestOrigin {
+        surface,
+        surfaces,
+        id,
+    };
+    match try_answer(&of, request).await {
         Ok(response) => response,
         Err(error) => error.render_in(surface.format, Some(id)),
     }
 }
 
-async fn try_answer(
-    surface: &ModelSurface,
-    surfaces: &AppState,
-    id: &RequestId,
-    request: Request,
-) -> Result<Response, ApiError> {
+/// Where a request came in.
+struct RequestOrigin<'a> {
+    surface: &'a ModelSurface,
+    surfaces: &'a AppState,
+    id: &'a RequestId,
+}
+
+async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response, ApiError> {
+    let RequestOrigin {
+        surface,
+        surfaces,
+        id,
+    } = *of;
     let format = surface.format;
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
@@ -90,8 +102,8 @@ async fn try_answer(
         .map_err(|error| ApiError::of_request(&error))?;
     check_user(format, &input)?;
     let streamed = input.stream;
-    let projection = format.projection(&input);
-    let wanted = turn_request(surface, surfaces, headers, caller.clone(), body, input, id)?;
+    let wanted = turn_request(of, headers, caller.clone(), body, input)?;
+    let projection = wanted.projection.clone();
     let permit = if streamed {
         let permit = surfaces.runtime().open_stream(&caller);
         Some(permit.map_err(|no_room| ApiError::no_room(&no_room))?)
@@ -131,13 +143,11 @@ fn check_user(format: WireFormat, input: &ModelInput) -> Result<(), ApiError> {
 }
 
 fn turn_request(
-    surface: &ModelSurface,
-    surfaces: &AppState,
+    of: &RequestOrigin<'_>,
     headers: &HeaderMap,
     caller: Principal,
     body: SharedText,
     input: ModelInput,
-    id: &RequestId,
 ) -> Result<TurnRequest, ApiError> {
     let on_leave = match named(headers, ON_LEAVE_HEADER)?.as_deref() {
         None => None,
@@ -160,16 +170,17 @@ fn turn_request(
     };
     Ok(TurnRequest {
         caller,
-        surface: surface.surface,
+        surface: of.surface.surface,
         body,
+        projection: of.surface.format.projection(&input),
         input: Arc::new(input),
-        end_user: access::end_user(surfaces, headers)?,
+        end_user: access::end_user(of.surfaces, headers)?,
         conversation: named(headers, CONVERSATION_HEADER.as_str())?,
         on_leave,
         tools_mode,
         idempotency_key: named(headers, IDEMPOTENCY_HEADER)?,
         try_mark: try_mark(headers),
-        request_id: id.0.clone(),
+        request_id: of.id.0.clone(),
     })
 }
 

@@ -24,6 +24,7 @@ use tw_egress::idle_timer::IdleTimer;
 use tw_egress::upstream::Upstream;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
+use tw_wire::format::Projection;
 
 use crate::answered_notes;
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
@@ -53,6 +54,8 @@ pub struct TurnRequest {
     /// The body as it came.
     pub body: SharedText,
     pub input: Arc<ModelInput>,
+    /// The form of the answer.
+    pub projection: Projection,
     /// From the header that names the end user; else the request's own fields count.
     pub end_user: Option<String>,
     /// From `turnwright-conversation`.

@@ -23,9 +23,8 @@ use tw_store::read::ReadError;
 use tw_store::read::turn::RecoveredTurn;
 use tw_store::system;
 use tw_wire::client_request::body_text;
-use tw_wire::format::WireFormat;
 use tw_wire::stored::DamagedRecord;
-use tw_wire::stored::context::{self, ListedTool, OfferedTool};
+use tw_wire::stored::context::{self, ListedTool, OfferedTool, TurnContext};
 
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
 use crate::driver::{self, DriverParts, TurnDriver};
@@ -327,34 +326,38 @@ async fn load(
             return Ok(TakenOver::Driven);
         }
     };
-    let (offer, page) = offer_of(inner, organization, &found.context).await?;
-    let parts = match input_of(&mut found) {
-        Ok(input) => {
-            let row = &found.turn;
-            let owner = HistoryOwner {
-                organization: row.organization,
-                api_key: row.api_key,
-                end_user: row.end_user.as_deref(),
-                conversation: row.conversation_named.then_some(row.conversation.as_str()),
-            };
-            let source = MemorySource::Row(row);
-            let prepared = prepared_history::prepare(inner, owner, source, &input, &offer).await?;
-            let page = page.as_deref();
-            parts_of(inner, &found.context, input, prepared, offer, page)
-        }
-        Err(error) => Err(error),
+    let (context, input) = match request_of(&mut found) {
+        Ok(read) => read,
+        Err(error) => return end_unreadable(inner, fence, &error).await,
     };
-    match parts {
+    let (offer, page) = offer_of(inner, organization, &context).await?;
+    let row = &found.turn;
+    let owner = HistoryOwner {
+        organization: row.organization,
+        api_key: row.api_key,
+        end_user: row.end_user.as_deref(),
+        conversation: row.conversation_named.then_some(row.conversation.as_str()),
+    };
+    let source = MemorySource::Row(row);
+    let prepared = prepared_history::prepare(inner, owner, source, &input, &offer).await?;
+    match parts_of(inner, context, input, prepared, offer, page.as_deref()) {
         Ok(parts) => {
             let assembled = assembly::assemble(inner, &identity_of(&found), parts);
             drive_on(inner, fence, &found, assembled, room);
             stop_if_asked(inner, organization, turn).await;
+            Ok(TakenOver::Driven)
         }
-        Err(error) => {
-            tracing::error!(turn.id = %turn, error = %ErrorChain(&error), "a turn's request is damaged");
-            without_machine::end(inner, fence).await?;
-        }
+        Err(error) => end_unreadable(inner, fence, &error).await,
     }
+}
+
+async fn end_unreadable(
+    inner: &Arc<RuntimeInner>,
+    fence: Fence,
+    error: &UnreadableError,
+) -> Result<TakenOver, RecoverError> {
+    tracing::error!(turn.id = %fence.turn, error = %ErrorChain(error), "a turn's request is damaged");
+    without_machine::end(inner, fence).await?;
     Ok(TakenOver::Driven)
 }
 
@@ -395,13 +398,12 @@ fn identity_of(found: &RecoveredTurn) -> TurnIdentity<'_> {
 
 fn parts_of<'a>(
     inner: &RuntimeInner,
-    stored: &str,
+    context: TurnContext,
     input: ModelInput,
     prepared: PreparedHistory,
     offer: ToolOffer,
     page: Option<&'a ToolBookPage>,
 ) -> Result<TurnParts<'a>, UnreadableError> {
-    let context = context::decode(stored)?;
     let named = context.upstreams.iter();
     let mut upstreams: Vec<Arc<Upstream>> = named
         .filter_map(|name| inner.upstream(name).cloned())
@@ -423,12 +425,15 @@ fn parts_of<'a>(
     })
 }
 
-/// The request, which was within the limits when it was accepted, whatever they are now.
-fn input_of(found: &mut RecoveredTurn) -> Result<ModelInput, UnreadableError> {
+/// The request and its context. It was within the limits when it was accepted, whatever they are now.
+fn request_of(found: &mut RecoveredTurn) -> Result<(TurnContext, ModelInput), UnreadableError> {
+    let context = context::decode(&found.context)?;
+    let format = context.projection.format();
     let body = std::mem::take(&mut found.body);
-    body_text(body)
-        .and_then(|body| WireFormat::OpenAiChat.decode_request(&body, &accepted_limits()))
-        .map_err(|error| UnreadableError::Input(error.message))
+    let input = body_text(body)
+        .and_then(|body| format.decode_request(&body, &accepted_limits()))
+        .map_err(|error| UnreadableError::Input(error.message))?;
+    Ok((context, input))
 }
 
 fn accepted_limits() -> RequestLimits {
@@ -490,11 +495,9 @@ fn ends_by_our_fault(write: &TurnChange) -> bool {
 async fn offer_of(
     inner: &RuntimeInner,
     organization: OrgId,
-    stored: &str,
+    context: &TurnContext,
 ) -> Result<(ToolOffer, Option<Arc<ToolBookPage>>), RecoverError> {
-    // A context that cannot be read ends the turn where the rest of it is read.
-    let offered = context::decode(stored).ok().and_then(|told| told.tools);
-    let Some(offered) = offered else {
+    let Some(offered) = &context.tools else {
         return Ok((ToolOffer::Relay, None));
     };
     let now = inner.env.now();
@@ -502,7 +505,7 @@ async fn offer_of(
     let mut listed = Vec::new();
     for tool in offered {
         match tool {
-            ListedTool::Client(name) => listed.push(MixedListEntry::Client(name)),
+            ListedTool::Client(name) => listed.push(MixedListEntry::Client(name.clone())),
             // Its calls could not run; what was pending ends as no longer available.
             ListedTool::Ours(_) if page.is_none() => {}
             ListedTool::Ours(tool) => {
@@ -517,15 +520,15 @@ async fn offer_of(
 async fn tool_of(
     inner: &RuntimeInner,
     organization: OrgId,
-    OfferedTool { name, version }: OfferedTool,
+    OfferedTool { name, version }: &OfferedTool,
 ) -> Result<Option<Arc<Tool>>, RecoverError> {
     let Some(key) = version else {
         let mut built_in = inner.book.built_in().iter();
-        return Ok(built_in.find(|tool| tool.name == name).cloned());
+        return Ok(built_in.find(|tool| tool.name == *name).cloned());
     };
     let row = inner
         .store
-        .tool_version(organization, ToolVersionKey(key))
+        .tool_version(organization, ToolVersionKey(*key))
         .await?;
     Ok(row.as_ref().and_then(tool_book::compiled))
 }

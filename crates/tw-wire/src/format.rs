@@ -32,6 +32,8 @@ pub enum WireFormat {
 }
 
 impl WireFormat {
+    pub const ALL: [Self; 1] = [Self::OpenAiChat];
+
     /// The name of it in what is stored and configured.
     pub fn name(self) -> &'static str {
         self.format_name().as_str()
@@ -45,7 +47,7 @@ impl WireFormat {
     }
 
     pub fn parse(name: &str) -> Option<Self> {
-        ALL.into_iter().find(|format| format.name() == name)
+        Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
     /// The word by which a reader asks for a turn's log in this format.
@@ -56,7 +58,9 @@ impl WireFormat {
     }
 
     pub fn of_reader_word(word: &str) -> Option<Self> {
-        ALL.into_iter().find(|format| format.reader_word() == word)
+        Self::ALL
+            .into_iter()
+            .find(|format| format.reader_word() == word)
     }
 
     /// What answers in this format are called in messages to people.
@@ -189,8 +193,6 @@ impl WireFormat {
         }
     }
 }
-
-const ALL: [WireFormat; 1] = [WireFormat::OpenAiChat];
 
 /// The decoder of one streamed answer, from bytes cut anywhere.
 #[derive(Debug)]

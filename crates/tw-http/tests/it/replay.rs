@@ -9,7 +9,7 @@ use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 use tw_testkit::recordings;
 
-use crate::app::{App, AppOptions, ask_streamed, probe, upstream_stream};
+use crate::app::{App, AppOptions, CHAT, ask_streamed, probe, upstream_stream};
 
 /// A server whose turn has two rounds with a call between them.
 async fn with_call() -> (App, ReadAnswer) {
@@ -100,6 +100,37 @@ async fn another_process_reads_the_same() {
     let turn = live.header("turnwright-turn").to_owned();
     let again = app.restarted().await;
     check_every_cursor(&again, &turn, &live).await;
+}
+
+/// A request whose stream has forms of its own: usage, and calls as functions.
+const WITH_WISHES: &str = r#"{"model":"m","messages":[{"role":"user","content":"Weather?"}],"stream":true,
+    "stream_options":{"include_usage":true},"functions":[{"name":"own","parameters":{"type":"object"}}]}"#;
+
+#[tokio::test]
+async fn limits_that_are_lowered_later_change_no_replay() {
+    let upstream = Listener::in_turn(vec![ListenerReply::sse(upstream_stream(
+        "",
+        &[("c1", "own", "{}")],
+    ))])
+    .await
+    .unwrap();
+    let app = App::start(&upstream, AppOptions::plain()).await;
+    let live = app
+        .client
+        .send("POST", CHAT, &[], WITH_WISHES)
+        .await
+        .unwrap();
+    let shown = live.text();
+    assert!(shown.contains("function_call") && shown.contains("\"usage\":null"));
+    app.runtime.idle().await;
+    let lowered = AppOptions {
+        config: Box::new(|config| config.request.body_bytes_max = 10),
+        ..AppOptions::plain()
+    };
+    let again = app.again(&upstream, lowered).await;
+    let turn = live.header("turnwright-turn").to_owned();
+    let replayed = events(&again.client, &turn, "?format=chat").await;
+    assert_eq!(replayed.text(), shown);
 }
 
 #[tokio::test]

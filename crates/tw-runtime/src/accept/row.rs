@@ -45,6 +45,7 @@ pub(super) fn new_turn(
             .iter()
             .map(|origin| origin.upstream.to_string())
             .collect(),
+        projection: request.projection.clone(),
     };
     NewTurn {
         id: setup.id,

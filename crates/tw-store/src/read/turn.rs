@@ -10,6 +10,7 @@ use tw_core::tool::ToolVersion;
 use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
 use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_wire::stored;
+use tw_wire::stored::context::{self, TurnContext};
 
 use super::ReadError;
 use super::calls::{self, ContentsRead};
@@ -168,6 +169,27 @@ impl Store {
             let mut statement = conn.prepare_cached(sql)?;
             let key = statement.query_row(bound, |row| row.get(0)).optional()?;
             key.map_or(Ok(None), |key| body::whole(conn, key))
+        })
+        .await
+    }
+
+    /// The context that was stored with the request; `None` as for [`Store::turn_body`].
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn turn_context(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+    ) -> Result<Option<TurnContext>, ReadError> {
+        self.read(move |conn| {
+            let sql = "SELECT i.context FROM turn t JOIN turn_input i ON i.turn = t.key
+                WHERE t.organization = ?1 AND t.id = ?2 AND t.erased_us IS NULL AND t.deleted_us IS NULL";
+            let bound = params![organization.0, turn.to_string()];
+            let mut statement = conn.prepare_cached(sql)?;
+            let read = |row: &Row<'_>| row.get(0);
+            let stored: Option<String> = statement.query_row(bound, read).optional()?;
+            Ok(stored.as_deref().map(context::decode).transpose()?)
         })
         .await
     }

@@ -111,6 +111,7 @@ async fn ways(world: &StoreWorld, turn: TurnId) -> Vec<(&'static str, bool)> {
         .turn_view(organization, turn, ResultDetail::Full)
         .await;
     let body = store.turn_body(organization, turn).await;
+    let context = store.turn_context(organization, turn).await;
     let log = store.events_after(organization, turn, 0, 9).await;
     let row = store.conversation(organization, "c".to_owned(), ALL).await;
     let listed = store.conversations(organization, ALL, None, 9).await;
@@ -141,6 +142,7 @@ async fn ways(world: &StoreWorld, turn: TurnId) -> Vec<(&'static str, bool)> {
     vec![
         ("view", view.unwrap().is_some()),
         ("body", body.unwrap().is_some()),
+        ("context", context.unwrap().is_some()),
         ("log", !log.unwrap().unwrap().deleted),
         ("conversation", row.unwrap().is_some()),
         ("list", !listed.unwrap().unwrap().items.is_empty()),

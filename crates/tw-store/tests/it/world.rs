@@ -159,7 +159,7 @@ impl StoreWorld {
             body: "{\"model\": \"m\"}\0\u{ff}".into(),
             body_hash: [7; 32],
             cuts: None,
-            context: "{}".to_owned(),
+            context: r#"{"tools":null,"upstream":"u"}"#.to_owned(),
             idempotency_key: None,
             messages: vec![message(0, 0)],
             keys_since: at(0),

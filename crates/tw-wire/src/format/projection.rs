@@ -12,7 +12,7 @@ pub enum Projection {
 
 impl Projection {
     /// The form that a request without wishes gets.
-    pub fn defaults(format: WireFormat) -> Self {
+    pub const fn defaults(format: WireFormat) -> Self {
         match format {
             WireFormat::OpenAiChat => Self::OpenAiChat(ChunkOptions::defaults()),
         }

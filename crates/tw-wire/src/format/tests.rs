@@ -1,8 +1,8 @@
-use super::{ALL, WireFormat};
+use super::WireFormat;
 
 #[test]
 fn every_word_is_read_as_its_format() {
-    for format in ALL {
+    for format in WireFormat::ALL {
         assert_eq!(WireFormat::parse(format.name()), Some(format));
         assert_eq!(
             WireFormat::of_reader_word(format.reader_word()),

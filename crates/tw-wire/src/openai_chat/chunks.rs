@@ -31,7 +31,7 @@ pub struct ChunkOptions {
 
 impl ChunkOptions {
     /// The options of a request that says nothing of them.
-    pub fn defaults() -> Self {
+    pub const fn defaults() -> Self {
         Self {
             include_usage: false,
             dialect: ChatDialect::Tools,

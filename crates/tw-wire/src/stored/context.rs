@@ -1,11 +1,14 @@
-//! The context of a turn: what recovery needs beside its request.
+//! The context of a turn: what recovery needs beside its request, and whoever reads the turn again.
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::DamagedRecord;
+use crate::format::{Projection, WireFormat};
+use crate::openai_chat::chunks::ChunkOptions;
+use crate::openai_chat::outcome::ChatDialect;
 
 /// The context of a turn, as stored with its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +19,8 @@ pub struct TurnContext {
     pub withheld: Vec<String>,
     /// The upstreams that may answer, by name, in the order in which they are asked.
     pub upstreams: Vec<String>,
+    /// The form of the answer.
+    pub projection: Projection,
 }
 
 /// A tool of the list, ours or the client's own.
@@ -59,8 +64,14 @@ pub fn encode(context: &TurnContext) -> String {
     if !context.withheld.is_empty() {
         stored["withheld"] = json!(context.withheld);
     }
+    if context.projection != PROJECTION_UNSAID {
+        stored["projection"] = json!(StoredProjection::of(&context.projection));
+    }
     stored.to_string()
 }
+
+/// The projection that is not written down: that of all contexts written before there were others.
+const PROJECTION_UNSAID: Projection = Projection::defaults(WireFormat::OpenAiChat);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,6 +80,57 @@ struct Stored {
     #[serde(default)]
     withheld: Vec<String>,
     upstream: StoredUpstreams,
+    projection: Option<StoredProjection>,
+}
+
+/// A projection by the name of its format, with what differs from that format's defaults.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum StoredProjection {
+    ChatCompletions(StoredChatProjection),
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct StoredChatProjection {
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    include_usage: bool,
+    /// Calls are told as `function_call`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    functions: bool,
+}
+
+impl StoredProjection {
+    fn of(projection: &Projection) -> Self {
+        match projection {
+            Projection::OpenAiChat(ChunkOptions {
+                include_usage,
+                dialect,
+            }) => Self::ChatCompletions(StoredChatProjection {
+                include_usage: *include_usage,
+                functions: match dialect {
+                    ChatDialect::Tools => false,
+                    ChatDialect::Functions => true,
+                },
+            }),
+        }
+    }
+
+    fn read(self) -> Projection {
+        match self {
+            Self::ChatCompletions(StoredChatProjection {
+                include_usage,
+                functions,
+            }) => Projection::OpenAiChat(ChunkOptions {
+                include_usage,
+                dialect: if functions {
+                    ChatDialect::Functions
+                } else {
+                    ChatDialect::Tools
+                },
+            }),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -126,6 +188,9 @@ pub fn decode(text: &str) -> Result<TurnContext, DamagedRecord> {
             StoredUpstreams::One(name) => vec![name],
             StoredUpstreams::Several(names) => names,
         },
+        projection: stored
+            .projection
+            .map_or(PROJECTION_UNSAID, StoredProjection::read),
     })
 }
 

@@ -22,7 +22,7 @@ use tw_core::turn::{MixedListEntry, ToolOffer, TurnSetup};
 use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
 use tw_store::faults::{self, Weakness};
 use tw_store::store::Store;
-use tw_wire::format::WireFormat;
+use tw_wire::format::{Projection, WireFormat};
 use tw_wire::stored::context::{self, ListedTool, OfferedTool, TurnContext};
 use uuid::Uuid;
 
@@ -145,6 +145,7 @@ impl SweepLab {
                 tools: Some(listed(&setup.offer)),
                 withheld: Vec::new(),
                 upstreams: vec![UPSTREAM.to_owned()],
+                projection: Projection::defaults(WireFormat::OpenAiChat),
             }),
             idempotency_key: None,
             messages: self.user_message(setup.created),

@@ -1,4 +1,7 @@
 use super::{ListedTool, OfferedTool, TurnContext, decode, encode};
+use crate::format::Projection;
+use crate::openai_chat::chunks::ChunkOptions;
+use crate::openai_chat::outcome::ChatDialect;
 
 fn context(tools: Option<&[(&str, Option<i64>)]>) -> TurnContext {
     TurnContext {
@@ -15,7 +18,15 @@ fn context(tools: Option<&[(&str, Option<i64>)]>) -> TurnContext {
         }),
         withheld: Vec::new(),
         upstreams: vec!["u".to_owned()],
+        projection: chat(false, ChatDialect::Tools),
     }
+}
+
+fn chat(include_usage: bool, dialect: ChatDialect) -> Projection {
+    Projection::OpenAiChat(ChunkOptions {
+        include_usage,
+        dialect,
+    })
 }
 
 #[test]
@@ -64,6 +75,31 @@ fn tools_of_the_client_and_withheld_ones_are_stored_so() {
 }
 
 #[test]
+fn the_form_of_the_answer_is_stored_so() {
+    for (projection, stored) in [
+        (
+            chat(false, ChatDialect::Tools),
+            r#"{"tools":null,"upstream":"u"}"#,
+        ),
+        (
+            chat(true, ChatDialect::Tools),
+            r#"{"tools":null,"upstream":"u","projection":{"chat_completions":{"include_usage":true}}}"#,
+        ),
+        (
+            chat(true, ChatDialect::Functions),
+            r#"{"tools":null,"upstream":"u","projection":{"chat_completions":{"include_usage":true,"functions":true}}}"#,
+        ),
+    ] {
+        let context = TurnContext {
+            projection,
+            ..context(None)
+        };
+        assert_eq!(encode(&context), stored);
+        assert_eq!(decode(stored).unwrap(), context);
+    }
+}
+
+#[test]
 fn a_damaged_context_is_an_error() {
     for stored in [
         "",
@@ -81,6 +117,9 @@ fn a_damaged_context_is_an_error() {
         r#"{"tools":[{"client":7}],"upstream":"u"}"#,
         r#"{"tools":[{"client":"a","more":1}],"upstream":"u"}"#,
         r#"{"tools":[],"upstream":"u","withheld":null}"#,
+        r#"{"tools":[],"upstream":"u","projection":"chat_completions"}"#,
+        r#"{"tools":[],"upstream":"u","projection":{"xml":{}}}"#,
+        r#"{"tools":[],"upstream":"u","projection":{"chat_completions":{"more":true}}}"#,
     ] {
         assert!(decode(stored).is_err(), "{stored}");
     }
