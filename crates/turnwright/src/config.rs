@@ -226,7 +226,7 @@ impl Settings {
         )?;
         if upstreams.is_empty() {
             bail!(
-                "no upstream: set OPENAI_API_KEY (and OPENAI_BASE_URL for another server), or write [[upstream]] into a config file"
+                "no upstream: set OPENAI_API_KEY (and OPENAI_BASE_URL for another server) or ANTHROPIC_API_KEY, or write [[upstream]] into a config file"
             );
         }
         let hours = |hours: u64| Duration::from_secs(hours.saturating_mul(3600));

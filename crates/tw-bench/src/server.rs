@@ -120,7 +120,7 @@ fn open(data: &Path, writer: WriterKind, env: &Env) -> anyhow::Result<Store> {
 fn config(upstream: SocketAddr) -> anyhow::Result<RuntimeConfig> {
     let model = Upstream {
         name: "bench".to_owned(),
-        kind: UpstreamKind::OpenAi {
+        kind: UpstreamKind::Http {
             base_url: format!("http://{upstream}/v1"),
             api_key: None,
         },

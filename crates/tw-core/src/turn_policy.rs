@@ -29,4 +29,6 @@ pub enum OnLeave {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surface {
     ChatCompletions,
+    Messages,
+    Responses,
 }

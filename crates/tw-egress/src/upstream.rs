@@ -76,7 +76,7 @@ impl Upstream {
     /// The URL to which its requests go, for the operator's log; `None` inside this process.
     pub fn shown_url(&self) -> Option<String> {
         match &self.kind {
-            UpstreamKind::OpenAi { base_url, .. } => {
+            UpstreamKind::Http { base_url, .. } => {
                 Some(format!("{base_url}/{}", self.format.path()))
             }
             UpstreamKind::Azure { base_url, .. } => Some(format!("{base_url}/openai")),
@@ -87,8 +87,8 @@ impl Upstream {
 
 #[derive(Debug)]
 pub enum UpstreamKind {
-    /// A server with an address and a key.
-    OpenAi {
+    /// A server whose API begins at a base URL.
+    Http {
         /// Base URL up to and with `/v1`, without a slash at the end.
         base_url: String,
         api_key: Option<Secret>,

@@ -10,6 +10,7 @@ mod routes;
 
 mod chat;
 mod gateway;
+mod messages;
 
 mod conversations;
 mod keys;

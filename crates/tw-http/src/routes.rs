@@ -8,7 +8,7 @@ use crate::openapi::{
     BINARY, DocumentedRouter, EVENTS, JSON, QueryParameter, TEXT, delete, get, patch, post,
 };
 use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
-use crate::{chat, conversations, events, health, keys, metrics, models, tools, turns};
+use crate::{chat, conversations, events, health, keys, messages, metrics, models, tools, turns};
 
 pub(crate) fn all() -> DocumentedRouter {
     let router = of_surroundings(DocumentedRouter::new());
@@ -46,6 +46,13 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
         .scope("chat")
         .takes(&[(JSON, "ChatCompletionRequest")])
         .gives(&[(JSON, "ChatCompletion"), (EVENTS, TEXT)]);
+    let says = post(
+        "createMessage",
+        "Answers a conversation, with tools, in Anthropic's format",
+    )
+    .scope("chat")
+    .takes(&[(JSON, "MessagesRequest")])
+    .gives(&[(JSON, "Message"), (EVENTS, TEXT)]);
     let lists = get("listModels", "The models of all upstreams")
         .scope("chat")
         .gives(&[(JSON, "ModelList")]);
@@ -62,6 +69,7 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
             routing::post(chat::create),
             &[completes],
         )
+        .route("/v1/messages", routing::post(messages::create), &[says])
         .route("/v1/models", routing::get(models::list), &[lists])
         .route("/v1/models/{*id}", routing::get(models::show), &[shows])
 }

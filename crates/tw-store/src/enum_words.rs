@@ -8,12 +8,16 @@ use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
 pub fn surface(surface: Surface) -> &'static str {
     match surface {
         Surface::ChatCompletions => "chat_completions",
+        Surface::Messages => "messages",
+        Surface::Responses => "responses",
     }
 }
 
 pub fn read_surface(word: &str) -> Option<Surface> {
     match word {
         "chat_completions" => Some(Surface::ChatCompletions),
+        "messages" => Some(Surface::Messages),
+        "responses" => Some(Surface::Responses),
         _ => None,
     }
 }

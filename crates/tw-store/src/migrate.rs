@@ -76,6 +76,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "managed_keys",
         sql: include_str!("../migrations/0016_managed_keys.sql"),
     },
+    Migration {
+        name: "surfaces",
+        sql: include_str!("../migrations/0017_surfaces.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

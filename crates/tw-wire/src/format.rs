@@ -18,21 +18,24 @@ use tw_core::native::FormatName;
 use tw_core::rate::BucketStanding;
 use tw_core::request::{ModelInput, ModelRequest};
 
+use crate::anthropic_messages::stream::MessageDecoder;
 use crate::client_error::ClientError;
 use crate::client_request::RequestError;
-use crate::openai_chat;
 use crate::openai_chat::stream::StreamDecoder;
 use crate::upstream_answer::{DecodeError, OfferedNames, StreamLimits};
+use crate::{anthropic_messages, openai_chat};
 
 /// A format in which models are asked and answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireFormat {
     /// OpenAI's Chat Completions.
     OpenAiChat,
+    /// Anthropic's Messages.
+    AnthropicMessages,
 }
 
 impl WireFormat {
-    pub const ALL: [Self; 1] = [Self::OpenAiChat];
+    pub const ALL: [Self; 2] = [Self::OpenAiChat, Self::AnthropicMessages];
 
     /// The name of it in what is stored and configured.
     pub fn name(self) -> &'static str {
@@ -43,6 +46,7 @@ impl WireFormat {
     pub fn format_name(self) -> FormatName {
         match self {
             Self::OpenAiChat => openai_chat::FORMAT,
+            Self::AnthropicMessages => anthropic_messages::FORMAT,
         }
     }
 
@@ -54,6 +58,7 @@ impl WireFormat {
     pub fn reader_word(self) -> &'static str {
         match self {
             Self::OpenAiChat => "chat",
+            Self::AnthropicMessages => "messages",
         }
     }
 
@@ -67,6 +72,7 @@ impl WireFormat {
     pub fn answers_shown(self) -> &'static str {
         match self {
             Self::OpenAiChat => "chat completions",
+            Self::AnthropicMessages => "messages",
         }
     }
 
@@ -81,6 +87,7 @@ impl WireFormat {
     ) -> Result<ModelInput, RequestError> {
         match self {
             Self::OpenAiChat => openai_chat::request::decode_shared(body, limits),
+            Self::AnthropicMessages => anthropic_messages::request::decode(body, limits),
         }
     }
 
@@ -88,6 +95,7 @@ impl WireFormat {
     pub fn user_field(self) -> &'static str {
         match self {
             Self::OpenAiChat => "user",
+            Self::AnthropicMessages => "metadata.user_id",
         }
     }
 
@@ -97,6 +105,7 @@ impl WireFormat {
             Self::OpenAiChat => {
                 Projection::OpenAiChat(openai_chat::chunks::ChunkOptions::of(input))
             }
+            Self::AnthropicMessages => Projection::defaults(self),
         }
     }
 
@@ -104,20 +113,21 @@ impl WireFormat {
     pub fn render_error(self, error: &ClientError, request_id: Option<&str>) -> Vec<u8> {
         match self {
             Self::OpenAiChat => openai_chat::error::render(error, request_id),
+            Self::AnthropicMessages => anthropic_messages::error::render(error, request_id),
         }
     }
 
     /// The HTTP status of an error.
     pub fn error_status(self, error: &ClientError) -> u16 {
         match self {
-            Self::OpenAiChat => error.kind.status(),
+            Self::OpenAiChat | Self::AnthropicMessages => error.kind.status(),
         }
     }
 
     /// Names and values of the headers that tell how a limit of requests stands.
     pub fn limit_headers(self, standing: &BucketStanding) -> [(&'static str, String); 3] {
         match self {
-            Self::OpenAiChat => openai_chat::limit_headers::of(standing),
+            Self::OpenAiChat | Self::AnthropicMessages => openai_chat::limit_headers::of(standing),
         }
     }
 
@@ -126,6 +136,7 @@ impl WireFormat {
     pub fn key_header(self) -> Option<&'static str> {
         match self {
             Self::OpenAiChat => None,
+            Self::AnthropicMessages => Some(anthropic_messages::KEY_HEADER),
         }
     }
 
@@ -133,6 +144,7 @@ impl WireFormat {
     pub fn path(self) -> &'static str {
         match self {
             Self::OpenAiChat => "chat/completions",
+            Self::AnthropicMessages => "messages",
         }
     }
 
@@ -140,6 +152,10 @@ impl WireFormat {
     pub fn headers(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::OpenAiChat => &[],
+            Self::AnthropicMessages => &[(
+                anthropic_messages::VERSION_HEADER,
+                anthropic_messages::VERSION,
+            )],
         }
     }
 
@@ -147,6 +163,7 @@ impl WireFormat {
     pub fn encode_request(self, request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<u8> {
         match self {
             Self::OpenAiChat => openai_chat::request::encode_for(request, accepts),
+            Self::AnthropicMessages => anthropic_messages::request::encode(request, accepts),
         }
     }
 
@@ -154,6 +171,7 @@ impl WireFormat {
     pub fn differences(self, request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDifferences {
         match self {
             Self::OpenAiChat => openai_chat::request::differences(request, accepts),
+            Self::AnthropicMessages => anthropic_messages::request::differences(request, accepts),
         }
     }
 
@@ -169,6 +187,7 @@ impl WireFormat {
     ) -> Result<(), DecodeError> {
         match self {
             Self::OpenAiChat => openai_chat::body::decode(body, offered, out),
+            Self::AnthropicMessages => anthropic_messages::body::decode(body, out),
         }
     }
 
@@ -181,13 +200,16 @@ impl WireFormat {
     ) -> ReportedError {
         match self {
             Self::OpenAiChat => openai_chat::body::decode_error(status, content_type, body),
+            Self::AnthropicMessages => {
+                anthropic_messages::body::decode_error(status, content_type, body)
+            }
         }
     }
 
     /// Whether an upstream's answer with status 404 or 405 says that the path is a wrong one.
     pub fn says_no_such_path(self, status: u16, content_type: Option<&str>, body: &[u8]) -> bool {
         match self {
-            Self::OpenAiChat => {
+            Self::OpenAiChat | Self::AnthropicMessages => {
                 openai_chat::no_such_path::says_no_such_path(status, content_type, body)
             }
         }
@@ -198,6 +220,7 @@ impl WireFormat {
 #[derive(Debug)]
 pub enum AnswerDecoder {
     OpenAiChat(StreamDecoder),
+    AnthropicMessages(MessageDecoder),
 }
 
 impl AnswerDecoder {
@@ -205,6 +228,7 @@ impl AnswerDecoder {
     pub fn new(format: WireFormat, limits: &StreamLimits, offered: OfferedNames) -> Self {
         match format {
             WireFormat::OpenAiChat => Self::OpenAiChat(StreamDecoder::knowing(limits, offered)),
+            WireFormat::AnthropicMessages => Self::AnthropicMessages(MessageDecoder::new(limits)),
         }
     }
 
@@ -215,6 +239,7 @@ impl AnswerDecoder {
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
         match self {
             Self::OpenAiChat(decoder) => decoder.feed(bytes, out),
+            Self::AnthropicMessages(decoder) => decoder.feed(bytes, out),
         }
     }
 
@@ -225,6 +250,7 @@ impl AnswerDecoder {
     pub fn finish(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
         match self {
             Self::OpenAiChat(decoder) => decoder.finish(out),
+            Self::AnthropicMessages(decoder) => decoder.finish(out),
         }
     }
 }

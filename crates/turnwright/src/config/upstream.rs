@@ -61,6 +61,9 @@ const BASE_URL: &str = "'base_url'";
 const URL_VARIABLE: &str = "OPENAI_BASE_URL";
 const KEY_VARIABLE: &str = "OPENAI_API_KEY";
 const OPENAI_URL: &str = "https://api.openai.com/v1";
+const ANTHROPIC_URL_VARIABLE: &str = "ANTHROPIC_BASE_URL";
+const ANTHROPIC_KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
+const ANTHROPIC_URL: &str = "https://api.anthropic.com/v1";
 
 /// The upstreams of the config, or else the one that the environment names.
 pub fn upstreams(
@@ -90,14 +93,64 @@ pub fn upstreams(
         });
         return each.collect();
     }
-    let key = environment.get_sendable(KEY_VARIABLE)?;
-    let url = environment.get_sendable(URL_VARIABLE)?;
+    let mut found = Vec::new();
+    // Its models have names of their own, so it is asked for those before one that may serve any.
+    found.extend(of_environment(&ground, &ANTHROPIC)?);
+    found.extend(of_environment(&ground, &OPENAI)?);
+    if let [one] = found.as_mut_slice() {
+        one.models = ModelNames::all();
+    }
+    Ok(found)
+}
+
+/// A provider that variables of the environment are enough for.
+struct KnownProvider {
+    name: &'static str,
+    format: WireFormat,
+    key_variable: &'static str,
+    url_variable: &'static str,
+    url: &'static str,
+    /// The models that it serves beside another one; any if there are none.
+    models: &'static [&'static str],
+}
+
+const OPENAI: KnownProvider = KnownProvider {
+    name: "openai",
+    format: WireFormat::OpenAiChat,
+    key_variable: KEY_VARIABLE,
+    url_variable: URL_VARIABLE,
+    url: OPENAI_URL,
+    models: &[],
+};
+const ANTHROPIC: KnownProvider = KnownProvider {
+    name: "anthropic",
+    format: WireFormat::AnthropicMessages,
+    key_variable: ANTHROPIC_KEY_VARIABLE,
+    url_variable: ANTHROPIC_URL_VARIABLE,
+    url: ANTHROPIC_URL,
+    models: &["claude*"],
+};
+
+fn of_environment(
+    ground: &Ground<'_>,
+    provider: &KnownProvider,
+) -> anyhow::Result<Option<Upstream>> {
+    let (environment, network) = (ground.environment, ground.network);
+    let key = environment.get_sendable(provider.key_variable)?;
+    let mut url = environment.get_sendable(provider.url_variable)?;
     if key.is_none() && url.is_none() {
-        return Ok(Vec::new());
+        return Ok(None);
+    }
+    // Anthropic's own clients add the version.
+    if provider.format == WireFormat::AnthropicMessages
+        && let Some(written) = &mut url
+        && !written.trim_end_matches('/').ends_with("/v1")
+    {
+        *written = format!("{}/v1", written.trim_end_matches('/'));
     }
     let base_url = base_url(
-        &format!("the variable {URL_VARIABLE}"),
-        url.as_deref().unwrap_or(OPENAI_URL),
+        &format!("the variable {}", provider.url_variable),
+        url.as_deref().unwrap_or(provider.url),
     )?;
     let route = Route::new(
         network.trusted_roots.clone(),
@@ -105,26 +158,35 @@ pub fn upstreams(
         proxy_of_environment(network, &base_url)?,
     );
     let fields = fields_of(&base_url);
-    Ok(vec![Upstream {
-        name: "openai".to_owned(),
-        kind: UpstreamKind::OpenAi {
-            base_url,
-            api_key: key.map(Secret::new),
+    let patterns = provider
+        .models
+        .iter()
+        .filter_map(|text| NamePattern::new(text));
+    let kind = UpstreamKind::Http {
+        base_url,
+        api_key: key.map(Secret::new),
+    };
+    Ok(Some(Upstream {
+        name: provider.name.to_owned(),
+        format: provider.format,
+        models: match provider.models {
+            [] => ModelNames::all(),
+            _ => ModelNames::new(patterns.collect(), Vec::new()),
         },
-        format: WireFormat::OpenAiChat,
-        models: ModelNames::all(),
-        timeouts: ground.timeouts,
+        timeouts: ground.timeouts.clone(),
         accepts: Accepts {
             fields,
+            call_ids: call_ids_of(&kind, provider.format),
             ..Accepts::everything()
         },
-        answer_bytes_max,
+        answer_bytes_max: ground.answer_bytes_max,
         access: UpstreamAccess {
-            base_url_setting: URL_VARIABLE.to_owned(),
-            api_key_setting: KEY_VARIABLE.to_owned(),
+            base_url_setting: provider.url_variable.to_owned(),
+            api_key_setting: provider.key_variable.to_owned(),
             route,
         },
-    }])
+        kind,
+    }))
 }
 
 /// Inputs of upstreams besides their own settings.
@@ -165,10 +227,8 @@ impl UpstreamSettings {
             bail!("only kind \"azure\" has 'api_version'");
         }
         let kind = match self.kind.as_str() {
-            "openai" => UpstreamKind::OpenAi {
-                base_url: base_url(BASE_URL, self.base_url.as_deref().unwrap_or(OPENAI_URL))?,
-                api_key: self.api_key(environment)?,
-            },
+            "openai" => self.http(environment, OPENAI_URL)?,
+            "anthropic" => self.http(environment, ANTHROPIC_URL)?,
             "azure" => self.azure(environment)?,
             "scripted" => {
                 let Some(file) = &self.script else {
@@ -177,13 +237,13 @@ impl UpstreamSettings {
                 let script = read_script(file).context("reading what 'script' names")?;
                 UpstreamKind::Scripted(Arc::new(script))
             }
-            _ => bail!("'kind' may be \"openai\", \"azure\" or \"scripted\""),
+            _ => bail!("'kind' may be \"openai\", \"anthropic\", \"azure\" or \"scripted\""),
         };
         let defaults = &ground.timeouts;
         let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
         Ok(Upstream {
             name: self.name.clone(),
-            format: WireFormat::OpenAiChat,
+            format: self.format(),
             models: self.models()?,
             timeouts: UpstreamTimeouts {
                 connect: seconds(self.connect_s, defaults.connect),
@@ -194,6 +254,20 @@ impl UpstreamSettings {
             answer_bytes_max: ground.answer_bytes_max,
             access: self.access(ground, &kind)?,
             kind,
+        })
+    }
+
+    fn format(&self) -> WireFormat {
+        match self.kind.as_str() {
+            "anthropic" => WireFormat::AnthropicMessages,
+            _ => WireFormat::OpenAiChat,
+        }
+    }
+
+    fn http(&self, environment: &Environment, default: &str) -> anyhow::Result<UpstreamKind> {
+        Ok(UpstreamKind::Http {
+            base_url: base_url(BASE_URL, self.base_url.as_deref().unwrap_or(default))?,
+            api_key: self.api_key(environment)?,
         })
     }
 
@@ -225,10 +299,9 @@ impl UpstreamSettings {
         let proxy = match (&self.proxy, kind) {
             (None, UpstreamKind::Scripted(_)) => None,
             (Some(written), _) => written.read()?,
-            (
-                None,
-                UpstreamKind::OpenAi { base_url, .. } | UpstreamKind::Azure { base_url, .. },
-            ) => proxy_of_environment(ground.network, base_url)?,
+            (None, UpstreamKind::Http { base_url, .. } | UpstreamKind::Azure { base_url, .. }) => {
+                proxy_of_environment(ground.network, base_url)?
+            }
         };
         Ok(Route::new(roots, identity, proxy))
     }
@@ -334,7 +407,7 @@ impl UpstreamSettings {
                 ],
             )?,
             call_ids: match self.call_ids.as_deref() {
-                None => call_ids_of(kind),
+                None => call_ids_of(kind, self.format()),
                 written => word(
                     "call_ids",
                     written,
@@ -351,7 +424,7 @@ impl UpstreamSettings {
 
     fn fields(&self, kind: &UpstreamKind) -> anyhow::Result<BTreeMap<Box<str>, FieldRule>> {
         let mut fields = match kind {
-            UpstreamKind::OpenAi { base_url, .. } => fields_of(base_url),
+            UpstreamKind::Http { base_url, .. } => fields_of(base_url),
             UpstreamKind::Azure { .. } | UpstreamKind::Scripted(_) => BTreeMap::new(),
         };
         for (name, written) in &self.fields {
@@ -448,8 +521,11 @@ const CALL_IDS: [(&str, CallIdRule); 2] = [
     ("anthropic.com", CallIdRule::Plain),
 ];
 
-fn call_ids_of(kind: &UpstreamKind) -> CallIdRule {
-    let UpstreamKind::OpenAi { base_url, .. } = kind else {
+fn call_ids_of(kind: &UpstreamKind, format: WireFormat) -> CallIdRule {
+    if format == WireFormat::AnthropicMessages {
+        return CallIdRule::Plain;
+    }
+    let UpstreamKind::Http { base_url, .. } = kind else {
         return CallIdRule::AsSent;
     };
     let mut known = CALL_IDS.iter();

@@ -49,7 +49,7 @@ pub async fn check(
         return Ok(UpstreamFound::Inside);
     };
     let found = match &upstream.kind {
-        UpstreamKind::OpenAi { .. } => {
+        UpstreamKind::Http { .. } => {
             let listed = list_at(connections, upstream, &url).await;
             listed.map(UpstreamFound::Models)
         }
@@ -70,7 +70,7 @@ pub async fn check(
 /// URL of an upstream's list of models, by OpenAI's API reference, and for Azure "Models - List" of its data plane.
 fn url_of_list(kind: &UpstreamKind) -> Option<String> {
     match kind {
-        UpstreamKind::OpenAi { base_url, .. } => Some(format!("{base_url}/models")),
+        UpstreamKind::Http { base_url, .. } => Some(format!("{base_url}/models")),
         UpstreamKind::Azure {
             base_url,
             api_version: Some(version),
@@ -167,7 +167,7 @@ impl fmt::Display for UpstreamTrouble {
 
 /// A base URL on the same server that has a list, or would for a right key.
 async fn working(connections: &UpstreamConnections, upstream: &Upstream) -> Option<String> {
-    let UpstreamKind::OpenAi { base_url, .. } = &upstream.kind else {
+    let UpstreamKind::Http { base_url, .. } = &upstream.kind else {
         return None;
     };
     for candidate in candidates(base_url) {

@@ -70,7 +70,7 @@ pub async fn list(
     upstream: &Upstream,
 ) -> Result<Option<Vec<ListedModel>>, ListError> {
     match &upstream.kind {
-        UpstreamKind::OpenAi { base_url, .. } => {
+        UpstreamKind::Http { base_url, .. } => {
             let url = format!("{base_url}/models");
             list_at(connections, upstream, &url).await.map(Some)
         }

@@ -166,7 +166,7 @@ impl ModelExchange {
         let streamed = asked.streamed;
         let offered = OfferedNames::clone(&asked.offered);
         let sending = match &upstream.kind {
-            UpstreamKind::OpenAi { .. } | UpstreamKind::Azure { .. } => State::Sending(Box::pin(
+            UpstreamKind::Http { .. } | UpstreamKind::Azure { .. } => State::Sending(Box::pin(
                 send(connections.clone(), Arc::clone(upstream), asked),
             )),
             UpstreamKind::Scripted(script) => {
@@ -738,13 +738,10 @@ fn request_of(
     } else {
         "application/json"
     };
-    let mut request = request_target::request(Method::POST, upstream)?
+    let request = request_target::request(Method::POST, upstream)?
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, accept)
         .header(ACCEPT_ENCODING, "identity");
-    for (name, value) in format.headers() {
-        request = request.header(*name, *value);
-    }
     let request = request.body(Bytes::from(asked.body));
     Ok((address, request.map_err(|_| request_target::no_address())?))
 }

@@ -26,7 +26,7 @@ const DEPLOYMENT_BYTES_MAX: usize = 64;
 impl UpstreamKind {
     pub(super) fn api_key(&self) -> Option<&Secret> {
         match self {
-            Self::OpenAi { api_key, .. } | Self::Azure { api_key, .. } => api_key.as_ref(),
+            Self::Http { api_key, .. } | Self::Azure { api_key, .. } => api_key.as_ref(),
             Self::Scripted(_) => None,
         }
     }
@@ -41,7 +41,7 @@ pub(super) fn of(
 ) -> Result<Arc<Address>, ModelFailure> {
     let at = |url: &str| connections.0.address(&upstream.name, url);
     let address = match &upstream.kind {
-        UpstreamKind::OpenAi { base_url, .. } => at(&format!("{base_url}/{path}")),
+        UpstreamKind::Http { base_url, .. } => at(&format!("{base_url}/{path}")),
         UpstreamKind::Azure {
             base_url,
             api_version: None,
@@ -79,12 +79,16 @@ pub(super) fn request(method: Method, upstream: &Upstream) -> Result<Builder, Mo
         USER_AGENT,
         concat!("turnwright/", env!("CARGO_PKG_VERSION")),
     );
+    let headers = upstream.format.headers().iter();
+    let request = headers.fold(request, |request, (name, value)| {
+        request.header(*name, *value)
+    });
     let Some(key) = upstream.kind.api_key() else {
         return Ok(request);
     };
     let own_header = match &upstream.kind {
         UpstreamKind::Azure { .. } => Some(API_KEY),
-        UpstreamKind::OpenAi { .. } | UpstreamKind::Scripted(_) => {
+        UpstreamKind::Http { .. } | UpstreamKind::Scripted(_) => {
             upstream.format.key_header().map(HeaderName::from_static)
         }
     };

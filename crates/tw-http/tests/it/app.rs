@@ -148,7 +148,7 @@ impl App {
         .unwrap();
         let upstream = Upstream {
             name: "test".to_owned(),
-            kind: UpstreamKind::OpenAi {
+            kind: UpstreamKind::Http {
                 base_url,
                 api_key: None,
             },

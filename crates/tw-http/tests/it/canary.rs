@@ -73,7 +73,7 @@ async fn start(upstream: &Listener, tool: &Listener, effect: EffectClass) -> App
         config: Box::new(move |config| {
             config.upstreams = vec![Arc::new(Upstream {
                 name: "test".to_owned(),
-                kind: UpstreamKind::OpenAi {
+                kind: UpstreamKind::Http {
                     base_url,
                     api_key: Some(Secret::new(SECRET.to_owned())),
                 },

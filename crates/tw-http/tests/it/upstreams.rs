@@ -24,7 +24,7 @@ use crate::app::{App, AppOptions, upstream_body, upstream_stream};
 pub fn upstream(name: &str, base_url: String) -> Upstream {
     Upstream {
         name: name.to_owned(),
-        kind: UpstreamKind::OpenAi {
+        kind: UpstreamKind::Http {
             base_url,
             api_key: None,
         },

@@ -116,6 +116,7 @@ pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDiffere
     let tools = tools_sent::tools(request, accepts);
     FeltDifferences {
         moved_parts: 0,
+        joined_results: 0,
         tools_left_out: u32::try_from(tools.left_out.len()).unwrap_or(u32::MAX),
         not_strict: tools.not_strict,
     }

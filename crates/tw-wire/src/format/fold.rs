@@ -5,6 +5,8 @@ use tw_core::fault::TurnFault;
 use tw_core::id::TurnId;
 
 use super::Projection;
+use crate::anthropic_messages::events::EventWriter;
+use crate::anthropic_messages::whole::MessageBuilder;
 use crate::client_error::ClientError;
 use crate::openai_chat;
 use crate::openai_chat::chunks::ChunkWriter;
@@ -15,12 +17,16 @@ use crate::sse;
 #[derive(Clone, Debug)]
 pub enum StreamFold {
     OpenAiChat(ChunkWriter),
+    AnthropicMessages(Box<EventWriter>),
 }
 
 impl StreamFold {
     pub fn new(turn: TurnId, projection: Projection) -> Self {
         match projection {
             Projection::OpenAiChat(options) => Self::OpenAiChat(ChunkWriter::new(turn, options)),
+            Projection::AnthropicMessages(ran) => {
+                Self::AnthropicMessages(Box::new(EventWriter::new(turn, ran)))
+            }
         }
     }
 
@@ -29,6 +35,7 @@ impl StreamFold {
     pub fn is_seen(&self, event: &LogEvent) -> bool {
         match self {
             Self::OpenAiChat(_) => ChunkWriter::is_seen(event),
+            Self::AnthropicMessages(writer) => writer.is_seen(event),
         }
     }
 
@@ -36,6 +43,7 @@ impl StreamFold {
     pub fn push(&mut self, event: &LogEvent, out: &mut Vec<u8>) {
         match self {
             Self::OpenAiChat(writer) => writer.push(event, out),
+            Self::AnthropicMessages(writer) => writer.push(event, out),
         }
     }
 
@@ -46,6 +54,7 @@ impl StreamFold {
                 let error = openai_chat::error::render(&ClientError::of_fault(fault), None);
                 sse::write_data(out, &error);
             }
+            Self::AnthropicMessages(_) => EventWriter::fail(fault, out),
         }
     }
 }
@@ -54,6 +63,7 @@ impl StreamFold {
 #[derive(Clone, Debug)]
 pub enum WholeFold {
     OpenAiChat(CompletionBuilder),
+    AnthropicMessages(MessageBuilder),
 }
 
 impl WholeFold {
@@ -62,12 +72,16 @@ impl WholeFold {
             Projection::OpenAiChat(options) => {
                 Self::OpenAiChat(CompletionBuilder::new(turn, options.dialect))
             }
+            Projection::AnthropicMessages(ran) => {
+                Self::AnthropicMessages(MessageBuilder::new(turn, ran))
+            }
         }
     }
 
     pub fn push(&mut self, event: &LogEvent) {
         match self {
             Self::OpenAiChat(builder) => builder.push(event),
+            Self::AnthropicMessages(builder) => builder.push(event),
         }
     }
 
@@ -75,6 +89,7 @@ impl WholeFold {
     pub fn into_body(self) -> Vec<u8> {
         match self {
             Self::OpenAiChat(builder) => builder.into_body(),
+            Self::AnthropicMessages(builder) => builder.into_body(),
         }
     }
 }

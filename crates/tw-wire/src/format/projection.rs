@@ -1,6 +1,7 @@
 //! What a turn's client asked of the form of its answer.
 
 use super::WireFormat;
+use crate::anthropic_messages::events::RanCalls;
 use crate::openai_chat::chunks::ChunkOptions;
 
 /// The format of an answer and what the request asked of its form. It is kept with the turn, so that the answer
@@ -8,6 +9,7 @@ use crate::openai_chat::chunks::ChunkOptions;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Projection {
     OpenAiChat(ChunkOptions),
+    AnthropicMessages(RanCalls),
 }
 
 impl Projection {
@@ -15,12 +17,14 @@ impl Projection {
     pub const fn defaults(format: WireFormat) -> Self {
         match format {
             WireFormat::OpenAiChat => Self::OpenAiChat(ChunkOptions::defaults()),
+            WireFormat::AnthropicMessages => Self::AnthropicMessages(RanCalls::Hidden),
         }
     }
 
     pub fn format(&self) -> WireFormat {
         match self {
             Self::OpenAiChat(_) => WireFormat::OpenAiChat,
+            Self::AnthropicMessages(_) => WireFormat::AnthropicMessages,
         }
     }
 

@@ -22,6 +22,7 @@ use tw_core::request::{
     Message, MessageEnds, ModelInput, ModelRequest, RequestTools, ResultBlock, Role, ToolChoice,
 };
 
+use self::crossing::CrossedRequest;
 use super::FORMAT;
 use super::raw::{self, FieldRecord, NotFields, ObjectFields, RecordOf};
 use super::surrogates;
@@ -139,11 +140,19 @@ pub fn encode(request: &ModelRequest<'_>) -> Vec<u8> {
 
 /// Writes the body of the request as the upstream accepts it.
 pub fn encode_for(request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<u8> {
-    encode::body(request, accepts)
+    if request.input.format == FORMAT {
+        return encode::body(request, accepts);
+    }
+    let crossed = CrossedRequest::of(request);
+    encode::body(&crossed.request(request), accepts)
 }
 
 /// Noticeable differences between the request as written and as the upstream gets it.
 pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDifferences {
+    if request.input.format != FORMAT {
+        let crossed = CrossedRequest::of(request);
+        return differences(&crossed.request(request), accepts);
+    }
     let mut differences = FeltDifferences::default();
     if !accepts.images_in_results {
         let written = adapt::messages(&mut Vec::new(), request, accepts);
@@ -531,6 +540,7 @@ pub(crate) fn keep(fields: &ObjectFields<'_>, source: &SharedText) -> Vec<(Box<s
 
 mod adapt;
 mod adapt_tools;
+mod crossing;
 mod encode;
 mod messages;
 mod overlay;

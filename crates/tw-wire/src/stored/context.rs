@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::DamagedRecord;
+use crate::anthropic_messages::events::RanCalls;
 use crate::format::{Projection, WireFormat};
 use crate::openai_chat::chunks::ChunkOptions;
 use crate::openai_chat::outcome::ChatDialect;
@@ -88,6 +89,7 @@ struct Stored {
 #[serde(rename_all = "snake_case")]
 enum StoredProjection {
     ChatCompletions(StoredChatProjection),
+    AnthropicMessages(StoredMessagesProjection),
 }
 
 #[derive(Deserialize, Serialize)]
@@ -98,6 +100,14 @@ struct StoredChatProjection {
     /// Calls are told as `function_call`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     functions: bool,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct StoredMessagesProjection {
+    /// Calls that this server runs are shown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    ran_calls: bool,
 }
 
 impl StoredProjection {
@@ -113,6 +123,11 @@ impl StoredProjection {
                     ChatDialect::Functions => true,
                 },
             }),
+            Projection::AnthropicMessages(ran) => {
+                Self::AnthropicMessages(StoredMessagesProjection {
+                    ran_calls: *ran == RanCalls::Shown,
+                })
+            }
         }
     }
 
@@ -129,6 +144,13 @@ impl StoredProjection {
                     ChatDialect::Tools
                 },
             }),
+            Self::AnthropicMessages(StoredMessagesProjection { ran_calls }) => {
+                Projection::AnthropicMessages(if ran_calls {
+                    RanCalls::Shown
+                } else {
+                    RanCalls::Hidden
+                })
+            }
         }
     }
 }

@@ -106,7 +106,7 @@ fn timeouts(row: &BadInputRow) -> UpstreamTimeouts {
 fn of(base_url: String, timeouts: UpstreamTimeouts) -> Upstream {
     Upstream {
         name: "test".to_owned(),
-        kind: UpstreamKind::OpenAi {
+        kind: UpstreamKind::Http {
             base_url,
             api_key: Some(Secret::new(UPSTREAM_KEY.to_owned())),
         },

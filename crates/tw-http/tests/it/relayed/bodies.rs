@@ -131,7 +131,7 @@ async fn an_upstream_gets_its_own_key_and_no_header_that_it_need_not_see() {
     let kinds = |key: Option<Secret>| {
         [
             (
-                UpstreamKind::OpenAi {
+                UpstreamKind::Http {
                     base_url: listener.url("/v1"),
                     api_key: key.clone(),
                 },

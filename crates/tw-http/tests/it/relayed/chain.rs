@@ -158,7 +158,7 @@ async fn what_an_only_upstream_says_is_told_as_for_chat() {
     ] {
         let listener = Listener::start(move |_| reply.clone()).await.unwrap();
         let mut only = upstream("only", String::new());
-        only.kind = UpstreamKind::OpenAi {
+        only.kind = UpstreamKind::Http {
             base_url: listener.url("/v1"),
             api_key: Some(Secret::new(KEY.to_owned())),
         };

@@ -54,7 +54,7 @@ async fn the_lists_of_all_upstreams_are_one_and_entries_stay_as_they_are() {
     let second =
         has(r#"[{"id":"gpt-4o","from":"second"},{"id":"org/llama"},{"id":"gpt-5"}]"#).await;
     let mut openai = upstream("openai", first.url("/v1"));
-    openai.kind = UpstreamKind::OpenAi {
+    openai.kind = UpstreamKind::Http {
         base_url: first.url("/v1"),
         api_key: Some(Secret::new("sk-4711".to_owned())),
     };
@@ -205,7 +205,7 @@ async fn no_list_at_all_is_an_error_that_says_why_and_shows_no_address() {
             .await
             .unwrap();
         let mut wrong = upstream("wrong", listener.url(""));
-        wrong.kind = UpstreamKind::OpenAi {
+        wrong.kind = UpstreamKind::Http {
             base_url: listener.url(""),
             api_key: Some(Secret::new(KEY.to_owned())),
         };

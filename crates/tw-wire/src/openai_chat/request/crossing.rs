@@ -196,17 +196,39 @@ fn fields(from: &ModelInput, tools: &RequestTools) -> NativeFields {
     put("stream", from.stream.then(|| json!(true)));
     put("tools", listed(tools));
     put("tool_choice", choice(&from.tool_choice));
-    put("parallel_tool_calls", settings.parallel_calls.map(|parallel| json!(parallel)));
-    put("max_completion_tokens", from.completion_tokens_max.map(|max| json!(max)));
+    put(
+        "parallel_tool_calls",
+        settings.parallel_calls.map(|parallel| json!(parallel)),
+    );
+    put(
+        "max_completion_tokens",
+        from.completion_tokens_max.map(|max| json!(max)),
+    );
+    put(
+        "logprobs",
+        settings.top_logprobs.as_ref().map(|_| json!(true)),
+    );
     for (name, value) in numbers(&settings) {
         put(name, value.as_ref().map(Json::to_value));
     }
     let stop = settings.stop.as_slice();
     put("stop", (!stop.is_empty()).then(|| json!(stop)));
-    put("response_format", settings.structured.as_ref().map(response_format));
-    put("reasoning_effort", effort(&settings.reasoning).map(|effort| json!(effort)));
-    put("verbosity", settings.verbosity.map(|verbosity| json!(verbosity)));
-    put("prompt_cache_key", settings.prompt_cache_key.map(|key| json!(key)));
+    put(
+        "response_format",
+        settings.structured.as_ref().map(response_format),
+    );
+    put(
+        "reasoning_effort",
+        effort(&settings.reasoning).map(|effort| json!(effort)),
+    );
+    put(
+        "verbosity",
+        settings.verbosity.map(|verbosity| json!(verbosity)),
+    );
+    put(
+        "prompt_cache_key",
+        settings.prompt_cache_key.map(|key| json!(key)),
+    );
     put("metadata", settings.metadata.as_ref().map(Json::to_value));
     put("store", from.store.map(|store| json!(store)));
     put("user", from.user.as_ref().map(|user| json!(user)));
