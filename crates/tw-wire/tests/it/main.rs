@@ -1,5 +1,6 @@
 //! The codecs, driven through their public functions with recorded and invented answers.
 
+mod anthropic;
 mod cuts;
 mod properties;
 mod quirks;

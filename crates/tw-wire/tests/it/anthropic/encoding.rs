@@ -16,7 +16,7 @@ use tw_core::request::{
 use tw_wire::anthropic_messages::{FORMAT, THINKING, request};
 use tw_wire::openai_chat;
 
-use crate::requests::{elsewhere, home, plain};
+use super::requests::{elsewhere, home, plain};
 
 fn chat(fields: &Value) -> ModelInput {
     let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});

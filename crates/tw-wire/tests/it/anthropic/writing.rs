@@ -14,10 +14,10 @@ use tw_core::turn_status::TurnStatus;
 use tw_wire::anthropic_messages::error;
 use tw_wire::anthropic_messages::events::RanCalls;
 use tw_wire::anthropic_messages::{FORMAT, THINKING};
+use tw_wire::client_error::{ClientError, ErrorKind};
 use tw_wire::openai_chat;
-use tw_wire::openai_chat::error::ErrorParts;
 
-use crate::log::{body_of, end, start, stream_of};
+use super::log::{body_of, end, start, stream_of};
 
 const CHAT: FormatName = openai_chat::FORMAT;
 
@@ -425,30 +425,33 @@ fn the_whole_message_has_every_field() {
 }
 
 #[test]
-fn errors_have_the_word_of_their_status() {
+fn errors_have_a_word_of_the_format() {
+    use ErrorKind::{
+        Invalid, Limited, NotFound, Overloaded, Refused, TooLarge, Unauthenticated, UpstreamFailed,
+        UpstreamReported, UpstreamSilent,
+    };
     let rows = [
-        (400, "x", "invalid_request_error"),
-        (401, "x", "authentication_error"),
-        (403, "x", "permission_error"),
-        (404, "x", "not_found_error"),
-        (409, "x", "invalid_request_error"),
-        (413, "x", "request_too_large"),
-        (429, "x", "rate_limit_error"),
-        (500, "x", "api_error"),
-        (502, "overloaded_error", "overloaded_error"),
-        (502, "upstream_error", "api_error"),
-        (503, "x", "api_error"),
-        (504, "x", "timeout_error"),
-        (529, "x", "overloaded_error"),
-        (402, "x", "billing_error"),
+        (Invalid, None, "invalid_request_error"),
+        (Unauthenticated, None, "authentication_error"),
+        (NotFound, None, "not_found_error"),
+        (TooLarge, None, "request_too_large"),
+        (Limited, None, "rate_limit_error"),
+        (Overloaded, None, "overloaded_error"),
+        (UpstreamFailed, None, "api_error"),
+        (
+            UpstreamReported,
+            Some("overloaded_error"),
+            "overloaded_error",
+        ),
+        (UpstreamReported, Some("server_error"), "api_error"),
+        (UpstreamSilent, None, "timeout_error"),
+        (Refused { status: 413 }, None, "request_too_large"),
+        (Refused { status: 422 }, None, "invalid_request_error"),
     ];
-    for (status, kind, word) in rows {
-        let error = ErrorParts {
-            status,
-            message: "m\"".to_owned(),
-            kind: kind.to_owned(),
-            param: None,
-            code: None,
+    for (kind, upstream_kind, word) in rows {
+        let error = ClientError {
+            upstream_kind: upstream_kind.map(str::to_owned),
+            ..ClientError::new(kind, None, "m\"")
         };
         let expected = format!(
             r#"{{"type":"error","error":{{"type":"{word}","message":"m\""}},"request_id":"r"}}"#

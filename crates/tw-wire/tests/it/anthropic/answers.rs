@@ -8,9 +8,9 @@ use tw_core::model::{
 use tw_core::native::NativePart;
 use tw_wire::anthropic_messages::stream::MessageDecoder;
 use tw_wire::anthropic_messages::{FORMAT, THINKING, body};
-use tw_wire::openai_chat::stream::{DecodeError, StreamLimits};
+use tw_wire::upstream_answer::{DecodeError, StreamLimits};
 
-use crate::log::{body_events, events};
+use super::log::{body_events, events};
 
 fn literal(text: &str) -> Literal {
     Literal::checked(text).expect("the inside of a literal")

@@ -7,7 +7,7 @@ use tw_wire::anthropic_messages::FORMAT;
 use tw_wire::anthropic_messages::body::decode_error;
 use tw_wire::anthropic_messages::events::RanCalls;
 
-use crate::log::{body_events, body_of, events, log, stream_of};
+use super::log::{body_events, body_of, events, log, stream_of};
 use crate::shared::{Recording, recordings};
 
 const KIND: &str = "anthropic.messages";

@@ -10,7 +10,7 @@ use tw_wire::anthropic_messages::body;
 use tw_wire::anthropic_messages::events::{EventWriter, RanCalls};
 use tw_wire::anthropic_messages::stream::MessageDecoder;
 use tw_wire::anthropic_messages::whole::MessageBuilder;
-use tw_wire::openai_chat::stream::StreamLimits;
+use tw_wire::upstream_answer::StreamLimits;
 
 /// Decodes a stream given in pieces.
 pub fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<ModelEvent> {

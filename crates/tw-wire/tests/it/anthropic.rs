@@ -3,9 +3,7 @@
 mod answers;
 mod encoding;
 mod recordings;
-pub mod requests;
+mod requests;
 mod writing;
 
 mod log;
-#[path = "../it/shared.rs"]
-mod shared;
