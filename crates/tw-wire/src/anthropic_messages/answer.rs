@@ -38,7 +38,7 @@ const KNOWN_OF_MESSAGE: [&str; 7] = [
 
 /// Reads one answer.
 #[derive(Debug, Default)]
-pub struct AnswerReader {
+pub struct MessageReader {
     has_started: bool,
     is_done: bool,
     /// The upstream reported an error.
@@ -86,7 +86,7 @@ impl<'a> FieldRecord<'a> for EventWritten<'a> {
     }
 }
 
-impl AnswerReader {
+impl MessageReader {
     /// Reads one event of a stream.
     pub fn frame(
         &mut self,

@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 use tw_core::model::{ModelEvent, ReportedError};
 
-use super::answer::AnswerReader;
+use super::answer::MessageReader;
 use crate::openai_chat::reported;
 use crate::upstream_answer::DecodeError;
 
@@ -17,7 +17,7 @@ pub fn decode(body: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), DecodeError>
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
     let first = values.next().ok_or(DecodeError::Empty)?;
     let first = first.map_err(DecodeError::NotAnAnswer)?;
-    AnswerReader::default().body(first.get(), out)
+    MessageReader::default().body(first.get(), out)
 }
 
 /// Reads the body that came with an HTTP status other than 2xx; whatever it is, it has a message.

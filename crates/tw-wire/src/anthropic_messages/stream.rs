@@ -8,7 +8,7 @@
 
 use tw_core::model::ModelEvent;
 
-use super::answer::AnswerReader;
+use super::answer::MessageReader;
 use crate::openai_chat::stream::carries;
 use crate::sse;
 use crate::upstream_answer::{DecodeError, StreamLimits};
@@ -17,7 +17,7 @@ use crate::upstream_answer::{DecodeError, StreamLimits};
 #[derive(Debug)]
 pub struct MessageDecoder {
     sse: sse::SseReader,
-    answer: AnswerReader,
+    answer: MessageReader,
     /// Bytes of events that carried nothing, so far.
     empty_bytes: usize,
     empty_bytes_max: usize,
@@ -27,7 +27,7 @@ impl MessageDecoder {
     pub fn new(limits: &StreamLimits) -> Self {
         Self {
             sse: sse::SseReader::new(limits.event_bytes_max),
-            answer: AnswerReader::default(),
+            answer: MessageReader::default(),
             empty_bytes: 0,
             empty_bytes_max: limits.empty_bytes_max,
         }

@@ -7,7 +7,7 @@ use tw_core::json::Json;
 use tw_core::request::{ChoiceSent, ModelRequest, OfferedTools, ToolChoice};
 
 use super::crossing;
-use super::history::{SentHistory, history};
+use super::history::{WrittenHistory, history};
 use super::tools_sent::{self, SentTools};
 use crate::anthropic_messages::FORMAT;
 use crate::openai_chat::raw::{self, ObjectFields};
@@ -41,7 +41,7 @@ pub fn body(request: &ModelRequest<'_>, accepts: &Accepts) -> SentBody {
 pub struct Sent<'a> {
     pub request: &'a ModelRequest<'a>,
     pub accepts: &'a Accepts,
-    pub history: SentHistory,
+    pub history: WrittenHistory,
     pub tools: SentTools,
 }
 

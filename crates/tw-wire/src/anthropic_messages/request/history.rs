@@ -48,14 +48,14 @@ enum SentContent {
 
 /// The messages of a request.
 #[derive(Debug, Default)]
-pub struct SentHistory {
+pub struct WrittenHistory {
     messages: Vec<SentMessage>,
     /// Parts that cannot be said.
     pub left_out: usize,
 }
 
 /// Writes the history of a request, and its rounds.
-pub fn history(request: &ModelRequest<'_>, accepts: &Accepts) -> SentHistory {
+pub fn history(request: &ModelRequest<'_>, accepts: &Accepts) -> WrittenHistory {
     let is_native = request.input.format == FORMAT;
     let rules = Accepts {
         // The API takes no other ids; its own clients' are theirs to choose.
@@ -71,7 +71,7 @@ pub fn history(request: &ModelRequest<'_>, accepts: &Accepts) -> SentHistory {
         is_native,
         ids: FittedIds::new(request.to, &rules),
         unique: UniqueIds::default(),
-        sent: SentHistory::default(),
+        sent: WrittenHistory::default(),
     };
     for message in &request.messages {
         writing.message(message);
@@ -96,7 +96,7 @@ struct Writing<'a> {
     is_native: bool,
     ids: FittedIds<'a>,
     unique: UniqueIds,
-    sent: SentHistory,
+    sent: WrittenHistory,
 }
 
 impl Writing<'_> {
@@ -252,7 +252,7 @@ fn written_result(raw: &Json, result: &ResultBlock, is_changed: bool) -> Option<
     Some(json)
 }
 
-impl SentHistory {
+impl WrittenHistory {
     fn push_whole(&mut self, role: SentRole, raw: &Json) {
         self.messages.push(SentMessage {
             role,
@@ -281,10 +281,12 @@ impl SentHistory {
         let is_user = |message: Option<&SentMessage>| {
             message.is_some_and(|message| message.role == SentRole::User)
         };
-        if ends_with_user && !self.messages.is_empty() && !is_user(self.messages.last()) {
-            if let Some(block) = text(NOTHING_SAID) {
-                self.push(SentRole::User, block);
-            }
+        let lacks_last = ends_with_user && !self.messages.is_empty();
+        if lacks_last
+            && !is_user(self.messages.last())
+            && let Some(block) = text(NOTHING_SAID)
+        {
+            self.push(SentRole::User, block);
         }
         if !is_user(self.messages.first()) {
             let opening = SentMessage {

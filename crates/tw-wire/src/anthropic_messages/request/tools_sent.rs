@@ -196,7 +196,7 @@ fn object_schema(schema: &Json) -> Option<String> {
     if ["anyOf", "oneOf", "allOf"].into_iter().any(is_choice) {
         return None;
     }
-    match fields.get("type").map(|kind| raw::string(kind)) {
+    match fields.get("type").map(raw::string) {
         Some(Some(kind)) if kind == "object" => Some(schema.as_str().to_owned()),
         Some(_) => None,
         None => {
