@@ -8,6 +8,7 @@ mod container;
 mod counts;
 mod docs;
 mod edges;
+mod formats;
 mod patterns;
 mod purity;
 mod sizes;
@@ -41,7 +42,7 @@ impl fmt::Display for TidyViolation {
 
 type Check = fn(&SourceTree) -> Vec<TidyViolation>;
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 11] = [
     ("edges", edges::check),
     ("purity", purity::check),
     ("sizes", sizes::check),
@@ -52,6 +53,7 @@ const CHECKS: [(&str, Check); 10] = [
     ("states", states::check),
     ("container", container::check),
     ("type names", type_names::check),
+    ("formats", formats::check),
 ];
 
 /// Prints every violation and one summary line; fails if there was any violation.

@@ -30,5 +30,7 @@ impl DamagedRecord {
     }
 }
 
+pub use crate::native_words::format as format_named;
+
 #[cfg(test)]
 mod tests;

@@ -27,7 +27,7 @@ use tw_store::apply::StoreApplyError;
 use tw_store::read::turn::RecoveredTurn;
 use tw_store::store::{Store, StoreOptions};
 use tw_store::system;
-use tw_wire::format::WireFormat;
+use tw_wire::stored;
 use uuid::Uuid;
 
 pub struct StoreWorld {
@@ -215,7 +215,7 @@ pub fn tool_id(n: u128) -> ToolId {
 
 pub fn origin() -> Arc<AnswerOrigin> {
     Arc::new(AnswerOrigin {
-        format: WireFormat::OpenAiChat.format_name(),
+        format: stored::format_named("chat_completions").unwrap(),
         upstream: "up".into(),
         model: "m".into(),
     })
@@ -299,7 +299,7 @@ pub fn usage() -> TokenUsage {
         completion_tokens: 4,
         total_tokens: 7,
         native: Some(NativePart {
-            format: WireFormat::OpenAiChat.format_name(),
+            format: stored::format_named("chat_completions").unwrap(),
             json: Json::parse(r#"{"total_tokens":7,"x":1.50}"#).unwrap(),
         }),
         ..TokenUsage::default()
@@ -332,7 +332,7 @@ pub fn flush(first: u64, count: u64) -> EventFlush {
 pub fn event(number: u64) -> LogEvent {
     LogEvent::Round {
         round: u32::try_from(number).unwrap(),
-        format: WireFormat::OpenAiChat.format_name(),
+        format: stored::format_named("chat_completions").unwrap(),
     }
 }
 
