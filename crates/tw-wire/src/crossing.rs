@@ -4,7 +4,7 @@ use tw_core::json::Json;
 use tw_core::request::{Message, ModelInput};
 use tw_core::request_settings::RequestSettings;
 
-use crate::{anthropic_messages, openai_chat};
+use crate::{anthropic_messages, openai_chat, openai_responses};
 
 /// The settings of a request; none for one whose format has none.
 pub fn settings(input: &ModelInput) -> RequestSettings {
@@ -12,6 +12,8 @@ pub fn settings(input: &ModelInput) -> RequestSettings {
         openai_chat::settings::read(input)
     } else if input.format == anthropic_messages::FORMAT {
         anthropic_messages::settings::read(input)
+    } else if input.format == openai_responses::FORMAT {
+        openai_responses::settings::read(input)
     } else {
         RequestSettings::default()
     }

@@ -9,6 +9,7 @@ pub mod format;
 
 pub mod anthropic_messages;
 pub mod openai_chat;
+pub mod openai_responses;
 
 pub mod client_error;
 pub mod client_request;

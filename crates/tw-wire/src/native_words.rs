@@ -5,14 +5,20 @@ use tw_core::native::{FormatName, NativeLabel};
 use tw_core::request::{PartBlock, PartKind};
 use tw_core::request_settings::Media;
 
-use crate::{anthropic_messages, openai_chat};
+use crate::{anthropic_messages, openai_chat, openai_responses};
 
-const FORMATS: [FormatName; 2] = [openai_chat::FORMAT, anthropic_messages::FORMAT];
-const PLACES: [NativeLabel; 4] = [
+const FORMATS: [FormatName; 3] = [
+    openai_chat::FORMAT,
+    anthropic_messages::FORMAT,
+    openai_responses::FORMAT,
+];
+const PLACES: [NativeLabel; 6] = [
     openai_chat::REASONING_CONTENT,
     openai_chat::REASONING,
     openai_chat::THINKING_PART,
     anthropic_messages::THINKING,
+    openai_responses::SUMMARY,
+    openai_responses::REASONING_TEXT,
 ];
 
 /// The format of this name.
@@ -33,6 +39,9 @@ pub fn part(format: FormatName, json: Json) -> PartBlock {
     if format == anthropic_messages::FORMAT {
         return anthropic_messages::part(json);
     }
+    if format == openai_responses::FORMAT {
+        return openai_responses::part(json);
+    }
     PartBlock {
         kind: PartKind::Other,
         url: None,
@@ -47,6 +56,8 @@ pub fn media(part: &PartBlock) -> Option<Media> {
         openai_chat::content::media(part)
     } else if part.format == anthropic_messages::FORMAT {
         anthropic_messages::content::media(part)
+    } else if part.format == openai_responses::FORMAT {
+        openai_responses::content::media(part)
     } else {
         None
     }

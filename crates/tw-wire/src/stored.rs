@@ -8,6 +8,7 @@ pub mod blocks;
 pub mod client_events;
 pub mod context;
 pub mod events;
+pub mod responses_options;
 pub mod tool;
 
 /// The version of the stored form and of the folds over it.
