@@ -5,6 +5,7 @@ mod cuts;
 mod properties;
 mod quirks;
 mod recordings;
+mod responses;
 mod round_trip;
 
 mod answer;
