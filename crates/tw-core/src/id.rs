@@ -26,6 +26,14 @@ integer_key! {
     ToolVersionKey,
 }
 
+impl TurnId {
+    /// The second in which an id of ours was made, since 1970: its first 48 bits are milliseconds.
+    pub fn created_s(self) -> i64 {
+        let millis = self.0.as_u128() >> 80;
+        i64::try_from(millis / 1000).unwrap_or(i64::MAX)
+    }
+}
+
 macro_rules! uuid_id {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
         $(#[$doc])*

@@ -19,7 +19,7 @@ use tw_runtime::accept::{TryMark, TurnRequest, TurnTaken};
 use tw_runtime::auth::Principal;
 use tw_wire::client_error::fault_of;
 use tw_wire::client_request::body_text;
-use tw_wire::format::{Projection, WholeFold, WireFormat};
+use tw_wire::format::{ClientRequest, Projection, WholeFold, WireFormat};
 
 use crate::access::{self, NAME_BYTES_MAX, named};
 use crate::answer_body::{HandoverNote, WholeBody, json};
@@ -97,12 +97,12 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     let body = read_body(surfaces, headers, body, bytes_max).await?;
     // Held once from here on: the turn, its row and what is read of it have parts of it.
     let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
-    let input = format
+    let request = format
         .decode_request(&body, surfaces.runtime().request_limits())
         .map_err(|error| ApiError::of_request(&error))?;
-    check_user(format, &input)?;
-    let streamed = input.stream;
-    let wanted = turn_request(of, headers, caller.clone(), body, input)?;
+    check_user(format, &request.input)?;
+    let streamed = request.input.stream;
+    let wanted = turn_request(of, headers, caller.clone(), body, request)?;
     let projection = wanted.projection.clone();
     let permit = if streamed {
         let permit = surfaces.runtime().open_stream(&caller);
@@ -147,7 +147,7 @@ fn turn_request(
     headers: &HeaderMap,
     caller: Principal,
     body: SharedText,
-    input: ModelInput,
+    request: ClientRequest,
 ) -> Result<TurnRequest, ApiError> {
     let on_leave = match named(headers, ON_LEAVE_HEADER)?.as_deref() {
         None => None,
@@ -172,8 +172,8 @@ fn turn_request(
         caller,
         surface: of.surface.surface,
         body,
-        projection: of.surface.format.projection(&input),
-        input: Arc::new(input),
+        projection: request.projection,
+        input: Arc::new(request.input),
         end_user: access::end_user(of.surfaces, headers)?,
         conversation: named(headers, CONVERSATION_HEADER.as_str())?,
         on_leave,

@@ -11,6 +11,7 @@ mod routes;
 mod chat;
 mod gateway;
 mod messages;
+mod responses;
 
 mod conversations;
 mod keys;

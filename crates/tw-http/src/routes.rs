@@ -53,6 +53,10 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
     .scope("chat")
     .takes(&[(JSON, "MessagesRequest")])
     .gives(&[(JSON, "Message"), (EVENTS, TEXT)]);
+    let responds = post("createResponse", "Answers a conversation, with tools, as a response")
+        .scope("chat")
+        .takes(&[(JSON, "ResponsesRequest")])
+        .gives(&[(JSON, "Response"), (EVENTS, TEXT)]);
     let lists = get("listModels", "The models of all upstreams")
         .scope("chat")
         .gives(&[(JSON, "ModelList")]);
@@ -70,6 +74,7 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
             &[completes],
         )
         .route("/v1/messages", routing::post(messages::create), &[says])
+        .route("/v1/responses", routing::post(responses::create), &[responds])
         .route("/v1/models", routing::get(models::list), &[lists])
         .route("/v1/models/{*id}", routing::get(models::show), &[shows])
 }

@@ -430,10 +430,10 @@ fn request_of(found: &mut RecoveredTurn) -> Result<(TurnContext, ModelInput), Un
     let context = context::decode(&found.context)?;
     let format = context.projection.format();
     let body = std::mem::take(&mut found.body);
-    let input = body_text(body)
+    let request = body_text(body)
         .and_then(|body| format.decode_request(&body, &accepted_limits()))
         .map_err(|error| UnreadableError::Input(error.message))?;
-    Ok((context, input))
+    Ok((context, request.input))
 }
 
 fn accepted_limits() -> RequestLimits {

@@ -7,7 +7,7 @@ mod fold;
 mod projection;
 
 pub use fold::{StreamFold, WholeFold};
-pub use projection::Projection;
+pub use projection::{Projection, ResponsesProjection};
 
 use tw_core::accepts::Accepts;
 use tw_core::history::FeltDifferences;
@@ -23,7 +23,15 @@ use crate::client_error::ClientError;
 use crate::client_request::RequestError;
 use crate::openai_chat::stream::StreamDecoder;
 use crate::upstream_answer::{DecodeError, OfferedNames, StreamLimits};
-use crate::{anthropic_messages, openai_chat};
+use crate::openai_responses::stream::ResponseDecoder;
+use crate::{anthropic_messages, openai_chat, openai_responses};
+
+/// A client's request, and how its answer is written.
+#[derive(Clone, Debug)]
+pub struct ClientRequest {
+    pub input: ModelInput,
+    pub projection: Projection,
+}
 
 /// A format in which models are asked and answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +40,16 @@ pub enum WireFormat {
     OpenAiChat,
     /// Anthropic's Messages.
     AnthropicMessages,
+    /// OpenAI's Responses.
+    OpenAiResponses,
 }
 
 impl WireFormat {
-    pub const ALL: [Self; 2] = [Self::OpenAiChat, Self::AnthropicMessages];
+    pub const ALL: [Self; 3] = [
+        Self::OpenAiChat,
+        Self::AnthropicMessages,
+        Self::OpenAiResponses,
+    ];
 
     /// The name of it in what is stored and configured.
     pub fn name(self) -> &'static str {
@@ -47,6 +61,7 @@ impl WireFormat {
         match self {
             Self::OpenAiChat => openai_chat::FORMAT,
             Self::AnthropicMessages => anthropic_messages::FORMAT,
+            Self::OpenAiResponses => openai_responses::FORMAT,
         }
     }
 
@@ -59,6 +74,7 @@ impl WireFormat {
         match self {
             Self::OpenAiChat => "chat",
             Self::AnthropicMessages => "messages",
+            Self::OpenAiResponses => "responses",
         }
     }
 
@@ -73,6 +89,7 @@ impl WireFormat {
         match self {
             Self::OpenAiChat => "chat completions",
             Self::AnthropicMessages => "messages",
+            Self::OpenAiResponses => "responses",
         }
     }
 
@@ -84,28 +101,31 @@ impl WireFormat {
         self,
         body: &SharedText,
         limits: &RequestLimits,
-    ) -> Result<ModelInput, RequestError> {
-        match self {
-            Self::OpenAiChat => openai_chat::request::decode_shared(body, limits),
-            Self::AnthropicMessages => anthropic_messages::request::decode(body, limits),
-        }
+    ) -> Result<ClientRequest, RequestError> {
+        let (input, projection) = match self {
+            Self::OpenAiChat => {
+                let input = openai_chat::request::decode_shared(body, limits)?;
+                let options = openai_chat::chunks::ChunkOptions::of(&input);
+                (input, Projection::OpenAiChat(options))
+            }
+            Self::AnthropicMessages => {
+                let input = anthropic_messages::request::decode(body, limits)?;
+                (input, Projection::defaults(self))
+            }
+            Self::OpenAiResponses => {
+                let read = openai_responses::request::decode(body, limits)?;
+                let projection = ResponsesProjection::of(&read)?;
+                (read.input, Projection::OpenAiResponses(Box::new(projection)))
+            }
+        };
+        Ok(ClientRequest { input, projection })
     }
 
     /// The field in which a request names the person that it is for, as errors call it.
     pub fn user_field(self) -> &'static str {
         match self {
-            Self::OpenAiChat => "user",
+            Self::OpenAiChat | Self::OpenAiResponses => "user",
             Self::AnthropicMessages => "metadata.user_id",
-        }
-    }
-
-    /// How the answer to this request is written.
-    pub fn projection(self, input: &ModelInput) -> Projection {
-        match self {
-            Self::OpenAiChat => {
-                Projection::OpenAiChat(openai_chat::chunks::ChunkOptions::of(input))
-            }
-            Self::AnthropicMessages => Projection::defaults(self),
         }
     }
 
@@ -114,20 +134,23 @@ impl WireFormat {
         match self {
             Self::OpenAiChat => openai_chat::error::render(error, request_id),
             Self::AnthropicMessages => anthropic_messages::error::render(error, request_id),
+            Self::OpenAiResponses => openai_responses::error::render(error, request_id),
         }
     }
 
     /// The HTTP status of an error.
     pub fn error_status(self, error: &ClientError) -> u16 {
         match self {
-            Self::OpenAiChat | Self::AnthropicMessages => error.kind.status(),
+            Self::OpenAiChat | Self::AnthropicMessages | Self::OpenAiResponses => error.kind.status(),
         }
     }
 
     /// Names and values of the headers that tell how a limit of requests stands.
     pub fn limit_headers(self, standing: &BucketStanding) -> [(&'static str, String); 3] {
         match self {
-            Self::OpenAiChat | Self::AnthropicMessages => openai_chat::limit_headers::of(standing),
+            Self::OpenAiChat | Self::AnthropicMessages | Self::OpenAiResponses => {
+                openai_chat::limit_headers::of(standing)
+            }
         }
     }
 
@@ -135,7 +158,7 @@ impl WireFormat {
     /// that one.
     pub fn key_header(self) -> Option<&'static str> {
         match self {
-            Self::OpenAiChat => None,
+            Self::OpenAiChat | Self::OpenAiResponses => None,
             Self::AnthropicMessages => Some(anthropic_messages::KEY_HEADER),
         }
     }
@@ -145,13 +168,14 @@ impl WireFormat {
         match self {
             Self::OpenAiChat => "chat/completions",
             Self::AnthropicMessages => "messages",
+            Self::OpenAiResponses => "responses",
         }
     }
 
     /// Further headers of a request to an upstream, beside those of any JSON.
     pub fn headers(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::OpenAiChat => &[],
+            Self::OpenAiChat | Self::OpenAiResponses => &[],
             Self::AnthropicMessages => &[(
                 anthropic_messages::VERSION_HEADER,
                 anthropic_messages::VERSION,
@@ -164,6 +188,7 @@ impl WireFormat {
         match self {
             Self::OpenAiChat => openai_chat::request::encode_for(request, accepts),
             Self::AnthropicMessages => anthropic_messages::request::encode(request, accepts),
+            Self::OpenAiResponses => openai_responses::request::encode(request, accepts),
         }
     }
 
@@ -172,6 +197,7 @@ impl WireFormat {
         match self {
             Self::OpenAiChat => openai_chat::request::differences(request, accepts),
             Self::AnthropicMessages => anthropic_messages::request::differences(request, accepts),
+            Self::OpenAiResponses => openai_responses::request::differences(request, accepts),
         }
     }
 
@@ -188,6 +214,7 @@ impl WireFormat {
         match self {
             Self::OpenAiChat => openai_chat::body::decode(body, offered, out),
             Self::AnthropicMessages => anthropic_messages::body::decode(body, out),
+            Self::OpenAiResponses => openai_responses::body::decode(body, out),
         }
     }
 
@@ -203,13 +230,16 @@ impl WireFormat {
             Self::AnthropicMessages => {
                 anthropic_messages::body::decode_error(status, content_type, body)
             }
+            Self::OpenAiResponses => {
+                openai_responses::body::decode_error(status, content_type, body)
+            }
         }
     }
 
     /// Whether an upstream's answer with status 404 or 405 says that the path is a wrong one.
     pub fn says_no_such_path(self, status: u16, content_type: Option<&str>, body: &[u8]) -> bool {
         match self {
-            Self::OpenAiChat | Self::AnthropicMessages => {
+            Self::OpenAiChat | Self::AnthropicMessages | Self::OpenAiResponses => {
                 openai_chat::no_such_path::says_no_such_path(status, content_type, body)
             }
         }
@@ -221,6 +251,7 @@ impl WireFormat {
 pub enum AnswerDecoder {
     OpenAiChat(StreamDecoder),
     AnthropicMessages(MessageDecoder),
+    OpenAiResponses(ResponseDecoder),
 }
 
 impl AnswerDecoder {
@@ -229,6 +260,7 @@ impl AnswerDecoder {
         match format {
             WireFormat::OpenAiChat => Self::OpenAiChat(StreamDecoder::knowing(limits, offered)),
             WireFormat::AnthropicMessages => Self::AnthropicMessages(MessageDecoder::new(limits)),
+            WireFormat::OpenAiResponses => Self::OpenAiResponses(ResponseDecoder::new(limits)),
         }
     }
 
@@ -240,6 +272,7 @@ impl AnswerDecoder {
         match self {
             Self::OpenAiChat(decoder) => decoder.feed(bytes, out),
             Self::AnthropicMessages(decoder) => decoder.feed(bytes, out),
+            Self::OpenAiResponses(decoder) => decoder.feed(bytes, out),
         }
     }
 
@@ -251,6 +284,7 @@ impl AnswerDecoder {
         match self {
             Self::OpenAiChat(decoder) => decoder.finish(out),
             Self::AnthropicMessages(decoder) => decoder.finish(out),
+            Self::OpenAiResponses(decoder) => decoder.finish(out),
         }
     }
 }

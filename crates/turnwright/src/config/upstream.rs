@@ -227,7 +227,7 @@ impl UpstreamSettings {
             bail!("only kind \"azure\" has 'api_version'");
         }
         let kind = match self.kind.as_str() {
-            "openai" => self.http(environment, OPENAI_URL)?,
+            "openai" | "openai_responses" => self.http(environment, OPENAI_URL)?,
             "anthropic" => self.http(environment, ANTHROPIC_URL)?,
             "azure" => self.azure(environment)?,
             "scripted" => {
@@ -237,7 +237,7 @@ impl UpstreamSettings {
                 let script = read_script(file).context("reading what 'script' names")?;
                 UpstreamKind::Scripted(Arc::new(script))
             }
-            _ => bail!("'kind' may be \"openai\", \"anthropic\", \"azure\" or \"scripted\""),
+            _ => bail!("'kind' may be \"openai\", \"openai_responses\", \"anthropic\", \"azure\" or \"scripted\""),
         };
         let defaults = &ground.timeouts;
         let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
@@ -260,6 +260,7 @@ impl UpstreamSettings {
     fn format(&self) -> WireFormat {
         match self.kind.as_str() {
             "anthropic" => WireFormat::AnthropicMessages,
+            "openai_responses" => WireFormat::OpenAiResponses,
             _ => WireFormat::OpenAiChat,
         }
     }

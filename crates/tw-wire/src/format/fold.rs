@@ -11,6 +11,7 @@ use crate::client_error::ClientError;
 use crate::openai_chat;
 use crate::openai_chat::chunks::ChunkWriter;
 use crate::openai_chat::completion::CompletionBuilder;
+use crate::openai_responses::fold::ResponseFold;
 use crate::sse;
 
 /// The fold of a turn's log, from its start, into whole server-sent events.
@@ -18,6 +19,7 @@ use crate::sse;
 pub enum StreamFold {
     OpenAiChat(ChunkWriter),
     AnthropicMessages(Box<EventWriter>),
+    OpenAiResponses(Box<ResponseFold>),
 }
 
 impl StreamFold {
@@ -26,6 +28,10 @@ impl StreamFold {
             Projection::OpenAiChat(options) => Self::OpenAiChat(ChunkWriter::new(turn, options)),
             Projection::AnthropicMessages(ran) => {
                 Self::AnthropicMessages(Box::new(EventWriter::new(turn, ran)))
+            }
+            Projection::OpenAiResponses(of) => {
+                let fold = ResponseFold::stream(of.facts(turn), of.options, None);
+                Self::OpenAiResponses(Box::new(fold))
             }
         }
     }
@@ -36,6 +42,7 @@ impl StreamFold {
         match self {
             Self::OpenAiChat(_) => ChunkWriter::is_seen(event),
             Self::AnthropicMessages(writer) => writer.is_seen(event),
+            Self::OpenAiResponses(fold) => fold.is_seen(event),
         }
     }
 
@@ -44,6 +51,7 @@ impl StreamFold {
         match self {
             Self::OpenAiChat(writer) => writer.push(event, out),
             Self::AnthropicMessages(writer) => writer.push(event, out),
+            Self::OpenAiResponses(fold) => fold.push(event, out),
         }
     }
 
@@ -55,6 +63,7 @@ impl StreamFold {
                 sse::write_data(out, &error);
             }
             Self::AnthropicMessages(_) => EventWriter::fail(fault, out),
+            Self::OpenAiResponses(fold) => fold.break_off(fault, out),
         }
     }
 }
@@ -64,6 +73,7 @@ impl StreamFold {
 pub enum WholeFold {
     OpenAiChat(CompletionBuilder),
     AnthropicMessages(MessageBuilder),
+    OpenAiResponses(Box<ResponseFold>),
 }
 
 impl WholeFold {
@@ -75,6 +85,10 @@ impl WholeFold {
             Projection::AnthropicMessages(ran) => {
                 Self::AnthropicMessages(MessageBuilder::new(turn, ran))
             }
+            Projection::OpenAiResponses(of) => {
+                let fold = ResponseFold::whole(of.facts(turn), of.options);
+                Self::OpenAiResponses(Box::new(fold))
+            }
         }
     }
 
@@ -82,6 +96,7 @@ impl WholeFold {
         match self {
             Self::OpenAiChat(builder) => builder.push(event),
             Self::AnthropicMessages(builder) => builder.push(event),
+            Self::OpenAiResponses(fold) => fold.push(event, &mut Vec::new()),
         }
     }
 
@@ -90,6 +105,7 @@ impl WholeFold {
         match self {
             Self::OpenAiChat(builder) => builder.into_body(),
             Self::AnthropicMessages(builder) => builder.into_body(),
+            Self::OpenAiResponses(fold) => fold.body(),
         }
     }
 }

@@ -1,8 +1,14 @@
 //! What a turn's client asked of the form of its answer.
 
+use tw_core::id::TurnId;
+
 use super::WireFormat;
 use crate::anthropic_messages::events::RanCalls;
+use crate::client_request::RequestError;
 use crate::openai_chat::chunks::ChunkOptions;
+use crate::openai_responses::fold::{OwnCallItems, ResponseFacts};
+use crate::openai_responses::options::ResponsesOptions;
+use crate::openai_responses::request::ResponsesRequest;
 
 /// The format of an answer and what the request asked of its form. It is kept with the turn, so that the answer
 /// can be written again, byte for byte.
@@ -10,14 +16,81 @@ use crate::openai_chat::chunks::ChunkOptions;
 pub enum Projection {
     OpenAiChat(ChunkOptions),
     AnthropicMessages(RanCalls),
+    OpenAiResponses(Box<ResponsesProjection>),
+}
+
+/// What a response says that is not in its turn's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResponsesProjection {
+    /// The model as the client named it.
+    pub model: String,
+    /// Whether the client wants the response to be kept.
+    pub store: bool,
+    pub own_calls: OwnCallItems,
+    pub options: ResponsesOptions,
+}
+
+impl ResponsesProjection {
+    /// The projection of a request.
+    ///
+    /// # Errors
+    /// The request asks for what is kept between requests, which this server does not have for this format.
+    pub fn of(request: &ResponsesRequest) -> Result<Self, RequestError> {
+        let options = &request.options;
+        let kept = [
+            ("previous_response_id", options.previous_response_id.is_some()),
+            ("conversation", options.conversation.is_some()),
+            ("background", options.background),
+            ("input", !options.approvals.is_empty()),
+        ];
+        if let Some((param, _)) = kept.into_iter().find(|(_, is_given)| *is_given) {
+            let message = format!(
+                "'{param}' needs responses that are kept, which this server does not have: send the whole input again."
+            );
+            return Err(RequestError {
+                code: Some("unsupported_parameter"),
+                ..RequestError::invalid(param, message)
+            });
+        }
+        Ok(Self {
+            model: request.input.model.clone(),
+            store: request.input.store.unwrap_or(true),
+            own_calls: OwnCallItems::Mcp,
+            options: options.clone(),
+        })
+    }
+
+    fn defaults() -> Self {
+        Self {
+            model: String::new(),
+            store: false,
+            own_calls: OwnCallItems::Mcp,
+            options: ResponsesOptions::default(),
+        }
+    }
+
+    /// The facts of the response of this turn.
+    pub fn facts(&self, turn: TurnId) -> ResponseFacts {
+        ResponseFacts {
+            turn,
+            model: self.model.clone(),
+            created_s: turn.created_s(),
+            completed_s: None,
+            store: self.store,
+            own_calls: self.own_calls,
+        }
+    }
 }
 
 impl Projection {
     /// The form that a request without wishes gets.
-    pub const fn defaults(format: WireFormat) -> Self {
+    pub fn defaults(format: WireFormat) -> Self {
         match format {
             WireFormat::OpenAiChat => Self::OpenAiChat(ChunkOptions::defaults()),
             WireFormat::AnthropicMessages => Self::AnthropicMessages(RanCalls::Hidden),
+            WireFormat::OpenAiResponses => {
+                Self::OpenAiResponses(Box::new(ResponsesProjection::defaults()))
+            }
         }
     }
 
@@ -25,6 +98,7 @@ impl Projection {
         match self {
             Self::OpenAiChat(_) => WireFormat::OpenAiChat,
             Self::AnthropicMessages(_) => WireFormat::AnthropicMessages,
+            Self::OpenAiResponses(_) => WireFormat::OpenAiResponses,
         }
     }
 

@@ -3,7 +3,7 @@
 use tw_core::native::NativeFields;
 
 /// What a turn of this format needs beside the request that any format can say.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponsesOptions {
     /// The answer is fetched later.
     pub background: bool,

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::DamagedRecord;
+use super::{DamagedRecord, responses_options};
 use crate::anthropic_messages::events::RanCalls;
-use crate::format::{Projection, WireFormat};
+use crate::openai_responses::fold::OwnCallItems;
+use crate::format::{Projection, ResponsesProjection, WireFormat};
 use crate::openai_chat::chunks::ChunkOptions;
 use crate::openai_chat::outcome::ChatDialect;
 
@@ -65,14 +66,16 @@ pub fn encode(context: &TurnContext) -> String {
     if !context.withheld.is_empty() {
         stored["withheld"] = json!(context.withheld);
     }
-    if context.projection != PROJECTION_UNSAID {
+    if context.projection != unsaid_projection() {
         stored["projection"] = json!(StoredProjection::of(&context.projection));
     }
     stored.to_string()
 }
 
 /// The projection that is not written down: that of all contexts written before there were others.
-const PROJECTION_UNSAID: Projection = Projection::defaults(WireFormat::OpenAiChat);
+fn unsaid_projection() -> Projection {
+    Projection::defaults(WireFormat::OpenAiChat)
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,6 +93,7 @@ struct Stored {
 enum StoredProjection {
     ChatCompletions(StoredChatProjection),
     AnthropicMessages(StoredMessagesProjection),
+    OpenaiResponses(StoredResponsesProjection),
 }
 
 #[derive(Deserialize, Serialize)]
@@ -110,6 +114,16 @@ struct StoredMessagesProjection {
     ran_calls: bool,
 }
 
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct StoredResponsesProjection {
+    model: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    store: bool,
+    /// The options as a text, in which what the response repeats keeps its digits.
+    options: String,
+}
+
 impl StoredProjection {
     fn of(projection: &Projection) -> Self {
         match projection {
@@ -128,11 +142,16 @@ impl StoredProjection {
                     ran_calls: *ran == RanCalls::Shown,
                 })
             }
+            Projection::OpenAiResponses(of) => Self::OpenaiResponses(StoredResponsesProjection {
+                model: of.model.clone(),
+                store: of.store,
+                options: responses_options::encode(&of.options),
+            }),
         }
     }
 
-    fn read(self) -> Projection {
-        match self {
+    fn read(self) -> Result<Projection, DamagedRecord> {
+        Ok(match self {
             Self::ChatCompletions(StoredChatProjection {
                 include_usage,
                 functions,
@@ -151,7 +170,17 @@ impl StoredProjection {
                     RanCalls::Hidden
                 })
             }
-        }
+            Self::OpenaiResponses(StoredResponsesProjection {
+                model,
+                store,
+                options,
+            }) => Projection::OpenAiResponses(Box::new(ResponsesProjection {
+                model,
+                store,
+                own_calls: OwnCallItems::Mcp,
+                options: responses_options::decode(&options)?,
+            })),
+        })
     }
 }
 
@@ -210,9 +239,10 @@ pub fn decode(text: &str) -> Result<TurnContext, DamagedRecord> {
             StoredUpstreams::One(name) => vec![name],
             StoredUpstreams::Several(names) => names,
         },
-        projection: stored
-            .projection
-            .map_or(PROJECTION_UNSAID, StoredProjection::read),
+        projection: match stored.projection {
+            Some(stored) => stored.read()?,
+            None => unsaid_projection(),
+        },
     })
 }
 

@@ -61,7 +61,8 @@ impl SweepLab {
             api_key,
             input: WireFormat::OpenAiChat
                 .decode_request(&BODY.into(), &RequestLimits::defaults())
-                .unwrap(),
+                .unwrap()
+                .input,
             tool: tool(EffectClass::Read, 1),
             turns: 0,
             next_id: 1,
