@@ -39,6 +39,8 @@ pub struct SentCall {
     /// The upstream's id.
     pub id: String,
     pub native: Option<Box<CallNative>>,
+    /// What only the format understands of the call, as blocks behind it.
+    pub behind: Vec<Block>,
     /// The message that made the call; `None` where the record does not hold it any more.
     pub message: Option<Arc<SentMessage>>,
 }
@@ -47,8 +49,19 @@ pub struct SentCall {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SentMessage {
     pub origin: Arc<AnswerOrigin>,
-    /// Its reasoning, and what only its format understands.
+    /// Its reasoning, and what only its format understands of the whole message.
     pub blocks: Vec<Block>,
+}
+
+/// The blocks behind a call that only its format understands.
+pub fn natives_behind(blocks: &[Block], sent_id: &str) -> Vec<Block> {
+    let is_call = |block: &Block| matches!(block, Block::Call(call) if call.id == sent_id);
+    let Some(at) = blocks.iter().position(is_call) else {
+        return Vec::new();
+    };
+    let behind = blocks[at + 1..].iter();
+    let natives = behind.take_while(|block| matches!(block, Block::Native(_)));
+    natives.cloned().collect()
 }
 
 impl SentMessage {
@@ -64,7 +77,7 @@ impl SentMessage {
     pub fn of(origin: Arc<AnswerOrigin>, blocks: &[Block]) -> Self {
         Self {
             origin,
-            blocks: reasoning(blocks).cloned().collect(),
+            blocks: of_whole_message(blocks),
         }
     }
 }
@@ -376,6 +389,23 @@ fn hidden_round(
 fn result(sent_id: &str, shown: &str) -> Message {
     let result = ResultBlock::of_text(sent_id, Literal::from_text(shown));
     Message::made(Role::Tool, vec![Block::Result(result)])
+}
+
+/// Thoughts, and natives that say nothing of a text or call before them.
+fn of_whole_message(blocks: &[Block]) -> Vec<Block> {
+    let mut is_behind = false;
+    let kept = blocks.iter().filter(|block| match block {
+        Block::Native(_) => !is_behind,
+        Block::Reasoning(_) => {
+            is_behind = false;
+            true
+        }
+        Block::Text(_) | Block::Refusal(_) | Block::Call(_) | Block::Result(_) | Block::Part(_) => {
+            is_behind = true;
+            false
+        }
+    });
+    kept.cloned().collect()
 }
 
 /// The blocks that are no calls.

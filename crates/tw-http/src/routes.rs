@@ -8,7 +8,9 @@ use crate::openapi::{
     BINARY, DocumentedRouter, EVENTS, JSON, QueryParameter, TEXT, delete, get, patch, post,
 };
 use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
-use crate::{chat, conversations, events, health, keys, messages, metrics, models, tools, turns};
+use crate::{
+    chat, conversations, events, health, keys, messages, metrics, models, responses, tools, turns,
+};
 
 pub(crate) fn all() -> DocumentedRouter {
     let router = of_surroundings(DocumentedRouter::new());
@@ -53,10 +55,13 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
     .scope("chat")
     .takes(&[(JSON, "MessagesRequest")])
     .gives(&[(JSON, "Message"), (EVENTS, TEXT)]);
-    let responds = post("createResponse", "Answers a conversation, with tools, as a response")
-        .scope("chat")
-        .takes(&[(JSON, "ResponsesRequest")])
-        .gives(&[(JSON, "Response"), (EVENTS, TEXT)]);
+    let responds = post(
+        "createResponse",
+        "Answers a conversation, with tools, as a response",
+    )
+    .scope("chat")
+    .takes(&[(JSON, "ResponsesRequest")])
+    .gives(&[(JSON, "Response"), (EVENTS, TEXT)]);
     let lists = get("listModels", "The models of all upstreams")
         .scope("chat")
         .gives(&[(JSON, "ModelList")]);
@@ -74,7 +79,11 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
             &[completes],
         )
         .route("/v1/messages", routing::post(messages::create), &[says])
-        .route("/v1/responses", routing::post(responses::create), &[responds])
+        .route(
+            "/v1/responses",
+            routing::post(responses::create),
+            &[responds],
+        )
         .route("/v1/models", routing::get(models::list), &[lists])
         .route("/v1/models/{*id}", routing::get(models::show), &[shows])
 }

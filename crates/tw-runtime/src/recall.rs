@@ -160,6 +160,7 @@ pub(crate) async fn look_up(
                 let call = SentCall {
                     id: row.sent_id,
                     native: row.native.filter(|_| is_theirs),
+                    behind: if is_theirs { row.behind } else { Vec::new() },
                     message: if is_theirs {
                         row.message
                     } else {

@@ -22,8 +22,8 @@ use crate::anthropic_messages::stream::MessageDecoder;
 use crate::client_error::ClientError;
 use crate::client_request::RequestError;
 use crate::openai_chat::stream::StreamDecoder;
-use crate::upstream_answer::{DecodeError, OfferedNames, StreamLimits};
 use crate::openai_responses::stream::ResponseDecoder;
+use crate::upstream_answer::{DecodeError, OfferedNames, StreamLimits};
 use crate::{anthropic_messages, openai_chat, openai_responses};
 
 /// A client's request, and how its answer is written.
@@ -115,7 +115,10 @@ impl WireFormat {
             Self::OpenAiResponses => {
                 let read = openai_responses::request::decode(body, limits)?;
                 let projection = ResponsesProjection::of(&read)?;
-                (read.input, Projection::OpenAiResponses(Box::new(projection)))
+                (
+                    read.input,
+                    Projection::OpenAiResponses(Box::new(projection)),
+                )
             }
         };
         Ok(ClientRequest { input, projection })
@@ -141,7 +144,9 @@ impl WireFormat {
     /// The HTTP status of an error.
     pub fn error_status(self, error: &ClientError) -> u16 {
         match self {
-            Self::OpenAiChat | Self::AnthropicMessages | Self::OpenAiResponses => error.kind.status(),
+            Self::OpenAiChat | Self::AnthropicMessages | Self::OpenAiResponses => {
+                error.kind.status()
+            }
         }
     }
 

@@ -237,7 +237,9 @@ impl UpstreamSettings {
                 let script = read_script(file).context("reading what 'script' names")?;
                 UpstreamKind::Scripted(Arc::new(script))
             }
-            _ => bail!("'kind' may be \"openai\", \"openai_responses\", \"anthropic\", \"azure\" or \"scripted\""),
+            _ => bail!(
+                "'kind' may be \"openai\", \"openai_responses\", \"anthropic\", \"azure\" or \"scripted\""
+            ),
         };
         let defaults = &ground.timeouts;
         let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);

@@ -30,36 +30,42 @@ pub(super) fn has_sent_id(message: &Message, sent: &SentCalls) -> bool {
 pub(super) fn to_sent(message: &Message, sent: &SentCalls) -> Message {
     let mut renamed = message.clone();
     let mut of_model = None;
-    for block in &mut renamed.blocks {
-        match block {
+    let mut blocks = Vec::with_capacity(renamed.blocks.len());
+    for mut block in std::mem::take(&mut renamed.blocks) {
+        let mut behind: &[Block] = &[];
+        match &mut block {
             Block::Call(call) => {
-                let Some(known) = sent_call(&call.id, sent) else {
-                    continue;
-                };
-                known.id.clone_into(&mut call.id);
-                if call.native.is_none() {
-                    call.native.clone_from(&known.native);
+                if let Some(known) = sent_call(&call.id, sent) {
+                    known.id.clone_into(&mut call.id);
+                    if call.native.is_none() {
+                        call.native.clone_from(&known.native);
+                    }
+                    of_model = of_model.or(known.message.as_ref());
+                    behind = &known.behind;
+                    renamed.is_changed = true;
                 }
-                of_model = of_model.or(known.message.as_ref());
             }
             Block::Result(result) => {
-                let Some(known) = sent_call(&result.call_id, sent) else {
-                    continue;
-                };
-                known.id.clone_into(&mut result.call_id);
+                if let Some(known) = sent_call(&result.call_id, sent) {
+                    known.id.clone_into(&mut result.call_id);
+                    renamed.is_changed = true;
+                }
             }
             Block::Text(_)
             | Block::Refusal(_)
             | Block::Reasoning(_)
             | Block::Part(_)
-            | Block::Native(_) => continue,
+            | Block::Native(_) => {}
         }
-        renamed.is_changed = true;
+        blocks.push(block);
+        blocks.extend_from_slice(behind);
     }
+    let is_own = |block: &Block| matches!(block, Block::Reasoning(_) | Block::Native(_));
+    let brings_own = message.blocks.iter().any(is_own);
+    renamed.blocks = blocks;
     if let Some(of_model) = of_model {
         renamed.origin = Some(Arc::clone(&of_model.origin));
-        let is_own = |block: &Block| matches!(block, Block::Reasoning(_) | Block::Native(_));
-        if !renamed.blocks.iter().any(is_own) {
+        if !brings_own {
             renamed.blocks.splice(0..0, of_model.blocks.iter().cloned());
         }
     }

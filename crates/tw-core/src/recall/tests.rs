@@ -106,6 +106,7 @@ fn sent_call(id: &str) -> SentCall {
     SentCall {
         id: id.to_owned(),
         native: None,
+        behind: Vec::new(),
         message: None,
     }
 }

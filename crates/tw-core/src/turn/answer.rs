@@ -291,14 +291,14 @@ impl ModelAnswer {
             }
             DraftBlock::Native(part) => Some(Block::Native(part.clone())),
         });
-        let mut blocks: Vec<Block> = written.collect();
-        if !self.extra.is_empty() {
-            blocks.push(Block::Native(NativePart {
+        // What is said of the whole message stands before it.
+        let extra = (!self.extra.is_empty()).then(|| {
+            Block::Native(NativePart {
                 format,
                 json: Json::of_fields(&self.extra),
-            }));
-        }
-        blocks
+            })
+        });
+        extra.into_iter().chain(written).collect()
     }
 }
 

@@ -90,7 +90,19 @@ impl Turn {
 
     fn show_answer_head(&mut self, answer: &ModelAnswer, step: &mut Step) {
         self.show_start(answer.model.clone(), answer.created_s, step);
+        self.show_round(answer, step);
         self.show_held_text(answer, step);
+    }
+
+    /// Shows that the round began, if nothing of it was shown before and what is shown now has parts that only the
+    /// answer's format knows, or text.
+    fn show_round(&self, answer: &ModelAnswer, step: &mut Step) {
+        let is_text_held = self.setup.holds_text() && answer.text().is_some();
+        let has_natives = answer.drafts.iter().any(|draft| draft.native.is_some());
+        if !answer.shown && (is_text_held || has_natives) {
+            let (round, format) = (self.round_number(), self.asked_format());
+            step.show.push(LogEvent::Round { round, format });
+        }
     }
 
     /// Shows the text of the turn's last round, where it waited for the round's end.
@@ -101,11 +113,6 @@ impl Turn {
         let Some(text) = answer.text() else {
             return;
         };
-        if !answer.shown {
-            let round = self.round_number();
-            let format = self.asked_format();
-            step.show.push(LogEvent::Round { round, format });
-        }
         step.show.push(LogEvent::Delta(AnswerDelta {
             choice: 0,
             text: Some(text),
@@ -330,6 +337,7 @@ impl Turn {
         now: &mut Now<'_>,
     ) {
         self.show_start(answer.model.take(), answer.created_s, step);
+        self.show_round(&answer, step);
         step.show.append(&mut answer.held);
         self.show_held_text(&answer, step);
         if self.setup.offer.is_relay() {

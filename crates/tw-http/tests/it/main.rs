@@ -19,6 +19,7 @@ mod limits;
 mod local_models;
 mod memory;
 mod metrics;
+mod nine_pairs;
 mod openapi;
 mod own_message;
 mod provider_tools;

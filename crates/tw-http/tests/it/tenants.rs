@@ -10,8 +10,10 @@ use crate::app::{App, AppOptions, CHAT, ask, probe, upstream_body};
 use crate::openapi;
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 36] = [
+pub const ROUTES: [(&str, &str, Takes); 38] = [
     ("POST", "/v1/chat/completions", Takes::Names),
+    ("POST", "/v1/messages", Takes::Names),
+    ("POST", "/v1/responses", Takes::Names),
     ("GET", "/v1/models", Takes::Nothing),
     ("GET", "/v1/models/{*id}", Takes::Nothing),
     ("GET", "/v1/turns/{id}", Takes::TurnId),

@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use tw_core::change::NewMessage;
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::model::CallNative;
-use tw_core::recall::SentMessage;
+use tw_core::recall::{SentMessage, natives_behind};
 use tw_core::request::{Block, call_in};
 use tw_wire::stored::{self, blocks::StoredBlocks};
 
@@ -54,6 +54,8 @@ pub struct HandedRow {
     pub tool_name: String,
     /// Fields of the call that only its answer's format knows.
     pub native: Option<Box<CallNative>>,
+    /// What only the format understands of the call.
+    pub behind: Vec<Block>,
     /// The message that made the call; `None` if its contents are gone, or are beyond what was asked for.
     pub message: Option<Arc<SentMessage>>,
 }
@@ -138,6 +140,7 @@ fn answered_turns(
             turn.handed.push(HandedRow {
                 id: word(row, "id", CallId::parse)?,
                 native: call.and_then(|call| call.native.clone()),
+                behind: message.map_or(Vec::new(), |made| natives_behind(&made.blocks, &sent_id)),
                 message: message.and_then(|made| made.message.clone()),
                 sent_id,
                 tool_name: get(row, "tool_name")?,

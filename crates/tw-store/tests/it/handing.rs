@@ -161,6 +161,7 @@ async fn turns_are_found_by_the_ids_that_they_handed_over() {
                 sent_id: "up 0".to_owned(),
                 tool_name: "pick".to_owned(),
                 native: None,
+                behind: Vec::new(),
                 message: Some(Arc::new(SentMessage::of(origin(), &[]))),
             }]
         );

@@ -17,7 +17,7 @@ use crate::sse;
 /// The fold of a turn's log, from its start, into whole server-sent events.
 #[derive(Clone, Debug)]
 pub enum StreamFold {
-    OpenAiChat(ChunkWriter),
+    OpenAiChat(Box<ChunkWriter>),
     AnthropicMessages(Box<EventWriter>),
     OpenAiResponses(Box<ResponseFold>),
 }
@@ -25,7 +25,9 @@ pub enum StreamFold {
 impl StreamFold {
     pub fn new(turn: TurnId, projection: Projection) -> Self {
         match projection {
-            Projection::OpenAiChat(options) => Self::OpenAiChat(ChunkWriter::new(turn, options)),
+            Projection::OpenAiChat(options) => {
+                Self::OpenAiChat(Box::new(ChunkWriter::new(turn, options)))
+            }
             Projection::AnthropicMessages(ran) => {
                 Self::AnthropicMessages(Box::new(EventWriter::new(turn, ran)))
             }
@@ -71,8 +73,8 @@ impl StreamFold {
 /// The fold of a turn's log into the body of a plain answer.
 #[derive(Clone, Debug)]
 pub enum WholeFold {
-    OpenAiChat(CompletionBuilder),
-    AnthropicMessages(MessageBuilder),
+    OpenAiChat(Box<CompletionBuilder>),
+    AnthropicMessages(Box<MessageBuilder>),
     OpenAiResponses(Box<ResponseFold>),
 }
 
@@ -80,10 +82,10 @@ impl WholeFold {
     pub fn new(turn: TurnId, projection: Projection) -> Self {
         match projection {
             Projection::OpenAiChat(options) => {
-                Self::OpenAiChat(CompletionBuilder::new(turn, options.dialect))
+                Self::OpenAiChat(Box::new(CompletionBuilder::new(turn, options.dialect)))
             }
             Projection::AnthropicMessages(ran) => {
-                Self::AnthropicMessages(MessageBuilder::new(turn, ran))
+                Self::AnthropicMessages(Box::new(MessageBuilder::new(turn, ran)))
             }
             Projection::OpenAiResponses(of) => {
                 let fold = ResponseFold::whole(of.facts(turn), of.options);

@@ -38,7 +38,10 @@ impl ResponsesProjection {
     pub fn of(request: &ResponsesRequest) -> Result<Self, RequestError> {
         let options = &request.options;
         let kept = [
-            ("previous_response_id", options.previous_response_id.is_some()),
+            (
+                "previous_response_id",
+                options.previous_response_id.is_some(),
+            ),
             ("conversation", options.conversation.is_some()),
             ("background", options.background),
             ("input", !options.approvals.is_empty()),

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::{DamagedRecord, responses_options};
 use crate::anthropic_messages::events::RanCalls;
-use crate::openai_responses::fold::OwnCallItems;
 use crate::format::{Projection, ResponsesProjection, WireFormat};
 use crate::openai_chat::chunks::ChunkOptions;
 use crate::openai_chat::outcome::ChatDialect;
+use crate::openai_responses::fold::OwnCallItems;
 
 /// The context of a turn, as stored with its input.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -354,7 +354,7 @@ fn the_models_own_message_goes_back_whole_and_in_its_order() {
         ),
         (
             "details [1] ; call 0 get_time {} ; details [2]",
-            "call c0 get_time {} native {\"details\":[1,2]}",
+            "native {\"details\":[1,2]} call c0 get_time {}",
         ),
         (
             "reasoning  ; text  ; call 0 get_time {}",

@@ -43,13 +43,15 @@ impl CrossedRequest {
             let said = from.instructions.iter().filter_map(crossed).collect();
             messages.push(Message::made(Role::System, said));
         }
-        messages.extend(request.messages.iter().map(|message| Message {
+        let crossed = request.messages.iter().map(|message| Message {
             origin: message.origin.clone(),
             ..Message::made(
                 message.role,
                 message.blocks.iter().filter_map(crossed).collect(),
             )
-        }));
+        });
+        // Of what only its own format understands nothing is left.
+        messages.extend(crossed.filter(says_something));
         Self {
             input: ModelInput {
                 messages: Vec::new(),
@@ -94,6 +96,14 @@ impl CrossedRequest {
             }
         }
     }
+}
+
+fn says_something(message: &Message) -> bool {
+    message.role != Role::Assistant
+        || message
+            .blocks
+            .iter()
+            .any(|block| !matches!(block, Block::Native(_) | Block::Reasoning(_)))
 }
 
 /// A block as this format has it.

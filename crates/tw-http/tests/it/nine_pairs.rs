@@ -1,0 +1,481 @@
+//! Three formats of clients before three formats of upstreams: text, a call that this server runs, and a call of the
+//! client's own, streamed and plain.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tw_core::tool::EffectClass;
+use tw_egress::upstream::Upstream;
+use tw_testkit::client::ReadAnswer;
+use tw_testkit::listener::{Listener, ListenerReply};
+use tw_wire::format::WireFormat;
+
+use crate::app::{App, AppOptions, probe, upstream_body, upstream_stream};
+use crate::upstreams::upstream;
+
+/// What a model says: text, or a call under this id.
+#[derive(Clone, Copy)]
+enum Said {
+    Text(&'static str),
+    Call(&'static str, &'static str),
+}
+
+const UP_ID: &str = "up_1";
+const ARGUMENTS: &str = r#"{"a":1}"#;
+
+/// The bytes of an upstream's answer in a format.
+fn answer(format: WireFormat, said: Said, streamed: bool) -> ListenerReply {
+    match format {
+        WireFormat::OpenAiChat => chat_answer(said, streamed),
+        WireFormat::AnthropicMessages => messages_answer(said, streamed),
+        WireFormat::OpenAiResponses => responses_answer(said, streamed),
+    }
+}
+
+fn chat_answer(said: Said, streamed: bool) -> ListenerReply {
+    let (text, call) = match said {
+        Said::Text(text) => (text, None),
+        Said::Call(id, name) => ("", Some((id, name, ARGUMENTS))),
+    };
+    let calls: Vec<_> = call.into_iter().collect();
+    if streamed {
+        ListenerReply::sse(upstream_stream(text, &calls))
+    } else {
+        ListenerReply::json(upstream_body(text, &calls))
+    }
+}
+
+fn messages_answer(said: Said, streamed: bool) -> ListenerReply {
+    let (block, delta, reason) = match said {
+        Said::Text(text) => (
+            json!({ "type": "text", "text": "" }),
+            json!({ "type": "text_delta", "text": text }),
+            "end_turn",
+        ),
+        Said::Call(id, name) => (
+            json!({ "type": "tool_use", "id": id, "name": name, "input": {} }),
+            json!({ "type": "input_json_delta", "partial_json": ARGUMENTS }),
+            "tool_use",
+        ),
+    };
+    let usage = json!({ "input_tokens": 3, "output_tokens": 2 });
+    let head = json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [],
+        "stop_reason": null, "stop_sequence": null, "usage": usage });
+    if streamed {
+        return sse(&[
+            ("message_start", json!({ "message": head })),
+            (
+                "content_block_start",
+                json!({ "index": 0, "content_block": block }),
+            ),
+            ("content_block_delta", json!({ "index": 0, "delta": delta })),
+            ("content_block_stop", json!({ "index": 0 })),
+            (
+                "message_delta",
+                json!({ "delta": { "stop_reason": reason, "stop_sequence": null }, "usage": usage }),
+            ),
+            ("message_stop", json!({})),
+        ]);
+    }
+    let mut body = head;
+    let mut block = block;
+    match said {
+        Said::Text(text) => block["text"] = json!(text),
+        Said::Call(..) => block["input"] = serde_json::from_str(ARGUMENTS).unwrap(),
+    }
+    body["content"] = json!([block]);
+    body["stop_reason"] = json!(reason);
+    ListenerReply::json(body.to_string())
+}
+
+fn responses_answer(said: Said, streamed: bool) -> ListenerReply {
+    let item = match said {
+        Said::Text(text) => {
+            json!({ "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+            "content": [{ "type": "output_text", "text": text, "annotations": [] }] })
+        }
+        Said::Call(id, name) => {
+            json!({ "type": "function_call", "id": "fc_1", "call_id": id, "name": name,
+            "arguments": ARGUMENTS, "status": "completed" })
+        }
+    };
+    let response = |status: &str, output: Value| {
+        json!({ "id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": status,
+            "output": output, "usage": { "input_tokens": 3, "output_tokens": 2, "total_tokens": 5 } })
+    };
+    if !streamed {
+        return ListenerReply::json(response("completed", json!([item])).to_string());
+    }
+    let mut begun = item.clone();
+    let mut events = vec![(
+        "response.created",
+        json!({ "response": response("in_progress", json!([])) }),
+    )];
+    match said {
+        Said::Text(text) => {
+            begun["content"] = json!([]);
+            let part = json!({ "type": "output_text", "text": "", "annotations": [] });
+            events.extend([
+                ("response.output_item.added", json!({ "output_index": 0, "item": begun })),
+                ("response.content_part.added", json!({ "output_index": 0, "content_index": 0, "item_id": "msg_1", "part": part })),
+                ("response.output_text.delta", json!({ "output_index": 0, "content_index": 0, "item_id": "msg_1", "delta": text })),
+            ]);
+        }
+        Said::Call(..) => {
+            begun["arguments"] = json!("");
+            events.extend([
+                (
+                    "response.output_item.added",
+                    json!({ "output_index": 0, "item": begun }),
+                ),
+                (
+                    "response.function_call_arguments.delta",
+                    json!({ "output_index": 0, "item_id": "fc_1", "delta": ARGUMENTS }),
+                ),
+            ]);
+        }
+    }
+    events.extend([
+        (
+            "response.output_item.done",
+            json!({ "output_index": 0, "item": item }),
+        ),
+        (
+            "response.completed",
+            json!({ "response": response("completed", json!([item])) }),
+        ),
+    ]);
+    sse(&events)
+}
+
+/// Events whose data names their kind.
+fn sse(events: &[(&str, Value)]) -> ListenerReply {
+    let events = events.iter().map(|(kind, data)| {
+        let mut data = data.clone();
+        data["type"] = json!(kind);
+        format!("event: {kind}\ndata: {data}\n\n")
+    });
+    ListenerReply::sse(events.collect::<String>())
+}
+
+/// The result that an upstream was sent: the id of its call, and the text.
+fn result_sent(format: WireFormat, sent: &Value) -> (String, String) {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        parts => parts[0]["text"].as_str().unwrap_or_default().to_owned(),
+    };
+    let (id, content) = match format {
+        WireFormat::OpenAiChat => {
+            let last = sent["messages"].as_array().unwrap().last().unwrap();
+            (&last["tool_call_id"], &last["content"])
+        }
+        WireFormat::AnthropicMessages => {
+            let last = &sent["messages"].as_array().unwrap().last().unwrap()["content"][0];
+            (&last["tool_use_id"], &last["content"])
+        }
+        WireFormat::OpenAiResponses => {
+            let last = sent["input"].as_array().unwrap().last().unwrap();
+            (&last["call_id"], &last["output"])
+        }
+    };
+    (id.as_str().unwrap_or_default().to_owned(), text(content))
+}
+
+/// The path and the body of a client's request in a format.
+fn request(format: WireFormat, streamed: bool, tool: Option<&str>) -> (&'static str, Value) {
+    let schema = json!({ "type": "object" });
+    let said = json!([{ "role": "user", "content": "go" }]);
+    let (path, mut body) = match format {
+        WireFormat::OpenAiChat => ("/v1/chat/completions", json!({ "messages": said })),
+        WireFormat::AnthropicMessages => (
+            "/v1/messages",
+            json!({ "messages": said, "max_tokens": 64 }),
+        ),
+        WireFormat::OpenAiResponses => ("/v1/responses", json!({ "input": said })),
+    };
+    body["model"] = json!("m");
+    body["stream"] = json!(streamed);
+    if let Some(name) = tool {
+        body["tools"] = match format {
+            WireFormat::OpenAiChat => {
+                json!([{ "type": "function", "function": { "name": name, "parameters": schema } }])
+            }
+            WireFormat::AnthropicMessages => json!([{ "name": name, "input_schema": schema }]),
+            WireFormat::OpenAiResponses => {
+                json!([{ "type": "function", "name": name, "parameters": schema, "strict": false }])
+            }
+        };
+    }
+    (path, body)
+}
+
+/// The request that brings the result of a call.
+fn bring(format: WireFormat, mut body: Value, call: &SeenCall) -> Value {
+    let (id, name, arguments) = (&call.id, &call.name, &call.arguments);
+    match format {
+        WireFormat::OpenAiChat => {
+            let messages = body["messages"].as_array_mut().unwrap();
+            messages.push(json!({ "role": "assistant", "content": null, "tool_calls": [
+                { "id": id, "type": "function", "function": { "name": name, "arguments": arguments } }] }));
+            messages.push(json!({ "role": "tool", "tool_call_id": id, "content": "r" }));
+        }
+        WireFormat::AnthropicMessages => {
+            let input: Value = serde_json::from_str(arguments).unwrap();
+            let messages = body["messages"].as_array_mut().unwrap();
+            messages.push(json!({ "role": "assistant", "content": [
+                { "type": "tool_use", "id": id, "name": name, "input": input }] }));
+            messages.push(json!({ "role": "user", "content": [
+                { "type": "tool_result", "tool_use_id": id, "content": "r" }] }));
+        }
+        WireFormat::OpenAiResponses => {
+            let input = body["input"].as_array_mut().unwrap();
+            input.push(json!({ "type": "function_call", "call_id": id, "name": name, "arguments": arguments }));
+            input.push(json!({ "type": "function_call_output", "call_id": id, "output": "r" }));
+        }
+    }
+    body
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    text: String,
+    call: SeenCall,
+    ended: bool,
+}
+
+#[derive(Debug, Default)]
+struct SeenCall {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+fn seen(format: WireFormat, got: &ReadAnswer, streamed: bool) -> Seen {
+    assert_eq!(got.status, 200, "{}", got.text());
+    let mut seen = Seen::default();
+    if !streamed {
+        seen.whole(format, &got.json());
+        return seen;
+    }
+    let text = got.text();
+    for data in text.lines().filter_map(|line| line.strip_prefix("data: ")) {
+        if data == "[DONE]" {
+            seen.ended = true;
+            continue;
+        }
+        seen.event(format, &serde_json::from_str(data).unwrap());
+    }
+    seen
+}
+
+impl Seen {
+    fn whole(&mut self, format: WireFormat, body: &Value) {
+        self.ended = true;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match format {
+            WireFormat::OpenAiChat => {
+                let message = &body["choices"][0]["message"];
+                let call = &message["tool_calls"][0];
+                self.text = text(&message["content"]);
+                self.call = SeenCall {
+                    id: text(&call["id"]),
+                    name: text(&call["function"]["name"]),
+                    arguments: text(&call["function"]["arguments"]),
+                };
+            }
+            WireFormat::AnthropicMessages => {
+                for block in body["content"].as_array().unwrap() {
+                    self.text += &text(&block["text"]);
+                    if block["type"] == json!("tool_use") {
+                        self.call = SeenCall {
+                            id: text(&block["id"]),
+                            name: text(&block["name"]),
+                            arguments: block["input"].to_string(),
+                        };
+                    }
+                }
+            }
+            WireFormat::OpenAiResponses => {
+                assert_eq!(body["status"], json!("completed"), "{body}");
+                for item in body["output"].as_array().unwrap() {
+                    self.text += &text(&item["content"][0]["text"]);
+                    if item["type"] == json!("function_call") {
+                        self.call = SeenCall {
+                            id: text(&item["call_id"]),
+                            name: text(&item["name"]),
+                            arguments: text(&item["arguments"]),
+                        };
+                    }
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, format: WireFormat, data: &Value) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match format {
+            WireFormat::OpenAiChat => {
+                let delta = &data["choices"][0]["delta"];
+                let call = &delta["tool_calls"][0];
+                self.text += &text(&delta["content"]);
+                self.call.id += &text(&call["id"]);
+                self.call.name += &text(&call["function"]["name"]);
+                self.call.arguments += &text(&call["function"]["arguments"]);
+            }
+            WireFormat::AnthropicMessages => {
+                self.text += &text(&data["delta"]["text"]);
+                self.call.arguments += &text(&data["delta"]["partial_json"]);
+                if data["content_block"]["type"] == json!("tool_use") {
+                    self.call.id = text(&data["content_block"]["id"]);
+                    self.call.name = text(&data["content_block"]["name"]);
+                }
+                self.ended |= data["type"] == json!("message_stop");
+            }
+            WireFormat::OpenAiResponses => match data["type"].as_str().unwrap() {
+                "response.output_text.delta" => self.text += &text(&data["delta"]),
+                "response.output_item.done" if data["item"]["type"] == json!("function_call") => {
+                    self.call = SeenCall {
+                        id: text(&data["item"]["call_id"]),
+                        name: text(&data["item"]["name"]),
+                        arguments: text(&data["item"]["arguments"]),
+                    };
+                }
+                "response.completed" => self.ended = true,
+                _ => {}
+            },
+        }
+    }
+}
+
+/// A server before one upstream of a format, which says these things one after the other.
+struct Pair {
+    app: App,
+    listener: Listener,
+    said: Arc<Mutex<Vec<Said>>>,
+}
+
+impl Pair {
+    async fn start(format: WireFormat, tool: Option<&Listener>) -> Self {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let next = Arc::clone(&said);
+        let listener = Listener::start(move |asked| {
+            let streamed = asked.json()["stream"] == json!(true);
+            answer(format, next.lock().unwrap().remove(0), streamed)
+        });
+        let listener = listener.await.unwrap();
+        let one = Upstream {
+            format,
+            ..upstream("one", listener.url("/v1"))
+        };
+        let wanted = match tool {
+            Some(tool) => {
+                AppOptions::with_tools(vec![probe("look", EffectClass::Once, tool.url("/"))])
+            }
+            None => AppOptions::plain(),
+        };
+        let wanted = AppOptions {
+            config: Box::new(move |config| config.upstreams = vec![Arc::new(one)]),
+            ..wanted
+        };
+        Self {
+            app: App::start_at("http://127.0.0.1:1/v1".to_owned(), wanted).await,
+            listener,
+            said,
+        }
+    }
+
+    async fn ask(&self, path: &str, body: &Value, says: &[Said]) -> ReadAnswer {
+        *self.said.lock().unwrap() = says.to_vec();
+        self.app
+            .client
+            .send("POST", path, &[], body.to_string())
+            .await
+            .unwrap()
+    }
+}
+
+#[tokio::test]
+async fn each_surface_gets_the_loop_over_each_upstream() {
+    let tool = Listener::start(|_| ListenerReply::json(r#"{"seen":"noon"}"#))
+        .await
+        .unwrap();
+    for up in WireFormat::ALL {
+        let pair = Pair::start(up, Some(&tool)).await;
+        for surface in WireFormat::ALL {
+            for streamed in [false, true] {
+                let place = format!("{surface:?} over {up:?}, streamed: {streamed}");
+                let (ran, asked) = (tool.asked().len(), pair.listener.asked().len());
+                let (path, body) = request(surface, streamed, None);
+                let says = [Said::Call(UP_ID, "look"), Said::Text("ok")];
+                let got = pair.ask(path, &body, &says).await;
+                let seen = seen(surface, &got, streamed);
+                assert_eq!((&*seen.text, &*seen.call.name), ("ok", ""), "{place}");
+                assert!(seen.ended, "{place}: {}", got.text());
+                assert_eq!(tool.asked().len() - ran, 1, "{place}");
+                let sent = pair.listener.asked()[asked + 1].json();
+                let (id, text) = result_sent(up, &sent);
+                assert_eq!(id, UP_ID, "{place}: {sent}");
+                assert!(text.contains("noon"), "{place}: {sent}");
+                let turn = pair.app.turn_of(&got).await;
+                assert_eq!(turn["status"], json!("completed"), "{place}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_surface_runs_its_own_calls_over_each_upstream() {
+    for up in WireFormat::ALL {
+        let pair = Pair::start(up, None).await;
+        for surface in WireFormat::ALL {
+            for streamed in [false, true] {
+                let place = format!("{surface:?} over {up:?}, streamed: {streamed}");
+                let asked = pair.listener.asked().len();
+                let (path, body) = request(surface, streamed, Some("mine"));
+                let got = pair.ask(path, &body, &[Said::Call(UP_ID, "mine")]).await;
+                let first = seen(surface, &got, streamed);
+                assert_eq!(first.call.name, "mine", "{place}: {}", got.text());
+                let given: Value = serde_json::from_str(&first.call.arguments).unwrap();
+                assert_eq!(given, json!({ "a": 1 }), "{place}");
+                assert_ne!(first.call.id, UP_ID, "{place}");
+                assert!(first.ended, "{place}");
+                let next = bring(surface, body, &first.call);
+                let got = pair.ask(path, &next, &[Said::Text("done")]).await;
+                let second = seen(surface, &got, streamed);
+                assert_eq!(second.text, "done", "{place}: {}", got.text());
+                let sent = pair.listener.asked()[asked + 1].json();
+                let expected = (UP_ID.to_owned(), "r".to_owned());
+                assert_eq!(result_sent(up, &sent), expected, "{place}: {sent}");
+            }
+        }
+    }
+}
+
+/// A wrong request, and an upstream's refusal, in each surface's own shape.
+#[tokio::test]
+async fn each_surface_has_errors_of_its_own_shape() {
+    let pair = Pair::start(WireFormat::OpenAiChat, None).await;
+    for surface in WireFormat::ALL {
+        let (path, mut body) = request(surface, false, None);
+        body["model"] = json!(7);
+        let got = pair.ask(path, &body, &[]).await;
+        assert_eq!(got.status, 400, "{surface:?}");
+        let error = got.json();
+        match surface {
+            WireFormat::AnthropicMessages => {
+                assert_eq!(error["type"], json!("error"), "{error}");
+                assert_eq!(error["error"]["type"], json!("invalid_request_error"));
+            }
+            WireFormat::OpenAiChat | WireFormat::OpenAiResponses => {
+                assert_eq!(error["error"]["param"], json!("model"), "{error}");
+            }
+        }
+    }
+    let (path, mut body) = request(WireFormat::OpenAiResponses, false, None);
+    body["previous_response_id"] = json!("resp_1");
+    let got = pair.ask(path, &body, &[]).await;
+    assert_eq!(
+        (got.status, &got.json()["error"]["code"]),
+        (400, &json!("unsupported_parameter"))
+    );
+}
