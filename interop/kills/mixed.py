@@ -42,8 +42,8 @@ QUESTION = {"role": "user", "content": "Please."}
 PICKED = "blue"
 CLIENT_TOOL = "pick"
 CLIENT_ARGUMENTS = '{"shade":3}'
-UNREACHED = {("handing", "next_round_asked")}
-"""A turn that hands over asks the model once here."""
+UNREACHED = {("handing", "next_round_asked"), ("joining", "beside_accept"), ("joining", "accepted_beside")}
+"""A turn that hands over asks the model once here; one that joins says something before its first write."""
 
 
 @dataclass(frozen=True)

@@ -376,13 +376,14 @@ impl TurnDriver {
         {
             self.alarm.as_mut().reset(due);
         }
+        let may_be_accepted = !self.holds_acceptance();
         let stopping = self.turn.is_stopping();
         let wanted = WantedSignals {
             cancel: !stopping,
             all_left: self.client_counts && !stopping,
         };
         tokio::select! {
-            outcome = accepted(&mut self.accepting) => Happened::Accepted(outcome),
+            outcome = accepted(&mut self.accepting), if may_be_accepted => Happened::Accepted(outcome),
             signal = self.live.signal(wanted) => Happened::Signal(signal),
             () = self.alarm.as_mut(), if due.is_some() => match (timer, flush_due) {
                 (Some((at, timer)), flush) if flush.is_none_or(|flush| at <= flush) => {
@@ -587,10 +588,19 @@ impl TurnDriver {
     }
 
     fn reach(&self, point: FailPoint) {
-        point.reach(self.inner.config.fail_point);
-        if let Some(planted) = &self.inner.config.panic_point {
-            planted.reach(point);
-        }
+        reach(&self.inner, point);
+    }
+
+    fn holds_acceptance(&self) -> bool {
+        let config = &self.inner.config;
+        FailPoint::holds_acceptance(config.fail_point, config.panic_point.as_ref())
+    }
+}
+
+fn reach(inner: &RuntimeInner, point: FailPoint) {
+    point.reach(inner.config.fail_point);
+    if let Some(planted) = &inner.config.panic_point {
+        planted.reach(point);
     }
 }
 

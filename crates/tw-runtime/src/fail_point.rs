@@ -9,6 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailPoint {
     BeforeAccept,
+    /// The acceptance and the turn's next write are on their way to the store, one behind the other.
+    BesideAccept,
+    /// Both are durable, and nobody was told of either.
+    AcceptedBeside,
     AfterAccept,
     Asked,
     AnswerBegan,
@@ -32,8 +36,10 @@ pub enum FailPoint {
 }
 
 impl FailPoint {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::BeforeAccept,
+        Self::BesideAccept,
+        Self::AcceptedBeside,
         Self::AfterAccept,
         Self::Asked,
         Self::AnswerBegan,
@@ -58,6 +64,8 @@ impl FailPoint {
     pub fn name(self) -> &'static str {
         match self {
             Self::BeforeAccept => "before_accept",
+            Self::BesideAccept => "beside_accept",
+            Self::AcceptedBeside => "accepted_beside",
             Self::AfterAccept => "after_accept",
             Self::Asked => "asked",
             Self::AnswerBegan => "answer_began",
@@ -80,8 +88,20 @@ impl FailPoint {
         }
     }
 
+    /// Whether the place is beside the acceptance, so that the turn's next write does not wait for it.
+    fn is_beside_accept(self) -> bool {
+        matches!(self, Self::BesideAccept | Self::AcceptedBeside)
+    }
+
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|point| point.name() == name)
+    }
+
+    /// Whether a turn's acceptance waits for its next write, so that a place beside it is reached: which of the two
+    /// comes first is else a matter of chance.
+    pub(crate) fn holds_acceptance(armed: Option<Self>, panics: Option<&PanicPoint>) -> bool {
+        let mut points = armed.into_iter().chain(panics.map(|planted| planted.at));
+        cfg!(debug_assertions) && points.any(Self::is_beside_accept)
     }
 
     /// Dies here if this is the place that was asked for.

@@ -1,7 +1,9 @@
 //! Writing a step, showing it, and starting what it wants started.
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 
+use futures_util::future::{join, poll_immediate};
 use tokio::time::{Instant, timeout};
 use tw_core::change::TurnChange;
 use tw_core::event::LogEvent;
@@ -42,7 +44,7 @@ impl TurnDriver {
     }
 
     async fn write(&mut self, step: &mut Step) -> Result<(), DriverStop> {
-        if self.inner.config.fail_point.is_some() {
+        if self.inner.config.fail_point.is_some() && !self.holds_acceptance() {
             // Such a place is between two transactions.
             self.settle().await?;
         }
@@ -65,7 +67,16 @@ impl TurnDriver {
         let written = match &mut self.accepting {
             // In this order: it is asked for first, so it is written first.
             Some(accepting) => {
-                let (outcome, written) = tokio::join!(accepting.apply.as_mut(), apply);
+                let (outcome, written) = {
+                    let mut both = pin!(join(accepting.apply.as_mut(), apply));
+                    let asked = poll_immediate(both.as_mut()).await;
+                    super::reach(&self.inner, FailPoint::BesideAccept);
+                    match asked {
+                        Some(written) => written,
+                        None => both.await,
+                    }
+                };
+                self.reach(FailPoint::AcceptedBeside);
                 self.on_accepted(outcome)?;
                 written
             }

@@ -2,7 +2,8 @@
 //!
 //! A turn makes calls in its first round and answers in its second. The driver here does what the
 //! real one does, in the same order, without a runtime: decide; apply the writes together with
-//! the pending log under the fence; show; start. It is killed at every numbered boundary (each
+//! the pending log under the fence; show; start. The acceptance comes with the first write or the
+//! first thing shown, behind the model's answer. The driver is killed at every numbered boundary (each
 //! side of every write, of every effect's start and of every effect's end), and its successor at
 //! every boundary of the recovery. Each kill comes in two forms: the driver is gone, or it lives
 //! on as a zombie whose writes come after the claim.

@@ -19,8 +19,8 @@ use super::world::{SweepStop, SweepWorld};
 pub struct SweepDriver {
     turn: Turn,
     fence: Fence,
-    /// `None` once the turn is accepted.
-    new: Option<Box<NewTurn>>,
+    /// The turn with its first changes; `None` once it is accepted.
+    new: Option<(Box<NewTurn>, Vec<TurnChange>)>,
     log: Log,
     step: Step,
     /// The step's log is in its writes already, which happens once even if a zombie repeats it.
@@ -72,10 +72,11 @@ enum Happened {
 
 impl SweepDriver {
     /// The driver that accepts the turn, for a client that waits.
-    pub fn first(turn: Turn, new: NewTurn, step: Step) -> Self {
+    pub fn first(turn: Turn, new: NewTurn, mut step: Step) -> Self {
         let fence = new.fence();
+        let first = std::mem::take(&mut step.write);
         Self {
-            new: Some(Box::new(new)),
+            new: Some((Box::new(new), first)),
             has_client: true,
             ..Self::taken_over(turn, fence, step, 0)
         }
@@ -101,12 +102,22 @@ impl SweepDriver {
         }
     }
 
-    /// Accepts the turn. As in the real driver, the model is asked while the write is under way.
+    /// Accepts the turn. As in the real driver, the model is asked, and its answer read, while the acceptance is under
+    /// way: it comes before the first write, or before what is shown first.
     pub fn accept(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         self.start_all(world)?;
-        self.composed = true;
-        self.write(world)?;
-        self.run(world)
+        self.drive(world)
+    }
+
+    /// Writes the acceptance, if it is not written yet.
+    fn settle(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
+        let Some((new, first)) = &self.new else {
+            return Ok(());
+        };
+        world.reach("before the acceptance")?;
+        world.apply(&ChangeGroup::Accept(new.clone(), first.clone()))?;
+        self.new = None;
+        world.reach("after the acceptance")
     }
 
     /// Deletes the turn's conversation once, before whoever did so asks the turn to stop.
@@ -125,6 +136,10 @@ impl SweepDriver {
     /// Goes on with the step at hand, and then until the turn has ended.
     pub fn run(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         self.perform(world)?;
+        self.drive(world)
+    }
+
+    fn drive(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         while !self.turn.is_ended() {
             world.step()?;
             self.delete(world)?;
@@ -283,6 +298,7 @@ impl SweepDriver {
         if !self.step.write.is_empty() {
             self.write(world)?;
         } else if !self.composed {
+            self.settle(world)?;
             self.composed = true;
             self.log.pending.extend_from_slice(&self.step.show);
         }
@@ -299,6 +315,7 @@ impl SweepDriver {
             self.step.write.extend(flush.map(TurnChange::AppendEvents));
         }
         world.reach("before a write")?;
+        self.settle(world)?;
         let changes = self.step.write.clone();
         if world.has_fault(PlantedFault::ResultLater) {
             self.write_results_later(world)?;
@@ -324,18 +341,8 @@ impl SweepDriver {
         self.apply(self.step.write.clone(), world)
     }
 
-    /// Writes the changes as one group, with the turn itself while it is not accepted.
-    fn apply(
-        &mut self,
-        changes: Vec<TurnChange>,
-        world: &mut SweepWorld<'_>,
-    ) -> Result<(), SweepStop> {
-        let group = match &self.new {
-            Some(new) => ChangeGroup::Accept(new.clone(), changes),
-            None => ChangeGroup::OfTurn(self.fence, changes),
-        };
-        world.apply(&group)?;
-        self.new = None;
+    fn apply(&self, changes: Vec<TurnChange>, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
+        world.apply(&ChangeGroup::OfTurn(self.fence, changes))?;
         Ok(())
     }
 
@@ -354,6 +361,7 @@ impl SweepDriver {
         if events.is_empty() {
             return Ok(());
         }
+        self.settle(world)?;
         self.log.pending.extend_from_slice(&events);
         // What the step at hand holds is not shown here.
         let kept = std::mem::replace(&mut self.step.show, events);
