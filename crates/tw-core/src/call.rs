@@ -148,4 +148,9 @@ impl CallEnd {
             CallStatus::Failed
         }
     }
+
+    /// Whether the end says that this call itself was made.
+    pub fn says_done(&self) -> bool {
+        self.reason.is_none() && !self.cached
+    }
 }

@@ -38,6 +38,7 @@ pub enum ChangeGroup {
     /// A new turn with its first changes. The turn's own outcome comes first; unless it is `Done`, it is the only one, and
     /// nothing was written.
     Accept(Box<NewTurn>, Vec<TurnChange>),
+    /// Unless the outcome is `CallEnded`; then it is the only one, and nothing was written.
     OfTurn(Fence, Vec<TurnChange>),
     Free(Vec<Change>),
 }
@@ -80,6 +81,10 @@ pub enum Change {
         at: Timestamp,
     },
 
+    /// The end of a call of ours that somebody else knows. The turn's driver finds it with its next write of that call;
+    /// `Already` for a call that has ended, or is not there.
+    CompleteCall(Box<CompleteCall>),
+
     /// Notes the stop of a turn that no driver of this process has; whoever takes it over stops it.
     AskStop {
         organization: OrgId,
@@ -121,6 +126,9 @@ pub enum Change {
 }
 
 /// A change of a turn, which only its driver writes, under the turn's fence.
+///
+/// Of a call that somebody else has ended, the change comes to [`Outcome::CallEnded`]: no attempt of it starts, and it
+/// neither ends again nor is handed over.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnChange {
     OpenAttempt(OpenAttempt),
@@ -172,6 +180,11 @@ pub enum Outcome {
     /// The change had nothing to do: final already, claimed by this owner already, not due, or changed by somebody else
     /// meanwhile.
     Already,
+    /// A change of a call came too late: somebody else has ended it, and so it stays. Nothing of the group was written.
+    CallEnded {
+        call: CallRef,
+        end: CallEnd,
+    },
     /// A turn was accepted under this idempotency key before; nothing was written.
     KeyTaken {
         turn: TurnId,
@@ -316,6 +329,15 @@ impl NewTurn {
             fence: FIRST_FENCE,
         }
     }
+}
+
+/// The end of a call that runs, as told by somebody who is not the turn's driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompleteCall {
+    pub organization: OrgId,
+    pub call: CallId,
+    pub end: CallEnd,
+    pub at: Timestamp,
 }
 
 /// A claim by which a process takes over a turn that nobody drives.

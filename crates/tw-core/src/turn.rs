@@ -8,6 +8,7 @@ mod answer;
 mod attempts;
 mod calls;
 mod client_calls;
+mod end_found;
 mod ending;
 mod model_requests;
 mod offer;
@@ -118,6 +119,12 @@ pub enum Event {
         call: CallRef,
         n: u32,
         found: LookUp,
+    },
+    /// The record holds an end of a call that this turn did not write. The step at hand is what was refused for it, or
+    /// empty; what is refused is put right in it.
+    EndFound {
+        call: CallRef,
+        end: CallEnd,
     },
     TimerFired(Timer),
     ClientLeft,
@@ -370,9 +377,11 @@ impl Turn {
         }
     }
 
-    /// Takes an event. Whatever the event, a turn that has ended stays as it is.
+    /// Takes an event. Whatever the event, a turn whose end is written stays as it is.
     pub fn on(&mut self, event: Event, now: &mut Now<'_>, step: &mut Step) {
-        if self.is_ended() {
+        // The end of a turn that a refused step holds is not written.
+        let is_refused = matches!(event, Event::EndFound { .. });
+        if self.is_ended() && !is_refused {
             return;
         }
         match event {
@@ -397,6 +406,7 @@ impl Turn {
                 self.on_call_ended(call, n, outcome, now, step)
             }
             Event::LookedUp { call, n, found } => self.on_looked_up(call, n, found, now, step),
+            Event::EndFound { call, end } => self.on_end_found(call, end, now, step),
             Event::TimerFired(Timer::Deadline) => self.on_deadline(now, step),
             Event::TimerFired(Timer::AskAgain { round, n }) => {
                 self.on_ask_again(round, n, now, step)

@@ -23,6 +23,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep};
+use tw_core::call::CallEnd;
 use tw_core::change::{Fence, NewTurn, Outcome, TurnChange};
 use tw_core::id::CallRef;
 use tw_core::model::ModelEvent;
@@ -515,6 +516,18 @@ impl TurnDriver {
 
     fn decide(&mut self, event: Event, step: &mut Step) {
         step.clear();
+        self.decide_beside(event, step);
+    }
+
+    /// Goes on with the end that the record holds of a call, in place of what the step says of it.
+    fn end_found(&mut self, call: CallRef, end: CallEnd, step: &mut Step) {
+        let noted = self.note_end(call, &end, self.inner.env.now());
+        self.count(vec![noted]);
+        self.decide_beside(Event::EndFound { call, end }, step);
+    }
+
+    /// Adds to a step that is neither written nor shown yet.
+    fn decide_beside(&mut self, event: Event, step: &mut Step) {
         let env = &self.inner.env;
         let mut now = Now {
             at: env.now(),

@@ -447,6 +447,7 @@ impl Runtime {
                 | Outcome::ApiKey(_)
                 | Outcome::Claimed { .. }
                 | Outcome::KeyTaken { .. }
+                | Outcome::CallEnded { .. }
                 | Outcome::ParentDeleted
                 | Outcome::ConversationDeleted { .. }
                 | Outcome::Count(_)

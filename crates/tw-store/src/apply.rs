@@ -2,6 +2,7 @@
 
 mod accept;
 mod conversation;
+mod outside;
 mod relayed;
 mod retention;
 mod tenant;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use rusqlite::{Params, params};
 use tw_core::change::{Change, ChangeGroup, FIRST_FENCE, Fence, Outcome, TurnChange};
-use tw_core::id::{OrgId, TurnId};
+use tw_core::id::{CallRef, OrgId, TurnId};
 
 use crate::statements::PreparedStatements;
 
@@ -103,7 +104,16 @@ struct TurnKey {
     fence: i64,
 }
 
-/// Writes a group of changes into the open transaction; the outcomes are in the group's order.
+/// The result of a group that met no error.
+pub(crate) enum AppliedGroup {
+    /// The outcomes, in the group's order.
+    Whole(Vec<Outcome>),
+    /// A change came too late, as its outcome says. Changes before it are written, and the caller has to roll back to
+    /// where the group began.
+    TooLate(Outcome),
+}
+
+/// Writes a group of changes into the open transaction.
 ///
 /// # Errors
 /// Any error asks the caller to roll back to where the group began.
@@ -111,15 +121,18 @@ pub(crate) fn apply(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
     group: &ChangeGroup,
-) -> Result<Vec<Outcome>, StoreApplyError> {
+) -> Result<AppliedGroup, StoreApplyError> {
     match group {
         ChangeGroup::Accept(new, first) => {
             let key = match accept::accept_turn(db, new)? {
                 AcceptOutcome::New { key } => key,
                 AcceptOutcome::KeyTaken { turn, same_body } => {
-                    return Ok(vec![Outcome::KeyTaken { turn, same_body }]);
+                    let taken = Outcome::KeyTaken { turn, same_body };
+                    return Ok(AppliedGroup::Whole(vec![taken]));
                 }
-                AcceptOutcome::ParentDeleted => return Ok(vec![Outcome::ParentDeleted]),
+                AcceptOutcome::ParentDeleted => {
+                    return Ok(AppliedGroup::Whole(vec![Outcome::ParentDeleted]));
+                }
             };
             // Nobody else knows yet of a turn that this group makes, so its fence holds.
             let turn = TurnKey {
@@ -129,19 +142,17 @@ pub(crate) fn apply(
             };
             let mut outcomes = Vec::with_capacity(1 + first.len());
             outcomes.push(Outcome::Done);
-            apply_each_of_turn(db, rules, turn, first, &mut outcomes)?;
-            Ok(outcomes)
+            apply_each_of_turn(db, rules, turn, first, outcomes)
         }
         ChangeGroup::OfTurn(fence, changes) => {
             let turn = check_fence(db, rules, *fence)?;
-            let mut outcomes = Vec::with_capacity(changes.len());
-            apply_each_of_turn(db, rules, turn, changes, &mut outcomes)?;
-            Ok(outcomes)
+            let outcomes = Vec::with_capacity(changes.len());
+            apply_each_of_turn(db, rules, turn, changes, outcomes)
         }
-        ChangeGroup::Free(changes) => changes
-            .iter()
-            .map(|change| apply_free(db, change))
-            .collect(),
+        ChangeGroup::Free(changes) => {
+            let outcomes = changes.iter().map(|change| apply_free(db, change));
+            Ok(AppliedGroup::Whole(outcomes.collect::<Result<_, _>>()?))
+        }
     }
 }
 
@@ -150,12 +161,38 @@ fn apply_each_of_turn(
     rules: GuardRules,
     turn: TurnKey,
     changes: &[TurnChange],
-    outcomes: &mut Vec<Outcome>,
-) -> Result<(), StoreApplyError> {
-    for change in changes {
-        outcomes.push(apply_of_turn(db, rules, turn, change)?);
+    mut outcomes: Vec<Outcome>,
+) -> Result<AppliedGroup, StoreApplyError> {
+    for (before, change) in changes.iter().enumerate() {
+        let outcome = apply_of_turn(db, rules, turn, change)?;
+        if let Outcome::CallEnded { call, .. } = &outcome {
+            // A group that ends a call twice is wrong in itself, and no race was lost.
+            if changes[..before].iter().any(|change| ends(change, *call)) {
+                return Err(StoreApplyError::Guard {
+                    what: "changing a call that the same group has ended",
+                });
+            }
+            return Ok(AppliedGroup::TooLate(outcome));
+        }
+        outcomes.push(outcome);
     }
-    Ok(())
+    Ok(AppliedGroup::Whole(outcomes))
+}
+
+fn ends(change: &TurnChange, at: CallRef) -> bool {
+    match change {
+        TurnChange::AddCall(new) => new.call == at && new.end.is_some(),
+        TurnChange::HandOverCall(handed) => handed.call == at,
+        TurnChange::EndCall { call, .. } => *call == at,
+        TurnChange::OpenAttempt(_)
+        | TurnChange::CloseAttempt(_)
+        | TurnChange::AddMessage(_)
+        | TurnChange::StartCall { .. }
+        | TurnChange::AppendEvents(_)
+        | TurnChange::NoteStop { .. }
+        | TurnChange::NoteResumed { .. }
+        | TurnChange::EndTurn(_) => false,
+    }
 }
 
 const CHECK_FENCE: &str = "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND fence = ?3";
@@ -230,6 +267,7 @@ fn apply_free(
             at,
         } => tools::delete_tool(db, *organization, *tool, *at),
         Change::DeleteConversation(delete) => conversation::delete(db, delete),
+        Change::CompleteCall(complete) => outside::complete_call(db, complete),
         Change::ClaimTurn(claim) => accept::claim_turn(db, claim),
         Change::AskStop {
             organization,

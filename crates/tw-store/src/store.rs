@@ -232,6 +232,8 @@ impl Store {
     /// Writes changes of the turn that the fence names, whole or not at all; once this returns outcomes, they are on
     /// disk.
     ///
+    /// Where somebody else has ended a call, `CallEnded` is the only outcome, and nothing was written.
+    ///
     /// # Errors
     /// As [`Store::apply`], and `Fenced` where another driver has claimed the turn.
     ///

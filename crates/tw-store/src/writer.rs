@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 use tw_core::change::{ChangeGroup, Outcome};
 
-use crate::apply::{GuardRules, StoreApplyError, apply};
+use crate::apply::{AppliedGroup, GuardRules, StoreApplyError, apply};
 use crate::connection;
 use crate::figures::WriterFigures;
 use crate::statements::PreparedStatements;
@@ -123,27 +123,30 @@ pub fn commit(
     }
     match write_together(db, rules, groups) {
         Ok(answers) => end(db, answers),
-        Err(error) if groups.len() == 1 => vec![Err(error)],
+        Err(unwritten) if groups.len() == 1 => vec![unwritten],
         Err(_) => commit_each(db, rules, groups),
     }
 }
 
 /// # Errors
-/// That of the first group that fails; then the transaction is undone.
+/// The answer of the first group that is not to be written; then the transaction is undone.
 fn write_together(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
     groups: &[ChangeGroup],
-) -> Result<Vec<JobAnswer>, StoreApplyError> {
+) -> Result<Vec<JobAnswer>, JobAnswer> {
     let mut answers: Vec<JobAnswer> = Vec::with_capacity(groups.len());
     for group in groups {
-        match apply(db, rules, group) {
-            Ok(outcomes) => answers.push(Ok(outcomes)),
-            Err(error) => {
-                roll_back(db);
-                return Err(error);
+        let unwritten = match apply(db, rules, group) {
+            Ok(AppliedGroup::Whole(outcomes)) => {
+                answers.push(Ok(outcomes));
+                continue;
             }
-        }
+            Ok(AppliedGroup::TooLate(outcome)) => Ok(vec![outcome]),
+            Err(error) => Err(error),
+        };
+        roll_back(db);
+        return Err(unwritten);
     }
     Ok(answers)
 }
@@ -195,15 +198,15 @@ fn write_member(
     const WHAT: &str = "a savepoint";
     let failed = |error| StoreApplyError::db(WHAT, error);
     run_sql(db, "SAVEPOINT member").map_err(failed)?;
-    let answer = apply(db, rules, group);
+    const UNDO: &[&str] = &["ROLLBACK TO member", "RELEASE member"];
+    let (answer, end) = match apply(db, rules, group) {
+        Ok(AppliedGroup::Whole(outcomes)) => (Ok(outcomes), &["RELEASE member"][..]),
+        Ok(AppliedGroup::TooLate(outcome)) => (Ok(vec![outcome]), UNDO),
+        Err(error) => (Err(error), UNDO),
+    };
     if db.conn().is_autocommit() {
         return answer;
     }
-    let end = if answer.is_ok() {
-        &["RELEASE member"][..]
-    } else {
-        &["ROLLBACK TO member", "RELEASE member"]
-    };
     for sql in end {
         if let Err(error) = run_sql(db, sql) {
             // The member's rows could neither be kept nor removed alone.

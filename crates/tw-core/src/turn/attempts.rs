@@ -286,19 +286,26 @@ impl Turn {
             return;
         };
         call.state = CallState::Ended(end.clone());
-        if call.runs == CallRunner::Server {
-            step.show.push(LogEvent::CallEnded {
-                call: at,
-                id: call.id,
-                end: Box::new(end.clone()),
-            });
-            step.then.push(Effect::ReleaseSlot { call: at });
-        }
+        call.show_end(&end, step);
         step.write.push(TurnChange::EndCall {
             call: at,
             end,
             at: now.at,
         });
+    }
+}
+
+impl Call {
+    /// Shows the end of a call of ours, and frees its slot.
+    pub(super) fn show_end(&self, end: &CallEnd, step: &mut Step) {
+        if self.runs == CallRunner::Server {
+            step.show.push(LogEvent::CallEnded {
+                call: self.at,
+                id: self.id,
+                end: Box::new(end.clone()),
+            });
+            step.then.push(Effect::ReleaseSlot { call: self.at });
+        }
     }
 }
 

@@ -146,10 +146,11 @@ impl Turn {
             attempt.round == found.call.round && attempt.position == Some(found.call.position)
         });
         let mut words = of_call.map(|attempt| attempt.outcome.as_deref());
-        let acted = reason != Some(CallReason::NotSent)
-            && words
-                .clone()
-                .any(|word| word.is_none_or(|word| !ToolOutcome::is_unsent(word)));
+        let was_sent = words
+            .clone()
+            .any(|word| word.is_none_or(|word| !ToolOutcome::is_unsent(word)));
+        let acted = (was_sent && reason != Some(CallReason::NotSent))
+            || found.end.as_ref().is_some_and(CallEnd::says_done);
         let unsure = words.any(|word| word.is_none_or(ToolOutcome::is_unsure));
         let arguments = arguments::read_stored(arguments_or_empty(&found.arguments));
         let given = match &arguments {
@@ -274,6 +275,7 @@ impl Turn {
             });
             self.resume_call(at, last, now, step);
         }
+        self.note_ends_found(found, now, step);
         self.drop_pending_without_tool(now, step);
         if self.stopping.is_some() {
             self.stop_pending(now, step);
@@ -286,6 +288,36 @@ impl Turn {
             return;
         }
         self.go_on(now, step);
+    }
+
+    /// Closes and shows what somebody else ended while nobody drove the turn: its end came into the record alone.
+    fn note_ends_found(&self, found: &FoundTurn, now: &Now<'_>, step: &mut Step) {
+        let of_round = |call: &&FoundCall| {
+            call.call.round == self.round_number() && call.runs == CallRunner::Server
+        };
+        for call in found.calls.iter().filter(of_round) {
+            let Some(end) = &call.end else {
+                continue;
+            };
+            let at = call.call;
+            let open = found.attempts.iter().find(|attempt| {
+                attempt.round == at.round
+                    && attempt.position == Some(at.position)
+                    && attempt.outcome.is_none()
+            });
+            if let Some(open) = open {
+                close_attempt(at, open.n, AttemptOutcome::Interrupted, now, step);
+            }
+            let shows_end =
+                |event: &LogEvent| matches!(event, LogEvent::CallEnded { call, .. } if *call == at);
+            if !found.events.iter().any(shows_end) {
+                step.show.push(LogEvent::CallEnded {
+                    call: at,
+                    id: call.id,
+                    end: Box::new(end.clone()),
+                });
+            }
+        }
     }
 
     fn is_late(&self, now: &Now<'_>) -> bool {

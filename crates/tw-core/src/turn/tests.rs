@@ -12,6 +12,7 @@ mod asking;
 mod calls;
 mod deadline;
 mod effects;
+mod end_found;
 mod handing;
 mod limits;
 mod memory;
@@ -218,10 +219,16 @@ impl Run {
                 self.at = self.at.after(after);
                 self.deliver(Event::TimerFired(timer))
             }
-            _ => {
-                let event = script::event(line, self.asked);
-                self.deliver(event)
-            }
+            _ => match line.strip_prefix("refused ") {
+                Some(line) => {
+                    let event = script::event(line, self.asked);
+                    self.refuse(event)
+                }
+                None => {
+                    let event = script::event(line, self.asked);
+                    self.deliver(event)
+                }
+            },
         }
     }
 
@@ -240,8 +247,25 @@ impl Run {
         trace
     }
 
+    /// The step before was not written; the trace is all of it as it is after the event.
+    fn refuse(&mut self, event: Event) -> Vec<String> {
+        let (written, shown) = (self.step.write.len(), self.step.show.len());
+        self.written.truncate(self.written.len() - written);
+        self.shown.truncate(self.shown.len() - shown);
+        self.on_beside(event.clone());
+        let trace = trace::of_step(&self.step);
+        self.note_step();
+        self.played.push(event);
+        trace
+    }
+
     fn on(&mut self, event: Event) {
         self.step.clear();
+        self.on_beside(event);
+    }
+
+    /// Gives an event with the step at hand.
+    fn on_beside(&mut self, event: Event) {
         let ids_given = &mut self.ids_given;
         let mut now = Now {
             at: self.at,
@@ -297,6 +321,7 @@ impl Run {
             | Event::Cached { .. }
             | Event::CallEnded { .. }
             | Event::LookedUp { .. }
+            | Event::EndFound { .. }
             | Event::TimerFired(_)
             | Event::ClientLeft
             | Event::CancelRequested => true,

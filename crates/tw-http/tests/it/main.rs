@@ -8,6 +8,7 @@ mod bad_input;
 mod bad_tools;
 mod canary;
 mod client_tools;
+mod completed_calls;
 mod conversations;
 mod cors;
 mod driver_panics;

@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::task::JoinError;
-use tw_core::call::{CallReason, CallStatus};
+use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::change::TurnChange;
 use tw_core::id::CallRef;
+use tw_core::time::Timestamp;
 use tw_core::tool::{LookUp, ToolOutcome, ToolOutput};
 use tw_egress::tools::{self, AttemptContext};
 
@@ -209,12 +210,7 @@ impl TurnDriver {
                     self.calls_began.insert(*call, *at);
                 }
                 TurnChange::EndCall { call, end, at } => {
-                    let name = self
-                        .turn
-                        .tool_of(*call)
-                        .map_or_else(String::new, |tool| tool.name.clone());
-                    self.log_call(*call, &name, end.status(), end.reason);
-                    noted.push(self.call_noted(*call, end, *at));
+                    noted.push(self.note_end(*call, end, *at));
                 }
                 TurnChange::HandOverCall(handed) => {
                     self.log_call(handed.call, &handed.tool_name, CallStatus::Completed, None);
@@ -235,6 +231,14 @@ impl TurnDriver {
             }
         }
         noted
+    }
+
+    /// Logs the end of a call of ours, and returns what is to be counted of it.
+    pub(super) fn note_end(&self, call: CallRef, end: &CallEnd, at: Timestamp) -> MeteredEvent {
+        let tool = self.turn.tool_of(call);
+        let name = tool.map_or_else(String::new, |tool| tool.name.clone());
+        self.log_call(call, &name, end.status(), end.reason);
+        self.call_noted(call, end, at)
     }
 
     /// Logs what of the network kept an answer away, for the operator: the names and addresses in

@@ -26,6 +26,14 @@ pub(super) struct TurnLog {
     under_way: Option<Flush>,
 }
 
+/// A state of a log that nothing was flushed since.
+pub(super) struct LogMark {
+    next: u64,
+    pending: Vec<LogEvent>,
+    pending_bytes: usize,
+    due: Option<Instant>,
+}
+
 impl TurnLog {
     pub(super) fn new(stored: u64) -> Self {
         Self {
@@ -81,6 +89,29 @@ impl TurnLog {
         let first = self.next;
         self.next += events.len() as u64;
         Some(EventFlush { first, events, at })
+    }
+
+    /// The state of the log before a step's events, to go back to if the step is not written.
+    pub(super) fn mark(&self) -> LogMark {
+        LogMark {
+            next: self.next,
+            pending: self.pending.clone(),
+            pending_bytes: self.pending_bytes,
+            due: self.due,
+        }
+    }
+
+    pub(super) fn go_back(&mut self, mark: LogMark) {
+        let LogMark {
+            next,
+            pending,
+            pending_bytes,
+            due,
+        } = mark;
+        self.next = next;
+        self.pending = pending;
+        self.pending_bytes = pending_bytes;
+        self.due = due;
     }
 
     /// Number of events that are numbered so far.

@@ -5,8 +5,10 @@ use std::pin::pin;
 
 use futures_util::future::{join, poll_immediate};
 use tokio::time::{Instant, timeout};
-use tw_core::change::TurnChange;
+use tw_core::call::CallEnd;
+use tw_core::change::{Outcome, TurnChange};
 use tw_core::event::LogEvent;
+use tw_core::id::CallRef;
 use tw_core::turn::{Effect, Step};
 use tw_store::apply::StoreApplyError;
 
@@ -52,8 +54,22 @@ impl TurnDriver {
             let flushed = self.log.flushed().await;
             self.on_flushed(flushed)?;
         }
+        // Each time a call is taken out of the step that somebody else has ended, so this ends.
+        while let Some((call, end)) = self.write_unless_late(step).await? {
+            self.end_found(call, end, step);
+        }
+        Ok(())
+    }
+
+    /// Writes a step, or says which call of it somebody else has ended; then nothing of it is written.
+    async fn write_unless_late(
+        &mut self,
+        step: &mut Step,
+    ) -> Result<Option<(CallRef, CallEnd)>, DriverStop> {
         let now = self.inner.env.now();
         let mut changes = std::mem::take(&mut step.write);
+        let may_be_late = changes.iter().any(changes_call);
+        let kept = may_be_late.then(|| (changes.clone(), self.log.mark()));
         self.log.add(&step.show);
         if let Some(flush) = self.log.take(now) {
             changes.push(TurnChange::AppendEvents(flush));
@@ -62,7 +78,11 @@ impl TurnDriver {
         for point in before {
             self.reach(point);
         }
-        let noted = self.note(&changes);
+        let mut noted = if may_be_late {
+            Vec::new()
+        } else {
+            self.note(&changes)
+        };
         let apply = self.inner.store.apply_to_turn(self.fence, changes);
         let written = match &mut self.accepting {
             // In this order: it is asked for first, so it is written first.
@@ -82,13 +102,21 @@ impl TurnDriver {
             }
             None => apply.await,
         };
-        written.map_err(DriverStop::Write)?;
+        let first = written.map_err(DriverStop::Write)?.into_iter().next();
+        if let Some((changes, mark)) = kept {
+            if let Some(Outcome::CallEnded { call, end }) = first {
+                self.log.go_back(mark);
+                step.write = changes;
+                return Ok(Some((call, end)));
+            }
+            noted = self.note(&changes);
+        }
         self.count(noted);
         for point in after {
             self.reach(point);
         }
         self.live.durable.send_replace(self.log.numbered());
-        Ok(())
+        Ok(None)
     }
 
     pub(super) fn on_flushed(
@@ -149,6 +177,23 @@ impl TurnDriver {
                 self.client = None;
             }
         }
+    }
+}
+
+/// Whether somebody else may have ended the call that a change is about.
+fn changes_call(change: &TurnChange) -> bool {
+    match change {
+        TurnChange::StartCall { .. } | TurnChange::HandOverCall(_) | TurnChange::EndCall { .. } => {
+            true
+        }
+        TurnChange::OpenAttempt(open) => open.position.is_some(),
+        TurnChange::CloseAttempt(_)
+        | TurnChange::AddMessage(_)
+        | TurnChange::AddCall(_)
+        | TurnChange::AppendEvents(_)
+        | TurnChange::NoteStop { .. }
+        | TurnChange::NoteResumed { .. }
+        | TurnChange::EndTurn(_) => false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Ending a claimed turn whose machine cannot be rebuilt, or must not be.
 
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
-use tw_core::change::{EndTurn, EventFlush, Fence, TurnChange};
+use tw_core::change::{EndTurn, EventFlush, Fence, Outcome, TurnChange};
 use tw_core::effect_words;
 use tw_core::event::{EffectRan, LogEvent, TurnEnd};
 use tw_core::fault::{FaultClass, TurnFault};
@@ -15,6 +15,16 @@ use crate::runtime::RuntimeInner;
 
 /// Ends the turn as `failed (internal)`, and the calls that are open with it. Nothing of what was said is loaded.
 pub(super) async fn end(inner: &RuntimeInner, fence: Fence) -> Result<(), RecoverError> {
+    // Somebody else may end a call between the look and the write; the next look finds one open call less.
+    while !end_as_seen(inner, fence).await? {}
+    inner
+        .metrics
+        .turn_ended(TurnStatus::Failed, Some(TurnReason::Internal));
+    Ok(())
+}
+
+/// False if a call had ended by the time of the write, which then wrote nothing.
+async fn end_as_seen(inner: &RuntimeInner, fence: Fence) -> Result<bool, RecoverError> {
     let page = inner
         .store
         .events_after(fence.organization, fence.turn, 0, 0)
@@ -52,11 +62,8 @@ pub(super) async fn end(inner: &RuntimeInner, fence: Fence) -> Result<(), Recove
         erase_after: None,
         at,
     }));
-    inner.store.apply_to_turn(fence, changes).await?;
-    inner
-        .metrics
-        .turn_ended(TurnStatus::Failed, Some(TurnReason::Internal));
-    Ok(())
+    let outcomes = inner.store.apply_to_turn(fence, changes).await?;
+    Ok(!matches!(outcomes[..], [Outcome::CallEnded { .. }]))
 }
 
 /// The end of an open call. Of one that was started and is not `read`, it is not known whether it took effect.

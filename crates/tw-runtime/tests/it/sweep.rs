@@ -262,6 +262,11 @@ fn processes_that_end_while_calls_run() {
     sweep_mishap(Mishap::Drained);
 }
 
+#[test]
+fn calls_that_somebody_else_ends() {
+    sweep_mishap(Mishap::Completed);
+}
+
 /// A planted fault is found, and by an invariant that it breaks.
 fn finds(fault: PlantedFault, class: EffectClass, invariants: &[&str]) {
     let mut lab = SweepLab::new(Some(fault));

@@ -1,6 +1,6 @@
 //! Changes that a turn's driver writes under the turn's fence.
 
-use rusqlite::params;
+use rusqlite::{Params, params};
 use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::change::{
     CloseAttempt, EndTurn, EventFlush, HandedCall, NewCall, NewMessage, OpenAttempt, Outcome,
@@ -27,6 +27,14 @@ pub fn open_attempt(
     turn: TurnKey,
     open: &OpenAttempt,
 ) -> Result<Outcome, StoreApplyError> {
+    const WHAT: &str = "opening an attempt";
+    if let Some(position) = open.position {
+        let round = open.round;
+        let ended = end_of_call(db, turn, CallRef { round, position }, WHAT)?;
+        if let Some(outcome) = ended {
+            return Ok(outcome);
+        }
+    }
     let sql = "INSERT INTO attempt (turn, round, position, n, upstream, created_us, updated_us)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
     let bound = params![
@@ -37,7 +45,7 @@ pub fn open_attempt(
         open.upstream,
         open.at.0
     ];
-    execute_guarded(db, "opening an attempt", sql, bound)
+    execute_guarded(db, WHAT, sql, bound)
 }
 
 const CLOSE_ATTEMPT: &str = "UPDATE attempt
@@ -144,6 +152,54 @@ pub fn add_call(
     })
 }
 
+const END_OF_CALL: &str = "SELECT reason, result, shown, is_error, cached FROM tool_call
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 AND ended_us IS NOT NULL";
+
+/// The outcome of a change of a call that has ended; `None` while it has not, or is not there.
+fn end_of_call(
+    db: &mut PreparedStatements<'_>,
+    turn: TurnKey,
+    call: CallRef,
+    what: &'static str,
+) -> Result<Option<Outcome>, StoreApplyError> {
+    let bound = params![turn.key, call.round, call.position];
+    let found = db.first(END_OF_CALL, bound, |row| {
+        let end = CallEnd {
+            reason: None,
+            result: row.get(1)?,
+            shown: row.get(2)?,
+            is_error: row.get(3)?,
+            cached: row.get(4)?,
+        };
+        Ok((row.get::<_, Option<String>>(0)?, end))
+    });
+    let Some((word, end)) = found.map_err(|error| StoreApplyError::db(what, error))? else {
+        return Ok(None);
+    };
+    let reason = match word {
+        Some(word) => Some(CallReason::parse(&word).ok_or(StoreApplyError::Guard {
+            what: "reading why a tool call failed",
+        })?),
+        None => None,
+    };
+    let end = CallEnd { reason, ..end };
+    Ok(Some(Outcome::CallEnded { call, end }))
+}
+
+/// Runs an update of one call, which must be in a state that allows it.
+fn change_call(
+    db: &mut PreparedStatements<'_>,
+    (turn, call): (TurnKey, CallRef),
+    what: &'static str,
+    sql: &'static str,
+    bound: impl Params,
+) -> Result<Outcome, StoreApplyError> {
+    match execute(db, what, sql, bound)? {
+        0 => end_of_call(db, turn, call, what)?.ok_or(StoreApplyError::Guard { what }),
+        _ => Ok(Outcome::Done),
+    }
+}
+
 const START_CALL: &str = "UPDATE tool_call
     SET status = 'processing', started_us = coalesce(started_us, ?4), updated_us = ?4
     WHERE turn = ?1 AND round = ?2 AND position = ?3 /* guard */ AND status = 'pending'";
@@ -156,7 +212,8 @@ pub fn start_call(
     at: Timestamp,
 ) -> Result<Outcome, StoreApplyError> {
     let bound = params![turn.key, call.round, call.position, at.0];
-    execute_guarded(db, "starting a tool call", rules.sql(START_CALL), bound)
+    let sql = rules.sql(START_CALL);
+    change_call(db, (turn, call), "starting a tool call", sql, bound)
 }
 
 const HAND_OVER_CALL: &str = "UPDATE tool_call
@@ -179,7 +236,8 @@ pub fn hand_over_call(
         handed.arguments,
         handed.at.0,
     ];
-    execute_guarded(db, "handing over a call", rules.sql(HAND_OVER_CALL), bound)
+    let sql = rules.sql(HAND_OVER_CALL);
+    change_call(db, (turn, handed.call), "handing over a call", sql, bound)
 }
 
 const END_CALL: &str = "UPDATE tool_call
@@ -207,7 +265,8 @@ pub fn end_call(
         end.cached,
         at.0,
     ];
-    execute_guarded(db, "ending a tool call", rules.sql(END_CALL), bound)
+    let sql = rules.sql(END_CALL);
+    change_call(db, (turn, call), "ending a tool call", sql, bound)
 }
 
 const NEXT_EVENT: &str =

@@ -309,8 +309,12 @@ fn check(world: &StoreWorld, n: u128, steps: &[Step]) {
                 let written = world
                     .store
                     .apply_inline(&ChangeGroup::OfTurn(world.fence(turn, *fence), changes));
+                let is_written = match &written {
+                    Ok(outcomes) => outcomes.iter().all(|outcome| *outcome == Outcome::Done),
+                    Err(_) => false,
+                };
                 assert_eq!(
-                    written.is_ok(),
+                    is_written,
                     model.apply_group(*fence, ops),
                     "{step:?}: {written:?}"
                 );

@@ -5,6 +5,7 @@ mod world;
 mod accept;
 mod bodies;
 mod calls;
+mod completed_calls;
 mod conversations;
 mod events;
 mod groups;

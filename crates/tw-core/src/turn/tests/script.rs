@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::call::{CallEnd, CallReason};
 use crate::id::CallRef;
 use crate::json::{Json, Literal};
 use crate::model::{
@@ -27,6 +28,7 @@ use crate::turn::{Event, ModelFailure, ModelFailureKind, ModelRequestNumber, Tim
 /// | `finish stop`, `usage 10 5`, `error 429 busy`, `error - bad`, `done`, `closed` | |
 /// | `failed connect`, `failed status 429 retry 3` | |
 /// | `slot 1.0`, `end 1.0#1 ok text`, `end 1.0#1 come_back 3 busy`, `found 1.0#1 absent` | of a call |
+/// | `record 1.0 completed text`, `record 1.0 timeout text` | an end of a call that the record holds; after `refused`, the step before it was not written |
 /// | `timer ask 1#2`, `timer call 1.0#2`, `deadline`, `leave`, `cancel`, `drain` | |
 pub(super) fn event(line: &str, asked: ModelRequestNumber) -> Event {
     let (ask, line) = match line.strip_prefix('@') {
@@ -135,6 +137,13 @@ pub(super) fn event(line: &str, asked: ModelRequestNumber) -> Event {
                 call,
                 n,
                 found: look_up(found),
+            }
+        }
+        "record" => {
+            let (at, end) = cut(rest);
+            Event::EndFound {
+                call: call(at),
+                end: found_end(end),
             }
         }
         "timer" => Event::TimerFired(timer(rest)),
@@ -335,6 +344,18 @@ fn look_up(text: &str) -> LookUp {
         "absent" => LookUp::Absent,
         "unknown" => LookUp::Unknown,
         _ => panic!("no such finding: {text}"),
+    }
+}
+
+fn found_end(text: &str) -> CallEnd {
+    let (word, shown) = cut(text);
+    let reason = (word != "completed").then(|| CallReason::parse(word).unwrap());
+    CallEnd {
+        reason,
+        result: None,
+        shown: shown.to_owned(),
+        is_error: reason.is_some(),
+        cached: false,
     }
 }
 

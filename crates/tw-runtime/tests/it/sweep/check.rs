@@ -141,7 +141,11 @@ pub fn request(body: &[u8], round: u32, world: &mut SweepWorld<'_>) {
             }
             let (_, argument) = open.remove(0);
             let content = message["content"].as_str().unwrap_or_default();
-            if content.starts_with("did ") && content != lab::tool_answer(argument) {
+            let is_wrong = match world.completed.get(&argument) {
+                Some(shown) => content != shown,
+                None => content.starts_with("did ") && content != lab::tool_answer(argument),
+            };
+            if is_wrong {
                 wrong = Some(format!("call {argument} was given {content:?}"));
             }
             continue;
@@ -302,6 +306,13 @@ fn outcomes(rows: &RecoveredTurn, world: &mut SweepWorld<'_>) {
             handed_over(row, rows, world);
             continue;
         }
+        if let Some(shown) = world.completed.get(&of(row)) {
+            if (end.reason, &end.shown) != (None, shown) {
+                let what = format!("call {} ended {end:?} after {shown:?}", of(row));
+                world.violate("I5", what);
+            }
+            continue;
+        }
         let count = world
             .ledger
             .get(&of(row))
@@ -312,6 +323,10 @@ fn outcomes(rows: &RecoveredTurn, world: &mut SweepWorld<'_>) {
             let what = format!("call {} had {count} effects and ended {end:?}", of(row));
             world.violate("I4", what);
         }
+    }
+    if world.config.mishap == Mishap::Completed && !world.was_killed() && world.completed.len() < 2
+    {
+        world.violate("I5", "nobody ended the calls from outside".to_owned());
     }
     let end = (rows.turn.status, rows.turn.reason);
     let of_mishap = match world.config.mishap {
@@ -324,7 +339,8 @@ fn outcomes(rows: &RecoveredTurn, world: &mut SweepWorld<'_>) {
         | Mishap::Invalid
         | Mishap::Mixed
         | Mishap::ModelFails
-        | Mishap::Drained => (TurnStatus::Completed, None),
+        | Mishap::Drained
+        | Mishap::Completed => (TurnStatus::Completed, None),
     };
     let of_kills = if world.config.streamed {
         (TurnStatus::Incomplete, Some(TurnReason::Interrupted))

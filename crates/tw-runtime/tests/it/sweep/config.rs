@@ -39,6 +39,8 @@ pub enum Mishap {
     Late,
     /// While all calls run, the process is told to end.
     Drained,
+    /// Somebody else ends the first call before it starts, and the second one while it runs.
+    Completed,
 }
 
 /// How the driver is lost.
@@ -93,7 +95,8 @@ impl SweepConfig {
             | Mishap::Stopped
             | Mishap::Deleted
             | Mishap::Late
-            | Mishap::Drained => 2,
+            | Mishap::Drained
+            | Mishap::Completed => 2,
             Mishap::Reset | Mishap::TimedOut | Mishap::NotSent | Mishap::ModelFails => 3,
         }
     }

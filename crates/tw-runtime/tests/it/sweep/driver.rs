@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use tw_core::accepts::Accepts;
-use tw_core::change::{ChangeGroup, EventFlush, Fence, NewTurn, TurnChange};
+use tw_core::change::{ChangeGroup, EventFlush, Fence, NewTurn, Outcome, TurnChange};
 use tw_core::event::LogEvent;
 use tw_core::id::CallRef;
 use tw_core::model::ModelEvent;
@@ -120,6 +120,32 @@ impl SweepDriver {
         world.reach("after the acceptance")
     }
 
+    /// Ends two calls from outside: the first before it starts, the second while it runs.
+    fn complete(&self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
+        if world.config.mishap != Mishap::Completed || world.zombie {
+            return Ok(());
+        }
+        let waits =
+            |event: &Event| matches!(event, Event::SlotGranted { call } if call.position == 0);
+        let position = if self.ready.iter().any(waits) {
+            0
+        } else if self
+            .running
+            .iter()
+            .any(|running| running.call.position == 1)
+        {
+            1
+        } else {
+            return Ok(());
+        };
+        if world.completed.contains_key(&i64::from(position)) {
+            return Ok(());
+        }
+        world.reach("before an end from outside")?;
+        world.complete(position)?;
+        world.reach("after an end from outside")
+    }
+
     /// Deletes the turn's conversation once, before whoever did so asks the turn to stop.
     fn delete(&self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
         let all_run = self.running.len() == world.config.order.len();
@@ -143,6 +169,7 @@ impl SweepDriver {
         while !self.turn.is_ended() {
             world.step()?;
             self.delete(world)?;
+            self.complete(world)?;
             let Some(happened) = self.next(world) else {
                 if !world.zombie {
                     world.violate("I1", "nothing runs, and the turn has not ended".to_owned());
@@ -207,7 +234,8 @@ impl SweepDriver {
             | Mishap::NotSent
             | Mishap::Invalid
             | Mishap::Mixed
-            | Mishap::ModelFails => return None,
+            | Mishap::ModelFails
+            | Mishap::Completed => return None,
         };
         world.act().then_some(event)
     }
@@ -280,9 +308,14 @@ impl SweepDriver {
     }
 
     fn decide(&mut self, event: Event, world: &mut SweepWorld<'_>) {
-        world.note(|| format!("    {event:?}"));
         self.step.clear();
         self.composed = false;
+        self.decide_beside(event, world);
+    }
+
+    /// Adds to the step at hand, which is not written.
+    fn decide_beside(&mut self, event: Event, world: &mut SweepWorld<'_>) {
+        world.note(|| format!("    {event:?}"));
         let at = world.lab.now();
         let mut now = Now {
             at,
@@ -306,8 +339,27 @@ impl SweepDriver {
         self.start_all(world)
     }
 
-    /// One transaction, the log's pending events included.
+    /// One transaction, the log's pending events included; without a call that somebody else has ended, if one of them
+    /// has.
     fn write(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
+        while let Some(found) = self.write_unless_late(world)? {
+            self.decompose();
+            self.decide_beside(found, world);
+        }
+        self.end_written |= self
+            .step
+            .write
+            .iter()
+            .any(|change| matches!(change, TurnChange::EndTurn(_)));
+        self.step.write.clear();
+        world.reach("after a write")
+    }
+
+    /// The event of a call that has an end already; then nothing is written.
+    fn write_unless_late(
+        &mut self,
+        world: &mut SweepWorld<'_>,
+    ) -> Result<Option<Event>, SweepStop> {
         if !self.composed {
             self.composed = true;
             self.log.pending.extend_from_slice(&self.step.show);
@@ -316,17 +368,28 @@ impl SweepDriver {
         }
         world.reach("before a write")?;
         self.settle(world)?;
-        let changes = self.step.write.clone();
         if world.has_fault(PlantedFault::ResultLater) {
             self.write_results_later(world)?;
-        } else {
-            self.apply(changes.clone(), world)?;
+            return Ok(None);
         }
-        self.step.write.clear();
-        self.end_written |= changes
-            .iter()
-            .any(|change| matches!(change, TurnChange::EndTurn(_)));
-        world.reach("after a write")
+        let outcomes = self.apply(self.step.write.clone(), world)?;
+        Ok(match outcomes.into_iter().next() {
+            Some(Outcome::CallEnded { call, end }) => Some(Event::EndFound { call, end }),
+            Some(_) | None => None,
+        })
+    }
+
+    /// Takes the log's events out of a step that was not written.
+    fn decompose(&mut self) {
+        self.composed = false;
+        let is_flush = |change: &mut TurnChange| matches!(change, TurnChange::AppendEvents(_));
+        if let Some(TurnChange::AppendEvents(mut flush)) = self.step.write.pop_if(is_flush) {
+            flush
+                .events
+                .truncate(flush.events.len() - self.step.show.len());
+            self.log.next = flush.first;
+            self.log.pending = flush.events;
+        }
     }
 
     fn write_results_later(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
@@ -338,12 +401,16 @@ impl SweepDriver {
             self.step.write = results;
             world.reach("between the parts of a write")?;
         }
-        self.apply(self.step.write.clone(), world)
+        self.apply(self.step.write.clone(), world)?;
+        Ok(())
     }
 
-    fn apply(&self, changes: Vec<TurnChange>, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
-        world.apply(&ChangeGroup::OfTurn(self.fence, changes))?;
-        Ok(())
+    fn apply(
+        &mut self,
+        changes: Vec<TurnChange>,
+        world: &mut SweepWorld<'_>,
+    ) -> Result<Vec<Outcome>, SweepStop> {
+        world.apply(&ChangeGroup::OfTurn(self.fence, changes))
     }
 
     fn flush(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {

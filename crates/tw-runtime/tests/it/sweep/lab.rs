@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tw_core::arguments::ArgumentsSchema;
+use tw_core::call::CallEnd;
 use tw_core::change::{
-    Change, ChangeGroup, DeleteConversation, NewApiKey, NewMessage, NewOrganization, NewTurn,
-    Outcome,
+    Change, ChangeGroup, CompleteCall, DeleteConversation, NewApiKey, NewMessage, NewOrganization,
+    NewTurn, Outcome,
 };
-use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::json::{Json, Literal};
 use tw_core::limits::{RequestLimits, TurnLimits};
 use tw_core::memory::MemoryVerdict;
@@ -166,6 +167,22 @@ impl SweepLab {
             },
             at: self.now(),
         })
+    }
+
+    /// The end of a call, from somebody who is not its driver.
+    pub fn complete(&mut self, call: CallId, shown: &str) -> Change {
+        Change::CompleteCall(Box::new(CompleteCall {
+            organization: self.organization,
+            call,
+            end: CallEnd {
+                reason: None,
+                result: None,
+                shown: shown.to_owned(),
+                is_error: false,
+                cached: false,
+            },
+            at: self.now(),
+        }))
     }
 
     fn user_message(&self, at: Timestamp) -> Vec<NewMessage> {

@@ -232,10 +232,15 @@ fn write_again(world: &mut SweepWorld<'_>) {
     }
     for write in writes {
         let group = ChangeGroup::OfTurn(fence, vec![write]);
-        if let Ok(outcomes) = world.lab.store.apply_inline(&group) {
+        let written = world.lab.store.apply_inline(&group);
+        let is_refused = match &written {
+            Ok(outcomes) => matches!(outcomes[..], [Outcome::CallEnded { .. }]),
+            Err(_) => true,
+        };
+        if !is_refused {
             world.violate(
                 "I5",
-                format!("{group:?} over a final state came to {outcomes:?}"),
+                format!("{group:?} over a final state came to {written:?}"),
             );
         }
     }

@@ -65,6 +65,8 @@ pub struct SweepWorld<'a> {
     acted: bool,
     /// The conversation was deleted.
     pub deleted: bool,
+    /// What was said of calls by somebody else who ended them, by the argument that the model wrote.
+    pub completed: BTreeMap<i64, String>,
     /// By the argument that the model wrote.
     pub ledger: BTreeMap<i64, Effects>,
     /// Model requests by round, and attempts by call.
@@ -101,6 +103,7 @@ impl<'a> SweepWorld<'a> {
             accepted: false,
             acted: false,
             deleted: false,
+            completed: BTreeMap::new(),
             ledger: BTreeMap::new(),
             asked: BTreeMap::new(),
             dispatched: BTreeMap::new(),
@@ -199,7 +202,8 @@ impl<'a> SweepWorld<'a> {
         match applied {
             Ok(outcomes) => {
                 self.accepted |= matches!(group, ChangeGroup::Accept(..));
-                if self.zombie && self.is_fenced(group) {
+                let is_late = matches!(outcomes[..], [Outcome::CallEnded { .. }]);
+                if self.zombie && self.is_fenced(group) && !is_late {
                     let names = names(group);
                     self.violate(
                         "I6",
@@ -265,6 +269,9 @@ impl<'a> SweepWorld<'a> {
             };
         }
         let argument = argument(run);
+        if self.completed.contains_key(&argument) && !self.zombie {
+            self.violate("I4", format!("call {argument} was sent after its end"));
+        }
         let effects = self.ledger.entry(argument).or_default();
         effects.count += 1;
         effects.keys.push(run.idempotency_key.clone());
@@ -283,8 +290,25 @@ impl<'a> SweepWorld<'a> {
             | Mishap::Stopped
             | Mishap::Deleted
             | Mishap::Late
-            | Mishap::Drained => ToolOutcome::Answered(output(argument)),
+            | Mishap::Drained
+            | Mishap::Completed => ToolOutcome::Answered(output(argument)),
         }
+    }
+
+    /// Somebody else ends a call of the first round.
+    pub fn complete(&mut self, position: u32) -> Result<(), SweepStop> {
+        let rows = self.read().unwrap();
+        let at = CallRef { round: 1, position };
+        let row = rows.calls.iter().find(|row| row.call.call == at).unwrap();
+        let argument = i64::from(position);
+        let shown = format!("{argument} by another");
+        let complete = self.lab.complete(row.call.id, &shown);
+        let outcomes = self.apply(&ChangeGroup::Free(vec![complete]))?;
+        if outcomes != [Outcome::Done] {
+            self.violate("I5", format!("ending call {argument} came to {outcomes:?}"));
+        }
+        self.completed.insert(argument, shown);
+        Ok(())
     }
 
     pub fn look_up(&mut self, run: &CallToRun) -> LookUp {
