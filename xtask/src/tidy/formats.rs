@@ -6,7 +6,10 @@ use super::tree::SourceTree;
 
 /// Modules of formats. In two parts, so that this file does not break its own rule.
 /// The third one, of Responses, has the name of a kind of upstream in the configuration.
-const MODULES: [&str; 2] = [concat!("openai", "_chat"), concat!("anthropic", "_messages")];
+const MODULES: [&str; 2] = [
+    concat!("openai", "_chat"),
+    concat!("anthropic", "_messages"),
+];
 
 pub fn check(tree: &SourceTree) -> Vec<TidyViolation> {
     let mut found = Vec::new();

@@ -156,6 +156,8 @@ fn take_end(step: &mut Step) -> Option<TurnEnd> {
         LogEvent::Start { .. }
         | LogEvent::Round { .. }
         | LogEvent::Delta(_)
+        | LogEvent::BlockEnd(_)
+        | LogEvent::Native { .. }
         | LogEvent::ClientCall(_)
         | LogEvent::Extra { .. }
         | LogEvent::Progress { .. }
