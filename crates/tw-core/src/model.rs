@@ -172,15 +172,15 @@ impl CallNative {
     }
 }
 
-/// The field in which the upstream wrote a call.
+/// The form of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallForm {
-    /// `tool_calls[].function`
+    /// With arguments, a JSON object.
     Function,
-    /// `tool_calls[].custom`
+    /// With an input that is any text.
     Custom,
-    /// The old `function_call` field.
-    Legacy,
+    /// Without an id: its result names the tool.
+    ByName,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ pub struct ModelInput {
     pub stream: bool,
     /// The client asked for usage in a stream.
     pub include_usage: bool,
-    /// Choices that are asked for (`n`), at least 1.
+    /// Alternative answers that are asked for, at least 1.
     pub choices: u32,
     /// `max_completion_tokens`, or its old name; the budget of the whole turn.
     pub completion_tokens_max: Option<u64>,
@@ -64,21 +64,21 @@ pub struct MessageEnds {
     pub last: usize,
 }
 
-/// The `tools` of a request, or the old `functions`.
+/// The tools that a client describes in its request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestTools {
     Absent,
-    /// `tools`, in the client's order; may be empty.
+    /// In the client's order; may be empty.
     List(Vec<ToolEntry>),
-    /// The old `functions`, in the client's order.
-    Legacy(Vec<ToolEntry>),
+    /// Tools whose calls have no ids, in the client's order.
+    ByName(Vec<ToolEntry>),
 }
 
 impl RequestTools {
     pub fn entries(&self) -> &[ToolEntry] {
         match self {
             Self::Absent => &[],
-            Self::List(entries) | Self::Legacy(entries) => entries,
+            Self::List(entries) | Self::ByName(entries) => entries,
         }
     }
 }

@@ -529,7 +529,7 @@ impl Runtime {
         let offered = offer(&request.input, &caller.tools, mode, &page.tools, tools_max);
         let offered = offered.map_err(|error| {
             let param = match error {
-                OfferError::MixedLegacy => "functions",
+                OfferError::MixedByName => "functions",
                 OfferError::TooMany { .. } | OfferError::TooLarge { .. } => "tools",
                 OfferError::SeveralChoices => "n",
             };

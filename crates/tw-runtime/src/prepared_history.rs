@@ -53,7 +53,7 @@ pub(crate) async fn prepare(
     repairs.empty_lists += input.empty_lists;
     repairs.empty_lists += u32::from(match &input.tools {
         RequestTools::Absent => false,
-        RequestTools::List(entries) | RequestTools::Legacy(entries) => entries.is_empty(),
+        RequestTools::List(entries) | RequestTools::ByName(entries) => entries.is_empty(),
     });
     let messages = repaired.as_ref().unwrap_or(&input.messages);
     let known = recall::look_up(inner, owner, source.is_on(), messages).await?;

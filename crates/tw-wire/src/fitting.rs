@@ -71,7 +71,7 @@ impl<'a> FittedIds<'a> {
         let message = message.to_mut();
         for block in &mut message.blocks {
             let id = match block {
-                Block::Call(CallBlock { id, form, .. }) if *form != CallForm::Legacy => id,
+                Block::Call(CallBlock { id, form, .. }) if *form != CallForm::ByName => id,
                 Block::Result(ResultBlock { call_id, .. }) => call_id,
                 Block::Text(_)
                 | Block::Refusal(_)
@@ -97,7 +97,7 @@ impl<'a> FittedIds<'a> {
         };
         let calls = blocks.iter().filter_map(|block| match block {
             // A call of the old form goes by its name.
-            Block::Call(call) if call.form != CallForm::Legacy => Some(call),
+            Block::Call(call) if call.form != CallForm::ByName => Some(call),
             Block::Text(_)
             | Block::Refusal(_)
             | Block::Reasoning(_)
@@ -128,7 +128,7 @@ impl FittedMessage {
             return Cow::Borrowed(blocks);
         }
         let renamed = blocks.iter().map(|block| match block {
-            Block::Call(call) if call.form != CallForm::Legacy => Block::Call(CallBlock {
+            Block::Call(call) if call.form != CallForm::ByName => Block::Call(CallBlock {
                 id: self.id(&call.id).to_owned(),
                 ..call.clone()
             }),

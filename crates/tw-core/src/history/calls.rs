@@ -26,7 +26,7 @@ pub fn sendable_arguments(written: &Literal) -> Option<Literal> {
 
 fn wanted(call: &CallBlock) -> Option<Literal> {
     match call.form {
-        CallForm::Function | CallForm::Legacy => sendable_arguments(&call.arguments),
+        CallForm::Function | CallForm::ByName => sendable_arguments(&call.arguments),
         // A custom tool's input is any text.
         CallForm::Custom => None,
     }

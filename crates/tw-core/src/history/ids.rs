@@ -58,7 +58,7 @@ impl Names {
     /// Renames the calls and returns how many that were.
     fn give(&mut self, message: &mut Message) -> u32 {
         // A call of the old form goes by its name, which stays.
-        let of_old_form = message.calls().filter(|call| call.form == CallForm::Legacy);
+        let of_old_form = message.calls().filter(|call| call.form == CallForm::ByName);
         let mut seen: BTreeSet<String> = of_old_form.map(|call| call.id.clone()).collect();
         let mut renamed = 0;
         for block in &mut message.blocks {
@@ -66,7 +66,7 @@ impl Names {
                 continue;
             };
             let before = call.id.clone();
-            if call.form != CallForm::Legacy && !seen.insert(before.clone()) {
+            if call.form != CallForm::ByName && !seen.insert(before.clone()) {
                 call.id = self.another(&before);
                 renamed += 1;
             }

@@ -213,7 +213,7 @@ fn messages_whose_ids_change_are_marked() {
 fn a_call_of_the_old_form_keeps_its_name() {
     let mut messages = round(&[("f", "f"), ("f", "f")], &[("f", "1"), ("f", "2")]);
     if let Block::Call(call) = &mut messages[0].blocks[1] {
-        call.form = CallForm::Legacy;
+        call.form = CallForm::ByName;
     }
     let (repaired, _) = repair(messages);
     assert_eq!(sent(&repaired), ["f#2", "f#f", "#2 \"1\"", "#f \"2\""]);

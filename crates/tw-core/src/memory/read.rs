@@ -77,7 +77,7 @@ fn put_text(hash: &mut Sha256, text: &str) {
 fn call(call: &CallBlock, hash: &mut Sha256) {
     match call.form {
         CallForm::Function | CallForm::Custom => put(hash, b'C', call.id.as_bytes()),
-        CallForm::Legacy => {
+        CallForm::ByName => {
             put(hash, b'L', call.name.as_bytes());
             put(hash, b'A', call.arguments.to_text().as_bytes());
         }

@@ -172,8 +172,8 @@ fn a_call_counts_by_its_id_and_one_of_the_old_form_by_what_it_says() {
     assert_eq!(said(call("call_1", CallForm::Function, "{ }")), plain);
     assert_eq!(said(call("call_1", CallForm::Custom, "x")), plain);
     assert_ne!(said(call("call_2", CallForm::Function, "{}")), plain);
-    let old = said(call("f", CallForm::Legacy, "{}"));
-    assert_ne!(said(call("f", CallForm::Legacy, "{ }")), old);
+    let old = said(call("f", CallForm::ByName, "{}"));
+    assert_ne!(said(call("f", CallForm::ByName, "{ }")), old);
     assert_ne!(said(call("f", CallForm::Function, "{}")), old);
 }
 
@@ -271,7 +271,7 @@ fn stored_hashes_stay_what_they_are() {
                 vec![text("x"), call("c1", CallForm::Function, "{}")],
             ),
             message(Role::Tool, vec![result("c1", json!("ok"))]),
-            message(Role::Assistant, vec![call("f", CallForm::Legacy, "{}")]),
+            message(Role::Assistant, vec![call("f", CallForm::ByName, "{}")]),
         ],
     );
     let hidden = HiddenHash::of(

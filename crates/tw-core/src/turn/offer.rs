@@ -103,12 +103,12 @@ pub struct OfferOutcome {
 /// A list that cannot be offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
-    /// The old form has neither ids, by which a client's results are told from ours, nor more
+    /// Calls by name have neither ids, by which a client's results are told from ours, nor more
     /// than one call at a time.
     #[error(
         "the old form 'functions' cannot mix this server's tools with the client's own; use 'tools'"
     )]
-    MixedLegacy,
+    MixedByName,
     #[error(
         "{offered} tools, this server's among them, would be offered, and at most {max} may be; list those that are needed"
     )]
@@ -141,7 +141,7 @@ pub fn offer(
     let mut names_shared = Vec::new();
     let offer = match &input.tools {
         RequestTools::Absent => ToolOffer::Ours(granted(grant, registry)),
-        RequestTools::List(entries) | RequestTools::Legacy(entries) => {
+        RequestTools::List(entries) | RequestTools::ByName(entries) => {
             let mut listed: Vec<MixedListEntry> = entries
                 .iter()
                 .map(|entry| select(entry, grant, registry, &mut schemas_replaced))
@@ -162,9 +162,9 @@ pub fn offer(
     }
     if matches!(
         (&offer, &input.tools),
-        (ToolOffer::Mixed(_), RequestTools::Legacy(_))
+        (ToolOffer::Mixed(_), RequestTools::ByName(_))
     ) {
-        return Err(OfferError::MixedLegacy);
+        return Err(OfferError::MixedByName);
     }
     let offered = match &offer {
         ToolOffer::Relay => 0,

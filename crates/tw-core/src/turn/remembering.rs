@@ -66,7 +66,7 @@ impl Turn {
         let is_legacy = self
             .handed
             .first()
-            .is_some_and(|call| call.form == CallForm::Legacy);
+            .is_some_and(|call| call.form == CallForm::ByName);
         let calls_max = if is_legacy { 1 } else { usize::MAX };
         let calls = self.handed.iter().take(calls_max);
         let mut blocks = vec![

@@ -441,7 +441,7 @@ impl ChoiceState {
                 index: None,
                 id: None,
                 name: raw::filled_string(name),
-                form: CallForm::Legacy,
+                form: CallForm::ByName,
                 text: text.and_then(read_arguments),
                 native: None,
             };

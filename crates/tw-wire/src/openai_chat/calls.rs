@@ -212,12 +212,12 @@ impl CallAssembler {
     }
 
     fn place(&self, piece: &WrittenCallPiece<'_>) -> Place {
-        if piece.form == CallForm::Legacy {
+        if piece.form == CallForm::ByName {
             // The old form has one call for each choice.
             let legacy = self
                 .entries
                 .iter()
-                .position(|entry| entry.form == CallForm::Legacy);
+                .position(|entry| entry.form == CallForm::ByName);
             return legacy.map_or(Place::New { name_of: None }, |at| {
                 self.place_at(at, piece, Unequal::Joined)
             });

@@ -43,7 +43,7 @@ impl ChunkOptions {
         Self {
             include_usage: input.include_usage,
             dialect: match input.tools {
-                RequestTools::Legacy(_) => ChatDialect::Functions,
+                RequestTools::ByName(_) => ChatDialect::Functions,
                 RequestTools::Absent | RequestTools::List(_) => ChatDialect::Tools,
             },
         }

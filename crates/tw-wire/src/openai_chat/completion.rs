@@ -313,7 +313,7 @@ impl Call {
     fn write(&self, out: &mut Vec<u8>) {
         let (kind, text_key) = match self.form {
             CallForm::Custom => ("custom", "input"),
-            CallForm::Function | CallForm::Legacy => ("function", "arguments"),
+            CallForm::Function | CallForm::ByName => ("function", "arguments"),
         };
         write::separate(out);
         out.push(b'{');

@@ -461,7 +461,7 @@ fn read_choice(
         fields.get("tool_choice"),
         fields.get("function_call"),
     ) {
-        (RequestTools::Legacy(_), _, Some(raw))
+        (RequestTools::ByName(_), _, Some(raw))
         | (RequestTools::Absent | RequestTools::List(_), None, Some(raw)) => {
             tools::read_old_choice(raw)
         }

@@ -311,7 +311,7 @@ impl OpenItem {
         events.extend(call.names(fields));
         let name = match call.form {
             CallForm::Custom => "input",
-            CallForm::Function | CallForm::Legacy => "arguments",
+            CallForm::Function | CallForm::ByName => "arguments",
         };
         let text = fields.get(name).filter(|_| !is_told).and_then(literal_of);
         let text = text.filter(|text| !text.is_empty());

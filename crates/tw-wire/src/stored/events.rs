@@ -604,12 +604,12 @@ pub(super) fn form_word(form: CallForm) -> &'static str {
     match form {
         CallForm::Function => "function",
         CallForm::Custom => "custom",
-        CallForm::Legacy => "legacy",
+        CallForm::ByName => "legacy",
     }
 }
 
 pub(super) fn read_form(what: &'static str, word: &str) -> Result<CallForm, DamagedRecord> {
-    [CallForm::Function, CallForm::Custom, CallForm::Legacy]
+    [CallForm::Function, CallForm::Custom, CallForm::ByName]
         .into_iter()
         .find(|form| form_word(*form) == word)
         .ok_or_else(|| DamagedRecord::new(what, format!("unknown form {word:?}")))

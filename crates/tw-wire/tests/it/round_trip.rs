@@ -11,7 +11,7 @@ use crate::shared::recordings;
 fn as_written(mut answer: BuiltAnswer, file: &str, read: &BuiltAnswer) -> BuiltAnswer {
     for (index, choice) in &mut answer.choices {
         for (at, call) in choice.calls.iter_mut().enumerate() {
-            if call.form == CallForm::Legacy {
+            if call.form == CallForm::ByName {
                 call.form = CallForm::Function;
             }
             // An id is minted where there was none; a name is never missing.

@@ -132,10 +132,10 @@ fn what_cannot_be_added_is_refused_and_a_relay_is_not() {
         Err(OfferError::SeveralChoices)
     );
     assert_eq!(add(&several, &ToolGrant::None, 128), Ok(()));
-    let old = super::trace::input(RequestTools::Legacy(vec![entry("theirs", None)]));
+    let old = super::trace::input(RequestTools::ByName(vec![entry("theirs", None)]));
     assert_eq!(
         add(&old, &ToolGrant::All, 128),
-        Err(OfferError::MixedLegacy)
+        Err(OfferError::MixedByName)
     );
     assert_eq!(add(&old, &ToolGrant::None, 128), Ok(()));
 }
@@ -180,9 +180,9 @@ fn a_mixed_list_keeps_the_clients_order() {
 #[test]
 fn the_old_form_does_not_mix() {
     let names = ["mid", "theirs"].map(|name| entry(name, None));
-    let listed = super::trace::input(RequestTools::Legacy(names.to_vec()));
+    let listed = super::trace::input(RequestTools::ByName(names.to_vec()));
     let refused = offered(&listed, &ToolGrant::All);
-    assert_eq!(refused, Err(OfferError::MixedLegacy));
+    assert_eq!(refused, Err(OfferError::MixedByName));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn several_choices_go_with_a_clients_own_tools_only() {
 fn our_description_holds_and_a_different_one_is_counted() {
     let other = r#"{"type":"object"}"#;
     for (parameters, replaced) in [(None, 0), (Some(PARAMETERS), 0), (Some(other), 1)] {
-        for form in [RequestTools::List, RequestTools::Legacy] {
+        for form in [RequestTools::List, RequestTools::ByName] {
             let input = super::trace::input(form(vec![entry("mid", parameters)]));
             let offered = offer(
                 &input,

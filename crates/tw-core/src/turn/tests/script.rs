@@ -188,7 +188,7 @@ fn first_piece(word: &str, rest: &str) -> CallDelta {
         id: id.map(Into::into),
         name: Some(name.into()),
         form: if word == "legacy" {
-            CallForm::Legacy
+            CallForm::ByName
         } else {
             CallForm::Function
         },

@@ -190,7 +190,7 @@ pub fn tool_use(id: &str, name: &str, input: &str, more: Option<&NativeFields>) 
 pub fn input_of(call: &CallBlock) -> String {
     match call.form {
         CallForm::Custom => format!("{{\"input\":\"{}\"}}", call.arguments.as_str()),
-        CallForm::Function | CallForm::Legacy => {
+        CallForm::Function | CallForm::ByName => {
             let sendable = sendable_arguments(&call.arguments);
             sendable.as_ref().unwrap_or(&call.arguments).to_text()
         }

@@ -141,8 +141,8 @@ impl SentTools {
             // What another provider runs, nobody here can.
             _ if entry.is_of_provider => None,
             (CallForm::Custom, _) => Some(TEXT_INPUT.to_owned()),
-            (CallForm::Function | CallForm::Legacy, Some(schema)) => object_schema(schema),
-            (CallForm::Function | CallForm::Legacy, None) => Some(ANY_OBJECT.to_owned()),
+            (CallForm::Function | CallForm::ByName, Some(schema)) => object_schema(schema),
+            (CallForm::Function | CallForm::ByName, None) => Some(ANY_OBJECT.to_owned()),
         };
         let Some(schema) = schema else {
             self.left_out.push(entry.name.clone());

@@ -26,7 +26,7 @@ pub struct AdaptedTools {
 
 pub fn tools(request: &ModelRequest<'_>, accepts: &Accepts) -> AdaptedTools {
     let mut adapted = AdaptedTools::default();
-    let is_old_form = matches!(request.input.tools, RequestTools::Legacy(_));
+    let is_old_form = matches!(request.input.tools, RequestTools::ByName(_));
     match &request.tools {
         OfferedTools::Ours(ours) => {
             adapted.differs = true;
@@ -121,7 +121,7 @@ impl AdaptedTools {
 fn with_function<T>(entry: &ToolEntry, read: impl FnOnce(&ObjectFields<'_>) -> T) -> Option<T> {
     let whole = ObjectFields::parse(entry.raw.as_str()).ok()?;
     match entry.form {
-        CallForm::Legacy => Some(read(&whole)),
+        CallForm::ByName => Some(read(&whole)),
         CallForm::Function => Some(read(
             &ObjectFields::parse(whole.get("function")?.get()).ok()?,
         )),
@@ -151,7 +151,7 @@ fn rewritten(out: &mut Vec<u8>, entry: &ToolEntry, parameters: Option<&Json>, dr
         }
     });
     function.push(b'}');
-    if entry.form == CallForm::Legacy {
+    if entry.form == CallForm::ByName {
         out.append(&mut function);
         return;
     }

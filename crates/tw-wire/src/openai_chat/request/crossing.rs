@@ -166,7 +166,7 @@ fn written(media: &Media) -> Option<Value> {
 fn tools(from: &RequestTools) -> RequestTools {
     let entries = match from {
         RequestTools::Absent => return RequestTools::Absent,
-        RequestTools::List(entries) | RequestTools::Legacy(entries) => entries,
+        RequestTools::List(entries) | RequestTools::ByName(entries) => entries,
     };
     let known = entries.iter().filter(|entry| !entry.is_of_provider);
     RequestTools::List(known.map(tool).collect())
@@ -185,7 +185,7 @@ fn tool(entry: &ToolEntry) -> ToolEntry {
     }
     let raw = match entry.form {
         CallForm::Custom => json!({ "type": "custom", "custom": named }),
-        CallForm::Function | CallForm::Legacy => json!({ "type": "function", "function": named }),
+        CallForm::Function | CallForm::ByName => json!({ "type": "function", "function": named }),
     };
     ToolEntry {
         raw: Json::from_value(&raw),

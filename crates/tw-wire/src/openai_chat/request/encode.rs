@@ -140,7 +140,7 @@ impl Writer<'_> {
     }
 
     fn is_old_form(&self) -> bool {
-        matches!(self.request.input.tools, RequestTools::Legacy(_))
+        matches!(self.request.input.tools, RequestTools::ByName(_))
     }
 
     fn offers_nothing(&self) -> bool {
@@ -149,7 +149,7 @@ impl Writer<'_> {
             || match &self.request.tools {
                 OfferedTools::AsSent => match &self.request.input.tools {
                     RequestTools::Absent => false,
-                    RequestTools::List(entries) | RequestTools::Legacy(entries) => {
+                    RequestTools::List(entries) | RequestTools::ByName(entries) => {
                         entries.is_empty()
                     }
                 },

@@ -166,7 +166,7 @@ fn read_assistant(
         blocks.push(Block::Call(CallBlock {
             id: name.clone(),
             name,
-            form: CallForm::Legacy,
+            form: CallForm::ByName,
             arguments,
             native: None,
         }));

@@ -19,7 +19,7 @@ pub fn written(raw: &Json, blocks: &[Block]) -> Option<Json> {
         match &**name {
             "tool_calls" if !raw::is_null(value) => tool_calls(&mut out, value, blocks)?,
             "function_call" if raw::is_object(value) => {
-                let call = calls(blocks).find(|call| call.form == CallForm::Legacy)?;
+                let call = calls(blocks).find(|call| call.form == CallForm::ByName)?;
                 write::key(&mut out, name);
                 object_of_call(&mut out, value, call, "arguments")?;
             }
@@ -84,7 +84,7 @@ fn result(blocks: &[Block]) -> Option<&ResultBlock> {
 fn tool_calls(out: &mut Vec<u8>, list: &RawValue, blocks: &[Block]) -> Option<()> {
     let written = raw::array(list)?;
     let made: Vec<&CallBlock> = calls(blocks)
-        .filter(|call| call.form != CallForm::Legacy)
+        .filter(|call| call.form != CallForm::ByName)
         .collect();
     if written.len() != made.len() {
         return None;

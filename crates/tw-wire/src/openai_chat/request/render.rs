@@ -41,8 +41,8 @@ pub fn round(out: &mut Vec<u8>, round: &RoundSent<'_>) {
     let calls: Vec<&CallBlock> = calls(round.assistant).collect();
     for (at, (id, shown)) in round.results.iter().enumerate() {
         match calls.get(at) {
-            Some(call) if call.form == CallForm::Legacy => {
-                result(out, CallForm::Legacy, &call.name, |out| {
+            Some(call) if call.form == CallForm::ByName => {
+                result(out, CallForm::ByName, &call.name, |out| {
                     write::string(out, shown)
                 });
             }
@@ -108,7 +108,7 @@ fn said(out: &mut Vec<u8>, role: &str, blocks: &[Block]) {
 
 fn result(out: &mut Vec<u8>, form: CallForm, id: &str, content: impl FnOnce(&mut Vec<u8>)) {
     let (role, id_key) = match form {
-        CallForm::Legacy => ("function", "name"),
+        CallForm::ByName => ("function", "name"),
         CallForm::Function | CallForm::Custom => ("tool", "tool_call_id"),
     };
     begin(out, role);
@@ -133,15 +133,15 @@ fn assistant(out: &mut Vec<u8>, blocks: &[Block]) {
     for place in [REASONING_CONTENT, REASONING] {
         joined(out, place.as_str(), reasoning(blocks, place));
     }
-    if calls(blocks).any(|call| call.form != CallForm::Legacy) {
+    if calls(blocks).any(|call| call.form != CallForm::ByName) {
         write::key(out, "tool_calls");
         out.push(b'[');
         calls(blocks)
-            .filter(|call| call.form != CallForm::Legacy)
+            .filter(|call| call.form != CallForm::ByName)
             .for_each(|made| call(out, made));
         out.push(b']');
     }
-    if let Some(old) = calls(blocks).find(|call| call.form == CallForm::Legacy) {
+    if let Some(old) = calls(blocks).find(|call| call.form == CallForm::ByName) {
         write::key(out, "function_call");
         out.push(b'{');
         named(out, &old.name, "arguments", &arguments(&old.arguments));
@@ -312,14 +312,14 @@ fn call(out: &mut Vec<u8>, made: &CallBlock) {
     write::key(out, "type");
     let (kind, text_key) = match made.form {
         CallForm::Custom => ("custom", "input"),
-        CallForm::Function | CallForm::Legacy => ("function", "arguments"),
+        CallForm::Function | CallForm::ByName => ("function", "arguments"),
     };
     write::quoted(out, kind);
     write::key(out, kind);
     out.push(b'{');
     match made.form {
         CallForm::Custom => named(out, &made.name, text_key, &made.arguments),
-        CallForm::Function | CallForm::Legacy => {
+        CallForm::Function | CallForm::ByName => {
             named(out, &made.name, text_key, &arguments(&made.arguments))
         }
     }

@@ -181,14 +181,14 @@ fn the_old_form_is_read() {
         {"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}},
         {"role":"function","name":"f","content":"7"}]}"#,
     );
-    assert!(matches!(&input.tools, RequestTools::Legacy(entries) if entries.len() == 1));
+    assert!(matches!(&input.tools, RequestTools::ByName(entries) if entries.len() == 1));
     assert_eq!(input.tool_choice, ToolChoice::Named("f".to_owned()));
     assert_eq!(
         input.messages[0]
             .calls()
             .map(|call| call.form)
             .collect::<Vec<_>>(),
-        [CallForm::Legacy]
+        [CallForm::ByName]
     );
     assert_eq!(
         input.messages[1]

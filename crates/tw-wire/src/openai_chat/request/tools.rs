@@ -23,7 +23,7 @@ pub fn read(
         (Some(raw), None) => Ok(RequestTools::List(read_list(
             raw, "tools", read_entry, reading,
         )?)),
-        (None, Some(raw)) => Ok(RequestTools::Legacy(read_list(
+        (None, Some(raw)) => Ok(RequestTools::ByName(read_list(
             raw,
             "functions",
             read_function,
@@ -144,7 +144,7 @@ fn read_function(
     let fields = object(raw, param)?;
     Ok(ToolEntry {
         name: read_name(&fields, param)?,
-        form: CallForm::Legacy,
+        form: CallForm::ByName,
         description: text_of(&fields, "description"),
         strict: None,
         is_of_provider: false,

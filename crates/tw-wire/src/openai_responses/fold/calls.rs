@@ -51,7 +51,7 @@ impl ResponseFold {
         self.close_whole_calls(out);
         let prefix = match piece.form {
             CallForm::Custom => ids::CUSTOM_CALL,
-            CallForm::Function | CallForm::Legacy => ids::FUNCTION_CALL,
+            CallForm::Function | CallForm::ByName => ids::FUNCTION_CALL,
         };
         let ordinal = self.client_calls.len();
         let is_free = |id: &str| {

@@ -261,7 +261,7 @@ pub fn write_part(out: &mut Vec<u8>, part: &OutputPart, extent: Extent) {
 fn write_call(out: &mut Vec<u8>, item: &OutputItem, call: &OutputCall, extent: Extent) {
     let (kind, name) = match call.form {
         CallForm::Custom => ("custom_tool_call", "input"),
-        CallForm::Function | CallForm::Legacy => ("function_call", "arguments"),
+        CallForm::Function | CallForm::ByName => ("function_call", "arguments"),
     };
     write::quoted(out, kind);
     status(out, item);

@@ -409,14 +409,14 @@ impl ItemsWriter<'_> {
     fn call(&mut self, call: &CallBlock, item: Option<&Json>, way: Way) {
         let (kind, name) = match call.form {
             CallForm::Custom => ("custom_tool_call", "input"),
-            CallForm::Function | CallForm::Legacy => ("function_call", "arguments"),
+            CallForm::Function | CallForm::ByName => ("function_call", "arguments"),
         };
         if call.form == CallForm::Custom {
             self.custom.insert(call.id.clone());
         }
         let sendable = match call.form {
             CallForm::Custom => None,
-            CallForm::Function | CallForm::Legacy => sendable_arguments(&call.arguments),
+            CallForm::Function | CallForm::ByName => sendable_arguments(&call.arguments),
         };
         let text = sendable.as_ref().unwrap_or(&call.arguments);
         if let Some(item) = item.filter(|item| way == Way::Back && item::kind(item) == kind) {

@@ -135,7 +135,7 @@ impl ResponsesTools {
         match entry.form {
             _ if entry.is_of_provider => self.left_out.push(entry.name.clone()),
             CallForm::Custom => self.custom(entry),
-            CallForm::Function | CallForm::Legacy => {
+            CallForm::Function | CallForm::ByName => {
                 let description = entry.description.as_deref();
                 self.function(&entry.name, description, parameters, strict);
             }

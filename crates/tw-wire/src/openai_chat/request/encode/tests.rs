@@ -222,7 +222,7 @@ fn the_old_form_is_answered_in_the_old_form() {
     let blocks = [Block::Call(CallBlock {
         id: "call_1".to_owned(),
         name: "time_now".to_owned(),
-        form: CallForm::Legacy,
+        form: CallForm::ByName,
         arguments: Literal::default(),
         native: None,
     })];
