@@ -5,10 +5,11 @@
 //! and that of its metrics with it. Connections that arrive between the two servers wait in the
 //! socket's backlog.
 
+use std::fs::File;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +22,8 @@ use rustix::net::{
 use tokio::net::UnixListener;
 
 const DOOR: &str = "handover.sock";
+/// Longest path that the address of a socket holds everywhere, in bytes: 104 with a NUL on macOS, 108 on Linux.
+const ADDRESS_BYTES_MAX: usize = 103;
 /// Time in which each side of the door does its part.
 const STEP_MAX: Duration = Duration::from_secs(5);
 /// Most sockets that go through the door: the one for all, and that of metrics.
@@ -58,7 +61,8 @@ impl OfferedSockets {
     /// `wanted` is where this server is to listen. Blocks for a few seconds at most.
     pub fn ask(data: &Path, wanted: SocketAddr) -> anyhow::Result<Option<Self>> {
         let door = data.join(DOOR);
-        let stream = match UnixStream::connect(&door) {
+        let opened = DoorAddress::of(data).and_then(|address| UnixStream::connect(address.path));
+        let stream = match opened {
             Ok(stream) => stream,
             Err(error)
                 if matches!(
@@ -121,6 +125,32 @@ fn receive(stream: &UnixStream) -> std::io::Result<Vec<TcpListener>> {
     Ok(sockets)
 }
 
+/// The path under which a folder's door is opened: its own, or where that is too long for an
+/// address, one by way of the open folder.
+struct DoorAddress {
+    path: PathBuf,
+    /// Folder that the path goes through while it is open.
+    _through: Option<File>,
+}
+
+impl DoorAddress {
+    fn of(data: &Path) -> std::io::Result<Self> {
+        let path = data.join(DOOR);
+        if path.as_os_str().len() <= ADDRESS_BYTES_MAX {
+            return Ok(Self {
+                path,
+                _through: None,
+            });
+        }
+        let folder = File::open(data)?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+        Ok(Self {
+            path: path.join(DOOR),
+            _through: Some(folder),
+        })
+    }
+}
+
 /// The socket through which a running server gives its listening sockets away. Only the folder's
 /// lock gives the right to open it.
 pub struct HandoverSocket {
@@ -138,7 +168,8 @@ impl HandoverSocket {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(opening),
         }
-        let listener = UnixListener::bind(&path).with_context(opening)?;
+        let address = DoorAddress::of(data).with_context(opening)?;
+        let listener = UnixListener::bind(&address.path).with_context(opening)?;
         Ok(Self { listener, path })
     }
 

@@ -418,6 +418,22 @@ async fn taking_over_from_nobody_is_an_ordinary_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_folder_may_have_a_path_too_long_for_a_socket() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("d".repeat(200)).join("data");
+    let upstream = upstream().await;
+    let server = ServerProcess::start(serve(&data, &upstream), &log_of(folder.path(), 0));
+    let mut command = serve_at(&server.client.address.to_string(), &data, &upstream);
+    command.arg("--take-over");
+    let log = log_of(folder.path(), 1);
+    let next = tokio::task::spawn_blocking(move || ServerProcess::start(command, &log));
+    let next = next.await.unwrap();
+    ended(server).await;
+    let got = next.client.send("GET", "/readyz", &[], "").await.unwrap();
+    assert_eq!(got.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn metrics_have_a_listener_of_their_own() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
