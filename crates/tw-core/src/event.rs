@@ -68,7 +68,7 @@ pub enum LogEvent {
         reason: Finish,
     },
     /// Tokens of the whole turn.
-    Usage(TokenUsage),
+    Usage(Box<TokenUsage>),
     /// The last event, once.
     End(Box<TurnEnd>),
 }

@@ -4,7 +4,8 @@ use crate::fault::is_used_up;
 use crate::json::{Json, Literal};
 use crate::native::{NativeFields, NativeLabel, NativePart, add_field, field_bytes};
 
-/// A step of a model's answer, as a decoder of an upstream format reports it.
+/// A step of a model's answer, as a decoder of an upstream format reports it. Nearly all are deltas: what is larger is
+/// boxed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelEvent {
     /// The answer's own name and time, once, from the first chunk that has them.
@@ -17,9 +18,9 @@ pub enum ModelEvent {
     /// A piece of a tool call.
     Call(CallDelta),
     /// The end of the block that was being written, where the format says one: the next may be of the same kind.
-    BlockEnd(BlockEnd),
+    BlockEnd(Box<BlockEnd>),
     /// A block of a choice that only its format understands.
-    Native { choice: u32, part: NativePart },
+    Native { choice: u32, part: Box<NativePart> },
     /// A field beside the choices that the format passes on, such as `system_fingerprint`.
     Extra { key: Box<str>, value: Json },
     /// A field that tells how far the upstream is before its answer begins, such as llama.cpp's `prompt_progress`.
@@ -27,7 +28,7 @@ pub enum ModelEvent {
     /// The finish reason of one choice.
     Finish { choice: u32, reason: Finish },
     /// Tokens used so far by this answer; the last one counts.
-    Usage(TokenUsage),
+    Usage(Box<TokenUsage>),
     /// The upstream's own error object inside an answer.
     Error(Box<ReportedError>),
     /// The format's end mark (`[DONE]`).

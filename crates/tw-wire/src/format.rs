@@ -254,18 +254,24 @@ impl WireFormat {
 /// The decoder of one streamed answer, from bytes cut anywhere.
 #[derive(Debug)]
 pub enum AnswerDecoder {
-    OpenAiChat(StreamDecoder),
-    AnthropicMessages(MessageDecoder),
-    OpenAiResponses(ResponseDecoder),
+    OpenAiChat(Box<StreamDecoder>),
+    AnthropicMessages(Box<MessageDecoder>),
+    OpenAiResponses(Box<ResponseDecoder>),
 }
 
 impl AnswerDecoder {
     /// A decoder for the answer to a request that offers tools of these names.
     pub fn new(format: WireFormat, limits: &StreamLimits, offered: OfferedNames) -> Self {
         match format {
-            WireFormat::OpenAiChat => Self::OpenAiChat(StreamDecoder::knowing(limits, offered)),
-            WireFormat::AnthropicMessages => Self::AnthropicMessages(MessageDecoder::new(limits)),
-            WireFormat::OpenAiResponses => Self::OpenAiResponses(ResponseDecoder::new(limits)),
+            WireFormat::OpenAiChat => {
+                Self::OpenAiChat(Box::new(StreamDecoder::knowing(limits, offered)))
+            }
+            WireFormat::AnthropicMessages => {
+                Self::AnthropicMessages(Box::new(MessageDecoder::new(limits)))
+            }
+            WireFormat::OpenAiResponses => {
+                Self::OpenAiResponses(Box::new(ResponseDecoder::new(limits)))
+            }
         }
     }
 

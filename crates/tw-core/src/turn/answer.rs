@@ -45,7 +45,7 @@ enum DraftBlock {
     Reasoning {
         place: NativeLabel,
         text: LiteralBuf,
-        end: Option<BlockEnd>,
+        end: Option<Box<BlockEnd>>,
     },
     /// The call at this place among the calls of the first choice.
     Call(usize),
@@ -165,7 +165,7 @@ impl ModelAnswer {
             return;
         }
         match self.blocks.last_mut().filter(|_| !self.block_ended) {
-            Some(DraftBlock::Reasoning { end: have, .. }) => *have = Some(end.clone()),
+            Some(DraftBlock::Reasoning { end: have, .. }) => *have = Some(Box::new(end.clone())),
             Some(_) | None => {
                 let native = end.native.clone();
                 self.blocks.extend(native.map(DraftBlock::Native));

@@ -25,7 +25,7 @@ impl Turn {
         step: &mut Step,
     ) {
         if let Some(usage) = &self.usage {
-            step.show.push(LogEvent::Usage(usage.clone()));
+            step.show.push(LogEvent::Usage(Box::new(usage.clone())));
         }
         let effects = self.effects_ran();
         let had_effects = !effects.is_empty();

@@ -70,12 +70,11 @@ impl Turn {
             }
             ModelEvent::BlockEnd(end) => {
                 answer.end_block(&end);
-                self.hold_or_show(LogEvent::BlockEnd(Box::new(end)), step);
+                self.hold_or_show(LogEvent::BlockEnd(end), step);
                 self.check_length(now, step);
             }
             ModelEvent::Native { choice, part } => {
                 answer.add_native(choice, &part);
-                let part = Box::new(part);
                 self.show(LogEvent::Native { choice, part }, step);
                 self.check_length(now, step);
             }
@@ -95,7 +94,7 @@ impl Turn {
             ModelEvent::Finish { choice, reason } => {
                 answer.finish.entry(choice).or_insert(reason);
             }
-            ModelEvent::Usage(usage) => answer.usage = Some(usage),
+            ModelEvent::Usage(usage) => answer.usage = Some(*usage),
             // The word of an end says less than an error that came with it.
             ModelEvent::Error(error) if error.broke_off && answer.error.is_some() => {}
             ModelEvent::Error(error) => answer.error = Some(*error),
@@ -108,8 +107,6 @@ impl Turn {
 
     /// Shows an event of the current answer, after what must stand before it.
     pub(super) fn show(&mut self, event: LogEvent, step: &mut Step) {
-        let round = self.round_number();
-        let format = self.asked_format();
         let Phase::Asking { answer, .. } = &mut self.phase else {
             return;
         };
@@ -118,6 +115,7 @@ impl Turn {
             let (model, created_s) = (answer.model.clone(), answer.created_s);
             let held = std::mem::take(&mut answer.held);
             self.show_start(model, created_s, step);
+            let (round, format) = (self.round_number(), self.asked_format());
             step.show.push(LogEvent::Round { round, format });
             step.show.extend(held);
         }

@@ -164,7 +164,11 @@ impl MessageReader {
         self.has_said = true;
         self.extras(message.0.iter().map(|(key, value)| (&**key, *value)), out);
         if let Some(usage) = message.get("usage") {
-            out.extend(self.usage.add(usage).map(ModelEvent::Usage));
+            out.extend(
+                self.usage
+                    .add(usage)
+                    .map(|usage| ModelEvent::Usage(Box::new(usage))),
+            );
         }
         self.stop_reason(message.get("stop_reason"), out);
         out.push(ModelEvent::Done);
@@ -206,7 +210,11 @@ impl MessageReader {
         self.begun(&message, out);
         self.extras(message.0.iter().map(|(key, value)| (&**key, *value)), out);
         if let Some(usage) = message.get("usage") {
-            out.extend(self.usage.add(usage).map(ModelEvent::Usage));
+            out.extend(
+                self.usage
+                    .add(usage)
+                    .map(|usage| ModelEvent::Usage(Box::new(usage))),
+            );
         }
     }
 
@@ -299,7 +307,11 @@ impl MessageReader {
         let inside = delta.0.iter().map(|(key, value)| (&**key, *value));
         self.extras(inside.chain(beside), out);
         if let Some(usage) = event.usage {
-            out.extend(self.usage.add(usage).map(ModelEvent::Usage));
+            out.extend(
+                self.usage
+                    .add(usage)
+                    .map(|usage| ModelEvent::Usage(Box::new(usage))),
+            );
         }
         self.stop_reason(delta.get("stop_reason"), out);
     }

@@ -298,10 +298,10 @@ impl OpenBlock {
                 }
                 out.push(ModelEvent::Native {
                     choice: 0,
-                    part: NativePart {
+                    part: Box::new(NativePart {
                         format: FORMAT,
                         json: Json::of_fields(&fields),
-                    },
+                    }),
                 });
             }
         }
@@ -369,14 +369,14 @@ fn thought(text: Literal) -> ModelEvent {
 }
 
 fn ended(signature: Option<Literal>, more: NativeFields) -> ModelEvent {
-    ModelEvent::BlockEnd(BlockEnd {
+    ModelEvent::BlockEnd(Box::new(BlockEnd {
         choice: 0,
         signature,
         native: (!more.is_empty()).then(|| NativePart {
             format: FORMAT,
             json: Json::of_fields(&more),
         }),
-    })
+    }))
 }
 
 fn piece(call: u32, fill: impl FnOnce(&mut CallDelta)) -> ModelEvent {

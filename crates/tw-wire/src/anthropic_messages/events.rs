@@ -39,7 +39,7 @@ pub struct EventWriter {
     fold: BlockFold,
     blocks: BlockEvents,
     extra: NativeFields,
-    usage: Option<TokenUsage>,
+    usage: Option<Box<TokenUsage>>,
 }
 
 /// The events of the content.

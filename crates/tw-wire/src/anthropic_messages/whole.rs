@@ -22,7 +22,7 @@ pub struct MessageBuilder {
     fold: BlockFold,
     blocks: Vec<BuiltBlock>,
     extra: NativeFields,
-    usage: Option<TokenUsage>,
+    usage: Option<Box<TokenUsage>>,
 }
 
 #[derive(Clone, Debug)]

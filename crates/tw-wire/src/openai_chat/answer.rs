@@ -98,6 +98,12 @@ impl AnswerReader {
         if self.is_done {
             return Ok(());
         }
+        // Groq names the event; whatever its data is, it is no chunk.
+        let is_error = frame.event == "error";
+        if !is_error && let Some(delta) = self.usual.read(frame.data) {
+            out.push(ModelEvent::Delta(delta));
+            return Ok(());
+        }
         let data = frame.data.trim_ascii().trim_matches('"');
         if data.eq_ignore_ascii_case(sse::DONE_DATA) {
             self.settle(out)?;
@@ -108,14 +114,9 @@ impl AnswerReader {
             out.push(ModelEvent::Done);
             return Ok(());
         }
-        // Groq names the event; whatever its data is, it is no chunk.
-        if frame.event == "error" {
+        if is_error {
             self.has_failed = true;
             out.push(ModelEvent::Error(Box::new(reported::of_object(frame.data))));
-            return Ok(());
-        }
-        if let Some(delta) = self.usual.read(frame.data) {
-            out.push(ModelEvent::Delta(delta));
             return Ok(());
         }
         // Gemini writes an error as a list of one.
@@ -199,7 +200,7 @@ impl AnswerReader {
             self.choice(position as u64, choice, extent, out)?;
         }
         if let Some(usage) = answer.usage.and_then(read_usage) {
-            out.push(ModelEvent::Usage(usage));
+            out.push(ModelEvent::Usage(Box::new(usage)));
         }
         self.has_failed |= error.is_some();
         out.extend(error.map(|error| ModelEvent::Error(Box::new(error))));
@@ -233,7 +234,7 @@ impl AnswerReader {
     ) {
         for (key, value) in fields {
             if usage.is_none() && key == "x_groq" {
-                out.extend(usage_inside(value).map(ModelEvent::Usage));
+                out.extend(usage_inside(value).map(|usage| ModelEvent::Usage(Box::new(usage))));
             }
             match self.extra.iter().position(|(have, _)| **have == *key) {
                 Some(at) if self.extra[at].1.as_str() == value.get() => continue,
@@ -332,7 +333,8 @@ impl AnswerReader {
             }
             (None, Some(ChoiceEnding::As(_)) | None) => {}
         }
-        out.extend(choice.usage.and_then(read_usage).map(ModelEvent::Usage));
+        let usage = choice.usage.and_then(read_usage);
+        out.extend(usage.map(|usage| ModelEvent::Usage(Box::new(usage))));
         Ok(())
     }
 

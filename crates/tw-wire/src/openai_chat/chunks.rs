@@ -63,7 +63,7 @@ pub struct ChunkWriter {
     choices: Vec<ChoiceWritten>,
     /// Fields for the top of the next chunk.
     extra: Vec<(Box<str>, Json)>,
-    usage: Option<TokenUsage>,
+    usage: Option<Box<TokenUsage>>,
     /// The buffer in which one chunk at a time is put together.
     chunk: Vec<u8>,
 }

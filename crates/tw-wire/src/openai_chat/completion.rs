@@ -30,7 +30,7 @@ pub struct CompletionBuilder {
     is_native: bool,
     choices: BTreeMap<u32, Choice>,
     extra: NativeFields,
-    usage: Option<TokenUsage>,
+    usage: Option<Box<TokenUsage>>,
 }
 
 #[derive(Clone, Debug, Default)]

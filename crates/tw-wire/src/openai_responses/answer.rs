@@ -441,7 +441,7 @@ impl ResponseReader {
             value: Json::from_raw(tier),
         }));
         let usage = fields.get("usage").and_then(read_usage);
-        out.extend(usage.map(ModelEvent::Usage));
+        out.extend(usage.map(|usage| ModelEvent::Usage(Box::new(usage))));
         let error = fields.get("error").and_then(reported::of_field);
         match (error, status) {
             (Some(error), _) => self.fail(error, out),

@@ -77,7 +77,7 @@ pub struct ResponseFold {
     running: Vec<(CallId, usize)>,
     finish: Option<Finish>,
     service_tier: Option<Json>,
-    usage: Option<TokenUsage>,
+    usage: Option<Box<TokenUsage>>,
     incomplete: Option<&'static str>,
     fault: Option<TurnFault>,
     /// The event that is being put together.

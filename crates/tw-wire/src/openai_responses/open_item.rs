@@ -226,18 +226,18 @@ impl OpenItem {
                 if !fields.0.is_empty() {
                     events.push(ModelEvent::Native {
                         choice: 0,
-                        part: native(Json::from_raw(item)),
+                        part: Box::new(native(Json::from_raw(item))),
                     });
                 }
                 return events;
             }
         }
         events.extend(self.settle());
-        events.push(ModelEvent::BlockEnd(BlockEnd {
+        events.push(ModelEvent::BlockEnd(Box::new(BlockEnd {
             choice: 0,
             signature: None,
             native: Some(native(Json::from_raw(item))),
-        }));
+        })));
         events
     }
 

@@ -497,7 +497,7 @@ fn decode_event(values: Vec<&RawValue>) -> Result<LogEvent, DamagedRecord> {
             choice: fields.read()?,
             reason: fields.word(read_finish)?,
         },
-        "usage" => LogEvent::Usage(decode_usage(fields.next()?.get())?),
+        "usage" => LogEvent::Usage(Box::new(decode_usage(fields.next()?.get())?)),
         "end" => LogEvent::End(Box::new(decode_end(&mut fields)?)),
         _ => return Err(damaged(format!("unknown event {kind:?}"))),
     };

@@ -182,7 +182,7 @@ pub(super) fn every_event() -> Vec<LogEvent> {
             choice: 0,
             reason: Finish::ContentFilter,
         },
-        LogEvent::Usage(usage),
+        LogEvent::Usage(Box::new(usage)),
         turn_end(None),
         turn_end(Some(fault(FaultClass::Refused { status: 422 }))),
         turn_end(Some(fault(FaultClass::UpstreamSilent))),

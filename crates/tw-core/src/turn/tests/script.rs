@@ -77,16 +77,16 @@ pub(super) fn event(line: &str, asked: ModelRequestNumber) -> Event {
             logprobs: Some(json(rest)),
             ..DeltaRest::default()
         })),
-        "sealed" => of_model(ModelEvent::BlockEnd(BlockEnd {
+        "sealed" => of_model(ModelEvent::BlockEnd(Box::new(BlockEnd {
             signature: (!rest.is_empty()).then(|| Literal::from_text(rest)),
             ..BlockEnd::default()
-        })),
+        }))),
         "native" => of_model(ModelEvent::Native {
             choice: 0,
-            part: NativePart {
+            part: Box::new(NativePart {
                 format: super::FORMAT,
                 json: json(rest),
-            },
+            }),
         }),
         "signed" => {
             let (place, value) = cut(rest);
@@ -112,7 +112,7 @@ pub(super) fn event(line: &str, asked: ModelRequestNumber) -> Event {
             choice: 0,
             reason: finish(rest),
         }),
-        "usage" => of_model(ModelEvent::Usage(usage(rest))),
+        "usage" => of_model(ModelEvent::Usage(Box::new(usage(rest)))),
         "error" => of_model(ModelEvent::Error(Box::new(reported(rest)))),
         "done" => of_model(ModelEvent::Done),
         "closed" => Event::ModelEnded { ask },

@@ -331,7 +331,7 @@ pub fn answer(round: u32, config: &SweepConfig) -> Vec<ModelEvent> {
             Finish::Stop
         },
     });
-    events.push(ModelEvent::Usage(TokenUsage {
+    events.push(ModelEvent::Usage(Box::new(TokenUsage {
         prompt_tokens: 5,
         completion_tokens: 7,
         total_tokens: 12,
@@ -341,7 +341,7 @@ pub fn answer(round: u32, config: &SweepConfig) -> Vec<ModelEvent> {
                 .unwrap(),
         }),
         ..TokenUsage::default()
-    }));
+    })));
     events.push(ModelEvent::Done);
     events
 }

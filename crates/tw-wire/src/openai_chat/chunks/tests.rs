@@ -222,7 +222,7 @@ fn usage_comes_last_if_it_was_asked_for() {
         include_usage: true,
         dialect: ChatDialect::Tools,
     };
-    let usage = LogEvent::Usage(TokenUsage {
+    let usage = LogEvent::Usage(Box::new(TokenUsage {
         prompt_tokens: 1,
         completion_tokens: 2,
         total_tokens: 3,
@@ -231,7 +231,7 @@ fn usage_comes_last_if_it_was_asked_for() {
             json: Json::parse("{\n\"prompt_tokens\": 1}").expect("JSON"),
         }),
         ..TokenUsage::default()
-    });
+    }));
     let events = [
         finish(Finish::Length),
         usage,

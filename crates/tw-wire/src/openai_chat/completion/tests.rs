@@ -100,7 +100,7 @@ fn text_of_all_rounds_is_joined() {
             choice: 0,
             reason: Finish::Length,
         },
-        LogEvent::Usage(usage),
+        LogEvent::Usage(Box::new(usage)),
     ];
     let rest = concat!(
         r#""choices":[{"index":0,"message":{"role":"assistant","content":"a\"\n\nb","refusal":null,"annotations":[1]},"#,

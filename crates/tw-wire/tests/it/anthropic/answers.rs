@@ -44,11 +44,11 @@ fn thought(text: &str) -> ModelEvent {
 }
 
 fn ended(signature: Option<&str>, native: Option<&str>) -> ModelEvent {
-    ModelEvent::BlockEnd(BlockEnd {
+    ModelEvent::BlockEnd(Box::new(BlockEnd {
         choice: 0,
         signature: signature.map(literal),
         native: native.map(part),
-    })
+    }))
 }
 
 fn part(text: &str) -> NativePart {
@@ -61,7 +61,7 @@ fn part(text: &str) -> NativePart {
 fn native(text: &str) -> ModelEvent {
     ModelEvent::Native {
         choice: 0,
-        part: part(text),
+        part: Box::new(part(text)),
     }
 }
 

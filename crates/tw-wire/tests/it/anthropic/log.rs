@@ -61,9 +61,8 @@ pub fn log(events: &[ModelEvent], format: FormatName) -> Vec<LogEvent> {
             ModelEvent::Start { .. } | ModelEvent::Done => {}
             ModelEvent::Delta(delta) => log.push(LogEvent::Delta(delta)),
             ModelEvent::Call(piece) => log.push(LogEvent::ClientCall(piece)),
-            ModelEvent::BlockEnd(end) => log.push(LogEvent::BlockEnd(Box::new(end))),
+            ModelEvent::BlockEnd(end) => log.push(LogEvent::BlockEnd(end)),
             ModelEvent::Native { choice, part } => {
-                let part = Box::new(part);
                 log.push(LogEvent::Native { choice, part });
             }
             ModelEvent::Extra { key, value } => log.push(LogEvent::Extra { key, value }),

@@ -385,7 +385,7 @@ fn calls_that_the_server_ran_are_shown_or_hidden() {
 
 #[test]
 fn the_whole_message_has_every_field() {
-    let usage = LogEvent::Usage(TokenUsage {
+    let usage = LogEvent::Usage(Box::new(TokenUsage {
         prompt_tokens: 20,
         completion_tokens: 3,
         total_tokens: 23,
@@ -393,7 +393,7 @@ fn the_whole_message_has_every_field() {
         cache_write_tokens: Some(1),
         reasoning_tokens: Some(2),
         native: None,
-    });
+    }));
     let events = log(&[
         round(1, FORMAT),
         thought("hm", THINKING),

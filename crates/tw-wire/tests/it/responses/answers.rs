@@ -75,7 +75,7 @@ fn build(events: &[ModelEvent]) -> Built {
                 assert!(end.native.is_some());
             }
             ModelEvent::Finish { reason, .. } => built.finish.push(*reason),
-            ModelEvent::Usage(usage) => built.usage = Some(usage.clone()),
+            ModelEvent::Usage(usage) => built.usage = Some((**usage).clone()),
             ModelEvent::Error(error) => built.errors.push(error.message.clone()),
             ModelEvent::Done => built.is_done = true,
             ModelEvent::Start { .. } | ModelEvent::Extra { .. } | ModelEvent::Progress { .. } => {}

@@ -217,11 +217,8 @@ fn log_of(events: &[ModelEvent], format: FormatName) -> Vec<LogEvent> {
         match event.clone() {
             ModelEvent::Delta(delta) => log.push(LogEvent::Delta(delta)),
             ModelEvent::Call(piece) => log.push(LogEvent::ClientCall(piece)),
-            ModelEvent::BlockEnd(end) => log.push(LogEvent::BlockEnd(Box::new(end))),
-            ModelEvent::Native { choice, part } => log.push(LogEvent::Native {
-                choice,
-                part: Box::new(part),
-            }),
+            ModelEvent::BlockEnd(end) => log.push(LogEvent::BlockEnd(end)),
+            ModelEvent::Native { choice, part } => log.push(LogEvent::Native { choice, part }),
             ModelEvent::Extra { key, value } => log.push(LogEvent::Extra { key, value }),
             ModelEvent::Progress { key, value } => log.push(LogEvent::Progress { key, value }),
             ModelEvent::Finish { reason, .. } => finish = Some(reason),
@@ -426,7 +423,7 @@ fn two_rounds() -> Vec<LogEvent> {
         round(2),
         delta("It is 5."),
         finish(Finish::Stop),
-        LogEvent::Usage(usage),
+        LogEvent::Usage(Box::new(usage)),
         ended(TurnStatus::Completed, None),
     ]
 }
