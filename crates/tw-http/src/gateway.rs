@@ -110,9 +110,9 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     } else {
         None
     };
-    let taken = surfaces
-        .runtime()
-        .take(wanted)
+    // On the heap and only for its time: the future of the whole request lives until its answer begins, and one that takes
+    // as much room as a connection's buffers leaves them memory that was written to, where they need little of it.
+    let taken = Box::pin(surfaces.runtime().take(wanted))
         .await
         .map_err(|refused| ApiError::of_refusal(&refused, id))?;
     let mut headers = headers_of(&taken);

@@ -151,8 +151,10 @@ impl ModelAnswer {
     }
 
     fn begin_block(&mut self, block: DraftBlock) {
-        // Each further block takes room even if it says nothing.
-        if !self.blocks.is_empty() {
+        // Each further block takes room even if it says nothing; most answers have one.
+        if self.blocks.is_empty() {
+            self.blocks.reserve_exact(1);
+        } else {
             self.bytes += size_of::<DraftBlock>();
         }
         self.blocks.push(block);

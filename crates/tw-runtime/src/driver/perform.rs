@@ -55,7 +55,8 @@ impl TurnDriver {
             self.on_flushed(flushed)?;
         }
         // Each time a call is taken out of the step that somebody else has ended, so this ends.
-        while let Some((call, end)) = self.write_unless_late(step).await? {
+        // On the heap, since the driver's future has room for all that it ever awaits, and writes seldom.
+        while let Some((call, end)) = Box::pin(self.write_unless_late(step)).await? {
             self.end_found(call, end, step);
         }
         Ok(())

@@ -342,6 +342,10 @@ impl AnswerReader {
         let at = match self.choices.iter().position(|state| state.index == index) {
             Some(at) => at,
             None => {
+                // Most answers have one.
+                if self.choices.is_empty() {
+                    self.choices.reserve_exact(1);
+                }
                 self.choices.push(ChoiceState {
                     index,
                     calls: CallAssembler::new(index, self.offered.clone()),
