@@ -10,6 +10,7 @@ use tw_core::fault::{FaultClass, TurnFault};
 use tw_core::id::TurnId;
 use tw_core::rate::BucketStanding;
 use tw_runtime::accept::TurnRefused;
+use tw_runtime::accept::counting::CountRefused;
 use tw_runtime::error_chain::ErrorChain;
 use tw_runtime::keys::ManageKeyError;
 use tw_runtime::models::UnlistedUpstream;
@@ -380,6 +381,21 @@ impl ApiError {
                 None => Self::no_model(),
             },
             RelayRefused::Failed(fault) => Self::of_fault(fault),
+        }
+    }
+
+    /// The error of a request whose tokens are not counted.
+    pub(crate) fn of_count_refusal(refused: &CountRefused, id: &RequestId) -> Self {
+        match refused {
+            CountRefused::Turn(refused) => Self::of_refusal(refused, id),
+            CountRefused::Relay(refused) => Self::of_relay_refusal(refused, None),
+            CountRefused::NoCounter => {
+                let message = "No upstream that serves this model counts tokens: only those of the kinds 'anthropic' \
+                               and 'openai_responses' can.";
+                let mut error = Self::new(ErrorKind::NotFound, Some("not_counted"), message);
+                error.error.param = Some("model".to_owned());
+                error
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The way of a request for a model's answer, by whatever surface it comes: the key, room, the body, the turn, and the
 //! turn's log as that surface's client reads it.
 
+pub(crate) mod counting;
 mod streaming;
 
 use std::sync::Arc;
@@ -180,6 +181,7 @@ fn turn_request(
         tools_mode,
         idempotency_key: named(headers, IDEMPOTENCY_HEADER)?,
         try_mark: try_mark(headers),
+        passed: access::passed(headers)?,
         request_id: of.id.0.clone(),
     })
 }

@@ -31,3 +31,4 @@ pub mod cors;
 pub mod error;
 mod render_turn;
 mod request_body;
+mod surface_format;

@@ -43,6 +43,17 @@ fn of_surroundings(router: DocumentedRouter) -> DocumentedRouter {
         .route("/metrics", routing::get(metrics::for_admins), &[measured])
 }
 
+const AFTER_MODEL: QueryParameter = query(
+    "after_id",
+    "string",
+    "with anthropic-version: the id that the page follows",
+);
+const BEFORE_MODEL: QueryParameter = query(
+    "before_id",
+    "string",
+    "with anthropic-version: the id that the page is before",
+);
+
 fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
     let completes = post("createChatCompletion", "Answers a conversation, with tools")
         .scope("chat")
@@ -62,8 +73,23 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
     .scope("chat")
     .takes(&[(JSON, "ResponsesRequest")])
     .gives(&[(JSON, "Response"), (EVENTS, TEXT)]);
+    let counts_message = post(
+        "countMessageTokens",
+        "Counts the tokens of a conversation, with the tools that it is offered",
+    )
+    .scope("chat")
+    .takes(&[(JSON, "MessagesCountRequest")])
+    .gives(&[(JSON, "MessageTokens")]);
+    let counts_response = post(
+        "countResponseTokens",
+        "Counts the tokens of a response's input, with the tools that it is offered",
+    )
+    .scope("chat")
+    .takes(&[(JSON, "ResponsesRequest")])
+    .gives(&[(JSON, "ResponseTokens")]);
     let lists = get("listModels", "The models of all upstreams")
         .scope("chat")
+        .query(&[LIMIT, AFTER_MODEL, BEFORE_MODEL])
         .gives(&[(JSON, "ModelList")]);
     let shows = get("getModel", "One of them")
         .scope("chat")
@@ -79,6 +105,16 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
             &[completes],
         )
         .route("/v1/messages", routing::post(messages::create), &[says])
+        .route(
+            messages::COUNT_ROUTE,
+            routing::post(messages::count_tokens),
+            &[counts_message],
+        )
+        .route(
+            responses::COUNT_ROUTE,
+            routing::post(responses::input_tokens),
+            &[counts_response],
+        )
         .route(
             "/v1/responses",
             routing::post(responses::create),

@@ -17,6 +17,7 @@ use tw_runtime::runtime::Runtime;
 use crate::cors::CorsOrigins;
 use crate::error::ApiError;
 use crate::routes;
+use crate::surface_format;
 
 /// Shared state of the handlers.
 #[derive(Clone, Debug)]
@@ -127,6 +128,7 @@ async fn with_request_id(
     let id = format!("req_{}", surfaces.runtime().env().random_id().simple());
     let header = HeaderValue::from_str(&id);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let own_header = surface_format::of(&path, request.headers()).request_id_header();
     request.extensions_mut().insert(RequestId(id.clone()));
     let route = request.extensions().get::<MatchedPath>().cloned();
     let mut response = next.run(request).await;
@@ -141,6 +143,10 @@ async fn with_request_id(
         "answered"
     );
     if let Ok(header) = header {
+        if let Some(own) = own_header {
+            let own = HeaderName::from_static(own);
+            response.headers_mut().insert(own, header.clone());
+        }
         response.headers_mut().insert(X_REQUEST_ID, header);
     }
     if surfaces.0.closing.load(Ordering::Acquire) {
@@ -153,10 +159,13 @@ async fn with_request_id(
 async fn no_route(request: Request<Body>, paths: Arc<[String]>) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let (method, path) = (request.method().as_str(), request.uri().path());
-    ApiError::no_route(method, path, &paths).render(id.as_ref())
+    let format = surface_format::of(path, request.headers());
+    ApiError::no_route(method, path, &paths).render_in(format, id.as_ref())
 }
 
 async fn no_method(request: Request<Body>) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
-    ApiError::no_method(request.method().as_str(), request.uri().path()).render(id.as_ref())
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    let format = surface_format::of(path, request.headers());
+    ApiError::no_method(method, path).render_in(format, id.as_ref())
 }

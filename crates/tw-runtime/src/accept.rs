@@ -1,6 +1,7 @@
 //! From a decoded request to a turn that runs, or to the answer of an earlier one.
 
 mod body_hashes;
+pub mod counting;
 mod repeat;
 mod row;
 
@@ -25,6 +26,7 @@ use tw_egress::upstream::Upstream;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
 use tw_wire::format::Projection;
+use tw_wire::passed_headers::PassedHeaders;
 
 use crate::answered_notes;
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
@@ -36,7 +38,7 @@ use crate::limiter::{RoomPermit, RoomRefused};
 use crate::live_turns::{LiveTurn, WaitingClient};
 use crate::logged_owner::LoggedOwner;
 use crate::memory::{self, MemorySource};
-use crate::prepared_history;
+use crate::prepared_history::{self, PreparedHistory};
 use crate::recall::HistoryOwner;
 use crate::runtime::{Runtime, RuntimeInner};
 use crate::to_client::{self, FromDriver};
@@ -65,6 +67,8 @@ pub struct TurnRequest {
     pub tools_mode: Option<ToolsMode>,
     pub idempotency_key: Option<String>,
     pub try_mark: TryMark,
+    /// Headers that go to upstreams.
+    pub passed: PassedHeaders,
     pub request_id: String,
 }
 
@@ -327,34 +331,14 @@ impl Runtime {
         if upstreams.is_empty() {
             return Err(TurnRefused::UnknownModel);
         }
-        let (offered, page) = self.offered(request).await?;
-        let record = record_of(request);
-        let owner = HistoryOwner {
-            organization: request.caller.organization,
-            api_key: request.caller.api_key,
-            end_user: end_user.as_deref(),
-            conversation: request.conversation.as_deref(),
-        };
-        let scope = memory::scope(inner, owner, request.caller.memory, record);
-        let source = MemorySource::History(scope);
         let input = &request.input;
-        let mut prepared =
-            prepared_history::prepare(inner, owner, source, input, &offered.offer).await?;
-        if prepared.repaired.as_ref().is_some_and(Vec::is_empty) {
-            return Err(TurnRefused::Invalid {
-                message:
-                    "Invalid 'messages': they hold only results of calls that no message makes."
-                        .to_owned(),
-                param: "messages",
-                code: "invalid_value",
-            });
-        }
-        prepared.repairs.tool_schemas = offered.schemas_replaced;
-        let conversation = request
-            .conversation
-            .clone()
-            .or_else(|| prepared.continued.as_ref().map(|(_, named)| named.clone()))
-            .unwrap_or_else(|| inner.env.ordered_id().hyphenated().to_string());
+        let record = record_of(request);
+        let PreparedRequest {
+            offered,
+            page,
+            prepared,
+            conversation,
+        } = self.prepared(request, end_user.as_deref()).await?;
         let created = inner.env.now();
         let limits = &inner.config.turn;
         let identity = TurnIdentity {
@@ -389,6 +373,7 @@ impl Runtime {
             offer: offered.offer,
             page: page.as_deref(),
             upstreams,
+            passed: request.passed.clone(),
         };
         let assembled = assembly::assemble(inner, &identity, parts);
         let setup = &assembled.setup;
@@ -410,6 +395,48 @@ impl Runtime {
             names_shared: offered.names_shared,
         };
         self.start(request, beginning, passing).await
+    }
+
+    /// What the model is offered and sent.
+    async fn prepared(
+        &self,
+        request: &TurnRequest,
+        end_user: Option<&str>,
+    ) -> Result<PreparedRequest, TurnRefused> {
+        let inner = &self.0;
+        let (offered, page) = self.offered(request).await?;
+        let owner = HistoryOwner {
+            organization: request.caller.organization,
+            api_key: request.caller.api_key,
+            end_user,
+            conversation: request.conversation.as_deref(),
+        };
+        let scope = memory::scope(inner, owner, request.caller.memory, record_of(request));
+        let source = MemorySource::History(scope);
+        let input = &request.input;
+        let mut prepared =
+            prepared_history::prepare(inner, owner, source, input, &offered.offer).await?;
+        if prepared.repaired.as_ref().is_some_and(Vec::is_empty) {
+            return Err(TurnRefused::Invalid {
+                message:
+                    "Invalid 'messages': they hold only results of calls that no message makes."
+                        .to_owned(),
+                param: "messages",
+                code: "invalid_value",
+            });
+        }
+        prepared.repairs.tool_schemas = offered.schemas_replaced;
+        let conversation = request
+            .conversation
+            .clone()
+            .or_else(|| prepared.continued.as_ref().map(|(_, named)| named.clone()))
+            .unwrap_or_else(|| inner.env.ordered_id().hyphenated().to_string());
+        Ok(PreparedRequest {
+            offered,
+            page,
+            prepared,
+            conversation,
+        })
     }
 
     /// Starts the machine of a new turn and its driver, and waits until the turn is durable.
@@ -570,6 +597,16 @@ fn differences_of(
     let origin = machine.origin_of(1);
     let sent = machine.model_request(input, messages, &origin, false);
     first.format.differences(&sent, &first.accepts)
+}
+
+/// A request with its tools and its history, before its turn begins.
+struct PreparedRequest {
+    offered: OfferOutcome,
+    /// The page of the tool book that the tools are from; `None` for a relay.
+    page: Option<Arc<ToolBookPage>>,
+    prepared: PreparedHistory,
+    /// The public id of its conversation.
+    conversation: String,
 }
 
 /// A turn that is about to begin.

@@ -9,6 +9,7 @@ use tw_core::time::Timestamp;
 use tw_core::turn::{ToolOffer, TurnSetup};
 use tw_core::turn_policy::{OnLeave, RecordPolicy};
 use tw_egress::upstream::Upstream;
+use tw_wire::passed_headers::PassedHeaders;
 
 use crate::driver::{CallContext, TurnWork};
 use crate::logged_owner::LoggedOwner;
@@ -45,6 +46,8 @@ pub(crate) struct TurnParts<'a> {
     pub(crate) page: Option<&'a ToolBookPage>,
     /// In the order in which they are asked; never empty.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
+    /// Headers of the request that go to upstreams.
+    pub(crate) passed: PassedHeaders,
 }
 
 /// A turn that its machine can be made of and its driver can begin with.
@@ -66,6 +69,7 @@ pub(crate) fn assemble(
         withheld,
         page,
         upstreams,
+        passed,
     } = parts;
     let calls = page.map(|page| {
         let subject = VariableSubject {
@@ -106,6 +110,7 @@ pub(crate) fn assemble(
         histories: prepared.into_histories(),
         upstreams,
         calls,
+        passed,
         logged: identity.logged.clone(),
     };
     AssembledTurn { setup, work }

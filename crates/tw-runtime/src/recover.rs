@@ -422,6 +422,7 @@ fn parts_of<'a>(
         withheld: context.withheld,
         page,
         upstreams,
+        passed: context.passed,
     })
 }
 

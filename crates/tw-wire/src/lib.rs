@@ -20,6 +20,8 @@ pub mod crossing;
 mod fitting;
 pub mod native_words;
 
+pub mod passed_headers;
 pub mod relayed;
 pub mod sse;
 pub mod stored;
+pub mod token_count;
