@@ -399,6 +399,12 @@ impl ApiError {
         }
     }
 
+    /// The error of a compaction for which the model wrote nothing.
+    pub(crate) fn no_summary() -> Self {
+        let message = "The model gave no summary of the conversation.";
+        Self::new(ErrorKind::UpstreamFailed, Some("no_summary"), message)
+    }
+
     /// The error of a request that may not be repeated, since calls that change the world were dispatched.
     pub(crate) fn effects_ran(
         turn: TurnId,

@@ -27,6 +27,7 @@ use crate::answer_body::{HandoverNote, WholeBody, json};
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
 use crate::request_body::{read_body, refused};
+use crate::sealed;
 use crate::server::{AppState, RequestId};
 
 pub(crate) const TURN_HEADER: HeaderName = HeaderName::from_static("turnwright-turn");
@@ -70,10 +71,10 @@ pub(crate) async fn answer(
 }
 
 /// Where a request came in.
-struct RequestOrigin<'a> {
-    surface: &'a ModelSurface,
-    surfaces: &'a AppState,
-    id: &'a RequestId,
+pub(crate) struct RequestOrigin<'a> {
+    pub(crate) surface: &'a ModelSurface,
+    pub(crate) surfaces: &'a AppState,
+    pub(crate) id: &'a RequestId,
 }
 
 async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response, ApiError> {
@@ -98,6 +99,7 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     let body = read_body(surfaces, headers, body, bytes_max).await?;
     // Held once from here on: the turn, its row and what is read of it have parts of it.
     let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
+    let body = sealed::opened(of, &caller, body).await?;
     let request = format
         .decode_request(&body, surfaces.runtime().request_limits())
         .map_err(|error| ApiError::of_request(&error))?;
@@ -134,7 +136,7 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     Ok(response)
 }
 
-fn check_user(format: WireFormat, input: &ModelInput) -> Result<(), ApiError> {
+pub(crate) fn check_user(format: WireFormat, input: &ModelInput) -> Result<(), ApiError> {
     let user = input.user.as_ref();
     if user.is_none_or(|user| user.len() <= NAME_BYTES_MAX) {
         return Ok(());
@@ -143,7 +145,7 @@ fn check_user(format: WireFormat, input: &ModelInput) -> Result<(), ApiError> {
     Err(ApiError::invalid(Some(format.user_field()), None, message))
 }
 
-fn turn_request(
+pub(crate) fn turn_request(
     of: &RequestOrigin<'_>,
     headers: &HeaderMap,
     caller: Principal,
@@ -200,7 +202,7 @@ fn try_mark(headers: &HeaderMap) -> TryMark {
     }
 }
 
-fn headers_of(taken: &TurnTaken) -> HeaderMap {
+pub(crate) fn headers_of(taken: &TurnTaken) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut put = |name: HeaderName, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -225,6 +227,16 @@ async fn plain(
     note: HandoverNote,
     id: &RequestId,
 ) -> Result<Response, ApiError> {
+    let body = whole_answer(&mut taken, projection, id).await?;
+    Ok(json(Body::new(WholeBody::new(body, note))))
+}
+
+/// The body of a turn's answer, once it has ended.
+pub(crate) async fn whole_answer(
+    taken: &mut TurnTaken,
+    projection: Projection,
+    id: &RequestId,
+) -> Result<Vec<u8>, ApiError> {
     let mut fold = WholeFold::new(taken.turn, projection);
     while let Some(events) = taken
         .answer
@@ -238,7 +250,7 @@ async fn plain(
             }
             fold.push(event);
             if matches!(event, LogEvent::End(_)) {
-                return Ok(json(Body::new(WholeBody::new(fold.into_body(), note))));
+                return Ok(fold.into_body());
             }
         }
     }

@@ -13,6 +13,8 @@ mod gateway;
 mod messages;
 mod responses;
 
+mod compact;
+
 mod conversations;
 mod keys;
 mod relay;
@@ -31,4 +33,5 @@ pub mod cors;
 pub mod error;
 mod render_turn;
 mod request_body;
+mod sealed;
 mod surface_format;

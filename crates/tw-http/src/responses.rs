@@ -9,7 +9,7 @@ use tw_wire::format::WireFormat;
 use crate::gateway::{self, ModelSurface, counting};
 use crate::server::{AppState, RequestId};
 
-const SURFACE: ModelSurface = ModelSurface {
+pub(crate) const SURFACE: ModelSurface = ModelSurface {
     surface: Surface::Responses,
     format: WireFormat::OpenAiResponses,
 };

@@ -9,7 +9,8 @@ use crate::openapi::{
 };
 use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
 use crate::{
-    chat, conversations, events, health, keys, messages, metrics, models, responses, tools, turns,
+    chat, compact, conversations, events, health, keys, messages, metrics, models, responses,
+    tools, turns,
 };
 
 pub(crate) fn all() -> DocumentedRouter {
@@ -87,6 +88,13 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
     .scope("chat")
     .takes(&[(JSON, "ResponsesRequest")])
     .gives(&[(JSON, "ResponseTokens")]);
+    let compacts = post(
+        "compactResponse",
+        "Makes a conversation smaller, as one sealed item",
+    )
+    .scope("chat")
+    .takes(&[(JSON, "ResponsesRequest")])
+    .gives(&[(JSON, "CompactedResponse")]);
     let lists = get("listModels", "The models of all upstreams")
         .scope("chat")
         .query(&[LIMIT, AFTER_MODEL, BEFORE_MODEL])
@@ -114,6 +122,11 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
             responses::COUNT_ROUTE,
             routing::post(responses::input_tokens),
             &[counts_response],
+        )
+        .route(
+            "/v1/responses/compact",
+            routing::post(compact::create),
+            &[compacts],
         )
         .route(
             "/v1/responses",

@@ -37,6 +37,7 @@ pub mod recover;
 pub mod recovery_pace;
 mod results;
 mod retention;
+pub mod sealing;
 mod slots;
 mod to_client;
 mod tool_book;

@@ -21,6 +21,7 @@ use tw_core::request::{ModelInput, ModelRequest};
 use crate::anthropic_messages::stream::MessageDecoder;
 use crate::client_error::ClientError;
 use crate::client_request::RequestError;
+use crate::compaction::{self, BrokenSealAt, OpenedSeal, UnfoldedBody};
 use crate::model_list::{self, ListedModel};
 use crate::openai_chat::stream::StreamDecoder;
 use crate::openai_responses::stream::ResponseDecoder;
@@ -149,6 +150,32 @@ impl WireFormat {
                 input: anthropic_messages::request::decode_count(body, limits)?,
                 projection: Projection::defaults(self),
             }),
+        }
+    }
+
+    /// The request with what its sealed items stand for, as `open` opens them.
+    ///
+    /// # Errors
+    /// [`BrokenSealAt`].
+    pub fn unfold(
+        self,
+        body: &SharedText,
+        open: impl Fn(&str) -> OpenedSeal,
+    ) -> Result<UnfoldedBody, BrokenSealAt> {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => Ok(UnfoldedBody {
+                body: body.clone(),
+                foreign: None,
+            }),
+            Self::OpenAiResponses => compaction::unfold(body, open),
+        }
+    }
+
+    /// Whether a request may hold sealed items.
+    pub fn may_hold_sealed(self, body: &SharedText) -> bool {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => false,
+            Self::OpenAiResponses => compaction::may_hold_sealed(body),
         }
     }
 

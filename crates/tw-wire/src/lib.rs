@@ -20,6 +20,7 @@ pub mod crossing;
 mod fitting;
 pub mod native_words;
 
+pub mod compaction;
 pub mod passed_headers;
 pub mod relayed;
 pub mod sse;

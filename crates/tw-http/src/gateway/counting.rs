@@ -11,6 +11,7 @@ use crate::answer_body::json;
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
 use crate::request_body::{read_body, refused};
+use crate::sealed;
 use crate::server::{AppState, RequestId};
 
 /// Answers a request for a count that came by this route of a surface.
@@ -48,6 +49,7 @@ async fn try_count(
     let limits = runtime.request_limits();
     let body = read_body(of.surfaces, headers, body, limits.body_bytes_max).await?;
     let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
+    let body = sealed::opened(of, &caller, body).await?;
     let request = format
         .decode_count(&body, limits)
         .map_err(|error| ApiError::of_request(&error))?;

@@ -8,6 +8,7 @@ mod bad_input;
 mod bad_tools;
 mod canary;
 mod client_tools;
+mod compact;
 mod completed_calls;
 mod conversations;
 mod cors;

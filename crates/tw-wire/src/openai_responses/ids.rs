@@ -15,6 +15,7 @@ pub const CUSTOM_CALL: &str = "ctc_";
 pub const MCP_CALL: &str = "mcp_";
 pub const APPROVAL: &str = "mcpr_";
 pub const OTHER_ITEM: &str = "item_";
+pub const COMPACTION: &str = "cmp_";
 
 const PLACED: [&str; 7] = [
     MESSAGE,
