@@ -14,7 +14,7 @@ use tw_core::fault::TurnFault;
 use tw_core::json::shared::SharedText;
 use tw_core::request::ModelInput;
 use tw_core::tenant::{KeyScope, ToolsMode};
-use tw_core::turn_policy::{OnLeave, Surface};
+use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
 use tw_runtime::accept::{TryMark, TurnRequest, TurnTaken};
 use tw_runtime::auth::Principal;
 use tw_wire::client_error::fault_of;
@@ -25,6 +25,7 @@ use crate::access::{self, NAME_BYTES_MAX, named};
 use crate::answer_body::{HandoverNote, WholeBody, json};
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
+use crate::kept;
 use crate::request_body::{read_body, refused};
 use crate::server::{AppState, RequestId};
 
@@ -69,10 +70,10 @@ pub(crate) async fn answer(
 }
 
 /// Where a request came in.
-struct RequestOrigin<'a> {
-    surface: &'a ModelSurface,
-    surfaces: &'a AppState,
-    id: &'a RequestId,
+pub(crate) struct RequestOrigin<'a> {
+    pub(crate) surface: &'a ModelSurface,
+    pub(crate) surfaces: &'a AppState,
+    pub(crate) id: &'a RequestId,
 }
 
 async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response, ApiError> {
@@ -97,12 +98,20 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     let body = read_body(surfaces, headers, body, bytes_max).await?;
     // Held once from here on: the turn, its row and what is read of it have parts of it.
     let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
-    let request = format
+    let end_user = access::end_user(surfaces, headers)?;
+    let body = kept::with_items(of, &caller, end_user.clone(), body).await?;
+    let mut request = format
         .decode_request(&body, surfaces.runtime().request_limits())
         .map_err(|error| ApiError::of_request(&error))?;
     check_user(format, &request.input)?;
     let streamed = request.input.stream;
-    let wanted = turn_request(of, headers, caller.clone(), body, request)?;
+    let is_kept = request.input.store != Some(false) && caller.record == RecordPolicy::Full;
+    request.projection.set_kept(is_kept);
+    let named = end_user.as_deref().or(request.input.user.as_deref());
+    let previous = kept::previous(of, &caller, named, &request.projection).await?;
+    let mut wanted = turn_request(of, headers, caller.clone(), body, request)?;
+    wanted.end_user = end_user;
+    wanted.previous = previous;
     let projection = wanted.projection.clone();
     let permit = if streamed {
         let permit = surfaces.runtime().open_stream(&caller);
@@ -174,7 +183,8 @@ fn turn_request(
         body,
         projection: request.projection,
         input: Arc::new(request.input),
-        end_user: access::end_user(of.surfaces, headers)?,
+        end_user: None,
+        previous: None,
         conversation: named(headers, CONVERSATION_HEADER.as_str())?,
         on_leave,
         tools_mode,

@@ -14,6 +14,7 @@ mod messages;
 mod responses;
 
 mod conversations;
+mod kept;
 mod keys;
 mod relay;
 mod tools;

@@ -32,6 +32,7 @@ mod relayed;
 mod repeat;
 mod repeated_calls;
 mod replay;
+mod responses;
 mod structured;
 mod tenants;
 mod tools;
