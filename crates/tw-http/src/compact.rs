@@ -18,10 +18,9 @@ use crate::access;
 use crate::answer_body::json;
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
-use crate::gateway::{self, RequestOrigin};
+use crate::gateway::{self, RequestGoal, RequestOrigin};
 use crate::request_body::{read_body, refused};
 use crate::responses::SURFACE;
-use crate::sealed;
 use crate::server::{AppState, RequestId};
 
 pub(crate) async fn create(
@@ -52,16 +51,14 @@ async fn compact(of: &RequestOrigin<'_>, request: Request) -> Result<Response, A
     let limits = runtime.request_limits();
     let body = read_body(of.surfaces, headers, body, limits.body_bytes_max).await?;
     let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
-    let body = sealed::opened(of, &caller, body).await?;
-    let read = format.decode_request(&body, limits);
-    let read = read.map_err(|error| ApiError::of_request(&error))?;
-    gateway::check_user(format, &read.input)?;
+    let read = gateway::read_request(of, headers, &caller, body, RequestGoal::Answer, None).await?;
     if !runtime.serves(&read.input.model) {
         return Err(ApiError::no_model());
     }
+    let body = read.body;
     let sealer = runtime.sealer().await;
     let sealer = sealer.map_err(|error| ApiError::of_read(&error, of.id))?;
-    let (content, usage, turn) = match compaction::plan(&body, false) {
+    let (content, usage, turn) = match compaction::plan(&body, read.previous.is_some()) {
         CompactionPlan::Kept(content) => (content, NO_USAGE.to_owned(), None),
         CompactionPlan::Ask(asked) => {
             let asking = SharedText::new(asked);
@@ -106,14 +103,13 @@ async fn summarize(
     caller: Principal,
     asking: SharedText,
 ) -> Result<ModelSummary, ApiError> {
-    let (format, runtime) = (of.surface.format, of.surfaces.runtime());
-    let request = format.decode_request(&asking, runtime.request_limits());
-    let request = request.map_err(|error| ApiError::of_request(&error))?;
+    let runtime = of.surfaces.runtime();
     let without_tools = Principal {
         tools: ToolGrant::None,
         ..caller
     };
-    let wanted = gateway::turn_request(of, headers, without_tools, asking, request)?;
+    let goal = RequestGoal::Answer;
+    let wanted = gateway::read_request(of, headers, &without_tools, asking, goal, None).await?;
     let projection = wanted.projection.clone();
     let taken = runtime.take(wanted).await;
     let mut taken = taken.map_err(|refused| ApiError::of_refusal(&refused, of.id))?;

@@ -1,5 +1,6 @@
 //! Errors, one of each kind; the format of the surface that a request came by gives them their shape.
 
+mod kept;
 pub(crate) mod no_room;
 
 use axum::response::Response;
@@ -458,6 +459,7 @@ impl ApiError {
             }
             TurnRefused::NoRoom(no_room) => Self::no_room(no_room),
             TurnRefused::ShuttingDown => Self::unavailable("The server is shutting down."),
+            TurnRefused::PreviousGone => Self::no_previous(),
             TurnRefused::UnknownModel => Self::no_model(),
             TurnRefused::Write(_) => {
                 let _ = Self::internal(refused, id);

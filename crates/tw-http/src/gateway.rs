@@ -15,9 +15,10 @@ use tw_core::fault::TurnFault;
 use tw_core::json::shared::SharedText;
 use tw_core::request::ModelInput;
 use tw_core::tenant::{KeyScope, ToolsMode};
-use tw_core::turn_policy::{OnLeave, Surface};
+use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
 use tw_runtime::accept::{TryMark, TurnRequest, TurnTaken};
 use tw_runtime::auth::Principal;
+use tw_runtime::chain::ChainHistory;
 use tw_wire::client_error::fault_of;
 use tw_wire::client_request::body_text;
 use tw_wire::format::{ClientRequest, Projection, WholeFold, WireFormat};
@@ -26,6 +27,7 @@ use crate::access::{self, NAME_BYTES_MAX, named};
 use crate::answer_body::{HandoverNote, WholeBody, json};
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
+use crate::kept;
 use crate::request_body::{read_body, refused};
 use crate::sealed;
 use crate::server::{AppState, RequestId};
@@ -42,6 +44,9 @@ const ON_LEAVE_HEADER: &str = "turnwright-on-leave";
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 /// Header by which the official clients mark a request that they send again.
 const RETRY_COUNT_HEADER: &str = "x-stainless-retry-count";
+
+/// Headers that mean one request and not all of a connection.
+pub(crate) const PER_REQUEST_HEADERS: [&str; 2] = [IDEMPOTENCY_HEADER, RETRY_COUNT_HEADER];
 
 /// A surface by which models are asked.
 #[derive(Debug)]
@@ -99,13 +104,8 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     let body = read_body(surfaces, headers, body, bytes_max).await?;
     // Held once from here on: the turn, its row and what is read of it have parts of it.
     let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
-    let body = sealed::opened(of, &caller, body).await?;
-    let request = format
-        .decode_request(&body, surfaces.runtime().request_limits())
-        .map_err(|error| ApiError::of_request(&error))?;
-    check_user(format, &request.input)?;
-    let streamed = request.input.stream;
-    let wanted = turn_request(of, headers, caller.clone(), body, request)?;
+    let wanted = read_request(of, headers, &caller, body, RequestGoal::Answer, None).await?;
+    let streamed = wanted.input.stream;
     let projection = wanted.projection.clone();
     let permit = if streamed {
         let permit = surfaces.runtime().open_stream(&caller);
@@ -136,7 +136,56 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     Ok(response)
 }
 
-pub(crate) fn check_user(format: WireFormat, input: &ModelInput) -> Result<(), ApiError> {
+/// What a request is sent for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestGoal {
+    Answer,
+    /// The count of its tokens.
+    Count,
+}
+
+/// An answer that its client may continue although it is not stored.
+#[derive(Debug)]
+pub(crate) struct HeldAnswer {
+    /// The name by which it is continued.
+    pub(crate) name: String,
+    pub(crate) chain: Arc<ChainHistory>,
+}
+
+/// Reads the body of a request, with all that it refers to.
+pub(crate) async fn read_request(
+    of: &RequestOrigin<'_>,
+    headers: &HeaderMap,
+    caller: &Principal,
+    body: SharedText,
+    goal: RequestGoal,
+    held: Option<&HeldAnswer>,
+) -> Result<TurnRequest, ApiError> {
+    let (format, limits) = (of.surface.format, of.surfaces.runtime().request_limits());
+    let end_user = access::end_user(of.surfaces, headers)?;
+    let body = sealed::opened(of, caller, body).await?;
+    let body = kept::with_items(of, caller, end_user.clone(), body).await?;
+    let request = match goal {
+        RequestGoal::Answer => format.decode_request(&body, limits),
+        RequestGoal::Count => format.decode_count(&body, limits),
+    };
+    let mut request = request.map_err(|error| ApiError::of_request(&error))?;
+    check_user(format, &request.input)?;
+    let is_kept = request.input.store != Some(false) && caller.record == RecordPolicy::Full;
+    request.projection.set_kept(is_kept);
+    let named = end_user.as_deref().or(request.input.user.as_deref());
+    let held = held.filter(|held| request.projection.continues() == Some(held.name.as_str()));
+    let previous = match held {
+        Some(held) => Some(Arc::clone(&held.chain)),
+        None => kept::previous(of, caller, named, &request.projection).await?,
+    };
+    let mut wanted = turn_request(of, headers, caller.clone(), body, request)?;
+    wanted.end_user = end_user;
+    wanted.previous = previous;
+    Ok(wanted)
+}
+
+fn check_user(format: WireFormat, input: &ModelInput) -> Result<(), ApiError> {
     let user = input.user.as_ref();
     if user.is_none_or(|user| user.len() <= NAME_BYTES_MAX) {
         return Ok(());
@@ -145,7 +194,7 @@ pub(crate) fn check_user(format: WireFormat, input: &ModelInput) -> Result<(), A
     Err(ApiError::invalid(Some(format.user_field()), None, message))
 }
 
-pub(crate) fn turn_request(
+fn turn_request(
     of: &RequestOrigin<'_>,
     headers: &HeaderMap,
     caller: Principal,
@@ -177,7 +226,8 @@ pub(crate) fn turn_request(
         body,
         projection: request.projection,
         input: Arc::new(request.input),
-        end_user: access::end_user(of.surfaces, headers)?,
+        end_user: None,
+        previous: None,
         conversation: named(headers, CONVERSATION_HEADER.as_str())?,
         on_leave,
         tools_mode,
@@ -257,7 +307,7 @@ pub(crate) async fn whole_answer(
     Err(ApiError::handed_over(taken.turn))
 }
 
-fn fault_in(event: &LogEvent) -> Option<(TurnFault, Vec<EffectRan>)> {
+pub(crate) fn fault_in(event: &LogEvent) -> Option<(TurnFault, Vec<EffectRan>)> {
     match event {
         LogEvent::End(end) => fault_of(end).map(|fault| (fault, end.effects.clone())),
         LogEvent::Start { .. }

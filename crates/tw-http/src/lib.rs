@@ -16,6 +16,7 @@ mod responses;
 mod compact;
 
 mod conversations;
+mod kept;
 mod keys;
 mod relay;
 mod tools;

@@ -31,6 +31,7 @@ use tw_wire::passed_headers::PassedHeaders;
 use crate::answered_notes;
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
 use crate::auth::Principal;
+use crate::chain::{self, ChainHistory};
 use crate::driver::{self, AcceptedTurn, DriverParts, TurnDriver, TurnWork};
 use crate::equal_requests::{PassMode, RequestFingerprint, TurnstilePass};
 use crate::follow::Follower;
@@ -62,6 +63,8 @@ pub struct TurnRequest {
     pub end_user: Option<String>,
     /// From `turnwright-conversation`.
     pub conversation: Option<String>,
+    /// What the request is put behind, of the turn that it continues by name.
+    pub previous: Option<Arc<ChainHistory>>,
     pub on_leave: Option<OnLeave>,
     /// From `turnwright-tools`; else the key's.
     pub tools_mode: Option<ToolsMode>,
@@ -121,10 +124,25 @@ pub enum TurnRefused {
     ShuttingDown,
     #[error("no upstream serves the model")]
     UnknownModel,
+    /// The turn that the request continues by name was deleted meanwhile.
+    #[error("the turn that the request continues is gone")]
+    PreviousGone,
     #[error("accepting the request")]
     Write(#[source] Option<StoreApplyError>),
     #[error("looking up earlier requests")]
     Read(#[from] ReadError),
+}
+
+impl TurnRefused {
+    fn too_many_before(messages_max: usize) -> Self {
+        Self::Invalid {
+            message: format!(
+                "the request and what it continues are more than {messages_max} messages"
+            ),
+            param: "previous_response_id",
+            code: "context_length_exceeded",
+        }
+    }
 }
 
 /// The log of a turn as it comes, for the client that waits for it.
@@ -208,10 +226,13 @@ impl Runtime {
         }
         let hashed = BodyHashes::read(request.body.as_str().as_bytes(), request.input.ends);
         let body_hash = hashed.whole;
+        // What one person was told is continued as theirs.
+        let previous = request.previous.as_deref();
         let end_user = request
             .end_user
             .clone()
-            .or_else(|| request.input.user.clone());
+            .or_else(|| request.input.user.clone())
+            .or_else(|| previous?.end_user.clone());
         let equal = equal_of(&request, end_user.as_deref(), body_hash);
         // The store itself tells equal idempotency keys apart, but one that attaches must not be
         // refused for want of room meanwhile.
@@ -260,6 +281,9 @@ impl Runtime {
                 Begun::Taken(taken) => return Ok(*taken),
                 // Another request with the same key was faster; what it began answers this one.
                 Begun::KeyTaken { same_body: true } => {}
+                Begun::ParentDeleted if request.previous.is_some() => {
+                    return Err(TurnRefused::PreviousGone);
+                }
                 // What was remembered of it is gone with it.
                 Begun::ParentDeleted => {}
                 Begun::KeyTaken { same_body: false } => return Err(TurnRefused::KeyReused),
@@ -331,11 +355,11 @@ impl Runtime {
         if upstreams.is_empty() {
             return Err(TurnRefused::UnknownModel);
         }
-        let input = &request.input;
         let record = record_of(request);
         let PreparedRequest {
             offered,
             page,
+            input,
             prepared,
             conversation,
         } = self.prepared(request, end_user.as_deref()).await?;
@@ -367,7 +391,7 @@ impl Runtime {
         let memory_turn = continues.and_then(|turn| turn.memory_turn);
         let is_remembered = prepared.memory.of_turn.is_some();
         let parts = TurnParts {
-            input: Arc::clone(input),
+            input: Arc::clone(&input),
             withheld: prepared.withheld.clone(),
             prepared,
             offer: offered.offer,
@@ -411,11 +435,21 @@ impl Runtime {
             end_user,
             conversation: request.conversation.as_deref(),
         };
-        let scope = memory::scope(inner, owner, request.caller.memory, record_of(request));
-        let source = MemorySource::History(scope);
-        let input = &request.input;
+        let previous = request.previous.as_deref();
+        let source = match previous {
+            Some(_) => MemorySource::Named,
+            None => {
+                let (memory, record) = (request.caller.memory, record_of(request));
+                MemorySource::History(memory::scope(inner, owner, memory, record))
+            }
+        };
+        let input = chain::input_of(&request.input, previous);
+        let messages_max = inner.config.request.messages_max;
+        if previous.is_some() && input.messages.len() > messages_max {
+            return Err(TurnRefused::too_many_before(messages_max));
+        }
         let mut prepared =
-            prepared_history::prepare(inner, owner, source, input, &offered.offer).await?;
+            prepared_history::prepare(inner, owner, source, &input, &offered.offer).await?;
         if prepared.repaired.as_ref().is_some_and(Vec::is_empty) {
             return Err(TurnRefused::Invalid {
                 message:
@@ -424,6 +458,9 @@ impl Runtime {
                 param: "messages",
                 code: "invalid_value",
             });
+        }
+        if let Some(previous) = previous {
+            prepared.continued = Some((previous.turn, previous.conversation.clone()));
         }
         prepared.repairs.tool_schemas = offered.schemas_replaced;
         let conversation = request
@@ -434,6 +471,7 @@ impl Runtime {
         Ok(PreparedRequest {
             offered,
             page,
+            input,
             prepared,
             conversation,
         })
@@ -458,7 +496,7 @@ impl Runtime {
         let mut step = Step::default();
         let machine = machine_of(inner, setup, &mut step);
         let repaired = work.histories.repaired();
-        repairs.differences = differences_of(&machine, request, repaired, &work.upstreams);
+        repairs.differences = differences_of(&machine, &work.input, repaired, &work.upstreams);
         let permit = inner.limiter.begin(&request.caller, bytes_held(request));
         let permit = permit.map_err(TurnRefused::NoRoom)?;
         let (answer, outcome) = self.drive(StartedTurn {
@@ -582,7 +620,7 @@ fn machine_of(inner: &RuntimeInner, setup: TurnSetup, step: &mut Step) -> Turn {
 /// The differences between what the client wrote and what the upstream that is asked first gets.
 fn differences_of(
     machine: &Turn,
-    request: &TurnRequest,
+    input: &ModelInput,
     repaired: Option<&[Message]>,
     upstreams: &[Arc<Upstream>],
 ) -> FeltDifferences {
@@ -592,7 +630,6 @@ fn differences_of(
     if first.accepts.images_in_results && first.accepts.all_tools() {
         return FeltDifferences::default();
     }
-    let input = &request.input;
     let messages = repaired.unwrap_or(&input.messages).iter().collect();
     let origin = machine.origin_of(1);
     let sent = machine.model_request(input, messages, &origin, false);
@@ -604,6 +641,8 @@ struct PreparedRequest {
     offered: OfferOutcome,
     /// The page of the tool book that the tools are from; `None` for a relay.
     page: Option<Arc<ToolBookPage>>,
+    /// The request, behind what it continues by name.
+    input: Arc<ModelInput>,
     prepared: PreparedHistory,
     /// The public id of its conversation.
     conversation: String,
@@ -660,7 +699,8 @@ fn equal_of(
 
 /// Bytes that the request takes while its turn runs.
 fn bytes_held(request: &TurnRequest) -> u64 {
-    let bytes = request.body.len() + request.input.parts_bytes();
+    let before = request.previous.as_ref().map_or(0, |chain| chain.bytes());
+    let bytes = request.body.len() + request.input.parts_bytes() + before;
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 

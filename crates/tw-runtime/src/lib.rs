@@ -8,6 +8,7 @@ pub mod accept;
 mod driver;
 pub mod driver_panics;
 
+pub mod chain;
 pub mod conversations;
 pub mod follow;
 pub mod keys;

@@ -27,6 +27,7 @@ use tw_wire::stored::DamagedRecord;
 use tw_wire::stored::context::{self, ListedTool, OfferedTool, TurnContext};
 
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
+use crate::chain::{self, ChainError};
 use crate::driver::{self, DriverParts, TurnDriver};
 use crate::error_chain::ErrorChain;
 use crate::fail_point::FailPoint;
@@ -71,6 +72,8 @@ enum UnreadableError {
     Input(String),
     #[error("no upstream serves its model")]
     NoUpstream,
+    #[error("what it continues")]
+    Before(#[from] ChainError),
 }
 
 impl Runtime {
@@ -332,13 +335,27 @@ async fn load(
     };
     let (offer, page) = offer_of(inner, organization, &context).await?;
     let row = &found.turn;
+    let is_named = context.projection.continues().is_some();
+    let input = if is_named {
+        match chain::of_accepted(inner, organization, row.parent).await {
+            Ok(chain) => chain.before(&input),
+            Err(ChainError::Read(error)) => return Err(error.into()),
+            Err(error) => return end_unreadable(inner, fence, &error.into()).await,
+        }
+    } else {
+        input
+    };
     let owner = HistoryOwner {
         organization: row.organization,
         api_key: row.api_key,
         end_user: row.end_user.as_deref(),
         conversation: row.conversation_named.then_some(row.conversation.as_str()),
     };
-    let source = MemorySource::Row(row);
+    let source = if is_named {
+        MemorySource::Named
+    } else {
+        MemorySource::Row(row)
+    };
     let prepared = prepared_history::prepare(inner, owner, source, &input, &offer).await?;
     match parts_of(inner, context, input, prepared, offer, page.as_deref()) {
         Ok(parts) => {
@@ -437,7 +454,8 @@ fn request_of(found: &mut RecoveredTurn) -> Result<(TurnContext, ModelInput), Un
     Ok((context, request.input))
 }
 
-fn accepted_limits() -> RequestLimits {
+/// The limits of a request that was accepted before: it was within them, whatever they are now.
+pub(crate) fn accepted_limits() -> RequestLimits {
     RequestLimits {
         body_bytes_max: usize::MAX,
         json_depth_max: limits::JSON_DEPTH_DEFAULT,

@@ -9,8 +9,12 @@ mod projection;
 pub use fold::{StreamFold, WholeFold};
 pub use projection::{Projection, ResponsesProjection};
 
+use std::collections::BTreeMap;
+
 use tw_core::accepts::Accepts;
 use tw_core::history::FeltDifferences;
+use tw_core::id::{CallId, TurnId};
+use tw_core::json::Json;
 use tw_core::json::shared::SharedText;
 use tw_core::limits::RequestLimits;
 use tw_core::model::{ModelEvent, ReportedError};
@@ -42,6 +46,17 @@ pub struct PassedHeader {
     pub name: &'static str,
     /// Whether its value is a list, so that it may be there several times.
     pub is_list: bool,
+}
+
+/// Items of earlier requests and answers, by their ids.
+pub type KeptItems = BTreeMap<String, Json>;
+
+/// What the id of a kept item tells of where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemOrigin {
+    Turn(TurnId),
+    /// The turn that made the call.
+    Call(CallId),
 }
 
 /// A format in which models are asked and answer.
@@ -196,6 +211,54 @@ impl WireFormat {
     /// Writes a count of tokens.
     pub fn render_count(self, tokens: u64) -> Vec<u8> {
         token_count::render(self, tokens)
+    }
+
+    /// The ids of kept items that a request refers to, each once; empty also for a body that is no request.
+    pub fn item_references(self, body: &SharedText) -> Vec<String> {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => Vec::new(),
+            Self::OpenAiResponses => openai_responses::request::item_references(body),
+        }
+    }
+
+    /// The body of a request with the items themselves where it refers to them.
+    pub fn with_items(self, body: &SharedText, items: &KeptItems) -> SharedText {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => body.clone(),
+            Self::OpenAiResponses => openai_responses::request::with_items(body, items),
+        }
+    }
+
+    /// The items of a turn's request, in its order, by their ids; none where a format has no items.
+    pub fn input_items(self, body: &SharedText, turn: TurnId) -> Vec<(String, Json)> {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => Vec::new(),
+            Self::OpenAiResponses => openai_responses::input_items::read(body, turn),
+        }
+    }
+
+    /// The turn of a kept item, as far as its id tells.
+    pub fn item_origin(self, id: &str) -> Option<ItemOrigin> {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => None,
+            Self::OpenAiResponses => openai_responses::ids::item_origin(id),
+        }
+    }
+
+    /// The id by which a client knows the answer of a turn; `None` where answers are not continued by name.
+    pub fn name_of_answer(self, turn: TurnId) -> Option<String> {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => None,
+            Self::OpenAiResponses => Some(openai_responses::ids::response_id(turn)),
+        }
+    }
+
+    /// The turn of an answer, by the id that its client knows; `None` for an id of somebody else.
+    pub fn turn_of_answer(self, id: &str) -> Option<TurnId> {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => None,
+            Self::OpenAiResponses => openai_responses::ids::parse_response_id(id),
+        }
     }
 
     /// The field in which a request names the person that it is for, as errors call it.

@@ -5,13 +5,12 @@ use axum::response::Response;
 use tw_core::tenant::KeyScope;
 use tw_wire::client_request::body_text;
 
-use super::{ModelSurface, RequestOrigin, check_user, turn_request};
+use super::{ModelSurface, RequestGoal, RequestOrigin, read_request};
 use crate::access;
 use crate::answer_body::json;
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
 use crate::request_body::{read_body, refused};
-use crate::sealed;
 use crate::server::{AppState, RequestId};
 
 /// Answers a request for a count that came by this route of a surface.
@@ -49,12 +48,7 @@ async fn try_count(
     let limits = runtime.request_limits();
     let body = read_body(of.surfaces, headers, body, limits.body_bytes_max).await?;
     let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
-    let body = sealed::opened(of, &caller, body).await?;
-    let request = format
-        .decode_count(&body, limits)
-        .map_err(|error| ApiError::of_request(&error))?;
-    check_user(format, &request.input)?;
-    let wanted = turn_request(of, headers, caller.clone(), body, request)?;
+    let wanted = read_request(of, headers, &caller, body, RequestGoal::Count, None).await?;
     let counted = runtime.count_tokens(wanted, route, format).await;
     let counted = counted.map_err(|refused| ApiError::of_count_refusal(&refused, of.id))?;
     let mut response = json(counted);

@@ -300,3 +300,23 @@ async fn a_request_that_is_not_compacted_is_refused_as_others_are() {
     }
     assert_eq!(listener.asked().len(), 0);
 }
+
+#[tokio::test]
+async fn what_a_request_continues_is_summarized_with_it() {
+    let listener = says("Slate, it was.").await;
+    let app = App::start(&listener, AppOptions::plain()).await;
+    let first = json!({ "model": "m", "input": "The word is slate." });
+    let first = post(&app.client, RESPONSES, &first).await.json();
+    let request = json!({ "model": "m", "previous_response_id": first["id"] });
+    let got = post(&app.client, COMPACT, &request).await;
+    assert_eq!(got.status, 200, "{}", got.text());
+    let asked = listener.asked().pop().unwrap().json();
+    let asked = asked["messages"].as_array().unwrap();
+    assert_eq!(asked.len(), 3);
+    assert_eq!(asked[0]["content"], json!("The word is slate."));
+    let next = json!({ "model": "m", "input": [got.json()["output"][0], user("Which?")] });
+    post(&app.client, RESPONSES, &next).await;
+    let asked = listener.asked().pop().unwrap().json();
+    assert_eq!(asked["messages"].as_array().unwrap().len(), 2);
+    assert!(asked["messages"][0].to_string().contains("Slate, it was."));
+}

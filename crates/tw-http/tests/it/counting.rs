@@ -12,7 +12,7 @@ use tw_testkit::client::ReadAnswer;
 use tw_testkit::listener::{Listener, ListenerReply};
 use tw_wire::format::WireFormat;
 
-use crate::app::{App, AppOptions, probe};
+use crate::app::{App, AppOptions, probe, upstream_body};
 use crate::upstreams::{in_front_of, in_front_of_with, serves, upstream};
 
 const MESSAGES: &str = "/v1/messages/count_tokens";
@@ -394,4 +394,85 @@ async fn a_count_is_a_request_of_the_limit() {
         "rate_limit_error"
     );
     assert_eq!(listener.asked().len(), 1);
+}
+
+/// What Claude Code asks before a large request: betas in a header and in the query, cached system texts, many tools.
+#[tokio::test]
+async fn a_coding_agents_request_is_counted_as_it_was_written() {
+    const BETAS: &str =
+        "claude-code-20250219,interleaved-thinking-2025-05-14,token-counting-2024-11-01";
+    let listener = counts(WireFormat::AnthropicMessages).await;
+    let app = in_front_of(vec![of_format(
+        WireFormat::AnthropicMessages,
+        "one",
+        &listener,
+    )])
+    .await;
+    let cached = json!({ "type": "ephemeral" });
+    let tools: Vec<Value> = (0..25)
+        .map(|n| {
+            let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } }, "$schema": "x" });
+            json!({ "name": format!("Tool{n}"), "description": "Does it.", "input_schema": schema })
+        })
+        .collect();
+    let body = json!({
+        "model": "claude-sonnet-4-5",
+        "system": [
+            { "type": "text", "text": "You are a coding agent.", "cache_control": cached },
+            { "type": "text", "text": "Be careful.", "cache_control": cached },
+        ],
+        "messages": [
+            { "role": "user", "content": [{ "type": "text", "text": "Fix it.", "cache_control": cached }] },
+            { "role": "assistant", "content": [
+                { "type": "thinking", "thinking": "Hm.", "signature": "c2ln" },
+                { "type": "tool_use", "id": "toolu_1", "name": "Tool1", "input": { "path": "a" } },
+            ] },
+            { "role": "user", "content": [
+                { "type": "tool_result", "tool_use_id": "toolu_1", "content": [{ "type": "text", "text": "ok" }] },
+            ] },
+        ],
+        "tools": tools,
+        "tool_choice": { "type": "auto" },
+        "thinking": { "type": "enabled", "budget_tokens": 4000 },
+    });
+    let headers = [
+        ("anthropic-beta", BETAS),
+        ("anthropic-version", "2023-06-01"),
+        ("x-app", "cli"),
+        ("user-agent", "claude-cli/2.0 (external, cli)"),
+    ];
+    let path = format!("{MESSAGES}?beta=true");
+    let client = &app.client;
+    let got = client.send("POST", &path, &headers, body.to_string()).await;
+    assert_eq!(got.unwrap().json()["input_tokens"], json!(42));
+    let asked = listener.asked().pop().unwrap();
+    assert_eq!(asked.json(), body);
+    assert_eq!(asked.header("anthropic-beta"), BETAS);
+    assert_eq!(asked.header("x-app"), "");
+}
+
+#[tokio::test]
+async fn a_continuation_is_counted_with_what_it_continues() {
+    let said = ListenerReply::json(upstream_body("Hello", &[]));
+    let chat = Listener::in_turn(vec![said]).await.unwrap();
+    let counter = counts(WireFormat::AnthropicMessages).await;
+    let app = in_front_of(vec![
+        upstream("chat", chat.url("/v1")),
+        of_format(WireFormat::AnthropicMessages, "counter", &counter),
+    ])
+    .await;
+    let first = json!({ "model": "m", "input": "Hi" });
+    let first = post(&app, "/v1/responses", &first).await.json();
+    let next = json!({ "model": "m", "input": "Ho", "previous_response_id": first["id"] });
+    let got = post(&app, RESPONSES, &next).await;
+    assert_eq!(got.status, 200, "{}", got.text());
+    let asked = counter.asked().pop().unwrap().json();
+    let roles: Vec<&Value> = asked["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| &message["role"])
+        .collect();
+    assert_eq!(roles, ["user", "assistant", "user"]);
+    assert!(asked.to_string().contains("Hello"));
 }

@@ -35,6 +35,7 @@ mod relayed;
 mod repeat;
 mod repeated_calls;
 mod replay;
+mod responses;
 mod structured;
 mod surface_shapes;
 mod tenants;

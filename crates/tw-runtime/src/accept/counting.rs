@@ -65,10 +65,12 @@ impl Runtime {
         if counting.is_empty() {
             return Err(CountRefused::NoCounter);
         }
+        let previous = request.previous.as_deref();
         let end_user = request
             .end_user
             .clone()
-            .or_else(|| request.input.user.clone());
+            .or_else(|| request.input.user.clone())
+            .or_else(|| previous?.end_user.clone());
         let asked = self.asked(&request, end_user.as_deref(), &counting).await?;
         let subject = RelaySubject {
             caller: request.caller,
@@ -95,6 +97,7 @@ impl Runtime {
         let PreparedRequest {
             offered,
             page,
+            input,
             prepared,
             conversation,
         } = self.prepared(request, end_user).await?;
@@ -112,7 +115,7 @@ impl Runtime {
             model: &request.input.model,
         };
         let parts = TurnParts {
-            input: Arc::clone(&request.input),
+            input,
             withheld: prepared.withheld.clone(),
             prepared,
             offer: offered.offer,

@@ -3,6 +3,7 @@
 use tw_core::event::LogEvent;
 use tw_core::fault::TurnFault;
 use tw_core::id::TurnId;
+use tw_core::json::Json;
 
 use super::Projection;
 use crate::anthropic_messages::events::EventWriter;
@@ -99,6 +100,14 @@ impl WholeFold {
             Self::OpenAiChat(builder) => builder.push(event),
             Self::AnthropicMessages(builder) => builder.push(event),
             Self::OpenAiResponses(fold) => fold.push(event, &mut Vec::new()),
+        }
+    }
+
+    /// The items of the answer as they are now, by their ids; none where a format has no items.
+    pub fn items(&self) -> Vec<(String, Json)> {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => Vec::new(),
+            Self::OpenAiResponses(fold) => fold.items(),
         }
     }
 

@@ -247,6 +247,17 @@ impl ResponseFold {
         out
     }
 
+    /// The items of the output as they are now, by their ids.
+    pub fn items(&self) -> Vec<(String, Json)> {
+        let items = self.items.iter().map(|item| {
+            let mut out = Vec::new();
+            output::write_item(&mut out, item, output::Extent::Full);
+            let json = Json::of_read(&String::from_utf8(out).unwrap_or_default());
+            (item.id.clone(), json)
+        });
+        items.collect()
+    }
+
     /// The status of the response as it is now.
     pub fn status(&self) -> ResponseStatus {
         self.status
