@@ -2,6 +2,7 @@
 
 mod kept;
 pub(crate) mod no_room;
+mod socket;
 
 use axum::response::Response;
 use http::header::RETRY_AFTER;
@@ -21,6 +22,7 @@ use tw_store::read::ReadError;
 use tw_wire::client_error::{ClientError, ErrorKind};
 use tw_wire::client_request::RequestError;
 use tw_wire::format::WireFormat;
+use tw_wire::response_socket;
 
 use crate::answer_body::json;
 use crate::gateway::TURN_HEADER;
@@ -476,6 +478,11 @@ impl ApiError {
         } else {
             told
         }
+    }
+
+    /// The event by which a WebSocket tells it.
+    pub(crate) fn socket_event(&self, format: WireFormat, id: &RequestId) -> String {
+        response_socket::error_event(&self.error, format.error_status(&self.error), &id.0)
     }
 
     /// The answer of a route that has no format of its own.

@@ -35,4 +35,5 @@ pub mod error;
 mod render_turn;
 mod request_body;
 mod sealed;
+mod socket;
 mod surface_format;

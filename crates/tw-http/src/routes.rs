@@ -10,7 +10,7 @@ use crate::openapi::{
 use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
 use crate::{
     chat, compact, conversations, events, health, keys, messages, metrics, models, responses,
-    tools, turns,
+    socket, tools, turns,
 };
 
 pub(crate) fn all() -> DocumentedRouter {
@@ -74,6 +74,12 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
     .scope("chat")
     .takes(&[(JSON, "ResponsesRequest")])
     .gives(&[(JSON, "Response"), (EVENTS, TEXT)]);
+    let connects = get(
+        "connectResponses",
+        "Opens a WebSocket, over which responses come one after the other",
+    )
+    .scope("chat")
+    .status(101);
     let counts_message = post(
         "countMessageTokens",
         "Counts the tokens of a conversation, with the tools that it is offered",
@@ -130,8 +136,8 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
         )
         .route(
             "/v1/responses",
-            routing::post(responses::create),
-            &[responds],
+            routing::post(responses::create).get(socket::connect),
+            &[responds, connects],
         )
         .route("/v1/models", routing::get(models::list), &[lists])
         .route("/v1/models/{*id}", routing::get(models::show), &[shows])

@@ -36,6 +36,7 @@ mod repeat;
 mod repeated_calls;
 mod replay;
 mod responses;
+mod socket;
 mod structured;
 mod surface_shapes;
 mod tenants;
