@@ -12,6 +12,7 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::fault::TurnFault;
+use tw_core::id::TurnId;
 use tw_core::json::shared::SharedText;
 use tw_core::request::ModelInput;
 use tw_core::tenant::{KeyScope, ToolsMode};
@@ -106,6 +107,7 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
     let wanted = read_request(of, headers, &caller, body, RequestGoal::Answer, None).await?;
     let streamed = wanted.input.stream;
+    let is_background = wanted.projection.is_background();
     let projection = wanted.projection.clone();
     let permit = if streamed {
         let permit = surfaces.runtime().open_stream(&caller);
@@ -129,6 +131,8 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     };
     let mut response = if streamed {
         streaming::stream(surfaces, taken, permit, projection, note, id).await?
+    } else if is_background {
+        begun(surfaces, taken.turn, projection, note, id).await?
     } else {
         plain(taken, projection, note, id).await?
     };
@@ -173,6 +177,10 @@ pub(crate) async fn read_request(
     check_user(format, &request.input)?;
     let is_kept = request.input.store != Some(false) && caller.record == RecordPolicy::Full;
     request.projection.set_kept(is_kept);
+    let is_background = request.projection.is_background();
+    if is_background && !is_kept {
+        return Err(ApiError::background_unstored());
+    }
     let named = end_user.as_deref().or(request.input.user.as_deref());
     let held = held.filter(|held| request.projection.continues() == Some(held.name.as_str()));
     let previous = match held {
@@ -182,6 +190,9 @@ pub(crate) async fn read_request(
     let mut wanted = turn_request(of, headers, caller.clone(), body, request)?;
     wanted.end_user = end_user;
     wanted.previous = previous;
+    if is_background {
+        wanted.on_leave = Some(OnLeave::Finish);
+    }
     Ok(wanted)
 }
 
@@ -269,6 +280,20 @@ pub(crate) fn headers_of(taken: &TurnTaken) -> HeaderMap {
         put(TOOLS_SHARED_HEADER, &taken.names_shared.join(", "));
     }
     headers
+}
+
+/// The answer as it is so far, which for a new one is nothing. Nobody waits for the rest.
+async fn begun(
+    surfaces: &AppState,
+    turn: TurnId,
+    projection: Projection,
+    note: HandoverNote,
+    id: &RequestId,
+) -> Result<Response, ApiError> {
+    let fold = kept::folded(surfaces, note.caller.organization, turn, projection).await;
+    let fold = fold.map_err(|error| ApiError::of_read(&error, id))?;
+    let fold = fold.ok_or_else(ApiError::response_expired)?;
+    Ok(json(Body::new(WholeBody::new(fold.into_body(), note))))
 }
 
 async fn plain(

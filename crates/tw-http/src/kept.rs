@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tw_core::id::TurnId;
+use tw_core::id::{OrgId, TurnId};
 use tw_core::json::shared::SharedText;
 use tw_core::tenant::{KeyScope, TurnOwner};
 use tw_core::turn_policy::RecordPolicy;
 use tw_runtime::auth::Principal;
 use tw_runtime::chain::{ChainHistory, ChainKept, ChainWanted};
+use tw_runtime::retold::{self, TextsShown};
 use tw_store::read::ReadError;
 use tw_store::read::turn::TurnRow;
+use tw_store::read::view::ResultDetail;
 use tw_wire::client_request::body_text;
 use tw_wire::format::{ItemOrigin, KeptItems, Projection, WholeFold};
 use tw_wire::stored::context::TurnContext;
@@ -61,28 +63,78 @@ pub(crate) async fn find(
         .map(|(row, context)| KeptAnswer { row, context }))
 }
 
+/// A turn's answer as its log has it now; `None` if the log is not kept any more.
+pub(crate) async fn folded(
+    surfaces: &AppState,
+    organization: OrgId,
+    turn: TurnId,
+    projection: Projection,
+) -> Result<Option<WholeFold>, ReadError> {
+    let store = surfaces.runtime().store();
+    let mut fold = WholeFold::new(turn, projection);
+    let mut after = 0;
+    loop {
+        let page = store.events_after(organization, turn, after, PAGE_EVENTS_MAX);
+        let Some(page) = page.await?.filter(|page| !page.erased && !page.deleted) else {
+            return Ok(None);
+        };
+        for numbered in &page.events {
+            fold.push(&numbered.event);
+            after = numbered.number;
+        }
+        if after >= page.last || page.events.is_empty() {
+            return Ok(Some(fold));
+        }
+    }
+}
+
 impl KeptAnswer {
-    /// The answer as its log has it now; `None` if the log is not kept any more.
+    /// The answer as its log has it now, or the record where the log is not kept any more; `None` if nothing is.
     pub(crate) async fn folded(&self, surfaces: &AppState) -> Result<Option<WholeFold>, ReadError> {
         let TurnRow {
             id, organization, ..
         } = self.row;
-        let store = surfaces.runtime().store();
-        let mut fold = WholeFold::new(id, self.context.projection.clone());
-        let mut after = 0;
-        loop {
-            let page = store.events_after(organization, id, after, PAGE_EVENTS_MAX);
-            let Some(page) = page.await?.filter(|page| !page.erased && !page.deleted) else {
-                return Ok(None);
-            };
-            for numbered in &page.events {
-                fold.push(&numbered.event);
-                after = numbered.number;
-            }
-            if after >= page.last || page.events.is_empty() {
-                return Ok(Some(fold));
-            }
+        let projection = self.context.projection.clone();
+        let of_log = folded(surfaces, organization, id, projection.clone()).await?;
+        if of_log.is_some() || !self.row.status.is_final() {
+            return Ok(of_log);
         }
+        let store = surfaces.runtime().store();
+        let view = store
+            .turn_view(organization, id, ResultDetail::Shown)
+            .await?;
+        let Some(view) = view.filter(|view| view.turn.erased.is_none()) else {
+            return Ok(None);
+        };
+        let texts = self.texts_shown(surfaces).await?;
+        let mut fold = WholeFold::new(id, projection);
+        for event in retold::log_of(&view, texts) {
+            fold.push(&event);
+        }
+        Ok(Some(fold))
+    }
+
+    /// The texts that the client was shown. Of an answer that is one JSON text, and was made with tools of this server,
+    /// only those of its last round were.
+    async fn texts_shown(&self, surfaces: &AppState) -> Result<TextsShown, ReadError> {
+        if self.context.tools.is_none() {
+            return Ok(TextsShown::OfAllRounds);
+        }
+        let TurnRow {
+            id, organization, ..
+        } = self.row;
+        let body = surfaces.runtime().store().turn_body(organization, id);
+        let body = body_text(body.await?.unwrap_or_default()).unwrap_or_default();
+        let limits = surfaces.runtime().request_limits();
+        let request = self
+            .context
+            .projection
+            .format()
+            .decode_request(&body, limits);
+        Ok(match request {
+            Ok(request) if request.input.is_structured => TextsShown::OfLastRound,
+            Ok(_) | Err(_) => TextsShown::OfAllRounds,
+        })
     }
 
     /// The items of its input, by their ids.

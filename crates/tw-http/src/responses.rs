@@ -1,4 +1,11 @@
-//! `POST /v1/responses` and `POST /v1/responses/input_tokens`
+//! `POST /v1/responses` and `POST /v1/responses/input_tokens`, and what is kept of a response.
+
+pub(crate) mod cancel;
+pub(crate) mod delete;
+pub(crate) mod input_items;
+pub(crate) mod show;
+
+mod found;
 
 use axum::Extension;
 use axum::extract::{Request, State};

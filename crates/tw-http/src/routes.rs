@@ -101,6 +101,7 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
     .scope("chat")
     .takes(&[(JSON, "ResponsesRequest")])
     .gives(&[(JSON, "CompactedResponse")]);
+    router = of_responses(router);
     let lists = get("listModels", "The models of all upstreams")
         .scope("chat")
         .query(&[LIMIT, AFTER_MODEL, BEFORE_MODEL])
@@ -141,6 +142,47 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
         )
         .route("/v1/models", routing::get(models::list), &[lists])
         .route("/v1/models/{*id}", routing::get(models::show), &[shows])
+}
+
+fn of_responses(router: DocumentedRouter) -> DocumentedRouter {
+    const STREAM: QueryParameter = query("stream", "boolean", "true: as its events");
+    const STARTING_AFTER: QueryParameter = query(
+        "starting_after",
+        "integer",
+        "the sequence_number of the last event that was seen",
+    );
+    const ORDER: QueryParameter = query("order", "string", "asc or desc");
+    let shows = get("getResponse", "A response as it is now, or its events")
+        .query(&[STREAM, STARTING_AFTER])
+        .gives(&[(JSON, "Response"), (EVENTS, TEXT)]);
+    let deletes = delete("deleteResponse", "Deletes a response")
+        .scope("chat")
+        .gives(&[(JSON, "ResponseDeleted")]);
+    let cancels = post(
+        "cancelResponse",
+        "Stops a response in the background, and waits for its end",
+    )
+    .scope("chat")
+    .gives(&[(JSON, "Response")]);
+    let lists = get("listInputItems", "The items of a response's request")
+        .query(&[LIMIT, AFTER_ID, ORDER])
+        .gives(&[(JSON, "ItemList")]);
+    router
+        .route(
+            "/v1/responses/{id}",
+            routing::get(responses::show::show).delete(responses::delete::delete),
+            &[shows, deletes],
+        )
+        .route(
+            "/v1/responses/{id}/cancel",
+            routing::post(responses::cancel::cancel),
+            &[cancels],
+        )
+        .route(
+            "/v1/responses/{id}/input_items",
+            routing::get(responses::input_items::list),
+            &[lists],
+        )
 }
 
 fn relays(route: &RelayedRoute) -> crate::openapi::Operation {

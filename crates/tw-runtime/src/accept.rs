@@ -371,7 +371,8 @@ impl Runtime {
             end_user: end_user.as_deref(),
             conversation: &conversation,
             created,
-            deadline: created.after(if input.stream {
+            // Only whoever waits for a whole answer gives up early.
+            deadline: created.after(if input.stream || request.projection.is_background() {
                 limits.streamed_max
             } else {
                 limits.plain_max
@@ -380,6 +381,7 @@ impl Runtime {
             on_leave: request.on_leave.unwrap_or(OnLeave::Stop),
             record,
             model: &input.model,
+            calls_max: request.projection.calls_max(),
         };
         if let Some(fingerprint) = early {
             let known = &inner.early_retries;

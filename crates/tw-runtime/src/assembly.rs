@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use tw_core::id::TurnId;
+use tw_core::limits::TurnLimits;
 use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
 use tw_core::turn::{ToolOffer, TurnSetup};
@@ -32,6 +33,8 @@ pub(crate) struct TurnIdentity<'a> {
     pub(crate) record: RecordPolicy,
     /// The name under which the client asked for a model.
     pub(crate) model: &'a str,
+    /// Most calls of this server's tools, where the request sets a limit.
+    pub(crate) calls_max: Option<u32>,
 }
 
 /// The parts of a turn beside its identity.
@@ -55,6 +58,15 @@ pub(crate) struct TurnParts<'a> {
 pub(crate) struct AssembledTurn {
     pub(crate) setup: TurnSetup,
     pub(crate) work: TurnWork,
+}
+
+/// The limits of a turn: those of the configuration, or less where its request says so.
+fn limits_of(inner: &RuntimeInner, identity: &TurnIdentity<'_>) -> TurnLimits {
+    let mut limits = inner.config.turn.clone();
+    if let Some(max) = identity.calls_max {
+        limits.calls_per_turn_max = limits.calls_per_turn_max.min(max);
+    }
+    limits
 }
 
 pub(crate) fn assemble(
@@ -98,7 +110,7 @@ pub(crate) fn assemble(
         completion_tokens_max: input.completion_tokens_max,
         offer,
         withheld,
-        limits: inner.config.turn.clone(),
+        limits: limits_of(inner, identity),
         upstreams: upstreams
             .iter()
             .map(|upstream| Arc::new(upstream.origin(&input.model)))

@@ -38,6 +38,7 @@ pub mod recover;
 pub mod recovery_pace;
 mod results;
 mod retention;
+pub mod retold;
 pub mod sealing;
 mod slots;
 mod to_client;

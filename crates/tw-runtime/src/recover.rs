@@ -357,9 +357,11 @@ async fn load(
         MemorySource::Row(row)
     };
     let prepared = prepared_history::prepare(inner, owner, source, &input, &offer).await?;
+    let calls_max = context.projection.calls_max();
     match parts_of(inner, context, input, prepared, offer, page.as_deref()) {
         Ok(parts) => {
-            let assembled = assembly::assemble(inner, &identity_of(&found), parts);
+            let identity = identity_of(&found, calls_max);
+            let assembled = assembly::assemble(inner, &identity, parts);
             drive_on(inner, fence, &found, assembled, room);
             stop_if_asked(inner, organization, turn).await;
             Ok(TakenOver::Driven)
@@ -394,7 +396,7 @@ async fn stop_if_asked(inner: &RuntimeInner, organization: OrgId, turn: TurnId) 
     }
 }
 
-fn identity_of(found: &RecoveredTurn) -> TurnIdentity<'_> {
+fn identity_of(found: &RecoveredTurn, calls_max: Option<u32>) -> TurnIdentity<'_> {
     let row = &found.turn;
     TurnIdentity {
         id: row.id,
@@ -410,6 +412,7 @@ fn identity_of(found: &RecoveredTurn) -> TurnIdentity<'_> {
         on_leave: row.on_leave,
         record: row.record,
         model: &row.model,
+        calls_max,
     }
 }
 

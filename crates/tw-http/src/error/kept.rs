@@ -19,6 +19,26 @@ impl ApiError {
         error
     }
 
+    pub(crate) fn no_response() -> Self {
+        Self::new(
+            ErrorKind::NotFound,
+            Some("not_found"),
+            "There is no such response.",
+        )
+    }
+
+    /// The error of a response of which nothing is kept any more.
+    pub(crate) fn response_expired() -> Self {
+        let message = "The response is not kept any more.";
+        Self::new(ErrorKind::Gone, Some("response_expired"), message)
+    }
+
+    /// The error of a request for the background whose answer would not be there later.
+    pub(crate) fn background_unstored() -> Self {
+        let message = "'background' needs a response that is stored: 'store' must not be false, nor may the key keep less.";
+        Self::invalid(Some("background"), Some("invalid_value"), message)
+    }
+
     pub(crate) fn of_chain(error: &ChainError, id: &RequestId) -> Self {
         match error {
             ChainError::NotFound => Self::no_previous(),

@@ -1,14 +1,19 @@
 //! Responses that are kept: continued by name, read again, and made in the background.
 
+mod background;
 mod chain;
+mod deleted;
 mod foreign;
+mod input_items;
 mod references;
+mod retrieved;
 mod taken_over;
 
 use serde_json::{Value, json};
 use tw_core::tool::EffectClass;
 use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::{Listener, ListenerReply};
+use tw_testkit::polling::poll_until;
 
 use crate::app::{App, AppOptions, probe, upstream_body, upstream_stream};
 
@@ -105,6 +110,17 @@ fn id(response: &Value) -> &str {
 fn items<'a>(response: &'a Value, kind: &str) -> Vec<&'a Value> {
     let items = response["output"].as_array().unwrap().iter();
     items.filter(|item| item["type"] == kind).collect()
+}
+
+/// The newest turn of a conversation, once it is written down: its model is asked before that.
+async fn turn_of(client: &TestClient, conversation: &str) -> Value {
+    let path = format!("/v1/conversations/{conversation}/turns?order=desc");
+    poll_until("a turn of the conversation", async || {
+        let turns = client.send("GET", &path, &[], "").await.unwrap().json();
+        let turn = turns["data"].get(0)?;
+        Some(turn.clone())
+    })
+    .await
 }
 
 /// The events of a stream, as their JSON; the end mark is left out.

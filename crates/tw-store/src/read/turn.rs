@@ -214,7 +214,7 @@ impl Store {
         .await
     }
 
-    /// The turn that made a call; `None` if there is no such call.
+    /// The turn that made a call; `None` if there is no such call, or the turn was deleted.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -225,7 +225,7 @@ impl Store {
     ) -> Result<Option<TurnId>, ReadError> {
         self.read(move |conn| {
             let sql = "SELECT t.id FROM tool_call c JOIN turn t ON t.key = c.turn
-                WHERE c.organization = ?1 AND c.id = ?2";
+                WHERE c.organization = ?1 AND c.id = ?2 AND t.deleted_us IS NULL";
             let mut statement = conn.prepare_cached(sql)?;
             let mut rows = statement.query(params![organization.0, call.to_string()])?;
             rows.next()?

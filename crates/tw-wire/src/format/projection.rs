@@ -39,7 +39,6 @@ impl ResponsesProjection {
         let options = &request.options;
         let missing = [
             ("conversation", options.conversation.is_some()),
-            ("background", options.background),
             ("input", !options.approvals.is_empty()),
         ];
         if let Some((param, _)) = missing.into_iter().find(|(_, is_given)| *is_given) {
@@ -72,7 +71,6 @@ impl ResponsesProjection {
             turn,
             model: self.model.clone(),
             created_s: turn.created_s(),
-            completed_s: None,
             store: self.store,
             own_calls: self.own_calls,
         }
@@ -104,6 +102,37 @@ impl Projection {
         match self {
             Self::OpenAiChat(_) | Self::AnthropicMessages(_) => None,
             Self::OpenAiResponses(of) => of.options.previous_response_id.as_deref(),
+        }
+    }
+
+    /// Whether the answer is fetched later, so that nobody waits for it.
+    pub fn is_background(&self) -> bool {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => false,
+            Self::OpenAiResponses(of) => of.options.background,
+        }
+    }
+
+    /// Most calls of this server's tools, where the request sets a limit.
+    pub fn calls_max(&self) -> Option<u32> {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => None,
+            Self::OpenAiResponses(of) => {
+                let max = of.options.max_tool_calls?;
+                Some(u32::try_from(max).unwrap_or(u32::MAX))
+            }
+        }
+    }
+
+    /// Has the answer say what it leaves out unless it is asked for.
+    pub fn include(&mut self, what: &str) {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => {}
+            Self::OpenAiResponses(of) => {
+                if !of.options.includes(what) {
+                    of.options.include.push(what.to_owned());
+                }
+            }
         }
     }
 

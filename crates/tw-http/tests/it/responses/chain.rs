@@ -100,6 +100,7 @@ async fn the_whole_history_comes_before_the_new_input() {
         // The record says what was continued.
         let record = lab.app.turn_of(&got).await;
         assert_eq!(branch["previous_response_id"], one["id"]);
+        assert_eq!(lab.app.turn(id(&branch)).await, record);
         let parent = record["parent"].as_str().unwrap().replace('-', "");
         assert_eq!(format!("resp_{parent}"), id(&one));
         assert_eq!(lab.tool.asked().len(), 1, "nothing ran again");
@@ -231,6 +232,13 @@ async fn the_models_own_blocks_come_back() {
     .await;
     let one = response(&create(&app.client, &[], json!({ "input": "go" })).await);
     assert!(id(&one) != "resp_up");
+    assert_eq!(one["output"][0].get("encrypted_content"), None);
+    let path = format!(
+        "/v1/responses/{}?include[]=reasoning.encrypted_content",
+        id(&one)
+    );
+    let again = response(&app.client.send("GET", &path, &[], "").await.unwrap());
+    assert_eq!(again["output"][0]["encrypted_content"], "sealed");
     let more = json!({ "input": "and?", "previous_response_id": id(&one) });
     response(&create(&app.client, &[], more).await);
     let sent = listener.asked()[1].json();

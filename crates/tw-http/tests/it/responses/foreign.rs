@@ -5,7 +5,7 @@ use tw_core::tenant::{KeyScope, ToolGrant, TurnOwner};
 use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use super::{Lab, RESPONSES, create, id, response};
+use super::{Lab, RESPONSES, create, id, response, turn_of};
 use crate::app::{App, AppOptions, ask, upstream_body};
 use crate::tenants::error_of;
 
@@ -147,11 +147,8 @@ async fn only_a_response_with_an_answer_is_continued() {
     let headers = [("turnwright-conversation", "waits")];
     let running = tokio::spawn(async move { client.send("POST", RESPONSES, &headers, body).await });
     upstream.asked_times(2).await;
-    let turns = app
-        .client
-        .send("GET", "/v1/conversations/waits/turns", &[], "");
-    let turns = turns.await.unwrap().json();
-    let running_turn = named(turns["data"][0]["id"].as_str().unwrap());
+    let turn = turn_of(&app.client, "waits").await;
+    let running_turn = named(turn["id"].as_str().unwrap());
     let got = continued(&app.client, &[], &running_turn).await;
     refusal(&got, "running");
     upstream.open("later");

@@ -4,7 +4,7 @@ use serde_json::json;
 use tw_core::tenant::TurnOwner;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use super::{Lab, RESPONSES, id, response};
+use super::{Lab, RESPONSES, id, response, turn_of};
 use crate::app::{App, upstream_body};
 
 /// An upstream that answers once, and then not.
@@ -28,13 +28,17 @@ async fn a_turn_that_is_taken_over_has_the_same_history() {
     let one = response(&lab.create(json!({ "input": "go" })).await);
     let body = json!({ "model": "m", "input": "and?", "previous_response_id": id(&one) });
     let client = lab.app.client.clone();
-    let headers = [("turnwright-on-leave", "finish")];
+    let headers = [
+        ("turnwright-on-leave", "finish"),
+        ("turnwright-conversation", "two"),
+    ];
     let waiting = tokio::spawn(async move {
         client
             .send("POST", RESPONSES, &headers, body.to_string())
             .await
     });
     lab.upstream.asked_times(2).await;
+    turn_of(&lab.app.client, "two").await;
     let sent = lab.sent();
 
     let later = lab.again(&[("Two.", &[])]).await;
@@ -71,6 +75,7 @@ async fn a_turn_ends_when_what_it_continues_was_deleted() {
             .await
     });
     lab.upstream.asked_times(2).await;
+    turn_of(&lab.app.client, "two").await;
     let later = lab.again(&[("Two.", &[])]).await;
     let key = lab.app.client.key.clone().unwrap();
     let caller = later.app.runtime.authenticate(&key).await.unwrap();
@@ -81,9 +86,7 @@ async fn a_turn_ends_when_what_it_continues_was_deleted() {
     let deleted = later.app.runtime.delete_conversation(&caller, "one", whose);
     deleted.await.unwrap();
     assert_eq!(later.app.runtime.recover().await.unwrap(), 1);
-    let path = "/v1/conversations/two/turns";
-    let turns = later.app.client.send("GET", path, &[], "").await.unwrap();
-    let turn = &turns.json()["data"][0];
+    let turn = turn_of(&later.app.client, "two").await;
     assert_eq!(
         (&turn["status"], &turn["reason"]),
         (&json!("failed"), &json!("internal"))
