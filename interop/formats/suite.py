@@ -101,6 +101,32 @@ def test_messages_are_refused_in_their_own_words(place: Place) -> None:
             raise AssertionError(f"{kind}: it was answered")
 
 
+def test_messages_are_not_counted_where_nobody_counts(place: Place) -> None:
+    try:
+        place.anthropic().messages.count_tokens(model="any", messages=ASKED)
+    except anthropic.NotFoundError as refused:
+        assert refused.body["error"]["type"] == "not_found_error", refused.body
+        assert refused.request_id == refused.body["request_id"], refused.body
+    else:
+        raise AssertionError("a scripted model does not count")
+
+
+def test_a_compaction_takes_the_place_of_what_was_said(place: Place) -> None:
+    client = place.openai(place.plain)
+    made = client.responses.compact(model="any", input=ASKED)
+    (item,) = [item.model_dump(exclude_none=True) for item in made.output]
+    assert (made.object, item["type"], made.usage.total_tokens) == ("response.compaction", "compaction", 0), made
+    answer = client.responses.create(model="any", input=[item, {"role": "user", "content": "Sure?"}])
+    assert answer.output_text == SAID[1], answer
+    item["encrypted_content"] = item["encrypted_content"][:-4]
+    try:
+        client.responses.create(model="any", input=[item])
+    except openai.BadRequestError as refused:
+        assert refused.code == "invalid_encrypted_content", refused
+    else:
+        raise AssertionError("it was opened")
+
+
 def test_responses_with_the_servers_tools(place: Place) -> None:
     client = place.openai()
     whole = client.responses.create(model="any", input="6 * 7?")
@@ -128,15 +154,13 @@ def test_responses_with_a_tool_of_the_client(place: Place) -> None:
     assert answer.output_text == SAID[1], answer
 
 
-def test_responses_that_would_have_to_be_kept_are_refused(place: Place) -> None:
-    wanted = ({"previous_response_id": "resp_1"}, {"conversation": "conv_1"}, {"background": True})
-    for more in wanted:
-        try:
-            place.openai().responses.create(model="any", input="Hi", **more)
-        except openai.BadRequestError as refused:
-            assert refused.code == "unsupported_parameter" and refused.param in more, refused
-        else:
-            raise AssertionError(f"{more}: it was answered")
+def test_conversations_of_responses_are_refused(place: Place) -> None:
+    try:
+        place.openai().responses.create(model="any", input="Hi", conversation="conv_1")
+    except openai.BadRequestError as refused:
+        assert (refused.code, refused.param) == ("unsupported_parameter", "conversation"), refused
+    else:
+        raise AssertionError("it was answered")
 
 
 def main() -> int:

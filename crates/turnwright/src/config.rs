@@ -25,7 +25,7 @@ use tw_egress::client::EgressClient;
 use tw_egress::scripted::Script;
 use tw_egress::secrets::Secrets;
 use tw_http::cors::CorsOrigins;
-use tw_http::server::SurfaceOptions;
+use tw_http::server::{SOCKET_LIFE_DEFAULT, SurfaceOptions};
 use tw_runtime::fail_point::{FailPoint, PanicPoint};
 use tw_runtime::limiter::LimiterRules;
 use tw_runtime::metrics::DroppedLogLines;
@@ -316,6 +316,7 @@ impl Settings {
             bodies_bytes_max: self.server.bodies_bytes_max,
             end_user_headers: headers::end_user(&self.server.end_user_headers)?,
             cors_origins: origins.context("server.cors_origins")?,
+            socket_life: SOCKET_LIFE_DEFAULT,
         })
     }
 }

@@ -148,7 +148,10 @@ fn connection(
     tcp: TcpStream,
     routes: Router,
     limits: ConnectionLimits,
-) -> http1::Connection<TokioIo<StallGuardedStream<PeerConnection>>, TowerToHyperService<Router>> {
+) -> http1::UpgradeableConnection<
+    TokioIo<StallGuardedStream<PeerConnection>>,
+    TowerToHyperService<Router>,
+> {
     // Small chunks of a stream must not wait for one another.
     if let Err(error) = tcp.set_nodelay(true) {
         tracing::debug!(error = %error, "a connection without nodelay");
@@ -168,4 +171,5 @@ fn connection(
             )),
             TowerToHyperService::new(routes),
         )
+        .with_upgrades()
 }

@@ -402,6 +402,7 @@ impl ListeningServer {
                 drain(serving, &runtime).await;
             }
         }
+        surfaces.sockets_closed_within(LAST_BYTES).await;
         if let Some(metrics) = metrics {
             metrics.abort();
         }

@@ -94,6 +94,12 @@ pub enum Change {
 
     // Conversations.
     DeleteConversation(DeleteConversation),
+    /// The same of one turn.
+    DeleteTurn {
+        organization: OrgId,
+        turn: TurnId,
+        at: Timestamp,
+    },
 
     // Requests without a turn.
     RecordRelayedRequest(Box<RelayedRequest>),
@@ -192,8 +198,8 @@ pub enum Outcome {
     },
     /// A turn that the new one continues was deleted meanwhile; nothing was written.
     ParentDeleted,
-    /// The turns of the conversation are gone for every reader; those in `running` still have to be stopped.
-    ConversationDeleted {
+    /// The turns that were meant are gone for every reader; those in `running` still have to be stopped.
+    Deleted {
         running: Vec<TurnId>,
     },
     /// Number of rows that a retention change touched.

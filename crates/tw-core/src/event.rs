@@ -9,6 +9,7 @@ use crate::id::{CallId, CallRef};
 use crate::json::{Json, Literal};
 use crate::model::{AnswerDelta, BlockEnd, CallDelta, CallNative, Finish, TokenUsage};
 use crate::native::{FormatName, NativePart};
+use crate::time::Timestamp;
 use crate::turn_status::{TurnReason, TurnStatus};
 
 /// An event of a turn's log. Many of them wait at times, and nearly all are deltas: what makes it large is boxed.
@@ -113,6 +114,8 @@ pub struct TurnEnd {
     pub fault: Option<TurnFault>,
     /// Names and outcomes of calls other than `read` that were dispatched, in call order.
     pub effects: Vec<EffectRan>,
+    /// When it ended; `None` in logs that were written before this was in them.
+    pub at: Option<Timestamp>,
 }
 
 /// A call that may have changed the world.

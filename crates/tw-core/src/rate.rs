@@ -63,6 +63,8 @@ const REQUEST: u64 = 60_000_000;
 /// The standing of a bucket under a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketStanding {
+    /// The time of it.
+    pub at: Timestamp,
     /// Requests for each minute.
     pub limit: NonZeroU32,
     /// Requests that may come now.
@@ -94,6 +96,7 @@ impl TokenBucket {
         let taken = self.taken_by(now).min(room);
         let left = room - taken;
         BucketStanding {
+            at: now,
             limit,
             remaining: u32::try_from(left / REQUEST).unwrap_or(u32::MAX),
             next_in: refill(REQUEST.saturating_sub(left), limit),

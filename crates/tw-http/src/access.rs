@@ -1,10 +1,11 @@
 //! Access: the principal of a request, and what it may see and do.
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tw_core::tenant::{KeyScope, TurnOwner};
 use tw_runtime::auth::{AuthenticateError, Principal};
 use tw_store::read::turn::TurnRow;
+use tw_wire::passed_headers::PassedHeaders;
 
 use crate::error::ApiError;
 use crate::server::{AppState, RequestId};
@@ -124,6 +125,15 @@ pub(crate) fn end_user(
         found = Some((name, user));
     }
     Ok(found.map(|(_, user)| user))
+}
+
+/// The headers that go to upstreams.
+pub(crate) fn passed(headers: &HeaderMap) -> Result<PassedHeaders, ApiError> {
+    let values = |name| headers.get_all(name).iter().map(HeaderValue::as_bytes);
+    PassedHeaders::read(values).map_err(|error| {
+        let message = format!("{error}.");
+        ApiError::invalid(Some(error.name()), None, message)
+    })
 }
 
 /// A header that names something; an empty one counts as absent.

@@ -4,7 +4,7 @@
 //! Lists follow those of the OpenAI API (reference of 2025-10, "List input items" and "Conversations").
 //! Known differences: what is seen of a conversation depends on who asks; there are no items but turns.
 
-mod page;
+pub(crate) mod page;
 
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
@@ -13,7 +13,7 @@ use axum::response::Response;
 use http::HeaderMap;
 use serde_json::{Value, json};
 use tw_core::tenant::{KeyScope, TurnOwner};
-use tw_runtime::conversations::ConversationDeletion;
+use tw_runtime::conversations::Deletion;
 use tw_store::read::conversations::{ConversationRow, ConversationTurns, TurnsWanted};
 use tw_store::read::view::ResultDetail;
 
@@ -132,12 +132,12 @@ pub(crate) async fn delete(
         let runtime = surfaces.runtime();
         let deleted = runtime.delete_conversation(caller, &conversation, whose);
         match deleted.await {
-            Ok(ConversationDeletion::Now) => Ok(json!({
+            Ok(Deletion::Now) => Ok(json!({
                 "id": conversation,
                 "object": "conversation.deleted",
                 "deleted": true,
             })),
-            Ok(ConversationDeletion::NotFound) => Err(ApiError::no_conversation()),
+            Ok(Deletion::NotFound) => Err(ApiError::no_conversation()),
             Err(error) => {
                 let _ = ApiError::internal(&error, &id);
                 let message = "The conversation may not have been deleted; look and try again.";

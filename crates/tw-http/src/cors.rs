@@ -34,7 +34,11 @@ pub enum BadOrigin {
 const MAX_AGE: Duration = Duration::from_secs(7200);
 
 /// Headers of answers that a page may read, beside those that it always may.
-const EXPOSED: [&str; 12] = [
+const EXPOSED: [&str; 16] = [
+    "anthropic-ratelimit-requests-limit",
+    "anthropic-ratelimit-requests-remaining",
+    "anthropic-ratelimit-requests-reset",
+    "request-id",
     "retry-after",
     "turnwright-conversation",
     "turnwright-memory",

@@ -1,6 +1,8 @@
 //! Errors, one of each kind; the format of the surface that a request came by gives them their shape.
 
+mod kept;
 pub(crate) mod no_room;
+mod socket;
 
 use axum::response::Response;
 use http::header::RETRY_AFTER;
@@ -10,6 +12,7 @@ use tw_core::fault::{FaultClass, TurnFault};
 use tw_core::id::TurnId;
 use tw_core::rate::BucketStanding;
 use tw_runtime::accept::TurnRefused;
+use tw_runtime::accept::counting::CountRefused;
 use tw_runtime::error_chain::ErrorChain;
 use tw_runtime::keys::ManageKeyError;
 use tw_runtime::models::UnlistedUpstream;
@@ -19,6 +22,7 @@ use tw_store::read::ReadError;
 use tw_wire::client_error::{ClientError, ErrorKind};
 use tw_wire::client_request::RequestError;
 use tw_wire::format::WireFormat;
+use tw_wire::response_socket;
 
 use crate::answer_body::json;
 use crate::gateway::TURN_HEADER;
@@ -383,6 +387,27 @@ impl ApiError {
         }
     }
 
+    /// The error of a request whose tokens are not counted.
+    pub(crate) fn of_count_refusal(refused: &CountRefused, id: &RequestId) -> Self {
+        match refused {
+            CountRefused::Turn(refused) => Self::of_refusal(refused, id),
+            CountRefused::Relay(refused) => Self::of_relay_refusal(refused, None),
+            CountRefused::NoCounter => {
+                let message = "No upstream that serves this model counts tokens: only those of the kinds 'anthropic' \
+                               and 'openai_responses' can.";
+                let mut error = Self::new(ErrorKind::NotFound, Some("not_counted"), message);
+                error.error.param = Some("model".to_owned());
+                error
+            }
+        }
+    }
+
+    /// The error of a compaction for which the model wrote nothing.
+    pub(crate) fn no_summary() -> Self {
+        let message = "The model gave no summary of the conversation.";
+        Self::new(ErrorKind::UpstreamFailed, Some("no_summary"), message)
+    }
+
     /// The error of a request that may not be repeated, since calls that change the world were dispatched.
     pub(crate) fn effects_ran(
         turn: TurnId,
@@ -436,6 +461,7 @@ impl ApiError {
             }
             TurnRefused::NoRoom(no_room) => Self::no_room(no_room),
             TurnRefused::ShuttingDown => Self::unavailable("The server is shutting down."),
+            TurnRefused::PreviousGone => Self::no_previous(),
             TurnRefused::UnknownModel => Self::no_model(),
             TurnRefused::Write(_) => {
                 let _ = Self::internal(refused, id);
@@ -452,6 +478,11 @@ impl ApiError {
         } else {
             told
         }
+    }
+
+    /// The event by which a WebSocket tells it.
+    pub(crate) fn socket_event(&self, format: WireFormat, id: &RequestId) -> String {
+        response_socket::error_event(&self.error, format.error_status(&self.error), &id.0)
     }
 
     /// The answer of a route that has no format of its own.

@@ -89,9 +89,9 @@ async fn answer(
             .map_err(|error| ApiError::of_read(&error, id))?
             .ok_or_else(ApiError::offset_lost)?;
         let projection = context.projection.read_as(format);
-        Form::Folded(Box::new(StreamFold::new(turn, projection)))
+        EventForm::Folded(Box::new(StreamFold::new(turn, projection)))
     } else {
-        Form::Own
+        EventForm::Own
     };
     let following = Following {
         follower,
@@ -103,8 +103,7 @@ async fn answer(
         ended: false,
         place: Some(place),
     };
-    let body = Body::from_stream(futures_util::stream::unfold(following, next_bytes));
-    Ok(event_stream(body))
+    Ok(following.into_response())
 }
 
 fn read_query(query: &str, headers: &HeaderMap) -> Result<Query, ApiError> {
@@ -152,31 +151,39 @@ fn cursor(param: &str, text: &str) -> Result<LogCursor, ApiError> {
     })
 }
 
-enum Form {
+/// The form in which a log is read.
+pub(crate) enum EventForm {
     Own,
     Folded(Box<StreamFold>),
 }
 
-struct Following {
-    follower: Follower,
-    form: Form,
+/// A log that is read as it comes.
+pub(crate) struct Following {
+    pub(crate) follower: Follower,
+    pub(crate) form: EventForm,
     /// Number up to which events are folded and not sent.
-    after: u64,
-    keep_alive: Duration,
-    ready: Vec<u8>,
-    turn: TurnId,
-    ended: bool,
+    pub(crate) after: u64,
+    pub(crate) keep_alive: Duration,
+    /// Bytes that are written and not yet sent.
+    pub(crate) ready: Vec<u8>,
+    pub(crate) turn: TurnId,
+    pub(crate) ended: bool,
     /// Permit that is held until the end is on its way.
-    place: Option<RoomPermit>,
+    pub(crate) place: Option<RoomPermit>,
 }
 
 impl Following {
+    pub(crate) fn into_response(self) -> Response {
+        let body = Body::from_stream(futures_util::stream::unfold(self, next_bytes));
+        event_stream(body)
+    }
+
     fn take(&mut self, events: &[NumberedEvent]) {
         for numbered in events {
             let before = self.ready.len();
             match &mut self.form {
-                Form::Own => write_own(numbered, &mut self.ready),
-                Form::Folded(fold) => fold.push(&numbered.event, &mut self.ready),
+                EventForm::Own => write_own(numbered, &mut self.ready),
+                EventForm::Folded(fold) => fold.push(&numbered.event, &mut self.ready),
             }
             if numbered.number <= self.after {
                 self.ready.truncate(before);

@@ -1,6 +1,7 @@
 //! The way of a request for a model's answer, by whatever surface it comes: the key, room, the body, the turn, and the
 //! turn's log as that surface's client reads it.
 
+pub(crate) mod counting;
 mod streaming;
 
 use std::sync::Arc;
@@ -11,12 +12,14 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::fault::TurnFault;
+use tw_core::id::TurnId;
 use tw_core::json::shared::SharedText;
 use tw_core::request::ModelInput;
 use tw_core::tenant::{KeyScope, ToolsMode};
-use tw_core::turn_policy::{OnLeave, Surface};
+use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
 use tw_runtime::accept::{TryMark, TurnRequest, TurnTaken};
 use tw_runtime::auth::Principal;
+use tw_runtime::chain::ChainHistory;
 use tw_wire::client_error::fault_of;
 use tw_wire::client_request::body_text;
 use tw_wire::format::{ClientRequest, Projection, WholeFold, WireFormat};
@@ -25,7 +28,9 @@ use crate::access::{self, NAME_BYTES_MAX, named};
 use crate::answer_body::{HandoverNote, WholeBody, json};
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
+use crate::kept;
 use crate::request_body::{read_body, refused};
+use crate::sealed;
 use crate::server::{AppState, RequestId};
 
 pub(crate) const TURN_HEADER: HeaderName = HeaderName::from_static("turnwright-turn");
@@ -40,6 +45,9 @@ const ON_LEAVE_HEADER: &str = "turnwright-on-leave";
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 /// Header by which the official clients mark a request that they send again.
 const RETRY_COUNT_HEADER: &str = "x-stainless-retry-count";
+
+/// Headers that mean one request and not all of a connection.
+pub(crate) const PER_REQUEST_HEADERS: [&str; 2] = [IDEMPOTENCY_HEADER, RETRY_COUNT_HEADER];
 
 /// A surface by which models are asked.
 #[derive(Debug)]
@@ -69,10 +77,10 @@ pub(crate) async fn answer(
 }
 
 /// Where a request came in.
-struct RequestOrigin<'a> {
-    surface: &'a ModelSurface,
-    surfaces: &'a AppState,
-    id: &'a RequestId,
+pub(crate) struct RequestOrigin<'a> {
+    pub(crate) surface: &'a ModelSurface,
+    pub(crate) surfaces: &'a AppState,
+    pub(crate) id: &'a RequestId,
 }
 
 async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response, ApiError> {
@@ -97,12 +105,9 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     let body = read_body(surfaces, headers, body, bytes_max).await?;
     // Held once from here on: the turn, its row and what is read of it have parts of it.
     let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
-    let request = format
-        .decode_request(&body, surfaces.runtime().request_limits())
-        .map_err(|error| ApiError::of_request(&error))?;
-    check_user(format, &request.input)?;
-    let streamed = request.input.stream;
-    let wanted = turn_request(of, headers, caller.clone(), body, request)?;
+    let wanted = read_request(of, headers, &caller, body, RequestGoal::Answer, None).await?;
+    let streamed = wanted.input.stream;
+    let is_background = wanted.projection.is_background();
     let projection = wanted.projection.clone();
     let permit = if streamed {
         let permit = surfaces.runtime().open_stream(&caller);
@@ -126,11 +131,69 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     };
     let mut response = if streamed {
         streaming::stream(surfaces, taken, permit, projection, note, id).await?
+    } else if is_background {
+        begun(surfaces, taken.turn, projection, note, id).await?
     } else {
         plain(taken, projection, note, id).await?
     };
     response.headers_mut().extend(headers);
     Ok(response)
+}
+
+/// What a request is sent for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestGoal {
+    Answer,
+    /// The count of its tokens.
+    Count,
+}
+
+/// An answer that its client may continue although it is not stored.
+#[derive(Debug)]
+pub(crate) struct HeldAnswer {
+    /// The name by which it is continued.
+    pub(crate) name: String,
+    pub(crate) chain: Arc<ChainHistory>,
+}
+
+/// Reads the body of a request, with all that it refers to.
+pub(crate) async fn read_request(
+    of: &RequestOrigin<'_>,
+    headers: &HeaderMap,
+    caller: &Principal,
+    body: SharedText,
+    goal: RequestGoal,
+    held: Option<&HeldAnswer>,
+) -> Result<TurnRequest, ApiError> {
+    let (format, limits) = (of.surface.format, of.surfaces.runtime().request_limits());
+    let end_user = access::end_user(of.surfaces, headers)?;
+    let body = sealed::opened(of, caller, body).await?;
+    let body = kept::with_items(of, caller, end_user.clone(), body).await?;
+    let request = match goal {
+        RequestGoal::Answer => format.decode_request(&body, limits),
+        RequestGoal::Count => format.decode_count(&body, limits),
+    };
+    let mut request = request.map_err(|error| ApiError::of_request(&error))?;
+    check_user(format, &request.input)?;
+    let is_kept = request.input.store != Some(false) && caller.record == RecordPolicy::Full;
+    request.projection.set_kept(is_kept);
+    let is_background = request.projection.is_background();
+    if is_background && !is_kept {
+        return Err(ApiError::background_unstored());
+    }
+    let named = end_user.as_deref().or(request.input.user.as_deref());
+    let held = held.filter(|held| request.projection.continues() == Some(held.name.as_str()));
+    let previous = match held {
+        Some(held) => Some(Arc::clone(&held.chain)),
+        None => kept::previous(of, caller, named, &request.projection).await?,
+    };
+    let mut wanted = turn_request(of, headers, caller.clone(), body, request)?;
+    wanted.end_user = end_user;
+    wanted.previous = previous;
+    if is_background {
+        wanted.on_leave = Some(OnLeave::Finish);
+    }
+    Ok(wanted)
 }
 
 fn check_user(format: WireFormat, input: &ModelInput) -> Result<(), ApiError> {
@@ -174,12 +237,14 @@ fn turn_request(
         body,
         projection: request.projection,
         input: Arc::new(request.input),
-        end_user: access::end_user(of.surfaces, headers)?,
+        end_user: None,
+        previous: None,
         conversation: named(headers, CONVERSATION_HEADER.as_str())?,
         on_leave,
         tools_mode,
         idempotency_key: named(headers, IDEMPOTENCY_HEADER)?,
         try_mark: try_mark(headers),
+        passed: access::passed(headers)?,
         request_id: of.id.0.clone(),
     })
 }
@@ -198,7 +263,7 @@ fn try_mark(headers: &HeaderMap) -> TryMark {
     }
 }
 
-fn headers_of(taken: &TurnTaken) -> HeaderMap {
+pub(crate) fn headers_of(taken: &TurnTaken) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let mut put = |name: HeaderName, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -217,12 +282,36 @@ fn headers_of(taken: &TurnTaken) -> HeaderMap {
     headers
 }
 
+/// The answer as it is so far, which for a new one is nothing. Nobody waits for the rest.
+async fn begun(
+    surfaces: &AppState,
+    turn: TurnId,
+    projection: Projection,
+    note: HandoverNote,
+    id: &RequestId,
+) -> Result<Response, ApiError> {
+    let fold = kept::folded(surfaces, note.caller.organization, turn, projection).await;
+    let fold = fold.map_err(|error| ApiError::of_read(&error, id))?;
+    let fold = fold.ok_or_else(ApiError::response_expired)?;
+    Ok(json(Body::new(WholeBody::new(fold.into_body(), note))))
+}
+
 async fn plain(
     mut taken: TurnTaken,
     projection: Projection,
     note: HandoverNote,
     id: &RequestId,
 ) -> Result<Response, ApiError> {
+    let body = whole_answer(&mut taken, projection, id).await?;
+    Ok(json(Body::new(WholeBody::new(body, note))))
+}
+
+/// The body of a turn's answer, once it has ended.
+pub(crate) async fn whole_answer(
+    taken: &mut TurnTaken,
+    projection: Projection,
+    id: &RequestId,
+) -> Result<Vec<u8>, ApiError> {
     let mut fold = WholeFold::new(taken.turn, projection);
     while let Some(events) = taken
         .answer
@@ -236,14 +325,14 @@ async fn plain(
             }
             fold.push(event);
             if matches!(event, LogEvent::End(_)) {
-                return Ok(json(Body::new(WholeBody::new(fold.into_body(), note))));
+                return Ok(fold.into_body());
             }
         }
     }
     Err(ApiError::handed_over(taken.turn))
 }
 
-fn fault_in(event: &LogEvent) -> Option<(TurnFault, Vec<EffectRan>)> {
+pub(crate) fn fault_in(event: &LogEvent) -> Option<(TurnFault, Vec<EffectRan>)> {
     match event {
         LogEvent::End(end) => fault_of(end).map(|fault| (fault, end.effects.clone())),
         LogEvent::Start { .. }

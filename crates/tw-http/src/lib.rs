@@ -13,7 +13,10 @@ mod gateway;
 mod messages;
 mod responses;
 
+mod compact;
+
 mod conversations;
+mod kept;
 mod keys;
 mod relay;
 mod tools;
@@ -31,3 +34,6 @@ pub mod cors;
 pub mod error;
 mod render_turn;
 mod request_body;
+mod sealed;
+mod socket;
+mod surface_format;

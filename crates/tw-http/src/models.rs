@@ -1,42 +1,60 @@
-//! `GET /v1/models` and `GET /v1/models/{id}`
+//! `GET /v1/models` and `GET /v1/models/{id}`, in the format of the client that asks.
+
+mod page;
 
 use axum::Extension;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tw_core::tenant::KeyScope;
 use tw_runtime::models::UnlistedUpstream;
-use tw_wire::model_list::encode;
+use tw_wire::format::WireFormat;
 
 use crate::access;
-use crate::answer_body::{json, respond};
+use crate::answer_body::json;
 use crate::error::ApiError;
 use crate::server::{AppState, RequestId};
+use crate::surface_format;
+use page::ModelPage;
 
 pub(crate) async fn list(
     State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
+    RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
+    let format = surface_format::of_client(&headers);
     let listed = async {
-        access::caller(&surfaces, &headers, Some(KeyScope::Chat), &id).await?;
+        may_ask(&surfaces, &headers, &id).await?;
+        let page = match format.lists_in_pages() {
+            true => Some(ModelPage::read(query.as_deref())?),
+            false => None,
+        };
         let listed = surfaces.runtime().models().await;
         if listed.models.is_empty() && !listed.missing.is_empty() {
             return Err(ApiError::no_list(&listed.missing));
         }
-        Ok(listed)
-    };
-    match listed.await {
-        Ok(listed) => {
-            let mut response = json(encode(&listed.models));
-            if let Some(names) = names(&listed.missing) {
-                response.headers_mut().insert(UNLISTED, names);
-            }
-            response
+        let (models, has_more) = match page {
+            None => (listed.models.as_slice(), false),
+            Some(page) => page.of(&listed.models)?,
+        };
+        let mut response = json(format.list_models(models, has_more));
+        if let Some(names) = names(&listed.missing) {
+            response.headers_mut().insert(UNLISTED, names);
         }
-        Err(error) => error.render(Some(&id)),
-    }
+        Ok(response)
+    };
+    let listed = listed.await;
+    listed.unwrap_or_else(|error| error.render_in(format, Some(&id)))
+}
+
+/// Resolves the key, in whichever header clients of models send theirs.
+async fn may_ask(surfaces: &AppState, headers: &HeaderMap, id: &RequestId) -> Result<(), ApiError> {
+    let own_header = WireFormat::ALL.into_iter().find_map(WireFormat::key_header);
+    let key = access::given_key(headers, own_header)?;
+    access::authenticated(surfaces, key, Some(KeyScope::Chat), id).await?;
+    Ok(())
 }
 
 /// Names the upstreams whose models are not in the list, since they did not give theirs.
@@ -57,8 +75,9 @@ pub(crate) async fn show(
     model: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Response {
+    let format = surface_format::of_client(&headers);
     let shown = async {
-        access::caller(&surfaces, &headers, Some(KeyScope::Chat), &id).await?;
+        may_ask(&surfaces, &headers, &id).await?;
         let Ok(Path(model)) = model else {
             return Err(ApiError::no_model());
         };
@@ -73,7 +92,8 @@ pub(crate) async fn show(
                 ApiError::no_model()
             }
         })?;
-        Ok(found.entry.as_str().as_bytes().to_vec())
+        Ok(json(format.list_model(&found)))
     };
-    respond(shown.await, &id)
+    let shown = shown.await;
+    shown.unwrap_or_else(|error| error.render_in(format, Some(&id)))
 }

@@ -9,7 +9,8 @@ use crate::openapi::{
 };
 use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
 use crate::{
-    chat, conversations, events, health, keys, messages, metrics, models, responses, tools, turns,
+    chat, compact, conversations, events, health, keys, messages, metrics, models, responses,
+    socket, tools, turns,
 };
 
 pub(crate) fn all() -> DocumentedRouter {
@@ -43,6 +44,17 @@ fn of_surroundings(router: DocumentedRouter) -> DocumentedRouter {
         .route("/metrics", routing::get(metrics::for_admins), &[measured])
 }
 
+const AFTER_MODEL: QueryParameter = query(
+    "after_id",
+    "string",
+    "with anthropic-version: the id that the page follows",
+);
+const BEFORE_MODEL: QueryParameter = query(
+    "before_id",
+    "string",
+    "with anthropic-version: the id that the page is before",
+);
+
 fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
     let completes = post("createChatCompletion", "Answers a conversation, with tools")
         .scope("chat")
@@ -62,8 +74,37 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
     .scope("chat")
     .takes(&[(JSON, "ResponsesRequest")])
     .gives(&[(JSON, "Response"), (EVENTS, TEXT)]);
+    let connects = get(
+        "connectResponses",
+        "Opens a WebSocket, over which responses come one after the other",
+    )
+    .scope("chat")
+    .status(101);
+    let counts_message = post(
+        "countMessageTokens",
+        "Counts the tokens of a conversation, with the tools that it is offered",
+    )
+    .scope("chat")
+    .takes(&[(JSON, "MessagesCountRequest")])
+    .gives(&[(JSON, "MessageTokens")]);
+    let counts_response = post(
+        "countResponseTokens",
+        "Counts the tokens of a response's input, with the tools that it is offered",
+    )
+    .scope("chat")
+    .takes(&[(JSON, "ResponsesRequest")])
+    .gives(&[(JSON, "ResponseTokens")]);
+    let compacts = post(
+        "compactResponse",
+        "Makes a conversation smaller, as one sealed item",
+    )
+    .scope("chat")
+    .takes(&[(JSON, "ResponsesRequest")])
+    .gives(&[(JSON, "CompactedResponse")]);
+    router = of_responses(router);
     let lists = get("listModels", "The models of all upstreams")
         .scope("chat")
+        .query(&[LIMIT, AFTER_MODEL, BEFORE_MODEL])
         .gives(&[(JSON, "ModelList")]);
     let shows = get("getModel", "One of them")
         .scope("chat")
@@ -80,12 +121,68 @@ fn of_models(mut router: DocumentedRouter) -> DocumentedRouter {
         )
         .route("/v1/messages", routing::post(messages::create), &[says])
         .route(
+            messages::COUNT_ROUTE,
+            routing::post(messages::count_tokens),
+            &[counts_message],
+        )
+        .route(
+            responses::COUNT_ROUTE,
+            routing::post(responses::input_tokens),
+            &[counts_response],
+        )
+        .route(
+            "/v1/responses/compact",
+            routing::post(compact::create),
+            &[compacts],
+        )
+        .route(
             "/v1/responses",
-            routing::post(responses::create),
-            &[responds],
+            routing::post(responses::create).get(socket::connect),
+            &[responds, connects],
         )
         .route("/v1/models", routing::get(models::list), &[lists])
         .route("/v1/models/{*id}", routing::get(models::show), &[shows])
+}
+
+fn of_responses(router: DocumentedRouter) -> DocumentedRouter {
+    const STREAM: QueryParameter = query("stream", "boolean", "true: as its events");
+    const STARTING_AFTER: QueryParameter = query(
+        "starting_after",
+        "integer",
+        "the sequence_number of the last event that was seen",
+    );
+    const ORDER: QueryParameter = query("order", "string", "asc or desc");
+    let shows = get("getResponse", "A response as it is now, or its events")
+        .query(&[STREAM, STARTING_AFTER])
+        .gives(&[(JSON, "Response"), (EVENTS, TEXT)]);
+    let deletes = delete("deleteResponse", "Deletes a response")
+        .scope("chat")
+        .gives(&[(JSON, "ResponseDeleted")]);
+    let cancels = post(
+        "cancelResponse",
+        "Stops a response in the background, and waits for its end",
+    )
+    .scope("chat")
+    .gives(&[(JSON, "Response")]);
+    let lists = get("listInputItems", "The items of a response's request")
+        .query(&[LIMIT, AFTER_ID, ORDER])
+        .gives(&[(JSON, "ItemList")]);
+    router
+        .route(
+            "/v1/responses/{id}",
+            routing::get(responses::show::show).delete(responses::delete::delete),
+            &[shows, deletes],
+        )
+        .route(
+            "/v1/responses/{id}/cancel",
+            routing::post(responses::cancel::cancel),
+            &[cancels],
+        )
+        .route(
+            "/v1/responses/{id}/input_items",
+            routing::get(responses::input_items::list),
+            &[lists],
+        )
 }
 
 fn relays(route: &RelayedRoute) -> crate::openapi::Operation {

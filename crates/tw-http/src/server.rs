@@ -1,7 +1,6 @@
 //! The routes, and what all requests share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -10,13 +9,16 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use http::header::CONNECTION;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, StatusCode};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tw_runtime::runtime::Runtime;
 
 use crate::cors::CorsOrigins;
 use crate::error::ApiError;
 use crate::routes;
+use crate::surface_format;
 
 /// Shared state of the handlers.
 #[derive(Clone, Debug)]
@@ -28,8 +30,11 @@ pub(crate) struct SharedState {
     pub(crate) options: SurfaceOptions,
     /// Permits for the units of bodies that may be read.
     pub(crate) bodies: Semaphore,
-    /// Whether every answer is the last one of its connection.
-    closing: AtomicBool,
+    /// Cancelled when every answer is the last one of its connection.
+    pub(crate) closing: CancellationToken,
+    /// Permits for connections that are no longer HTTP's.
+    pub(crate) sockets: Arc<Semaphore>,
+    pub(crate) socket_tasks: TaskTracker,
 }
 
 /// Settings of the surfaces.
@@ -46,6 +51,8 @@ pub struct SurfaceOptions {
     pub end_user_headers: Vec<HeaderName>,
     /// Origins whose pages in browsers may ask.
     pub cors_origins: CorsOrigins,
+    /// Longest time that a WebSocket is open; what it is telling then, it tells to its end.
+    pub socket_life: Duration,
 }
 
 /// Header that names the end user unless the configuration says otherwise.
@@ -55,6 +62,10 @@ pub const KEEP_ALIVE_DEFAULT: Duration = Duration::from_secs(15);
 pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// Room for 16 bodies of the largest size.
 pub const BODIES_BYTES_DEFAULT: usize = 512 * 1024 * 1024;
+/// WebSockets that are open at once. Each may hold a message of the size of a body, and what it continues.
+pub(crate) const SOCKETS_MAX: usize = 512;
+/// Longest time that a WebSocket is open, as OpenAI's guide "WebSocket mode" (2026) has it.
+pub const SOCKET_LIFE_DEFAULT: Duration = Duration::from_secs(3600);
 /// The unit in which bytes of bodies are counted.
 pub(crate) const BODY_UNIT_BYTES: usize = 4096;
 
@@ -66,6 +77,7 @@ impl SurfaceOptions {
             bodies_bytes_max: BODIES_BYTES_DEFAULT,
             end_user_headers: vec![END_USER_HEADER_DEFAULT],
             cors_origins: CorsOrigins::None,
+            socket_life: SOCKET_LIFE_DEFAULT,
         }
     }
 }
@@ -80,13 +92,21 @@ impl AppState {
             runtime,
             options,
             bodies: Semaphore::new(units),
-            closing: AtomicBool::new(false),
+            closing: CancellationToken::new(),
+            sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
+            socket_tasks: TaskTracker::new(),
         }))
     }
 
     /// Makes each answer tell its client, from now on, to use another connection next time.
     pub fn close_connections(&self) {
-        self.0.closing.store(true, Ordering::Release);
+        self.0.closing.cancel();
+    }
+
+    /// Waits until the last WebSocket is closed, for at most `span`; they close behind what they are telling.
+    pub async fn sockets_closed_within(&self, span: Duration) {
+        self.0.socket_tasks.close();
+        let _ = tokio::time::timeout(span, self.0.socket_tasks.wait()).await;
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
@@ -127,6 +147,7 @@ async fn with_request_id(
     let id = format!("req_{}", surfaces.runtime().env().random_id().simple());
     let header = HeaderValue::from_str(&id);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let own_header = surface_format::of(&path, request.headers()).request_id_header();
     request.extensions_mut().insert(RequestId(id.clone()));
     let route = request.extensions().get::<MatchedPath>().cloned();
     let mut response = next.run(request).await;
@@ -141,9 +162,14 @@ async fn with_request_id(
         "answered"
     );
     if let Ok(header) = header {
+        if let Some(own) = own_header {
+            let own = HeaderName::from_static(own);
+            response.headers_mut().insert(own, header.clone());
+        }
         response.headers_mut().insert(X_REQUEST_ID, header);
     }
-    if surfaces.0.closing.load(Ordering::Acquire) {
+    let is_upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    if surfaces.0.closing.is_cancelled() && !is_upgraded {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(CONNECTION, close);
     }
@@ -153,10 +179,13 @@ async fn with_request_id(
 async fn no_route(request: Request<Body>, paths: Arc<[String]>) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let (method, path) = (request.method().as_str(), request.uri().path());
-    ApiError::no_route(method, path, &paths).render(id.as_ref())
+    let format = surface_format::of(path, request.headers());
+    ApiError::no_route(method, path, &paths).render_in(format, id.as_ref())
 }
 
 async fn no_method(request: Request<Body>) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
-    ApiError::no_method(request.method().as_str(), request.uri().path()).render(id.as_ref())
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    let format = surface_format::of(path, request.headers());
+    ApiError::no_method(method, path).render_in(format, id.as_ref())
 }

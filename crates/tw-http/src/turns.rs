@@ -7,7 +7,9 @@ use axum::response::Response;
 use http::HeaderMap;
 use tw_core::id::TurnId;
 use tw_core::tenant::KeyScope;
+use tw_runtime::auth::Principal;
 use tw_store::read::view::{ResultDetail, TurnView};
+use tw_wire::format::WireFormat;
 
 use crate::access::{self, TurnReader};
 use crate::answer_body::respond;
@@ -52,19 +54,26 @@ pub(crate) async fn cancel(
         if view.turn.status.is_final() {
             return Ok(view);
         }
-        let asked = surfaces
-            .runtime()
-            .cancel(caller.organization, view.turn.id)
-            .await;
-        asked.map_err(|error| {
-            let _ = ApiError::internal(&error, &id);
-            ApiError::unavailable("The turn may not have been asked to stop; try again.")
-        })?;
-        let ended = surfaces.runtime().wait_for_end(caller, view.turn.id).await;
-        ended.map_err(|error| ApiError::of_read(&error, &id))?;
+        stop(&surfaces, caller, view.turn.id, &id).await?;
         visible(&surfaces, &reader, &turn, ResultDetail::Shown, &id).await
     };
     answer(cancelled.await, ResultDetail::Shown, &id)
+}
+
+/// Stops a turn and waits for its end.
+pub(crate) async fn stop(
+    surfaces: &AppState,
+    caller: &Principal,
+    turn: TurnId,
+    id: &RequestId,
+) -> Result<(), ApiError> {
+    let asked = surfaces.runtime().cancel(caller.organization, turn).await;
+    asked.map_err(|error| {
+        let _ = ApiError::internal(&error, id);
+        ApiError::unavailable("The turn may not have been asked to stop; try again.")
+    })?;
+    let ended = surfaces.runtime().wait_for_end(caller, turn).await;
+    ended.map_err(|error| ApiError::of_read(&error, id))
 }
 
 /// The id in a path; one that is no text is an id that nothing has.
@@ -92,9 +101,12 @@ pub(crate) async fn visible(
         .ok_or_else(ApiError::no_turn)
 }
 
-/// The turn that an id names, which may be that of its completion.
+/// The turn that an id names, which may be that of its completion or response.
 pub(crate) fn turn_id(text: &str) -> Option<TurnId> {
-    TurnId::parse(text.strip_prefix("chatcmpl-").unwrap_or(text))
+    let of_answer = WireFormat::ALL.into_iter();
+    let mut of_answer = of_answer.filter_map(|format| format.turn_of_answer(text));
+    let of_completion = || TurnId::parse(text.strip_prefix("chatcmpl-").unwrap_or(text));
+    of_answer.next().or_else(of_completion)
 }
 
 fn answer(view: Result<TurnView, ApiError>, detail: ResultDetail, id: &RequestId) -> Response {

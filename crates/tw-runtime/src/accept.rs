@@ -1,6 +1,7 @@
 //! From a decoded request to a turn that runs, or to the answer of an earlier one.
 
 mod body_hashes;
+pub mod counting;
 mod repeat;
 mod row;
 
@@ -25,10 +26,12 @@ use tw_egress::upstream::Upstream;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
 use tw_wire::format::Projection;
+use tw_wire::passed_headers::PassedHeaders;
 
 use crate::answered_notes;
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
 use crate::auth::Principal;
+use crate::chain::{self, ChainHistory};
 use crate::driver::{self, AcceptedTurn, DriverParts, TurnDriver, TurnWork};
 use crate::equal_requests::{PassMode, RequestFingerprint, TurnstilePass};
 use crate::follow::Follower;
@@ -36,7 +39,7 @@ use crate::limiter::{RoomPermit, RoomRefused};
 use crate::live_turns::{LiveTurn, WaitingClient};
 use crate::logged_owner::LoggedOwner;
 use crate::memory::{self, MemorySource};
-use crate::prepared_history;
+use crate::prepared_history::{self, PreparedHistory};
 use crate::recall::HistoryOwner;
 use crate::runtime::{Runtime, RuntimeInner};
 use crate::to_client::{self, FromDriver};
@@ -60,11 +63,15 @@ pub struct TurnRequest {
     pub end_user: Option<String>,
     /// From `turnwright-conversation`.
     pub conversation: Option<String>,
+    /// What the request is put behind, of the turn that it continues by name.
+    pub previous: Option<Arc<ChainHistory>>,
     pub on_leave: Option<OnLeave>,
     /// From `turnwright-tools`; else the key's.
     pub tools_mode: Option<ToolsMode>,
     pub idempotency_key: Option<String>,
     pub try_mark: TryMark,
+    /// Headers that go to upstreams.
+    pub passed: PassedHeaders,
     pub request_id: String,
 }
 
@@ -117,10 +124,25 @@ pub enum TurnRefused {
     ShuttingDown,
     #[error("no upstream serves the model")]
     UnknownModel,
+    /// The turn that the request continues by name was deleted meanwhile.
+    #[error("the turn that the request continues is gone")]
+    PreviousGone,
     #[error("accepting the request")]
     Write(#[source] Option<StoreApplyError>),
     #[error("looking up earlier requests")]
     Read(#[from] ReadError),
+}
+
+impl TurnRefused {
+    fn too_many_before(messages_max: usize) -> Self {
+        Self::Invalid {
+            message: format!(
+                "the request and what it continues are more than {messages_max} messages"
+            ),
+            param: "previous_response_id",
+            code: "context_length_exceeded",
+        }
+    }
 }
 
 /// The log of a turn as it comes, for the client that waits for it.
@@ -204,10 +226,13 @@ impl Runtime {
         }
         let hashed = BodyHashes::read(request.body.as_str().as_bytes(), request.input.ends);
         let body_hash = hashed.whole;
+        // What one person was told is continued as theirs.
+        let previous = request.previous.as_deref();
         let end_user = request
             .end_user
             .clone()
-            .or_else(|| request.input.user.clone());
+            .or_else(|| request.input.user.clone())
+            .or_else(|| previous?.end_user.clone());
         let equal = equal_of(&request, end_user.as_deref(), body_hash);
         // The store itself tells equal idempotency keys apart, but one that attaches must not be
         // refused for want of room meanwhile.
@@ -256,6 +281,9 @@ impl Runtime {
                 Begun::Taken(taken) => return Ok(*taken),
                 // Another request with the same key was faster; what it began answers this one.
                 Begun::KeyTaken { same_body: true } => {}
+                Begun::ParentDeleted if request.previous.is_some() => {
+                    return Err(TurnRefused::PreviousGone);
+                }
                 // What was remembered of it is gone with it.
                 Begun::ParentDeleted => {}
                 Begun::KeyTaken { same_body: false } => return Err(TurnRefused::KeyReused),
@@ -327,34 +355,14 @@ impl Runtime {
         if upstreams.is_empty() {
             return Err(TurnRefused::UnknownModel);
         }
-        let (offered, page) = self.offered(request).await?;
         let record = record_of(request);
-        let owner = HistoryOwner {
-            organization: request.caller.organization,
-            api_key: request.caller.api_key,
-            end_user: end_user.as_deref(),
-            conversation: request.conversation.as_deref(),
-        };
-        let scope = memory::scope(inner, owner, request.caller.memory, record);
-        let source = MemorySource::History(scope);
-        let input = &request.input;
-        let mut prepared =
-            prepared_history::prepare(inner, owner, source, input, &offered.offer).await?;
-        if prepared.repaired.as_ref().is_some_and(Vec::is_empty) {
-            return Err(TurnRefused::Invalid {
-                message:
-                    "Invalid 'messages': they hold only results of calls that no message makes."
-                        .to_owned(),
-                param: "messages",
-                code: "invalid_value",
-            });
-        }
-        prepared.repairs.tool_schemas = offered.schemas_replaced;
-        let conversation = request
-            .conversation
-            .clone()
-            .or_else(|| prepared.continued.as_ref().map(|(_, named)| named.clone()))
-            .unwrap_or_else(|| inner.env.ordered_id().hyphenated().to_string());
+        let PreparedRequest {
+            offered,
+            page,
+            input,
+            prepared,
+            conversation,
+        } = self.prepared(request, end_user.as_deref()).await?;
         let created = inner.env.now();
         let limits = &inner.config.turn;
         let identity = TurnIdentity {
@@ -363,7 +371,8 @@ impl Runtime {
             end_user: end_user.as_deref(),
             conversation: &conversation,
             created,
-            deadline: created.after(if input.stream {
+            // Only whoever waits for a whole answer gives up early.
+            deadline: created.after(if input.stream || request.projection.is_background() {
                 limits.streamed_max
             } else {
                 limits.plain_max
@@ -372,6 +381,7 @@ impl Runtime {
             on_leave: request.on_leave.unwrap_or(OnLeave::Stop),
             record,
             model: &input.model,
+            calls_max: request.projection.calls_max(),
         };
         if let Some(fingerprint) = early {
             let known = &inner.early_retries;
@@ -383,12 +393,13 @@ impl Runtime {
         let memory_turn = continues.and_then(|turn| turn.memory_turn);
         let is_remembered = prepared.memory.of_turn.is_some();
         let parts = TurnParts {
-            input: Arc::clone(input),
+            input: Arc::clone(&input),
             withheld: prepared.withheld.clone(),
             prepared,
             offer: offered.offer,
             page: page.as_deref(),
             upstreams,
+            passed: request.passed.clone(),
         };
         let assembled = assembly::assemble(inner, &identity, parts);
         let setup = &assembled.setup;
@@ -412,6 +423,62 @@ impl Runtime {
         self.start(request, beginning, passing).await
     }
 
+    /// What the model is offered and sent.
+    async fn prepared(
+        &self,
+        request: &TurnRequest,
+        end_user: Option<&str>,
+    ) -> Result<PreparedRequest, TurnRefused> {
+        let inner = &self.0;
+        let (offered, page) = self.offered(request).await?;
+        let owner = HistoryOwner {
+            organization: request.caller.organization,
+            api_key: request.caller.api_key,
+            end_user,
+            conversation: request.conversation.as_deref(),
+        };
+        let previous = request.previous.as_deref();
+        let source = match previous {
+            Some(_) => MemorySource::Named,
+            None => {
+                let (memory, record) = (request.caller.memory, record_of(request));
+                MemorySource::History(memory::scope(inner, owner, memory, record))
+            }
+        };
+        let input = chain::input_of(&request.input, previous);
+        let messages_max = inner.config.request.messages_max;
+        if previous.is_some() && input.messages.len() > messages_max {
+            return Err(TurnRefused::too_many_before(messages_max));
+        }
+        let mut prepared =
+            prepared_history::prepare(inner, owner, source, &input, &offered.offer).await?;
+        if prepared.repaired.as_ref().is_some_and(Vec::is_empty) {
+            return Err(TurnRefused::Invalid {
+                message:
+                    "Invalid 'messages': they hold only results of calls that no message makes."
+                        .to_owned(),
+                param: "messages",
+                code: "invalid_value",
+            });
+        }
+        if let Some(previous) = previous {
+            prepared.continued = Some((previous.turn, previous.conversation.clone()));
+        }
+        prepared.repairs.tool_schemas = offered.schemas_replaced;
+        let conversation = request
+            .conversation
+            .clone()
+            .or_else(|| prepared.continued.as_ref().map(|(_, named)| named.clone()))
+            .unwrap_or_else(|| inner.env.ordered_id().hyphenated().to_string());
+        Ok(PreparedRequest {
+            offered,
+            page,
+            input,
+            prepared,
+            conversation,
+        })
+    }
+
     /// Starts the machine of a new turn and its driver, and waits until the turn is durable.
     async fn start(
         &self,
@@ -431,7 +498,7 @@ impl Runtime {
         let mut step = Step::default();
         let machine = machine_of(inner, setup, &mut step);
         let repaired = work.histories.repaired();
-        repairs.differences = differences_of(&machine, request, repaired, &work.upstreams);
+        repairs.differences = differences_of(&machine, &work.input, repaired, &work.upstreams);
         let permit = inner.limiter.begin(&request.caller, bytes_held(request));
         let permit = permit.map_err(TurnRefused::NoRoom)?;
         let (answer, outcome) = self.drive(StartedTurn {
@@ -555,7 +622,7 @@ fn machine_of(inner: &RuntimeInner, setup: TurnSetup, step: &mut Step) -> Turn {
 /// The differences between what the client wrote and what the upstream that is asked first gets.
 fn differences_of(
     machine: &Turn,
-    request: &TurnRequest,
+    input: &ModelInput,
     repaired: Option<&[Message]>,
     upstreams: &[Arc<Upstream>],
 ) -> FeltDifferences {
@@ -565,11 +632,22 @@ fn differences_of(
     if first.accepts.images_in_results && first.accepts.all_tools() {
         return FeltDifferences::default();
     }
-    let input = &request.input;
     let messages = repaired.unwrap_or(&input.messages).iter().collect();
     let origin = machine.origin_of(1);
     let sent = machine.model_request(input, messages, &origin, false);
     first.format.differences(&sent, &first.accepts)
+}
+
+/// A request with its tools and its history, before its turn begins.
+struct PreparedRequest {
+    offered: OfferOutcome,
+    /// The page of the tool book that the tools are from; `None` for a relay.
+    page: Option<Arc<ToolBookPage>>,
+    /// The request, behind what it continues by name.
+    input: Arc<ModelInput>,
+    prepared: PreparedHistory,
+    /// The public id of its conversation.
+    conversation: String,
 }
 
 /// A turn that is about to begin.
@@ -623,7 +701,8 @@ fn equal_of(
 
 /// Bytes that the request takes while its turn runs.
 fn bytes_held(request: &TurnRequest) -> u64 {
-    let bytes = request.body.len() + request.input.parts_bytes();
+    let before = request.previous.as_ref().map_or(0, |chain| chain.bytes());
+    let bytes = request.body.len() + request.input.parts_bytes() + before;
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use tw_core::id::TurnId;
+use tw_core::limits::TurnLimits;
 use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
 use tw_core::turn::{ToolOffer, TurnSetup};
 use tw_core::turn_policy::{OnLeave, RecordPolicy};
 use tw_egress::upstream::Upstream;
+use tw_wire::passed_headers::PassedHeaders;
 
 use crate::driver::{CallContext, TurnWork};
 use crate::logged_owner::LoggedOwner;
@@ -31,6 +33,8 @@ pub(crate) struct TurnIdentity<'a> {
     pub(crate) record: RecordPolicy,
     /// The name under which the client asked for a model.
     pub(crate) model: &'a str,
+    /// Most calls of this server's tools, where the request sets a limit.
+    pub(crate) calls_max: Option<u32>,
 }
 
 /// The parts of a turn beside its identity.
@@ -45,6 +49,8 @@ pub(crate) struct TurnParts<'a> {
     pub(crate) page: Option<&'a ToolBookPage>,
     /// In the order in which they are asked; never empty.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
+    /// Headers of the request that go to upstreams.
+    pub(crate) passed: PassedHeaders,
 }
 
 /// A turn that its machine can be made of and its driver can begin with.
@@ -52,6 +58,15 @@ pub(crate) struct TurnParts<'a> {
 pub(crate) struct AssembledTurn {
     pub(crate) setup: TurnSetup,
     pub(crate) work: TurnWork,
+}
+
+/// The limits of a turn: those of the configuration, or less where its request says so.
+fn limits_of(inner: &RuntimeInner, identity: &TurnIdentity<'_>) -> TurnLimits {
+    let mut limits = inner.config.turn.clone();
+    if let Some(max) = identity.calls_max {
+        limits.calls_per_turn_max = limits.calls_per_turn_max.min(max);
+    }
+    limits
 }
 
 pub(crate) fn assemble(
@@ -66,6 +81,7 @@ pub(crate) fn assemble(
         withheld,
         page,
         upstreams,
+        passed,
     } = parts;
     let calls = page.map(|page| {
         let subject = VariableSubject {
@@ -94,7 +110,7 @@ pub(crate) fn assemble(
         completion_tokens_max: input.completion_tokens_max,
         offer,
         withheld,
-        limits: inner.config.turn.clone(),
+        limits: limits_of(inner, identity),
         upstreams: upstreams
             .iter()
             .map(|upstream| Arc::new(upstream.origin(&input.model)))
@@ -106,6 +122,7 @@ pub(crate) fn assemble(
         histories: prepared.into_histories(),
         upstreams,
         calls,
+        passed,
         logged: identity.logged.clone(),
     };
     AssembledTurn { setup, work }

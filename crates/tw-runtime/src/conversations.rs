@@ -18,11 +18,11 @@ use crate::runtime::Runtime;
 /// what it leaves is erased by the next sweep after its end.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Results of the deletion of a conversation.
+/// Results of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConversationDeletion {
+pub enum Deletion {
     Now,
-    /// The conversation has no turn that is meant.
+    /// There is no turn that is meant.
     NotFound,
 }
 
@@ -40,36 +40,62 @@ impl Runtime {
         caller: &Principal,
         conversation: &str,
         whose: TurnOwner,
-    ) -> Result<ConversationDeletion, StoreApplyError> {
+    ) -> Result<Deletion, StoreApplyError> {
         let delete = DeleteConversation {
             organization: caller.organization,
             conversation: conversation.to_owned(),
             whose,
             at: self.env().now(),
         };
+        self.delete_all(caller.organization, Change::DeleteConversation(delete))
+            .await
+    }
+
+    /// Deletes one turn, as [`Runtime::delete_conversation`] does with those of a conversation. What continues it by
+    /// name can be continued no more.
+    ///
+    /// # Errors
+    /// When the store fails; after `Unknown` it may be deleted.
+    ///
+    /// # Cancel safety
+    /// A dropped call still deletes and stops.
+    pub async fn delete_turn(
+        &self,
+        caller: &Principal,
+        turn: TurnId,
+    ) -> Result<Deletion, StoreApplyError> {
+        let delete = Change::DeleteTurn {
+            organization: caller.organization,
+            turn,
+            at: self.env().now(),
+        };
+        self.delete_all(caller.organization, delete).await
+    }
+
+    async fn delete_all(
+        &self,
+        organization: OrgId,
+        change: Change,
+    ) -> Result<Deletion, StoreApplyError> {
         let runtime = self.clone();
         // A task of its own, since a client that leaves must not keep turns from being stopped.
-        let deleting = self
-            .0
-            .tasks
-            .spawn(async move { runtime.delete(delete).await });
-        let ended = deleting.await;
+        let deleting = async move { runtime.delete(organization, change).await };
+        let ended = self.0.tasks.spawn(deleting).await;
         ended.unwrap_or(Err(StoreApplyError::Unknown { source: None }))
     }
 
     async fn delete(
         &self,
-        delete: DeleteConversation,
-    ) -> Result<ConversationDeletion, StoreApplyError> {
-        let organization = delete.organization;
-        let change = Change::DeleteConversation(delete);
+        organization: OrgId,
+        change: Change,
+    ) -> Result<Deletion, StoreApplyError> {
         let outcomes = self.store().apply(vec![change]).await?;
-        let Some(Outcome::ConversationDeleted { running }) = outcomes.into_iter().next() else {
-            return Ok(ConversationDeletion::NotFound);
+        let Some(Outcome::Deleted { running }) = outcomes.into_iter().next() else {
+            return Ok(Deletion::NotFound);
         };
         self.stop(organization, &running).await;
         self.erase_due().await;
-        Ok(ConversationDeletion::Now)
+        Ok(Deletion::Now)
     }
 
     /// Stops turns and waits for their ends. One that no driver of this process has is stopped by

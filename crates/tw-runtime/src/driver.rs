@@ -34,6 +34,7 @@ use tw_egress::off_thread::aside;
 use tw_egress::secrets::Tenancy;
 use tw_egress::upstream::{ModelExchange, ModelProgress, SentModelRequest, Upstream};
 use tw_store::apply::StoreApplyError;
+use tw_wire::passed_headers::PassedHeaders;
 
 use crate::equal_requests::TurnstilePass;
 use crate::error_chain::ErrorChain;
@@ -64,6 +65,8 @@ pub(crate) struct TurnWork {
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// `None` for a relay.
     pub(crate) calls: Option<CallContext>,
+    /// Headers of the request that go to upstreams.
+    pub(crate) passed: PassedHeaders,
     pub(crate) logged: LoggedOwner,
 }
 
@@ -570,6 +573,7 @@ impl TurnDriver {
                     body: upstream.format.encode_request(&request, &upstream.accepts),
                     streamed,
                     offered: request.offered_names(),
+                    passed: self.work.passed.clone(),
                 };
                 let serial = self.inner.serial.fetch_add(1, Ordering::Relaxed);
                 let asking = ModelExchange::new(&self.inner.connections, upstream, sent, serial);

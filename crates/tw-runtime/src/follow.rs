@@ -156,6 +156,7 @@ fn end_of_deleted(number: u64, fence: i64) -> NumberedEvent {
             reason: Some(TurnReason::Requested),
             fault: None,
             effects: Vec::new(),
+            at: None,
         })),
     }
 }

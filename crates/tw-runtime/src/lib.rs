@@ -8,6 +8,7 @@ pub mod accept;
 mod driver;
 pub mod driver_panics;
 
+pub mod chain;
 pub mod conversations;
 pub mod follow;
 pub mod keys;
@@ -37,6 +38,8 @@ pub mod recover;
 pub mod recovery_pace;
 mod results;
 mod retention;
+pub mod retold;
+pub mod sealing;
 mod slots;
 mod to_client;
 mod tool_book;

@@ -62,6 +62,8 @@ pub(crate) enum MemorySource<'a> {
     History(Option<MemoryScope>),
     /// By the row of a turn that is taken over: as it was found when the turn was accepted.
     Row(&'a TurnRow),
+    /// The request names it, and what was hidden of it stands before the request already.
+    Named,
 }
 
 impl MemorySource<'_> {
@@ -70,6 +72,7 @@ impl MemorySource<'_> {
         match self {
             Self::History(scope) => scope.is_some(),
             Self::Row(row) => row.memory != MemoryVerdict::Off,
+            Self::Named => false,
         }
     }
 }
@@ -109,6 +112,7 @@ pub(crate) async fn recollect(
         MemorySource::History(Some(scope)) => find(inner, owner, &scope, input, sent).await,
         MemorySource::History(None) => Ok(Recollection::without(MemoryVerdict::Off)),
         MemorySource::Row(row) => find_again(inner, row, input, sent).await,
+        MemorySource::Named => Ok(Recollection::without(MemoryVerdict::Attached)),
     }
 }
 

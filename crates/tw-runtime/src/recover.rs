@@ -27,6 +27,7 @@ use tw_wire::stored::DamagedRecord;
 use tw_wire::stored::context::{self, ListedTool, OfferedTool, TurnContext};
 
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
+use crate::chain::{self, ChainError};
 use crate::driver::{self, DriverParts, TurnDriver};
 use crate::error_chain::ErrorChain;
 use crate::fail_point::FailPoint;
@@ -71,6 +72,8 @@ enum UnreadableError {
     Input(String),
     #[error("no upstream serves its model")]
     NoUpstream,
+    #[error("what it continues")]
+    Before(#[from] ChainError),
 }
 
 impl Runtime {
@@ -332,17 +335,33 @@ async fn load(
     };
     let (offer, page) = offer_of(inner, organization, &context).await?;
     let row = &found.turn;
+    let is_named = context.projection.continues().is_some();
+    let input = if is_named {
+        match chain::of_accepted(inner, organization, row.parent).await {
+            Ok(chain) => chain.before(&input),
+            Err(ChainError::Read(error)) => return Err(error.into()),
+            Err(error) => return end_unreadable(inner, fence, &error.into()).await,
+        }
+    } else {
+        input
+    };
     let owner = HistoryOwner {
         organization: row.organization,
         api_key: row.api_key,
         end_user: row.end_user.as_deref(),
         conversation: row.conversation_named.then_some(row.conversation.as_str()),
     };
-    let source = MemorySource::Row(row);
+    let source = if is_named {
+        MemorySource::Named
+    } else {
+        MemorySource::Row(row)
+    };
     let prepared = prepared_history::prepare(inner, owner, source, &input, &offer).await?;
+    let calls_max = context.projection.calls_max();
     match parts_of(inner, context, input, prepared, offer, page.as_deref()) {
         Ok(parts) => {
-            let assembled = assembly::assemble(inner, &identity_of(&found), parts);
+            let identity = identity_of(&found, calls_max);
+            let assembled = assembly::assemble(inner, &identity, parts);
             drive_on(inner, fence, &found, assembled, room);
             stop_if_asked(inner, organization, turn).await;
             Ok(TakenOver::Driven)
@@ -377,7 +396,7 @@ async fn stop_if_asked(inner: &RuntimeInner, organization: OrgId, turn: TurnId) 
     }
 }
 
-fn identity_of(found: &RecoveredTurn) -> TurnIdentity<'_> {
+fn identity_of(found: &RecoveredTurn, calls_max: Option<u32>) -> TurnIdentity<'_> {
     let row = &found.turn;
     TurnIdentity {
         id: row.id,
@@ -393,6 +412,7 @@ fn identity_of(found: &RecoveredTurn) -> TurnIdentity<'_> {
         on_leave: row.on_leave,
         record: row.record,
         model: &row.model,
+        calls_max,
     }
 }
 
@@ -422,6 +442,7 @@ fn parts_of<'a>(
         withheld: context.withheld,
         page,
         upstreams,
+        passed: context.passed,
     })
 }
 
@@ -436,7 +457,8 @@ fn request_of(found: &mut RecoveredTurn) -> Result<(TurnContext, ModelInput), Un
     Ok((context, request.input))
 }
 
-fn accepted_limits() -> RequestLimits {
+/// The limits of a request that was accepted before: it was within them, whatever they are now.
+pub(crate) fn accepted_limits() -> RequestLimits {
     RequestLimits {
         body_bytes_max: usize::MAX,
         json_depth_max: limits::JSON_DEPTH_DEFAULT,

@@ -20,6 +20,8 @@ use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_core::upstream_chain::UpstreamChain;
 use tw_egress::upstream::relayed_exchange::{RelayedAnswer, RelayedSent, relay};
 use tw_egress::upstream::{Unanswered, Upstream};
+use tw_wire::format::WireFormat;
+use tw_wire::passed_headers::PassedHeaders;
 use tw_wire::relayed::body::RelayedBody;
 
 use crate::auth::Principal;
@@ -51,6 +53,21 @@ pub struct RelayRequest {
     pub request_id: String,
 }
 
+/// Whose request is relayed, and what is recorded of it.
+#[derive(Debug)]
+pub(crate) struct RelaySubject {
+    pub(crate) caller: Principal,
+    pub(crate) route: &'static str,
+    pub(crate) model: String,
+    pub(crate) end_user: Option<String>,
+    pub(crate) request_id: String,
+    pub(crate) body_bytes: u64,
+    pub(crate) streamed: bool,
+}
+
+/// What an upstream is sent.
+pub(crate) type SentTo = dyn Fn(&Upstream) -> RelayedSent + Send + Sync;
+
 /// Reasons for which a request got no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayRefused {
@@ -67,6 +84,7 @@ pub enum RelayRefused {
 /// The answer of an upstream, as it comes. Dropping it ends the request there.
 pub struct RelayedResponse {
     status: u16,
+    format: WireFormat,
     headers: HeaderMap,
     answer: Option<RelayedAnswer>,
     /// First bytes of the body, read with the head.
@@ -96,17 +114,54 @@ impl Runtime {
         if upstreams.is_empty() {
             return Err(RelayRefused::UnknownModel);
         }
-        let stream = if request.body.streamed {
-            let opened = self.open_stream(&request.caller);
+        let subject = RelaySubject {
+            caller: request.caller,
+            route: request.route,
+            model: request.model.clone(),
+            end_user: request.end_user.or_else(|| request.body.user.clone()),
+            request_id: request.request_id,
+            body_bytes: request.bytes.len() as u64,
+            streamed: request.body.streamed,
+        };
+        let sent = move |upstream: &Upstream| {
+            let model = upstream.models.sent(&request.model);
+            // What names no model is left to the upstream, unless the name has another meaning there.
+            let body = if model == request.model {
+                request.bytes.clone()
+            } else {
+                request.body.with_model(&request.bytes, model).into()
+            };
+            RelayedSent {
+                path: request.path,
+                model: model.to_owned(),
+                content_type: request.content_type.clone(),
+                accept: request.accept.clone(),
+                passed: PassedHeaders::default(),
+                streamed: request.body.streamed,
+                body,
+            }
+        };
+        self.relay_to(upstreams, subject, Box::new(sent)).await
+    }
+
+    /// Sends what `sent` makes for each of these upstreams, as [`Runtime::relay`] does.
+    pub(crate) async fn relay_to(
+        &self,
+        upstreams: Vec<Arc<Upstream>>,
+        subject: RelaySubject,
+        sent: Box<SentTo>,
+    ) -> Result<RelayedResponse, RelayRefused> {
+        let inner = &self.0;
+        let stream = if subject.streamed {
+            let opened = self.open_stream(&subject.caller);
             Some(opened.map_err(RelayRefused::NoRoom)?)
         } else {
             None
         };
-        let body_bytes = request.bytes.len() as u64;
-        let permit = inner.limiter.begin(&request.caller, body_bytes);
+        let permit = inner.limiter.begin(&subject.caller, subject.body_bytes);
         let mut permit = permit.map_err(RelayRefused::NoRoom)?;
         let limits = &inner.config.turn;
-        let takes_max = if request.body.streamed {
+        let takes_max = if subject.streamed {
             limits.streamed_max
         } else {
             limits.plain_max
@@ -114,15 +169,16 @@ impl Runtime {
         let mut relaying = Relaying {
             inner,
             upstreams,
-            recorder: RelayRecorder::begin(inner, &request),
+            recorder: RelayRecorder::begin(inner, subject),
             deadline: Instant::now() + takes_max,
-            request,
+            sent,
         };
         let (mut answer, first) = relaying.answer().await.map_err(RelayRefused::Failed)?;
         // It is sent once more to nobody.
         permit.release_body();
         Ok(RelayedResponse {
             status: answer.status,
+            format: answer.format,
             headers: std::mem::take(&mut answer.headers),
             answer: Some(answer),
             first,
@@ -139,7 +195,7 @@ impl Runtime {
 struct Relaying<'a> {
     inner: &'a Arc<RuntimeInner>,
     upstreams: Vec<Arc<Upstream>>,
-    request: RelayRequest,
+    sent: Box<SentTo>,
     recorder: RelayRecorder,
     deadline: Instant,
 }
@@ -191,23 +247,8 @@ impl Relaying<'_> {
         &self,
         upstream: &Upstream,
     ) -> Result<(RelayedAnswer, Option<Bytes>), Unanswered> {
-        let Self { inner, request, .. } = self;
-        let model = upstream.models.sent(&request.model);
-        // What names no model is left to the upstream, unless the name has another meaning there.
-        let body = if model == request.model {
-            request.bytes.clone()
-        } else {
-            request.body.with_model(&request.bytes, model).into()
-        };
-        let sent = RelayedSent {
-            path: request.path,
-            model: model.to_owned(),
-            content_type: request.content_type.clone(),
-            accept: request.accept.clone(),
-            streamed: request.body.streamed,
-            body,
-        };
-        let mut answer = relay(&inner.connections, upstream, sent).await?;
+        let sent = (self.sent)(upstream);
+        let mut answer = relay(&self.inner.connections, upstream, sent).await?;
         let first = answer.next().await.transpose()?;
         Ok((answer, first))
     }
@@ -227,6 +268,11 @@ impl RelayedResponse {
     /// The upstream's status, and those of its headers that say what the body is.
     pub fn head(&self) -> (u16, &HeaderMap) {
         (self.status, &self.headers)
+    }
+
+    /// The format of the upstream that answered.
+    pub(crate) fn format(&self) -> WireFormat {
+        self.format
     }
 
     /// Whether the body is a stream of events.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tw_core::change::Change;
@@ -21,6 +22,7 @@ use tw_egress::tools::ToolExecutors;
 use tw_egress::upstream::{Upstream, UpstreamConnections};
 use tw_store::apply::StoreApplyError;
 use tw_store::store::Store;
+use tw_wire::format::WireFormat;
 
 use crate::answered_notes::AnsweredNotes;
 use crate::auth::KnownKeys;
@@ -35,6 +37,7 @@ use crate::models::KnownModels;
 use crate::orphaned_turns::OrphanedTurns;
 use crate::recovery_pace::{RECOVERIES_BYTES_DEFAULT, RecoveryPace};
 use crate::results::ResultCache;
+use crate::sealing::Sealer;
 use crate::slots::CallSlots;
 use crate::tool_book::ToolBook;
 
@@ -178,6 +181,7 @@ pub(crate) struct RuntimeInner {
     pub(crate) limiter: Arc<Limiter>,
     pub(crate) recovery_pace: RecoveryPace,
     pub(crate) keys: KnownKeys,
+    pub(crate) sealer: OnceCell<Arc<Sealer>>,
     pub(crate) turnstile: Turnstile,
     pub(crate) early_retries: EarlyRetries,
     pub(crate) live: LiveTurns,
@@ -221,6 +225,7 @@ impl Runtime {
             results: ResultCache::new(config.results_bytes_max),
             models: KnownModels::new(config.upstreams.len()),
             keys: KnownKeys::default(),
+            sealer: OnceCell::new(),
             turnstile: Turnstile::default(),
             early_retries: EarlyRetries::default(),
             config,
@@ -283,6 +288,17 @@ impl Runtime {
     pub fn is_disk_full(&self) -> bool {
         let free = self.0.store.disk_free_bytes();
         free.is_some_and(|free| free < self.0.config.disk_free_bytes_min)
+    }
+
+    /// Whether an upstream serves the model.
+    pub fn serves(&self, model: &str) -> bool {
+        !self.0.upstreams_of(model).is_empty()
+    }
+
+    /// Whether an upstream that serves the model speaks this format.
+    pub fn serves_in(&self, model: &str, format: WireFormat) -> bool {
+        let serving = self.0.upstreams_of(model);
+        serving.iter().any(|upstream| upstream.format == format)
     }
 
     /// Turns that run now.

@@ -449,7 +449,7 @@ impl Runtime {
                 | Outcome::KeyTaken { .. }
                 | Outcome::CallEnded { .. }
                 | Outcome::ParentDeleted
-                | Outcome::ConversationDeleted { .. }
+                | Outcome::Deleted { .. }
                 | Outcome::Count(_)
                 | Outcome::Partly(_),
             )

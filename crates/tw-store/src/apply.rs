@@ -267,6 +267,11 @@ fn apply_free(
             at,
         } => tools::delete_tool(db, *organization, *tool, *at),
         Change::DeleteConversation(delete) => conversation::delete(db, delete),
+        Change::DeleteTurn {
+            organization,
+            turn,
+            at,
+        } => conversation::delete_turn(db, *organization, *turn, *at),
         Change::CompleteCall(complete) => outside::complete_call(db, complete),
         Change::ClaimTurn(claim) => accept::claim_turn(db, claim),
         Change::AskStop {

@@ -80,6 +80,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "surfaces",
         sql: include_str!("../migrations/0017_surfaces.sql"),
     },
+    Migration {
+        name: "seal",
+        sql: include_str!("../migrations/0019_seal.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -120,6 +120,19 @@ pub async fn organizations(store: &Store) -> Result<Vec<(OrgId, String)>, ReadEr
         .await
 }
 
+/// The secret from which the keys of seals are made.
+///
+/// # Errors
+/// See [`ReadError`].
+pub async fn seal_secret(store: &Store) -> Result<[u8; 32], ReadError> {
+    store
+        .read(|conn| {
+            let mut statement = conn.prepare("SELECT secret FROM seal")?;
+            Ok(statement.query_row([], |row| row.get("secret"))?)
+        })
+        .await
+}
+
 /// The number of organizations.
 ///
 /// # Errors

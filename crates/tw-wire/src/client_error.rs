@@ -140,6 +140,7 @@ impl ClientError {
         let kind = match error.kind {
             RequestErrorKind::Invalid => ErrorKind::Invalid,
             RequestErrorKind::TooLarge => ErrorKind::TooLarge,
+            RequestErrorKind::NotFound => ErrorKind::NotFound,
         };
         Self {
             param: error.param.clone(),

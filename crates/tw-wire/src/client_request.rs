@@ -13,10 +13,15 @@ pub struct RequestError {
     pub code: Option<&'static str>,
 }
 
+/// Longest id that a refusal repeats, in characters.
+const ID_SHOWN_MAX: usize = 200;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestErrorKind {
     Invalid,
     TooLarge,
+    /// It names something that is not there.
+    NotFound,
 }
 
 /// The text of a body.
@@ -49,6 +54,16 @@ impl RequestError {
             message: message.into(),
             param: None,
             code: None,
+        }
+    }
+
+    /// The refusal of a reference to an item that nobody has.
+    pub(crate) fn no_item(id: &str) -> Self {
+        let shown: String = id.chars().take(ID_SHOWN_MAX).collect();
+        Self {
+            kind: RequestErrorKind::NotFound,
+            code: Some("item_not_found"),
+            ..Self::invalid("input", format!("Item with id '{shown}' not found."))
         }
     }
 

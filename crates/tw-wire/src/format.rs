@@ -9,8 +9,12 @@ mod projection;
 pub use fold::{StreamFold, WholeFold};
 pub use projection::{Projection, ResponsesProjection};
 
+use std::collections::BTreeMap;
+
 use tw_core::accepts::Accepts;
 use tw_core::history::FeltDifferences;
+use tw_core::id::{CallId, TurnId};
+use tw_core::json::Json;
 use tw_core::json::shared::SharedText;
 use tw_core::limits::RequestLimits;
 use tw_core::model::{ModelEvent, ReportedError};
@@ -21,8 +25,11 @@ use tw_core::request::{ModelInput, ModelRequest};
 use crate::anthropic_messages::stream::MessageDecoder;
 use crate::client_error::ClientError;
 use crate::client_request::RequestError;
+use crate::compaction::{self, BrokenSealAt, OpenedSeal, UnfoldedBody};
+use crate::model_list::{self, ListedModel};
 use crate::openai_chat::stream::StreamDecoder;
 use crate::openai_responses::stream::ResponseDecoder;
+use crate::token_count;
 use crate::upstream_answer::{DecodeError, OfferedNames, StreamLimits};
 use crate::{anthropic_messages, openai_chat, openai_responses};
 
@@ -31,6 +38,25 @@ use crate::{anthropic_messages, openai_chat, openai_responses};
 pub struct ClientRequest {
     pub input: ModelInput,
     pub projection: Projection,
+}
+
+/// A header of a client's that goes to an upstream as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassedHeader {
+    pub name: &'static str,
+    /// Whether its value is a list, so that it may be there several times.
+    pub is_list: bool,
+}
+
+/// Items of earlier requests and answers, by their ids.
+pub type KeptItems = BTreeMap<String, Json>;
+
+/// What the id of a kept item tells of where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemOrigin {
+    Turn(TurnId),
+    /// The turn that made the call.
+    Call(CallId),
 }
 
 /// A format in which models are asked and answer.
@@ -124,6 +150,117 @@ impl WireFormat {
         Ok(ClientRequest { input, projection })
     }
 
+    /// Reads a client's request for the count of its tokens, which says nothing of its answer.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn decode_count(
+        self,
+        body: &SharedText,
+        limits: &RequestLimits,
+    ) -> Result<ClientRequest, RequestError> {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses => self.decode_request(body, limits),
+            Self::AnthropicMessages => Ok(ClientRequest {
+                input: anthropic_messages::request::decode_count(body, limits)?,
+                projection: Projection::defaults(self),
+            }),
+        }
+    }
+
+    /// The request with what its sealed items stand for, as `open` opens them.
+    ///
+    /// # Errors
+    /// [`BrokenSealAt`].
+    pub fn unfold(
+        self,
+        body: &SharedText,
+        open: impl Fn(&str) -> OpenedSeal,
+    ) -> Result<UnfoldedBody, BrokenSealAt> {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => Ok(UnfoldedBody {
+                body: body.clone(),
+                foreign: None,
+            }),
+            Self::OpenAiResponses => compaction::unfold(body, open),
+        }
+    }
+
+    /// Whether a request may hold sealed items.
+    pub fn may_hold_sealed(self, body: &SharedText) -> bool {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => false,
+            Self::OpenAiResponses => compaction::may_hold_sealed(body),
+        }
+    }
+
+    /// The path at which an upstream counts the tokens of a request, behind the version; `None` if the format has none.
+    pub fn count_path(self) -> Option<&'static str> {
+        match self {
+            Self::OpenAiChat => None,
+            Self::AnthropicMessages => Some("messages/count_tokens"),
+            Self::OpenAiResponses => Some("responses/input_tokens"),
+        }
+    }
+
+    /// Writes the body of a request for a count of tokens as the upstream accepts it.
+    pub fn encode_count(self, request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<u8> {
+        token_count::body_of(self, &self.encode_request(request, accepts))
+    }
+
+    /// Writes a count of tokens.
+    pub fn render_count(self, tokens: u64) -> Vec<u8> {
+        token_count::render(self, tokens)
+    }
+
+    /// The ids of kept items that a request refers to, each once; empty also for a body that is no request.
+    pub fn item_references(self, body: &SharedText) -> Vec<String> {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => Vec::new(),
+            Self::OpenAiResponses => openai_responses::request::item_references(body),
+        }
+    }
+
+    /// The body of a request with the items themselves where it refers to them.
+    pub fn with_items(self, body: &SharedText, items: &KeptItems) -> SharedText {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => body.clone(),
+            Self::OpenAiResponses => openai_responses::request::with_items(body, items),
+        }
+    }
+
+    /// The items of a turn's request, in its order, by their ids; none where a format has no items.
+    pub fn input_items(self, body: &SharedText, turn: TurnId) -> Vec<(String, Json)> {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => Vec::new(),
+            Self::OpenAiResponses => openai_responses::input_items::read(body, turn),
+        }
+    }
+
+    /// The turn of a kept item, as far as its id tells.
+    pub fn item_origin(self, id: &str) -> Option<ItemOrigin> {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => None,
+            Self::OpenAiResponses => openai_responses::ids::item_origin(id),
+        }
+    }
+
+    /// The id by which a client knows the answer of a turn; `None` where answers are not continued by name.
+    pub fn name_of_answer(self, turn: TurnId) -> Option<String> {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => None,
+            Self::OpenAiResponses => Some(openai_responses::ids::response_id(turn)),
+        }
+    }
+
+    /// The turn of an answer, by the id that its client knows; `None` for an id of somebody else.
+    pub fn turn_of_answer(self, id: &str) -> Option<TurnId> {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => None,
+            Self::OpenAiResponses => openai_responses::ids::parse_response_id(id),
+        }
+    }
+
     /// The field in which a request names the person that it is for, as errors call it.
     pub fn user_field(self) -> &'static str {
         match self {
@@ -153,9 +290,8 @@ impl WireFormat {
     /// Names and values of the headers that tell how a limit of requests stands.
     pub fn limit_headers(self, standing: &BucketStanding) -> [(&'static str, String); 3] {
         match self {
-            Self::OpenAiChat | Self::AnthropicMessages | Self::OpenAiResponses => {
-                openai_chat::limit_headers::of(standing)
-            }
+            Self::OpenAiChat | Self::OpenAiResponses => openai_chat::limit_headers::of(standing),
+            Self::AnthropicMessages => anthropic_messages::limit_headers(standing),
         }
     }
 
@@ -166,6 +302,44 @@ impl WireFormat {
             Self::OpenAiChat | Self::OpenAiResponses => None,
             Self::AnthropicMessages => Some(anthropic_messages::KEY_HEADER),
         }
+    }
+
+    /// A header of the format's own with the id of a request; `None` where clients know `x-request-id`.
+    pub fn request_id_header(self) -> Option<&'static str> {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses => None,
+            Self::AnthropicMessages => Some(anthropic_messages::REQUEST_ID_HEADER),
+        }
+    }
+
+    /// Writes a page of a list of models; a format without pages is given all of them.
+    pub fn list_models(self, models: &[ListedModel], has_more: bool) -> Vec<u8> {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses => model_list::encode(models),
+            Self::AnthropicMessages => anthropic_messages::listing::page(models, has_more),
+        }
+    }
+
+    /// Writes one model of a list.
+    pub fn list_model(self, model: &ListedModel) -> Vec<u8> {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses => model.entry.as_str().as_bytes().to_vec(),
+            Self::AnthropicMessages => anthropic_messages::listing::entry(model),
+        }
+    }
+
+    /// Whether lists of models come in pages.
+    pub fn lists_in_pages(self) -> bool {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses => false,
+            Self::AnthropicMessages => true,
+        }
+    }
+
+    /// The format that a client of several speaks where a route has one answer for each of them: the one whose own
+    /// header is there.
+    pub fn of_client(has_header: impl Fn(&'static str) -> bool) -> Option<Self> {
+        has_header(anthropic_messages::VERSION_HEADER).then_some(Self::AnthropicMessages)
     }
 
     /// The path at which an upstream takes requests, behind the version.
@@ -185,6 +359,23 @@ impl WireFormat {
                 anthropic_messages::VERSION_HEADER,
                 anthropic_messages::VERSION,
             )],
+        }
+    }
+
+    /// The headers of a client's request that go to an upstream of this format.
+    pub fn passed_headers(self) -> &'static [PassedHeader] {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses => &[],
+            Self::AnthropicMessages => &[
+                PassedHeader {
+                    name: anthropic_messages::BETA_HEADER,
+                    is_list: true,
+                },
+                PassedHeader {
+                    name: anthropic_messages::VERSION_HEADER,
+                    is_list: false,
+                },
+            ],
         }
     }
 

@@ -20,6 +20,10 @@ pub mod crossing;
 mod fitting;
 pub mod native_words;
 
+pub mod compaction;
+pub mod passed_headers;
 pub mod relayed;
+pub mod response_socket;
 pub mod sse;
 pub mod stored;
+pub mod token_count;

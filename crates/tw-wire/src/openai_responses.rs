@@ -25,6 +25,7 @@ pub mod stream;
 pub mod error;
 pub mod fold;
 pub mod ids;
+pub mod input_items;
 pub mod options;
 
 /// The name of this format.

@@ -43,6 +43,13 @@ pub fn write_event(out: &mut Vec<u8>, name: &str, json: &[u8]) {
     write_data(out, json);
 }
 
+/// The data of events that [`write_data`] wrote, each whole, without the end mark.
+pub fn written_data(events: &[u8]) -> impl Iterator<Item = &str> {
+    let lines = events.split(|byte| *byte == b'\n');
+    let data = lines.filter_map(|line| str::from_utf8(line.strip_prefix(b"data: ")?).ok());
+    data.filter(|data| *data != DONE_DATA)
+}
+
 /// Least count of a line or an event that says nothing, in bytes.
 pub const EMPTY_BYTES_MIN: usize = 64;
 

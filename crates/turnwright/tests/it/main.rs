@@ -11,6 +11,7 @@ mod log;
 mod recover;
 mod restart;
 mod serve;
+mod socket;
 mod stall;
 mod tool_network;
 mod tools;

@@ -33,6 +33,7 @@ fn a_minutes_requests_may_come_at_once_and_the_next_when_one_has_come_back() {
     assert_eq!(
         empty,
         BucketStanding {
+            at: Timestamp(5),
             limit: limit(60),
             remaining: 0,
             next_in: Duration::from_secs(1),

@@ -65,6 +65,7 @@ impl Turn {
             reason,
             fault,
             effects: _,
+            at: _,
         }) = take_end(step)
         else {
             return;

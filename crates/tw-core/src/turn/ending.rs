@@ -34,6 +34,7 @@ impl Turn {
             reason,
             fault,
             effects,
+            at: Some(now.at),
         })));
         step.write.push(TurnChange::EndTurn(EndTurn {
             status,

@@ -7,6 +7,7 @@ use http::Method;
 use http::header::ACCEPT;
 use tokio::time::timeout;
 use tw_wire::model_list::{self, ListedModel};
+use tw_wire::passed_headers::PassedHeaders;
 
 use super::request_target::{no_address, request};
 use super::{Upstream, UpstreamConnections, UpstreamKind};
@@ -114,7 +115,7 @@ async fn read(
         .0
         .address(&upstream.name, url)
         .ok_or_else(|| not_asked(no_address().error.message))?;
-    let request = request(Method::GET, upstream)
+    let request = request(Method::GET, upstream, &PassedHeaders::default())
         .map_err(|failure| not_asked(failure.error.message))?
         .header(ACCEPT, "application/json")
         .body(Bytes::new())

@@ -12,6 +12,7 @@ use http::{HeaderMap, Method, Request, Response};
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::format::{AnswerDecoder, WireFormat};
+use tw_wire::passed_headers::PassedHeaders;
 use tw_wire::sse::EMPTY_BYTES_MIN;
 use tw_wire::upstream_answer::{DecodeError, EMPTY_BYTES_MAX_DEFAULT, OfferedNames, StreamLimits};
 
@@ -47,6 +48,8 @@ pub struct SentModelRequest {
     pub streamed: bool,
     /// The names of the tools that the body offers.
     pub offered: OfferedNames,
+    /// Headers of the client's for upstreams of some formats.
+    pub passed: PassedHeaders,
 }
 
 /// Progress after one call of [`ModelExchange::next`].
@@ -738,7 +741,7 @@ fn request_of(
     } else {
         "application/json"
     };
-    let request = request_target::request(Method::POST, upstream)?
+    let request = request_target::request(Method::POST, upstream, &asked.passed)?
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, accept)
         .header(ACCEPT_ENCODING, "identity");

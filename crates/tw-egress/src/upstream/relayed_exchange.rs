@@ -14,6 +14,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::format::WireFormat;
+use tw_wire::passed_headers::PassedHeaders;
 
 use super::model_exchange::{
     ERROR_BYTES_MAX, exchange, explain_refused_key, failure, first_byte_max, mask_error, nonsense,
@@ -33,6 +34,8 @@ pub struct RelayedSent {
     pub model: String,
     pub content_type: HeaderValue,
     pub accept: Option<HeaderValue>,
+    /// Headers of the client's for upstreams of some formats.
+    pub passed: PassedHeaders,
     pub body: Bytes,
     /// A stream is asked for. The head of any other answer comes with its end.
     pub streamed: bool,
@@ -41,6 +44,7 @@ pub struct RelayedSent {
 /// An answer with a status of success, whose body is being read.
 pub struct RelayedAnswer {
     pub status: u16,
+    pub format: WireFormat,
     /// Headers that are passed on.
     pub headers: HeaderMap,
     exchange: UpstreamExchange,
@@ -80,6 +84,7 @@ pub async fn relay(
     let idle_max = upstream.timeouts.idle;
     let mut answer = RelayedAnswer {
         status: parts.status.as_u16(),
+        format: upstream.format,
         headers: parts.headers,
         exchange,
         idle: IdleTimer::new(patience.max(idle_max)),
@@ -87,7 +92,7 @@ pub async fn relay(
     };
     if !parts.status.is_success() {
         let aside = explain_refused_key(upstream, answer.status);
-        let mut failure = answer.into_failure(upstream.format).await;
+        let mut failure = answer.into_failure().await;
         if let Some(key) = upstream.kind.api_key() {
             mask_error(key, &mut failure.error);
         }
@@ -106,7 +111,7 @@ fn request_of(
     sent: RelayedSent,
 ) -> Result<(Arc<Address>, Request<Bytes>), ModelFailure> {
     let address = request_target::of(connections, upstream, sent.path, &sent.model)?;
-    let mut request = request_target::request(Method::POST, upstream)?
+    let mut request = request_target::request(Method::POST, upstream, &sent.passed)?
         .header(CONTENT_TYPE, sent.content_type)
         // The usage is read as the answer passes.
         .header(ACCEPT_ENCODING, "identity");
@@ -171,7 +176,7 @@ impl RelayedAnswer {
     }
 
     /// Reads what an answer with another status than success says.
-    async fn into_failure(mut self, format: WireFormat) -> ModelFailure {
+    async fn into_failure(mut self) -> ModelFailure {
         let mut read = Vec::new();
         // A broken connection is judged by what came before it.
         while let Some(Ok(bytes)) = self.next().await {
@@ -185,7 +190,7 @@ impl RelayedAnswer {
         let content_type = (!content_type.is_empty()).then_some(&*content_type);
         let failure = ModelFailure {
             kind: ModelFailureKind::Status(self.status),
-            error: format.decode_error(self.status, content_type, &read),
+            error: self.format.decode_error(self.status, content_type, &read),
             retry_after: retry_after(&self.headers),
             should_retry: should_retry(&self.headers),
         };

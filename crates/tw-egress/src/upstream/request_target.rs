@@ -13,6 +13,7 @@ use http::header::{AUTHORIZATION, USER_AGENT};
 use http::request::Builder;
 use http::{HeaderName, HeaderValue, Method, Request};
 use tw_core::turn::{ModelFailure, ModelFailureKind};
+use tw_wire::passed_headers::PassedHeaders;
 
 use super::model_exchange::failure;
 use super::{Upstream, UpstreamConnections, UpstreamKind};
@@ -73,15 +74,19 @@ fn is_deployment(name: &str) -> bool {
         && name.bytes().any(|byte| byte != b'.')
 }
 
-/// A request without its body.
-pub(super) fn request(method: Method, upstream: &Upstream) -> Result<Builder, ModelFailure> {
+/// A request without its body, with the headers of a client's that the upstream's format has.
+pub(super) fn request(
+    method: Method,
+    upstream: &Upstream,
+    passed: &PassedHeaders,
+) -> Result<Builder, ModelFailure> {
     let request = Request::builder().method(method).header(
         USER_AGENT,
         concat!("turnwright/", env!("CARGO_PKG_VERSION")),
     );
-    let headers = upstream.format.headers().iter();
+    let headers = passed.for_upstream(upstream.format).into_iter();
     let request = headers.fold(request, |request, (name, value)| {
-        request.header(*name, *value)
+        request.header(name, value)
     });
     let Some(key) = upstream.kind.api_key() else {
         return Ok(request);

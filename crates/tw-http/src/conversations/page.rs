@@ -27,6 +27,12 @@ impl PageRequest {
         read(query, ListOrder::NewestFirst, &["limit", "after"])
     }
 
+    /// Reads the query of a list of items: newest first, unless `order` says otherwise.
+    pub fn of_items(query: Option<&str>) -> Result<Self, ApiError> {
+        const KNOWN: [&str; 5] = ["limit", "after", "order", "include", "include[]"];
+        read(query, ListOrder::NewestFirst, &KNOWN)
+    }
+
     /// Reads the query of a list of turns: oldest first, unless `order` says otherwise.
     pub fn of_turns(query: Option<&str>) -> Result<Self, ApiError> {
         read(query, ListOrder::OldestFirst, &["limit", "after", "order"])
@@ -64,7 +70,9 @@ fn read(query: Option<&str>, order: ListOrder, known: &[&str]) -> Result<PageReq
                     }
                 };
             }
-            _ => wanted.after = Some(value.into_owned()),
+            "after" => wanted.after = Some(value.into_owned()),
+            // What more an item could show, there is none of here.
+            _ => {}
         }
     }
     Ok(wanted)

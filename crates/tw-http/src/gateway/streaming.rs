@@ -61,6 +61,11 @@ pub(super) async fn stream(
         note: Some(note),
         permit,
     });
+    streaming.fold.begin(&mut streaming.ready);
+    if !streaming.ready.is_empty() {
+        let body = Body::from_stream(futures_util::stream::unfold(streaming, next_bytes));
+        return Ok(event_stream(body));
+    }
     let head_by = tokio::time::Instant::now() + streaming.keep_alive;
     loop {
         let Ok(next) = tokio::time::timeout_at(head_by, streaming.answer.next()).await else {

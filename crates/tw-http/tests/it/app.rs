@@ -63,6 +63,7 @@ const DATABASE: &str = "t.db";
 pub struct App {
     pub client: TestClient,
     pub runtime: Runtime,
+    pub surfaces: AppState,
     pub store: Store,
     folder: Arc<TempDir>,
 }
@@ -165,11 +166,13 @@ impl App {
         let runtime = Runtime::new(config, store.clone(), env).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let routes = router(AppState::new(runtime.clone(), wanted.options));
+        let surfaces = AppState::new(runtime.clone(), wanted.options);
+        let routes = router(surfaces.clone());
         tokio::spawn(async move { axum::serve(listener, routes).await });
         Self {
             client: TestClient { address, key: None },
             runtime,
+            surfaces,
             store,
             folder,
         }

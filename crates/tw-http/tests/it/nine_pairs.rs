@@ -472,7 +472,7 @@ async fn each_surface_has_errors_of_its_own_shape() {
         }
     }
     let (path, mut body) = request(WireFormat::OpenAiResponses, false, None);
-    body["previous_response_id"] = json!("resp_1");
+    body["conversation"] = json!("conv_1");
     let got = pair.ask(path, &body, &[]).await;
     assert_eq!(
         (got.status, &got.json()["error"]["code"]),

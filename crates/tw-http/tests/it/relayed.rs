@@ -31,13 +31,13 @@ const ROUTES: [(&str, Option<&str>); 10] = [
 
 /// A record, as far as tests look at it.
 #[derive(Debug, PartialEq, Eq)]
-struct Row {
-    end_user: Option<String>,
-    path: String,
+pub struct Row {
+    pub end_user: Option<String>,
+    pub path: String,
     model: String,
-    upstream: String,
+    pub upstream: String,
     attempts: u32,
-    outcome: String,
+    pub outcome: String,
     http_status: Option<u16>,
     tokens: (Option<i64>, Option<i64>),
     bytes: (i64, i64),
@@ -45,7 +45,7 @@ struct Row {
 }
 
 /// All records, once there are so many: they are written when nobody waits any more.
-async fn rows(app: &App, count: usize) -> Vec<Row> {
+pub async fn rows(app: &App, count: usize) -> Vec<Row> {
     let database = Connection::open(app.database()).unwrap();
     let mut select = database
         .prepare(

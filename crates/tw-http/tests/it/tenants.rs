@@ -10,10 +10,14 @@ use crate::app::{App, AppOptions, CHAT, ask, probe, upstream_body};
 use crate::openapi;
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 38] = [
+pub const ROUTES: [(&str, &str, Takes); 42] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("POST", "/v1/messages", Takes::Names),
     ("POST", "/v1/responses", Takes::Names),
+    ("GET", "/v1/responses/{id}", Takes::ResponseId),
+    ("DELETE", "/v1/responses/{id}", Takes::ResponseId),
+    ("POST", "/v1/responses/{id}/cancel", Takes::ResponseId),
+    ("GET", "/v1/responses/{id}/input_items", Takes::ResponseId),
     ("GET", "/v1/models", Takes::Nothing),
     ("GET", "/v1/models/{*id}", Takes::Nothing),
     ("GET", "/v1/turns/{id}", Takes::TurnId),
@@ -55,6 +59,8 @@ pub const ROUTES: [(&str, &str, Takes); 38] = [
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Takes {
     TurnId,
+    /// See `responses/foreign.rs`.
+    ResponseId,
     /// See `tools/access.rs`.
     Slug,
     /// Beside a slug; see there, too.

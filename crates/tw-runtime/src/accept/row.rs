@@ -46,6 +46,7 @@ pub(super) fn new_turn(
             .map(|origin| origin.upstream.to_string())
             .collect(),
         projection: request.projection.clone(),
+        passed: request.passed.clone(),
     };
     NewTurn {
         id: setup.id,

@@ -44,6 +44,7 @@ async fn end_as_seen(inner: &RuntimeInner, fence: Fence) -> Result<bool, Recover
             "the request could not be finished after a restart",
         )),
         effects,
+        at: Some(at),
     };
     let mut changes: Vec<TurnChange> = calls.iter().filter_map(|row| ended(row, at)).collect();
     changes.push(TurnChange::AppendEvents(EventFlush {

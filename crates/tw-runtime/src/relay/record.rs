@@ -14,7 +14,7 @@ use tw_egress::upstream::relayed_exchange::RelayedAnswer;
 use tw_wire::client_error::ClientError;
 use tw_wire::relayed::usage::UsageReader;
 
-use super::RelayRequest;
+use super::RelaySubject;
 use crate::answered_notes;
 use crate::logged_owner::LoggedOwner;
 use crate::runtime::RuntimeInner;
@@ -31,30 +31,29 @@ pub(super) struct RelayRecorder {
 }
 
 impl RelayRecorder {
-    pub fn begin(inner: &Arc<RuntimeInner>, request: &RelayRequest) -> Self {
+    pub fn begin(inner: &Arc<RuntimeInner>, subject: RelaySubject) -> Self {
         let now = inner.env.now();
-        let end_user = request.end_user.as_ref().or(request.body.user.as_ref());
         Self {
             inner: Arc::clone(inner),
+            logged: LoggedOwner::of(&subject.caller),
             row: RelayedRequest {
-                organization: request.caller.organization,
-                api_key: request.caller.api_key,
-                end_user: end_user.cloned(),
-                path: request.route,
-                model: request.model.clone(),
+                organization: subject.caller.organization,
+                api_key: subject.caller.api_key,
+                end_user: subject.end_user,
+                path: subject.route,
+                model: subject.model,
                 upstream: String::new(),
                 attempts: 0,
                 // Unless something else happens first.
                 outcome: RelayOutcome::Cancelled,
                 http_status: None,
                 tokens: RelayedTokens::default(),
-                request_bytes: request.bytes.len() as u64,
+                request_bytes: subject.body_bytes,
                 response_bytes: 0,
-                request_id: request.request_id.clone(),
+                request_id: subject.request_id,
                 started: now,
                 ended: now,
             },
-            logged: LoggedOwner::of(&request.caller),
             usage: None,
             is_event_stream: false,
             attempt: None,

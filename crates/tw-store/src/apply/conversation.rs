@@ -1,8 +1,9 @@
-//! The end of a conversation.
+//! The end of a conversation, and that of one of its turns.
 
-use rusqlite::{Params, params};
+use rusqlite::{Params, Row, params};
 use tw_core::change::{DeleteConversation, Outcome};
-use tw_core::id::TurnId;
+use tw_core::id::{OrgId, TurnId};
+use tw_core::time::Timestamp;
 
 use super::{StoreApplyError, execute, query_key};
 use crate::statements::PreparedStatements;
@@ -53,7 +54,38 @@ pub fn delete(
         return Ok(Outcome::Already);
     }
     execute(db, WHAT, MOVE_HEAD, params![organization, key, at])?;
-    Ok(Outcome::ConversationDeleted { running })
+    Ok(Outcome::Deleted { running })
+}
+
+const FIND_TURN: &str = "SELECT conversation, status = 'running' FROM turn
+    WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL";
+
+const DELETE_TURN: &str = "UPDATE turn
+    SET deleted_us = ?3, erase_after_us = ?3, history_hash = NULL, hidden_hash = NULL, updated_us = ?3,
+        stop_reason = iif(status = 'running', coalesce(stop_reason, 'requested'), stop_reason)
+    WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL";
+
+/// Deletes one turn. `Already` when there is none, or it was deleted.
+pub fn delete_turn(
+    db: &mut PreparedStatements<'_>,
+    organization: OrgId,
+    turn: TurnId,
+    at: Timestamp,
+) -> Result<Outcome, StoreApplyError> {
+    let id = turn.to_string();
+    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let found: Option<(i64, bool)> = db
+        .first(FIND_TURN, params![organization.0, id], read)
+        .map_err(|error| StoreApplyError::db(WHAT, error))?;
+    let Some((conversation, is_running)) = found else {
+        return Ok(Outcome::Already);
+    };
+    execute(db, WHAT, DELETE_TURN, params![organization.0, id, at.0])?;
+    let bound = params![organization.0, conversation, at.0];
+    execute(db, WHAT, MOVE_HEAD, bound)?;
+    Ok(Outcome::Deleted {
+        running: is_running.then_some(turn).into_iter().collect(),
+    })
 }
 
 fn running(

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use tw_core::change::{AttemptOutcome, NewCall, NewMessage};
-use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::memory::{HistoryHash, MemoryVerdict};
 use tw_core::model::TokenUsage;
 use tw_core::time::Timestamp;
@@ -194,6 +194,47 @@ impl Store {
         .await
     }
 
+    /// A turn with its context; `None` as for [`Store::turn_body`].
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn turn_with_context(
+        &self,
+        organization: OrgId,
+        turn: TurnId,
+    ) -> Result<Option<(TurnRow, TurnContext)>, ReadError> {
+        self.read(move |conn| {
+            let found = find_turn(conn, organization, turn)?;
+            let is_there = |row: &TurnRow| row.deleted.is_none() && row.erased.is_none();
+            let Some((key, row)) = found.filter(|(_, row)| is_there(row)) else {
+                return Ok(None);
+            };
+            Ok(Some((row, context_of(conn, key)?)))
+        })
+        .await
+    }
+
+    /// The turn that made a call; `None` if there is no such call, or the turn was deleted.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn turn_of_call(
+        &self,
+        organization: OrgId,
+        call: CallId,
+    ) -> Result<Option<TurnId>, ReadError> {
+        self.read(move |conn| {
+            let sql = "SELECT t.id FROM tool_call c JOIN turn t ON t.key = c.turn
+                WHERE c.organization = ?1 AND c.id = ?2 AND t.deleted_us IS NULL";
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query(params![organization.0, call.to_string()])?;
+            rows.next()?
+                .map(|row| word(row, "id", TurnId::parse))
+                .transpose()
+        })
+        .await
+    }
+
     /// The status of a turn, which says whether it still runs.
     ///
     /// # Errors
@@ -213,6 +254,14 @@ impl Store {
         })
         .await
     }
+}
+
+/// The context that was stored with a turn's request.
+pub(super) fn context_of(conn: &Connection, turn: i64) -> Result<TurnContext, ReadError> {
+    let sql = "SELECT context FROM turn_input WHERE turn = ?1";
+    let mut statement = conn.prepare_cached(sql)?;
+    let stored: String = statement.query_row(params![turn], |row| row.get("context"))?;
+    Ok(context::decode(&stored)?)
 }
 
 fn recovered(

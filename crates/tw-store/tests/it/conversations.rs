@@ -11,6 +11,7 @@ use tw_core::tenant::TurnOwner;
 use tw_core::time::Timestamp;
 use tw_core::turn_policy::Surface;
 use tw_core::turn_status::{TurnReason, TurnStatus};
+use tw_store::read::chain::{ChainFound, ChainRoom};
 use tw_store::read::conversations::{ConversationRow, ConversationTurns, ListOrder, TurnsWanted};
 use tw_store::read::memory::{HistorySearch, HistoryWanted, RecallRoom};
 use tw_store::read::recall::HandedSent;
@@ -52,6 +53,15 @@ async fn delete(
         .write(Change::DeleteConversation(delete))
         .await
         .unwrap()
+}
+
+async fn delete_turn(world: &StoreWorld, turn: TurnId, at: Timestamp) -> Outcome {
+    let delete = Change::DeleteTurn {
+        organization: world.organization,
+        turn,
+        at,
+    };
+    world.write(delete).await.unwrap()
 }
 
 /// A turn in the conversation `c` with a call of ours and one of the client's, which ran.
@@ -139,7 +149,17 @@ async fn ways(world: &StoreWorld, turn: TurnId) -> Vec<(&'static str, bool)> {
     };
     let handed = store.answered_turns(organization, sent).await;
     let repeat = store.repeat_state(organization, turn).await;
+    let kept = store.turn_with_context(organization, turn).await;
+    let of_call = store.turn_of_call(organization, pending_call(turn, call_ref(1, 1)).id);
+    let room = ChainRoom {
+        turns_max: 9,
+        bytes_max: 1_000_000,
+    };
+    let chain = store.chain(organization, turn, room).await;
     vec![
+        ("kept", kept.unwrap().is_some()),
+        ("of call", of_call.await.unwrap() == Some(turn)),
+        ("chain", matches!(chain.unwrap(), ChainFound::Turns(_))),
         ("view", view.unwrap().is_some()),
         ("body", body.unwrap().is_some()),
         ("context", context.unwrap().is_some()),
@@ -169,10 +189,11 @@ async fn no_way_leads_to_a_deleted_turn_and_its_contents_go_at_once() {
         assert!(found.iter().all(|(_, is_found)| *is_found), "{found:?}");
         let deleted = delete(&world, "c", ALL, at(200)).await;
         let running = Vec::new();
-        assert_eq!(deleted, Outcome::ConversationDeleted { running });
+        assert_eq!(deleted, Outcome::Deleted { running });
         let found = ways(&world, turn).await;
         assert!(!found.iter().any(|(_, is_found)| *is_found), "{found:?}");
         assert_eq!(delete(&world, "c", ALL, at(201)).await, Outcome::Already);
+        assert_eq!(delete_turn(&world, turn, at(201)).await, Outcome::Already);
         let row = world.recovered(turn).await.turn;
         assert_eq!((row.deleted, row.erased), (Some(at(200)), None));
         // What decided it and what erases it may be two processes.
@@ -189,12 +210,48 @@ async fn no_way_leads_to_a_deleted_turn_and_its_contents_go_at_once() {
 }
 
 #[tokio::test]
+async fn one_turn_is_deleted_and_its_conversation_stays() {
+    on_each_store(async |world| {
+        let other = NewTurn {
+            conversation: "c".to_owned(),
+            ..world.new_turn(2)
+        };
+        let other_turn = other.id;
+        let first = vec![TurnChange::AppendEvents(flush(1, 1))];
+        world.accept_with(other, first).await.unwrap();
+        let stranger = Change::DeleteTurn {
+            organization: world.stranger,
+            turn: other_turn,
+            at: at(9),
+        };
+        assert_eq!(world.write(stranger).await.unwrap(), Outcome::Already);
+        let turn = began(&world, 1).await;
+        let running = vec![turn];
+        let deleted = delete_turn(&world, turn, at(50)).await;
+        assert_eq!(deleted, Outcome::Deleted { running });
+        let row = world.recovered(turn).await.turn;
+        assert_eq!(
+            (row.deleted, row.stop),
+            (Some(at(50)), Some(TurnReason::Requested))
+        );
+        let still = ["conversation", "list", "turns"];
+        for (way, is_found) in ways(&world, turn).await {
+            assert_eq!(is_found, still.contains(&way), "{way}");
+        }
+        assert_eq!(delete_turn(&world, turn, at(51)).await, Outcome::Already);
+        let row = world.recovered(other_turn).await.turn;
+        assert_eq!(row.deleted, None);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_running_turn_is_told_to_stop_and_leaves_nothing() {
     on_each_store(async |world| {
         let turn = began(&world, 1).await;
         let deleted = delete(&world, "c", ALL, at(50)).await;
         let running = vec![turn];
-        assert_eq!(deleted, Outcome::ConversationDeleted { running });
+        assert_eq!(deleted, Outcome::Deleted { running });
         let row = world.recovered(turn).await.turn;
         assert_eq!(
             (row.status, row.stop),

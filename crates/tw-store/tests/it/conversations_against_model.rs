@@ -139,7 +139,7 @@ impl Lab {
                 let running = meant.iter().filter(|(_, runs)| *runs).map(|(id, _)| *id);
                 let expected = match meant.len() {
                     0 => Outcome::Already,
-                    _ => Outcome::ConversationDeleted {
+                    _ => Outcome::Deleted {
                         running: running.collect(),
                     },
                 };

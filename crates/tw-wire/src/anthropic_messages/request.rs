@@ -34,6 +34,31 @@ use crate::openai_chat::request::{
 /// # Errors
 /// The first thing that is wrong with it.
 pub fn decode(source: &SharedText, limits: &RequestLimits) -> Result<ModelInput, RequestError> {
+    decode_for(RequestGoal::Answer, source, limits)
+}
+
+/// Reads a request that is only to be counted: it need not say how long its answer may be.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_count(
+    source: &SharedText,
+    limits: &RequestLimits,
+) -> Result<ModelInput, RequestError> {
+    decode_for(RequestGoal::Count, source, limits)
+}
+
+#[derive(Clone, Copy)]
+enum RequestGoal {
+    Answer,
+    Count,
+}
+
+fn decode_for(
+    goal: RequestGoal,
+    source: &SharedText,
+    limits: &RequestLimits,
+) -> Result<ModelInput, RequestError> {
     let (mended, half_characters) = without_halves(source);
     let source = mended.as_ref().unwrap_or(source);
     let reading = &Reading { source, limits };
@@ -45,7 +70,10 @@ pub fn decode(source: &SharedText, limits: &RequestLimits) -> Result<ModelInput,
             Some(_) => RequestError::wrong_type("model", "a string that is not empty"),
         });
     };
-    let max_tokens = read_max_tokens(&fields)?;
+    let max_tokens = match goal {
+        RequestGoal::Answer => Some(read_max_tokens(&fields)?),
+        RequestGoal::Count => None,
+    };
     let items = shared::items_of(&fields, whole.items, limits)?;
     let read = messages::read_all(&items, reading)?;
     Ok(ModelInput {
@@ -57,7 +85,7 @@ pub fn decode(source: &SharedText, limits: &RequestLimits) -> Result<ModelInput,
         stream: boolean(&fields, "stream")?.unwrap_or(false),
         include_usage: true,
         choices: 1,
-        completion_tokens_max: Some(max_tokens),
+        completion_tokens_max: max_tokens,
         is_structured: is_structured(&fields)?,
         store: None,
         user: read_user(&fields)?,

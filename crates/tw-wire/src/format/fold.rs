@@ -3,6 +3,7 @@
 use tw_core::event::LogEvent;
 use tw_core::fault::TurnFault;
 use tw_core::id::TurnId;
+use tw_core::json::Json;
 
 use super::Projection;
 use crate::anthropic_messages::events::EventWriter;
@@ -24,6 +25,11 @@ pub enum StreamFold {
 
 impl StreamFold {
     pub fn new(turn: TurnId, projection: Projection) -> Self {
+        Self::behind(turn, projection, None)
+    }
+
+    /// A fold that leaves out the events up to number `after`, in a format that numbers its events.
+    pub fn behind(turn: TurnId, projection: Projection, after: Option<u64>) -> Self {
         match projection {
             Projection::OpenAiChat(options) => {
                 Self::OpenAiChat(Box::new(ChunkWriter::new(turn, options)))
@@ -32,7 +38,7 @@ impl StreamFold {
                 Self::AnthropicMessages(Box::new(EventWriter::new(turn, ran)))
             }
             Projection::OpenAiResponses(of) => {
-                let fold = ResponseFold::stream(of.facts(turn), of.options, None);
+                let fold = ResponseFold::stream(of.facts(turn), of.options, after);
                 Self::OpenAiResponses(Box::new(fold))
             }
         }
@@ -45,6 +51,22 @@ impl StreamFold {
             Self::OpenAiChat(_) => ChunkWriter::is_seen(event),
             Self::AnthropicMessages(writer) => writer.is_seen(event),
             Self::OpenAiResponses(fold) => fold.is_seen(event),
+        }
+    }
+
+    /// Adds the events that a client is told before anything of the log, if there are such.
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => {}
+            Self::OpenAiResponses(fold) => fold.accept(out),
+        }
+    }
+
+    /// Whether the event was made behind which the fold begins to write.
+    pub fn has_reached(&self) -> bool {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => true,
+            Self::OpenAiResponses(fold) => fold.has_reached(),
         }
     }
 
@@ -99,6 +121,14 @@ impl WholeFold {
             Self::OpenAiChat(builder) => builder.push(event),
             Self::AnthropicMessages(builder) => builder.push(event),
             Self::OpenAiResponses(fold) => fold.push(event, &mut Vec::new()),
+        }
+    }
+
+    /// The items of the answer as they are now, by their ids; none where a format has no items.
+    pub fn items(&self) -> Vec<(String, Json)> {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => Vec::new(),
+            Self::OpenAiResponses(fold) => fold.items(),
         }
     }
 

@@ -34,22 +34,15 @@ impl ResponsesProjection {
     /// The projection of a request.
     ///
     /// # Errors
-    /// The request asks for what is kept between requests, which this server does not have for this format.
+    /// The request asks for something that is kept between requests and that this server does not have.
     pub fn of(request: &ResponsesRequest) -> Result<Self, RequestError> {
         let options = &request.options;
-        let kept = [
-            (
-                "previous_response_id",
-                options.previous_response_id.is_some(),
-            ),
+        let missing = [
             ("conversation", options.conversation.is_some()),
-            ("background", options.background),
             ("input", !options.approvals.is_empty()),
         ];
-        if let Some((param, _)) = kept.into_iter().find(|(_, is_given)| *is_given) {
-            let message = format!(
-                "'{param}' needs responses that are kept, which this server does not have: send the whole input again."
-            );
+        if let Some((param, _)) = missing.into_iter().find(|(_, is_given)| *is_given) {
+            let message = format!("'{param}' asks for something that this server does not have.");
             return Err(RequestError {
                 code: Some("unsupported_parameter"),
                 ..RequestError::invalid(param, message)
@@ -78,7 +71,6 @@ impl ResponsesProjection {
             turn,
             model: self.model.clone(),
             created_s: turn.created_s(),
-            completed_s: None,
             store: self.store,
             own_calls: self.own_calls,
         }
@@ -102,6 +94,53 @@ impl Projection {
             Self::OpenAiChat(_) => WireFormat::OpenAiChat,
             Self::AnthropicMessages(_) => WireFormat::AnthropicMessages,
             Self::OpenAiResponses(_) => WireFormat::OpenAiResponses,
+        }
+    }
+
+    /// The name of the answer that the request continues, as its client wrote it.
+    pub fn continues(&self) -> Option<&str> {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => None,
+            Self::OpenAiResponses(of) => of.options.previous_response_id.as_deref(),
+        }
+    }
+
+    /// Whether the answer is fetched later, so that nobody waits for it.
+    pub fn is_background(&self) -> bool {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => false,
+            Self::OpenAiResponses(of) => of.options.background,
+        }
+    }
+
+    /// Most calls of this server's tools, where the request sets a limit.
+    pub fn calls_max(&self) -> Option<u32> {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => None,
+            Self::OpenAiResponses(of) => {
+                let max = of.options.max_tool_calls?;
+                Some(u32::try_from(max).unwrap_or(u32::MAX))
+            }
+        }
+    }
+
+    /// Has the answer say what it leaves out unless it is asked for.
+    pub fn include(&mut self, what: &str) {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => {}
+            Self::OpenAiResponses(of) => {
+                if !of.options.includes(what) {
+                    of.options.include.push(what.to_owned());
+                }
+            }
+        }
+    }
+
+    /// Notes whether the answer is kept for its client.
+    pub fn set_kept(&mut self, is_kept: bool) {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => {}
+            Self::OpenAiResponses(of) => of.store = is_kept,
         }
     }
 

@@ -48,8 +48,6 @@ pub struct ResponseFacts {
     /// The model as the client named it.
     pub model: String,
     pub created_s: i64,
-    /// When the turn ended, if it is known to the reader; not while it is watched.
-    pub completed_s: Option<i64>,
     /// Whether the response can be fetched later.
     pub store: bool,
     pub own_calls: OwnCallItems,
@@ -80,6 +78,8 @@ pub struct ResponseFold {
     usage: Option<Box<TokenUsage>>,
     incomplete: Option<&'static str>,
     fault: Option<TurnFault>,
+    /// When the turn ended.
+    completed_s: Option<i64>,
     /// The event that is being put together.
     event: Vec<u8>,
 }
@@ -155,6 +155,7 @@ impl ResponseFold {
             usage: None,
             incomplete: None,
             fault: None,
+            completed_s: None,
             event: Vec::new(),
         }
     }
@@ -189,6 +190,7 @@ impl ResponseFold {
     pub fn push(&mut self, event: &LogEvent, out: &mut Vec<u8>) {
         match event {
             LogEvent::Start { model, .. } => {
+                self.accept(out);
                 self.model.clone_from(model);
                 self.begin(out);
             }
@@ -247,9 +249,33 @@ impl ResponseFold {
         out
     }
 
+    /// The items of the output as they are now, by their ids.
+    pub fn items(&self) -> Vec<(String, Json)> {
+        let items = self.items.iter().map(|item| {
+            let mut out = Vec::new();
+            output::write_item(&mut out, item, output::Extent::Full);
+            let json = Json::of_read(&String::from_utf8(out).unwrap_or_default());
+            (item.id.clone(), json)
+        });
+        items.collect()
+    }
+
     /// The status of the response as it is now.
     pub fn status(&self) -> ResponseStatus {
         self.status
+    }
+
+    /// Tells of a response in the background, which a client is told of as soon as it is accepted.
+    pub fn accept(&mut self, out: &mut Vec<u8>) {
+        if self.options.background {
+            self.begin(out);
+        }
+    }
+
+    /// Whether the event was made behind which the stream begins.
+    pub fn has_reached(&self) -> bool {
+        let is_behind = |stream: &StreamPlace| stream.after.is_none_or(|after| stream.next > after);
+        self.stream.as_ref().is_none_or(is_behind)
     }
 
     /// Tells of the response, once.
@@ -520,9 +546,12 @@ impl ResponseFold {
             (TurnStatus::Completed, _, Some(Finish::ContentFilter | Finish::Refusal)) => {
                 Some("content_filter")
             }
-            (TurnStatus::Incomplete, reason, _) => Some(incomplete_word(reason)),
+            (TurnStatus::Incomplete, reason, _) if fault_of(end).is_none() => {
+                Some(incomplete_word(reason))
+            }
             (
                 TurnStatus::Completed
+                | TurnStatus::Incomplete
                 | TurnStatus::Failed
                 | TurnStatus::Cancelled
                 | TurnStatus::Running,
@@ -531,6 +560,7 @@ impl ResponseFold {
             ) => None,
         };
         self.incomplete = reason;
+        self.completed_s = end.at.map(|at| at.0.div_euclid(MICROS_PER_SECOND));
         self.status = match end.status {
             TurnStatus::Completed | TurnStatus::Incomplete if reason.is_some() => {
                 ResponseStatus::Incomplete
@@ -562,6 +592,8 @@ impl ResponseFold {
         self.stream_end(out);
     }
 }
+
+const MICROS_PER_SECOND: i64 = 1_000_000;
 
 /// The kind of a part of a message.
 #[derive(Clone, Copy)]

@@ -5,6 +5,8 @@
 
 use tw_core::id::{CallId, TurnId};
 
+use crate::format::ItemOrigin;
+
 /// Prefixes of ids.
 pub const RESPONSE: &str = "resp_";
 pub const MESSAGE: &str = "msg_";
@@ -15,6 +17,7 @@ pub const CUSTOM_CALL: &str = "ctc_";
 pub const MCP_CALL: &str = "mcp_";
 pub const APPROVAL: &str = "mcpr_";
 pub const OTHER_ITEM: &str = "item_";
+pub const COMPACTION: &str = "cmp_";
 
 const PLACED: [&str; 7] = [
     MESSAGE,
@@ -53,6 +56,12 @@ pub fn turn_of_item(text: &str) -> Option<TurnId> {
         .bytes()
         .all(|byte| byte.is_ascii_digit() || byte == b'_');
     of_plain(plain, TurnId::parse).filter(|_| is_place)
+}
+
+/// What an item's id tells of its turn; `None` for an id of somebody else.
+pub fn item_origin(text: &str) -> Option<ItemOrigin> {
+    let turn = turn_of_item(text).map(ItemOrigin::Turn);
+    turn.or_else(|| parse_own_call_id(text).map(ItemOrigin::Call))
 }
 
 /// The id of the item of a call that this server runs.

@@ -10,7 +10,6 @@
 //! - `tool_choice` without `tools` is accepted, since tools of ours may be offered.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use tw_core::accepts::Accepts;
 use tw_core::history::FeltDifferences;
@@ -22,6 +21,7 @@ use tw_core::request::{Block, ModelInput, ModelRequest};
 use super::FORMAT;
 use super::options::ResponsesOptions;
 use crate::client_request::{RequestError, RequestErrorKind};
+use crate::format::KeptItems;
 use crate::openai_chat::raw::{self, NotFields, ObjectFields};
 use crate::openai_chat::request::{
     Place, Reading, boolean, count, name, object, string, without_halves,
@@ -34,28 +34,13 @@ pub struct ResponsesRequest {
     pub options: ResponsesOptions,
 }
 
-/// Items that a request may refer to by their ids.
-pub type KnownItems = BTreeMap<String, Json>;
-
 /// Reads and checks a request body. What is read holds parts of it, so that it is there once.
 ///
 /// # Errors
-/// The first thing that is wrong with it; a reference to an item is one.
+/// The first thing that is wrong with it; a reference to an item is one, see [`with_items`].
 pub fn decode(
     source: &SharedText,
     limits: &RequestLimits,
-) -> Result<ResponsesRequest, RequestError> {
-    decode_knowing(source, limits, &KnownItems::new())
-}
-
-/// Reads a request as [`decode`] does, with the items that it refers to.
-///
-/// # Errors
-/// The first thing that is wrong with it; a reference to an item that is not known is one.
-pub fn decode_knowing(
-    source: &SharedText,
-    limits: &RequestLimits,
-    known: &KnownItems,
 ) -> Result<ResponsesRequest, RequestError> {
     let (mended, half_characters) = without_halves(source);
     let source = mended.as_ref().unwrap_or(source);
@@ -68,7 +53,7 @@ pub fn decode_knowing(
         });
     };
     let tools = tools::read(&fields, reading)?;
-    let items = items::read(&fields, reading, known)?;
+    let items = items::read(&fields, reading)?;
     let options = echo::read(&fields, items.approvals)?;
     Ok(ResponsesRequest {
         input: ModelInput {
@@ -100,6 +85,10 @@ pub fn decode_knowing(
 /// The ids of the items that a request refers to, each once; empty also for a body that is no request.
 pub fn item_references(source: &SharedText) -> Vec<String> {
     let mut ids = Vec::new();
+    // Most requests have nothing that has an id.
+    if !source.as_str().contains("id\"") {
+        return ids;
+    }
     let Ok(fields) = ObjectFields::parse(source.as_str()) else {
         return ids;
     };
@@ -115,6 +104,37 @@ pub fn item_references(source: &SharedText) -> Vec<String> {
         }
     }
     ids
+}
+
+/// The body with the items themselves where it refers to those that are known; what it says else is as it was.
+pub fn with_items(source: &SharedText, items: &KeptItems) -> SharedText {
+    let body = source.as_str();
+    let mut out = String::new();
+    let mut copied = 0;
+    let Ok(fields) = ObjectFields::parse(body) else {
+        return source.clone();
+    };
+    for item in fields
+        .get("input")
+        .and_then(raw::array)
+        .into_iter()
+        .flatten()
+    {
+        let id = ObjectFields::parse(item.get()).ok();
+        let id = id.and_then(|fields| items::reference(&fields));
+        let Some(found) = id.and_then(|id| items.get(&id)) else {
+            continue;
+        };
+        let from = item.get().as_ptr().addr() - body.as_ptr().addr();
+        out.push_str(&body[copied..from]);
+        out.push_str(found.as_str());
+        copied = from + item.get().len();
+    }
+    if copied == 0 {
+        return source.clone();
+    }
+    out.push_str(&body[copied..]);
+    SharedText::new(out)
 }
 
 fn whole_fields<'a>(

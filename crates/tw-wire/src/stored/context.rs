@@ -11,6 +11,7 @@ use crate::format::{Projection, ResponsesProjection, WireFormat};
 use crate::openai_chat::chunks::ChunkOptions;
 use crate::openai_chat::outcome::ChatDialect;
 use crate::openai_responses::fold::OwnCallItems;
+use crate::passed_headers::PassedHeaders;
 
 /// The context of a turn, as stored with its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct TurnContext {
     pub upstreams: Vec<String>,
     /// The form of the answer.
     pub projection: Projection,
+    /// Headers of the request that go to upstreams.
+    pub passed: PassedHeaders,
 }
 
 /// A tool of the list, ours or the client's own.
@@ -69,6 +72,10 @@ pub fn encode(context: &TurnContext) -> String {
     if context.projection != unsaid_projection() {
         stored["projection"] = json!(StoredProjection::of(&context.projection));
     }
+    if !context.passed.is_empty() {
+        let passed: BTreeMap<&str, &str> = context.passed.iter().collect();
+        stored["headers"] = json!(passed);
+    }
     stored.to_string()
 }
 
@@ -85,6 +92,8 @@ struct Stored {
     withheld: Vec<String>,
     upstream: StoredUpstreams,
     projection: Option<StoredProjection>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
 }
 
 /// A projection by the name of its format, with what differs from that format's defaults.
@@ -243,6 +252,8 @@ pub fn decode(text: &str) -> Result<TurnContext, DamagedRecord> {
             Some(stored) => stored.read()?,
             None => unsaid_projection(),
         },
+        passed: PassedHeaders::of_stored(stored.headers)
+            .ok_or_else(|| DamagedRecord::new("turn context", "a header of no format"))?,
     })
 }
 

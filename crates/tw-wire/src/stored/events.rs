@@ -14,6 +14,7 @@ use tw_core::model::{
     TokenUsage,
 };
 use tw_core::native::{FormatName, NativeFields, NativeLabel, NativePart};
+use tw_core::time::Timestamp;
 use tw_core::turn_status::{TurnReason, TurnStatus};
 
 use super::DamagedRecord;
@@ -278,6 +279,9 @@ fn encode_end(end: &TurnEnd, out: &mut String) {
         out.push_str("\"]");
     }
     out.push(']');
+    if let Some(at) = end.at {
+        array = array.json(&at.0.to_string());
+    }
     array.end();
 }
 
@@ -570,11 +574,16 @@ fn decode_end(fields: &mut Fields<'_>) -> Result<TurnEnd, DamagedRecord> {
             Ok(EffectRan { id, name, status })
         })
         .collect::<Result<_, DamagedRecord>>()?;
+    let at = match fields.values.len() {
+        0 => None,
+        _ => Some(Timestamp(fields.read()?)),
+    };
     Ok(TurnEnd {
         status,
         reason,
         fault,
         effects,
+        at,
     })
 }
 

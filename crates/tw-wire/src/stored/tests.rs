@@ -9,6 +9,7 @@ use tw_core::model::{
 };
 use tw_core::native::{AnswerOrigin, NativePart};
 use tw_core::request::{Block, CallBlock, PartBlock, ReasoningBlock, ResultBlock};
+use tw_core::time::Timestamp;
 use tw_core::turn_status::{TurnReason, TurnStatus};
 
 use super::blocks::StoredBlocks;
@@ -101,6 +102,7 @@ pub(super) fn every_event() -> Vec<LogEvent> {
                 name: "mail".into(),
                 status: CallStatus::Completed,
             }],
+            at: None,
         }))
     };
     vec![
@@ -191,7 +193,14 @@ pub(super) fn every_event() -> Vec<LogEvent> {
 
 #[test]
 fn events_come_back_as_they_were_each_on_its_own_line() {
-    let all = every_event();
+    let mut all = every_event();
+    all.push(LogEvent::End(Box::new(TurnEnd {
+        status: TurnStatus::Completed,
+        reason: None,
+        fault: None,
+        effects: Vec::new(),
+        at: Some(Timestamp(1_790_000_000_000_001)),
+    })));
     let text = events::encode(&all);
     assert_eq!(text.lines().count(), all.len());
     assert_eq!(events::decode(&text).unwrap(), all);

@@ -245,6 +245,7 @@ pub fn log(events: &[ModelEvent]) -> Vec<LogEvent> {
         reason: None,
         fault,
         effects: Vec::new(),
+        at: None,
     })));
     log
 }

@@ -155,7 +155,7 @@ async fn a_process_that_dies_between_the_decision_and_the_rest_leaves_the_rest_t
     let outcomes = app.store.apply(decided).await.unwrap();
     assert!(matches!(
         &outcomes[..],
-        [Outcome::ConversationDeleted { running }] if running.len() == 1
+        [Outcome::Deleted { running }] if running.len() == 1
     ));
     assert_gone(&app, &turn, &turn).await;
     let next = app.again(&upstream, crate::app::AppOptions::plain()).await;

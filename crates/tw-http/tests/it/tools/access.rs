@@ -26,6 +26,7 @@ impl Route {
             let is_of_tools = match takes {
                 Takes::Slug | Takes::ToolId => true,
                 Takes::TurnId
+                | Takes::ResponseId
                 | Takes::KeyId
                 | Takes::Conversation
                 | Takes::Names

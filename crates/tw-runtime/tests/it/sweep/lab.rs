@@ -24,6 +24,7 @@ use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
 use tw_store::faults::{self, Weakness};
 use tw_store::store::Store;
 use tw_wire::format::{Projection, WireFormat};
+use tw_wire::passed_headers::PassedHeaders;
 use tw_wire::stored::context::{self, ListedTool, OfferedTool, TurnContext};
 use uuid::Uuid;
 
@@ -148,6 +149,7 @@ impl SweepLab {
                 withheld: Vec::new(),
                 upstreams: vec![UPSTREAM.to_owned()],
                 projection: Projection::defaults(WireFormat::OpenAiChat),
+                passed: PassedHeaders::default(),
             }),
             idempotency_key: None,
             messages: self.user_message(setup.created),

@@ -64,6 +64,7 @@ fn end(status: TurnStatus, reason: Option<TurnReason>, fault: Option<TurnFault>)
         reason,
         fault,
         effects: Vec::new(),
+        at: None,
     }))
 }
 

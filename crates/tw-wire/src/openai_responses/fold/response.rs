@@ -31,7 +31,7 @@ pub fn write(out: &mut Vec<u8>, fold: &ResponseFold) {
     write::key(out, "status");
     write::quoted(out, fold.status.as_str());
     write::key(out, "completed_at");
-    let completed = fold.facts.completed_s;
+    let completed = fold.completed_s;
     match completed.filter(|_| fold.status == ResponseStatus::Completed) {
         Some(at) => write::number(out, at),
         None => null(out),

@@ -12,12 +12,9 @@ use tw_core::json::{Json, Literal, LiteralBuf};
 use tw_core::model::CallForm;
 use tw_core::request::{Block, CallBlock, Message, MessageEnds, ReasoningBlock, ResultBlock, Role};
 
-use super::KnownItems;
 use crate::client_request::RequestError;
 use crate::openai_chat::raw::{self, ObjectFields};
-use crate::openai_chat::request::{
-    HISTORY_CALLS_MAX, Place, Reading, check_result, object, object_in,
-};
+use crate::openai_chat::request::{HISTORY_CALLS_MAX, Place, Reading, check_result, object};
 use crate::openai_responses::options::ApprovalAnswer;
 use crate::openai_responses::{REASONING_TEXT, SERVER_LABEL, SUMMARY, content, ids, native};
 
@@ -30,11 +27,7 @@ pub struct ReadItems {
 
 const INPUT: Place<'static> = Place::Whole("input");
 
-pub fn read(
-    fields: &ObjectFields<'_>,
-    reading: &Reading<'_>,
-    known: &KnownItems,
-) -> Result<ReadItems, RequestError> {
+pub fn read(fields: &ObjectFields<'_>, reading: &Reading<'_>) -> Result<ReadItems, RequestError> {
     let mut reader = ItemsReader {
         reading,
         messages: Vec::new(),
@@ -70,22 +63,10 @@ pub fn read(
     for (at, item) in items.into_iter().enumerate() {
         let place = INPUT.item(at);
         let fields = object(item, place)?;
-        let Some(id) = reference(&fields) else {
-            reader.item(item.get(), &fields, end(item), place)?;
-            continue;
-        };
-        let Some(found) = known.get(&id) else {
-            return Err(RequestError::invalid(
-                "input",
-                format!("Item with id '{id}' not found."),
-            ));
-        };
-        reader.item(
-            found.as_str(),
-            &object_in(found.as_str(), place)?,
-            end(item),
-            place,
-        )?;
+        if let Some(id) = reference(&fields) {
+            return Err(RequestError::no_item(&id));
+        }
+        reader.item(item.get(), &fields, end(item), place)?;
     }
     reader.end()
 }

@@ -2,6 +2,7 @@ use super::{ListedTool, OfferedTool, TurnContext, decode, encode};
 use crate::format::Projection;
 use crate::openai_chat::chunks::ChunkOptions;
 use crate::openai_chat::outcome::ChatDialect;
+use crate::passed_headers::PassedHeaders;
 
 fn context(tools: Option<&[(&str, Option<i64>)]>) -> TurnContext {
     TurnContext {
@@ -19,6 +20,7 @@ fn context(tools: Option<&[(&str, Option<i64>)]>) -> TurnContext {
         withheld: Vec::new(),
         upstreams: vec!["u".to_owned()],
         projection: chat(false, ChatDialect::Tools),
+        passed: PassedHeaders::default(),
     }
 }
 
@@ -100,8 +102,25 @@ fn the_form_of_the_answer_is_stored_so() {
 }
 
 #[test]
+fn headers_for_upstreams_are_stored_so() {
+    let value = |name| {
+        (name == "anthropic-beta")
+            .then_some(&b"a-1"[..])
+            .into_iter()
+    };
+    let context = TurnContext {
+        passed: PassedHeaders::read(value).unwrap(),
+        ..context(None)
+    };
+    let stored = r#"{"tools":null,"upstream":"u","headers":{"anthropic-beta":"a-1"}}"#;
+    assert_eq!(encode(&context), stored);
+    assert_eq!(decode(stored).unwrap(), context);
+}
+
+#[test]
 fn a_damaged_context_is_an_error() {
     for stored in [
+        r#"{"tools":null,"upstream":"u","headers":{"authorization":"a"}}"#,
         "",
         "[]",
         r#"{"tools":null}"#,

@@ -48,6 +48,7 @@ pub fn end(status: TurnStatus, fault: Option<TurnFault>) -> LogEvent {
         reason: None,
         fault,
         effects: Vec::new(),
+        at: None,
     }))
 }
 

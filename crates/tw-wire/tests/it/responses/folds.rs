@@ -26,7 +26,6 @@ fn facts(own_calls: OwnCallItems) -> ResponseFacts {
         turn: TurnId::parse("0192f0aa-0000-7000-8000-000000000001").expect("an id"),
         model: "m".to_owned(),
         created_s: 1_700_000_000,
-        completed_s: None,
         store: true,
         own_calls,
     }
@@ -244,6 +243,7 @@ fn ended(status: TurnStatus, reason: Option<TurnReason>) -> LogEvent {
         reason,
         fault,
         effects: Vec::new(),
+        at: None,
     }))
 }
 
@@ -626,9 +626,9 @@ fn endings_are_told_by_status_and_reason() {
                 TurnStatus::Incomplete,
                 Some(TurnReason::Interrupted),
             )]),
-            "response.incomplete",
-            "incomplete",
-            json!({"reason": "interrupted"}),
+            "response.failed",
+            "failed",
+            Value::Null,
             "incomplete",
         ),
         (
@@ -663,8 +663,12 @@ fn endings_are_told_by_status_and_reason() {
             .collect();
         assert_eq!(errors.len(), usize::from(status == "failed"), "{name}");
         if status == "failed" {
-            assert_eq!(errors[0]["error"]["message"], "it failed", "{name}");
-            assert_eq!(response["error"]["message"], "it failed", "{name}");
+            let said = match name {
+                "interrupted" => "the answer was cut by a restart of the server",
+                _ => "it failed",
+            };
+            assert_eq!(errors[0]["error"]["message"], said, "{name}");
+            assert_eq!(response["error"]["message"], said, "{name}");
             assert!(response["error"]["code"].is_string(), "{name}");
         }
     }

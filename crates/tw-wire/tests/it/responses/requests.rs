@@ -5,9 +5,8 @@ use tw_core::json::shared::SharedText;
 use tw_core::limits::RequestLimits;
 use tw_core::request::{Block, Message, Role, ToolChoice};
 use tw_wire::client_request::RequestError;
-use tw_wire::openai_responses::request::{
-    KnownItems, ResponsesRequest, decode, decode_knowing, item_references,
-};
+use tw_wire::format::KeptItems;
+use tw_wire::openai_responses::request::{ResponsesRequest, decode, item_references, with_items};
 use tw_wire::stored::responses_options;
 
 pub fn read(body: &Value) -> Result<ResponsesRequest, RequestError> {
@@ -168,7 +167,7 @@ fn references_stand_for_their_items() {
     let error = decode(&source, &limits).expect_err("nothing is known");
     assert_eq!(error.message, "Item with id 'msg_1' not found.");
     let item = |json: Value| tw_core::json::Json::from_value(&json);
-    let known = KnownItems::from([
+    let known = KeptItems::from([
         (
             "msg_1".to_owned(),
             item(json!({"type": "message", "role": "assistant", "content": "a"})),
@@ -178,7 +177,9 @@ fn references_stand_for_their_items() {
             item(json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"})),
         ),
     ]);
-    let request = decode_knowing(&source, &limits, &known).expect("a request");
+    let whole = with_items(&source, &known);
+    assert_eq!(item_references(&whole), [""; 0]);
+    let request = decode(&whole, &limits).expect("a request");
     let messages: Vec<String> = request.input.messages.iter().map(shown).collect();
     assert_eq!(
         messages,

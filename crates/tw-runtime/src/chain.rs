@@ -1,0 +1,320 @@
+//! Turns that a request continues by name: what was said in all of them, as the model knows it.
+//!
+//! Nothing of this depends on what a client sends again. The rounds of each turn stand in it as the upstream gave them,
+//! with calls that this server ran, reasoning, and what only its format understands.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tw_core::call::CallRunner;
+use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
+use tw_core::json::Literal;
+use tw_core::request::{Block, Message, ModelInput, ResultBlock, Role};
+use tw_core::tenant::KeyScope;
+use tw_core::turn_policy::{RecordPolicy, Surface};
+use tw_core::turn_status::{TurnReason, TurnStatus};
+use tw_store::read::ReadError;
+use tw_store::read::chain::{ChainFound, ChainRoom, ChainedTurn};
+use tw_store::read::turn::{CallRow, TurnRow};
+use tw_wire::client_request::body_text;
+
+use crate::auth::Principal;
+use crate::recover::accepted_limits;
+use crate::runtime::{Runtime, RuntimeInner};
+
+/// Turns of one chain, as many as the messages that a history may have.
+const CHAIN_TURNS_MAX: usize = 4096;
+
+/// A turn that a request continues by name.
+#[derive(Clone, Copy, Debug)]
+pub struct ChainWanted<'a> {
+    pub caller: &'a Principal,
+    /// The end user whom the request names.
+    pub end_user: Option<&'a str>,
+    /// The surface that the request came by: turns of others have names of their own.
+    pub surface: Surface,
+    pub turn: TurnId,
+    pub kept: ChainKept,
+}
+
+/// The turns that may be continued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChainKept {
+    /// Those that are stored for their client.
+    Stored,
+    /// Also those whose contents are erased soon after their end: whoever asks held on to them.
+    Any,
+}
+
+/// What a request is put behind: the turn that it continues, and those that one continues.
+#[derive(Clone, Debug)]
+pub struct ChainHistory {
+    /// The turn that is continued.
+    pub turn: TurnId,
+    /// The public id of its conversation.
+    pub conversation: String,
+    /// Whose turn it is, if somebody was named.
+    pub end_user: Option<String>,
+    messages: Vec<Message>,
+    /// Calls that clients were handed, by the id that the upstream knows.
+    handed: BTreeMap<CallId, String>,
+    /// Bytes of what was read, about.
+    bytes: usize,
+}
+
+/// Reasons for which a turn is not continued.
+#[derive(Debug, thiserror::Error)]
+pub enum ChainError {
+    /// Nobody may know more: it is not there, is somebody else's, is not kept, or did not end with an answer.
+    #[error("there is no such turn to continue")]
+    NotFound,
+    #[error("the turns before the request are more than one model request may hold")]
+    TooLong,
+    #[error("reading the turns before the request")]
+    Read(#[from] ReadError),
+}
+
+impl Runtime {
+    /// What was said in a turn and in those that it continues by name.
+    ///
+    /// What it gives can be held, and continued any time later with [`crate::accept::TurnRequest::previous`]; the turn
+    /// must not be deleted until then.
+    ///
+    /// # Errors
+    /// [`ChainError`].
+    pub async fn chain(&self, wanted: ChainWanted<'_>) -> Result<ChainHistory, ChainError> {
+        let read = read(&self.0, wanted.caller.organization, wanted.turn).await?;
+        if !read.first().is_some_and(|turn| wanted.may_continue(turn)) {
+            return Err(ChainError::NotFound);
+        }
+        ChainHistory::of(&read)
+    }
+
+    /// What was said in a turn, behind what it was put behind: of the turns before nothing is read, so that those may be
+    /// erased which somebody holds on to.
+    ///
+    /// # Errors
+    /// [`ChainError`].
+    pub async fn chain_behind(
+        &self,
+        wanted: ChainWanted<'_>,
+        before: &ChainHistory,
+    ) -> Result<ChainHistory, ChainError> {
+        let store = &self.0.store;
+        let read = store.chained_turn(wanted.caller.organization, wanted.turn);
+        let read = read.await?.filter(|turn| wanted.may_continue(turn));
+        let turn = read.ok_or(ChainError::NotFound)?;
+        let mut history = before.clone();
+        history.add(&turn)?;
+        history.turn = turn.row.id;
+        history.conversation.clone_from(&turn.row.conversation);
+        history.end_user.clone_from(&turn.row.end_user);
+        if history.bytes > self.0.config.request.body_bytes_max {
+            return Err(ChainError::TooLong);
+        }
+        Ok(history)
+    }
+}
+
+/// What a turn that is taken over was put behind. It was allowed when the turn was accepted.
+///
+/// # Errors
+/// [`ChainError`]; what was deleted since is not found.
+pub(crate) async fn of_accepted(
+    inner: &RuntimeInner,
+    organization: OrgId,
+    parent: Option<TurnId>,
+) -> Result<ChainHistory, ChainError> {
+    let parent = parent.ok_or(ChainError::NotFound)?;
+    let read = read(inner, organization, parent).await?;
+    ChainHistory::of(&read)
+}
+
+async fn read(
+    inner: &RuntimeInner,
+    organization: OrgId,
+    turn: TurnId,
+) -> Result<Vec<ChainedTurn>, ChainError> {
+    let room = ChainRoom {
+        turns_max: CHAIN_TURNS_MAX,
+        bytes_max: inner.config.request.body_bytes_max,
+    };
+    match inner.store.chain(organization, turn, room).await? {
+        ChainFound::Turns(turns) => Ok(turns),
+        ChainFound::Missing => Err(ChainError::NotFound),
+        ChainFound::TooLong => Err(ChainError::TooLong),
+    }
+}
+
+impl ChainWanted<'_> {
+    fn may_continue(&self, turn: &ChainedTurn) -> bool {
+        let TurnRow {
+            api_key,
+            end_user,
+            surface,
+            record,
+            ..
+        } = &turn.row;
+        let is_kept = match self.kept {
+            ChainKept::Stored => *record == RecordPolicy::Full,
+            ChainKept::Any => true,
+        };
+        is_kept
+            && *surface == self.surface
+            && self.sees(*api_key)
+            && (self.end_user.is_none() || self.end_user == end_user.as_deref())
+            && has_answer(&turn.row)
+    }
+
+    fn sees(&self, api_key: ApiKeyId) -> bool {
+        self.caller.api_key == api_key || self.caller.may(KeyScope::TurnsReadAll)
+    }
+}
+
+/// Whether the turn ended with an answer, or with as much of it as a limit allowed.
+fn has_answer(row: &TurnRow) -> bool {
+    match row.status {
+        TurnStatus::Completed => true,
+        TurnStatus::Incomplete => matches!(
+            row.reason,
+            Some(TurnReason::Length | TurnReason::Rounds | TurnReason::Calls | TurnReason::Cost)
+        ),
+        TurnStatus::Running | TurnStatus::Failed | TurnStatus::Cancelled => false,
+    }
+}
+
+impl ChainHistory {
+    /// The history of turns, newest first.
+    fn of(turns: &[ChainedTurn]) -> Result<Self, ChainError> {
+        let newest = &turns.first().ok_or(ChainError::NotFound)?.row;
+        let mut history = Self {
+            turn: newest.id,
+            conversation: newest.conversation.clone(),
+            end_user: newest.end_user.clone(),
+            messages: Vec::new(),
+            handed: BTreeMap::new(),
+            bytes: 0,
+        };
+        for turn in turns.iter().rev() {
+            history.add(turn)?;
+        }
+        Ok(history)
+    }
+
+    fn add(&mut self, turn: &ChainedTurn) -> Result<(), ChainError> {
+        let format = turn.context.projection.format();
+        self.bytes += turn.body.len();
+        let request = body_text(turn.body.clone())
+            .and_then(|body| format.decode_request(&body, &accepted_limits()));
+        let request = request.map_err(|error| {
+            tracing::error!(turn.id = %turn.row.id, error = %error, "a stored request cannot be read");
+            ChainError::NotFound
+        })?;
+        self.bring(request.input.messages);
+        for said in &turn.said {
+            let calls = turn.calls.iter();
+            let calls = calls.filter(|row| row.call.call.round == said.round);
+            let results: Vec<Message> = calls.filter_map(result_of).collect();
+            if said.blocks.is_empty() && results.is_empty() {
+                continue;
+            }
+            self.messages.push(Message {
+                origin: said.origin.clone(),
+                ..Message::made(Role::Assistant, said.blocks.clone())
+            });
+            self.messages.extend(results);
+        }
+        let handed = turn.calls.iter();
+        let handed = handed.filter(|row| row.call.runs == CallRunner::Client);
+        self.handed
+            .extend(handed.map(|row| (row.call.id, row.call.tool_call_id.clone())));
+        Ok(())
+    }
+
+    /// Adds messages of a client, whose results answer calls by the ids that it was handed.
+    fn bring(&mut self, brought: Vec<Message>) {
+        let last_said = self
+            .messages
+            .iter()
+            .rposition(|message| message.role == Role::Assistant);
+        let results = brought
+            .iter()
+            .take_while(|message| message.role == Role::Tool)
+            .count();
+        let results_end = self.messages.len() + results;
+        let handed = &self.handed;
+        let brought = brought.into_iter().map(|message| renamed(message, handed));
+        self.messages.extend(brought);
+        // Of a round whose calls ran here and at the client, each half answers its own.
+        if let Some(at) = last_said
+            && results > 0
+        {
+            let (before, behind) = self.messages.split_at_mut(at + 1);
+            let calls: Vec<&str> = before[at].calls().map(|call| call.id.as_str()).collect();
+            let place = |message: &Message| {
+                let id = message.result().map(|result| result.call_id.as_str());
+                calls
+                    .iter()
+                    .position(|call| Some(*call) == id)
+                    .unwrap_or(usize::MAX)
+            };
+            let answers = &mut behind[..results_end - at - 1];
+            if answers.iter().all(|message| message.role == Role::Tool) {
+                answers.sort_by_key(place);
+            }
+        }
+    }
+
+    /// The request as if its client had sent all of what it continues.
+    pub(crate) fn before(&self, input: &ModelInput) -> ModelInput {
+        let mut whole = self.clone();
+        whole.bring(input.messages.clone());
+        ModelInput {
+            messages: whole.messages,
+            ..input.clone()
+        }
+    }
+
+    /// Whether a call under this id, as a client knows it, was made in it.
+    pub fn has_call(&self, id: &str) -> bool {
+        let handed = CallId::parse_handed(id).and_then(|call| self.handed.get(&call));
+        let id = handed.map_or(id, String::as_str);
+        let mut calls = self.messages.iter().flat_map(Message::calls);
+        calls.any(|call| call.id == id)
+    }
+
+    /// Bytes that it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.messages.len() * size_of::<Message>()
+    }
+}
+
+/// The message with the upstream's ids of the calls that it answers.
+fn renamed(mut message: Message, handed: &BTreeMap<CallId, String>) -> Message {
+    for block in &mut message.blocks {
+        if let Block::Result(result) = block
+            && let Some(sent) = CallId::parse_handed(&result.call_id).and_then(|id| handed.get(&id))
+        {
+            result.call_id.clone_from(sent);
+            message.is_changed = true;
+        }
+    }
+    message
+}
+
+/// The result of a call that this server ran, as the model was given it.
+fn result_of(row: &CallRow) -> Option<Message> {
+    let end = row.call.end.as_ref();
+    let end = end.filter(|_| row.call.runs == CallRunner::Server)?;
+    let said = Literal::from_text(&end.shown);
+    let result = ResultBlock::of_text(row.call.tool_call_id.as_str(), said);
+    Some(Message::made(Role::Tool, vec![Block::Result(result)]))
+}
+
+/// The request that the model is asked, and what it continues.
+pub(crate) fn input_of(input: &Arc<ModelInput>, chain: Option<&ChainHistory>) -> Arc<ModelInput> {
+    match chain {
+        Some(chain) => Arc::new(chain.before(input)),
+        None => Arc::clone(input),
+    }
+}

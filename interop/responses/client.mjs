@@ -1,0 +1,89 @@
+// What openai-node reads of responses that are kept: the same steps as client.py.
+import { createRequire } from 'node:module';
+import { isDeepStrictEqual } from 'node:util';
+
+const require = createRequire(`${process.env.INTEROP_NODE_MODULES}/`);
+const { OpenAI } = require('openai');
+
+const OVER = ['completed', 'incomplete', 'failed', 'cancelled'];
+const WEATHER = {
+  type: 'function',
+  name: 'get_weather',
+  parameters: { type: 'object', properties: { city: { type: 'string' } } },
+  strict: false,
+};
+const ENDED_WITHIN_MS = 20_000;
+const POLL_MS = 20;
+
+const { base_url: baseURL, key: apiKey } = JSON.parse(process.argv[2]);
+const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
+const got = {};
+
+const all = async (stream) => {
+  const events = [];
+  for await (const event of await stream) events.push(event);
+  return events;
+};
+const refused = async (what) => {
+  try {
+    await what();
+  } catch (error) {
+    return [error.constructor.name, error.status, error.code, error.param];
+  }
+  return ['answered'];
+};
+const ended = async (response) => {
+  const until = Date.now() + ENDED_WITHIN_MS;
+  while (!OVER.includes(response.status) && Date.now() < until) {
+    await new Promise((done) => setTimeout(done, POLL_MS));
+    response = await client.responses.retrieve(response.id);
+  }
+  return response;
+};
+const plain = (value) => JSON.parse(JSON.stringify(value));
+
+const one = await client.responses.create({ model: 'any', input: '6 * 7?' });
+const two = await client.responses.create({ model: 'any', input: 'again?', previous_response_id: one.id });
+got.continued = [two.output_text, two.previous_response_id === one.id];
+got.retrieved = isDeepStrictEqual(plain(await client.responses.retrieve(two.id)), plain(two));
+
+const asked = await client.responses.create({ model: 'any', input: 'weather?', tools: [WEATHER] });
+const [call] = asked.output.filter((item) => item.type === 'function_call');
+const output = { type: 'function_call_output', call_id: call.call_id, output: 'sunny' };
+const told = await client.responses.create({
+  model: 'any',
+  input: [output],
+  tools: [WEATHER],
+  previous_response_id: asked.id,
+});
+got.told = told.output_text;
+
+const live = await all(client.responses.create({ model: 'any', input: '6 * 7?', stream: true }));
+const name = live[0].response.id;
+got.numbers = live.every((event, place) => event.sequence_number === place);
+got.resumed = [];
+for (let seen = 0; seen < live.length; seen += 1) {
+  const rest = await all(client.responses.retrieve(name, { stream: true, starting_after: seen }));
+  if (!isDeepStrictEqual(plain(rest), plain(live.slice(seen + 1)))) got.resumed.push(seen);
+}
+got.lost = await refused(() => all(client.responses.retrieve(name, { stream: true, starting_after: live.length })));
+
+const begun = await client.responses.create({ model: 'any', input: '6 * 7?', background: true });
+got.begun = [['queued', 'in_progress'].includes(begun.status), begun.background];
+const end = await ended(begun);
+got.background = [end.status, end.output_text];
+const slow = await client.responses.create({ model: 'any', input: 'slowly', background: true });
+got.cancelled = [(await client.responses.cancel(slow.id)).status, (await client.responses.cancel(slow.id)).status];
+const kinds = (await all(client.responses.create({ model: 'any', input: '6 * 7?', background: true, stream: true }))).map(
+  (event) => event.type,
+);
+got.streamed = [kinds.slice(0, 3), kinds.at(-1)];
+
+got.items = [];
+for await (const item of client.responses.inputItems.list(two.id, { order: 'asc', limit: 1 })) {
+  got.items.push(item.content[0].text);
+}
+await client.responses.delete(two.id);
+got.gone = await refused(() => client.responses.retrieve(two.id));
+got.unknown = await refused(() => client.responses.create({ model: 'any', input: 'x', previous_response_id: two.id }));
+console.log(JSON.stringify(got));

@@ -1,0 +1,78 @@
+"""What openai-python reads of responses that are kept: the same steps as client.mjs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import openai
+
+ENDED_WITHIN_S = 20.0
+POLL_S = 0.02
+OVER = ("completed", "incomplete", "failed", "cancelled")
+WEATHER = {
+    "type": "function",
+    "name": "get_weather",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    "strict": False,
+}
+
+
+def refused(what: Any) -> list[Any]:
+    try:
+        what()
+    except openai.APIStatusError as error:
+        return [type(error).__name__, error.status_code, error.code, error.param]
+    return ["answered"]
+
+
+def ended(client: openai.OpenAI, response: Any) -> Any:
+    until = time.monotonic() + ENDED_WITHIN_S
+    while response.status not in OVER and time.monotonic() < until:
+        time.sleep(POLL_S)
+        response = client.responses.retrieve(response.id)
+    return response
+
+
+def drive(base_url: str, key: str) -> dict[str, Any]:
+    client = openai.OpenAI(base_url=base_url, api_key=key, max_retries=0)
+    got: dict[str, Any] = {}
+
+    one = client.responses.create(model="any", input="6 * 7?")
+    two = client.responses.create(model="any", input="again?", previous_response_id=one.id)
+    got["continued"] = [two.output_text, two.previous_response_id == one.id]
+    got["retrieved"] = client.responses.retrieve(two.id).to_dict() == two.to_dict()
+
+    asked = client.responses.create(model="any", input="weather?", tools=[WEATHER])
+    (call,) = [item for item in asked.output if item.type == "function_call"]
+    output = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    told = client.responses.create(model="any", input=[output], tools=[WEATHER], previous_response_id=asked.id)
+    got["told"] = told.output_text
+
+    live = list(client.responses.create(model="any", input="6 * 7?", stream=True))
+    name = live[0].response.id
+    got["numbers"] = [event.sequence_number for event in live] == list(range(len(live)))
+    got["resumed"] = []
+    for seen in range(len(live)):
+        rest = list(client.responses.retrieve(name, stream=True, starting_after=seen))
+        if [event.to_dict() for event in rest] != [event.to_dict() for event in live[seen + 1 :]]:
+            got["resumed"].append(seen)
+    got["lost"] = refused(lambda: list(client.responses.retrieve(name, stream=True, starting_after=len(live))))
+
+    begun = client.responses.create(model="any", input="6 * 7?", background=True)
+    got["begun"] = [begun.status in ("queued", "in_progress"), begun.background]
+    end = ended(client, begun)
+    got["background"] = [end.status, end.output_text]
+    slow = client.responses.create(model="any", input="slowly", background=True)
+    got["cancelled"] = [client.responses.cancel(slow.id).status, client.responses.cancel(slow.id).status]
+    stream = client.responses.create(model="any", input="6 * 7?", background=True, stream=True)
+    kinds = [event.type for event in stream]
+    got["streamed"] = [kinds[:3], kinds[-1]]
+
+    listed = client.responses.input_items.list(two.id, order="asc", limit=1)
+    got["items"] = [item.content[0].text for item in listed]
+    client.responses.delete(two.id)
+    got["gone"] = refused(lambda: client.responses.retrieve(two.id))
+    got["unknown"] = refused(lambda: client.responses.create(model="any", input="x", previous_response_id=two.id))
+    client.close()
+    return got
