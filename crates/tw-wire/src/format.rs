@@ -3,6 +3,7 @@
 //! The other crates know formats by these types alone. Each function here says for every format which of its own
 //! functions does the work, so a new format is a module, a variant, and what the compiler then asks for.
 
+mod custom_calls;
 mod fold;
 mod projection;
 
@@ -16,14 +17,16 @@ use tw_core::limits::RequestLimits;
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::native::FormatName;
 use tw_core::rate::BucketStanding;
-use tw_core::request::{ModelInput, ModelRequest};
+use tw_core::request::{ModelInput, ModelRequest, ToolNames};
 
 use crate::anthropic_messages::stream::MessageDecoder;
 use crate::client_error::ClientError;
 use crate::client_request::RequestError;
 use crate::openai_chat::stream::StreamDecoder;
 use crate::openai_responses::stream::ResponseDecoder;
-use crate::upstream_answer::{DecodeError, OfferedNames, StreamLimits};
+use crate::upstream_answer::{DecodeError, StreamLimits};
+
+use self::custom_calls::CustomCalls;
 use crate::{anthropic_messages, openai_chat, openai_responses};
 
 /// A client's request, and how its answer is written.
@@ -213,12 +216,17 @@ impl WireFormat {
     pub fn decode_answer(
         self,
         body: &[u8],
-        offered: OfferedNames,
+        offered: ToolNames,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), DecodeError> {
         match self {
-            Self::OpenAiChat => openai_chat::body::decode(body, offered, out),
-            Self::AnthropicMessages => anthropic_messages::body::decode(body, out),
+            Self::OpenAiChat => openai_chat::body::decode(body, offered.all, out),
+            Self::AnthropicMessages => {
+                let from = out.len();
+                anthropic_messages::body::decode(body, out)?;
+                CustomCalls::new(offered.custom).unpack(out, from);
+                Ok(())
+            }
             Self::OpenAiResponses => openai_responses::body::decode(body, out),
         }
     }
@@ -255,16 +263,19 @@ impl WireFormat {
 #[derive(Debug)]
 pub enum AnswerDecoder {
     OpenAiChat(StreamDecoder),
-    AnthropicMessages(MessageDecoder),
+    AnthropicMessages(MessageDecoder, CustomCalls),
     OpenAiResponses(ResponseDecoder),
 }
 
 impl AnswerDecoder {
     /// A decoder for the answer to a request that offers tools of these names.
-    pub fn new(format: WireFormat, limits: &StreamLimits, offered: OfferedNames) -> Self {
+    pub fn new(format: WireFormat, limits: &StreamLimits, offered: ToolNames) -> Self {
         match format {
-            WireFormat::OpenAiChat => Self::OpenAiChat(StreamDecoder::knowing(limits, offered)),
-            WireFormat::AnthropicMessages => Self::AnthropicMessages(MessageDecoder::new(limits)),
+            WireFormat::OpenAiChat => Self::OpenAiChat(StreamDecoder::knowing(limits, offered.all)),
+            WireFormat::AnthropicMessages => Self::AnthropicMessages(
+                MessageDecoder::new(limits),
+                CustomCalls::new(offered.custom),
+            ),
             WireFormat::OpenAiResponses => Self::OpenAiResponses(ResponseDecoder::new(limits)),
         }
     }
@@ -276,7 +287,12 @@ impl AnswerDecoder {
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
         match self {
             Self::OpenAiChat(decoder) => decoder.feed(bytes, out),
-            Self::AnthropicMessages(decoder) => decoder.feed(bytes, out),
+            Self::AnthropicMessages(decoder, custom) => {
+                let from = out.len();
+                let read = decoder.feed(bytes, out);
+                custom.unpack(out, from);
+                read
+            }
             Self::OpenAiResponses(decoder) => decoder.feed(bytes, out),
         }
     }
@@ -288,7 +304,13 @@ impl AnswerDecoder {
     pub fn finish(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
         match self {
             Self::OpenAiChat(decoder) => decoder.finish(out),
-            Self::AnthropicMessages(decoder) => decoder.finish(out),
+            Self::AnthropicMessages(decoder, custom) => {
+                let from = out.len();
+                let read = decoder.finish(out);
+                custom.unpack(out, from);
+                custom.end(out);
+                read
+            }
             Self::OpenAiResponses(decoder) => decoder.finish(out),
         }
     }
