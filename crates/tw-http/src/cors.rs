@@ -34,8 +34,9 @@ pub enum BadOrigin {
 const MAX_AGE: Duration = Duration::from_secs(7200);
 
 /// Headers of answers that a page may read, beside those that it always may.
-const EXPOSED: [&str; 12] = [
+const EXPOSED: [&str; 13] = [
     "retry-after",
+    "turnwright-changed",
     "turnwright-conversation",
     "turnwright-memory",
     "turnwright-repaired",

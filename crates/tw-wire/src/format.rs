@@ -18,6 +18,7 @@ use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::native::FormatName;
 use tw_core::rate::BucketStanding;
 use tw_core::request::{ModelInput, ModelRequest, ToolNames};
+use tw_core::request_changes::RequestChanges;
 
 use crate::anthropic_messages::stream::MessageDecoder;
 use crate::client_error::ClientError;
@@ -27,7 +28,7 @@ use crate::openai_responses::stream::ResponseDecoder;
 use crate::upstream_answer::{DecodeError, StreamLimits};
 
 use self::custom_calls::CustomCalls;
-use crate::{anthropic_messages, openai_chat, openai_responses};
+use crate::{anthropic_messages, openai_chat, openai_responses, unshared};
 
 /// A client's request, and how its answer is written.
 #[derive(Clone, Debug)]
@@ -207,6 +208,19 @@ impl WireFormat {
             Self::AnthropicMessages => anthropic_messages::request::differences(request, accepts),
             Self::OpenAiResponses => openai_responses::request::differences(request, accepts),
         }
+    }
+
+    /// What of the request the upstream does not get, or gets otherwise than it was written.
+    pub fn changes(self, request: &ModelRequest<'_>, accepts: &Accepts) -> RequestChanges {
+        let mut changes = match self {
+            Self::OpenAiChat => openai_chat::request::changes(request, accepts),
+            Self::AnthropicMessages => anthropic_messages::request::changes(request, accepts),
+            Self::OpenAiResponses => openai_responses::request::changes(request, accepts),
+        };
+        if request.input.format != self.format_name() {
+            changes.add_all(&unshared::of(request, self.format_name()));
+        }
+        changes
     }
 
     /// Decodes a plain answer of an upstream into the events that a stream of it would have given.

@@ -19,6 +19,7 @@ pub mod upstream_answer;
 pub mod crossing;
 mod fitting;
 pub mod native_words;
+mod unshared;
 
 pub mod relayed;
 pub mod sse;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tw_core::request_changes::RequestChanges;
 
 use super::{DamagedRecord, responses_options};
 use crate::anthropic_messages::events::RanCalls;
@@ -23,6 +24,8 @@ pub struct TurnContext {
     pub upstreams: Vec<String>,
     /// The form of the answer.
     pub projection: Projection,
+    /// What of the request the upstream that is asked first did not get as it was written.
+    pub changes: RequestChanges,
 }
 
 /// A tool of the list, ours or the client's own.
@@ -66,6 +69,10 @@ pub fn encode(context: &TurnContext) -> String {
     if !context.withheld.is_empty() {
         stored["withheld"] = json!(context.withheld);
     }
+    if !context.changes.is_empty() {
+        let changes: Vec<(&str, u32)> = context.changes.iter().collect();
+        stored["changed"] = json!(changes);
+    }
     if context.projection != unsaid_projection() {
         stored["projection"] = json!(StoredProjection::of(&context.projection));
     }
@@ -83,6 +90,8 @@ struct Stored {
     tools: Option<Vec<StoredTool>>,
     #[serde(default)]
     withheld: Vec<String>,
+    #[serde(default)]
+    changed: Vec<(String, u32)>,
     upstream: StoredUpstreams,
     projection: Option<StoredProjection>,
 }
@@ -213,6 +222,10 @@ enum ClientKey {
 pub fn decode(text: &str) -> Result<TurnContext, DamagedRecord> {
     let stored: Stored =
         serde_json::from_str(text).map_err(|error| DamagedRecord::new("turn context", error))?;
+    let mut changes = RequestChanges::default();
+    for (name, count) in stored.changed {
+        changes.add_times(name, count);
+    }
     let offered = |tool| {
         Some(match tool {
             StoredTool::Named(name) => ListedTool::Ours(OfferedTool {
@@ -235,6 +248,7 @@ pub fn decode(text: &str) -> Result<TurnContext, DamagedRecord> {
             })
             .transpose()?,
         withheld: stored.withheld,
+        changes,
         upstreams: match stored.upstream {
             StoredUpstreams::One(name) => vec![name],
             StoredUpstreams::Several(names) => names,
