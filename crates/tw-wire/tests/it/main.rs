@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod cuts;
+mod histories;
 mod properties;
 mod quirks;
 mod recordings;
