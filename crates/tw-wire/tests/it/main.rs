@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod cuts;
+mod features;
 mod histories;
 mod properties;
 mod quirks;
