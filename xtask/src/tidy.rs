@@ -8,6 +8,7 @@ mod container;
 mod counts;
 mod docs;
 mod edges;
+mod features;
 mod formats;
 mod patterns;
 mod purity;
@@ -42,7 +43,7 @@ impl fmt::Display for TidyViolation {
 
 type Check = fn(&SourceTree) -> Vec<TidyViolation>;
 
-const CHECKS: [(&str, Check); 11] = [
+const CHECKS: [(&str, Check); 12] = [
     ("edges", edges::check),
     ("purity", purity::check),
     ("sizes", sizes::check),
@@ -54,6 +55,7 @@ const CHECKS: [(&str, Check); 11] = [
     ("container", container::check),
     ("type names", type_names::check),
     ("formats", formats::check),
+    ("features", features::check),
 ];
 
 /// Prints every violation and one summary line; fails if there was any violation.

@@ -3,8 +3,9 @@
 mod peer;
 mod stall;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ use axum::Router;
 use futures_util::FutureExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tw_runtime::metrics::ConnectionMetrics;
 
@@ -63,7 +64,7 @@ pub struct ServingListener {
     counts: ConnectionMetrics,
     places: Arc<Semaphore>,
     connections: TaskTracker,
-    graceful: GracefulShutdown,
+    closing: CancellationToken,
 }
 
 /// Bytes of a connection that are held in memory: of an answer that its client does not take, and
@@ -85,7 +86,7 @@ impl ServingListener {
             counts,
             places: Arc::new(Semaphore::new(places)),
             connections: TaskTracker::new(),
-            graceful: GracefulShutdown::new(),
+            closing: CancellationToken::new(),
         }
     }
 
@@ -121,7 +122,9 @@ impl ServingListener {
     /// Closes idle connections now and the others behind the answers that are under way; the
     /// future ends with the last one.
     pub fn close(self) -> impl Future<Output = ()> {
-        self.graceful.shutdown()
+        self.closing.cancel();
+        self.connections.close();
+        async move { self.connections.wait().await }
     }
 
     fn serve(&self, tcp: TcpStream) {
@@ -133,8 +136,16 @@ impl ServingListener {
         self.counts.accepted.inc();
         self.counts.open.inc();
         let open = self.counts.open.clone();
-        let connection = connection(tcp, self.routes.clone(), self.limits);
-        let connection = self.graceful.watch(connection);
+        let mut connection = connection(tcp, self.routes.clone(), self.limits);
+        let mut closing = Box::pin(self.closing.clone().cancelled_owned());
+        let mut is_closing = false;
+        let connection = poll_fn(move |context| {
+            if !is_closing && closing.as_mut().poll(context).is_ready() {
+                is_closing = true;
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+            Pin::new(&mut connection).poll(context)
+        });
         // How a connection ends is told by the requests on it: one that broke is a client that left. An async block
         // that awaits a future it was given has room for it twice.
         self.connections.spawn(connection.map(move |_ended| {

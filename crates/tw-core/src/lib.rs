@@ -21,6 +21,7 @@ pub mod native;
 pub mod recall;
 pub mod relayed_request;
 pub mod request;
+pub mod request_changes;
 pub mod request_settings;
 pub mod tenant;
 pub mod tool;

@@ -324,23 +324,34 @@ pub struct ModelRequest<'a> {
     pub ask_usage: bool,
 }
 
+/// The names of the tools that an upstream is told about.
+#[derive(Clone, Debug, Default)]
+pub struct ToolNames {
+    pub all: Arc<[Box<str>]>,
+    /// Those whose input is any text.
+    pub custom: Arc<[Box<str>]>,
+}
+
 impl ModelRequest<'_> {
     /// The names of all tools that the upstream is told about.
-    pub fn offered_names(&self) -> Arc<[Box<str>]> {
-        let of_entry = |entry: &ToolEntry| Box::from(entry.name.as_str());
-        match &self.tools {
+    pub fn tool_names(&self) -> ToolNames {
+        let of_entry = |entry: &ToolEntry| (Box::from(entry.name.as_str()), entry.form);
+        let of_ours = |tool: &Tool| (Box::from(tool.name.as_str()), CallForm::Function);
+        let named: Vec<(Box<str>, CallForm)> = match &self.tools {
             OfferedTools::AsSent => self.input.tools.entries().iter().map(of_entry).collect(),
-            OfferedTools::Ours(tools) => tools
-                .iter()
-                .map(|tool| Box::from(tool.name.as_str()))
-                .collect(),
+            OfferedTools::Ours(tools) => tools.iter().map(|tool| of_ours(tool)).collect(),
             OfferedTools::Mixed(tools) => tools
                 .iter()
                 .map(|tool| match tool {
-                    MixedTool::Ours(tool) => Box::from(tool.name.as_str()),
+                    MixedTool::Ours(tool) => of_ours(tool),
                     MixedTool::Client(entry) => of_entry(entry),
                 })
                 .collect(),
+        };
+        let custom = named.iter().filter(|(_, form)| *form == CallForm::Custom);
+        ToolNames {
+            custom: custom.map(|(name, _)| name.clone()).collect(),
+            all: named.into_iter().map(|(name, _)| name).collect(),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Within one format the fields go on as they were written, and nobody reads these.
 
 use crate::json::Json;
+use crate::native::NativeFields;
 use crate::request::PartKind;
 
 /// The settings that formats share; each is `None` where the client did not say.
@@ -27,6 +28,10 @@ pub struct RequestSettings {
     pub prompt_cache_key: Option<String>,
     /// The number of further tokens of which the probability is told.
     pub top_logprobs: Option<Json>,
+    /// Anthropic's mark that lets its prompt cache keep what it likes of the request.
+    pub cache_control: Option<Json>,
+    /// Fields that both of OpenAI's formats have under one name, and no other format has.
+    pub of_openai: NativeFields,
     /// Fields that no other format has, by name: they are left out for an upstream of another format, and said so.
     pub without_equal: Vec<String>,
 }

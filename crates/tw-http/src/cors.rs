@@ -34,12 +34,13 @@ pub enum BadOrigin {
 const MAX_AGE: Duration = Duration::from_secs(7200);
 
 /// Headers of answers that a page may read, beside those that it always may.
-const EXPOSED: [&str; 16] = [
+const EXPOSED: [&str; 17] = [
     "anthropic-ratelimit-requests-limit",
     "anthropic-ratelimit-requests-remaining",
     "anthropic-ratelimit-requests-reset",
     "request-id",
     "retry-after",
+    "turnwright-changed",
     "turnwright-conversation",
     "turnwright-memory",
     "turnwright-repaired",

@@ -37,6 +37,7 @@ pub(crate) const TURN_HEADER: HeaderName = HeaderName::from_static("turnwright-t
 const CONVERSATION_HEADER: HeaderName = HeaderName::from_static("turnwright-conversation");
 const MEMORY_HEADER: HeaderName = HeaderName::from_static("turnwright-memory");
 const REPAIRED_HEADER: HeaderName = HeaderName::from_static("turnwright-repaired");
+const CHANGED_HEADER: HeaderName = HeaderName::from_static("turnwright-changed");
 /// Request header that says how the key's tools go with those of the request.
 const TOOLS_HEADER: &str = "turnwright-tools";
 /// Answer header with those names of added tools that stand in the request's own list, too.
@@ -275,6 +276,9 @@ pub(crate) fn headers_of(taken: &TurnTaken) -> HeaderMap {
     put(MEMORY_HEADER, taken.memory.as_str());
     if !taken.repairs.is_none() {
         put(REPAIRED_HEADER, &taken.repairs.to_string());
+    }
+    if !taken.changes.is_empty() {
+        put(CHANGED_HEADER, &taken.changes.to_string());
     }
     if !taken.names_shared.is_empty() {
         put(TOOLS_SHARED_HEADER, &taken.names_shared.join(", "));

@@ -1,6 +1,6 @@
 //! A turn's record as JSON. Times are integer microseconds since 1970 UTC.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tw_core::call::{CallReason, CallRunner};
 use tw_core::change::NewMessage;
 use tw_core::model::TokenUsage;
@@ -26,6 +26,7 @@ pub(crate) fn render(view: &TurnView, detail: ResultDetail) -> Value {
         "conversation": turn.conversation,
         "parent": turn.parent.map(|parent| parent.to_string()),
         "memory": turn.memory.as_str(),
+        "changed": view.changes.iter().map(|(name, count)| (name.to_owned(), json!(count))).collect::<Map<_, _>>(),
         "user": turn.end_user,
         "request_id": turn.request_id,
         "created_us": turn.created.0,

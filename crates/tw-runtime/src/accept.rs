@@ -17,6 +17,7 @@ use tw_core::id::{OrgId, TurnId};
 use tw_core::json::shared::SharedText;
 use tw_core::memory::MemoryVerdict;
 use tw_core::request::{Message, ModelInput};
+use tw_core::request_changes::RequestChanges;
 use tw_core::tenant::{ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
 use tw_core::turn::{Now, OfferError, OfferOutcome, Step, ToolOffer, Turn, TurnSetup, offer};
@@ -27,6 +28,7 @@ use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
 use tw_wire::format::Projection;
 use tw_wire::passed_headers::PassedHeaders;
+use tw_wire::stored::context;
 
 use crate::answered_notes;
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
@@ -93,6 +95,8 @@ pub struct TurnTaken {
     pub conversation: String,
     pub memory: MemoryVerdict,
     pub repairs: HistoryRepairs,
+    /// What of the request the upstream that is asked first does not get as it was written.
+    pub changes: RequestChanges,
     /// Tools that were to be added and that the client's list names already.
     pub names_shared: Vec<String>,
     pub answer: TurnAnswer,
@@ -489,16 +493,20 @@ impl Runtime {
         let inner = &self.0;
         let Beginning {
             assembled: AssembledTurn { setup, work },
-            accept,
+            mut accept,
             mut repairs,
             memory,
             names_shared,
         } = beginning;
         let (turn, conversation) = (accept.id, accept.conversation.clone());
+        let mut context = row::context(request, &setup);
         let mut step = Step::default();
         let machine = machine_of(inner, setup, &mut step);
         let repaired = work.histories.repaired();
-        repairs.differences = differences_of(&machine, &work.input, repaired, &work.upstreams);
+        let (differences, changes) = told_of(&machine, &work.input, repaired, &work.upstreams);
+        repairs.differences = differences;
+        context.changes = changes.clone();
+        accept.context = context::encode(&context);
         let permit = inner.limiter.begin(&request.caller, bytes_held(request));
         let permit = permit.map_err(TurnRefused::NoRoom)?;
         let (answer, outcome) = self.drive(StartedTurn {
@@ -515,6 +523,7 @@ impl Runtime {
                 conversation,
                 memory,
                 repairs,
+                changes,
                 names_shared,
                 answer,
             }))),
@@ -620,22 +629,26 @@ fn machine_of(inner: &RuntimeInner, setup: TurnSetup, step: &mut Step) -> Turn {
 }
 
 /// The differences between what the client wrote and what the upstream that is asked first gets.
-fn differences_of(
+fn told_of(
     machine: &Turn,
     input: &ModelInput,
     repaired: Option<&[Message]>,
     upstreams: &[Arc<Upstream>],
-) -> FeltDifferences {
+) -> (FeltDifferences, RequestChanges) {
     let Some(first) = upstreams.first() else {
-        return FeltDifferences::default();
+        return (FeltDifferences::default(), RequestChanges::default());
     };
-    if first.accepts.images_in_results && first.accepts.all_tools() {
-        return FeltDifferences::default();
-    }
     let messages = repaired.unwrap_or(&input.messages).iter().collect();
     let origin = machine.origin_of(1);
     let sent = machine.model_request(input, messages, &origin, false);
-    first.format.differences(&sent, &first.accepts)
+    let (format, accepts) = (first.format, &first.accepts);
+    let is_written_anew = format.format_name() != input.format;
+    let differences = if is_written_anew || !accepts.images_in_results || !accepts.all_tools() {
+        format.differences(&sent, accepts)
+    } else {
+        FeltDifferences::default()
+    };
+    (differences, format.changes(&sent, accepts))
 }
 
 /// A request with its tools and its history, before its turn begins.

@@ -572,7 +572,7 @@ impl TurnDriver {
                     model: origin.model.to_string(),
                     body: upstream.format.encode_request(&request, &upstream.accepts),
                     streamed,
-                    offered: request.offered_names(),
+                    offered: request.tool_names(),
                     passed: self.work.passed.clone(),
                 };
                 let serial = self.inner.serial.fetch_add(1, Ordering::Relaxed);

@@ -54,7 +54,8 @@ pub fn log_of(view: &TurnView, texts: TextsShown) -> Vec<LogEvent> {
         ) => None,
     };
     log.extend(finish.map(|reason| LogEvent::Finish { choice: 0, reason }));
-    log.extend(turn.usage.clone().map(LogEvent::Usage));
+    let usage = turn.usage.clone();
+    log.extend(usage.map(|usage| LogEvent::Usage(Box::new(usage))));
     log.push(LogEvent::End(Box::new(TurnEnd {
         status: turn.status,
         reason: turn.reason,

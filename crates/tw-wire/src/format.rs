@@ -3,6 +3,7 @@
 //! The other crates know formats by these types alone. Each function here says for every format which of its own
 //! functions does the work, so a new format is a module, a variant, and what the compiler then asks for.
 
+mod custom_calls;
 mod fold;
 mod projection;
 
@@ -20,7 +21,8 @@ use tw_core::limits::RequestLimits;
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::native::FormatName;
 use tw_core::rate::BucketStanding;
-use tw_core::request::{ModelInput, ModelRequest};
+use tw_core::request::{ModelInput, ModelRequest, ToolNames};
+use tw_core::request_changes::RequestChanges;
 
 use crate::anthropic_messages::stream::MessageDecoder;
 use crate::client_error::ClientError;
@@ -30,8 +32,10 @@ use crate::model_list::{self, ListedModel};
 use crate::openai_chat::stream::StreamDecoder;
 use crate::openai_responses::stream::ResponseDecoder;
 use crate::token_count;
-use crate::upstream_answer::{DecodeError, OfferedNames, StreamLimits};
-use crate::{anthropic_messages, openai_chat, openai_responses};
+use crate::upstream_answer::{DecodeError, StreamLimits};
+
+use self::custom_calls::CustomCalls;
+use crate::{anthropic_messages, openai_chat, openai_responses, unshared};
 
 /// A client's request, and how its answer is written.
 #[derive(Clone, Debug)]
@@ -397,6 +401,19 @@ impl WireFormat {
         }
     }
 
+    /// What of the request the upstream does not get, or gets otherwise than it was written.
+    pub fn changes(self, request: &ModelRequest<'_>, accepts: &Accepts) -> RequestChanges {
+        let mut changes = match self {
+            Self::OpenAiChat => openai_chat::request::changes(request, accepts),
+            Self::AnthropicMessages => anthropic_messages::request::changes(request, accepts),
+            Self::OpenAiResponses => openai_responses::request::changes(request, accepts),
+        };
+        if request.input.format != self.format_name() {
+            changes.add_all(&unshared::of(request, self.format_name()));
+        }
+        changes
+    }
+
     /// Decodes a plain answer of an upstream into the events that a stream of it would have given.
     ///
     /// # Errors
@@ -404,12 +421,17 @@ impl WireFormat {
     pub fn decode_answer(
         self,
         body: &[u8],
-        offered: OfferedNames,
+        offered: ToolNames,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), DecodeError> {
         match self {
-            Self::OpenAiChat => openai_chat::body::decode(body, offered, out),
-            Self::AnthropicMessages => anthropic_messages::body::decode(body, out),
+            Self::OpenAiChat => openai_chat::body::decode(body, offered.all, out),
+            Self::AnthropicMessages => {
+                let from = out.len();
+                anthropic_messages::body::decode(body, out)?;
+                CustomCalls::new(offered.custom).unpack(out, from);
+                Ok(())
+            }
             Self::OpenAiResponses => openai_responses::body::decode(body, out),
         }
     }
@@ -446,20 +468,21 @@ impl WireFormat {
 #[derive(Debug)]
 pub enum AnswerDecoder {
     OpenAiChat(Box<StreamDecoder>),
-    AnthropicMessages(Box<MessageDecoder>),
+    AnthropicMessages(Box<MessageDecoder>, CustomCalls),
     OpenAiResponses(Box<ResponseDecoder>),
 }
 
 impl AnswerDecoder {
     /// A decoder for the answer to a request that offers tools of these names.
-    pub fn new(format: WireFormat, limits: &StreamLimits, offered: OfferedNames) -> Self {
+    pub fn new(format: WireFormat, limits: &StreamLimits, offered: ToolNames) -> Self {
         match format {
             WireFormat::OpenAiChat => {
-                Self::OpenAiChat(Box::new(StreamDecoder::knowing(limits, offered)))
+                Self::OpenAiChat(Box::new(StreamDecoder::knowing(limits, offered.all)))
             }
-            WireFormat::AnthropicMessages => {
-                Self::AnthropicMessages(Box::new(MessageDecoder::new(limits)))
-            }
+            WireFormat::AnthropicMessages => Self::AnthropicMessages(
+                Box::new(MessageDecoder::new(limits)),
+                CustomCalls::new(offered.custom),
+            ),
             WireFormat::OpenAiResponses => {
                 Self::OpenAiResponses(Box::new(ResponseDecoder::new(limits)))
             }
@@ -473,7 +496,12 @@ impl AnswerDecoder {
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
         match self {
             Self::OpenAiChat(decoder) => decoder.feed(bytes, out),
-            Self::AnthropicMessages(decoder) => decoder.feed(bytes, out),
+            Self::AnthropicMessages(decoder, custom) => {
+                let from = out.len();
+                let read = decoder.feed(bytes, out);
+                custom.unpack(out, from);
+                read
+            }
             Self::OpenAiResponses(decoder) => decoder.feed(bytes, out),
         }
     }
@@ -485,7 +513,13 @@ impl AnswerDecoder {
     pub fn finish(&mut self, out: &mut Vec<ModelEvent>) -> Result<(), DecodeError> {
         match self {
             Self::OpenAiChat(decoder) => decoder.finish(out),
-            Self::AnthropicMessages(decoder) => decoder.finish(out),
+            Self::AnthropicMessages(decoder, custom) => {
+                let from = out.len();
+                let read = decoder.finish(out);
+                custom.unpack(out, from);
+                custom.end(out);
+                read
+            }
             Self::OpenAiResponses(decoder) => decoder.finish(out),
         }
     }

@@ -19,6 +19,7 @@ pub mod upstream_answer;
 pub mod crossing;
 mod fitting;
 pub mod native_words;
+mod unshared;
 
 pub mod compaction;
 pub mod passed_headers;

@@ -62,3 +62,13 @@ pub fn media(part: &PartBlock) -> Option<Media> {
         None
     }
 }
+
+/// The name of a part that was left out.
+pub fn part_name(kind: PartKind) -> &'static str {
+    match kind {
+        PartKind::Image => "image",
+        PartKind::File => "file",
+        PartKind::Audio => "audio",
+        PartKind::Other => "part",
+    }
+}

@@ -10,11 +10,12 @@ use futures_util::FutureExt;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, Response};
 use tw_core::model::{ModelEvent, ReportedError};
+use tw_core::request::ToolNames;
 use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::format::{AnswerDecoder, WireFormat};
 use tw_wire::passed_headers::PassedHeaders;
 use tw_wire::sse::EMPTY_BYTES_MIN;
-use tw_wire::upstream_answer::{DecodeError, EMPTY_BYTES_MAX_DEFAULT, OfferedNames, StreamLimits};
+use tw_wire::upstream_answer::{DecodeError, EMPTY_BYTES_MAX_DEFAULT, StreamLimits};
 
 use super::content_encoding::Unpacker;
 use super::first_bytes::{BodyStart, begins};
@@ -33,7 +34,7 @@ pub struct ModelExchange {
     idle: Duration,
     answer_bytes_max: usize,
     streamed: bool,
-    offered: OfferedNames,
+    offered: ToolNames,
     upstream: Arc<Upstream>,
     /// Details of the failure that are for the operator, and not for the client.
     aside: Option<String>,
@@ -47,7 +48,7 @@ pub struct SentModelRequest {
     pub body: Vec<u8>,
     pub streamed: bool,
     /// The names of the tools that the body offers.
-    pub offered: OfferedNames,
+    pub offered: ToolNames,
     /// Headers of the client's for upstreams of some formats.
     pub passed: PassedHeaders,
 }
@@ -135,12 +136,12 @@ enum Form {
         /// White space that was passed over, each byte counting as [`EMPTY_BYTES_MIN`].
         blank_bytes: usize,
         says_events: bool,
-        offered: OfferedNames,
+        offered: ToolNames,
     },
     Stream(Box<AnswerDecoder>),
     Plain {
         read: Vec<u8>,
-        offered: OfferedNames,
+        offered: ToolNames,
     },
     /// The body of an answer with an HTTP error status.
     Error {
@@ -167,7 +168,7 @@ impl ModelExchange {
         serial: u64,
     ) -> Self {
         let streamed = asked.streamed;
-        let offered = OfferedNames::clone(&asked.offered);
+        let offered = ToolNames::clone(&asked.offered);
         let sending = match &upstream.kind {
             UpstreamKind::Http { .. } | UpstreamKind::Azure { .. } => State::Sending(Box::pin(
                 send(connections.clone(), Arc::clone(upstream), asked),
@@ -233,7 +234,7 @@ impl ModelExchange {
                 read: Vec::new(),
                 blank_bytes: 0,
                 says_events,
-                offered: OfferedNames::clone(&self.offered),
+                offered: ToolNames::clone(&self.offered),
             }
         } else {
             Form::Error {
@@ -470,14 +471,14 @@ impl Reading {
             BodyStart::WebPage => return Err(nonsense("the upstream answered with a web page")),
             BodyStart::Json => Form::Plain {
                 read: Vec::new(),
-                offered: OfferedNames::clone(offered),
+                offered: ToolNames::clone(offered),
             },
             BodyStart::Other if !*says_events => Form::Plain {
                 read: Vec::new(),
-                offered: OfferedNames::clone(offered),
+                offered: ToolNames::clone(offered),
             },
             BodyStart::EventStream | BodyStart::Other => {
-                let offered = OfferedNames::clone(offered);
+                let offered = ToolNames::clone(offered);
                 let decoder = AnswerDecoder::new(self.format, &limits, offered);
                 Form::Stream(Box::new(decoder))
             }
@@ -523,7 +524,7 @@ impl Reading {
             Form::Plain { read, offered } => {
                 match self
                     .format
-                    .decode_answer(read, OfferedNames::clone(offered), out)
+                    .decode_answer(read, ToolNames::clone(offered), out)
                 {
                     Ok(()) => ModelProgress::Ended,
                     Err(error) if error.is_of_a_beginning() => {

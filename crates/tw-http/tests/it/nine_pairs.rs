@@ -1,6 +1,9 @@
 //! Three formats of clients before three formats of upstreams: text, a call that this server runs, and a call of the
 //! client's own, streamed and plain.
 
+mod changed;
+mod custom_tools;
+
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};

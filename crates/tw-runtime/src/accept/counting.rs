@@ -113,6 +113,7 @@ impl Runtime {
             on_leave: OnLeave::Stop,
             record: record_of(request),
             model: &request.input.model,
+            calls_max: None,
         };
         let parts = TurnParts {
             input,

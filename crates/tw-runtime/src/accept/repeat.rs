@@ -6,6 +6,7 @@ use tw_core::event::{EffectRan, LogEvent};
 use tw_core::history::HistoryRepairs;
 use tw_core::id::{OrgId, TurnId};
 use tw_core::memory::MemoryVerdict;
+use tw_core::request_changes::RequestChanges;
 use tw_core::time::Timestamp;
 use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_store::read::ReadError;
@@ -137,6 +138,7 @@ impl Runtime {
                     conversation: found.conversation,
                     memory: found.memory,
                     repairs: HistoryRepairs::default(),
+                    changes: RequestChanges::default(),
                     names_shared: Vec::new(),
                     answer: TurnAnswer::new(Answer::Followed(Box::new(follower))),
                 })))

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use tw_core::change::{NewMessage, NewTurn};
 use tw_core::memory::MemoryVerdict;
 use tw_core::request::{Message, Role};
+use tw_core::request_changes::RequestChanges;
 use tw_core::tool::Tool;
 use tw_core::turn::{MixedListEntry, ToolOffer, TurnSetup};
-use tw_wire::stored::context::{self, ListedTool, OfferedTool};
+use tw_wire::stored::context::{ListedTool, OfferedTool, TurnContext};
 
 use super::TurnRequest;
 use super::body_hashes::BodyHashes;
@@ -22,32 +23,6 @@ pub(super) fn new_turn(
     conversation: &str,
     hashed: &BodyHashes,
 ) -> NewTurn {
-    let ours = |tool: &Arc<Tool>| {
-        ListedTool::Ours(OfferedTool {
-            name: tool.name.clone(),
-            version: tool.version.map(|version| version.key.0),
-        })
-    };
-    let listed = |listed: &MixedListEntry| match listed {
-        MixedListEntry::Ours(tool) => ours(tool),
-        MixedListEntry::Client(name) => ListedTool::Client(name.clone()),
-    };
-    let tools = match &setup.offer {
-        ToolOffer::Relay => None,
-        ToolOffer::Ours(tools) => Some(tools.iter().map(ours).collect()),
-        ToolOffer::Mixed(list) => Some(list.iter().map(listed).collect()),
-    };
-    let context = context::TurnContext {
-        tools,
-        withheld: setup.withheld.clone(),
-        upstreams: setup
-            .upstreams
-            .iter()
-            .map(|origin| origin.upstream.to_string())
-            .collect(),
-        projection: request.projection.clone(),
-        passed: request.passed.clone(),
-    };
     NewTurn {
         id: setup.id,
         organization: request.caller.organization,
@@ -69,11 +44,43 @@ pub(super) fn new_turn(
         body: request.body.clone(),
         body_hash: hashed.whole,
         cuts: None,
-        context: context::encode(&context),
+        // Once it is known what the upstream gets.
+        context: String::new(),
         idempotency_key: request.idempotency_key.clone(),
         messages: brought(&request.input.messages, setup),
         keys_since: setup.created.before(inner.config.request_keys_kept),
         at: setup.created,
+    }
+}
+
+/// The context of the turn, of which it is not known yet what its upstream gets.
+pub(super) fn context(request: &TurnRequest, setup: &TurnSetup) -> TurnContext {
+    let ours = |tool: &Arc<Tool>| {
+        ListedTool::Ours(OfferedTool {
+            name: tool.name.clone(),
+            version: tool.version.map(|version| version.key.0),
+        })
+    };
+    let listed = |listed: &MixedListEntry| match listed {
+        MixedListEntry::Ours(tool) => ours(tool),
+        MixedListEntry::Client(name) => ListedTool::Client(name.clone()),
+    };
+    let tools = match &setup.offer {
+        ToolOffer::Relay => None,
+        ToolOffer::Ours(tools) => Some(tools.iter().map(ours).collect()),
+        ToolOffer::Mixed(list) => Some(list.iter().map(listed).collect()),
+    };
+    TurnContext {
+        tools,
+        withheld: setup.withheld.clone(),
+        upstreams: setup
+            .upstreams
+            .iter()
+            .map(|origin| origin.upstream.to_string())
+            .collect(),
+        projection: request.projection.clone(),
+        changes: RequestChanges::default(),
+        passed: request.passed.clone(),
     }
 }
 

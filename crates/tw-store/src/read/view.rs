@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension, params};
 use tw_core::call::{CallEnd, CallRunner, CallStatus};
 use tw_core::change::NewMessage;
 use tw_core::id::{CallId, CallRef, OrgId, TurnId};
+use tw_core::request_changes::RequestChanges;
 use tw_core::time::Timestamp;
 use tw_core::tool::{EffectClass, ToolVersion};
+use tw_wire::stored::context;
 
 use super::ReadError;
 use super::calls::{self, ContentsRead};
@@ -26,6 +28,8 @@ pub enum ResultDetail {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnView {
     pub turn: TurnRow,
+    /// What of the request the upstream that was asked first did not get as it was written; none once that is erased.
+    pub changes: RequestChanges,
     /// The messages that the request brought.
     pub input: Vec<NewMessage>,
     /// The turn's rounds, from round 1.
@@ -96,7 +100,21 @@ pub(super) fn view(
     };
     let messages = calls::messages(conn, key, contents)?;
     let calls = calls::calls(conn, key, contents)?;
-    Ok(by_round(turn, messages, calls, calls::attempts(conn, key)?))
+    let attempts = calls::attempts(conn, key)?;
+    Ok(TurnView {
+        changes: changes(conn, key)?,
+        ..by_round(turn, messages, calls, attempts)
+    })
+}
+
+fn changes(conn: &Connection, key: i64) -> Result<RequestChanges, ReadError> {
+    let sql = "SELECT context FROM turn_input WHERE turn = ?1 AND context != ''";
+    let mut statement = conn.prepare_cached(sql)?;
+    let stored = statement.query_row(params![key], |row| row.get::<_, String>("context"));
+    let Some(stored) = stored.optional()? else {
+        return Ok(RequestChanges::default());
+    };
+    Ok(context::decode(&stored)?.changes)
 }
 
 fn by_round(
@@ -133,6 +151,7 @@ fn by_round(
     }
     TurnView {
         turn,
+        changes: RequestChanges::default(),
         input,
         rounds: rounds.into_values().collect(),
     }

@@ -14,14 +14,14 @@
 //! - messages of the role `system` are read, as some clients send them;
 //! - `tool_choice` without `tools` is accepted, since tools of ours may be offered.
 
-use std::borrow::Cow;
-
 use tw_core::accepts::Accepts;
 use tw_core::history::FeltDifferences;
 use tw_core::json::shared::SharedText;
 use tw_core::limits::RequestLimits;
 use tw_core::request::{ModelInput, ModelRequest};
+use tw_core::request_changes::RequestChanges;
 
+use self::cache_marks::MarkBudget;
 use super::FORMAT;
 use crate::client_request::RequestError;
 use crate::openai_chat::raw::{self, ObjectFields};
@@ -141,7 +141,7 @@ pub fn encode(request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<u8> {
 
 /// Noticeable differences between the request as written and as the upstream gets it.
 pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDifferences {
-    let tools = tools_sent::tools(request, accepts);
+    let tools = tools_sent::tools(request, accepts, &mut MarkBudget::default());
     FeltDifferences {
         moved_parts: 0,
         joined_results: 0,
@@ -150,15 +150,26 @@ pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDiffere
     }
 }
 
-/// The names of the client's fields that the upstream does not get, or gets otherwise than the client meant them.
-pub fn changed_fields(request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<Cow<'static, str>> {
-    encode::body(request, accepts).changed
+/// What the upstream does not get, or gets otherwise than the client meant it.
+pub fn changes(request: &ModelRequest<'_>, accepts: &Accepts) -> RequestChanges {
+    let is_written_anew = request.input.format != FORMAT || !accepts.fields.is_empty();
+    if !is_written_anew && !has_thinking(request) && !history::may_change(request) {
+        return RequestChanges::default();
+    }
+    encode::body(request, accepts).changes
+}
+
+fn has_thinking(request: &ModelRequest<'_>) -> bool {
+    let mut fields = request.input.fields.iter();
+    fields.any(|(name, _)| &**name == "thinking")
 }
 
 pub(super) use own_calls::shown_id;
 pub(super) use tools::forbids_parallel;
+pub(crate) use unshared::read as unshared;
 
 mod blocks;
+mod cache_marks;
 mod crossing;
 mod encode;
 mod history;
@@ -167,3 +178,4 @@ mod overlay;
 mod own_calls;
 mod tools;
 mod tools_sent;
+mod unshared;

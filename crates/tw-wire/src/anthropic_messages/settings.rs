@@ -41,7 +41,16 @@ pub fn read(input: &ModelInput) -> RequestSettings {
             "thinking" => read_thinking(value, &mut settings.reasoning),
             "output_config" => read_config(value, &mut settings),
             "output_format" => settings.structured = read_format(value),
-            "service_tier" => settings.service_tier = value.as_literal().map(|text| text.to_text()),
+            "service_tier" => {
+                let word = value.as_literal().map(|text| text.to_text());
+                // The others' name for it.
+                settings.service_tier = word.map(|word| match word.as_str() {
+                    "standard_only" => "default".to_owned(),
+                    _ => word,
+                });
+            }
+            "cache_control" => settings.cache_control = json,
+            "mcp_servers" if value.as_str() == "[]" => {}
             other if KNOWN.contains(&other) => {}
             other => settings.without_equal.push(other.to_owned()),
         }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 use tw_core::json::{Json, Literal, LiteralBuf};
 use tw_core::model::{AnswerDelta, DeltaRest, ModelEvent, ReasoningText};
-use tw_core::request::{PartBlock, PartKind};
+use tw_core::request::{Block, PartBlock, PartKind};
 use tw_core::request_settings::{Media, MediaSource};
 
 use super::raw::{self, ObjectFields};
@@ -165,23 +165,49 @@ fn file_source(data: String, name: Option<&str>) -> MediaSource {
     }
 }
 
-/// The marks of a prompt cache on the parts of a message, where it has as many parts as `blocks`; empty if there are
-/// none.
-pub fn cache_marks(message: &Json, blocks: usize) -> Vec<Option<Json>> {
+/// The marks of a prompt cache on the blocks of a message or a result: those of its parts, and its own on the last;
+/// empty if there are none.
+pub fn cache_marks(message: &Json, blocks: &[Block]) -> Vec<Option<Json>> {
     if !message.as_str().contains(CACHE_CONTROL) {
         return Vec::new();
     }
-    let fields = ObjectFields::parse(message.as_str()).ok();
-    let content = fields.as_ref().and_then(|fields| fields.get("content"));
-    let parts = content.and_then(raw::array).unwrap_or_default();
-    if parts.len() != blocks {
+    let Ok(fields) = ObjectFields::parse(message.as_str()) else {
         return Vec::new();
-    }
-    let mark = |part: &&RawValue| {
-        let fields = ObjectFields::parse(part.get()).ok()?;
-        fields.get(CACHE_CONTROL).map(Json::from_raw)
     };
-    parts.iter().map(mark).collect()
+    let content = fields.get("content").or_else(|| fields.get("output"));
+    let parts = content.and_then(raw::array).unwrap_or_default();
+    let is_said = |part: &&RawValue| !matches!(read_part(part), Some(TextPart::Thinking(_)));
+    let parts = parts.into_iter().filter(is_said);
+    let of_part = |block: &Block| match block {
+        Block::Text(_) | Block::Refusal(_) | Block::Part(_) => true,
+        Block::Reasoning(_) | Block::Call(_) | Block::Result(_) | Block::Native(_) => false,
+    };
+    let places = blocks.iter().enumerate();
+    let places = places.filter(|(_, block)| of_part(block)).map(|(at, _)| at);
+    let mut marks = vec![None; blocks.len()];
+    for (part, at) in parts.zip(places) {
+        let fields = ObjectFields::parse(part.get()).ok();
+        let mark = fields.and_then(|fields| fields.get(CACHE_CONTROL).map(Json::from_raw));
+        marks[at] = mark;
+    }
+    if let (Some(own), Some(last)) = (fields.get(CACHE_CONTROL), marks.last_mut()) {
+        last.get_or_insert_with(|| Json::from_raw(own));
+    }
+    marks
+}
+
+/// The mark of a tool, beside its function or within it.
+pub fn tool_mark(tool: &Json) -> Option<Json> {
+    if !tool.as_str().contains(CACHE_CONTROL) {
+        return None;
+    }
+    let fields = ObjectFields::parse(tool.as_str()).ok()?;
+    if let Some(mark) = fields.get(CACHE_CONTROL) {
+        return Some(Json::from_raw(mark));
+    }
+    let named = fields.get("function").or_else(|| fields.get("custom"))?;
+    let named = ObjectFields::parse(named.get()).ok()?;
+    named.get(CACHE_CONTROL).map(Json::from_raw)
 }
 
 /// Anthropic's mark of what its prompt cache keeps, which gateways take in this format, too.

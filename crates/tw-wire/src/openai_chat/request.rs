@@ -13,14 +13,16 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
-use tw_core::accepts::Accepts;
+use tw_core::accepts::{Accepts, FieldRule, ReasoningSent};
 use tw_core::history::FeltDifferences;
 use tw_core::json::shared::SharedText;
 use tw_core::json::{Json, depth};
 use tw_core::limits::{self, RequestLimits};
 use tw_core::request::{
-    Message, MessageEnds, ModelInput, ModelRequest, RequestTools, ResultBlock, Role, ToolChoice,
+    Block, Message, MessageEnds, ModelInput, ModelRequest, RequestTools, ResultBlock, Role,
+    ToolChoice,
 };
+use tw_core::request_changes::RequestChanges;
 
 use self::crossing::CrossedRequest;
 use super::FORMAT;
@@ -143,15 +145,19 @@ pub fn encode_for(request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<u8> {
     if request.input.format == FORMAT {
         return encode::body(request, accepts);
     }
-    let crossed = CrossedRequest::of(request);
-    encode::body(&crossed.request(request), accepts)
+    let rules = crossing::rules(accepts);
+    let crossed = CrossedRequest::of(request, &rules);
+    encode::body(&crossed.request(request), &rules)
 }
 
 /// Noticeable differences between the request as written and as the upstream gets it.
 pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDifferences {
     if request.input.format != FORMAT {
-        let crossed = CrossedRequest::of(request);
-        return differences(&crossed.request(request), accepts);
+        let rules = crossing::rules(accepts);
+        let crossed = CrossedRequest::of(request, &rules);
+        let mut differences = differences(&crossed.request(request), &rules);
+        differences.tools_left_out += crossed.tools_left_out;
+        return differences;
     }
     let mut differences = FeltDifferences::default();
     if !accepts.images_in_results {
@@ -165,6 +171,29 @@ pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDiffere
         differences.not_strict = tools.not_strict;
     }
     differences
+}
+
+/// What the upstream does not get, or gets otherwise than the client meant it.
+pub fn changes(request: &ModelRequest<'_>, accepts: &Accepts) -> RequestChanges {
+    if request.input.format != FORMAT {
+        return CrossedRequest::of(request, &crossing::rules(accepts)).changes;
+    }
+    let mut changes = RequestChanges::default();
+    if !accepts.fields.is_empty() {
+        let given = request.input.fields.iter();
+        for (name, _) in given.filter(|(_, value)| !value.is_null()) {
+            if accepts.fields.get(name) == Some(&FieldRule::LeftOut) {
+                changes.add(name.to_string());
+            }
+        }
+    }
+    if accepts.reasoning == ReasoningSent::Never {
+        let blocks = request.messages.iter().flat_map(|message| &message.blocks);
+        let thoughts = blocks.filter(|block| matches!(block, Block::Reasoning(_)));
+        let thoughts = u32::try_from(thoughts.count()).unwrap_or(u32::MAX);
+        changes.add_times("reasoning", thoughts);
+    }
+    changes
 }
 
 /// The request, in which `messages` were taken apart on the way: they are most of it, and each time that they are gone
@@ -541,12 +570,16 @@ pub(crate) fn keep(fields: &ObjectFields<'_>, source: &SharedText) -> Vec<(Box<s
 mod adapt;
 mod adapt_tools;
 mod crossing;
+mod crossing_tools;
 mod encode;
 mod messages;
 mod overlay;
 mod render;
 pub(crate) mod schema;
 pub(crate) mod tools;
+mod unshared;
+
+pub(crate) use unshared::read as unshared;
 
 #[cfg(test)]
 mod tests;

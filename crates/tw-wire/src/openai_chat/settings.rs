@@ -9,7 +9,7 @@ use tw_core::request_settings::{ReasoningSettings, RequestSettings, StructuredOu
 use super::raw::{self, ObjectFields};
 
 /// Fields that are read elsewhere, or that say nothing of the answer.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 13] = [
     "model",
     "messages",
     "tools",
@@ -17,14 +17,19 @@ const KNOWN: [&str; 15] = [
     "functions",
     "function_call",
     "stream",
-    "stream_options",
     "n",
     "max_tokens",
     "max_completion_tokens",
     "store",
     "user",
     "safety_identifier",
+];
+
+/// Fields that the other format of OpenAI has as well.
+pub const OF_OPENAI: [&str; 3] = [
     "prompt_cache_retention",
+    "prompt_cache_options",
+    "moderation",
 ];
 
 /// The settings of a request.
@@ -54,11 +59,38 @@ pub fn read(input: &ModelInput) -> RequestSettings {
                 settings.top_logprobs = Some(Json::of_read("0"));
             }
             "logprobs" => {}
+            "cache_control" => settings.cache_control = json,
+            "stream_options" => read_stream_options(value, &mut settings),
+            other if OF_OPENAI.contains(&other) => {
+                settings.of_openai.push((name.clone(), value.clone()));
+            }
             other if KNOWN.contains(&other) => {}
             other => settings.without_equal.push(other.to_owned()),
         }
     }
+    if names_two(input) {
+        settings.without_equal.push("user".to_owned());
+    }
     settings
+}
+
+/// Whether the request names two different persons, of which one can go on.
+pub fn names_two(input: &ModelInput) -> bool {
+    let of = |wanted: &str| {
+        let mut fields = input.fields.iter();
+        let found = fields.find(|(name, value)| **name == *wanted && !value.is_null());
+        found.map(|(_, value)| value.as_str())
+    };
+    matches!((of("user"), of("safety_identifier")), (Some(one), Some(other)) if one != other)
+}
+
+/// What a stream is to hold beside the answer; usage always goes on.
+pub fn read_stream_options(value: &Json, settings: &mut RequestSettings) {
+    let fields = ObjectFields::parse(value.as_str()).ok();
+    let mut fields = fields.into_iter().flat_map(|fields| fields.0);
+    if fields.any(|(name, value)| name != "include_usage" && !raw::is_null(value)) {
+        settings.without_equal.push("stream_options".to_owned());
+    }
 }
 
 fn text(value: &Json) -> Option<String> {

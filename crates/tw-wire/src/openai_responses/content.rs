@@ -6,6 +6,7 @@ use tw_core::json::Json;
 use tw_core::request::{PartBlock, PartKind};
 use tw_core::request_settings::{Media, MediaSource};
 
+use crate::crossing::has_files_of_openai;
 use crate::native_words;
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::openai_chat::write;
@@ -108,7 +109,17 @@ pub fn write_part(out: &mut Vec<u8>, part: &PartBlock) -> bool {
     let Some(media) = native_words::media(part) else {
         return false;
     };
+    // Both of OpenAI's formats know its files by one id; to others' ids it has no file.
+    if matches!(media.source, MediaSource::FileId(_)) && !has_files_of_openai(part.format) {
+        return false;
+    }
     write_media(out, &media).is_some()
+}
+
+/// Whether a file of another format is written as its text alone.
+pub fn is_text_of_file(part: &PartBlock) -> bool {
+    let is_text = |media: Media| matches!(media.source, MediaSource::Text(_));
+    part.format != super::FORMAT && native_words::media(part).is_some_and(is_text)
 }
 
 fn write_media(out: &mut Vec<u8>, media: &Media) -> Option<()> {

@@ -1,19 +1,21 @@
 //! Items as they were written, and what of them has to become otherwise.
 
-use std::borrow::Cow;
-
 use tw_core::json::{Json, Literal};
 
 use super::ids;
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::openai_chat::write;
 
-/// The type of an item; empty for what is none.
+/// The type of an item; empty for what is none. That of a message may be left out.
 pub fn kind(item: &Json) -> String {
-    let fields = ObjectFields::parse(item.as_str()).ok();
-    let kind =
-        fields.and_then(|fields| raw::filled_string(fields.get("type")).map(Cow::into_owned));
-    kind.unwrap_or_default()
+    let Ok(fields) = ObjectFields::parse(item.as_str()) else {
+        return String::new();
+    };
+    match raw::filled_string(fields.get("type")) {
+        Some(kind) => kind.into_owned(),
+        None if fields.get("role").is_some() => "message".to_owned(),
+        None => String::new(),
+    }
 }
 
 /// Fields of an item that stand for those it was written with.

@@ -17,6 +17,7 @@ use tw_core::json::shared::SharedText;
 use tw_core::json::{Json, Literal, depth};
 use tw_core::limits::RequestLimits;
 use tw_core::request::{Block, ModelInput, ModelRequest};
+use tw_core::request_changes::RequestChanges;
 
 use super::FORMAT;
 use super::options::ResponsesOptions;
@@ -238,12 +239,23 @@ pub fn differences(request: &ModelRequest<'_>, accepts: &Accepts) -> FeltDiffere
     }
 }
 
-/// The names of the client's fields that the upstream does not get, or gets otherwise than the client meant them.
-pub fn changed_fields(request: &ModelRequest<'_>, accepts: &Accepts) -> Vec<Cow<'static, str>> {
-    encode::body(request, accepts).changed
+/// What the upstream does not get, or gets otherwise than the client meant it.
+pub fn changes(request: &ModelRequest<'_>, accepts: &Accepts) -> RequestChanges {
+    let is_written_anew = request.input.format != FORMAT
+        || !accepts.fields.is_empty()
+        || !accepts.all_messages()
+        || !accepts.all_tools();
+    let mut blocks = request.messages.iter().flat_map(|message| &message.blocks);
+    // Some reasoning is of no use where nothing is kept.
+    let has_thoughts = blocks.any(|block| matches!(block, Block::Reasoning(_)));
+    if !is_written_anew && !has_thoughts {
+        return RequestChanges::default();
+    }
+    encode::body(request, accepts).changes
 }
 
 pub(super) use items::PART_GAP;
+pub(crate) use unshared::read as unshared;
 
 mod echo;
 mod encode;
@@ -251,3 +263,4 @@ mod items;
 mod items_sent;
 mod tools;
 mod tools_sent;
+mod unshared;

@@ -7,27 +7,24 @@ use tw_core::request::ModelInput;
 use tw_core::request_settings::{ReasoningSettings, RequestSettings, StructuredOutput};
 
 use crate::openai_chat::raw::{self, ObjectFields};
+use crate::openai_chat::settings::{OF_OPENAI, names_two, read_stream_options};
 
 /// Fields that are read elsewhere, that this server acts on itself, or that say nothing of the answer.
-const KNOWN: [&str; 21] = [
+const KNOWN: [&str; 17] = [
     "model",
     "input",
     "instructions",
     "tools",
     "tool_choice",
     "stream",
-    "stream_options",
     "store",
     "background",
     "previous_response_id",
     "conversation",
-    "include",
     "max_output_tokens",
     "max_tool_calls",
     "user",
     "safety_identifier",
-    "prompt_cache_retention",
-    "prompt_cache_options",
     "truncation",
     "type",
     "stream_id",
@@ -51,7 +48,14 @@ pub fn read(input: &ModelInput) -> RequestSettings {
             "service_tier" => settings.service_tier = text(value),
             "metadata" => settings.metadata = json,
             "prompt_cache_key" => settings.prompt_cache_key = text(value),
-            "top_logprobs" => settings.top_logprobs = json.filter(|json| json.as_str() != "0"),
+            "top_logprobs" if value.as_str() == "0" => {}
+            "top_logprobs" => settings.top_logprobs = json,
+            "cache_control" => settings.cache_control = json,
+            "stream_options" => read_stream_options(value, &mut settings),
+            "include" => read_include(value, &mut settings),
+            other if OF_OPENAI.contains(&other) => {
+                settings.of_openai.push((name.clone(), value.clone()));
+            }
             // Both say to begin with what fits; only this one says it to an upstream that knows it.
             "truncation" if text(value).as_deref() == Some("auto") => {
                 settings.without_equal.push("truncation".to_owned());
@@ -60,8 +64,28 @@ pub fn read(input: &ModelInput) -> RequestSettings {
             other => settings.without_equal.push(other.to_owned()),
         }
     }
+    if names_two(input) {
+        settings.without_equal.push("user".to_owned());
+    }
     settings
 }
+
+/// The words that ask for more of the answer than another upstream tells.
+fn read_include(value: &Json, settings: &mut RequestSettings) {
+    let words: Vec<String> = serde_json::from_str(value.as_str()).unwrap_or_default();
+    for word in words {
+        match word.as_str() {
+            LOGPROBS => {
+                let none = || Json::of_read("0");
+                settings.top_logprobs = Some(settings.top_logprobs.take().unwrap_or_else(none));
+            }
+            _ => settings.without_equal.push("include".to_owned()),
+        }
+    }
+}
+
+/// The word of `include` for the probabilities of tokens.
+pub const LOGPROBS: &str = "message.output_text.logprobs";
 
 fn text(value: &Json) -> Option<String> {
     value.as_literal().map(|literal| literal.to_text())

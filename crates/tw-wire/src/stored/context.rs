@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tw_core::request_changes::RequestChanges;
 
 use super::{DamagedRecord, responses_options};
 use crate::anthropic_messages::events::RanCalls;
@@ -26,6 +27,8 @@ pub struct TurnContext {
     pub projection: Projection,
     /// Headers of the request that go to upstreams.
     pub passed: PassedHeaders,
+    /// What of the request the upstream that is asked first did not get as it was written.
+    pub changes: RequestChanges,
 }
 
 /// A tool of the list, ours or the client's own.
@@ -69,6 +72,10 @@ pub fn encode(context: &TurnContext) -> String {
     if !context.withheld.is_empty() {
         stored["withheld"] = json!(context.withheld);
     }
+    if !context.changes.is_empty() {
+        let changes: Vec<(&str, u32)> = context.changes.iter().collect();
+        stored["changed"] = json!(changes);
+    }
     if context.projection != unsaid_projection() {
         stored["projection"] = json!(StoredProjection::of(&context.projection));
     }
@@ -90,6 +97,8 @@ struct Stored {
     tools: Option<Vec<StoredTool>>,
     #[serde(default)]
     withheld: Vec<String>,
+    #[serde(default)]
+    changed: Vec<(String, u32)>,
     upstream: StoredUpstreams,
     projection: Option<StoredProjection>,
     #[serde(default)]
@@ -222,6 +231,10 @@ enum ClientKey {
 pub fn decode(text: &str) -> Result<TurnContext, DamagedRecord> {
     let stored: Stored =
         serde_json::from_str(text).map_err(|error| DamagedRecord::new("turn context", error))?;
+    let mut changes = RequestChanges::default();
+    for (name, count) in stored.changed {
+        changes.add_times(name, count);
+    }
     let offered = |tool| {
         Some(match tool {
             StoredTool::Named(name) => ListedTool::Ours(OfferedTool {
@@ -244,6 +257,7 @@ pub fn decode(text: &str) -> Result<TurnContext, DamagedRecord> {
             })
             .transpose()?,
         withheld: stored.withheld,
+        changes,
         upstreams: match stored.upstream {
             StoredUpstreams::One(name) => vec![name],
             StoredUpstreams::Several(names) => names,

@@ -2,6 +2,8 @@
 
 mod anthropic;
 mod cuts;
+mod features;
+mod histories;
 mod properties;
 mod quirks;
 mod recordings;

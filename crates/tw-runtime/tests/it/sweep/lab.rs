@@ -16,6 +16,7 @@ use tw_core::memory::MemoryVerdict;
 use tw_core::model::{AnswerDelta, CallDelta, CallForm, Finish, ModelEvent, TokenUsage};
 use tw_core::native::{AnswerOrigin, NativePart};
 use tw_core::request::ModelInput;
+use tw_core::request_changes::RequestChanges;
 use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode, TurnOwner};
 use tw_core::time::Timestamp;
 use tw_core::tool::{CallPolicy, EffectClass, StatusProbe, Tool, ToolKind};
@@ -150,6 +151,7 @@ impl SweepLab {
                 upstreams: vec![UPSTREAM.to_owned()],
                 projection: Projection::defaults(WireFormat::OpenAiChat),
                 passed: PassedHeaders::default(),
+                changes: RequestChanges::default(),
             }),
             idempotency_key: None,
             messages: self.user_message(setup.created),

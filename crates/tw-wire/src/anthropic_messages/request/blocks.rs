@@ -6,7 +6,8 @@ use tw_core::history::sendable_arguments;
 use tw_core::json::{Json, Literal};
 use tw_core::model::CallForm;
 use tw_core::native::{NativeFields, NativePart};
-use tw_core::request::{Block, CallBlock, PartBlock, PartKind, ResultBlock};
+use tw_core::request::{Block, CallBlock, PartBlock, PartKind, ReasoningBlock, ResultBlock};
+use tw_core::request_changes::RequestChanges;
 use tw_core::request_settings::{Media, MediaSource};
 
 use super::tools::fitted_name;
@@ -17,7 +18,10 @@ use crate::openai_chat::raw::ObjectFields;
 use crate::openai_chat::write;
 
 /// What stands for a part that the API does not take.
-const LEFT_OUT: &str = "(Something that cannot be shown here was left out.)";
+pub const LEFT_OUT: &str = "(Something that cannot be shown here was left out.)";
+
+/// The types of images that the API takes as data.
+const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 
 /// A block as it is sent.
 #[derive(Debug)]
@@ -48,11 +52,11 @@ pub enum Home {
     Other,
 }
 
-/// The blocks of a message that say something, and the number of parts that cannot be said.
+/// The blocks of a message that say something, and what cannot be said of it.
 #[derive(Debug, Default)]
 pub struct SentBlocks {
     pub blocks: Vec<SentBlock>,
-    pub left_out: usize,
+    pub changes: RequestChanges,
 }
 
 /// Writes the blocks of a message; `marks` are those of the prompt cache, by block.
@@ -63,51 +67,76 @@ pub fn sent(blocks: &[Block], marks: &[Option<Json>], home: Home) -> SentBlocks 
         match block {
             Block::Text(text) | Block::Refusal(text) => {
                 let more = blocks.get(at + 1).filter(|_| home == Home::Own);
-                sent.blocks
-                    .extend(said(text, more.and_then(fields_of_text), mark));
+                let said = said(text, more.and_then(fields_of_text), mark);
+                if mark.is_some() && said.is_none() {
+                    sent.changes.add(CACHE_CONTROL);
+                }
+                sent.blocks.extend(said);
             }
-            Block::Reasoning(reasoning) if home == Home::Own => {
-                let Some(signature) = &reasoning.signature else {
-                    continue;
-                };
-                let mut json = b"{\"type\":\"thinking\"".to_vec();
-                write::key(&mut json, "thinking");
-                write::literal(&mut json, &reasoning.text);
-                write::key(&mut json, "signature");
-                write::literal(&mut json, signature);
-                let more = reasoning.native.as_ref().map(fields_of);
-                write::fields(&mut json, more.as_ref());
-                json.push(b'}');
-                sent.blocks.push(SentBlock {
-                    is_thinking: true,
-                    ..SentBlock::of(json)
-                });
+            Block::Reasoning(reasoning) => {
+                match thinking(reasoning).filter(|_| home == Home::Own) {
+                    Some(json) => sent.blocks.push(SentBlock {
+                        is_thinking: true,
+                        ..SentBlock::of(json)
+                    }),
+                    None => sent.changes.add("reasoning"),
+                }
             }
             Block::Native(part) if home == Home::Own => {
                 sent.blocks.extend(native(part));
             }
-            Block::Call(made) => sent.blocks.push(call(made, home)),
-            Block::Part(part) => match self::part(part) {
+            Block::Call(made) => {
+                if let Cow::Owned(_) = fitted_name(&made.name) {
+                    sent.changes.add("tool_name");
+                }
+                sent.blocks.push(call(made, home, mark));
+            }
+            Block::Part(part) => match self::part(part, mark, &mut sent.changes) {
                 Some(json) => sent.blocks.push(SentBlock::of(json)),
                 None => {
-                    sent.left_out += 1;
+                    sent.changes.add(native_words::part_name(part.kind));
                     sent.blocks
-                        .extend(said(&Literal::from_text(LEFT_OUT), None, None));
+                        .extend(said(&Literal::from_text(LEFT_OUT), None, mark));
                 }
             },
             // Nobody but its maker may have it; and results are messages of their own.
-            Block::Reasoning(_) | Block::Native(_) | Block::Result(_) => {}
+            Block::Native(_) | Block::Result(_) => {}
         }
     }
     sent
 }
 
+/// A thought as its maker knows it again; `None` for one that it would not.
+fn thinking(reasoning: &ReasoningBlock) -> Option<Vec<u8>> {
+    let signature = reasoning.signature.as_ref()?;
+    let mut json = b"{\"type\":\"thinking\"".to_vec();
+    write::key(&mut json, "thinking");
+    write::literal(&mut json, &reasoning.text);
+    write::key(&mut json, "signature");
+    write::literal(&mut json, signature);
+    let more = reasoning.native.as_ref().map(fields_of);
+    write::fields(&mut json, more.as_ref());
+    json.push(b'}');
+    Some(json)
+}
+
+/// Whether a text says nothing.
+pub fn is_blank(text: &Literal) -> bool {
+    // Most begin with something else than an escape or a space.
+    let first = text.as_str().bytes().next();
+    match first {
+        None => true,
+        Some(b'\\' | b' ' | 0x80..) => text.to_text().trim().is_empty(),
+        Some(_) => false,
+    }
+}
+
 /// A text block; `None` for a text that says nothing, which the API refuses.
 pub fn said(text: &Literal, more: Option<NativeFields>, mark: Option<&Json>) -> Option<SentBlock> {
-    let plain = text.to_text();
-    if plain.trim().is_empty() {
+    if is_blank(text) {
         return None;
     }
+    let plain = text.to_text();
     let mut json = b"{\"type\":\"text\",\"text\":".to_vec();
     write::literal(&mut json, text);
     write::fields(&mut json, more.as_ref());
@@ -159,14 +188,11 @@ fn fields_of(part: &NativePart) -> NativeFields {
         .collect()
 }
 
-fn call(made: &CallBlock, home: Home) -> SentBlock {
+fn call(made: &CallBlock, home: Home, mark: Option<&Json>) -> SentBlock {
     let native = made.native.as_deref().filter(|_| home == Home::Own);
-    tool_use(
-        &made.id,
-        &made.name,
-        &input_of(made),
-        native.map(|native| &native.beside),
-    )
+    let mut more = native.map_or_else(NativeFields::new, |native| native.beside.clone());
+    more.extend(mark.map(|mark| (CACHE_CONTROL.into(), mark.clone())));
+    tool_use(&made.id, &made.name, &input_of(made), Some(&more))
 }
 
 /// A `tool_use` block.
@@ -197,19 +223,19 @@ pub fn input_of(call: &CallBlock) -> String {
     }
 }
 
-/// A `tool_result` block, and the number of its parts that cannot be said.
-pub fn result(result: &ResultBlock) -> (Vec<u8>, usize) {
+/// A `tool_result` block, and what cannot be said of the result; `marks` are those of its content.
+pub fn result(result: &ResultBlock, marks: &[Option<Json>]) -> (Vec<u8>, RequestChanges) {
     let mut json = begin_result(&result.call_id);
-    let mut left_out = 0;
+    let mut changes = RequestChanges::default();
     match result.content.as_slice() {
         [] => {}
-        [Block::Text(text)] => {
+        [Block::Text(text)] if marks.iter().all(Option::is_none) => {
             write::key(&mut json, "content");
             write::literal(&mut json, text);
         }
         content => {
-            let sent = sent(content, &[], Home::Other);
-            left_out = sent.left_out;
+            let sent = sent(content, marks, Home::Other);
+            changes = sent.changes;
             write::key(&mut json, "content");
             json.push(b'[');
             for block in sent.blocks {
@@ -224,7 +250,7 @@ pub fn result(result: &ResultBlock) -> (Vec<u8>, usize) {
         json.extend_from_slice(b"true");
     }
     json.push(b'}');
-    (json, left_out)
+    (json, changes)
 }
 
 /// The result of a call of this turn.
@@ -244,7 +270,7 @@ fn begin_result(call_id: &str) -> Vec<u8> {
 }
 
 /// A part as the API takes it; `None` for one that it does not.
-fn part(part: &PartBlock) -> Option<Vec<u8>> {
+fn part(part: &PartBlock, mark: Option<&Json>, changes: &mut RequestChanges) -> Option<Vec<u8>> {
     if part.format == FORMAT {
         return Some(part.json.as_str().as_bytes().to_vec());
     }
@@ -262,10 +288,12 @@ fn part(part: &PartBlock) -> Option<Vec<u8>> {
         write::key(&mut json, "title");
         write::string(&mut json, name);
     }
-    let fields = ObjectFields::parse(part.json.as_str()).ok();
-    if let Some(mark) = fields.and_then(|fields| fields.get(CACHE_CONTROL)) {
+    if let Some(mark) = mark {
         write::key(&mut json, CACHE_CONTROL);
-        json.extend_from_slice(mark.get().as_bytes());
+        write::raw(&mut json, mark);
+    }
+    if media.detail.is_some_and(|detail| detail != "auto") {
+        changes.add("detail");
     }
     json.push(b'}');
     Some(json)
@@ -274,7 +302,9 @@ fn part(part: &PartBlock) -> Option<Vec<u8>> {
 fn source(json: &mut Vec<u8>, media: &Media) -> Option<()> {
     let texts: &[(&str, Cow<'_, str>)] = &match (media.kind, &media.source) {
         (_, MediaSource::Url(url)) => [("type", "url".into()), ("url", url.into())].to_vec(),
-        (PartKind::Image, MediaSource::Data { media_type, base64 }) => {
+        (PartKind::Image, MediaSource::Data { media_type, base64 })
+            if IMAGE_TYPES.contains(&media_type.as_str()) =>
+        {
             base64_source(media_type, base64)
         }
         (PartKind::File, MediaSource::Data { media_type, base64 })

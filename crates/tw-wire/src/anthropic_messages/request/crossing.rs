@@ -8,20 +8,23 @@
 //! - where both are given, `temperature` goes and `top_p` does not: newer models take only one;
 //! - a schema for the answer that is not strict is asked for in words.
 
-use std::borrow::Cow;
-
 use tw_core::accepts::FieldRule;
 use tw_core::json::{Json, Literal};
-use tw_core::request::Role;
+use tw_core::model::CallForm;
+use tw_core::request::{Block, ModelRequest, Role};
+use tw_core::request_changes::RequestChanges;
 use tw_core::request_settings::{ReasoningSettings, RequestSettings, StructuredOutput};
 
-use super::blocks;
+use super::blocks::{self, SentBlock, SentBlocks};
+use super::cache_marks::MarkBudget;
 use super::encode::{Sent, SentBody, THINKING_TOKENS_MIN};
 use super::tools_sent;
 use crate::anthropic_messages::models::{self, ModelAbilities, ThinkingForm};
-use crate::crossing::{cache_marks, settings};
+use crate::crossing::settings;
+use crate::native_words;
 use crate::openai_chat::request::schema::is_strict;
 use crate::openai_chat::write;
+use crate::unshared::client_tools;
 
 /// Longest `metadata.user_id`, in characters: the API's own limit.
 const USER_CHARS_MAX: usize = 256;
@@ -33,13 +36,39 @@ pub fn body(sent: &Sent<'_>) -> SentBody {
         abilities: models::abilities(&sent.request.to.model),
         settings: &settings,
         out: vec![b'{'],
-        changed: Vec::new(),
+        changes: RequestChanges::default(),
     };
     writer.write();
     SentBody {
         out: writer.out,
-        changed: writer.changed,
+        changes: writer.changes,
     }
+}
+
+/// What the model is to obey, wherever it stood. It is text alone here.
+pub fn system(request: &ModelRequest<'_>, marks: &mut MarkBudget) -> SentBlocks {
+    let mut all = blocks::sent(&request.input.instructions, &[], blocks::Home::Other);
+    let mut is_first = true;
+    for message in &request.messages {
+        if !matches!(message.role, Role::System | Role::Developer) {
+            is_first = false;
+            continue;
+        }
+        let mut said = message.blocks.clone();
+        for block in &mut said {
+            if let Block::Part(part) = block {
+                all.changes.add(native_words::part_name(part.kind));
+                *block = Block::Text(Literal::from_text(blocks::LEFT_OUT));
+            }
+        }
+        let marks = marks.of_message(message);
+        let sent = blocks::sent(&said, &marks, blocks::Home::Other);
+        let is_moved = !is_first && !sent.blocks.is_empty();
+        all.changes.add_times("moved_system", u32::from(is_moved));
+        all.changes.add_all(&sent.changes);
+        all.blocks.extend(sent.blocks);
+    }
+    all
 }
 
 struct CrossingWriter<'a> {
@@ -47,7 +76,7 @@ struct CrossingWriter<'a> {
     abilities: ModelAbilities,
     settings: &'a RequestSettings,
     out: Vec<u8>,
-    changed: Vec<Cow<'static, str>>,
+    changes: RequestChanges,
 }
 
 /// Thoughts that are asked for.
@@ -65,11 +94,17 @@ impl CrossingWriter<'_> {
         write::key(&mut self.out, "model");
         write::string(&mut self.out, &request.to.model);
         let choice = tools_sent::choice(request, &sent.tools);
+        if tools_sent::is_weakened(request, &sent.tools) {
+            self.changes.add("tool_choice");
+        }
         let is_forced = tools_sent::is_forced(choice.as_deref());
         let (thinking, max_tokens) = self.thinking(is_forced);
         write::key(&mut self.out, "max_tokens");
         write::number(&mut self.out, max_tokens);
         let instruction = self.structured_in_words();
+        if instruction.is_some() {
+            self.changes.add("response_format");
+        }
         self.system(instruction);
         sent.messages(&mut self.out);
         sent.tools(&mut self.out);
@@ -92,7 +127,7 @@ impl CrossingWriter<'_> {
             Some(FieldRule::Sent | FieldRule::Renamed(_)) | None => true,
         };
         if !is_taken {
-            self.changed.push(name.into());
+            self.changes.add(name);
         }
         is_taken
     }
@@ -162,16 +197,9 @@ impl CrossingWriter<'_> {
     }
 
     fn system(&mut self, instruction: Option<String>) {
-        let request = self.sent.request;
-        let mut texts = blocks::sent(&request.input.instructions, &[], blocks::Home::Other).blocks;
-        for message in &request.messages {
-            if matches!(message.role, Role::System | Role::Developer) {
-                let marks = cache_marks(message);
-                texts.extend(blocks::sent(&message.blocks, &marks, blocks::Home::Other).blocks);
-            }
-        }
         let instruction = instruction.map(|text| Literal::from_text(&text));
-        texts.extend(instruction.and_then(|text| blocks::said(&text, None, None)));
+        let instruction = instruction.and_then(|text| blocks::said(&text, None, None));
+        let texts: Vec<&SentBlock> = self.sent.system.blocks.iter().chain(&instruction).collect();
         if texts.is_empty() {
             return;
         }
@@ -187,8 +215,12 @@ impl CrossingWriter<'_> {
     fn thoughts(&mut self, thinking: Thinking) {
         let asked = self.settings.reasoning.effort.is_some()
             || self.settings.reasoning.budget_tokens.is_some();
+        let summary = self.settings.reasoning.summary.is_some();
+        if summary && thinking != Thinking::Adaptive {
+            self.changes.add("reasoning.summary");
+        }
         match thinking {
-            Thinking::Unsaid if asked => return self.changed.push("reasoning".into()),
+            Thinking::Unsaid if asked => return self.changes.add("reasoning_effort"),
             Thinking::Unsaid => return,
             Thinking::Off | Thinking::Within(_) | Thinking::Adaptive => {}
         }
@@ -199,6 +231,9 @@ impl CrossingWriter<'_> {
         match thinking {
             Thinking::Unsaid => {}
             Thinking::Off => self.out.extend_from_slice(b"{\"type\":\"disabled\"}"),
+            Thinking::Adaptive if summary => self
+                .out
+                .extend_from_slice(b"{\"type\":\"adaptive\",\"display\":\"summarized\"}"),
             Thinking::Adaptive => self.out.extend_from_slice(b"{\"type\":\"adaptive\"}"),
             Thinking::Within(budget) => {
                 self.out
@@ -212,7 +247,11 @@ impl CrossingWriter<'_> {
     fn output_config(&mut self, thinking: Thinking) {
         let effort = self.settings.reasoning.effort.as_deref();
         let effort = effort.filter(|_| thinking == Thinking::Adaptive);
-        let effort = effort.and_then(effort_word);
+        let word = effort.and_then(effort_word);
+        if effort.is_some() && word.is_none() {
+            self.changes.add("reasoning_effort");
+        }
+        let effort = word;
         let schema = self.schema().cloned();
         if effort.is_none() && schema.is_none() || !self.takes("output_config") {
             return;
@@ -242,7 +281,7 @@ impl CrossingWriter<'_> {
                 ("top_k", &settings.top_k),
             ] {
                 if value.is_some() {
-                    self.changed.push(name.into());
+                    self.changes.add(name);
                 }
             }
             return;
@@ -252,19 +291,19 @@ impl CrossingWriter<'_> {
             match temperature.as_str().parse::<f64>() {
                 Ok(value) if is_within(value) => self.raw("temperature", temperature),
                 Ok(value) => {
-                    self.changed.push("temperature".into());
+                    self.changes.add("temperature");
                     let clamped = if value > 1.0 { "1" } else { "0" };
                     if self.takes("temperature") {
                         write::key(&mut self.out, "temperature");
                         self.out.extend_from_slice(clamped.as_bytes());
                     }
                 }
-                Err(_) => self.changed.push("temperature".into()),
+                Err(_) => self.changes.add("temperature"),
             }
         }
         match (&settings.temperature, &settings.top_p) {
             (None, Some(top_p)) => self.raw("top_p", top_p),
-            (Some(_), Some(_)) => self.changed.push("top_p".into()),
+            (Some(_), Some(_)) => self.changes.add("top_p"),
             (_, None) => {}
         }
         if let Some(top_k) = &settings.top_k {
@@ -281,7 +320,7 @@ impl CrossingWriter<'_> {
             .filter(|text| !text.trim().is_empty())
             .collect();
         if stop.len() < settings.stop.len() {
-            self.changed.push("stop".into());
+            self.changes.add("stop");
         }
         if !stop.is_empty() && self.takes("stop_sequences") {
             write::key(&mut self.out, "stop_sequences");
@@ -293,8 +332,11 @@ impl CrossingWriter<'_> {
             self.out.push(b']');
         }
         let user = input.user.as_ref();
-        let user = user.filter(|user| user.chars().count() <= USER_CHARS_MAX);
-        if let Some(user) = user
+        let is_short = |user: &&String| user.chars().count() <= USER_CHARS_MAX;
+        if user.is_some() && user.filter(is_short).is_none() {
+            self.changes.add("user");
+        }
+        if let Some(user) = user.filter(is_short)
             && self.takes("metadata")
         {
             write::key(&mut self.out, "metadata");
@@ -305,11 +347,14 @@ impl CrossingWriter<'_> {
         match settings.service_tier.as_deref() {
             Some(tier @ ("auto" | "standard_only")) => self.word("service_tier", tier),
             Some("default") => self.word("service_tier", "standard_only"),
-            Some(_) => self.changed.push("service_tier".into()),
+            Some(_) => self.changes.add("service_tier"),
             None => {}
         }
         if input.stream {
             self.out.extend_from_slice(b",\"stream\":true");
+        }
+        if let Some(mark) = &settings.cache_control {
+            self.raw("cache_control", mark);
         }
     }
 
@@ -331,14 +376,24 @@ impl CrossingWriter<'_> {
             ("metadata", settings.metadata.is_some()),
             ("top_logprobs", settings.top_logprobs.is_some()),
             ("n", self.sent.request.input.choices > 1),
-            ("messages", self.sent.history.left_out > 0),
+            ("prompt_cache_key", settings.prompt_cache_key.is_some()),
         ] {
             if is_lost {
-                self.changed.push(name.into());
+                self.changes.add(name);
             }
         }
-        let others = settings.without_equal.iter();
-        self.changed.extend(others.cloned().map(Cow::Owned));
+        let tools = client_tools(self.sent.request).into_iter();
+        let tools = tools.filter(|entry| {
+            entry.form == CallForm::Custom && entry.raw.as_str().contains("\"grammar\"")
+        });
+        let grammars = u32::try_from(tools.count()).unwrap_or(u32::MAX);
+        self.changes.add_times("grammar", grammars);
+        for (name, _) in &settings.of_openai {
+            self.changes.add(name.to_string());
+        }
+        for name in &settings.without_equal {
+            self.changes.add(name.clone());
+        }
     }
 }
 

@@ -1,15 +1,17 @@
 //! Writing the request to the upstream.
 
-use std::borrow::Cow;
-
 use tw_core::accepts::{Accepts, FieldRule};
 use tw_core::json::Json;
 use tw_core::request::{ChoiceSent, ModelRequest, OfferedTools, ToolChoice};
+use tw_core::request_changes::RequestChanges;
 
+use super::blocks::SentBlocks;
+use super::cache_marks::MarkBudget;
 use super::crossing;
 use super::history::{WrittenHistory, history};
 use super::tools_sent::{self, SentTools};
 use crate::anthropic_messages::FORMAT;
+use crate::openai_chat::content::CACHE_CONTROL;
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::openai_chat::write;
 
@@ -19,22 +21,40 @@ pub const THINKING_TOKENS_MIN: u64 = 1024;
 /// A request as it is sent.
 pub struct SentBody {
     pub out: Vec<u8>,
-    /// Fields that the upstream does not get as they were written.
-    pub changed: Vec<Cow<'static, str>>,
+    /// What the upstream does not get as it was written.
+    pub changes: RequestChanges,
 }
 
 pub fn body(request: &ModelRequest<'_>, accepts: &Accepts) -> SentBody {
+    let is_native = request.input.format == FORMAT;
+    let mut marks = if is_native {
+        MarkBudget::default()
+    } else {
+        MarkBudget::of(request)
+    };
+    // In the order of the prompt.
+    let tools = tools_sent::tools(request, accepts, &mut marks);
+    let system = if is_native {
+        SentBlocks::default()
+    } else {
+        crossing::system(request, &mut marks)
+    };
     let sent = Sent {
         request,
         accepts,
-        history: history(request, accepts),
-        tools: tools_sent::tools(request, accepts),
+        history: history(request, accepts, &mut marks),
+        tools,
+        system,
     };
-    if request.input.format == FORMAT {
+    let mut body = if is_native {
         native(&sent)
     } else {
         crossing::body(&sent)
-    }
+    };
+    body.changes.add_times(CACHE_CONTROL, marks.dropped);
+    body.changes.add_all(&sent.system.changes);
+    body.changes.add_all(&sent.history.changes);
+    body
 }
 
 /// The parts of a request that take some work.
@@ -43,6 +63,8 @@ pub struct Sent<'a> {
     pub accepts: &'a Accepts,
     pub history: WrittenHistory,
     pub tools: SentTools,
+    /// What stands in `system` of a request of another format.
+    pub system: SentBlocks,
 }
 
 impl Sent<'_> {
@@ -73,7 +95,7 @@ fn native(sent: &Sent<'_>) -> SentBody {
     let mut writer = NativeWriter {
         sent,
         out: Vec::with_capacity(size_hint(sent.request)),
-        changed: Vec::new(),
+        changes: RequestChanges::default(),
         has_tools: false,
         has_choice: false,
     };
@@ -86,7 +108,7 @@ fn native(sent: &Sent<'_>) -> SentBody {
     writer.out.push(b'}');
     SentBody {
         out: writer.out,
-        changed: writer.changed,
+        changes: writer.changes,
     }
 }
 
@@ -105,7 +127,7 @@ fn size_hint(request: &ModelRequest<'_>) -> usize {
 struct NativeWriter<'a> {
     sent: &'a Sent<'a>,
     out: Vec<u8>,
-    changed: Vec<Cow<'static, str>>,
+    changes: RequestChanges,
     has_tools: bool,
     has_choice: bool,
 }
@@ -114,7 +136,7 @@ impl NativeWriter<'_> {
     fn field(&mut self, name: &str, value: &Json) {
         let request = self.sent.request;
         match self.sent.accepts.fields.get(name) {
-            Some(FieldRule::LeftOut) => return self.changed.push(Cow::Owned(name.to_owned())),
+            Some(FieldRule::LeftOut) => return self.changes.add(name.to_owned()),
             Some(FieldRule::Renamed(other)) => {
                 let fields = &request.input.fields;
                 if !fields.iter().any(|(name, _)| name == other) {
@@ -175,6 +197,9 @@ impl NativeWriter<'_> {
         if is_as_sent {
             return self.untouched("tool_choice", value);
         }
+        if is_left_out {
+            self.changes.add("tool_choice");
+        }
         self.chosen();
     }
 
@@ -199,7 +224,7 @@ impl NativeWriter<'_> {
         if !is_too_much && !self.sent.history.lacks_thought() {
             return self.untouched("thinking", value);
         }
-        self.changed.push("thinking".into());
+        self.changes.add("thinking");
         let rest = left.map_or(budget, |left| budget.min(left.saturating_sub(1)));
         if self.sent.history.lacks_thought() || rest < THINKING_TOKENS_MIN {
             return;

@@ -6,17 +6,17 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-use serde_json::value::RawValue;
 use tw_core::accepts::Accepts;
 use tw_core::call_ids::CallIdRule;
 use tw_core::json::{Json, Literal};
 use tw_core::native::AnswerOrigin;
 use tw_core::request::{Block, Message, ModelRequest, ResultBlock, Role, RoundSent};
+use tw_core::request_changes::RequestChanges;
 
 use super::blocks::{self, Home, SentBlock};
+use super::cache_marks::MarkBudget;
 use super::overlay;
 use crate::anthropic_messages::FORMAT;
-use crate::crossing::cache_marks;
 use crate::fitting::{FittedIds, is_foreign};
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::openai_chat::write;
@@ -50,12 +50,16 @@ enum SentContent {
 #[derive(Debug, Default)]
 pub struct WrittenHistory {
     messages: Vec<SentMessage>,
-    /// Parts that cannot be said.
-    pub left_out: usize,
+    /// What cannot be said of it, or is said otherwise.
+    pub changes: RequestChanges,
 }
 
 /// Writes the history of a request, and its rounds.
-pub fn history(request: &ModelRequest<'_>, accepts: &Accepts) -> WrittenHistory {
+pub fn history(
+    request: &ModelRequest<'_>,
+    accepts: &Accepts,
+    marks: &mut MarkBudget,
+) -> WrittenHistory {
     let is_native = request.input.format == FORMAT;
     let rules = Accepts {
         // The API takes no other ids; its own clients' are theirs to choose.
@@ -71,6 +75,7 @@ pub fn history(request: &ModelRequest<'_>, accepts: &Accepts) -> WrittenHistory 
         is_native,
         ids: FittedIds::new(request.to, &rules),
         unique: UniqueIds::default(),
+        marks,
         sent: WrittenHistory::default(),
     };
     for message in &request.messages {
@@ -79,15 +84,27 @@ pub fn history(request: &ModelRequest<'_>, accepts: &Accepts) -> WrittenHistory 
     for round in &request.rounds {
         writing.round(round);
     }
-    if !is_native {
-        let ends_with_user = request.rounds.is_empty()
-            && request
-                .messages
-                .last()
-                .is_some_and(|message| message.role == Role::User);
-        writing.sent.complete(ends_with_user);
-    }
+    let last = request
+        .messages
+        .last()
+        .filter(|_| request.rounds.is_empty());
+    let ends_with_user = last.is_some_and(|message| message.role == Role::User);
+    writing.sent.complete(ends_with_user);
     writing.sent
+}
+
+/// Whether something of the messages of a client of this format may have to be written otherwise than it was.
+pub fn may_change(request: &ModelRequest<'_>) -> bool {
+    let begins_with_user = request
+        .messages
+        .first()
+        .is_some_and(|message| matches!(message.role, Role::User | Role::Tool));
+    !begins_with_user
+        || request.messages.iter().any(|message| {
+            message.blocks.is_empty()
+                || has_blank_text(&message.blocks)
+                || unsigned_thoughts(message) > 0
+        })
 }
 
 struct Writing<'a> {
@@ -96,6 +113,8 @@ struct Writing<'a> {
     is_native: bool,
     ids: FittedIds<'a>,
     unique: UniqueIds,
+    /// Marks of a request of another format.
+    marks: &'a mut MarkBudget,
     sent: WrittenHistory,
 }
 
@@ -112,13 +131,22 @@ impl Writing<'_> {
             }
             // It stands in `system`.
             (Role::System | Role::Developer, None) => {}
-            (Role::User, Some(raw)) => self.user(raw),
-            (Role::User, None) => {
-                self.blocks(SentRole::User, message, &cache_marks(message));
-            }
+            (Role::User, Some(raw)) => self.user(message, raw),
+            (Role::User, None) => self.unwritten(SentRole::User, message),
             (Role::Tool, raw) => self.results(message, raw),
-            (Role::Assistant, raw) => self.assistant(message, raw),
+            (Role::Assistant, Some(raw)) => self.assistant(message, raw),
+            (Role::Assistant, None) => self.unwritten(SentRole::Assistant, message),
         }
+    }
+
+    /// A message that was not written in this format.
+    fn unwritten(&mut self, role: SentRole, message: &Message) {
+        let marks = if self.is_native {
+            Vec::new()
+        } else {
+            self.marks.of_message(message)
+        };
+        self.blocks(role, message, &marks);
     }
 
     fn blocks(&mut self, role: SentRole, message: &Message, marks: &[Option<Json>]) {
@@ -129,22 +157,38 @@ impl Writing<'_> {
             Home::Other
         };
         let sent = blocks::sent(&message.blocks, marks, home);
-        self.sent.left_out += sent.left_out;
+        self.sent.changes.add_all(&sent.changes);
         for block in sent.blocks {
             self.sent.push(role, block);
         }
     }
 
-    /// A message of the user as it was written, but for its results, which stand before it.
-    fn user(&mut self, raw: &Json) {
-        let parts = results_and_rest(raw);
-        let Some(rest) = parts else {
+    /// A message of the user as it was written, but for its results, which stand before it, and for texts that say
+    /// nothing, which the API refuses.
+    fn user(&mut self, message: &Message, raw: &Json) {
+        let has_blank = message.blocks.is_empty() || has_blank_text(&message.blocks);
+        let has_results = has_results(raw);
+        if !has_blank && !has_results {
             return self.sent.push_whole(SentRole::User, raw);
-        };
-        for part in rest {
-            let block = SentBlock::of(part.get().as_bytes().to_vec());
-            self.sent.push(SentRole::User, block);
         }
+        let fields = ObjectFields::parse(raw.as_str()).ok();
+        let content = fields.as_ref().and_then(|fields| fields.get("content"));
+        let parts = content.and_then(raw::array).unwrap_or_default();
+        for part in parts {
+            let fields = ObjectFields::parse(part.get()).ok();
+            let kind = fields.as_ref().and_then(|fields| fields.get("type"));
+            match kind.and_then(raw::string).as_deref() {
+                Some("tool_result") => {}
+                Some("text") if fields.as_ref().is_some_and(is_blank) => {}
+                Some(_) | None => {
+                    let block = SentBlock::of(part.get().as_bytes().to_vec());
+                    self.sent.push(SentRole::User, block);
+                }
+            }
+        }
+        self.sent
+            .changes
+            .add_times("empty_text", u32::from(has_blank));
     }
 
     fn results(&mut self, message: &Message, raw: Option<&Json>) {
@@ -152,24 +196,33 @@ impl Writing<'_> {
             let Block::Result(result) = block else {
                 continue;
             };
-            let written = raw.and_then(|raw| written_result(raw, result, message.is_changed));
+            let is_changed = message.is_changed || has_blank_text(&result.content);
+            let written = raw.and_then(|raw| written_result(raw, result, is_changed));
             let json = written.unwrap_or_else(|| {
-                let (json, left_out) = blocks::result(result);
-                self.sent.left_out += left_out;
+                let marks = if self.is_native {
+                    Vec::new()
+                } else {
+                    self.marks.of_message(message)
+                };
+                let (json, changes) = blocks::result(result, &marks);
+                self.sent.changes.add_all(&changes);
                 json
             });
             self.sent.push(SentRole::User, SentBlock::of(json));
         }
     }
 
-    fn assistant(&mut self, message: &Message, raw: Option<&Json>) {
+    fn assistant(&mut self, message: &Message, raw: &Json) {
         let is_foreign = is_foreign(message.origin.as_deref(), self.to);
-        let Some(raw) = raw else {
-            return self.blocks(SentRole::Assistant, message, &[]);
-        };
-        if !message.is_changed && !is_foreign && !has_unsigned_thought(message) {
+        let unsigned = unsigned_thoughts(message);
+        let has_blank = message.blocks.is_empty() || has_blank_text(&message.blocks);
+        if !message.is_changed && !is_foreign && unsigned == 0 && !has_blank {
             return self.sent.push_whole(SentRole::Assistant, raw);
         }
+        self.sent.changes.add_times("reasoning", unsigned);
+        self.sent
+            .changes
+            .add_times("empty_text", u32::from(has_blank));
         let home = if is_foreign { Home::Other } else { Home::Own };
         match overlay::written(raw, &message.blocks, home) {
             Some(written) => {
@@ -192,7 +245,6 @@ impl Writing<'_> {
             Home::Other
         };
         let sent = blocks::sent(&message.blocks, &[], home);
-        self.sent.left_out += sent.left_out;
         for block in sent.blocks {
             self.sent.push(SentRole::Assistant, block);
         }
@@ -203,9 +255,9 @@ impl Writing<'_> {
     }
 }
 
-/// A thought without a signature: the model of another upstream had it, and the API refuses it.
-fn has_unsigned_thought(message: &Message) -> bool {
-    message.blocks.iter().any(|block| match block {
+/// Thoughts without a signature: the model of another upstream had them, and the API refuses them.
+fn unsigned_thoughts(message: &Message) -> u32 {
+    let unsigned = message.blocks.iter().filter(|block| match block {
         Block::Reasoning(reasoning) => reasoning.signature.as_ref().is_none_or(Literal::is_empty),
         Block::Text(_)
         | Block::Refusal(_)
@@ -213,24 +265,42 @@ fn has_unsigned_thought(message: &Message) -> bool {
         | Block::Result(_)
         | Block::Part(_)
         | Block::Native(_) => false,
+    });
+    u32::try_from(unsigned.count()).unwrap_or(u32::MAX)
+}
+
+/// Whether there is a text that says nothing.
+fn has_blank_text(blocks: &[Block]) -> bool {
+    blocks.iter().any(|block| match block {
+        Block::Text(text) => blocks::is_blank(text),
+        Block::Refusal(_)
+        | Block::Reasoning(_)
+        | Block::Call(_)
+        | Block::Result(_)
+        | Block::Part(_)
+        | Block::Native(_) => false,
     })
 }
 
-/// The blocks of a message beside its results; `None` if it has no results.
-fn results_and_rest(raw: &Json) -> Option<Vec<&RawValue>> {
+/// Whether a part is a text that says nothing.
+fn is_blank(part: &ObjectFields<'_>) -> bool {
+    let text = part.get("text").and_then(raw::literal);
+    text.is_some_and(|text| blocks::is_blank(&text))
+}
+
+/// Whether a message holds results.
+fn has_results(raw: &Json) -> bool {
     if !raw.as_str().contains("tool_result") {
-        return None;
+        return false;
     }
-    let fields = ObjectFields::parse(raw.as_str()).ok()?;
-    let parts = raw::array(fields.get("content")?)?;
-    let is_result = |part: &&RawValue| {
+    let fields = ObjectFields::parse(raw.as_str()).ok();
+    let content = fields.and_then(|fields| fields.get("content"));
+    let parts = content.and_then(raw::array).unwrap_or_default();
+    parts.into_iter().any(|part| {
         let fields = ObjectFields::parse(part.get()).ok();
         let kind = fields.and_then(|fields| fields.get("type").and_then(raw::string));
         kind.as_deref() == Some("tool_result")
-    };
-    let count = parts.len();
-    let rest: Vec<&RawValue> = parts.into_iter().filter(|part| !is_result(part)).collect();
-    (rest.len() < count).then_some(rest)
+    })
 }
 
 /// A result as it was written, under the id of its call.
@@ -242,10 +312,20 @@ fn written_result(raw: &Json, result: &ResultBlock, is_changed: bool) -> Option<
     let mut json = vec![b'{'];
     for (name, value) in &fields.0 {
         write::foreign_key(&mut json, name);
-        if name == "tool_use_id" {
-            write::string(&mut json, &result.call_id);
-        } else {
-            json.extend_from_slice(value.get().as_bytes());
+        match (&**name, raw::array(value)) {
+            ("tool_use_id", _) => write::string(&mut json, &result.call_id),
+            ("content", Some(parts)) => {
+                json.push(b'[');
+                for part in parts {
+                    let fields = ObjectFields::parse(part.get()).ok();
+                    if !fields.as_ref().is_some_and(is_blank) {
+                        write::separate(&mut json);
+                        json.extend_from_slice(part.get().as_bytes());
+                    }
+                }
+                json.push(b']');
+            }
+            _ => json.extend_from_slice(value.get().as_bytes()),
         }
     }
     json.push(b'}');
@@ -275,7 +355,7 @@ impl WrittenHistory {
         });
     }
 
-    /// Gives the messages the form that the API demands, where the client did not write them in it.
+    /// Gives the messages the form that the API demands, where they do not have it.
     fn complete(&mut self, ends_with_user: bool) {
         let text = |text: &str| blocks::said(&Literal::from_text(text), None, None);
         let is_user = |message: Option<&SentMessage>| {
@@ -286,9 +366,11 @@ impl WrittenHistory {
             && !is_user(self.messages.last())
             && let Some(block) = text(NOTHING_SAID)
         {
+            self.changes.add("added_text");
             self.push(SentRole::User, block);
         }
         if !is_user(self.messages.first()) {
+            self.changes.add("added_text");
             let opening = SentMessage {
                 role: SentRole::User,
                 content: SentContent::Blocks(text(OPENING).into_iter().collect()),
@@ -305,6 +387,7 @@ impl WrittenHistory {
             && said.trim_end().len() < said.len()
             && let Some(trimmed) = text(said.trim_end())
         {
+            self.changes.add("trimmed_text");
             *last = trimmed;
         }
     }

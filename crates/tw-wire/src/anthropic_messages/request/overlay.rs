@@ -87,7 +87,12 @@ impl<'a, I: Iterator<Item = &'a CallBlock>> Overlay<I> {
             self.answer_own(parts);
         }
         let as_written = || SentBlock::of(part.get().as_bytes().to_vec());
+        let is_blank = || {
+            let text = fields.get("text").and_then(raw::literal);
+            text.is_some_and(|text| blocks::is_blank(&text))
+        };
         match (&*kind, self.home) {
+            ("text", _) if is_blank() => {}
             ("text", Home::Other) => self.push(SentBlock::of(without(&fields, "citations"))),
             ("text" | "image" | "document", _) => self.push(as_written()),
             ("thinking", Home::Own) => {

@@ -12,11 +12,12 @@ use tw_core::request::{
 };
 use tw_core::tool::Tool;
 
+use super::cache_marks::MarkBudget;
 use super::own_calls;
 use super::tools::{fitted_name, forbids_parallel};
 use crate::anthropic_messages::{FORMAT, models};
 use crate::crossing;
-use crate::openai_chat::content::CACHE_CONTROL;
+use crate::openai_chat::content::{CACHE_CONTROL, tool_mark};
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::openai_chat::request::schema::is_strict;
 use crate::openai_chat::write;
@@ -42,7 +43,7 @@ const ANY_OBJECT: &str = "{\"type\":\"object\"}";
 /// The schema of a tool whose input is any text.
 const TEXT_INPUT: &str = "{\"type\":\"object\",\"properties\":{\"input\":{\"type\":\"string\"}},\"required\":[\"input\"]}";
 
-pub fn tools(request: &ModelRequest<'_>, accepts: &Accepts) -> SentTools {
+pub fn tools(request: &ModelRequest<'_>, accepts: &Accepts, marks: &mut MarkBudget) -> SentTools {
     let mut sent = SentTools::default();
     let rules = Rules {
         accepts,
@@ -62,13 +63,13 @@ pub fn tools(request: &ModelRequest<'_>, accepts: &Accepts) -> SentTools {
             for tool in tools {
                 match tool {
                     MixedTool::Ours(tool) => sent.ours(tool, &rules),
-                    MixedTool::Client(entry) => sent.theirs(entry, &rules),
+                    MixedTool::Client(entry) => sent.theirs(entry, &rules, marks),
                 }
             }
         }
         OfferedTools::AsSent => {
             for entry in request.input.tools.entries() {
-                sent.theirs(entry, &rules);
+                sent.theirs(entry, &rules, marks);
             }
         }
     }
@@ -118,7 +119,7 @@ impl SentTools {
         self.entries.push(out);
     }
 
-    fn theirs(&mut self, entry: &ToolEntry, rules: &Rules<'_>) {
+    fn theirs(&mut self, entry: &ToolEntry, rules: &Rules<'_>, marks: &mut MarkBudget) {
         if !rules.allows(&entry.name) {
             self.differs = true;
             return;
@@ -159,10 +160,9 @@ impl SentTools {
                 self.not_strict += 1;
             }
         }
-        let fields = ObjectFields::parse(entry.raw.as_str()).ok();
-        if let Some(mark) = fields.and_then(|fields| fields.get(CACHE_CONTROL)) {
+        if let Some(mark) = marks.take(tool_mark(&entry.raw)) {
             write::key(&mut out, CACHE_CONTROL);
-            out.extend_from_slice(mark.get().as_bytes());
+            write::raw(&mut out, &mark);
         }
         out.push(b'}');
         self.entries.push(out);
@@ -335,6 +335,26 @@ pub fn choice(request: &ModelRequest<'_>, tools: &SentTools) -> Option<Vec<u8>> 
         && request.tool_choice == ChoiceSent::AsSent
         && !is_single(request);
     (!needs_none).then(|| of((word, name), request))
+}
+
+/// Whether the client's choice cannot be said, or names a tool that is left out.
+pub fn is_weakened(request: &ModelRequest<'_>, tools: &SentTools) -> bool {
+    let is_left_out = |name: &String| tools.left_out.contains(name);
+    match &request.input.tool_choice {
+        _ if request.tool_choice != ChoiceSent::AsSent => false,
+        ToolChoice::Named(name) => is_left_out(name),
+        choice @ ToolChoice::Other(json) => match allowed_tools(choice) {
+            Some(allowed) => allowed.names.iter().any(is_left_out),
+            None => {
+                let raw = serde_json::from_str::<&RawValue>(json.as_str()).ok();
+                match raw.and_then(tool_name) {
+                    Some(name) => is_left_out(&name),
+                    None => json.as_str() != "\"any\"",
+                }
+            }
+        },
+        ToolChoice::Absent | ToolChoice::None | ToolChoice::Auto | ToolChoice::Required => false,
+    }
 }
 
 /// Whether the model is made to call a tool by what is sent.

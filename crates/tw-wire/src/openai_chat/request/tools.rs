@@ -12,7 +12,7 @@ use super::{Reading, RequestError, object};
 use crate::openai_chat::raw::{self, ObjectFields};
 
 /// Longest name of a tool, in bytes: OpenAI's own limit.
-const NAME_BYTES_MAX: usize = 64;
+pub const NAME_BYTES_MAX: usize = 64;
 
 pub fn read(
     fields: &ObjectFields<'_>,

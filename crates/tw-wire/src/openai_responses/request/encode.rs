@@ -9,6 +9,7 @@ use tw_core::accepts::{Accepts, FieldRule};
 use tw_core::json::{Json, LiteralBuf};
 use tw_core::native::NativeFields;
 use tw_core::request::{Block, ChoiceSent, ModelRequest, OfferedTools, RequestTools, ToolChoice};
+use tw_core::request_changes::RequestChanges;
 use tw_core::request_settings::{ReasoningSettings, RequestSettings, StructuredOutput};
 
 use super::items_sent;
@@ -17,6 +18,7 @@ use crate::crossing::settings;
 use crate::openai_chat::write;
 use crate::openai_responses::FORMAT;
 use crate::openai_responses::options::ENCRYPTED_REASONING;
+use crate::openai_responses::settings::LOGPROBS;
 
 /// Least `max_output_tokens` that OpenAI takes.
 const OUTPUT_TOKENS_MIN: u64 = 16;
@@ -25,13 +27,11 @@ const IDENTIFIER_BYTES_MAX: usize = 64;
 /// Budgets of reasoning from which on it is more than little, and much.
 const BUDGET_MEDIUM_TOKENS: u64 = 4_096;
 const BUDGET_HIGH_TOKENS: u64 = 16_384;
-/// The word of `include` for the probabilities of tokens.
-const LOGPROBS: &str = "message.output_text.logprobs";
 
-/// A body, and the names of the client's fields that are not in it as the client meant them.
+/// A body, and what is not in it as the client meant it.
 pub struct ResponsesBody {
     pub out: Vec<u8>,
-    pub changed: Vec<Cow<'static, str>>,
+    pub changes: RequestChanges,
 }
 
 pub fn body(request: &ModelRequest<'_>, accepts: &Accepts) -> ResponsesBody {
@@ -40,7 +40,7 @@ pub fn body(request: &ModelRequest<'_>, accepts: &Accepts) -> ResponsesBody {
         accepts,
         tools: tools_sent::tools(request, accepts),
         out: vec![b'{'],
-        changed: Vec::new(),
+        changes: RequestChanges::default(),
         has_tools: false,
         has_choice: false,
         has_limit: false,
@@ -49,7 +49,8 @@ pub fn body(request: &ModelRequest<'_>, accepts: &Accepts) -> ResponsesBody {
     writer.key("model");
     write::string(&mut writer.out, &request.to.model);
     writer.key("input");
-    let left_out = items_sent::input(&mut writer.out, request, accepts);
+    let changes = items_sent::input(&mut writer.out, request, accepts);
+    writer.changes.add_all(&changes);
     writer.instructions();
     if request.input.format == FORMAT {
         writer.own_fields();
@@ -58,12 +59,9 @@ pub fn body(request: &ModelRequest<'_>, accepts: &Accepts) -> ResponsesBody {
     }
     writer.missing();
     writer.out.push(b'}');
-    if left_out > 0 {
-        writer.changed.push("content".into());
-    }
     ResponsesBody {
         out: writer.out,
-        changed: writer.changed,
+        changes: writer.changes,
     }
 }
 
@@ -72,7 +70,7 @@ struct BodyWriter<'a> {
     accepts: &'a Accepts,
     tools: ResponsesTools,
     out: Vec<u8>,
-    changed: Vec<Cow<'static, str>>,
+    changes: RequestChanges,
     has_tools: bool,
     has_choice: bool,
     has_limit: bool,
@@ -116,8 +114,17 @@ impl BodyWriter<'_> {
         self.accepts.fields.get(name) == Some(&FieldRule::LeftOut)
     }
 
+    /// Whether a field may be sent; one that may not is said to be changed.
+    fn takes(&mut self, name: &'static str) -> bool {
+        let is_taken = !self.is_left_out(name);
+        if !is_taken {
+            self.change(name);
+        }
+        is_taken
+    }
+
     fn change(&mut self, name: impl Into<Cow<'static, str>>) {
-        self.changed.push(name.into());
+        self.changes.add(name);
     }
 
     fn instructions(&mut self) {
@@ -227,6 +234,13 @@ impl BodyWriter<'_> {
         if self.offers_nothing() {
             return;
         }
+        let is_chosen = self.request.tool_choice == ChoiceSent::AsSent;
+        if let ToolChoice::Named(name) = &self.request.input.tool_choice
+            && is_chosen
+            && self.tools.left_out.contains(name)
+        {
+            self.change("tool_choice");
+        }
         if let Some(choice) = tools_sent::choice(self.request, &self.tools) {
             self.key("tool_choice");
             self.out.extend_from_slice(&choice);
@@ -322,7 +336,14 @@ impl BodyWriter<'_> {
             ("top_p", &settings.top_p),
             ("top_logprobs", &settings.top_logprobs),
         ] {
-            if let Some(json) = value.as_ref().filter(|_| !self.is_left_out(name)) {
+            if let Some(json) = value.as_ref().filter(|_| self.takes(name)) {
+                self.json(name, json);
+            }
+        }
+        for (name, json) in &settings.of_openai {
+            if self.is_left_out(name) {
+                self.change(name.to_string());
+            } else {
                 self.json(name, json);
             }
         }
@@ -336,17 +357,17 @@ impl BodyWriter<'_> {
             ("service_tier", &settings.service_tier),
             ("prompt_cache_key", &settings.prompt_cache_key),
         ] {
-            if let Some(text) = value.as_ref().filter(|_| !self.is_left_out(name)) {
+            if let Some(text) = value.as_ref().filter(|_| self.takes(name)) {
                 self.text(name, text);
             }
         }
         if let Some(metadata) = settings.metadata.filter(|_| !self.is_for_our_tools())
-            && !self.is_left_out("metadata")
+            && self.takes("metadata")
         {
             self.json("metadata", &metadata);
         }
         if let Some(user) = &input.user
-            && !self.is_left_out("safety_identifier")
+            && self.takes("safety_identifier")
         {
             if user.len() <= IDENTIFIER_BYTES_MAX {
                 self.text("safety_identifier", user);
@@ -386,8 +407,12 @@ impl BodyWriter<'_> {
         if self.request.input.choices > 1 {
             self.change("n");
         }
-        let others = settings.without_equal.iter();
-        self.changed.extend(others.map(|name| name.clone().into()));
+        if settings.cache_control.is_some() {
+            self.change("cache_control");
+        }
+        for name in &settings.without_equal {
+            self.change(name.clone());
+        }
     }
 
     fn reasoning(&mut self, settings: &ReasoningSettings) {
@@ -396,9 +421,19 @@ impl BodyWriter<'_> {
             BUDGET_MEDIUM_TOKENS.. => "medium",
             _ => "low",
         });
-        let effort = settings.effort.as_deref().or(of_budget);
+        if settings.budget_tokens.is_some() {
+            self.change("thinking.budget_tokens");
+        }
+        if settings.effort.as_deref() == Some("max") {
+            self.change("effort");
+        }
+        let effort = settings.effort.as_deref().map(|effort| match effort {
+            "max" => "xhigh",
+            word => word,
+        });
+        let effort = effort.or(of_budget);
         let summary = settings.summary.as_deref();
-        if (effort.is_none() && summary.is_none()) || self.is_left_out("reasoning") {
+        if (effort.is_none() && summary.is_none()) || !self.takes("reasoning") {
             return;
         }
         self.key("reasoning");

@@ -7,14 +7,18 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use tw_core::accepts::{Accepts, ReasoningSent, SystemRole};
+use tw_core::call_ids::CallIdRule;
 use tw_core::history::sendable_arguments;
 use tw_core::json::{Json, Literal};
 use tw_core::model::CallForm;
 use tw_core::request::{
     Block, CallBlock, Message, ModelRequest, ReasoningBlock, ResultBlock, Role,
 };
+use tw_core::request_changes::RequestChanges;
 
+use crate::crossing::is_prefilled;
 use crate::fitting::{FittedIds, is_foreign};
+use crate::native_words;
 use crate::openai_chat::raw::ObjectFields;
 use crate::openai_chat::write;
 use crate::openai_responses::item::{self, ItemChanges};
@@ -23,23 +27,26 @@ use crate::openai_responses::{FORMAT, REASONING_TEXT, SUMMARY, content};
 /// What stands for a part that the API does not take.
 const LEFT_OUT: &str = "(Something that cannot be shown here was left out.)";
 
-/// Writes the value of `input` and says how many parts could not be said.
-pub fn input(out: &mut Vec<u8>, request: &ModelRequest<'_>, accepts: &Accepts) -> usize {
+/// Writes the value of `input` and says what could not be said, or not so.
+pub fn input(out: &mut Vec<u8>, request: &ModelRequest<'_>, accepts: &Accepts) -> RequestChanges {
     if let Some(text) = only_text(request) {
         write::literal(out, text);
-        return 0;
+        return RequestChanges::default();
     }
     let mut writer = ItemsWriter {
         out,
         request,
         accepts,
         custom: BTreeSet::new(),
-        left_out: 0,
+        changes: RequestChanges::default(),
     };
     writer.out.push(b'[');
     writer.all();
+    if writer.out.last() == Some(&b'[') {
+        writer.nothing_left();
+    }
     writer.out.push(b']');
-    writer.left_out
+    writer.changes
 }
 
 /// The text of a request that has nothing else.
@@ -59,7 +66,7 @@ struct ItemsWriter<'a> {
     accepts: &'a Accepts,
     /// Ids of calls of custom tools, whose results are items of their own type.
     custom: BTreeSet<String>,
-    left_out: usize,
+    changes: RequestChanges,
 }
 
 /// Whether a model's answer goes back to where it came from.
@@ -73,12 +80,25 @@ enum Way {
 impl ItemsWriter<'_> {
     fn all(&mut self) {
         let request = self.request;
-        let mut ids = FittedIds::new(request.to, self.accepts);
+        let is_native = request.input.format == FORMAT;
+        let rules = Accepts {
+            // A client of another format may have any, and the API takes no others; its own clients' are theirs.
+            call_ids: if is_native {
+                self.accepts.call_ids
+            } else {
+                self.accepts.call_ids.max(CallIdRule::Plain)
+            },
+            ..self.accepts.clone()
+        };
+        let mut ids = FittedIds::new(request.to, &rules);
         for message in &request.messages {
             let way = self.way(message.origin.as_deref());
             let mut sent = Cow::Borrowed(*message);
             ids.fit(&mut sent);
             self.message(&sent, way);
+        }
+        if is_prefilled(request) {
+            self.changes.add("prefill");
         }
         for round in &request.rounds {
             let fitted = ids.of_blocks(round.assistant, round.origin);
@@ -90,6 +110,15 @@ impl ItemsWriter<'_> {
                 self.result(&result);
             }
         }
+    }
+
+    /// A request of which nothing can be said; a list of nothing is refused.
+    fn nothing_left(&mut self) {
+        self.changes.add("added_text");
+        self.begin_message("user");
+        write::key(self.out, "content");
+        write::string(self.out, LEFT_OUT);
+        self.out.push(b'}');
     }
 
     fn way(&self, origin: Option<&tw_core::native::AnswerOrigin>) -> Way {
@@ -119,7 +148,8 @@ impl ItemsWriter<'_> {
             let Block::Result(result) = block else {
                 continue;
             };
-            match self.written(message) {
+            let kind = self.result_kind(&result.call_id);
+            match self.written(message).filter(|raw| item::kind(raw) == kind) {
                 Some(raw) => {
                     let changes = ItemChanges {
                         call_id: Some(&result.call_id),
@@ -201,6 +231,15 @@ impl ItemsWriter<'_> {
             write::literal(self.out, text);
             return;
         }
+        let is_said = |block: &Block| match block {
+            Block::Text(_) | Block::Refusal(_) | Block::Part(_) => true,
+            Block::Reasoning(_) | Block::Call(_) | Block::Result(_) | Block::Native(_) => false,
+        };
+        // A list of nothing is refused.
+        if !blocks.iter().any(is_said) {
+            self.out.extend_from_slice(b"\"\"");
+            return;
+        }
         self.out.push(b'[');
         for block in blocks {
             match block {
@@ -211,8 +250,11 @@ impl ItemsWriter<'_> {
                 Block::Refusal(text) => self.text_part(kind, "text", text),
                 Block::Part(part) => {
                     // The model's own words are text alone.
-                    if kind == "output_text" || !content::write_part(self.out, part) {
-                        self.left_out += 1;
+                    let is_sent = kind != "output_text" && content::write_part(self.out, part);
+                    if !is_sent || content::is_text_of_file(part) {
+                        self.changes.add(native_words::part_name(part.kind));
+                    }
+                    if !is_sent {
                         self.text_part(kind, "text", &Literal::from_text(LEFT_OUT));
                     }
                 }
@@ -232,12 +274,17 @@ impl ItemsWriter<'_> {
         self.out.push(b'}');
     }
 
-    fn result(&mut self, result: &ResultBlock) {
-        let kind = if self.custom.contains(&result.call_id) {
+    /// The type of the item that answers a call.
+    fn result_kind(&self, call_id: &str) -> &'static str {
+        if self.custom.contains(call_id) {
             "custom_tool_call_output"
         } else {
             "function_call_output"
-        };
+        }
+    }
+
+    fn result(&mut self, result: &ResultBlock) {
+        let kind = self.result_kind(&result.call_id);
         write::separate(self.out);
         self.out.push(b'{');
         write::key(self.out, "type");
@@ -255,6 +302,8 @@ impl ItemsWriter<'_> {
             let word = beginning.get(..5).unwrap_or_default();
             word.eq_ignore_ascii_case("error")
         };
+        self.changes
+            .add_times("is_error", u32::from(result.is_error));
         match result.content.as_slice() {
             [] => self.out.extend_from_slice(b"\"\""),
             // There is no field for it.
@@ -279,8 +328,11 @@ impl ItemsWriter<'_> {
                     said.push_str("\\n");
                     said.push_str(more.as_str());
                 }
-                let parts = more.iter().filter(|block| matches!(block, Block::Part(_)));
-                self.left_out += parts.count();
+                for block in more {
+                    if let Block::Part(part) = block {
+                        self.changes.add(native_words::part_name(part.kind));
+                    }
+                }
                 write::quoted(self.out, &said);
             }
             blocks => self.content(blocks, "input_text"),
@@ -367,20 +419,25 @@ impl ItemsWriter<'_> {
         let goes = self.accepts.reasoning != ReasoningSent::Never;
         if goes && item::is_sendable_reasoning(json) {
             item::write_sent(self.out, json, &ItemChanges::default());
+        } else {
+            self.changes.add("reasoning");
         }
     }
 
     /// Writes reasoning of which there is only text, where the upstream is said to take it.
     fn think(&mut self, thoughts: &mut Vec<&ReasoningBlock>, way: Way) {
         let thoughts = std::mem::take(thoughts);
+        let lost = u32::try_from(thoughts.len()).unwrap_or(u32::MAX);
         let place = match self.accepts.reasoning {
             ReasoningSent::Field(place) => place,
-            ReasoningSent::AsSent | ReasoningSent::Never => return,
+            ReasoningSent::AsSent | ReasoningSent::Never => {
+                return self.changes.add_times("reasoning", lost);
+            }
         };
         let texts = thoughts.iter().map(|thought| &thought.text);
         let texts: Vec<&Literal> = texts.filter(|text| !text.is_empty()).collect();
         if texts.is_empty() || (way == Way::Back && place != REASONING_TEXT && place != SUMMARY) {
-            return;
+            return self.changes.add_times("reasoning", lost);
         }
         let (summary, content) = if place == SUMMARY {
             (texts, Vec::new())
@@ -413,6 +470,9 @@ impl ItemsWriter<'_> {
         };
         if call.form == CallForm::Custom {
             self.custom.insert(call.id.clone());
+        } else {
+            // An id may come again, for a call of another kind.
+            self.custom.remove(&call.id);
         }
         let sendable = match call.form {
             CallForm::Custom => None,

@@ -1,3 +1,5 @@
+use tw_core::request_changes::RequestChanges;
+
 use super::{ListedTool, OfferedTool, TurnContext, decode, encode};
 use crate::format::Projection;
 use crate::openai_chat::chunks::ChunkOptions;
@@ -21,6 +23,7 @@ fn context(tools: Option<&[(&str, Option<i64>)]>) -> TurnContext {
         upstreams: vec!["u".to_owned()],
         projection: chat(false, ChatDialect::Tools),
         passed: PassedHeaders::default(),
+        changes: RequestChanges::default(),
     }
 }
 
@@ -72,6 +75,16 @@ fn tools_of_the_client_and_withheld_ones_are_stored_so() {
     context.tools.as_mut().unwrap().insert(0, own);
     context.withheld = vec!["mail".to_owned()];
     let stored = r#"{"tools":[{"client":"pick"},["mail",7]],"upstream":"u","withheld":["mail"]}"#;
+    assert_eq!(encode(&context), stored);
+    assert_eq!(decode(stored).unwrap(), context);
+}
+
+#[test]
+fn what_the_upstream_did_not_get_is_stored_so() {
+    let mut context = context(None);
+    context.changes.add("seed");
+    context.changes.add_times("image", 2);
+    let stored = r#"{"tools":null,"upstream":"u","changed":[["seed",1],["image",2]]}"#;
     assert_eq!(encode(&context), stored);
     assert_eq!(decode(stored).unwrap(), context);
 }
@@ -136,6 +149,8 @@ fn a_damaged_context_is_an_error() {
         r#"{"tools":[{"client":7}],"upstream":"u"}"#,
         r#"{"tools":[{"client":"a","more":1}],"upstream":"u"}"#,
         r#"{"tools":[],"upstream":"u","withheld":null}"#,
+        r#"{"tools":[],"upstream":"u","changed":[["seed"]]}"#,
+        r#"{"tools":[],"upstream":"u","changed":[["seed",-1]]}"#,
         r#"{"tools":[],"upstream":"u","projection":"chat_completions"}"#,
         r#"{"tools":[],"upstream":"u","projection":{"xml":{}}}"#,
         r#"{"tools":[],"upstream":"u","projection":{"chat_completions":{"more":true}}}"#,

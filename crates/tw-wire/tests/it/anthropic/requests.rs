@@ -406,8 +406,8 @@ fn what_a_turn_changes_is_changed_and_nothing_else() {
     request.rounds[0].origin = Some(&other);
     assert_eq!(sent(&request), format!("{{{},{rest}}}", messages("")));
     assert_eq!(
-        request::changed_fields(&request, &Accepts::everything()),
-        ["thinking"]
+        request::changes(&request, &Accepts::everything()).to_string(),
+        "thinking=1"
     );
     request.tool_choice = ChoiceSent::None;
     assert!(sent(&request).contains(r#""tool_choice":{"type":"none"}"#));

@@ -12,7 +12,7 @@ use tw_core::request::{
     RoundSent,
 };
 use tw_wire::openai_chat;
-use tw_wire::openai_responses::request::{changed_fields, decode, encode};
+use tw_wire::openai_responses::request::{changes, decode, encode};
 use tw_wire::openai_responses::{FORMAT, SUMMARY};
 
 fn origin(upstream: &str, format: FormatName) -> AnswerOrigin {
@@ -67,7 +67,7 @@ fn a_request_of_the_format_keeps_its_bytes() {
         items.replacen("[ ", "[", 1)
     );
     assert_eq!(out, expected);
-    assert!(changed_fields(&request(&input, &to), &Accepts::everything()).is_empty());
+    assert!(changes(&request(&input, &to), &Accepts::everything()).is_empty());
     let plain = own(r#"{"model":"gpt-4o","input":"h\u00e9"}"#);
     let body = encode(&request(&plain, &to), &Accepts::everything());
     assert!(body.starts_with(br#"{"model":"gpt-5","input":"h\u00e9","#));
@@ -226,8 +226,11 @@ fn a_chat_request_becomes_items_and_settings() {
             "include": ["reasoning.encrypted_content"],
         })
     );
-    let changed = changed_fields(&request(&input, &to), &Accepts::everything());
-    assert_eq!(changed, ["seed", "stop", "logit_bias", "max_tokens"]);
+    let changed = changes(&request(&input, &to), &Accepts::everything());
+    assert_eq!(
+        changed.to_string(),
+        "seed=1, stop=1, logit_bias=1, max_tokens=1"
+    );
 }
 
 #[test]
@@ -296,7 +299,7 @@ fn an_upstream_gets_what_it_is_said_to_accept() {
     assert!(body.get("service_tier").is_none());
     // A model that does not think refuses to be asked for its reasoning.
     assert!(body.get("include").is_none());
-    assert_eq!(changed_fields(&wanted, &accepts), ["service_tier"]);
+    assert_eq!(changes(&wanted, &accepts).to_string(), "service_tier=1");
 }
 
 #[test]
