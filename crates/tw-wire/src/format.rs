@@ -34,7 +34,7 @@ pub struct ClientRequest {
 }
 
 /// A format in which models are asked and answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WireFormat {
     /// OpenAI's Chat Completions.
     OpenAiChat,
