@@ -75,6 +75,8 @@ pub struct Observed {
     /// Requests that were answered whole and right.
     pub requests: u64,
     pub events: u64,
+    /// Pieces of text, each an event of its own whatever the format is.
+    pub deltas: u64,
     /// Times from the request, or from when it was due, to the end of its answer.
     pub totals: Vec<Duration>,
     /// Times from there to the first text.
@@ -317,11 +319,15 @@ impl Shared {
         let is_inside = |at: Instant| at >= self.opens && at < self.closes;
         let pause = self.plan.pause;
         let mut began = None;
+        let mut pieces_before = 0;
         let head = connection
             .exchange(&request, reading, |events, pieces, at| {
                 if is_inside(at) {
-                    self.tally.borrow_mut().events += events;
+                    let mut tally = self.tally.borrow_mut();
+                    tally.events += events;
+                    tally.deltas += pieces - pieces_before;
                 }
+                pieces_before = pieces;
                 if pause.is_zero() || pieces == 0 {
                     return;
                 }

@@ -10,6 +10,7 @@ mod machine;
 mod percentile;
 mod server;
 mod soak;
+mod spoken;
 mod upstream;
 
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! A fake model server, and the HTTP service behind the benched tool, on a thread of its own.
 //!
 //! `POST /v1/chat/completions` answers as the model's name says (see [`profile::Profile`]); a request with tools whose
-//! last message is not a tool's result gets calls of its first tools. `POST /tool` is the tool, `POST /tool/broken` one
-//! that breaks off. All answers are
+//! last message is not a tool's result gets calls of its first tools. `POST /v1/messages` and `POST /v1/responses`
+//! stream texts, and nothing else. `POST /tool` is the tool, `POST /tool/broken` one that breaks off. All answers are
 //! serialised once and then only written.
 
 mod answers;
@@ -18,7 +18,7 @@ use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -26,8 +26,10 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 use tokio::time::Instant;
+use tw_wire::format::WireFormat;
 
 use crate::http::{self, Afterwards};
+use crate::spoken::SpokenFormat;
 use answers::FakeAnswer;
 use profile::Profile;
 
@@ -207,6 +209,7 @@ struct Model {
 /// The parts of a request that decide its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Question {
+    format: WireFormat,
     model: String,
     form: Form,
     says: Says,
@@ -233,6 +236,7 @@ struct Request {
     stream: bool,
     #[serde(default)]
     stream_options: StreamOptions,
+    #[serde(default)]
     messages: Vec<Message>,
     #[serde(default)]
     tools: Vec<Tool>,
@@ -253,7 +257,8 @@ struct Message {
 
 #[derive(Deserialize)]
 struct Tool {
-    function: Function,
+    /// Only chat completions have it.
+    function: Option<Function>,
 }
 
 #[derive(Deserialize)]
@@ -264,17 +269,16 @@ struct Function {
 impl Model {
     fn answer(&self, path: &str, body: &[u8]) -> anyhow::Result<Rc<FakeAnswer>> {
         match path {
-            "/v1/chat/completions" => {
-                self.asked.model.fetch_add(1, Ordering::Relaxed);
-            }
             "/tool" => {
                 self.asked.tool.fetch_add(1, Ordering::Relaxed);
                 return Ok(Rc::new(answers::of_tool()));
             }
             "/tool/broken" => return Ok(Rc::new(answers::of_broken_tool())),
-            _ => bail!("no such path: {path}"),
+            _ => {}
         }
-        let (question, results) = question(body)?;
+        let spoken = SpokenFormat::at(path).with_context(|| format!("no such path: {path}"))?;
+        self.asked.model.fetch_add(1, Ordering::Relaxed);
+        let (question, results) = question(spoken.format, body)?;
         if question.says == Says::Text {
             self.asked
                 .results
@@ -313,7 +317,7 @@ impl Results {
     }
 }
 
-fn question(body: &[u8]) -> anyhow::Result<(Question, Results)> {
+fn question(format: WireFormat, body: &[u8]) -> anyhow::Result<(Question, Results)> {
     let request: Request = serde_json::from_slice(body).context("a request's body")?;
     let results = Results::of(&request.messages);
     let calls = Profile::parse(&request.model)?.calls;
@@ -321,8 +325,9 @@ fn question(body: &[u8]) -> anyhow::Result<(Question, Results)> {
         .tools
         .into_iter()
         .take(calls)
-        .map(|tool| tool.function.name)
-        .collect();
+        .map(|tool| tool.function.map(|function| function.name))
+        .collect::<Option<_>>()
+        .context("a tool without a function")?;
     let says = if names.is_empty() || results.at_end > 0 {
         Says::Text
     } else {
@@ -333,7 +338,13 @@ fn question(body: &[u8]) -> anyhow::Result<(Question, Results)> {
         (true, false) => Form::Streamed,
         (true, true) => Form::StreamedWithUsage,
     };
+    let is_chat = format == WireFormat::OpenAiChat;
+    ensure!(
+        is_chat || (request.stream && says == Says::Text),
+        "only chat completions come in one piece, or with calls"
+    );
     let question = Question {
+        format,
         model: request.model,
         form,
         says,

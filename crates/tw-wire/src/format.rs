@@ -64,7 +64,7 @@ pub enum ItemOrigin {
 }
 
 /// A format in which models are asked and answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WireFormat {
     /// OpenAI's Chat Completions.
     OpenAiChat,

@@ -129,3 +129,4 @@ mod answer;
 pub(crate) mod content;
 mod item;
 mod open_item;
+mod usual_event;

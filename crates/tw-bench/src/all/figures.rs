@@ -15,6 +15,8 @@ pub enum Figure {
     EventsPerS,
     CpuPerRequestUs,
     CpuPerEventUs,
+    /// The same for the events that hold a piece of text, of which all formats have the same number.
+    CpuPerDeltaUs,
     TotalP50Us,
     TotalP99Us,
     FirstP50Us,
@@ -32,11 +34,12 @@ pub enum Figure {
 }
 
 impl Figure {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::RequestsPerS,
         Self::EventsPerS,
         Self::CpuPerRequestUs,
         Self::CpuPerEventUs,
+        Self::CpuPerDeltaUs,
         Self::TotalP50Us,
         Self::TotalP99Us,
         Self::FirstP50Us,
@@ -55,6 +58,7 @@ impl Figure {
             Self::EventsPerS => "events/s",
             Self::CpuPerRequestUs => "CPU us/request",
             Self::CpuPerEventUs => "CPU us/event",
+            Self::CpuPerDeltaUs => "CPU us/delta",
             Self::TotalP50Us => "whole answer p50 us",
             Self::TotalP99Us => "whole answer p99 us",
             Self::FirstP50Us => "first delta p50 us",
@@ -152,6 +156,7 @@ impl Figures {
             note(Figure::CpuPerRequestUs, cpu_us / requests);
             if is_stream {
                 note(Figure::CpuPerEventUs, cpu_us / events);
+                note(Figure::CpuPerDeltaUs, cpu_us / observed.deltas as f64);
             }
         }
         for (times, half, tail) in [

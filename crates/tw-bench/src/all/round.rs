@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 
 use super::figures::{Figure, Figures};
 use super::record::{self, Acknowledged};
-use super::scenarios::{LoadShape, MeasuredPeer, STALLED_MODEL, Scenario, ScenarioTools};
+use super::scenarios::{CHUNKS, LoadShape, MeasuredPeer, STALLED_MODEL, Scenario, ScenarioTools};
 use super::servers::BenchServer;
 use super::{nginx, turnwright};
 use crate::floor::{self, turns};
@@ -230,7 +230,7 @@ impl Round<'_> {
         let shape = Scenario::C1.shape();
         let expected = expected(&shape)?;
         for server in &self.servers {
-            let request = server.chat(shape.form, shape.model, ScenarioTools::None)?;
+            let request = server.ask(&shape)?;
             load::ask_once(server.address, &request, &expected)
                 .with_context(|| format!("the first request to {}", server.peer.name()))?;
             self.findings.answers += 1;
@@ -295,12 +295,10 @@ impl Round<'_> {
         Ok(match (shape.form, shape.tools) {
             (ExpectedForm::Events, _) => ConnectionWork::Requests(self.finished_turns(at, shape)?),
             (
-                ExpectedForm::Plain | ExpectedForm::Chunks,
+                ExpectedForm::Plain | ExpectedForm::Stream(_),
                 ScenarioTools::None | ScenarioTools::One,
-            ) => {
-                ConnectionWork::Requests(vec![server.chat(shape.form, shape.model, shape.tools)?])
-            }
-            (ExpectedForm::Plain | ExpectedForm::Chunks, ScenarioTools::Mixed) => {
+            ) => ConnectionWork::Requests(vec![server.ask(shape)?]),
+            (ExpectedForm::Plain | ExpectedForm::Stream(_), ScenarioTools::Mixed) => {
                 ConnectionWork::Mixed(MixedRound {
                     key: server.key(shape.tools)?.to_owned(),
                     model: shape.model.to_owned(),
@@ -315,12 +313,12 @@ impl Round<'_> {
         if shape.silent == 0 {
             return Ok(None);
         }
+        let asked = LoadShape {
+            model: STALLED_MODEL,
+            ..*shape
+        };
         Ok(Some(SilentClients {
-            request: self.servers[at].chat(
-                ExpectedForm::Chunks,
-                STALLED_MODEL,
-                ScenarioTools::None,
-            )?,
+            request: self.servers[at].ask(&asked)?,
             connections: shape.silent,
         }))
     }
@@ -402,7 +400,9 @@ impl Round<'_> {
                 let wrong = format!("{name}: {} wrong answers: {shown}", faults.count);
                 self.findings.wrong.push(wrong);
             }
-            if shape.form == ExpectedForm::Chunks && observed.open_max < shape.connections {
+            if matches!(shape.form, ExpectedForm::Stream(_))
+                && observed.open_max < shape.connections
+            {
                 let open = observed.open_max;
                 let wrong = format!("{name}: {open} streams open, not {}", shape.connections);
                 self.findings.wrong.push(wrong);
@@ -429,14 +429,14 @@ impl Round<'_> {
     /// Makes turns with many events, and returns what asks for them.
     fn finished_turns(&mut self, at: usize, shape: &LoadShape) -> anyhow::Result<Vec<Vec<u8>>> {
         let server = &self.servers[at];
-        let streamed = ExpectedAnswer {
-            form: ExpectedForm::Chunks,
-            ..expected(shape)?
+        let streamed = LoadShape {
+            form: CHUNKS,
+            ..*shape
         };
-        let request = server.chat(ExpectedForm::Chunks, shape.model, ScenarioTools::None)?;
+        let (request, expected) = (server.ask(&streamed)?, expected(&streamed)?);
         let mut requests = Vec::with_capacity(REPLAYED_TURNS);
         for _ in 0..REPLAYED_TURNS {
-            let turn = load::ask_once(server.address, &request, &streamed)?;
+            let turn = load::ask_once(server.address, &request, &expected)?;
             let turn = turn.context("an answer without a turn")?;
             self.acknowledged.turns += 1;
             self.findings.answers += 1;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use tw_wire::format::WireFormat;
 
 use crate::load::Arrivals;
 use crate::load::answer::ExpectedForm;
@@ -28,6 +29,33 @@ pub enum Scenario {
     /// Streams without pause, 16 events to a write.
     #[value(name = "sse-b16")]
     SseB16,
+    /// Streams in chat completions over an upstream of the same, 16 events to a write.
+    #[value(name = "pair-chat-chat")]
+    PairChatChat,
+    /// Streams in chat completions over an upstream of Messages.
+    #[value(name = "pair-chat-messages")]
+    PairChatMessages,
+    /// Streams in chat completions over an upstream of Responses.
+    #[value(name = "pair-chat-responses")]
+    PairChatResponses,
+    /// Streams in Messages over an upstream of chat completions.
+    #[value(name = "pair-messages-chat")]
+    PairMessagesChat,
+    /// Streams in Messages over an upstream of the same.
+    #[value(name = "pair-messages-messages")]
+    PairMessagesMessages,
+    /// Streams in Messages over an upstream of Responses.
+    #[value(name = "pair-messages-responses")]
+    PairMessagesResponses,
+    /// Streams in Responses over an upstream of chat completions.
+    #[value(name = "pair-responses-chat")]
+    PairResponsesChat,
+    /// Streams in Responses over an upstream of Messages.
+    #[value(name = "pair-responses-messages")]
+    PairResponsesMessages,
+    /// Streams in Responses over an upstream of the same.
+    #[value(name = "pair-responses-responses")]
+    PairResponsesResponses,
     /// 10 paced streams.
     #[value(name = "open10")]
     Open10,
@@ -107,6 +135,9 @@ pub struct LoadShape {
     pub says: &'static str,
     pub peers: &'static [MeasuredPeer],
     pub form: ExpectedForm,
+    /// Format of the upstream that is asked.
+    pub upstream: WireFormat,
+    /// Profile of the answers, as the fake upstream knows it.
     pub model: &'static str,
     pub tools: ScenarioTools,
     pub connections: usize,
@@ -126,11 +157,19 @@ const RELAYS: &[MeasuredPeer] = &[
 ];
 const TURNS: &[MeasuredPeer] = &[MeasuredPeer::Turnwright, MeasuredPeer::Unrecorded];
 
+const CHAT: WireFormat = WireFormat::OpenAiChat;
+const MESSAGES: WireFormat = WireFormat::AnthropicMessages;
+const RESPONSES: WireFormat = WireFormat::OpenAiResponses;
+
+/// A chat completion in chunks.
+pub const CHUNKS: ExpectedForm = ExpectedForm::Stream(CHAT);
+
 /// Load of plain requests of 16 words in a closed loop; the others differ from it.
 const PLAIN: LoadShape = LoadShape {
     says: "",
     peers: RELAYS,
     form: ExpectedForm::Plain,
+    upstream: CHAT,
     model: "mock-t16",
     tools: ScenarioTools::None,
     connections: 64,
@@ -143,10 +182,22 @@ const PLAIN: LoadShape = LoadShape {
 
 /// Load of streams of 50 deltas, 20 ms apart.
 const PACED: LoadShape = LoadShape {
-    form: ExpectedForm::Chunks,
+    form: CHUNKS,
     model: "mock-t50-d20",
     ramp: Duration::from_millis(900),
     warm_up: Duration::from_secs(2),
+    ..PLAIN
+};
+
+/// Load of a pair of formats; those of all pairs differ in nothing else.
+const PAIR: LoadShape = LoadShape {
+    says: "the client's format over the upstream's: 200 deltas without pause, 16 events to a write, 32 connections",
+    peers: &[MeasuredPeer::Turnwright],
+    model: "mock-t200-b16",
+    connections: 32,
+    // Nine of them in three rounds are to take little more than half a minute.
+    warm_up: Duration::from_millis(250),
+    window: Some(Duration::from_secs(1)),
     ..PLAIN
 };
 
@@ -200,18 +251,27 @@ impl Scenario {
             },
             Self::SseB1 => LoadShape {
                 says: "200 deltas without pause, one event to a write, 32 connections",
-                form: ExpectedForm::Chunks,
+                form: CHUNKS,
                 model: "mock-t200",
                 connections: 32,
                 ..PLAIN
             },
             Self::SseB16 => LoadShape {
                 says: "200 deltas without pause, 16 events to a write, 32 connections",
-                form: ExpectedForm::Chunks,
+                form: CHUNKS,
                 model: "mock-t200-b16",
                 connections: 32,
                 ..PLAIN
             },
+            Self::PairChatChat => pair(CHAT, CHAT),
+            Self::PairChatMessages => pair(CHAT, MESSAGES),
+            Self::PairChatResponses => pair(CHAT, RESPONSES),
+            Self::PairMessagesChat => pair(MESSAGES, CHAT),
+            Self::PairMessagesMessages => pair(MESSAGES, MESSAGES),
+            Self::PairMessagesResponses => pair(MESSAGES, RESPONSES),
+            Self::PairResponsesChat => pair(RESPONSES, CHAT),
+            Self::PairResponsesMessages => pair(RESPONSES, MESSAGES),
+            Self::PairResponsesResponses => pair(RESPONSES, RESPONSES),
             Self::Open10 => LoadShape {
                 says: "10 streams at once, 50 deltas 20 ms apart",
                 connections: 10,
@@ -251,7 +311,7 @@ impl Scenario {
             Self::Turn64Sse => LoadShape {
                 says: "one HTTP tool of effect `once`, streamed, 64 in flight",
                 peers: TURNS,
-                form: ExpectedForm::Chunks,
+                form: CHUNKS,
                 tools: ScenarioTools::One,
                 ..PLAIN
             },
@@ -289,5 +349,13 @@ impl Scenario {
                 ..CROWD
             },
         }
+    }
+}
+
+fn pair(client: WireFormat, upstream: WireFormat) -> LoadShape {
+    LoadShape {
+        form: ExpectedForm::Stream(client),
+        upstream,
+        ..PAIR
     }
 }

@@ -7,8 +7,8 @@ use anyhow::Context;
 
 use super::process::BenchProcess;
 use super::request;
-use super::scenarios::{MeasuredPeer, ScenarioTools};
-use crate::load::answer::ExpectedForm;
+use super::scenarios::{LoadShape, MeasuredPeer, ScenarioTools};
+use crate::spoken::SpokenFormat;
 
 #[derive(Debug)]
 pub struct BenchServer {
@@ -64,15 +64,13 @@ impl BenchServer {
             .unwrap_or_default()
     }
 
+    /// Asks for an answer of the form that the scenario has.
+    ///
     /// # Errors
     /// It has no key for such requests.
-    pub fn chat(
-        &self,
-        form: ExpectedForm,
-        model: &str,
-        tools: ScenarioTools,
-    ) -> anyhow::Result<Vec<u8>> {
-        Ok(request::chat(form, model, self.key(tools)?))
+    pub fn ask(&self, shape: &LoadShape) -> anyhow::Result<Vec<u8>> {
+        let model = SpokenFormat::of(shape.upstream).model(shape.model);
+        Ok(request::ask(shape.form, &model, self.key(shape.tools)?))
     }
 
     /// # Errors

@@ -32,7 +32,7 @@ pub enum TargetBound {
     AddWithinTimesOf(Figure, f64),
 }
 
-pub const TARGETS: [SpeedTarget; 17] = [
+pub const TARGETS: [SpeedTarget; 25] = [
     SpeedTarget {
         scenario: Scenario::Memory,
         figure: Figure::AtRestMib,
@@ -113,6 +113,14 @@ pub const TARGETS: [SpeedTarget; 17] = [
         figure: Figure::PerStreamKib,
         must: TargetBound::StayWithin(40.0),
     },
+    beside_chat(Scenario::PairChatMessages),
+    beside_chat(Scenario::PairChatResponses),
+    beside_chat(Scenario::PairMessagesChat),
+    beside_chat(Scenario::PairMessagesMessages),
+    beside_chat(Scenario::PairMessagesResponses),
+    beside_chat(Scenario::PairResponsesChat),
+    beside_chat(Scenario::PairResponsesMessages),
+    beside_chat(Scenario::PairResponsesResponses),
     // Two runs of the same load differ by as much.
     SpeedTarget {
         scenario: Scenario::Stalled,
@@ -120,6 +128,15 @@ pub const TARGETS: [SpeedTarget; 17] = [
         must: TargetBound::StayWithinTimesOf(Scenario::Crowd, 1.25),
     },
 ];
+
+/// The target of a pair of formats: what a piece of text costs beside chat completions at both ends.
+const fn beside_chat(scenario: Scenario) -> SpeedTarget {
+    SpeedTarget {
+        scenario,
+        figure: Figure::CpuPerDeltaUs,
+        must: TargetBound::StayWithinTimesOf(Scenario::PairChatChat, 2.0),
+    }
+}
 
 /// Results of a target. A target whose figures were not measured does not hold.
 #[derive(Clone, Copy, Debug, PartialEq)]

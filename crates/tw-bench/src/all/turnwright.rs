@@ -11,6 +11,7 @@ use super::process::{self, BenchProcess};
 use super::scenarios::{MeasuredPeer, ScenarioTools};
 use super::servers::{ApiKeySpread, BenchServer};
 use crate::machine::cpus::Cpus;
+use crate::spoken::SpokenFormat;
 
 pub const TOOL: &str = "bench_weather";
 /// Name of the tool that breaks off after its request was read.
@@ -202,10 +203,17 @@ fn tool_file(upstream: SocketAddr) -> String {
 fn settings(data: &Path, upstream: SocketAddr, tools: ScenarioTools) -> String {
     // A path in TOML's literal quotes stands for itself.
     let mut settings = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\ndata = '{}'\n\n\
-         [[upstream]]\nname = \"bench\"\nkind = \"openai\"\nbase_url = \"http://{upstream}/v1\"\n",
+        "[server]\nlisten = \"127.0.0.1:0\"\ndata = '{}'\n",
         data.display()
     );
+    for spoken in SpokenFormat::ALL {
+        settings.push_str(&format!(
+            "\n[[upstream]]\nname = \"{}\"\nkind = \"{}\"\nbase_url = \"http://{upstream}/v1\"\nmodels = [\"{}*\"]\n",
+            spoken.format.reader_word(),
+            spoken.upstream_kind,
+            spoken.model_prefix,
+        ));
+    }
     match tools {
         ScenarioTools::None => {}
         ScenarioTools::One | ScenarioTools::Mixed => settings.push_str(&format!(

@@ -3,6 +3,9 @@
 use anyhow::{bail, ensure};
 use memchr::memmem::Finder;
 use tokio::time::Instant;
+use tw_wire::format::WireFormat;
+
+use crate::spoken::SpokenFormat;
 
 /// The answer that every request of a plan must get.
 #[derive(Clone, Debug)]
@@ -18,8 +21,8 @@ pub struct ExpectedAnswer {
 pub enum ExpectedForm {
     /// A chat completion in one piece.
     Plain,
-    /// A chat completion in chunks.
-    Chunks,
+    /// A stream in this format.
+    Stream(WireFormat),
     /// A turn's own events.
     Events,
 }
@@ -53,9 +56,8 @@ struct Finders {
 impl Finders {
     fn new(form: ExpectedForm) -> Self {
         let (text, finish, end) = match form {
-            ExpectedForm::Plain | ExpectedForm::Chunks => {
-                (r#""content":""#, r#""finish_reason":"stop""#, "[DONE]")
-            }
+            ExpectedForm::Plain => Self::of(SpokenFormat::of(WireFormat::OpenAiChat)),
+            ExpectedForm::Stream(format) => Self::of(SpokenFormat::of(format)),
             ExpectedForm::Events => (
                 r#""text":""#,
                 r#""reason":"stop""#,
@@ -67,6 +69,10 @@ impl Finders {
             finish: Finder::new(finish),
             end: Finder::new(end),
         }
+    }
+
+    fn of(spoken: &SpokenFormat) -> (&'static str, &'static str, &'static str) {
+        (spoken.text, spoken.finish, spoken.end)
     }
 }
 
@@ -107,7 +113,7 @@ impl<'a> AnswerProgress<'a> {
     pub fn take(&mut self, data: &[u8], now: Instant) {
         match self.expected.form {
             ExpectedForm::Plain => self.whole.extend_from_slice(data),
-            ExpectedForm::Chunks | ExpectedForm::Events => self.take_lines(data, now),
+            ExpectedForm::Stream(_) | ExpectedForm::Events => self.take_lines(data, now),
         }
     }
 
@@ -145,7 +151,7 @@ impl<'a> AnswerProgress<'a> {
             let Some(end) = memchr::memchr(b'"', text) else {
                 return self.is_wrong("a text without an end");
             };
-            // The chunk that tells the role has an empty one.
+            // The chunk of a role has an empty one.
             if end > 0 {
                 self.take_text(&text[..end], now);
             }

@@ -1,6 +1,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tw_wire::format::WireFormat;
+
 use super::answer::{ExpectedAnswer, ExpectedForm};
 use super::{Arrivals, ConnectionWork, Observed, Plan, SilentClients, ask_once, run, share};
 use crate::all::request;
@@ -8,6 +10,9 @@ use crate::machine::cpus::Cpus;
 use crate::upstream::FakeUpstream;
 use crate::upstream::profile::Profile;
 
+const CHUNKS: ExpectedForm = ExpectedForm::Stream(WireFormat::OpenAiChat);
+const MESSAGES: ExpectedForm = ExpectedForm::Stream(WireFormat::AnthropicMessages);
+const RESPONSES: ExpectedForm = ExpectedForm::Stream(WireFormat::OpenAiResponses);
 const ANY_CPUS: Cpus = Cpus { server: 0, rig: 0 };
 
 fn expected(form: ExpectedForm, model: &str) -> ExpectedAnswer {
@@ -28,7 +33,7 @@ fn observe(
 ) -> Observed {
     let plan = Plan {
         address: upstream.address,
-        work: ConnectionWork::Requests(vec![request::chat(form, model, "key")]),
+        work: ConnectionWork::Requests(vec![request::ask(form, model, "key")]),
         expected,
         pause: Profile::parse(model).unwrap().pause,
         connections: 3,
@@ -46,18 +51,34 @@ fn the_fake_upstream_answers_as_expected() {
     let upstream = FakeUpstream::start().unwrap();
     for (form, model) in [
         (ExpectedForm::Plain, "mock-t16"),
-        (ExpectedForm::Chunks, "mock-t40"),
-        (ExpectedForm::Chunks, "mock-t40-b16"),
-        (ExpectedForm::Chunks, "mock-t3-d5"),
+        (CHUNKS, "mock-t40"),
+        (CHUNKS, "mock-t40-b16"),
+        (CHUNKS, "mock-t3-d5"),
+        (MESSAGES, "messages-mock-t40-b16"),
+        (RESPONSES, "responses-mock-t40-b16"),
     ] {
         let right = expected(form, model);
-        let asked = ask_once(upstream.address, &request::chat(form, model, "key"), &right);
+        let asked = ask_once(upstream.address, &request::ask(form, model, "key"), &right);
         assert_eq!(asked.unwrap(), None, "{model}");
         let observed = observe(&upstream, form, model, right.clone(), Arrivals::Closed);
         assert_eq!(observed.faults.count, 0, "{model}: {:?}", observed.faults);
         assert!(observed.acknowledged >= 3, "{model}: {observed:?}");
         assert!(observed.requests <= observed.acknowledged, "{model}");
         assert_eq!(observed.totals.len() as u64, observed.requests, "{model}");
+        // A part of an answer may have come before or behind the window, the rest of it not.
+        let deltas = if form == ExpectedForm::Plain {
+            0
+        } else {
+            right.deltas
+        };
+        assert!(
+            observed.deltas >= observed.requests * deltas,
+            "{model}: {observed:?}"
+        );
+        assert!(
+            observed.deltas <= observed.acknowledged * deltas,
+            "{model}: {observed:?}"
+        );
 
         let other = ExpectedAnswer {
             text: format!("{}more", right.text),
@@ -85,28 +106,16 @@ fn a_rate_is_kept_whatever_the_server_does() {
 fn a_paced_text_is_held_against_its_pace() {
     let upstream = FakeUpstream::start().unwrap();
     let model = "mock-t30-d5";
-    let right = expected(ExpectedForm::Chunks, model);
-    let observed = observe(
-        &upstream,
-        ExpectedForm::Chunks,
-        model,
-        right,
-        Arrivals::Closed,
-    );
+    let right = expected(CHUNKS, model);
+    let observed = observe(&upstream, CHUNKS, model, right, Arrivals::Closed);
     assert_eq!(observed.faults.count, 0, "{:?}", observed.faults);
     // The fake keeps its pace to a millisecond or so, unless the machine is busy; the first piece sets it.
     assert!(observed.lateness.contains(&Duration::ZERO));
     assert!(observed.lateness.len() > 3, "{:?}", observed.lateness);
 
     let model = "mock-t3";
-    let right = expected(ExpectedForm::Chunks, model);
-    let observed = observe(
-        &upstream,
-        ExpectedForm::Chunks,
-        model,
-        right,
-        Arrivals::Closed,
-    );
+    let right = expected(CHUNKS, model);
+    let observed = observe(&upstream, CHUNKS, model, right, Arrivals::Closed);
     assert!(observed.lateness.is_empty());
 }
 
@@ -116,12 +125,12 @@ fn some_ask_and_do_not_read() {
     let model = "mock-t1";
     let plan = Plan {
         address: upstream.address,
-        work: ConnectionWork::Requests(vec![request::chat(ExpectedForm::Plain, model, "key")]),
+        work: ConnectionWork::Requests(vec![request::ask(ExpectedForm::Plain, model, "key")]),
         expected: expected(ExpectedForm::Plain, model),
         pause: Duration::ZERO,
         connections: 1,
         silent: Some(SilentClients {
-            request: request::chat(ExpectedForm::Chunks, "mock-t1000", "key"),
+            request: request::ask(CHUNKS, "mock-t1000", "key"),
             connections: 2,
         }),
         ramp: Duration::ZERO,
@@ -141,7 +150,7 @@ fn a_server_that_is_not_there_is_a_fault() {
     let right = expected(ExpectedForm::Plain, "mock-t1");
     let error = ask_once(
         address,
-        &request::chat(ExpectedForm::Plain, "mock-t1", "key"),
+        &request::ask(ExpectedForm::Plain, "mock-t1", "key"),
         &right,
     );
     assert!(error.is_err());

@@ -1,12 +1,18 @@
 //! Answers as the bytes that go over the wire.
 
+mod chat;
+mod messages;
+mod responses;
+
+use std::fmt::Display;
 use std::io::Write;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tw_wire::format::WireFormat;
 
-use super::profile::{AnswerFault, Profile, word};
-use super::{Form, Question, Says};
+use super::profile::{AnswerFault, Profile};
+use super::{Form, Question};
 use crate::http::Afterwards;
 
 /// An answer with its head, cut into the parts that are written one by one.
@@ -22,12 +28,8 @@ pub struct FakeAnswer {
     pub afterwards: Afterwards,
 }
 
-const ID: &str = "chatcmpl-bench";
 const CREATED_S: u32 = 1_700_000_000;
-const ARGUMENTS: &str = r#"{"city":"Reykjavik, Iceland"}"#;
-/// Bytes in a piece of arguments: model servers send a few letters at a time.
-const ARGUMENT_PIECE_BYTES: usize = 9;
-const CALL_TOKENS: usize = 20;
+const INPUT_TOKENS: usize = 24;
 const TOOL_RESULT: &str = r#"{"temperature_c":21,"sky":"clear"}"#;
 const STREAM_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\
     Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -53,15 +55,9 @@ pub fn of_model(question: &Question, profile: Profile) -> FakeAnswer {
 }
 
 fn whole(question: &Question, profile: Profile) -> FakeAnswer {
-    let model = &question.model;
     match question.form {
-        Form::Plain => plain(&completion(model, &question.says, profile).to_string()),
-        Form::Streamed => streamed(model, &question.says, profile, &[]),
-        Form::StreamedWithUsage => {
-            let usage = json!({"id": ID, "object": "chat.completion.chunk", "created": CREATED_S, "model": model,
-                "choices": [], "usage": usage(tokens(&question.says, profile))});
-            streamed(model, &question.says, profile, &[usage])
-        }
+        Form::Plain => plain(&chat::completion(question, profile).to_string()),
+        Form::Streamed | Form::StreamedWithUsage => streamed(question, profile),
     }
 }
 
@@ -95,63 +91,21 @@ fn with_status(status: u16, body: &str) -> FakeAnswer {
     }
 }
 
-fn tokens(says: &Says, profile: Profile) -> usize {
-    match says {
-        Says::Text => profile.deltas,
-        Says::Calls(names) => CALL_TOKENS * names.len(),
-    }
+/// The events of a stream as they are written.
+struct StreamEvents {
+    /// Those before the answer's own, which go with the head.
+    opening: Vec<String>,
+    /// Those of the answer, so many to a write.
+    pieces: Vec<String>,
+    /// Those behind, in one write.
+    closing: Vec<String>,
 }
 
-fn usage(tokens: usize) -> Value {
-    json!({
-        "prompt_tokens": 24, "completion_tokens": tokens, "total_tokens": 24 + tokens,
-        "prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens_details": {"reasoning_tokens": 0}
-    })
-}
-
-fn completion(model: &str, says: &Says, profile: Profile) -> Value {
-    let (message, finish) = match says {
-        Says::Text => (
-            json!({"role": "assistant", "content": profile.text(), "refusal": null}),
-            "stop",
-        ),
-        Says::Calls(names) => {
-            let calls = names.iter().zip(0..).map(|(name, at)| {
-                json!({"id": call_id(at), "type": "function", "function": {"name": name, "arguments": ARGUMENTS}})
-            });
-            let calls: Vec<Value> = calls.collect();
-            (
-                json!({"role": "assistant", "content": null, "tool_calls": calls, "refusal": null}),
-                "tool_calls",
-            )
-        }
-    };
-    json!({
-        "id": ID, "object": "chat.completion", "created": CREATED_S, "model": model,
-        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": finish}],
-        "usage": usage(tokens(says, profile)), "system_fingerprint": "fp_bench"
-    })
-}
-
-/// The head and the role; the deltas, so many to a write; the finish, what follows it, and the end.
-fn streamed(model: &str, says: &Says, profile: Profile, after_finish: &[Value]) -> FakeAnswer {
-    let (role, deltas, finish) = match says {
-        Says::Text => (
-            json!({"role": "assistant", "content": "", "refusal": null}),
-            (0..profile.deltas)
-                .map(|index| json!({"content": word(index)}))
-                .collect(),
-            "stop",
-        ),
-        Says::Calls(names) => (
-            json!({"role": "assistant", "content": null, "refusal": null}),
-            names
-                .iter()
-                .zip(0..)
-                .flat_map(|(name, at)| call_deltas(name, at))
-                .collect::<Vec<Value>>(),
-            "tool_calls",
-        ),
+fn streamed(question: &Question, profile: Profile) -> FakeAnswer {
+    let events = match question.format {
+        WireFormat::OpenAiChat => chat::events(question, profile),
+        WireFormat::AnthropicMessages => messages::events(&question.model, profile),
+        WireFormat::OpenAiResponses => responses::events(&question.model, profile),
     };
     let mut answer = FakeAnswer {
         bytes: STREAM_HEAD.as_bytes().to_vec(),
@@ -160,52 +114,40 @@ fn streamed(model: &str, says: &Says, profile: Profile, after_finish: &[Value]) 
         pause: profile.pause,
         afterwards: Afterwards::Keep,
     };
-    answer.event(&chunk(model, role, None).to_string());
-    answer.end_part();
-    for together in deltas.chunks(profile.events_per_write) {
-        for delta in together {
-            answer.event(&chunk(model, delta.clone(), None).to_string());
-        }
-        answer.end_part();
+    answer.part(&events.opening);
+    for together in events.pieces.chunks(profile.events_per_write) {
+        answer.part(together);
     }
-    answer.event(&chunk(model, json!({}), Some(finish)).to_string());
-    for value in after_finish {
-        answer.event(&value.to_string());
+    for event in &events.closing {
+        answer.event(event);
     }
-    answer.event("[DONE]");
     answer.bytes.extend_from_slice(b"0\r\n\r\n");
     answer.end_part();
     answer
 }
 
-/// Id of a call, like those of model servers: not the same twice in an answer.
-fn call_id(at: usize) -> String {
-    format!("call_bench_{at}")
+/// An event without a name.
+fn bare(data: impl Display) -> String {
+    format!("data: {data}\n\n")
 }
 
-fn call_deltas(name: &str, at: usize) -> Vec<Value> {
-    let begin = json!({"tool_calls": [{"index": at, "id": call_id(at), "type": "function",
-        "function": {"name": name, "arguments": ""}}]});
-    let pieces = ARGUMENTS.as_bytes().chunks(ARGUMENT_PIECE_BYTES);
-    let pieces = pieces.map(|piece| {
-        let piece = String::from_utf8_lossy(piece);
-        json!({"tool_calls": [{"index": at, "function": {"arguments": piece}}]})
-    });
-    std::iter::once(begin).chain(pieces).collect()
-}
-
-fn chunk(model: &str, delta: Value, finish: Option<&str>) -> Value {
-    json!({
-        "id": ID, "object": "chat.completion.chunk", "created": CREATED_S, "model": model,
-        "system_fingerprint": "fp_bench",
-        "choices": [{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]
-    })
+/// An event that is named as its type is.
+fn named(data: &Value) -> String {
+    let name = data["type"].as_str().unwrap_or_default();
+    format!("event: {name}\n{}", bare(data))
 }
 
 impl FakeAnswer {
+    /// Adds events that are written at once.
+    fn part(&mut self, events: &[String]) {
+        for event in events {
+            self.event(event);
+        }
+        self.end_part();
+    }
+
     /// Adds an event as a chunk of its own.
-    fn event(&mut self, data: &str) {
-        let event = format!("data: {data}\n\n");
+    fn event(&mut self, event: &str) {
         // Writing to memory does not fail.
         let _ = write!(self.bytes, "{:x}\r\n{event}\r\n", event.len());
     }

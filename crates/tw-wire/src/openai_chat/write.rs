@@ -5,6 +5,10 @@ use tw_core::native::NativeFields;
 
 /// Writes `text` as a JSON string.
 pub fn string(out: &mut Vec<u8>, text: &str) {
+    // Names and ids stand for themselves, and are written with every event.
+    if !text.contains('\\') && Literal::is_inside(text) {
+        return quoted(out, text);
+    }
     literal(out, &Literal::from_text(text));
 }
 
@@ -49,14 +53,29 @@ pub fn raw(out: &mut Vec<u8>, json: &Json) {
 
 pub fn number(out: &mut Vec<u8>, number: impl Into<i128>) {
     let number = number.into();
-    // Indexes, mostly.
-    match u8::try_from(number) {
-        Ok(digit @ 0..=9) => out.push(b'0' + digit),
-        Ok(_) | Err(_) => out.extend_from_slice(number.to_string().as_bytes()),
+    match u64::try_from(number) {
+        Ok(number) => digits(out, number),
+        Err(_) => out.extend_from_slice(number.to_string().as_bytes()),
     }
 }
 
-/// Writes several arrays as one; what is no array is left out.
+/// Digits of the greatest `u64`.
+const DIGITS_MAX: usize = 20;
+
+fn digits(out: &mut Vec<u8>, mut number: u64) {
+    let mut written = [b'0'; DIGITS_MAX];
+    let mut at = DIGITS_MAX;
+    loop {
+        at -= 1;
+        // A digit is less than ten.
+        written[at] += (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return out.extend_from_slice(&written[at..]);
+        }
+    }
+}
+
 /// Adds fields as they were written.
 pub fn fields(out: &mut Vec<u8>, fields: Option<&NativeFields>) {
     for (key, value) in fields.into_iter().flatten() {
@@ -65,6 +84,7 @@ pub fn fields(out: &mut Vec<u8>, fields: Option<&NativeFields>) {
     }
 }
 
+/// Writes several arrays as one; what is no array is left out.
 pub fn joined_arrays<'a>(out: &mut Vec<u8>, arrays: impl IntoIterator<Item = &'a Json>) {
     out.push(b'[');
     for array in arrays {
@@ -80,3 +100,6 @@ pub fn joined_arrays<'a>(out: &mut Vec<u8>, arrays: impl IntoIterator<Item = &'a
     }
     out.push(b']');
 }
+
+#[cfg(test)]
+mod tests;

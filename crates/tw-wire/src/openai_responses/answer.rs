@@ -14,6 +14,7 @@ use tw_core::model::{Finish, ModelEvent, ReportedError};
 
 use super::open_item::{OpenItem, PartPlace};
 use super::read_usage;
+use super::usual_event::UsualText;
 use crate::openai_chat::answer::broke_off;
 use crate::openai_chat::raw::{self, FieldRecord, ObjectFields, RecordOf};
 use crate::openai_chat::reported;
@@ -106,6 +107,15 @@ impl ResponseReader {
         let data = frame.data.trim_ascii();
         if data == "[DONE]" {
             self.done(out);
+            return Ok(());
+        }
+        if let Some(usual) = UsualText::read(data)
+            && self.current.is_none_or(|current| current == usual.item)
+            && let Some(item) = self.open.iter_mut().find(|open| open.index() == usual.item)
+            && item.takes_text_as_it_is()
+        {
+            self.current = Some(usual.item);
+            out.push(item.said(usual.part, usual.text));
             return Ok(());
         }
         let RecordOf(event): RecordOf<EventFields<'_>> =

@@ -141,6 +141,21 @@ impl OpenItem {
         }
     }
 
+    /// Whether a text goes on as it came: nothing waits for it.
+    pub fn takes_text_as_it_is(&self) -> bool {
+        self.half.is_none() && matches!(self.kind, ItemForm::Message)
+    }
+
+    /// The event of such a text.
+    pub fn said(&mut self, part: u64, text: Literal) -> ModelEvent {
+        self.note(PartPlace::Text, part);
+        ModelEvent::Delta(AnswerDelta {
+            choice: 0,
+            text: Some(text),
+            rest: None,
+        })
+    }
+
     /// The events of a piece of text.
     pub fn add(
         &mut self,

@@ -1,6 +1,10 @@
+use clap::ValueEnum;
+use tw_wire::format::WireFormat;
+
 use super::super::figures::{Figure, Figures};
 use super::super::scenarios::{MeasuredPeer, Scenario};
 use super::{SpeedTarget, TARGETS, TargetBound, TargetVerdict};
+use crate::load::answer::ExpectedForm;
 
 /// Figures of one scenario.
 type Known = &'static [(MeasuredPeer, Figure, f64)];
@@ -174,6 +178,49 @@ fn a_figure_beside_that_of_another_scenario() {
         TargetVerdict::NotMeasured(MeasuredPeer::Turnwright),
         "alone"
     );
+}
+
+#[test]
+fn every_pair_of_formats_stands_beside_that_of_chat() {
+    let mut pairs = Vec::new();
+    for client in WireFormat::ALL {
+        for upstream in WireFormat::ALL {
+            let name = format!("pair-{}-{}", client.reader_word(), upstream.reader_word());
+            let scenario = Scenario::from_str(&name, false).expect(&name);
+            let shape = scenario.shape();
+            let formats = (shape.form, shape.upstream);
+            assert_eq!(formats, (ExpectedForm::Stream(client), upstream), "{name}");
+            pairs.push(scenario);
+        }
+    }
+    for scenario in pairs {
+        let targets: Vec<SpeedTarget> = TARGETS
+            .into_iter()
+            .filter(|target| target.scenario == scenario)
+            .collect();
+        if scenario == Scenario::PairChatChat {
+            assert_eq!(targets.len(), 0);
+            continue;
+        }
+        let figures_of = |got| {
+            let mut figures = Figures::default();
+            let chat = Scenario::PairChatChat;
+            for (scenario, value) in [(scenario, got), (chat, 3.0)] {
+                figures.note(
+                    scenario,
+                    MeasuredPeer::Turnwright,
+                    Figure::CpuPerDeltaUs,
+                    value,
+                );
+            }
+            figures
+        };
+        let [target] = targets[..] else {
+            panic!("{scenario:?}: {targets:?}");
+        };
+        assert!(target.judge(&figures_of(6.0)).holds(), "{scenario:?}");
+        assert!(!target.judge(&figures_of(6.1)).holds(), "{scenario:?}");
+    }
 }
 
 #[test]

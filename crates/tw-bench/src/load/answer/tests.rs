@@ -1,6 +1,10 @@
 use tokio::time::Instant;
 
+use tw_wire::format::WireFormat;
+
 use super::{AnswerProgress, ExpectedAnswer, ExpectedForm};
+
+const CHUNKS: ExpectedForm = ExpectedForm::Stream(WireFormat::OpenAiChat);
 
 fn expected(form: ExpectedForm) -> ExpectedAnswer {
     ExpectedAnswer {
@@ -69,7 +73,7 @@ fn chunks() {
     ];
     for (lines, wrong) in cases {
         let body: String = lines.iter().map(|line| format!("{line}\n\n")).collect();
-        let said = verdict(ExpectedForm::Chunks, 200, &body);
+        let said = verdict(CHUNKS, 200, &body);
         match wrong {
             None => assert_eq!(said, Ok(()), "{body}"),
             Some(wrong) => {
@@ -77,6 +81,70 @@ fn chunks() {
                 assert!(said.contains(wrong), "{said}, not {wrong}: {body}");
             }
         }
+    }
+}
+
+#[test]
+fn streams_of_the_other_formats() {
+    let messages: &[&str] = &[
+        r#"{"type":"message_start","message":{"content":[],"stop_reason":null}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"w00000 "}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"w00001 "}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let responses: &[&str] = &[
+        r#"{"type":"response.created","response":{"status":"in_progress","output":[]}}"#,
+        r#"{"type":"response.output_text.delta","output_index":0,"delta":"w00000 ","logprobs":[]}"#,
+        r#"{"type":"response.output_text.delta","output_index":0,"delta":"w00001 ","logprobs":[]}"#,
+        r#"{"type":"response.output_text.done","text":"w00000 w00001 "}"#,
+        r#"{"type":"response.completed","response":{"output":[{"content":[{"text":"w00000 w00001 "}]}]}}"#,
+        "[DONE]",
+    ];
+    // Beside them, the events without which an answer is not right, and what may stand in the place of one.
+    let cases = [
+        (
+            WireFormat::AnthropicMessages,
+            messages,
+            &[2, 3, 5, 6][..],
+            (
+                5,
+                r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"}}"#,
+            ),
+        ),
+        (
+            WireFormat::OpenAiResponses,
+            responses,
+            &[1, 2, 4, 5],
+            (
+                4,
+                r#"{"type":"response.failed","response":{"status":"failed"}}"#,
+            ),
+        ),
+    ];
+    for (format, events, needed, (at, other)) in cases {
+        let said = |events: &[&str]| {
+            let body: String = events
+                .iter()
+                .map(|event| format!("event: x\ndata: {event}\n\n"))
+                .collect();
+            verdict(ExpectedForm::Stream(format), 200, &body)
+        };
+        assert_eq!(said(events), Ok(()), "{format:?}");
+        for left_out in 0..events.len() {
+            let mut rest = events.to_vec();
+            rest.remove(left_out);
+            let is_right = !needed.contains(&left_out);
+            assert_eq!(said(&rest).is_ok(), is_right, "{format:?}: {rest:?}");
+        }
+        let mut changed = events.to_vec();
+        changed.swap(needed[0], needed[1]);
+        assert!(said(&changed).is_err(), "{format:?}: {changed:?}");
+        let mut ended_otherwise = events.to_vec();
+        ended_otherwise[at] = other;
+        assert!(said(&ended_otherwise).is_err(), "{format:?}: {other}");
     }
 }
 
@@ -133,11 +201,7 @@ fn whole_answers() {
 
 #[test]
 fn a_refusal_is_told() {
-    let said = verdict(
-        ExpectedForm::Chunks,
-        429,
-        r#"{"error":{"message":"too many"}}"#,
-    );
+    let said = verdict(CHUNKS, 429, r#"{"error":{"message":"too many"}}"#);
     let said = said.expect_err("429");
     assert!(
         said.starts_with("status 429: ") && said.contains("too many"),
