@@ -106,7 +106,10 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     let body = read_body(surfaces, headers, body, bytes_max).await?;
     // Held once from here on: the turn, its row and what is read of it have parts of it.
     let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
-    let wanted = read_request(of, headers, &caller, body, RequestGoal::Answer, None).await?;
+    // On the heap and only for their time: the future of the whole request lives until its answer begins, and one that
+    // takes as much room as a connection's buffers leaves them memory that was written to, where they need little of it.
+    let wanted = read_request(of, headers, &caller, body, RequestGoal::Answer, None);
+    let wanted = Box::pin(wanted).await?;
     let streamed = wanted.input.stream;
     let is_background = wanted.projection.is_background();
     let projection = wanted.projection.clone();
@@ -116,8 +119,6 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     } else {
         None
     };
-    // On the heap and only for its time: the future of the whole request lives until its answer begins, and one that takes
-    // as much room as a connection's buffers leaves them memory that was written to, where they need little of it.
     let taken = Box::pin(surfaces.runtime().take(wanted))
         .await
         .map_err(|refused| ApiError::of_refusal(&refused, id))?;

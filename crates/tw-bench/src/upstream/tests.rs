@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tw_core::model::{Finish, ModelEvent};
 use tw_wire::format::{AnswerDecoder, WireFormat};
-use tw_wire::upstream_answer::{OfferedNames, StreamLimits};
+use tw_wire::upstream_answer::StreamLimits;
 
 use super::answers::of_model;
 use super::profile::{AnswerFault, Profile, word};
@@ -206,7 +206,7 @@ fn read(format: WireFormat, bytes: &[u8]) -> Vec<ModelEvent> {
         .unwrap();
     assert_eq!((used, chunked.is_whole()), (rest.len(), true));
     let mut decoder =
-        AnswerDecoder::new(format, &StreamLimits::defaults(), OfferedNames::default());
+        AnswerDecoder::new(format, &StreamLimits::defaults(), tw_core::request::ToolNames::default());
     let mut events = Vec::new();
     decoder.feed(&body, &mut events).unwrap();
     decoder.finish(&mut events).unwrap();
