@@ -1,13 +1,15 @@
 """Responses that are kept, as the official OpenAI clients of Python and Node use them: continued by name, read again,
-their streams resumed behind each event, made in the background, cancelled and deleted; and one whose server is killed.
+their streams resumed behind each event, made in the background, cancelled and deleted; and some whose server is killed.
 
 Both clients take the same steps and must read the same.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import client
+import httpx
 import openai
 from server import Server, create_key
 
@@ -61,6 +64,10 @@ WANTED: dict[str, Any] = {
 # openai-node has no class of its own for 410.
 OF_NODE = {"lost": ["APIError", 410, "offset_lost", None]}
 RESUMED_WITHIN_S = 5.0
+"""After a response was told, so long until a fail point counts as not reached."""
+DIES_WITHIN_S = 1.0
+TOLD_MIN = 10
+FAIL_POINTS = HERE.parents[1] / "crates/tw-runtime/src/fail_point.rs"
 
 
 def node(base_url: str, key: str) -> dict[str, Any]:
@@ -75,24 +82,83 @@ def compare(got: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
     return [f"{what}: read {got.get(what)}, not {value}" for what, value in wanted.items() if got.get(what) != value]
 
 
-def killed(server: Server, key: str) -> list[str]:
-    """A response in the background whose server is killed ends in time after the restart."""
-    asking = openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0)
-    begun = asking.responses.create(model="any", input="slowly", background=True, stream=True)
-    name = next(iter(begun)).response.id
-    begun.close()
+def fail_points() -> list[str]:
+    """The places where a server can be made to die, but for what only a turn that is taken over reaches."""
+    names = re.findall(r'Self::\w+ => "(\w+)"', FAIL_POINTS.read_text())
+    return [name for name in names if name != "claimed"]
+
+
+def begin(asking: openai.OpenAI, said: str, streamed: bool) -> str | None:
+    """The id of a response in the background; none if the server died before it was told."""
+    try:
+        begun = asking.responses.create(model="any", input=said, background=True, stream=streamed)
+        if not streamed:
+            return begun.id
+        with begun:
+            return next(iter(begun)).response.id
+    except (openai.APIConnectionError, httpx.TransportError):
+        return None
+
+
+def look(asking: openai.OpenAI, name: str) -> str | None:
+    try:
+        return asking.responses.retrieve(name).status
+    except (openai.APIConnectionError, httpx.TransportError):
+        return None
+
+
+def after_restart(server: Server, asking: openai.OpenAI, name: str, allowed: tuple[str, ...]) -> list[str]:
+    """What is wrong with a response once its server runs again."""
     server.kill()
     server.start()
     began = time.monotonic()
-    response = asking.responses.retrieve(name)
-    while response.status not in client.OVER and time.monotonic() < began + 2 * RESUMED_WITHIN_S:
+    while (status := look(asking, name)) not in client.OVER and time.monotonic() < began + 2 * RESUMED_WITHIN_S:
         time.sleep(client.POLL_S)
-        response = asking.responses.retrieve(name)
     took = time.monotonic() - began
-    asking.close()
-    if response.status != "failed" or took > RESUMED_WITHIN_S:
-        return [f"{response.status} after {took:.1f} s, not failed within {RESUMED_WITHIN_S:.0f} s"]
+    if status not in allowed or took > RESUMED_WITHIN_S:
+        return [f"{status} after {took:.1f} s, not one of {allowed} within {RESUMED_WITHIN_S:.0f} s"]
     return []
+
+
+def settle(server: Server) -> None:
+    """Waits until no turn runs, whoever was told of it: the next process is to die of its own."""
+    until = time.monotonic() + RESUMED_WITHIN_S
+    while server.rows("SELECT 1 FROM turn WHERE status = 'running'") and time.monotonic() < until:
+        time.sleep(client.POLL_S)
+
+
+def killed(server: Server, key: str) -> list[str]:
+    """Of a server that is killed while the model is silent, what nobody was shown is asked again: it is slow still."""
+    asking = openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0)
+    name = begin(asking, "slowly", streamed=True)
+    wrong = after_restart(server, asking, name, ("failed",)) if name else ["the server was not there"]
+    asking.close()
+    return wrong
+
+
+def died(server: Server, key: str) -> list[str]:
+    """A server dies at each of its fail points: a response that was told goes on, or has failed where it was shown."""
+    asking = openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0)
+    wrong, told = [], 0
+    for point, streamed in itertools.product(fail_points(), (False, True)):
+        server.kill()
+        server.start(fail_point=point)
+        name = begin(asking, "6 * 7?", streamed)
+        until = time.monotonic() + DIES_WITHIN_S
+        while server.is_running() and time.monotonic() < until:
+            time.sleep(client.POLL_S)
+        if name is None:
+            server.kill()
+            server.start()
+        else:
+            told += 1
+            allowed = ("completed", "failed") if streamed else ("completed",)
+            wrong += [f"{point}, streamed {streamed}: {what}" for what in after_restart(server, asking, name, allowed)]
+        settle(server)
+    asking.close()
+    if told < TOLD_MIN:
+        wrong.append(f"only {told} responses were told before their server died")
+    return wrong
 
 
 def main() -> int:
@@ -109,6 +175,7 @@ def main() -> int:
         "openai, python": lambda: compare(client.drive(base_url, key), WANTED),
         "openai, node": lambda: compare(node(base_url, key), WANTED | OF_NODE),
         "a server that is killed": lambda: killed(server, key),
+        "a server that dies at each fail point": lambda: died(server, key),
     }
     try:
         for name, step in steps.items():

@@ -134,7 +134,7 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     let mut response = if streamed {
         streaming::stream(surfaces, taken, permit, projection, note, id).await?
     } else if is_background {
-        begun(surfaces, taken.turn, projection, note, id).await?
+        begun(taken.turn, projection, note)
     } else {
         plain(taken, projection, note, id).await?
     };
@@ -287,18 +287,10 @@ pub(crate) fn headers_of(taken: &TurnTaken) -> HeaderMap {
     headers
 }
 
-/// The answer as it is so far, which for a new one is nothing. Nobody waits for the rest.
-async fn begun(
-    surfaces: &AppState,
-    turn: TurnId,
-    projection: Projection,
-    note: HandoverNote,
-    id: &RequestId,
-) -> Result<Response, ApiError> {
-    let fold = kept::folded(surfaces, note.caller.organization, turn, projection).await;
-    let fold = fold.map_err(|error| ApiError::of_read(&error, id))?;
-    let fold = fold.ok_or_else(ApiError::response_expired)?;
-    Ok(json(Body::new(WholeBody::new(fold.into_body(), note))))
+/// The answer as it was when it was accepted: whoever asks for it later sees what came of it.
+fn begun(turn: TurnId, projection: Projection, note: HandoverNote) -> Response {
+    let fold = WholeFold::new(turn, projection);
+    json(Body::new(WholeBody::new(fold.into_body(), note)))
 }
 
 async fn plain(

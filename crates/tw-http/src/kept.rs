@@ -64,7 +64,7 @@ pub(crate) async fn find(
 }
 
 /// A turn's answer as its log has it now; `None` if the log is not kept any more.
-pub(crate) async fn folded(
+async fn folded(
     surfaces: &AppState,
     organization: OrgId,
     turn: TurnId,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tw_core::call::CallRunner;
+use tw_core::history;
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::json::Literal;
 use tw_core::request::{Block, Message, ModelInput, ResultBlock, Role};
@@ -17,8 +18,10 @@ use tw_store::read::ReadError;
 use tw_store::read::chain::{ChainFound, ChainRoom, ChainedTurn};
 use tw_store::read::turn::{CallRow, TurnRow};
 use tw_wire::client_request::body_text;
+use tw_wire::stored::context::ListedTool;
 
 use crate::auth::Principal;
+use crate::memory;
 use crate::recover::accepted_limits;
 use crate::runtime::{Runtime, RuntimeInner};
 
@@ -87,7 +90,7 @@ impl Runtime {
         if !read.first().is_some_and(|turn| wanted.may_continue(turn)) {
             return Err(ChainError::NotFound);
         }
-        ChainHistory::of(&read)
+        ChainHistory::of(&self.0, &read).await
     }
 
     /// What was said in a turn, behind what it was put behind: of the turns before nothing is read, so that those may be
@@ -127,7 +130,7 @@ pub(crate) async fn of_accepted(
 ) -> Result<ChainHistory, ChainError> {
     let parent = parent.ok_or(ChainError::NotFound)?;
     let read = read(inner, organization, parent).await?;
-    ChainHistory::of(&read)
+    ChainHistory::of(inner, &read).await
 }
 
 async fn read(
@@ -185,7 +188,7 @@ fn has_answer(row: &TurnRow) -> bool {
 
 impl ChainHistory {
     /// The history of turns, newest first.
-    fn of(turns: &[ChainedTurn]) -> Result<Self, ChainError> {
+    async fn of(inner: &RuntimeInner, turns: &[ChainedTurn]) -> Result<Self, ChainError> {
         let newest = &turns.first().ok_or(ChainError::NotFound)?.row;
         let mut history = Self {
             turn: newest.id,
@@ -196,12 +199,12 @@ impl ChainHistory {
             bytes: 0,
         };
         for turn in turns.iter().rev() {
-            history.add(turn)?;
+            history.add(inner, turn).await?;
         }
         Ok(history)
     }
 
-    fn add(&mut self, turn: &ChainedTurn) -> Result<(), ChainError> {
+    async fn add(&mut self, inner: &RuntimeInner, turn: &ChainedTurn) -> Result<(), ChainError> {
         let format = turn.context.projection.format();
         self.bytes += turn.body.len();
         let request = body_text(turn.body.clone())
@@ -210,7 +213,8 @@ impl ChainHistory {
             tracing::error!(turn.id = %turn.row.id, error = %error, "a stored request cannot be read");
             ChainError::NotFound
         })?;
-        self.bring(request.input.messages);
+        let brought = request.input.messages;
+        self.bring(restored(inner, turn, brought).await?);
         for said in &turn.said {
             let calls = turn.calls.iter();
             let calls = calls.filter(|row| row.call.call.round == said.round);
@@ -287,6 +291,26 @@ impl ChainHistory {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.messages.len() * size_of::<Message>()
     }
+}
+
+/// The messages of a turn's request, with what its client never saw of the turns that it continues by its history.
+async fn restored(
+    inner: &RuntimeInner,
+    turn: &ChainedTurn,
+    brought: Vec<Message>,
+) -> Result<Vec<Message>, ReadError> {
+    if turn.row.memory_turn.is_none() {
+        return Ok(brought);
+    }
+    let offered = turn.context.tools.iter().flatten();
+    let ours = offered.filter_map(|listed| match listed {
+        ListedTool::Ours(tool) => Some(tool.name.clone()),
+        ListedTool::Client(_) => None,
+    });
+    let tools: Vec<String> = ours.collect();
+    let in_order = history::repaired(&brought).0.unwrap_or(brought);
+    let whole = memory::restored(inner, &turn.row, &tools, &in_order).await?;
+    Ok(whole.unwrap_or(in_order))
 }
 
 /// The message with the upstream's ids of the calls that it answers.

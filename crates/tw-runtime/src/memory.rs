@@ -196,6 +196,37 @@ async fn find_again(
     })
 }
 
+/// The messages of an accepted turn's request with what its client never saw of the turns before; `None` where nothing
+/// was put back. `messages` are in order, and `tools` are those of ours that the turn was offered.
+///
+/// # Errors
+/// When the store cannot be read.
+pub(crate) async fn restored(
+    inner: &RuntimeInner,
+    row: &TurnRow,
+    tools: &[String],
+    messages: &[Message],
+) -> Result<Option<Vec<Message>>, ReadError> {
+    let (Some(newest), Some(room)) = (row.memory_turn, room(inner, tools)) else {
+        return Ok(None);
+    };
+    let named = row.conversation_named.then_some(row.conversation.as_str());
+    let Some(scope) = MemoryScope::of(row.end_user.as_deref(), named, KeyHolder::OnePerson) else {
+        return Ok(None);
+    };
+    let remembered = inner.store.remembered(row.organization, newest, room);
+    let remembered = remembered.await?;
+    let history = History::read(&scope, messages);
+    let sent = SentHistory {
+        messages,
+        offer: &ToolOffer::Relay,
+        known: &KnownHistory::default(),
+    };
+    let restored = put_back(&remembered, tools, &history, &sent);
+    let whole = restored.map(|spliced| spliced.messages(messages).into_iter().cloned().collect());
+    Ok(whole)
+}
+
 /// The tools of ours that the model is offered.
 fn tools_of(sent: &SentHistory<'_>) -> Vec<String> {
     sent.offer.ours().map(|tool| tool.name.clone()).collect()

@@ -250,6 +250,38 @@ async fn the_models_own_blocks_come_back() {
     assert_eq!(input[3]["content"][0]["text"], "Hm.");
 }
 
+/// A client that kept the history itself until now, and never saw the calls that ran.
+#[tokio::test]
+async fn what_memory_put_back_stays_in_the_chain() {
+    let answers: [super::Said; 4] = [
+        ("", &[("up_1", "act", "{}")]),
+        ("Done.", &[]),
+        ("Two.", &[]),
+        ("Three.", &[]),
+    ];
+    let lab = Lab::start(&answers).await;
+    let ann = [("turnwright-user", "ann")];
+    let ask = async |body: Value| create(&lab.app.client, &ann, body).await;
+    response(&ask(json!({ "input": "go" })).await);
+    lab.app.settled().await;
+    let kept = json!([user("go"), said("Done."), user("and?")]);
+    let got = ask(json!({ "input": kept })).await;
+    assert_eq!(got.header("turnwright-memory"), "attached");
+    let two = response(&got);
+    let mut wanted = vec![
+        user("go"),
+        json!({ "role": "assistant", "tool_calls": [called("up_1", "act", "{}")] }),
+        result("up_1", super::DID),
+        said("Done."),
+        user("and?"),
+    ];
+    assert_eq!(plain(&lab.sent()), wanted);
+    let three = ask(json!({ "input": "more", "previous_response_id": id(&two) })).await;
+    response(&three);
+    wanted.extend([said("Two."), user("more")]);
+    assert_eq!(plain(&lab.sent()), wanted);
+}
+
 #[tokio::test]
 async fn a_chain_survives_a_restart() {
     let lab = Lab::start(&[ACTS, ("Done.", &[])]).await;

@@ -26,6 +26,9 @@ async fn continued(client: &TestClient, headers: &[(&str, &str)], name: &str) ->
     create(client, headers, body).await
 }
 
+/// What it is, who asks, with which headers, and for which response.
+type Row<'a> = (&'a str, &'a TestClient, &'a [(&'a str, &'a str)], &'a str);
+
 #[tokio::test]
 async fn a_foreign_response_is_answered_like_an_unknown_one() {
     let lab = Lab::start(&[("One.", &[])]).await;
@@ -73,7 +76,7 @@ async fn a_foreign_response_is_answered_like_an_unknown_one() {
     let ann: &[(&str, &str)] = &[("turnwright-user", "ann")];
     let bob: &[(&str, &str)] = &[("turnwright-user", "bob")];
     let chat = format!("resp_{chat}");
-    let rows: [(&str, &TestClient, &[(&str, &str)], &str); 11] = [
+    let rows: [Row<'_>; 11] = [
         ("nonsense", &app.client, &[], "resp_1"),
         ("empty", &app.client, &[], ""),
         (
