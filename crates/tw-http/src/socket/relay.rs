@@ -21,6 +21,10 @@ use crate::error::ApiError;
 use crate::gateway::fault_in;
 use crate::server::{AppState, RequestId};
 
+/// How the event begins by which a stream tells an error before its response has failed. Here a client takes an error
+/// for the end, and the failed response, which says the same, for that of its next message.
+const STREAM_ERROR: &str = "{\"type\":\"error\"";
+
 /// A response that is under way.
 pub(super) struct BegunResponse {
     pub taken: TurnTaken,
@@ -136,7 +140,8 @@ impl Telling {
             return Ok(());
         }
         let ready = std::mem::take(&mut self.ready);
-        for event in sse::written_data(&ready) {
+        let events = sse::written_data(&ready).filter(|event| !event.starts_with(STREAM_ERROR));
+        for event in events {
             send(socket, Message::text(self.begun.lane.on(event))).await?;
         }
         Ok(())

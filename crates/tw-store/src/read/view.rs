@@ -114,7 +114,9 @@ fn changes(conn: &Connection, key: i64) -> Result<RequestChanges, ReadError> {
     let Some(stored) = stored.optional()? else {
         return Ok(RequestChanges::default());
     };
-    Ok(context::decode(&stored)?.changes)
+    // A turn whose context cannot be read has failed, and is shown all the same.
+    Ok(context::decode(&stored)
+        .map_or_else(|_| RequestChanges::default(), |context| context.changes))
 }
 
 fn by_round(

@@ -29,8 +29,8 @@ use tw_core::limits::RequestLimits;
 use tw_core::model::CallForm;
 use tw_core::native::{AnswerOrigin, NativeLabel};
 use tw_core::request::{
-    Block, CallBlock, ChoiceSent, Message, ModelInput, ModelRequest, OfferedTools, ReasoningBlock,
-    RoundSent,
+    Block, CallBlock, ChoiceSent, Message, MixedTool, ModelInput, ModelRequest, OfferedTools,
+    ReasoningBlock, RoundSent,
 };
 use tw_wire::format::WireFormat;
 
@@ -99,9 +99,21 @@ impl TurnForm {
             round: if rng.one_in(4) { round } else { Vec::new() },
         }
     }
+
+    /// Only a turn that offers tools itself chooses for the client.
+    fn tools<'a>(&self, input: &'a ModelInput) -> OfferedTools<'a> {
+        if self.has_no_tools {
+            return OfferedTools::Ours(Vec::new());
+        }
+        if self.choice == ChoiceSent::AsSent {
+            return OfferedTools::AsSent;
+        }
+        let entries = input.tools.entries().iter();
+        OfferedTools::Mixed(entries.map(MixedTool::Client).collect())
+    }
 }
 
-/// The request as an upstream of a format gets it, and whether it was told of a change.
+/// The request as an upstream of a format gets it, and whether its client, if it speaks the same, is told of a change.
 fn sent(
     input: &ModelInput,
     messages: &[Message],
@@ -126,11 +138,7 @@ fn sent(
         input,
         messages: messages.iter().collect(),
         to: &to,
-        tools: if form.has_no_tools {
-            OfferedTools::Ours(Vec::new())
-        } else {
-            OfferedTools::AsSent
-        },
+        tools: form.tools(input),
         tool_choice: form.choice,
         rounds: if form.round.is_empty() {
             Vec::new()
@@ -141,7 +149,9 @@ fn sent(
         ask_usage: false,
     };
     let accepts = accepts(format);
-    let is_changed = !format.changes(&request, &accepts).is_empty();
+    // What it is told in other formats is in the table of features.
+    let is_native = input.format == format.format_name();
+    let is_changed = is_native && !format.changes(&request, &accepts).is_empty();
     (format.encode_request(&request, &accepts), is_changed)
 }
 
