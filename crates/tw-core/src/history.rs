@@ -4,7 +4,7 @@
 mod calls;
 pub(crate) mod ids;
 
-pub use calls::sendable_arguments;
+pub use calls::{INVALID_ARGUMENTS, sendable_arguments};
 
 use std::fmt;
 
@@ -66,7 +66,7 @@ impl fmt::Display for HistoryRepairs {
             ("moved_result", self.moved_results),
             ("repeated_result", self.repeated_results),
             ("repeated_id", self.repeated_ids),
-            ("invalid_arguments", self.invalid_arguments),
+            (INVALID_ARGUMENTS, self.invalid_arguments),
             ("empty_arguments", self.empty_arguments),
             ("empty_list", self.empty_lists),
             ("half_character", self.half_characters),

@@ -8,6 +8,9 @@ use crate::json::Literal;
 use crate::model::CallForm;
 use crate::request::{Block, CallBlock, Message};
 
+/// The name under which arguments that are no object stand in one.
+pub const INVALID_ARGUMENTS: &str = "invalid_arguments";
+
 /// Arguments as an upstream takes them, where they are not: nothing at all is no arguments, and
 /// what is no object is put into one.
 pub fn sendable_arguments(written: &Literal) -> Option<Literal> {
@@ -20,7 +23,7 @@ pub fn sendable_arguments(written: &Literal) -> Option<Literal> {
     if is_object {
         return None;
     }
-    let wrapped = serde_json::json!({ "invalid_arguments": text });
+    let wrapped = serde_json::json!({ INVALID_ARGUMENTS: text });
     Some(Literal::from_text(&wrapped.to_string()))
 }
 

@@ -3,9 +3,10 @@
 //! The API's blocks never overlap, so a call whose pieces come between those of another one waits until that is whole.
 
 use tw_core::event::LogEvent;
+use tw_core::history::INVALID_ARGUMENTS;
 use tw_core::id::{CallId, TurnId};
 use tw_core::json::{Json, Literal, LiteralBuf};
-use tw_core::model::{AnswerDelta, BlockEnd, CallDelta, Finish};
+use tw_core::model::{AnswerDelta, BlockEnd, CallDelta, CallForm, Finish};
 use tw_core::native::NativeFields;
 
 use super::request::shown_id;
@@ -76,7 +77,50 @@ struct HandedCall {
     /// Arguments that were not written yet.
     waiting: LiteralBuf,
     extent: ObjectExtent,
+    form: InputForm,
     is_written: bool,
+}
+
+/// How a call's arguments become its input, which is an object here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InputForm {
+    /// Nothing came yet that would tell.
+    Unknown,
+    Object,
+    /// A text in an object, under this name.
+    Wrapped(&'static str),
+}
+
+impl InputForm {
+    fn of(call: CallForm, arguments: &str) -> Self {
+        match (call, arguments.trim_start().as_bytes().first()) {
+            (CallForm::Custom, _) => Self::Wrapped("input"),
+            (CallForm::Function | CallForm::ByName, None) => Self::Unknown,
+            (CallForm::Function | CallForm::ByName, Some(b'{')) => Self::Object,
+            (CallForm::Function | CallForm::ByName, Some(_)) => Self::Wrapped(INVALID_ARGUMENTS),
+        }
+    }
+
+    /// Writes what stands before the arguments.
+    fn open(self, sink: &mut impl FnMut(BlockStep<'_>)) {
+        if let Self::Wrapped(name) = self {
+            more(&Literal::from_text(&format!("{{\"{name}\":\"")), sink);
+        }
+    }
+
+    fn more(self, arguments: &Literal, sink: &mut impl FnMut(BlockStep<'_>)) {
+        match self {
+            // As it stands in a string.
+            Self::Wrapped(_) => more(&Literal::from_text(arguments.as_str()), sink),
+            Self::Unknown | Self::Object => more(arguments, sink),
+        }
+    }
+
+    fn close(self, sink: &mut impl FnMut(BlockStep<'_>)) {
+        if let Self::Wrapped(_) = self {
+            more(&Literal::from_text("\"}"), sink);
+        }
+    }
 }
 
 /// Finds the end of a JSON object whose text comes in pieces.
@@ -263,6 +307,7 @@ impl BlockFold {
                 more: Vec::new(),
                 waiting: LiteralBuf::default(),
                 extent: ObjectExtent::default(),
+                form: InputForm::of(piece.form, ""),
                 is_written: false,
             });
         }
@@ -277,10 +322,17 @@ impl BlockFold {
         }
         if let Some(arguments) = &piece.arguments {
             call.extent.add(&arguments.to_text());
-            if self.open == OpenKind::Call(at) {
-                more(arguments, sink);
-            } else if !call.is_written {
+            let is_open = self.open == OpenKind::Call(at);
+            if is_open && call.form != InputForm::Unknown {
+                call.form.more(arguments, sink);
+            } else if is_open || !call.is_written {
                 call.waiting.push(arguments);
+            }
+            if call.form == InputForm::Unknown {
+                call.form = InputForm::of(piece.form, &call.waiting.to_literal().to_text());
+                if is_open && call.form != InputForm::Unknown {
+                    call.begin_input(sink);
+                }
             }
         }
         self.advance(Patience::Waits, sink);
@@ -303,28 +355,43 @@ impl BlockFold {
                     return;
                 }
             }
-            if self.open != OpenKind::Nothing {
-                sink(BlockStep::End);
-            }
+            self.end_open(sink);
             self.open = OpenKind::Call(next);
             let call = &mut self.calls[next];
             call.is_written = true;
-            let waiting = std::mem::take(&mut call.waiting);
             sink(BlockStep::ToolUse {
                 id: &call.id,
                 name: &call.name,
                 more: Some(&call.more).filter(|more| !more.is_empty()),
             });
-            more(&waiting.to_literal(), sink);
+            if call.form != InputForm::Unknown {
+                call.begin_input(sink);
+            }
         }
     }
 
     fn close(&mut self, sink: &mut impl FnMut(BlockStep<'_>)) {
         self.advance(Patience::AtEnd, sink);
+        self.end_open(sink);
+    }
+
+    fn end_open(&mut self, sink: &mut impl FnMut(BlockStep<'_>)) {
+        if let OpenKind::Call(at) = self.open {
+            self.calls[at].form.close(sink);
+        }
         if self.open != OpenKind::Nothing {
             sink(BlockStep::End);
             self.open = OpenKind::Nothing;
         }
+    }
+}
+
+impl HandedCall {
+    /// Writes the arguments that waited until the form of the input was known.
+    fn begin_input(&mut self, sink: &mut impl FnMut(BlockStep<'_>)) {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.form.open(sink);
+        self.form.more(&waiting.to_literal(), sink);
     }
 }
 

@@ -75,12 +75,11 @@ pub fn write(out: &mut Vec<u8>, usage: &TokenUsage) {
     {
         return write::raw(out, &native.json);
     }
-    let cached = usage.cached_tokens.unwrap_or(0);
-    let cache_write = usage.cache_write_tokens.unwrap_or(0);
-    let input = usage
-        .prompt_tokens
-        .saturating_sub(cached)
-        .saturating_sub(cache_write);
+    // Some providers say that more was cached than there is; the parts are together what they counted as the input.
+    let cached = usage.cached_tokens.unwrap_or(0).min(usage.prompt_tokens);
+    let fresh = usage.prompt_tokens - cached;
+    let cache_write = usage.cache_write_tokens.unwrap_or(0).min(fresh);
+    let input = fresh - cache_write;
     out.push(b'{');
     for (name, tokens) in [
         ("input_tokens", input),

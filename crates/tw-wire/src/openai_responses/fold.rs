@@ -448,8 +448,13 @@ impl ResponseFold {
             return;
         };
         let fields = ObjectFields::parse(native.json.as_str()).unwrap_or_default();
-        let is_thought = item::kind(&native.json) == "reasoning";
-        if self.open.is_none() && is_thought {
+        let kind = item::kind(&native.json);
+        let is_thought = kind == "reasoning";
+        if self.open.is_none() && kind == "message" {
+            // A message that says nothing.
+            let at = self.message(out);
+            self.part_of(at, PartWanted::Text, out);
+        } else if self.open.is_none() && is_thought {
             // A thought that is not told.
             let id = self.next_id(ids::REASONING);
             let kind = OutputKind::Reasoning {

@@ -71,6 +71,18 @@ fn piece(call: u32, id: Option<&str>, name: Option<&str>, arguments: Option<&str
     })
 }
 
+fn custom(call: u32, name: Option<&str>, input: &str) -> LogEvent {
+    LogEvent::ClientCall(CallDelta {
+        choice: 0,
+        call,
+        id: name.map(|_| "c".into()),
+        name: name.map(Into::into),
+        form: CallForm::Custom,
+        arguments: Some(Literal::from_text(input)),
+        native: None,
+    })
+}
+
 fn finish(reason: Finish) -> LogEvent {
     LogEvent::Finish { choice: 0, reason }
 }
@@ -260,6 +272,41 @@ fn turns_are_told_as_one_message() {
                 "start",
                 r#"0 {"type":"tool_use","id":"call_0190aaaabbbb7ccc8dddeeeeffff0001_1_0","name":"f","input":{}}"#,
                 "0 .",
+                "\"tool_use\"",
+                "stop",
+            ],
+        ),
+        (
+            "an input is an object, also that of a custom tool and one that is none",
+            vec![
+                round(1, CHAT),
+                custom(0, Some("sql"), "say \"a"),
+                custom(0, None, "\u{1F600}\n\""),
+                piece(1, Some("f"), Some("f"), Some("")),
+                piece(1, None, None, Some(" ")),
+                piece(1, None, None, Some("[1")),
+                piece(1, None, None, Some(",\"x\"]")),
+                piece(2, Some("g"), Some("g"), Some(" ")),
+                piece(2, None, None, Some("{}")),
+                finish(Finish::ToolCalls),
+                completed(),
+            ],
+            &[
+                "start",
+                r#"0 {"type":"tool_use","id":"c","name":"sql","input":{}}"#,
+                r#"0 + {"partial_json":"{\"input\":\""}"#,
+                r#"0 + {"partial_json":"say \\\"a"}"#,
+                r#"0 + {"partial_json":"😀\\n\\\""}"#,
+                r#"0 + {"partial_json":"\"}"}"#,
+                "0 .",
+                r#"1 {"type":"tool_use","id":"f","name":"f","input":{}}"#,
+                r#"1 + {"partial_json":"{\"invalid_arguments\":\""}"#,
+                r#"1 + {"partial_json":" [1,\\\"x\\\"]"}"#,
+                r#"1 + {"partial_json":"\"}"}"#,
+                "1 .",
+                r#"2 {"type":"tool_use","id":"g","name":"g","input":{}}"#,
+                r#"2 + {"partial_json":" {}"}"#,
+                "2 .",
                 "\"tool_use\"",
                 "stop",
             ],
