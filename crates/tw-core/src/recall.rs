@@ -8,7 +8,7 @@
 mod rename;
 mod written;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -152,6 +152,14 @@ pub fn splice(
 ) -> SplicedHistory {
     let turns: BTreeMap<usize, &RecalledTurn> =
         recalled.turns.iter().map(|turn| (turn.at, turn)).collect();
+    let brought = if turns.is_empty() {
+        HashSet::new()
+    } else {
+        let calls = messages.iter().flat_map(Message::calls);
+        calls
+            .filter_map(|call| CallId::parse_handed(&call.id))
+            .collect()
+    };
     let mut spliced = Splicing::default();
     let mut at = 0;
     while let Some(message) = messages.get(at) {
@@ -165,6 +173,7 @@ pub fn splice(
             message,
             answers: &behind[..answers],
             sent: &recalled.sent,
+            brought: &brought,
         };
         match turns.get(&at) {
             Some(turn) => answered.join(turn, is_offered, &mut spliced),
@@ -215,6 +224,8 @@ struct Answered<'a> {
     message: &'a Message,
     answers: &'a [Message],
     sent: &'a SentCalls,
+    /// Calls that the history holds under ids of ours, as it does those that we ran where its format shows them.
+    brought: &'a HashSet<CallId>,
 }
 
 impl Answered<'_> {
@@ -246,13 +257,17 @@ impl Answered<'_> {
         let Some((own, hidden)) = turn.rounds.split_last() else {
             return self.pass(out);
         };
-        let goes_back =
+        let is_ours =
             |call: &RecalledCall| call.runs == CallRunner::Server && is_offered(&call.tool_name);
+        let goes_back = |call: &RecalledCall| is_ours(call) && !self.brought.contains(&call.id);
         let kept: Vec<&RecalledRound> = hidden
             .iter()
             .filter(|round| round.calls.iter().any(goes_back))
             .collect();
-        let is_mixed = own.calls.iter().any(goes_back);
+        let stands_here =
+            |call: &RecalledCall| self.message.calls().any(|made| is_call(made, call));
+        let is_own = |call: &RecalledCall| goes_back(call) || is_ours(call) && stands_here(call);
+        let is_mixed = own.calls.iter().any(is_own);
         if kept.is_empty() && !is_mixed {
             return self.pass(out);
         }
@@ -272,7 +287,7 @@ impl Answered<'_> {
                 self.pass(out);
             }
             Texts::OfRounds | Texts::OfClient => {
-                self.own_round(own, texts, &goes_back, &mut made);
+                self.own_round(own, texts, &is_own, &mut made);
                 out.put(made);
             }
         }
@@ -316,14 +331,13 @@ impl Answered<'_> {
             let Some(call) = rows.find(|call| call.sent_id == made.id) else {
                 continue;
             };
+            let brought = left.iter().position(|made| is_call(made, call));
+            let brought = brought.map(|place| left.remove(place));
             if goes_back(call) {
                 blocks.push(block.clone());
                 answers.push(result(&call.sent_id, &call.shown));
-            } else if let Some(place) = left
-                .iter()
-                .position(|block| CallId::parse_handed(&block.id) == Some(call.id))
-            {
-                self.take(left.remove(place), &mut blocks, &mut answers);
+            } else if let Some(brought) = brought {
+                self.take(brought, &mut blocks, &mut answers);
             }
         }
         for call in left {
@@ -363,6 +377,11 @@ enum Texts {
     OfRounds,
     /// The client's text alone: it was changed, or not all rounds go back.
     OfClient,
+}
+
+/// Whether a client's call is this one, under our id.
+fn is_call(made: &CallBlock, call: &RecalledCall) -> bool {
+    CallId::parse_handed(&made.id) == Some(call.id)
 }
 
 fn hidden_round(

@@ -194,6 +194,57 @@ fn hidden_rounds_and_held_results_go_back() {
     );
 }
 
+/// Responses shows the calls that we ran, so its clients bring them back.
+#[test]
+fn calls_that_the_client_brings_back_are_there_once() {
+    let brings = |calls: &[(u128, &str)]| {
+        let calls = calls.iter().map(|(n, name)| call(&handed(*n), name));
+        message(Role::Assistant, calls.collect())
+    };
+    let own = [(2, "pick"), (4, "pick")];
+    let answers = [answer(&handed(4), "blue"), answer(&handed(2), "red")];
+    let hidden = vec![
+        user("Go."),
+        brings(&[(1, "clock")]),
+        answer(&handed(1), "noon"),
+        brings(&own),
+    ];
+    let mut recalled = mixed();
+    recalled.turns[0].at = 3;
+    let clock = handed(1);
+    check(
+        &[hidden, answers.to_vec()].concat(),
+        &recalled,
+        &["clock", "mail"],
+        &format!(
+            r##"User: "Go."
+            Assistant: clock#{clock}
+            Tool: #{clock} "noon"
+            Assistant: (hm) pick#up2 mail#up3 pick#up4
+            Tool: #up2 "red"
+            Tool: #up3 "sent"
+            Tool: #up4 "blue""##
+        ),
+    );
+    let beside = vec![
+        user("Go."),
+        brings(&[(3, "mail"), own[0], own[1]]),
+        answer(&handed(3), "as shown"),
+    ];
+    check(
+        &[beside, answers.to_vec()].concat(),
+        &mixed(),
+        &["clock", "mail"],
+        r#"User: "Go."
+        Assistant: (hm) clock#up1
+        Tool: #up1 "noon"
+        Assistant: (hm) pick#up2 mail#up3 pick#up4
+        Tool: #up2 "red"
+        Tool: #up3 "sent"
+        Tool: #up4 "blue""#,
+    );
+}
+
 #[test]
 fn of_tools_that_are_not_offered_nothing_goes_back() {
     check(
