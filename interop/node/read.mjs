@@ -1,52 +1,36 @@
-// Reads chat answers with openai-node at its default retries.
+// Reads answers with the official client of a surface at its default retries.
 //
-// One argument: the base URL. Each line of standard input is {"request", "streamed"}; each line
-// of standard output is what came of it, in the form that ../python/clients.py describes.
+// Arguments: the surface and the base URL. Each line of standard input is
+// {"job", "request", "streamed"}; for each, a line of standard output has {"job", "outcome"} in the
+// form that ../python/clients.py describes.
 
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
-// The client is installed outside of the checkout, where an import would not look for it.
+import { chat, responses } from './openai.mjs';
+import { messages } from './anthropic.mjs';
+
+// The clients are installed outside of the checkout, where an import would not look for them.
 const require = createRequire(`${process.env.INTEROP_NODE}/package.json`);
-const { OpenAI } = require('openai');
-const { VERSION } = require('openai/version');
 
-const { completions } = new OpenAI({ baseURL: process.argv[2] }).chat;
-
-function callOf(call) {
-  const body = call.type === 'custom' ? call.custom : call.function;
-  return { id: call.id, name: body.name, arguments: body.arguments ?? body.input };
-}
-
-function choiceOf({ message, finish_reason: finish }) {
-  const called = message.function_call;
-  return {
-    text: message.content ?? '',
-    refusal: message.refusal ?? null,
-    finish,
-    function: called ? { name: called.name, arguments: called.arguments } : null,
-    calls: (message.tool_calls ?? []).map(callOf),
-  };
-}
-
-async function read({ request, streamed }) {
-  try {
-    const completion = streamed
-      ? await completions.stream(request).finalChatCompletion()
-      : await completions.create(request);
-    return { choices: completion.choices.map(choiceOf), error: null, id: completion.id };
-  } catch (error) {
-    const { name } = error.constructor;
-    const shown = { class: name, status: error.status ?? null, message: error.message };
-    return { choices: [], error: shown, id: null };
-  }
-}
+const [surface, baseURL] = process.argv.slice(2);
+const { name, read } = { chat, responses, messages }[surface](require, baseURL);
 
 function say(value) {
   process.stdout.write(`${JSON.stringify(value)}\n`);
 }
 
-say({ version: VERSION });
+async function work({ job, request, streamed }) {
+  try {
+    say({ job, outcome: { error: null, ...(await read(request, streamed)) } });
+  } catch (error) {
+    const { name: thrown } = error.constructor;
+    const shown = { class: thrown, status: error.status ?? null, message: error.message };
+    say({ job, outcome: { choices: [], error: shown, id: null } });
+  }
+}
+
+say({ name });
 for await (const line of createInterface({ input: process.stdin })) {
-  say(await read(JSON.parse(line)));
+  work(JSON.parse(line));
 }

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHAT = "openai.chat.completions"
+RESPONSES = "openai.responses"
+MESSAGES = "anthropic.messages"
 ERROR = "error"
+# How each kind says that an answer was cut off by its length.
+LENGTHS = {"length", "max_tokens", "response.incomplete", "incomplete"}
 
 
 @dataclass(frozen=True)
@@ -16,6 +20,7 @@ class Recording:
 
     file: str
     kind: str
+    endpoint: str
     streamed: bool
     status: int
     body: bytes
@@ -33,7 +38,16 @@ class Recording:
 
     @property
     def ends_by_length(self):
-        return "length" in self.expect["finish"]
+        return not LENGTHS.isdisjoint(self.expect["finish"])
+
+    @property
+    def upstream_kind(self):
+        """The format in which the recording's provider was asked, as a configuration calls it."""
+        if self.kind == MESSAGES or self.endpoint.endswith("/messages"):
+            return "anthropic"
+        if self.kind == RESPONSES or self.endpoint.endswith("/responses"):
+            return "openai_responses"
+        return "openai"
 
     def error_message(self):
         """What the upstream says went wrong; `None` for an answer that is no error."""
@@ -43,6 +57,7 @@ class Recording:
         error = errors[0]
         if isinstance(error, str):
             return error
+        error = error.get("error") or error
         return error.get("message") or error.get("detail")
 
     def choices(self):
@@ -79,8 +94,8 @@ class Recording:
         ]
 
 
-def load():
-    """The chat answers and the error bodies, in the manifest's order.
+def load(kinds=(CHAT, ERROR)):
+    """The answers of these kinds, in the manifest's order.
 
     Ends the suite where the recordings are not there: they are no part of the repository.
     """
@@ -91,18 +106,18 @@ def load():
         sys.exit(1 if os.environ.get("TURNWRIGHT_REQUIRE") == "1" else 0)
     found = []
     for entry in json.loads(manifest.read_text())["streams"]:
-        if entry["kind"] not in (CHAT, ERROR):
+        if entry["kind"] not in kinds:
             continue
         found.append(
             Recording(
                 file=entry["file"],
                 kind=entry["kind"],
+                endpoint=entry["endpoint"],
                 streamed=entry["stream"],
                 status=entry["http_status"],
                 body=(folder / entry["file"]).read_bytes(),
                 expect=entry["expect"],
-                # Requests of other endpoints are none that chat completions takes.
-                request=(entry["request"] or {}) if entry["kind"] == CHAT else {},
+                request=(entry["request"] or {}) if entry["kind"] != ERROR else {},
                 fed_directly=entry.get("clients_fed_directly", {}),
             )
         )

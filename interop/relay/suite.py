@@ -1,73 +1,126 @@
-"""Every recorded chat answer, read through the server by the official clients."""
+"""Every recorded answer, and one with each oddity of a list, read through the server by the official clients of three surfaces."""
 
+import json
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
-from clients import NodeClient, PythonClient
-from recordings import CHAT, load, request_for
-from server import Server, config_with
+import quirks
+from clients import CHAT, MESSAGES, PYTHON_CLIENTS, SURFACES, NodeClient, PythonClient
+from projected import Projected, request_on
+from recordings import CHAT as CHAT_KIND
+from recordings import ERROR, load
+from recordings import MESSAGES as MESSAGES_KIND
+from recordings import RESPONSES as RESPONSES_KIND
+from server import Server
 from upstream import Reply, Upstream
 
 CLASSES = ("right", "length", "error")
+NO_CLASS = "no class"
+KINDS = {
+    CHAT_KIND: "chat",
+    RESPONSES_KIND: "responses",
+    MESSAGES_KIND: "messages",
+    ERROR: "error",
+}
 # What the server makes of an upstream's refusal: these keep status and message, and a refusal of
 # the server's own credentials is not the client's to know.
 KEPT_STATUSES = (400, 404, 413, 422)
 CREDENTIALS_REFUSED = (401, 403)
 BAD_GATEWAY = 502
+# What openai-python's helper for chat completions raises of ends that it knows; of the first with what it has read.
+RAISED = {"length": "LengthFinishReasonError", "content_filter": "ContentFilterFinishReasonError"}
 # Failed requests are tried again by the clients after half a second or more, so they overlap.
-AT_ONCE = 6
+AT_ONCE = 8
+FAILURE_CHARS_SHOWN = 2000
+
+
+@dataclass(frozen=True)
+class Job:
+    """A recording that is to be read in one of its forms."""
+
+    group: str
+    recording: object
+    form: str
+
+    @property
+    def model(self):
+        """The name under which an upstream of the recording's own format is asked for it."""
+        return f"{self.recording.upstream_kind}:{self.form}:{self.recording.file}"
 
 
 def main():
-    recordings = load()
+    words = sys.argv[1:]
+    recordings = [*load(tuple(KINDS)), *quirks.load()]
     by_file = {recording.file: recording for recording in recordings}
 
     def replies(model, _n):
-        form, file = model.split(":", 1)
+        _, form, file = model.split(":", 2)
         return Reply.of(by_file[file], in_pieces=form == "pieces")
 
     upstream = Upstream(replies)
-    failures, counts = [], Counter()
-    with Server(config_with(upstream.base_url)) as server:
-        clients = [NodeClient(server), PythonClient(server)]
-        for client in clients:
-            # openai-node is one process with one pipe; a second one is not worth its start.
-            with ThreadPoolExecutor(AT_ONCE if isinstance(client, PythonClient) else 1) as pool:
-                for verdict in pool.map(lambda job: judge(client, *job), jobs(recordings)):
-                    group, reached, problem = verdict
-                    counts[client.name, group, reached] += 1
-                    if problem:
-                        failures.append(f"{client.name}: {problem}")
-            client.close()
+    jobs = [job for job in all_jobs(recordings) if all(word in job.model for word in words)]
+    failures, counts, names = [], Counter(), {}
+    with Server(config_of(upstream)) as server:
+        for surface in SURFACES:
+            clients = [NodeClient(server, surface), PYTHON_CLIENTS[surface](server)]
+            for language, client in zip(("Node", "Python"), clients):
+                names[language, surface] = client.name
+                with ThreadPoolExecutor(AT_ONCE) as pool:
+                    verdicts = pool.map(lambda job: judge(client, surface, job), jobs)
+                    for job, (reached, problem) in zip(jobs, verdicts):
+                        counts[language, job.group, surface, reached] += 1
+                        if problem:
+                            failures.append(f"{client.name}, {surface}: {problem}")
+                client.close()
     upstream.close()
-    show(recordings, clients, counts)
+    show(jobs, names, counts)
+    show_direct(recordings)
     for failure in failures:
-        print(f"FAILED {failure}")
-    sys.exit(1 if failures else 0)
+        print(f"FAILED {failure[:FAILURE_CHARS_SHOWN]}")
+    sys.exit(1 if failures or not jobs else 0)
 
 
-def jobs(recordings):
+def config_of(upstream):
+    """One provider in each of the formats, chosen by the model's name."""
+    lines = ["[limits]", "model_backoff_ms = 1"]
+    for kind in ("openai", "openai_responses", "anthropic"):
+        lines += [
+            "[[upstream]]",
+            f'name = "{kind}"',
+            f'kind = "{kind}"',
+            f"base_url = {json.dumps(upstream.base_url)}",
+            f'models = ["{kind}:*"]',
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def all_jobs(recordings):
     for recording in recordings:
-        if recording.kind != CHAT:
-            yield "error bodies", recording, "whole"
+        kind = KINDS[recording.kind]
+        if recording.file.startswith("quirk "):
+            yield Job(f"quirks of {kind} streams", recording, "pieces")
+        elif recording.kind == ERROR:
+            yield Job("error bodies", recording, "whole")
         elif recording.streamed:
-            yield "streams", recording, "whole"
-            yield "streams, in pieces", recording, "pieces"
+            yield Job(f"{kind} streams", recording, "whole")
+            yield Job(f"{kind} streams, in pieces", recording, "pieces")
         else:
-            yield "bodies", recording, "whole"
+            yield Job(f"{kind} bodies", recording, "whole")
 
 
-def judge(client, group, recording, form):
-    request = {**request_for(recording), "model": f"{form}:{recording.file}"}
-    outcome = client.read(request, recording.streamed)
+def judge(client, surface, job):
+    """The class that the outcome falls into, and what is wrong where that is none."""
+    request = {**request_on(job.recording, surface), "model": job.model}
+    outcome = client.read(request, job.recording.streamed)
     try:
-        return group, class_of(client, recording, outcome), None
-    except AssertionError as problem:
-        return group, "no class", f"{recording.file} ({group}): {problem}; {outcome}"
+        return class_of(client, surface, job.recording, outcome), None
+    except (AssertionError, LookupError) as problem:
+        return NO_CLASS, f"{job.recording.file} ({job.form}): {problem!r}; {outcome}"
 
 
-def class_of(client, recording, outcome):
+def class_of(client, surface, recording, outcome):
     """The class that an outcome falls into.
 
     Raises `AssertionError` where there is none.
@@ -77,28 +130,22 @@ def class_of(client, recording, outcome):
         assert error, "the upstream's error did not arrive"
         check_error(recording, error)
         return "error"
-    if recording.ends_by_length:
-        if recording.streamed and isinstance(client, PythonClient):
-            raised = error and error["class"]
-            assert raised == "LengthFinishReasonError", f"raised {raised}"
-        else:
-            assert error is None, "there was an error"
-        check_choices(recording, outcome["choices"])
-        assert outcome["choices"][0]["finish"] == "length", "the finish reason is not length"
-        return "length"
-    assert error is None, "there was an error"
-    check_choices(recording, outcome["choices"])
-    finish = outcome["choices"][0]["finish"]
-    if recording.calls:
-        assert finish == "tool_calls", f"the finish reason is {finish} with calls"
+    wanted = Projected(recording, surface)
+    by_design = RAISED.get(wanted.finish)
+    if by_design and recording.streamed and isinstance(client, PythonClient):
+        raised = error and error["class"]
+        assert raised == by_design, f"raised {raised}"
+        if not outcome["choices"]:
+            return "right"
     else:
-        assert finish, "there is no finish reason"
-    return "right"
+        assert error is None, "there was an error"
+    check_choices(recording, wanted, outcome["choices"])
+    return "length" if recording.ends_by_length else "right"
 
 
 def check_error(recording, error):
     said = recording.error_message()
-    if recording.kind == CHAT:
+    if recording.kind != ERROR:
         assert said in error["message"], f"the message is not {said!r}"
     elif recording.status in CREDENTIALS_REFUSED:
         assert error["status"] == BAD_GATEWAY, "refused credentials are no bad gateway"
@@ -108,34 +155,77 @@ def check_error(recording, error):
         assert said in error["message"], f"the message is not {said!r}"
 
 
-def check_choices(recording, choices):
-    expected = recording.choices()
+def check_choices(recording, wanted, choices):
+    expected = wanted.choices
     assert len(choices) == len(expected), f"{len(choices)} choices instead of {len(expected)}"
     for choice, (text, calls) in zip(choices, expected):
         assert choice["text"] == text, f"the text is not {text!r}"
-        wanted = [(name, recording.whole(arguments)) for name, arguments in calls]
-        made = [(call["name"], recording.whole(call["arguments"])) for call in choice["calls"]]
-        assert made == wanted, f"the calls are not {wanted}"
+        made = [(call["name"], call["arguments"]) for call in choice["calls"]]
+        assert len(made) == len(calls), f"the calls are not {calls}"
+        for (name, arguments), (wanted_name, said) in zip(made, calls):
+            assert name == wanted_name, f"the call is not of {wanted_name}"
+            if wanted.surface == MESSAGES or is_by_value(recording):
+                same = is_same_input(arguments, said, recording)
+            else:
+                same = recording.whole(arguments) == recording.whole(said)
+            assert same, f"the arguments are not {said!r}"
         ids = [call["id"] for call in choice["calls"]]
         assert all(ids) and len(set(ids)) == len(ids), f"ids are empty or repeated: {ids}"
-    assert choices[0]["refusal"] == recording.expect.get("refusal"), "another refusal"
-    legacy = recording.expect.get("function_call")
-    assert choices[0]["function"] == legacy, f"the function call is not {legacy}"
+    first = choices[0]
+    refusal = None if wanted.surface == MESSAGES else wanted.refusal
+    assert first["refusal"] == refusal, "another refusal"
+    function = wanted.function if wanted.surface == CHAT else None
+    assert first["function"] == function, f"the function call is not {function}"
+    assert first["finish"] == wanted.finish, f"the end is {first['finish']}, not {wanted.finish}"
+    if wanted.thought_chars is not None:
+        shown = len(first["thought"])
+        assert shown == wanted.thought_chars, f"{shown} characters of {wanted.thought_chars} thought"
+    if wanted.usage is not None:
+        assert first["usage"] == wanted.usage, f"the usage is not {wanted.usage}"
+    if wanted.kinds is not None:
+        assert first["kinds"] == wanted.kinds, f"not of the kinds {wanted.kinds}"
 
 
-def show(recordings, clients, counts):
-    shown = (*CLASSES, "no class")
-    print(f"{'read through the server':<44}" + "".join(f"{name:>10}" for name in shown))
-    groups = dict.fromkeys(group for group, _, _ in jobs(recordings))
-    for client in clients:
-        for group in groups:
-            row = [counts[client.name, group, reached] for reached in shown]
-            print(f"{client.name + ', ' + group:<44}" + "".join(f"{n:>10}" for n in row))
-    print(f"\n{'the same streams read directly':<44}" + "".join(f"{n:>10}" for n in shown))
-    streams = [it for it in recordings if it.fed_directly and it.kind == CHAT]
+def is_by_value(recording):
+    """Whether the recording has inputs as values, of which the manifest has another spelling."""
+    return recording.kind == MESSAGES_KIND and not recording.streamed
+
+
+def is_same_input(written, said, recording):
+    """Whether an input says the same as the arguments that the model wrote."""
+    if recording.streamed and written == said:
+        return True
+    said = said or "{}"
+    try:
+        meant = json.loads(said)
+    except json.JSONDecodeError:
+        meant = None
+    if isinstance(meant, dict):
+        return json.loads(written or "{}") == meant
+    # What is no object stands in one: under one name what a custom tool is given, under another what is broken.
+    return json.loads(written) in ({"input": said}, {"invalid_arguments": said})
+
+
+def show(jobs, names, counts):
+    for (language, surface), name in names.items():
+        print(f"{language} on {surface}: {name}")
+    shown = [(surface, reached) for surface in SURFACES for reached in (*CLASSES, NO_CLASS)]
+    print(f"\n{'':<34}" + "".join(f"{surface:<40}" for surface in SURFACES))
+    print(f"{'read through the server':<34}" + "".join(f"{reached:<10}" for _, reached in shown))
+    for language in ("Node", "Python"):
+        for group in dict.fromkeys(job.group for job in jobs):
+            row = [counts[language, group, surface, reached] for surface, reached in shown]
+            print(f"{language + ', ' + group:<34}" + "".join(f"{n:<10}" for n in row))
+
+
+def show_direct(recordings):
+    """How the same streams fare when the clients read them themselves."""
+    shown = (*CLASSES, NO_CLASS)
+    print(f"\n{'chat streams read directly':<34}" + "".join(f"{name:<10}" for name in shown))
+    streams = [it for it in recordings if it.fed_directly and it.kind == CHAT_KIND]
     for name in ("openai-node 7.59.0", "openai-python 3.57.0"):
         fared = Counter(class_of_direct(it, it.fed_directly[name]) for it in streams)
-        print(f"{name + ', streams':<44}" + "".join(f"{fared[reached]:>10}" for reached in shown))
+        print(f"{name:<34}" + "".join(f"{fared[reached]:<10}" for reached in shown))
 
 
 def class_of_direct(recording, fared):
@@ -145,7 +235,7 @@ def class_of_direct(recording, fared):
     if fared.startswith("error: LengthFinishReasonError"):
         return "length"
     if fared != "ok":
-        return "no class"
+        return NO_CLASS
     return "length" if recording.ends_by_length else "right"
 
 
