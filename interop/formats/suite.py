@@ -1,15 +1,17 @@
 """Messages and Responses as their official clients see them: plain and streamed, with the server's tools and with the
-client's own, and what is refused.
+client's own, and what is refused. A stream of each format that breaks off, read on from where it did.
 
 Every function named `test_…` runs against one server before a scripted model.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tempfile
 import traceback
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,6 +163,28 @@ def test_conversations_of_responses_are_refused(place: Place) -> None:
         assert (refused.code, refused.param) == ("unsupported_parameter", "conversation"), refused
     else:
         raise AssertionError("it was answered")
+
+
+STREAMED: dict[str, tuple[str, dict[str, object]]] = {
+    "chat": ("/v1/chat/completions", {"messages": ASKED}),
+    "responses": ("/v1/responses", {"input": ASKED}),
+    "messages": ("/v1/messages", {"messages": ASKED, "max_tokens": 100}),
+}
+
+
+def test_streams_are_read_on_from_every_event(place: Place) -> None:
+    headers = {"authorization": f"Bearer {place.with_tools}", "content-type": "application/json"}
+    for word, (path, wanted) in STREAMED.items():
+        body = json.dumps({"model": "any", "stream": True, **wanted}).encode()
+        with urllib.request.urlopen(urllib.request.Request(f"{place.url}{path}", body, headers)) as answer:
+            turn, live = answer.headers["turnwright-turn"], answer.read()
+        events = [event + b"\n\n" for event in live.split(b"\n\n")[:-1]]
+        assert len(events) > len(SAID) and b"42" in live, live
+        for seen in range(len(events) + 1):
+            there = f"{place.url}/v1/turns/{turn}/events?format={word}&skip={seen}"
+            with urllib.request.urlopen(urllib.request.Request(there, headers=headers)) as rest:
+                parts = b"".join(events[:seen]) + rest.read()
+            assert parts == live, f"{word}, {seen} events seen: {parts!r}"
 
 
 def main() -> int:

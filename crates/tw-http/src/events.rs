@@ -33,6 +33,8 @@ struct Query {
     /// The format in which the log is read; `None` for our own.
     format: Option<WireFormat>,
     after: Option<LogCursor>,
+    /// Server-sent events of the format that the reader has.
+    skip: u64,
 }
 
 pub(crate) async fn follow(
@@ -97,6 +99,7 @@ async fn answer(
         follower,
         form,
         after: query.after.map_or(0, |cursor| cursor.number),
+        skip: query.skip,
         keep_alive: surfaces.0.options.keep_alive,
         ready: Vec::new(),
         turn,
@@ -110,6 +113,7 @@ fn read_query(query: &str, headers: &HeaderMap) -> Result<Query, ApiError> {
     let mut read = Query {
         format: None,
         after: None,
+        skip: 0,
     };
     let last = headers
         .get(LAST_EVENT_ID)
@@ -126,10 +130,24 @@ fn read_query(query: &str, headers: &HeaderMap) -> Result<Query, ApiError> {
                 read.format = Some(format);
             }
             ("after", text) => read.after = Some(cursor("after", text)?),
+            (SKIP, text) => read.skip = text.parse().map_err(|_| bad_skip())?,
             _ => {}
         }
     }
+    if read.skip > 0 && read.format.is_none() {
+        return Err(bad_skip());
+    }
     Ok(read)
+}
+
+/// The count of a format's events that a reader has, which have no ids there.
+const SKIP: &str = "skip";
+
+fn bad_skip() -> ApiError {
+    let message = format!(
+        "{SKIP} is the number of events that you have of a client's format; in format '{OWN}' each has an id for after."
+    );
+    ApiError::invalid(Some(SKIP), None, message)
 }
 
 /// The word for our own events.
@@ -163,6 +181,8 @@ pub(crate) struct Following {
     pub(crate) form: EventForm,
     /// Number up to which events are folded and not sent.
     pub(crate) after: u64,
+    /// Server-sent events that are still not sent.
+    pub(crate) skip: u64,
     pub(crate) keep_alive: Duration,
     /// Bytes that are written and not yet sent.
     pub(crate) ready: Vec<u8>,
@@ -188,6 +208,14 @@ impl Following {
             if numbered.number <= self.after {
                 self.ready.truncate(before);
             }
+            let mut known = before;
+            while self.skip > 0
+                && let Some(bytes) = sse::first_event_bytes(&self.ready[known..])
+            {
+                known += bytes;
+                self.skip -= 1;
+            }
+            self.ready.drain(before..known);
             if matches!(numbered.event, LogEvent::End(_)) {
                 self.place = None;
             }

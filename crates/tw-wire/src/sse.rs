@@ -50,6 +50,12 @@ pub fn written_data(events: &[u8]) -> impl Iterator<Item = &str> {
     data.filter(|data| *data != DONE_DATA)
 }
 
+/// Bytes of the first of the events that were written here, its blank line included; `None` if there is none.
+pub fn first_event_bytes(written: &[u8]) -> Option<usize> {
+    const BLANK_LINE: &[u8] = b"\n\n";
+    memchr::memmem::find(written, BLANK_LINE).map(|at| at + BLANK_LINE.len())
+}
+
 /// Least count of a line or an event that says nothing, in bytes.
 pub const EMPTY_BYTES_MIN: usize = 64;
 

@@ -152,6 +152,7 @@ async fn stream(
         follower,
         form: EventForm::Folded(Box::new(fold)),
         after: 0,
+        skip: 0,
         keep_alive: of.surfaces.0.options.keep_alive,
         ready,
         turn,
