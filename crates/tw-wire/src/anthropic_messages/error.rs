@@ -17,6 +17,10 @@ const KINDS: [(&str, u16); 10] = [
     ("overloaded_error", 529),
 ];
 
+/// The code of a request that cannot be part of a conversation that the server holds. Follows `_thread_state.py` of
+/// anthropic-sdk-python 2.14.0.
+pub const NO_THREADS: &str = "thread_unsupported_request";
+
 /// The HTTP status that a kind of error stands for.
 pub fn status_of(kind: &str) -> Option<u16> {
     let known = KINDS.iter().find(|(word, _)| *word == kind);
@@ -35,6 +39,12 @@ pub fn render(error: &ClientError, request_id: Option<&str>) -> Vec<u8> {
     );
     write::key(&mut out, "message");
     write::string(&mut out, &error.message);
+    if error.code.as_deref() == Some(NO_THREADS) {
+        write::key(&mut out, "details");
+        out.extend_from_slice(b"{\"error_code\":");
+        write::quoted(&mut out, NO_THREADS);
+        out.extend_from_slice(b",\"unsupported\":[\"thread\"]}");
+    }
     out.push(b'}');
     if let Some(id) = request_id {
         write::key(&mut out, "request_id");

@@ -11,6 +11,7 @@
 //! Known differences:
 //! - a name that stands twice in one object of the request is refused;
 //! - `max_tokens` of 0, by which the API fills its cache, is refused: a turn has an answer;
+//! - `thread` is refused, by the code that the API has for requests which it cannot hold;
 //! - messages of the role `system` are read, as some clients send them;
 //! - `tool_choice` without `tools` is accepted, since tools of ours may be offered.
 
@@ -22,7 +23,7 @@ use tw_core::request::{ModelInput, ModelRequest};
 use tw_core::request_changes::RequestChanges;
 
 use self::cache_marks::MarkBudget;
-use super::FORMAT;
+use super::{FORMAT, error};
 use crate::client_request::RequestError;
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::openai_chat::request::{
@@ -74,6 +75,7 @@ fn decode_for(
         RequestGoal::Answer => Some(read_max_tokens(&fields)?),
         RequestGoal::Count => None,
     };
+    refuse_threads(&fields)?;
     let items = shared::items_of(&fields, whole.items, limits)?;
     let read = messages::read_all(&items, reading)?;
     Ok(ModelInput {
@@ -107,6 +109,20 @@ fn read_max_tokens(fields: &ObjectFields<'_>) -> Result<u64, RequestError> {
         }
         None => Err(RequestError::missing("max_tokens")),
     }
+}
+
+/// Refuses a request that is part of a conversation which the API would hold. Its clients know the code, and send the
+/// whole history then.
+fn refuse_threads(fields: &ObjectFields<'_>) -> Result<(), RequestError> {
+    const THREAD: &str = "thread";
+    if fields.get(THREAD).is_none() {
+        return Ok(());
+    }
+    let message = "Conversations are not held here: send the whole history, without 'thread'.";
+    Err(RequestError {
+        code: Some(error::NO_THREADS),
+        ..RequestError::invalid(THREAD, message.to_owned())
+    })
 }
 
 /// Whether the answer is to be one JSON text.

@@ -239,6 +239,12 @@ fn what_is_wrong_is_said_with_its_place() {
             "max_tokens",
         ),
         (
+            format!(
+                r#"{{"model":"m","max_tokens":1,"thread":{{"type":"create"}},"messages":[{user}]}}"#
+            ),
+            "thread",
+        ),
+        (
             r#"{"model":"m","max_tokens":1,"messages":[]}"#.to_owned(),
             "messages",
         ),
