@@ -1,12 +1,13 @@
-// The AI SDK's generateText and streamText, by each of its two providers for such a server.
+// The AI SDK's generateText and streamText, by each of its providers for such a server.
 
 import { DESCRIPTION, PARAMETERS } from './job.mjs';
 
 const STEPS_MAX = 8;
+const OUTPUT_TOKENS_MAX = 1000;
 // The server puts the schema of its own tools in.
 const ANYTHING = { type: 'object' };
 
-export function clients({ ai, createOpenAI, createOpenAICompatible }) {
+export function clients({ ai, createAnthropic, createOpenAI, createOpenAICompatible }) {
   const { generateText, jsonSchema, stepCountIs, streamText, tool } = ai;
 
   // A tool without `execute` is one that somebody else runs.
@@ -31,17 +32,30 @@ export function clients({ ai, createOpenAI, createOpenAICompatible }) {
       stopWhen: stepCountIs(STEPS_MAX),
       abortSignal: job.signal,
       ...toolsOf(job),
-      ...(job.user && { providerOptions: { [name]: { user: job.user } } }),
+      // Else it asks what the model may say at most.
+      ...(name === 'anthropic' && { maxOutputTokens: OUTPUT_TOKENS_MAX }),
+      providerOptions: { [name]: { ...(job.user && userOf(job, name)), ...kept(job) } },
     };
   }
 
+  // Else its own loop sends references to what the server keeps; memory is for what is kept.
+  function kept(job) {
+    return job.client.includes('responses') && !job.user && { store: false };
+  }
+
+  function userOf(job, name) {
+    return name === 'anthropic' ? { metadata: { userId: job.user } } : { user: job.user };
+  }
+
   function answered(job, step) {
+    // Calls that the server ran show as those of the provider, where the format has them.
+    const own = step.toolCalls.filter((call) => !call.providerExecuted);
     job.answered(
       step.response.id,
       step.text,
       step.finishReason.replace('-', '_'),
       [step.usage.inputTokens, step.usage.outputTokens],
-      step.toolCalls.map((call) => [call.toolCallId, call.toolName, JSON.stringify(call.input)]),
+      own.map((call) => [call.toolCallId, call.toolName, JSON.stringify(call.input)]),
     );
   }
 
@@ -73,7 +87,14 @@ export function clients({ ai, createOpenAI, createOpenAICompatible }) {
     createOpenAICompatible({ name: 'turnwright', baseURL: url, apiKey: key, includeUsage: true })(
       model,
     );
+  const responses = ({ url, key, model }) =>
+    createOpenAI({ baseURL: url, apiKey: key }).responses(model);
+  const anthropic = ({ url, key, model }) => createAnthropic({ baseURL: url, apiKey: key })(model);
   return {
+    'ai openai responses generateText': (job) => generate(job, responses(job), 'openai'),
+    'ai openai responses streamText': (job) => stream(job, responses(job), 'openai'),
+    'ai anthropic generateText': (job) => generate(job, anthropic(job), 'anthropic'),
+    'ai anthropic streamText': (job) => stream(job, anthropic(job), 'anthropic'),
     'ai openai generateText': (job) => generate(job, openai(job), 'openai'),
     'ai openai streamText': (job) => stream(job, openai(job), 'openai'),
     'ai openai-compatible generateText': (job) => generate(job, compatible(job), 'turnwright'),

@@ -3,12 +3,33 @@
 import json
 from dataclasses import dataclass, field
 
-from job import COLOR
+from job import COLOR, OWN
 
 FIRST, LAST = "Let me look.", "That is all."
-# Tools of the server (`lookup`) and of the client (`pick_color`).
-OURS, OWN = "lookup", "pick_color"
+# The tool of the server; `OWN` is the client's.
+OURS = "lookup"
 MESSAGES = [{"role": "user", "content": "Please."}]
+CHAT_SURFACE, RESPONSES_SURFACE, MESSAGES_SURFACE = "chat", "responses", "messages"
+# What stands between the texts of two rounds: on the first surface these are one text.
+GAPS = {CHAT_SURFACE: "\n\n", RESPONSES_SURFACE: "", MESSAGES_SURFACE: ""}
+ENDS = {
+    CHAT_SURFACE: {"stop": "stop", "calls": "tool_calls"},
+    RESPONSES_SURFACE: {"stop": "completed", "calls": "completed"},
+    MESSAGES_SURFACE: {"stop": "end_turn", "calls": "tool_use"},
+}
+ID_PREFIXES = {CHAT_SURFACE: "chatcmpl-", RESPONSES_SURFACE: "resp_", MESSAGES_SURFACE: "msg_"}
+# What Messages calls an error of this code.
+ERROR_KINDS = {
+    "invalid_value": "invalid_request_error",
+    "rate_limit_exceeded": "rate_limit_error",
+    "upstream_failed": "api_error",
+}
+# Clients that block their thread.
+BLOCKING = {
+    "openai-python create",
+    "openai-python responses create",
+    "anthropic-python create",
+}
 
 
 @dataclass
@@ -28,6 +49,14 @@ class Seen:
     @property
     def streams(self):
         return "stream" in self.client
+
+    @property
+    def surface(self):
+        """The format in which the client asks."""
+        if "anthropic" in self.client:
+            return MESSAGES_SURFACE
+        is_responses = "responses" in self.client or self.client.startswith("openai-agents")
+        return RESPONSES_SURFACE if is_responses else CHAT_SURFACE
 
     @property
     def answers(self):
@@ -87,7 +116,7 @@ class OneCall(Case):
         ]
 
     def check(self, seen):
-        _one_answer(seen, f"{FIRST}\n\n{LAST}", [40, 60])
+        _one_answer(seen, f"{FIRST}{GAPS[seen.surface]}{LAST}", [40, 60])
         equal(seen.ran, [_q(seen.model, 1)], "what ran")
         _hidden_rounds(seen)
 
@@ -236,7 +265,7 @@ class Cancel(Case):
 
     def takes(self, client):
         # A call that blocks its thread can be left by nobody.
-        return client != "openai-python create"
+        return client not in BLOCKING
 
     def rounds(self, model):
         return [{"text": FIRST, "then": "wait"}]
@@ -312,6 +341,12 @@ class Cut(Case):
 
 
 ATTEMPTS = 3
+# These show or keep no finish reasons, whatever the server is.
+WITHOUT_FINISH = {
+    "@langchain/openai agent stream",
+    "openai-agents run",
+    "openai-agents run streamed",
+}
 CASES = [
     Text(),
     OneCall(),
@@ -350,7 +385,7 @@ def _one_answer(seen, text, usage):
     equal(answer["text"], text, "the text")
     _finishes(seen, ["stop"])
     equal(answer["calls"], [], "calls shown")
-    equal(answer["usage"], usage, "the usage")
+    equal(answer["usage"], _usage(seen, usage), "the usage")
     if seen.streams:
         equal("".join(seen.outcome["seen"]), text, "the text as it was streamed")
     equal(len(seen.turns), 1, "turns")
@@ -368,8 +403,9 @@ def _client_answers(seen, text):
     ran = [(name, json.loads(arguments)) for name, arguments in seen.outcome["ran"]]
     equal(ran, [(OWN, {"mood": "calm"})], "what the client ran")
     equal((last["text"], last["calls"]), (LAST, []), "the last answer")
-    _finishes(seen, ["tool_calls", "stop"])
-    equal([it["usage"] for it in seen.answers], [[3, 30], [6, 60]], "usage")
+    _finishes(seen, ["calls", "stop"])
+    usage = [_usage(seen, it) for it in ([3, 30], [6, 60])]
+    equal([it["usage"] for it in seen.answers], usage, "usage")
     equal([turn["status"] for turn in seen.turns], ["completed"] * 2, "the turns")
     for answer, turn in zip(seen.answers, seen.turns):
         _has_id(seen, answer, turn)
@@ -383,15 +419,27 @@ def _is_minted(shown, call):
 
 def _finishes(seen, wanted):
     got = [answer["finish"] for answer in seen.answers]
-    # This one loses the finish reasons, whatever the server is.
-    shown = seen.client != "@langchain/openai agent stream"
-    equal(got, wanted if shown else [None] * len(wanted), "the finish reasons")
+    # The AI SDK has words of its own, which are about those of the first.
+    ends = ENDS[CHAT_SURFACE if seen.client.startswith("ai ") else seen.surface]
+    words = [ends[end] for end in wanted]
+    if seen.client in WITHOUT_FINISH:
+        words = [None] * len(wanted)
+    equal(got, words, "the finish reasons")
+
+
+def _usage(seen, wanted):
+    """The usage as this client shows it."""
+    if seen.streams and seen.client.startswith("@langchain/anthropic"):
+        # It takes the input from the event that begins a message, when nobody knows it.
+        return [0, wanted[1]]
+    return wanted
 
 
 def _has_id(seen, answer, turn):
     """The answer's id, where a client shows it, is the turn's."""
     if answer["id"] is not None:
-        equal(answer["id"], "chatcmpl-" + turn["id"].replace("-", ""), "the answer's id")
+        wanted = ID_PREFIXES[seen.surface] + turn["id"].replace("-", "")
+        equal(answer["id"], wanted, "the answer's id")
 
 
 def _hidden_rounds(seen):
@@ -436,6 +484,16 @@ OPENAI_CLASSES = {
 CLASSES = {
     "openai-python": OPENAI_CLASSES,
     "openai-node": OPENAI_CLASSES,
+    "anthropic-python": {**OPENAI_CLASSES, None: "APIStatusError"},
+    "anthropic-node": {**OPENAI_CLASSES, None: "APIError"},
+    "langchain-anthropic": {
+        400: "AnthropicInvalidRequestError",
+        429: "AnthropicRateLimitError",
+        502: "AnthropicAPIError",
+        None: "APIStatusError",
+    },
+    "@langchain/anthropic": {**OPENAI_CLASSES, None: "APIError"},
+    "openai-agents": OPENAI_CLASSES,
     "langchain-openai": {
         400: "OpenAIInvalidRequestError",
         429: "OpenAIRateLimitError",
@@ -459,7 +517,11 @@ def _error(seen, status, code, message):
         raise AssertionError(f"no error, but {seen.answers}")
     family = seen.client.split(" ")[0]
     equal(error["class"], CLASSES[family][status], f"the class of {error}")
-    equal(error["code"], code, f"the code of {error}")
+    wanted = ERROR_KINDS[code] if seen.surface == MESSAGES_SURFACE else code
+    if seen.client == "ai anthropic streamText" and status is None:
+        # It shows the message alone.
+        wanted = None
+    equal(error["code"], wanted, f"the code of {error}")
     if message is not None and message not in error["message"]:
         raise AssertionError(f"the message is {error['message']!r}")
     (turn,) = seen.turns

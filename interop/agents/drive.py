@@ -14,11 +14,20 @@ import json
 import os
 import sys
 
+import agents_sdk_clients
+import anthropic_clients
 import langchain_clients
 import openai_clients
+import responses_clients
 from job import Job
 
-CLIENTS = {**openai_clients.CLIENTS, **langchain_clients.CLIENTS}
+CLIENTS = {
+    **openai_clients.CLIENTS,
+    **responses_clients.CLIENTS,
+    **anthropic_clients.CLIENTS,
+    **langchain_clients.CLIENTS,
+    **agents_sdk_clients.CLIENTS,
+}
 
 
 async def do(job, sent):

@@ -49,7 +49,7 @@ export class Job {
     this.outcome.error = {
       class: error.constructor.name === 'Error' ? error.name : error.constructor.name,
       status: error.status ?? error.statusCode ?? null,
-      code: error.code ?? error.data?.error?.code ?? null,
+      code: error.code ?? error.data?.error?.code ?? kindOf(error),
       message: error.message,
       request_id: error.requestID ?? error.responseHeaders?.['x-request-id'] ?? null,
     };
@@ -71,4 +71,9 @@ export class Job {
       function: name === 'pick_color' ? { name, description: DESCRIPTION, parameters: PARAMETERS } : { name },
     }));
   }
+}
+
+// The type of an error of Messages, which has no code.
+function kindOf(error) {
+  return error.data?.error?.type ?? error.error?.error?.type ?? null;
 }

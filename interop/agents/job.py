@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+OWN = "pick_color"
 COLOR = "blue"
 CANCEL_AGAIN_S = 0.2
 DESCRIPTION = "The colour that suits a mood."
@@ -18,7 +19,7 @@ class Job:
     """`pick_color` is the client's own tool; any other name is one of the server's."""
 
     def __init__(self, sent, url, key):
-        self.number = sent["job"]
+        self.number, self.client = sent["job"], sent["client"]
         self.url, self.key = url, key
         self.model, self.messages = sent["model"], sent["messages"]
         self.tools, self.user = sent["tools"], sent["user"]
@@ -48,7 +49,7 @@ class Job:
         self.outcome["error"] = {
             "class": type(error).__name__,
             "status": getattr(error, "status_code", None),
-            "code": getattr(error, "code", None),
+            "code": getattr(error, "code", None) or _kind(error),
             "message": str(getattr(error, "message", error)),
             "request_id": getattr(error, "request_id", None),
         }
@@ -74,3 +75,10 @@ class Job:
             return {"name": name, "description": DESCRIPTION, "parameters": PARAMETERS}
         # The server puts its own description and schema in.
         return {"name": name}
+
+
+def _kind(error):
+    """The type of an error of Messages, which has no code."""
+    body = getattr(error, "body", None)
+    inner = body.get("error") if isinstance(body, dict) else None
+    return inner.get("type") if isinstance(inner, dict) else None

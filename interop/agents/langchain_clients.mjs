@@ -1,11 +1,14 @@
-// @langchain/openai: a model with bound tools in a loop of one's own, and LangChain's agent.
+// @langchain/openai, by either of its formats, and @langchain/anthropic: a model with bound tools in a loop of one's
+// own, and LangChain's agent.
 
 import { DESCRIPTION, PARAMETERS } from './job.mjs';
 
-export function clients({ ChatOpenAI, createAgent, tool, messages: classes }) {
+const OUTPUT_TOKENS_MAX = 1000;
+
+export function clients({ ChatAnthropic, ChatOpenAI, createAgent, tool, messages: classes }) {
   const { AIMessage, ToolMessage, coerceMessageLikeToMessage } = classes;
 
-  function modelOf(job) {
+  function openai(job, more) {
     return new ChatOpenAI({
       configuration: { baseURL: job.url },
       apiKey: job.key,
@@ -13,7 +16,27 @@ export function clients({ ChatOpenAI, createAgent, tool, messages: classes }) {
       maxRetries: 0,
       streamUsage: true,
       ...(job.user && { modelKwargs: { user: job.user } }),
+      ...more,
     });
+  }
+
+  const models = {
+    '@langchain/openai': (job) => openai(job),
+    '@langchain/openai responses': (job) => openai(job, { useResponsesApi: true }),
+    '@langchain/anthropic': (job) =>
+      new ChatAnthropic({
+        anthropicApiUrl: job.url.replace(/\/v1$/, ''),
+        apiKey: job.key,
+        model: job.model,
+        maxTokens: OUTPUT_TOKENS_MAX,
+        maxRetries: 0,
+        ...(job.user && { invocationKwargs: { metadata: { user_id: job.user } } }),
+      }),
+  };
+
+  function modelOf(job) {
+    const [, model] = /^(\S+(?: responses)?) /.exec(job.client);
+    return models[model](job);
   }
 
   // The client's own tool as LangChain has tools, the server's by their names.
@@ -23,9 +46,20 @@ export function clients({ ChatOpenAI, createAgent, tool, messages: classes }) {
       description: DESCRIPTION,
       schema: PARAMETERS,
     });
-    return (job.declared() ?? []).map((entry) =>
-      entry.function.name === 'pick_color' ? own : entry,
-    );
+    return (job.declared() ?? []).map((entry) => {
+      if (entry.function.name === 'pick_color') {
+        return own;
+      }
+      // In the other formats it sends no tool without a schema.
+      const withSchema = { ...entry.function, parameters: { type: 'object' } };
+      const needsSchema = /^@langchain\/(anthropic|openai responses)/.test(job.client);
+      return needsSchema ? { ...entry, function: withSchema } : entry;
+    });
+  }
+
+  // Where the formats' ends are kept.
+  function finishOf({ response_metadata: kept, additional_kwargs: more }) {
+    return kept.finish_reason ?? kept.status ?? kept.stop_reason ?? more.stop_reason ?? null;
   }
 
   function answered(job, message) {
@@ -33,7 +67,7 @@ export function clients({ ChatOpenAI, createAgent, tool, messages: classes }) {
     job.answered(
       message.id,
       message.text,
-      message.response_metadata.finish_reason ?? null,
+      finishOf(message),
       [usage?.input_tokens, usage?.output_tokens],
       message.tool_calls.map(({ id, name, args }) => [id, name, JSON.stringify(args)]),
     );
@@ -100,10 +134,14 @@ export function clients({ ChatOpenAI, createAgent, tool, messages: classes }) {
     }
   }
 
-  return {
-    '@langchain/openai invoke': invoke,
-    '@langchain/openai stream': stream,
-    '@langchain/openai agent invoke': agentInvoke,
-    '@langchain/openai agent stream': agentStream,
+  const ways = {
+    invoke,
+    stream,
+    'agent invoke': agentInvoke,
+    'agent stream': agentStream,
   };
+  const entries = Object.keys(models).flatMap((model) =>
+    Object.entries(ways).map(([way, ask]) => [`${model} ${way}`, ask]),
+  );
+  return Object.fromEntries(entries);
 }

@@ -1,16 +1,23 @@
-"""langchain-openai: a model with bound tools in a loop of one's own, and LangChain's agent."""
+"""langchain-openai, by either of its formats, and langchain-anthropic: a model with bound tools in a loop of one's
+own, and LangChain's agent.
+"""
 
 import json
 
 from langchain.agents import create_agent
+from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, ToolMessage, convert_to_messages
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 
 import job as own
 
+OUTPUT_TOKENS_MAX = 1000
+# Where the formats' ends are kept.
+FINISHES = ("finish_reason", "status", "stop_reason")
 
-def _model(job):
+
+def _chat(job, **more):
     return ChatOpenAI(
         base_url=job.url,
         api_key=job.key,
@@ -18,7 +25,36 @@ def _model(job):
         max_retries=0,
         stream_usage=True,
         model_kwargs={} if job.user is None else {"user": job.user},
+        **more,
     )
+
+
+def _responses(job):
+    return _chat(job, use_responses_api=True)
+
+
+def _messages(job):
+    return ChatAnthropic(
+        base_url=job.url.removesuffix("/v1"),
+        api_key=job.key,
+        model=job.model,
+        max_tokens=OUTPUT_TOKENS_MAX,
+        max_retries=0,
+        # It does not send `metadata`.
+        default_headers={} if job.user is None else {"turnwright-user": job.user},
+    )
+
+
+MODELS = {
+    "langchain-openai": _chat,
+    "langchain-openai responses": _responses,
+    "langchain-anthropic": _messages,
+}
+
+
+def _model(job):
+    (model,) = [it for it in MODELS if any(job.client == f"{it} {way}" for way in WAYS)]
+    return MODELS[model](job)
 
 
 def _tools(job):
@@ -27,6 +63,11 @@ def _tools(job):
         job.pick_color, name="pick_color", description=own.DESCRIPTION, args_schema=own.PARAMETERS
     )
     declared = {entry["function"]["name"]: entry for entry in job.declared() or []}
+    if job.client.startswith("langchain-anthropic"):
+        for entry in declared.values():
+            # It takes no tool without these.
+            entry["function"].setdefault("description", "")
+            entry["function"].setdefault("parameters", {"type": "object", "properties": {}})
     return [tool if name == "pick_color" else entry for name, entry in declared.items()]
 
 
@@ -83,21 +124,22 @@ async def agent_stream(job):
                     _answered(job, message)
 
 
-CLIENTS = {
-    "langchain-openai invoke": invoke,
-    "langchain-openai stream": stream,
-    "langchain-openai agent invoke": agent_invoke,
-    "langchain-openai agent stream": agent_stream,
+WAYS = {
+    "invoke": invoke,
+    "stream": stream,
+    "agent invoke": agent_invoke,
+    "agent stream": agent_stream,
 }
+CLIENTS = {f"{model} {way}": ask for model in MODELS for way, ask in WAYS.items()}
 
 
 def _answered(job, message):
     usage = message.usage_metadata
     job.answered(
         # A streamed message has an id of LangChain's own instead.
-        message.id if message.id.startswith("chatcmpl-") else None,
+        message.id if message.id.startswith(("chatcmpl-", "resp_", "msg_")) else None,
         message.text,
-        message.response_metadata["finish_reason"],
+        next(filter(None, map(message.response_metadata.get, FINISHES)), None),
         [usage["input_tokens"], usage["output_tokens"]],
         [[call["id"], call["name"], json.dumps(call["args"])] for call in message.tool_calls],
     )

@@ -20,6 +20,14 @@ HERE = Path(__file__).parent
 AT_ONCE = 6
 WITHIN_S = 20
 FAILURE_CHARS_SHOWN = 2000
+# Parts of the names of clients that send a list of tools also where they have none.
+ALWAYS_LIST = (
+    "runTools",
+    "tool runner",
+    "toolRunner",
+    "openai-agents",
+    "@langchain/anthropic agent",
+)
 
 
 class Driver:
@@ -32,7 +40,14 @@ class Driver:
         self._outcomes = {}
         self._process = subprocess.Popen(
             [*command, server.base_url],
-            env={**os.environ, "OPENAI_API_KEY": server.key, "AI_SDK_LOG_WARNINGS": "false"},
+            env={
+                **os.environ,
+                "OPENAI_API_KEY": server.key,
+                "ANTHROPIC_API_KEY": server.key,
+                "AI_SDK_LOG_WARNINGS": "false",
+                # The runner says of the server's tool that it has no function for it.
+                "PYTHONWARNINGS": "ignore:Tool 'lookup' not found",
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -85,8 +100,9 @@ class Suite:
         return None
 
     def _ask(self, driver, client, case, name):
-        # `runTools` always sends a list, and an empty one would offer nothing.
-        tools = case.tools or ([OURS] if "runTools" in client else None)
+        # These always send a list, and an empty one would offer nothing.
+        always = any(word in client for word in ALWAYS_LIST)
+        tools = case.tools or ([OURS] if always else None)
         job = {"client": client, "model": name, "messages": MESSAGES, "tools": tools}
         job |= {"user": name if case.names_user else None, "leaves": case.leaves}
         number, outcome = driver.start(job)
