@@ -108,7 +108,7 @@ impl Runtime {
         let read = read.await?.filter(|turn| wanted.may_continue(turn));
         let turn = read.ok_or(ChainError::NotFound)?;
         let mut history = before.clone();
-        history.add(&turn)?;
+        history.add(&self.0, &turn).await?;
         history.turn = turn.row.id;
         history.conversation.clone_from(&turn.row.conversation);
         history.end_user.clone_from(&turn.row.end_user);
