@@ -205,8 +205,11 @@ fn read(format: WireFormat, bytes: &[u8]) -> Vec<ModelEvent> {
         .feed(rest, |data| body.extend_from_slice(data))
         .unwrap();
     assert_eq!((used, chunked.is_whole()), (rest.len(), true));
-    let mut decoder =
-        AnswerDecoder::new(format, &StreamLimits::defaults(), tw_core::request::ToolNames::default());
+    let mut decoder = AnswerDecoder::new(
+        format,
+        &StreamLimits::defaults(),
+        tw_core::request::ToolNames::default(),
+    );
     let mut events = Vec::new();
     decoder.feed(&body, &mut events).unwrap();
     decoder.finish(&mut events).unwrap();

@@ -18,16 +18,16 @@ use crate::upstreams::upstream;
 
 /// What a model says: text, or a call under this id.
 #[derive(Clone, Copy)]
-enum Said {
+pub enum Spoken {
     Text(&'static str),
     Call(&'static str, &'static str),
 }
 
-const UP_ID: &str = "up_1";
+pub const UP_ID: &str = "up_1";
 const ARGUMENTS: &str = r#"{"a":1}"#;
 
 /// The bytes of an upstream's answer in a format.
-fn answer(format: WireFormat, said: Said, streamed: bool) -> ListenerReply {
+fn answer(format: WireFormat, said: Spoken, streamed: bool) -> ListenerReply {
     match format {
         WireFormat::OpenAiChat => chat_answer(said, streamed),
         WireFormat::AnthropicMessages => messages_answer(said, streamed),
@@ -35,10 +35,10 @@ fn answer(format: WireFormat, said: Said, streamed: bool) -> ListenerReply {
     }
 }
 
-fn chat_answer(said: Said, streamed: bool) -> ListenerReply {
+fn chat_answer(said: Spoken, streamed: bool) -> ListenerReply {
     let (text, call) = match said {
-        Said::Text(text) => (text, None),
-        Said::Call(id, name) => ("", Some((id, name, ARGUMENTS))),
+        Spoken::Text(text) => (text, None),
+        Spoken::Call(id, name) => ("", Some((id, name, ARGUMENTS))),
     };
     let calls: Vec<_> = call.into_iter().collect();
     if streamed {
@@ -48,14 +48,14 @@ fn chat_answer(said: Said, streamed: bool) -> ListenerReply {
     }
 }
 
-fn messages_answer(said: Said, streamed: bool) -> ListenerReply {
+fn messages_answer(said: Spoken, streamed: bool) -> ListenerReply {
     let (block, delta, reason) = match said {
-        Said::Text(text) => (
+        Spoken::Text(text) => (
             json!({ "type": "text", "text": "" }),
             json!({ "type": "text_delta", "text": text }),
             "end_turn",
         ),
-        Said::Call(id, name) => (
+        Spoken::Call(id, name) => (
             json!({ "type": "tool_use", "id": id, "name": name, "input": {} }),
             json!({ "type": "input_json_delta", "partial_json": ARGUMENTS }),
             "tool_use",
@@ -83,21 +83,21 @@ fn messages_answer(said: Said, streamed: bool) -> ListenerReply {
     let mut body = head;
     let mut block = block;
     match said {
-        Said::Text(text) => block["text"] = json!(text),
-        Said::Call(..) => block["input"] = serde_json::from_str(ARGUMENTS).unwrap(),
+        Spoken::Text(text) => block["text"] = json!(text),
+        Spoken::Call(..) => block["input"] = serde_json::from_str(ARGUMENTS).unwrap(),
     }
     body["content"] = json!([block]);
     body["stop_reason"] = json!(reason);
     ListenerReply::json(body.to_string())
 }
 
-fn responses_answer(said: Said, streamed: bool) -> ListenerReply {
+fn responses_answer(said: Spoken, streamed: bool) -> ListenerReply {
     let item = match said {
-        Said::Text(text) => {
+        Spoken::Text(text) => {
             json!({ "type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
             "content": [{ "type": "output_text", "text": text, "annotations": [] }] })
         }
-        Said::Call(id, name) => {
+        Spoken::Call(id, name) => {
             json!({ "type": "function_call", "id": "fc_1", "call_id": id, "name": name,
             "arguments": ARGUMENTS, "status": "completed" })
         }
@@ -115,7 +115,7 @@ fn responses_answer(said: Said, streamed: bool) -> ListenerReply {
         json!({ "response": response("in_progress", json!([])) }),
     )];
     match said {
-        Said::Text(text) => {
+        Spoken::Text(text) => {
             begun["content"] = json!([]);
             let part = json!({ "type": "output_text", "text": "", "annotations": [] });
             events.extend([
@@ -124,7 +124,7 @@ fn responses_answer(said: Said, streamed: bool) -> ListenerReply {
                 ("response.output_text.delta", json!({ "output_index": 0, "content_index": 0, "item_id": "msg_1", "delta": text })),
             ]);
         }
-        Said::Call(..) => {
+        Spoken::Call(..) => {
             begun["arguments"] = json!("");
             events.extend([
                 (
@@ -152,7 +152,7 @@ fn responses_answer(said: Said, streamed: bool) -> ListenerReply {
 }
 
 /// Events whose data names their kind.
-fn sse(events: &[(&str, Value)]) -> ListenerReply {
+pub fn sse(events: &[(&str, Value)]) -> ListenerReply {
     let events = events.iter().map(|(kind, data)| {
         let mut data = data.clone();
         data["type"] = json!(kind);
@@ -162,7 +162,7 @@ fn sse(events: &[(&str, Value)]) -> ListenerReply {
 }
 
 /// The result that an upstream was sent: the id of its call, and the text.
-fn result_sent(format: WireFormat, sent: &Value) -> (String, String) {
+pub fn result_sent(format: WireFormat, sent: &Value) -> (String, String) {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         parts => parts[0]["text"].as_str().unwrap_or_default().to_owned(),
@@ -185,7 +185,7 @@ fn result_sent(format: WireFormat, sent: &Value) -> (String, String) {
 }
 
 /// The path and the body of a client's request in a format.
-fn request(format: WireFormat, streamed: bool, tool: Option<&str>) -> (&'static str, Value) {
+pub fn request(format: WireFormat, streamed: bool, tool: Option<&str>) -> (&'static str, Value) {
     let schema = json!({ "type": "object" });
     let said = json!([{ "role": "user", "content": "go" }]);
     let (path, mut body) = match format {
@@ -213,7 +213,7 @@ fn request(format: WireFormat, streamed: bool, tool: Option<&str>) -> (&'static 
 }
 
 /// The request that brings the result of a call.
-fn bring(format: WireFormat, mut body: Value, call: &SeenCall) -> Value {
+pub fn bring(format: WireFormat, mut body: Value, call: &SeenCall) -> Value {
     let (id, name, arguments) = (&call.id, &call.name, &call.arguments);
     match format {
         WireFormat::OpenAiChat => {
@@ -240,20 +240,20 @@ fn bring(format: WireFormat, mut body: Value, call: &SeenCall) -> Value {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
-    text: String,
-    call: SeenCall,
-    ended: bool,
+pub struct Seen {
+    pub text: String,
+    pub call: SeenCall,
+    pub ended: bool,
 }
 
 #[derive(Debug, Default)]
-struct SeenCall {
-    id: String,
-    name: String,
-    arguments: String,
+pub struct SeenCall {
+    pub id: String,
+    pub name: String,
+    pub arguments: String,
 }
 
-fn seen(format: WireFormat, got: &ReadAnswer, streamed: bool) -> Seen {
+pub fn seen(format: WireFormat, got: &ReadAnswer, streamed: bool) -> Seen {
     assert_eq!(got.status, 200, "{}", got.text());
     let mut seen = Seen::default();
     if !streamed {
@@ -351,17 +351,22 @@ impl Seen {
 }
 
 /// A server before one upstream of a format, which says these things one after the other.
-struct Pair {
-    app: App,
-    listener: Listener,
-    said: Arc<Mutex<Vec<Said>>>,
+pub struct Pair {
+    pub app: App,
+    pub listener: Listener,
+    said: Arc<Mutex<Vec<Spoken>>>,
+    first: Arc<Mutex<Option<ListenerReply>>>,
 }
 
 impl Pair {
-    async fn start(format: WireFormat, tool: Option<&Listener>) -> Self {
+    pub async fn start(format: WireFormat, tool: Option<&Listener>) -> Self {
         let said = Arc::new(Mutex::new(Vec::new()));
-        let next = Arc::clone(&said);
+        let first = Arc::new(Mutex::new(None));
+        let (next, before) = (Arc::clone(&said), Arc::clone(&first));
         let listener = Listener::start(move |asked| {
+            if let Some(reply) = before.lock().unwrap().take() {
+                return reply;
+            }
             let streamed = asked.json()["stream"] == json!(true);
             answer(format, next.lock().unwrap().remove(0), streamed)
         });
@@ -384,16 +389,30 @@ impl Pair {
             app: App::start_at("http://127.0.0.1:1/v1".to_owned(), wanted).await,
             listener,
             said,
+            first,
         }
     }
 
-    async fn ask(&self, path: &str, body: &Value, says: &[Said]) -> ReadAnswer {
+    /// Answers the next request with this, before all that is said.
+    pub fn answers_first(&self, reply: ListenerReply) {
+        *self.first.lock().unwrap() = Some(reply);
+    }
+
+    async fn ask(&self, path: &str, body: &Value, says: &[Spoken]) -> ReadAnswer {
+        self.ask_with(path, &[], body, says).await
+    }
+
+    pub async fn ask_with(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+        says: &[Spoken],
+    ) -> ReadAnswer {
         *self.said.lock().unwrap() = says.to_vec();
-        self.app
-            .client
-            .send("POST", path, &[], body.to_string())
-            .await
-            .unwrap()
+        let client = &self.app.client;
+        let got = client.send("POST", path, headers, body.to_string()).await;
+        got.unwrap()
     }
 }
 
@@ -409,7 +428,7 @@ async fn each_surface_gets_the_loop_over_each_upstream() {
                 let place = format!("{surface:?} over {up:?}, streamed: {streamed}");
                 let (ran, asked) = (tool.asked().len(), pair.listener.asked().len());
                 let (path, body) = request(surface, streamed, None);
-                let says = [Said::Call(UP_ID, "look"), Said::Text("ok")];
+                let says = [Spoken::Call(UP_ID, "look"), Spoken::Text("ok")];
                 let got = pair.ask(path, &body, &says).await;
                 let seen = seen(surface, &got, streamed);
                 assert_eq!((&*seen.text, &*seen.call.name), ("ok", ""), "{place}");
@@ -435,7 +454,7 @@ async fn each_surface_runs_its_own_calls_over_each_upstream() {
                 let place = format!("{surface:?} over {up:?}, streamed: {streamed}");
                 let asked = pair.listener.asked().len();
                 let (path, body) = request(surface, streamed, Some("mine"));
-                let got = pair.ask(path, &body, &[Said::Call(UP_ID, "mine")]).await;
+                let got = pair.ask(path, &body, &[Spoken::Call(UP_ID, "mine")]).await;
                 let first = seen(surface, &got, streamed);
                 assert_eq!(first.call.name, "mine", "{place}: {}", got.text());
                 let given: Value = serde_json::from_str(&first.call.arguments).unwrap();
@@ -443,7 +462,7 @@ async fn each_surface_runs_its_own_calls_over_each_upstream() {
                 assert_ne!(first.call.id, UP_ID, "{place}");
                 assert!(first.ended, "{place}");
                 let next = bring(surface, body, &first.call);
-                let got = pair.ask(path, &next, &[Said::Text("done")]).await;
+                let got = pair.ask(path, &next, &[Spoken::Text("done")]).await;
                 let second = seen(surface, &got, streamed);
                 assert_eq!(second.text, "done", "{place}: {}", got.text());
                 let sent = pair.listener.asked()[asked + 1].json();
@@ -474,6 +493,18 @@ async fn each_surface_has_errors_of_its_own_shape() {
             }
         }
     }
+    let (path, mut body) = request(WireFormat::AnthropicMessages, false, None);
+    body["thread"] = json!({ "type": "create" });
+    let got = pair.ask(path, &body, &[]).await;
+    assert_eq!(got.header("request-id"), got.header("x-request-id"));
+    // By this the official clients' tool runners go on with the whole history.
+    assert_eq!(
+        (got.status, &got.json()["error"]["details"]),
+        (
+            400,
+            &json!({ "error_code": "thread_unsupported_request", "unsupported": ["thread"] })
+        )
+    );
     let (path, mut body) = request(WireFormat::OpenAiResponses, false, None);
     body["conversation"] = json!("conv_1");
     let got = pair.ask(path, &body, &[]).await;

@@ -1,18 +1,27 @@
 //! A turn's log read again: live, from every place, after the end and by another process.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tw_core::tool::EffectClass;
+use tw_egress::upstream::Upstream;
 use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 use tw_testkit::recordings;
+use tw_wire::format::WireFormat;
 
 use crate::app::{App, AppOptions, CHAT, ask_streamed, probe, upstream_stream};
+use crate::nine_pairs::request;
+use crate::upstreams;
 
-/// A server whose turn has two rounds with a call between them.
+/// A server whose turn has two rounds with a call between them, asked by chat completions.
 async fn with_call() -> (App, ReadAnswer) {
+    with_call_asked_by(WireFormat::OpenAiChat).await
+}
+
+async fn with_call_asked_by(surface: WireFormat) -> (App, ReadAnswer) {
     let tool = Listener::in_turn(vec![ListenerReply::json(r#"{"degrees":21}"#)])
         .await
         .unwrap();
@@ -24,9 +33,16 @@ async fn with_call() -> (App, ReadAnswer) {
     .unwrap();
     let weather = probe("weather", EffectClass::Read, tool.url("/"));
     let app = App::start(&upstream, AppOptions::with_tools(vec![weather])).await;
-    let got = app.client.chat(&ask_streamed("Weather?")).await.unwrap();
-    app.runtime.idle().await;
+    let got = streamed(&app, surface).await;
     (app, got)
+}
+
+/// A turn that was asked for in a format, once it has ended.
+async fn streamed(app: &App, surface: WireFormat) -> ReadAnswer {
+    let (path, body) = request(surface, true, None);
+    let got = app.client.send("POST", path, &[], body.to_string()).await;
+    app.runtime.idle().await;
+    got.unwrap()
 }
 
 async fn events(client: &TestClient, turn: &str, query: &str) -> ReadAnswer {
@@ -44,16 +60,20 @@ fn ids(log: &str) -> Vec<String> {
         .collect()
 }
 
-/// Checks that what follows each event is exactly what follows it in the whole.
-async fn check_every_cursor(client: &TestClient, turn: &str, live: &ReadAnswer) {
+/// Checks that what follows each event is exactly what follows it in the whole, for readers of our own format and of
+/// the one in which the turn was asked for.
+async fn check_every_cursor(
+    client: &TestClient,
+    turn: &str,
+    live: &ReadAnswer,
+    surface: WireFormat,
+) {
+    let word = surface.reader_word();
+    let live = live.text();
     let own = events(client, turn, "").await.text();
-    let chat = events(client, turn, "?format=chat").await;
-    assert_eq!(
-        chat.text(),
-        live.text(),
-        "the replay is what the client saw"
-    );
-    let mut suffixes = Vec::new();
+    let whole = events(client, turn, &format!("?format={word}")).await;
+    assert_eq!(whole.text(), live, "the replay is what the client saw");
+    let mut rests = vec![live.clone()];
     for id in ids(&own) {
         let after = events(client, turn, &format!("?after={id}")).await.text();
         let whole_event = own.find(&format!("id: {id}\n")).unwrap();
@@ -71,35 +91,77 @@ async fn check_every_cursor(client: &TestClient, turn: &str, live: &ReadAnswer) 
             .await
             .unwrap();
         assert_eq!(by_header.text(), after);
-        suffixes.push(
-            events(client, turn, &format!("?format=chat&after={id}"))
-                .await
-                .text(),
-        );
-    }
-    for pair in suffixes.windows(2) {
+        let query = format!("?format={word}&after={id}");
+        let rest = events(client, turn, &query).await.text();
         assert!(
-            pair[0].ends_with(&pair[1]),
-            "a later place gives a shorter rest"
+            rests.last().unwrap().ends_with(&rest),
+            "{word} after {id}: a later place gives a shorter rest"
         );
+        rests.push(rest);
     }
-    assert!(suffixes.iter().all(|rest| chat.text().ends_with(rest)));
-    assert_eq!(suffixes.last().map(String::as_str), Some(""));
+    assert_eq!(rests.last().map(String::as_str), Some(""));
+    check_every_part(client, turn, &live, surface).await;
+}
+
+/// Checks that what a client has seen, up to any event, and what is read from there on are together what was shown.
+async fn check_every_part(client: &TestClient, turn: &str, live: &str, surface: WireFormat) {
+    let word = surface.reader_word();
+    let mut seen = 0;
+    for (count, event) in live.split_inclusive("\n\n").enumerate() {
+        let query = format!("?format={word}&skip={count}");
+        let rest = events(client, turn, &query).await.text();
+        assert_eq!(
+            format!("{}{rest}", &live[..seen]),
+            live,
+            "{word}, {count} seen"
+        );
+        seen += event.len();
+    }
+    let all = live.matches("\n\n").count();
+    let query = format!("?format={word}&skip={all}");
+    assert_eq!(events(client, turn, &query).await.text(), "");
 }
 
 #[tokio::test]
 async fn a_finished_turn_is_read_again_from_every_place() {
-    let (app, live) = with_call().await;
-    let turn = live.header("turnwright-turn").to_owned();
-    check_every_cursor(&app.client, &turn, &live).await;
+    for surface in WireFormat::ALL {
+        let (app, live) = with_call_asked_by(surface).await;
+        let turn = live.header("turnwright-turn").to_owned();
+        check_every_cursor(&app.client, &turn, &live, surface).await;
+    }
 }
 
 #[tokio::test]
 async fn another_process_reads_the_same() {
+    for surface in WireFormat::ALL {
+        let (app, live) = with_call_asked_by(surface).await;
+        let turn = live.header("turnwright-turn").to_owned();
+        let again = app.restarted().await;
+        check_every_cursor(&again, &turn, &live, surface).await;
+    }
+}
+
+/// Who reads a turn in another format than its own client gets the same parts of one whole, too.
+#[tokio::test]
+async fn a_turn_is_read_in_every_format() {
     let (app, live) = with_call().await;
     let turn = live.header("turnwright-turn").to_owned();
-    let again = app.restarted().await;
-    check_every_cursor(&again, &turn, &live).await;
+    for (format, end) in [
+        (WireFormat::OpenAiChat, "data: [DONE]\n\n"),
+        (
+            WireFormat::AnthropicMessages,
+            "data: {\"type\":\"message_stop\"}\n\n",
+        ),
+        (WireFormat::OpenAiResponses, "data: [DONE]\n\n"),
+    ] {
+        let query = format!("?format={}", format.reader_word());
+        let whole = events(&app.client, &turn, &query).await.text();
+        assert!(
+            whole.contains("Looking.") && whole.ends_with(end),
+            "{whole}"
+        );
+        check_every_part(&app.client, &turn, &whole, format).await;
+    }
 }
 
 /// A request whose stream has forms of its own: usage, and calls as functions.
@@ -267,6 +329,8 @@ async fn a_place_that_the_log_does_not_hold_is_lost() {
         ("?after=x", 400, Value::Null),
         ("?after=1", 400, Value::Null),
         ("?format=xml", 400, Value::Null),
+        ("?format=chat&skip=-1", 400, Value::Null),
+        ("?skip=1", 400, Value::Null),
     ] {
         let got = events(&app.client, &turn, query).await;
         assert_eq!(
@@ -279,8 +343,12 @@ async fn a_place_that_the_log_does_not_hold_is_lost() {
     assert_eq!(unknown.status, 404);
 }
 
-/// Recorded turns that are replayed at every place.
-const RECORDINGS_MIN: usize = 20;
+/// Recordings of each format that are replayed at every place: how long at most, and how many at least.
+const RECORDINGS: [(&str, WireFormat, u64, usize); 3] = [
+    ("openai.chat.completions", WireFormat::OpenAiChat, 6000, 20),
+    ("openai.responses", WireFormat::OpenAiResponses, 20_000, 8),
+    ("anthropic.messages", WireFormat::AnthropicMessages, 6000, 8),
+];
 
 #[tokio::test]
 async fn recorded_streams_replay_as_they_were_shown() {
@@ -290,26 +358,39 @@ async fn recorded_streams_replay_as_they_were_shown() {
     };
     let manifest: Value =
         serde_json::from_slice(&std::fs::read(folder.join("manifest.json")).unwrap()).unwrap();
-    let small: Vec<String> = manifest["streams"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|entry| entry["kind"] == "openai.chat.completions" && entry["stream"] == true)
-        .filter(|entry| entry["bytes"].as_u64().is_some_and(|bytes| bytes < 6000))
-        .map(|entry| entry["file"].as_str().unwrap().to_owned())
-        .collect();
-    assert!(small.len() >= RECORDINGS_MIN, "{} recordings", small.len());
-    for file in small {
-        let body = std::fs::read(folder.join(&file)).unwrap();
-        let upstream = Listener::in_turn(vec![ListenerReply::sse(body)])
-            .await
-            .unwrap();
-        let app = App::start(&upstream, AppOptions::plain()).await;
-        let live = app.client.chat(&ask_streamed("Go")).await.unwrap();
-        app.runtime.idle().await;
-        if live.status == 200 {
-            let turn = live.header("turnwright-turn").to_owned();
-            check_every_cursor(&app.client, &turn, &live).await;
+    for (kind, format, bytes_max, count_min) in RECORDINGS {
+        let small: Vec<&str> = manifest["streams"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|entry| entry["kind"] == kind && entry["stream"] == true)
+            .filter(|entry| {
+                entry["bytes"]
+                    .as_u64()
+                    .is_some_and(|bytes| bytes < bytes_max)
+            })
+            .map(|entry| entry["file"].as_str().unwrap())
+            .collect();
+        assert!(small.len() >= count_min, "{} of {kind}", small.len());
+        for file in small {
+            let body = std::fs::read(folder.join(file)).unwrap();
+            let upstream = Listener::in_turn(vec![ListenerReply::sse(body)])
+                .await
+                .unwrap();
+            let one = Upstream {
+                format,
+                ..upstreams::upstream("one", upstream.url("/v1"))
+            };
+            let wanted = AppOptions {
+                config: Box::new(move |config| config.upstreams = vec![Arc::new(one)]),
+                ..AppOptions::plain()
+            };
+            let app = App::start(&upstream, wanted).await;
+            let live = streamed(&app, format).await;
+            if live.status == 200 {
+                let turn = live.header("turnwright-turn").to_owned();
+                check_every_cursor(&app.client, &turn, &live, format).await;
+            }
         }
     }
 }
