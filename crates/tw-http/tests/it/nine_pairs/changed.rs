@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tw_wire::format::WireFormat;
 
-use super::{Pair, Said, request};
+use super::{Pair, Spoken, request};
 
 const CHANGED: &str = "turnwright-changed";
 
@@ -82,7 +82,7 @@ async fn a_client_hears_what_its_upstream_does_not_get() {
             for (name, value) in more.as_object().unwrap() {
                 body[name] = value.clone();
             }
-            let got = pair.ask(path, &body, &[Said::Text("ok")]).await;
+            let got = pair.ask(path, &body, &[Spoken::Text("ok")]).await;
             assert_eq!(got.status, 200, "{place}: {}", got.text());
             assert_eq!(in_header(&got.header(CHANGED)), expected, "{place}");
             assert_eq!(pair.app.turn_of(&got).await["changed"], expected, "{place}");
@@ -119,7 +119,7 @@ async fn a_client_hears_which_tools_were_left_out() {
             let pair = Pair::start(up, None).await;
             let (path, mut body) = request(surface, false, None);
             body["tools"] = tools.clone();
-            let got = pair.ask(path, &body, &[Said::Text("ok")]).await;
+            let got = pair.ask(path, &body, &[Spoken::Text("ok")]).await;
             let expected = if surface == up { "" } else { "tool_left_out=1" };
             assert_eq!(
                 got.header("turnwright-repaired"),
