@@ -30,15 +30,13 @@ impl RequestChanges {
             return;
         }
         let name = name.into();
-        let have = self.named.iter_mut().find(|(have, _)| *have == name);
-        if let Some((_, count)) = have {
-            *count = count.saturating_add(times);
-        } else if self.named.len() < Self::NAMES_MAX - 1 && is_plain(&name) {
-            self.named.push((name, times));
-        } else if name == Self::OTHER {
-            self.named.push((name, times));
-        } else {
-            self.add_times(Self::OTHER, times);
+        let is_other = name == Self::OTHER;
+        let has_room = self.named.len() < Self::NAMES_MAX - 1 && is_plain(&name);
+        match self.named.iter_mut().find(|(have, _)| *have == name) {
+            Some((_, count)) => *count = count.saturating_add(times),
+            // There is always room for this one.
+            None if is_other || has_room => self.named.push((name, times)),
+            None => self.add_times(Self::OTHER, times),
         }
     }
 

@@ -84,7 +84,7 @@ async fn a_client_hears_what_its_upstream_does_not_get() {
             }
             let got = pair.ask(path, &body, &[Spoken::Text("ok")]).await;
             assert_eq!(got.status, 200, "{place}: {}", got.text());
-            assert_eq!(in_header(&got.header(CHANGED)), expected, "{place}");
+            assert_eq!(in_header(got.header(CHANGED)), expected, "{place}");
             assert_eq!(pair.app.turn_of(&got).await["changed"], expected, "{place}");
         }
     }

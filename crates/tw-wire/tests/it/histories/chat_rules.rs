@@ -183,11 +183,11 @@ fn tools(body: &Value) -> Result<Tools<'_>, Refusal> {
             }
         } else {
             only(named, &["name", "description", "format"])?;
-            if let Some(format) = given(named, "format") {
-                if one_of(&format["type"], &["text", "grammar"])? == "grammar" {
-                    one_of(&format["grammar"]["syntax"], &["lark", "regex"])?;
-                    text(&format["grammar"]["definition"])?;
-                }
+            if let Some(format) = given(named, "format")
+                && one_of(&format["type"], &["text", "grammar"])? == "grammar"
+            {
+                one_of(&format["grammar"]["syntax"], &["lark", "regex"])?;
+                text(&format["grammar"]["definition"])?;
             }
         }
         tools.push((kind, name));
@@ -255,10 +255,10 @@ fn settings(body: &Value) -> Result<(), Refusal> {
     if given(body, "stream_options").is_some() {
         require(body["stream"] == true, "stream_options without stream")?;
     }
-    if let Some(format) = given(body, "response_format") {
-        if one_of(&format["type"], &["text", "json_object", "json_schema"])? == "json_schema" {
-            plain(&format["json_schema"]["name"], NAME_CHARS_MAX)?;
-        }
+    if let Some(format) = given(body, "response_format")
+        && one_of(&format["type"], &["text", "json_object", "json_schema"])? == "json_schema"
+    {
+        plain(&format["json_schema"]["name"], NAME_CHARS_MAX)?;
     }
     Ok(())
 }

@@ -218,11 +218,11 @@ fn tools(body: &Value) -> Result<Tools<'_>, Refusal> {
             }
         } else {
             only(tool, &["type", "name", "description", "format"])?;
-            if let Some(format) = given(tool, "format") {
-                if one_of(&format["type"], &["text", "grammar"])? == "grammar" {
-                    one_of(&format["syntax"], &["lark", "regex"])?;
-                    text(&format["definition"])?;
-                }
+            if let Some(format) = given(tool, "format")
+                && one_of(&format["type"], &["text", "grammar"])? == "grammar"
+            {
+                one_of(&format["syntax"], &["lark", "regex"])?;
+                text(&format["definition"])?;
             }
         }
         tools.push((kind, name));
@@ -288,11 +288,11 @@ fn settings(body: &Value) -> Result<(), Refusal> {
     if let Some(tier) = given(body, "service_tier") {
         one_of(tier, &["auto", "default", "flex", "scale", "priority"])?;
     }
-    if let Some(format) = given(&body["text"], "format") {
-        if one_of(&format["type"], &["text", "json_object", "json_schema"])? == "json_schema" {
-            plain(&format["name"], NAME_CHARS_MAX)?;
-            schema(&format["schema"])?;
-        }
+    if let Some(format) = given(&body["text"], "format")
+        && one_of(&format["type"], &["text", "json_object", "json_schema"])? == "json_schema"
+    {
+        plain(&format["name"], NAME_CHARS_MAX)?;
+        schema(&format["schema"])?;
     }
     for word in body["include"].as_array().into_iter().flatten() {
         let known = [
