@@ -10,10 +10,14 @@ use crate::app::{App, AppOptions, CHAT, ask, probe, upstream_body};
 use crate::openapi;
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 42] = [
+pub const ROUTES: [(&str, &str, Takes); 46] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("POST", "/v1/messages", Takes::Names),
+    ("POST", "/v1/messages/count_tokens", Takes::Names),
     ("POST", "/v1/responses", Takes::Names),
+    ("GET", "/v1/responses", Takes::Names),
+    ("POST", "/v1/responses/compact", Takes::Names),
+    ("POST", "/v1/responses/input_tokens", Takes::Names),
     ("GET", "/v1/responses/{id}", Takes::ResponseId),
     ("DELETE", "/v1/responses/{id}", Takes::ResponseId),
     ("POST", "/v1/responses/{id}/cancel", Takes::ResponseId),
