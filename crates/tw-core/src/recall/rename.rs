@@ -60,8 +60,8 @@ pub(super) fn to_sent(message: &Message, sent: &SentCalls) -> Message {
         blocks.push(block);
         blocks.extend_from_slice(behind);
     }
-    let is_own = |block: &Block| matches!(block, Block::Reasoning(_) | Block::Native(_));
-    let brings_own = message.blocks.iter().any(is_own);
+    // What a format has behind a text or a call, as Responses has the item, is none of the model's thoughts.
+    let brings_own = !super::of_whole_message(&message.blocks).is_empty();
     renamed.blocks = blocks;
     if let Some(of_model) = of_model {
         renamed.origin = Some(Arc::clone(&of_model.origin));

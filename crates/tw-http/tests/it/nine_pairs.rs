@@ -223,7 +223,13 @@ pub fn bring(format: WireFormat, mut body: Value, call: &SeenCall) -> Value {
             messages.push(json!({ "role": "tool", "tool_call_id": id, "content": "r" }));
         }
         WireFormat::AnthropicMessages => {
-            let input: Value = serde_json::from_str(arguments).unwrap();
+            // An input without fields comes in no pieces.
+            let written = if arguments.is_empty() {
+                "{}"
+            } else {
+                arguments
+            };
+            let input: Value = serde_json::from_str(written).unwrap();
             let messages = body["messages"].as_array_mut().unwrap();
             messages.push(json!({ "role": "assistant", "content": [
                 { "type": "tool_use", "id": id, "name": name, "input": input }] }));

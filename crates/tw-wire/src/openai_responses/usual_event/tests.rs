@@ -27,10 +27,13 @@ fn spaced(event: &str) -> String {
 
 const ADDED: &str = r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"message","id":"msg_1"}}"#;
 
+/// The places of the item and of the part, and the text.
+type ScannedText = (u64, u64, &'static str);
+
 #[test]
 fn usual_events_are_read_as_any_others() {
     // Each with the text that is scanned; `None` where the parser has to look.
-    let cases: &[(&str, Option<(u64, u64, &str)>)] = &[
+    let cases: &[(&str, Option<ScannedText>)] = &[
         (
             r#"{"type":"response.output_text.delta","sequence_number":9,"item_id":"msg_1","output_index":1,"content_index":0,"delta":"The","logprobs":[],"obfuscation":"cc p2"}"#,
             Some((1, 0, "The")),
