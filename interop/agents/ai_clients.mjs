@@ -34,13 +34,8 @@ export function clients({ ai, createAnthropic, createOpenAI, createOpenAICompati
       ...toolsOf(job),
       // Else it asks what the model may say at most.
       ...(name === 'anthropic' && { maxOutputTokens: OUTPUT_TOKENS_MAX }),
-      providerOptions: { [name]: { ...(job.user && userOf(job, name)), ...kept(job) } },
+      providerOptions: { [name]: job.user ? userOf(job, name) : {} },
     };
-  }
-
-  // Else its own loop sends references to what the server keeps; memory is for what is kept.
-  function kept(job) {
-    return job.client.includes('responses') && !job.user && { store: false };
   }
 
   function userOf(job, name) {

@@ -246,11 +246,11 @@ async fn quirk_29_rounds_are_one_lifecycle_and_their_usage_is_summed() {
             }
             let told = got.lines().filter_map(|line| line.strip_prefix("data: "));
             let told = told.filter_map(|data| serde_json::from_str::<Value>(data).ok());
-            let used = told.filter_map(|event| {
+            let mut used = told.filter_map(|event| {
                 let places = [&event["usage"], &event["response"]["usage"]];
                 places.into_iter().find(|it| it.is_object()).cloned()
             });
-            let used = used.last().unwrap();
+            let used = used.next_back().unwrap();
             let count = |names: [&str; 2]| names.iter().find_map(|name| used[name].as_u64());
             let counts = [
                 ["prompt_tokens", "input_tokens"],
