@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
+use tw_testkit::polling::poll_until;
 
 use crate::process::{ServerProcess, create_key, key_of, serve, serve_at, stderr};
 
@@ -359,7 +360,7 @@ async fn the_socket_of_metrics_is_taken_over_too() {
     command.args(["--metrics-listen", "127.0.0.1:0"]);
     let mut server = ServerProcess::start(command, &log_of(folder.path(), 0));
     let address = server.client.address.to_string();
-    let metrics = metrics_of(&server);
+    let metrics = metrics_of(&server).await;
     // The second and the third stay there, the fourth shows none.
     for (number, wanted) in [
         (1, Some(metrics.to_string())),
@@ -378,7 +379,7 @@ async fn the_socket_of_metrics_is_taken_over_too() {
         server = next;
         if wanted.is_some() {
             let client = TestClient {
-                address: metrics_of(&server),
+                address: metrics_of(&server).await,
                 key: None,
             };
             assert_eq!(
@@ -392,12 +393,15 @@ async fn the_socket_of_metrics_is_taken_over_too() {
     assert!(TcpStream::connect(metrics).await.is_err());
 }
 
-/// Where a server says that it shows metrics.
-fn metrics_of(server: &ServerProcess) -> SocketAddr {
-    let log = server.log();
-    let (_, after) = log.split_once("metrics on http://").unwrap();
-    let (address, _) = after.split_once("/metrics").unwrap();
-    address.parse().unwrap()
+/// The address at which a server says that it shows metrics; its log may come behind its first answers.
+async fn metrics_of(server: &ServerProcess) -> SocketAddr {
+    let said = poll_until("the line of metrics", async || {
+        let log = server.log();
+        let (_, after) = log.split_once("metrics on http://")?;
+        let (address, _) = after.split_once("/metrics")?;
+        Some(address.to_owned())
+    });
+    said.await.parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -442,7 +446,7 @@ async fn metrics_have_a_listener_of_their_own() {
     command.args(["--metrics-listen", "127.0.0.1:0"]);
     let server = ServerProcess::start(command, &data);
     let client = TestClient {
-        address: metrics_of(&server),
+        address: metrics_of(&server).await,
         key: None,
     };
     let got = client.send("GET", "/metrics", &[], "").await.unwrap();
