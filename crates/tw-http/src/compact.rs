@@ -8,18 +8,15 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
 use tw_core::json::shared::SharedText;
-use tw_core::tenant::{KeyScope, ToolGrant};
+use tw_core::tenant::ToolGrant;
 use tw_runtime::accept::TurnTaken;
 use tw_runtime::auth::Principal;
-use tw_wire::client_request::body_text;
 use tw_wire::compaction::{self, CompactionPlan, MadeCompaction, NO_USAGE};
 
-use crate::access;
 use crate::answer_body::json;
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
 use crate::gateway::{self, RequestGoal, RequestOrigin};
-use crate::request_body::{read_body, refused};
 use crate::responses::SURFACE;
 use crate::server::{AppState, RequestId};
 
@@ -43,14 +40,7 @@ async fn compact(of: &RequestOrigin<'_>, request: Request) -> Result<Response, A
     let (format, runtime) = (of.surface.format, of.surfaces.runtime());
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    let key = access::given_key(headers, format.key_header())?;
-    let caller = access::authenticated(of.surfaces, key, Some(KeyScope::Chat), of.id).await?;
-    if let Err(no_room) = runtime.may_begin(&caller) {
-        return Err(refused(headers, body, ApiError::no_room(&no_room)).await);
-    }
-    let limits = runtime.request_limits();
-    let body = read_body(of.surfaces, headers, body, limits.body_bytes_max).await?;
-    let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
+    let (caller, body) = gateway::admitted(of, headers, body, false).await?;
     let read = gateway::read_request(of, headers, &caller, body, RequestGoal::Answer, None).await?;
     if !runtime.serves(&read.input.model) {
         return Err(ApiError::no_model());

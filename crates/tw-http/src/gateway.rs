@@ -93,19 +93,10 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     let format = surface.format;
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    let key = access::given_key(headers, format.key_header())?;
-    let caller = access::authenticated(surfaces, key, Some(KeyScope::Chat), id).await?;
     // A repetition may need no room: it may be answered by what runs already.
-    if try_mark(headers) != TryMark::Repetition
-        && !headers.contains_key(IDEMPOTENCY_HEADER)
-        && let Err(no_room) = surfaces.runtime().may_begin(&caller)
-    {
-        return Err(refused(headers, body, ApiError::no_room(&no_room)).await);
-    }
-    let bytes_max = surfaces.runtime().request_limits().body_bytes_max;
-    let body = read_body(surfaces, headers, body, bytes_max).await?;
-    // Held once from here on: the turn, its row and what is read of it have parts of it.
-    let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
+    let is_repeated =
+        try_mark(headers) == TryMark::Repetition || headers.contains_key(IDEMPOTENCY_HEADER);
+    let (caller, body) = admitted(of, headers, body, is_repeated).await?;
     // On the heap and only for their time: the future of the whole request lives until its answer begins, and one that
     // takes as much room as a connection's buffers leaves them memory that was written to, where they need little of it.
     let wanted = read_request(of, headers, &caller, body, RequestGoal::Answer, None);
@@ -140,6 +131,27 @@ async fn try_answer(of: &RequestOrigin<'_>, request: Request) -> Result<Response
     };
     response.headers_mut().extend(headers);
     Ok(response)
+}
+
+/// Whom a request is from, and its body; one that cannot begin for want of room, unless it is a repetition, is refused
+/// before its body is read.
+pub(crate) async fn admitted(
+    of: &RequestOrigin<'_>,
+    headers: &HeaderMap,
+    body: Body,
+    is_repeated: bool,
+) -> Result<(Principal, SharedText), ApiError> {
+    let (format, runtime) = (of.surface.format, of.surfaces.runtime());
+    let key = access::given_key(headers, format.key_header())?;
+    let caller = access::authenticated(of.surfaces, key, Some(KeyScope::Chat), of.id).await?;
+    if !is_repeated && let Err(no_room) = runtime.may_begin(&caller) {
+        return Err(refused(headers, body, ApiError::no_room(&no_room)).await);
+    }
+    let bytes_max = runtime.request_limits().body_bytes_max;
+    let body = read_body(of.surfaces, headers, body, bytes_max).await?;
+    // Held once from here on: the turn, its row and what is read of it have parts of it.
+    let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
+    Ok((caller, body))
 }
 
 /// What a request is sent for.

@@ -137,6 +137,16 @@ pub enum TurnRefused {
     Read(#[from] ReadError),
 }
 
+impl TurnRequest {
+    /// The end user that it is for: who is named, or else whose turn it continues, since what one person was told is
+    /// continued as theirs.
+    fn whose(&self) -> Option<String> {
+        let named = self.end_user.as_ref().or(self.input.user.as_ref());
+        let continued = || self.previous.as_ref()?.end_user.as_ref();
+        named.or_else(continued).cloned()
+    }
+}
+
 impl TurnRefused {
     fn too_many_before(messages_max: usize) -> Self {
         Self::Invalid {
@@ -230,13 +240,7 @@ impl Runtime {
         }
         let hashed = BodyHashes::read(request.body.as_str().as_bytes(), request.input.ends);
         let body_hash = hashed.whole;
-        // What one person was told is continued as theirs.
-        let previous = request.previous.as_deref();
-        let end_user = request
-            .end_user
-            .clone()
-            .or_else(|| request.input.user.clone())
-            .or_else(|| previous?.end_user.clone());
+        let end_user = request.whose();
         let equal = equal_of(&request, end_user.as_deref(), body_hash);
         // The store itself tells equal idempotency keys apart, but one that attaches must not be
         // refused for want of room meanwhile.

@@ -26,6 +26,9 @@ pub const FORMAT: FormatName = FormatName::new("anthropic_messages");
 /// The place of reasoning: a block of its own.
 pub const THINKING: NativeLabel = NativeLabel::new("thinking_block");
 
+/// The field that holds the input of a tool which takes any text, since every input is an object here.
+pub const TEXT_INPUT_FIELD: &str = "input";
+
 /// The path of a request, behind the base URL with its version.
 pub const PATH: &str = "/messages";
 /// The header that holds the key.

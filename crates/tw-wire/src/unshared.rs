@@ -9,6 +9,7 @@ use tw_core::native::FormatName;
 use tw_core::request::{MixedTool, ModelRequest, OfferedTools, ToolEntry};
 use tw_core::request_changes::RequestChanges;
 
+use crate::format::WireFormat;
 use crate::openai_chat::content::CACHE_CONTROL;
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::{anthropic_messages, openai_chat, openai_responses};
@@ -23,13 +24,15 @@ pub fn of(request: &ModelRequest<'_>, to: FormatName) -> RequestChanges {
             CacheMarks::Lost
         },
     };
-    let from = request.input.format;
-    if from == openai_chat::FORMAT {
-        openai_chat::request::unshared(request, &mut unshared);
-    } else if from == anthropic_messages::FORMAT {
-        anthropic_messages::request::unshared(request, &mut unshared);
-    } else if from == openai_responses::FORMAT {
-        openai_responses::request::unshared(request, &mut unshared);
+    match WireFormat::parse(request.input.format.as_str()) {
+        Some(WireFormat::OpenAiChat) => openai_chat::request::unshared(request, &mut unshared),
+        Some(WireFormat::AnthropicMessages) => {
+            anthropic_messages::request::unshared(request, &mut unshared);
+        }
+        Some(WireFormat::OpenAiResponses) => {
+            openai_responses::request::unshared(request, &mut unshared);
+        }
+        None => debug_assert!(false, "a request has one of the formats"),
     }
     unshared.changes
 }

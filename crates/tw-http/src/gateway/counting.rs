@@ -2,15 +2,11 @@
 
 use axum::extract::Request;
 use axum::response::Response;
-use tw_core::tenant::KeyScope;
-use tw_wire::client_request::body_text;
 
-use super::{ModelSurface, RequestGoal, RequestOrigin, read_request};
-use crate::access;
+use super::{ModelSurface, RequestGoal, RequestOrigin, admitted, read_request};
 use crate::answer_body::json;
 use crate::error::ApiError;
 use crate::error::no_room::put_standing;
-use crate::request_body::{read_body, refused};
 use crate::server::{AppState, RequestId};
 
 /// Answers a request for a count that came by this route of a surface.
@@ -40,14 +36,7 @@ async fn try_count(
     let (format, runtime) = (of.surface.format, of.surfaces.runtime());
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    let key = access::given_key(headers, format.key_header())?;
-    let caller = access::authenticated(of.surfaces, key, Some(KeyScope::Chat), of.id).await?;
-    if let Err(no_room) = runtime.may_begin(&caller) {
-        return Err(refused(headers, body, ApiError::no_room(&no_room)).await);
-    }
-    let limits = runtime.request_limits();
-    let body = read_body(of.surfaces, headers, body, limits.body_bytes_max).await?;
-    let body = body_text(body.into()).map_err(|error| ApiError::of_request(&error))?;
+    let (caller, body) = admitted(of, headers, body, false).await?;
     let wanted = read_request(of, headers, &caller, body, RequestGoal::Count, None).await?;
     let counted = runtime.count_tokens(wanted, route, format).await;
     let counted = counted.map_err(|refused| ApiError::of_count_refusal(&refused, of.id))?;

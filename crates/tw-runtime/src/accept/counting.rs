@@ -65,12 +65,7 @@ impl Runtime {
         if counting.is_empty() {
             return Err(CountRefused::NoCounter);
         }
-        let previous = request.previous.as_deref();
-        let end_user = request
-            .end_user
-            .clone()
-            .or_else(|| request.input.user.clone())
-            .or_else(|| previous?.end_user.clone());
+        let end_user = request.whose();
         let asked = self.asked(&request, end_user.as_deref(), &counting).await?;
         let subject = RelaySubject {
             caller: request.caller,

@@ -10,7 +10,7 @@ use tw_core::model::{AnswerDelta, BlockEnd, CallDelta, CallForm, Finish};
 use tw_core::native::NativeFields;
 
 use super::request::shown_id;
-use super::{FORMAT, SERVER_NAME, stop};
+use super::{FORMAT, SERVER_NAME, TEXT_INPUT_FIELD, stop};
 use crate::openai_chat::client_calls::ClientCalls;
 use crate::openai_chat::write;
 
@@ -94,7 +94,7 @@ enum InputForm {
 impl InputForm {
     fn of(call: CallForm, arguments: &str) -> Self {
         match (call, arguments.trim_start().as_bytes().first()) {
-            (CallForm::Custom, _) => Self::Wrapped("input"),
+            (CallForm::Custom, _) => Self::Wrapped(TEXT_INPUT_FIELD),
             (CallForm::Function | CallForm::ByName, None) => Self::Unknown,
             (CallForm::Function | CallForm::ByName, Some(b'{')) => Self::Object,
             (CallForm::Function | CallForm::ByName, Some(_)) => Self::Wrapped(INVALID_ARGUMENTS),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tw_core::json::{Literal, LiteralBuf};
 use tw_core::model::{CallDelta, CallForm, ModelEvent};
 
+use crate::anthropic_messages::TEXT_INPUT_FIELD;
 use crate::openai_chat::raw::{self, ObjectFields};
 
 /// Unpacks the inputs of custom tools. An input is told of when it is whole.
@@ -105,7 +106,9 @@ impl CustomCalls {
 fn input_of(arguments: &LiteralBuf) -> Literal {
     let text = arguments.to_text();
     let fields = ObjectFields::parse(&text).ok();
-    let input = fields.as_ref().and_then(|fields| fields.get("input"));
+    let input = fields
+        .as_ref()
+        .and_then(|fields| fields.get(TEXT_INPUT_FIELD));
     let input = input.and_then(raw::literal);
     input.unwrap_or_else(|| arguments.to_literal())
 }

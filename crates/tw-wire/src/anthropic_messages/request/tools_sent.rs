@@ -40,7 +40,7 @@ pub struct SentTools {
 const PAST_DESCRIPTION: &str = "This tool cannot be called now.";
 /// A schema that any object fits.
 const ANY_OBJECT: &str = "{\"type\":\"object\"}";
-/// The schema of a tool whose input is any text.
+/// The schema of a tool whose input is any text, in the field `TEXT_INPUT_FIELD`.
 const TEXT_INPUT: &str = "{\"type\":\"object\",\"properties\":{\"input\":{\"type\":\"string\"}},\"required\":[\"input\"]}";
 
 pub fn tools(request: &ModelRequest<'_>, accepts: &Accepts, marks: &mut MarkBudget) -> SentTools {
