@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
-use tw_core::limits::{RequestLimits, TurnLimits};
+use tw_core::change::ToolRoom;
+use tw_core::limits::{DEFINITIONS_BYTES_MAX, RequestLimits, TurnLimits};
 use tw_core::tool::Tool;
 use tw_egress::client::EgressClient;
 use tw_egress::scripted::Script;
@@ -275,7 +276,10 @@ impl Settings {
             client: self.tool_client(&self.listeners())?,
             limits: self.limits.request(),
             taken: built_in.iter().map(|tool| tool.name.clone()).collect(),
-            tools_stored_max: self.limits.tools_stored_max,
+            room: ToolRoom {
+                tools_max: self.limits.tools_stored_max,
+                bytes_max: DEFINITIONS_BYTES_MAX,
+            },
         })
     }
 

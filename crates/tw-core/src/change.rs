@@ -176,6 +176,10 @@ pub enum Outcome {
     ToolSaved(ToolVersion),
     /// Another tool of the organization has this name.
     NameTaken,
+    /// The organization has no room for another tool; nothing was written.
+    TooManyTools,
+    /// The organization's definitions would be too large together; nothing was written.
+    ToolsTooLarge,
     /// The claim holds.
     Claimed {
         /// The new fence.
@@ -261,7 +265,17 @@ pub struct SaveTool {
     pub definition: String,
     /// The version that this one follows, which must still be the newest; 0 makes the tool.
     pub follows: u32,
+    /// The room that the organization's tools have, this one included.
+    pub room: ToolRoom,
     pub at: Timestamp,
+}
+
+/// Room for the newest versions of an organization's tools together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolRoom {
+    pub tools_max: usize,
+    /// Bytes of their definitions as JSON text.
+    pub bytes_max: usize,
 }
 
 /// The beginnings and the end of a request body that the body of the turn before may have in common with it.

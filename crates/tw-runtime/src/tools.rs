@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tw_core::api_request::{BuildError, BuiltRequest, RequestInputs};
 use tw_core::arguments::{self, ArgumentsEnd, InvalidArguments, ValidArgs};
-use tw_core::change::{Change, Outcome, SaveTool};
+use tw_core::change::{Change, Outcome, SaveTool, ToolRoom};
 use tw_core::definition::{DefinitionError, ToolDefinition};
 use tw_core::id::{CallId, OrgId, ToolId};
 use tw_core::json::{Json, Literal};
@@ -162,12 +162,6 @@ impl Runtime {
     ) -> Result<StoredTool, ToolError> {
         let definition = tool::decode(body)?;
         self.vet(caller, &definition).await?;
-        let tools = self.store().tools(caller.organization).await?;
-        let tools_max = self.0.config.tools_stored_max;
-        if tools.len() >= tools_max {
-            return Err(ToolError::TooMany(tools_max));
-        }
-        check_bytes(&tools, None, body)?;
         let id = ToolId(self.env().ordered_id());
         let saved = self
             .save(caller.organization, id, &definition.name, body, 0)
@@ -193,8 +187,6 @@ impl Runtime {
             if text == known.row.definition {
                 return Ok(known);
             }
-            let tools = self.store().tools(caller.organization).await?;
-            check_bytes(&tools, Some(id), &text)?;
             let follows = known.row.version.number;
             let saved = self
                 .save(caller.organization, id, &definition.name, &text, follows)
@@ -405,7 +397,14 @@ impl Runtime {
                 .iter()
                 .map(|tool| tool.name.clone())
                 .collect(),
-            tools_stored_max: config.tools_stored_max,
+            room: self.tool_room(),
+        }
+    }
+
+    fn tool_room(&self) -> ToolRoom {
+        ToolRoom {
+            tools_max: self.0.config.tools_stored_max,
+            bytes_max: DEFINITIONS_BYTES_MAX,
         }
     }
 
@@ -418,12 +417,14 @@ impl Runtime {
         text: &str,
         follows: u32,
     ) -> Result<Option<StoredTool>, ToolError> {
+        let room = self.tool_room();
         let save = SaveTool {
             organization,
             tool: id,
             name: name.to_owned(),
             definition: text.to_owned(),
             follows,
+            room,
             at: self.env().now(),
         };
         let outcomes = self
@@ -440,6 +441,8 @@ impl Runtime {
                 row.map(stored).transpose()
             }
             Some(Outcome::NameTaken) => Err(ToolError::NameTaken),
+            Some(Outcome::TooManyTools) => Err(ToolError::TooMany(room.tools_max)),
+            Some(Outcome::ToolsTooLarge) => Err(ToolError::TooLarge(room.bytes_max)),
             Some(
                 Outcome::Already
                 | Outcome::Done
@@ -456,16 +459,6 @@ impl Runtime {
             | None => Ok(None),
         }
     }
-}
-
-/// Checks that all definitions together stay within what an organization may keep.
-fn check_bytes(tools: &[ToolRow], replaced: Option<ToolId>, text: &str) -> Result<(), ToolError> {
-    let others = tools.iter().filter(|row| Some(row.id) != replaced);
-    let bytes: usize = others.map(|row| row.definition.len()).sum();
-    if bytes.saturating_add(text.len()) > DEFINITIONS_BYTES_MAX {
-        return Err(ToolError::TooLarge(DEFINITIONS_BYTES_MAX));
-    }
-    Ok(())
 }
 
 fn stored(row: ToolRow) -> Result<StoredTool, ToolError> {

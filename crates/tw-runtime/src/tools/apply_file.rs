@@ -1,9 +1,8 @@
 //! Making an organization's tools equal to those of a file.
 
-use tw_core::change::{Change, Outcome, SaveTool};
+use tw_core::change::{Change, Outcome, SaveTool, ToolRoom};
 use tw_core::definition::{DefinitionError, ToolDefinition};
 use tw_core::id::{OrgId, ToolId};
-use tw_core::limits::DEFINITIONS_BYTES_MAX;
 use tw_egress::client::host_port::ORGANIZATION_DEFAULT;
 use tw_egress::env::Env;
 use tw_egress::secrets::Tenancy;
@@ -31,6 +30,8 @@ pub struct PlannedChanges {
     /// Organization; `None` when it is still to be made.
     pub organization: Option<OrgId>,
     pub changes: Vec<ToolChange>,
+    /// Room for all tools of the organization, once they are made.
+    pub room: ToolRoom,
 }
 
 /// The change of one tool.
@@ -136,21 +137,22 @@ pub async fn plan(
         |wanted: fn(&ToolChange) -> bool| changes.iter().filter(|change| wanted(change)).count();
     let created = count(|change| matches!(change, ToolChange::Created { .. }));
     let removed = count(|change| matches!(change, ToolChange::Removed { .. }));
-    if known.len() + created - removed > vetting.tools_stored_max {
-        return Err(ApplyFileError::TooMany(vetting.tools_stored_max));
+    if known.len() + created - removed > vetting.room.tools_max {
+        return Err(ApplyFileError::TooMany(vetting.room.tools_max));
     }
     let kept = known.iter().filter(|row| {
         prune == PruneTools::Keep && !wanted.iter().any(|(_, other)| other.name == row.name)
     });
     let kept_bytes: usize = kept.map(|row| row.definition.len()).sum();
     let wanted_bytes: usize = wanted.iter().map(|(text, _)| text.len()).sum();
-    if kept_bytes + wanted_bytes > DEFINITIONS_BYTES_MAX {
-        return Err(ApplyFileError::TooLarge(DEFINITIONS_BYTES_MAX));
+    if kept_bytes + wanted_bytes > vetting.room.bytes_max {
+        return Err(ApplyFileError::TooLarge(vetting.room.bytes_max));
     }
     Ok(PlannedChanges {
         slug: organization.to_owned(),
         organization: id,
         changes,
+        room: vetting.room,
     })
 }
 
@@ -175,31 +177,35 @@ pub async fn apply(
             name: name.clone(),
             definition: definition.clone(),
             follows,
+            room: planned.room,
             at,
         }))
     };
-    let changes: Vec<Change> = planned
-        .changes
-        .iter()
-        .filter_map(|change| match change {
-            ToolChange::Created { name, definition } => {
-                Some(save(ToolId(env.ordered_id()), name, definition, 0))
-            }
-            ToolChange::Changed {
-                name,
-                tool,
-                follows,
-                definition,
-                ..
-            } => Some(save(*tool, name, definition, *follows)),
-            ToolChange::Unchanged { .. } => None,
-            ToolChange::Removed { tool, .. } => Some(Change::DeleteTool {
-                organization,
-                tool: *tool,
-                at,
-            }),
-        })
-        .collect();
+    // What goes makes room for what comes.
+    let removed = planned.changes.iter().filter_map(|change| match change {
+        ToolChange::Removed { tool, .. } => Some(Change::DeleteTool {
+            organization,
+            tool: *tool,
+            at,
+        }),
+        ToolChange::Created { .. } | ToolChange::Changed { .. } | ToolChange::Unchanged { .. } => {
+            None
+        }
+    });
+    let saved = planned.changes.iter().filter_map(|change| match change {
+        ToolChange::Created { name, definition } => {
+            Some(save(ToolId(env.ordered_id()), name, definition, 0))
+        }
+        ToolChange::Changed {
+            name,
+            tool,
+            follows,
+            definition,
+            ..
+        } => Some(save(*tool, name, definition, *follows)),
+        ToolChange::Unchanged { .. } | ToolChange::Removed { .. } => None,
+    });
+    let changes: Vec<Change> = removed.chain(saved).collect();
     if changes.is_empty() {
         return Ok(());
     }

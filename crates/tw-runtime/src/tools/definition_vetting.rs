@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tw_core::change::ToolRoom;
 use tw_core::definition::{DefinitionError, ToolDefinition};
 use tw_core::limits::RequestLimits;
 use tw_egress::client::EgressClient;
@@ -15,7 +16,8 @@ pub struct DefinitionVetting {
     pub limits: RequestLimits,
     /// Names of tools that come with the program.
     pub taken: Vec<String>,
-    pub tools_stored_max: usize,
+    /// Room for all tools of an organization.
+    pub room: ToolRoom,
 }
 
 impl DefinitionVetting {

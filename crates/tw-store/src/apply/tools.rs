@@ -29,6 +29,9 @@ fn create(db: &mut PreparedStatements<'_>, save: &SaveTool) -> Result<Outcome, S
     if is_name_of_another(db, save)? {
         return Ok(Outcome::NameTaken);
     }
+    if let Some(refused) = refused_for_room(db, save)? {
+        return Ok(refused);
+    }
     let bound = params![
         save.organization.0,
         save.tool.to_string(),
@@ -52,6 +55,9 @@ fn follow(db: &mut PreparedStatements<'_>, save: &SaveTool) -> Result<Outcome, S
     if is_name_of_another(db, save)? {
         return Ok(Outcome::NameTaken);
     }
+    if let Some(refused) = refused_for_room(db, save)? {
+        return Ok(refused);
+    }
     let number = save.follows.checked_add(1).ok_or(StoreApplyError::Encode {
         what: "a tool's version",
     })?;
@@ -69,6 +75,31 @@ fn is_name_of_another(
 ) -> Result<bool, StoreApplyError> {
     let bound = params![save.organization.0, save.name, save.tool.to_string()];
     Ok(query_key(db, WHAT, NAMED, bound)?.is_some())
+}
+
+const OTHERS: &str = "SELECT count(*), coalesce(sum(octet_length(v.definition)), 0)
+    FROM tool t JOIN tool_version v ON v.tool = t.key AND v.version = t.version
+    WHERE t.organization = ?1 AND t.deleted_us IS NULL AND t.id <> ?2";
+
+/// The reason for which the organization has no room for the tool.
+///
+/// Asked in the transaction that writes: of two that are saved at once, each would find the room that is there for one.
+fn refused_for_room(
+    db: &mut PreparedStatements<'_>,
+    save: &SaveTool,
+) -> Result<Option<Outcome>, StoreApplyError> {
+    let bound = params![save.organization.0, save.tool.to_string()];
+    let others = db.first(OTHERS, bound, |row| Ok((row.get(0)?, row.get(1)?)));
+    let (tools, bytes): (i64, i64) = others
+        .map_err(|error| StoreApplyError::db(WHAT, error))?
+        .unwrap_or_default();
+    let size = |stored| usize::try_from(stored).unwrap_or(usize::MAX);
+    // A version takes the place of the one before, which was within the number of tools that was allowed then.
+    if save.follows == 0 && size(tools) >= save.room.tools_max {
+        return Ok(Some(Outcome::TooManyTools));
+    }
+    let is_too_large = size(bytes).saturating_add(save.definition.len()) > save.room.bytes_max;
+    Ok(is_too_large.then_some(Outcome::ToolsTooLarge))
 }
 
 const ADD_VERSION: &str =

@@ -1,6 +1,6 @@
 use rusqlite::Connection;
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
-use tw_core::change::{Change, NewCall, Outcome, SaveTool, TurnChange};
+use tw_core::change::{Change, NewCall, Outcome, SaveTool, ToolRoom, TurnChange};
 use tw_core::id::{ApiKeyId, OrgId};
 use tw_core::tenant::{KeyScope, ToolsMode};
 use tw_core::tool::EffectClass;
@@ -118,6 +118,10 @@ async fn a_turn_of_the_first_schema_goes_on_with_the_newest() {
         name: "mail".to_owned(),
         definition: "{}".to_owned(),
         follows: 0,
+        room: ToolRoom {
+            tools_max: 1,
+            bytes_max: 1 << 20,
+        },
         at: at(2),
     };
     let saved = world.write(Change::SaveTool(Box::new(save))).await.unwrap();

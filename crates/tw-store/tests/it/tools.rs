@@ -1,5 +1,5 @@
 use rusqlite::Connection;
-use tw_core::change::{Change, NewCall, Outcome, SaveTool, TurnChange};
+use tw_core::change::{Change, NewCall, Outcome, SaveTool, ToolRoom, TurnChange};
 use tw_core::id::{OrgId, ToolId, ToolVersionKey};
 use tw_core::tool::ToolVersion;
 use tw_store::apply::StoreApplyError;
@@ -23,6 +23,10 @@ fn new_tool(organization: OrgId, n: u128, name: &str) -> SaveTool {
         name: name.to_owned(),
         definition: DEFINITION.to_owned(),
         follows: 0,
+        room: ToolRoom {
+            tools_max: 100,
+            bytes_max: 1 << 20,
+        },
         at: at(10),
     }
 }
@@ -294,6 +298,52 @@ async fn an_id_is_used_once_and_nobody_has_no_tools() {
             );
         }
         assert_eq!(world.revisions().await, [3, 0]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn tools_beyond_the_room_are_refused_where_they_are_written() {
+    on_each_store(async |world| {
+        let organization = world.organization;
+        let one = DEFINITION.len();
+        let room = ToolRoom {
+            tools_max: 2,
+            bytes_max: 2 * one,
+        };
+        let save = |n, name, follows, definition: &str| SaveTool {
+            follows,
+            definition: definition.to_owned(),
+            room,
+            ..new_tool(organization, n, name)
+        };
+        // In one transaction, as two that are saved at once.
+        let both = [save(2, "b", 0, DEFINITION), save(3, "c", 0, DEFINITION)];
+        world.saved(save(1, "a", 0, DEFINITION)).await;
+        let both = both.map(|save| Change::SaveTool(Box::new(save)));
+        let outcomes = world.store.apply(both.to_vec()).await.unwrap();
+        assert!(
+            matches!(outcomes[..], [Outcome::ToolSaved(_), Outcome::TooManyTools]),
+            "{outcomes:?}"
+        );
+        let larger = format!("{DEFINITION} ");
+        for (wanted, outcome) in [
+            (save(2, "b", 1, &larger), Outcome::ToolsTooLarge),
+            (save(3, "c", 0, "{}"), Outcome::TooManyTools),
+        ] {
+            assert_eq!(world.save(wanted.clone()).await, outcome, "{wanted:?}");
+        }
+        // Its own earlier version takes no room, nor what was deleted, nor what others have.
+        world.saved(save(1, "a", 1, "{}")).await;
+        world.saved(save(2, "b", 1, &larger)).await;
+        world.delete(organization, tool_id(1)).await;
+        world.saved(save(3, "c", 0, "{}")).await;
+        world
+            .saved(SaveTool {
+                room,
+                ..new_tool(world.stranger, 4, "d")
+            })
+            .await;
     })
     .await;
 }

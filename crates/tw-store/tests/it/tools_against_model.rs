@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::{Strategy, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 use tokio::runtime::Runtime;
-use tw_core::change::{Change, ChangeGroup, Outcome, SaveTool};
+use tw_core::change::{Change, ChangeGroup, Outcome, SaveTool, ToolRoom};
 use tw_core::id::{OrgId, ToolId, ToolVersionKey};
 use tw_store::apply::StoreApplyError;
 use tw_store::store::Store;
@@ -210,6 +210,10 @@ fn change(organization: OrgId, step: &Step, n: i64) -> Change {
             name: NAMES[name].to_owned(),
             definition: format!("{{\"n\":{n}}}"),
             follows,
+            room: ToolRoom {
+                tools_max: usize::MAX,
+                bytes_max: usize::MAX,
+            },
             at: at(n),
         })),
         Op::Delete => Change::DeleteTool {

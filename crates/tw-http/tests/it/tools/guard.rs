@@ -3,7 +3,7 @@
 use std::net::{IpAddr, TcpListener};
 
 use serde_json::{Value, json};
-use tw_core::change::{Change, Outcome, SaveTool};
+use tw_core::change::{Change, Outcome, SaveTool, ToolRoom};
 use tw_core::id::ToolId;
 use tw_egress::client::ClientOptions;
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
@@ -88,6 +88,10 @@ async fn store(lab: &ToolLab, definition: &Value) {
         name: definition["name"].as_str().unwrap().to_owned(),
         definition: definition.to_string(),
         follows: 0,
+        room: ToolRoom {
+            tools_max: 100,
+            bytes_max: 1 << 20,
+        },
         at: env.now(),
     };
     let save = vec![Change::SaveTool(Box::new(save))];
