@@ -127,9 +127,10 @@ pub(crate) async fn look_up(
         place,
     } in found
     {
+        let is_told = is_theirs && !turn.is_deleted;
         let (first, last, may_be_told) = match place {
-            CallsPlace::Made { first, last } => (first, last, is_theirs),
-            CallsPlace::Written { at } => (at, at, is_theirs && memory_is_on),
+            CallsPlace::Made { first, last } => (first, last, is_told),
+            CallsPlace::Written { at } => (at, at, is_told && memory_is_on),
             // There is no message of the model's that its calls could stand in.
             CallsPlace::Told => {
                 known.withheld.extend(ran_once(&turn.calls));
@@ -149,6 +150,12 @@ pub(crate) async fn look_up(
         let is_hidden = turns.iter().any(|other| other.at == first);
         // What ran for an answer that was given may be asked for again.
         let is_under_way = answer_from.is_some_and(|from| last >= from);
+        if turn.is_deleted {
+            if is_under_way {
+                known.withheld.extend(ran_once(&turn.calls));
+            }
+            continue;
+        }
         if is_under_way && (!may_be_told || turn.names_only || is_hidden) {
             known.withheld.extend(ran_once(&turn.calls));
         }

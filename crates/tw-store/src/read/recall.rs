@@ -38,6 +38,9 @@ pub struct AnsweredTurn {
     pub end_user: Option<String>,
     /// The contents are gone, or are beyond what was asked for: of the calls there are names.
     pub names_only: bool,
+    /// The turn's conversation was deleted. Nothing of it is told any more but which tools ran, so that one that must
+    /// run once is not run again for the same answer.
+    pub is_deleted: bool,
     /// The calls of the turn that were asked for.
     pub handed: Vec<HandedRow>,
     /// Messages by round and place; none for a turn that ran no call of ours.
@@ -79,13 +82,14 @@ impl Store {
 const HANDED: &str =
     "SELECT c.id, c.tool_call_id, c.tool_name, c.turn, t.id AS turn_id, v.id AS conversation,
         c.round, t.conversation_named, u.name AS end_user, t.erased_us IS NOT NULL AS erased,
+        t.deleted_us IS NOT NULL AS deleted,
         EXISTS (SELECT 1 FROM tool_call s WHERE s.turn = c.turn AND s.runs = 'server') AS has_ours
     FROM json_each(?3) AS asked
     CROSS JOIN tool_call c ON c.organization = ?1 AND c.id = asked.value
     JOIN turn t ON t.key = c.turn
     JOIN conversation v ON v.key = t.conversation
     LEFT JOIN end_user u ON u.key = t.end_user
-    WHERE c.runs = 'client' AND t.api_key = ?2 AND t.deleted_us IS NULL
+    WHERE c.runs = 'client' AND t.api_key = ?2
     ORDER BY c.turn DESC, c.round, c.position";
 
 fn answered_turns(
@@ -104,12 +108,14 @@ fn answered_turns(
     while let Some(row) = rows.next()? {
         let key: i64 = get(row, "turn")?;
         if turns.last().is_none_or(|(last, _)| *last != key) {
+            let is_deleted = get(row, "deleted")?;
             let mut turn = AnsweredTurn {
                 id: word(row, "turn_id", TurnId::parse)?,
                 conversation: get(row, "conversation")?,
                 conversation_named: get(row, "conversation_named")?,
                 end_user: get(row, "end_user")?,
-                names_only: get(row, "erased")?,
+                names_only: is_deleted || get(row, "erased")?,
+                is_deleted,
                 handed: Vec::new(),
                 messages: Vec::new(),
                 calls: Vec::new(),
@@ -121,7 +127,9 @@ fn answered_turns(
                 } else {
                     ContentsRead::Shown
                 };
-                turn.messages = calls::messages(conn, key, contents)?;
+                if !is_deleted {
+                    turn.messages = calls::messages(conn, key, contents)?;
+                }
                 turn.calls = calls::calls(conn, key, contents)?;
                 bytes += bytes_of(&turn.calls);
             }
@@ -131,7 +139,8 @@ fn answered_turns(
             let round: u32 = get(row, "round")?;
             let is_known = |made: &MadeCalls| (made.turn, made.round) == (key, round);
             if !made.as_ref().is_some_and(is_known) {
-                made = Some(MadeCalls::read(conn, key, round, bytes < sent.bytes_max)?);
+                let has_room = bytes < sent.bytes_max && !turn.is_deleted;
+                made = Some(MadeCalls::read(conn, key, round, has_room)?);
                 bytes += made.as_ref().map_or(0, |made| made.bytes);
             }
             let sent_id: String = get(row, "tool_call_id")?;

@@ -14,7 +14,7 @@ use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_store::read::chain::{ChainFound, ChainRoom};
 use tw_store::read::conversations::{ConversationRow, ConversationTurns, ListOrder, TurnsWanted};
 use tw_store::read::memory::{HistorySearch, HistoryWanted, RecallRoom};
-use tw_store::read::recall::HandedSent;
+use tw_store::read::recall::{AnsweredTurn, HandedSent};
 use tw_store::read::requests::RepeatSent;
 use tw_store::read::view::ResultDetail;
 
@@ -114,6 +114,18 @@ async fn end(world: &StoreWorld, turn: TurnId) {
 
 const HISTORY: HistoryHash = HistoryHash([9; 32]);
 
+/// Whether more is told of a turn than which tools ran.
+fn tells(turns: &[AnsweredTurn]) -> bool {
+    turns.iter().any(|turn| {
+        let of_calls = turn.calls.iter().any(|row| {
+            let end = row.call.end.as_ref();
+            !row.call.arguments.is_empty() || end.is_some_and(|end| !end.shown.is_empty())
+        });
+        let of_handed = turn.handed.iter().any(|row| row.message.is_some());
+        !turn.is_deleted || !turn.messages.is_empty() || of_calls || of_handed
+    })
+}
+
 /// Whether each way to a turn finds it.
 async fn ways(world: &StoreWorld, turn: TurnId) -> Vec<(&'static str, bool)> {
     let (store, organization) = (&world.store, world.organization);
@@ -175,7 +187,7 @@ async fn ways(world: &StoreWorld, turn: TurnId) -> Vec<(&'static str, bool)> {
             matches!(history.await.unwrap().0, HistorySearch::Found(_)),
         ),
         ("remembered", !remembered.unwrap().is_empty()),
-        ("handed", !handed.unwrap().is_empty()),
+        ("handed", tells(&handed.unwrap())),
         ("repeat", !repeat.unwrap().unwrap().deleted),
     ]
 }

@@ -260,20 +260,55 @@ async fn results_that_are_not_to_be_stored_wait_for_an_hour() {
         .collect();
     assert_eq!(lost.len(), 2, "{text}");
     assert!(text.contains("red") && text.contains("blue"), "{text}");
-    let asked = lab.upstream.asked().last().unwrap().json();
-    let names: Vec<_> = asked["tools"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|tool| tool["function"]["name"].clone())
-        .collect();
     assert_eq!(
-        names,
+        offered_last(&lab),
         ["pick"],
         "a once tool that ran is not offered at once"
     );
     assert_eq!(got.status, 200);
     assert_eq!(lab.tool.asked().len(), 2);
+}
+
+/// The names of the tools that the upstream was offered last.
+fn offered_last(lab: &Lab) -> Vec<Value> {
+    let asked = lab.upstream.asked().last().unwrap().json();
+    let tools = asked["tools"].as_array().unwrap().iter();
+    tools.map(|tool| tool["function"]["name"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_deleted_between_the_halves_runs_nothing_twice() {
+    let (lab, message, turn) = handed_over(EffectClass::Once, false, false).await;
+    let ids = ids(&message);
+    let ran = lab.tool.asked().len();
+    let path = format!(
+        "/v1/conversations/{}",
+        turn["conversation"].as_str().unwrap()
+    );
+    let deleted = lab.app.client.send("DELETE", &path, &[], "").await.unwrap();
+    assert!(deleted.status < 300, "{}", deleted.text());
+    let history = json!([
+        user("Go."),
+        message,
+        result(&ids[0], "red"),
+        result(&ids[1], "blue")
+    ]);
+    let got = post(&lab.app, mixed(&history, false)).await;
+    assert_eq!(got.status, 200);
+    let text = json!(asked_last(&lab)).to_string();
+    assert!(!text.contains(DID), "what was deleted is told: {text}");
+    assert!(text.contains("red") && text.contains("blue"), "{text}");
+    assert_eq!(offered_last(&lab), ["pick"]);
+    assert_eq!(lab.tool.asked().len(), ran);
+    assert_eq!(lab.app.turn_of(&got).await["parent"], Value::Null);
+    // Once the answer was given, the tool may be asked for again.
+    let mut history = history.as_array().unwrap().clone();
+    history.extend([
+        json!({ "role": "assistant", "content": "Done." }),
+        user("Again."),
+    ]);
+    post(&lab.app, mixed(&json!(history), false)).await;
+    assert_eq!(offered_last(&lab).len(), 2);
 }
 
 #[tokio::test]
