@@ -198,7 +198,7 @@ pub enum Outcome {
     /// A turn was accepted under this idempotency key before; nothing was written.
     KeyTaken {
         turn: TurnId,
-        same_body: bool,
+        same_request: bool,
     },
     /// A turn that the new one continues was deleted meanwhile; nothing was written.
     ParentDeleted,

@@ -446,7 +446,7 @@ impl ApiError {
             TurnRefused::KeyReused => Self::new(
                 ErrorKind::KeyReused,
                 Some("idempotency_key_reused"),
-                "This idempotency key was used with another request body.",
+                "This idempotency key was used with another request body, or in another conversation.",
             ),
             TurnRefused::EffectsRan { turn, effects } => Self::effects_ran(*turn, None, effects),
             TurnRefused::DeletedEffectsRan => {

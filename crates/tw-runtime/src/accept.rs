@@ -111,7 +111,7 @@ pub enum TurnRefused {
         param: &'static str,
         code: &'static str,
     },
-    #[error("this idempotency key was used with another request body")]
+    #[error("this idempotency key was used with another request body, or in another conversation")]
     KeyReused,
     /// An earlier try of this request ended badly after calls that must not be repeated.
     #[error("an earlier try of this request ran calls that are not repeated")]
@@ -288,13 +288,15 @@ impl Runtime {
             {
                 Begun::Taken(taken) => return Ok(*taken),
                 // Another request with the same key was faster; what it began answers this one.
-                Begun::KeyTaken { same_body: true } => {}
+                Begun::KeyTaken { same_request: true } => {}
                 Begun::ParentDeleted if request.previous.is_some() => {
                     return Err(TurnRefused::PreviousGone);
                 }
                 // What was remembered of it is gone with it.
                 Begun::ParentDeleted => {}
-                Begun::KeyTaken { same_body: false } => return Err(TurnRefused::KeyReused),
+                Begun::KeyTaken {
+                    same_request: false,
+                } => return Err(TurnRefused::KeyReused),
             }
         }
     }
@@ -531,7 +533,9 @@ impl Runtime {
                 names_shared,
                 answer,
             }))),
-            Ok(Ok(AcceptedTurn::KeyTaken { same_body, .. })) => Ok(Begun::KeyTaken { same_body }),
+            Ok(Ok(AcceptedTurn::KeyTaken { same_request, .. })) => {
+                Ok(Begun::KeyTaken { same_request })
+            }
             Ok(Ok(AcceptedTurn::ParentDeleted)) => Ok(Begun::ParentDeleted),
             Ok(Err(error)) => Err(TurnRefused::Write(Some(error))),
             Err(_driver_gone) => Err(TurnRefused::Write(None)),
@@ -690,7 +694,7 @@ struct StartedTurn {
 
 enum Begun {
     Taken(Box<TurnTaken>),
-    KeyTaken { same_body: bool },
+    KeyTaken { same_request: bool },
     ParentDeleted,
 }
 

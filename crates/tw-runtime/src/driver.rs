@@ -654,7 +654,7 @@ pub(crate) enum AcceptedTurn {
     /// A turn was accepted under the same idempotency key in the meantime.
     KeyTaken {
         turn: tw_core::id::TurnId,
-        same_body: bool,
+        same_request: bool,
     },
     /// The turn that this one continues was deleted in the meantime.
     ParentDeleted,
@@ -663,9 +663,9 @@ pub(crate) enum AcceptedTurn {
 impl AcceptedTurn {
     fn of(outcomes: Vec<Outcome>) -> Self {
         match outcomes.first() {
-            Some(Outcome::KeyTaken { turn, same_body }) => Self::KeyTaken {
+            Some(Outcome::KeyTaken { turn, same_request }) => Self::KeyTaken {
                 turn: *turn,
-                same_body: *same_body,
+                same_request: *same_request,
             },
             Some(Outcome::ParentDeleted) => Self::ParentDeleted,
             Some(_) | None => Self::New,

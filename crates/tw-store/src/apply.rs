@@ -126,8 +126,8 @@ pub(crate) fn apply(
         ChangeGroup::Accept(new, first) => {
             let key = match accept::accept_turn(db, new)? {
                 AcceptOutcome::New { key } => key,
-                AcceptOutcome::KeyTaken { turn, same_body } => {
-                    let taken = Outcome::KeyTaken { turn, same_body };
+                AcceptOutcome::KeyTaken { turn, same_request } => {
+                    let taken = Outcome::KeyTaken { turn, same_request };
                     return Ok(AppliedGroup::Whole(vec![taken]));
                 }
                 AcceptOutcome::ParentDeleted => {

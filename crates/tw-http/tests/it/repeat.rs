@@ -119,6 +119,23 @@ async fn a_key_with_another_body_is_refused() {
 }
 
 #[tokio::test]
+async fn a_key_in_another_conversation_is_refused() {
+    let upstream = answering(vec![ListenerReply::json(upstream_body("Hello", &[]))]).await;
+    let app = App::start(&upstream, AppOptions::plain()).await;
+    let named = ("turnwright-conversation", "c-1");
+    let first = app.post(&[KEY, named], &ask("Hi")).await;
+    app.settled().await;
+    for headers in [&[KEY][..], &[KEY, ("turnwright-conversation", "c-2")]] {
+        let other = app.post(headers, &ask("Hi")).await;
+        assert_eq!(other.status, 422, "{headers:?}");
+        assert_eq!(other.json()["error"]["code"], "idempotency_key_reused");
+    }
+    let again = app.post(&[KEY, named], &ask("Hi")).await;
+    assert_eq!(turn(&again), turn(&first));
+    assert_eq!(upstream.asked().len(), 1);
+}
+
+#[tokio::test]
 async fn a_key_belongs_to_one_end_user() {
     let upstream = answering(vec![ListenerReply::json(upstream_body("Hello", &[]))]).await;
     let app = App::start(&upstream, AppOptions::plain()).await;

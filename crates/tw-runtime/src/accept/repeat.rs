@@ -181,7 +181,7 @@ impl Runtime {
             let Some(row) = row.filter(|row| row.created >= since) else {
                 return Ok(Search::Nothing);
             };
-            if row.body_hash != body_hash {
+            if row.body_hash != body_hash || row.conversation != request.conversation {
                 return Err(TurnRefused::KeyReused);
             }
             let key_made = Some(row.created);

@@ -30,7 +30,7 @@ pub enum AcceptOutcome {
     },
     KeyTaken {
         turn: TurnId,
-        same_body: bool,
+        same_request: bool,
     },
     /// The turn that the new one continues was deleted.
     ParentDeleted,
@@ -187,8 +187,10 @@ fn find_or_create_conversation(
     query_key(db, WHAT, find, bound)?.ok_or(StoreApplyError::Guard { what: WHAT })
 }
 
-const FIND_KEY: &str =
-    "SELECT t.id, k.body_hash = ?6 FROM request_key k JOIN turn t ON t.key = k.turn
+const FIND_KEY: &str = "SELECT t.id,
+        k.body_hash = ?6
+          AND t.conversation_named = (?8 IS NOT NULL) AND (?8 IS NULL OR c.id = ?8) AS same_request
+    FROM request_key k JOIN turn t ON t.key = k.turn JOIN conversation c ON c.key = t.conversation
     WHERE k.organization = ?1 AND k.api_key = ?2 AND k.end_user = ?3 AND k.route = ?4 AND k.key = ?5
       AND k.created_us >= ?7";
 
@@ -212,18 +214,19 @@ fn find_taken_key(
         key,
         new.body_hash,
         new.keys_since.0,
+        new.conversation_named.then_some(&new.conversation),
     ];
     let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let found: Option<(String, bool)> = db
         .first(FIND_KEY, bound, read)
         .map_err(|error| StoreApplyError::db(WHAT, error))?;
-    let Some((id, same_body)) = found else {
+    let Some((id, same_request)) = found else {
         return Ok(None);
     };
     let turn = TurnId::parse(&id).ok_or(StoreApplyError::Guard {
         what: "the turn of a request key",
     })?;
-    Ok(Some(AcceptOutcome::KeyTaken { turn, same_body }))
+    Ok(Some(AcceptOutcome::KeyTaken { turn, same_request }))
 }
 
 /// The statement that stores an idempotency key; a row that it replaces is too old to count.

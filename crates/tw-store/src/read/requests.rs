@@ -25,6 +25,8 @@ pub struct KeySent {
 pub struct RequestKeyRow {
     pub turn: TurnId,
     pub body_hash: [u8; 32],
+    /// The conversation that its client named, if it did.
+    pub conversation: Option<String>,
     /// Time when the key was stored. Whether that is too old to count is for the caller to decide.
     pub created: Timestamp,
 }
@@ -111,8 +113,9 @@ impl Store {
 }
 
 /// The look for an idempotency key. Nobody's keys stand under 0, and a name that was never seen finds nothing.
-const REQUEST_KEY: &str = "SELECT t.id, k.body_hash, k.created_us
-    FROM request_key k JOIN turn t ON t.key = k.turn
+const REQUEST_KEY: &str = "SELECT t.id, k.body_hash, k.created_us,
+        CASE WHEN t.conversation_named THEN c.id END AS conversation
+    FROM request_key k JOIN turn t ON t.key = k.turn JOIN conversation c ON c.key = t.conversation
     WHERE k.organization = ?1 AND k.api_key = ?2 AND k.route = ?4 AND k.key = ?5
       AND k.end_user = iif(?3 IS NULL, 0, (SELECT key FROM end_user WHERE organization = ?1 AND name = ?3))";
 
@@ -135,6 +138,7 @@ fn request_key(
         Ok(RequestKeyRow {
             turn: word(row, "id", TurnId::parse)?,
             body_hash: get(row, "body_hash")?,
+            conversation: get(row, "conversation")?,
             created: time(row, "created_us")?,
         })
     };

@@ -1,9 +1,10 @@
 use tw_core::change::{Change, ClaimTurn, NewTurn, Outcome, TurnChange};
 use tw_core::id::{ApiKeyId, TurnId};
 use tw_core::json::shared::SharedText;
-use tw_core::turn_policy::RecordPolicy;
+use tw_core::turn_policy::{RecordPolicy, Surface};
 use tw_core::turn_status::TurnStatus;
 use tw_store::apply::StoreApplyError;
+use tw_store::read::requests::KeySent;
 use tw_store::system;
 
 use crate::world::{StoreWorld, at, end_turn, flush, message, on_each_store, turn_id};
@@ -154,7 +155,7 @@ async fn a_taken_key_writes_nothing_of_the_group() {
             outcomes,
             [Outcome::KeyTaken {
                 turn: turn_id(1),
-                same_body: true
+                same_request: true
             }]
         );
         let other = world.accept_new(keyed(&world, 3, 8)).await.unwrap();
@@ -162,7 +163,7 @@ async fn a_taken_key_writes_nothing_of_the_group() {
             other,
             Outcome::KeyTaken {
                 turn: turn_id(1),
-                same_body: false
+                same_request: false
             }
         );
         for n in [2, 3] {
@@ -201,13 +202,55 @@ async fn a_key_belongs_to_its_end_user() {
         for (first, name) in [(1, None), (2, Some("ann")), (3, Some("bob"))] {
             let taken = Outcome::KeyTaken {
                 turn: turn_id(first),
-                same_body: true,
+                same_request: true,
             };
             assert_eq!(
                 world.accept_new(of(first + 10, name)).await.unwrap(),
                 taken,
                 "{name:?}"
             );
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_is_of_one_conversation() {
+    on_each_store(async |world| {
+        let of = |n, key: &str, named: Option<&str>| NewTurn {
+            idempotency_key: Some(key.to_owned()),
+            conversation: named.map_or(format!("given {n}"), str::to_owned),
+            conversation_named: named.is_some(),
+            ..world.new_turn(n)
+        };
+        for (n, key, named) in [(1, "a", Some("trip")), (2, "b", None)] {
+            let accepted = world.accept_new(of(n, key, named)).await.unwrap();
+            assert_eq!(accepted, Outcome::Done);
+            let sent = KeySent {
+                api_key: world.key,
+                end_user: None,
+                surface: Surface::ChatCompletions,
+                key: key.to_owned(),
+            };
+            let row = world.store.request_key(world.organization, sent).await;
+            let conversation = row.unwrap().unwrap().conversation;
+            assert_eq!(conversation.as_deref(), named);
+        }
+        for (key, named, first, same_request) in [
+            ("a", Some("trip"), 1, true),
+            ("a", Some("home"), 1, false),
+            ("a", None, 1, false),
+            ("b", None, 2, true),
+            ("b", Some("trip"), 2, false),
+            // What the server called it is no name that the client gave.
+            ("b", Some("given 2"), 2, false),
+        ] {
+            let taken = Outcome::KeyTaken {
+                turn: turn_id(first),
+                same_request,
+            };
+            let again = world.accept_new(of(11, key, named)).await.unwrap();
+            assert_eq!(again, taken, "{key} {named:?}");
         }
     })
     .await;
@@ -226,7 +269,7 @@ async fn an_old_key_is_replaced() {
         assert_eq!(world.accept_new(late(2)).await.unwrap(), Outcome::Done);
         let taken = Outcome::KeyTaken {
             turn: turn_id(2),
-            same_body: true,
+            same_request: true,
         };
         assert_eq!(world.accept_new(late(3)).await.unwrap(), taken);
     })
