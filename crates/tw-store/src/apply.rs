@@ -11,11 +11,12 @@ mod turn_changes;
 
 use std::sync::Arc;
 
-use rusqlite::{Params, params};
 use tw_core::change::{Change, ChangeGroup, FIRST_FENCE, Fence, Outcome, TurnChange};
 use tw_core::id::{CallRef, OrgId, TurnId};
 
-use crate::statements::PreparedStatements;
+use crate::db_error::{DbError, DbErrorKind};
+use crate::session::WriteSession;
+use crate::session::bound::{Params, params};
 
 use accept::AcceptOutcome;
 
@@ -33,7 +34,7 @@ pub enum StoreApplyError {
     Conflict {
         what: &'static str,
         #[source]
-        source: rusqlite::Error,
+        source: DbError,
     },
     /// A fault of the caller: the number does not fit the column.
     #[error("{what} does not fit its column")]
@@ -42,7 +43,7 @@ pub enum StoreApplyError {
     #[error("whether the group was written is unknown")]
     Unknown {
         #[source]
-        source: Option<Arc<rusqlite::Error>>,
+        source: Option<Arc<DbError>>,
     },
     /// The writer has ended.
     #[error("the store is closed")]
@@ -54,18 +55,18 @@ pub enum StoreApplyError {
     Db {
         what: &'static str,
         #[source]
-        source: Arc<rusqlite::Error>,
+        source: Arc<DbError>,
     },
 }
 
 impl StoreApplyError {
-    pub(crate) fn db(what: &'static str, source: rusqlite::Error) -> Self {
-        if source.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) {
-            return Self::Conflict { what, source };
-        }
-        Self::Db {
-            what,
-            source: Arc::new(source),
+    pub(crate) fn db(what: &'static str, source: DbError) -> Self {
+        match source.kind() {
+            DbErrorKind::Conflict => Self::Conflict { what, source },
+            DbErrorKind::Passing | DbErrorKind::Lasting => Self::Db {
+                what,
+                source: Arc::new(source),
+            },
         }
     }
 }
@@ -118,7 +119,7 @@ pub(crate) enum AppliedGroup {
 /// # Errors
 /// Any error asks the caller to roll back to where the group began.
 pub(crate) fn apply(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     rules: GuardRules,
     group: &ChangeGroup,
 ) -> Result<AppliedGroup, StoreApplyError> {
@@ -157,7 +158,7 @@ pub(crate) fn apply(
 }
 
 fn apply_each_of_turn(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     rules: GuardRules,
     turn: TurnKey,
     changes: &[TurnChange],
@@ -204,7 +205,7 @@ const FIND_WITHOUT_FENCE: &str =
 /// The first statement of every write to a turn. A look is enough: the transaction holds the only
 /// right to write, so no claim is made between this and its end.
 fn check_fence(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     rules: GuardRules,
     fence: Fence,
 ) -> Result<TurnKey, StoreApplyError> {
@@ -228,7 +229,7 @@ fn check_fence(
 }
 
 fn apply_of_turn(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     rules: GuardRules,
     turn: TurnKey,
     change: &TurnChange,
@@ -250,10 +251,7 @@ fn apply_of_turn(
     }
 }
 
-fn apply_free(
-    db: &mut PreparedStatements<'_>,
-    change: &Change,
-) -> Result<Outcome, StoreApplyError> {
+fn apply_free(db: &mut WriteSession<'_>, change: &Change) -> Result<Outcome, StoreApplyError> {
     match change {
         Change::CreateOrganization(new) => tenant::create_organization(db, new),
         Change::CreateApiKey(new) => tenant::create_api_key(db, new),
@@ -302,10 +300,10 @@ fn apply_free(
 
 /// Runs a statement and returns how many rows it touched.
 pub(crate) fn execute(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     what: &'static str,
     sql: &'static str,
-    bound: impl Params,
+    bound: Params<'_>,
 ) -> Result<usize, StoreApplyError> {
     db.execute(sql, bound)
         .map_err(|error| StoreApplyError::db(what, error))
@@ -313,10 +311,10 @@ pub(crate) fn execute(
 
 /// Runs a statement that must touch one row.
 fn execute_guarded(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     what: &'static str,
     sql: &'static str,
-    bound: impl Params,
+    bound: Params<'_>,
 ) -> Result<Outcome, StoreApplyError> {
     match execute(db, what, sql, bound)? {
         0 => Err(StoreApplyError::Guard { what }),
@@ -325,27 +323,23 @@ fn execute_guarded(
 }
 
 /// Runs an insert of one row and returns its key.
-///
-/// Not by `RETURNING`: SQLite keeps what that returns in a table of its own for each run, which
-/// costs more than the insert.
 fn insert(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     what: &'static str,
     sql: &'static str,
-    bound: impl Params,
+    bound: Params<'_>,
 ) -> Result<i64, StoreApplyError> {
-    match execute(db, what, sql, bound)? {
-        1 => Ok(db.conn().last_insert_rowid()),
-        _ => Err(StoreApplyError::Guard { what }),
-    }
+    db.insert(sql, bound)
+        .map_err(|error| StoreApplyError::db(what, error))?
+        .ok_or(StoreApplyError::Guard { what })
 }
 
 /// The integer that a statement returns, if it returns a row.
 fn query_key(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     what: &'static str,
     sql: &'static str,
-    bound: impl Params,
+    bound: Params<'_>,
 ) -> Result<Option<i64>, StoreApplyError> {
     db.first(sql, bound, |row| row.get(0))
         .map_err(|error| StoreApplyError::db(what, error))

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, params};
 
 use crate::connection::{self, VisitingReader};
+use crate::db_error::DbError;
 use crate::migrate::{MIGRATIONS, MigrateError, history};
+use crate::read::ReadError;
+use crate::session::ReadSession;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
@@ -14,7 +17,7 @@ pub enum BackupError {
     Read {
         path: PathBuf,
         #[source]
-        source: rusqlite::Error,
+        source: DbError,
     },
     #[error("{path} holds nothing of this program")]
     Empty { path: PathBuf },
@@ -28,7 +31,7 @@ pub enum BackupError {
     Write {
         path: PathBuf,
         #[source]
-        source: rusqlite::Error,
+        source: DbError,
     },
     #[error("writing {path} to the disk")]
     Sync {
@@ -49,13 +52,13 @@ pub enum BackupError {
 /// # Errors
 /// See [`BackupError`]; `copy` is of no use then.
 pub fn back_up(database: &Path, copy: &Path) -> Result<(), BackupError> {
-    let read = |source| BackupError::Read {
+    let read = |source: rusqlite::Error| BackupError::Read {
         path: database.to_owned(),
-        source,
+        source: source.into(),
     };
-    let write = |source| BackupError::Write {
+    let write = |source: rusqlite::Error| BackupError::Write {
         path: copy.to_owned(),
-        source,
+        source: source.into(),
     };
     let conn = VisitingReader::enter(database).map_err(read)?;
     let known = history(&conn, MIGRATIONS).map_err(|source| BackupError::Schema {
@@ -99,4 +102,11 @@ pub(crate) fn faults(conn: &Connection) -> rusqlite::Result<Vec<String>> {
         found.push(format!("a row of {} refers to nothing", table?));
     }
     Ok(found)
+}
+
+/// [`faults`] of the database that a session reads.
+pub(crate) fn faults_of(db: ReadSession<'_>) -> Result<Vec<String>, ReadError> {
+    match db {
+        ReadSession::Sqlite(conn) => Ok(faults(conn).map_err(DbError::from)?),
+    }
 }

@@ -1,12 +1,14 @@
 //! Request bodies; what a body has in common with that of the turn before is stored once.
 
-use rusqlite::{Connection, Row, params};
 use tw_core::change::{BodyCuts, NewTurn};
 use tw_core::time::Timestamp;
 
 use crate::apply::{StoreApplyError, execute};
 use crate::read::ReadError;
-use crate::statements::PreparedStatements;
+use crate::session::ReadSession;
+use crate::session::WriteSession;
+use crate::session::bound::params;
+use crate::session::row::Row;
 
 /// Most bodies that one is made of beside its own row: reading it reads as many rows.
 pub const DEPTH_MAX: u32 = 64;
@@ -29,7 +31,7 @@ const INSERT: &str = "INSERT INTO turn_input
 
 /// Stores the body of a new turn, which continues `parent`.
 pub fn insert(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     what: &'static str,
     turn: i64,
     new: &NewTurn,
@@ -68,7 +70,7 @@ struct Known {
 }
 
 fn find_kept(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     what: &'static str,
     body: &[u8],
     cuts: &BodyCuts,
@@ -78,7 +80,7 @@ fn find_kept(
         return Ok(None);
     };
     let sql = "SELECT start_bytes, start_hash, end_hash, depth FROM turn_input WHERE turn = ?1";
-    let read = |row: &Row<'_>| {
+    let read = |row: Row<'_>| {
         Ok(Known {
             start_bytes: row.get(0)?,
             start_hash: row.get(1)?,
@@ -116,14 +118,14 @@ const PARTS: &str = "WITH RECURSIVE part (body, parent, kept_start_bytes, kept_e
     SELECT body, parent, kept_start_bytes, kept_end_bytes FROM part";
 
 /// The whole body of a turn; `None` if there is no such turn.
-pub fn whole(conn: &Connection, turn: i64) -> Result<Option<Vec<u8>>, ReadError> {
+pub fn whole(conn: ReadSession<'_>, turn: i64) -> Result<Option<Vec<u8>>, ReadError> {
     let mut statement = conn.prepare_cached(PARTS)?;
     let mut rows = statement.query(params![turn, DEPTH_MAX + 1])?;
     // Newest first; of each what it adds to the next.
     let mut parts: Vec<(Vec<u8>, usize, usize)> = Vec::new();
     while let Some(row) = rows.next()? {
         let body = row.get("body")?;
-        if row.get::<_, Option<i64>>("parent")?.is_none() {
+        if row.get::<Option<i64>>("parent")?.is_none() {
             return made_of(body, &parts).map(Some);
         }
         let bytes = |column| -> Result<usize, ReadError> {
@@ -167,7 +169,7 @@ impl MadeWhole {
     /// Makes the bodies that are made of that of `turn` whole; `false` if there was no room for all.
     pub fn free(
         &mut self,
-        db: &mut PreparedStatements<'_>,
+        db: &mut WriteSession<'_>,
         what: &'static str,
         turn: i64,
         at: Timestamp,
@@ -179,7 +181,7 @@ impl MadeWhole {
             if self.bytes >= MADE_WHOLE_BYTES_MAX {
                 return Ok(false);
             }
-            let body = match whole(db.conn(), turn) {
+            let body = match whole(db.reader(), turn) {
                 Ok(body) => body.unwrap_or_default(),
                 Err(ReadError::Db(error)) => return Err(StoreApplyError::db(what, error)),
                 Err(error) => {

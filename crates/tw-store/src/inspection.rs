@@ -6,6 +6,7 @@ use rusqlite::params;
 use tw_core::time::Timestamp;
 
 use crate::connection::VisitingReader;
+use crate::db_error::DbError;
 use crate::migrate::{MIGRATIONS, MigrateError, history};
 
 /// A database that is looked at. Every function blocks.
@@ -34,8 +35,8 @@ pub struct StuckRows {
 impl DatabaseInspection {
     /// # Errors
     /// The file cannot be opened as a database.
-    pub fn open(database: &Path) -> rusqlite::Result<Self> {
-        VisitingReader::enter(database).map(Self)
+    pub fn open(database: &Path) -> Result<Self, DbError> {
+        Ok(Self(VisitingReader::enter(database)?))
     }
 
     /// The number of the database's schema, and that of this program's.
@@ -50,7 +51,7 @@ impl DatabaseInspection {
     ///
     /// # Errors
     /// The database cannot be read at all.
-    pub fn faults(&self) -> rusqlite::Result<Vec<String>> {
+    pub fn faults(&self) -> Result<Vec<String>, DbError> {
         let mut check = self.0.prepare("PRAGMA quick_check")?;
         let lines = check.query_map([], |row| row.get::<_, String>(0))?;
         let mut found = lines.collect::<Result<Vec<_>, _>>()?;
@@ -60,11 +61,10 @@ impl DatabaseInspection {
 
     /// # Errors
     /// The database cannot be read.
-    pub fn stuck(&self, before: Timestamp) -> rusqlite::Result<StuckRows> {
+    pub fn stuck(&self, before: Timestamp) -> Result<StuckRows, DbError> {
         let count = |sql: &str, bound: &[&dyn rusqlite::ToSql]| {
-            self.0
-                .query_row(sql, bound, |row| row.get::<_, i64>(0))
-                .map(|count| u64::try_from(count).unwrap_or(0))
+            let found = self.0.query_row(sql, bound, |row| row.get::<_, i64>(0));
+            found.map(|count| u64::try_from(count).unwrap_or(0))
         };
         Ok(StuckRows {
             turns_running: count("SELECT count(*) FROM turn WHERE status = 'running'", &[])?,
@@ -85,7 +85,7 @@ impl DatabaseInspection {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn organizations(&self) -> rusqlite::Result<u64> {
+    pub fn organizations(&self) -> Result<u64, DbError> {
         let sql = "SELECT count(*) FROM organization";
         let count: i64 = self.0.query_row(sql, [], |row| row.get(0))?;
         Ok(u64::try_from(count).unwrap_or(0))
@@ -95,7 +95,7 @@ impl DatabaseInspection {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn tools(&self) -> rusqlite::Result<Vec<ToolSeen>> {
+    pub fn tools(&self) -> Result<Vec<ToolSeen>, DbError> {
         let sql = "SELECT o.slug, v.name, v.definition
             FROM tool t JOIN organization o ON o.key = t.organization
             JOIN tool_version v ON v.tool = t.key AND v.version = t.version
@@ -108,20 +108,19 @@ impl DatabaseInspection {
                 definition: row.get("definition")?,
             })
         })?;
-        rows.collect()
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// The newest time that stands in a turn; `None` when there is no turn.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn newest(&self) -> rusqlite::Result<Option<Timestamp>> {
+    pub fn newest(&self) -> Result<Option<Timestamp>, DbError> {
         // The newest turn has the highest key.
         let sql = "SELECT max(created_us, updated_us) FROM turn ORDER BY key DESC LIMIT ?1";
         let mut statement = self.0.prepare(sql)?;
         let mut rows = statement.query(params![1])?;
-        rows.next()?
-            .map(|row| row.get(0).map(Timestamp))
-            .transpose()
+        let newest = rows.next()?.map(|row| row.get(0).map(Timestamp));
+        Ok(newest.transpose()?)
     }
 }

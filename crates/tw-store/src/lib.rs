@@ -10,7 +10,7 @@ pub mod store;
 
 pub mod apply;
 mod body;
-mod statements;
+mod session;
 mod writer;
 
 pub mod read;
@@ -18,6 +18,7 @@ pub mod system;
 
 pub mod backup;
 mod connection;
+pub mod db_error;
 mod enum_words;
 pub mod figures;
 pub mod inspection;

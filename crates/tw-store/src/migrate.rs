@@ -4,6 +4,8 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use sha2::{Digest, Sha256};
 use tw_core::time::Timestamp;
 
+use crate::db_error::DbError;
+
 /// A step of the schema's history. A published one is never edited.
 pub struct Migration {
     pub name: &'static str,
@@ -107,10 +109,16 @@ pub enum MigrateError {
     Step {
         number: usize,
         #[source]
-        source: rusqlite::Error,
+        source: DbError,
     },
     #[error("reading the schema's history")]
-    Db(#[from] rusqlite::Error),
+    Db(#[from] DbError),
+}
+
+impl From<rusqlite::Error> for MigrateError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Db(error.into())
+    }
 }
 
 /// Applies in one transaction what `migrations` has beyond the database, and returns how many that were.
@@ -130,7 +138,10 @@ pub fn run(
     let have = check_history(&tx, migrations)?;
     for (index, migration) in migrations.iter().enumerate().skip(have) {
         let number = index + 1;
-        let step = |source| MigrateError::Step { number, source };
+        let step = |error: rusqlite::Error| MigrateError::Step {
+            number,
+            source: error.into(),
+        };
         tx.execute_batch(migration.sql).map_err(step)?;
         let row = params![
             index_to_number(index),

@@ -17,14 +17,15 @@ pub mod view;
 mod calls;
 pub(crate) mod columns;
 
-use rusqlite::ErrorCode;
 use tw_wire::stored;
+
+use crate::db_error::{DbError, DbErrorKind};
 
 /// A row that is not there is no error; these mean that the database failed or contradicts itself.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("reading the store")]
-    Db(#[from] rusqlite::Error),
+    Db(#[from] DbError),
     #[error(transparent)]
     Damaged(#[from] stored::DamagedRecord),
     /// A word or id that this program never writes.
@@ -41,19 +42,7 @@ impl ReadError {
     /// stored.
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Db(error) => matches!(
-                error.sqlite_error_code(),
-                Some(
-                    ErrorCode::DatabaseBusy
-                        | ErrorCode::DatabaseLocked
-                        | ErrorCode::SystemIoFailure
-                        | ErrorCode::CannotOpen
-                        | ErrorCode::DiskFull
-                        | ErrorCode::OutOfMemory
-                        | ErrorCode::OperationInterrupted
-                        | ErrorCode::FileLockingProtocolFailed
-                )
-            ),
+            Self::Db(error) => error.kind() == DbErrorKind::Passing,
             Self::Closed => true,
             Self::Damaged(_) | Self::Column { .. } | Self::Newer { .. } => false,
         }

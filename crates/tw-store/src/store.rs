@@ -12,12 +12,14 @@ use tw_core::time::Timestamp;
 use crate::apply::{GuardRules, StoreApplyError};
 use crate::backup;
 use crate::connection;
+use crate::db_error::{DbError, Failure};
 use crate::figures::WriterFigures;
 use crate::migrate::{self, MIGRATIONS, MigrateError};
 use crate::read::ReadError;
 use crate::read::memory::RecentRecalls;
-use crate::statements::PreparedStatements;
-use crate::writer::{self, WriterJob};
+use crate::session::ReadSession;
+use crate::writer::sqlite::{self, SqliteCommits};
+use crate::writer::{WriterEngine, WriterJob};
 
 /// Reads that may run at once.
 pub const READERS_DEFAULT: usize = 4;
@@ -59,10 +61,10 @@ pub enum OpenError {
     Db {
         path: PathBuf,
         #[source]
-        source: rusqlite::Error,
+        source: DbError,
     },
     #[error("opening a database in memory")]
-    Memory(#[source] rusqlite::Error),
+    Memory(#[source] DbError),
     #[error("preparing the schema")]
     Migrate(#[from] MigrateError),
     #[error("starting the writer's thread")]
@@ -135,7 +137,7 @@ impl Store {
         let figures = WriterFigures::new();
         let counts = figures.clone();
         Self::open_with(path, &options, figures, move |conn, queue| {
-            writer::run(&conn, queue, group_jobs_max, &counts);
+            sqlite::run(&conn, queue, group_jobs_max, &counts);
         })
     }
 
@@ -164,7 +166,7 @@ impl Store {
         look_at_history(path)?;
         let mut conn = connection::open_writer(path).map_err(|source| OpenError::Db {
             path: path.to_owned(),
-            source,
+            source: source.into(),
         })?;
         migrate::run(&mut conn, MIGRATIONS, options.now)?;
         let (jobs, queue) = mpsc::channel(options.queue_jobs_max.max(1));
@@ -196,7 +198,8 @@ impl Store {
     }
 
     pub(crate) fn inline(rules: GuardRules) -> Result<Self, OpenError> {
-        let mut conn = connection::open_memory().map_err(OpenError::Memory)?;
+        let mut conn =
+            connection::open_memory().map_err(|error| OpenError::Memory(error.into()))?;
         migrate::run(&mut conn, MIGRATIONS, Timestamp(0))?;
         Ok(Self {
             inner: Arc::new(Inner::Inline(InlineStore {
@@ -300,7 +303,7 @@ impl Store {
     pub async fn synchronous(&self) -> Result<i64, ReadError> {
         let file = match &*self.inner {
             Inner::File(file) => file,
-            Inner::Inline(inline) => return Ok(writer::synchronous(&inline.lock())?),
+            Inner::Inline(inline) => return Ok(sqlite::synchronous(&inline.lock())?),
         };
         let (reply, answer) = oneshot::channel();
         let jobs = file.jobs.as_ref().ok_or(ReadError::Closed)?;
@@ -345,13 +348,13 @@ impl Store {
     /// # Errors
     /// The database could not be read at all.
     pub async fn integrity_check(&self) -> Result<Vec<String>, ReadError> {
-        self.read(|conn| Ok(backup::faults(conn)?)).await
+        self.read(backup::faults_of).await
     }
 
     /// Runs a read on a connection of its own, or on the only one; it sees one state throughout.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Connection) -> Result<T, ReadError> + Send + 'static,
+        read: impl FnOnce(ReadSession<'_>) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, ReadError> {
         let file = match &*self.inner {
             Inner::File(file) => file,
@@ -375,7 +378,7 @@ impl Store {
     /// [`Store::read`] on the caller's thread, which it blocks.
     pub(crate) fn read_now<T>(
         &self,
-        read: impl FnOnce(&Connection) -> Result<T, ReadError>,
+        read: impl FnOnce(ReadSession<'_>) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
         let file = match &*self.inner {
             Inner::File(file) => file,
@@ -384,7 +387,7 @@ impl Store {
         let idle = lock(&file.idle).pop();
         let conn = match idle {
             Some(conn) => conn,
-            None => connection::open_reader(&file.path)?,
+            None => connection::open_reader(&file.path).map_err(DbError::from)?,
         };
         let answer = in_snapshot(&conn, read);
         let mut idle = lock(&file.idle);
@@ -396,10 +399,10 @@ impl Store {
     }
 
     #[cfg(feature = "faults")]
-    pub(crate) fn run_on_inline(&self, sql: &str) -> rusqlite::Result<()> {
+    pub(crate) fn run_on_inline(&self, sql: &str) -> Result<(), DbError> {
         match &*self.inner {
-            Inner::File(_) => Err(rusqlite::Error::InvalidQuery),
-            Inner::Inline(inline) => inline.lock().execute_batch(sql),
+            Inner::File(_) => Err(Failure::Unsuited.into()),
+            Inner::Inline(inline) => Ok(inline.lock().execute_batch(sql)?),
         }
     }
 }
@@ -407,11 +410,8 @@ impl Store {
 impl InlineStore {
     fn apply(&self, group: &ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
         let conn = self.lock();
-        let mut answers = writer::commit(
-            &mut PreparedStatements::of(&conn),
-            self.rules,
-            std::slice::from_ref(group),
-        );
+        let mut engine = SqliteCommits::of(&conn, self.rules);
+        let mut answers = engine.commit(std::slice::from_ref(group));
         answers
             .pop()
             .unwrap_or(Err(StoreApplyError::Unknown { source: None }))
@@ -442,11 +442,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn in_snapshot<T>(
     conn: &Connection,
-    read: impl FnOnce(&Connection) -> Result<T, ReadError>,
+    read: impl FnOnce(ReadSession<'_>) -> Result<T, ReadError>,
 ) -> Result<T, ReadError> {
-    let tx = conn.unchecked_transaction()?;
-    let answer = read(&tx);
-    tx.rollback()?;
+    let tx = conn.unchecked_transaction().map_err(DbError::from)?;
+    let answer = read(ReadSession::Sqlite(&tx));
+    tx.rollback().map_err(DbError::from)?;
     answer
 }
 
@@ -458,7 +458,7 @@ fn look_at_history(path: &Path) -> Result<(), OpenError> {
     }
     let conn = connection::VisitingReader::enter(path).map_err(|source| OpenError::Db {
         path: path.to_owned(),
-        source,
+        source: source.into(),
     })?;
     migrate::history(&conn, MIGRATIONS)?;
     Ok(())

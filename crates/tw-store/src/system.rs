@@ -1,6 +1,5 @@
 //! The only reads without an organization: those that find out which one it is, and recovery.
 
-use rusqlite::{Connection, Row, params};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::rate::RateLimits;
 use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
@@ -11,6 +10,9 @@ use crate::enum_words;
 use crate::read::ReadError;
 use crate::read::api_keys::{self, ListedApiKey, granted, limits};
 use crate::read::columns::unsigned;
+use crate::session::ReadSession;
+use crate::session::bound::params;
+use crate::session::row::Row;
 use crate::store::Store;
 
 /// A key as it was created, and its organization.
@@ -90,7 +92,7 @@ const ORGANIZATION_TOOLS: &str = "SELECT slug, tools_revision,
     FROM organization WHERE key = ?1";
 
 fn find_organization_tools(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
 ) -> Result<Option<OrganizationTools>, ReadError> {
     let mut statement = conn.prepare_cached(ORGANIZATION_TOOLS)?;
@@ -112,10 +114,14 @@ fn find_organization_tools(
 pub async fn organizations(store: &Store) -> Result<Vec<(OrgId, String)>, ReadError> {
     store
         .read(|conn| {
-            let mut statement = conn.prepare("SELECT key, slug FROM organization ORDER BY key")?;
-            let rows =
-                statement.query_map([], |row| Ok((OrgId(row.get("key")?), row.get("slug")?)))?;
-            Ok(rows.collect::<Result<_, _>>()?)
+            let sql = "SELECT key, slug FROM organization ORDER BY key";
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query(&[])?;
+            let mut organizations = Vec::new();
+            while let Some(row) = rows.next()? {
+                organizations.push((OrgId(row.get("key")?), row.get("slug")?));
+            }
+            Ok(organizations)
         })
         .await
 }
@@ -127,8 +133,8 @@ pub async fn organizations(store: &Store) -> Result<Vec<(OrgId, String)>, ReadEr
 pub async fn seal_secret(store: &Store) -> Result<[u8; 32], ReadError> {
     store
         .read(|conn| {
-            let mut statement = conn.prepare("SELECT secret FROM seal")?;
-            Ok(statement.query_row([], |row| row.get("secret"))?)
+            let mut statement = conn.prepare_cached("SELECT secret FROM seal")?;
+            Ok(statement.one(&[], |row| row.get("secret"))?)
         })
         .await
 }
@@ -142,7 +148,7 @@ pub async fn organization_count(store: &Store) -> Result<u64, ReadError> {
         .read(|conn| {
             let mut statement =
                 conn.prepare_cached("SELECT count(*) AS organizations FROM organization")?;
-            let mut rows = statement.query([])?;
+            let mut rows = statement.query(&[])?;
             rows.next()?
                 .map_or(Ok(0), |row| unsigned(row, "organizations"))
         })
@@ -181,7 +187,7 @@ const UNFINISHED: &str = "SELECT organization, id FROM turn
     WHERE status = 'running' AND owner <> ?1 AND substr(owner, 1, length(?1) + 1) <> ?1 || ':' ORDER BY created_us, key LIMIT ?2";
 
 fn find_unfinished(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     owner: &str,
     limit: u32,
 ) -> Result<Vec<(OrgId, TurnId)>, ReadError> {
@@ -210,7 +216,7 @@ const API_KEY: &str =
     FROM api_key k JOIN organization o ON o.key = k.organization
     WHERE k.hash = ?1";
 
-fn find_api_key(conn: &Connection, hash: &[u8; 32]) -> Result<Option<ApiKeyRow>, ReadError> {
+fn find_api_key(conn: ReadSession<'_>, hash: &[u8; 32]) -> Result<Option<ApiKeyRow>, ReadError> {
     let mut statement = conn.prepare_cached(API_KEY)?;
     let mut rows = statement.query(params![hash])?;
     let Some(row) = rows.next()? else {
@@ -231,12 +237,12 @@ fn find_api_key(conn: &Connection, hash: &[u8; 32]) -> Result<Option<ApiKeyRow>,
         record: enum_words::read_record(&record).ok_or(known("record"))?,
         memory: enum_words::read_memory(&memory).ok_or(known("memory"))?,
         limits: limits(row)?,
-        expires: row.get::<_, Option<i64>>("expires_us")?.map(Timestamp),
-        last_used: row.get::<_, Option<i64>>("last_used_us")?.map(Timestamp),
+        expires: row.get::<Option<i64>>("expires_us")?.map(Timestamp),
+        last_used: row.get::<Option<i64>>("last_used_us")?.map(Timestamp),
     }))
 }
 
-fn tools_mode(row: &Row<'_>) -> Result<ToolsMode, ReadError> {
+fn tools_mode(row: Row<'_>) -> Result<ToolsMode, ReadError> {
     let word: String = row.get("tools_mode")?;
     ToolsMode::parse(&word).ok_or(ReadError::Column {
         column: "tools_mode",

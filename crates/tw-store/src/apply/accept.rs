@@ -1,6 +1,5 @@
 //! A turn's birth, the claim of an orphan, and the note that its answer was sent.
 
-use rusqlite::{Row, params};
 use tw_core::change::{ClaimTurn, FIRST_FENCE, NewTurn, Outcome};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
@@ -9,7 +8,9 @@ use tw_wire::stored;
 use super::{StoreApplyError, execute, insert, query_key, turn_changes};
 use crate::body;
 use crate::enum_words;
-use crate::statements::PreparedStatements;
+use crate::session::WriteSession;
+use crate::session::bound::params;
+use crate::session::row::Row;
 
 const WHAT: &str = "accepting a turn";
 
@@ -38,7 +39,7 @@ pub enum AcceptOutcome {
 
 /// Stores a new turn. A taken key and a deleted parent are found before anything is written.
 pub fn accept_turn(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     new: &NewTurn,
 ) -> Result<AcceptOutcome, StoreApplyError> {
     let known_user = match &new.end_user {
@@ -115,7 +116,7 @@ impl Before {
 
 /// The state of a turn that the new one may continue; a turn that is not there is continued by nobody.
 fn find_turn(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     organization: OrgId,
     turn: Option<TurnId>,
 ) -> Result<Before, StoreApplyError> {
@@ -124,7 +125,7 @@ fn find_turn(
     };
     let sql = "SELECT key, deleted_us IS NOT NULL FROM turn WHERE organization = ?1 AND id = ?2";
     let bound = params![organization.0, turn.to_string()];
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let found = db
         .first(sql, bound, read)
         .map_err(|error| StoreApplyError::db(WHAT, error))?;
@@ -139,7 +140,7 @@ fn find_turn(
 type Named<'a> = (OrgId, &'a str);
 
 fn find_end_user(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     what: &'static str,
     (organization, name): Named<'_>,
 ) -> Result<Option<i64>, StoreApplyError> {
@@ -148,7 +149,7 @@ fn find_end_user(
 }
 
 fn create_end_user(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     what: &'static str,
     (organization, name): Named<'_>,
     at: Timestamp,
@@ -159,7 +160,7 @@ fn create_end_user(
 }
 
 pub(super) fn find_or_create_end_user(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     what: &'static str,
     named: Named<'_>,
     at: Timestamp,
@@ -171,7 +172,7 @@ pub(super) fn find_or_create_end_user(
 }
 
 fn find_or_create_conversation(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     new: &NewTurn,
     end_user: Option<i64>,
 ) -> Result<i64, StoreApplyError> {
@@ -179,8 +180,9 @@ fn find_or_create_conversation(
     let create = "INSERT INTO conversation (organization, id, end_user, created_us, updated_us)
                   VALUES (?1, ?2, ?3, ?4, ?4) ON CONFLICT (organization, id) DO NOTHING";
     let bound = params![new.organization.0, new.conversation, end_user, new.at.0];
-    if execute(db, WHAT, create, bound)? == 1 {
-        return Ok(db.conn().last_insert_rowid());
+    let created = db.insert(create, bound);
+    if let Some(key) = created.map_err(|error| StoreApplyError::db(WHAT, error))? {
+        return Ok(key);
     }
     let find = "SELECT key FROM conversation WHERE organization = ?1 AND id = ?2";
     let bound = params![new.organization.0, new.conversation];
@@ -196,7 +198,7 @@ const FIND_KEY: &str = "SELECT t.id,
 
 /// An end user whom nobody has seen has no keys.
 fn find_taken_key(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     new: &NewTurn,
     known_user: Option<i64>,
 ) -> Result<Option<AcceptOutcome>, StoreApplyError> {
@@ -216,7 +218,7 @@ fn find_taken_key(
         new.keys_since.0,
         new.conversation_named.then_some(&new.conversation),
     ];
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let found: Option<(String, bool)> = db
         .first(FIND_KEY, bound, read)
         .map_err(|error| StoreApplyError::db(WHAT, error))?;
@@ -237,7 +239,7 @@ const INSERT_KEY: &str = "INSERT INTO request_key
         created_us = excluded.created_us, updated_us = excluded.updated_us";
 
 fn insert_key(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     new: &NewTurn,
     end_user: Option<i64>,
     key: &str,
@@ -259,7 +261,7 @@ fn insert_key(
 
 /// The claim is counted with it, so that it is known to the next process if this one does not outlive it.
 pub fn claim_turn(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     claim: &ClaimTurn,
 ) -> Result<Outcome, StoreApplyError> {
     let sql = "UPDATE turn SET fence = fence + 1, claims_open = claims_open + 1, owner = ?3, updated_us = ?4
@@ -271,7 +273,7 @@ pub fn claim_turn(
         claim.owner,
         claim.at.0
     ];
-    let read = |row: &Row<'_>| {
+    let read = |row: Row<'_>| {
         Ok(Outcome::Claimed {
             fence: row.get(0)?,
             open: row.get(1)?,
@@ -285,7 +287,7 @@ pub fn claim_turn(
 
 /// The first reason stands. A turn that has ended is left as it is.
 pub fn ask_stop(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     organization: OrgId,
     turn: TurnId,
     at: Timestamp,
@@ -300,7 +302,7 @@ pub fn ask_stop(
 }
 
 pub fn mark_answered(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     organization: OrgId,
     turn: TurnId,
     at: Timestamp,

@@ -1,12 +1,13 @@
 //! The end of a conversation, and that of one of its turns.
 
-use rusqlite::{Params, Row, params};
 use tw_core::change::{DeleteConversation, Outcome};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
 
 use super::{StoreApplyError, execute, query_key};
-use crate::statements::PreparedStatements;
+use crate::session::WriteSession;
+use crate::session::bound::{Params, params};
+use crate::session::row::Row;
 
 const WHAT: &str = "deleting a conversation";
 
@@ -38,7 +39,7 @@ const MOVE_HEAD: &str = "UPDATE conversation
 /// Deletes a conversation's turns. `Already` when no turn is meant: there never was one, or all are
 /// deleted.
 pub fn delete(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     delete: &DeleteConversation,
 ) -> Result<Outcome, StoreApplyError> {
     let organization = delete.organization.0;
@@ -67,13 +68,13 @@ const DELETE_TURN: &str = "UPDATE turn
 
 /// Deletes one turn. `Already` when there is none, or it was deleted.
 pub fn delete_turn(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     organization: OrgId,
     turn: TurnId,
     at: Timestamp,
 ) -> Result<Outcome, StoreApplyError> {
     let id = turn.to_string();
-    let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let found: Option<(i64, bool)> = db
         .first(FIND_TURN, params![organization.0, id], read)
         .map_err(|error| StoreApplyError::db(WHAT, error))?;
@@ -88,10 +89,7 @@ pub fn delete_turn(
     })
 }
 
-fn running(
-    db: &mut PreparedStatements<'_>,
-    bound: impl Params,
-) -> Result<Vec<TurnId>, StoreApplyError> {
+fn running(db: &mut WriteSession<'_>, bound: Params<'_>) -> Result<Vec<TurnId>, StoreApplyError> {
     let ids: Vec<String> = db
         .all(RUNNING, bound)
         .map_err(|error| StoreApplyError::db(WHAT, error))?;

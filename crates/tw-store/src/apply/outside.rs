@@ -1,11 +1,11 @@
 //! Ends of calls that come from somebody else than the turn's driver.
 
-use rusqlite::params;
 use tw_core::call::CallReason;
 use tw_core::change::{CompleteCall, Outcome};
 
 use super::{StoreApplyError, execute};
-use crate::statements::PreparedStatements;
+use crate::session::WriteSession;
+use crate::session::bound::params;
 
 /// A call of the client's is handed over to it, and ends so.
 const COMPLETE_CALL: &str = "UPDATE tool_call
@@ -14,7 +14,7 @@ const COMPLETE_CALL: &str = "UPDATE tool_call
     WHERE organization = ?1 AND id = ?2 AND runs = 'server' AND status IN ('pending', 'processing')";
 
 pub fn complete_call(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     complete: &CompleteCall,
 ) -> Result<Outcome, StoreApplyError> {
     let end = &complete.end;

@@ -1,13 +1,13 @@
 //! Records of requests that were relayed without a turn.
 
-use rusqlite::params;
 use tw_core::change::Outcome;
 use tw_core::relayed_request::RelayedRequest;
 use tw_core::time::Timestamp;
 
 use super::accept::find_or_create_end_user;
 use super::{StoreApplyError, execute, insert};
-use crate::statements::PreparedStatements;
+use crate::session::WriteSession;
+use crate::session::bound::params;
 
 const INSERT: &str = "INSERT INTO relayed_request
     (organization, api_key, end_user, path, model, upstream, attempts, outcome, http_status, input_tokens,
@@ -15,7 +15,7 @@ const INSERT: &str = "INSERT INTO relayed_request
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?16)";
 
 pub fn record(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     relayed: &RelayedRequest,
 ) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "recording a relayed request";
@@ -59,7 +59,7 @@ const DELETE_OLD: &str = "DELETE FROM relayed_request
     WHERE key IN (SELECT key FROM relayed_request WHERE ended_us < ?1 ORDER BY ended_us LIMIT ?2)";
 
 pub fn expire(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     before: Timestamp,
     requests_max: u32,
 ) -> Result<Outcome, StoreApplyError> {

@@ -1,12 +1,12 @@
 //! Retention: the contents, logs and keys that are forgotten once they are due.
 
-use rusqlite::{Params, params};
 use tw_core::change::Outcome;
 use tw_core::time::Timestamp;
 
 use super::{StoreApplyError, execute};
 use crate::body::MadeWhole;
-use crate::statements::PreparedStatements;
+use crate::session::WriteSession;
+use crate::session::bound::{Params, params};
 
 const DUE: &str = "SELECT key FROM turn
     WHERE erase_after_us <= ?1 AND erased_us IS NULL AND status <> 'running'
@@ -28,7 +28,7 @@ const ERASE: [&str; 5] = [
 ];
 
 pub fn erase_due(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     now: Timestamp,
     turns_max: u32,
 ) -> Result<Outcome, StoreApplyError> {
@@ -52,7 +52,7 @@ const LOGS_OLD: &str = "SELECT key FROM turn
     WHERE ended_us < ?1 AND events_expired_us IS NULL ORDER BY ended_us LIMIT ?2";
 
 pub fn expire_events(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     before: Timestamp,
     turns_max: u32,
 ) -> Result<Outcome, StoreApplyError> {
@@ -78,7 +78,7 @@ const DELETE_KEYS: &str = "DELETE FROM request_key
          WHERE created_us < ?1 ORDER BY created_us LIMIT ?2)";
 
 pub fn expire_request_keys(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     before: Timestamp,
     keys_max: u32,
 ) -> Result<Outcome, StoreApplyError> {
@@ -92,10 +92,10 @@ pub fn expire_request_keys(
 }
 
 fn keys(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     what: &'static str,
     sql: &'static str,
-    bound: impl Params,
+    bound: Params<'_>,
 ) -> Result<Vec<i64>, StoreApplyError> {
     db.all(sql, bound)
         .map_err(|error| StoreApplyError::db(what, error))

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use rusqlite::params;
 use tw_core::change::{ChangeApiKey, NewApiKey, NewOrganization, Outcome};
 use tw_core::id::{ApiKeyId, OrgId};
 use tw_core::tenant::ToolGrant;
@@ -10,13 +9,14 @@ use tw_core::time::Timestamp;
 
 use super::{StoreApplyError, execute, query_key};
 use crate::enum_words;
-use crate::statements::PreparedStatements;
+use crate::session::WriteSession;
+use crate::session::bound::params;
 
 /// The use of a key is noted at most this often, so that a busy key does not cost a write for each request.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(60);
 
 pub fn create_organization(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     new: &NewOrganization,
 ) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "creating an organization";
@@ -34,7 +34,7 @@ const CREATE_API_KEY: &str = "INSERT INTO api_key
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?16) RETURNING key";
 
 pub fn create_api_key(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     new: &NewApiKey,
 ) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "creating an API key";
@@ -69,7 +69,7 @@ const CHANGE_API_KEY: &str =
     WHERE organization = ?1 AND key = ?2 AND (expires_us IS NULL OR expires_us > ?9)";
 
 pub fn change_api_key(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     change: &ChangeApiKey,
 ) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "changing a key";
@@ -105,7 +105,7 @@ fn granted(tools: &ToolGrant) -> (&'static str, &[String]) {
 }
 
 fn name_tools(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     what: &'static str,
     key: i64,
     names: &[String],
@@ -123,7 +123,7 @@ fn name_tools(
 }
 
 pub fn expire_api_key(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     key: ApiKeyId,
     at: Timestamp,
 ) -> Result<Outcome, StoreApplyError> {
@@ -137,7 +137,7 @@ pub fn expire_api_key(
 }
 
 pub fn touch_api_key(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     key: ApiKeyId,
     at: Timestamp,
 ) -> Result<Outcome, StoreApplyError> {
@@ -155,7 +155,7 @@ const CHECK_WRITABLE: &str =
 
 /// A page is written, so a full disk shows.
 pub fn check_writable(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     at: Timestamp,
 ) -> Result<Outcome, StoreApplyError> {
     let what = "checking that the store takes writes";

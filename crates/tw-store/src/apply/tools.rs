@@ -1,21 +1,18 @@
 //! Tools and their versions.
 
-use rusqlite::params;
 use tw_core::change::{Outcome, SaveTool};
 use tw_core::id::{OrgId, ToolId, ToolVersionKey};
 use tw_core::time::Timestamp;
 use tw_core::tool::ToolVersion;
 
 use super::{StoreApplyError, execute, execute_guarded, query_key};
-use crate::statements::PreparedStatements;
+use crate::session::WriteSession;
+use crate::session::bound::params;
 
 const WHAT: &str = "saving a tool";
 
 /// An outcome other than `ToolSaved` means that nothing was written.
-pub fn save_tool(
-    db: &mut PreparedStatements<'_>,
-    save: &SaveTool,
-) -> Result<Outcome, StoreApplyError> {
+pub fn save_tool(db: &mut WriteSession<'_>, save: &SaveTool) -> Result<Outcome, StoreApplyError> {
     match save.follows {
         0 => create(db, save),
         _ => follow(db, save),
@@ -25,7 +22,7 @@ pub fn save_tool(
 const CREATE: &str = "INSERT INTO tool (organization, id, name, version, created_us, updated_us)
     VALUES (?1, ?2, ?3, 1, ?4, ?4) RETURNING key";
 
-fn create(db: &mut PreparedStatements<'_>, save: &SaveTool) -> Result<Outcome, StoreApplyError> {
+fn create(db: &mut WriteSession<'_>, save: &SaveTool) -> Result<Outcome, StoreApplyError> {
     if is_name_of_another(db, save)? {
         return Ok(Outcome::NameTaken);
     }
@@ -47,7 +44,7 @@ const FIND: &str = "SELECT key FROM tool
 
 const UPDATE: &str = "UPDATE tool SET name = ?2, version = ?3, updated_us = ?4 WHERE key = ?1";
 
-fn follow(db: &mut PreparedStatements<'_>, save: &SaveTool) -> Result<Outcome, StoreApplyError> {
+fn follow(db: &mut WriteSession<'_>, save: &SaveTool) -> Result<Outcome, StoreApplyError> {
     let bound = params![save.organization.0, save.tool.to_string(), save.follows];
     let Some(tool) = query_key(db, WHAT, FIND, bound)? else {
         return Ok(Outcome::Already);
@@ -69,10 +66,7 @@ fn follow(db: &mut PreparedStatements<'_>, save: &SaveTool) -> Result<Outcome, S
 const NAMED: &str = "SELECT 1 FROM tool
     WHERE organization = ?1 AND name = ?2 AND deleted_us IS NULL AND id <> ?3";
 
-fn is_name_of_another(
-    db: &mut PreparedStatements<'_>,
-    save: &SaveTool,
-) -> Result<bool, StoreApplyError> {
+fn is_name_of_another(db: &mut WriteSession<'_>, save: &SaveTool) -> Result<bool, StoreApplyError> {
     let bound = params![save.organization.0, save.name, save.tool.to_string()];
     Ok(query_key(db, WHAT, NAMED, bound)?.is_some())
 }
@@ -107,7 +101,7 @@ const ADD_VERSION: &str =
     VALUES (?1, ?2, ?3, ?4, ?5, ?5) RETURNING key";
 
 fn add_version(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     save: &SaveTool,
     tool: i64,
     number: u32,
@@ -130,7 +124,7 @@ const DELETE: &str = "UPDATE tool SET deleted_us = ?3, updated_us = ?3
     WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL";
 
 pub fn delete_tool(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     organization: OrgId,
     tool: ToolId,
     at: Timestamp,
@@ -146,7 +140,7 @@ pub fn delete_tool(
 /// Raises the revision of an organization's tools, in the transaction of the change itself: who
 /// sees one sees the other.
 fn note_change(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     what: &'static str,
     organization: OrgId,
 ) -> Result<Outcome, StoreApplyError> {

@@ -1,6 +1,5 @@
 //! Changes that a turn's driver writes under the turn's fence.
 
-use rusqlite::{Params, params};
 use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::change::{
     CloseAttempt, EndTurn, EventFlush, HandedCall, NewCall, NewMessage, OpenAttempt, Outcome,
@@ -13,7 +12,8 @@ use tw_wire::stored;
 
 use super::{GuardRules, StoreApplyError, TurnKey, execute, execute_guarded, query_key};
 use crate::enum_words;
-use crate::statements::PreparedStatements;
+use crate::session::WriteSession;
+use crate::session::bound::{Params, params};
 
 /// The position of an attempt of a model request, in the attempt's key.
 pub(crate) const MODEL_REQUEST: i64 = -1;
@@ -23,7 +23,7 @@ fn place(position: Option<u32>) -> i64 {
 }
 
 pub fn open_attempt(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     turn: TurnKey,
     open: &OpenAttempt,
 ) -> Result<Outcome, StoreApplyError> {
@@ -53,7 +53,7 @@ const CLOSE_ATTEMPT: &str = "UPDATE attempt
     WHERE turn = ?1 AND round = ?2 AND position = ?3 AND n = ?4 /* guard */ AND outcome IS NULL";
 
 pub fn close_attempt(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     rules: GuardRules,
     turn: TurnKey,
     close: &CloseAttempt,
@@ -72,7 +72,7 @@ pub fn close_attempt(
 }
 
 pub fn add_message(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     turn: i64,
     message: &NewMessage,
 ) -> Result<Outcome, StoreApplyError> {
@@ -104,7 +104,7 @@ const OWNER_OF_VERSION: &str =
 ///
 /// An insert that looked for itself would keep copies of the pages that it changes, in case that it fails halfway.
 pub fn add_call(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     turn: TurnKey,
     new: &NewCall,
 ) -> Result<Outcome, StoreApplyError> {
@@ -157,7 +157,7 @@ const END_OF_CALL: &str = "SELECT reason, result, shown, is_error, cached FROM t
 
 /// The outcome of a change of a call that has ended; `None` while it has not, or is not there.
 fn end_of_call(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     turn: TurnKey,
     call: CallRef,
     what: &'static str,
@@ -171,7 +171,7 @@ fn end_of_call(
             is_error: row.get(3)?,
             cached: row.get(4)?,
         };
-        Ok((row.get::<_, Option<String>>(0)?, end))
+        Ok((row.get::<Option<String>>(0)?, end))
     });
     let Some((word, end)) = found.map_err(|error| StoreApplyError::db(what, error))? else {
         return Ok(None);
@@ -188,11 +188,11 @@ fn end_of_call(
 
 /// Runs an update of one call, which must be in a state that allows it.
 fn change_call(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     (turn, call): (TurnKey, CallRef),
     what: &'static str,
     sql: &'static str,
-    bound: impl Params,
+    bound: Params<'_>,
 ) -> Result<Outcome, StoreApplyError> {
     match execute(db, what, sql, bound)? {
         0 => end_of_call(db, turn, call, what)?.ok_or(StoreApplyError::Guard { what }),
@@ -205,7 +205,7 @@ const START_CALL: &str = "UPDATE tool_call
     WHERE turn = ?1 AND round = ?2 AND position = ?3 /* guard */ AND status = 'pending'";
 
 pub fn start_call(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     rules: GuardRules,
     turn: TurnKey,
     call: CallRef,
@@ -222,7 +222,7 @@ const HAND_OVER_CALL: &str = "UPDATE tool_call
     WHERE turn = ?1 AND round = ?2 AND position = ?3 AND runs = 'client' /* guard */ AND status = 'pending'";
 
 pub fn hand_over_call(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     rules: GuardRules,
     turn: TurnKey,
     handed: &HandedCall,
@@ -246,7 +246,7 @@ const END_CALL: &str = "UPDATE tool_call
     WHERE turn = ?1 AND round = ?2 AND position = ?3 /* guard */ AND status IN ('pending', 'processing')";
 
 pub fn end_call(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     rules: GuardRules,
     turn: TurnKey,
     call: CallRef,
@@ -278,7 +278,7 @@ const APPEND_EVENTS: &str =
 
 /// The log has no gaps and no event twice.
 pub fn append_events(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     turn: TurnKey,
     flush: &EventFlush,
 ) -> Result<Outcome, StoreApplyError> {
@@ -312,7 +312,7 @@ const NOTE_STOP: &str = "UPDATE turn SET stop_reason = coalesce(stop_reason, ?2)
     WHERE key = ?1 AND status = 'running'";
 
 pub fn note_stop(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     turn: TurnKey,
     reason: TurnReason,
     at: Timestamp,
@@ -324,7 +324,7 @@ pub fn note_stop(
 const NOTE_RESUMED: &str = "UPDATE turn SET claims_open = 0, updated_us = ?2 WHERE key = ?1";
 
 pub fn note_resumed(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     turn: TurnKey,
     at: Timestamp,
 ) -> Result<Outcome, StoreApplyError> {
@@ -345,7 +345,7 @@ const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
     WHERE key = (SELECT conversation FROM turn WHERE key = ?1 AND deleted_us IS NULL)";
 
 pub fn end_turn(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     rules: GuardRules,
     turn: TurnKey,
     end: &EndTurn,

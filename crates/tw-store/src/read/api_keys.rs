@@ -1,6 +1,5 @@
 //! API keys as those see them who manage them.
 
-use rusqlite::{Connection, Row, params};
 use tw_core::id::{ApiKeyId, ApiKeyUuid, OrgId};
 use tw_core::rate::RateLimits;
 use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
@@ -10,6 +9,9 @@ use tw_core::turn_policy::RecordPolicy;
 use super::ReadError;
 use super::columns::{get, optional_time, optional_word, time, word};
 use crate::enum_words;
+use crate::session::ReadSession;
+use crate::session::bound::params;
+use crate::session::row::Row;
 use crate::store::Store;
 
 /// A key as it is listed; the key itself is kept nowhere.
@@ -82,12 +84,12 @@ impl Store {
 }
 
 /// The keys of all organizations.
-pub(crate) fn all(conn: &Connection) -> Result<Vec<ListedApiKey>, ReadError> {
+pub(crate) fn all(conn: ReadSession<'_>) -> Result<Vec<ListedApiKey>, ReadError> {
     find(conn, None, None, None, NO_LIMIT)
 }
 
 fn find(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: Option<OrgId>,
     key: Option<ApiKeyUuid>,
     after: Option<ApiKeyId>,
@@ -107,7 +109,7 @@ fn find(
     Ok(keys)
 }
 
-fn listed(conn: &Connection, row: &Row<'_>) -> Result<ListedApiKey, ReadError> {
+fn listed(conn: ReadSession<'_>, row: Row<'_>) -> Result<ListedApiKey, ReadError> {
     let key: i64 = get(row, "key")?;
     Ok(ListedApiKey {
         id: ApiKeyId(key),
@@ -129,7 +131,7 @@ fn listed(conn: &Connection, row: &Row<'_>) -> Result<ListedApiKey, ReadError> {
 }
 
 /// The limits of a key.
-pub(crate) fn limits(row: &Row<'_>) -> Result<RateLimits, ReadError> {
+pub(crate) fn limits(row: Row<'_>) -> Result<RateLimits, ReadError> {
     Ok(RateLimits {
         requests_per_minute: get(row, "requests_per_minute")?,
         concurrency_max: get(row, "concurrency_max")?,
@@ -138,7 +140,11 @@ pub(crate) fn limits(row: &Row<'_>) -> Result<RateLimits, ReadError> {
 }
 
 /// The tools of a key.
-pub(crate) fn granted(conn: &Connection, key: i64, row: &Row<'_>) -> Result<ToolGrant, ReadError> {
+pub(crate) fn granted(
+    conn: ReadSession<'_>,
+    key: i64,
+    row: Row<'_>,
+) -> Result<ToolGrant, ReadError> {
     let grant: String = get(row, "tool_grant")?;
     match grant.as_str() {
         "none" => Ok(ToolGrant::None),
@@ -150,9 +156,8 @@ pub(crate) fn granted(conn: &Connection, key: i64, row: &Row<'_>) -> Result<Tool
     }
 }
 
-fn granted_names(conn: &Connection, key: i64) -> Result<Vec<String>, ReadError> {
+fn granted_names(conn: ReadSession<'_>, key: i64) -> Result<Vec<String>, ReadError> {
     let sql = "SELECT name FROM api_key_tool WHERE api_key = ?1 ORDER BY place";
     let mut statement = conn.prepare_cached(sql)?;
-    let names = statement.query_map(params![key], |row| row.get("name"))?;
-    Ok(names.collect::<Result<_, _>>()?)
+    Ok(statement.all(params![key])?)
 }

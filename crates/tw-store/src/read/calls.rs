@@ -1,6 +1,5 @@
 //! Messages, calls and attempts of a turn, by its integer key.
 
-use rusqlite::{Connection, Row, params};
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use tw_core::change::{NewCall, NewMessage};
 use tw_core::id::{CallId, CallRef, ToolId, ToolVersionKey};
@@ -12,6 +11,9 @@ use super::ReadError;
 use super::columns::{get, optional_time, optional_word, time, usage, word};
 use super::turn::{AttemptEnd, AttemptRow, CallRow};
 use crate::enum_words;
+use crate::session::ReadSession;
+use crate::session::bound::params;
+use crate::session::row::Row;
 
 /// The contents of a turn that are read with its rows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +31,7 @@ const MESSAGES: &str =
 
 /// The messages of a turn, in order of round and place.
 pub fn messages(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     turn: i64,
     contents: ContentsRead,
 ) -> Result<Vec<NewMessage>, ReadError> {
@@ -38,7 +40,7 @@ pub fn messages(
 
 /// [`messages`] from a round on; in round 0 is what the request brought.
 pub fn messages_from(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     turn: i64,
     round: u32,
     contents: ContentsRead,
@@ -74,7 +76,7 @@ const CALLS: &str = "SELECT c.round, c.position, c.id, c.runs, c.effect, c.tool_
 
 /// The calls of a turn, in call order.
 pub fn calls(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     turn: i64,
     contents: ContentsRead,
 ) -> Result<Vec<CallRow>, ReadError> {
@@ -91,7 +93,7 @@ pub fn calls(
     Ok(calls)
 }
 
-fn call(row: &Row<'_>) -> Result<CallRow, ReadError> {
+fn call(row: Row<'_>) -> Result<CallRow, ReadError> {
     let status: CallStatus = word(row, "status", CallStatus::parse)?;
     let end = if status.is_final() {
         Some(CallEnd {
@@ -130,7 +132,7 @@ fn call(row: &Row<'_>) -> Result<CallRow, ReadError> {
     })
 }
 
-fn version(row: &Row<'_>) -> Result<Option<ToolVersion>, ReadError> {
+fn version(row: Row<'_>) -> Result<Option<ToolVersion>, ReadError> {
     let Some(key) = get(row, "tool_version")? else {
         return Ok(None);
     };
@@ -148,7 +150,7 @@ const ATTEMPTS: &str =
     FROM attempt WHERE turn = ?1 ORDER BY round, attempt.position, n";
 
 /// The attempts of a turn by round; in a round the model's first, then by call.
-pub fn attempts(conn: &Connection, turn: i64) -> Result<Vec<AttemptRow>, ReadError> {
+pub fn attempts(conn: ReadSession<'_>, turn: i64) -> Result<Vec<AttemptRow>, ReadError> {
     let mut statement = conn.prepare_cached(ATTEMPTS)?;
     let mut rows = statement.query(params![turn])?;
     let mut attempts = Vec::new();

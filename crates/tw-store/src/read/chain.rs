@@ -1,6 +1,5 @@
 //! A turn and those that it continues by name, each with what its model was told and what it said.
 
-use rusqlite::Connection;
 use tw_core::change::NewMessage;
 use tw_core::id::{OrgId, TurnId};
 use tw_wire::stored::context::TurnContext;
@@ -9,6 +8,7 @@ use super::ReadError;
 use super::calls::{self, ContentsRead};
 use super::turn::{CallRow, TurnRow, context_of, find_turn};
 use crate::body;
+use crate::session::ReadSession;
 use crate::store::Store;
 
 /// The room for the turns of a chain.
@@ -81,7 +81,7 @@ impl Store {
 }
 
 fn chain(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     newest: TurnId,
     room: ChainRoom,
@@ -108,7 +108,7 @@ fn chain(
 }
 
 fn link(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     turn: TurnId,
 ) -> Result<Option<ChainedTurn>, ReadError> {

@@ -1,6 +1,5 @@
 //! Conversations as somebody sees them: those of which they see a turn.
 
-use rusqlite::{Connection, OptionalExtension, params};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::tenant::TurnOwner;
 use tw_core::time::Timestamp;
@@ -9,6 +8,8 @@ use super::ReadError;
 use super::columns::{get, time, unsigned, word};
 use super::turn::find_turn;
 use super::view::{ResultDetail, TurnView, view};
+use crate::session::ReadSession;
+use crate::session::bound::params;
 use crate::store::Store;
 
 /// A conversation, as far as its turns are seen.
@@ -241,7 +242,7 @@ const CONTENT_BYTES: &str = "SELECT
 impl Seen {
     /// The store's own keys for `whose`; `None` for an end user whom nobody has named yet.
     fn by(
-        conn: &Connection,
+        conn: ReadSession<'_>,
         organization: OrgId,
         whose: &TurnOwner,
     ) -> Result<Option<Self>, ReadError> {
@@ -250,8 +251,7 @@ impl Seen {
             Some(name) => {
                 let found = conn
                     .prepare_cached(END_USER)?
-                    .query_row(params![organization.0, name], |row| row.get(0))
-                    .optional()?;
+                    .first(params![organization.0, name], |row| row.get(0))?;
                 let Some(key) = found else {
                     return Ok(None);
                 };
@@ -265,7 +265,7 @@ impl Seen {
         }))
     }
 
-    fn find(&self, conn: &Connection, conversation: &str) -> Result<Option<i64>, ReadError> {
+    fn find(&self, conn: ReadSession<'_>, conversation: &str) -> Result<Option<i64>, ReadError> {
         let bound = params![
             self.organization.0,
             conversation,
@@ -273,12 +273,12 @@ impl Seen {
             self.end_user
         ];
         let mut statement = conn.prepare_cached(FIND)?;
-        Ok(statement.query_row(bound, |row| row.get(0)).optional()?)
+        Ok(statement.first(bound, |row| row.get(0))?)
     }
 
     fn list(
         &self,
-        conn: &Connection,
+        conn: ReadSession<'_>,
         mut before: i64,
         max: usize,
     ) -> Result<RowPage<ConversationRow>, ReadError> {
@@ -297,25 +297,25 @@ impl Seen {
         })
     }
 
-    fn next(&self, conn: &Connection, before: i64) -> Result<Option<i64>, ReadError> {
+    fn next(&self, conn: ReadSession<'_>, before: i64) -> Result<Option<i64>, ReadError> {
         let organization = self.organization.0;
         let found = match (self.end_user, self.api_key) {
             (Some(user), api_key) => conn
                 .prepare_cached(NEXT_OF_USER)?
-                .query_row(params![organization, before, user, api_key], |row| {
+                .first(params![organization, before, user, api_key], |row| {
                     row.get(0)
                 }),
             (None, Some(api_key)) => conn
                 .prepare_cached(NEXT_OF_KEY)?
-                .query_row(params![organization, before, api_key], |row| row.get(0)),
+                .first(params![organization, before, api_key], |row| row.get(0)),
             (None, None) => conn
                 .prepare_cached(NEXT)?
-                .query_row(params![organization, before], |row| row.get(0)),
+                .first(params![organization, before], |row| row.get(0)),
         };
-        Ok(found.optional()?)
+        Ok(found?)
     }
 
-    fn row(&self, conn: &Connection, key: i64) -> Result<Option<ConversationRow>, ReadError> {
+    fn row(&self, conn: ReadSession<'_>, key: i64) -> Result<Option<ConversationRow>, ReadError> {
         let bound = params![
             self.organization.0,
             key,
@@ -339,7 +339,7 @@ impl Seen {
     /// A page of the conversation's turns; `None` when the cursor is no turn of it.
     fn turns(
         &self,
-        conn: &Connection,
+        conn: ReadSession<'_>,
         conversation: i64,
         wanted: &TurnsWanted,
     ) -> Result<Option<RowPage<TurnView>>, ReadError> {
@@ -354,7 +354,7 @@ impl Seen {
                 let after = after.to_string();
                 let bound = params![organization, conversation, api_key, end_user, after];
                 let mut statement = conn.prepare_cached(CURSOR)?;
-                match statement.query_row(bound, |row| row.get(0)).optional()? {
+                match statement.first(bound, |row| row.get(0))? {
                     Some(key) => key,
                     None => return Ok(None),
                 }
@@ -388,7 +388,7 @@ impl Seen {
     }
 }
 
-fn content_bytes(conn: &Connection, turn: i64) -> Result<u64, ReadError> {
+fn content_bytes(conn: ReadSession<'_>, turn: i64) -> Result<u64, ReadError> {
     let mut statement = conn.prepare_cached(CONTENT_BYTES)?;
     let mut rows = statement.query(params![turn])?;
     rows.next()?.map_or(Ok(0), |row| unsigned(row, "bytes"))

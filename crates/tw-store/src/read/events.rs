@@ -1,6 +1,5 @@
 //! A turn's log.
 
-use rusqlite::{Connection, Row, params};
 use tw_core::event::LogEvent;
 use tw_core::id::{OrgId, TurnId};
 use tw_core::turn_status::TurnStatus;
@@ -8,6 +7,9 @@ use tw_wire::stored::events::lines::FlushReader;
 
 use super::ReadError;
 use super::columns::{get, text, unsigned, word};
+use crate::session::ReadSession;
+use crate::session::bound::params;
+use crate::session::row::Row;
 use crate::store::Store;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -78,7 +80,7 @@ const TURN: &str = "SELECT key, status, fence, events_expired_us IS NOT NULL AS 
     FROM turn WHERE organization = ?1 AND id = ?2";
 
 fn page(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     turn: TurnId,
     after: u64,
@@ -112,7 +114,7 @@ const FLUSHES: &str = "SELECT first, count, fence, payload FROM turn_event
     ORDER BY first";
 
 fn some(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     turn: i64,
     after: u64,
     max: usize,
@@ -134,7 +136,7 @@ fn some(
 }
 
 /// The whole log.
-pub(super) fn all(conn: &Connection, turn: i64) -> Result<Vec<NumberedEvent>, ReadError> {
+pub(super) fn all(conn: ReadSession<'_>, turn: i64) -> Result<Vec<NumberedEvent>, ReadError> {
     some(conn, turn, 0, usize::MAX, usize::MAX)
 }
 
@@ -142,7 +144,7 @@ pub(super) fn all(conn: &Connection, turn: i64) -> Result<Vec<NumberedEvent>, Re
 ///
 /// A flush may hold many times the events of a page, so what is not of the page is not decoded.
 fn flush(
-    row: &Row<'_>,
+    row: Row<'_>,
     after: u64,
     max: usize,
     events: &mut Vec<NumberedEvent>,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moka::sync::Cache;
-use rusqlite::{Connection, OptionalExtension, Row, params};
 use tw_core::call::CallRunner;
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::memory::{HiddenHash, HistoryHash};
@@ -13,6 +12,9 @@ use tw_wire::stored::{self, blocks::StoredBlocks};
 
 use super::ReadError;
 use super::columns::{get, optional_word, text, word};
+use crate::session::ReadSession;
+use crate::session::bound::params;
+use crate::session::row::Row;
 use crate::store::Store;
 
 /// The result of looking for a history.
@@ -129,8 +131,7 @@ impl Store {
             let bound = params![organization.0, turn.to_string()];
             let found = conn
                 .prepare_cached(sql)?
-                .query_row(bound, |row| row.get("hidden_hash"))
-                .optional()?;
+                .first(bound, |row| row.get::<Option<[u8; 32]>>("hidden_hash"))?;
             Ok(found.flatten().map(HiddenHash))
         })
         .await
@@ -165,7 +166,7 @@ const NAMED: &str = "SELECT t.id, ?4 AS conversation, t.hidden_hash,
     WHERE t.history_hash = ?3";
 
 fn by_history(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     wanted: &HistoryWanted,
 ) -> Result<HistorySearch, ReadError> {
@@ -186,7 +187,7 @@ fn by_history(
 }
 
 fn of_all(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     wanted: &HistoryWanted,
 ) -> Result<HistorySearch, ReadError> {
@@ -194,7 +195,7 @@ fn of_all(
     let mut statement = conn.prepare_cached(EXTREMES)?;
     let bound = params![organization.0, api_key.0, history.0];
     let (least, greatest): (Option<[u8; 32]>, Option<[u8; 32]>) =
-        statement.query_row(bound, |row| Ok((row.get("least")?, row.get("greatest")?)))?;
+        statement.one(bound, |row| Ok((row.get("least")?, row.get("greatest")?)))?;
     if least != greatest {
         return Ok(HistorySearch::Ambiguous);
     }
@@ -207,7 +208,7 @@ fn of_all(
 }
 
 fn of_conversation(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     wanted: &HistoryWanted,
     named: &str,
@@ -232,7 +233,7 @@ fn of_conversation(
     Ok(HistorySearch::Found(newest))
 }
 
-fn continued(row: &Row<'_>) -> Result<ContinuedTurn, ReadError> {
+fn continued(row: Row<'_>) -> Result<ContinuedTurn, ReadError> {
     Ok(ContinuedTurn {
         turn: word(row, "id", TurnId::parse)?,
         conversation: get(row, "conversation")?,
@@ -283,13 +284,13 @@ impl RecentRecalls {
     /// The turns that were read lately, or are read now; `conn` is in a snapshot.
     fn remembered(
         &self,
-        conn: &Connection,
+        conn: ReadSession<'_>,
         organization: OrgId,
         newest: TurnId,
         room: RecallRoom,
     ) -> Result<Arc<[RememberedTurn]>, ReadError> {
         let mut statement = conn.prepare_cached(FORGOTTEN)?;
-        let forgotten = statement.query_row([], |row| row.get(0))?;
+        let forgotten = statement.one(&[], |row| row.get(0))?;
         let wanted = Wanted {
             organization,
             newest,
@@ -345,7 +346,7 @@ const REMEMBERED: &str = "WITH RECURSIVE before (turn, history, memory_turn) AS 
 
 /// The turns with hidden calls that come back into a history. One that was erased meanwhile is passed over.
 fn remembered(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     newest: TurnId,
     room: &RecallRoom,
@@ -395,7 +396,7 @@ struct Weighed {
 }
 
 impl Reading {
-    fn begin(key: i64, row: &Row<'_>) -> Result<Self, ReadError> {
+    fn begin(key: i64, row: Row<'_>) -> Result<Self, ReadError> {
         Ok(Self {
             key,
             history: HistoryHash(get(row, "history")?),
@@ -404,7 +405,7 @@ impl Reading {
     }
 
     /// Takes a call and, with its first one, the round that it is of.
-    fn add(&mut self, row: &Row<'_>, room: &RecallRoom) -> Result<(), ReadError> {
+    fn add(&mut self, row: Row<'_>, room: &RecallRoom) -> Result<(), ReadError> {
         let Some(number) = get(row, "round")? else {
             return Ok(());
         };
@@ -450,7 +451,7 @@ impl Reading {
 }
 
 impl Weighed {
-    fn add(&mut self, id: CallId, row: &Row<'_>, room: &RecallRoom) -> Result<(), ReadError> {
+    fn add(&mut self, id: CallId, row: Row<'_>, room: &RecallRoom) -> Result<(), ReadError> {
         let call = RecalledCall {
             runs: word(row, "runs", CallRunner::parse)?,
             id,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, params};
 use tw_core::change::NewMessage;
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::model::CallNative;
@@ -14,6 +13,8 @@ use super::ReadError;
 use super::calls::{self, ContentsRead};
 use super::columns::{get, word};
 use super::turn::CallRow;
+use crate::session::ReadSession;
+use crate::session::bound::params;
 use crate::store::Store;
 
 /// Ids of calls as a client sent them.
@@ -93,7 +94,7 @@ const HANDED: &str =
     ORDER BY c.turn DESC, c.round, c.position";
 
 fn answered_turns(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     sent: &HandedSent,
 ) -> Result<Vec<AnsweredTurn>, ReadError> {
@@ -173,7 +174,12 @@ const MADE: &str =
     "SELECT blocks FROM message WHERE turn = ?1 AND round = ?2 AND role = 'assistant'";
 
 impl MadeCalls {
-    fn read(conn: &Connection, turn: i64, round: u32, has_room: bool) -> Result<Self, ReadError> {
+    fn read(
+        conn: ReadSession<'_>,
+        turn: i64,
+        round: u32,
+        has_room: bool,
+    ) -> Result<Self, ReadError> {
         let mut made = Self {
             turn,
             round,

@@ -1,6 +1,5 @@
 //! Requests that are repeated: by key, or because they look the same.
 
-use rusqlite::{Connection, Row, params, params_from_iter};
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::memory::MemoryVerdict;
 use tw_core::time::Timestamp;
@@ -10,6 +9,9 @@ use tw_core::turn_status::{TurnReason, TurnStatus};
 use super::ReadError;
 use super::columns::{get, optional_time, optional_word, time, word};
 use crate::enum_words;
+use crate::session::ReadSession;
+use crate::session::bound::params;
+use crate::session::row::Row;
 use crate::store::Store;
 
 /// An idempotency key as a client sent it.
@@ -120,7 +122,7 @@ const REQUEST_KEY: &str = "SELECT t.id, k.body_hash, k.created_us,
       AND k.end_user = iif(?3 IS NULL, 0, (SELECT key FROM end_user WHERE organization = ?1 AND name = ?3))";
 
 fn request_key(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     sent: &KeySent,
 ) -> Result<Option<RequestKeyRow>, ReadError> {
@@ -134,7 +136,7 @@ fn request_key(
         sent.key
     ];
     let mut rows = statement.query(bound)?;
-    let read = |row: &Row<'_>| {
+    let read = |row: Row<'_>| {
         Ok(RequestKeyRow {
             turn: word(row, "id", TurnId::parse)?,
             body_hash: get(row, "body_hash")?,
@@ -222,7 +224,7 @@ const REPEATS_OF_SOMEBODY: Looks = [
 
 /// The looks see one database after the other. A turn that ends in between is found by a later one.
 fn repeat_candidates(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     sent: &RepeatSent,
 ) -> Result<Vec<RepeatRow>, ReadError> {
@@ -243,7 +245,7 @@ fn repeat_candidates(
     for (sql, since) in looks.into_iter().zip(sinces) {
         let mut statement = conn.prepare_cached(sql)?;
         let whose = params![sent.end_user, sent.conversation];
-        let whose = if is_nobodys { &[][..] } else { whose };
+        let whose = if is_nobodys { &[] } else { whose };
         let equal = params![
             organization.0,
             sent.api_key.0,
@@ -252,9 +254,9 @@ fn repeat_candidates(
             surface,
             since.0
         ];
-        let bound = params_from_iter(equal.iter().chain(whose));
+        let bound: Vec<_> = equal.iter().chain(whose).copied().collect();
         let row = statement
-            .query(bound)?
+            .query(&bound)?
             .next()?
             .map(repeat_row)
             .transpose()?;
@@ -268,7 +270,7 @@ fn repeat_candidates(
 }
 
 fn repeat_of(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     turn: TurnId,
 ) -> Result<Option<RepeatRow>, ReadError> {
@@ -277,7 +279,7 @@ fn repeat_of(
     rows.next()?.map(repeat_row).transpose()
 }
 
-fn repeat_row(row: &Row<'_>) -> Result<RepeatRow, ReadError> {
+fn repeat_row(row: Row<'_>) -> Result<RepeatRow, ReadError> {
     Ok(RepeatRow {
         turn: word(row, "id", TurnId::parse)?,
         status: word(row, "status", TurnStatus::parse)?,

@@ -16,7 +16,7 @@ fn what_the_disk_the_memory_or_the_lock_refuses_may_pass() {
         (ffi::SQLITE_ERROR, false),
     ];
     for (code, may_pass) in cases {
-        let error = ReadError::Db(Error::SqliteFailure(ffi::Error::new(code), None));
+        let error = ReadError::Db(Error::SqliteFailure(ffi::Error::new(code), None).into());
         assert_eq!(error.may_pass(), may_pass, "{code}");
     }
     assert!(!ReadError::Column { column: "status" }.may_pass());

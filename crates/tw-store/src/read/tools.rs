@@ -1,12 +1,14 @@
 //! Tools, each in one of its versions.
 
-use rusqlite::{Connection, Params, Row, params};
 use tw_core::id::{OrgId, ToolId, ToolVersionKey};
 use tw_core::time::Timestamp;
 use tw_core::tool::ToolVersion;
 
 use super::ReadError;
 use super::columns::{get, time, word};
+use crate::session::ReadSession;
+use crate::session::bound::{Params, params};
+use crate::session::row::Row;
 use crate::store::Store;
 
 /// A version of a tool.
@@ -90,13 +92,17 @@ impl Store {
     }
 }
 
-fn find(conn: &Connection, sql: &str, bound: impl Params) -> Result<Option<ToolRow>, ReadError> {
+fn find(
+    conn: ReadSession<'_>,
+    sql: &'static str,
+    bound: Params<'_>,
+) -> Result<Option<ToolRow>, ReadError> {
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query(bound)?;
     rows.next()?.map(tool_row).transpose()
 }
 
-fn tool_row(row: &Row<'_>) -> Result<ToolRow, ReadError> {
+fn tool_row(row: Row<'_>) -> Result<ToolRow, ReadError> {
     let id = word(row, "id", ToolId::parse)?;
     Ok(ToolRow {
         id,

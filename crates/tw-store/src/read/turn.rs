@@ -1,6 +1,5 @@
 //! A turn's row, and all that a driver needs to go on with a turn that another one left.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
 use tw_core::change::{AttemptOutcome, NewCall, NewMessage};
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::memory::{HistoryHash, MemoryVerdict};
@@ -18,6 +17,9 @@ use super::columns::{get, optional_time, optional_word, time, usage, word};
 use super::events::{self, NumberedEvent};
 use crate::body;
 use crate::enum_words;
+use crate::session::ReadSession;
+use crate::session::bound::params;
+use crate::session::row::Row;
 use crate::store::Store;
 
 /// A turn without its contents.
@@ -167,7 +169,7 @@ impl Store {
                 WHERE organization = ?1 AND id = ?2 AND erased_us IS NULL AND deleted_us IS NULL";
             let bound = params![organization.0, turn.to_string()];
             let mut statement = conn.prepare_cached(sql)?;
-            let key = statement.query_row(bound, |row| row.get(0)).optional()?;
+            let key = statement.first(bound, |row| row.get(0))?;
             key.map_or(Ok(None), |key| body::whole(conn, key))
         })
         .await
@@ -187,8 +189,7 @@ impl Store {
                 WHERE t.organization = ?1 AND t.id = ?2 AND t.erased_us IS NULL AND t.deleted_us IS NULL";
             let bound = params![organization.0, turn.to_string()];
             let mut statement = conn.prepare_cached(sql)?;
-            let read = |row: &Row<'_>| row.get(0);
-            let stored: Option<String> = statement.query_row(bound, read).optional()?;
+            let stored: Option<String> = statement.first(bound, |row| row.get(0))?;
             Ok(stored.as_deref().map(context::decode).transpose()?)
         })
         .await
@@ -257,15 +258,15 @@ impl Store {
 }
 
 /// The context that was stored with a turn's request.
-pub(super) fn context_of(conn: &Connection, turn: i64) -> Result<TurnContext, ReadError> {
+pub(super) fn context_of(conn: ReadSession<'_>, turn: i64) -> Result<TurnContext, ReadError> {
     let sql = "SELECT context FROM turn_input WHERE turn = ?1";
     let mut statement = conn.prepare_cached(sql)?;
-    let stored: String = statement.query_row(params![turn], |row| row.get("context"))?;
+    let stored: String = statement.one(params![turn], |row| row.get("context"))?;
     Ok(context::decode(&stored)?)
 }
 
 fn recovered(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     turn: TurnId,
     from_round: u32,
@@ -277,13 +278,13 @@ fn recovered(
         FROM turn t JOIN api_key k ON k.key = t.api_key JOIN organization o ON o.key = t.organization
         WHERE t.key = ?1";
     let mut statement = conn.prepare_cached(sql)?;
-    let names = statement.query_row(params![key], |row| {
+    let names = statement.one(params![key], |row| {
         Ok((row.get("slug")?, row.get("shown")?))
     });
     let (organization_slug, key_shown) = names?;
     let sql = "SELECT context FROM turn_input WHERE turn = ?1";
     let mut statement = conn.prepare_cached(sql)?;
-    let context = statement.query_row(params![key], |row| row.get("context"))?;
+    let context = statement.one(params![key], |row| row.get("context"))?;
     Ok(Some(RecoveredTurn {
         turn,
         organization_slug,
@@ -311,7 +312,7 @@ const FIND_TURN: &str = "SELECT t.key, t.id, t.organization, t.api_key, u.name A
 
 /// The turn's integer key and its row.
 pub(super) fn find_turn(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     turn: TurnId,
 ) -> Result<Option<(i64, TurnRow)>, ReadError> {
@@ -323,7 +324,7 @@ pub(super) fn find_turn(
     }
 }
 
-fn turn_row(row: &Row<'_>) -> Result<TurnRow, ReadError> {
+fn turn_row(row: Row<'_>) -> Result<TurnRow, ReadError> {
     let found = get(row, "projector_version")?;
     if found > stored::PROJECTOR_VERSION {
         return Err(ReadError::Newer {

@@ -1,12 +1,14 @@
 //! The size and the calls of a turn that nobody drives, read before the turn is loaded.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
 use tw_core::id::{OrgId, TurnId};
 
 use super::ReadError;
 use super::calls::{ContentsRead, calls};
 use super::columns::{get, unsigned};
 use super::turn::CallRow;
+use crate::session::ReadSession;
+use crate::session::bound::params;
+use crate::session::row::Row;
 use crate::store::Store;
 
 /// A turn that waits for a driver.
@@ -46,7 +48,7 @@ impl Store {
             let sql = "SELECT key FROM turn WHERE organization = ?1 AND id = ?2";
             let bound = params![organization.0, turn.to_string()];
             let mut statement = conn.prepare_cached(sql)?;
-            let key = statement.query_row(bound, |row| row.get(0)).optional()?;
+            let key = statement.first(bound, |row| row.get(0))?;
             key.map_or(Ok(Vec::new()), |key| calls(conn, key, ContentsRead::Names))
         })
         .await
@@ -66,13 +68,13 @@ const FIND: &str = "SELECT t.claims_open,
     FROM turn t WHERE t.organization = ?1 AND t.id = ?2 AND t.status = 'running'";
 
 fn find(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     organization: OrgId,
     turn: TurnId,
 ) -> Result<Option<UnfinishedTurn>, ReadError> {
     let mut statement = conn.prepare_cached(FIND)?;
     let mut rows = statement.query(params![organization.0, turn.to_string()])?;
-    let read = |row: &Row<'_>| {
+    let read = |row: Row<'_>| {
         Ok(UnfinishedTurn {
             body_bytes: unsigned(row, "body_bytes")?,
             record_bytes: unsigned(row, "record_bytes")?,

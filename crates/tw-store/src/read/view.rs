@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, OptionalExtension, params};
 use tw_core::call::{CallEnd, CallRunner, CallStatus};
 use tw_core::change::NewMessage;
 use tw_core::id::{CallId, CallRef, OrgId, TurnId};
@@ -14,6 +13,8 @@ use tw_wire::stored::context;
 use super::ReadError;
 use super::calls::{self, ContentsRead};
 use super::turn::{AttemptRow, CallRow, TurnRow, find_turn};
+use crate::session::ReadSession;
+use crate::session::bound::params;
 use crate::store::Store;
 
 /// The results of calls that are read.
@@ -89,7 +90,7 @@ impl Store {
 }
 
 pub(super) fn view(
-    conn: &Connection,
+    conn: ReadSession<'_>,
     key: i64,
     turn: TurnRow,
     detail: ResultDetail,
@@ -107,11 +108,11 @@ pub(super) fn view(
     })
 }
 
-fn changes(conn: &Connection, key: i64) -> Result<RequestChanges, ReadError> {
+fn changes(conn: ReadSession<'_>, key: i64) -> Result<RequestChanges, ReadError> {
     let sql = "SELECT context FROM turn_input WHERE turn = ?1 AND context != ''";
     let mut statement = conn.prepare_cached(sql)?;
-    let stored = statement.query_row(params![key], |row| row.get::<_, String>("context"));
-    let Some(stored) = stored.optional()? else {
+    let stored = statement.first(params![key], |row| row.get::<String>("context"))?;
+    let Some(stored) = stored else {
         return Ok(RequestChanges::default());
     };
     // A turn whose context cannot be read has failed, and is shown all the same.

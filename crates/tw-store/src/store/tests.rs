@@ -5,7 +5,7 @@ use tw_core::time::Timestamp;
 
 use super::{Store, StoreOptions};
 use crate::figures::WriterFigures;
-use crate::writer;
+use crate::writer::sqlite;
 
 #[tokio::test]
 async fn a_store_is_full_while_its_writer_is_behind() {
@@ -20,7 +20,7 @@ async fn a_store_is_full_while_its_writer_is_behind() {
     let of_writer = figures.clone();
     let store = Store::open_with(&path, &options, figures, move |conn, queue| {
         let _: Result<(), _> = wait.recv();
-        writer::run(&conn, queue, 1, &of_writer);
+        sqlite::run(&conn, queue, 1, &of_writer);
     });
     let store = store.unwrap();
     assert!(!store.is_full());

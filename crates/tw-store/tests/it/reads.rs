@@ -1,6 +1,7 @@
 use tw_core::call::CallEnd;
 use tw_core::change::{AttemptOutcome, CloseAttempt, NewTurn, OpenAttempt, TurnChange};
 use tw_core::id::{OrgId, TurnId};
+use tw_core::tenant::TurnOwner;
 use tw_store::read::requests::RepeatSent;
 use tw_store::read::view::ResultDetail;
 
@@ -185,6 +186,32 @@ async fn another_organization_finds_no_request() {
                 .await
                 .unwrap();
             assert_eq!((keyed.is_some(), !repeated.is_empty()), (is_own, is_own));
+        }
+    })
+    .await;
+}
+
+/// Not every database can hold it.
+#[tokio::test]
+async fn nul_in_a_text_is_stored_as_something_visible_and_found_by_either() {
+    on_each_store(async |world| {
+        let mut new = world.new_turn(1);
+        new.model = "m\0odel".to_owned();
+        new.conversation = "a\0b".to_owned();
+        let turn = new.id;
+        world.accept_new(new).await.unwrap();
+        let found = world.recovered(turn).await;
+        assert_eq!(found.turn.model, "m\u{fffd}odel");
+        let whose = TurnOwner {
+            api_key: None,
+            end_user: None,
+        };
+        for name in ["a\0b", "a\u{fffd}b"] {
+            let found = world
+                .store
+                .conversation(world.organization, name.to_owned(), whose.clone())
+                .await;
+            assert_eq!(found.unwrap().unwrap().id, "a\u{fffd}b");
         }
     })
     .await;

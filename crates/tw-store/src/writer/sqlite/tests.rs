@@ -2,11 +2,11 @@ use rusqlite::Connection;
 use tw_core::change::{Change, ChangeGroup, NewOrganization};
 use tw_core::time::Timestamp;
 
-use super::commit;
+use super::SqliteCommits;
 use crate::apply::{GuardRules, StoreApplyError};
 use crate::connection;
 use crate::migrate::{self, MIGRATIONS};
-use crate::statements::PreparedStatements;
+use crate::writer::{JobAnswer, WriterEngine};
 
 fn database() -> Connection {
     let mut conn = connection::open_memory().unwrap();
@@ -30,13 +30,9 @@ fn slugs(conn: &Connection) -> Vec<String> {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
-fn run(conn: &Connection, groups: &[Vec<Change>]) -> Vec<super::JobAnswer> {
+fn run(conn: &Connection, groups: &[Vec<Change>]) -> Vec<JobAnswer> {
     let groups: Vec<ChangeGroup> = groups.iter().cloned().map(ChangeGroup::Free).collect();
-    commit(
-        &mut PreparedStatements::of(conn),
-        GuardRules::STRICT,
-        &groups,
-    )
+    SqliteCommits::of(conn, GuardRules::STRICT).commit(&groups)
 }
 
 #[test]
