@@ -15,6 +15,7 @@ use rusqlite::{Params, params};
 use tw_core::change::{Change, ChangeGroup, FIRST_FENCE, Fence, Outcome, TurnChange};
 use tw_core::id::{CallRef, OrgId, TurnId};
 
+use crate::blob::{ContentCutter, WritableGroup};
 use crate::statements::PreparedStatements;
 
 use accept::AcceptOutcome;
@@ -98,10 +99,11 @@ impl GuardRules {
 
 /// The turn that a group writes to, once its fence was checked.
 #[derive(Clone, Copy)]
-struct TurnKey {
+struct TurnKey<'a> {
     key: i64,
     organization: OrgId,
     fence: i64,
+    contents: ContentCutter<'a>,
 }
 
 /// The result of a group that met no error.
@@ -120,11 +122,12 @@ pub(crate) enum AppliedGroup {
 pub(crate) fn apply(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
-    group: &ChangeGroup,
+    writable: &WritableGroup,
 ) -> Result<AppliedGroup, StoreApplyError> {
-    match group {
+    let contents = writable.cutter();
+    match &writable.group {
         ChangeGroup::Accept(new, first) => {
-            let key = match accept::accept_turn(db, new)? {
+            let key = match accept::accept_turn(db, new, contents)? {
                 AcceptOutcome::New { key } => key,
                 AcceptOutcome::KeyTaken { turn, same_body } => {
                     let taken = Outcome::KeyTaken { turn, same_body };
@@ -139,18 +142,21 @@ pub(crate) fn apply(
                 key,
                 organization: new.organization,
                 fence: FIRST_FENCE,
+                contents,
             };
             let mut outcomes = Vec::with_capacity(1 + first.len());
             outcomes.push(Outcome::Done);
             apply_each_of_turn(db, rules, turn, first, outcomes)
         }
         ChangeGroup::OfTurn(fence, changes) => {
-            let turn = check_fence(db, rules, *fence)?;
+            let turn = check_fence(db, rules, *fence, contents)?;
             let outcomes = Vec::with_capacity(changes.len());
             apply_each_of_turn(db, rules, turn, changes, outcomes)
         }
         ChangeGroup::Free(changes) => {
-            let outcomes = changes.iter().map(|change| apply_free(db, change));
+            let outcomes = changes
+                .iter()
+                .map(|change| apply_free(db, change, contents));
             Ok(AppliedGroup::Whole(outcomes.collect::<Result<_, _>>()?))
         }
     }
@@ -159,7 +165,7 @@ pub(crate) fn apply(
 fn apply_each_of_turn(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     changes: &[TurnChange],
     mut outcomes: Vec<Outcome>,
 ) -> Result<AppliedGroup, StoreApplyError> {
@@ -203,11 +209,12 @@ const FIND_WITHOUT_FENCE: &str =
 
 /// The first statement of every write to a turn. A look is enough: the transaction holds the only
 /// right to write, so no claim is made between this and its end.
-fn check_fence(
+fn check_fence<'a>(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
     fence: Fence,
-) -> Result<TurnKey, StoreApplyError> {
+    contents: ContentCutter<'a>,
+) -> Result<TurnKey<'a>, StoreApplyError> {
     let sql = if rules.fence {
         CHECK_FENCE
     } else {
@@ -219,6 +226,7 @@ fn check_fence(
             key,
             organization: fence.organization,
             fence: fence.fence,
+            contents,
         }),
         None => Err(StoreApplyError::Fenced {
             turn: fence.turn,
@@ -230,13 +238,13 @@ fn check_fence(
 fn apply_of_turn(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     change: &TurnChange,
 ) -> Result<Outcome, StoreApplyError> {
     match change {
         TurnChange::OpenAttempt(open) => turn_changes::open_attempt(db, turn, open),
         TurnChange::CloseAttempt(close) => turn_changes::close_attempt(db, rules, turn, close),
-        TurnChange::AddMessage(message) => turn_changes::add_message(db, turn.key, message),
+        TurnChange::AddMessage(message) => turn_changes::add_message(db, turn, message),
         TurnChange::AddCall(call) => turn_changes::add_call(db, turn, call),
         TurnChange::StartCall { call, at } => turn_changes::start_call(db, rules, turn, *call, *at),
         TurnChange::HandOverCall(handed) => turn_changes::hand_over_call(db, rules, turn, handed),
@@ -253,6 +261,7 @@ fn apply_of_turn(
 fn apply_free(
     db: &mut PreparedStatements<'_>,
     change: &Change,
+    contents: ContentCutter<'_>,
 ) -> Result<Outcome, StoreApplyError> {
     match change {
         Change::CreateOrganization(new) => tenant::create_organization(db, new),
@@ -272,7 +281,7 @@ fn apply_free(
             turn,
             at,
         } => conversation::delete_turn(db, *organization, *turn, *at),
-        Change::CompleteCall(complete) => outside::complete_call(db, complete),
+        Change::CompleteCall(complete) => outside::complete_call(db, complete, contents),
         Change::ClaimTurn(claim) => accept::claim_turn(db, claim),
         Change::AskStop {
             organization,
@@ -328,7 +337,7 @@ fn execute_guarded(
 ///
 /// Not by `RETURNING`: SQLite keeps what that returns in a table of its own for each run, which
 /// costs more than the insert.
-fn insert(
+pub(crate) fn insert(
     db: &mut PreparedStatements<'_>,
     what: &'static str,
     sql: &'static str,
@@ -341,7 +350,7 @@ fn insert(
 }
 
 /// The integer that a statement returns, if it returns a row.
-fn query_key(
+pub(crate) fn query_key(
     db: &mut PreparedStatements<'_>,
     what: &'static str,
     sql: &'static str,

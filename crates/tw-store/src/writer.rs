@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
-use tw_core::change::{ChangeGroup, Outcome};
+use tw_core::change::Outcome;
 
 use crate::apply::{AppliedGroup, GuardRules, StoreApplyError, apply};
+use crate::blob::WritableGroup;
 use crate::connection;
 use crate::figures::WriterFigures;
 use crate::statements::PreparedStatements;
@@ -16,7 +17,7 @@ pub type JobAnswer = Result<Vec<Outcome>, StoreApplyError>;
 
 pub enum WriterJob {
     Apply {
-        group: ChangeGroup,
+        group: WritableGroup,
         reply: oneshot::Sender<JobAnswer>,
     },
     /// Asks the writer's own connection for its `PRAGMA synchronous`.
@@ -113,7 +114,7 @@ pub fn synchronous(conn: &Connection) -> rusqlite::Result<i64> {
 pub fn commit(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
-    groups: &[ChangeGroup],
+    groups: &[WritableGroup],
 ) -> Vec<JobAnswer> {
     if groups.is_empty() {
         return Vec::new();
@@ -133,7 +134,7 @@ pub fn commit(
 fn write_together(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
-    groups: &[ChangeGroup],
+    groups: &[WritableGroup],
 ) -> Result<Vec<JobAnswer>, JobAnswer> {
     let mut answers: Vec<JobAnswer> = Vec::with_capacity(groups.len());
     for group in groups {
@@ -155,7 +156,7 @@ fn write_together(
 fn commit_each(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
-    groups: &[ChangeGroup],
+    groups: &[WritableGroup],
 ) -> Vec<JobAnswer> {
     if let Err(error) = run_sql(db, "BEGIN IMMEDIATE") {
         return all_failed("beginning a transaction", error, groups.len());
@@ -193,7 +194,7 @@ fn end(db: &mut PreparedStatements<'_>, mut answers: Vec<JobAnswer>) -> Vec<JobA
 fn write_member(
     db: &mut PreparedStatements<'_>,
     rules: GuardRules,
-    group: &ChangeGroup,
+    group: &WritableGroup,
 ) -> JobAnswer {
     const WHAT: &str = "a savepoint";
     let failed = |error| StoreApplyError::db(WHAT, error);
