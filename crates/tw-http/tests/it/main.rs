@@ -11,6 +11,7 @@ mod client_tools;
 mod coding_agents;
 mod compact;
 mod completed_calls;
+mod contents;
 mod conversations;
 mod cors;
 mod counting;
