@@ -15,6 +15,7 @@ mod contents;
 mod conversations;
 mod cors;
 mod counting;
+mod downloads;
 mod driver_panics;
 mod end_user;
 mod golden;
