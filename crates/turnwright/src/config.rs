@@ -2,6 +2,7 @@
 
 mod upstream;
 
+mod downloads;
 mod egress;
 mod environment;
 mod headers;
@@ -21,8 +22,10 @@ use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 use tw_core::change::ToolRoom;
 use tw_core::limits::{DEFINITIONS_BYTES_MAX, RequestLimits, TurnLimits};
+use tw_core::time::Timestamp;
 use tw_core::tool::Tool;
 use tw_egress::client::EgressClient;
+use tw_egress::part_downloads::PartDownloader;
 use tw_egress::scripted::Script;
 use tw_egress::secrets::Secrets;
 use tw_http::cors::CorsOrigins;
@@ -33,11 +36,13 @@ use tw_runtime::metrics::DroppedLogLines;
 use tw_runtime::recovery_pace::RECOVERIES_BYTES_DEFAULT;
 use tw_runtime::runtime::{RECALLED_BYTES_DEFAULT, RuntimeConfig};
 use tw_runtime::tools::DefinitionVetting;
+use tw_store::store::StoreOptions;
 
 use crate::cli::ServeArgs;
 use crate::listen::ConnectionLimits;
 use crate::registry::{self, ProbeSettings};
 
+use downloads::DownloadSettings;
 use egress::EgressSettings;
 use environment::Environment;
 use network::TlsSettings;
@@ -63,6 +68,7 @@ pub struct Settings {
     record: RecordSettings,
     tools: ToolSettings,
     cache: CacheSettings,
+    downloads: DownloadSettings,
     log: LogSettings,
     #[serde(default)]
     tls: TlsSettings,
@@ -135,6 +141,7 @@ struct RecordSettings {
     relayed_requests_kept_h: u64,
     repeat_window_s: u64,
     flush_interval_ms: u64,
+    content_bytes_min: usize,
 }
 
 #[derive(Deserialize, Debug)]
@@ -211,6 +218,7 @@ impl Settings {
         let secrets = secrets::read(table.remove("secrets"), environment)?;
         let mut settings: Self = read::settings(table)?;
         settings.egress.allowed()?;
+        settings.downloads.allowed()?;
         settings.rate.organizations()?;
         settings.secrets = Arc::new(Secrets::new(secrets)?);
         Ok(settings)
@@ -235,6 +243,7 @@ impl Settings {
             upstreams: upstreams.into_iter().map(Arc::new).collect(),
             tools: self.built_in_tools()?,
             tool_client: self.tool_client(&self.listeners())?,
+            downloader: self.downloader(&self.listeners())?,
             secrets: Arc::clone(&self.secrets),
             tools_stored_max: self.limits.tools_stored_max,
             results_bytes_max: self.cache.bytes_max,
@@ -268,6 +277,14 @@ impl Settings {
         })
     }
 
+    /// The options with which the server opens its store.
+    pub fn store(&self, now: Timestamp) -> StoreOptions {
+        StoreOptions {
+            content_bytes_min: self.record.content_bytes_min,
+            ..StoreOptions::defaults(now)
+        }
+    }
+
     /// The settings that definitions of tools are vetted by.
     pub fn vetting(&self) -> anyhow::Result<DefinitionVetting> {
         let built_in = self.built_in_tools()?;
@@ -292,6 +309,16 @@ impl Settings {
     pub fn tool_client(&self, listeners: &[SocketAddr]) -> anyhow::Result<EgressClient> {
         let trusted_roots = self.tls.trusted_roots(&Environment::of_process())?;
         self.egress.client(listeners, trusted_roots)
+    }
+
+    /// What downloads contents by their addresses; our own listeners are out of its reach.
+    fn downloader(&self, listeners: &[SocketAddr]) -> anyhow::Result<PartDownloader> {
+        let trusted_roots = self.tls.trusted_roots(&Environment::of_process())?;
+        let allowed = self.downloads.allowed()?;
+        let client = self
+            .egress
+            .client_without_tools(listeners, trusted_roots, allowed)?;
+        Ok(PartDownloader::new(client, self.downloads.limits()))
     }
 
     fn listeners(&self) -> Vec<SocketAddr> {

@@ -54,7 +54,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     } else {
         lock(&data)?
     };
-    let store = open_store(&data, &env)?;
+    let store = open_store_with(&data, settings.store(env.now()))?;
     found.tell(&data);
     let Given {
         listener,
@@ -255,11 +255,14 @@ pub fn log_to_stderr(default: &str, dropped: DroppedLogLines) -> anyhow::Result<
 
 /// Opens the database of a data folder, which is made if it does not exist.
 pub fn open_store(data: &Path, env: &Env) -> anyhow::Result<Store> {
+    open_store_with(data, store::StoreOptions::defaults(env.now()))
+}
+
+fn open_store_with(data: &Path, options: store::StoreOptions) -> anyhow::Result<Store> {
     std::fs::create_dir_all(data)
         .with_context(|| format!("making the folder {}", data.display()))?;
     let file = data.join(DATABASE);
-    Store::open(&file, store::StoreOptions::defaults(env.now()))
-        .with_context(|| format!("opening {}", file.display()))
+    Store::open(&file, options).with_context(|| format!("opening {}", file.display()))
 }
 
 /// Opens the database like [`open_store`]; `None` when there is none, and then none is made.

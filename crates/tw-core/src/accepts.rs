@@ -14,6 +14,7 @@ pub struct Accepts {
     pub token_limit: TokenLimit,
     /// Results of calls may hold images and other parts that are no text.
     pub images_in_results: bool,
+    pub addresses: AddressRule,
     pub strict: StrictTools,
     pub schemas: SchemaDialect,
     pub reasoning: ReasoningSent,
@@ -46,6 +47,15 @@ pub enum TokenLimit {
     AsSent,
     MaxTokens,
     MaxCompletionTokens,
+}
+
+/// The way of an image or a file that a client names by its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressRule {
+    /// Its address is sent, where the format has a place for it.
+    AsSent,
+    /// Its content is downloaded and sent.
+    Downloaded,
 }
 
 /// Whether a function is marked `strict`.
@@ -86,6 +96,7 @@ impl Accepts {
             system_role: SystemRole::AsSent,
             token_limit: TokenLimit::AsSent,
             images_in_results: true,
+            addresses: AddressRule::AsSent,
             strict: StrictTools::AsSent,
             schemas: SchemaDialect::JsonSchema,
             reasoning: ReasoningSent::AsSent,

@@ -4,6 +4,7 @@ pub mod check;
 mod content_encoding;
 mod first_bytes;
 pub mod listing;
+mod masked_errors;
 mod model_exchange;
 pub mod relayed_exchange;
 mod request_target;

@@ -9,6 +9,7 @@ use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
 use tw_core::turn::{ToolOffer, TurnSetup};
 use tw_core::turn_policy::{OnLeave, RecordPolicy};
+use tw_egress::part_downloads::DownloadedParts;
 use tw_egress::upstream::Upstream;
 use tw_wire::passed_headers::PassedHeaders;
 
@@ -123,6 +124,7 @@ pub(crate) fn assemble(
         upstreams,
         calls,
         passed,
+        downloaded: DownloadedParts::default(),
         logged: identity.logged.clone(),
     };
     AssembledTurn { setup, work }

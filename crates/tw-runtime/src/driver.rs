@@ -23,6 +23,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep};
+use tw_core::accepts::AddressRule;
 use tw_core::call::CallEnd;
 use tw_core::change::{Fence, NewTurn, Outcome, TurnChange};
 use tw_core::id::CallRef;
@@ -31,6 +32,7 @@ use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
 use tw_core::turn::{Effect, Event, ModelRequestNumber, Now, Step, Timer, Turn};
 use tw_egress::off_thread::aside;
+use tw_egress::part_downloads::{DownloadedParts, TurnDownloads};
 use tw_egress::secrets::Tenancy;
 use tw_egress::upstream::{ModelExchange, ModelProgress, SentModelRequest, Upstream};
 use tw_store::apply::StoreApplyError;
@@ -67,6 +69,8 @@ pub(crate) struct TurnWork {
     pub(crate) calls: Option<CallContext>,
     /// Headers of the request that go to upstreams.
     pub(crate) passed: PassedHeaders,
+    /// What its rounds have downloaded.
+    pub(crate) downloaded: DownloadedParts,
     pub(crate) logged: LoggedOwner,
 }
 
@@ -471,6 +475,18 @@ impl TurnDriver {
         Ok(())
     }
 
+    /// Downloads for a request to an upstream that gets contents and no addresses.
+    fn downloads_for(&self, upstream: &Upstream) -> Option<TurnDownloads> {
+        match upstream.accepts.addresses {
+            AddressRule::AsSent => None,
+            AddressRule::Downloaded => Some(TurnDownloads {
+                downloader: self.inner.config.downloader.clone(),
+                organization: Arc::clone(&self.work.logged.organization),
+                parts: self.work.downloaded.clone(),
+            }),
+        }
+    }
+
     /// Feeds what was read of the model's answer; what needs no write is shown in one batch.
     async fn on_answer(
         &mut self,
@@ -574,6 +590,7 @@ impl TurnDriver {
                     streamed,
                     offered: request.tool_names(),
                     passed: self.work.passed.clone(),
+                    downloads: self.downloads_for(upstream),
                 };
                 let serial = self.inner.serial.fetch_add(1, Ordering::Relaxed);
                 let asking = ModelExchange::new(&self.inner.connections, upstream, sent, serial);

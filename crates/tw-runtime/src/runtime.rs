@@ -16,6 +16,7 @@ use tw_egress::client::{
     ClientOptions, EgressClient, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots,
 };
 use tw_egress::env::Env;
+use tw_egress::part_downloads::{DownloadLimits, PartDownloader};
 use tw_egress::probe::{BadProbe, Prober};
 use tw_egress::secrets::Secrets;
 use tw_egress::tools::ToolExecutors;
@@ -50,6 +51,8 @@ pub struct RuntimeConfig {
     pub tools: Vec<Arc<Tool>>,
     /// Client through which the requests of organizations' tools leave.
     pub tool_client: EgressClient,
+    /// Downloads images and files by their addresses, for upstreams that get the contents.
+    pub downloader: PartDownloader,
     pub secrets: Arc<Secrets>,
     /// Most tools that an organization may keep.
     pub tools_stored_max: usize,
@@ -121,21 +124,13 @@ pub const REPEAT_WINDOW_DEFAULT: Duration = Duration::from_secs(600);
 pub const DRAIN_DEFAULT: Duration = Duration::from_secs(30);
 
 impl RuntimeConfig {
-    /// Defaults around one upstream; tools of organizations reach nothing.
+    /// Defaults around one upstream; tools of organizations and downloads reach nothing.
     pub fn with_upstream(upstream: Upstream, tools: Vec<Arc<Tool>>) -> Self {
         Self {
             upstreams: vec![Arc::new(upstream)],
             tools,
-            tool_client: EgressClient::new(ClientOptions {
-                resolver: Resolver::Fixed(FixedAnswers::default()),
-                allowed: Vec::new(),
-                denied: Vec::new(),
-                trusted_roots: web_roots(),
-                certificates: Vec::new(),
-                proxy: None,
-                pool: PoolOptions::defaults(),
-                read_bytes_max: READ_BYTES_MAX_DEFAULT,
-            }),
+            tool_client: reaching_nothing(),
+            downloader: PartDownloader::new(reaching_nothing(), DownloadLimits::defaults()),
             secrets: Arc::new(Secrets::default()),
             tools_stored_max: TOOLS_STORED_DEFAULT,
             results_bytes_max: RESULTS_BYTES_DEFAULT,
@@ -161,6 +156,20 @@ impl RuntimeConfig {
             panic_point: None,
         }
     }
+}
+
+/// A client that knows no names and reaches nothing private.
+fn reaching_nothing() -> EgressClient {
+    EgressClient::new(ClientOptions {
+        resolver: Resolver::Fixed(FixedAnswers::default()),
+        allowed: Vec::new(),
+        denied: Vec::new(),
+        trusted_roots: web_roots(),
+        certificates: Vec::new(),
+        proxy: None,
+        pool: PoolOptions::defaults(),
+        read_bytes_max: READ_BYTES_MAX_DEFAULT,
+    })
 }
 
 /// A handle to everything that runs turns.

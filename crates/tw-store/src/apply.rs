@@ -14,6 +14,7 @@ use std::sync::Arc;
 use tw_core::change::{Change, ChangeGroup, FIRST_FENCE, Fence, Outcome, TurnChange};
 use tw_core::id::{CallRef, OrgId, TurnId};
 
+use crate::blob::{ContentCutter, WritableGroup};
 use crate::db_error::{DbError, DbErrorKind};
 use crate::session::WriteSession;
 use crate::session::bound::{Params, params};
@@ -99,10 +100,11 @@ impl GuardRules {
 
 /// The turn that a group writes to, once its fence was checked.
 #[derive(Clone, Copy)]
-struct TurnKey {
+struct TurnKey<'a> {
     key: i64,
     organization: OrgId,
     fence: i64,
+    contents: ContentCutter<'a>,
 }
 
 /// The result of a group that met no error.
@@ -121,11 +123,12 @@ pub(crate) enum AppliedGroup {
 pub(crate) fn apply(
     db: &mut WriteSession<'_>,
     rules: GuardRules,
-    group: &ChangeGroup,
+    writable: &WritableGroup,
 ) -> Result<AppliedGroup, StoreApplyError> {
-    match group {
+    let contents = writable.cutter();
+    match &writable.group {
         ChangeGroup::Accept(new, first) => {
-            let key = match accept::accept_turn(db, new)? {
+            let key = match accept::accept_turn(db, new, contents)? {
                 AcceptOutcome::New { key } => key,
                 AcceptOutcome::KeyTaken { turn, same_request } => {
                     let taken = Outcome::KeyTaken { turn, same_request };
@@ -140,18 +143,21 @@ pub(crate) fn apply(
                 key,
                 organization: new.organization,
                 fence: FIRST_FENCE,
+                contents,
             };
             let mut outcomes = Vec::with_capacity(1 + first.len());
             outcomes.push(Outcome::Done);
             apply_each_of_turn(db, rules, turn, first, outcomes)
         }
         ChangeGroup::OfTurn(fence, changes) => {
-            let turn = check_fence(db, rules, *fence)?;
+            let turn = check_fence(db, rules, *fence, contents)?;
             let outcomes = Vec::with_capacity(changes.len());
             apply_each_of_turn(db, rules, turn, changes, outcomes)
         }
         ChangeGroup::Free(changes) => {
-            let outcomes = changes.iter().map(|change| apply_free(db, change));
+            let outcomes = changes
+                .iter()
+                .map(|change| apply_free(db, change, contents));
             Ok(AppliedGroup::Whole(outcomes.collect::<Result<_, _>>()?))
         }
     }
@@ -160,7 +166,7 @@ pub(crate) fn apply(
 fn apply_each_of_turn(
     db: &mut WriteSession<'_>,
     rules: GuardRules,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     changes: &[TurnChange],
     mut outcomes: Vec<Outcome>,
 ) -> Result<AppliedGroup, StoreApplyError> {
@@ -204,11 +210,12 @@ const FIND_WITHOUT_FENCE: &str =
 
 /// The first statement of every write to a turn. A look is enough: the transaction holds the only
 /// right to write, so no claim is made between this and its end.
-fn check_fence(
+fn check_fence<'a>(
     db: &mut WriteSession<'_>,
     rules: GuardRules,
     fence: Fence,
-) -> Result<TurnKey, StoreApplyError> {
+    contents: ContentCutter<'a>,
+) -> Result<TurnKey<'a>, StoreApplyError> {
     let sql = if rules.fence {
         CHECK_FENCE
     } else {
@@ -220,6 +227,7 @@ fn check_fence(
             key,
             organization: fence.organization,
             fence: fence.fence,
+            contents,
         }),
         None => Err(StoreApplyError::Fenced {
             turn: fence.turn,
@@ -231,13 +239,13 @@ fn check_fence(
 fn apply_of_turn(
     db: &mut WriteSession<'_>,
     rules: GuardRules,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     change: &TurnChange,
 ) -> Result<Outcome, StoreApplyError> {
     match change {
         TurnChange::OpenAttempt(open) => turn_changes::open_attempt(db, turn, open),
         TurnChange::CloseAttempt(close) => turn_changes::close_attempt(db, rules, turn, close),
-        TurnChange::AddMessage(message) => turn_changes::add_message(db, turn.key, message),
+        TurnChange::AddMessage(message) => turn_changes::add_message(db, turn, message),
         TurnChange::AddCall(call) => turn_changes::add_call(db, turn, call),
         TurnChange::StartCall { call, at } => turn_changes::start_call(db, rules, turn, *call, *at),
         TurnChange::HandOverCall(handed) => turn_changes::hand_over_call(db, rules, turn, handed),
@@ -251,7 +259,11 @@ fn apply_of_turn(
     }
 }
 
-fn apply_free(db: &mut WriteSession<'_>, change: &Change) -> Result<Outcome, StoreApplyError> {
+fn apply_free(
+    db: &mut WriteSession<'_>,
+    change: &Change,
+    contents: ContentCutter<'_>,
+) -> Result<Outcome, StoreApplyError> {
     match change {
         Change::CreateOrganization(new) => tenant::create_organization(db, new),
         Change::CreateApiKey(new) => tenant::create_api_key(db, new),
@@ -270,7 +282,7 @@ fn apply_free(db: &mut WriteSession<'_>, change: &Change) -> Result<Outcome, Sto
             turn,
             at,
         } => conversation::delete_turn(db, *organization, *turn, *at),
-        Change::CompleteCall(complete) => outside::complete_call(db, complete),
+        Change::CompleteCall(complete) => outside::complete_call(db, complete, contents),
         Change::ClaimTurn(claim) => accept::claim_turn(db, claim),
         Change::AskStop {
             organization,
@@ -323,7 +335,10 @@ fn execute_guarded(
 }
 
 /// Runs an insert of one row and returns its key.
-fn insert(
+///
+/// Not by `RETURNING`: SQLite keeps what that returns in a table of its own for each run, which
+/// costs more than the insert.
+pub(crate) fn insert(
     db: &mut WriteSession<'_>,
     what: &'static str,
     sql: &'static str,
@@ -335,7 +350,7 @@ fn insert(
 }
 
 /// The integer that a statement returns, if it returns a row.
-fn query_key(
+pub(crate) fn query_key(
     db: &mut WriteSession<'_>,
     what: &'static str,
     sql: &'static str,

@@ -4,7 +4,9 @@ use tw_core::change::{BodyCuts, NewTurn};
 use tw_core::time::Timestamp;
 
 use crate::apply::{StoreApplyError, execute};
+use crate::blob::{self, BodyForm, ContentCutter, HeldText, PlacedBlob, TextHolder};
 use crate::read::ReadError;
+use crate::read::columns::unsigned;
 use crate::session::ReadSession;
 use crate::session::WriteSession;
 use crate::session::bound::params;
@@ -26,8 +28,8 @@ struct Kept {
 
 const INSERT: &str = "INSERT INTO turn_input
     (turn, body, context, parent, kept_start_bytes, kept_end_bytes, depth, start_bytes, start_hash, end_hash,
-     created_us, updated_us)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11)";
+     created_us, updated_us, blob_bytes)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12)";
 
 /// Stores the body of a new turn, which continues `parent`.
 pub fn insert(
@@ -36,17 +38,28 @@ pub fn insert(
     turn: i64,
     new: &NewTurn,
     parent: Option<i64>,
+    contents: ContentCutter<'_>,
 ) -> Result<(), StoreApplyError> {
-    let body = new.body.as_str().as_bytes();
+    let body = new.body.as_str();
     let kept = match (&new.cuts, parent) {
-        (Some(cuts), Some(parent)) => find_kept(db, what, body, cuts, parent)?,
+        (Some(cuts), Some(parent)) => find_kept(db, what, body.as_bytes(), cuts, parent)?,
         (None, _) | (_, None) => None,
     };
     let from = kept.map_or(0, |kept| kept.start_bytes);
     let to = body.len() - kept.map_or(0, |kept| kept.end_bytes);
+    let own = body.get(from..to).ok_or(StoreApplyError::Guard { what })?;
+    let spans = contents.of_body(from..to);
+    let held = HeldText {
+        organization: new.organization,
+        turn,
+        holder: TextHolder::Body(BodyForm::First),
+        text: own,
+        at: new.at,
+    };
+    let stored = blob::store(db, what, held, &spans)?;
     let bound = params![
         turn,
-        &body[from..to],
+        stored.as_bytes(),
         new.context,
         kept.map(|kept| kept.parent),
         kept.map(|kept| kept.start_bytes as i64),
@@ -56,6 +69,7 @@ pub fn insert(
         new.cuts.map(|cuts| cuts.start.hash),
         new.cuts.map(|cuts| cuts.end_hash),
         new.at.0,
+        (own.len() - stored.len()) as i64,
     ];
     execute(db, what, INSERT, bound)?;
     Ok(())
@@ -108,55 +122,100 @@ fn find_kept(
 }
 
 /// The row of a turn and those that its body is made of, in this order.
-const PARTS: &str = "WITH RECURSIVE part (body, parent, kept_start_bytes, kept_end_bytes) AS (
-        SELECT body, parent, kept_start_bytes, kept_end_bytes FROM turn_input WHERE turn = ?1
+const PARTS: &str = "WITH RECURSIVE part (turn, body, blob_bytes, parent, kept_start_bytes, kept_end_bytes) AS (
+        SELECT turn, body, blob_bytes, parent, kept_start_bytes, kept_end_bytes FROM turn_input WHERE turn = ?1
         UNION ALL
-        SELECT i.body, i.parent, i.kept_start_bytes, i.kept_end_bytes
+        SELECT i.turn, i.body, i.blob_bytes, i.parent, i.kept_start_bytes, i.kept_end_bytes
         FROM part CROSS JOIN turn_input i ON i.turn = part.parent
         LIMIT ?2
     )
-    SELECT body, parent, kept_start_bytes, kept_end_bytes FROM part";
+    SELECT turn, body, blob_bytes, parent, kept_start_bytes, kept_end_bytes FROM part";
+
+/// A body, or a part of one, with the contents in it that are stored by themselves.
+struct BodyPart {
+    bytes: Vec<u8>,
+    /// In their order.
+    placed: Vec<PlacedBlob>,
+}
+
+/// A part of a body that stands between the start and the end of what is kept of another one.
+struct BodyStep {
+    own: BodyPart,
+    start_bytes: usize,
+    end_bytes: usize,
+}
 
 /// The whole body of a turn; `None` if there is no such turn.
 pub fn whole(conn: ReadSession<'_>, turn: i64) -> Result<Option<Vec<u8>>, ReadError> {
+    let whole = whole_with_contents(conn, turn)?;
+    Ok(whole.map(|whole| whole.bytes))
+}
+
+fn whole_with_contents(conn: ReadSession<'_>, turn: i64) -> Result<Option<BodyPart>, ReadError> {
     let mut statement = conn.prepare_cached(PARTS)?;
     let mut rows = statement.query(params![turn, DEPTH_MAX + 1])?;
     // Newest first; of each what it adds to the next.
-    let mut parts: Vec<(Vec<u8>, usize, usize)> = Vec::new();
+    let mut steps: Vec<BodyStep> = Vec::new();
     while let Some(row) = rows.next()? {
-        let body = row.get("body")?;
+        let blob_bytes = unsigned(row, "blob_bytes")?;
+        let (bytes, placed) =
+            blob::whole_body(conn, row.get("turn")?, row.get("body")?, blob_bytes)?;
+        let own = BodyPart { bytes, placed };
         if row.get::<Option<i64>>("parent")?.is_none() {
-            return made_of(body, &parts).map(Some);
+            return made_of(own, steps).map(Some);
         }
         let bytes = |column| -> Result<usize, ReadError> {
             let bytes: i64 = row.get(column)?;
             usize::try_from(bytes).map_err(|_| ReadError::Column { column })
         };
-        parts.push((body, bytes("kept_start_bytes")?, bytes("kept_end_bytes")?));
+        steps.push(BodyStep {
+            own,
+            start_bytes: bytes("kept_start_bytes")?,
+            end_bytes: bytes("kept_end_bytes")?,
+        });
     }
-    match parts.len() {
+    match steps.len() {
         0 => Ok(None),
         _ => Err(ReadError::Column { column: "parent" }),
     }
 }
 
-fn made_of(first: Vec<u8>, parts: &[(Vec<u8>, usize, usize)]) -> Result<Vec<u8>, ReadError> {
+fn made_of(first: BodyPart, steps: Vec<BodyStep>) -> Result<BodyPart, ReadError> {
     let mut body = first;
-    for (own, start_bytes, end_bytes) in parts.iter().rev() {
-        let end_from = body.len().checked_sub(*end_bytes);
-        let Some(end_from) = end_from.filter(|from| from >= start_bytes) else {
+    for step in steps.into_iter().rev() {
+        let start = step.start_bytes;
+        let end_from = body.bytes.len().checked_sub(step.end_bytes);
+        let Some(end_from) = end_from.filter(|from| *from >= start) else {
             return Err(ReadError::Column {
                 column: "kept_start_bytes",
             });
         };
-        body.splice(start_bytes..&end_from, own.iter().copied());
+        // What was stored by itself there is so here, if all of it is kept.
+        let at_start = body.placed.iter().filter(|blob| blob.end() <= start);
+        let own = step.own.placed.iter().map(|blob| moved(blob, start));
+        let end_to = start + step.own.bytes.len();
+        let at_end = body.placed.iter().filter(|blob| blob.at >= end_from);
+        let at_end = at_end.map(|blob| PlacedBlob {
+            at: blob.at - end_from + end_to,
+            ..*blob
+        });
+        body.placed = at_start.copied().chain(own).chain(at_end).collect();
+        body.bytes.splice(start..end_from, step.own.bytes);
     }
     Ok(body)
 }
 
+fn moved(blob: &PlacedBlob, by: usize) -> PlacedBlob {
+    PlacedBlob {
+        at: blob.at + by,
+        ..*blob
+    }
+}
+
 const MADE_OF: &str = "SELECT turn FROM turn_input WHERE parent = ?1";
 const MAKE_WHOLE: &str = "UPDATE turn_input
-    SET body = ?2, parent = NULL, kept_start_bytes = NULL, kept_end_bytes = NULL, depth = 0, updated_us = ?3
+    SET body = ?2, parent = NULL, kept_start_bytes = NULL, kept_end_bytes = NULL, depth = 0, updated_us = ?3,
+        blob_bytes = ?4
     WHERE turn = ?1";
 
 /// Bodies that are made whole, before those that they are made of are erased.
@@ -181,8 +240,9 @@ impl MadeWhole {
             if self.bytes >= MADE_WHOLE_BYTES_MAX {
                 return Ok(false);
             }
-            let body = match whole(db.reader(), turn) {
-                Ok(body) => body.unwrap_or_default(),
+            let whole = match whole_with_contents(db.reader(), turn) {
+                Ok(Some(whole)) => whole,
+                Ok(None) => continue,
                 Err(ReadError::Db(error)) => return Err(StoreApplyError::db(what, error)),
                 Err(error) => {
                     // It is lost already, and what is due to be erased must not stay for it.
@@ -190,8 +250,16 @@ impl MadeWhole {
                     continue;
                 }
             };
-            self.bytes += body.len();
-            execute(db, what, MAKE_WHOLE, params![turn, body, at.0])?;
+            self.bytes += whole.bytes.len();
+            let held = (turn, &whole.bytes[..]);
+            let stored = blob::store_made_whole(db, what, held, &whole.placed, at)?;
+            let blob_bytes = (whole.bytes.len() - stored.len()) as i64;
+            execute(
+                db,
+                what,
+                MAKE_WHOLE,
+                params![turn, stored, at.0, blob_bytes],
+            )?;
         }
         Ok(true)
     }

@@ -9,6 +9,7 @@
 pub mod store;
 
 pub mod apply;
+mod blob;
 mod body;
 mod session;
 mod writer;

@@ -86,6 +86,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "seal",
         sql: include_str!("../migrations/0019_seal.sql"),
     },
+    Migration {
+        name: "blobs",
+        sql: include_str!("../migrations/0022_blobs.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -15,7 +15,7 @@ pub fn run(mut jobs: mpsc::Receiver<WriterJob>) {
     while let Some(job) = jobs.blocking_recv() {
         match job {
             WriterJob::Apply { group, reply } => {
-                let changes = match group {
+                let changes = match group.group {
                     ChangeGroup::Accept(_, first) => 1 + first.len(),
                     ChangeGroup::OfTurn(_, changes) => changes.len(),
                     ChangeGroup::Free(changes) => changes.len(),

@@ -11,6 +11,7 @@ use tw_core::time::Timestamp;
 
 use crate::apply::{GuardRules, StoreApplyError};
 use crate::backup;
+use crate::blob::WritableGroup;
 use crate::connection;
 use crate::db_error::{DbError, Failure};
 use crate::figures::WriterFigures;
@@ -27,6 +28,8 @@ pub const READERS_DEFAULT: usize = 4;
 pub const QUEUE_JOBS_DEFAULT: usize = 4096;
 /// Groups that one transaction may hold. More would save little and make the first one wait.
 pub const GROUP_JOBS_DEFAULT: usize = 256;
+/// Length from which a content is stored once, beside the texts that hold it.
+pub const CONTENT_BYTES_MIN_DEFAULT: usize = 16 * 1024;
 
 /// Options with which a store on disk is opened.
 #[derive(Clone, Debug)]
@@ -36,6 +39,9 @@ pub struct StoreOptions {
     pub readers_max: usize,
     pub queue_jobs_max: usize,
     pub group_jobs_max: usize,
+    /// Length from which a content (an image, a file, a sound) is stored once, beside the texts that hold it; 0 leaves
+    /// all of them where they stand.
+    pub content_bytes_min: usize,
 }
 
 impl StoreOptions {
@@ -45,6 +51,7 @@ impl StoreOptions {
             readers_max: READERS_DEFAULT,
             queue_jobs_max: QUEUE_JOBS_DEFAULT,
             group_jobs_max: GROUP_JOBS_DEFAULT,
+            content_bytes_min: CONTENT_BYTES_MIN_DEFAULT,
         }
     }
 }
@@ -98,6 +105,7 @@ fn bytes_of(path: &Path) -> u64 {
 pub struct Store {
     inner: Arc<Inner>,
     kept: RecentRecalls,
+    content_bytes_min: usize,
 }
 
 impl std::fmt::Debug for Store {
@@ -186,6 +194,7 @@ impl Store {
                 figures,
             })),
             kept: RecentRecalls::new(),
+            content_bytes_min: options.content_bytes_min,
         })
     }
 
@@ -207,6 +216,7 @@ impl Store {
                 rules,
             })),
             kept: RecentRecalls::new(),
+            content_bytes_min: CONTENT_BYTES_MIN_DEFAULT,
         })
     }
 
@@ -262,12 +272,23 @@ impl Store {
     }
 
     async fn write(&self, group: ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
+        let content_bytes_min = self.content_bytes_min;
         let file = match &*self.inner {
             Inner::File(file) => file,
-            Inner::Inline(inline) => return inline.apply(&group),
+            Inner::Inline(inline) => {
+                return inline.apply(&WritableGroup::new(group, content_bytes_min));
+            }
         };
         let (reply, answer) = oneshot::channel();
         let jobs = file.jobs.as_ref().ok_or(StoreApplyError::Closed)?;
+        let group = if WritableGroup::is_long(&group, content_bytes_min) {
+            let aside =
+                tokio::task::spawn_blocking(move || WritableGroup::new(group, content_bytes_min));
+            // Nothing has been written, but only a panic or the runtime's end leads here.
+            aside.await.map_err(|_| StoreApplyError::Closed)?
+        } else {
+            WritableGroup::new(group, content_bytes_min)
+        };
         jobs.send(WriterJob::Apply { group, reply })
             .await
             .map_err(|_| StoreApplyError::Closed)?;
@@ -292,7 +313,10 @@ impl Store {
     pub fn apply_inline(&self, group: &ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
         match &*self.inner {
             Inner::File(_) => Err(StoreApplyError::NotInline),
-            Inner::Inline(inline) => inline.apply(group),
+            Inner::Inline(inline) => {
+                let group = WritableGroup::new(group.clone(), self.content_bytes_min);
+                inline.apply(&group)
+            }
         }
     }
 
@@ -408,7 +432,7 @@ impl Store {
 }
 
 impl InlineStore {
-    fn apply(&self, group: &ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
+    fn apply(&self, group: &WritableGroup) -> Result<Vec<Outcome>, StoreApplyError> {
         let conn = self.lock();
         let mut engine = SqliteCommits::of(&conn, self.rules);
         let mut answers = engine.commit(std::slice::from_ref(group));

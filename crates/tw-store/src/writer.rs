@@ -5,9 +5,10 @@ pub mod sqlite;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
-use tw_core::change::{ChangeGroup, Outcome};
+use tw_core::change::Outcome;
 
 use crate::apply::StoreApplyError;
+use crate::blob::WritableGroup;
 use crate::db_error::DbError;
 use crate::figures::WriterFigures;
 
@@ -15,7 +16,7 @@ pub type JobAnswer = Result<Vec<Outcome>, StoreApplyError>;
 
 pub enum WriterJob {
     Apply {
-        group: ChangeGroup,
+        group: WritableGroup,
         reply: oneshot::Sender<JobAnswer>,
     },
     /// Asks the writer's own connection for its `PRAGMA synchronous`.
@@ -28,7 +29,7 @@ pub enum WriterJob {
 pub trait WriterEngine {
     /// Writes the groups in one transaction; each succeeds or fails for itself. The answers are in order and hold once
     /// this returns.
-    fn commit(&mut self, groups: &[ChangeGroup]) -> Vec<JobAnswer>;
+    fn commit(&mut self, groups: &[WritableGroup]) -> Vec<JobAnswer>;
 
     /// The connection's `PRAGMA synchronous`.
     fn synchronous(&mut self) -> Result<i64, DbError>;

@@ -33,7 +33,7 @@ pub struct EgressSettings {
 
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
-struct AllowSettings {
+pub struct AllowSettings {
     place: String,
     organizations: Option<Vec<String>>,
 }
@@ -67,14 +67,29 @@ impl EgressSettings {
         }))
     }
 
+    /// A client for what is no tool's: it goes by the same proxy, and reaches only public places and `allowed`, where it
+    /// shows no certificate.
+    pub fn client_without_tools(
+        &self,
+        listeners: &[SocketAddr],
+        trusted_roots: RootCertStore,
+        allowed: Vec<AllowedDestination>,
+    ) -> anyhow::Result<EgressClient> {
+        Ok(EgressClient::new(ClientOptions {
+            resolver: resolver(),
+            allowed,
+            denied: listeners.iter().filter_map(|own| place_of(*own)).collect(),
+            trusted_roots,
+            certificates: Vec::new(),
+            proxy: self.proxy()?,
+            pool: PoolOptions::defaults(),
+            read_bytes_max: READ_BYTES_MAX_DEFAULT,
+        }))
+    }
+
     /// The entries, checked.
     pub fn allowed(&self) -> anyhow::Result<Vec<AllowedDestination>> {
-        let named = |(index, entry): (usize, &AllowSettings)| {
-            entry
-                .allowed()
-                .with_context(|| format!("egress.allow[{index}]"))
-        };
-        self.allow.iter().enumerate().map(named).collect()
+        allowed(&self.allow, "egress.allow")
     }
 
     fn proxy(&self) -> anyhow::Result<Option<ToolProxy>> {
@@ -106,6 +121,18 @@ impl EgressSettings {
         };
         self.certificate.iter().enumerate().map(named).collect()
     }
+}
+
+/// The destinations of these entries of the list that is called `list`, checked.
+pub fn allowed(
+    entries: &[AllowSettings],
+    list: &'static str,
+) -> anyhow::Result<Vec<AllowedDestination>> {
+    let named = |(index, entry): (usize, &AllowSettings)| {
+        let place = || format!("{list}[{index}]");
+        entry.allowed().with_context(place)
+    };
+    entries.iter().enumerate().map(named).collect()
 }
 
 /// The resolver of names. A machine without settings for looking them up still serves tools that

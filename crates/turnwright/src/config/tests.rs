@@ -7,7 +7,8 @@ use std::io::Write;
 use std::num::NonZeroU32;
 
 use tw_core::accepts::{
-    Accepts, FieldRule, ReasoningSent, SchemaDialect, StrictTools, SystemRole, TokenLimit,
+    Accepts, AddressRule, FieldRule, ReasoningSent, SchemaDialect, StrictTools, SystemRole,
+    TokenLimit,
 };
 use tw_core::call_ids::CallIdRule;
 use tw_core::limits::{RequestLimits, TurnLimits};
@@ -220,7 +221,7 @@ fn how_an_upstream_differs_is_read_and_nothing_differs_unless_it_says_so() {
     };
     assert_eq!(accepts(""), Accepts::everything());
     let all = "system_role = \"developer\"\ncompletion_tokens_field = \"max_tokens\"\n\
-               images_in_tool_results = false\nstrict_tools = \"where_it_fits\"\n\
+               images_in_tool_results = false\npart_addresses = \"downloaded\"\nstrict_tools = \"where_it_fits\"\n\
                schema_dialect = \"openapi\"\nreasoning_field = \"thinking\"\ncall_ids = \"nine_letters\"\nask_usage = false\n\
                fields = { user = false, metadata = true, seed = \"random_seed\" }\n";
     let expected = Accepts {
@@ -228,6 +229,7 @@ fn how_an_upstream_differs_is_read_and_nothing_differs_unless_it_says_so() {
         system_role: SystemRole::Developer,
         token_limit: TokenLimit::MaxTokens,
         images_in_results: false,
+        addresses: AddressRule::Downloaded,
         strict: StrictTools::WhereItFits,
         schemas: SchemaDialect::OpenApi,
         reasoning: ReasoningSent::Field(native_words::place("thinking").unwrap()),

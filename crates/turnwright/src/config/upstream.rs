@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use tw_core::accepts::{
-    Accepts, FieldRule, ReasoningSent, SchemaDialect, StrictTools, SystemRole, TokenLimit,
+    Accepts, AddressRule, FieldRule, ReasoningSent, SchemaDialect, StrictTools, SystemRole,
+    TokenLimit,
 };
 use tw_core::call_ids::CallIdRule;
 use tw_core::model_names::{ModelNames, NamePattern};
@@ -41,6 +42,7 @@ pub struct UpstreamSettings {
     system_role: Option<String>,
     completion_tokens_field: Option<String>,
     images_in_tool_results: Option<bool>,
+    part_addresses: Option<String>,
     strict_tools: Option<String>,
     schema_dialect: Option<String>,
     call_ids: Option<String>,
@@ -381,6 +383,14 @@ impl UpstreamSettings {
                 ],
             )?,
             images_in_results: self.images_in_tool_results.unwrap_or(all.images_in_results),
+            addresses: word(
+                "part_addresses",
+                self.part_addresses.as_deref(),
+                &[
+                    ("as_sent", AddressRule::AsSent),
+                    ("downloaded", AddressRule::Downloaded),
+                ],
+            )?,
             strict: word(
                 "strict_tools",
                 self.strict_tools.as_deref(),

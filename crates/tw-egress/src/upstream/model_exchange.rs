@@ -19,14 +19,14 @@ use tw_wire::upstream_answer::{DecodeError, EMPTY_BYTES_MAX_DEFAULT, StreamLimit
 
 use super::content_encoding::Unpacker;
 use super::first_bytes::{BodyStart, begins};
+use super::masked_errors::mask_errors;
 use super::scripted_body::ScriptedBody;
 use super::{Upstream, UpstreamConnections, UpstreamKind, request_target};
 use crate::client::connect_error::ConnectError;
 use crate::client::upstream_client::{Address, DirectFailure, UpstreamExchange};
 use crate::exchange::retry_after;
 use crate::idle_timer::IdleTimer;
-use crate::secret::Secret;
-use crate::secrets::secret_needle::MASKED_CHARS_MIN;
+use crate::part_downloads::TurnDownloads;
 
 /// A model request that is under way.
 pub struct ModelExchange {
@@ -51,6 +51,8 @@ pub struct SentModelRequest {
     pub offered: ToolNames,
     /// Headers of the client's for upstreams of some formats.
     pub passed: PassedHeaders,
+    /// Set where contents take the place of the addresses that the body names.
+    pub downloads: Option<TurnDownloads>,
 }
 
 /// Progress after one call of [`ModelExchange::next`].
@@ -64,7 +66,7 @@ pub enum ModelProgress {
 }
 
 enum State {
-    Sending(Pin<Box<dyn Future<Output = Result<Answer, Unanswered>> + Send>>),
+    Sending(Sending),
     /// The head has come.
     Reading(Box<Reading>),
     Failed(ModelFailure),
@@ -164,30 +166,25 @@ impl ModelExchange {
     pub fn new(
         connections: &UpstreamConnections,
         upstream: &Arc<Upstream>,
-        asked: SentModelRequest,
+        mut asked: SentModelRequest,
         serial: u64,
     ) -> Self {
         let streamed = asked.streamed;
         let offered = ToolNames::clone(&asked.offered);
-        let sending = match &upstream.kind {
-            UpstreamKind::Http { .. } | UpstreamKind::Azure { .. } => State::Sending(Box::pin(
-                send(connections.clone(), Arc::clone(upstream), asked),
-            )),
-            UpstreamKind::Scripted(script) => {
-                let script = Arc::clone(script);
-                State::Sending(Box::pin(async move {
-                    let (status, headers, body) =
-                        ScriptedBody::start(&script, &asked.body, serial).await;
-                    Ok(Answer {
-                        headers,
-                        status,
-                        body: Body::Scripted(body),
-                    })
-                }))
+        let sending = match asked.downloads.take() {
+            None => sending(connections, upstream, asked, serial),
+            Some(downloads) => {
+                let (connections, to) = (connections.clone(), Arc::clone(upstream));
+                Box::pin(async move {
+                    let body = downloads.put_into(asked.body, to.format).await;
+                    let body = body.map_err(|error| error.failure())?;
+                    let asked = SentModelRequest { body, ..asked };
+                    sending(&connections, &to, asked, serial).await
+                })
             }
         };
         Self {
-            state: sending,
+            state: State::Sending(sending),
             idle: upstream.timeouts.idle,
             answer_bytes_max: upstream.answer_bytes_max,
             streamed,
@@ -311,63 +308,31 @@ impl ModelExchange {
     }
 }
 
-/// Masks the key in the texts of errors, which are passed on: some upstreams quote it there.
-fn mask_errors(key: &Secret, events: &mut [ModelEvent], progress: &mut ModelProgress) {
-    let of_events = events.iter_mut().filter_map(|event| match event {
-        ModelEvent::Error(error) => Some(&mut **error),
-        ModelEvent::Start { .. }
-        | ModelEvent::Delta(_)
-        | ModelEvent::Call(_)
-        | ModelEvent::BlockEnd(_)
-        | ModelEvent::Native { .. }
-        | ModelEvent::Extra { .. }
-        | ModelEvent::Progress { .. }
-        | ModelEvent::Finish { .. }
-        | ModelEvent::Usage(_)
-        | ModelEvent::Done => None,
-    });
-    let of_failure = match progress {
-        ModelProgress::Failed(failure) => Some(&mut failure.error),
-        ModelProgress::More | ModelProgress::Ended => None,
-    };
-    for error in of_events.chain(of_failure) {
-        mask_error(key, error);
-    }
-}
+/// A request that is being sent, up to the answer's head.
+type Sending = Pin<Box<dyn Future<Output = Result<Answer, Unanswered>> + Send>>;
 
-pub(super) fn mask_error(key: &Secret, error: &mut ReportedError) {
-    let ReportedError {
-        message,
-        code,
-        kind,
-        param,
-        ..
-    } = error;
-    let words = [Some(message), code.as_mut(), kind.as_mut(), param.as_mut()];
-    for text in words.into_iter().flatten() {
-        mask(key.reveal(), text);
-    }
-}
-
-/// Puts `***` in the place of the key.
-///
-/// A text that was cut may end within the key, so it loses as much as could be of it, whatever
-/// stands there: hiding only what looks like the key would tell a client that makes an upstream
-/// quote its guesses how far they are right.
-fn mask(key: &str, text: &mut String) {
-    // A local server's key is often one letter, or a word; in every text there is one.
-    if key.chars().count() < MASKED_CHARS_MIN {
-        return;
-    }
-    if text.contains(key) {
-        *text = text.replace(key, "***");
-    }
-    if let Some(said) = text.strip_suffix('…') {
-        let mut end = said.len().saturating_sub(key.len() - 1);
-        while !said.is_char_boundary(end) {
-            end -= 1;
+fn sending(
+    connections: &UpstreamConnections,
+    upstream: &Arc<Upstream>,
+    asked: SentModelRequest,
+    serial: u64,
+) -> Sending {
+    match &upstream.kind {
+        UpstreamKind::Http { .. } | UpstreamKind::Azure { .. } => {
+            Box::pin(send(connections.clone(), Arc::clone(upstream), asked))
         }
-        *text = format!("{}…", &said[..end]);
+        UpstreamKind::Scripted(script) => {
+            let script = Arc::clone(script);
+            Box::pin(async move {
+                let (status, headers, body) =
+                    ScriptedBody::start(&script, &asked.body, serial).await;
+                Ok(Answer {
+                    headers,
+                    status,
+                    body: Body::Scripted(body),
+                })
+            })
+        }
     }
 }
 
@@ -775,6 +740,3 @@ pub(super) fn should_retry(headers: &HeaderMap) -> Option<bool> {
 pub(super) fn nonsense(message: &str) -> ModelFailure {
     failure(ModelFailureKind::Nonsense, message)
 }
-
-#[cfg(test)]
-mod tests;

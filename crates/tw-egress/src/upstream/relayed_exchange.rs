@@ -16,9 +16,9 @@ use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::format::WireFormat;
 use tw_wire::passed_headers::PassedHeaders;
 
+use super::masked_errors::mask_error;
 use super::model_exchange::{
-    ERROR_BYTES_MAX, exchange, explain_refused_key, failure, first_byte_max, mask_error, nonsense,
-    should_retry,
+    ERROR_BYTES_MAX, exchange, explain_refused_key, failure, first_byte_max, nonsense, should_retry,
 };
 use super::{Unanswered, Upstream, UpstreamConnections, UpstreamKind, request_target};
 use crate::client::upstream_client::{Address, UpstreamExchange};

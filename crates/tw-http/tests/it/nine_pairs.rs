@@ -27,7 +27,7 @@ pub const UP_ID: &str = "up_1";
 const ARGUMENTS: &str = r#"{"a":1}"#;
 
 /// The bytes of an upstream's answer in a format.
-fn answer(format: WireFormat, said: Spoken, streamed: bool) -> ListenerReply {
+pub fn answer(format: WireFormat, said: Spoken, streamed: bool) -> ListenerReply {
     match format {
         WireFormat::OpenAiChat => chat_answer(said, streamed),
         WireFormat::AnthropicMessages => messages_answer(said, streamed),

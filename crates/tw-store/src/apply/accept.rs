@@ -5,7 +5,8 @@ use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
 use tw_wire::stored;
 
-use super::{StoreApplyError, execute, insert, query_key, turn_changes};
+use super::{StoreApplyError, TurnKey, execute, insert, query_key, turn_changes};
+use crate::blob::ContentCutter;
 use crate::body;
 use crate::enum_words;
 use crate::session::WriteSession;
@@ -41,6 +42,7 @@ pub enum AcceptOutcome {
 pub fn accept_turn(
     db: &mut WriteSession<'_>,
     new: &NewTurn,
+    contents: ContentCutter<'_>,
 ) -> Result<AcceptOutcome, StoreApplyError> {
     let known_user = match &new.end_user {
         Some(name) => find_end_user(db, WHAT, (new.organization, name))?,
@@ -84,9 +86,15 @@ pub fn accept_turn(
         memory_turn.key(),
     ];
     let turn = insert(db, WHAT, INSERT_TURN, bound)?;
-    body::insert(db, WHAT, turn, new, parent.key())?;
+    body::insert(db, WHAT, turn, new, parent.key(), contents)?;
+    let written = TurnKey {
+        key: turn,
+        organization: new.organization,
+        fence: FIRST_FENCE,
+        contents,
+    };
     for message in &new.messages {
-        turn_changes::add_message(db, turn, message)?;
+        turn_changes::add_message(db, written, message)?;
     }
     if let Some(key) = &new.idempotency_key {
         insert_key(db, new, end_user, key, turn)?;

@@ -2,35 +2,85 @@
 
 use tw_core::call::CallReason;
 use tw_core::change::{CompleteCall, Outcome};
+use tw_core::id::CallRef;
 
+use super::turn_changes::StoredResult;
 use super::{StoreApplyError, execute};
+use crate::blob::{ContentCutter, HeldText, TextHolder};
 use crate::session::WriteSession;
 use crate::session::bound::params;
+use crate::session::row::Row;
+
+const WHAT: &str = "completing a tool call";
 
 /// A call of the client's is handed over to it, and ends so.
 const COMPLETE_CALL: &str = "UPDATE tool_call
     SET status = ?3, reason = ?4, result = ?5, shown = ?6, is_error = ?7, cached = ?8,
-        ended_us = ?9, updated_us = ?9
+        ended_us = ?9, updated_us = ?9, blob_bytes = ?10
     WHERE organization = ?1 AND id = ?2 AND runs = 'server' AND status IN ('pending', 'processing')";
 
 pub fn complete_call(
     db: &mut WriteSession<'_>,
     complete: &CompleteCall,
+    contents: ContentCutter<'_>,
 ) -> Result<Outcome, StoreApplyError> {
     let end = &complete.end;
+    let result = match end.result.as_deref() {
+        None => StoredResult {
+            rest: None,
+            blob_bytes: 0,
+        },
+        Some(result) if contents.find(result).is_empty() => StoredResult {
+            rest: Some(result.into()),
+            blob_bytes: 0,
+        },
+        Some(result) => {
+            let Some((turn, call)) = find_open(db, complete)? else {
+                return Ok(Outcome::Already);
+            };
+            let held = HeldText {
+                organization: complete.organization,
+                turn,
+                holder: TextHolder::Result(call),
+                text: result,
+                at: complete.at,
+            };
+            StoredResult::of(db, WHAT, held, contents)?
+        }
+    };
     let bound = params![
         complete.organization.0,
         complete.call.to_string(),
         end.status().as_str(),
         end.reason.map(CallReason::as_str),
-        end.result,
+        result.rest,
         end.shown,
         end.is_error,
         end.cached,
         complete.at.0,
+        result.blob_bytes,
     ];
-    match execute(db, "completing a tool call", COMPLETE_CALL, bound)? {
+    match execute(db, WHAT, COMPLETE_CALL, bound)? {
         0 => Ok(Outcome::Already),
         _ => Ok(Outcome::Done),
     }
+}
+
+const FIND_OPEN: &str = "SELECT turn, round, position FROM tool_call
+    WHERE organization = ?1 AND id = ?2 AND runs = 'server' AND status IN ('pending', 'processing')";
+
+fn find_open(
+    db: &mut WriteSession<'_>,
+    complete: &CompleteCall,
+) -> Result<Option<(i64, CallRef)>, StoreApplyError> {
+    let bound = params![complete.organization.0, complete.call.to_string()];
+    let read = |row: Row<'_>| {
+        let call = CallRef {
+            round: row.get(1)?,
+            position: row.get(2)?,
+        };
+        Ok((row.get(0)?, call))
+    };
+    db.first(FIND_OPEN, bound, read)
+        .map_err(|error| StoreApplyError::db(WHAT, error))
 }

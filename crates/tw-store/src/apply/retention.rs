@@ -14,14 +14,16 @@ const DUE: &str = "SELECT key FROM turn
 
 /// Statements that erase a turn's contents: rows stay, with status, usage and timings; what was
 /// said in them goes. Each statement takes the turn and the time.
-const ERASE: [&str; 5] = [
+const ERASE: [&str; 6] = [
     "UPDATE turn_input SET body = x'', context = '', parent = NULL, kept_start_bytes = NULL, kept_end_bytes = NULL,
-        start_bytes = NULL, start_hash = NULL, end_hash = NULL, updated_us = ?2
+        start_bytes = NULL, start_hash = NULL, end_hash = NULL, blob_bytes = 0, updated_us = ?2
      WHERE turn = ?1",
-    "UPDATE message SET blocks = '[]', updated_us = ?2 WHERE turn = ?1",
-    "UPDATE tool_call SET arguments = '', result = NULL, shown = iif(shown IS NULL, NULL, ''), updated_us = ?2
+    "UPDATE message SET blocks = '[]', blob_bytes = 0, updated_us = ?2 WHERE turn = ?1",
+    "UPDATE tool_call SET arguments = '', result = NULL, shown = iif(shown IS NULL, NULL, ''), blob_bytes = 0,
+        updated_us = ?2
      WHERE turn = ?1",
     "DELETE FROM turn_event WHERE turn = ?1 AND ?2 IS NOT NULL",
+    "DELETE FROM blob_use WHERE turn = ?1 AND ?2 IS NOT NULL",
     "UPDATE turn SET erased_us = ?2, events_expired_us = coalesce(events_expired_us, ?2), updated_us = ?2,
         history_hash = NULL, hidden_hash = NULL
      WHERE key = ?1",
@@ -51,6 +53,8 @@ pub fn erase_due(
 const LOGS_OLD: &str = "SELECT key FROM turn
     WHERE ended_us < ?1 AND events_expired_us IS NULL ORDER BY ended_us LIMIT ?2";
 
+const FORGET_CONTENTS: &str = "DELETE FROM blob_use WHERE turn = ?1 AND holder = 'events'";
+
 pub fn expire_events(
     db: &mut WriteSession<'_>,
     before: Timestamp,
@@ -65,6 +69,7 @@ pub fn expire_events(
             "DELETE FROM turn_event WHERE turn = ?1",
             params![turn],
         )?;
+        execute(db, WHAT, FORGET_CONTENTS, params![turn])?;
         // The caller's bound stands in for the time, which it does not tell.
         let sql = "UPDATE turn SET events_expired_us = ?2 WHERE key = ?1";
         execute(db, WHAT, sql, params![turn, before.0])?;

@@ -79,7 +79,7 @@ const OTHERS: &str = "SELECT count(*), coalesce(sum(octet_length(v.definition)),
 ///
 /// Asked in the transaction that writes: of two that are saved at once, each would find the room that is there for one.
 fn refused_for_room(
-    db: &mut PreparedStatements<'_>,
+    db: &mut WriteSession<'_>,
     save: &SaveTool,
 ) -> Result<Option<Outcome>, StoreApplyError> {
     let bound = params![save.organization.0, save.tool.to_string()];

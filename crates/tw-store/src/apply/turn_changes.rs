@@ -1,5 +1,7 @@
 //! Changes that a turn's driver writes under the turn's fence.
 
+use std::borrow::Cow;
+
 use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::change::{
     CloseAttempt, EndTurn, EventFlush, HandedCall, NewCall, NewMessage, OpenAttempt, Outcome,
@@ -11,7 +13,9 @@ use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_wire::stored;
 
 use super::{GuardRules, StoreApplyError, TurnKey, execute, execute_guarded, query_key};
+use crate::blob::{self, ContentCutter, HeldText, TextHolder};
 use crate::enum_words;
+use crate::read::ReadError;
 use crate::session::WriteSession;
 use crate::session::bound::{Params, params};
 
@@ -24,7 +28,7 @@ fn place(position: Option<u32>) -> i64 {
 
 pub fn open_attempt(
     db: &mut WriteSession<'_>,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     open: &OpenAttempt,
 ) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "opening an attempt";
@@ -55,7 +59,7 @@ const CLOSE_ATTEMPT: &str = "UPDATE attempt
 pub fn close_attempt(
     db: &mut WriteSession<'_>,
     rules: GuardRules,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     close: &CloseAttempt,
 ) -> Result<Outcome, StoreApplyError> {
     let bound = params![
@@ -73,28 +77,86 @@ pub fn close_attempt(
 
 pub fn add_message(
     db: &mut WriteSession<'_>,
-    turn: i64,
+    turn: TurnKey<'_>,
     message: &NewMessage,
 ) -> Result<Outcome, StoreApplyError> {
-    let sql = "INSERT INTO message (turn, round, seq, role, blocks, created_us, updated_us)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
+    const WHAT: &str = "adding a message";
+    let sql =
+        "INSERT INTO message (turn, round, seq, role, blocks, created_us, updated_us, blob_bytes)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7)";
+    let (round, seq) = (message.round, message.seq);
+    let blocks = stored::blocks::encode(&message.blocks, message.origin.as_deref());
+    let held = turn.holds(TextHolder::Message { round, seq }, &blocks, message.at);
+    let rest = blob::store(db, WHAT, held, &turn.contents.find(&blocks))?;
     let bound = params![
-        turn,
+        turn.key,
         message.round,
         message.seq,
         enum_words::role(message.role),
-        stored::blocks::encode(&message.blocks, message.origin.as_deref()),
+        rest,
         message.at.0,
+        (blocks.len() - rest.len()) as i64,
     ];
-    execute_guarded(db, "adding a message", sql, bound)
+    execute_guarded(db, WHAT, sql, bound)
+}
+
+impl TurnKey<'_> {
+    /// A text of the turn.
+    fn holds<'t>(self, holder: TextHolder, text: &'t str, at: Timestamp) -> HeldText<'t> {
+        HeldText {
+            organization: self.organization,
+            turn: self.key,
+            holder,
+            text,
+            at,
+        }
+    }
+}
+
+/// The result of a call as its row holds it.
+pub(super) struct StoredResult<'a> {
+    pub rest: Option<Cow<'a, str>>,
+    pub blob_bytes: i64,
+}
+
+impl<'a> StoredResult<'a> {
+    /// Stores the contents of a call's result, which its row must not hold yet.
+    fn store(
+        db: &mut WriteSession<'_>,
+        what: &'static str,
+        (turn, call): (TurnKey<'_>, CallRef),
+        (end, at): (Option<&'a CallEnd>, Timestamp),
+    ) -> Result<Self, StoreApplyError> {
+        let Some(result) = end.and_then(|end| end.result.as_deref()) else {
+            return Ok(Self {
+                rest: None,
+                blob_bytes: 0,
+            });
+        };
+        let held = turn.holds(TextHolder::Result(call), result, at);
+        Self::of(db, what, held, turn.contents)
+    }
+
+    pub(super) fn of(
+        db: &mut WriteSession<'_>,
+        what: &'static str,
+        held: HeldText<'a>,
+        contents: ContentCutter<'_>,
+    ) -> Result<Self, StoreApplyError> {
+        let rest = blob::store(db, what, held, &contents.find(held.text))?;
+        Ok(Self {
+            blob_bytes: (held.text.len() - rest.len()) as i64,
+            rest: Some(rest),
+        })
+    }
 }
 
 const ADD_CALL: &str = "INSERT INTO tool_call
     (turn, round, position, organization, id, runs, effect, tool_name, tool_call_id, callback_token,
      idempotency_key, arguments, status, reason, result, shown, is_error, started_us, ended_us,
-     created_us, updated_us, cached, tool_version)
+     created_us, updated_us, cached, tool_version, blob_bytes)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?20, ?21,
-            ?22)";
+            ?22, ?23)";
 
 const OWNER_OF_VERSION: &str =
     "SELECT t.organization FROM tool_version v JOIN tool t ON t.key = v.tool
@@ -105,7 +167,7 @@ const OWNER_OF_VERSION: &str =
 /// An insert that looked for itself would keep copies of the pages that it changes, in case that it fails halfway.
 pub fn add_call(
     db: &mut WriteSession<'_>,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     new: &NewCall,
 ) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "adding a tool call";
@@ -120,6 +182,7 @@ pub fn add_call(
         .map_or(!new.status.is_final(), |end| end.status() == new.status)
     {
         let end = new.end.as_ref();
+        let result = StoredResult::store(db, WHAT, (turn, new.call), (end, new.at))?;
         let started = (new.status == CallStatus::Processing).then_some(new.at.0);
         let bound = params![
             turn.key,
@@ -136,7 +199,7 @@ pub fn add_call(
             new.arguments,
             new.status.as_str(),
             end.and_then(|end| end.reason).map(CallReason::as_str),
-            end.and_then(|end| end.result.as_deref()),
+            result.rest,
             end.map(|end| end.shown.as_str()),
             end.map(|end| end.is_error),
             started,
@@ -144,6 +207,7 @@ pub fn add_call(
             new.at.0,
             end.is_some_and(|end| end.cached),
             new.tool_version.map(|version| version.0),
+            result.blob_bytes,
         ];
         return execute_guarded(db, WHAT, ADD_CALL, bound);
     }
@@ -152,13 +216,14 @@ pub fn add_call(
     })
 }
 
-const END_OF_CALL: &str = "SELECT reason, result, shown, is_error, cached FROM tool_call
+const END_OF_CALL: &str =
+    "SELECT reason, result, shown, is_error, cached, blob_bytes FROM tool_call
     WHERE turn = ?1 AND round = ?2 AND position = ?3 AND ended_us IS NOT NULL";
 
 /// The outcome of a change of a call that has ended; `None` while it has not, or is not there.
 fn end_of_call(
     db: &mut WriteSession<'_>,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     call: CallRef,
     what: &'static str,
 ) -> Result<Option<Outcome>, StoreApplyError> {
@@ -171,11 +236,23 @@ fn end_of_call(
             is_error: row.get(3)?,
             cached: row.get(4)?,
         };
-        Ok((row.get::<Option<String>>(0)?, end))
+        Ok((row.get::<Option<String>>(0)?, end, row.get::<i64>(5)?))
     });
-    let Some((word, end)) = found.map_err(|error| StoreApplyError::db(what, error))? else {
+    let found = found.map_err(|error| StoreApplyError::db(what, error))?;
+    let Some((word, mut end, blob_bytes)) = found else {
         return Ok(None);
     };
+    if let Some(rest) = end.result.take() {
+        let holder = TextHolder::Result(call);
+        let whole = blob::whole_text(
+            db.reader(),
+            turn.key,
+            holder,
+            rest,
+            blob_bytes.unsigned_abs(),
+        );
+        end.result = Some(whole.map_err(|error| unread(what, error))?);
+    }
     let reason = match word {
         Some(word) => Some(CallReason::parse(&word).ok_or(StoreApplyError::Guard {
             what: "reading why a tool call failed",
@@ -186,10 +263,20 @@ fn end_of_call(
     Ok(Some(Outcome::CallEnded { call, end }))
 }
 
+fn unread(what: &'static str, error: ReadError) -> StoreApplyError {
+    match error {
+        ReadError::Db(error) => StoreApplyError::db(what, error),
+        ReadError::Damaged(_)
+        | ReadError::Column { .. }
+        | ReadError::Newer { .. }
+        | ReadError::Closed => StoreApplyError::Guard { what },
+    }
+}
+
 /// Runs an update of one call, which must be in a state that allows it.
 fn change_call(
     db: &mut WriteSession<'_>,
-    (turn, call): (TurnKey, CallRef),
+    (turn, call): (TurnKey<'_>, CallRef),
     what: &'static str,
     sql: &'static str,
     bound: Params<'_>,
@@ -207,7 +294,7 @@ const START_CALL: &str = "UPDATE tool_call
 pub fn start_call(
     db: &mut WriteSession<'_>,
     rules: GuardRules,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     call: CallRef,
     at: Timestamp,
 ) -> Result<Outcome, StoreApplyError> {
@@ -224,7 +311,7 @@ const HAND_OVER_CALL: &str = "UPDATE tool_call
 pub fn hand_over_call(
     db: &mut WriteSession<'_>,
     rules: GuardRules,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     handed: &HandedCall,
 ) -> Result<Outcome, StoreApplyError> {
     let bound = params![
@@ -242,44 +329,54 @@ pub fn hand_over_call(
 
 const END_CALL: &str = "UPDATE tool_call
     SET status = ?4, reason = ?5, result = ?6, shown = ?7, is_error = ?8, cached = ?9,
-        ended_us = ?10, updated_us = ?10
+        ended_us = ?10, updated_us = ?10, blob_bytes = ?11
     WHERE turn = ?1 AND round = ?2 AND position = ?3 /* guard */ AND status IN ('pending', 'processing')";
 
 pub fn end_call(
     db: &mut WriteSession<'_>,
     rules: GuardRules,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     call: CallRef,
     end: &CallEnd,
     at: Timestamp,
 ) -> Result<Outcome, StoreApplyError> {
+    const WHAT: &str = "ending a tool call";
+    let is_large = |result: &str| !turn.contents.find(result).is_empty();
+    if end.result.as_deref().is_some_and(is_large)
+        && let Some(ended) = end_of_call(db, turn, call, WHAT)?
+    {
+        // The contents of the result that is there stand where those of this one would.
+        return Ok(ended);
+    }
+    let result = StoredResult::store(db, WHAT, (turn, call), (Some(end), at))?;
     let bound = params![
         turn.key,
         call.round,
         call.position,
         end.status().as_str(),
         end.reason.map(CallReason::as_str),
-        end.result,
+        result.rest,
         end.shown,
         end.is_error,
         end.cached,
         at.0,
+        result.blob_bytes,
     ];
     let sql = rules.sql(END_CALL);
-    change_call(db, (turn, call), "ending a tool call", sql, bound)
+    change_call(db, (turn, call), WHAT, sql, bound)
 }
 
 const NEXT_EVENT: &str =
     "SELECT first + count FROM turn_event WHERE turn = ?1 ORDER BY first DESC LIMIT 1";
 
 const APPEND_EVENTS: &str =
-    "INSERT INTO turn_event (turn, first, count, fence, payload, created_us, updated_us)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
+    "INSERT INTO turn_event (turn, first, count, fence, payload, created_us, updated_us, blob_bytes)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7)";
 
 /// The log has no gaps and no event twice.
 pub fn append_events(
     db: &mut WriteSession<'_>,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     flush: &EventFlush,
 ) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "appending events";
@@ -296,13 +393,17 @@ pub fn append_events(
     if first > 1 && query_key(db, WHAT, NEXT_EVENT, params![turn.key])? != Some(first) {
         return Err(StoreApplyError::Guard { what: WHAT });
     }
+    let payload = stored::events::encode(&flush.events);
+    let held = turn.holds(TextHolder::Events { first }, &payload, flush.at);
+    let rest = blob::store(db, WHAT, held, &turn.contents.find(&payload))?;
     let bound = params![
         turn.key,
         first,
         count,
         turn.fence,
-        stored::events::encode(&flush.events),
-        flush.at.0
+        rest,
+        flush.at.0,
+        (payload.len() - rest.len()) as i64,
     ];
     execute_guarded(db, WHAT, APPEND_EVENTS, bound)
 }
@@ -313,7 +414,7 @@ const NOTE_STOP: &str = "UPDATE turn SET stop_reason = coalesce(stop_reason, ?2)
 
 pub fn note_stop(
     db: &mut WriteSession<'_>,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     reason: TurnReason,
     at: Timestamp,
 ) -> Result<Outcome, StoreApplyError> {
@@ -325,7 +426,7 @@ const NOTE_RESUMED: &str = "UPDATE turn SET claims_open = 0, updated_us = ?2 WHE
 
 pub fn note_resumed(
     db: &mut WriteSession<'_>,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     at: Timestamp,
 ) -> Result<Outcome, StoreApplyError> {
     let bound = params![turn.key, at.0];
@@ -347,7 +448,7 @@ const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
 pub fn end_turn(
     db: &mut WriteSession<'_>,
     rules: GuardRules,
-    turn: TurnKey,
+    turn: TurnKey<'_>,
     end: &EndTurn,
 ) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "ending a turn";

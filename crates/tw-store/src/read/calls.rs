@@ -1,5 +1,7 @@
 //! Messages, calls and attempts of a turn, by its integer key.
 
+use std::mem;
+
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use tw_core::change::{NewCall, NewMessage};
 use tw_core::id::{CallId, CallRef, ToolId, ToolVersionKey};
@@ -8,8 +10,9 @@ use tw_core::tool::{EffectClass, ToolVersion};
 use tw_wire::stored::{self, blocks::StoredBlocks};
 
 use super::ReadError;
-use super::columns::{get, optional_time, optional_word, time, usage, word};
+use super::columns::{get, optional_time, optional_word, time, unsigned, usage, word};
 use super::turn::{AttemptEnd, AttemptRow, CallRow};
+use crate::blob::{self, TextHolder};
 use crate::enum_words;
 use crate::session::ReadSession;
 use crate::session::bound::params;
@@ -26,7 +29,8 @@ pub enum ContentsRead {
 }
 
 const MESSAGES: &str =
-    "SELECT round, seq, role, iif(?2, blocks, '[]') AS blocks, created_us FROM message
+    "SELECT round, seq, role, iif(?2, blocks, '[]') AS blocks, iif(?2, blob_bytes, 0) AS blob_bytes, created_us
+    FROM message
     WHERE turn = ?1 AND round >= ?3 ORDER BY round, seq";
 
 /// The messages of a turn, in order of round and place.
@@ -50,11 +54,19 @@ pub fn messages_from(
     let mut messages = Vec::new();
     while let Some(row) = rows.next()? {
         let role: Role = word(row, "role", enum_words::read_role)?;
-        let blocks: String = get(row, "blocks")?;
-        let StoredBlocks { blocks, origin } = stored::blocks::decode(&blocks)?;
+        let (round, seq) = (get(row, "round")?, get(row, "seq")?);
+        let holder = TextHolder::Message { round, seq };
+        let written = blob::whole_text(
+            conn,
+            turn,
+            holder,
+            get(row, "blocks")?,
+            unsigned(row, "blob_bytes")?,
+        )?;
+        let StoredBlocks { blocks, origin } = stored::blocks::decode(&written)?;
         messages.push(NewMessage {
-            round: get(row, "round")?,
-            seq: get(row, "seq")?,
+            round,
+            seq,
             role,
             blocks,
             origin,
@@ -67,7 +79,7 @@ pub fn messages_from(
 const CALLS: &str = "SELECT c.round, c.position, c.id, c.runs, c.effect, c.tool_version, t.id AS tool,
         v.version, c.tool_name, c.tool_call_id, c.callback_token, c.idempotency_key,
         iif(?3, c.arguments, '') AS arguments, c.status, c.reason, iif(?2, c.result, NULL) AS result,
-        iif(?3 OR c.shown IS NULL, c.shown, '') AS shown, c.is_error, c.cached, c.started_us, c.ended_us,
+        iif(?3 OR c.shown IS NULL, c.shown, '') AS shown, c.is_error, c.cached, c.blob_bytes, c.started_us, c.ended_us,
         c.created_us
     FROM tool_call c
     LEFT JOIN tool_version v ON v.key = c.tool_version
@@ -88,7 +100,13 @@ pub fn calls(
     ])?;
     let mut calls = Vec::new();
     while let Some(row) = rows.next()? {
-        calls.push(call(row)?);
+        let mut read = call(row)?;
+        if let Some(result) = read.call.end.as_mut().and_then(|end| end.result.as_mut()) {
+            let holder = TextHolder::Result(read.call.call);
+            let blob_bytes = unsigned(row, "blob_bytes")?;
+            *result = blob::whole_text(conn, turn, holder, mem::take(result), blob_bytes)?;
+        }
+        calls.push(read);
     }
     Ok(calls)
 }

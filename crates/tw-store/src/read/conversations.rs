@@ -235,7 +235,7 @@ const NEWEST_FIRST: &str = "SELECT key, id FROM turn
 
 /// Bytes of a turn's contents, as far as a page shows them.
 const CONTENT_BYTES: &str = "SELECT
-    coalesce((SELECT sum(octet_length(blocks)) FROM message WHERE turn = ?1), 0)
+    coalesce((SELECT sum(octet_length(blocks) + blob_bytes) FROM message WHERE turn = ?1), 0)
     + coalesce((SELECT sum(octet_length(arguments) + coalesce(octet_length(shown), 0))
                 FROM tool_call WHERE turn = ?1), 0) AS bytes";
 

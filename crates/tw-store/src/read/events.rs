@@ -1,5 +1,7 @@
 //! A turn's log.
 
+use std::borrow::Cow;
+
 use tw_core::event::LogEvent;
 use tw_core::id::{OrgId, TurnId};
 use tw_core::turn_status::TurnStatus;
@@ -7,6 +9,7 @@ use tw_wire::stored::events::lines::FlushReader;
 
 use super::ReadError;
 use super::columns::{get, text, unsigned, word};
+use crate::blob::{self, TextHolder};
 use crate::session::ReadSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
@@ -107,7 +110,7 @@ fn page(
 }
 
 /// The flush that holds the next event, and those behind it.
-const FLUSHES: &str = "SELECT first, count, fence, payload FROM turn_event
+const FLUSHES: &str = "SELECT first, count, fence, payload, blob_bytes FROM turn_event
     WHERE turn = ?1
       AND first >= coalesce((SELECT first FROM turn_event WHERE turn = ?1 AND first <= ?2
                              ORDER BY first DESC LIMIT 1), 1)
@@ -130,7 +133,7 @@ fn some(
         && bytes < bytes_max
         && let Some(row) = rows.next()?
     {
-        bytes += flush(row, after, max, &mut events)?;
+        bytes += flush((conn, turn), row, (after, max), &mut events)?;
     }
     Ok(events)
 }
@@ -144,18 +147,27 @@ pub(super) fn all(conn: ReadSession<'_>, turn: i64) -> Result<Vec<NumberedEvent>
 ///
 /// A flush may hold many times the events of a page, so what is not of the page is not decoded.
 fn flush(
+    (conn, turn): (ReadSession<'_>, i64),
     row: Row<'_>,
-    after: u64,
-    max: usize,
+    (after, max): (u64, usize),
     events: &mut Vec<NumberedEvent>,
 ) -> Result<usize, ReadError> {
     const COUNT: ReadError = ReadError::Column {
         column: "count of events",
     };
-    let payload = text(row, "payload")?;
+    let payload = match unsigned(row, "blob_bytes")? {
+        0 => Cow::Borrowed(text(row, "payload")?),
+        bytes => {
+            let holder = TextHolder::Events {
+                first: get(row, "first")?,
+            };
+            let rest = get(row, "payload")?;
+            Cow::Owned(blob::whole_text(conn, turn, holder, rest, bytes)?)
+        }
+    };
     let fence = get(row, "fence")?;
     let (first, count) = (unsigned(row, "first")?, unsigned(row, "count")?);
-    let mut stored = FlushReader::new(payload);
+    let mut stored = FlushReader::new(&payload);
     let behind = first.checked_add(count).ok_or(COUNT)?;
     for number in first..behind {
         if number <= after {

@@ -11,7 +11,8 @@ use tw_core::recall::{RecalledCall, RecalledRound};
 use tw_wire::stored::{self, blocks::StoredBlocks};
 
 use super::ReadError;
-use super::columns::{get, optional_word, text, word};
+use super::columns::{get, optional_word, unsigned, word};
+use crate::blob::{self, TextHolder};
 use crate::session::ReadSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
@@ -338,7 +339,8 @@ const REMEMBERED: &str = "WITH RECURSIVE before (turn, history, memory_turn) AS 
         CROSS JOIN turn t ON t.key = before.memory_turn AND t.organization = ?1
         LIMIT ?3
     )
-    SELECT b.turn, m.round, c.id, c.runs, c.tool_name, c.tool_call_id, c.shown, m.blocks, b.history
+    SELECT b.turn, m.round, c.id, c.runs, c.tool_name, c.tool_call_id, c.shown, m.seq, m.blocks,
+        m.blob_bytes, b.history
     FROM before b
     LEFT JOIN message m ON m.turn = b.turn AND m.round > 0 AND m.role = 'assistant'
     LEFT JOIN tool_call c ON c.turn = m.turn AND c.round = m.round
@@ -369,7 +371,7 @@ fn remembered(
             }
         }
         if let Some(turn) = &mut reading {
-            turn.add(row, room)?;
+            turn.add(conn, row, room)?;
         }
     }
     if let Some(turn) = reading {
@@ -405,13 +407,24 @@ impl Reading {
     }
 
     /// Takes a call and, with its first one, the round that it is of.
-    fn add(&mut self, row: Row<'_>, room: &RecallRoom) -> Result<(), ReadError> {
+    fn add(
+        &mut self,
+        conn: ReadSession<'_>,
+        row: Row<'_>,
+        room: &RecallRoom,
+    ) -> Result<(), ReadError> {
         let Some(number) = get(row, "round")? else {
             return Ok(());
         };
         if self.rounds.last().is_none_or(|last| last.number != number) {
-            let written = text(row, "blocks")?;
-            let StoredBlocks { blocks, origin } = stored::blocks::decode(written)?;
+            let holder = TextHolder::Message {
+                round: number,
+                seq: get(row, "seq")?,
+            };
+            let blob_bytes = unsigned(row, "blob_bytes")?;
+            let written =
+                blob::whole_text(conn, self.key, holder, get(row, "blocks")?, blob_bytes)?;
+            let StoredBlocks { blocks, origin } = stored::blocks::decode(&written)?;
             self.rounds.push(Weighed {
                 number,
                 round: RecalledRound {

@@ -11,8 +11,9 @@ use tw_wire::stored::{self, blocks::StoredBlocks};
 
 use super::ReadError;
 use super::calls::{self, ContentsRead};
-use super::columns::{get, word};
+use super::columns::{get, unsigned, word};
 use super::turn::CallRow;
+use crate::blob::{self, TextHolder};
 use crate::session::ReadSession;
 use crate::session::bound::params;
 use crate::store::Store;
@@ -170,8 +171,7 @@ struct MadeCalls {
     bytes: usize,
 }
 
-const MADE: &str =
-    "SELECT blocks FROM message WHERE turn = ?1 AND round = ?2 AND role = 'assistant'";
+const MADE: &str = "SELECT seq, blocks, blob_bytes FROM message WHERE turn = ?1 AND round = ?2 AND role = 'assistant'";
 
 impl MadeCalls {
     fn read(
@@ -191,7 +191,10 @@ impl MadeCalls {
         let mut statement = conn.prepare_cached(MADE)?;
         let mut rows = statement.query(params![turn, round])?;
         if let Some(row) = rows.next()? {
-            let written: String = get(row, "blocks")?;
+            let seq = get(row, "seq")?;
+            let holder = TextHolder::Message { round, seq };
+            let blob_bytes = unsigned(row, "blob_bytes")?;
+            let written = blob::whole_text(conn, turn, holder, get(row, "blocks")?, blob_bytes)?;
             let StoredBlocks { blocks, origin } = stored::blocks::decode(&written)?;
             made.message = origin.map(|origin| Arc::new(SentMessage::of(origin, &blocks)));
             made.blocks = blocks;

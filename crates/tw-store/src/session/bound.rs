@@ -1,5 +1,6 @@
 //! Values that are bound to the places of a statement.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A value as it is bound; nothing is copied for it.
@@ -85,6 +86,16 @@ impl<const N: usize> BindValue for [u8; N] {
 
 impl<const N: usize> BindKind for [u8; N] {
     const KIND: ColumnKind = ColumnKind::Bytes;
+}
+
+impl BindValue for Cow<'_, str> {
+    fn bound(&self) -> Bound<'_> {
+        Bound::Text(self)
+    }
+}
+
+impl BindKind for Cow<'_, str> {
+    const KIND: ColumnKind = ColumnKind::Text;
 }
 
 impl<T: BindValue + ?Sized> BindValue for &T {

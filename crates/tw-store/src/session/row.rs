@@ -89,6 +89,14 @@ impl<'a> Column<'a> {
             Self::Null | Self::Int(_) | Self::Bool(_) | Self::Bytes(_) => None,
         }
     }
+
+    /// The bytes; `None` where there is another kind of value.
+    pub fn as_bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Null | Self::Int(_) | Self::Bool(_) | Self::Text(_) => None,
+        }
+    }
 }
 
 /// A type that a column's value can be copied into.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use tokio::sync::mpsc;
-use tw_core::change::ChangeGroup;
 
 use super::{JobAnswer, WriterEngine, WriterJob, serve_all};
 use crate::apply::{AppliedGroup, GuardRules, StoreApplyError, apply};
+use crate::blob::WritableGroup;
 use crate::connection;
 use crate::db_error::{DbError, Failure};
 use crate::figures::WriterFigures;
@@ -45,7 +45,7 @@ pub struct SqliteCommits<'c> {
 impl WriterEngine for SqliteCommits<'_> {
     /// Groups seldom fail, and a savepoint for each costs as much as a good part of its statements. So they are first
     /// written without; if one fails, that try is undone and made again with savepoints.
-    fn commit(&mut self, groups: &[ChangeGroup]) -> Vec<JobAnswer> {
+    fn commit(&mut self, groups: &[WritableGroup]) -> Vec<JobAnswer> {
         if groups.is_empty() {
             return Vec::new();
         }
@@ -75,7 +75,7 @@ impl<'c> SqliteCommits<'c> {
 
     /// # Errors
     /// The answer of the first group that is not to be written; then the transaction is undone.
-    fn write_together(&mut self, groups: &[ChangeGroup]) -> Result<Vec<JobAnswer>, JobAnswer> {
+    fn write_together(&mut self, groups: &[WritableGroup]) -> Result<Vec<JobAnswer>, JobAnswer> {
         let mut answers: Vec<JobAnswer> = Vec::with_capacity(groups.len());
         for group in groups {
             let unwritten = match apply(&mut self.db, self.rules, group) {
@@ -93,7 +93,7 @@ impl<'c> SqliteCommits<'c> {
     }
 
     /// Writes each group in a savepoint of its own, so that one that fails takes no other with it.
-    fn commit_each(&mut self, groups: &[ChangeGroup]) -> Vec<JobAnswer> {
+    fn commit_each(&mut self, groups: &[WritableGroup]) -> Vec<JobAnswer> {
         if let Err(error) = self.run_sql("BEGIN IMMEDIATE") {
             return all_failed("beginning a transaction", error, groups.len());
         }
@@ -127,7 +127,7 @@ impl<'c> SqliteCommits<'c> {
         answers
     }
 
-    fn write_member(&mut self, group: &ChangeGroup) -> JobAnswer {
+    fn write_member(&mut self, group: &WritableGroup) -> JobAnswer {
         const WHAT: &str = "a savepoint";
         let failed = |error| StoreApplyError::db(WHAT, error);
         self.run_sql("SAVEPOINT member").map_err(failed)?;

@@ -3,6 +3,7 @@
 mod world;
 
 mod accept;
+mod blobs;
 mod bodies;
 mod calls;
 mod completed_calls;

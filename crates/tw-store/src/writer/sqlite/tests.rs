@@ -4,6 +4,7 @@ use tw_core::time::Timestamp;
 
 use super::SqliteCommits;
 use crate::apply::{GuardRules, StoreApplyError};
+use crate::blob::WritableGroup;
 use crate::connection;
 use crate::migrate::{self, MIGRATIONS};
 use crate::writer::{JobAnswer, WriterEngine};
@@ -31,7 +32,8 @@ fn slugs(conn: &Connection) -> Vec<String> {
 }
 
 fn run(conn: &Connection, groups: &[Vec<Change>]) -> Vec<JobAnswer> {
-    let groups: Vec<ChangeGroup> = groups.iter().cloned().map(ChangeGroup::Free).collect();
+    let groups = groups.iter().cloned().map(ChangeGroup::Free);
+    let groups: Vec<_> = groups.map(|group| WritableGroup::new(group, 0)).collect();
     SqliteCommits::of(conn, GuardRules::STRICT).commit(&groups)
 }
 

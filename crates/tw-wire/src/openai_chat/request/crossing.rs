@@ -7,7 +7,7 @@
 //! - what this format does not have (`top_k`, thoughts of others, a provider's own tools) is left out, and said so.
 
 use serde_json::{Value, json};
-use tw_core::accepts::{Accepts, FieldRule, ReasoningSent};
+use tw_core::accepts::{Accepts, AddressRule, FieldRule, ReasoningSent};
 use tw_core::call_ids::CallIdRule;
 use tw_core::json::{Json, Literal, LiteralBuf};
 use tw_core::native::NativeFields;
@@ -292,6 +292,15 @@ impl Crossing<'_> {
                     _ => return None,
                 };
                 json!({ "type": "input_audio", "input_audio": { "data": base64, "format": format } })
+            }
+            // Its content takes the address's place before it is sent.
+            (PartKind::File, MediaSource::Url(url))
+                if self.accepts.addresses == AddressRule::Downloaded =>
+            {
+                json!({
+                    "type": "file",
+                    "file": { "filename": name("file"), "file_data": url },
+                })
             }
             // A provider's id means nothing to another one, and there is no part for the URL of a file.
             (PartKind::File | PartKind::Audio | PartKind::Other, _) => return None,
