@@ -114,6 +114,8 @@ pub enum Event {
         call: CallRef,
         n: u32,
         outcome: ToolOutcome,
+        /// HTTP status of the answer, if one came and the tool speaks HTTP.
+        http_status: Option<u16>,
     },
     LookedUp {
         call: CallRef,
@@ -402,9 +404,12 @@ impl Turn {
             }
             Event::SlotGranted { call } => self.on_slot(call, now, step),
             Event::Cached { call, output } => self.on_cached(call, &output, now, step),
-            Event::CallEnded { call, n, outcome } => {
-                self.on_call_ended(call, n, outcome, now, step)
-            }
+            Event::CallEnded {
+                call,
+                n,
+                outcome,
+                http_status,
+            } => self.on_call_ended((call, n), outcome, http_status, now, step),
             Event::LookedUp { call, n, found } => self.on_looked_up(call, n, found, now, step),
             Event::EndFound { call, end } => self.on_end_found(call, end, now, step),
             Event::TimerFired(Timer::Deadline) => self.on_deadline(now, step),

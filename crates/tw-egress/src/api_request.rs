@@ -79,12 +79,13 @@ impl ApiCaller {
         };
         let status = received.status;
         let headers = received.headers.clone();
-        if definition.accepts(status) {
-            ToolOutcome::Answered(answer(definition, received, &secrets)).into()
+        let outcome = if definition.accepts(status) {
+            ToolOutcome::Answered(answer(definition, received, &secrets))
         } else {
             let said = masked(output_of(definition, received), &secrets);
-            refused(status, &headers, effect, &said).into()
-        }
+            refused(status, &headers, effect, &said)
+        };
+        AttemptReport::answered(status, outcome)
     }
 
     /// Asks the provider whether an attempt happened.

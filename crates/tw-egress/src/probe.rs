@@ -104,11 +104,12 @@ impl Prober {
         };
         let (status, headers) = (received.status, received.headers.clone());
         let output = output(received, is_text);
-        if (200..300).contains(&status) {
-            ToolOutcome::Answered(output).into()
+        let outcome = if (200..300).contains(&status) {
+            ToolOutcome::Answered(output)
         } else {
-            refused(status, &headers, effect, &output).into()
-        }
+            refused(status, &headers, effect, &output)
+        };
+        AttemptReport::answered(status, outcome)
     }
 
     pub(crate) async fn look_up(

@@ -48,6 +48,8 @@ const SHORT_EXPRESSION_BYTES_MAX: usize = 100;
 #[derive(Debug)]
 pub struct AttemptReport {
     pub outcome: ToolOutcome,
+    /// HTTP status of the answer, if one came and the tool speaks HTTP.
+    pub http_status: Option<u16>,
     /// Reason for which no answer came, for the operator's log alone: it names hosts and addresses.
     pub cause: Option<String>,
 }
@@ -61,9 +63,18 @@ pub struct LookUpReport {
 }
 
 impl AttemptReport {
+    pub(crate) fn answered(status: u16, outcome: ToolOutcome) -> Self {
+        Self {
+            outcome,
+            http_status: Some(status),
+            cause: None,
+        }
+    }
+
     pub(crate) fn unanswered(failure: SendFailure) -> Self {
         Self {
             outcome: failed(&failure),
+            http_status: None,
             cause: Some(failure.cause),
         }
     }
@@ -73,6 +84,7 @@ impl From<ToolOutcome> for AttemptReport {
     fn from(outcome: ToolOutcome) -> Self {
         Self {
             outcome,
+            http_status: None,
             cause: None,
         }
     }

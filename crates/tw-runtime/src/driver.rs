@@ -423,6 +423,7 @@ impl TurnDriver {
                 call,
                 n,
                 outcome,
+                http_status,
                 cause,
             }) => {
                 self.reach(FailPoint::ToolAnswered);
@@ -430,7 +431,12 @@ impl TurnDriver {
                 if let Some(cause) = cause {
                     self.log_unanswered(call, n, CallTaskKind::Attempt, &cause);
                 }
-                Event::CallEnded { call, n, outcome }
+                Event::CallEnded {
+                    call,
+                    n,
+                    outcome,
+                    http_status,
+                }
             }
             Happened::Call(CallEnded::LookedUp {
                 call,

@@ -115,9 +115,9 @@ impl Turn {
 
     pub(super) fn on_call_ended(
         &mut self,
-        at: CallRef,
-        n: u32,
+        (at, n): (CallRef, u32),
         outcome: ToolOutcome,
+        http_status: Option<u16>,
         now: &mut Now<'_>,
         step: &mut Step,
     ) {
@@ -146,7 +146,7 @@ impl Turn {
             | ToolOutcome::Panicked
             | ToolOutcome::Aborted => AttemptOutcome::Failed(outcome.as_str().to_owned()),
         };
-        close_attempt(at, n, word, now, step);
+        close_answered_attempt(at, n, (word, http_status), now, step);
         let Some(call) = self.find_mut(at) else {
             return;
         };
@@ -433,10 +433,21 @@ pub(super) fn open_attempt(at: CallRef, n: u32, now: &Now<'_>, step: &mut Step) 
     step.then.push(Effect::Dispatch { call: at, n });
 }
 
+/// Closes an attempt of a call that got no answer.
 pub(super) fn close_attempt(
     at: CallRef,
     n: u32,
     outcome: AttemptOutcome,
+    now: &Now<'_>,
+    step: &mut Step,
+) {
+    close_answered_attempt(at, n, (outcome, None), now, step);
+}
+
+fn close_answered_attempt(
+    at: CallRef,
+    n: u32,
+    (outcome, http_status): (AttemptOutcome, Option<u16>),
     now: &Now<'_>,
     step: &mut Step,
 ) {
@@ -445,7 +456,7 @@ pub(super) fn close_attempt(
         position: Some(at.position),
         n,
         outcome,
-        http_status: None,
+        http_status,
         usage: None,
         at: now.at,
     }));

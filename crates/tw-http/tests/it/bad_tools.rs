@@ -245,11 +245,12 @@ fn check_record(ran: &Ran, told: &str, turn: &Value) {
     assert_eq!(call["reason"].as_str(), expected.reason, "{name}");
     assert_eq!(call["effect"], ran.case.class.effect().as_str(), "{name}");
     assert_eq!(call["shown"], told, "{name}");
-    assert_eq!(
-        call["attempts"].as_array().unwrap().len(),
-        expected.attempts,
-        "{name}"
-    );
+    let attempts = call["attempts"].as_array().unwrap();
+    assert_eq!(attempts.len(), expected.attempts, "{name}");
+    for (before, attempt) in attempts.iter().enumerate() {
+        let status = ran.case.behaviour.status(before);
+        assert_eq!(attempt["http_status"], json!(status), "{name} {attempt}");
+    }
     let kept = call["result"].as_str();
     assert_eq!(kept.is_some(), expected.status == "completed", "{name}");
     let kept = kept.unwrap_or_default();

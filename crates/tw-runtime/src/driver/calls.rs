@@ -44,6 +44,7 @@ pub(super) enum CallEnded {
         call: CallRef,
         n: u32,
         outcome: ToolOutcome,
+        http_status: Option<u16>,
         /// See [`tools::AttemptReport::cause`].
         cause: Option<String>,
     },
@@ -135,6 +136,7 @@ impl TurnDriver {
                         call,
                         n,
                         outcome: report.outcome,
+                        http_status: report.http_status,
                         cause: report.cause,
                     }
                 }
@@ -188,6 +190,7 @@ impl TurnDriver {
                     call,
                     n,
                     outcome,
+                    http_status: None,
                     cause: None,
                 }
             }

@@ -281,7 +281,12 @@ fn an_answer_that_is_no_text_is_completed_with_a_note() {
             bytes: 3,
             sha256: "ab".to_owned(),
         }),
+        http_status: Some(206),
     });
+    assert!(
+        trace[0].starts_with("write close 1.0#1 ok 206"),
+        "{trace:?}"
+    );
     assert!(
         trace[1].starts_with("write ended 1.0 completed \"{\\\"content_type"),
         "{trace:?}"

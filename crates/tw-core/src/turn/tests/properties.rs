@@ -158,7 +158,9 @@ impl World {
 
     fn note(&mut self, event: &Event) {
         match event {
-            Event::CallEnded { call, n, outcome } if self.running.get(call) == Some(n) => {
+            Event::CallEnded {
+                call, n, outcome, ..
+            } if self.running.get(call) == Some(n) => {
                 self.running.remove(call);
                 self.ends.insert((*call, *n), outcome.clone());
             }

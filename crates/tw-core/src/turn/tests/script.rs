@@ -128,6 +128,7 @@ pub(super) fn event(line: &str, asked: ModelRequestNumber) -> Event {
                 call,
                 n,
                 outcome: tool_outcome(outcome),
+                http_status: None,
             }
         }
         "found" => {

@@ -144,6 +144,34 @@ impl Behaviour {
     ];
 }
 
+impl Behaviour {
+    /// The status of its whole answer to an attempt behind so many others; `None` where it gives none.
+    pub fn status(self, before: usize) -> Option<u16> {
+        match self {
+            Self::AnswersFiftyMegabytes
+            | Self::AnswersInvalidUtf8
+            | Self::AnswersNul
+            | Self::AnswersAnImage
+            | Self::AnswersCompressed
+            | Self::AnswersDeepJson
+            | Self::AnswersNothing => Some(200),
+            Self::Fails => Some(500),
+            Self::Redirects => Some(302),
+            Self::IsBusyOnce if before == 0 => Some(429),
+            Self::IsBusyOnce => Some(200),
+            Self::IsBehindABadGateway => Some(502),
+            Self::Hangs
+            | Self::HangsInMidAnswer
+            | Self::Drips
+            | Self::RefusesConnections
+            | Self::HangsUpBeforeReading
+            | Self::HangsUpAfterReading
+            | Self::BreaksOffItsAnswer
+            | Self::Panics => None,
+        }
+    }
+}
+
 impl Class {
     const ALL: [Self; 6] = [
         Self::Read,

@@ -479,7 +479,12 @@ impl SweepDriver {
             Effect::Dispatch { call, n } => {
                 if let Some(run) = self.turn.call_to_run(call) {
                     let outcome = world.run_tool(call, n, &run);
-                    let end = Event::CallEnded { call, n, outcome };
+                    let end = Event::CallEnded {
+                        call,
+                        n,
+                        outcome,
+                        http_status: None,
+                    };
                     self.running.push(Running { call, end });
                 }
             }
