@@ -12,6 +12,7 @@ use tw_core::turn_policy::{OnLeave, RecordPolicy};
 use tw_egress::upstream::Upstream;
 use tw_wire::passed_headers::PassedHeaders;
 
+use crate::approvals::ActedAnswers;
 use crate::driver::{CallContext, TurnWork};
 use crate::logged_owner::LoggedOwner;
 use crate::prepared_history::PreparedHistory;
@@ -43,6 +44,8 @@ pub(crate) struct TurnParts<'a> {
     pub(crate) input: Arc<ModelInput>,
     pub(crate) prepared: PreparedHistory,
     pub(crate) offer: ToolOffer,
+    /// Calls of an earlier turn that the request answers for, and what they need.
+    pub(crate) answered: ActedAnswers,
     /// Names of tools that must not run in this turn.
     pub(crate) withheld: Vec<String>,
     /// The tools of the organization; `None` for a relay.
@@ -78,6 +81,7 @@ pub(crate) fn assemble(
         input,
         prepared,
         offer,
+        answered,
         withheld,
         page,
         upstreams,
@@ -109,6 +113,7 @@ pub(crate) fn assemble(
         is_structured: input.is_structured,
         completion_tokens_max: input.completion_tokens_max,
         offer,
+        answered: answered.answered,
         withheld,
         limits: limits_of(inner, identity),
         upstreams: upstreams
@@ -122,6 +127,7 @@ pub(crate) fn assemble(
         histories: prepared.into_histories(),
         upstreams,
         calls,
+        answered_calls: answered.calls,
         passed,
         logged: identity.logged.clone(),
     };

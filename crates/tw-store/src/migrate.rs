@@ -84,6 +84,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "seal",
         sql: include_str!("../migrations/0019_seal.sql"),
     },
+    Migration {
+        name: "approvals",
+        sql: include_str!("../migrations/0020_approvals.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -3,6 +3,7 @@
 mod world;
 
 mod accept;
+mod approvals;
 mod bodies;
 mod calls;
 mod completed_calls;
