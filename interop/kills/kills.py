@@ -133,7 +133,7 @@ class Matrix:
         folder.mkdir()
         shutil.copytree(self.template, folder / "data")
         (folder / "script.toml").write_text(self.script(config))
-        server = Server(folder, server_config(config, folder, self.ledger.url))
+        server = Server(folder, self.config_of(config, folder))
         case = self.ledger.open(config.name)
         try:
             result = self.drive(config, server, case)
@@ -150,6 +150,9 @@ class Matrix:
 
     def script(self, config: Config) -> str:
         return script(config)
+
+    def config_of(self, config: Config, folder: Path) -> str:
+        return server_config(config, folder, self.ledger.url)
 
     def drive(self, config: Config, server: Server, case: Case) -> Result:
         server.start(fail_point=config.point)

@@ -41,7 +41,10 @@ def finals(
 
 def open_rows(server: Server) -> list[str]:
     """Nothing of a final turn is under way."""
-    opens = server.rows("SELECT tool_name, status FROM tool_call WHERE status IN ('pending', 'processing')")
+    opens = server.rows(
+        "SELECT tool_name, status FROM tool_call"
+        " WHERE status IN ('pending', 'processing') AND approval IS NOT 'asked'"
+    )
     wrong = [f"a call of {name} is {status} in a final turn" for name, status in opens]
     tries = server.rows("SELECT count(*) FROM attempt WHERE outcome IS NULL")[0][0]
     if tries:
@@ -74,7 +77,11 @@ def effects(server: Server, made: list[Effect]) -> list[str]:
             wrong.append(f"{len(of_call)} effects of call {n}, which is {effect_class}")
         if effect_class == "idempotent" and len(keys) > 1:
             wrong.append(f"{len(keys)} keys of call {n}, which is idempotent")
-    calls = server.rows("SELECT idempotency_key, status, started_us IS NOT NULL FROM tool_call WHERE runs = 'server'")
+    calls = server.rows(
+        "SELECT idempotency_key, status, started_us IS NOT NULL FROM tool_call"
+        # A call that was asked about runs as another one.
+        " WHERE runs = 'server' AND approval IS NULL"
+    )
     started = {key for key, _, was_started in calls if was_started}
     for effect in made:
         if effect.key not in started:

@@ -1,4 +1,4 @@
-"""The suite of kills: two matrices of fail points, loads with faults, one for memory, and a trace of system calls."""
+"""The suite of kills: three matrices of fail points, loads with faults, one for memory, and a trace of system calls."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import approvals
 import faults
 import kills
 import memory
@@ -18,7 +19,7 @@ import sync
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="about a tenth of the kills")
-    options.add_argument("--only", choices=("kills", "mixed", *faults.PARTS, "fsync", "memory"))
+    options.add_argument("--only", choices=("kills", "mixed", "approvals", *faults.PARTS, "fsync", "memory"))
     options.add_argument("--point", help="only this fail point")
     chosen = options.parse_args()
     root = Path(tempfile.mkdtemp(prefix="turnwright-kills-"))
@@ -28,6 +29,7 @@ def main() -> int:
         ("memory", lambda: memory.run(root)),
         ("kills", lambda: kills.run(root, quick=chosen.quick, only=chosen.point)),
         ("mixed", lambda: mixed.run(root, quick=chosen.quick, only=chosen.point)),
+        ("approvals", lambda: approvals.run(root, quick=chosen.quick, only=chosen.point)),
     ):
         if chosen.only in (None, name):
             more_passed, more_failed = suite()

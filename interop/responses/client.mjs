@@ -79,6 +79,33 @@ const kinds = (await all(client.responses.create({ model: 'any', input: '6 * 7?'
 );
 got.streamed = [kinds.slice(0, 3), kinds.at(-1)];
 
+let asking = await client.responses.create({ model: 'any', input: 'pay it' });
+const [question] = asking.output.filter((item) => item.type === 'mcp_approval_request');
+const answer = (id, approve, more = {}) =>
+  client.responses.create({
+    model: 'any',
+    input: [{ type: 'mcp_approval_response', approval_request_id: id, approve, ...more }],
+    previous_response_id: asking.id,
+  });
+const paid = await answer(question.id, true);
+const [paying] = paid.output.filter((item) => item.type === 'mcp_call');
+got.approved = [
+  question.server_label,
+  question.name,
+  question.arguments,
+  paying.output,
+  paying.approval_request_id === question.id,
+  paid.output_text,
+];
+got.twice = await refused(() => answer(question.id, false));
+got['not asked'] = await refused(() => answer(`${question.id.slice(0, -8)}00000000`, true));
+const asked2 = await all(client.responses.create({ model: 'any', input: 'pay it', stream: true }));
+const questions = asked2.filter((event) => event.item?.type === 'mcp_approval_request');
+asking = asked2.at(-1).response;
+const unpaid = await answer(questions[0].item.id, false, { reason: 'no' });
+const [denied] = unpaid.output.filter((item) => item.type === 'mcp_call');
+got.denied = [questions.map((event) => event.type), denied.error, unpaid.output_text];
+
 got.items = [];
 for await (const item of client.responses.inputItems.list(two.id, { order: 'asc', limit: 1 })) {
   got.items.push(item.content[0].text);

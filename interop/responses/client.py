@@ -69,6 +69,26 @@ def drive(base_url: str, key: str) -> dict[str, Any]:
     kinds = [event.type for event in stream]
     got["streamed"] = [kinds[:3], kinds[-1]]
 
+    asking = client.responses.create(model="any", input="pay it")
+    (question,) = [item for item in asking.output if item.type == "mcp_approval_request"]
+
+    def answer(request_id: str, approve: bool, **more: Any) -> Any:
+        given = {"type": "mcp_approval_response", "approval_request_id": request_id, "approve": approve, **more}
+        return client.responses.create(model="any", input=[given], previous_response_id=asking.id)
+
+    paid = answer(question.id, True)
+    (call,) = [item for item in paid.output if item.type == "mcp_call"]
+    by = call.approval_request_id == question.id
+    got["approved"] = [question.server_label, question.name, question.arguments, call.output, by, paid.output_text]
+    got["twice"] = refused(lambda: answer(question.id, False))
+    got["not asked"] = refused(lambda: answer(question.id[:-8] + "00000000", True))
+    live = list(client.responses.create(model="any", input="pay it", stream=True))
+    told = [event for event in live if getattr(getattr(event, "item", None), "type", "") == "mcp_approval_request"]
+    asking = live[-1].response
+    left = answer(told[0].item.id, False, reason="no")
+    (call,) = [item for item in left.output if item.type == "mcp_call"]
+    got["denied"] = [[event.type for event in told], call.error, left.output_text]
+
     listed = client.responses.input_items.list(two.id, order="asc", limit=1)
     got["items"] = [item.content[0].text for item in listed]
     client.responses.delete(two.id)

@@ -13,10 +13,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import agents_client
 import client
 import httpx
 import openai
@@ -24,6 +27,19 @@ from server import Server, create_key
 
 HERE = Path(__file__).parent
 SCRIPT = """
+[[rule]]
+when = { last_role = "user", last_contains = "pay" }
+text = "I have to pay."
+calls = [{ name = "pay", arguments = { n = 1 } }]
+
+[[rule]]
+when = { last_role = "tool", last_contains = "denied" }
+text = "As you like."
+
+[[rule]]
+when = { last_role = "tool", last_contains = "paid" }
+text = "It is paid."
+
 [[rule]]
 when = { last_role = "user", last_contains = "slowly" }
 text = "I thought about it."
@@ -45,6 +61,7 @@ calls = [{ name = "calculate", arguments = { expression = "6 * 7" } }]
 [[rule]]
 text_pieces = ["It is ", "42."]
 """
+QUESTION_TOLD = ["response.output_item.added", "response.output_item.done"]
 BEGINNING = ["response.created", "response.queued", "response.in_progress"]
 WANTED: dict[str, Any] = {
     "continued": ["As I said: 42.", True],
@@ -57,9 +74,19 @@ WANTED: dict[str, Any] = {
     "background": ["completed", "Let me see.It is 42."],
     "cancelled": ["cancelled", "cancelled"],
     "streamed": [BEGINNING, "response.completed"],
+    "approved": ["turnwright", "pay", '{"n":1}', '{"paid":true}', True, "It is paid."],
+    "denied": [QUESTION_TOLD, "This call was denied, so it was not run: no", "As you like."],
+    "twice": ["ConflictError", 409, "approval_request_answered", "input"],
+    "not asked": ["NotFoundError", 404, "approval_request_not_found", "input"],
     "items": ["again?"],
     "gone": ["NotFoundError", 404, "not_found", None],
     "unknown": ["NotFoundError", 404, "previous_response_not_found", "previous_response_id"],
+}
+OF_AGENTS = {
+    "approved, plain": [["pay"], "It is paid."],
+    "denied, plain": [["pay"], "As you like."],
+    "approved, streamed": [["pay"], "It is paid."],
+    "denied, streamed": [["pay"], "As you like."],
 }
 # openai-node has no class of its own for 410.
 OF_NODE = {"lost": ["APIError", 410, "offset_lost", None]}
@@ -67,7 +94,32 @@ RESUMED_WITHIN_S = 5.0
 """After a response was told, so long until a fail point counts as not reached."""
 DIES_WITHIN_S = 1.0
 TOLD_MIN = 10
+CONFIG = """
+[[upstream]]
+name = "model"
+kind = "scripted"
+script = "{script}"
+
+[[probe]]
+name = "pay"
+effect = "once"
+url = "http://127.0.0.1:{port}/"
+requires_approval = true
+"""
 FAIL_POINTS = HERE.parents[1] / "crates/tw-runtime/src/fail_point.rs"
+
+
+class Payments(BaseHTTPRequestHandler):
+    """The service behind the tool that has to be approved."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(b'{"paid":true}')
+
+    def log_message(self, *_: object) -> None: ...
 
 
 def node(base_url: str, key: str) -> dict[str, Any]:
@@ -167,13 +219,16 @@ def main() -> int:
     root = Path(tempfile.mkdtemp(prefix="turnwright-responses-"))
     script = root / "script.toml"
     script.write_text(SCRIPT)
-    server = Server(root / "server", f'[[upstream]]\nname = "model"\nkind = "scripted"\nscript = "{script}"\n')
+    service = ThreadingHTTPServer(("127.0.0.1", 0), Payments)
+    threading.Thread(target=service.serve_forever, daemon=True).start()
+    server = Server(root / "server", CONFIG.format(script=script, port=service.server_port))
     key = create_key(server.data, "--tools", "all")
     server.start()
     base_url = f"{server.url}/v1"
     steps = {
         "openai, python": lambda: compare(client.drive(base_url, key), WANTED),
         "openai, node": lambda: compare(node(base_url, key), WANTED | OF_NODE),
+        "openai-agents": lambda: compare(agents_client.drive(base_url, key), OF_AGENTS),
         "a server that is killed": lambda: killed(server, key),
         "a server that dies at each fail point": lambda: died(server, key),
     }
@@ -186,6 +241,7 @@ def main() -> int:
                 print(f"    {line}")
     finally:
         server.forget()
+        service.shutdown()
         script.unlink()
         root.rmdir()
     print(f"{len(steps) - failed} passed, {failed} failed in {time.monotonic() - began:.0f} s")

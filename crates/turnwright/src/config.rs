@@ -128,6 +128,7 @@ struct LimitSettings {
     memory_bytes_max: usize,
     streamed_s: u64,
     plain_s: u64,
+    approval_s: u64,
     model_attempts_max: u32,
     model_backoff_ms: u64,
     retry_after_max_s: u64,
@@ -373,6 +374,7 @@ impl LimitSettings {
             retry_after_max: Duration::from_secs(self.retry_after_max_s),
             streamed_max: Duration::from_secs(self.streamed_s),
             plain_max: Duration::from_secs(self.plain_s),
+            approval_max: Duration::from_secs(self.approval_s),
         }
     }
 

@@ -24,6 +24,8 @@ pub struct ProbeSettings {
     attempts_max: Option<u32>,
     #[serde(default)]
     panics: bool,
+    #[serde(default)]
+    requires_approval: bool,
 }
 
 const ANY_OBJECT: &str = r#"{"type":"object"}"#;
@@ -73,6 +75,7 @@ fn probe(settings: &ProbeSettings) -> anyhow::Result<Tool> {
     if let Some(attempts_max) = settings.attempts_max {
         policy.attempts_max = attempts_max.max(1);
     }
+    policy.requires_approval = settings.requires_approval;
     Ok(Tool {
         name: settings.name.clone(),
         description: "Sends its arguments to a listener.".to_owned(),

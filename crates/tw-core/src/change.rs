@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::approval::{ApprovalGiven, ApprovalState};
 use crate::call::{CallEnd, CallRunner, CallStatus};
 use crate::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
 use crate::json::shared::SharedText;
@@ -124,6 +125,11 @@ pub enum Change {
         before: Timestamp,
         keys_max: u32,
     },
+    /// Ends calls whose approval was not given in time.
+    ExpireApprovals {
+        now: Timestamp,
+        calls_max: u32,
+    },
     /// Deletes records of relayed requests that ended before `before`.
     ExpireRelayedRequests {
         before: Timestamp,
@@ -148,6 +154,12 @@ pub enum TurnChange {
     },
     /// A call that the client is to run, as it was handed over: to `completed`.
     HandOverCall(Box<HandedCall>),
+    /// A call of ours that stays `pending` until somebody approves it, `until` at the latest.
+    AskApproval {
+        call: CallRef,
+        until: Timestamp,
+        at: Timestamp,
+    },
     /// The end of a call, as `completed` or `failed`, from any state that is not final.
     EndCall {
         call: CallRef,
@@ -202,6 +214,10 @@ pub enum Outcome {
     },
     /// A turn that the new one continues was deleted meanwhile; nothing was written.
     ParentDeleted,
+    /// A question that the new turn answers is not open any more; nothing was written.
+    ApprovalClosed {
+        asked: CallId,
+    },
     /// The turns that were meant are gone for every reader; those in `running` still have to be stopped.
     Deleted {
         running: Vec<TurnId>,
@@ -334,6 +350,8 @@ pub struct NewTurn {
     /// The context that recovery needs beside the body, encoded: tools offered, upstream.
     pub context: String,
     pub idempotency_key: Option<String>,
+    /// Questions of earlier turns that this one answers, each of which must still be open.
+    pub answers: Vec<ApprovalGiven>,
     pub messages: Vec<NewMessage>,
     /// The time before which idempotency keys do not count.
     pub keys_since: Timestamp,
@@ -460,6 +478,10 @@ pub struct NewCall {
     pub idempotency_key: String,
     /// The guard of a webhook that completes this call.
     pub callback_token: String,
+    /// Of a call whose tool requires approval.
+    pub approval: Option<ApprovalState>,
+    /// The call of an earlier turn whose approval it acts on; no two calls act on the same.
+    pub approves: Option<CallId>,
     pub at: Timestamp,
 }
 

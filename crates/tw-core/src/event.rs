@@ -56,6 +56,16 @@ pub enum LogEvent {
         name: String,
         /// Arguments as the model wrote them.
         arguments: Literal,
+        /// The call whose approval it runs by, or does not.
+        approves: Option<CallId>,
+    },
+    /// A call that we run only once it is approved; the turn ends by asking.
+    ApprovalAsked {
+        call: CallRef,
+        id: CallId,
+        name: String,
+        /// Arguments as the model wrote them.
+        arguments: Literal,
     },
     /// A call that we run has its final state.
     CallEnded {
@@ -88,7 +98,9 @@ impl LogEvent {
             }
             Self::BlockEnd(end) => end.bytes(),
             Self::Native { part, .. } => part.json.as_str().len(),
-            Self::CallStarted { arguments, .. } => arguments.as_str().len(),
+            Self::CallStarted { arguments, .. } | Self::ApprovalAsked { arguments, .. } => {
+                arguments.as_str().len()
+            }
             Self::Extra { key, value } | Self::Progress { key, value } => {
                 key.len() + value.as_str().len()
             }

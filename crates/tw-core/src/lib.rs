@@ -35,6 +35,7 @@ pub mod parameters;
 pub mod template;
 pub mod variables;
 
+pub mod approval;
 pub mod arguments;
 pub mod call;
 pub mod call_ids;

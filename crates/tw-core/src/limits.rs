@@ -47,6 +47,8 @@ pub const TURN_STREAMED_DEFAULT: Duration = Duration::from_secs(30 * 60);
 /// Longest turn whose answer is not streamed: under the ten minutes after which the official
 /// clients give up.
 pub const TURN_PLAIN_DEFAULT: Duration = Duration::from_secs(9 * 60);
+/// Time in which the approval of a call may be given.
+pub const APPROVAL_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Attempts of one round's model request, over all upstreams.
 pub const MODEL_ATTEMPTS_DEFAULT: u32 = 3;
 pub const MODEL_BACKOFF_DEFAULT: Duration = Duration::from_millis(500);
@@ -74,6 +76,8 @@ pub struct TurnLimits {
     pub retry_after_max: Duration,
     pub streamed_max: Duration,
     pub plain_max: Duration,
+    /// Time in which the approval of a call may be given.
+    pub approval_max: Duration,
 }
 
 impl TurnLimits {
@@ -91,6 +95,7 @@ impl TurnLimits {
             retry_after_max: RETRY_AFTER_MAX_DEFAULT,
             streamed_max: TURN_STREAMED_DEFAULT,
             plain_max: TURN_PLAIN_DEFAULT,
+            approval_max: APPROVAL_DEFAULT,
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::id::CallId;
 use crate::json::{Json, Literal};
 use crate::model::{CallForm, CallNative};
 use crate::native::{AnswerOrigin, FormatName, NativeFields, NativeLabel, NativePart};
@@ -130,6 +131,8 @@ pub struct Message {
     pub is_changed: bool,
     /// Where the model's answer that this is came from, if that is known.
     pub origin: Option<Arc<AnswerOrigin>>,
+    /// The call whose approval was asked for, and whose result this is once that is known.
+    pub awaits: Option<CallId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,6 +281,7 @@ impl Message {
             raw: None,
             is_changed: false,
             origin: None,
+            awaits: None,
         }
     }
 

@@ -71,6 +71,8 @@ pub struct CallPolicy {
     pub shown_bytes_max: usize,
     /// Rules by which results are kept and given again; of `read` tools only.
     pub cache: Option<CacheRules>,
+    /// Calls run only once somebody has approved them.
+    pub requires_approval: bool,
 }
 
 /// The rules by which a result is given again: for how long, and to whom.
@@ -119,6 +121,7 @@ impl CallPolicy {
             concurrency_max: limits::TOOL_CONCURRENCY_DEFAULT,
             shown_bytes_max: limits::RESULT_SHOWN_BYTES_DEFAULT,
             cache: None,
+            requires_approval: false,
         }
     }
 

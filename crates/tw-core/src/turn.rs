@@ -5,6 +5,7 @@
 //! and an end that comes twice or too late changes nothing.
 
 mod answer;
+mod approvals;
 mod attempts;
 mod calls;
 mod client_calls;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::approval::{ANSWERED_ROUND, AnsweredCall};
 use crate::arguments::ValidArgs;
 use crate::call::{CallEnd, CallReason, CallRunner};
 use crate::change::TurnChange;
@@ -42,7 +44,8 @@ use crate::turn_policy::{OnLeave, RecordPolicy};
 use crate::turn_status::TurnReason;
 use crate::upstream_chain::UpstreamChain;
 
-pub use offer::{MixedListEntry, OfferError, OfferOutcome, ToolOffer, offer};
+pub use approvals::{APPROVED_AND_RUNNING, NOT_APPROVED, with_result};
+pub use offer::{MixedListEntry, OfferError, OfferOutcome, OfferRules, ToolOffer, offer};
 pub use recovery::{FoundAttempt, FoundCall, FoundRound, FoundTurn};
 
 use answer::ModelAnswer;
@@ -67,6 +70,8 @@ pub struct TurnSetup {
     /// Budget of the whole turn.
     pub completion_tokens_max: Option<u64>,
     pub offer: ToolOffer,
+    /// Calls of earlier turns that the request brings the answers for.
+    pub answered: Vec<AnsweredCall>,
     /// Tools of ours that the first round is not offered.
     pub withheld: Vec<String>,
     pub limits: TurnLimits,
@@ -257,6 +262,8 @@ pub enum ModelFailureKind {
 pub struct Turn {
     setup: TurnSetup,
     phase: Phase,
+    /// Calls that the request brought the answers for, which come before the first round.
+    answered: Vec<Call>,
     /// Rounds whose model answer is whole, oldest first.
     rounds: Vec<Round>,
     /// Usage of all model requests so far.
@@ -301,6 +308,8 @@ struct Call {
     name: String,
     /// The id by which the upstream knows the call.
     sent_id: String,
+    /// The call of an earlier turn whose approval it acts on.
+    approves: Option<CallId>,
     idempotency_key: String,
     /// The tool's effect when the call was made; `None` for a tool that is not offered.
     effect: Option<EffectClass>,
@@ -323,7 +332,7 @@ enum CallState {
         n: u32,
         asked: bool,
     },
-    /// The client is to run it, once all of ours have ended.
+    /// The client is to run it, or is asked whether we may, once all others of ours have ended.
     Held,
     /// Attempt `n` runs.
     Running {
@@ -356,10 +365,15 @@ pub struct CallToRun {
 impl Turn {
     /// A new turn; its first request is written by the accepting transaction.
     ///
-    /// `step.write` holds what follows the turn's own row, which is not the machine's.
-    pub fn start(setup: TurnSetup, now: &Now<'_>, step: &mut Step) -> Self {
+    /// `step.write` holds what follows the turn's own row, which is not the machine's. Only a turn that acts on
+    /// answers shows something before it is accepted.
+    pub fn start(setup: TurnSetup, now: &mut Now<'_>, step: &mut Step) -> Self {
         let mut turn = Self::bare(setup);
-        turn.ask(1, now, step);
+        if turn.setup.answered.is_empty() {
+            turn.ask(1, now, step);
+        } else {
+            turn.run_answered(now, step);
+        }
         turn
     }
 
@@ -369,6 +383,7 @@ impl Turn {
             chain: UpstreamChain::new(setup.upstreams.len()),
             setup,
             phase: Phase::RunningTools,
+            answered: Vec::new(),
             rounds: Vec::new(),
             usage: None,
             invalid: BTreeMap::new(),
@@ -493,19 +508,19 @@ impl Turn {
     }
 
     fn find(&self, at: CallRef) -> Option<&Call> {
-        let round = usize::try_from(at.round).ok()?.checked_sub(1)?;
-        self.rounds
-            .get(round)?
-            .calls
-            .get(usize::try_from(at.position).ok()?)
+        let calls = match at.round {
+            ANSWERED_ROUND => &self.answered,
+            round => &self.rounds.get(usize::try_from(round - 1).ok()?)?.calls,
+        };
+        calls.get(usize::try_from(at.position).ok()?)
     }
 
     fn find_mut(&mut self, at: CallRef) -> Option<&mut Call> {
-        let round = usize::try_from(at.round).ok()?.checked_sub(1)?;
-        self.rounds
-            .get_mut(round)?
-            .calls
-            .get_mut(usize::try_from(at.position).ok()?)
+        let calls = match at.round {
+            ANSWERED_ROUND => &mut self.answered,
+            round => &mut self.rounds.get_mut(usize::try_from(round - 1).ok()?)?.calls,
+        };
+        calls.get_mut(usize::try_from(at.position).ok()?)
     }
 
     /// The number of the round that is asked for or whose calls run.
@@ -518,7 +533,8 @@ impl Turn {
     }
 
     fn calls(&self) -> impl Iterator<Item = &Call> {
-        self.rounds.iter().flat_map(|round| &round.calls)
+        let of_rounds = self.rounds.iter().flat_map(|round| &round.calls);
+        self.answered.iter().chain(of_rounds)
     }
 }
 

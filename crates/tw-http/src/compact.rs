@@ -99,7 +99,10 @@ async fn summarize(
         ..caller
     };
     let goal = RequestGoal::Answer;
-    let wanted = gateway::read_request(of, headers, &without_tools, asking, goal, None).await?;
+    let wanted = gateway::read_request(of, headers, &without_tools, asking, goal, None);
+    let mut wanted = wanted.await?;
+    // Whoever compacts a conversation answers nothing in it.
+    wanted.projection.drop_approvals();
     let projection = wanted.projection.clone();
     let taken = runtime.take(wanted).await;
     let mut taken = taken.map_err(|refused| ApiError::of_refusal(&refused, of.id))?;

@@ -34,7 +34,7 @@ pub enum BadOrigin {
 const MAX_AGE: Duration = Duration::from_secs(7200);
 
 /// Headers of answers that a page may read, beside those that it always may.
-const EXPOSED: [&str; 17] = [
+const EXPOSED: [&str; 18] = [
     "anthropic-ratelimit-requests-limit",
     "anthropic-ratelimit-requests-remaining",
     "anthropic-ratelimit-requests-reset",
@@ -44,6 +44,7 @@ const EXPOSED: [&str; 17] = [
     "turnwright-conversation",
     "turnwright-memory",
     "turnwright-repaired",
+    "turnwright-tools-left-out",
     "turnwright-tools-shared",
     "turnwright-turn",
     "www-authenticate",

@@ -42,6 +42,9 @@ const CHANGED_HEADER: HeaderName = HeaderName::from_static("turnwright-changed")
 const TOOLS_HEADER: &str = "turnwright-tools";
 /// Answer header with those names of added tools that stand in the request's own list, too.
 const TOOLS_SHARED_HEADER: HeaderName = HeaderName::from_static("turnwright-tools-shared");
+/// Answer header with the names of tools that are not offered since their calls need an approval, which clients of the
+/// surface cannot be asked for.
+const TOOLS_LEFT_OUT_HEADER: HeaderName = HeaderName::from_static("turnwright-tools-left-out");
 const ON_LEAVE_HEADER: &str = "turnwright-on-leave";
 const IDEMPOTENCY_HEADER: &str = "idempotency-key";
 /// Header by which the official clients mark a request that they send again.
@@ -296,6 +299,9 @@ pub(crate) fn headers_of(taken: &TurnTaken) -> HeaderMap {
     if !taken.names_shared.is_empty() {
         put(TOOLS_SHARED_HEADER, &taken.names_shared.join(", "));
     }
+    if !taken.left_out.is_empty() {
+        put(TOOLS_LEFT_OUT_HEADER, &taken.left_out.join(", "));
+    }
     headers
 }
 
@@ -353,6 +359,7 @@ pub(crate) fn fault_in(event: &LogEvent) -> Option<(TurnFault, Vec<EffectRan>)> 
         | LogEvent::Extra { .. }
         | LogEvent::Progress { .. }
         | LogEvent::CallStarted { .. }
+        | LogEvent::ApprovalAsked { .. }
         | LogEvent::CallEnded { .. }
         | LogEvent::Finish { .. }
         | LogEvent::Usage(_) => None,

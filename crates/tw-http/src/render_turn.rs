@@ -1,6 +1,7 @@
 //! A turn's record as JSON. Times are integer microseconds since 1970 UTC.
 
 use serde_json::{Map, Value, json};
+use tw_core::approval::ApprovalState;
 use tw_core::call::{CallReason, CallRunner};
 use tw_core::change::NewMessage;
 use tw_core::model::TokenUsage;
@@ -10,7 +11,7 @@ use tw_core::tool::EffectClass;
 use tw_core::turn_policy::{OnLeave, RecordPolicy};
 use tw_core::turn_status::TurnReason;
 use tw_store::read::turn::AttemptRow;
-use tw_store::read::view::{CallView, ResultDetail, RoundView, TurnView};
+use tw_store::read::view::{ApprovalView, CallView, ResultDetail, RoundView, TurnView};
 
 pub(crate) fn render(view: &TurnView, detail: ResultDetail) -> Value {
     let turn = &view.turn;
@@ -64,7 +65,7 @@ fn call(call: &CallView, detail: ResultDetail) -> Value {
         "effect": call.effect.map(EffectClass::as_str),
         "arguments": call.arguments,
         "status": call.status.as_str(),
-        "reason": end.and_then(|end| end.reason).map(CallReason::as_str),
+        "reason": reason(call),
         "is_error": end.is_some_and(|end| end.is_error),
         "cached": end.is_some_and(|end| end.cached),
         "shown": end.map(|end| end.shown.as_str()),
@@ -73,6 +74,12 @@ fn call(call: &CallView, detail: ResultDetail) -> Value {
         "ended_us": micros(call.ended),
         "attempts": call.attempts.iter().map(attempt).collect::<Vec<_>>(),
     });
+    if let Some(of) = &call.approval {
+        shown["approval"] = approval(of);
+    }
+    if let Some(asked) = call.approves {
+        shown["approves"] = json!(asked.to_string());
+    }
     if call.runs == CallRunner::Client {
         shown["handed_id"] = json!(call.id.handed());
     }
@@ -80,6 +87,30 @@ fn call(call: &CallView, detail: ResultDetail) -> Value {
         shown["result"] = json!(end.and_then(|end| end.result.as_deref()));
     }
     shown
+}
+
+/// Why a call failed, or what it waits for.
+fn reason(call: &CallView) -> Option<&'static str> {
+    let approval = call.approval.as_ref();
+    let is_asked = approval.is_some_and(|approval| approval.state == ApprovalState::Asked);
+    match &call.end {
+        Some(end) => end.reason.map(CallReason::as_str),
+        None => is_asked.then_some("awaiting_approval"),
+    }
+}
+
+fn approval(of: &ApprovalView) -> Value {
+    let answered = of.answered.as_ref();
+    json!({
+        "status": of.state.as_str(),
+        "expires_us": micros(of.until),
+        "answered_us": answered.map(|answered| answered.at.0),
+        "answered_by": answered.map(|answered| json!({
+            "turn": answered.turn.to_string(),
+            "key": answered.key_shown,
+            "user": answered.end_user,
+        })),
+    })
 }
 
 fn attempt(row: &AttemptRow) -> Value {

@@ -2,6 +2,7 @@
 
 mod body_hashes;
 pub mod counting;
+mod prepared;
 mod repeat;
 mod row;
 
@@ -18,9 +19,9 @@ use tw_core::json::shared::SharedText;
 use tw_core::memory::MemoryVerdict;
 use tw_core::request::{Message, ModelInput};
 use tw_core::request_changes::RequestChanges;
-use tw_core::tenant::{ToolGrant, ToolsMode};
+use tw_core::tenant::ToolsMode;
 use tw_core::time::Timestamp;
-use tw_core::turn::{Now, OfferError, OfferOutcome, Step, ToolOffer, Turn, TurnSetup, offer};
+use tw_core::turn::{Now, Step, Turn, TurnSetup};
 use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
 use tw_egress::idle_timer::IdleTimer;
 use tw_egress::upstream::Upstream;
@@ -31,23 +32,21 @@ use tw_wire::passed_headers::PassedHeaders;
 use tw_wire::stored::context;
 
 use crate::answered_notes;
+use crate::approvals::AnswersUse;
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
 use crate::auth::Principal;
-use crate::chain::{self, ChainHistory};
+use crate::chain::ChainHistory;
 use crate::driver::{self, AcceptedTurn, DriverParts, TurnDriver, TurnWork};
 use crate::equal_requests::{PassMode, RequestFingerprint, TurnstilePass};
 use crate::follow::Follower;
 use crate::limiter::{RoomPermit, RoomRefused};
 use crate::live_turns::{LiveTurn, WaitingClient};
 use crate::logged_owner::LoggedOwner;
-use crate::memory::{self, MemorySource};
-use crate::prepared_history::{self, PreparedHistory};
-use crate::recall::HistoryOwner;
 use crate::runtime::{Runtime, RuntimeInner};
 use crate::to_client::{self, FromDriver};
-use crate::tool_book::ToolBookPage;
 
 use body_hashes::BodyHashes;
+use prepared::{NotPrepared, PreparedRequest};
 use repeat::EarlierTry;
 use row::new_turn;
 
@@ -99,6 +98,8 @@ pub struct TurnTaken {
     pub changes: RequestChanges,
     /// Tools that were to be added and that the client's list names already.
     pub names_shared: Vec<String>,
+    /// Tools that are not offered since their calls need an approval, for which the request's format has no words.
+    pub left_out: Vec<String>,
     pub answer: TurnAnswer,
 }
 
@@ -131,6 +132,11 @@ pub enum TurnRefused {
     /// The turn that the request continues by name was deleted meanwhile.
     #[error("the turn that the request continues is gone")]
     PreviousGone,
+    /// The request answers a question that is not one for it: it was not asked just before, or of somebody else.
+    #[error("there is no such question to answer")]
+    NoSuchQuestion,
+    #[error("the question was answered before, by another request")]
+    QuestionClosed,
     #[error("accepting the request")]
     Write(#[source] Option<StoreApplyError>),
     #[error("looking up earlier requests")]
@@ -242,16 +248,10 @@ impl Runtime {
         let body_hash = hashed.whole;
         let end_user = request.whose();
         let equal = equal_of(&request, end_user.as_deref(), body_hash);
-        // The store itself tells equal idempotency keys apart, but one that attaches must not be
-        // refused for want of room meanwhile.
-        let is_retry = request.try_mark == TryMark::Repetition;
-        let passes = if is_retry || request.idempotency_key.is_some() {
-            PassMode::Repetition
-        } else {
-            PassMode::First
-        };
+        let passes = pass_mode(&request);
         // Of a first try whose own repetition came before it; known to it alone, however often it has to look.
         let mut behind = None;
+        let mut using = AnswersUse::Act;
         loop {
             let passing = self.0.turnstile.pass(equal, passes).await;
             if request.try_mark == TryMark::First && request.idempotency_key.is_none() {
@@ -283,10 +283,19 @@ impl Runtime {
                     keys_since,
                     is_early.then_some(equal),
                     passing,
+                    using,
                 )
                 .await?
             {
                 Begun::Taken(taken) => return Ok(*taken),
+                Begun::Answered { turn } => match self.answered_before(&request, turn).await? {
+                    EarlierTry::Answers(taken) => return Ok(*taken),
+                    EarlierTry::StillEnding(follower) => follower.wait_for_end().await?,
+                    // What it did is told; nothing of it is done again.
+                    EarlierTry::Nothing { .. } => using = AnswersUse::Recall,
+                },
+                // Another request was faster, and what it began is found now.
+                Begun::ApprovalClosed => {}
                 // Another request with the same key was faster; what it began answers this one.
                 Begun::KeyTaken { same_request: true } => {}
                 Begun::ParentDeleted if request.previous.is_some() => {
@@ -359,6 +368,7 @@ impl Runtime {
         keys_since: Option<Timestamp>,
         early: Option<RequestFingerprint>,
         passing: TurnstilePass,
+        using: AnswersUse,
     ) -> Result<Begun, TurnRefused> {
         let inner = &self.0;
         let upstreams = inner.upstreams_of(&request.input.model);
@@ -372,7 +382,14 @@ impl Runtime {
             input,
             prepared,
             conversation,
-        } = self.prepared(request, end_user.as_deref()).await?;
+            acts,
+        } = match self
+            .prepared(request, end_user.as_deref(), (using, hashed.whole))
+            .await
+        {
+            Err(NotPrepared::Answered { turn }) => return Ok(Begun::Answered { turn }),
+            prepared => prepared?,
+        };
         let created = inner.env.now();
         let limits = &inner.config.turn;
         let identity = TurnIdentity {
@@ -407,6 +424,7 @@ impl Runtime {
             withheld: prepared.withheld.clone(),
             prepared,
             offer: offered.offer,
+            answered: acts,
             page: page.as_deref(),
             upstreams,
             passed: request.passed.clone(),
@@ -429,64 +447,9 @@ impl Runtime {
             repairs,
             memory,
             names_shared: offered.names_shared,
+            left_out: offered.left_out,
         };
         self.start(request, beginning, passing).await
-    }
-
-    /// What the model is offered and sent.
-    async fn prepared(
-        &self,
-        request: &TurnRequest,
-        end_user: Option<&str>,
-    ) -> Result<PreparedRequest, TurnRefused> {
-        let inner = &self.0;
-        let (offered, page) = self.offered(request).await?;
-        let owner = HistoryOwner {
-            organization: request.caller.organization,
-            api_key: request.caller.api_key,
-            end_user,
-            conversation: request.conversation.as_deref(),
-        };
-        let previous = request.previous.as_deref();
-        let source = match previous {
-            Some(_) => MemorySource::Named,
-            None => {
-                let (memory, record) = (request.caller.memory, record_of(request));
-                MemorySource::History(memory::scope(inner, owner, memory, record))
-            }
-        };
-        let input = chain::input_of(&request.input, previous);
-        let messages_max = inner.config.request.messages_max;
-        if previous.is_some() && input.messages.len() > messages_max {
-            return Err(TurnRefused::too_many_before(messages_max));
-        }
-        let mut prepared =
-            prepared_history::prepare(inner, owner, source, &input, &offered.offer).await?;
-        if prepared.repaired.as_ref().is_some_and(Vec::is_empty) {
-            return Err(TurnRefused::Invalid {
-                message:
-                    "Invalid 'messages': they hold only results of calls that no message makes."
-                        .to_owned(),
-                param: "messages",
-                code: "invalid_value",
-            });
-        }
-        if let Some(previous) = previous {
-            prepared.continued = Some((previous.turn, previous.conversation.clone()));
-        }
-        prepared.repairs.tool_schemas = offered.schemas_replaced;
-        let conversation = request
-            .conversation
-            .clone()
-            .or_else(|| prepared.continued.as_ref().map(|(_, named)| named.clone()))
-            .unwrap_or_else(|| inner.env.ordered_id().hyphenated().to_string());
-        Ok(PreparedRequest {
-            offered,
-            page,
-            input,
-            prepared,
-            conversation,
-        })
     }
 
     /// Starts the machine of a new turn and its driver, and waits until the turn is durable.
@@ -503,6 +466,7 @@ impl Runtime {
             mut repairs,
             memory,
             names_shared,
+            left_out,
         } = beginning;
         let (turn, conversation) = (accept.id, accept.conversation.clone());
         let mut context = row::context(request, &setup);
@@ -531,12 +495,14 @@ impl Runtime {
                 repairs,
                 changes,
                 names_shared,
+                left_out,
                 answer,
             }))),
             Ok(Ok(AcceptedTurn::KeyTaken { same_request, .. })) => {
                 Ok(Begun::KeyTaken { same_request })
             }
             Ok(Ok(AcceptedTurn::ParentDeleted)) => Ok(Begun::ParentDeleted),
+            Ok(Ok(AcceptedTurn::ApprovalClosed)) => Ok(Begun::ApprovalClosed),
             Ok(Err(error)) => Err(TurnRefused::Write(Some(error))),
             Err(_driver_gone) => Err(TurnRefused::Write(None)),
         }
@@ -583,57 +549,25 @@ impl Runtime {
         });
         (answer, outcome)
     }
+}
 
-    /// The tools that the request is offered, and the page of the tool book that they are from; none for a relay.
-    async fn offered(
-        &self,
-        request: &TurnRequest,
-    ) -> Result<(OfferOutcome, Option<Arc<ToolBookPage>>), TurnRefused> {
-        let relay = OfferOutcome {
-            offer: ToolOffer::Relay,
-            schemas_replaced: 0,
-            names_shared: Vec::new(),
-        };
-        let inner = &self.0;
-        let caller = &request.caller;
-        // A plain relay need not look into the book.
-        if !inner.config.tools_enabled || caller.tools == ToolGrant::None {
-            return Ok((relay, None));
-        }
-        let now = inner.env.now();
-        let page = inner
-            .book
-            .page(&inner.store, caller.organization, now)
-            .await?;
-        let Some(page) = page else {
-            return Ok((relay, None));
-        };
-        let tools_max = inner.config.request.tools_max;
-        let mode = request.tools_mode.unwrap_or(caller.tools_mode);
-        let offered = offer(&request.input, &caller.tools, mode, &page.tools, tools_max);
-        let offered = offered.map_err(|error| {
-            let param = match error {
-                OfferError::MixedByName => "functions",
-                OfferError::TooMany { .. } | OfferError::TooLarge { .. } => "tools",
-                OfferError::SeveralChoices => "n",
-            };
-            TurnRefused::Invalid {
-                message: error.to_string(),
-                param,
-                code: "unsupported",
-            }
-        })?;
-        let page = (!offered.offer.is_relay()).then_some(page);
-        Ok((offered, page))
+/// The store itself tells equal idempotency keys apart, but a request that attaches must not be refused for want of
+/// room meanwhile.
+fn pass_mode(request: &TurnRequest) -> PassMode {
+    let is_retry = request.try_mark == TryMark::Repetition;
+    if is_retry || request.idempotency_key.is_some() {
+        PassMode::Repetition
+    } else {
+        PassMode::First
     }
 }
 
 fn machine_of(inner: &RuntimeInner, setup: TurnSetup, step: &mut Step) -> Turn {
-    let now = Now {
+    let mut now = Now {
         at: setup.created,
         fresh_id: &mut || inner.env.ordered_id(),
     };
-    Turn::start(setup, &now, step)
+    Turn::start(setup, &mut now, step)
 }
 
 /// The differences between what the client wrote and what the upstream that is asked first gets.
@@ -659,18 +593,6 @@ fn told_of(
     (differences, format.changes(&sent, accepts))
 }
 
-/// A request with its tools and its history, before its turn begins.
-struct PreparedRequest {
-    offered: OfferOutcome,
-    /// The page of the tool book that the tools are from; `None` for a relay.
-    page: Option<Arc<ToolBookPage>>,
-    /// The request, behind what it continues by name.
-    input: Arc<ModelInput>,
-    prepared: PreparedHistory,
-    /// The public id of its conversation.
-    conversation: String,
-}
-
 /// A turn that is about to begin.
 struct Beginning {
     assembled: AssembledTurn,
@@ -678,6 +600,7 @@ struct Beginning {
     repairs: HistoryRepairs,
     memory: MemoryVerdict,
     names_shared: Vec<String>,
+    left_out: Vec<String>,
 }
 
 /// A turn whose machine has taken its first step, with what its driver is made of.
@@ -694,8 +617,16 @@ struct StartedTurn {
 
 enum Begun {
     Taken(Box<TurnTaken>),
-    KeyTaken { same_request: bool },
+    KeyTaken {
+        same_request: bool,
+    },
     ParentDeleted,
+    /// An equal request brought the answers before, and this turn acted on them.
+    Answered {
+        turn: TurnId,
+    },
+    /// Another request answered meanwhile.
+    ApprovalClosed,
 }
 
 /// The fingerprint that a repetition of the request has in common with it.

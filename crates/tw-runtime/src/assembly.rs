@@ -13,6 +13,7 @@ use tw_egress::part_downloads::DownloadedParts;
 use tw_egress::upstream::Upstream;
 use tw_wire::passed_headers::PassedHeaders;
 
+use crate::approvals::ActedAnswers;
 use crate::driver::{CallContext, TurnWork};
 use crate::logged_owner::LoggedOwner;
 use crate::prepared_history::PreparedHistory;
@@ -44,6 +45,8 @@ pub(crate) struct TurnParts<'a> {
     pub(crate) input: Arc<ModelInput>,
     pub(crate) prepared: PreparedHistory,
     pub(crate) offer: ToolOffer,
+    /// Calls of an earlier turn that the request answers for, and what they need.
+    pub(crate) answered: ActedAnswers,
     /// Names of tools that must not run in this turn.
     pub(crate) withheld: Vec<String>,
     /// The tools of the organization; `None` for a relay.
@@ -79,6 +82,7 @@ pub(crate) fn assemble(
         input,
         prepared,
         offer,
+        answered,
         withheld,
         page,
         upstreams,
@@ -110,6 +114,7 @@ pub(crate) fn assemble(
         is_structured: input.is_structured,
         completion_tokens_max: input.completion_tokens_max,
         offer,
+        answered: answered.answered,
         withheld,
         limits: limits_of(inner, identity),
         upstreams: upstreams
@@ -123,6 +128,7 @@ pub(crate) fn assemble(
         histories: prepared.into_histories(),
         upstreams,
         calls,
+        answered_calls: answered.calls,
         passed,
         downloaded: DownloadedParts::default(),
         logged: identity.logged.clone(),

@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tw_core::approval::ApprovalState;
 use tw_core::call::CallRunner;
 use tw_core::history;
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::json::Literal;
 use tw_core::request::{Block, Message, ModelInput, ResultBlock, Role};
 use tw_core::tenant::KeyScope;
+use tw_core::turn::NOT_APPROVED;
 use tw_core::turn_policy::{RecordPolicy, Surface};
 use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_store::read::ReadError;
@@ -326,8 +328,18 @@ fn renamed(mut message: Message, handed: &BTreeMap<CallId, String>) -> Message {
     message
 }
 
-/// The result of a call that this server ran, as the model was given it.
+/// The result of a call that this server ran, as the model was given it. Of one that was asked about, nothing is known
+/// here but that.
 fn result_of(row: &CallRow) -> Option<Message> {
+    let asked = row.call.approval;
+    if asked.is_some_and(|state| state != ApprovalState::Needed) {
+        let said = Literal::from_text(NOT_APPROVED);
+        let result = ResultBlock::of_text(row.call.tool_call_id.as_str(), said);
+        return Some(Message {
+            awaits: Some(row.call.id),
+            ..Message::made(Role::Tool, vec![Block::Result(result)])
+        });
+    }
     let end = row.call.end.as_ref();
     let end = end.filter(|_| row.call.runs == CallRunner::Server)?;
     let said = Literal::from_text(&end.shown);

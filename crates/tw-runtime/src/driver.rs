@@ -24,8 +24,10 @@ use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep};
 use tw_core::accepts::AddressRule;
+use tw_core::approval::ANSWERED_ROUND;
 use tw_core::call::CallEnd;
 use tw_core::change::{Fence, NewTurn, Outcome, TurnChange};
+use tw_core::event::LogEvent;
 use tw_core::id::CallRef;
 use tw_core::model::ModelEvent;
 use tw_core::request::ModelInput;
@@ -56,7 +58,7 @@ use crate::variables::{TurnVariables, VariableSubject};
 
 use calls::{CallEnded, CallTaskKind};
 use log::TurnLog;
-use metering::Metering;
+use metering::{MeteredEvent, Metering};
 
 /// The parts of a turn that its driver works with and never changes.
 #[derive(Debug)]
@@ -67,6 +69,8 @@ pub(crate) struct TurnWork {
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// `None` for a relay.
     pub(crate) calls: Option<CallContext>,
+    /// The same of the calls that the request brought answers for.
+    pub(crate) answered_calls: Option<CallContext>,
     /// Headers of the request that go to upstreams.
     pub(crate) passed: PassedHeaders,
     /// What its rounds have downloaded.
@@ -89,6 +93,16 @@ impl CallContext {
             organization: Arc::clone(&page.slug),
             tenancy: page.tenancy,
             variables: TurnVariables::new(&page.slug, whose, input),
+        }
+    }
+}
+
+impl TurnWork {
+    /// The context of a call.
+    fn context_of(&self, call: CallRef) -> Option<&CallContext> {
+        match call.round {
+            ANSWERED_ROUND => self.answered_calls.as_ref(),
+            _ => self.calls.as_ref(),
         }
     }
 }
@@ -227,13 +241,22 @@ impl TurnDriver {
         passing: TurnstilePass,
         accepted: oneshot::Sender<Result<AcceptedTurn, StoreApplyError>>,
     ) {
-        let Step { write, show, then } = step;
-        debug_assert!(show.is_empty(), "an accepted turn has nothing to show yet");
-        for effect in then {
-            self.start(effect);
+        let Step {
+            mut write,
+            show,
+            then,
+        } = step;
+        let acts_on_answers = !show.is_empty();
+        if acts_on_answers {
+            self.log.add(&show);
+            let flush = self.log.take(self.inner.env.now());
+            write.extend(flush.map(TurnChange::AppendEvents));
+        } else {
+            for effect in then.iter().cloned() {
+                self.start(effect);
+            }
         }
         let noted = self.note(&write);
-        debug_assert!(noted.is_empty(), "nothing of an accepted turn has ended");
         self.reach(FailPoint::BeforeAccept);
         let store = self.inner.store.clone();
         self.accepting = Some(Accepting {
@@ -241,7 +264,28 @@ impl TurnDriver {
             passing,
             accepted,
         });
+        if acts_on_answers && let Err(stopped) = self.act_on_answers(noted, show, then).await {
+            self.stop(stopped).await;
+            return;
+        }
         self.drive().await;
+    }
+
+    /// Begins a turn that acts on answers first: only once those are written down as given.
+    async fn act_on_answers(
+        &mut self,
+        noted: Vec<MeteredEvent>,
+        show: Vec<LogEvent>,
+        then: Vec<Effect>,
+    ) -> Result<(), DriverStop> {
+        self.settle().await?;
+        self.count(noted);
+        self.live.durable.send_replace(self.log.numbered());
+        self.send(show).await;
+        for effect in then {
+            self.start(effect);
+        }
+        Ok(())
     }
 
     /// Waits until the turn is accepted, if it is not yet.
@@ -584,9 +628,14 @@ impl TurnDriver {
                 let upstream = &self.work.upstreams[self.turn.upstream_of(n)];
                 let origin = self.turn.origin_of(n);
                 let streamed = self.turn.setup().streamed;
+                let mut messages = self.work.histories.sent(&self.work.input, &self.turn);
+                let settled = self.turn.settled(&messages);
+                for (at, message) in &settled {
+                    messages[*at] = message;
+                }
                 let request = self.turn.model_request(
                     &self.work.input,
-                    self.work.histories.sent(&self.work.input, &self.turn),
+                    messages,
                     &origin,
                     streamed && upstream.accepts.usage_in_streams,
                 );
@@ -681,6 +730,8 @@ pub(crate) enum AcceptedTurn {
     },
     /// The turn that this one continues was deleted in the meantime.
     ParentDeleted,
+    /// A question that it answers was closed in the meantime.
+    ApprovalClosed,
 }
 
 impl AcceptedTurn {
@@ -691,6 +742,7 @@ impl AcceptedTurn {
                 same_request: *same_request,
             },
             Some(Outcome::ParentDeleted) => Self::ParentDeleted,
+            Some(Outcome::ApprovalClosed { .. }) => Self::ApprovalClosed,
             Some(_) | None => Self::New,
         }
     }

@@ -19,6 +19,7 @@ pub mod tools;
 
 pub mod admin;
 mod answered_notes;
+mod approvals;
 mod assembly;
 pub mod auth;
 mod byte_units;

@@ -13,7 +13,7 @@ use tw_core::recall::{
 };
 use tw_core::request::{Block, CallBlock, Message, Role};
 use tw_core::tool::EffectClass;
-use tw_core::turn::ToolOffer;
+use tw_core::turn::{NOT_APPROVED, ToolOffer};
 use tw_store::read::ReadError;
 use tw_store::read::recall::{AnsweredTurn, HandedSent};
 use tw_store::read::turn::CallRow;
@@ -339,6 +339,12 @@ fn rounds_of(turn: &AnsweredTurn) -> Vec<RecalledRound> {
 
 fn recalled_call(row: &CallRow, names_only: bool) -> RecalledCall {
     let shown = row.call.end.as_ref().map(|end| end.shown.as_str());
+    // What became of it is told where its question stands in the history.
+    let shown = if row.call.approval.is_some() {
+        Some(NOT_APPROVED)
+    } else {
+        shown
+    };
     RecalledCall {
         runs: row.call.runs,
         id: row.call.id,

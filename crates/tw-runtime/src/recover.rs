@@ -26,6 +26,7 @@ use tw_wire::client_request::body_text;
 use tw_wire::stored::DamagedRecord;
 use tw_wire::stored::context::{self, ListedTool, OfferedTool, TurnContext};
 
+use crate::approvals::{self, ActedAnswers, QuestionReader};
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
 use crate::chain::{self, ChainError};
 use crate::driver::{self, DriverParts, TurnDriver};
@@ -334,6 +335,7 @@ async fn load(
         Err(error) => return end_unreadable(inner, fence, &error).await,
     };
     let (offer, page) = offer_of(inner, organization, &context).await?;
+    let acts = approvals::of_recovered(inner, organization, &found.calls).await?;
     let row = &found.turn;
     let is_named = context.projection.continues().is_some();
     let input = if is_named {
@@ -345,6 +347,14 @@ async fn load(
     } else {
         input
     };
+    let reader = QuestionReader {
+        organization,
+        surface: row.surface,
+        end_user: row.end_user.as_deref(),
+        // Whoever continued a turn by its name was allowed to.
+        api_key: (!is_named).then_some(row.api_key),
+    };
+    let input = approvals::settle_recovered(inner, reader, Arc::new(input), &acts.answered).await?;
     let owner = HistoryOwner {
         organization: row.organization,
         api_key: row.api_key,
@@ -358,7 +368,15 @@ async fn load(
     };
     let prepared = prepared_history::prepare(inner, owner, source, &input, &offer).await?;
     let calls_max = context.projection.calls_max();
-    match parts_of(inner, context, input, prepared, offer, page.as_deref()) {
+    match parts_of(
+        inner,
+        context,
+        input,
+        prepared,
+        offer,
+        acts,
+        page.as_deref(),
+    ) {
         Ok(parts) => {
             let identity = identity_of(&found, calls_max);
             let assembled = assembly::assemble(inner, &identity, parts);
@@ -419,9 +437,10 @@ fn identity_of(found: &RecoveredTurn, calls_max: Option<u32>) -> TurnIdentity<'_
 fn parts_of<'a>(
     inner: &RuntimeInner,
     context: TurnContext,
-    input: ModelInput,
+    input: Arc<ModelInput>,
     prepared: PreparedHistory,
     offer: ToolOffer,
+    answered: ActedAnswers,
     page: Option<&'a ToolBookPage>,
 ) -> Result<TurnParts<'a>, UnreadableError> {
     let named = context.upstreams.iter();
@@ -436,9 +455,10 @@ fn parts_of<'a>(
         return Err(UnreadableError::NoUpstream);
     }
     Ok(TurnParts {
-        input: Arc::new(input),
+        input,
         prepared,
         offer,
+        answered,
         withheld: context.withheld,
         page,
         upstreams,
@@ -581,6 +601,8 @@ pub fn found_turn(found: &RecoveredTurn) -> FoundTurn {
                 effect: row.call.effect,
                 arguments: row.call.arguments.clone(),
                 idempotency_key: row.call.idempotency_key.clone(),
+                approval: row.call.approval,
+                approves: row.call.approves,
                 status: row.call.status,
                 end: row.call.end.clone(),
             })

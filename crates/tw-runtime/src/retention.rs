@@ -55,6 +55,10 @@ fn sweep(inner: &RuntimeInner) -> Vec<Change> {
             before: now.before(inner.config.request_keys_kept),
             keys_max: TURNS_PER_SWEEP_MAX,
         },
+        Change::ExpireApprovals {
+            now,
+            calls_max: TURNS_PER_SWEEP_MAX,
+        },
         Change::ExpireRelayedRequests {
             before: now.before(inner.config.relayed_requests_kept),
             requests_max: TURNS_PER_SWEEP_MAX,

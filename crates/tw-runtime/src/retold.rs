@@ -4,6 +4,7 @@
 //! only the log held is not there, which is probabilities, annotations, fields beside the answer and the words of a
 //! failure.
 
+use tw_core::approval::{ANSWERED_ROUND, ApprovalState};
 use tw_core::call::CallRunner;
 use tw_core::event::{LogEvent, TurnEnd};
 use tw_core::json::Literal;
@@ -31,6 +32,15 @@ pub fn log_of(view: &TurnView, texts: TextsShown) -> Vec<LogEvent> {
     let rounds = view.rounds.iter();
     let answered = rounds.filter(|round| !round.messages.is_empty());
     let answered: Vec<&RoundView> = answered.collect();
+    let ran_first = view
+        .rounds
+        .iter()
+        .filter(|round| round.round == ANSWERED_ROUND);
+    for call in ran_first.flat_map(|round| &round.calls) {
+        let arguments = Literal::from_text(&call.arguments);
+        own_call(call, arguments, &mut log);
+        own_end(call, &mut log);
+    }
     for (at, round) in answered.iter().enumerate() {
         let is_last = at + 1 == answered.len();
         let shown = RoundShown {
@@ -105,24 +115,26 @@ fn round_of(round: &RoundView, shown: RoundShown, log: &mut Vec<LogEvent>) {
     }
     log.append(&mut said);
     let own = round.calls.iter();
-    let own = own.filter(|call| call.runs == CallRunner::Server && shown.own_calls);
-    for call in own.clone() {
+    let own = own.filter(|call| {
+        call.runs == CallRunner::Server && shown.own_calls && call.approval.is_none()
+    });
+    let written = |call: &CallView| {
         let made = call_in(&blocks, &call.tool_call_id);
-        log.push(LogEvent::CallStarted {
+        made.map(|made| made.arguments.clone()).unwrap_or_default()
+    };
+    for call in own.clone() {
+        own_call(call, written(call), log);
+    }
+    for call in own {
+        own_end(call, log);
+    }
+    for call in round.calls.iter().filter(|call| was_asked_about(call)) {
+        log.push(LogEvent::ApprovalAsked {
             call: call.call,
             id: call.id,
             name: call.tool_name.clone(),
-            arguments: made.map(|made| made.arguments.clone()).unwrap_or_default(),
+            arguments: written(call),
         });
-    }
-    for call in own {
-        if let Some(end) = &call.end {
-            log.push(LogEvent::CallEnded {
-                call: call.call,
-                id: call.id,
-                end: Box::new(end.clone()),
-            });
-        }
     }
     for (call, place) in handed.into_iter().zip(0..) {
         let made = call_in(&blocks, &call.tool_call_id);
@@ -136,6 +148,31 @@ fn round_of(round: &RoundView, shown: RoundShown, log: &mut Vec<LogEvent>) {
             native: made.and_then(|made| made.native.clone()),
         }));
     }
+}
+
+fn own_call(call: &CallView, arguments: Literal, log: &mut Vec<LogEvent>) {
+    log.push(LogEvent::CallStarted {
+        call: call.call,
+        id: call.id,
+        name: call.tool_name.clone(),
+        arguments,
+        approves: call.approves,
+    });
+}
+
+fn own_end(call: &CallView, log: &mut Vec<LogEvent>) {
+    if let Some(end) = &call.end {
+        log.push(LogEvent::CallEnded {
+            call: call.call,
+            id: call.id,
+            end: Box::new(end.clone()),
+        });
+    }
+}
+
+fn was_asked_about(call: &CallView) -> bool {
+    let approval = call.approval.as_ref();
+    approval.is_some_and(|approval| approval.state != ApprovalState::Needed)
 }
 
 /// Calls of a round that its client was handed whole.

@@ -452,6 +452,7 @@ impl Runtime {
                 | Outcome::KeyTaken { .. }
                 | Outcome::CallEnded { .. }
                 | Outcome::ParentDeleted
+                | Outcome::ApprovalClosed { .. }
                 | Outcome::Deleted { .. }
                 | Outcome::Count(_)
                 | Outcome::Partly(_),

@@ -1,6 +1,7 @@
 //! The one function that writes.
 
 mod accept;
+mod approvals;
 mod conversation;
 mod outside;
 mod relayed;
@@ -137,6 +138,10 @@ pub(crate) fn apply(
                 AcceptOutcome::ParentDeleted => {
                     return Ok(AppliedGroup::Whole(vec![Outcome::ParentDeleted]));
                 }
+                AcceptOutcome::ApprovalClosed { asked } => {
+                    let closed = Outcome::ApprovalClosed { asked };
+                    return Ok(AppliedGroup::Whole(vec![closed]));
+                }
             };
             // Nobody else knows yet of a turn that this group makes, so its fence holds.
             let turn = TurnKey {
@@ -195,6 +200,7 @@ fn ends(change: &TurnChange, at: CallRef) -> bool {
         | TurnChange::CloseAttempt(_)
         | TurnChange::AddMessage(_)
         | TurnChange::StartCall { .. }
+        | TurnChange::AskApproval { .. }
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. }
@@ -249,6 +255,9 @@ fn apply_of_turn(
         TurnChange::AddCall(call) => turn_changes::add_call(db, turn, call),
         TurnChange::StartCall { call, at } => turn_changes::start_call(db, rules, turn, *call, *at),
         TurnChange::HandOverCall(handed) => turn_changes::hand_over_call(db, rules, turn, handed),
+        TurnChange::AskApproval { call, until, at } => {
+            approvals::ask(db, rules, turn, *call, (*until, *at))
+        }
         TurnChange::EndCall { call, end, at } => {
             turn_changes::end_call(db, rules, turn, *call, end, *at)
         }
@@ -298,6 +307,7 @@ fn apply_free(
         Change::ExpireEvents { before, turns_max } => {
             retention::expire_events(db, *before, *turns_max)
         }
+        Change::ExpireApprovals { now, calls_max } => approvals::expire(db, *now, *calls_max),
         Change::CheckWritable { at } => tenant::check_writable(db, *at),
         Change::ExpireRequestKeys { before, keys_max } => {
             retention::expire_request_keys(db, *before, *keys_max)

@@ -87,6 +87,10 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0019_seal.sql"),
     },
     Migration {
+        name: "approvals",
+        sql: include_str!("../migrations/0020_approvals.sql"),
+    },
+    Migration {
         name: "blobs",
         sql: include_str!("../migrations/0022_blobs.sql"),
     },

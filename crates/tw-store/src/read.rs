@@ -1,6 +1,7 @@
 //! Reads: what each returns, and the functions on the store.
 
 pub mod api_keys;
+pub mod approvals;
 pub mod chain;
 pub mod conversations;
 pub mod events;

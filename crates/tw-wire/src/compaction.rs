@@ -6,6 +6,8 @@
 //! a longer one there is a summary that the model wrote, and behind it the calls that nobody has answered yet, since
 //! their results are still to come.
 
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 use tw_core::json::shared::SharedText;
 
@@ -161,26 +163,39 @@ pub fn summarized(body: &SharedText, summary: &str) -> String {
     text(out)
 }
 
-/// The calls of the client's that have no result yet.
+/// The calls of the client's that have no result yet, and the questions whether calls may run that nothing came of yet.
 fn unanswered(items: &[String]) -> Vec<&String> {
     let read = |item: &str| {
         let fields = ObjectFields::parse(item).ok()?;
-        let kind = raw::string(fields.get("type")?)?.into_owned();
-        let call = raw::string(fields.get("call_id")?)?.into_owned();
-        Some((kind, call))
+        let text = |name: &str| raw::filled_string(fields.get(name)).map(Cow::into_owned);
+        let kind = text("type")?;
+        let id = match &*kind {
+            QUESTION => text("id"),
+            RAN => text("approval_request_id"),
+            _ => text("call_id"),
+        };
+        Some((kind, id?))
     };
     let of: Vec<_> = items.iter().map(|item| read(item)).collect();
-    let is_answered = |call: &str| {
+    let is_answered = |by: &dyn Fn(&str) -> bool, id: &str| {
         let mut others = of.iter().flatten();
-        others.any(|(kind, answers)| kind.ends_with("_output") && answers == call)
+        others.any(|(kind, answers)| by(kind) && answers == id)
     };
-    let is_open = |(kind, call): &(String, String)| kind.ends_with("_call") && !is_answered(call);
+    let is_open = |(kind, id): &(String, String)| match &**kind {
+        QUESTION => !is_answered(&|kind| kind == RAN, id),
+        RAN => false,
+        kind => kind.ends_with("_call") && !is_answered(&|kind| kind.ends_with("_output"), id),
+    };
     let pairs = items.iter().zip(&of);
     pairs
         .filter(|(_, of)| of.as_ref().is_some_and(is_open))
         .map(|(item, _)| item)
         .collect()
 }
+
+/// The question whether a call may run, and the call that ran, or did not.
+const QUESTION: &str = "mcp_approval_request";
+const RAN: &str = "mcp_call";
 
 /// The items of a request; an input that is one text is a message of the user.
 fn items_of(fields: &ObjectFields<'_>) -> Vec<String> {

@@ -13,6 +13,7 @@ pub use projection::{Projection, ResponsesProjection};
 use std::collections::BTreeMap;
 
 use tw_core::accepts::Accepts;
+use tw_core::approval::ApprovalWords;
 use tw_core::history::FeltDifferences;
 use tw_core::id::{CallId, TurnId};
 use tw_core::json::Json;
@@ -262,6 +263,14 @@ impl WireFormat {
         match self {
             Self::OpenAiChat | Self::AnthropicMessages => None,
             Self::OpenAiResponses => openai_responses::ids::parse_response_id(id),
+        }
+    }
+
+    /// Whether clients of the format can be asked for the approval of a call.
+    pub fn approval_words(self) -> ApprovalWords {
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => ApprovalWords::Missing,
+            Self::OpenAiResponses => ApprovalWords::Known,
         }
     }
 

@@ -18,11 +18,11 @@ impl Turn {
     /// ended, goes to the next round.
     pub(super) fn go_on(&mut self, now: &mut Now<'_>, step: &mut Step) {
         let parallel = usize::try_from(self.setup.limits.calls_parallel_max).unwrap_or(usize::MAX);
-        let Some(round) = self.rounds.last_mut() else {
-            return;
+        let calls = match self.rounds.last_mut() {
+            Some(round) => &mut round.calls,
+            None => &mut self.answered,
         };
-        let active = round
-            .calls
+        let active = calls
             .iter()
             .filter(|call| match call.state {
                 CallState::Pending { asked, .. } => asked,
@@ -33,7 +33,7 @@ impl Turn {
             })
             .count();
         let mut free = parallel.saturating_sub(active);
-        for call in &mut round.calls {
+        for call in calls.iter_mut() {
             if let CallState::Pending {
                 asked: asked @ false,
                 ..
@@ -46,7 +46,7 @@ impl Turn {
             }
         }
         let is_over = |call: &Call| call.is_ended() || matches!(call.state, CallState::Held);
-        if round.calls.iter().all(is_over) {
+        if calls.iter().all(is_over) {
             self.after_calls(now, step);
         }
     }
@@ -285,8 +285,12 @@ impl Turn {
         let Some(call) = self.find_mut(at) else {
             return;
         };
+        // A call that is held was not shown yet.
+        let was_shown = !matches!(call.state, CallState::Held);
         call.state = CallState::Ended(end.clone());
-        call.show_end(&end, step);
+        if was_shown {
+            call.show_end(&end, step);
+        }
         step.write.push(TurnChange::EndCall {
             call: at,
             end,

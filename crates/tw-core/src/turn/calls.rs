@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::answer::{DraftCall, ModelAnswer};
 use super::{Call, CallState, Now, Phase, Round, Step, Turn, failed};
+use crate::approval::ApprovalState;
 use crate::arguments::{self, ArgumentsEnd, InvalidArguments, ValidArgs};
 use crate::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use crate::change::{AttemptOutcome, CloseAttempt, NewCall, NewMessage, TurnChange};
@@ -170,7 +171,9 @@ impl Turn {
             let state = if is_clients {
                 held(end)
             } else {
+                let requires_approval = |tool: &Arc<Tool>| tool.policy.requires_approval;
                 match self.check_call(draft, tool.as_deref(), end, at) {
+                    Ok(_) if tool.as_ref().is_some_and(requires_approval) => CallState::Held,
                     Ok(args) => CallState::Pending {
                         args,
                         n: 1,
@@ -208,6 +211,7 @@ impl Turn {
                 runs,
                 name: draft.name.clone(),
                 sent_id,
+                approves: None,
                 idempotency_key,
                 effect,
                 tool,
@@ -217,8 +221,9 @@ impl Turn {
                 state,
             };
             let token = (now.fresh_id)().simple().to_string();
+            let arguments = draft.arguments.to_text();
             step.write.push(TurnChange::AddCall(Box::new(new_call(
-                &call, draft, token, now,
+                &call, arguments, token, now,
             ))));
             calls.push(call);
         }
@@ -305,7 +310,11 @@ impl Turn {
     }
 
     fn show_calls(&self, round: u32, step: &mut Step) {
-        let ours = |call: &&Call| call.at.round == round && call.runs == CallRunner::Server;
+        // Whoever is asked for an approval sees the call then.
+        let ours = |call: &&Call| {
+            let is_held = matches!(call.state, CallState::Held);
+            call.at.round == round && call.runs == CallRunner::Server && !is_held
+        };
         let blocks = self.rounds.last().map_or(&[][..], |round| &round.blocks);
         let written = |call: &Call| {
             let made = call_in(blocks, &call.sent_id);
@@ -317,6 +326,7 @@ impl Turn {
                 id: call.id,
                 name: call.name.clone(),
                 arguments: written(call),
+                approves: None,
             });
             if let CallState::Ended(end) = &call.state {
                 step.show.push(LogEvent::CallEnded {
@@ -383,7 +393,8 @@ fn held(end: ArgumentsEnd) -> CallState {
     }
 }
 
-fn new_call(call: &Call, draft: &DraftCall, token: String, now: &Now<'_>) -> NewCall {
+pub(super) fn new_call(call: &Call, arguments: String, token: String, now: &Now<'_>) -> NewCall {
+    let is_asked_for = matches!(call.state, CallState::Held) && call.runs == CallRunner::Server;
     let (status, end) = match &call.state {
         CallState::Ended(end) => (end.status(), Some(end.clone())),
         CallState::Pending { .. }
@@ -404,11 +415,13 @@ fn new_call(call: &Call, draft: &DraftCall, token: String, now: &Now<'_>) -> New
             .map(|version| version.key),
         tool_name: call.name.clone(),
         tool_call_id: call.sent_id.clone(),
-        arguments: draft.arguments.to_text(),
+        arguments,
         status,
         end,
         idempotency_key: call.idempotency_key.clone(),
         callback_token: token,
+        approval: is_asked_for.then_some(ApprovalState::Needed),
+        approves: call.approves,
         at: now.at,
     }
 }

@@ -2,7 +2,7 @@
 //! handed over when ours have ended where one is.
 
 use super::answer::{DraftCall, ModelAnswer};
-use super::{CallState, Now, Phase, Step, Turn, failed};
+use super::{Call, CallState, Now, Phase, Step, Turn, failed};
 use crate::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use crate::change::{HandedCall, NewCall, TurnChange};
 use crate::event::LogEvent;
@@ -107,8 +107,9 @@ impl Turn {
         })
     }
 
-    /// Ends the turn with the calls that the client is to run.
+    /// Ends the turn with the calls that the client is to run, and with those of ours that it is asked about.
     pub(super) fn hand_over(&mut self, now: &Now<'_>, step: &mut Step) {
+        let until = self.approval_until(now);
         let Some(round) = self.rounds.last_mut() else {
             return;
         };
@@ -116,41 +117,43 @@ impl Turn {
             .calls
             .iter_mut()
             .filter(|call| matches!(call.state, CallState::Held));
-        for (call, place) in held.zip(0..) {
+        let mut place = 0;
+        for call in held {
             let made = call_in(&round.blocks, &call.sent_id);
-            let form = made.map_or(CallForm::Function, |made| made.form);
-            let arguments = made.map(|made| made.arguments.clone()).unwrap_or_default();
-            let native = made.and_then(|made| made.native.clone());
-            step.write
-                .push(TurnChange::HandOverCall(Box::new(HandedCall {
-                    call: call.at,
-                    tool_name: call.name.clone(),
-                    tool_call_id: call.sent_id.clone(),
-                    arguments: arguments.to_text(),
-                    at: now.at,
-                })));
-            self.handed.push(CallBlock {
+            let handed = CallBlock {
                 id: call.id.handed(),
                 name: call.name.clone(),
-                form,
-                arguments: arguments.clone(),
-                native: native.clone(),
-            });
-            step.show.push(LogEvent::ClientCall(CallDelta {
-                choice: 0,
-                call: place,
-                id: Some(call.id.handed().into()),
-                name: Some(call.name.as_str().into()),
-                form,
-                arguments: filled(arguments),
-                native,
-            }));
-            call.state = CallState::Ended(handed_over());
+                form: made.map_or(CallForm::Function, |made| made.form),
+                arguments: made.map(|made| made.arguments.clone()).unwrap_or_default(),
+                native: made.and_then(|made| made.native.clone()),
+            };
+            match call.runs {
+                CallRunner::Client => {
+                    give_to_client(call, &handed, place, now, step);
+                    place += 1;
+                    call.state = CallState::Ended(handed_over());
+                }
+                CallRunner::Server | CallRunner::Outside => {
+                    step.write.push(TurnChange::AskApproval {
+                        call: call.at,
+                        until,
+                        at: now.at,
+                    });
+                    step.show.push(LogEvent::ApprovalAsked {
+                        call: call.at,
+                        id: call.id,
+                        name: handed.name.clone(),
+                        arguments: handed.arguments.clone(),
+                    });
+                }
+            }
+            self.handed.push(handed);
         }
-        step.show.push(LogEvent::Finish {
-            choice: 0,
-            reason: Finish::ToolCalls,
-        });
+        let reason = match place {
+            0 => Finish::Stop,
+            _ => Finish::ToolCalls,
+        };
+        step.show.push(LogEvent::Finish { choice: 0, reason });
         self.end(TurnStatus::Completed, None, None, now, step);
     }
 
@@ -160,6 +163,27 @@ impl Turn {
         step.write
             .push(broken_off(at, CallReason::Interrupted, now.at));
     }
+}
+
+/// Hands over a call that the client is to run, which is the one at `place` of such.
+fn give_to_client(call: &Call, handed: &CallBlock, place: u32, now: &Now<'_>, step: &mut Step) {
+    step.write
+        .push(TurnChange::HandOverCall(Box::new(HandedCall {
+            call: call.at,
+            tool_name: call.name.clone(),
+            tool_call_id: call.sent_id.clone(),
+            arguments: handed.arguments.to_text(),
+            at: now.at,
+        })));
+    step.show.push(LogEvent::ClientCall(CallDelta {
+        choice: 0,
+        call: place,
+        id: Some(handed.id.as_str().into()),
+        name: Some(handed.name.as_str().into()),
+        form: handed.form,
+        arguments: filled(handed.arguments.clone()),
+        native: handed.native.clone(),
+    }));
 }
 
 /// Ends the rows of calls whose answer did not come to its end.
@@ -237,6 +261,8 @@ fn client_call(
         end: None,
         idempotency_key: String::new(),
         callback_token: (now.fresh_id)().simple().to_string(),
+        approval: None,
+        approves: None,
         at: now.at,
     }
 }

@@ -40,7 +40,7 @@ impl Turn {
                 self.end_anew(now, step);
                 return;
             }
-            // The client answers it itself.
+            // The client answers it itself, or whoever approves it.
             CallState::Held => return,
             CallState::Running { n, .. } => {
                 if !withdrawn.start {
@@ -100,6 +100,7 @@ fn withdraw(at: CallRef, step: &mut Step) -> Withdrawn {
         | TurnChange::OpenAttempt(_)
         | TurnChange::EndCall { .. }
         | TurnChange::HandOverCall(_)
+        | TurnChange::AskApproval { .. }
         | TurnChange::CloseAttempt(_)
         | TurnChange::AddMessage(_)
         | TurnChange::AddCall(_)
@@ -163,6 +164,7 @@ fn take_end(step: &mut Step) -> Option<TurnEnd> {
         | LogEvent::Extra { .. }
         | LogEvent::Progress { .. }
         | LogEvent::CallStarted { .. }
+        | LogEvent::ApprovalAsked { .. }
         | LogEvent::CallEnded { .. }
         | LogEvent::Finish { .. } => true,
     });

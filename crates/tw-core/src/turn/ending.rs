@@ -54,12 +54,12 @@ impl Turn {
         self.phase = Phase::Ended;
     }
 
-    /// Whether calls were handed over whose answers belong beside results of ours.
+    /// Whether calls were handed over whose answers belong beside results of ours, or ours that may yet be approved.
     fn holds_results(&self) -> bool {
         let handed = |call: &Call| match &call.state {
             CallState::Ended(end) => call.runs == CallRunner::Client && end.reason.is_none(),
+            CallState::Held => true,
             CallState::Pending { .. }
-            | CallState::Held
             | CallState::Running { .. }
             | CallState::Waiting { .. }
             | CallState::LookingUp { .. } => false,

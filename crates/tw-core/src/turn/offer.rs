@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::approval::ApprovalWords;
 use crate::limits::OFFERED_BYTES_MAX;
 use crate::request::{ModelInput, RequestTools, ToolEntry};
 use crate::tenant::{ToolGrant, ToolsMode};
@@ -71,6 +72,32 @@ impl ToolOffer {
         }
     }
 
+    /// The same offer without the tools that require approval, and their names.
+    fn without_approvals(self) -> (Self, Vec<String>) {
+        let needs = |tool: &Arc<Tool>| tool.policy.requires_approval;
+        let left_out: Vec<String> = self
+            .ours()
+            .filter(|tool| needs(tool))
+            .map(|tool| tool.name.clone())
+            .collect();
+        let is_kept = |listed: &MixedListEntry| match listed {
+            MixedListEntry::Ours(tool) => !needs(tool),
+            MixedListEntry::Client(_) => true,
+        };
+        let offer = match self {
+            Self::Relay => Self::Relay,
+            Self::Ours(mut tools) => {
+                tools.retain(|tool| !needs(tool));
+                Self::Ours(tools)
+            }
+            Self::Mixed(mut listed) => {
+                listed.retain(is_kept);
+                Self::Mixed(listed)
+            }
+        };
+        (offer, left_out)
+    }
+
     /// The same offer, with each of our tools as `change` makes it.
     #[must_use]
     pub fn map_ours(self, change: impl Fn(Arc<Tool>) -> Arc<Tool>) -> Self {
@@ -98,6 +125,8 @@ pub struct OfferOutcome {
     pub schemas_replaced: u32,
     /// Tools that were to be added and that the client's list names already, in its order; ours hold.
     pub names_shared: Vec<String>,
+    /// Tools of ours that would be offered, but whose calls need an approval for which the client's format has no words.
+    pub left_out: Vec<String>,
 }
 
 /// A list that cannot be offered.
@@ -121,6 +150,15 @@ pub enum OfferError {
     SeveralChoices,
 }
 
+/// What a request may be offered.
+#[derive(Clone, Copy, Debug)]
+pub struct OfferRules<'a> {
+    pub grant: &'a ToolGrant,
+    pub mode: ToolsMode,
+    pub approvals: ApprovalWords,
+    pub tools_max: usize,
+}
+
 /// Decides what a request is offered.
 ///
 /// Without a list it is the key's tools, sorted by name so that the provider's prompt cache
@@ -132,11 +170,15 @@ pub enum OfferError {
 /// [`OfferError`] for what cannot be run.
 pub fn offer(
     input: &ModelInput,
-    grant: &ToolGrant,
-    mode: ToolsMode,
+    rules: &OfferRules<'_>,
     registry: &[Arc<Tool>],
-    tools_max: usize,
 ) -> Result<OfferOutcome, OfferError> {
+    let OfferRules {
+        grant,
+        mode,
+        approvals,
+        tools_max,
+    } = *rules;
     let mut schemas_replaced = 0;
     let mut names_shared = Vec::new();
     let offer = match &input.tools {
@@ -153,11 +195,18 @@ pub fn offer(
             ToolOffer::of_list(listed)
         }
     };
-    if offer.ours().next().is_none() {
+    let (offer, left_out) = match approvals {
+        ApprovalWords::Known => (offer, Vec::new()),
+        ApprovalWords::Missing => offer.without_approvals(),
+    };
+    // What was left out of the client's own list must not go out with the rest of it.
+    let goes_as_sent = left_out.is_empty() || matches!(input.tools, RequestTools::Absent);
+    if offer.ours().next().is_none() && goes_as_sent {
         return Ok(OfferOutcome {
             offer: ToolOffer::Relay,
             schemas_replaced: 0,
             names_shared,
+            left_out,
         });
     }
     if matches!(
@@ -194,6 +243,7 @@ pub fn offer(
         offer,
         schemas_replaced,
         names_shared,
+        left_out,
     })
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::attempts::{close_attempt, outcome_unknown};
 use super::too_long::TOO_LONG;
 use super::{Call, CallState, Effect, Now, Phase, Round, Step, Turn, TurnSetup, failed};
+use crate::approval::{ANSWERED_ROUND, ApprovalState};
 use crate::arguments;
 use crate::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use crate::change::{AttemptOutcome, CloseAttempt, NewMessage, TurnChange};
@@ -54,6 +55,8 @@ pub struct FoundCall {
     pub effect: Option<EffectClass>,
     pub arguments: String,
     pub idempotency_key: String,
+    pub approval: Option<ApprovalState>,
+    pub approves: Option<CallId>,
     pub status: CallStatus,
     /// Set for a call with a final status.
     pub end: Option<CallEnd>,
@@ -94,9 +97,17 @@ impl Turn {
             .iter()
             .rfind(|attempt| attempt.position.is_none());
         turn.recall_upstream(found);
+        let answered = found.calls.iter().filter(is_of_answer);
+        turn.answered = answered
+            .map(|call| turn.found_call(call, &found.attempts))
+            .collect();
         let Some(asked) = asked else {
-            // The accepting transaction opens the first attempt, so this record is damaged.
-            turn.end_internal(now, step);
+            if turn.answered.is_empty() {
+                // The accepting transaction opens the first attempt, so this record is damaged.
+                turn.end_internal(now, step);
+            } else {
+                turn.resume_calls(found, now, step);
+            }
             return turn;
         };
         let whole = |round: u32| {
@@ -119,7 +130,7 @@ impl Turn {
             });
         }
         for call in &found.calls {
-            if !whole(call.call.round) && call.end.is_none() {
+            if !is_of_answer(&call) && !whole(call.call.round) && call.end.is_none() {
                 turn.drop_found(call.call, now, step);
             }
         }
@@ -140,7 +151,10 @@ impl Turn {
         {
             *self.invalid.entry(found.tool_name.clone()).or_default() += 1;
         }
-        let tool = self.registered(&found.tool_name);
+        let tool = match found.approves {
+            Some(asked) => self.answered_tool(asked),
+            None => self.registered(&found.tool_name),
+        };
         let reason = found.end.as_ref().and_then(|end| end.reason);
         let of_call = attempts.iter().filter(|attempt| {
             attempt.round == found.call.round && attempt.position == Some(found.call.position)
@@ -159,7 +173,9 @@ impl Turn {
         };
         let state = match (&found.end, arguments) {
             (Some(end), _) => CallState::Ended(end.clone()),
-            (None, _) if found.runs == CallRunner::Client => CallState::Held,
+            (None, _) if found.runs == CallRunner::Client || found.approval.is_some() => {
+                CallState::Held
+            }
             (None, Ok(args)) => CallState::Pending {
                 args,
                 n: 1,
@@ -173,6 +189,7 @@ impl Turn {
             runs: found.runs,
             name: found.tool_name.clone(),
             sent_id: found.sent_id.clone(),
+            approves: found.approves,
             idempotency_key: found.idempotency_key.clone(),
             effect: found.effect,
             tool,
@@ -181,6 +198,11 @@ impl Turn {
             unsure,
             state,
         }
+    }
+
+    fn answered_tool(&self, asked: CallId) -> Option<Arc<Tool>> {
+        let mut answered = self.setup.answered.iter();
+        answered.find(|call| call.asked == asked)?.tool.clone()
     }
 
     fn registered(&self, name: &str) -> Option<Arc<Tool>> {
@@ -243,6 +265,7 @@ impl Turn {
                 | LogEvent::Extra { .. }
                 | LogEvent::Progress { .. }
                 | LogEvent::CallStarted { .. }
+                | LogEvent::ApprovalAsked { .. }
                 | LogEvent::CallEnded { .. }
                 | LogEvent::Finish { .. }
                 | LogEvent::Usage(_)
@@ -412,6 +435,11 @@ impl Turn {
             step,
         );
     }
+}
+
+/// Whether a call acts on an answer that the request brought.
+fn is_of_answer(call: &&FoundCall) -> bool {
+    call.call.round == ANSWERED_ROUND
 }
 
 fn arguments_or_empty(stored: &str) -> &str {

@@ -8,6 +8,7 @@
 mod script;
 mod trace;
 
+mod approvals;
 mod asking;
 mod calls;
 mod deadline;
@@ -96,6 +97,7 @@ fn ours() -> TurnSetup {
         is_structured: false,
         completion_tokens_max: None,
         offer: ToolOffer::Ours(tools),
+        answered: Vec::new(),
         withheld: Vec::new(),
         limits: TurnLimits::defaults(),
         upstreams: upstreams_named(&["up"]),

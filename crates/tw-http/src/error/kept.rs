@@ -19,6 +19,30 @@ impl ApiError {
         error
     }
 
+    /// The error of a request that answers a question which was not asked just before it, or not of it.
+    pub(crate) fn no_such_question() -> Self {
+        let mut error = Self::new(
+            ErrorKind::NotFound,
+            Some("approval_request_not_found"),
+            "There is no such approval request for this request: only the newest response may be answered, by who got it.",
+        );
+        error.error.param = Some("input".to_owned());
+        error
+    }
+
+    /// The error of a second answer to a question.
+    pub(crate) fn question_closed() -> Self {
+        let mut error = Self::new(
+            ErrorKind::Conflict,
+            Some("approval_request_answered"),
+            "The approval request was answered before. Send the request without the answer to go on: the model is told \
+             what came of the call.",
+        );
+        error.error.param = Some("input".to_owned());
+        error.should_retry = Some(false);
+        error
+    }
+
     pub(crate) fn no_response() -> Self {
         Self::new(
             ErrorKind::NotFound,

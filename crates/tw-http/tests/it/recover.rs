@@ -57,6 +57,7 @@ async fn orphan_with_key(
         cuts: None,
         context: context.to_owned(),
         idempotency_key: idempotency_key.map(str::to_owned),
+        answers: Vec::new(),
         messages: Vec::new(),
         keys_since: now,
         at: now,
@@ -235,6 +236,8 @@ async fn calls_end_with_a_turn_that_is_ended_unread() {
             end: None,
             idempotency_key: "k".to_owned(),
             callback_token: "t".to_owned(),
+            approval: None,
+            approves: None,
             at: app.runtime.env().now(),
         };
         let fence = Fence {

@@ -1,5 +1,6 @@
 //! Responses that are kept: continued by name, read again, and made in the background.
 
+mod approvals;
 mod background;
 mod chain;
 mod deleted;
@@ -37,9 +38,13 @@ struct Lab {
 
 impl Lab {
     async fn start(answers: &[Said]) -> Self {
+        Self::with(answers, options).await
+    }
+
+    async fn with(answers: &[Said], wanted: impl FnOnce(&Listener) -> AppOptions) -> Self {
         let tool = Listener::in_turn(vec![ListenerReply::json(DID)]).await;
         let (upstream, tool) = (upstream(answers).await, tool.unwrap());
-        let app = App::start(&upstream, options(&tool)).await;
+        let app = App::start(&upstream, wanted(&tool)).await;
         Self {
             app,
             upstream,
@@ -49,9 +54,17 @@ impl Lab {
 
     /// The same server after a restart, with further answers of the upstream.
     async fn again(&self, answers: &[Said]) -> Self {
+        self.again_with(answers, options).await
+    }
+
+    async fn again_with(
+        &self,
+        answers: &[Said],
+        wanted: impl FnOnce(&Listener) -> AppOptions,
+    ) -> Self {
         let upstream = upstream(answers).await;
         Self {
-            app: self.app.again(&upstream, options(&self.tool)).await,
+            app: self.app.again(&upstream, wanted(&self.tool)).await,
             upstream,
             tool: self.tool.clone(),
         }

@@ -5,6 +5,7 @@ mod raw;
 
 mod access;
 mod api;
+mod approvals;
 mod bad_bodies;
 mod bad_definitions;
 

@@ -18,6 +18,7 @@ use tw_wire::passed_headers::PassedHeaders;
 use tw_wire::token_count;
 
 use super::{PreparedRequest, TurnRefused, TurnRequest, machine_of, record_of};
+use crate::approvals::{ActedAnswers, AnswersUse};
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
 use crate::driver::TurnWork;
 use crate::logged_owner::LoggedOwner;
@@ -95,7 +96,10 @@ impl Runtime {
             input,
             prepared,
             conversation,
-        } = self.prepared(request, end_user).await?;
+            acts: _,
+        } = self
+            .prepared(request, end_user, (AnswersUse::Recall, [0; 32]))
+            .await?;
         let created = inner.env.now();
         let identity = TurnIdentity {
             id: TurnId(inner.env.ordered_id()),
@@ -115,6 +119,7 @@ impl Runtime {
             withheld: prepared.withheld.clone(),
             prepared,
             offer: offered.offer,
+            answered: ActedAnswers::default(),
             page: page.as_deref(),
             upstreams: upstreams.to_vec(),
             passed: request.passed.clone(),

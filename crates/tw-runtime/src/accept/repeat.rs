@@ -119,6 +119,19 @@ impl Runtime {
         }
     }
 
+    /// What an equal request that brought the same answers means for this one.
+    pub(super) async fn answered_before(
+        &self,
+        request: &TurnRequest,
+        turn: TurnId,
+    ) -> Result<EarlierTry, TurnRefused> {
+        let caller = &request.caller;
+        match self.found(caller, turn, None).await? {
+            Some(found) => self.what_follows(found, caller.organization).await,
+            None => Err(TurnRefused::QuestionClosed),
+        }
+    }
+
     /// Decides the meaning of an earlier turn for this request.
     async fn what_follows(
         &self,
@@ -140,6 +153,7 @@ impl Runtime {
                     repairs: HistoryRepairs::default(),
                     changes: RequestChanges::default(),
                     names_shared: Vec::new(),
+                    left_out: Vec::new(),
                     answer: TurnAnswer::new(Answer::Followed(Box::new(follower))),
                 })))
             }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tw_core::approval::ApprovalGiven;
 use tw_core::change::{NewMessage, NewTurn};
 use tw_core::memory::MemoryVerdict;
 use tw_core::request::{Message, Role};
@@ -47,6 +48,7 @@ pub(super) fn new_turn(
         // Once it is known what the upstream gets.
         context: String::new(),
         idempotency_key: request.idempotency_key.clone(),
+        answers: answers(setup),
         messages: brought(&request.input.messages, setup),
         keys_since: setup.created.before(inner.config.request_keys_kept),
         at: setup.created,
@@ -84,7 +86,18 @@ pub(super) fn context(request: &TurnRequest, setup: &TurnSetup) -> TurnContext {
     }
 }
 
-/// The messages that this request adds: those behind the last one of the assistant.
+/// The questions that the turn answers.
+fn answers(setup: &TurnSetup) -> Vec<ApprovalGiven> {
+    let answered = setup.answered.iter();
+    let given = answered.map(|call| ApprovalGiven {
+        asked: call.asked,
+        verdict: call.verdict.clone(),
+    });
+    given.collect()
+}
+
+/// The messages that this request adds: those behind the last one of the assistant, but for what stands in the place
+/// of results that are not known yet.
 fn brought(messages: &[Message], setup: &TurnSetup) -> Vec<NewMessage> {
     let from = messages
         .iter()
@@ -92,6 +105,7 @@ fn brought(messages: &[Message], setup: &TurnSetup) -> Vec<NewMessage> {
         .map_or(0, |at| at + 1);
     messages[from..]
         .iter()
+        .filter(|message| message.awaits.is_none())
         .zip(0..)
         .map(|(message, seq)| NewMessage {
             round: 0,

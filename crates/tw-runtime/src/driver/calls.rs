@@ -71,7 +71,7 @@ impl TurnDriver {
 
     /// An earlier answer that holds for this call; else it is noted that its answer is to be kept.
     fn cached(&mut self, call: CallRef) -> Option<ToolOutput> {
-        let context = self.work.calls.as_ref()?;
+        let context = self.work.context_of(call)?;
         let run = self.turn.call_waiting(call)?;
         let variables = context.variables.of_tool(&run.tool, run.id);
         let key = ResultKey::of(self.fence.organization, &run.tool, &run.args, &variables)?;
@@ -110,7 +110,7 @@ impl TurnDriver {
             debug_assert!(false, "the machine starts only what can run");
             return;
         };
-        let Some(context) = self.work.calls.as_ref() else {
+        let Some(context) = self.work.context_of(call) else {
             debug_assert!(false, "a turn that offers no tool of ours runs no call");
             return;
         };
@@ -228,6 +228,7 @@ impl TurnDriver {
                 TurnChange::CloseAttempt(close) => noted.extend(self.attempt_noted(close)),
                 TurnChange::EndTurn(end) => noted.push(self.end_noted(end)),
                 TurnChange::AddMessage(_)
+                | TurnChange::AskApproval { .. }
                 | TurnChange::AppendEvents(_)
                 | TurnChange::NoteStop { .. }
                 | TurnChange::NoteResumed { .. } => {}

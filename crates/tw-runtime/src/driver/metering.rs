@@ -190,8 +190,12 @@ impl TurnDriver {
 
     /// Measures the first thing that the client sees, once.
     pub(super) fn note_shown(&mut self, events: &[LogEvent]) {
-        let is_seen =
-            |event: &LogEvent| matches!(event, LogEvent::Delta(_) | LogEvent::ClientCall(_));
+        let is_seen = |event: &LogEvent| {
+            matches!(
+                event,
+                LogEvent::Delta(_) | LogEvent::ClientCall(_) | LogEvent::ApprovalAsked { .. }
+            )
+        };
         if self.metering.first_shown.is_some() || !events.iter().any(is_seen) {
             return;
         }

@@ -153,7 +153,7 @@ impl TurnDriver {
 
     /// Gives events to the client that started the turn. While it is slow, nothing else happens
     /// in this turn; a client that takes nothing for too long counts as gone.
-    async fn send(&mut self, events: Vec<LogEvent>) {
+    pub(super) async fn send(&mut self, events: Vec<LogEvent>) {
         self.note_shown(&events);
         let Some(client) = &mut self.client else {
             return;
@@ -189,6 +189,7 @@ fn changes_call(change: &TurnChange) -> bool {
         }
         TurnChange::OpenAttempt(open) => open.position.is_some(),
         TurnChange::CloseAttempt(_)
+        | TurnChange::AskApproval { .. }
         | TurnChange::AddMessage(_)
         | TurnChange::AddCall(_)
         | TurnChange::AppendEvents(_)
@@ -211,6 +212,7 @@ fn points_of(changes: &[TurnChange]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint
             }
             TurnChange::EndTurn(_) => (FailPoint::BeforeTurnEnd, FailPoint::AfterTurnEnd),
             TurnChange::OpenAttempt(_)
+            | TurnChange::AskApproval { .. }
             | TurnChange::CloseAttempt(_)
             | TurnChange::AddMessage(_)
             | TurnChange::AppendEvents(_)

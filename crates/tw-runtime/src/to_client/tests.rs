@@ -12,6 +12,7 @@ fn rounds(rounds: std::ops::Range<u32>) -> Vec<LogEvent> {
             id: CallId(uuid::Uuid::nil()),
             name: String::new(),
             arguments: Literal::default(),
+            approves: None,
         })
         .collect()
 }

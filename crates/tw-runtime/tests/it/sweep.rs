@@ -9,6 +9,7 @@
 //! on as a zombie whose writes come after the claim.
 //! Everything is deterministic: a run is its configuration and its kills.
 
+mod approvals;
 mod check;
 mod config;
 mod driver;
@@ -235,6 +236,16 @@ fn calls_whose_arguments_do_not_fit() {
 #[test]
 fn rounds_that_mix_ours_with_the_clients() {
     sweep_mishap(Mishap::Mixed);
+}
+
+#[test]
+fn turns_that_end_by_asking_for_an_approval() {
+    sweep_mishap(Mishap::Asked);
+}
+
+#[test]
+fn turns_that_act_on_approvals_first() {
+    sweep_mishap(Mishap::Answered);
 }
 
 #[test]

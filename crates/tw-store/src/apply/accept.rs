@@ -1,11 +1,11 @@
 //! A turn's birth, the claim of an orphan, and the note that its answer was sent.
 
 use tw_core::change::{ClaimTurn, FIRST_FENCE, NewTurn, Outcome};
-use tw_core::id::{OrgId, TurnId};
+use tw_core::id::{CallId, OrgId, TurnId};
 use tw_core::time::Timestamp;
 use tw_wire::stored;
 
-use super::{StoreApplyError, TurnKey, execute, insert, query_key, turn_changes};
+use super::{StoreApplyError, TurnKey, approvals, execute, insert, query_key, turn_changes};
 use crate::blob::ContentCutter;
 use crate::body;
 use crate::enum_words;
@@ -36,6 +36,10 @@ pub enum AcceptOutcome {
     },
     /// The turn that the new one continues was deleted.
     ParentDeleted,
+    /// A question that the new turn answers is not open any more.
+    ApprovalClosed {
+        asked: CallId,
+    },
 }
 
 /// Stores a new turn. A taken key and a deleted parent are found before anything is written.
@@ -55,6 +59,9 @@ pub fn accept_turn(
     let memory_turn = find_turn(db, new.organization, new.memory_turn)?;
     if parent.is_deleted() || memory_turn.is_deleted() {
         return Ok(AcceptOutcome::ParentDeleted);
+    }
+    if let Some(asked) = approvals::closed(db, new)? {
+        return Ok(AcceptOutcome::ApprovalClosed { asked });
     }
     let end_user = match (&new.end_user, known_user) {
         (None, _) => None,
@@ -93,6 +100,7 @@ pub fn accept_turn(
         fence: FIRST_FENCE,
         contents,
     };
+    approvals::answer(db, new)?;
     for message in &new.messages {
         turn_changes::add_message(db, written, message)?;
     }

@@ -13,11 +13,12 @@ use crate::session::row::Row;
 
 const WHAT: &str = "completing a tool call";
 
-/// A call of the client's is handed over to it, and ends so.
+/// A call of the client's is handed over to it, and ends so; one that needs an approval ends by the answer.
 const COMPLETE_CALL: &str = "UPDATE tool_call
     SET status = ?3, reason = ?4, result = ?5, shown = ?6, is_error = ?7, cached = ?8,
         ended_us = ?9, updated_us = ?9, blob_bytes = ?10
-    WHERE organization = ?1 AND id = ?2 AND runs = 'server' AND status IN ('pending', 'processing')";
+    WHERE organization = ?1 AND id = ?2 AND runs = 'server' AND status IN ('pending', 'processing')
+      AND approval IS NULL";
 
 pub fn complete_call(
     db: &mut WriteSession<'_>,

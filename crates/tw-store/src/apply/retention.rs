@@ -106,6 +106,6 @@ fn keys(
         .map_err(|error| StoreApplyError::db(what, error))
 }
 
-fn counted(rows: usize) -> Outcome {
+pub(super) fn counted(rows: usize) -> Outcome {
     Outcome::Count(u64::try_from(rows).unwrap_or(u64::MAX))
 }

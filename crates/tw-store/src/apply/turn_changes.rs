@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use tw_core::approval::ApprovalState;
 use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::change::{
     CloseAttempt, EndTurn, EventFlush, HandedCall, NewCall, NewMessage, OpenAttempt, Outcome,
@@ -154,9 +155,9 @@ impl<'a> StoredResult<'a> {
 const ADD_CALL: &str = "INSERT INTO tool_call
     (turn, round, position, organization, id, runs, effect, tool_name, tool_call_id, callback_token,
      idempotency_key, arguments, status, reason, result, shown, is_error, started_us, ended_us,
-     created_us, updated_us, cached, tool_version, blob_bytes)
+     created_us, updated_us, cached, tool_version, blob_bytes, approval, approves)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?20, ?21,
-            ?22, ?23)";
+            ?22, ?23, ?24, ?25)";
 
 const OWNER_OF_VERSION: &str =
     "SELECT t.organization FROM tool_version v JOIN tool t ON t.key = v.tool
@@ -208,6 +209,8 @@ pub fn add_call(
             end.is_some_and(|end| end.cached),
             new.tool_version.map(|version| version.0),
             result.blob_bytes,
+            new.approval.map(ApprovalState::as_str),
+            new.approves.map(|asked| asked.to_string()),
         ];
         return execute_guarded(db, WHAT, ADD_CALL, bound);
     }
@@ -274,7 +277,7 @@ fn unread(what: &'static str, error: ReadError) -> StoreApplyError {
 }
 
 /// Runs an update of one call, which must be in a state that allows it.
-fn change_call(
+pub(super) fn change_call(
     db: &mut WriteSession<'_>,
     (turn, call): (TurnKey<'_>, CallRef),
     what: &'static str,

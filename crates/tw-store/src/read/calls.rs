@@ -2,6 +2,7 @@
 
 use std::mem;
 
+use tw_core::approval::ApprovalState;
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use tw_core::change::{NewCall, NewMessage};
 use tw_core::id::{CallId, CallRef, ToolId, ToolVersionKey};
@@ -80,7 +81,7 @@ const CALLS: &str = "SELECT c.round, c.position, c.id, c.runs, c.effect, c.tool_
         v.version, c.tool_name, c.tool_call_id, c.callback_token, c.idempotency_key,
         iif(?3, c.arguments, '') AS arguments, c.status, c.reason, iif(?2, c.result, NULL) AS result,
         iif(?3 OR c.shown IS NULL, c.shown, '') AS shown, c.is_error, c.cached, c.blob_bytes, c.started_us, c.ended_us,
-        c.created_us
+        c.created_us, c.approval, c.approves, c.deadline_us
     FROM tool_call c
     LEFT JOIN tool_version v ON v.key = c.tool_version
     LEFT JOIN tool t ON t.key = v.tool
@@ -142,11 +143,14 @@ fn call(row: Row<'_>) -> Result<CallRow, ReadError> {
             end,
             idempotency_key: get(row, "idempotency_key")?,
             callback_token: get(row, "callback_token")?,
+            approval: optional_word(row, "approval", ApprovalState::parse)?,
+            approves: optional_word(row, "approves", CallId::parse)?,
             at: time(row, "created_us")?,
         },
         tool_version: version,
         started: optional_time(row, "started_us")?,
         ended: optional_time(row, "ended_us")?,
+        until: optional_time(row, "deadline_us")?,
     })
 }
 

@@ -77,6 +77,8 @@ pub struct CallRow {
     /// The write that came before its first dispatch.
     pub started: Option<Timestamp>,
     pub ended: Option<Timestamp>,
+    /// The time until which its approval may be given, once that was asked for.
+    pub until: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tw_core::approval::ApprovalState;
 use tw_core::call::{CallEnd, CallRunner, CallStatus};
 use tw_core::change::NewMessage;
 use tw_core::id::{CallId, CallRef, OrgId, TurnId};
@@ -11,6 +12,7 @@ use tw_core::tool::{EffectClass, ToolVersion};
 use tw_wire::stored::context;
 
 use super::ReadError;
+use super::approvals::{self, ApprovalAnswered};
 use super::calls::{self, ContentsRead};
 use super::turn::{AttemptRow, CallRow, TurnRow, find_turn};
 use crate::session::ReadSession;
@@ -33,7 +35,7 @@ pub struct TurnView {
     pub changes: RequestChanges,
     /// The messages that the request brought.
     pub input: Vec<NewMessage>,
-    /// The turn's rounds, from round 1.
+    /// The turn's rounds, from round 1; calls that it ran by an approval stand in a round 0 before them.
     pub rounds: Vec<RoundView>,
 }
 
@@ -64,7 +66,20 @@ pub struct CallView {
     pub created: Timestamp,
     pub started: Option<Timestamp>,
     pub ended: Option<Timestamp>,
+    /// Of a call whose tool requires approval.
+    pub approval: Option<ApprovalView>,
+    /// The call of an earlier turn whose approval it acts on.
+    pub approves: Option<CallId>,
     pub attempts: Vec<AttemptRow>,
+}
+
+/// How it stands with the approval of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApprovalView {
+    pub state: ApprovalState,
+    /// The time until which it may be given, once it was asked for.
+    pub until: Option<Timestamp>,
+    pub answered: Option<ApprovalAnswered>,
 }
 
 impl Store {
@@ -102,10 +117,18 @@ pub(super) fn view(
     let messages = calls::messages(conn, key, contents)?;
     let calls = calls::calls(conn, key, contents)?;
     let attempts = calls::attempts(conn, key)?;
-    Ok(TurnView {
+    let organization = turn.organization;
+    let mut view = TurnView {
         changes: changes(conn, key)?,
         ..by_round(turn, messages, calls, attempts)
-    })
+    };
+    let calls = view.rounds.iter_mut().flat_map(|round| &mut round.calls);
+    for call in calls {
+        if let Some(approval) = &mut call.approval {
+            approval.answered = approvals::answered(conn, organization, call.id)?;
+        }
+    }
+    Ok(view)
 }
 
 fn changes(conn: ReadSession<'_>, key: i64) -> Result<RequestChanges, ReadError> {
@@ -175,6 +198,7 @@ fn call_view(row: CallRow, attempts: Vec<AttemptRow>) -> CallView {
         tool_version,
         started,
         ended,
+        until,
     } = row;
     CallView {
         call: call.call,
@@ -190,6 +214,12 @@ fn call_view(row: CallRow, attempts: Vec<AttemptRow>) -> CallView {
         created: call.at,
         started,
         ended,
+        approval: call.approval.map(|state| ApprovalView {
+            state,
+            until,
+            answered: None,
+        }),
+        approves: call.approves,
         attempts,
     }
 }

@@ -3,6 +3,7 @@
 mod world;
 
 mod accept;
+mod approvals;
 mod blobs;
 mod bodies;
 mod calls;

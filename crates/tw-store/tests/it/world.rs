@@ -161,6 +161,7 @@ impl StoreWorld {
             cuts: None,
             context: r#"{"tools":null,"upstream":"u"}"#.to_owned(),
             idempotency_key: None,
+            answers: Vec::new(),
             messages: vec![message(0, 0)],
             keys_since: at(0),
             at: at(i64::try_from(n).unwrap()),
@@ -269,6 +270,8 @@ pub fn pending_call(turn: TurnId, call: CallRef) -> NewCall {
         end: None,
         idempotency_key: format!("once {number}"),
         callback_token: format!("token {number}"),
+        approval: None,
+        approves: None,
         at: at(5),
     }
 }

@@ -87,6 +87,7 @@ impl EventWriter {
             | LogEvent::ClientCall(_)
             | LogEvent::Progress { .. }
             | LogEvent::CallStarted { .. }
+            | LogEvent::ApprovalAsked { .. }
             | LogEvent::CallEnded { .. }
             | LogEvent::Finish { .. }
             | LogEvent::End(_) => {}
@@ -121,6 +122,7 @@ impl EventWriter {
             | LogEvent::BlockEnd(_)
             | LogEvent::Extra { .. }
             | LogEvent::Progress { .. }
+            | LogEvent::ApprovalAsked { .. }
             | LogEvent::CallEnded { .. }
             | LogEvent::Usage(_) => false,
         }

@@ -221,6 +221,7 @@ impl BlockFold {
             | LogEvent::Native { .. }
             | LogEvent::ClientCall(_)
             | LogEvent::CallStarted { .. }
+            | LogEvent::ApprovalAsked { .. }
             | LogEvent::Finish { .. }
             | LogEvent::Start { .. }
             | LogEvent::Extra { .. }

@@ -69,6 +69,7 @@ impl MessageBuilder {
             | LogEvent::ClientCall(_)
             | LogEvent::Progress { .. }
             | LogEvent::CallStarted { .. }
+            | LogEvent::ApprovalAsked { .. }
             | LogEvent::CallEnded { .. }
             | LogEvent::Finish { .. }
             | LogEvent::End(_) => {}

@@ -103,16 +103,19 @@ fn a_short_conversation_is_kept_and_a_long_one_asked_for() {
 #[test]
 fn behind_a_summary_stand_the_calls_that_wait_for_their_results() {
     let call = |id: &str| json!({ "type": "function_call", "call_id": id, "name": "f", "arguments": "{}" });
+    let question = |id: &str| json!({ "type": "mcp_approval_request", "id": id, "name": "f", "arguments": "{}" });
     let body = json!({ "model": "m", "input": [
         { "role": "user", "content": "x" }, call("c1"),
         { "type": "function_call_output", "call_id": "c1", "output": "1" }, call("c2"),
+        question("mcpr_1"), { "type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": true },
+        { "type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1", "output": "1" }, question("mcpr_2"),
     ] });
     let content = read(&summarized(
         &SharedText::new(body.to_string()),
         "They \"spoke\".",
     ));
     let items = content.as_array().unwrap();
-    assert_eq!((items.len(), &items[1]), (2, &call("c2")));
+    assert_eq!(items[1..], [call("c2"), question("mcpr_2")]);
     let said = items[0]["content"][0]["text"].as_str().unwrap();
     assert!(said.ends_with("\n\nThey \"spoke\"."), "{said}");
 }

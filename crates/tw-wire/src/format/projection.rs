@@ -1,5 +1,6 @@
 //! What a turn's client asked of the form of its answer.
 
+use tw_core::approval::ApprovalGiven;
 use tw_core::id::TurnId;
 
 use super::WireFormat;
@@ -37,15 +38,11 @@ impl ResponsesProjection {
     /// The request asks for something that is kept between requests and that this server does not have.
     pub fn of(request: &ResponsesRequest) -> Result<Self, RequestError> {
         let options = &request.options;
-        let missing = [
-            ("conversation", options.conversation.is_some()),
-            ("input", !options.approvals.is_empty()),
-        ];
-        if let Some((param, _)) = missing.into_iter().find(|(_, is_given)| *is_given) {
-            let message = format!("'{param}' asks for something that this server does not have.");
+        if options.conversation.is_some() {
+            let message = "'conversation' asks for something that this server does not have.";
             return Err(RequestError {
                 code: Some("unsupported_parameter"),
-                ..RequestError::invalid(param, message)
+                ..RequestError::invalid("conversation", message)
             });
         }
         Ok(Self {
@@ -102,6 +99,22 @@ impl Projection {
         match self {
             Self::OpenAiChat(_) | Self::AnthropicMessages(_) => None,
             Self::OpenAiResponses(of) => of.options.previous_response_id.as_deref(),
+        }
+    }
+
+    /// The request's answers to questions whether calls may run.
+    pub fn approvals(&self) -> Vec<ApprovalGiven> {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => Vec::new(),
+            Self::OpenAiResponses(of) => of.options.approvals_given(),
+        }
+    }
+
+    /// Has nothing be done for the request's answers to questions.
+    pub fn drop_approvals(&mut self) {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => {}
+            Self::OpenAiResponses(of) => of.options.approvals.clear(),
         }
     }
 

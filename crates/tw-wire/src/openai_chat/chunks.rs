@@ -105,6 +105,7 @@ impl ChunkWriter {
             | LogEvent::Native { .. }
             | LogEvent::Extra { .. }
             | LogEvent::CallStarted { .. }
+            | LogEvent::ApprovalAsked { .. }
             | LogEvent::CallEnded { .. }
             | LogEvent::Usage(_) => false,
         }
@@ -128,7 +129,9 @@ impl ChunkWriter {
             LogEvent::Extra { key, value } if self.is_native => self.keep_extra(key, value),
             LogEvent::Extra { .. } => {}
             LogEvent::Progress { key, value } => self.progress(key, value, out),
-            LogEvent::CallStarted { .. } | LogEvent::CallEnded { .. } => {}
+            LogEvent::CallStarted { .. }
+            | LogEvent::ApprovalAsked { .. }
+            | LogEvent::CallEnded { .. } => {}
             LogEvent::Finish { choice, reason } => self.finish(*choice, *reason, out),
             LogEvent::Usage(usage) => self.usage = Some(usage.clone()),
             LogEvent::End(end) => self.end(end, out),

@@ -96,7 +96,10 @@ impl CompletionBuilder {
             LogEvent::Extra { .. } | LogEvent::Progress { .. } => {}
             LogEvent::Finish { choice, reason } => self.choice(*choice).finish = Some(*reason),
             LogEvent::Usage(usage) => self.usage = Some(usage.clone()),
-            LogEvent::CallStarted { .. } | LogEvent::CallEnded { .. } | LogEvent::End(_) => {}
+            LogEvent::CallStarted { .. }
+            | LogEvent::ApprovalAsked { .. }
+            | LogEvent::CallEnded { .. }
+            | LogEvent::End(_) => {}
         }
     }
 

@@ -25,7 +25,7 @@ use tw_core::model::{AnswerDelta, BlockEnd, DeltaRest, Finish, TokenUsage};
 use tw_core::native::NativePart;
 use tw_core::turn_status::{TurnReason, TurnStatus};
 
-use self::output::{OutputItem, OutputKind, OutputPart, OutputStatus, Phase};
+use self::output::{OutputItem, OutputKind, OutputPart, OutputStatus, OwnCall, Phase};
 use super::options::{ENCRYPTED_REASONING, ResponsesOptions};
 use super::{FORMAT, ids, item};
 use crate::client_error::fault_of;
@@ -168,7 +168,10 @@ impl ResponseFold {
                 *choice == 0 && self.is_native && part.format == FORMAT
             }
             LogEvent::CallStarted { .. } => self.facts.own_calls != OwnCallItems::Hidden,
-            LogEvent::ClientCall(_) | LogEvent::Finish { .. } | LogEvent::End(_) => true,
+            LogEvent::ClientCall(_)
+            | LogEvent::ApprovalAsked { .. }
+            | LogEvent::Finish { .. }
+            | LogEvent::End(_) => true,
             LogEvent::Start { .. }
             | LogEvent::Round { .. }
             | LogEvent::BlockEnd(_)
@@ -209,8 +212,23 @@ impl ResponseFold {
                 id,
                 name,
                 arguments,
+                approves,
                 ..
-            } => self.call_started(*id, name, arguments, out),
+            } => {
+                let call = OwnCall {
+                    name: name.clone(),
+                    arguments: arguments.clone(),
+                    approves: *approves,
+                    end: None,
+                };
+                self.call_started(*id, call, out);
+            }
+            LogEvent::ApprovalAsked {
+                id,
+                name,
+                arguments,
+                ..
+            } => self.approval_asked(*id, name, arguments, out),
             LogEvent::CallEnded { id, end, .. } => self.call_ended(*id, end, out),
             LogEvent::Finish { choice: 0, reason } => {
                 let has_calls = *reason == Finish::ToolCalls;
@@ -481,6 +499,7 @@ impl ResponseFold {
             | OutputKind::Message { .. }
             | OutputKind::Call(_)
             | OutputKind::Mcp(_)
+            | OutputKind::Approval { .. }
             | OutputKind::CallOutput { .. }
             | OutputKind::Native(_) => {}
         }

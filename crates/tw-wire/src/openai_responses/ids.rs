@@ -61,7 +61,8 @@ pub fn turn_of_item(text: &str) -> Option<TurnId> {
 /// What an item's id tells of its turn; `None` for an id of somebody else.
 pub fn item_origin(text: &str) -> Option<ItemOrigin> {
     let turn = turn_of_item(text).map(ItemOrigin::Turn);
-    turn.or_else(|| parse_own_call_id(text).map(ItemOrigin::Call))
+    let call = || parse_own_call_id(text).or_else(|| parse_approval_id(text));
+    turn.or_else(|| call().map(ItemOrigin::Call))
 }
 
 /// The id of the item of a call that this server runs.
@@ -86,7 +87,7 @@ pub fn parse_approval_id(text: &str) -> Option<CallId> {
 
 /// Whether an item's id is one of ours, which no upstream knows.
 pub fn is_own(text: &str) -> bool {
-    turn_of_item(text).is_some() || parse_own_call_id(text).is_some()
+    item_origin(text).is_some()
 }
 
 fn of_plain<T>(plain: &str, parse: impl Fn(&str) -> Option<T>) -> Option<T> {

@@ -1,6 +1,9 @@
 //! What a request says of the response's life, and what its response repeats of it.
 
+use tw_core::approval::{ApprovalGiven, ApprovalVerdict};
 use tw_core::native::NativeFields;
+
+use super::ids;
 
 /// What a turn of this format needs beside the request that any format can say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +36,24 @@ pub struct ApprovalAnswer {
 pub const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
 impl ResponsesOptions {
+    /// The answers, by the calls that they are about.
+    pub fn approvals_given(&self) -> Vec<ApprovalGiven> {
+        let answers = self.approvals.iter();
+        let given = answers.filter_map(|answer| {
+            Some(ApprovalGiven {
+                asked: ids::parse_approval_id(&answer.request_id)?,
+                verdict: if answer.approve {
+                    ApprovalVerdict::Approved
+                } else {
+                    ApprovalVerdict::Denied {
+                        reason: answer.reason.clone(),
+                    }
+                },
+            })
+        });
+        given.collect()
+    }
+
     pub fn includes(&self, what: &str) -> bool {
         self.include.iter().any(|have| have == what)
     }

@@ -2,7 +2,7 @@
 //!
 //! Each is one JSON object whose `type` is also the name of its server-sent event. Foreign JSON
 //! and text are spliced in as they came. What is shown of calls is what the model was given;
-//! arguments and full results are in the turn's record.
+//! arguments and full results are in the turn's record. Whoever is asked for an approval sees the arguments.
 
 use tw_core::call::{CallEnd, CallReason};
 use tw_core::event::{LogEvent, TurnEnd};
@@ -25,6 +25,7 @@ pub fn name(event: &LogEvent) -> &'static str {
         LogEvent::Extra { .. } => "extra",
         LogEvent::Progress { .. } => "progress",
         LogEvent::CallStarted { .. } => "call_started",
+        LogEvent::ApprovalAsked { .. } => "approval_asked",
         LogEvent::CallEnded { .. } => "call_ended",
         LogEvent::Finish { .. } => "finish",
         LogEvent::Usage(_) => "usage",
@@ -66,11 +67,32 @@ pub fn write(event: &LogEvent, out: &mut String) {
             field(out, "key", &json_string(key));
             field(out, "value", value.as_str());
         }
-        LogEvent::CallStarted { call, id, name, .. } => {
+        LogEvent::CallStarted {
+            call,
+            id,
+            name,
+            approves,
+            ..
+        } => {
             field(out, "id", &json_string(&id.to_string()));
             number(out, "round", call.round);
             number(out, "position", call.position);
             field(out, "name", &json_string(name));
+            if let Some(asked) = approves {
+                field(out, "approves", &json_string(&asked.to_string()));
+            }
+        }
+        LogEvent::ApprovalAsked {
+            call,
+            id,
+            name,
+            arguments,
+        } => {
+            field(out, "id", &json_string(&id.to_string()));
+            number(out, "round", call.round);
+            number(out, "position", call.position);
+            field(out, "name", &json_string(name));
+            literal(out, "arguments", arguments);
         }
         LogEvent::CallEnded { call, id, end } => {
             field(out, "id", &json_string(&id.to_string()));

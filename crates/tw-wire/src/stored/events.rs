@@ -88,7 +88,26 @@ fn encode_event(event: &LogEvent, out: &mut String) {
             id,
             name,
             arguments,
-        } => StoredEventArray::of("call_started", out)
+            approves,
+        } => {
+            let mut array = StoredEventArray::of("call_started", out)
+                .number(call.round)
+                .number(call.position)
+                .word(&id.plain())
+                .string(name)
+                .optional_literal(Some(arguments));
+            // Left out where there is none, as in all logs written before there were approvals.
+            if let Some(asked) = approves {
+                array = array.word(&asked.plain());
+            }
+            array.end();
+        }
+        LogEvent::ApprovalAsked {
+            call,
+            id,
+            name,
+            arguments,
+        } => StoredEventArray::of("approval_asked", out)
             .number(call.round)
             .number(call.position)
             .word(&id.plain())
@@ -483,6 +502,19 @@ fn decode_event(values: Vec<&RawValue>) -> Result<LogEvent, DamagedRecord> {
                     0 => Literal::default(),
                     _ => fields.literal()?.unwrap_or_default(),
                 },
+                approves: match fields.values.len() {
+                    0 => None,
+                    _ => Some(fields.word(CallId::parse)?),
+                },
+            }
+        }
+        "approval_asked" => {
+            let (call, id) = fields.call()?;
+            LogEvent::ApprovalAsked {
+                call,
+                id,
+                name: fields.read()?,
+                arguments: fields.literal()?.unwrap_or_default(),
             }
         }
         "call_ended" => {

@@ -174,6 +174,7 @@ pub(super) fn every_event() -> Vec<LogEvent> {
             id: call_id(),
             name: "mail".to_owned(),
             arguments: literal(r#"{\"to\":1}"#),
+            approves: None,
         },
         LogEvent::CallEnded {
             call,
@@ -191,9 +192,33 @@ pub(super) fn every_event() -> Vec<LogEvent> {
     ]
 }
 
+/// A call that is asked about, and one that acts on an answer.
+pub fn approval_events() -> [LogEvent; 2] {
+    let call = CallRef {
+        round: 0,
+        position: 3,
+    };
+    [
+        LogEvent::ApprovalAsked {
+            call,
+            id: call_id(),
+            name: "pay".to_owned(),
+            arguments: literal(r#"{\"to\":1}"#),
+        },
+        LogEvent::CallStarted {
+            call,
+            id: call_id(),
+            name: "pay".to_owned(),
+            arguments: literal(""),
+            approves: Some(call_id()),
+        },
+    ]
+}
+
 #[test]
 fn events_come_back_as_they_were_each_on_its_own_line() {
     let mut all = every_event();
+    all.extend(approval_events());
     all.push(LogEvent::End(Box::new(TurnEnd {
         status: TurnStatus::Completed,
         reason: None,

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::{PARAMETERS, tool};
+use crate::approval::ApprovalWords;
 use crate::json::Json;
 use crate::model::CallForm;
 use crate::request::{ModelInput, RequestTools, ToolEntry};
 use crate::tenant::{ToolGrant, ToolsMode};
 use crate::tool::{EffectClass, Tool};
-use crate::turn::{MixedListEntry, OfferError, ToolOffer, offer};
+use crate::turn::{MixedListEntry, OfferError, OfferOutcome, OfferRules, ToolOffer};
 
 pub(super) fn registry() -> Vec<Arc<Tool>> {
     ["zeta", "alpha", "mid"]
@@ -19,6 +20,22 @@ pub(super) fn registry() -> Vec<Arc<Tool>> {
 pub(super) fn listing(names: &[&str]) -> ModelInput {
     let entries = names.iter().map(|name| entry(name, Some(PARAMETERS)));
     super::trace::input(RequestTools::List(entries.collect()))
+}
+
+fn offer(
+    input: &ModelInput,
+    grant: &ToolGrant,
+    mode: ToolsMode,
+    registry: &[Arc<Tool>],
+    tools_max: usize,
+) -> Result<OfferOutcome, OfferError> {
+    let rules = OfferRules {
+        grant,
+        mode,
+        approvals: ApprovalWords::Known,
+        tools_max,
+    };
+    crate::turn::offer(input, &rules, registry)
 }
 
 fn entry(name: &str, parameters: Option<&str>) -> ToolEntry {

@@ -61,6 +61,8 @@ fn record(found: &mut FoundTurn, change: &TurnChange) {
             effect: call.effect,
             arguments: call.arguments.clone(),
             idempotency_key: call.idempotency_key.clone(),
+            approval: call.approval,
+            approves: call.approves,
             status: call.status,
             end: call.end.clone(),
         }),

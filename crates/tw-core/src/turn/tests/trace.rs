@@ -171,6 +171,17 @@ pub(super) fn of_change(change: &TurnChange) -> String {
             id_text(&handed.tool_call_id),
             handed.arguments
         ),
+        TurnChange::AskApproval {
+            call,
+            until,
+            at: now,
+        } => {
+            format!(
+                "ask approval {} for {}s",
+                at(*call),
+                until.since(*now).as_secs()
+            )
+        }
         TurnChange::StartCall { call, .. } => format!("start {}", at(*call)),
         TurnChange::EndCall { call, end, .. } => {
             format!("ended {} {}", at(*call), of_end_in_full(end))
@@ -231,7 +242,25 @@ fn of_event(event: &LogEvent) -> String {
         ),
         LogEvent::Progress { key, value } => format!("progress {key} {}", value.as_str()),
         LogEvent::Extra { key, value } => format!("extra {key} {}", value.as_str()),
-        LogEvent::CallStarted { call, name, .. } => format!("call {} {name}", at(*call)),
+        LogEvent::CallStarted {
+            call,
+            name,
+            approves,
+            ..
+        } => {
+            let approved = if approves.is_some() {
+                " by approval"
+            } else {
+                ""
+            };
+            format!("call {} {name}{approved}", at(*call))
+        }
+        LogEvent::ApprovalAsked {
+            call,
+            name,
+            arguments,
+            ..
+        } => format!("ask approval {} {name} {}", at(*call), arguments.to_text()),
         LogEvent::CallEnded { call, end, .. } => format!("ended {} {}", at(*call), of_end(end)),
         LogEvent::Finish { choice: 0, reason } => format!("finish {}", of_finish(*reason)),
         LogEvent::Finish { choice, reason } => {

@@ -19,7 +19,7 @@ async fn cancelled(client: &TestClient, name: &str) -> ReadAnswer {
 }
 
 /// The response once it has ended.
-async fn ended(client: &TestClient, name: &str) -> Value {
+pub async fn ended(client: &TestClient, name: &str) -> Value {
     poll_until("the end of a response", async || {
         let now = polled(client, name).await;
         let runs = ["queued", "in_progress"].contains(&now["status"].as_str().unwrap());

@@ -9,24 +9,24 @@ use tw_wire::format::WireFormat;
 use super::{Lab, create, events, id, items, response};
 use crate::upstreams::{in_front_of, upstream};
 
-fn user(text: &str) -> Value {
+pub fn user(text: &str) -> Value {
     json!({ "role": "user", "content": text })
 }
 
-fn said(text: &str) -> Value {
+pub fn said(text: &str) -> Value {
     json!({ "role": "assistant", "content": text })
 }
 
-fn called(id: &str, name: &str, arguments: &str) -> Value {
+pub fn called(id: &str, name: &str, arguments: &str) -> Value {
     json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
 }
 
-fn result(id: &str, content: &str) -> Value {
+pub fn result(id: &str, content: &str) -> Value {
     json!({ "role": "tool", "tool_call_id": id, "content": content })
 }
 
 /// The messages as far as tests compare them: fields without a value are left out.
-fn plain(messages: &Value) -> Vec<Value> {
+pub fn plain(messages: &Value) -> Vec<Value> {
     let messages = messages.as_array().unwrap().iter();
     let plain = messages.map(|message| {
         let fields = message.as_object().unwrap().iter();

@@ -154,3 +154,45 @@ async fn results_of_the_clients_calls_come_behind_what_they_answer() {
     assert_eq!(asked(&upstream)[4].1, "7");
     assert_eq!(response["error"], Value::Null);
 }
+
+#[tokio::test]
+async fn a_call_is_approved_on_its_connection() {
+    let tool = Listener::start(|_| ListenerReply::json(r#"{"paid":true}"#))
+        .await
+        .unwrap();
+    let replies = vec![
+        ListenerReply::sse(upstream_stream("", &[("up_1", "pay", "{}")])),
+        ListenerReply::sse(upstream_stream("Paid.", &[])),
+    ];
+    let upstream = Listener::in_turn(replies).await.unwrap();
+    let mut pay = probe("pay", EffectClass::Once, tool.url("/"));
+    pay.policy.requires_approval = true;
+    let app = App::start(&upstream, AppOptions::with_tools(vec![pay])).await;
+    let mut socket = Socket::open(&app).await;
+    let asked = socket.ask(&create("Hi")).await;
+    let response = &asked.last().unwrap()["response"];
+    let question = &response["output"][0];
+    assert_eq!(question["type"], "mcp_approval_request", "{response}");
+    let answer = json!([{
+        "type": "mcp_approval_response", "approval_request_id": question["id"], "approve": true,
+    }]);
+    let message = continuing(response["id"].as_str().unwrap(), answer);
+    let told = socket.ask(&message).await;
+    let call = &told.last().unwrap()["response"]["output"][0];
+    assert_eq!(
+        (&call["type"], &call["output"], &call["approval_request_id"]),
+        (
+            &json!("mcp_call"),
+            &json!(r#"{"paid":true}"#),
+            &question["id"]
+        )
+    );
+    assert_eq!(tool.asked().len(), 1);
+    // Nor is it run by another try.
+    let refused = socket.refused(&message).await;
+    assert_eq!(
+        refused,
+        (404, NOT_FOUND.to_owned()),
+        "only the newest is held"
+    );
+}

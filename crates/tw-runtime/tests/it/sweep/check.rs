@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use tw_core::approval::ApprovalState;
 use tw_core::call::{CallReason, CallRunner, CallStatus};
 use tw_core::change::{Change, ChangeGroup, Outcome};
 use tw_core::event::{LogEvent, TurnEnd};
@@ -170,7 +171,7 @@ pub fn request(body: &[u8], round: u32, world: &mut SweepWorld<'_>) {
         .filter_map(|message| message["tool_calls"].as_array())
         .map(Vec::len)
         .sum::<usize>();
-    let expected = if round == 1 {
+    let expected = if round == 1 && world.config.mishap != Mishap::Answered {
         0
     } else {
         world.config.order.len()
@@ -234,7 +235,8 @@ fn ended(rows: &RecoveredTurn, world: &mut SweepWorld<'_>) {
         world.violate("I1", "the turn has not ended".to_owned());
     }
     for call in &rows.calls {
-        if !call.call.status.is_final() {
+        let is_asked_about = call.call.approval == Some(ApprovalState::Asked);
+        if !call.call.status.is_final() && !is_asked_about {
             world.violate("I1", format!("a call is left open: {:?}", call.call));
         }
     }
@@ -299,6 +301,10 @@ fn of(row: &CallRow) -> i64 {
 /// The record says what happened, and says no worse than what happened.
 fn outcomes(rows: &RecoveredTurn, world: &mut SweepWorld<'_>) {
     for row in &rows.calls {
+        if row.call.approval.is_some() {
+            asked_about(row, rows, world);
+            continue;
+        }
         let Some(end) = &row.call.end else {
             continue;
         };
@@ -338,6 +344,8 @@ fn outcomes(rows: &RecoveredTurn, world: &mut SweepWorld<'_>) {
         | Mishap::NotSent
         | Mishap::Invalid
         | Mishap::Mixed
+        | Mishap::Asked
+        | Mishap::Answered
         | Mishap::ModelFails
         | Mishap::Drained
         | Mishap::Completed => (TurnStatus::Completed, None),
@@ -392,6 +400,35 @@ fn handed_over(row: &CallRow, rows: &RecoveredTurn, world: &mut SweepWorld<'_>) 
         let what = format!(
             "a call of the client's ended {end:?} and was shown {} times",
             shown.len()
+        );
+        world.violate("I3", what);
+    }
+}
+
+/// A call that has to be approved is asked about once, if the turn came so far, and before that ours have ended.
+fn asked_about(row: &CallRow, rows: &RecoveredTurn, world: &mut SweepWorld<'_>) {
+    let log: Vec<&LogEvent> = rows.events.iter().map(|numbered| &numbered.event).collect();
+    let asks =
+        |at: &usize| matches!(log[*at], LogEvent::ApprovalAsked { id, .. } if *id == row.call.id);
+    let asked: Vec<usize> = (0..log.len()).filter(asks).collect();
+    let ours_ended = |at: usize| {
+        let ended = log[..at].iter();
+        let ended = ended.filter(|event| matches!(event, LogEvent::CallEnded { .. }));
+        ended.count() == world.config.order.len()
+    };
+    let is_open = row.call.status == CallStatus::Pending
+        && row.call.approval == Some(ApprovalState::Asked)
+        && row.until.is_some()
+        && row.started.is_none();
+    let fits = match (rows.turn.status, &asked[..]) {
+        (TurnStatus::Completed, [at]) => is_open && ours_ended(*at),
+        (TurnStatus::Completed, _) => false,
+        (_, asked) => asked.is_empty() && row.call.status == CallStatus::Failed,
+    };
+    if !fits {
+        let what = format!(
+            "a call to approve is {row:?} and was asked about {} times",
+            asked.len()
         );
         world.violate("I3", what);
     }

@@ -29,6 +29,10 @@ pub enum Mishap {
     /// The model also calls a tool of the client's, so that the turn ends by handing that call
     /// over.
     Mixed,
+    /// The model also calls a tool of ours that has to be approved, so that the turn ends by asking.
+    Asked,
+    /// The request answers for calls of a turn before, which run before the model is asked.
+    Answered,
     /// Each round's first model request fails before anything is shown.
     ModelFails,
     /// While all calls run, somebody asks the turn to stop.
@@ -92,6 +96,8 @@ impl SweepConfig {
             Mishap::Nothing
             | Mishap::Invalid
             | Mishap::Mixed
+            | Mishap::Asked
+            | Mishap::Answered
             | Mishap::Stopped
             | Mishap::Deleted
             | Mishap::Late

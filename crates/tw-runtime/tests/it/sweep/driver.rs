@@ -11,6 +11,7 @@ use tw_core::tool::ToolOutcome;
 use tw_core::turn::{Effect, Event, ModelFailureKind, ModelRequestNumber, Now, Step, Timer, Turn};
 use tw_wire::format::WireFormat;
 
+use super::approvals;
 use super::check;
 use super::config::{Mishap, PlantedFault};
 use super::lab::{self, UPSTREAM};
@@ -74,11 +75,19 @@ impl SweepDriver {
     /// The driver that accepts the turn, for a client that waits.
     pub fn first(turn: Turn, new: NewTurn, mut step: Step) -> Self {
         let fence = new.fence();
-        let first = std::mem::take(&mut step.write);
+        let mut first = std::mem::take(&mut step.write);
+        let shown = step.show.len() as u64;
+        if shown > 0 {
+            first.push(TurnChange::AppendEvents(EventFlush {
+                first: 1,
+                events: step.show.clone(),
+                at: new.at,
+            }));
+        }
         Self {
             new: Some((Box::new(new), first)),
             has_client: true,
-            ..Self::taken_over(turn, fence, step, 0)
+            ..Self::taken_over(turn, fence, step, shown)
         }
     }
 
@@ -103,8 +112,14 @@ impl SweepDriver {
     }
 
     /// Accepts the turn. As in the real driver, the model is asked, and its answer read, while the acceptance is under
-    /// way: it comes before the first write, or before what is shown first.
+    /// way: it comes before the first write, or before what is shown first. A turn that acts on answers begins with
+    /// what it shows.
     pub fn accept(&mut self, world: &mut SweepWorld<'_>) -> Result<(), SweepStop> {
+        if !self.step.show.is_empty() {
+            self.settle(world)?;
+            self.composed = true;
+            self.send(world);
+        }
         self.start_all(world)?;
         self.drive(world)
     }
@@ -234,6 +249,8 @@ impl SweepDriver {
             | Mishap::NotSent
             | Mishap::Invalid
             | Mishap::Mixed
+            | Mishap::Asked
+            | Mishap::Answered
             | Mishap::ModelFails
             | Mishap::Completed => return None,
         };
@@ -508,7 +525,12 @@ impl SweepDriver {
     fn ask(&mut self, round: u32, n: u32, world: &mut SweepWorld<'_>) {
         world.ask(round);
         let input = world.lab.input.clone();
-        let messages = input.messages.iter().collect();
+        let history = approvals::history(&world.setup, &input.messages);
+        let mut messages = history.iter().collect::<Vec<_>>();
+        let settled = self.turn.settled(&messages);
+        for (at, message) in &settled {
+            messages[*at] = message;
+        }
         let origin = self.turn.origin_of(n);
         let request = self.turn.model_request(&input, messages, &origin, false);
         check::request(

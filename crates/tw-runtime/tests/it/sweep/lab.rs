@@ -29,11 +29,14 @@ use tw_wire::passed_headers::PassedHeaders;
 use tw_wire::stored::context::{self, ListedTool, OfferedTool, TurnContext};
 use uuid::Uuid;
 
+use super::approvals;
 use super::config::{Mishap, PlantedFault, SweepConfig};
 
 pub const TOOL: &str = "act";
 /// A tool of the client's.
 const OWN_TOOL: &str = "pick";
+/// A tool of ours whose calls have to be approved.
+const GUARDED: &str = "pay";
 /// What it is called with, as the model wrote it.
 pub const OWN_ARGUMENTS: &str = "[ broken";
 pub const UPSTREAM: &str = "scripted";
@@ -48,7 +51,8 @@ pub struct SweepLab {
     pub api_key: ApiKeyId,
     pub input: ModelInput,
     /// The last tool made, since compiling a schema takes longer than a run.
-    tool: Arc<Tool>,
+    pub tool: Arc<Tool>,
+    guarded: Arc<Tool>,
     turns: u32,
     next_id: u128,
     now_us: i64,
@@ -66,7 +70,14 @@ impl SweepLab {
                 .decode_request(&BODY.into(), &RequestLimits::defaults())
                 .unwrap()
                 .input,
-            tool: tool(EffectClass::Read, 1),
+            tool: tool(TOOL, CallPolicy::new(EffectClass::Read)),
+            guarded: tool(
+                GUARDED,
+                CallPolicy {
+                    requires_approval: true,
+                    ..CallPolicy::new(EffectClass::Once)
+                },
+            ),
             turns: 0,
             next_id: 1,
             now_us: 1_700_000_000_000_000,
@@ -93,8 +104,17 @@ impl SweepLab {
         let (class, attempts_max) = (config.class, config.attempts_max());
         let policy = &self.tool.policy;
         if policy.effect != class || policy.attempts_max != attempts_max {
-            self.tool = tool(class, attempts_max);
+            let policy = CallPolicy {
+                attempts_max,
+                ..CallPolicy::new(class)
+            };
+            self.tool = tool(TOOL, policy);
         }
+        let answered = if config.mishap == Mishap::Answered {
+            self.asked(config)
+        } else {
+            Vec::new()
+        };
         let created = self.now();
         TurnSetup {
             id: TurnId(self.id()),
@@ -108,7 +128,8 @@ impl SweepLab {
             is_structured: false,
             choice_is_forced: false,
             completion_tokens_max: None,
-            offer: offer(config.mishap, &self.tool),
+            offer: offer(config.mishap, &self.tool, &self.guarded),
+            answered,
             withheld: Vec::new(),
             limits: TurnLimits {
                 model_attempts_max: attempts_max,
@@ -154,6 +175,7 @@ impl SweepLab {
                 changes: RequestChanges::default(),
             }),
             idempotency_key: None,
+            answers: approvals::answers(setup),
             messages: self.user_message(setup.created),
             keys_since: Timestamp(0),
             at: setup.created,
@@ -206,13 +228,15 @@ fn conversation(setup: &TurnSetup) -> String {
     format!("of {}", setup.id)
 }
 
-fn offer(mishap: Mishap, tool: &Arc<Tool>) -> ToolOffer {
-    let ours = MixedListEntry::Ours(Arc::clone(tool));
-    ToolOffer::of_list(if mishap == Mishap::Mixed {
-        vec![MixedListEntry::Client(OWN_TOOL.to_owned()), ours]
-    } else {
-        vec![ours]
-    })
+fn offer(mishap: Mishap, tool: &Arc<Tool>, guarded: &Arc<Tool>) -> ToolOffer {
+    let mut list = vec![MixedListEntry::Ours(Arc::clone(tool))];
+    if mishap == Mishap::Mixed {
+        list.insert(0, MixedListEntry::Client(OWN_TOOL.to_owned()));
+    }
+    if mishap == Mishap::Asked {
+        list.push(MixedListEntry::Ours(Arc::clone(guarded)));
+    }
+    ToolOffer::of_list(list)
 }
 
 fn listed(offer: &ToolOffer) -> Vec<ListedTool> {
@@ -228,18 +252,15 @@ fn listed(offer: &ToolOffer) -> Vec<ListedTool> {
     own.into_iter().chain(ours).collect()
 }
 
-fn tool(class: EffectClass, attempts_max: u32) -> Arc<Tool> {
+fn tool(name: &str, policy: CallPolicy) -> Arc<Tool> {
     let parameters =
         Json::parse(r#"{"type":"object","properties":{"i":{"type":"integer"}}}"#).unwrap();
     Arc::new(Tool {
-        name: TOOL.to_owned(),
+        name: name.to_owned(),
         description: "Acts.".to_owned(),
         schema: ArgumentsSchema::compile(&parameters).unwrap(),
         parameters,
-        policy: CallPolicy {
-            attempts_max,
-            ..CallPolicy::new(class)
-        },
+        policy,
         kind: ToolKind::Probe(StatusProbe {
             url: "http://127.0.0.1:1/".to_owned(),
             panics: false,
@@ -300,7 +321,8 @@ fn store(fault: Option<PlantedFault>) -> (Store, OrgId, ApiKeyId) {
 
 /// What the model answers in a round, the end mark included.
 pub fn answer(round: u32, config: &SweepConfig) -> Vec<ModelEvent> {
-    let (first, second) = if round == 1 {
+    let makes_calls = round == 1 && config.mishap != Mishap::Answered;
+    let (first, second) = if makes_calls {
         ("Let me ", "see.")
     } else {
         ("All ", "done.")
@@ -313,23 +335,40 @@ pub fn answer(round: u32, config: &SweepConfig) -> Vec<ModelEvent> {
         text(first),
         text(second),
     ];
-    if round == 1 {
+    if makes_calls {
         events.extend((0..config.calls()).map(|position| call(position, config.mishap)));
-        if config.mishap == Mishap::Mixed {
+        let asked = format!(r#"{{"i":{}}}"#, config.calls());
+        let further = match config.mishap {
+            Mishap::Mixed => Some((OWN_TOOL, OWN_ARGUMENTS)),
+            Mishap::Asked => Some((GUARDED, asked.as_str())),
+            Mishap::Nothing
+            | Mishap::Reset
+            | Mishap::TimedOut
+            | Mishap::NotSent
+            | Mishap::Invalid
+            | Mishap::Answered
+            | Mishap::ModelFails
+            | Mishap::Stopped
+            | Mishap::Deleted
+            | Mishap::Late
+            | Mishap::Drained
+            | Mishap::Completed => None,
+        };
+        if let Some((name, arguments)) = further {
             events.push(ModelEvent::Call(CallDelta {
                 choice: 0,
                 call: config.calls(),
                 id: Some("up_0".into()),
-                name: Some(OWN_TOOL.into()),
+                name: Some(name.into()),
                 form: CallForm::Function,
-                arguments: Some(Literal::from_text(OWN_ARGUMENTS)),
+                arguments: Some(Literal::from_text(arguments)),
                 native: None,
             }));
         }
     }
     events.push(ModelEvent::Finish {
         choice: 0,
-        reason: if round == 1 {
+        reason: if makes_calls {
             Finish::ToolCalls
         } else {
             Finish::Stop

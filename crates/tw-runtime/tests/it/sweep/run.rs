@@ -2,15 +2,16 @@
 
 use tw_core::call::{CallEnd, CallReason};
 use tw_core::change::{Change, ChangeGroup, ClaimTurn, EndTurn, Fence, Outcome, TurnChange};
+use tw_core::id::TurnId;
 use tw_core::tool::EffectClass;
-use tw_core::turn::{FoundTurn, Now, Step, Turn};
+use tw_core::turn::{FoundTurn, Now, Step, Turn, TurnSetup};
 use tw_core::turn_status::TurnStatus;
 use tw_runtime::recover::found_turn;
 use tw_store::read::turn::RecoveredTurn;
 use tw_store::system;
 
 use super::check;
-use super::config::{Kill, LossForm, PlantedFault, SweepConfig};
+use super::config::{Kill, LossForm, Mishap, PlantedFault, SweepConfig};
 use super::driver::SweepDriver;
 use super::lab::SweepLab;
 use super::world::{InvariantViolation, SweepStop, SweepWorld};
@@ -41,6 +42,7 @@ pub fn run(lab: &mut SweepLab, config: &SweepConfig, kills: &[Kill], traced: boo
         check::end(&mut world);
         if kills.len() < 2 {
             write_again(&mut world);
+            answer_again(&mut world);
         }
         check::erasure(&mut world);
     }
@@ -112,11 +114,11 @@ fn first(world: &mut SweepWorld<'_>) -> SweepDriver {
     let new = world.lab.new_turn(&setup, &owner);
     let at = setup.created;
     let mut step = Step::default();
-    let now = Now {
+    let mut now = Now {
         at,
         fresh_id: &mut || world.lab.id(),
     };
-    let turn = Turn::start(setup, &now, &mut step);
+    let turn = Turn::start(setup, &mut now, &mut step);
     SweepDriver::first(turn, new, step)
 }
 
@@ -193,6 +195,24 @@ fn found(rows: &RecoveredTurn, world: &SweepWorld<'_>) -> FoundTurn {
         }
     }
     found
+}
+
+/// A second turn that answers for the same calls is refused by the store, once the first one is there.
+fn answer_again(world: &mut SweepWorld<'_>) {
+    if world.config.mishap != Mishap::Answered || !world.accepted {
+        return;
+    }
+    let setup = TurnSetup {
+        id: TurnId(world.lab.id()),
+        ..world.setup.clone()
+    };
+    let again = Box::new(world.lab.new_turn(&setup, "another"));
+    let group = ChangeGroup::Accept(again, Vec::new());
+    let written = world.lab.store.apply_inline(&group);
+    let asked = world.setup.answered[0].asked;
+    if !matches!(&written, Ok(outcomes) if outcomes[..] == [Outcome::ApprovalClosed { asked }]) {
+        world.violate("I5", format!("a second answer came to {written:?}"));
+    }
 }
 
 /// A second result and a second end, from somebody who holds the fence and has not looked, must

@@ -286,6 +286,8 @@ impl<'a> SweepWorld<'a> {
             | Mishap::NotSent
             | Mishap::Invalid
             | Mishap::Mixed
+            | Mishap::Asked
+            | Mishap::Answered
             | Mishap::ModelFails
             | Mishap::Stopped
             | Mishap::Deleted

@@ -60,6 +60,7 @@ impl ResponseFold {
                 OutputKind::Message { .. }
                 | OutputKind::Reasoning { .. }
                 | OutputKind::Mcp(_)
+                | OutputKind::Approval { .. }
                 | OutputKind::CallOutput { .. }
                 | OutputKind::Native(_) => true,
             })
@@ -105,26 +106,34 @@ impl ResponseFold {
         calls.filter(open).collect()
     }
 
-    pub(super) fn call_started(
+    /// The question whether a call may run, whole at once.
+    pub(super) fn approval_asked(
         &mut self,
         id: CallId,
         name: &str,
         arguments: &Literal,
         out: &mut Vec<u8>,
     ) {
+        self.close(MessageEnd::BeforeCall, out);
+        self.position += 1;
+        let kind = OutputKind::Approval {
+            name: name.to_owned(),
+            arguments: arguments.clone(),
+        };
+        let at = self.add(ids::approval_id(id), kind, out);
+        self.item_done(at, OutputStatus::Completed, out);
+    }
+
+    pub(super) fn call_started(&mut self, id: CallId, call: OwnCall, out: &mut Vec<u8>) {
         match self.facts.own_calls {
             OwnCallItems::Hidden => self.close(MessageEnd::BeforeCall, out),
             OwnCallItems::Mcp => {
                 self.close(MessageEnd::BeforeCall, out);
                 self.position += 1;
-                let kind = OutputKind::Mcp(OwnCall {
-                    name: name.to_owned(),
-                    arguments: arguments.clone(),
-                    end: None,
-                });
-                let at = self.add(ids::own_call_id(id), kind, out);
+                let arguments = call.arguments.clone();
+                let at = self.add(ids::own_call_id(id), OutputKind::Mcp(call), out);
                 self.running.push((id, at));
-                self.own_call_begun(at, arguments, out);
+                self.own_call_begun(at, &arguments, out);
             }
             OwnCallItems::Function => {
                 self.close(MessageEnd::BeforeCall, out);
@@ -132,15 +141,16 @@ impl ResponseFold {
                 let kind = OutputKind::Call(OutputCall {
                     form: CallForm::Function,
                     call_id: id.handed(),
-                    name: name.to_owned(),
+                    name: call.name,
                     arguments: LiteralBuf::default(),
                     native: CallNative::default(),
                 });
+                let arguments = call.arguments;
                 let at = self.add(item, kind, out);
                 if let OutputKind::Call(call) = &mut self.items[at].kind {
-                    call.arguments.push(arguments);
+                    call.arguments.push(&arguments);
                 }
-                self.arguments_delta(at, arguments, out);
+                self.arguments_delta(at, &arguments, out);
                 self.call_done(at, OutputStatus::Completed, out);
                 self.running.push((id, at));
             }

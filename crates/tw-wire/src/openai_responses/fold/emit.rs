@@ -122,6 +122,7 @@ impl ResponseFold {
             OutputKind::Reasoning { .. }
             | OutputKind::Call(_)
             | OutputKind::Mcp(_)
+            | OutputKind::Approval { .. }
             | OutputKind::CallOutput { .. }
             | OutputKind::Native(_) => None,
         }
@@ -333,6 +334,7 @@ impl ResponseFold {
             OutputKind::Message { .. }
             | OutputKind::Reasoning { .. }
             | OutputKind::Mcp(_)
+            | OutputKind::Approval { .. }
             | OutputKind::CallOutput { .. }
             | OutputKind::Native(_) => false,
         };

@@ -1,11 +1,12 @@
 //! Items of a response as they are shown.
 
+use tw_core::id::CallId;
 use tw_core::json::{Json, Literal, LiteralBuf};
 use tw_core::model::{CallForm, CallNative};
 
 use crate::openai_chat::raw::ObjectFields;
 use crate::openai_chat::write;
-use crate::openai_responses::SERVER_LABEL;
+use crate::openai_responses::{SERVER_LABEL, ids};
 
 #[derive(Clone, Debug)]
 pub struct OutputItem {
@@ -35,6 +36,11 @@ pub enum OutputKind {
     },
     Call(OutputCall),
     Mcp(OwnCall),
+    /// The question whether a call of this server's may run.
+    Approval {
+        name: String,
+        arguments: Literal,
+    },
     /// The result of a call, where calls of this server are shown as functions.
     CallOutput {
         call_id: String,
@@ -59,6 +65,8 @@ pub struct OutputCall {
 pub struct OwnCall {
     pub name: String,
     pub arguments: Literal,
+    /// The call whose approval it runs by, or does not.
+    pub approves: Option<CallId>,
     pub end: Option<OwnCallEnd>,
 }
 
@@ -167,6 +175,16 @@ pub fn write_item(out: &mut Vec<u8>, item: &OutputItem, extent: Extent) {
         }
         OutputKind::Call(call) => write_call(out, item, call, extent),
         OutputKind::Mcp(call) => write_own_call(out, item, call, extent),
+        // No events bring its parts, so it is whole from its beginning.
+        OutputKind::Approval { name, arguments } => {
+            write::quoted(out, "mcp_approval_request");
+            write::key(out, "server_label");
+            write::quoted(out, SERVER_LABEL);
+            write::key(out, "name");
+            write::string(out, name);
+            write::key(out, "arguments");
+            write::literal(out, arguments);
+        }
         OutputKind::CallOutput { call_id, output } => {
             write::quoted(out, "function_call_output");
             status(out, item);
@@ -288,7 +306,10 @@ fn write_own_call(out: &mut Vec<u8>, item: &OutputItem, call: &OwnCall, extent: 
     write::key(out, "arguments");
     write::quoted(out, if is_full { call.arguments.as_str() } else { "" });
     write::key(out, "approval_request_id");
-    out.extend_from_slice(b"null");
+    match call.approves {
+        Some(asked) => write::string(out, &ids::approval_id(asked)),
+        None => out.extend_from_slice(b"null"),
+    }
     let end = call.end.as_ref().filter(|_| is_full);
     for (name, is_of_error) in [("output", false), ("error", true)] {
         write::key(out, name);

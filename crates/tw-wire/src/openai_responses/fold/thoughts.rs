@@ -61,6 +61,7 @@ impl ResponseFold {
             OutputKind::Message { .. }
             | OutputKind::Call(_)
             | OutputKind::Mcp(_)
+            | OutputKind::Approval { .. }
             | OutputKind::CallOutput { .. }
             | OutputKind::Native(_) => false,
         }

@@ -4,6 +4,8 @@
 //! behind the blocks that were read from it. A result is a message of its own, as is an item that only the provider
 //! knows the use of and that the client made.
 
+mod own_calls;
+
 use std::fmt;
 
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
@@ -16,7 +18,9 @@ use crate::client_request::RequestError;
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::openai_chat::request::{HISTORY_CALLS_MAX, Place, Reading, check_result, object};
 use crate::openai_responses::options::ApprovalAnswer;
-use crate::openai_responses::{REASONING_TEXT, SERVER_LABEL, SUMMARY, content, ids, native};
+use crate::openai_responses::{REASONING_TEXT, SUMMARY, content, ids, native};
+
+use own_calls::{AskedCalls, is_ours};
 
 /// The input as messages.
 pub struct ReadItems {
@@ -34,6 +38,7 @@ pub fn read(fields: &ObjectFields<'_>, reading: &Reading<'_>) -> Result<ReadItem
         ends: Vec::new(),
         group: Group::default(),
         approvals: Vec::new(),
+        asked: AskedCalls::default(),
     };
     let Some(input) = fields.get("input") else {
         // A response that follows another one, or a stored prompt, may need no more.
@@ -59,6 +64,9 @@ pub fn read(fields: &ObjectFields<'_>, reading: &Reading<'_>) -> Result<ReadItem
             code: Some("empty_array"),
             ..RequestError::invalid("input", message)
         });
+    }
+    if reading.source.as_str().contains(ids::APPROVAL) {
+        reader.asked = AskedCalls::of(&items);
     }
     for (at, item) in items.into_iter().enumerate() {
         let place = INPUT.item(at);
@@ -128,7 +136,9 @@ struct ItemsReader<'a> {
     ends: Vec<usize>,
     /// Items of the model so far.
     group: Group,
+    /// Answers behind which the model has said nothing yet.
     approvals: Vec<ApprovalAnswer>,
+    asked: AskedCalls<'a>,
 }
 
 #[derive(Default)]
@@ -209,8 +219,7 @@ impl ItemsReader<'_> {
             None if fields.get("role").is_some() => "message".into(),
             None => return Err(RequestError::missing(kind_place)),
         };
-        let is_ours = raw::filled_string(fields.get("server_label"))
-            .is_some_and(|label| label == SERVER_LABEL);
+        let is_ours = is_ours(fields);
         match &*kind {
             "message" => self.message(text, fields, end, place)?,
             "reasoning" => self.model(end, [self.reasoning(text, fields)]),
@@ -224,7 +233,8 @@ impl ItemsReader<'_> {
             }
             "mcp_call" if is_ours => self.own_call(fields, end, place)?,
             // What this server said of itself.
-            "mcp_list_tools" | "mcp_approval_request" if is_ours => {}
+            "mcp_list_tools" if is_ours => {}
+            "mcp_approval_request" if is_ours => self.asked(fields, end, place)?,
             "mcp_approval_response" => self.approval(text, fields, end, place)?,
             "compaction" => {
                 let item = Block::Native(native(self.json(text)));
@@ -239,8 +249,14 @@ impl ItemsReader<'_> {
         Ok(())
     }
 
-    /// Adds what the model made. What it says behind calls of this server was said with their results.
+    /// Adds what the model made. What it says behind calls of this server was said with their results, and behind an
+    /// answer that was acted on.
     fn model(&mut self, end: usize, blocks: impl IntoIterator<Item = Block>) {
+        self.approvals.clear();
+        self.say(end, blocks);
+    }
+
+    fn say(&mut self, end: usize, blocks: impl IntoIterator<Item = Block>) {
         let blocks = blocks.into_iter().collect::<Vec<_>>();
         let is_call = blocks.iter().any(|block| matches!(block, Block::Call(_)));
         if !is_call && !self.group.results.is_empty() {
@@ -421,69 +437,6 @@ impl ItemsReader<'_> {
         };
         check_result(&message, place, self.reading.limits)?;
         self.add(message, end);
-        Ok(())
-    }
-
-    /// A call that this server ran, as it was shown: the model knows it as a call like any other.
-    fn own_call(
-        &mut self,
-        fields: &ObjectFields<'_>,
-        end: usize,
-        place: Place<'_>,
-    ) -> Result<(), RequestError> {
-        let id = required_string(fields, "id", place)?;
-        let id = ids::parse_own_call_id(&id).map_or(id, |call| call.handed());
-        let call = CallBlock {
-            id: id.clone(),
-            name: required_string(fields, "name", place)?,
-            form: CallForm::Function,
-            arguments: self
-                .text_of(fields, "arguments", place)?
-                .unwrap_or_default(),
-            native: None,
-        };
-        self.model(end, [Block::Call(call)]);
-        let output = self.text_of(fields, "output", place)?;
-        let failure = fields.get("error").map(|raw| match raw::literal(raw) {
-            Some(text) => text,
-            None => Literal::from_text(raw.get()),
-        });
-        let is_error = failure.is_some();
-        // One that was under way when it was shown has neither.
-        if let Some(said) = output.or(failure) {
-            let result = ResultBlock {
-                is_error,
-                ..ResultBlock::of_text(id, said)
-            };
-            let message = Message::made(Role::Tool, vec![Block::Result(result)]);
-            check_result(&message, place.field("output"), self.reading.limits)?;
-            self.group.results.push(message);
-        }
-        Ok(())
-    }
-
-    fn approval(
-        &mut self,
-        text: &str,
-        fields: &ObjectFields<'_>,
-        end: usize,
-        place: Place<'_>,
-    ) -> Result<(), RequestError> {
-        let request_id = required_string(fields, "approval_request_id", place)?;
-        if ids::parse_approval_id(&request_id).is_none() {
-            self.of_client(text, end);
-            return Ok(());
-        }
-        let place = place.field("approve");
-        let approve = fields
-            .get("approve")
-            .ok_or_else(|| RequestError::missing(place))?;
-        self.approvals.push(ApprovalAnswer {
-            request_id,
-            approve: raw::boolean(approve)
-                .ok_or_else(|| RequestError::wrong_type(place, "a boolean"))?,
-            reason: raw::filled_string(fields.get("reason")).map(|reason| reason.into_owned()),
-        });
         Ok(())
     }
 }

@@ -3,11 +3,11 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 
 use super::{name, write};
-use crate::stored::tests::every_event;
+use crate::stored::tests::{approval_events, every_event};
 
 #[test]
 fn every_event_is_one_json_object_with_its_name() {
-    for event in every_event() {
+    for event in every_event().into_iter().chain(approval_events()) {
         let mut out = String::new();
         write(&event, &mut out);
         // Half a surrogate pair is legal JSON, though not legal text.

@@ -35,6 +35,7 @@ const OF_A_POLICY: &[&str] = &[
     "backoff_ms",
     "concurrency_max",
     "cache",
+    "requires_approval",
 ];
 const OF_A_CACHE: &[&str] = &["lifetime_s", "scope"];
 const OF_A_LOOK_UP: &[&str] = &["url", "headers", "query", "absent"];
@@ -193,6 +194,9 @@ fn policy(place: Option<&ValueAtPath<'_>>, method: Method) -> Result<CallPolicy,
     }
     if let Some(place) = written.optional("cache") {
         policy.cache = Some(cache(place)?);
+    }
+    if let Some(required) = written.optional("requires_approval") {
+        policy.requires_approval = required.boolean()?;
     }
     Ok(policy)
 }

@@ -50,7 +50,8 @@ const EVERYTHING: &str = r#"{
     "statuses": ["2xx", 404],
     "kept_bytes_max": 1048575, "shown_bytes_max": 16383
   },
-  "policy": {"effect": "queryable", "timeout_ms": 10001, "attempts_max": 2, "backoff_ms": 201, "concurrency_max": 63},
+  "policy": {"effect": "queryable", "timeout_ms": 10001, "attempts_max": 2, "backoff_ms": 201, "concurrency_max": 63,
+             "requires_approval": true},
   "look_up": {"url": "https://api.example.com/v1/tickets?reference={{reference}}",
               "headers": {"authorization": {"secret": "TICKETS_KEY"}}, "query": {"a": "b"}, "absent": [404]}
 }"#;

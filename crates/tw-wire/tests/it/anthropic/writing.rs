@@ -105,6 +105,7 @@ fn our_call() -> [LogEvent; 2] {
             id,
             name: "time_now".to_owned(),
             arguments: Literal::from_text(r#"{"a": 1}"#),
+            approves: None,
         },
         LogEvent::CallEnded {
             call,

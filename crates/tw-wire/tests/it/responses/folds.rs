@@ -354,6 +354,7 @@ fn started(n: u8) -> LogEvent {
         id: id(n),
         name: format!("tool_{n}"),
         arguments: Literal::from_text("{\"a\":1}"),
+        approves: None,
     }
 }
 
@@ -491,6 +492,58 @@ fn calls_of_ours_are_items_of_one_lifecycle() {
              "content": [{"type": "output_text", "annotations": [], "logprobs": [], "text": "It is 5."}]},
         ])
     );
+}
+
+/// A question is one item, whole at once; the call that acts on an answer names it.
+#[test]
+fn questions_and_the_calls_that_act_on_answers_are_items() {
+    let asks = LogEvent::ApprovalAsked {
+        call: CallRef {
+            round: 1,
+            position: 0,
+        },
+        id: id(1),
+        name: "pay".to_owned(),
+        arguments: Literal::from_text("{\"a\":1}"),
+    };
+    let mut acts = started(2);
+    if let LogEvent::CallStarted { approves, .. } = &mut acts {
+        *approves = Some(id(1));
+    }
+    let log = [
+        start(),
+        acts,
+        call_ended(2, "5", None),
+        round(1),
+        delta("I have to pay again."),
+        asks,
+        finish(Finish::Stop),
+        ended(TurnStatus::Completed, None),
+    ];
+    for own_calls in [OwnCallItems::Mcp, OwnCallItems::Hidden] {
+        let (events, response) = check("approvals", &log, own_calls, &json!({}));
+        let question = json!({"id": "mcpr_0192f0aa000070008000000000000001", "type": "mcp_approval_request",
+                              "server_label": "turnwright", "name": "pay", "arguments": "{\"a\":1}"});
+        let output = response["output"].as_array().expect("items");
+        assert_eq!(output.last(), Some(&question));
+        let said = &output[output.len() - 2];
+        assert_eq!(
+            (&said["type"], &said["phase"]),
+            (&json!("message"), &json!("commentary"))
+        );
+        let kinds: Vec<&Value> = events.iter().map(|event| &event["type"]).collect();
+        assert_eq!(
+            kinds[kinds.len() - 3..],
+            [
+                "response.output_item.added",
+                "response.output_item.done",
+                "response.completed"
+            ]
+        );
+        if own_calls == OwnCallItems::Mcp {
+            assert_eq!(output[0]["approval_request_id"], question["id"]);
+        }
+    }
 }
 
 #[test]

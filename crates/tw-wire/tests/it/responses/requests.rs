@@ -134,23 +134,106 @@ fn items_become_messages() {
     }
 }
 
+/// What a history with a question of ours becomes, and which answers are to be acted on.
 #[test]
 fn answers_to_questions_of_ours_are_told() {
-    let id = format!("mcpr_{}", CALL.replace('-', ""));
-    let request = read(&with_input(json!([
-        {"type": "mcp_approval_request", "id": id, "server_label": "turnwright", "name": "t", "arguments": "{}"},
-        {"type": "mcp_approval_response", "approval_request_id": id, "approve": false, "reason": "no"},
-    ])))
-    .expect("a request");
-    assert!(request.input.messages.is_empty());
-    let [answer] = request.options.approvals.as_slice() else {
-        panic!("one answer");
-    };
-    assert_eq!(
-        (answer.request_id.as_str(), answer.approve),
-        (id.as_str(), false)
+    let plain = CALL.replace('-', "");
+    let id = format!("mcpr_{plain}");
+    let asked = json!({"type": "mcp_approval_request", "id": id, "server_label": "turnwright", "name": "t", "arguments": "{}"});
+    let answer = json!({"type": "mcp_approval_response", "approval_request_id": id, "approve": false, "reason": "no"});
+    let ran = json!({"type": "mcp_call", "id": "mcp_1", "server_label": "turnwright", "name": "t", "arguments": "{}",
+                     "approval_request_id": id, "output": "5"});
+    let (user, said) = (
+        json!({"role": "user", "content": "q"}),
+        json!({"role": "assistant", "content": "a"}),
     );
-    assert_eq!(answer.reason.as_deref(), Some("no"));
+    let call = format!("assistant: t(call_{plain}={{}})");
+    let open = format!("tool: call_{plain}=>\"Nobody approved this call, so it was not run.\"");
+    let done = format!("tool: call_{plain}=>\"5\"");
+    let (q, a) = ("user: \"q\"".to_owned(), "assistant: \"a\" <>".to_owned());
+    for (input, messages, answers, awaits) in [
+        (
+            json!([asked, answer]),
+            vec![call.clone(), open.clone()],
+            1,
+            1,
+        ),
+        (
+            json!([asked, answer, user]),
+            vec![call.clone(), open.clone(), q.clone()],
+            1,
+            1,
+        ),
+        (
+            json!([asked, user]),
+            vec![call.clone(), open.clone(), q.clone()],
+            0,
+            1,
+        ),
+        // What the model said behind it shows that it was acted on.
+        (
+            json!([asked, answer, said]),
+            vec![call.clone(), open, a.clone()],
+            0,
+            1,
+        ),
+        (
+            json!([asked, answer, ran]),
+            vec![call.clone(), done.clone()],
+            0,
+            0,
+        ),
+        (
+            json!([asked, answer, ran, said, user]),
+            vec![call, done, a, q],
+            0,
+            0,
+        ),
+        // A call that ran by a question which is not there is a call like any other.
+        (
+            json!([ran]),
+            vec!["assistant: t(mcp_1={})".into(), "tool: mcp_1=>\"5\"".into()],
+            0,
+            0,
+        ),
+        (json!([answer]), vec![], 1, 0),
+    ] {
+        let request = read(&with_input(input.clone())).expect("a request");
+        let got: Vec<String> = request.input.messages.iter().map(shown).collect();
+        assert_eq!(got, messages, "{input}");
+        let of_calls = request
+            .input
+            .messages
+            .iter()
+            .filter(|message| message.awaits.is_some());
+        let told = (request.options.approvals.len(), of_calls.count());
+        assert_eq!(told, (answers, awaits), "{input}");
+        for answer in &request.options.approvals {
+            assert_eq!(
+                (answer.request_id.as_str(), answer.approve),
+                (id.as_str(), false)
+            );
+            assert_eq!(answer.reason.as_deref(), Some("no"));
+        }
+    }
+    for (wrong, code) in [
+        (json!([asked, answer, answer]), "invalid_value"),
+        (
+            json!([asked, {"type": "mcp_approval_response", "approval_request_id": id}]),
+            "missing_required_parameter",
+        ),
+        (
+            json!([asked, {"type": "mcp_approval_response", "approval_request_id": id, "approve": 1}]),
+            "invalid_type",
+        ),
+        (
+            json!([asked, {"type": "mcp_approval_response", "approval_request_id": id, "approve": true, "reason": 1}]),
+            "invalid_type",
+        ),
+    ] {
+        let error = read(&with_input(wrong.clone())).expect_err("no request");
+        assert_eq!(error.code, Some(code), "{wrong}");
+    }
 }
 
 #[test]

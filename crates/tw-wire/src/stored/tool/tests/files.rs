@@ -76,6 +76,7 @@ timeout_ms = 10_001
 attempts_max = +2
 backoff_ms = 201
 concurrency_max = 0b111111
+requires_approval = true
 
 [tool.look_up]
 url = "https://api.example.com/v1/tickets?reference={{reference}}"

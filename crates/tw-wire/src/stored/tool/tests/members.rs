@@ -149,6 +149,7 @@ fn the_rest_is_read() {
             concurrency_max: 63,
             shown_bytes_max: 16_383,
             cache: None,
+            requires_approval: true,
         }
     );
     assert_eq!(definition.check(&RequestLimits::defaults()), Ok(()));
