@@ -462,6 +462,7 @@ impl ApiError {
             TurnRefused::NoRoom(no_room) => Self::no_room(no_room),
             TurnRefused::ShuttingDown => Self::unavailable("The server is shutting down."),
             TurnRefused::PreviousGone => Self::no_previous(),
+            TurnRefused::ConversationBusy => Self::conversation_locked(),
             TurnRefused::UnknownModel => Self::no_model(),
             TurnRefused::Write(_) => {
                 let _ = Self::internal(refused, id);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 use tw_core::change::{Change, NewTurn};
+use tw_core::conversation::{AddedItems, ItemPlace, ItemSource};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::history::{FeltDifferences, HistoryRepairs};
 use tw_core::id::{OrgId, TurnId};
@@ -50,6 +51,7 @@ use crate::tool_book::ToolBookPage;
 use body_hashes::BodyHashes;
 use repeat::EarlierTry;
 use row::new_turn;
+pub(crate) use row::stored_role;
 
 /// A request for a turn, decoded.
 #[derive(Debug)]
@@ -65,8 +67,10 @@ pub struct TurnRequest {
     pub end_user: Option<String>,
     /// From `turnwright-conversation`.
     pub conversation: Option<String>,
-    /// What the request is put behind, of the turn that it continues by name.
+    /// What the request is put behind, of the turn or the conversation that it continues by name.
     pub previous: Option<Arc<ChainHistory>>,
+    /// The conversation that it and its answer are added to, which is `conversation`.
+    pub added_to: Option<ConversationAddedTo>,
     pub on_leave: Option<OnLeave>,
     /// From `turnwright-tools`; else the key's.
     pub tools_mode: Option<ToolsMode>,
@@ -75,6 +79,17 @@ pub struct TurnRequest {
     /// Headers that go to upstreams.
     pub passed: PassedHeaders,
     pub request_id: String,
+}
+
+/// A conversation as it was when a request that is added to it was read.
+#[derive(Clone, Debug)]
+pub struct ConversationAddedTo {
+    /// The turn at its end, whoever's that is.
+    pub head: Option<TurnId>,
+    /// Another turn was about to add to it.
+    pub is_busy: bool,
+    /// The end user whose it is, if it is somebody's.
+    pub end_user: Option<String>,
 }
 
 /// The mark of a client library that counts how often it sends a request.
@@ -131,6 +146,9 @@ pub enum TurnRefused {
     /// The turn that the request continues by name was deleted meanwhile.
     #[error("the turn that the request continues is gone")]
     PreviousGone,
+    /// Another turn is about to add to the conversation, or has since the request was read.
+    #[error("another turn works on the conversation")]
+    ConversationBusy,
     #[error("accepting the request")]
     Write(#[source] Option<StoreApplyError>),
     #[error("looking up earlier requests")]
@@ -143,17 +161,37 @@ impl TurnRequest {
     fn whose(&self) -> Option<String> {
         let named = self.end_user.as_ref().or(self.input.user.as_ref());
         let continued = || self.previous.as_ref()?.end_user.as_ref();
-        named.or_else(continued).cloned()
+        let of_conversation = || self.added_to.as_ref()?.end_user.as_ref();
+        named.or_else(continued).or_else(of_conversation).cloned()
+    }
+
+    fn adds_items(&self) -> Option<AddedItems> {
+        let added_to = self.added_to.as_ref()?;
+        Some(AddedItems {
+            source: ItemSource::Answer,
+            place: ItemPlace::Behind {
+                head: added_to.head,
+            },
+        })
+    }
+
+    /// The parameter by which it names what it continues.
+    fn previous_param(&self) -> &'static str {
+        if self.added_to.is_some() {
+            "conversation"
+        } else {
+            "previous_response_id"
+        }
     }
 }
 
 impl TurnRefused {
-    fn too_many_before(messages_max: usize) -> Self {
+    fn too_many_before(messages_max: usize, param: &'static str) -> Self {
         Self::Invalid {
             message: format!(
                 "the request and what it continues are more than {messages_max} messages"
             ),
-            param: "previous_response_id",
+            param,
             code: "context_length_exceeded",
         }
     }
@@ -274,6 +312,10 @@ impl Runtime {
                     is_early,
                 } => (keys_since, is_early),
             };
+            // The transaction tells as well, but the model is asked before that.
+            if request.added_to.as_ref().is_some_and(|to| to.is_busy) {
+                return Err(TurnRefused::ConversationBusy);
+            }
             let end_user = end_user.clone();
             match self
                 .begin(
@@ -289,6 +331,10 @@ impl Runtime {
                 Begun::Taken(taken) => return Ok(*taken),
                 // Another request with the same key was faster; what it began answers this one.
                 Begun::KeyTaken { same_body: true } => {}
+                Begun::ConversationBusy => return Err(TurnRefused::ConversationBusy),
+                Begun::ParentDeleted if request.added_to.is_some() => {
+                    return Err(TurnRefused::ConversationBusy);
+                }
                 Begun::ParentDeleted if request.previous.is_some() => {
                     return Err(TurnRefused::PreviousGone);
                 }
@@ -446,9 +492,9 @@ impl Runtime {
             conversation: request.conversation.as_deref(),
         };
         let previous = request.previous.as_deref();
-        let source = match previous {
-            Some(_) => MemorySource::Named,
-            None => {
+        let source = match (previous, &request.added_to) {
+            (Some(_), _) | (None, Some(_)) => MemorySource::Named,
+            (None, None) => {
                 let (memory, record) = (request.caller.memory, record_of(request));
                 MemorySource::History(memory::scope(inner, owner, memory, record))
             }
@@ -456,7 +502,8 @@ impl Runtime {
         let input = chain::input_of(&request.input, previous);
         let messages_max = inner.config.request.messages_max;
         if previous.is_some() && input.messages.len() > messages_max {
-            return Err(TurnRefused::too_many_before(messages_max));
+            let param = request.previous_param();
+            return Err(TurnRefused::too_many_before(messages_max, param));
         }
         let mut prepared =
             prepared_history::prepare(inner, owner, source, &input, &offered.offer).await?;
@@ -533,6 +580,7 @@ impl Runtime {
             }))),
             Ok(Ok(AcceptedTurn::KeyTaken { same_body, .. })) => Ok(Begun::KeyTaken { same_body }),
             Ok(Ok(AcceptedTurn::ParentDeleted)) => Ok(Begun::ParentDeleted),
+            Ok(Ok(AcceptedTurn::ConversationBusy)) => Ok(Begun::ConversationBusy),
             Ok(Err(error)) => Err(TurnRefused::Write(Some(error))),
             Err(_driver_gone) => Err(TurnRefused::Write(None)),
         }
@@ -692,6 +740,7 @@ enum Begun {
     Taken(Box<TurnTaken>),
     KeyTaken { same_body: bool },
     ParentDeleted,
+    ConversationBusy,
 }
 
 /// The fingerprint that a repetition of the request has in common with it.
@@ -725,6 +774,8 @@ fn bytes_held(request: &TurnRequest) -> u64 {
 
 fn record_of(request: &TurnRequest) -> RecordPolicy {
     match request.input.store {
+        // Its items stay in the conversation, as in the OpenAI API; only the response is not kept.
+        Some(false) if request.added_to.is_some() => request.caller.record,
         Some(false) => RecordPolicy::Minimal,
         Some(true) | None => request.caller.record,
     }

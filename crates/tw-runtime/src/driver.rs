@@ -658,6 +658,8 @@ pub(crate) enum AcceptedTurn {
     },
     /// The turn that this one continues was deleted in the meantime.
     ParentDeleted,
+    /// See [`Outcome::ConversationBusy`].
+    ConversationBusy,
 }
 
 impl AcceptedTurn {
@@ -668,6 +670,7 @@ impl AcceptedTurn {
                 same_body: *same_body,
             },
             Some(Outcome::ParentDeleted) => Self::ParentDeleted,
+            Some(Outcome::ConversationBusy) => Self::ConversationBusy,
             Some(_) | None => Self::New,
         }
     }

@@ -449,6 +449,7 @@ impl Runtime {
                 | Outcome::KeyTaken { .. }
                 | Outcome::CallEnded { .. }
                 | Outcome::ParentDeleted
+                | Outcome::ConversationBusy
                 | Outcome::Deleted { .. }
                 | Outcome::Count(_)
                 | Outcome::Partly(_),

@@ -84,6 +84,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "seal",
         sql: include_str!("../migrations/0019_seal.sql"),
     },
+    Migration {
+        name: "items",
+        sql: include_str!("../migrations/0021_items.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -4,6 +4,7 @@ pub mod api_keys;
 pub mod chain;
 pub mod conversations;
 pub mod events;
+pub mod items;
 pub mod memory;
 #[cfg(test)]
 pub(crate) mod plan;

@@ -10,6 +10,7 @@ mod conversations;
 mod events;
 mod groups;
 mod handing;
+mod items;
 mod memory;
 mod migrating;
 mod opening;

@@ -37,15 +37,11 @@ impl ResponsesProjection {
     /// The request asks for something that is kept between requests and that this server does not have.
     pub fn of(request: &ResponsesRequest) -> Result<Self, RequestError> {
         let options = &request.options;
-        let missing = [
-            ("conversation", options.conversation.is_some()),
-            ("input", !options.approvals.is_empty()),
-        ];
-        if let Some((param, _)) = missing.into_iter().find(|(_, is_given)| *is_given) {
-            let message = format!("'{param}' asks for something that this server does not have.");
+        if !options.approvals.is_empty() {
+            let message = "'input' asks for something that this server does not have.";
             return Err(RequestError {
                 code: Some("unsupported_parameter"),
-                ..RequestError::invalid(param, message)
+                ..RequestError::invalid("input", message)
             });
         }
         Ok(Self {
@@ -102,6 +98,34 @@ impl Projection {
         match self {
             Self::OpenAiChat(_) | Self::AnthropicMessages(_) => None,
             Self::OpenAiResponses(of) => of.options.previous_response_id.as_deref(),
+        }
+    }
+
+    /// The conversation to which the request and its answer are added.
+    pub fn conversation(&self) -> Option<&str> {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => None,
+            Self::OpenAiResponses(of) => of.options.conversation.as_deref(),
+        }
+    }
+
+    /// Whether the request stands behind others that it does not repeat.
+    pub fn follows_others(&self) -> bool {
+        self.continues().is_some() || self.conversation().is_some()
+    }
+
+    /// The form of items that a client adds to a conversation, which has no answer.
+    pub fn of_added_items(conversation: &str) -> Self {
+        let mut of = ResponsesProjection::defaults();
+        of.options.conversation = Some(conversation.to_owned());
+        Self::OpenAiResponses(Box::new(of))
+    }
+
+    /// Whether the answer is kept for its client by its name.
+    pub fn is_kept(&self) -> bool {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => false,
+            Self::OpenAiResponses(of) => of.store,
         }
     }
 
