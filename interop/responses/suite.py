@@ -80,9 +80,9 @@ WANTED: dict[str, Any] = {
 OF_NODE = {"lost": ["APIError", 410, "offset_lost", None]}
 SESSION: dict[str, Any] = {
     "answers": ["It is 42.", "As I said: 42."],
-    "roles": ["user", None, "assistant", "user", "assistant"],
+    "roles": ["user", "assistant", None, "assistant", "user", "assistant"],
     "popped": "As I said: 42.",
-    "left": 4,
+    "left": 5,
     "cleared": [],
 }
 RESUMED_WITHIN_S = 5.0
