@@ -113,4 +113,43 @@ for await (const item of client.responses.inputItems.list(two.id, { order: 'asc'
 await client.responses.delete(two.id);
 got.gone = await refused(() => client.responses.retrieve(two.id));
 got.unknown = await refused(() => client.responses.create({ model: 'any', input: 'x', previous_response_id: two.id }));
+// A conversation with items: made, answered in, listed, changed, and taken apart.
+const { conversations } = client;
+const mine = await conversations.create({
+  metadata: { topic: 'sums' },
+  items: [{ type: 'message', role: 'user', content: 'I am Ann.' }],
+});
+got.made = [mine.id.startsWith('conv_'), mine.object, mine.metadata];
+const first = await client.responses.create({ model: 'any', input: '6 * 7?', conversation: mine.id });
+got.of_conversation = [first.output_text, first.conversation.id === mine.id];
+const added = await conversations.items.create(mine.id, {
+  items: [{ type: 'message', role: 'user', content: [{ type: 'input_text', text: 'Mind this.' }] }],
+});
+const [note] = added.data;
+got.added = [note.type, note.role, note.status, note.content[0].text];
+const into = await all(
+  client.responses.create({ model: 'any', input: 'again?', conversation: { id: mine.id }, stream: true }),
+);
+got.streamed_into = into.at(-1).type;
+got.kinds = [];
+for await (const item of conversations.items.list(mine.id, { order: 'asc', limit: 2 })) got.kinds.push(item.type);
+const newest = (await conversations.items.list(mine.id, { limit: 1 })).data[0];
+const again = await conversations.items.retrieve(newest.id, { conversation_id: mine.id });
+got.newest = [isDeepStrictEqual(plain(again), plain(newest)), again.content[0].text];
+const left = await conversations.items.delete(note.id, { conversation_id: mine.id });
+got.left = [left.id === mine.id, (await conversations.items.list(mine.id)).data.length];
+const changed = await conversations.update(mine.id, { metadata: { topic: 'products' } });
+got.changed = [changed.metadata, (await conversations.retrieve(mine.id)).metadata];
+const slowly = await client.responses.create({
+  model: 'any',
+  input: 'slowly',
+  conversation: mine.id,
+  background: true,
+});
+got.locked = await refused(() => client.responses.create({ model: 'any', input: 'x', conversation: mine.id }));
+const gone = await conversations.delete(mine.id);
+got.deleted = [gone.id === mine.id, gone.deleted, gone.object];
+got.stopped = await refused(() => client.responses.retrieve(slowly.id));
+got.no_conversation = await refused(() => conversations.items.list(mine.id));
+got.not_in = await refused(() => client.responses.create({ model: 'any', input: 'x', conversation: mine.id }));
 console.log(JSON.stringify(got));

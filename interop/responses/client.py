@@ -94,5 +94,40 @@ def drive(base_url: str, key: str) -> dict[str, Any]:
     client.responses.delete(two.id)
     got["gone"] = refused(lambda: client.responses.retrieve(two.id))
     got["unknown"] = refused(lambda: client.responses.create(model="any", input="x", previous_response_id=two.id))
+    converse(client, got)
     client.close()
     return got
+
+
+def converse(client: openai.OpenAI, got: dict[str, Any]) -> None:
+    """A conversation with items: made, answered in, listed, changed, and taken apart."""
+    mine = client.conversations.create(
+        metadata={"topic": "sums"}, items=[{"type": "message", "role": "user", "content": "I am Ann."}]
+    )
+    got["made"] = [mine.id.startswith("conv_"), mine.object, mine.metadata]
+    one = client.responses.create(model="any", input="6 * 7?", conversation=mine.id)
+    got["of_conversation"] = [one.output_text, one.conversation.id == mine.id]
+    added = client.conversations.items.create(
+        mine.id, items=[{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Mind this."}]}]
+    )
+    note = added.data[0]
+    got["added"] = [note.type, note.role, note.status, note.content[0].text]
+    again = client.responses.create(model="any", input="again?", conversation={"id": mine.id}, stream=True)
+    got["streamed_into"] = [event.type for event in again][-1]
+    # In pages of two, by the client's own paging.
+    listed = [item.type for item in client.conversations.items.list(mine.id, order="asc", limit=2)]
+    got["kinds"] = listed
+    newest = client.conversations.items.list(mine.id, limit=1).data[0]
+    read = client.conversations.items.retrieve(newest.id, conversation_id=mine.id)
+    got["newest"] = [read.to_dict() == newest.to_dict(), read.content[0].text]
+    left = client.conversations.items.delete(note.id, conversation_id=mine.id)
+    got["left"] = [left.id == mine.id, len(list(client.conversations.items.list(mine.id)))]
+    changed = client.conversations.update(mine.id, metadata={"topic": "products"})
+    got["changed"] = [changed.metadata, client.conversations.retrieve(mine.id).metadata]
+    slow = client.responses.create(model="any", input="slowly", conversation=mine.id, background=True)
+    got["locked"] = refused(lambda: client.responses.create(model="any", input="x", conversation=mine.id))
+    gone = client.conversations.delete(mine.id)
+    got["deleted"] = [gone.id == mine.id, gone.deleted, gone.object]
+    got["stopped"] = refused(lambda: client.responses.retrieve(slow.id))
+    got["no_conversation"] = refused(lambda: client.conversations.items.list(mine.id))
+    got["not_in"] = refused(lambda: client.responses.create(model="any", input="x", conversation=mine.id))

@@ -1,5 +1,6 @@
 """Responses that are kept, as the official OpenAI clients of Python and Node use them: continued by name, read again,
-their streams resumed behind each event, made in the background, cancelled and deleted; and some whose server is killed.
+their streams resumed behind each event, made in the background, cancelled and deleted, and in a conversation with its
+items; and some whose server is killed.
 
 Both clients take the same steps and must read the same.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import agents_client
+import agents_session
 import client
 import httpx
 import openai
@@ -81,6 +83,19 @@ WANTED: dict[str, Any] = {
     "items": ["again?"],
     "gone": ["NotFoundError", 404, "not_found", None],
     "unknown": ["NotFoundError", 404, "previous_response_not_found", "previous_response_id"],
+    "made": [True, "conversation", {"topic": "sums"}],
+    "of_conversation": ["Let me see.It is 42.", True],
+    "added": ["message", "user", "completed", "Mind this."],
+    "streamed_into": "response.completed",
+    "kinds": ["message", "message", "message", "mcp_call", "message", "message", "message", "message"],
+    "newest": [True, "As I said: 42."],
+    "left": [True, 7],
+    "changed": [{"topic": "products"}, {"topic": "products"}],
+    "locked": ["BadRequestError", 400, "conversation_locked", "conversation"],
+    "deleted": [True, True, "conversation.deleted"],
+    "stopped": ["NotFoundError", 404, "not_found", None],
+    "no_conversation": ["NotFoundError", 404, "not_found", None],
+    "not_in": ["NotFoundError", 404, "conversation_not_found", "conversation"],
 }
 OF_AGENTS = {
     "approved, plain": [["pay"], "It is paid."],
@@ -90,6 +105,13 @@ OF_AGENTS = {
 }
 # openai-node has no class of its own for 410.
 OF_NODE = {"lost": ["APIError", 410, "offset_lost", None]}
+SESSION: dict[str, Any] = {
+    "answers": ["It is 42.", "As I said: 42."],
+    "roles": ["user", "assistant", None, "assistant", "user", "assistant"],
+    "popped": "As I said: 42.",
+    "left": 5,
+    "cleared": [],
+}
 RESUMED_WITHIN_S = 5.0
 """After a response was told, so long until a fail point counts as not reached."""
 DIES_WITHIN_S = 1.0
@@ -229,6 +251,7 @@ def main() -> int:
         "openai, python": lambda: compare(client.drive(base_url, key), WANTED),
         "openai, node": lambda: compare(node(base_url, key), WANTED | OF_NODE),
         "openai-agents": lambda: compare(agents_client.drive(base_url, key), OF_AGENTS),
+        "OpenAI Agents SDK, a session": lambda: compare(agents_session.drive(base_url, key), SESSION),
         "a server that is killed": lambda: killed(server, key),
         "a server that dies at each fail point": lambda: died(server, key),
     }

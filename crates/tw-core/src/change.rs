@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::approval::{ApprovalGiven, ApprovalState};
 use crate::call::{CallEnd, CallRunner, CallStatus};
+use crate::conversation::{AddedItems, ChangeConversation, DeleteItem, NewConversation};
 use crate::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
 use crate::json::shared::SharedText;
 use crate::memory::{MemoryVerdict, RememberedHash};
@@ -94,7 +95,12 @@ pub enum Change {
     },
 
     // Conversations.
+    CreateConversation(NewConversation),
+    /// New metadata; `Already` unless a client made the conversation by itself.
+    ChangeConversation(ChangeConversation),
     DeleteConversation(DeleteConversation),
+    /// Takes an item out of its conversation; `Already` when it is out, or its turn is not there.
+    DeleteItem(DeleteItem),
     /// The same of one turn.
     DeleteTurn {
         organization: OrgId,
@@ -218,6 +224,8 @@ pub enum Outcome {
     ApprovalClosed {
         asked: CallId,
     },
+    /// Another turn works on the conversation, or it is not as it was when the new turn was prepared; nothing was written.
+    ConversationBusy,
     /// The turns that were meant are gone for every reader; those in `running` still have to be stopped.
     Deleted {
         running: Vec<TurnId>,
@@ -327,6 +335,8 @@ pub struct NewTurn {
     pub conversation: String,
     /// The client named the conversation itself.
     pub conversation_named: bool,
+    /// The turn's part in the items of its conversation; `None` for a turn whose client keeps the history itself.
+    pub adds_items: Option<AddedItems>,
     /// The turn that this one continues.
     pub parent: Option<TurnId>,
     pub memory: MemoryVerdict,

@@ -10,6 +10,7 @@ pub mod turn;
 
 pub mod accepts;
 pub mod change;
+pub mod conversation;
 pub mod effect_words;
 pub mod event;
 pub mod fault;

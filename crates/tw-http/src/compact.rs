@@ -42,6 +42,9 @@ async fn compact(of: &RequestOrigin<'_>, request: Request) -> Result<Response, A
     let headers = &parts.headers;
     let (caller, body) = gateway::admitted(of, headers, body, false).await?;
     let read = gateway::read_request(of, headers, &caller, body, RequestGoal::Answer, None).await?;
+    if read.added_to.is_some() {
+        return Err(ApiError::not_compacted());
+    }
     if !runtime.serves(&read.input.model) {
         return Err(ApiError::no_model());
     }

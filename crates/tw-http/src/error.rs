@@ -464,6 +464,7 @@ impl ApiError {
             TurnRefused::PreviousGone => Self::no_previous(),
             TurnRefused::NoSuchQuestion => Self::no_such_question(),
             TurnRefused::QuestionClosed => Self::question_closed(),
+            TurnRefused::ConversationBusy => Self::conversation_locked(),
             TurnRefused::UnknownModel => Self::no_model(),
             TurnRefused::Write(_) => {
                 let _ = Self::internal(refused, id);

@@ -17,9 +17,10 @@ use tw_core::json::shared::SharedText;
 use tw_core::request::ModelInput;
 use tw_core::tenant::{KeyScope, ToolsMode};
 use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
-use tw_runtime::accept::{TryMark, TurnRequest, TurnTaken};
+use tw_runtime::accept::{ConversationAddedTo, TryMark, TurnRequest, TurnTaken};
 use tw_runtime::auth::Principal;
 use tw_runtime::chain::ChainHistory;
+use tw_runtime::conversation_items::ConversationHistory;
 use tw_wire::client_error::fault_of;
 use tw_wire::client_request::body_text;
 use tw_wire::format::{ClientRequest, Projection, WholeFold, WireFormat};
@@ -204,13 +205,36 @@ pub(crate) async fn read_request(
         Some(held) => Some(Arc::clone(&held.chain)),
         None => kept::previous(of, caller, named, &request.projection).await?,
     };
+    let history = kept::conversation(of, caller, named, &request.projection).await?;
     let mut wanted = turn_request(of, headers, caller.clone(), body, request)?;
     wanted.end_user = end_user;
     wanted.previous = previous;
+    if let Some(history) = history {
+        add_to_conversation(&mut wanted, history)?;
+    }
     if is_background {
         wanted.on_leave = Some(OnLeave::Finish);
     }
     Ok(wanted)
+}
+
+/// Puts the request behind what was said in its conversation, to which it is added.
+fn add_to_conversation(
+    wanted: &mut TurnRequest,
+    history: ConversationHistory,
+) -> Result<(), ApiError> {
+    let name = wanted.projection.conversation().map(str::to_owned);
+    if wanted.conversation.is_some() && wanted.conversation != name {
+        return Err(ApiError::two_conversations());
+    }
+    wanted.conversation = name;
+    wanted.previous = history.chain.map(Arc::new);
+    wanted.added_to = Some(ConversationAddedTo {
+        head: history.path.head,
+        is_busy: history.path.is_busy,
+        end_user: history.end_user,
+    });
+    Ok(())
 }
 
 fn check_user(format: WireFormat, input: &ModelInput) -> Result<(), ApiError> {
@@ -256,6 +280,7 @@ fn turn_request(
         input: Arc::new(request.input),
         end_user: None,
         previous: None,
+        added_to: None,
         conversation: named(headers, CONVERSATION_HEADER.as_str())?,
         on_leave,
         tools_mode,
@@ -267,7 +292,7 @@ fn turn_request(
 }
 
 /// The count of a client library that counts how often it sends a request.
-fn try_mark(headers: &HeaderMap) -> TryMark {
+pub(crate) fn try_mark(headers: &HeaderMap) -> TryMark {
     let count = headers
         .get(RETRY_COUNT_HEADER)
         .and_then(|count| count.to_str().ok())

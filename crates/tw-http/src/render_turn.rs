@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use tw_core::approval::ApprovalState;
 use tw_core::call::{CallReason, CallRunner};
 use tw_core::change::NewMessage;
+use tw_core::conversation::ItemSource;
 use tw_core::model::TokenUsage;
 use tw_core::request::{Block, Role};
 use tw_core::time::Timestamp;
@@ -25,6 +26,7 @@ pub(crate) fn render(view: &TurnView, detail: ResultDetail) -> Value {
         "on_leave": match turn.on_leave { OnLeave::Stop => "stop", OnLeave::Finish => "finish" },
         "record": match turn.record { RecordPolicy::Full => "full", RecordPolicy::Minimal => "minimal" },
         "conversation": turn.conversation,
+        "items_of": turn.item_source.map(ItemSource::as_str),
         "parent": turn.parent.map(|parent| parent.to_string()),
         "memory": turn.memory.as_str(),
         "changed": view.changes.iter().map(|(name, count)| (name.to_owned(), json!(count))).collect::<Map<_, _>>(),

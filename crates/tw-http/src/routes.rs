@@ -241,21 +241,68 @@ fn of_conversations(router: DocumentedRouter) -> DocumentedRouter {
     let turns = get("listConversationTurns", "The turns of a conversation")
         .query(&[LIMIT, AFTER_ID, ORDER])
         .gives(&[(JSON, "TurnList")]);
-    router
+    let creates = post("createConversation", "Makes a conversation")
+        .scope("chat")
+        .takes(&[(JSON, "ConversationRequest")])
+        .gives(&[(JSON, "Conversation")]);
+    let changes = post("changeConversation", "Gives a conversation other metadata")
+        .scope("chat")
+        .takes(&[(JSON, "ConversationChange")])
+        .gives(&[(JSON, "Conversation")]);
+    of_items(router)
         .route(
             "/v1/conversations",
-            routing::get(conversations::list),
-            &[lists],
+            routing::get(conversations::list).post(conversations::create),
+            &[lists, creates],
         )
         .route(
             "/v1/conversations/{id}",
-            routing::get(conversations::show).delete(conversations::delete),
-            &[shows, deletes],
+            routing::get(conversations::show)
+                .post(conversations::change)
+                .delete(conversations::delete),
+            &[shows, changes, deletes],
         )
         .route(
             "/v1/conversations/{id}/turns",
             routing::get(conversations::turns),
             &[turns],
+        )
+}
+
+fn of_items(router: DocumentedRouter) -> DocumentedRouter {
+    const ORDER: QueryParameter = query("order", "string", "asc or desc");
+    const INCLUDE: QueryParameter = query(
+        "include",
+        "string",
+        "what items leave out unless it is asked for",
+    );
+    let lists = get("listConversationItems", "The items of a conversation")
+        .query(&[LIMIT, AFTER_ID, ORDER, INCLUDE])
+        .gives(&[(JSON, "ItemList")]);
+    let adds = post("createConversationItems", "Adds items to a conversation")
+        .scope("chat")
+        .query(&[INCLUDE])
+        .takes(&[(JSON, "ItemsRequest")])
+        .gives(&[(JSON, "ItemList")]);
+    let shows = get("getConversationItem", "One item")
+        .query(&[INCLUDE])
+        .gives(&[(JSON, "Item")]);
+    let deletes = delete(
+        "deleteConversationItem",
+        "Takes an item out of its conversation",
+    )
+    .scope("chat")
+    .gives(&[(JSON, "Conversation")]);
+    router
+        .route(
+            "/v1/conversations/{id}/items",
+            routing::get(conversations::items::list).post(conversations::items::create),
+            &[lists, adds],
+        )
+        .route(
+            "/v1/conversations/{id}/items/{item}",
+            routing::get(conversations::items::show).delete(conversations::items::delete),
+            &[shows, deletes],
         )
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 use tw_core::change::{Change, NewTurn};
+use tw_core::conversation::{AddedItems, ItemPlace, ItemSource};
 use tw_core::event::{EffectRan, LogEvent};
 use tw_core::history::{FeltDifferences, HistoryRepairs};
 use tw_core::id::{OrgId, TurnId};
@@ -49,6 +50,7 @@ use body_hashes::BodyHashes;
 use prepared::{NotPrepared, PreparedRequest};
 use repeat::EarlierTry;
 use row::new_turn;
+pub(crate) use row::stored_role;
 
 /// A request for a turn, decoded.
 #[derive(Debug)]
@@ -64,8 +66,10 @@ pub struct TurnRequest {
     pub end_user: Option<String>,
     /// From `turnwright-conversation`.
     pub conversation: Option<String>,
-    /// What the request is put behind, of the turn that it continues by name.
+    /// What the request is put behind, of the turn or the conversation that it continues by name.
     pub previous: Option<Arc<ChainHistory>>,
+    /// The conversation that it and its answer are added to, which is `conversation`.
+    pub added_to: Option<ConversationAddedTo>,
     pub on_leave: Option<OnLeave>,
     /// From `turnwright-tools`; else the key's.
     pub tools_mode: Option<ToolsMode>,
@@ -74,6 +78,17 @@ pub struct TurnRequest {
     /// Headers that go to upstreams.
     pub passed: PassedHeaders,
     pub request_id: String,
+}
+
+/// A conversation as it was when a request that is added to it was read.
+#[derive(Clone, Debug)]
+pub struct ConversationAddedTo {
+    /// The turn at its end, whoever's that is.
+    pub head: Option<TurnId>,
+    /// Another turn was about to add to it.
+    pub is_busy: bool,
+    /// The end user whose it is, if it is somebody's.
+    pub end_user: Option<String>,
 }
 
 /// The mark of a client library that counts how often it sends a request.
@@ -137,6 +152,9 @@ pub enum TurnRefused {
     NoSuchQuestion,
     #[error("the question was answered before, by another request")]
     QuestionClosed,
+    /// Another turn is about to add to the conversation, or has since the request was read.
+    #[error("another turn works on the conversation")]
+    ConversationBusy,
     #[error("accepting the request")]
     Write(#[source] Option<StoreApplyError>),
     #[error("looking up earlier requests")]
@@ -149,17 +167,37 @@ impl TurnRequest {
     fn whose(&self) -> Option<String> {
         let named = self.end_user.as_ref().or(self.input.user.as_ref());
         let continued = || self.previous.as_ref()?.end_user.as_ref();
-        named.or_else(continued).cloned()
+        let of_conversation = || self.added_to.as_ref()?.end_user.as_ref();
+        named.or_else(continued).or_else(of_conversation).cloned()
+    }
+
+    fn adds_items(&self) -> Option<AddedItems> {
+        let added_to = self.added_to.as_ref()?;
+        Some(AddedItems {
+            source: ItemSource::Answer,
+            place: ItemPlace::Behind {
+                head: added_to.head,
+            },
+        })
+    }
+
+    /// The parameter by which it names what it continues.
+    fn previous_param(&self) -> &'static str {
+        if self.added_to.is_some() {
+            "conversation"
+        } else {
+            "previous_response_id"
+        }
     }
 }
 
 impl TurnRefused {
-    fn too_many_before(messages_max: usize) -> Self {
+    fn too_many_before(messages_max: usize, param: &'static str) -> Self {
         Self::Invalid {
             message: format!(
                 "the request and what it continues are more than {messages_max} messages"
             ),
-            param: "previous_response_id",
+            param,
             code: "context_length_exceeded",
         }
     }
@@ -274,6 +312,10 @@ impl Runtime {
                     is_early,
                 } => (keys_since, is_early),
             };
+            // The transaction tells as well, but the model is asked before that.
+            if request.added_to.as_ref().is_some_and(|to| to.is_busy) {
+                return Err(TurnRefused::ConversationBusy);
+            }
             let end_user = end_user.clone();
             match self
                 .begin(
@@ -298,6 +340,10 @@ impl Runtime {
                 Begun::ApprovalClosed => {}
                 // Another request with the same key was faster; what it began answers this one.
                 Begun::KeyTaken { same_request: true } => {}
+                Begun::ConversationBusy => return Err(TurnRefused::ConversationBusy),
+                Begun::ParentDeleted if request.added_to.is_some() => {
+                    return Err(TurnRefused::ConversationBusy);
+                }
                 Begun::ParentDeleted if request.previous.is_some() => {
                     return Err(TurnRefused::PreviousGone);
                 }
@@ -503,6 +549,7 @@ impl Runtime {
             }
             Ok(Ok(AcceptedTurn::ParentDeleted)) => Ok(Begun::ParentDeleted),
             Ok(Ok(AcceptedTurn::ApprovalClosed)) => Ok(Begun::ApprovalClosed),
+            Ok(Ok(AcceptedTurn::ConversationBusy)) => Ok(Begun::ConversationBusy),
             Ok(Err(error)) => Err(TurnRefused::Write(Some(error))),
             Err(_driver_gone) => Err(TurnRefused::Write(None)),
         }
@@ -627,6 +674,7 @@ enum Begun {
     },
     /// Another request answered meanwhile.
     ApprovalClosed,
+    ConversationBusy,
 }
 
 /// The fingerprint that a repetition of the request has in common with it.
@@ -660,6 +708,8 @@ fn bytes_held(request: &TurnRequest) -> u64 {
 
 fn record_of(request: &TurnRequest) -> RecordPolicy {
     match request.input.store {
+        // Its items stay in the conversation, as in the OpenAI API; only the response is not kept.
+        Some(false) if request.added_to.is_some() => request.caller.record,
         Some(false) => RecordPolicy::Minimal,
         Some(true) | None => request.caller.record,
     }

@@ -8,21 +8,25 @@ use std::sync::Arc;
 
 use tw_core::approval::ApprovalState;
 use tw_core::call::CallRunner;
+use tw_core::conversation::ItemSource;
 use tw_core::history;
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::json::Literal;
 use tw_core::request::{Block, Message, ModelInput, ResultBlock, Role};
-use tw_core::tenant::KeyScope;
+use tw_core::tenant::{KeyScope, TurnOwner};
 use tw_core::turn::NOT_APPROVED;
 use tw_core::turn_policy::{RecordPolicy, Surface};
 use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_store::read::ReadError;
 use tw_store::read::chain::{ChainFound, ChainRoom, ChainedTurn};
+use tw_store::read::items::{PathStart, PathTurn};
 use tw_store::read::turn::{CallRow, TurnRow};
 use tw_wire::client_request::body_text;
+use tw_wire::format::WireFormat;
 use tw_wire::stored::context::ListedTool;
 
 use crate::auth::Principal;
+use crate::kept_answer::KeptAnswer;
 use crate::memory;
 use crate::recover::accepted_limits;
 use crate::runtime::{Runtime, RuntimeInner};
@@ -121,6 +125,33 @@ impl Runtime {
     }
 }
 
+/// What a turn that is taken over, and is added to its conversation, was put behind: what its own key and end user see
+/// of the path to its parent. `None` if nothing was said before, or is left of it.
+///
+/// # Errors
+/// [`ChainError`].
+pub(crate) async fn in_conversation(
+    runtime: &Runtime,
+    row: &TurnRow,
+) -> Result<Option<ChainHistory>, ChainError> {
+    let Some(parent) = row.parent else {
+        return Ok(None);
+    };
+    let whose = TurnOwner {
+        api_key: Some(row.api_key),
+        end_user: row.end_user.clone(),
+    };
+    let conversation = row.conversation.clone();
+    let start = PathStart::Turn(parent);
+    let path = runtime
+        .store()
+        .conversation_path(row.organization, conversation, whose, start);
+    match path.await? {
+        Some(path) => ChainHistory::of_path(runtime, row.organization, &path.turns).await,
+        None => Ok(None),
+    }
+}
+
 /// What a turn that is taken over was put behind. It was allowed when the turn was accepted.
 ///
 /// # Errors
@@ -140,14 +171,17 @@ async fn read(
     organization: OrgId,
     turn: TurnId,
 ) -> Result<Vec<ChainedTurn>, ChainError> {
-    let room = ChainRoom {
-        turns_max: CHAIN_TURNS_MAX,
-        bytes_max: inner.config.request.body_bytes_max,
-    };
-    match inner.store.chain(organization, turn, room).await? {
+    match inner.store.chain(organization, turn, room(inner)).await? {
         ChainFound::Turns(turns) => Ok(turns),
         ChainFound::Missing => Err(ChainError::NotFound),
         ChainFound::TooLong => Err(ChainError::TooLong),
+    }
+}
+
+fn room(inner: &RuntimeInner) -> ChainRoom {
+    ChainRoom {
+        turns_max: CHAIN_TURNS_MAX,
+        bytes_max: inner.config.request.body_bytes_max,
     }
 }
 
@@ -161,10 +195,12 @@ impl ChainWanted<'_> {
             ..
         } = &turn.row;
         let is_kept = match self.kept {
-            ChainKept::Stored => *record == RecordPolicy::Full,
+            ChainKept::Stored => *record == RecordPolicy::Full && turn.context.projection.is_kept(),
             ChainKept::Any => true,
         };
+        let is_answer = turn.row.item_source != Some(ItemSource::Client);
         is_kept
+            && is_answer
             && *surface == self.surface
             && self.sees(*api_key)
             && (self.end_user.is_none() || self.end_user == end_user.as_deref())
@@ -189,17 +225,79 @@ fn has_answer(row: &TurnRow) -> bool {
 }
 
 impl ChainHistory {
-    /// The history of turns, newest first.
-    async fn of(inner: &RuntimeInner, turns: &[ChainedTurn]) -> Result<Self, ChainError> {
-        let newest = &turns.first().ok_or(ChainError::NotFound)?.row;
-        let mut history = Self {
+    /// The history of the turns on a conversation's path, newest first, without the items that were taken out of it;
+    /// `None` if there are none.
+    pub(crate) async fn of_path(
+        runtime: &Runtime,
+        organization: OrgId,
+        path: &[PathTurn],
+    ) -> Result<Option<Self>, ChainError> {
+        let inner = &runtime.0;
+        let ids = path.iter().map(|turn| turn.id).collect();
+        let read = inner.store.path_turns(organization, ids, room(inner));
+        let turns = match read.await? {
+            ChainFound::Turns(turns) => turns,
+            ChainFound::Missing => return Ok(None),
+            ChainFound::TooLong => return Err(ChainError::TooLong),
+        };
+        let Some(newest) = turns.first() else {
+            return Ok(None);
+        };
+        let mut history = Self::behind(&newest.row);
+        for turn in turns.iter().rev() {
+            let place = path.iter().find(|place| place.id == turn.row.id);
+            match place.filter(|place| !place.deleted_items.is_empty()) {
+                Some(place) => history.add_left(runtime, turn, place).await?,
+                None => history.add(inner, turn).await?,
+            }
+        }
+        Ok(Some(history))
+    }
+
+    /// Nothing yet, to stand behind a turn.
+    fn behind(newest: &TurnRow) -> Self {
+        Self {
             turn: newest.id,
             conversation: newest.conversation.clone(),
             end_user: newest.end_user.clone(),
             messages: Vec::new(),
             handed: BTreeMap::new(),
             bytes: 0,
+        }
+    }
+
+    /// Adds what is left of a turn, as its items say it: calls keep the ids that its client knows.
+    async fn add_left(
+        &mut self,
+        runtime: &Runtime,
+        turn: &ChainedTurn,
+        place: &PathTurn,
+    ) -> Result<(), ChainError> {
+        let kept = KeptAnswer {
+            row: turn.row.clone(),
+            context: turn.context.clone(),
         };
+        let include = [WireFormat::ENCRYPTED_REASONING.to_owned()];
+        let mut items = kept.conversation_items(runtime, &include).await?;
+        items.retain(|(id, _)| !place.deleted_items.contains(id));
+        if items.is_empty() {
+            return Ok(());
+        }
+        let body = WireFormat::body_of_items(items.iter().map(|(_, item)| item));
+        self.bytes += body.len();
+        let request = WireFormat::OF_ITEMS.decode_request(&body, &accepted_limits());
+        let request = request.map_err(|error| {
+            tracing::error!(turn.id = %turn.row.id, error = %error, "the items of a turn cannot be read");
+            ChainError::NotFound
+        })?;
+        self.bring(request.input.messages);
+        Ok(())
+    }
+
+    /// The history of turns, newest first.
+    async fn of(inner: &RuntimeInner, turns: &[ChainedTurn]) -> Result<Self, ChainError> {
+        let newest = &turns.first().ok_or(ChainError::NotFound)?.row;
+        let mut history = Self::behind(newest);
         for turn in turns.iter().rev() {
             history.add(inner, turn).await?;
         }

@@ -732,6 +732,8 @@ pub(crate) enum AcceptedTurn {
     ParentDeleted,
     /// A question that it answers was closed in the meantime.
     ApprovalClosed,
+    /// See [`Outcome::ConversationBusy`].
+    ConversationBusy,
 }
 
 impl AcceptedTurn {
@@ -743,6 +745,7 @@ impl AcceptedTurn {
             },
             Some(Outcome::ParentDeleted) => Self::ParentDeleted,
             Some(Outcome::ApprovalClosed { .. }) => Self::ApprovalClosed,
+            Some(Outcome::ConversationBusy) => Self::ConversationBusy,
             Some(_) | None => Self::New,
         }
     }

@@ -9,8 +9,10 @@ mod driver;
 pub mod driver_panics;
 
 pub mod chain;
+pub mod conversation_items;
 pub mod conversations;
 pub mod follow;
+pub mod kept_answer;
 pub mod keys;
 pub mod models;
 pub mod relay;

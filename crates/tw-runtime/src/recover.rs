@@ -20,7 +20,7 @@ use tw_core::turn_status::TurnReason;
 use tw_egress::upstream::Upstream;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
-use tw_store::read::turn::RecoveredTurn;
+use tw_store::read::turn::{RecoveredTurn, TurnRow};
 use tw_store::system;
 use tw_wire::client_request::body_text;
 use tw_wire::stored::DamagedRecord;
@@ -28,7 +28,7 @@ use tw_wire::stored::context::{self, ListedTool, OfferedTool, TurnContext};
 
 use crate::approvals::{self, ActedAnswers, QuestionReader};
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
-use crate::chain::{self, ChainError};
+use crate::chain::{self, ChainError, ChainHistory};
 use crate::driver::{self, DriverParts, TurnDriver};
 use crate::error_chain::ErrorChain;
 use crate::fail_point::FailPoint;
@@ -337,15 +337,12 @@ async fn load(
     let (offer, page) = offer_of(inner, organization, &context).await?;
     let acts = approvals::of_recovered(inner, organization, &found.calls).await?;
     let row = &found.turn;
-    let is_named = context.projection.continues().is_some();
-    let input = if is_named {
-        match chain::of_accepted(inner, organization, row.parent).await {
-            Ok(chain) => chain.before(&input),
-            Err(ChainError::Read(error)) => return Err(error.into()),
-            Err(error) => return end_unreadable(inner, fence, &error.into()).await,
-        }
-    } else {
-        input
+    let is_named = context.projection.follows_others();
+    let input = match before(inner, row, &context).await {
+        Ok(Some(chain)) => chain.before(&input),
+        Ok(None) => input,
+        Err(ChainError::Read(error)) => return Err(error.into()),
+        Err(error) => return end_unreadable(inner, fence, &error.into()).await,
     };
     let reader = QuestionReader {
         organization,
@@ -386,6 +383,22 @@ async fn load(
         }
         Err(error) => end_unreadable(inner, fence, &error).await,
     }
+}
+
+/// What the turn's request was put behind, of what it continues by name.
+async fn before(
+    inner: &Arc<RuntimeInner>,
+    row: &TurnRow,
+    context: &TurnContext,
+) -> Result<Option<ChainHistory>, ChainError> {
+    if context.projection.conversation().is_some() {
+        return chain::in_conversation(&Runtime(Arc::clone(inner)), row).await;
+    }
+    if context.projection.continues().is_none() {
+        return Ok(None);
+    }
+    let chain = chain::of_accepted(inner, row.organization, row.parent).await?;
+    Ok(Some(chain))
 }
 
 async fn end_unreadable(

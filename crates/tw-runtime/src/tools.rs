@@ -453,6 +453,7 @@ impl Runtime {
                 | Outcome::CallEnded { .. }
                 | Outcome::ParentDeleted
                 | Outcome::ApprovalClosed { .. }
+                | Outcome::ConversationBusy
                 | Outcome::Deleted { .. }
                 | Outcome::Count(_)
                 | Outcome::Partly(_),

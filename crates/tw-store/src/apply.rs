@@ -3,6 +3,7 @@
 mod accept;
 mod approvals;
 mod conversation;
+mod items;
 mod outside;
 mod relayed;
 mod retention;
@@ -141,6 +142,9 @@ pub(crate) fn apply(
                 AcceptOutcome::ApprovalClosed { asked } => {
                     let closed = Outcome::ApprovalClosed { asked };
                     return Ok(AppliedGroup::Whole(vec![closed]));
+                }
+                AcceptOutcome::ConversationBusy => {
+                    return Ok(AppliedGroup::Whole(vec![Outcome::ConversationBusy]));
                 }
             };
             // Nobody else knows yet of a turn that this group makes, so its fence holds.
@@ -285,7 +289,10 @@ fn apply_free(
             tool,
             at,
         } => tools::delete_tool(db, *organization, *tool, *at),
+        Change::CreateConversation(new) => items::create_conversation(db, new),
+        Change::ChangeConversation(change) => items::change_conversation(db, change),
         Change::DeleteConversation(delete) => conversation::delete(db, delete),
+        Change::DeleteItem(delete) => items::delete_item(db, delete),
         Change::DeleteTurn {
             organization,
             turn,

@@ -91,6 +91,10 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0020_approvals.sql"),
     },
     Migration {
+        name: "items",
+        sql: include_str!("../migrations/0021_items.sql"),
+    },
+    Migration {
         name: "blobs",
         sql: include_str!("../migrations/0022_blobs.sql"),
     },

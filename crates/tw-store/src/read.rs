@@ -5,6 +5,7 @@ pub mod approvals;
 pub mod chain;
 pub mod conversations;
 pub mod events;
+pub mod items;
 pub mod memory;
 #[cfg(test)]
 pub(crate) mod plan;

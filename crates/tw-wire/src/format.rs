@@ -22,7 +22,7 @@ use tw_core::limits::RequestLimits;
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::native::FormatName;
 use tw_core::rate::BucketStanding;
-use tw_core::request::{ModelInput, ModelRequest, ToolNames};
+use tw_core::request::{Message, ModelInput, ModelRequest, ToolNames};
 use tw_core::request_changes::RequestChanges;
 
 use crate::anthropic_messages::stream::MessageDecoder;
@@ -76,6 +76,12 @@ pub enum WireFormat {
 }
 
 impl WireFormat {
+    /// The format that has items, of which conversations consist.
+    pub const OF_ITEMS: Self = Self::OpenAiResponses;
+
+    /// What has to be included in items so that reasoning can go back to its model.
+    pub const ENCRYPTED_REASONING: &str = openai_responses::options::ENCRYPTED_REASONING;
+
     pub const ALL: [Self; 3] = [
         Self::OpenAiChat,
         Self::AnthropicMessages,
@@ -145,7 +151,7 @@ impl WireFormat {
             }
             Self::OpenAiResponses => {
                 let read = openai_responses::request::decode(body, limits)?;
-                let projection = ResponsesProjection::of(&read)?;
+                let projection = ResponsesProjection::of(&read);
                 (
                     read.input,
                     Projection::OpenAiResponses(Box::new(projection)),
@@ -240,6 +246,30 @@ impl WireFormat {
             Self::OpenAiChat | Self::AnthropicMessages => Vec::new(),
             Self::OpenAiResponses => openai_responses::input_items::read(body, turn),
         }
+    }
+
+    /// The items of a turn's request as its conversation has them, in their order, by ids that tell the turn; of a
+    /// request that repeats what it continues, those of `messages`, which it adds.
+    pub fn conversation_items(
+        self,
+        body: &SharedText,
+        messages: Option<&[Message]>,
+        turn: TurnId,
+    ) -> Vec<(String, Json)> {
+        match (self, messages) {
+            (Self::OpenAiResponses, None) => {
+                openai_responses::conversation_items::of_body(body, turn)
+            }
+            (_, Some(messages)) => {
+                openai_responses::conversation_items::of_messages(messages, turn)
+            }
+            (Self::OpenAiChat | Self::AnthropicMessages, None) => Vec::new(),
+        }
+    }
+
+    /// The body of a request in the format of items, whose input these are.
+    pub fn body_of_items<'a>(items: impl IntoIterator<Item = &'a Json>) -> SharedText {
+        openai_responses::conversation_items::body_of(items)
     }
 
     /// The turn of a kept item, as far as its id tells.

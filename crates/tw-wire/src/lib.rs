@@ -22,6 +22,7 @@ pub mod native_words;
 mod unshared;
 
 pub mod compaction;
+pub mod conversation_request;
 pub mod part_addresses;
 pub mod passed_headers;
 pub mod relayed;

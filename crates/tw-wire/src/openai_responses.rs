@@ -20,6 +20,7 @@ pub mod request;
 pub mod settings;
 
 pub mod body;
+pub mod conversation_items;
 pub mod stream;
 
 pub mod error;

@@ -19,7 +19,12 @@ pub struct PageRequest {
     /// Id of the item that the part follows.
     pub after: Option<String>,
     pub order: ListOrder,
+    /// What items leave out unless it is asked for.
+    pub include: Vec<String>,
 }
+
+/// Words of `include` that are read.
+const INCLUDES_MAX: usize = 64;
 
 impl PageRequest {
     /// Reads the query of a list of conversations: newest first.
@@ -33,6 +38,11 @@ impl PageRequest {
         read(query, ListOrder::NewestFirst, &KNOWN)
     }
 
+    /// Reads the query of one item, or of items that are added, which says only what more of them is shown.
+    pub fn of_item(query: Option<&str>) -> Result<Self, ApiError> {
+        read(query, ListOrder::NewestFirst, &["include", "include[]"])
+    }
+
     /// Reads the query of a list of turns: oldest first, unless `order` says otherwise.
     pub fn of_turns(query: Option<&str>) -> Result<Self, ApiError> {
         read(query, ListOrder::OldestFirst, &["limit", "after", "order"])
@@ -44,6 +54,7 @@ fn read(query: Option<&str>, order: ListOrder, known: &[&str]) -> Result<PageReq
         limit: LIMIT_DEFAULT,
         after: None,
         order,
+        include: Vec::new(),
     };
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         if !known.contains(&&*name) {
@@ -71,7 +82,9 @@ fn read(query: Option<&str>, order: ListOrder, known: &[&str]) -> Result<PageReq
                 };
             }
             "after" => wanted.after = Some(value.into_owned()),
-            // What more an item could show, there is none of here.
+            "include" | "include[]" if wanted.include.len() < INCLUDES_MAX => {
+                wanted.include.push(value.into_owned());
+            }
             _ => {}
         }
     }

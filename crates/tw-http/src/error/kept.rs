@@ -64,14 +64,68 @@ impl ApiError {
     }
 
     pub(crate) fn of_chain(error: &ChainError, id: &RequestId) -> Self {
+        Self::of_chain_in(error, "previous_response_id", id)
+    }
+
+    /// The error of a request that cannot be put behind what it names in `param`.
+    pub(crate) fn of_chain_in(error: &ChainError, param: &str, id: &RequestId) -> Self {
         match error {
             ChainError::NotFound => Self::no_previous(),
             ChainError::TooLong => Self::invalid(
-                Some("previous_response_id"),
+                Some(param),
                 Some("context_length_exceeded"),
-                "The previous response and those before it are more than one request may hold.",
+                "What the request continues is more than one request may hold.",
             ),
             ChainError::Read(error) => Self::of_read(error, id),
         }
+    }
+
+    /// The error of a request that is made in a conversation which is not there for it.
+    pub(crate) fn no_such_conversation() -> Self {
+        let message = "There is no such conversation: it is unknown, or was deleted.";
+        let code = Some("conversation_not_found");
+        let mut error = Self::new(ErrorKind::NotFound, code, message);
+        error.error.param = Some("conversation".to_owned());
+        error
+    }
+
+    /// The error of a request in a conversation of which nothing would be kept.
+    pub(crate) fn conversation_unstored() -> Self {
+        let message = "Conversations are kept, and this key keeps nothing of what is said.";
+        Self::invalid(Some("conversation"), Some("unsupported_parameter"), message)
+    }
+
+    /// The error of a request that names two conversations.
+    pub(crate) fn two_conversations() -> Self {
+        let message =
+            "'conversation' and the header turnwright-conversation name two; send one of them.";
+        let code = Some("mutually_exclusive_parameters");
+        Self::invalid(Some("conversation"), code, message)
+    }
+
+    /// The error of a change of a conversation that something else changes at the same time, as OpenAI's clients know it.
+    pub(crate) fn conversation_locked() -> Self {
+        let message = "Another request is working on this conversation. Send this one again in a few seconds.";
+        let code = Some("conversation_locked");
+        Self::invalid(Some("conversation"), code, message)
+    }
+
+    /// The error of a conversation that is named to be made smaller: what would come of it is an item, and not a
+    /// conversation.
+    pub(crate) fn not_compacted() -> Self {
+        let message = "'conversation' cannot be compacted; give the items as 'input', or 'previous_response_id'.";
+        Self::invalid(Some("conversation"), Some("unsupported_parameter"), message)
+    }
+
+    pub(crate) fn no_item() -> Self {
+        let message = "There is no such item in this conversation.";
+        Self::new(ErrorKind::NotFound, Some("not_found"), message)
+    }
+
+    /// The error of metadata for a conversation that is only a name.
+    pub(crate) fn conversation_unmade() -> Self {
+        let message = "Only a conversation that was made by POST /v1/conversations has metadata: this one is a name, \
+                       which several may use.";
+        Self::invalid(Some("metadata"), Some("unsupported_parameter"), message)
     }
 }

@@ -45,7 +45,7 @@ async fn try_list(
     let reader = access::reader(of.surfaces, headers, None, of.id).await?;
     let wanted = PageRequest::of_items(query)?;
     let answer = found::found(of, &reader, name).await?;
-    let items = answer.input_items(of.surfaces).await;
+    let items = answer.input_items(of.surfaces.runtime()).await;
     let mut items = items.map_err(|error| ApiError::of_read(&error, of.id))?;
     match wanted.order {
         ListOrder::OldestFirst => {}

@@ -10,6 +10,7 @@ use http::HeaderMap;
 use tokio::time::Instant;
 use tw_core::event::LogEvent;
 use tw_runtime::follow::FollowError;
+use tw_runtime::kept_answer::KeptAnswer;
 use tw_wire::format::StreamFold;
 use url::form_urlencoded;
 
@@ -19,7 +20,6 @@ use crate::answer_body::json;
 use crate::error::ApiError;
 use crate::events::{EventForm, Following};
 use crate::gateway::RequestOrigin;
-use crate::kept::KeptAnswer;
 use crate::server::{AppState, RequestId};
 use crate::turns::id_in;
 

@@ -516,6 +516,6 @@ async fn each_surface_has_errors_of_its_own_shape() {
     let got = pair.ask(path, &body, &[]).await;
     assert_eq!(
         (got.status, &got.json()["error"]["code"]),
-        (400, &json!("unsupported_parameter"))
+        (404, &json!("conversation_not_found"))
     );
 }

@@ -203,6 +203,20 @@ async fn answers_are_as_they_are_described() {
     )
     .await;
     let turn = turns["data"][0]["id"].as_str().unwrap();
+    const ITEMS: &str = "/v1/conversations/{id}/items";
+    const ITEM: &str = "/v1/conversations/{id}/items/{item}";
+    let items = json!({ "items": [{ "role": "user", "content": "Hi" }] });
+    let metadata = json!({ "metadata": { "topic": "x" } });
+    let made = asked("POST", "/v1/conversations", &[], &metadata).await;
+    let made = made["id"].as_str().unwrap();
+    asked("POST", "/v1/conversations/{id}", &[made], &metadata).await;
+    asked("POST", "/v1/conversations/{id}", &[made], &none).await;
+    let added = asked("POST", ITEMS, &[made], &items).await;
+    let item = added["data"][0]["id"].as_str().unwrap();
+    asked("GET", ITEMS, &[made], &none).await;
+    asked("GET", ITEM, &[made, item], &none).await;
+    asked("DELETE", ITEM, &[made, item], &none).await;
+    asked("GET", ITEM, &[made, item], &none).await;
     asked("GET", "/v1/turns/{id}", &[turn], &none).await;
     asked("POST", "/v1/turns/{id}/cancel", &[turn], &none).await;
     asked("DELETE", "/v1/conversations/{id}", &[conversation], &none).await;

@@ -41,6 +41,7 @@ async fn orphan_with_key(
         end_user: None,
         conversation: turn.to_string(),
         conversation_named: false,
+        adds_items: None,
         parent: None,
         memory: MemoryVerdict::Off,
         memory_turn: None,

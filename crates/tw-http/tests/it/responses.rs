@@ -5,6 +5,7 @@ mod background;
 mod chain;
 mod deleted;
 mod foreign;
+mod in_conversation;
 mod input_items;
 mod references;
 mod retrieved;

@@ -10,7 +10,7 @@ use crate::app::{App, AppOptions, CHAT, ask, probe, upstream_body};
 use crate::openapi;
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 46] = [
+pub const ROUTES: [(&str, &str, Takes); 52] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("POST", "/v1/messages", Takes::Names),
     ("POST", "/v1/messages/count_tokens", Takes::Names),
@@ -28,9 +28,23 @@ pub const ROUTES: [(&str, &str, Takes); 46] = [
     ("POST", "/v1/turns/{id}/cancel", Takes::TurnId),
     ("GET", "/v1/turns/{id}/events", Takes::TurnId),
     ("GET", "/v1/conversations", Takes::Names),
+    ("POST", "/v1/conversations", Takes::Names),
     ("GET", "/v1/conversations/{id}", Takes::Conversation),
+    ("POST", "/v1/conversations/{id}", Takes::Conversation),
     ("DELETE", "/v1/conversations/{id}", Takes::Conversation),
     ("GET", "/v1/conversations/{id}/turns", Takes::Conversation),
+    ("GET", "/v1/conversations/{id}/items", Takes::Conversation),
+    ("POST", "/v1/conversations/{id}/items", Takes::Conversation),
+    (
+        "GET",
+        "/v1/conversations/{id}/items/{item}",
+        Takes::Conversation,
+    ),
+    (
+        "DELETE",
+        "/v1/conversations/{id}/items/{item}",
+        Takes::Conversation,
+    ),
     ("GET", "/api/{slug}/tools", Takes::Slug),
     ("POST", "/api/{slug}/tools", Takes::Slug),
     ("POST", "/api/{slug}/tools/preview", Takes::Slug),
@@ -71,7 +85,7 @@ pub enum Takes {
     ToolId,
     /// Or a slug; see `keys.rs`.
     KeyId,
-    /// See `conversations/access.rs`.
+    /// See `conversations/access.rs` and `responses/in_conversation/foreign.rs`.
     Conversation,
     /// Idempotency keys, conversations and end users.
     Names,

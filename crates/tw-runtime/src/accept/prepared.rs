@@ -85,9 +85,9 @@ impl Runtime {
             conversation: request.conversation.as_deref(),
         };
         let previous = request.previous.as_deref();
-        let source = match previous {
-            Some(_) => MemorySource::Named,
-            None => {
+        let source = match (previous, &request.added_to) {
+            (Some(_), _) | (None, Some(_)) => MemorySource::Named,
+            (None, None) => {
                 let (memory, record) = (request.caller.memory, record_of(request));
                 MemorySource::History(memory::scope(inner, owner, memory, record))
             }
@@ -95,7 +95,8 @@ impl Runtime {
         let input = chain::input_of(&request.input, previous);
         let messages_max = inner.config.request.messages_max;
         if previous.is_some() && input.messages.len() > messages_max {
-            return Err(TurnRefused::too_many_before(messages_max).into());
+            let param = request.previous_param();
+            return Err(TurnRefused::too_many_before(messages_max, param).into());
         }
         let reader = QuestionReader::of(request, &request.caller, end_user);
         let SettledRequest {

@@ -31,6 +31,7 @@ pub(super) fn new_turn(
         end_user,
         conversation: conversation.to_owned(),
         conversation_named: request.conversation.is_some(),
+        adds_items: request.adds_items(),
         parent: None,
         memory: MemoryVerdict::Off,
         memory_turn: None,
@@ -86,6 +87,15 @@ pub(super) fn context(request: &TurnRequest, setup: &TurnSetup) -> TurnContext {
     }
 }
 
+/// The role of a message in the record: a result that a client brings is a block of the turn that brings it.
+pub(crate) fn stored_role(role: Role) -> Role {
+    match role {
+        Role::System | Role::Developer => Role::System,
+        Role::User | Role::Tool => Role::User,
+        Role::Assistant => Role::Assistant,
+    }
+}
+
 /// The questions that the turn answers.
 fn answers(setup: &TurnSetup) -> Vec<ApprovalGiven> {
     let answered = setup.answered.iter();
@@ -110,12 +120,7 @@ fn brought(messages: &[Message], setup: &TurnSetup) -> Vec<NewMessage> {
         .map(|(message, seq)| NewMessage {
             round: 0,
             seq,
-            role: match message.role {
-                Role::System | Role::Developer => Role::System,
-                // A result that a client brings is a block of the turn that brings it.
-                Role::User | Role::Tool => Role::User,
-                Role::Assistant => Role::Assistant,
-            },
+            role: stored_role(message.role),
             blocks: message.blocks.clone(),
             origin: message.origin.clone(),
             at: setup.created,

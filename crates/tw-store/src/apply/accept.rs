@@ -5,7 +5,7 @@ use tw_core::id::{CallId, OrgId, TurnId};
 use tw_core::time::Timestamp;
 use tw_wire::stored;
 
-use super::{StoreApplyError, TurnKey, approvals, execute, insert, query_key, turn_changes};
+use super::{StoreApplyError, TurnKey, approvals, execute, insert, items, query_key, turn_changes};
 use crate::blob::ContentCutter;
 use crate::body;
 use crate::enum_words;
@@ -21,9 +21,9 @@ pub(crate) const NOBODY: i64 = 0;
 const INSERT_TURN: &str = "INSERT INTO turn
     (organization, id, api_key, end_user, conversation, conversation_named, surface, streamed, on_leave, record,
      model, request_id, body_hash, projector_version, owner, fence, status, deadline_us, created_us, updated_us,
-     memory, parent, memory_turn)
+     memory, parent, memory_turn, item_source)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, 'running', ?17, ?18, ?18,
-            ?19, ?20, ?21)";
+            ?19, ?20, ?21, ?22)";
 
 /// The outcome of accepting a new turn.
 pub enum AcceptOutcome {
@@ -40,9 +40,11 @@ pub enum AcceptOutcome {
     ApprovalClosed {
         asked: CallId,
     },
+    /// See [`Outcome::ConversationBusy`].
+    ConversationBusy,
 }
 
-/// Stores a new turn. A taken key and a deleted parent are found before anything is written.
+/// Stores a new turn. A taken key, a busy conversation and a deleted parent are found before anything is written.
 pub fn accept_turn(
     db: &mut WriteSession<'_>,
     new: &NewTurn,
@@ -54,6 +56,9 @@ pub fn accept_turn(
     };
     if let Some(taken) = find_taken_key(db, new, known_user)? {
         return Ok(taken);
+    }
+    if items::is_busy(db, new)? {
+        return Ok(AcceptOutcome::ConversationBusy);
     }
     let parent = find_turn(db, new.organization, new.parent)?;
     let memory_turn = find_turn(db, new.organization, new.memory_turn)?;
@@ -91,8 +96,10 @@ pub fn accept_turn(
         new.memory.as_str(),
         parent.key(),
         memory_turn.key(),
+        new.adds_items.as_ref().map(|adds| adds.source.as_str()),
     ];
     let turn = insert(db, WHAT, INSERT_TURN, bound)?;
+    items::note_busy(db, new, conversation, turn)?;
     body::insert(db, WHAT, turn, new, parent.key(), contents)?;
     let written = TurnKey {
         key: turn,
@@ -193,9 +200,17 @@ fn find_or_create_conversation(
     end_user: Option<i64>,
 ) -> Result<i64, StoreApplyError> {
     // Most are new, so that is tried first.
-    let create = "INSERT INTO conversation (organization, id, end_user, created_us, updated_us)
-                  VALUES (?1, ?2, ?3, ?4, ?4) ON CONFLICT (organization, id) DO NOTHING";
-    let bound = params![new.organization.0, new.conversation, end_user, new.at.0];
+    let create = "INSERT INTO conversation (organization, id, end_user, created_us, updated_us, api_key, metadata)
+                  VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6) ON CONFLICT (organization, id) DO NOTHING";
+    let made = items::metadata_of_made(new);
+    let bound = params![
+        new.organization.0,
+        new.conversation,
+        end_user,
+        new.at.0,
+        made.map(|_| new.api_key.0),
+        made.unwrap_or(items::NO_METADATA),
+    ];
     let created = db.insert(create, bound);
     if let Some(key) = created.map_err(|error| StoreApplyError::db(WHAT, error))? {
         return Ok(key);

@@ -33,11 +33,19 @@ const MOVE_HEAD: &str = "UPDATE conversation
     SET updated_us = ?3,
         head_turn = (SELECT max(key) FROM turn
                      WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
-                       AND status IN ('completed', 'incomplete'))
+                       AND status IN ('completed', 'incomplete')
+                       AND (item_source IS NOT NULL OR conversation.api_key IS NULL))
     WHERE key = ?2";
 
-/// Deletes a conversation's turns. `Already` when no turn is meant: there never was one, or all are
-/// deleted.
+/// A conversation that a client made by itself is there without turns, until its maker takes it away.
+const UNMAKE: &str =
+    "UPDATE conversation SET api_key = NULL, metadata = '{}', end_user = NULL, updated_us = ?5
+    WHERE key = ?2 AND organization = ?1 AND api_key IS NOT NULL AND (?3 IS NULL OR api_key = ?3)
+      AND (?4 IS NULL OR end_user IS NULL
+           OR end_user = (SELECT key FROM end_user WHERE organization = ?1 AND name = ?4))";
+
+/// Deletes a conversation's turns, and the conversation itself where a client made it. `Already` when nothing is meant:
+/// there never was anything, or all of it is deleted.
 pub fn delete(
     db: &mut WriteSession<'_>,
     delete: &DeleteConversation,
@@ -51,7 +59,9 @@ pub fn delete(
     let at = delete.at.0;
     let running = running(db, params![organization, key, api_key, end_user])?;
     let bound = params![organization, key, api_key, end_user, at];
-    if execute(db, WHAT, DELETE, bound)? == 0 {
+    let deleted = execute(db, WHAT, DELETE, bound)?;
+    let bound = params![organization, key, api_key, end_user, at];
+    if execute(db, WHAT, UNMAKE, bound)? + deleted == 0 {
         return Ok(Outcome::Already);
     }
     execute(db, WHAT, MOVE_HEAD, params![organization, key, at])?;

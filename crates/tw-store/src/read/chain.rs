@@ -6,9 +6,11 @@ use tw_wire::stored::context::TurnContext;
 
 use super::ReadError;
 use super::calls::{self, ContentsRead};
+use super::columns::word;
 use super::turn::{CallRow, TurnRow, context_of, find_turn};
 use crate::body;
 use crate::session::ReadSession;
+use crate::session::bound::params;
 use crate::store::Store;
 
 /// The room for the turns of a chain.
@@ -67,6 +69,39 @@ impl Store {
             .await
     }
 
+    /// The turns of a conversation's path, newest first, each with its contents, as far back as a model must be told:
+    /// a request that holds the whole history needs nothing before it. Turns of which nothing is left are passed over.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn path_turns(
+        &self,
+        organization: OrgId,
+        path: Vec<TurnId>,
+        room: ChainRoom,
+    ) -> Result<ChainFound, ReadError> {
+        self.read(move |conn| {
+            let mut turns: Vec<ChainedTurn> = Vec::new();
+            let mut bytes = 0;
+            for turn in path {
+                let Some(read) = link(conn, organization, turn)? else {
+                    continue;
+                };
+                bytes += read.bytes();
+                if turns.len() >= room.turns_max || bytes > room.bytes_max {
+                    return Ok(ChainFound::TooLong);
+                }
+                let is_whole = !read.context.projection.follows_others();
+                turns.push(read);
+                if is_whole {
+                    break;
+                }
+            }
+            Ok(ChainFound::Turns(turns))
+        })
+        .await
+    }
+
     /// A turn without those that it continues; `None` if it is not there, was deleted or erased.
     ///
     /// # Errors
@@ -80,6 +115,30 @@ impl Store {
     }
 }
 
+/// How a turn continues the one before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ChainEdge {
+    /// By its name, so that it must be there.
+    Named,
+    /// As the next one in its conversation, out of which the one before may have been taken.
+    InConversation,
+}
+
+/// The turn before one that is gone, if both are of one conversation.
+fn before_in_conversation(
+    conn: ReadSession<'_>,
+    organization: OrgId,
+    turn: TurnId,
+) -> Result<Option<TurnId>, ReadError> {
+    let sql = "SELECT p.id FROM turn t JOIN turn p ON p.key = t.parent AND p.conversation = t.conversation
+        WHERE t.organization = ?1 AND t.id = ?2";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query(params![organization.0, turn.to_string()])?;
+    rows.next()?
+        .map(|row| word(row, "id", TurnId::parse))
+        .transpose()
+}
+
 fn chain(
     conn: ReadSession<'_>,
     organization: OrgId,
@@ -88,18 +147,29 @@ fn chain(
 ) -> Result<ChainFound, ReadError> {
     let mut turns: Vec<ChainedTurn> = Vec::new();
     let mut bytes = 0;
-    let mut next = Some(newest);
-    while let Some(turn) = next {
+    let mut next = Some((newest, ChainEdge::Named));
+    while let Some((turn, edge)) = next {
         let Some(read) = link(conn, organization, turn)? else {
-            return Ok(ChainFound::Missing);
+            match edge {
+                ChainEdge::Named => return Ok(ChainFound::Missing),
+                ChainEdge::InConversation => {
+                    let before = before_in_conversation(conn, organization, turn)?;
+                    next = before.map(|turn| (turn, edge));
+                    continue;
+                }
+            }
         };
         bytes += read.bytes();
         if turns.len() >= room.turns_max || bytes > room.bytes_max {
             return Ok(ChainFound::TooLong);
         }
-        next = match (read.context.projection.continues(), read.row.parent) {
+        let projection = &read.context.projection;
+        next = match (projection.continues(), read.row.parent) {
+            (None, parent) if projection.conversation().is_some() => {
+                parent.map(|parent| (parent, ChainEdge::InConversation))
+            }
             (None, _) => None,
-            (Some(_), Some(parent)) => Some(parent),
+            (Some(_), Some(parent)) => Some((parent, ChainEdge::Named)),
             (Some(_), None) => return Ok(ChainFound::Missing),
         };
         turns.push(read);

@@ -1,4 +1,4 @@
-//! Conversations as somebody sees them: those of which they see a turn.
+//! Conversations as somebody sees them: those of which they see a turn, and those that were made for them.
 
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::tenant::TurnOwner;
@@ -19,10 +19,22 @@ pub struct ConversationRow {
     pub id: String,
     /// Number of its turns; more than [`TURNS_COUNTED_MAX`] count as so many.
     pub turns: u64,
-    /// Time when the first of the turns was accepted.
+    /// Time when it was made, or else when the first of the turns was accepted.
     pub created: Timestamp,
     /// Time when the newest of the turns ended; while it runs, when something of it was last written.
     pub active: Timestamp,
+    /// `None` for a conversation that its turns made by naming it.
+    pub made: Option<MadeBy>,
+}
+
+/// How a client made a conversation by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MadeBy {
+    pub api_key: ApiKeyId,
+    /// The end user whose it is, if it is somebody's.
+    pub end_user: Option<String>,
+    /// JSON of an object.
+    pub metadata: String,
 }
 
 /// A part of a list, in its order.
@@ -63,7 +75,7 @@ pub const TURNS_COUNTED_MAX: u32 = 10_000;
 pub const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 impl Store {
-    /// Conversations in which `whose` turns are seen, newest first, at most `max` behind the one that `after` names;
+    /// Conversations in which `whose` turns are seen, and those that were made for them, newest first, at most `max` behind the one that `after` names;
     /// `None` when that one is not seen.
     ///
     /// # Errors
@@ -76,14 +88,7 @@ impl Store {
         max: usize,
     ) -> Result<Option<RowPage<ConversationRow>>, ReadError> {
         self.read(move |conn| {
-            let Some(seen) = Seen::by(conn, organization, &whose)? else {
-                // An end user whom nobody has named yet.
-                let nothing = RowPage {
-                    items: Vec::new(),
-                    has_more: false,
-                };
-                return Ok(after.is_none().then_some(nothing));
-            };
+            let seen = Seen::by(conn, organization, &whose)?;
             let before = match after {
                 None => Some(i64::MAX),
                 Some(after) => seen.find(conn, &after)?,
@@ -94,7 +99,7 @@ impl Store {
         .await
     }
 
-    /// A conversation, if a turn of it is seen.
+    /// A conversation, if it or a turn of it is seen.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -105,9 +110,7 @@ impl Store {
         whose: TurnOwner,
     ) -> Result<Option<ConversationRow>, ReadError> {
         self.read(move |conn| {
-            let Some(seen) = Seen::by(conn, organization, &whose)? else {
-                return Ok(None);
-            };
+            let seen = Seen::by(conn, organization, &whose)?;
             match seen.find(conn, &conversation)? {
                 Some(key) => seen.row(conn, key),
                 None => Ok(None),
@@ -116,7 +119,7 @@ impl Store {
         .await
     }
 
-    /// Whether turns of other keys than `api_key` are seen in a conversation.
+    /// Whether turns of other keys than `api_key` are seen in a conversation, or another one made it.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -128,12 +131,14 @@ impl Store {
         api_key: ApiKeyId,
     ) -> Result<bool, ReadError> {
         self.read(move |conn| {
-            let Some(seen) = Seen::by(conn, organization, &whose)? else {
-                return Ok(false);
-            };
+            let seen = Seen::by(conn, organization, &whose)?;
             let Some(key) = seen.find(conn, &conversation)? else {
                 return Ok(false);
             };
+            let made = seen.made(conn, key)?;
+            if made.is_some_and(|made| made.api_key != api_key) {
+                return Ok(true);
+            }
             let bound = params![organization.0, key, seen.api_key, seen.end_user, api_key.0];
             Ok(conn.prepare_cached(OF_OTHERS)?.exists(bound)?)
         })
@@ -152,9 +157,7 @@ impl Store {
         wanted: TurnsWanted,
     ) -> Result<ConversationTurns, ReadError> {
         self.read(move |conn| {
-            let Some(seen) = Seen::by(conn, organization, &whose)? else {
-                return Ok(ConversationTurns::NoConversation);
-            };
+            let seen = Seen::by(conn, organization, &whose)?;
             let Some(key) = seen.find(conn, &conversation)? else {
                 return Ok(ConversationTurns::NoConversation);
             };
@@ -166,19 +169,30 @@ impl Store {
 }
 
 /// The key and the end user whose turns are seen, by the store's own keys.
-struct Seen {
-    organization: OrgId,
-    api_key: Option<i64>,
-    end_user: Option<i64>,
+pub(super) struct Seen {
+    pub(super) organization: OrgId,
+    pub(super) api_key: Option<i64>,
+    pub(super) end_user: Option<i64>,
 }
+
+/// The key of an end user whom nobody has named yet: no row has it.
+const NOBODY_YET: i64 = -1;
 
 const END_USER: &str = "SELECT key FROM end_user WHERE organization = ?1 AND name = ?2";
 
 const FIND: &str = "SELECT c.key FROM conversation c
     WHERE c.organization = ?1 AND c.id = ?2
-      AND EXISTS (SELECT 1 FROM turn t
-                  WHERE t.organization = ?1 AND t.conversation = c.key AND t.deleted_us IS NULL
-                    AND (?3 IS NULL OR t.api_key = ?3) AND (?4 IS NULL OR t.end_user = ?4))";
+      AND ((c.api_key IS NOT NULL AND (?3 IS NULL OR c.api_key = ?3)
+            AND (?4 IS NULL OR c.end_user IS NULL OR c.end_user = ?4))
+           OR EXISTS (SELECT 1 FROM turn t
+                      WHERE t.organization = ?1 AND t.conversation = c.key AND t.deleted_us IS NULL
+                        AND (?3 IS NULL OR t.api_key = ?3) AND (?4 IS NULL OR t.end_user = ?4)))";
+
+/// How a conversation was made, as far as that is seen: one without an end user is for any.
+const MADE: &str = "SELECT c.api_key, c.metadata, u.name AS end_user
+    FROM conversation c LEFT JOIN end_user u ON u.key = c.end_user
+    WHERE c.key = ?2 AND c.organization = ?1 AND c.api_key IS NOT NULL
+      AND (?3 IS NULL OR c.api_key = ?3) AND (?4 IS NULL OR c.end_user IS NULL OR c.end_user = ?4)";
 
 const OF_OTHERS: &str = "SELECT 1 FROM turn
     WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
@@ -197,24 +211,37 @@ const NEXT_OF_USER: &str = "SELECT conversation FROM turn INDEXED BY turn_conver
       AND (?4 IS NULL OR api_key = ?4)
     ORDER BY conversation DESC LIMIT 1";
 
+/// The next of those that were made for somebody, whether or not they have turns.
+const NEXT_MADE: &str = "SELECT key FROM conversation INDEXED BY conversation_made_of_all
+    WHERE organization = ?1 AND key < ?2 AND api_key IS NOT NULL
+    ORDER BY key DESC LIMIT 1";
+const NEXT_MADE_BY_KEY: &str = "SELECT key FROM conversation INDEXED BY conversation_made
+    WHERE organization = ?1 AND api_key = ?3 AND key < ?2
+    ORDER BY key DESC LIMIT 1";
+const NEXT_MADE_FOR_USER: &str =
+    "SELECT key FROM conversation INDEXED BY conversation_made_for_user
+    WHERE organization = ?1 AND end_user = ?3 AND key < ?2 AND api_key IS NOT NULL
+      AND (?4 IS NULL OR api_key = ?4)
+    ORDER BY key DESC LIMIT 1";
+
 /// The row of a conversation. A turn that runs has written into the rows of its attempts, calls, messages and events;
 /// its own row changes when it is claimed or told to stop.
-const ROW: &str = "SELECT c.id, f.created_us,
+const ROW: &str = "SELECT c.id, coalesce(f.created_us, c.created_us) AS created_us, c.created_us AS made_us,
         coalesce(l.ended_us, max(l.updated_us,
             coalesce((SELECT max(updated_us) FROM attempt WHERE turn = l.key), 0),
             coalesce((SELECT max(updated_us) FROM tool_call WHERE turn = l.key), 0),
             coalesce((SELECT max(updated_us) FROM message WHERE turn = l.key), 0),
-            coalesce((SELECT max(updated_us) FROM turn_event WHERE turn = l.key), 0))) AS active_us,
+            coalesce((SELECT max(updated_us) FROM turn_event WHERE turn = l.key), 0)), c.updated_us) AS active_us,
         (SELECT count(*) FROM
             (SELECT 1 FROM turn
              WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
                AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) LIMIT ?5)) AS turns
     FROM conversation c
-    JOIN turn f ON f.key =
+    LEFT JOIN turn f ON f.key =
         (SELECT key FROM turn
          WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
            AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key LIMIT 1)
-    JOIN turn l ON l.key =
+    LEFT JOIN turn l ON l.key =
         (SELECT key FROM turn
          WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
            AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key DESC LIMIT 1)
@@ -240,32 +267,66 @@ const CONTENT_BYTES: &str = "SELECT
                 FROM tool_call WHERE turn = ?1), 0) AS bytes";
 
 impl Seen {
-    /// The store's own keys for `whose`; `None` for an end user whom nobody has named yet.
-    fn by(
+    /// The store's own keys for `whose`.
+    pub(super) fn by(
         conn: ReadSession<'_>,
         organization: OrgId,
         whose: &TurnOwner,
-    ) -> Result<Option<Self>, ReadError> {
+    ) -> Result<Self, ReadError> {
         let end_user = match &whose.end_user {
             None => None,
             Some(name) => {
                 let found = conn
                     .prepare_cached(END_USER)?
                     .first(params![organization.0, name], |row| row.get(0))?;
-                let Some(key) = found else {
-                    return Ok(None);
-                };
-                Some(key)
+                Some(found.unwrap_or(NOBODY_YET))
             }
         };
-        Ok(Some(Self {
+        Ok(Self {
             organization,
             api_key: whose.api_key.map(|key| key.0),
             end_user,
+        })
+    }
+
+    /// Everybody's of the organization.
+    pub(super) fn of_everybody(&self) -> Self {
+        Self {
+            organization: self.organization,
+            api_key: None,
+            end_user: None,
+        }
+    }
+
+    /// How the conversation was made, if a client made it by itself and that is seen.
+    pub(super) fn made(
+        &self,
+        conn: ReadSession<'_>,
+        conversation: i64,
+    ) -> Result<Option<MadeBy>, ReadError> {
+        let bound = params![
+            self.organization.0,
+            conversation,
+            self.api_key,
+            self.end_user
+        ];
+        let mut statement = conn.prepare_cached(MADE)?;
+        let mut rows = statement.query(bound)?;
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
+        Ok(Some(MadeBy {
+            api_key: ApiKeyId(get(row, "api_key")?),
+            end_user: get(row, "end_user")?,
+            metadata: get(row, "metadata")?,
         }))
     }
 
-    fn find(&self, conn: ReadSession<'_>, conversation: &str) -> Result<Option<i64>, ReadError> {
+    pub(super) fn find(
+        &self,
+        conn: ReadSession<'_>,
+        conversation: &str,
+    ) -> Result<Option<i64>, ReadError> {
         let bound = params![
             self.organization.0,
             conversation,
@@ -298,6 +359,29 @@ impl Seen {
     }
 
     fn next(&self, conn: ReadSession<'_>, before: i64) -> Result<Option<i64>, ReadError> {
+        let (with_turns, made) = (self.next_seen(conn, before)?, self.next_made(conn, before)?);
+        Ok(with_turns.max(made))
+    }
+
+    fn next_made(&self, conn: ReadSession<'_>, before: i64) -> Result<Option<i64>, ReadError> {
+        let organization = self.organization.0;
+        let found = match (self.end_user, self.api_key) {
+            (Some(user), api_key) => conn
+                .prepare_cached(NEXT_MADE_FOR_USER)?
+                .first(params![organization, before, user, api_key], |row| {
+                    row.get(0)
+                }),
+            (None, Some(api_key)) => conn
+                .prepare_cached(NEXT_MADE_BY_KEY)?
+                .first(params![organization, before, api_key], |row| row.get(0)),
+            (None, None) => conn
+                .prepare_cached(NEXT_MADE)?
+                .first(params![organization, before], |row| row.get(0)),
+        };
+        Ok(found?)
+    }
+
+    fn next_seen(&self, conn: ReadSession<'_>, before: i64) -> Result<Option<i64>, ReadError> {
         let organization = self.organization.0;
         let found = match (self.end_user, self.api_key) {
             (Some(user), api_key) => conn
@@ -328,11 +412,18 @@ impl Seen {
         let Some(row) = rows.next()? else {
             return Ok(None);
         };
+        let made = self.made(conn, key)?;
+        let created = if made.is_some() {
+            "made_us"
+        } else {
+            "created_us"
+        };
         Ok(Some(ConversationRow {
             id: get(row, "id")?,
             turns: unsigned(row, "turns")?,
-            created: time(row, "created_us")?,
+            created: time(row, created)?,
             active: time(row, "active_us")?,
+            made,
         }))
     }
 

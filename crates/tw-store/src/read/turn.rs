@@ -1,6 +1,7 @@
 //! A turn's row, and all that a driver needs to go on with a turn that another one left.
 
 use tw_core::change::{AttemptOutcome, NewCall, NewMessage};
+use tw_core::conversation::ItemSource;
 use tw_core::id::{ApiKeyId, CallId, OrgId, TurnId};
 use tw_core::memory::{HistoryHash, MemoryVerdict};
 use tw_core::model::TokenUsage;
@@ -32,6 +33,8 @@ pub struct TurnRow {
     pub end_user: Option<String>,
     pub conversation: String,
     pub conversation_named: bool,
+    /// Who the items are from that it adds to its conversation; `None` for a turn that adds none.
+    pub item_source: Option<ItemSource>,
     /// The turn that this one continues.
     pub parent: Option<TurnId>,
     pub memory: MemoryVerdict,
@@ -304,7 +307,7 @@ const FIND_TURN: &str = "SELECT t.key, t.id, t.organization, t.api_key, u.name A
         t.conversation_named, t.surface, t.streamed, t.on_leave, t.record, t.model, t.request_id, t.body_hash,
         t.projector_version, t.owner, t.fence, t.status, t.reason, t.stop_reason, t.usage, t.cost_microusd, t.has_tool_calls,
         t.tool_count, t.deadline_us, t.created_us, t.answered_us, t.ended_us, t.erase_after_us, t.erased_us,
-        t.deleted_us,        t.memory, t.history_hash, p.id AS parent, m.id AS memory_turn
+        t.deleted_us, t.item_source, t.memory, t.history_hash, p.id AS parent, m.id AS memory_turn
     FROM turn t
     JOIN conversation c ON c.key = t.conversation
     LEFT JOIN end_user u ON u.key = t.end_user
@@ -341,6 +344,7 @@ fn turn_row(row: Row<'_>) -> Result<TurnRow, ReadError> {
         end_user: get(row, "end_user")?,
         conversation: get(row, "conversation")?,
         conversation_named: get(row, "conversation_named")?,
+        item_source: optional_word(row, "item_source", ItemSource::parse)?,
         parent: optional_word(row, "parent", TurnId::parse)?,
         memory: optional_word(row, "memory", MemoryVerdict::parse)?.unwrap_or(MemoryVerdict::Off),
         memory_turn: optional_word(row, "memory_turn", TurnId::parse)?,

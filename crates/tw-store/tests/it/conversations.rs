@@ -366,6 +366,7 @@ async fn a_name_that_was_deleted_begins_anew() {
             turns: 1,
             created: at(20),
             active: at(20),
+            made: None,
         };
         assert_eq!(row.await.unwrap(), Some(anew));
     })

@@ -145,6 +145,7 @@ impl StoreWorld {
             end_user: None,
             conversation: format!("conversation {n}"),
             conversation_named: false,
+            adds_items: None,
             parent: None,
             memory: MemoryVerdict::Off,
             memory_turn: None,

@@ -5,7 +5,6 @@ use tw_core::id::TurnId;
 
 use super::WireFormat;
 use crate::anthropic_messages::events::RanCalls;
-use crate::client_request::RequestError;
 use crate::openai_chat::chunks::ChunkOptions;
 use crate::openai_responses::fold::{OwnCallItems, ResponseFacts};
 use crate::openai_responses::options::ResponsesOptions;
@@ -33,24 +32,13 @@ pub struct ResponsesProjection {
 
 impl ResponsesProjection {
     /// The projection of a request.
-    ///
-    /// # Errors
-    /// The request asks for something that is kept between requests and that this server does not have.
-    pub fn of(request: &ResponsesRequest) -> Result<Self, RequestError> {
-        let options = &request.options;
-        if options.conversation.is_some() {
-            let message = "'conversation' asks for something that this server does not have.";
-            return Err(RequestError {
-                code: Some("unsupported_parameter"),
-                ..RequestError::invalid("conversation", message)
-            });
-        }
-        Ok(Self {
+    pub fn of(request: &ResponsesRequest) -> Self {
+        Self {
             model: request.input.model.clone(),
             store: request.input.store.unwrap_or(true),
             own_calls: OwnCallItems::Mcp,
-            options: options.clone(),
-        })
+            options: request.options.clone(),
+        }
     }
 
     fn defaults() -> Self {
@@ -115,6 +103,34 @@ impl Projection {
         match self {
             Self::OpenAiChat(_) | Self::AnthropicMessages(_) => {}
             Self::OpenAiResponses(of) => of.options.approvals.clear(),
+        }
+    }
+
+    /// The conversation to which the request and its answer are added.
+    pub fn conversation(&self) -> Option<&str> {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => None,
+            Self::OpenAiResponses(of) => of.options.conversation.as_deref(),
+        }
+    }
+
+    /// Whether the request stands behind others that it does not repeat.
+    pub fn follows_others(&self) -> bool {
+        self.continues().is_some() || self.conversation().is_some()
+    }
+
+    /// The form of items that a client adds to a conversation, which has no answer.
+    pub fn of_added_items(conversation: &str) -> Self {
+        let mut of = ResponsesProjection::defaults();
+        of.options.conversation = Some(conversation.to_owned());
+        Self::OpenAiResponses(Box::new(of))
+    }
+
+    /// Whether the answer is kept for its client by its name.
+    pub fn is_kept(&self) -> bool {
+        match self {
+            Self::OpenAiChat(_) | Self::AnthropicMessages(_) => false,
+            Self::OpenAiResponses(of) => of.store,
         }
     }
 

@@ -14,8 +14,22 @@ use crate::openai_chat::write;
 /// The round of what a request brought.
 const OF_REQUEST: u32 = 0;
 
+/// The ids under which items are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdsOf {
+    /// Those that the client gave them; their places where it gave none.
+    Client,
+    /// The places of all of them.
+    Place,
+}
+
 /// The items of a turn's request, in its order; none of a body that is no request.
 pub fn read(body: &SharedText, turn: TurnId) -> Vec<(String, Json)> {
+    read_as(body, turn, IdsOf::Client)
+}
+
+/// [`read`], with ids of a kind.
+pub fn read_as(body: &SharedText, turn: TurnId, named: IdsOf) -> Vec<(String, Json)> {
     let Ok(fields) = ObjectFields::parse(body.as_str()) else {
         return Vec::new();
     };
@@ -31,17 +45,17 @@ pub fn read(body: &SharedText, turn: TurnId) -> Vec<(String, Json)> {
     let items = raw::array(input).unwrap_or_default();
     (0..)
         .zip(items)
-        .map(|(place, item)| listed(item, turn, place))
+        .map(|(place, item)| listed(item, turn, place, named))
         .collect()
 }
 
-fn listed(item: &RawValue, turn: TurnId, place: u32) -> (String, Json) {
+fn listed(item: &RawValue, turn: TurnId, place: u32, named: IdsOf) -> (String, Json) {
     let fields = ObjectFields::parse(item.get()).unwrap_or_default();
     let kind = match fields.get("type").and_then(raw::string) {
         Some(kind) => kind.into_owned(),
         None => "message".to_owned(),
     };
-    let own = raw::filled_string(fields.get("id"));
+    let own = raw::filled_string(fields.get("id")).filter(|_| named == IdsOf::Client);
     let id = match own {
         Some(id) => id.into_owned(),
         None => ids::item_id(prefix(&kind), turn, OF_REQUEST, place),

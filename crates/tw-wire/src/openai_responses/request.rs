@@ -138,7 +138,7 @@ pub fn with_items(source: &SharedText, items: &KeptItems) -> SharedText {
     SharedText::new(out)
 }
 
-fn whole_fields<'a>(
+pub(crate) fn whole_fields<'a>(
     text: &'a str,
     limits: &RequestLimits,
 ) -> Result<ObjectFields<'a>, RequestError> {
@@ -254,6 +254,7 @@ pub fn changes(request: &ModelRequest<'_>, accepts: &Accepts) -> RequestChanges 
     encode::body(request, accepts).changes
 }
 
+pub(crate) use echo::metadata as read_metadata;
 pub(super) use items::PART_GAP;
 pub(crate) use unshared::read as unshared;
 

@@ -18,7 +18,12 @@ async fn with(
     path: &str,
     headers: &[(&str, &str)],
 ) -> ReadAnswer {
-    client.send(method, path, headers, "").await.unwrap()
+    let body = match (method, path.ends_with("/items")) {
+        ("POST", true) => r#"{"items":[{"role":"user","content":"x"}]}"#,
+        ("POST", false) => r#"{"metadata":{}}"#,
+        _ => "",
+    };
+    client.send(method, path, headers, body).await.unwrap()
 }
 
 /// Names of conversations that are listed, newest first, with the number of turns.
@@ -44,6 +49,7 @@ fn routes() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// On every route, `c` is answered as a conversation that there is not.
 async fn assert_unknown(client: &TestClient, headers: &[(&str, &str)]) {
     for (method, path) in routes() {
+        let path = &path.replace("{item}", "msg_1");
         let unknown = with(client, method, &path.replace("{id}", "none"), headers).await;
         let foreign = with(client, method, &path.replace("{id}", "c"), headers).await;
         assert_eq!(foreign.status, 404, "{method} {path}: {}", foreign.text());
@@ -61,7 +67,7 @@ async fn assert_unknown(client: &TestClient, headers: &[(&str, &str)]) {
 async fn a_foreign_conversation_is_answered_like_an_unknown_one_on_every_route() {
     let upstream = hello().await;
     let app = start(&upstream).await;
-    assert_eq!(routes().count(), 3);
+    assert_eq!(routes().count(), 8);
     say(&app.client, "c", &[ANN], "Hi").await;
     let everything = KeyScope::ALL.to_vec();
     let strangers = client_of(&app, "other", everything).await;

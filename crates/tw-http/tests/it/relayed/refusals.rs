@@ -124,7 +124,7 @@ async fn an_unknown_path_names_those_that_there_are() {
     for (method, path, allow) in [
         ("GET", EMBEDDINGS, "POST"),
         ("PUT", "/v1/models", "GET,HEAD"),
-        ("POST", "/v1/conversations/x", "GET,HEAD,DELETE"),
+        ("PUT", "/v1/conversations/x", "GET,HEAD,POST,DELETE"),
     ] {
         let got = app.client.send(method, path, &[], "").await.unwrap();
         assert_eq!(

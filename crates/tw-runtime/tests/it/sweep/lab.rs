@@ -152,6 +152,7 @@ impl SweepLab {
             end_user: None,
             conversation: conversation(setup),
             conversation_named: false,
+            adds_items: None,
             parent: None,
             memory: MemoryVerdict::Off,
             memory_turn: None,

@@ -1,8 +1,8 @@
 //! Which way SQLite takes through each statement.
 
 use super::{
-    CONTENT_BYTES, CURSOR, FIND, NEWEST_FIRST, NEXT, NEXT_OF_KEY, NEXT_OF_USER, OF_OTHERS,
-    OLDEST_FIRST, ROW,
+    CONTENT_BYTES, CURSOR, FIND, MADE, NEWEST_FIRST, NEXT, NEXT_MADE, NEXT_MADE_BY_KEY,
+    NEXT_MADE_FOR_USER, NEXT_OF_KEY, NEXT_OF_USER, OF_OTHERS, OLDEST_FIRST, ROW,
 };
 use crate::read::plan::assert_each_looks;
 
@@ -24,6 +24,19 @@ fn each_statement_looks_and_never_walks() {
             NEXT_OF_USER,
             "turn_conversation_of_user (organization=? AND end_user=? AND conversation<?)",
         ),
+        (
+            NEXT_MADE,
+            "conversation_made_of_all (organization=? AND rowid<?)",
+        ),
+        (
+            NEXT_MADE_BY_KEY,
+            "conversation_made (organization=? AND api_key=? AND rowid<?)",
+        ),
+        (
+            NEXT_MADE_FOR_USER,
+            "conversation_made_for_user (organization=? AND end_user=? AND rowid<?)",
+        ),
+        (MADE, "INTEGER PRIMARY KEY (rowid=?)"),
         (ROW, TURNS),
         (CURSOR, "sqlite_autoindex_turn_1 (organization=? AND id=?)"),
         (OLDEST_FIRST, TURNS),

@@ -246,7 +246,8 @@ fn reasoning(fields: &ObjectFields<'_>) -> Result<Json, RequestError> {
     Ok(json(out))
 }
 
-fn metadata(fields: &ObjectFields<'_>) -> Result<Json, RequestError> {
+/// The metadata of a request, or none.
+pub fn metadata(fields: &ObjectFields<'_>) -> Result<Json, RequestError> {
     let Some(raw) = fields.get("metadata") else {
         return Ok(Json::of_read("{}"));
     };

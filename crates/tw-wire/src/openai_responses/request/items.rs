@@ -58,7 +58,8 @@ pub fn read(fields: &ObjectFields<'_>, reading: &Reading<'_>) -> Result<ReadItem
         return reader.end();
     }
     let items = list(input, INPUT, reading.limits.messages_max)?;
-    if items.is_empty() && fields.get("previous_response_id").is_none() {
+    let follows = ["previous_response_id", "conversation"];
+    if items.is_empty() && follows.iter().all(|name| fields.get(name).is_none()) {
         let message = "Invalid 'input': empty array. Expected an array with minimum length 1, but got an empty array instead.";
         return Err(RequestError {
             code: Some("empty_array"),
