@@ -21,7 +21,7 @@ use tw_core::limits::RequestLimits;
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::native::FormatName;
 use tw_core::rate::BucketStanding;
-use tw_core::request::{ModelInput, ModelRequest, ToolNames};
+use tw_core::request::{ModelInput, ModelRequest, ROUND_GAP, ToolNames};
 use tw_core::request_changes::RequestChanges;
 
 use crate::anthropic_messages::stream::MessageDecoder;
@@ -105,6 +105,14 @@ impl WireFormat {
             Self::OpenAiChat => "chat",
             Self::AnthropicMessages => "messages",
             Self::OpenAiResponses => "responses",
+        }
+    }
+
+    /// What stands between the texts of two rounds in what a client has of an answer; nothing where each is a block.
+    pub fn round_gap(self) -> &'static str {
+        match self {
+            Self::OpenAiChat => ROUND_GAP,
+            Self::AnthropicMessages | Self::OpenAiResponses => "",
         }
     }
 

@@ -4,6 +4,7 @@
 //! behind the blocks that were read from it. A result is a message of its own, as is an item that only the provider
 //! knows the use of and that the client made.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
@@ -23,6 +24,8 @@ pub struct ReadItems {
     pub messages: Vec<Message>,
     pub ends: MessageEnds,
     pub approvals: Vec<ApprovalAnswer>,
+    /// Ids of the calls that this server ran.
+    pub shown_calls: BTreeSet<String>,
 }
 
 const INPUT: Place<'static> = Place::Whole("input");
@@ -34,6 +37,7 @@ pub fn read(fields: &ObjectFields<'_>, reading: &Reading<'_>) -> Result<ReadItem
         ends: Vec::new(),
         group: Group::default(),
         approvals: Vec::new(),
+        shown_calls: BTreeSet::new(),
     };
     let Some(input) = fields.get("input") else {
         // A response that follows another one, or a stored prompt, may need no more.
@@ -129,6 +133,7 @@ struct ItemsReader<'a> {
     /// Items of the model so far.
     group: Group,
     approvals: Vec<ApprovalAnswer>,
+    shown_calls: BTreeSet<String>,
 }
 
 #[derive(Default)]
@@ -187,6 +192,7 @@ impl ItemsReader<'_> {
             },
             messages: self.messages,
             approvals: self.approvals,
+            shown_calls: self.shown_calls,
         })
     }
 
@@ -443,6 +449,7 @@ impl ItemsReader<'_> {
             native: None,
         };
         self.model(end, [Block::Call(call)]);
+        self.shown_calls.insert(id.clone());
         let output = self.text_of(fields, "output", place)?;
         let failure = fields.get("error").map(|raw| match raw::literal(raw) {
             Some(text) => text,
