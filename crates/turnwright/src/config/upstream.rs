@@ -421,6 +421,7 @@ impl UpstreamSettings {
                     ],
                 )?,
             },
+            unknown_call_ids: CallIdRule::AsSent,
             fields: self.fields(kind)?,
         })
     }
