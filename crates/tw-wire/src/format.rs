@@ -268,7 +268,8 @@ impl WireFormat {
     /// The turn of an answer, by the id that its client knows; `None` for an id of somebody else.
     pub fn turn_of_answer(self, id: &str) -> Option<TurnId> {
         match self {
-            Self::OpenAiChat | Self::AnthropicMessages => None,
+            Self::OpenAiChat => None,
+            Self::AnthropicMessages => anthropic_messages::events::parse_message_id(id),
             Self::OpenAiResponses => openai_responses::ids::parse_response_id(id),
         }
     }
