@@ -1,11 +1,13 @@
-"""Every recorded chat answer with calls, as the first round of a tool loop on the server."""
+"""Every recorded chat answer with calls, as the first round of a tool loop on the server, by each surface."""
 
 import json
 import re
 import sys
+import warnings
 from collections import Counter
 
-from clients import NodeClient, PythonClient
+from clients import CHAT as BY_CHAT
+from clients import MESSAGES, PYTHON_CLIENTS, RESPONSES, SURFACES, NodeClient, PythonClient
 from recordings import CHAT, function_tool, load
 from server import Server, config_with
 from upstream import Listener, Reply, Upstream
@@ -14,6 +16,15 @@ from upstream import Listener, Reply, Upstream
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ANSWER = "That is all."
 ROUNDS_MAX = 2
+OUTPUT_TOKENS_MAX = 4096
+# A surface's words for the end by length, and for any other.
+FINISHES = {
+    BY_CHAT: ("length", "stop"),
+    RESPONSES: ("max_output_tokens", "completed"),
+    MESSAGES: ("max_tokens", "end_turn"),
+}
+# What stands between the texts of two rounds: nothing where each is a block of its own.
+GAPS = {BY_CHAT: "\n\n", RESPONSES: "", MESSAGES: ""}
 # What the record says of a call by its fate.
 REASONS = {
     "ran": None,
@@ -22,6 +33,9 @@ REASONS = {
     "unknown tool": "unknown_tool",
 }
 FAILURE_CHARS_SHOWN = 1500
+
+# openai-python's stream helper says so of each item that it has no class for in its union, such as a failed `mcp_call`.
+warnings.filterwarnings("ignore", message="Pydantic serializer warnings")
 
 
 class Case:
@@ -50,25 +64,30 @@ class Case:
             is_object = False
         return "ran" if is_object else "invalid arguments"
 
-    def request(self):
-        """What a client sends that selects the tool by its name."""
+    def request(self, surface):
+        """What a client of a surface sends that selects the tool by its name."""
         parameters = {"type": "object"}
         for tool in self.recording.request.get("tools", []):
             function = tool.get("function", {})
             if function.get("name") == self.tool:
                 parameters = function.get("parameters", parameters)
-        return {
-            "messages": [{"role": "user", "content": "Go on."}],
-            "tools": [function_tool(self.tool, parameters)],
-        }
+        asked = [{"role": "user", "content": "Go on."}]
+        if surface == RESPONSES:
+            tool = {"type": "function", "name": self.tool, "parameters": parameters, "strict": False}
+            return {"input": asked, "tools": [tool]}
+        if surface == MESSAGES:
+            tool = {"name": self.tool, "input_schema": {"type": "object", **parameters}}
+            return {"messages": asked, "tools": [tool], "max_tokens": OUTPUT_TOKENS_MAX}
+        return {"messages": asked, "tools": [function_tool(self.tool, parameters)]}
 
-    def text_shown(self):
+    def text_shown(self, surface):
         if self.recording.ends_by_length:
             return self.text
-        return "\n\n".join(text for text in (self.text, ANSWER) if text)
+        return GAPS[surface].join(text for text in (self.text, ANSWER) if text)
 
-    def finish_shown(self):
-        return "length" if self.recording.ends_by_length else "stop"
+    def finish_shown(self, surface):
+        by_length, other = FINISHES[surface]
+        return by_length if self.recording.ends_by_length else other
 
 
 class RawClient:
@@ -119,20 +138,23 @@ def main():
     probes = [(tool, f"{listener.base_url}/{tool}") for tool in tools]
     failures, counts = [], Counter()
     with Server(config_with(upstream.base_url, probes), tools="all") as server:
-        clients = [RawClient(server), PythonClient(server), NodeClient(server)]
-        for client in clients:
+        clients = [(RawClient(server), BY_CHAT)]
+        for surface in SURFACES:
+            clients += [(PYTHON_CLIENTS[surface](server), surface), (NodeClient(server, surface), surface)]
+        for client, surface in clients:
+            row = f"{client.name}, {surface}"
             for case in cases:
                 if isinstance(client, RawClient) and not case.recording.streamed:
                     continue
-                problem = check(client, case, server, upstream, listener)
+                problem = check(client, surface, case, server, upstream, listener)
                 if problem:
-                    failures.append(f"{client.name}: {case.recording.file}: {problem}")
-                counts.update((client.name, fate) for fate in case.fates)
-                counts[client.name, "wrong answers" if problem else "right answers"] += 1
+                    failures.append(f"{row}: {case.recording.file}: {problem}")
+                counts.update((row, fate) for fate in case.fates)
+                counts[row, "wrong answers" if problem else "right answers"] += 1
             client.close()
     upstream.close()
     listener.close()
-    show(clients, counts)
+    show([f"{client.name}, {surface}" for client, surface in clients], counts)
     print(f"left out for a name that no tool may have: {len(with_calls) - len(cases)}")
     for failure in failures:
         print(f"FAILED {failure[:FAILURE_CHARS_SHOWN]}")
@@ -161,15 +183,15 @@ def last_answer(streamed):
     return Reply(body.encode(), "text/event-stream")
 
 
-def check(client, case, server, upstream, listener):
+def check(client, surface, case, server, upstream, listener):
     """One request; what is wrong about its outcome, or `None`."""
-    model = f"{client.name}:{case.recording.file}"
+    model = f"{client.name}, {surface}:{case.recording.file}"
     outcome, asked = None, []
     try:
-        outcome = client.read({**case.request(), "model": model}, case.recording.streamed)
+        outcome = client.read({**case.request(surface), "model": model}, case.recording.streamed)
         asked = upstream.asked.get(model, [])
         check_ran(case, listener.take())
-        check_shown(case, outcome, isinstance(client, PythonClient))
+        check_shown(case, surface, outcome, isinstance(client, PythonClient))
         if case.recording.ends_by_length:
             assert len(asked) == 1, f"{len(asked)} model requests after a length"
         else:
@@ -188,7 +210,7 @@ def check_ran(case, ran):
     assert sorted(ran) == sorted(case.runs), f"ran {ran} instead of {case.runs}"
 
 
-def check_shown(case, outcome, is_python):
+def check_shown(case, surface, outcome, is_python):
     error = outcome["error"]
     if case.recording.ends_by_length and case.recording.streamed and is_python:
         raised = error and error["class"]
@@ -197,8 +219,9 @@ def check_shown(case, outcome, is_python):
         assert error is None, "there was an error"
     assert len(outcome["choices"]) == 1, "not one choice"
     shown = outcome["choices"][0]
-    assert shown["text"] == case.text_shown(), f"the text is not {case.text_shown()!r}"
-    assert shown["finish"] == case.finish_shown(), f"the finish reason is {shown['finish']}"
+    text = case.text_shown(surface)
+    assert shown["text"] == text, f"the text is not {text!r}"
+    assert shown["finish"] == case.finish_shown(surface), f"the finish reason is {shown['finish']}"
     assert not shown["calls"] and not shown["function"], "calls were shown"
 
 
@@ -244,10 +267,10 @@ def check_record(case, turn):
 def show(clients, counts):
     columns = ["right answers", "wrong answers", "ran", "cut off by length"]
     columns += ["invalid arguments", "unknown tool"]
-    print(f"{'':<24}" + "".join(f"{name:>19}" for name in columns))
+    print(f"{'':<36}" + "".join(f"{name:>19}" for name in columns))
     for client in clients:
-        row = "".join(f"{counts[client.name, column]:>19}" for column in columns)
-        print(f"{client.name:<24}{row}")
+        row = "".join(f"{counts[client, column]:>19}" for column in columns)
+        print(f"{client:<36}{row}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
-from setting import Setting, calling, equal, later, soon, text_of
+from setting import Setting, calling, equal, later, soon
+from surfaces import text_of
 
 TAKES_S = 1.0
 ENDS_WITHIN_S = 10.0

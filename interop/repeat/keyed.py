@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from setting import Setting, calling, equal, later, soon, text_of
+from setting import Setting, calling, equal, later, soon
+from surfaces import text_of
 
 SLOW = '[[rule]]\ntext = "One two three four five six."\ndelay_ms = 300\ndelta_ms = 150\n'
 TEXT = "One two three four five six."
@@ -60,7 +61,8 @@ def test_what_counts(setting):
     first = made.post(body, key("k-1"))
     refused = made.post(made.body(stream=False, text="Other."), key("k-1"))
     equal(refused.status, 422, "another body")
-    equal(refused.json()["error"]["code"], "idempotency_key_reused", "another body's code")
+    if made.surface.has_codes:
+        equal(refused.json()["error"]["code"], "idempotency_key_reused", "another body's code")
     equal(refused.headers.get("x-should-retry", "false"), "false", "another body's retries")
     others = {
         "another key": key("k-2"),

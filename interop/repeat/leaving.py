@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from setting import ANSWER, Setting, calling, equal, later, soon, text_of
+from setting import ANSWER, Setting, calling, equal, later, soon
+from surfaces import text_of
 from upstream import LAST_TEXT, WORD_EVERY_S, WORDS, Upstream
 
 
@@ -61,13 +62,14 @@ def test_closing_with_finish(setting):
 
 
 def test_cancel(setting):
-    """`POST /v1/turns/{id}/cancel` stops it, and the stream ends without finish and [DONE]"""
+    """`POST /v1/turns/{id}/cancel` stops it, and the stream says so and has no other end"""
     asked = Asked(setting)
     status, record = asked.setting.server.call("POST", f"/v1/turns/{asked.turn}/cancel", asked.setting.key, {})
     equal(status, 200, "the cancel's status")
     equal((record["status"], record["reason"]), ("cancelled", "requested"), "the record")
     rest = asked.open.rest().body
-    if b"[DONE]" in rest or b'"finish_reason":"' in rest or b'"error"' not in rest:
+    surface = asked.setting.surface
+    if any(end in rest for end in surface.ends) or surface.cancelled not in rest:
         raise AssertionError(f"the stream ends {rest[-300:]!r}")
     asked.check_stopped("requested")
 

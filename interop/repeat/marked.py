@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 import time
 
-from setting import ANSWER, Setting, calling, equal, later, soon, text_of
+from setting import ANSWER, Setting, calling, equal, later, soon
+from surfaces import text_of
 
 SLOW = '[[rule]]\ntext = "One two three four."\ndelay_ms = 1500\n'
 QUICK = '[[rule]]\ntext = "One two three four."\n'

@@ -15,6 +15,7 @@ from typing import Any
 from drive import Driven
 from ledger import Ledger
 from server import HOST, POLL_S, Server, create_key
+from surfaces import CHAT, Surface
 
 CLASSES = ("read", "idempotent", "queryable", "once")
 SOON_S = 6.0
@@ -66,6 +67,7 @@ class Setting:
     """More lines of the server's configuration."""
     config: str = ""
     tool_takes_s: float = 0.03
+    surface: Surface = CHAT
     server: Server = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,8 +108,7 @@ class Setting:
         return Driven(self.server.url, self.key, timeout_s)
 
     def body(self, *, stream: bool, text: str = "Please.", **more: object) -> bytes:
-        wanted = {"model": "any", "messages": [{"role": "user", "content": text}], "stream": stream, **more}
-        return json.dumps(wanted).encode()
+        return self.surface.body(text, stream, more)
 
     def open(self, body: bytes, headers: dict[str, str] | None = None) -> Open:
         return Open(self, body, headers or {})
@@ -128,7 +129,7 @@ class Open:
     def __init__(self, setting: Setting, body: bytes, headers: dict[str, str]) -> None:
         self.connection = http.client.HTTPConnection(HOST, setting.server.port, timeout=ANSWER_WITHIN_S)
         given = {"authorization": f"Bearer {setting.key}", "content-type": "application/json", **headers}
-        self.connection.request("POST", "/v1/chat/completions", body, given)
+        self.connection.request("POST", setting.surface.path, body, given)
         self.response: http.client.HTTPResponse | None = None
 
     def head(self) -> http.client.HTTPResponse:
@@ -182,15 +183,3 @@ def soon(what: str, look: Callable[[], Any], within_s: float = SOON_S) -> Any:
 def equal(got: object, wanted: object, what: str = "") -> None:
     if got != wanted:
         raise AssertionError(f"{what}: {got!r}, wanted {wanted!r}")
-
-
-def text_of(body: bytes) -> str:
-    """The text of a streamed or plain answer."""
-    if not body.startswith((b"data:", b":")):
-        return json.loads(body)["choices"][0]["message"]["content"]
-    text = ""
-    for line in body.decode().split("\n"):
-        if line.startswith("data: {"):
-            for choice in json.loads(line.removeprefix("data: ")).get("choices", []):
-                text += choice["delta"].get("content") or ""
-    return text

@@ -7,7 +7,8 @@ import socket
 import time
 
 from server import HOST
-from setting import equal, soon, text_of
+from setting import equal, soon
+from surfaces import text_of
 from upstream import Upstream
 
 SILENT = '[[rule]]\ntext = "At last."\ndelay_ms = 3500\n'

@@ -20,19 +20,24 @@ import marked
 import silence
 import timing
 from setting import Setting, Unavailable
+from surfaces import CHAT, SURFACES, Surface
 
 MODULES = (failing, timing, marked, keyed, leaving, lost, ending, silence)
+# Whose requests are written without a client library: they hold on each surface.
+ON_EACH_SURFACE = (marked, keyed, leaving)
+# Those of them that the official client of chat completions makes.
+BY_CLIENT = (leaving.test_python_closes_its_stream,)
 WORKERS = 4
 
 Test = Callable[[Callable[..., Setting]], None]
 
 
-def run(root: Path, name: str, test: Test) -> str:
+def run(root: Path, name: str, test: Test, surface: Surface) -> str:
     """`ok`, `left out: …`, or what went wrong."""
     made: list[Setting] = []
 
     def setting(script: str = "", **options) -> Setting:
-        made.append(Setting(root / f"{name}-{len(made)}", script, **options))
+        made.append(Setting(root / f"{name}-{len(made)}", script, surface=surface, **options))
         return made[-1]
 
     try:
@@ -53,18 +58,19 @@ def run(root: Path, name: str, test: Test) -> str:
 def main() -> int:
     words = sys.argv[1:]
     tests = [
-        (f"{module.__name__}_{name.removeprefix('test_')}", test)
+        (f"{module.__name__}_{name.removeprefix('test_')}_{surface.name}", test, surface)
         for module in MODULES
         for name, test in vars(module).items()
         if name.startswith("test_")
+        for surface in (SURFACES if module in ON_EACH_SURFACE and test not in BY_CLIENT else (CHAT,))
     ]
-    tests = [(name, test) for name, test in tests if not words or any(word in name for word in words)]
+    tests = [test for test in tests if not words or any(word in test[0] for word in words)]
     root = Path(tempfile.mkdtemp(prefix="turnwright-repeat-"))
     began = time.monotonic()
     with ThreadPoolExecutor(WORKERS) as workers:
         verdicts = list(workers.map(lambda named: run(root, *named), tests))
     passed = failed = 0
-    for (name, test), verdict in zip(tests, verdicts, strict=True):
+    for (name, test, _), verdict in zip(tests, verdicts, strict=True):
         if verdict == "ok":
             passed += 1
             print(f"ok      {name}")

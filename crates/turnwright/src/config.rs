@@ -29,7 +29,7 @@ use tw_egress::part_downloads::PartDownloader;
 use tw_egress::scripted::Script;
 use tw_egress::secrets::Secrets;
 use tw_http::cors::CorsOrigins;
-use tw_http::server::{SOCKET_LIFE_DEFAULT, SurfaceOptions};
+use tw_http::server::{SOCKET_LIFE_DEFAULT, SocketLimits, SurfaceOptions};
 use tw_runtime::fail_point::{FailPoint, PanicPoint};
 use tw_runtime::limiter::LimiterRules;
 use tw_runtime::metrics::DroppedLogLines;
@@ -98,6 +98,8 @@ pub struct ServerSettings {
     client_stall_s: u64,
     write_stall_s: u64,
     connections_max: usize,
+    websockets_max: usize,
+    websockets_per_key_max: usize,
     head_timeout_s: u64,
     bodies_bytes_max: usize,
     cors_origins: Vec<String>,
@@ -349,6 +351,10 @@ impl Settings {
             end_user_headers: headers::end_user(&self.server.end_user_headers)?,
             cors_origins: origins.context("server.cors_origins")?,
             socket_life: SOCKET_LIFE_DEFAULT,
+            sockets: SocketLimits {
+                all: self.server.websockets_max,
+                of_key: self.server.websockets_per_key_max,
+            },
         })
     }
 }

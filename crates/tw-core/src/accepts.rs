@@ -19,6 +19,8 @@ pub struct Accepts {
     pub schemas: SchemaDialect,
     pub reasoning: ReasoningSent,
     pub call_ids: CallIdRule,
+    /// The rule for ids of calls that nobody knows the maker of: a client of another format may have any.
+    pub unknown_call_ids: CallIdRule,
     /// Fields of a request that are not sent as they are; any other field is.
     pub fields: BTreeMap<Box<str>, FieldRule>,
 }
@@ -101,6 +103,7 @@ impl Accepts {
             schemas: SchemaDialect::JsonSchema,
             reasoning: ReasoningSent::AsSent,
             call_ids: CallIdRule::AsSent,
+            unknown_call_ids: CallIdRule::AsSent,
             fields: BTreeMap::new(),
         }
     }
@@ -111,6 +114,7 @@ impl Accepts {
             && self.images_in_results
             && self.reasoning == ReasoningSent::AsSent
             && self.call_ids == CallIdRule::AsSent
+            && self.unknown_call_ids == CallIdRule::AsSent
     }
 
     /// Whether tools go out as they are.

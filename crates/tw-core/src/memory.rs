@@ -10,6 +10,7 @@
 //! - text and refusals: neighbouring parts joined, line ends as `\n`, white space at the end off;
 //! - an image by its URL, which for one that is sent along holds the image itself; any other part
 //!   as written, without white space between its tokens;
+//! - of an answer all text before all calls: formats of blocks may have it behind a call, too;
 //! - a call by its id, which is the one that its client was handed; a call of the old form, which
 //!   has none, by its name and arguments;
 //! - a result of a client's call by that id and its content, read like the content of a message.
@@ -21,9 +22,11 @@
 mod hidden;
 mod read;
 
+use std::collections::BTreeSet;
+
 use sha2::{Digest, Sha256};
 
-use crate::request::{Message, Role};
+use crate::request::{Block, CallBlock, Message, Role};
 
 pub use hidden::{HiddenCall, HiddenHash};
 
@@ -54,7 +57,7 @@ pub struct HistoryHasher([u8; 32]);
 pub struct History {
     /// The hash after the history's last message.
     pub end: HistoryHasher,
-    /// The place of each assistant message, and the hash there.
+    /// The place of each answer, which is that of its last message, and the hash there.
     pub answers: Vec<(usize, HistoryHash)>,
 }
 
@@ -137,6 +140,9 @@ pub struct TurnMemory {
     pub hidden: Option<HiddenHash>,
     /// Hidden calls of earlier turns are put back into what the model is sent.
     pub restores: bool,
+    /// What stands between the texts of two rounds where the client has them in one text; empty in a format that has
+    /// a block for each.
+    pub round_gap: &'static str,
 }
 
 /// The hashes by which an ended turn is found.
@@ -190,17 +196,61 @@ impl HistoryHasher {
 }
 
 impl History {
-    pub fn read(scope: &MemoryScope, messages: &[Message]) -> Self {
-        let mut end = HistoryHasher::new(scope);
-        let mut answers = Vec::new();
+    /// The hashes of a history. `shown` are the ids of calls in it that this server ran: they do not count, nor their
+    /// results, and what the model said before and behind them is one answer, as where a client never sees them.
+    pub fn read(scope: &MemoryScope, messages: &[Message], shown: &BTreeSet<String>) -> Self {
+        let mut history = Self {
+            end: HistoryHasher::new(scope),
+            answers: Vec::new(),
+        };
+        let is_shown = |call: &CallBlock| shown.contains(&call.id);
+        let mut open: Option<OpenAnswer> = None;
         for (at, message) in messages.iter().enumerate() {
-            end = end.then(message);
-            if message.role == Role::Assistant {
-                answers.push((at, end.hash()));
+            let result = message.result().filter(|_| message.role == Role::Tool);
+            if result.is_some_and(|result| shown.contains(&result.call_id)) {
+                continue;
+            }
+            if message.role != Role::Assistant {
+                history.close(open.take());
+                history.end = history.end.then(message);
+                continue;
+            }
+            let goes_on = message.calls().any(is_shown);
+            if open.is_none() && !goes_on {
+                history.answer(at, message);
+                continue;
+            }
+            let answer = open.get_or_insert_default();
+            answer.at = at;
+            let others = message.blocks.iter();
+            let others =
+                others.filter(|block| !matches!(block, Block::Call(call) if is_shown(call)));
+            answer.blocks.extend(others.cloned());
+            if !goes_on {
+                history.close(open.take());
             }
         }
-        Self { end, answers }
+        history.close(open);
+        history
     }
+
+    fn close(&mut self, open: Option<OpenAnswer>) {
+        if let Some(OpenAnswer { at, blocks }) = open {
+            self.answer(at, &Message::made(Role::Assistant, blocks));
+        }
+    }
+
+    fn answer(&mut self, at: usize, message: &Message) {
+        self.end = self.end.then(message);
+        self.answers.push((at, self.end.hash()));
+    }
+}
+
+/// An answer in which calls of this server stand, so far.
+#[derive(Default)]
+struct OpenAnswer {
+    at: usize,
+    blocks: Vec<Block>,
 }
 
 #[cfg(test)]

@@ -300,7 +300,9 @@ impl Answered<'_> {
             .map(|round| text_of(&round.blocks))
             .filter(|text| !text.is_empty())
             .collect();
-        is_same_text(&text_of(&self.message.blocks), &texts.join(ROUND_GAP))
+        let said = text_of(&self.message.blocks);
+        // A format of blocks has one for each, and nothing between them.
+        is_same_text(&said, &texts.join(ROUND_GAP)) || is_same_text(&said, &texts.concat())
     }
 
     /// The message with our calls in it, and the answers to all calls in their order.

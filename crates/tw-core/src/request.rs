@@ -2,6 +2,7 @@
 //!
 //! Each part keeps the text it came in, so that a part that needs no change goes out untouched.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::id::CallId;
@@ -41,6 +42,8 @@ pub struct ModelInput {
     pub empty_lists: u32,
     /// Halves of characters that were replaced as the request was read.
     pub half_characters: u32,
+    /// Ids of calls in the messages that this server ran, in a format that shows them.
+    pub shown_calls: BTreeSet<String>,
 }
 
 impl ModelInput {

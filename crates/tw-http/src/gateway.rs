@@ -167,7 +167,7 @@ pub(crate) enum RequestGoal {
 }
 
 /// An answer that its client may continue although it is not stored.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct HeldAnswer {
     /// The name by which it is continued.
     pub(crate) name: String,

@@ -18,6 +18,7 @@ use tw_runtime::runtime::Runtime;
 use crate::cors::CorsOrigins;
 use crate::error::ApiError;
 use crate::routes;
+use crate::socket::places::SocketPlaces;
 use crate::surface_format;
 
 /// Shared state of the handlers.
@@ -32,8 +33,8 @@ pub(crate) struct SharedState {
     pub(crate) bodies: Semaphore,
     /// Cancelled when every answer is the last one of its connection.
     pub(crate) closing: CancellationToken,
-    /// Permits for connections that are no longer HTTP's.
-    pub(crate) sockets: Arc<Semaphore>,
+    /// Places for connections that are no longer HTTP's.
+    pub(crate) sockets: Arc<SocketPlaces>,
     pub(crate) socket_tasks: TaskTracker,
 }
 
@@ -53,6 +54,15 @@ pub struct SurfaceOptions {
     pub cors_origins: CorsOrigins,
     /// Longest time that a WebSocket is open; what it is telling then, it tells to its end.
     pub socket_life: Duration,
+    /// WebSockets that are open at once. Each may hold a message of the size of a body, and what it continues.
+    pub sockets: SocketLimits,
+}
+
+/// Most WebSockets at once.
+#[derive(Clone, Copy, Debug)]
+pub struct SocketLimits {
+    pub all: usize,
+    pub of_key: usize,
 }
 
 /// Header that names the end user unless the configuration says otherwise.
@@ -62,8 +72,12 @@ pub const KEEP_ALIVE_DEFAULT: Duration = Duration::from_secs(15);
 pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// Room for 16 bodies of the largest size.
 pub const BODIES_BYTES_DEFAULT: usize = 512 * 1024 * 1024;
-/// WebSockets that are open at once. Each may hold a message of the size of a body, and what it continues.
-pub(crate) const SOCKETS_MAX: usize = 512;
+/// WebSockets that are open at once, and those of one key unless the configuration says otherwise: an agent has one for
+/// each of its conversations.
+pub const SOCKETS_DEFAULT: SocketLimits = SocketLimits {
+    all: 512,
+    of_key: 128,
+};
 /// Longest time that a WebSocket is open, as OpenAI's guide "WebSocket mode" (2026) has it.
 pub const SOCKET_LIFE_DEFAULT: Duration = Duration::from_secs(3600);
 /// The unit in which bytes of bodies are counted.
@@ -78,6 +92,7 @@ impl SurfaceOptions {
             end_user_headers: vec![END_USER_HEADER_DEFAULT],
             cors_origins: CorsOrigins::None,
             socket_life: SOCKET_LIFE_DEFAULT,
+            sockets: SOCKETS_DEFAULT,
         }
     }
 }
@@ -88,12 +103,13 @@ impl AppState {
             .bodies_bytes_max
             .max(runtime.request_limits().body_bytes_max);
         let units = (bytes_max / BODY_UNIT_BYTES + 1).min(Semaphore::MAX_PERMITS);
+        let sockets = SocketPlaces::new(options.sockets);
         Self(Arc::new(SharedState {
             runtime,
             options,
             bodies: Semaphore::new(units),
             closing: CancellationToken::new(),
-            sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
+            sockets,
             socket_tasks: TaskTracker::new(),
         }))
     }

@@ -4,6 +4,8 @@
 //! a message of the client asks for a response, whose events come as messages; the newest response of a connection can
 //! be continued there, whether or not it is stored, until a continuation of it fails.
 
+pub(crate) mod places;
+mod preparing;
 mod relay;
 
 use std::sync::Arc;
@@ -16,20 +18,22 @@ use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use bytes::Bytes;
 use http::HeaderMap;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_tungstenite::tungstenite;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tw_core::request::Role;
 use tw_core::tenant::KeyScope;
 use tw_runtime::accept::TurnRequest;
+use tw_runtime::auth::Principal;
 use tw_runtime::chain::{ChainHistory, ChainKept, ChainWanted};
-use tw_wire::response_socket::{self, CreateMessage, EventLane};
+use tw_wire::response_socket::{self, CreateMessage, EventLane, SocketWish};
 
 use crate::access;
 use crate::error::ApiError;
 use crate::gateway::{self, HeldAnswer, PER_REQUEST_HEADERS, RequestGoal, RequestOrigin};
 use crate::responses::SURFACE;
 use crate::server::{AppState, RequestId};
+use places::SocketPlace;
+use preparing::PreparedResponse;
 use relay::{BegunResponse, ResponseEnd};
 
 /// Longest time in which the other side answers a closing.
@@ -57,13 +61,13 @@ async fn open(
     mut headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let key = access::given_key(&headers, SURFACE.format.key_header())?.to_owned();
-    access::authenticated(&surfaces, &key, Some(KeyScope::Chat), id).await?;
+    let caller = access::authenticated(&surfaces, &key, Some(KeyScope::Chat), id).await?;
     let upgrade = upgrade.map_err(|_not_one| ApiError::not_upgraded())?;
     if surfaces.0.closing.is_cancelled() {
         return Err(ApiError::unavailable("The server is shutting down."));
     }
-    let place = Arc::clone(&surfaces.0.sockets).try_acquire_owned();
-    let place = place.map_err(|_none_left| ApiError::overloaded())?;
+    let place = surfaces.0.sockets.take(caller.api_key);
+    let place = place.map_err(|none_left| ApiError::no_place(&none_left))?;
     // All requests of the connection have its headers but those that mean one request.
     for name in PER_REQUEST_HEADERS {
         headers.remove(name);
@@ -73,6 +77,7 @@ async fn open(
         key,
         headers,
         held: None,
+        prepared: None,
         _token: surfaces.0.socket_tasks.token(),
         _place: place,
         surfaces,
@@ -91,7 +96,9 @@ struct SocketSession {
     headers: HeaderMap,
     /// The newest response.
     held: Option<HeldAnswer>,
-    _place: OwnedSemaphorePermit,
+    /// The newest response, if it is one that was only prepared.
+    prepared: Option<PreparedResponse>,
+    _place: SocketPlace,
     _token: TaskTrackerToken,
 }
 
@@ -177,6 +184,21 @@ impl SocketSession {
             Err(error) => return tell(socket, &ApiError::of_request(&error), &id).await,
         };
         let (continues, lane) = (message.continues.clone(), message.lane.clone());
+        if message.wants == SocketWish::Preparation {
+            return match self.prepare(&id, message).await {
+                Ok(prepared) => {
+                    relay::tell_events(socket, &prepared.events, &lane).await?;
+                    self.held = None;
+                    self.prepared = Some(prepared.response);
+                    Ok(())
+                }
+                Err(error) => {
+                    tell_on(socket, &lane, &error, &id).await?;
+                    self.forget(continues.as_deref());
+                    Ok(())
+                }
+            };
+        }
         let end = match self.begin(&id, message).await {
             Ok(begun) => relay::tell_response(&self.surfaces, socket, begun, &id).await?,
             Err(error) => {
@@ -186,13 +208,17 @@ impl SocketSession {
         };
         match end {
             ResponseEnd::Answered(begun) => self.hold(&begun).await,
-            // What it continued may not be continued again: nobody knows what the failure left of it.
-            ResponseEnd::Failed => {
-                let is_continued = |held: &HeldAnswer| Some(&held.name) == continues.as_ref();
-                self.held = self.held.take().filter(|held| !is_continued(held));
-            }
+            ResponseEnd::Failed => self.forget(continues.as_deref()),
         }
         Ok(())
+    }
+
+    /// Holds no more what a response that failed continued: nobody knows what the failure left of it.
+    fn forget(&mut self, continued: Option<&str>) {
+        let is_another = |name: &str| Some(name) != continued;
+        self.held = self.held.take().filter(|held| is_another(&held.name));
+        let prepared = self.prepared.take();
+        self.prepared = prepared.filter(|prepared| is_another(&prepared.name));
     }
 
     async fn begin(
@@ -210,11 +236,8 @@ impl SocketSession {
         let caller = access::authenticated(&self.surfaces, &self.key, scope, id).await?;
         let room = runtime.may_begin(&caller);
         room.map_err(|no_room| ApiError::no_room(&no_room))?;
-        let (goal, held) = (RequestGoal::Answer, self.held.as_ref());
-        let lane = message.lane;
-        let wanted =
-            gateway::read_request(&of, &self.headers, &caller, message.body, goal, held).await?;
-        check_results(&wanted)?;
+        let lane = message.lane.clone();
+        let wanted = self.read(&of, &caller, message).await?;
         let (projection, previous) = (wanted.projection.clone(), wanted.previous.clone());
         let permit = runtime.open_stream(&caller);
         let permit = permit.map_err(|no_room| ApiError::no_room(&no_room))?;
@@ -229,8 +252,37 @@ impl SocketSession {
         })
     }
 
+    /// Reads the request of a message, behind what of this connection it continues.
+    async fn read(
+        &self,
+        of: &RequestOrigin<'_>,
+        caller: &Principal,
+        message: CreateMessage,
+    ) -> Result<TurnRequest, ApiError> {
+        let prepared = self.prepared.as_ref();
+        let prepared = prepared.filter(|it| message.continues.as_deref() == Some(&*it.name));
+        let (body, held) = match prepared {
+            Some(prepared) => {
+                let bytes_max = self.surfaces.runtime().request_limits().body_bytes_max;
+                if prepared.input.bytes() + message.body.as_str().len() > bytes_max {
+                    return Err(ApiError::too_large(bytes_max));
+                }
+                (
+                    prepared.input.before(&message.body),
+                    prepared.behind.as_ref(),
+                )
+            }
+            None => (message.body, self.held.as_ref()),
+        };
+        let goal = RequestGoal::Answer;
+        let wanted = gateway::read_request(of, &self.headers, caller, body, goal, held).await?;
+        check_results(&wanted)?;
+        Ok(wanted)
+    }
+
     /// Holds a response, so that it can be continued.
     async fn hold(&mut self, begun: &BegunResponse) {
+        self.prepared = None;
         let runtime = self.surfaces.runtime();
         let turn = begun.taken.turn;
         let wanted = ChainWanted {

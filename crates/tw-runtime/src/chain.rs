@@ -3,7 +3,7 @@
 //! Nothing of this depends on what a client sends again. The rounds of each turn stand in it as the upstream gave them,
 //! with calls that this server ran, reasoning, and what only its format understands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tw_core::approval::ApprovalState;
@@ -313,8 +313,12 @@ impl ChainHistory {
             tracing::error!(turn.id = %turn.row.id, error = %error, "a stored request cannot be read");
             ChainError::NotFound
         })?;
-        let brought = request.input.messages;
-        self.bring(restored(inner, turn, brought).await?);
+        let ModelInput {
+            messages,
+            shown_calls,
+            ..
+        } = request.input;
+        self.bring(restored(inner, turn, messages, &shown_calls).await?);
         for said in &turn.said {
             let calls = turn.calls.iter();
             let calls = calls.filter(|row| row.call.call.round == said.round);
@@ -398,6 +402,7 @@ async fn restored(
     inner: &RuntimeInner,
     turn: &ChainedTurn,
     brought: Vec<Message>,
+    shown_calls: &BTreeSet<String>,
 ) -> Result<Vec<Message>, ReadError> {
     if turn.row.memory_turn.is_none() {
         return Ok(brought);
@@ -409,7 +414,7 @@ async fn restored(
     });
     let tools: Vec<String> = ours.collect();
     let in_order = history::repaired(&brought).0.unwrap_or(brought);
-    let whole = memory::restored(inner, &turn.row, &tools, &in_order).await?;
+    let whole = memory::restored(inner, &turn.row, &tools, &in_order, shown_calls).await?;
     Ok(whole.unwrap_or(in_order))
 }
 

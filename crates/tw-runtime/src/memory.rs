@@ -1,11 +1,12 @@
 //! Which turn a request continues, and what its client never saw of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tw_core::id::TurnId;
 use tw_core::memory::{History, KeyHolder, MemoryScope, MemoryVerdict, TurnMemory};
 use tw_core::recall::{self, RecalledTurn, SplicedHistory};
-use tw_core::request::{Message, ModelInput, Role};
+use tw_core::request::{Message, ModelInput, ROUND_GAP, Role};
 use tw_core::tenant::KeyMemory;
 use tw_core::turn::ToolOffer;
 use tw_core::turn_policy::RecordPolicy;
@@ -14,6 +15,7 @@ use tw_store::read::memory::{
     ContinuedTurn, HistorySearch, HistoryWanted, RecallRoom, RememberedTurn,
 };
 use tw_store::read::turn::TurnRow;
+use tw_wire::format::WireFormat;
 
 use crate::recall::{HistoryOwner, KnownHistory};
 use crate::runtime::RuntimeInner;
@@ -123,7 +125,7 @@ async fn find(
     input: &ModelInput,
     sent: SentHistory<'_>,
 ) -> Result<Recollection, ReadError> {
-    let history = History::read(scope, &input.messages);
+    let history = History::read(scope, &input.messages, &input.shown_calls);
     let tools = tools_of(&sent);
     let (mut verdict, mut continues, mut remembered) = (MemoryVerdict::New, None, Arc::default());
     if let Some((_, hash)) = history.answers.last() {
@@ -143,11 +145,12 @@ async fn find(
             HistorySearch::Found(turn) => (MemoryVerdict::Attached, Some(turn)),
         };
     }
-    let restored = put_back(&remembered, &tools, &history, &sent);
+    let restored = put_back(&remembered, &tools, (&history, &input.messages), &sent);
     let of_turn = TurnMemory {
         history: history.end,
         hidden: continues.as_ref().and_then(|turn| turn.hidden),
         restores: restored.is_some(),
+        round_gap: round_gap(input),
     };
     Ok(Recollection {
         verdict,
@@ -177,17 +180,18 @@ async fn find_again(
         Some(parent) => inner.store.hidden_half(organization, parent).await?,
         None => None,
     };
-    let history = History::read(&scope, &input.messages);
+    let history = History::read(&scope, &input.messages, &input.shown_calls);
     let tools = tools_of(&sent);
     let remembered = match (row.memory_turn, room(inner, &tools)) {
         (Some(newest), Some(room)) => inner.store.remembered(organization, newest, room).await?,
         (None, _) | (_, None) => Arc::default(),
     };
-    let restored = put_back(&remembered, &tools, &history, &sent);
+    let restored = put_back(&remembered, &tools, (&history, &input.messages), &sent);
     let of_turn = TurnMemory {
         history: history.end,
         hidden,
         restores: restored.is_some(),
+        round_gap: round_gap(input),
     };
     Ok(Recollection {
         of_turn: Some(of_turn),
@@ -206,6 +210,7 @@ pub(crate) async fn restored(
     row: &TurnRow,
     tools: &[String],
     messages: &[Message],
+    shown_calls: &BTreeSet<String>,
 ) -> Result<Option<Vec<Message>>, ReadError> {
     let (Some(newest), Some(room)) = (row.memory_turn, room(inner, tools)) else {
         return Ok(None);
@@ -216,15 +221,23 @@ pub(crate) async fn restored(
     };
     let remembered = inner.store.remembered(row.organization, newest, room);
     let remembered = remembered.await?;
-    let history = History::read(&scope, messages);
+    let history = History::read(&scope, messages, shown_calls);
     let sent = SentHistory {
         messages,
         offer: &ToolOffer::Relay,
         known: &KnownHistory::default(),
     };
-    let restored = put_back(&remembered, tools, &history, &sent);
+    let restored = put_back(&remembered, tools, (&history, messages), &sent);
     let whole = restored.map(|spliced| spliced.messages(messages).into_iter().cloned().collect());
     Ok(whole)
+}
+
+/// What stands between the texts of two rounds in what the request's client has of an answer.
+fn round_gap(input: &ModelInput) -> &'static str {
+    let format = WireFormat::ALL
+        .into_iter()
+        .find(|format| format.format_name() == input.format);
+    format.map_or(ROUND_GAP, WireFormat::round_gap)
 }
 
 /// The tools of ours that the model is offered.
@@ -240,17 +253,18 @@ fn room(inner: &RuntimeInner, tools: &[String]) -> Option<RecallRoom> {
     })
 }
 
-/// The history with what is remembered, newest turn first; `None` when there is nothing to put back.
+/// The history with what is remembered, newest turn first; `None` when there is nothing to put back. `asked` are the
+/// messages that `history` was read of.
 fn put_back(
     remembered: &[RememberedTurn],
     tools: &[String],
-    history: &History,
+    (history, asked): (&History, &[Message]),
     sent: &SentHistory<'_>,
 ) -> Option<SplicedHistory> {
     if remembered.is_empty() {
         return None;
     }
-    let places = places(sent.messages);
+    let (before, places) = (places(asked), places(sent.messages));
     // Each turn was answered before the one that was found before it.
     let mut answers = history.answers.as_slice();
     let mut turns = remembered
@@ -260,7 +274,9 @@ fn put_back(
             let answer = answers
                 .iter()
                 .rposition(|(_, hash)| *hash == turn.history)?;
+            let (at, _) = answers[answer];
             answers = &answers[..answer];
+            let answer = before.binary_search(&at).ok()?;
             Some(RecalledTurn {
                 at: *places.get(answer)?,
                 rounds: turn.rounds.clone(),
@@ -273,7 +289,7 @@ fn put_back(
     Some(recall::splice(sent.messages, &recalled, &is_offered))
 }
 
-/// The places of the answers in a repaired history, which has as many as the one that was sent.
+/// The places of what the model said in a history; a repaired one has as many as the one that was sent.
 fn places(messages: &[Message]) -> Vec<usize> {
     let answers = messages.iter().enumerate();
     let answers = answers.filter(|(_, message)| message.role == Role::Assistant);

@@ -41,6 +41,8 @@ pub fn neutral(blocks: &[Block], accepts: &Accepts) -> Vec<Block> {
 pub struct FittedIds<'a> {
     to: &'a AnswerOrigin,
     rule: CallIdRule,
+    /// The rule for calls whose maker is not known.
+    unknown: CallIdRule,
     /// The ids of the last message's calls that had to become others.
     changed: BTreeMap<String, String>,
 }
@@ -55,6 +57,7 @@ impl<'a> FittedIds<'a> {
         Self {
             to,
             rule: accepts.call_ids,
+            unknown: accepts.call_ids.max(accepts.unknown_call_ids),
             changed: BTreeMap::new(),
         }
     }
@@ -88,12 +91,12 @@ impl<'a> FittedIds<'a> {
     }
 
     pub fn of_blocks(&self, blocks: &[Block], origin: Option<&AnswerOrigin>) -> FittedMessage {
-        // An upstream knows its own ids. What another one made has to be plain at the least.
-        let is_elsewhere = origin.is_some_and(|origin| origin.upstream != self.to.upstream);
-        let rule = if is_elsewhere {
-            self.rule.max(CallIdRule::Plain)
-        } else {
-            self.rule
+        let rule = match origin {
+            // An upstream knows its own ids.
+            Some(origin) if origin.upstream == self.to.upstream => self.rule,
+            // What another one made has to be plain at the least.
+            Some(_) => self.rule.max(CallIdRule::Plain),
+            None => self.unknown,
         };
         let calls = blocks.iter().filter_map(|block| match block {
             // A call of the old form goes by its name.

@@ -22,7 +22,7 @@ use tw_core::limits::RequestLimits;
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::native::FormatName;
 use tw_core::rate::BucketStanding;
-use tw_core::request::{Message, ModelInput, ModelRequest, ToolNames};
+use tw_core::request::{Message, ModelInput, ModelRequest, ROUND_GAP, ToolNames};
 use tw_core::request_changes::RequestChanges;
 
 use crate::anthropic_messages::stream::MessageDecoder;
@@ -112,6 +112,14 @@ impl WireFormat {
             Self::OpenAiChat => "chat",
             Self::AnthropicMessages => "messages",
             Self::OpenAiResponses => "responses",
+        }
+    }
+
+    /// What stands between the texts of two rounds in what a client has of an answer; nothing where each is a block.
+    pub fn round_gap(self) -> &'static str {
+        match self {
+            Self::OpenAiChat => ROUND_GAP,
+            Self::AnthropicMessages | Self::OpenAiResponses => "",
         }
     }
 
@@ -291,7 +299,8 @@ impl WireFormat {
     /// The turn of an answer, by the id that its client knows; `None` for an id of somebody else.
     pub fn turn_of_answer(self, id: &str) -> Option<TurnId> {
         match self {
-            Self::OpenAiChat | Self::AnthropicMessages => None,
+            Self::OpenAiChat => None,
+            Self::AnthropicMessages => anthropic_messages::events::parse_message_id(id),
             Self::OpenAiResponses => openai_responses::ids::parse_response_id(id),
         }
     }

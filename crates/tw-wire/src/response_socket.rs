@@ -5,7 +5,10 @@
 //!
 //! Known differences:
 //! - `stream` and `stream_options` are passed over, as some clients send them;
-//! - `generate: false`, which prepares a response without making it, is refused.
+//! - the response that goes on from one that was only prepared (`generate: false`) names as the one before it that
+//!   which the prepared one continued: its request holds the prepared input itself.
+
+mod prepared;
 
 use std::borrow::Cow;
 
@@ -16,6 +19,8 @@ use crate::client_request::{RequestError, RequestErrorKind};
 use crate::openai_chat::raw::{self, NotFields, ObjectFields};
 use crate::openai_chat::write;
 use crate::openai_responses::error;
+
+pub use prepared::PreparedInput;
 
 /// The only kind of message that a client sends.
 const CREATE: &str = "response.create";
@@ -38,6 +43,15 @@ pub struct CreateMessage {
     /// The response that it continues, as the client names it.
     pub continues: Option<String>,
     pub lane: EventLane,
+    pub wants: SocketWish,
+}
+
+/// What is to become of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketWish {
+    Response,
+    /// Its input is taken, and a later message goes on from there: the model is not asked.
+    Preparation,
 }
 
 /// The lane of a connection on which a client wants the events of a response.
@@ -78,17 +92,22 @@ pub fn read(message: &str) -> Result<CreateMessage, RequestError> {
         return Err(RequestError::wrong_value("type", message));
     }
     let is = |name: &str, value: bool| fields.get(name).and_then(raw::boolean) == Some(value);
-    for (name, is_wanted) in [
-        ("background", is("background", true)),
-        ("generate", is("generate", false)),
-    ] {
-        if is_wanted {
-            return Err(RequestError {
-                code: Some("unsupported_parameter"),
-                ..RequestError::invalid(name, format!("'{name}' is not taken over a WebSocket."))
-            });
-        }
+    if is("background", true) {
+        let message = "'background' is not taken over a WebSocket.";
+        return Err(RequestError {
+            code: Some("unsupported_parameter"),
+            ..RequestError::invalid("background", message)
+        });
     }
+    let generate = fields.get("generate").filter(|raw| !raw::is_null(raw));
+    if generate.is_some_and(|raw| raw::boolean(raw).is_none()) {
+        return Err(RequestError::wrong_type("generate", "a boolean"));
+    }
+    let wants = if is("generate", false) {
+        SocketWish::Preparation
+    } else {
+        SocketWish::Response
+    };
     let mut out = b"{\"stream\":true".to_vec();
     for (name, value) in &fields.0 {
         if !OF_TRANSPORT.contains(&&**name) {
@@ -108,6 +127,7 @@ pub fn read(message: &str) -> Result<CreateMessage, RequestError> {
         lane: EventLane {
             id: lane.map(|lane| lane.get().to_owned()),
         },
+        wants,
     })
 }
 

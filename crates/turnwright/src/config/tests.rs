@@ -234,6 +234,7 @@ fn how_an_upstream_differs_is_read_and_nothing_differs_unless_it_says_so() {
         schemas: SchemaDialect::OpenApi,
         reasoning: ReasoningSent::Field(native_words::place("thinking").unwrap()),
         call_ids: CallIdRule::NineLetters,
+        unknown_call_ids: CallIdRule::AsSent,
         fields: BTreeMap::from([
             ("user".into(), FieldRule::LeftOut),
             ("metadata".into(), FieldRule::Sent),

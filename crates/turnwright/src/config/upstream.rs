@@ -431,6 +431,7 @@ impl UpstreamSettings {
                     ],
                 )?,
             },
+            unknown_call_ids: CallIdRule::AsSent,
             fields: self.fields(kind)?,
         })
     }

@@ -18,6 +18,13 @@ const BEHIND: [&str; 4] = [
     "what is this",
 ];
 
+/// The surfaces: the path, and the field that has the messages.
+const SURFACES: [(&str, &str); 3] = [
+    ("/v1/chat/completions", "messages"),
+    ("/v1/messages", "messages"),
+    ("/v1/responses", "input"),
+];
+
 /// The beginning of an answer, or not even that.
 fn unfinished(streamed: bool) -> ListenerReply {
     let kind = if streamed {
@@ -51,13 +58,18 @@ async fn leaving_stops_the_turn_whatever_was_sent_behind_its_request() {
     for behind in BEHIND {
         for streamed in [false, true] {
             for resets in [false, true] {
-                let says = format!("{behind:?}, streamed {streamed}, resets {resets}");
-                let body = json!({ "model": "m", "stream": streamed, "messages":
-                    [{ "role": "user", "content": says }] })
-                .to_string();
+                // One surface after the other, so that each has every half of the cases.
+                let (path, field) = SURFACES[asked % SURFACES.len()];
+                let says = format!("{path}: {behind:?}, streamed {streamed}, resets {resets}");
+                let said = [json!({ "role": "user", "content": says })];
+                let mut body = json!({ "model": "m", "stream": streamed, field: said });
+                if path == "/v1/messages" {
+                    body["max_tokens"] = json!(9);
+                }
+                let body = body.to_string();
                 let mut connection = TcpStream::connect(client.address).await.unwrap();
                 let head = format!(
-                    "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\
+                    "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\
                      turnwright-conversation: c{asked}\r\nContent-Length: {}\r\n\r\n",
                     body.len()
                 );

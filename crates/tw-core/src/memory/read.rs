@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 
 use crate::json::Literal;
 use crate::model::CallForm;
-use crate::request::{Block, CallBlock, Message, PartBlock, PartKind, ResultBlock};
+use crate::request::{Block, CallBlock, Message, PartBlock, PartKind, ResultBlock, Role};
 
 /// Adds one thing, told apart from its neighbours by its kind and its length.
 pub(super) fn put(hash: &mut Sha256, kind: u8, bytes: &[u8]) {
@@ -23,8 +23,18 @@ pub(super) fn message(message: &Message, hash: &mut Sha256) {
         return;
     }
     let mut text = Text::default();
+    let is_answer = message.role == Role::Assistant;
+    if is_answer {
+        for block in &message.blocks {
+            if let Block::Text(literal) | Block::Refusal(literal) = block {
+                text.add(literal);
+            }
+        }
+        text.put(hash);
+    }
     for block in &message.blocks {
         match block {
+            Block::Text(_) | Block::Refusal(_) if is_answer => {}
             Block::Text(literal) | Block::Refusal(literal) => text.add(literal),
             Block::Reasoning(_) | Block::Native(_) => {}
             Block::Part(part) => {

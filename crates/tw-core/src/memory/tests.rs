@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use proptest::prelude::{Just, Strategy, any, prop};
 use proptest::{prop_assert_eq, prop_assert_ne, prop_oneof, proptest};
 use serde_json::{Value, json};
@@ -213,7 +215,7 @@ fn scopes_have_no_history_in_common() {
     ];
     let mut ends: Vec<HistoryHash> = scopes
         .iter()
-        .map(|scope| History::read(scope, &said).end.hash())
+        .map(|scope| History::read(scope, &said, &BTreeSet::new()).end.hash())
         .collect();
     ends.sort_unstable();
     ends.dedup();
@@ -273,6 +275,7 @@ fn stored_hashes_stay_what_they_are() {
             message(Role::Tool, vec![result("c1", json!("ok"))]),
             message(Role::Assistant, vec![call("f", CallForm::ByName, "{}")]),
         ],
+        &BTreeSet::new(),
     );
     let hidden = HiddenHash::of(
         None,
@@ -340,11 +343,11 @@ fn every_answer_has_the_hash_of_the_history_that_ends_with_it() {
             message(role, vec![text(&format!("m{at}"))])
         })
         .collect();
-    let whole = History::read(&MemoryScope::Key, &messages);
+    let whole = History::read(&MemoryScope::Key, &messages, &BTreeSet::new());
     let places: Vec<usize> = whole.answers.iter().map(|(at, _)| *at).collect();
     assert_eq!(places, [1, 4, 7, 10, 13, 16, 19]);
     for (at, hash) in &whole.answers {
-        let prefix = History::read(&MemoryScope::Key, &messages[..=*at]);
+        let prefix = History::read(&MemoryScope::Key, &messages[..=*at], &BTreeSet::new());
         assert_eq!(prefix.end.hash(), *hash);
     }
 }
@@ -409,8 +412,79 @@ proptest! {
         ];
         let joined = [message(Role::User, vec![text(&one), text(&other)])];
         prop_assert_ne!(
-            History::read(&MemoryScope::Key, &apart).end,
-            History::read(&MemoryScope::Key, &joined).end
+            History::read(&MemoryScope::Key, &apart, &BTreeSet::new()).end,
+            History::read(&MemoryScope::Key, &joined, &BTreeSet::new()).end
         );
     }
+}
+
+/// Responses shows calls of this server; whoever sends them back has the same history as who does not.
+#[test]
+fn calls_that_are_shown_do_not_count() {
+    let said = |words: &str| message(Role::User, vec![text(words)]);
+    let own = |id: &str| {
+        Block::Call(CallBlock {
+            id: id.to_owned(),
+            name: "look".to_owned(),
+            form: CallForm::Function,
+            arguments: Literal::default(),
+            native: None,
+        })
+    };
+    let result = |id: &str| {
+        let result = ResultBlock::of_text(id, Literal::from_text("sunny"));
+        message(Role::Tool, vec![Block::Result(result)])
+    };
+    let shown: BTreeSet<String> = ["a", "b", "c"].map(str::to_owned).into();
+    let nothing = BTreeSet::new();
+    let hashes = |messages: &[Message], shown: &BTreeSet<String>| {
+        let history = History::read(&MemoryScope::Key, messages, shown);
+        let answers = history.answers.into_iter();
+        (history.end, answers.collect::<Vec<_>>())
+    };
+    // Of a turn: two rounds of ours, and one that hands a call over beside one of ours.
+    let seen = [
+        said("Hi"),
+        message(
+            Role::Assistant,
+            vec![text("One."), text("Two."), own("theirs")],
+        ),
+        result("theirs"),
+        message(Role::Assistant, vec![text("Three.")]),
+        said("Bye"),
+    ];
+    let whole = [
+        said("Hi"),
+        message(Role::Assistant, vec![text("One."), own("a"), own("b")]),
+        result("a"),
+        result("b"),
+        message(Role::Assistant, vec![text("Two."), own("theirs"), own("c")]),
+        result("c"),
+        result("theirs"),
+        message(Role::Assistant, vec![text("Three.")]),
+        said("Bye"),
+    ];
+    let (end, answers) = hashes(&seen, &nothing);
+    let (end_shown, answers_shown) = hashes(&whole, &shown);
+    assert_eq!(end_shown, end);
+    let pairs = answers.iter().zip(&answers_shown);
+    assert!(pairs.clone().all(|((_, one), (_, other))| one == other));
+    let places: Vec<usize> = answers_shown.iter().map(|(at, _)| *at).collect();
+    assert_eq!(places, [4, 7]);
+    // Somebody else's calls count, wherever they came from.
+    assert_ne!(hashes(&whole, &nothing).0, end);
+    // An answer that ended with calls of ours is one, too.
+    let cut = [
+        said("Hi"),
+        message(Role::Assistant, vec![text("One."), own("a")]),
+        result("a"),
+        said("Bye"),
+    ];
+    let plain = [
+        said("Hi"),
+        message(Role::Assistant, vec![text("One.")]),
+        said("Bye"),
+    ];
+    assert_eq!(hashes(&cut, &shown), hashes(&plain, &nothing));
+    assert_eq!(hashes(&cut[..3], &shown), hashes(&plain[..2], &nothing));
 }

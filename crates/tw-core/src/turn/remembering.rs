@@ -5,7 +5,7 @@ use crate::call::CallRunner;
 use crate::json::{Literal, LiteralBuf};
 use crate::memory::{HiddenCall, HiddenHash, RememberedHash};
 use crate::model::CallForm;
-use crate::request::{Block, Message, ROUND_GAP, Role, call_in};
+use crate::request::{Block, Message, Role, call_in};
 use crate::turn_status::{TurnReason, TurnStatus};
 
 impl Turn {
@@ -32,15 +32,18 @@ impl Turn {
         if !is_answer {
             return None;
         }
-        let history = memory.history.then(&self.answer_seen()).hash();
+        let history = memory
+            .history
+            .then(&self.answer_seen(memory.round_gap))
+            .hash();
         let hidden = HiddenHash::of(memory.hidden, history, self.hidden_calls());
         Some(RememberedHash { history, hidden })
     }
 
-    /// The assistant message as a chat client has it after the turn.
-    fn answer_seen(&self) -> Message {
+    /// The assistant message as the client has it after the turn.
+    fn answer_seen(&self, round_gap: &str) -> Message {
         let (mut text, mut refusal) = (LiteralBuf::default(), LiteralBuf::default());
-        let gap = Literal::from_text(ROUND_GAP);
+        let gap = Literal::from_text(round_gap);
         for round in &self.rounds {
             let mut is_first = true;
             for block in &round.blocks {

@@ -3,6 +3,7 @@
 use tw_wire::client_error::ErrorKind;
 
 use super::ApiError;
+use crate::socket::places::NoSocketPlace;
 
 /// Longest id of a call that an error repeats, in characters.
 const ID_SHOWN_MAX: usize = 100;
@@ -16,6 +17,17 @@ impl ApiError {
             Some("websocket_required"),
             message,
         )
+    }
+
+    /// The error of a WebSocket that is one too many.
+    pub(crate) fn no_place(none_left: &NoSocketPlace) -> Self {
+        let NoSocketPlace::OfKey(max) = none_left else {
+            return Self::overloaded();
+        };
+        let message = format!(
+            "This API key has {max} WebSockets open, the most that one may have at once. Close one first."
+        );
+        Self::new(ErrorKind::Limited, Some("rate_limit_exceeded"), message)
     }
 
     /// The error of a message while a response is under way.

@@ -107,6 +107,18 @@ pub(super) async fn tell_response(
     }
 }
 
+/// Sends events that are all there.
+pub(super) async fn tell_events(
+    socket: &mut WebSocket,
+    events: &[u8],
+    lane: &EventLane,
+) -> Result<(), PeerGone> {
+    for event in sse::written_data(events) {
+        send(socket, Message::text(lane.on(event))).await?;
+    }
+    Ok(())
+}
+
 struct Telling {
     begun: BegunResponse,
     fold: StreamFold,

@@ -14,7 +14,7 @@ use tw_core::limits;
 use tw_core::model_names::ModelNames;
 use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::tool::{CallPolicy, EffectClass, StatusProbe, Tool, ToolKind};
-use tw_core::turn_policy::{RecordPolicy, Surface};
+use tw_core::turn_policy::RecordPolicy;
 use tw_egress::env::Env;
 use tw_egress::upstream::{Upstream, UpstreamAccess, UpstreamKind, UpstreamTimeouts};
 use tw_http::server::{AppState, SurfaceOptions, router};
@@ -26,6 +26,8 @@ use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::{Listener, ListenerReply};
 use tw_testkit::polling::poll_until;
 use tw_wire::format::WireFormat;
+
+use crate::surfaces;
 
 pub const CHAT: &str = "/v1/chat/completions";
 
@@ -181,19 +183,26 @@ impl App {
     /// A key of an organization, which is made if it does not exist.
     pub async fn key(&self, organization: &str, tools: ToolGrant, scopes: Vec<KeyScope>) -> String {
         let wanted = KeyWanted {
-            organization: organization.to_owned(),
-            name: "test".to_owned(),
-            scopes,
             tools,
-            tools_mode: ToolsMode::Replace,
-            record: RecordPolicy::Full,
-            memory: KeyMemory::Off,
-            limits: tw_core::rate::RateLimits::default(),
-            expires: None,
+            scopes,
+            ..wanted_key(organization)
         };
-        create_key(&self.store, &Env::system(), wanted)
-            .await
-            .unwrap()
+        self.key_as(wanted).await
+    }
+
+    /// A key whose turns are recorded minimally, and read.
+    pub async fn minimal_key(&self) -> String {
+        let wanted = KeyWanted {
+            record: RecordPolicy::Minimal,
+            scopes: vec![KeyScope::Chat, KeyScope::TurnsReadAll],
+            ..wanted_key("default")
+        };
+        self.key_as(wanted).await
+    }
+
+    async fn key_as(&self, wanted: KeyWanted) -> String {
+        let made = create_key(&self.store, &Env::system(), wanted).await;
+        made.unwrap()
     }
 
     /// The same server with another key.
@@ -219,16 +228,26 @@ impl App {
             .unwrap()
     }
 
-    /// What the store knows of the turn that runs or ran under an idempotency key; waits until
-    /// there is one.
-    pub async fn repeat_row(&self, idempotency_key: &str) -> RepeatRow {
+    /// Sends a request that is written as a chat completion to a surface.
+    pub async fn ask_on(
+        &self,
+        surface: WireFormat,
+        headers: &[(&str, &str)],
+        chat: &Value,
+    ) -> ReadAnswer {
+        surfaces::send(&self.client, surface, headers, chat).await
+    }
+
+    /// What the store knows of the turn that runs or ran under an idempotency key of a surface; waits until there is
+    /// one.
+    pub async fn repeat_row(&self, surface: WireFormat, idempotency_key: &str) -> RepeatRow {
         let key = self.client.key.as_deref().unwrap();
         let caller = self.runtime.authenticate(key).await.unwrap();
         poll_until("a turn under the key", async || {
             let sent = KeySent {
                 api_key: caller.api_key,
                 end_user: None,
-                surface: Surface::ChatCompletions,
+                surface: surfaces::recorded(surface),
                 key: idempotency_key.to_owned(),
             };
             let found = self.store.request_key(caller.organization, sent).await;
@@ -240,8 +259,11 @@ impl App {
     }
 
     /// The id of that turn.
-    pub async fn running_turn(&self, idempotency_key: &str) -> String {
-        self.repeat_row(idempotency_key).await.turn.to_string()
+    pub async fn running_turn(&self, surface: WireFormat, idempotency_key: &str) -> String {
+        self.repeat_row(surface, idempotency_key)
+            .await
+            .turn
+            .to_string()
     }
 
     /// Every byte of the database's files.
@@ -264,6 +286,20 @@ impl App {
             .await
             .unwrap()
             .json()
+    }
+}
+
+fn wanted_key(organization: &str) -> KeyWanted {
+    KeyWanted {
+        organization: organization.to_owned(),
+        name: "test".to_owned(),
+        scopes: Vec::new(),
+        tools: ToolGrant::All,
+        tools_mode: ToolsMode::Replace,
+        record: RecordPolicy::Full,
+        memory: KeyMemory::Off,
+        limits: tw_core::rate::RateLimits::default(),
+        expires: None,
     }
 }
 

@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 use tw_core::change::{Change, Outcome};
 use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
-use tw_testkit::client::ReadAnswer;
+use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::{Listener, ListenerReply};
+use tw_wire::format::WireFormat;
 
 use crate::app::{App, AppOptions, ask, probe, upstream_body, upstream_stream};
+use crate::surfaces;
 
 /// A text, and calls as id, name and arguments.
 type Said = (
@@ -95,40 +97,51 @@ fn mixed(messages: &Value, streamed: bool) -> String {
     format!(r#"{{"model":"m","messages":{messages},"stream":{streamed},"tools":[{PICK},{act}]}}"#)
 }
 
-async fn post(app: &App, body: String) -> ReadAnswer {
-    let path = crate::app::CHAT;
-    app.client.send("POST", path, &[], body).await.unwrap()
+async fn post(app: &App, surface: WireFormat, body: String) -> ReadAnswer {
+    post_by(&app.client, surface, &[], body).await
 }
 
-/// The message of an answer, put together as client libraries do.
-fn message_of(got: &ReadAnswer) -> Value {
-    if got.header("content-type").starts_with("application/json") {
-        let message = got.json()["choices"][0]["message"].clone();
-        assert_eq!(got.status, 200, "{message}");
-        return message;
-    }
-    let mut message = json!({ "role": "assistant", "content": got.streamed_text() });
-    let mut calls: Vec<Value> = Vec::new();
-    for event in got.events() {
-        let chunk: Value = serde_json::from_str(&event).unwrap_or_default();
-        let pieces = chunk["choices"][0]["delta"]["tool_calls"].clone();
-        for piece in pieces.as_array().into_iter().flatten() {
-            let at = usize::try_from(piece["index"].as_u64().unwrap()).unwrap();
-            match calls.get_mut(at) {
-                None => calls.push(piece.clone()),
-                Some(call) => {
-                    let more = piece["function"]["arguments"].as_str().unwrap_or_default();
-                    let have = call["function"]["arguments"].as_str().unwrap().to_owned();
-                    call["function"]["arguments"] = json!(have + more);
-                    assert_eq!(piece.get("id"), None, "an id is sent once");
-                }
-            }
+/// Sends the text of a chat completion; to chat completions as it is.
+async fn post_by(
+    client: &TestClient,
+    surface: WireFormat,
+    headers: &[(&str, &str)],
+    body: String,
+) -> ReadAnswer {
+    let path = surfaces::path(surface);
+    let body = match surface {
+        WireFormat::OpenAiChat => body,
+        WireFormat::AnthropicMessages | WireFormat::OpenAiResponses => {
+            surfaces::written(surface, &body.parse().unwrap()).to_string()
         }
+    };
+    client.send("POST", path, headers, body).await.unwrap()
+}
+
+/// The message of an answer, put together as client libraries do, without what Responses shows of calls of ours.
+fn message_of(surface: WireFormat, got: &ReadAnswer) -> Value {
+    surfaces::without_our_calls(surfaces::read(surface, got).message)
+}
+
+/// Messages that an upstream got, or is to get: exactly, if they came as chat completions, which it speaks.
+fn as_sent(surface: WireFormat, messages: &[Value]) -> Vec<Value> {
+    match surface {
+        WireFormat::OpenAiChat => messages.to_vec(),
+        WireFormat::AnthropicMessages | WireFormat::OpenAiResponses => surfaces::plain(messages),
     }
-    if !calls.is_empty() {
-        message["tool_calls"] = json!(calls);
-    }
-    message
+}
+
+/// Checks that the client's tool is offered, as its client wrote it if the upstream speaks the same.
+#[track_caller]
+fn check_picks(surface: WireFormat, sent: &[u8]) {
+    let sent = std::str::from_utf8(sent).unwrap();
+    let wanted = match surface {
+        WireFormat::OpenAiChat => PICK,
+        WireFormat::AnthropicMessages | WireFormat::OpenAiResponses => {
+            r#""name":"pick","parameters":{"b":1.5,"a":{}}"#
+        }
+    };
+    assert!(sent.contains(wanted), "{sent}");
 }
 
 /// The ids of the calls of a message, all of them ours.

@@ -93,7 +93,7 @@ async fn agents_get_their_calls_over_each_upstream() {
 
             let says = [Spoken::Call(UP_ID, case.calls)];
             let got = pair.ask_with(path, &headers, body, &says).await;
-            let first = seen(case.surface, &got, true);
+            let first = seen(case.surface, &got);
             assert_eq!(first.call.name, case.calls, "{place}: {}", got.text());
             assert_ne!(first.call.id, UP_ID, "{place}");
             assert!(first.ended, "{place}");
@@ -101,7 +101,7 @@ async fn agents_get_their_calls_over_each_upstream() {
             let got = pair
                 .ask_with(path, &headers, &next, &[Spoken::Text("done")])
                 .await;
-            let second = seen(case.surface, &got, true);
+            let second = seen(case.surface, &got);
             assert_eq!((&*second.text, second.ended), ("done", true), "{place}");
 
             let sent = &pair.listener.asked()[asked];
@@ -213,7 +213,7 @@ async fn a_custom_tool_is_one_over_an_upstream_that_has_none() {
     history.push(json!({ "type": "custom_tool_call_output", "call_id": id, "output": "Done." }));
     let asked = pair.listener.asked().len();
     let got = pair.ask_with(path, &[], &next, &[Spoken::Text("ok")]).await;
-    assert_eq!(seen(WireFormat::OpenAiResponses, &got, true).text, "ok");
+    assert_eq!(seen(WireFormat::OpenAiResponses, &got).text, "ok");
     let sent = pair.listener.asked()[asked].json();
     let messages = sent["messages"].as_array().unwrap();
     let made = messages

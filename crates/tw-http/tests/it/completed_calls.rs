@@ -5,8 +5,12 @@ use tw_core::call::CallEnd;
 use tw_core::change::{Change, CompleteCall, Outcome};
 use tw_core::tool::EffectClass;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
+use tw_wire::format::WireFormat;
 
 use crate::app::{App, AppOptions, ask, ask_streamed, probe, upstream_body, upstream_stream};
+use crate::surfaces::on_each_surface;
+
+on_each_surface!(the_turn_goes_on_with_what_the_record_says,);
 
 const GATE: &str = "the tool answers";
 
@@ -30,10 +34,10 @@ async fn model(streamed: bool) -> Listener {
 }
 
 /// Ends all calls of a turn as the application that knows their results would.
-async fn complete_all(app: &App) {
+async fn complete_all(app: &App, surface: WireFormat) {
     let key = app.client.key.as_deref().unwrap();
     let organization = app.runtime.authenticate(key).await.unwrap().organization;
-    let turn = app.repeat_row("k").await.turn;
+    let turn = app.repeat_row(surface, "k").await.turn;
     let calls = app.store.calls_named(organization, turn).await.unwrap();
     for row in calls {
         let position = row.call.call.position;
@@ -55,7 +59,7 @@ async fn complete_all(app: &App) {
 }
 
 /// The first call runs, and the second waits for its place, when both are completed.
-async fn check(effect: EffectClass, streamed: bool) {
+async fn check(surface: WireFormat, effect: EffectClass, streamed: bool) {
     let what = format!("{effect:?} {streamed}");
     let upstream = model(streamed).await;
     let answer = ReplyPiece::Bytes(r#"{"by":"the tool"}"#.into());
@@ -70,9 +74,9 @@ async fn check(effect: EffectClass, streamed: bool) {
         ask("Go")
     };
     let key = [("idempotency-key", "k")];
-    let (got, ()) = tokio::join!(app.post(&key, &request), async {
+    let (got, ()) = tokio::join!(app.ask_on(surface, &key, &request), async {
         tool.asked_times(1).await;
-        complete_all(&app).await;
+        complete_all(&app, surface).await;
         tool.open(GATE);
     });
     assert_eq!(got.status, 200, "{what}");
@@ -91,11 +95,10 @@ async fn check(effect: EffectClass, streamed: bool) {
     assert_eq!(results, expected.iter().collect::<Vec<_>>(), "{what}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_turn_goes_on_with_what_the_record_says() {
+async fn the_turn_goes_on_with_what_the_record_says(surface: WireFormat) {
     for effect in EffectClass::ALL {
         for streamed in [false, true] {
-            check(effect, streamed).await;
+            check(surface, effect, streamed).await;
         }
     }
 }

@@ -3,8 +3,16 @@
 use http::HeaderName;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply};
+use tw_wire::format::WireFormat;
 
-use crate::app::{App, AppOptions, CHAT, ask, upstream_body};
+use crate::app::{App, AppOptions, ask, upstream_body};
+use crate::surfaces::{self, on_each_surface};
+
+on_each_surface!(
+    the_configured_header_names_the_end_user_and_no_other_does,
+    two_headers_that_name_one_are_refused_like_one_that_is_there_twice,
+    without_a_header_only_the_body_names_one,
+);
 
 const OPEN_WEBUI: &str = "x-openwebui-user-id";
 const OURS: &str = "turnwright-user";
@@ -22,11 +30,8 @@ async fn app(headers: &[&'static str]) -> (App, Listener) {
 }
 
 /// The status of a chat with these headers, and what names the turn.
-async fn chat(client: &TestClient, headers: &[(&str, &str)]) -> (u16, String) {
-    let got = client
-        .send("POST", CHAT, headers, ask("Hi").to_string())
-        .await
-        .unwrap();
+async fn chat(client: &TestClient, surface: WireFormat, headers: &[(&str, &str)]) -> (u16, String) {
+    let got = surfaces::send(client, surface, headers, &ask("Hi")).await;
     (
         got.status,
         format!("/v1/turns/{}", got.header("turnwright-turn")),
@@ -37,8 +42,7 @@ async fn see(client: &TestClient, path: &str, headers: &[(&str, &str)]) -> u16 {
     client.send("GET", path, headers, "").await.unwrap().status
 }
 
-#[tokio::test]
-async fn the_configured_header_names_the_end_user_and_no_other_does() {
+async fn the_configured_header_names_the_end_user_and_no_other_does(surface: WireFormat) {
     for (configured, heeded, ignored) in [
         (&[OURS][..], OURS, OPEN_WEBUI),
         (&[OPEN_WEBUI], OPEN_WEBUI, OURS),
@@ -46,7 +50,7 @@ async fn the_configured_header_names_the_end_user_and_no_other_does() {
         (&[OPEN_WEBUI, OURS], OURS, "x-user"),
     ] {
         let (app, _upstream) = app(configured).await;
-        let (status, path) = chat(&app.client, &[(heeded, "ann"), (ignored, "bob")]).await;
+        let (status, path) = chat(&app.client, surface, &[(heeded, "ann"), (ignored, "bob")]).await;
         assert_eq!(status, 200, "{configured:?}");
         for (header, user, expected) in [
             (heeded, "ann", 200),
@@ -59,15 +63,18 @@ async fn the_configured_header_names_the_end_user_and_no_other_does() {
     }
 }
 
-#[tokio::test]
-async fn two_headers_that_name_one_are_refused_like_one_that_is_there_twice() {
+async fn two_headers_that_name_one_are_refused_like_one_that_is_there_twice(surface: WireFormat) {
     let (app, upstream) = app(&[OPEN_WEBUI, OURS]).await;
     for headers in [
         &[(OURS, "ann"), (OPEN_WEBUI, "bob")][..],
         &[(OURS, "ann"), (OPEN_WEBUI, "ann")],
         &[(OURS, "ann"), (OURS, "ann")],
     ] {
-        assert_eq!(chat(&app.client, headers).await.0, 400, "{headers:?}");
+        assert_eq!(
+            chat(&app.client, surface, headers).await.0,
+            400,
+            "{headers:?}"
+        );
         assert_eq!(
             see(&app.client, "/v1/turns/x", headers).await,
             400,
@@ -77,17 +84,16 @@ async fn two_headers_that_name_one_are_refused_like_one_that_is_there_twice() {
     assert!(upstream.asked().is_empty());
     // One that is empty names nobody.
     assert_eq!(
-        chat(&app.client, &[(OURS, "ann"), (OPEN_WEBUI, "")])
+        chat(&app.client, surface, &[(OURS, "ann"), (OPEN_WEBUI, "")])
             .await
             .0,
         200
     );
 }
 
-#[tokio::test]
-async fn without_a_header_only_the_body_names_one() {
+async fn without_a_header_only_the_body_names_one(surface: WireFormat) {
     let (app, _upstream) = app(&[]).await;
-    let (status, path) = chat(&app.client, &[(OURS, "ann")]).await;
+    let (status, path) = chat(&app.client, surface, &[(OURS, "ann")]).await;
     assert_eq!(status, 200);
     assert_eq!(see(&app.client, &path, &[(OURS, "bob")]).await, 200);
 }

@@ -9,8 +9,19 @@ use tw_core::tool::EffectClass;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 use tw_testkit::polling::poll_until;
+use tw_wire::format::WireFormat;
 
-use crate::app::{App, AppOptions, CHAT, ask_streamed, probe, upstream_stream};
+use crate::app::{App, AppOptions, ask_streamed, probe, upstream_stream};
+use crate::surfaces::{self, on_each_surface};
+
+on_each_surface!(
+    a_client_that_leaves_stops_its_turn_in_every_phase,
+    a_client_that_leaves_lets_its_turn_finish_if_it_wants,
+    a_turn_is_cancelled_in_every_phase_and_its_client_is_told,
+    cancelling_closes_the_connection_to_the_upstream,
+    the_connection_closed_before_a_once_call_means_that_it_never_runs,
+    one_of_two_clients_that_leaves_stops_nothing,
+);
 
 /// Where in its life a turn is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,13 +53,13 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    pub fn start(client: &TestClient, on_leave: &'static str) -> Self {
+    pub fn start(client: &TestClient, surface: WireFormat, on_leave: &'static str) -> Self {
         let client = client.clone();
         let (text, seen) = watch::channel(String::new());
         let reading = tokio::spawn(async move {
             let headers = [("idempotency-key", "k"), ("turnwright-on-leave", on_leave)];
-            let body = ask_streamed("Hi").to_string();
-            let mut open = client.open("POST", CHAT, &headers, body).await.unwrap();
+            let asked = ask_streamed("Hi");
+            let mut open = surfaces::open(&client, surface, &headers, &asked).await;
             while let Some(bytes) = open.next().await {
                 text.send_modify(|text| text.push_str(&String::from_utf8_lossy(&bytes)));
             }
@@ -127,7 +138,7 @@ fn answers_in(phase: LeavePhase) -> Vec<ListenerReply> {
     }
 }
 
-pub async fn scene(phase: LeavePhase, on_leave: &'static str) -> Scene {
+pub async fn scene(surface: WireFormat, phase: LeavePhase, on_leave: &'static str) -> Scene {
     let upstream = Listener::in_turn(answers_in(phase)).await.unwrap();
     let tool_pieces = match phase {
         LeavePhase::Tool(_) => vec![ReplyPiece::HeadGate(GATE), ReplyPiece::Bytes("{}".into())],
@@ -145,7 +156,7 @@ pub async fn scene(phase: LeavePhase, on_leave: &'static str) -> Scene {
         ..AppOptions::with_tools(vec![probe("act", effect, tool.url("/"))])
     };
     let app = App::start(&upstream, wanted).await;
-    let watcher = Watcher::start(&app.client, on_leave);
+    let watcher = Watcher::start(&app.client, surface, on_leave);
     match phase {
         LeavePhase::BeforeHead => upstream.asked_times(1).await,
         LeavePhase::MidText => watcher.sees(TEXT).await,
@@ -159,7 +170,7 @@ pub async fn scene(phase: LeavePhase, on_leave: &'static str) -> Scene {
         }
         LeavePhase::BetweenTries => {}
     }
-    let turn = app.running_turn("k").await;
+    let turn = app.running_turn(surface, "k").await;
     if phase == LeavePhase::BetweenTries {
         until(&app, &turn, |turn| {
             turn["rounds"][0]["attempts"][0]["outcome"] == "status"
@@ -185,9 +196,9 @@ async fn until(app: &App, turn: &str, wanted: impl Fn(&Value) -> bool) {
     .await;
 }
 
-pub async fn stop_noted(app: &App) {
+pub async fn stop_noted(app: &App, surface: WireFormat) {
     poll_until("a stop that is written down", async || {
-        app.repeat_row("k").await.stop
+        app.repeat_row(surface, "k").await.stop
     })
     .await;
 }
@@ -235,8 +246,7 @@ fn assert_stopped(phase: LeavePhase, turn: &Value, scene: (&Listener, &Listener)
     }
 }
 
-#[tokio::test]
-async fn a_client_that_leaves_stops_its_turn_in_every_phase() {
+async fn a_client_that_leaves_stops_its_turn_in_every_phase(surface: WireFormat) {
     for phase in PHASES {
         let Scene {
             app,
@@ -244,7 +254,7 @@ async fn a_client_that_leaves_stops_its_turn_in_every_phase() {
             tool,
             turn,
             watcher,
-        } = scene(phase, "stop").await;
+        } = scene(surface, phase, "stop").await;
         watcher.leave().await;
         match phase {
             LeavePhase::BeforeHead | LeavePhase::MidText | LeavePhase::NextRound => {
@@ -252,7 +262,7 @@ async fn a_client_that_leaves_stops_its_turn_in_every_phase() {
             }
             LeavePhase::Tool(EffectClass::Read) => tool.abandoned_times(1).await,
             LeavePhase::Tool(_) => {
-                stop_noted(&app).await;
+                stop_noted(&app, surface).await;
                 assert_eq!(app.runtime.turns_running(), 1);
                 tool.open(GATE);
             }
@@ -264,14 +274,13 @@ async fn a_client_that_leaves_stops_its_turn_in_every_phase() {
     }
 }
 
-#[tokio::test]
-async fn a_client_that_leaves_lets_its_turn_finish_if_it_wants() {
+async fn a_client_that_leaves_lets_its_turn_finish_if_it_wants(surface: WireFormat) {
     for phase in PHASES {
         if phase == LeavePhase::BetweenTries {
             // Its gate is a timer.
             continue;
         }
-        let scene = scene(phase, "finish").await;
+        let scene = scene(surface, phase, "finish").await;
         scene.watcher.leave().await;
         scene.upstream.open(GATE);
         scene.tool.open(GATE);
@@ -291,8 +300,7 @@ async fn a_client_that_leaves_lets_its_turn_finish_if_it_wants() {
     }
 }
 
-#[tokio::test]
-async fn a_turn_is_cancelled_in_every_phase_and_its_client_is_told() {
+async fn a_turn_is_cancelled_in_every_phase_and_its_client_is_told(surface: WireFormat) {
     for phase in PHASES {
         let Scene {
             app,
@@ -300,12 +308,12 @@ async fn a_turn_is_cancelled_in_every_phase_and_its_client_is_told() {
             tool,
             turn,
             watcher,
-        } = scene(phase, "stop").await;
+        } = scene(surface, phase, "stop").await;
         let client = app.client.clone();
         let path = format!("/v1/turns/{turn}/cancel");
         let cancelling = tokio::spawn(async move { client.send("POST", &path, &[], "").await });
         if phase == LeavePhase::Tool(EffectClass::Once) {
-            stop_noted(&app).await;
+            stop_noted(&app, surface).await;
             assert!(!cancelling.is_finished());
             tool.open(GATE);
         }
@@ -313,9 +321,7 @@ async fn a_turn_is_cancelled_in_every_phase_and_its_client_is_told() {
         assert_eq!(cancelled.status, 200, "{phase:?}: {}", cancelled.text());
         assert_eq!(cancelled.json()["status"], "cancelled");
         let told = watcher.rest().await;
-        assert!(told.contains(r#""code":"cancelled""#), "{phase:?}: {told}");
-        assert!(!told.contains("finish_reason\":\"stop"), "{told}");
-        assert!(!told.contains("[DONE]"), "{told}");
+        check_told_of_cancel(surface, &told, phase);
         let turn = app.turn(&turn).await;
         assert_stopped(phase, &turn, (&upstream, &tool), "requested");
         // A second cancel changes nothing.
@@ -325,14 +331,37 @@ async fn a_turn_is_cancelled_in_every_phase_and_its_client_is_told() {
     }
 }
 
-#[tokio::test]
-async fn cancelling_closes_the_connection_to_the_upstream() {
+/// The client of a turn that somebody cancelled is told so by an error, and nothing tells it of a whole answer.
+pub fn check_told_of_cancel(surface: WireFormat, told: &str, phase: LeavePhase) {
+    // A response that began is cancelled, and not an error.
+    let words = match surface {
+        WireFormat::OpenAiChat => [r#""code":"cancelled""#; 2],
+        WireFormat::AnthropicMessages => ["was stopped"; 2],
+        WireFormat::OpenAiResponses => [r#""code":"cancelled""#, r#""status":"cancelled""#],
+    };
+    let is_told = words.iter().any(|word| told.contains(word));
+    assert!(is_told, "{phase:?}: {told}");
+    for end in [
+        "finish_reason\":\"stop",
+        "message_stop",
+        "response.completed",
+    ] {
+        assert!(!told.contains(end), "{phase:?}: {told}");
+    }
+    let is_marked = told.contains("[DONE]");
+    assert!(
+        !is_marked || surface == WireFormat::OpenAiResponses,
+        "{phase:?}: {told}"
+    );
+}
+
+async fn cancelling_closes_the_connection_to_the_upstream(surface: WireFormat) {
     for phase in [
         LeavePhase::BeforeHead,
         LeavePhase::MidText,
         LeavePhase::NextRound,
     ] {
-        let scene = scene(phase, "finish").await;
+        let scene = scene(surface, phase, "finish").await;
         let path = format!("/v1/turns/{}/cancel", scene.turn);
         let cancelled = scene.app.client.send("POST", &path, &[], "").await.unwrap();
         assert_eq!(cancelled.json()["reason"], "requested");
@@ -340,8 +369,7 @@ async fn cancelling_closes_the_connection_to_the_upstream() {
     }
 }
 
-#[tokio::test]
-async fn the_connection_closed_before_a_once_call_means_that_it_never_runs() {
+async fn the_connection_closed_before_a_once_call_means_that_it_never_runs(surface: WireFormat) {
     let tool = Listener::in_turn(vec![ListenerReply::json("{}")])
         .await
         .unwrap();
@@ -358,12 +386,12 @@ async fn the_connection_closed_before_a_once_call_means_that_it_never_runs() {
         .unwrap();
     let act = probe("act", EffectClass::Once, tool.url("/"));
     let app = App::start(&upstream, AppOptions::with_tools(vec![act])).await;
-    let watcher = Watcher::start(&app.client, "stop");
+    let watcher = Watcher::start(&app.client, surface, "stop");
     watcher.sees(TEXT).await;
     watcher.leave().await;
     upstream.abandoned_times(1).await;
     upstream.open(GATE);
-    let turn = app.running_turn("k").await;
+    let turn = app.running_turn(surface, "k").await;
     let turn = app.turn(&turn).await;
     assert_eq!(turn["status"], "cancelled");
     assert_eq!(turn["reason"], "client_left");
@@ -371,17 +399,16 @@ async fn the_connection_closed_before_a_once_call_means_that_it_never_runs() {
     assert!(tool.asked().is_empty());
 }
 
-#[tokio::test]
-async fn one_of_two_clients_that_leaves_stops_nothing() {
+async fn one_of_two_clients_that_leaves_stops_nothing(surface: WireFormat) {
     let upstream = Listener::in_turn(vec![half_text()]).await.unwrap();
     let app = App::start(&upstream, AppOptions::plain()).await;
-    let first = Watcher::start(&app.client, "stop");
+    let first = Watcher::start(&app.client, surface, "stop");
     first.sees(TEXT).await;
-    let second = Watcher::start(&app.client, "stop");
+    let second = Watcher::start(&app.client, surface, "stop");
     second.sees(TEXT).await;
     first.leave().await;
     upstream.open(GATE);
     let text = second.rest().await;
     assert!(text.contains(" More."), "{text}");
-    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    assert!(text.ends_with(surfaces::stream_end(surface)), "{text}");
 }

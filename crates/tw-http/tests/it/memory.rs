@@ -13,8 +13,10 @@ use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key};
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply, ReceivedRequest};
+use tw_wire::format::WireFormat;
 
 use crate::app::{App, AppOptions, probe, upstream_body, upstream_stream};
+use crate::surfaces;
 
 /// A model that calls `look` when the user's last words begin so, twice for `look twice`, and
 /// the client's own tool `mine` for `mine`; all else it answers at once.
@@ -89,12 +91,23 @@ pub async fn own_key(app: &App, tools: ToolGrant) -> TestClient {
     app.with_key(Some(key.unwrap()))
 }
 
+/// What a client keeps of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// What was said, and calls of its own.
+    WhatWasSaid,
+    /// Also what Responses shows of calls of the server.
+    All,
+}
+
 /// A client that keeps the history, as chat clients do.
 #[derive(Clone)]
 pub struct Chatter {
     pub client: TestClient,
+    pub surface: WireFormat,
     pub headers: Vec<(String, String)>,
     pub streams: bool,
+    pub keeps: Keeps,
     /// Fields of the request beside those that every request has.
     pub fields: Value,
     pub messages: Vec<Value>,
@@ -111,14 +124,16 @@ pub struct Said {
 }
 
 impl Chatter {
-    pub fn new(client: &TestClient, headers: &[(&str, &str)]) -> Self {
+    pub fn new(client: &TestClient, surface: WireFormat, headers: &[(&str, &str)]) -> Self {
         Self {
             client: client.clone(),
+            surface,
             headers: headers
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
             streams: false,
+            keeps: Keeps::WhatWasSaid,
             fields: json!({}),
             messages: Vec::new(),
             sent: String::new(),
@@ -142,21 +157,19 @@ impl Chatter {
         body["model"] = json!("m");
         body["messages"] = json!(self.messages);
         body["stream"] = json!(self.streams);
-        self.sent = body.to_string();
+        self.sent = surfaces::written(self.surface, &body).to_string();
         let headers: Vec<(&str, &str)> = self
             .headers
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
-        let sent = self
-            .client
-            .send("POST", crate::app::CHAT, &headers, self.sent.clone());
+        let path = surfaces::path(self.surface);
+        let sent = self.client.send("POST", path, &headers, self.sent.clone());
         let got = sent.await.unwrap();
-        assert_eq!(got.status, 200, "{}", got.text());
-        let message = if self.streams {
-            assembled(&got.events())
-        } else {
-            got.json()["choices"][0]["message"].clone()
+        let message = surfaces::read(self.surface, &got).message;
+        let message = match self.keeps {
+            Keeps::WhatWasSaid => surfaces::without_our_calls(message),
+            Keeps::All => message,
         };
         self.messages.push(message.clone());
         Said {
@@ -166,33 +179,6 @@ impl Chatter {
             message,
         }
     }
-}
-
-/// The message that a client makes of a stream.
-fn assembled(events: &[String]) -> Value {
-    let (mut text, mut calls) = (String::new(), Vec::<Value>::new());
-    for event in events {
-        let Ok(chunk) = serde_json::from_str::<Value>(event) else {
-            continue;
-        };
-        let delta = &chunk["choices"][0]["delta"];
-        text.push_str(delta["content"].as_str().unwrap_or_default());
-        for piece in delta["tool_calls"].as_array().into_iter().flatten() {
-            let at = usize::try_from(piece["index"].as_u64().unwrap()).unwrap();
-            if at == calls.len() {
-                calls.push(piece.clone());
-                continue;
-            }
-            let more = piece["function"]["arguments"].as_str().unwrap_or_default();
-            let so_far = calls[at]["function"]["arguments"].as_str().unwrap();
-            calls[at]["function"]["arguments"] = json!(format!("{so_far}{more}"));
-        }
-    }
-    let mut message = json!({ "role": "assistant", "content": text });
-    if !calls.is_empty() {
-        message["tool_calls"] = json!(calls);
-    }
-    message
 }
 
 /// Whether a request to the model holds a text anywhere.

@@ -5,8 +5,15 @@ use tw_core::tenant::{KeyScope, ToolGrant};
 use tw_core::tool::EffectClass;
 use tw_testkit::client::TestClient;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
+use tw_wire::format::WireFormat;
 
 use crate::app::{App, AppOptions, CHAT, ask, ask_streamed, probe, upstream_body, upstream_stream};
+use crate::surfaces::{self, on_each_surface};
+
+on_each_surface!(
+    a_turn_is_counted_where_operators_look,
+    what_runs_is_shown_while_it_runs,
+);
 
 async fn admin(app: &App) -> TestClient {
     let key = app.key("default", ToolGrant::None, vec![KeyScope::Admin]);
@@ -38,8 +45,7 @@ fn series(text: &str) -> Vec<String> {
         .collect()
 }
 
-#[tokio::test]
-async fn a_turn_is_counted_where_operators_look() {
+async fn a_turn_is_counted_where_operators_look(surface: WireFormat) {
     let tool = Listener::in_turn(vec![ListenerReply::json("{}")])
         .await
         .unwrap();
@@ -55,13 +61,15 @@ async fn a_turn_is_counted_where_operators_look() {
     .unwrap();
     let wanted = AppOptions::with_tools(vec![probe("act", EffectClass::Once, tool.url("/"))]);
     let app = App::start(&upstream, wanted).await;
-    assert_eq!(
-        app.client.chat(&ask_streamed("Hi")).await.unwrap().status,
-        200
-    );
-    assert_eq!(app.client.chat(&ask("Hi")).await.unwrap().status, 400);
+    for (asked, status) in [(ask_streamed("Hi"), 200), (ask("Hi"), 400)] {
+        assert_eq!(app.ask_on(surface, &[], &asked).await.status, status);
+    }
     app.settled().await;
     let text = metrics(&admin(&app).await).await;
+    let route = surfaces::path(surface);
+    let answers = |status: &str| {
+        format!("turnwright_http_answers_total{{route=\"{route}\",status=\"{status}\"}}")
+    };
     for (series, wanted) in [
         ("turnwright_turns_started_total{streamed=\"true\"}", 1.0),
         ("turnwright_turns_started_total{streamed=\"false\"}", 1.0),
@@ -106,14 +114,8 @@ async fn a_turn_is_counted_where_operators_look() {
             "turnwright_tool_call_duration_seconds_count{kind=\"probe\",effect=\"once\"}",
             1.0,
         ),
-        (
-            "turnwright_http_answers_total{route=\"/v1/chat/completions\",status=\"2xx\"}",
-            1.0,
-        ),
-        (
-            "turnwright_http_answers_total{route=\"/v1/chat/completions\",status=\"4xx\"}",
-            1.0,
-        ),
+        (&*answers("2xx"), 1.0),
+        (&*answers("4xx"), 1.0),
         ("turnwright_streams_open", 0.0),
         ("turnwright_store_writes_failed_total", 0.0),
         ("turnwright_store_queue_jobs", 0.0),
@@ -223,8 +225,7 @@ async fn a_scraper_that_asks_for_open_metrics_gets_it() {
     assert!(got.text().ends_with("# EOF\n"), "{}", got.text());
 }
 
-#[tokio::test]
-async fn what_runs_is_shown_while_it_runs() {
+async fn what_runs_is_shown_while_it_runs(surface: WireFormat) {
     let body = upstream_stream("Hello", &[]);
     let (begin, end) = body.split_at(body.find("data: [DONE]").unwrap());
     let pieces = vec![
@@ -236,14 +237,13 @@ async fn what_runs_is_shown_while_it_runs() {
     let upstream = Listener::in_turn(vec![halting]).await.unwrap();
     let app = App::start(&upstream, AppOptions::plain()).await;
     let admin = admin(&app).await;
-    let body = ask_streamed("Hi").to_string();
-    let mut open = app.client.open("POST", CHAT, &[], body).await.unwrap();
+    let mut open = surfaces::open(&app.client, surface, &[], &ask_streamed("Hi")).await;
     open.until("Hello").await;
     let text = metrics(&admin).await;
     assert_eq!(value(&text, "turnwright_turns_running"), 1.0);
     assert_eq!(value(&text, "turnwright_streams_open"), 1.0);
     upstream.open("go");
-    open.until("[DONE]").await;
+    open.until(surfaces::stream_end(surface)).await;
     drop(open.read().await);
     app.settled().await;
     let text = metrics(&admin).await;

@@ -14,6 +14,7 @@ use tw_testkit::listener::{Listener, ListenerReply};
 use tw_wire::format::WireFormat;
 
 use crate::app::{App, AppOptions, probe, upstream_body, upstream_stream};
+use crate::surfaces;
 use crate::upstreams::upstream;
 
 /// What a model says: text, or a call under this id.
@@ -184,68 +185,30 @@ pub fn result_sent(format: WireFormat, sent: &Value) -> (String, String) {
     (id.as_str().unwrap_or_default().to_owned(), text(content))
 }
 
-/// The path and the body of a client's request in a format.
-pub fn request(format: WireFormat, streamed: bool, tool: Option<&str>) -> (&'static str, Value) {
-    let schema = json!({ "type": "object" });
+/// The path and the body of a client's request on a surface.
+pub fn request(surface: WireFormat, streamed: bool, tool: Option<&str>) -> (&'static str, Value) {
     let said = json!([{ "role": "user", "content": "go" }]);
-    let (path, mut body) = match format {
-        WireFormat::OpenAiChat => ("/v1/chat/completions", json!({ "messages": said })),
-        WireFormat::AnthropicMessages => (
-            "/v1/messages",
-            json!({ "messages": said, "max_tokens": 64 }),
-        ),
-        WireFormat::OpenAiResponses => ("/v1/responses", json!({ "input": said })),
-    };
-    body["model"] = json!("m");
-    body["stream"] = json!(streamed);
+    let mut chat = json!({ "model": "m", "stream": streamed, "messages": said });
     if let Some(name) = tool {
-        body["tools"] = match format {
-            WireFormat::OpenAiChat => {
-                json!([{ "type": "function", "function": { "name": name, "parameters": schema } }])
-            }
-            WireFormat::AnthropicMessages => json!([{ "name": name, "input_schema": schema }]),
-            WireFormat::OpenAiResponses => {
-                json!([{ "type": "function", "name": name, "parameters": schema, "strict": false }])
-            }
-        };
+        let schema = json!({ "type": "object" });
+        chat["tools"] =
+            json!([{ "type": "function", "function": { "name": name, "parameters": schema } }]);
     }
-    (path, body)
+    (surfaces::path(surface), surfaces::written(surface, &chat))
 }
 
 /// The request that brings the result of a call.
-pub fn bring(format: WireFormat, mut body: Value, call: &SeenCall) -> Value {
+pub fn bring(surface: WireFormat, mut body: Value, call: &SeenCall) -> Value {
     let (id, name, arguments) = (&call.id, &call.name, &call.arguments);
-    match format {
-        WireFormat::OpenAiChat => {
-            let messages = body["messages"].as_array_mut().unwrap();
-            messages.push(json!({ "role": "assistant", "content": null, "tool_calls": [
-                { "id": id, "type": "function", "function": { "name": name, "arguments": arguments } }] }));
-            messages.push(json!({ "role": "tool", "tool_call_id": id, "content": "r" }));
-        }
-        WireFormat::AnthropicMessages => {
-            // An input without fields comes in no pieces.
-            let written = if arguments.is_empty() {
-                "{}"
-            } else {
-                arguments
-            };
-            let input: Value = serde_json::from_str(written).unwrap();
-            let messages = body["messages"].as_array_mut().unwrap();
-            messages.push(json!({ "role": "assistant", "content": [
-                { "type": "tool_use", "id": id, "name": name, "input": input }] }));
-            messages.push(json!({ "role": "user", "content": [
-                { "type": "tool_result", "tool_use_id": id, "content": "r" }] }));
-        }
-        WireFormat::OpenAiResponses => {
-            let input = body["input"].as_array_mut().unwrap();
-            input.push(json!({ "type": "function_call", "call_id": id, "name": name, "arguments": arguments }));
-            input.push(json!({ "type": "function_call_output", "call_id": id, "output": "r" }));
-        }
-    }
+    let made = json!({ "role": "assistant", "content": null, "tool_calls": [
+        { "id": id, "type": "function", "function": { "name": name, "arguments": arguments } }] });
+    let result = json!({ "role": "tool", "tool_call_id": id, "content": "r" });
+    surfaces::append(surface, &mut body, &[made, result]);
     body
 }
 
-#[derive(Debug, Default)]
+/// An answer with one call at most.
+#[derive(Debug)]
 pub struct Seen {
     pub text: String,
     pub call: SeenCall,
@@ -259,100 +222,18 @@ pub struct SeenCall {
     pub arguments: String,
 }
 
-pub fn seen(format: WireFormat, got: &ReadAnswer, streamed: bool) -> Seen {
-    assert_eq!(got.status, 200, "{}", got.text());
-    let mut seen = Seen::default();
-    if !streamed {
-        seen.whole(format, &got.json());
-        return seen;
-    }
-    let text = got.text();
-    for data in text.lines().filter_map(|line| line.strip_prefix("data: ")) {
-        if data == "[DONE]" {
-            seen.ended = true;
-            continue;
-        }
-        seen.event(format, &serde_json::from_str(data).unwrap());
-    }
-    seen
-}
-
-impl Seen {
-    fn whole(&mut self, format: WireFormat, body: &Value) {
-        self.ended = true;
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        match format {
-            WireFormat::OpenAiChat => {
-                let message = &body["choices"][0]["message"];
-                let call = &message["tool_calls"][0];
-                self.text = text(&message["content"]);
-                self.call = SeenCall {
-                    id: text(&call["id"]),
-                    name: text(&call["function"]["name"]),
-                    arguments: text(&call["function"]["arguments"]),
-                };
-            }
-            WireFormat::AnthropicMessages => {
-                for block in body["content"].as_array().unwrap() {
-                    self.text += &text(&block["text"]);
-                    if block["type"] == json!("tool_use") {
-                        self.call = SeenCall {
-                            id: text(&block["id"]),
-                            name: text(&block["name"]),
-                            arguments: block["input"].to_string(),
-                        };
-                    }
-                }
-            }
-            WireFormat::OpenAiResponses => {
-                assert_eq!(body["status"], json!("completed"), "{body}");
-                for item in body["output"].as_array().unwrap() {
-                    self.text += &text(&item["content"][0]["text"]);
-                    if item["type"] == json!("function_call") {
-                        self.call = SeenCall {
-                            id: text(&item["call_id"]),
-                            name: text(&item["name"]),
-                            arguments: text(&item["arguments"]),
-                        };
-                    }
-                }
-            }
-        }
-    }
-
-    fn event(&mut self, format: WireFormat, data: &Value) {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        match format {
-            WireFormat::OpenAiChat => {
-                let delta = &data["choices"][0]["delta"];
-                let call = &delta["tool_calls"][0];
-                self.text += &text(&delta["content"]);
-                self.call.id += &text(&call["id"]);
-                self.call.name += &text(&call["function"]["name"]);
-                self.call.arguments += &text(&call["function"]["arguments"]);
-            }
-            WireFormat::AnthropicMessages => {
-                self.text += &text(&data["delta"]["text"]);
-                self.call.arguments += &text(&data["delta"]["partial_json"]);
-                if data["content_block"]["type"] == json!("tool_use") {
-                    self.call.id = text(&data["content_block"]["id"]);
-                    self.call.name = text(&data["content_block"]["name"]);
-                }
-                self.ended |= data["type"] == json!("message_stop");
-            }
-            WireFormat::OpenAiResponses => match data["type"].as_str().unwrap() {
-                "response.output_text.delta" => self.text += &text(&data["delta"]),
-                "response.output_item.done" if data["item"]["type"] == json!("function_call") => {
-                    self.call = SeenCall {
-                        id: text(&data["item"]["call_id"]),
-                        name: text(&data["item"]["name"]),
-                        arguments: text(&data["item"]["arguments"]),
-                    };
-                }
-                "response.completed" => self.ended = true,
-                _ => {}
-            },
-        }
+pub fn seen(surface: WireFormat, got: &ReadAnswer) -> Seen {
+    let answer = surfaces::read(surface, got);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let call = answer.calls().first().map(|call| SeenCall {
+        id: text(&call["id"]),
+        name: text(&call["function"]["name"]),
+        arguments: text(&call["function"]["arguments"]),
+    });
+    Seen {
+        text: text(&answer.message["content"]),
+        call: call.unwrap_or_default(),
+        ended: answer.finish.is_some(),
     }
 }
 
@@ -436,7 +317,7 @@ async fn each_surface_gets_the_loop_over_each_upstream() {
                 let (path, body) = request(surface, streamed, None);
                 let says = [Spoken::Call(UP_ID, "look"), Spoken::Text("ok")];
                 let got = pair.ask(path, &body, &says).await;
-                let seen = seen(surface, &got, streamed);
+                let seen = seen(surface, &got);
                 assert_eq!((&*seen.text, &*seen.call.name), ("ok", ""), "{place}");
                 assert!(seen.ended, "{place}: {}", got.text());
                 assert_eq!(tool.asked().len() - ran, 1, "{place}");
@@ -461,7 +342,7 @@ async fn each_surface_runs_its_own_calls_over_each_upstream() {
                 let asked = pair.listener.asked().len();
                 let (path, body) = request(surface, streamed, Some("mine"));
                 let got = pair.ask(path, &body, &[Spoken::Call(UP_ID, "mine")]).await;
-                let first = seen(surface, &got, streamed);
+                let first = seen(surface, &got);
                 assert_eq!(first.call.name, "mine", "{place}: {}", got.text());
                 let given: Value = serde_json::from_str(&first.call.arguments).unwrap();
                 assert_eq!(given, json!({ "a": 1 }), "{place}");
@@ -469,7 +350,7 @@ async fn each_surface_runs_its_own_calls_over_each_upstream() {
                 assert!(first.ended, "{place}");
                 let next = bring(surface, body, &first.call);
                 let got = pair.ask(path, &next, &[Spoken::Text("done")]).await;
-                let second = seen(surface, &got, streamed);
+                let second = seen(surface, &got);
                 assert_eq!(second.text, "done", "{place}: {}", got.text());
                 let sent = pair.listener.asked()[asked + 1].json();
                 let expected = (UP_ID.to_owned(), "r".to_owned());

@@ -4,16 +4,24 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tw_core::change::{Change, Outcome};
-use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
-use tw_core::turn_policy::{MINIMAL_KEPT, RecordPolicy};
-use tw_egress::env::Env;
-use tw_runtime::admin::{KeyWanted, create_key};
-use tw_testkit::client::TestClient;
+use tw_core::turn_policy::MINIMAL_KEPT;
 use tw_testkit::listener::{Listener, ListenerReply};
+use tw_wire::format::WireFormat;
 
-use crate::app::{App, AppOptions, CHAT, ask, probe, upstream_body};
+use crate::app::{App, AppOptions, ask, probe, upstream_body};
+use crate::surfaces::{self, Wish, on_each_surface};
+
+on_each_surface!(
+    rounds_attempts_usage_and_calls_are_shown,
+    the_full_result_is_shown_only_when_asked_for,
+    only_what_follows_the_last_answer_is_recorded_of_a_history,
+    a_result_that_the_client_brings_is_a_block_of_its_turn,
+    a_call_of_the_clients_own_tool_is_recorded_as_handed_over,
+    contents_that_are_not_to_be_stored_are_erased_after_ten_minutes,
+    an_erased_answer_is_made_anew_unless_it_had_effects,
+);
 
 /// What a model wrote, oddly and validly.
 const ARGUMENTS: &str = "{ \"city\" : \"K\\u00f6ln\",\n\"digits\":12345678901234567890.10 }";
@@ -56,8 +64,7 @@ fn ended(turn: &Value) -> Timestamp {
     Timestamp(turn["ended_us"].as_i64().unwrap())
 }
 
-#[tokio::test]
-async fn rounds_attempts_usage_and_calls_are_shown() {
+async fn rounds_attempts_usage_and_calls_are_shown(surface: WireFormat) {
     let tool = answering(vec![ListenerReply::json(RESULT)]).await;
     let upstream = answering(vec![
         ListenerReply::status(503, r#"{"error":{"message":"busy"}}"#),
@@ -66,7 +73,7 @@ async fn rounds_attempts_usage_and_calls_are_shown() {
     ])
     .await;
     let app = with_act(&upstream, &tool, EffectClass::Read).await;
-    let got = app.client.chat(&ask("Weather?")).await.unwrap();
+    let got = app.ask_on(surface, &[], &ask("Weather?")).await;
     let turn = app.turn_of(&got).await;
     assert_eq!(turn["status"], "completed");
     assert_eq!(turn["request_id"], got.header("x-request-id"));
@@ -99,13 +106,12 @@ async fn rounds_attempts_usage_and_calls_are_shown() {
     assert_eq!(rounds[1]["messages"][0]["blocks"][0]["text"], "It is 21.");
 }
 
-#[tokio::test]
-async fn the_full_result_is_shown_only_when_asked_for() {
+async fn the_full_result_is_shown_only_when_asked_for(surface: WireFormat) {
     let long = "x".repeat(100_000);
     let tool = answering(vec![ListenerReply::json(long.clone())]).await;
     let upstream = calling_once().await;
     let app = with_act(&upstream, &tool, EffectClass::Read).await;
-    let got = app.client.chat(&ask("Hi")).await.unwrap();
+    let got = app.ask_on(surface, &[], &ask("Hi")).await;
     let full = app.turn_of(&got).await["rounds"][0]["calls"][0].clone();
     let path = format!("/v1/turns/{}", got.header("turnwright-turn"));
     let plain = app.client.send("GET", &path, &[], "").await.unwrap().json();
@@ -121,8 +127,7 @@ async fn the_full_result_is_shown_only_when_asked_for() {
     );
 }
 
-#[tokio::test]
-async fn only_what_follows_the_last_answer_is_recorded_of_a_history() {
+async fn only_what_follows_the_last_answer_is_recorded_of_a_history(surface: WireFormat) {
     let upstream = answering(vec![ListenerReply::json(upstream_body("Hello", &[]))]).await;
     let app = App::start(&upstream, AppOptions::plain()).await;
     let mut request = ask("new");
@@ -133,7 +138,7 @@ async fn only_what_follows_the_last_answer_is_recorded_of_a_history() {
         { "role": "user", "content": "new" },
         { "role": "user", "content": "newer" },
     ]);
-    let got = app.client.chat(&request).await.unwrap();
+    let got = app.ask_on(surface, &[], &request).await;
     let input = app.turn_of(&got).await["input"].clone();
     let texts: Vec<_> = input
         .as_array()
@@ -145,8 +150,7 @@ async fn only_what_follows_the_last_answer_is_recorded_of_a_history() {
     assert_eq!(upstream.asked()[0].json()["messages"], request["messages"]);
 }
 
-#[tokio::test]
-async fn a_result_that_the_client_brings_is_a_block_of_its_turn() {
+async fn a_result_that_the_client_brings_is_a_block_of_its_turn(surface: WireFormat) {
     let upstream = answering(vec![ListenerReply::json(upstream_body("Hello", &[]))]).await;
     let app = App::start(&upstream, AppOptions::plain()).await;
     let mut request = ask("");
@@ -157,7 +161,7 @@ async fn a_result_that_the_client_brings_is_a_block_of_its_turn() {
         ]},
         { "role": "tool", "tool_call_id": "c9", "content": "brought" },
     ]);
-    let got = app.client.chat(&request).await.unwrap();
+    let got = app.ask_on(surface, &[], &request).await;
     let turn = app.turn_of(&got).await;
     assert_eq!(
         turn["input"],
@@ -170,14 +174,13 @@ async fn a_result_that_the_client_brings_is_a_block_of_its_turn() {
     assert_eq!(turn["rounds"][0]["calls"], json!([]));
 }
 
-#[tokio::test]
-async fn a_call_of_the_clients_own_tool_is_recorded_as_handed_over() {
+async fn a_call_of_the_clients_own_tool_is_recorded_as_handed_over(surface: WireFormat) {
     let body = upstream_body("", &[("c1", "mine", r#"{"a":1}"#)]);
     let upstream = answering(vec![ListenerReply::json(body)]).await;
     let app = App::start(&upstream, AppOptions::plain()).await;
     let mut request = ask("Hi");
     request["tools"] = json!([{ "type": "function", "function": { "name": "mine" } }]);
-    let got = app.client.chat(&request).await.unwrap();
+    let got = app.ask_on(surface, &[], &request).await;
     let call = app.turn_of(&got).await["rounds"][0]["calls"][0].clone();
     assert_eq!(call["runs"], "client");
     assert_eq!(call["status"], "completed");
@@ -185,40 +188,26 @@ async fn a_call_of_the_clients_own_tool_is_recorded_as_handed_over() {
     assert_eq!(call["effect"], Value::Null);
 }
 
-/// A key whose turns are recorded minimally.
-async fn minimal(app: &App) -> TestClient {
-    let wanted = KeyWanted {
-        organization: "default".to_owned(),
-        name: "minimal".to_owned(),
-        scopes: vec![KeyScope::Chat],
-        tools: ToolGrant::All,
-        tools_mode: ToolsMode::Replace,
-        record: RecordPolicy::Minimal,
-        memory: KeyMemory::Off,
-        limits: tw_core::rate::RateLimits::default(),
-        expires: None,
-    };
-    let key = create_key(&app.store, &Env::system(), wanted).await;
-    app.with_key(Some(key.unwrap()))
-}
-
-#[tokio::test]
-async fn contents_that_are_not_to_be_stored_are_erased_after_ten_minutes() {
+async fn contents_that_are_not_to_be_stored_are_erased_after_ten_minutes(surface: WireFormat) {
     let tool = answering(vec![ListenerReply::json(RESULT)]).await;
     let upstream = calling_once().await;
     let app = with_act(&upstream, &tool, EffectClass::Read).await;
-    let mut unstored = ask("Weather?");
-    unstored["store"] = json!(false);
-    let kept = app.client.chat(&ask("Weather?")).await.unwrap();
-    let by_request = app.client.chat(&unstored).await.unwrap();
-    let minimal = minimal(&app).await;
-    let by_key = minimal.chat(&ask("Weather?")).await.unwrap();
-    unstored["store"] = json!(true);
-    let by_key_still = minimal.chat(&unstored).await.unwrap();
+    let kept = app.ask_on(surface, &[], &ask("Weather?")).await;
+    let minimal = app.with_key(Some(app.minimal_key().await));
+    let mut answers = vec![surfaces::send(&minimal, surface, &[], &ask("Weather?")).await];
+    if Wish::Unstored.refusal(surface).is_none() {
+        let storing = |store: bool| {
+            let mut request = ask("Weather?");
+            request["store"] = json!(store);
+            request
+        };
+        answers.push(app.ask_on(surface, &[], &storing(false)).await);
+        answers.push(surfaces::send(&minimal, surface, &[], &storing(true)).await);
+    }
     app.settled().await;
     assert_eq!(MINIMAL_KEPT, Duration::from_secs(600));
     let mut last = Timestamp(0);
-    for got in [by_request, by_key, by_key_still] {
+    for got in answers {
         let before = unmarked(app.turn_of(&got).await);
         assert_eq!(before["record"], "minimal");
         let due = ended(&before).after(MINIMAL_KEPT);
@@ -278,22 +267,23 @@ fn assert_erased(before: &Value, after: &Value, at: Timestamp) {
     assert_eq!(call["arguments"], "");
 }
 
-#[tokio::test]
-async fn an_erased_answer_is_made_anew_unless_it_had_effects() {
+async fn an_erased_answer_is_made_anew_unless_it_had_effects(surface: WireFormat) {
     for effect in [EffectClass::Read, EffectClass::Once] {
         let tool = answering(vec![ListenerReply::json(RESULT)]).await;
         let upstream = calling_once().await;
-        let app = with_act(&upstream, &tool, effect).await;
+        let mut app = with_act(&upstream, &tool, effect).await;
         let mut request = ask("Weather?");
-        request["store"] = json!(false);
+        match Wish::Unstored.refusal(surface) {
+            None => request["store"] = json!(false),
+            Some(_why) => app.client.key = Some(app.minimal_key().await),
+        }
         let headers = [("idempotency-key", "k")];
-        let first = app.post(&headers, &request).await;
+        let first = app.ask_on(surface, &headers, &request).await;
         let turn = app.turn_of(&first).await;
-        let replayed = app.post(&headers, &request).await;
+        let replayed = app.ask_on(surface, &headers, &request).await;
         assert_eq!(replayed.body, first.body);
         assert_eq!(erase_at(&app, ended(&turn).after(MINIMAL_KEPT)).await, 1);
-        let again = app.client.send("POST", CHAT, &headers, request.to_string());
-        let again = again.await.unwrap();
+        let again = app.ask_on(surface, &headers, &request).await;
         let id = first.header("turnwright-turn");
         if effect == EffectClass::Read {
             assert_eq!(again.status, 200, "{}", again.text());

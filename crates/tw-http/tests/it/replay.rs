@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tw_core::change::Change;
+use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
 use tw_egress::upstream::Upstream;
 use tw_testkit::client::{ReadAnswer, TestClient};
@@ -14,7 +16,10 @@ use tw_wire::format::WireFormat;
 
 use crate::app::{App, AppOptions, CHAT, ask_streamed, probe, upstream_stream};
 use crate::nine_pairs::request;
+use crate::surfaces::on_each_surface;
 use crate::upstreams;
+
+on_each_surface!(a_log_that_is_kept_no_more_is_lost_to_whoever_resumes_it);
 
 /// A server whose turn has two rounds with a call between them, asked by chat completions.
 async fn with_call() -> (App, ReadAnswer) {
@@ -341,6 +346,32 @@ async fn a_place_that_the_log_does_not_hold_is_lost() {
     }
     let unknown = events(&app.client, "0194f2a0-0000-7000-8000-000000000000", "").await;
     assert_eq!(unknown.status, 404);
+}
+
+async fn a_log_that_is_kept_no_more_is_lost_to_whoever_resumes_it(surface: WireFormat) {
+    let (app, live) = with_call_asked_by(surface).await;
+    let turn = live.header("turnwright-turn").to_owned();
+    let word = surface.reader_word();
+    let own = events(&app.client, &turn, "").await.text();
+    let id = ids(&own).remove(1);
+    let expire = Change::ExpireEvents {
+        before: Timestamp(i64::MAX),
+        turns_max: 10,
+    };
+    app.store.apply(vec![expire]).await.unwrap();
+    for client in [app.client.clone(), app.restarted().await] {
+        for query in [
+            format!("?after={id}"),
+            format!("?format={word}&after={id}"),
+            format!("?format={word}&skip=1"),
+            format!("?format={word}"),
+            String::new(),
+        ] {
+            let got = events(&client, &turn, &query).await;
+            assert_eq!(got.status, 410, "{query}: {}", got.text());
+            assert_eq!(got.json()["error"]["code"], "offset_lost", "{query}");
+        }
+    }
 }
 
 /// Recordings of each format that are replayed at every place: how long at most, and how many at least.

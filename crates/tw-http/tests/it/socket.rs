@@ -4,6 +4,7 @@ mod client;
 mod continuing;
 mod hostile;
 mod lifetime;
+mod prepared;
 
 use serde_json::{Value, json};
 use tw_testkit::listener::{Listener, ListenerReply};

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tw_testkit::listener::{Listener, ListenerReply};
 use tw_wire::format::WireFormat;
 
-use crate::nine_pairs::{Pair, Spoken, UP_ID, bring, request, seen, sse};
+use crate::nine_pairs::{Pair, Spoken, UP_ID, bring, request, result_sent, seen, sse};
 
 /// An upstream's answer that thinks, in a form that only it understands, and calls `name`.
 fn thinks(format: WireFormat, name: &str) -> ListenerReply {
@@ -150,29 +150,19 @@ async fn quirk_27_thoughts_go_back_first_and_unchanged() {
             let asked = pair.listener.asked().len();
             pair.answers_first(thinks(up, "look"));
             let got = pair.ask_with(path, &[], &body, &[Spoken::Text("ok")]).await;
-            assert_eq!(
-                seen(surface, &got, true).text,
-                "ok",
-                "{place}: {}",
-                got.text()
-            );
+            assert_eq!(seen(surface, &got).text, "ok", "{place}: {}", got.text());
             let sent = pair.listener.asked()[asked + 1].json();
             check_thought(up, &sent, &format!("{place}, a call of ours"));
             // The client's, which brings no thought back.
             let (path, body) = request(surface, true, Some("mine"));
             pair.answers_first(thinks(up, "mine"));
             let got = pair.ask_with(path, &[], &body, &[]).await;
-            let first = seen(surface, &got, true);
+            let first = seen(surface, &got);
             assert_eq!(first.call.name, "mine", "{place}: {}", got.text());
             let next = bring(surface, body, &first.call);
             let asked = pair.listener.asked().len();
             let got = pair.ask_with(path, &[], &next, &[Spoken::Text("ok")]).await;
-            assert_eq!(
-                seen(surface, &got, true).text,
-                "ok",
-                "{place}: {}",
-                got.text()
-            );
+            assert_eq!(seen(surface, &got).text, "ok", "{place}: {}", got.text());
             let sent = pair.listener.asked()[asked].json();
             check_thought(up, &sent, &format!("{place}, a call of the client's"));
         }
@@ -202,12 +192,7 @@ async fn quirk_28_a_forced_choice_is_for_the_first_round() {
             let asked = pair.listener.asked().len();
             let says = [Spoken::Call(UP_ID, "look"), Spoken::Text("ok")];
             let got = pair.ask_with(path, &[], &body, &says).await;
-            assert_eq!(
-                seen(surface, &got, true).text,
-                "ok",
-                "{place}: {}",
-                got.text()
-            );
+            assert_eq!(seen(surface, &got).text, "ok", "{place}: {}", got.text());
             let sent = |n: usize| pair.listener.asked()[asked + n].json()["tool_choice"].clone();
             assert_eq!(sent(0), forced(up), "{place}");
             let free = [Value::Null, json!("auto"), json!({ "type": "auto" })];
@@ -257,6 +242,43 @@ async fn quirk_29_rounds_are_one_lifecycle_and_their_usage_is_summed() {
                 ["completion_tokens", "output_tokens"],
             ];
             assert_eq!(counts.map(count), [Some(6), Some(4)], "{place}: {used}");
+        }
+    }
+}
+
+/// Ids that other upstreams do not take: with a colon, and longer than forty characters.
+const ODD_IDS: [&str; 2] = [
+    "functions.look:0",
+    "chatcmpl-tool-33d90102b2fe4386808056bc3fa9ad17",
+];
+
+#[tokio::test]
+async fn an_upstream_gets_back_its_own_ids_by_whatever_surface_it_is_asked() {
+    let tool = Listener::start(|_| ListenerReply::json("{}"))
+        .await
+        .unwrap();
+    for up in WireFormat::ALL {
+        let pair = Pair::start(up, Some(&tool)).await;
+        for surface in WireFormat::ALL {
+            for id in ODD_IDS {
+                let place = format!("{surface:?} over {up:?}: {id}");
+                let asked = pair.listener.asked().len();
+                let (path, body) = request(surface, false, None);
+                let says = [Spoken::Call(id, "look"), Spoken::Text("ok")];
+                let got = pair.ask_with(path, &[], &body, &says).await;
+                assert_eq!(seen(surface, &got).text, "ok", "{place}");
+                let sent = pair.listener.asked()[asked + 1].json();
+                assert_eq!(result_sent(up, &sent).0, id, "{place}: {sent}");
+                // And a call of the client's.
+                let (path, body) = request(surface, false, Some("mine"));
+                let says = [Spoken::Call(id, "mine")];
+                let got = pair.ask_with(path, &[], &body, &says).await;
+                let next = bring(surface, body, &seen(surface, &got).call);
+                let asked = pair.listener.asked().len();
+                pair.ask_with(path, &[], &next, &[Spoken::Text("ok")]).await;
+                let sent = pair.listener.asked()[asked].json();
+                assert_eq!(result_sent(up, &sent).0, id, "{place}: {sent}");
+            }
         }
     }
 }

@@ -5,9 +5,21 @@ use tw_core::tenant::{KeyScope, ToolGrant};
 use tw_core::tool::EffectClass;
 use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
+use tw_wire::format::WireFormat;
 
-use crate::app::{App, AppOptions, CHAT, ask, probe, upstream_body};
+use crate::app::{App, AppOptions, ask, probe, upstream_body};
 use crate::openapi;
+use crate::surfaces::{self, on_each_surface};
+
+on_each_surface!(
+    a_foreign_turn_is_answered_like_an_unknown_one_on_every_route,
+    a_foreign_cancel_stops_nothing,
+    names_of_another_organization_or_key_lead_to_nothing_of_theirs,
+    a_key_without_turns_read_sees_only_its_own_turns,
+    a_tool_granted_to_one_key_is_not_offered_to_another,
+    the_name_of_a_tool_that_the_key_may_not_use_is_the_clients_own,
+    whoever_names_an_end_user_sees_only_their_turns,
+);
 
 /// All routes, and whether a foreign id or key can be given to each.
 pub const ROUTES: [(&str, &str, Takes); 52] = [
@@ -110,11 +122,6 @@ pub async fn client_of(app: &App, organization: &str, scopes: Vec<KeyScope>) -> 
     app.with_key(Some(key))
 }
 
-async fn chat(client: &TestClient, headers: &[(&str, &str)], body: &Value) -> ReadAnswer {
-    let got = client.send("POST", CHAT, headers, body.to_string()).await;
-    got.unwrap()
-}
-
 /// The error without what differs between two requests.
 pub fn error_of(got: &ReadAnswer) -> Value {
     let mut body = got.json();
@@ -140,11 +147,10 @@ async fn the_table_of_routes_is_whole() {
     }
 }
 
-#[tokio::test]
-async fn a_foreign_turn_is_answered_like_an_unknown_one_on_every_route() {
+async fn a_foreign_turn_is_answered_like_an_unknown_one_on_every_route(surface: WireFormat) {
     let upstream = hello().await;
     let app = start(&upstream).await;
-    let got = app.client.chat(&ask("Hi")).await.unwrap();
+    let got = surfaces::send(&app.client, surface, &[], &ask("Hi")).await;
     let turn = got.header("turnwright-turn").to_owned();
     let answer_id = got.json()["id"].as_str().unwrap().to_owned();
     let scopes = vec![KeyScope::Chat, KeyScope::TurnsReadAll, KeyScope::Admin];
@@ -169,8 +175,7 @@ async fn a_foreign_turn_is_answered_like_an_unknown_one_on_every_route() {
     }
 }
 
-#[tokio::test]
-async fn a_foreign_cancel_stops_nothing() {
+async fn a_foreign_cancel_stops_nothing(surface: WireFormat) {
     let reply = ListenerReply::pieces(
         "application/json",
         vec![
@@ -183,10 +188,10 @@ async fn a_foreign_cancel_stops_nothing() {
     let client = app.client.clone();
     let asking = tokio::spawn(async move {
         let headers = [("idempotency-key", "k")];
-        chat(&client, &headers, &ask("Hi")).await
+        surfaces::send(&client, surface, &headers, &ask("Hi")).await
     });
     upstream.asked_times(1).await;
-    let turn = app.running_turn("k").await;
+    let turn = app.running_turn(surface, "k").await;
     let other = client_of(&app, "other", vec![KeyScope::Chat, KeyScope::Admin]).await;
     let path = format!("/v1/turns/{turn}/cancel");
     let refused = other.send("POST", &path, &[], "").await.unwrap();
@@ -197,8 +202,7 @@ async fn a_foreign_cancel_stops_nothing() {
     assert_eq!(app.turn(&turn).await["status"], "completed");
 }
 
-#[tokio::test]
-async fn names_of_another_organization_or_key_lead_to_nothing_of_theirs() {
+async fn names_of_another_organization_or_key_lead_to_nothing_of_theirs(surface: WireFormat) {
     let upstream = hello().await;
     let app = start(&upstream).await;
     let names = [
@@ -208,10 +212,10 @@ async fn names_of_another_organization_or_key_lead_to_nothing_of_theirs() {
         ("x-stainless-retry-count", "1"),
     ];
     let body = ask("Hi");
-    let first = chat(&app.client, &names, &body).await;
+    let first = surfaces::send(&app.client, surface, &names, &body).await;
     let turn = first.header("turnwright-turn").to_owned();
     assert_eq!(
-        chat(&app.client, &names, &body)
+        surfaces::send(&app.client, surface, &names, &body)
             .await
             .header("turnwright-turn"),
         turn
@@ -224,12 +228,13 @@ async fn names_of_another_organization_or_key_lead_to_nothing_of_theirs() {
         tries.extend(names[..3].iter().map(|name| vec![*name, names[3]]));
         tries.push(vec![names[3]]);
         for headers in tries {
-            let got = chat(&other, &headers, &body).await;
+            let got = surfaces::send(&other, surface, &headers, &body).await;
             assert_eq!(got.status, 200, "{}", got.text());
             assert_ne!(got.header("turnwright-turn"), turn, "{headers:?}");
         }
         // With another body the key would be refused if it were known.
-        let got = chat(&other, &[("idempotency-key", "k2")], &ask("Other")).await;
+        let got =
+            surfaces::send(&other, surface, &[("idempotency-key", "k2")], &ask("Other")).await;
         assert_eq!(got.status, 200, "{}", got.text());
     }
     for asked in upstream.asked() {
@@ -237,13 +242,12 @@ async fn names_of_another_organization_or_key_lead_to_nothing_of_theirs() {
     }
 }
 
-#[tokio::test]
-async fn a_key_without_turns_read_sees_only_its_own_turns() {
+async fn a_key_without_turns_read_sees_only_its_own_turns(surface: WireFormat) {
     let upstream = hello().await;
     let app = start(&upstream).await;
     let narrow = client_of(&app, "default", vec![KeyScope::Chat]).await;
-    let of_wide = app.client.chat(&ask("Hi")).await.unwrap();
-    let of_narrow = narrow.chat(&ask("Hi")).await.unwrap();
+    let of_wide = surfaces::send(&app.client, surface, &[], &ask("Hi")).await;
+    let of_narrow = surfaces::send(&narrow, surface, &[], &ask("Hi")).await;
     let path = |got: &ReadAnswer| format!("/v1/turns/{}", got.header("turnwright-turn"));
     let see = async |client: &TestClient, path: String| {
         let got = client.send("GET", &path, &[], "").await.unwrap();
@@ -260,11 +264,15 @@ async fn a_key_without_turns_read_sees_only_its_own_turns() {
     assert_eq!(see(&reader, path(&of_wide)).await, 404);
     let reader = client_of(&app, "default", vec![KeyScope::TurnsReadAll]).await;
     assert_eq!(see(&reader, path(&of_wide)).await, 200);
-    assert_eq!(reader.chat(&ask("Hi")).await.unwrap().status, 403);
+    assert_eq!(
+        surfaces::send(&reader, surface, &[], &ask("Hi"))
+            .await
+            .status,
+        403
+    );
 }
 
-#[tokio::test]
-async fn a_tool_granted_to_one_key_is_not_offered_to_another() {
+async fn a_tool_granted_to_one_key_is_not_offered_to_another(surface: WireFormat) {
     let upstream = hello().await;
     let tools = ["alpha", "beta"]
         .map(|name| probe(name, EffectClass::Read, "http://127.0.0.1:9/".to_owned()));
@@ -277,7 +285,8 @@ async fn a_tool_granted_to_one_key_is_not_offered_to_another() {
     ];
     for (at, (grant, offered)) in grants.into_iter().enumerate() {
         let key = app.key("default", grant, vec![KeyScope::Chat]).await;
-        let got = app.with_key(Some(key)).chat(&ask("Hi")).await.unwrap();
+        let client = app.with_key(Some(key));
+        let got = surfaces::send(&client, surface, &[], &ask("Hi")).await;
         assert_eq!(got.status, 200);
         let asked = upstream.asked()[at].json();
         let names = asked["tools"].as_array().map(|tools| {
@@ -288,8 +297,7 @@ async fn a_tool_granted_to_one_key_is_not_offered_to_another() {
     }
 }
 
-#[tokio::test]
-async fn the_name_of_a_tool_that_the_key_may_not_use_is_the_clients_own() {
+async fn the_name_of_a_tool_that_the_key_may_not_use_is_the_clients_own(surface: WireFormat) {
     let tool = hello().await;
     let upstream = Listener::in_turn(vec![ListenerReply::json(upstream_body(
         "",
@@ -304,20 +312,20 @@ async fn the_name_of_a_tool_that_the_key_may_not_use_is_the_clients_own() {
         .await;
     let mut request = ask("Hi");
     request["tools"] = json!([{ "type": "function", "function": { "name": "alpha" } }]);
-    let got = app.with_key(Some(key)).chat(&request).await.unwrap();
-    let message = &got.json()["choices"][0]["message"];
-    assert_eq!(message["tool_calls"][0]["function"]["name"], "alpha");
+    let client = app.with_key(Some(key));
+    let got = surfaces::send(&client, surface, &[], &request).await;
+    let calls = surfaces::read(surface, &got).calls();
+    assert_eq!(calls[0]["function"]["name"], "alpha");
     assert!(tool.asked().is_empty());
 }
 
-#[tokio::test]
-async fn whoever_names_an_end_user_sees_only_their_turns() {
+async fn whoever_names_an_end_user_sees_only_their_turns(surface: WireFormat) {
     let upstream = hello().await;
     let app = start(&upstream).await;
     let ann = ("turnwright-user", "ann");
     let bob = ("turnwright-user", "bob");
-    let anns = chat(&app.client, &[ann], &ask("Hi")).await;
-    let nobodys = chat(&app.client, &[], &ask("Hi")).await;
+    let anns = surfaces::send(&app.client, surface, &[ann], &ask("Hi")).await;
+    let nobodys = surfaces::send(&app.client, surface, &[], &ask("Hi")).await;
     for (got, headers, status) in [
         (&anns, vec![ann], 200),
         (&anns, vec![], 200),

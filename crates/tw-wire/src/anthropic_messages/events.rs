@@ -32,6 +32,12 @@ pub fn message_id(turn: TurnId) -> String {
     format!("msg_{}", turn.plain())
 }
 
+/// Reads what [`message_id`] wrote; `None` for an id of somebody else.
+pub fn parse_message_id(text: &str) -> Option<TurnId> {
+    let plain = text.strip_prefix("msg_")?;
+    TurnId::parse(plain).filter(|turn| turn.plain() == plain)
+}
+
 /// Folds the log of a turn, from its start, into whole server-sent events.
 #[derive(Clone, Debug)]
 pub struct EventWriter {

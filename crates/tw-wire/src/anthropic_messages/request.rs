@@ -15,6 +15,8 @@
 //! - messages of the role `system` are read, as some clients send them;
 //! - `tool_choice` without `tools` is accepted, since tools of ours may be offered.
 
+use std::collections::BTreeSet;
+
 use tw_core::accepts::Accepts;
 use tw_core::history::FeltDifferences;
 use tw_core::json::shared::SharedText;
@@ -96,6 +98,7 @@ fn decode_for(
         ends: read.ends,
         empty_lists: 0,
         half_characters,
+        shown_calls: BTreeSet::new(),
     })
 }
 

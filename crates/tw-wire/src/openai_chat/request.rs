@@ -9,6 +9,7 @@
 //! - `tool_choice` without `tools` is accepted, since tools of ours may be offered.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -98,6 +99,7 @@ pub fn decode_shared(
         fields: keep(&fields, source),
         empty_lists: u32::try_from(empty_lists).unwrap_or(u32::MAX),
         half_characters,
+        shown_calls: BTreeSet::new(),
     })
 }
 

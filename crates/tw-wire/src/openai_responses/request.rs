@@ -78,6 +78,7 @@ pub fn decode(
             ends: items.ends,
             empty_lists: 0,
             half_characters,
+            shown_calls: items.shown_calls,
         },
         options,
     })

@@ -1,4 +1,6 @@
-use super::{error_event, read};
+use tw_core::json::shared::SharedText;
+
+use super::{PreparedInput, SocketWish, error_event, read};
 use crate::client_error::{ClientError, ErrorKind};
 
 #[test]
@@ -44,12 +46,51 @@ fn other_messages_are_refused() {
             Some("background"),
         ),
         (
-            r#"{"type":"response.create","generate":false}"#,
+            r#"{"type":"response.create","generate":"no"}"#,
             Some("generate"),
         ),
     ] {
         let error = read(message).unwrap_err();
         assert_eq!(error.param.as_deref(), param, "{message}");
+    }
+}
+
+#[test]
+fn a_message_tells_whether_the_model_is_asked() {
+    for (generate, wants) in [
+        ("", SocketWish::Response),
+        (r#","generate":true"#, SocketWish::Response),
+        (r#","generate":null"#, SocketWish::Response),
+        (r#","generate":false"#, SocketWish::Preparation),
+    ] {
+        let message = format!(r#"{{"type":"response.create","model":"m"{generate}}}"#);
+        assert_eq!(read(&message).unwrap().wants, wants, "{generate}");
+    }
+}
+
+#[test]
+fn prepared_input_stands_before_that_of_the_request_that_goes_on() {
+    const SAID: &str = r#"{"type":"message","role":"user","content":"a\u0041"}"#;
+    for (prepared, next, whole) in [
+        (
+            r#"{"model":"m","input":"a\u0041"}"#.to_owned(),
+            r#"{"model":"n","previous_response_id":"resp_w","input":[ 1.50],"x\"y":null}"#,
+            format!(r#"{{"model":"n","x\"y":null,"input":[{SAID},1.50]}}"#),
+        ),
+        (
+            r#"{"input":[{"a":1}, 2],"previous_response_id":"resp_\u0061"}"#.to_owned(),
+            r#"{"previous_response_id":"resp_w","input":"a\u0041"}"#,
+            format!(r#"{{"previous_response_id":"resp_a","input":[{{"a":1}},2,{SAID}]}}"#),
+        ),
+        (
+            r#"{"input":[]}"#.to_owned(),
+            r#"{"previous_response_id":"resp_w"}"#,
+            r#"{"input":[]}"#.to_owned(),
+        ),
+    ] {
+        let of = |text: &str| SharedText::new(text.to_owned());
+        let prepared = PreparedInput::of(&of(&prepared));
+        assert_eq!(prepared.before(&of(next)).as_str(), whole);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::memory::{
     HiddenCall, HiddenHash, HistoryHasher, MemoryScope, RememberedHash, TurnMemory,
 };
 use crate::model::CallForm;
-use crate::request::{Block, CallBlock, Message, Role};
+use crate::request::{Block, CallBlock, Message, ROUND_GAP, Role};
 use crate::turn::{Effect, FoundAttempt, FoundTurn, TurnSetup};
 
 fn memory() -> TurnMemory {
@@ -15,6 +15,7 @@ fn memory() -> TurnMemory {
         history: HistoryHasher::new(&MemoryScope::User("ann".to_owned())),
         hidden: None,
         restores: true,
+        round_gap: ROUND_GAP,
     }
 }
 
@@ -77,6 +78,46 @@ fn a_turn_is_found_by_the_text_of_all_its_rounds() {
         found_by.hidden,
         HiddenHash::of(None, found_by.history, hidden)
     );
+}
+
+/// A client whose format has blocks has one for each round, in whatever order with the calls that it was handed.
+#[test]
+fn a_turn_is_found_by_the_blocks_of_all_its_rounds() {
+    let setup = TurnSetup {
+        memory: Some(TurnMemory {
+            round_gap: "",
+            ..memory()
+        }),
+        ..ours()
+    };
+    let run = Run::after(
+        setup,
+        "text Let me see. ; call 0 get_time {} ; finish tool_calls ; done
+         slot 1.0 ; end 1.0#1 ok noon
+         text It is noon. ; done",
+    );
+    let mut seen = answer("Let me see.", &["call_x"]);
+    let [_, call] = &seen.blocks[..] else {
+        panic!()
+    };
+    let call = call.clone();
+    seen.blocks.remove(1);
+    seen.blocks
+        .push(Block::Text(Literal::from_text("It is noon.")));
+    let history = found_by(&run).unwrap().history;
+    assert_eq!(history, memory().history.then(&seen).hash());
+    let [first, second] = &seen.blocks[..] else {
+        panic!()
+    };
+    let of = |blocks: [&Block; 3]| {
+        let blocks = blocks.into_iter().cloned().collect();
+        memory()
+            .history
+            .then(&Message::made(Role::Assistant, blocks))
+            .hash()
+    };
+    assert_eq!(of([first, &call, second]), of([first, second, &call]));
+    assert_ne!(of([first, &call, second]), history);
 }
 
 #[test]

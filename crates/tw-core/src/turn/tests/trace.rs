@@ -1,5 +1,6 @@
 //! Steps and requests as short lines of text.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::call::{CallEnd, CallReason, CallRunner};
@@ -119,6 +120,7 @@ pub(super) fn input(tools: RequestTools) -> ModelInput {
         ends: MessageEnds::default(),
         empty_lists: 0,
         half_characters: 0,
+        shown_calls: BTreeSet::new(),
     }
 }
 

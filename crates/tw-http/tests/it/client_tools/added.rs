@@ -6,10 +6,17 @@ use tw_core::tool::EffectClass;
 use tw_core::turn_policy::RecordPolicy;
 use tw_egress::env::Env;
 use tw_runtime::admin::{KeyWanted, create_key};
-use tw_testkit::client::{ReadAnswer, TestClient};
+use tw_testkit::client::TestClient;
+use tw_wire::format::WireFormat;
 
-use super::{Lab, MIXED, PICK, ids, lab, message_of, result, user};
-use crate::app::CHAT;
+use super::{Lab, MIXED, PICK, check_picks, ids, lab, message_of, post_by, result, user};
+use crate::surfaces::{assert_field, on_each_surface};
+
+on_each_surface!(
+    the_key_says_whether_its_tools_are_added_and_a_header_goes_over_it,
+    a_name_that_meets_is_ours_and_told,
+    a_mixed_round_of_an_added_tool_is_joined_and_a_forced_choice_holds_for_one_round,
+);
 
 async fn key(lab: &Lab, tools: ToolGrant, tools_mode: ToolsMode) -> TestClient {
     let wanted = KeyWanted {
@@ -32,10 +39,6 @@ fn body(messages: &Value, tools: &str, more: &str) -> String {
     format!(r#"{{"model":"m","messages":{messages},"tools":{tools}{more}}}"#)
 }
 
-async fn send(client: &TestClient, headers: &[(&str, &str)], body: String) -> ReadAnswer {
-    client.send("POST", CHAT, headers, body).await.unwrap()
-}
-
 /// The names of the tools of the last request that the upstream got; `None` without a list.
 fn offered(lab: &Lab) -> Option<Vec<String>> {
     let asked = lab.upstream.asked().last().unwrap().json();
@@ -45,8 +48,7 @@ fn offered(lab: &Lab) -> Option<Vec<String>> {
         .map(|tools| tools.iter().map(name).collect())
 }
 
-#[tokio::test]
-async fn the_key_says_whether_its_tools_are_added_and_a_header_goes_over_it() {
+async fn the_key_says_whether_its_tools_are_added_and_a_header_goes_over_it(surface: WireFormat) {
     const ADD: &[(&str, &str)] = &[("turnwright-tools", "add")];
     const REPLACE: &[(&str, &str)] = &[("turnwright-tools", "replace")];
     const BOTH: &[&str] = &["pick", "act"];
@@ -63,8 +65,9 @@ async fn the_key_says_whether_its_tools_are_added_and_a_header_goes_over_it() {
         (ToolsMode::Replace, ToolGrant::None, ADD, PICKS),
     ] {
         let client = key(&lab, grant.clone(), mode).await;
-        let got = send(
+        let got = post_by(
             &client,
+            surface,
             headers,
             body(&json!([user("Hi")]), &format!("[{PICK}]"), ""),
         )
@@ -77,21 +80,22 @@ async fn the_key_says_whether_its_tools_are_added_and_a_header_goes_over_it() {
         );
         assert_eq!(got.header("turnwright-tools-shared"), "");
         // What the client wrote goes on as it was written.
-        let sent = String::from_utf8(lab.upstream.asked().last().unwrap().body.to_vec()).unwrap();
-        assert!(sent.contains(PICK), "{sent}");
+        check_picks(surface, &lab.upstream.asked().last().unwrap().body);
     }
     let client = key(&lab, act(), ToolsMode::Add).await;
-    let wrong = send(
+    let wrong = post_by(
         &client,
+        surface,
         &[("turnwright-tools", "both")],
         body(&json!([user("Hi")]), "[]", ""),
     )
     .await;
     assert_eq!(wrong.status, 400);
-    assert_eq!(wrong.json()["error"]["param"], "turnwright-tools");
+    assert_field(surface, &wrong, "turnwright-tools");
     // An empty list is a list, and a choice that forbids calls stays.
-    let got = send(
+    let got = post_by(
         &client,
+        surface,
         &[],
         body(&json!([user("Hi")]), "[]", r#","tool_choice":"none""#),
     )
@@ -104,8 +108,7 @@ async fn the_key_says_whether_its_tools_are_added_and_a_header_goes_over_it() {
     );
 }
 
-#[tokio::test]
-async fn a_name_that_meets_is_ours_and_told() {
+async fn a_name_that_meets_is_ours_and_told(surface: WireFormat) {
     let lab = lab(
         EffectClass::Read,
         &[("", &[("up_0", "act", "{}")]), ("Done.", &[])],
@@ -114,20 +117,22 @@ async fn a_name_that_meets_is_ours_and_told() {
     let client = key(&lab, ToolGrant::All, ToolsMode::Add).await;
     let theirs =
         r#"{"type":"function","function":{"name":"act","description":"The client's own."}}"#;
-    let got = send(
+    let got = post_by(
         &client,
+        surface,
         &[],
         body(&json!([user("Hi")]), &format!("[{theirs},{PICK}]"), ""),
     )
     .await;
-    assert_eq!(message_of(&got)["content"], "Done.");
+    assert_eq!(message_of(surface, &got)["content"], "Done.");
     assert_eq!(got.header("turnwright-tools-shared"), "act");
     assert_eq!(offered(&lab).unwrap(), ["act", "pick"]);
     assert_eq!(lab.tool.asked().len(), 1);
 }
 
-#[tokio::test]
-async fn a_mixed_round_of_an_added_tool_is_joined_and_a_forced_choice_holds_for_one_round() {
+async fn a_mixed_round_of_an_added_tool_is_joined_and_a_forced_choice_holds_for_one_round(
+    surface: WireFormat,
+) {
     let lab = lab(
         EffectClass::Once,
         &[
@@ -139,8 +144,9 @@ async fn a_mixed_round_of_an_added_tool_is_joined_and_a_forced_choice_holds_for_
     .await;
     let client = key(&lab, ToolGrant::All, ToolsMode::Add).await;
     let tools = format!("[{PICK}]");
-    let got = send(
+    let got = post_by(
         &client,
+        surface,
         &[],
         body(
             &json!([user("Go.")]),
@@ -149,7 +155,7 @@ async fn a_mixed_round_of_an_added_tool_is_joined_and_a_forced_choice_holds_for_
         ),
     )
     .await;
-    let message = message_of(&got);
+    let message = message_of(surface, &got);
     let ids = ids(&message);
     let asked = lab.upstream.asked();
     assert_eq!(asked[0].json()["tool_choice"], "required");
@@ -170,8 +176,8 @@ async fn a_mixed_round_of_an_added_tool_is_joined_and_a_forced_choice_holds_for_
         result(&ids[0], "one"),
         result(&ids[1], "two")
     ]);
-    let got = send(&client, &[], body(&history, &tools, "")).await;
-    assert_eq!(message_of(&got)["content"], "Done.");
+    let got = post_by(&client, surface, &[], body(&history, &tools, "")).await;
+    assert_eq!(message_of(surface, &got)["content"], "Done.");
     // Its answer meets what ours did, in the hidden round and beside its own calls; nothing ran again.
     let asked = lab.upstream.asked().last().unwrap().json();
     let results: Vec<&Value> = asked["messages"]

@@ -5,9 +5,17 @@ use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
 use tw_core::turn_policy::HELD_KEPT;
 use tw_testkit::client::ReadAnswer;
+use tw_wire::format::WireFormat;
 
 use super::{Lab, MIXED, erase_at, ids, message_of, mixed, post, result, tool, upstream, user};
 use crate::app::{App, AppOptions, probe};
+use crate::surfaces::{Wish, on_each_surface};
+
+on_each_surface!(
+    a_once_tool_is_withheld_while_the_answer_it_ran_for_is_under_way,
+    a_user_who_asks_again_may_get_it_again,
+    of_two_turns_in_one_message_the_older_is_lost,
+);
 
 /// Why the first of two turns that one answer took is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +25,16 @@ enum Lost {
     BeyondBudget,
 }
 
+impl Lost {
+    /// Whether it can be brought about on a surface: of two turns of one key the first is not stored.
+    fn is_possible(self, surface: WireFormat) -> bool {
+        self != Self::Erased || Wish::Unstored.refusal(surface).is_none()
+    }
+}
+
 /// One answer in two turns, each of which ran the `once` tool `act` and handed two calls over, and
 /// the history after them.
-async fn two_turns(lost: Lost) -> (Lab, Vec<Value>) {
+async fn two_turns(surface: WireFormat, lost: Lost) -> (Lab, Vec<Value>) {
     let (upstream, tool) = (
         upstream(&[("", &MIXED), ("", &MIXED), ("Done.", &[])]).await,
         tool().await,
@@ -43,8 +58,8 @@ async fn two_turns(lost: Lost) -> (Lab, Vec<Value>) {
         if number == 0 && lost == Lost::Erased {
             body = body.replacen('{', r#"{"store":false,"#, 1);
         }
-        let got = post(&lab.app, body).await;
-        let message = message_of(&got);
+        let got = post(&lab.app, surface, body).await;
+        let message = message_of(surface, &got);
         let answers: Vec<Value> = ids(&message).iter().map(|id| result(id, "red")).collect();
         history.push(message);
         history.extend(answers);
@@ -67,15 +82,17 @@ fn asked_last(lab: &Lab, got: &ReadAnswer) -> (Vec<String>, usize) {
     (names.collect(), lost.count())
 }
 
-#[tokio::test]
-async fn a_once_tool_is_withheld_while_the_answer_it_ran_for_is_under_way() {
+async fn a_once_tool_is_withheld_while_the_answer_it_ran_for_is_under_way(surface: WireFormat) {
     for (lost, offered, told) in [
         (Lost::Not, &["pick", "act"][..], 0),
         (Lost::Erased, &["pick"], 1),
         (Lost::BeyondBudget, &["pick"], 1),
     ] {
-        let (lab, history) = two_turns(lost).await;
-        let got = post(&lab.app, mixed(&json!(history), false)).await;
+        if !lost.is_possible(surface) {
+            continue;
+        }
+        let (lab, history) = two_turns(surface, lost).await;
+        let got = post(&lab.app, surface, mixed(&json!(history), false)).await;
         let (names, count) = asked_last(&lab, &got);
         assert_eq!(names, offered, "{lost:?}");
         assert_eq!(count, told, "{lost:?}");
@@ -83,22 +100,23 @@ async fn a_once_tool_is_withheld_while_the_answer_it_ran_for_is_under_way() {
     }
 }
 
-#[tokio::test]
-async fn a_user_who_asks_again_may_get_it_again() {
+async fn a_user_who_asks_again_may_get_it_again(surface: WireFormat) {
     for lost in [Lost::Erased, Lost::BeyondBudget] {
-        let (lab, mut history) = two_turns(lost).await;
+        if !lost.is_possible(surface) {
+            continue;
+        }
+        let (lab, mut history) = two_turns(surface, lost).await;
         history.push(json!({ "role": "assistant", "content": "Done." }));
         history.push(user("Once more."));
-        let got = post(&lab.app, mixed(&json!(history), false)).await;
+        let got = post(&lab.app, surface, mixed(&json!(history), false)).await;
         let (names, told) = asked_last(&lab, &got);
         assert_eq!(names, ["pick", "act"], "{lost:?}");
         assert_eq!(told, 1, "{lost:?}: the model is told all the same");
     }
 }
 
-#[tokio::test]
-async fn of_two_turns_in_one_message_the_older_is_lost() {
-    let (lab, history) = two_turns(Lost::Not).await;
+async fn of_two_turns_in_one_message_the_older_is_lost(surface: WireFormat) {
+    let (lab, history) = two_turns(surface, Lost::Not).await;
     let calls =
         [&history[1], &history[4]].map(|message| message["tool_calls"].as_array().unwrap().clone());
     let mut merged = vec![
@@ -106,7 +124,7 @@ async fn of_two_turns_in_one_message_the_older_is_lost() {
         json!({ "role": "assistant", "content": null, "tool_calls": calls.concat() }),
     ];
     merged.extend([2, 3, 5, 6].map(|at| history[at].clone()));
-    let got = post(&lab.app, mixed(&json!(merged), false)).await;
+    let got = post(&lab.app, surface, mixed(&json!(merged), false)).await;
     let (names, _) = asked_last(&lab, &got);
     assert_eq!(names, ["pick"]);
     // The upstream gave both turns the same ids, and is sent each once.

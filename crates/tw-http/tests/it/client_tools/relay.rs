@@ -2,8 +2,12 @@
 
 use serde_json::{Value, json};
 use tw_core::tool::EffectClass;
+use tw_wire::format::WireFormat;
 
 use super::{ids, lab, message_of, post, user};
+use crate::surfaces::on_each_surface;
+
+on_each_surface!(two_calls_with_one_id_of_the_upstream_get_two_of_ours,);
 
 const CALLS: [(&str, &str, &str); 2] = [
     ("functions.pick:0", "pick", r#"{"n":1}"#),
@@ -22,8 +26,13 @@ fn own(messages: &Value, streamed: bool, n: u32) -> String {
 async fn the_upstreams_own_ids_go_back_to_it_and_nothing_else_changes() {
     for streamed in [true, false] {
         let lab = lab(EffectClass::Read, &[("Hm.", &CALLS[..1]), ("Done.", &[])]).await;
-        let got = post(&lab.app, own(&json!([user("Go.")]), streamed, 1)).await;
-        let id = ids(&message_of(&got)).remove(0);
+        let got = post(
+            &lab.app,
+            WireFormat::OpenAiChat,
+            own(&json!([user("Go.")]), streamed, 1),
+        )
+        .await;
+        let id = ids(&message_of(WireFormat::OpenAiChat, &got)).remove(0);
         let turn = lab.app.turn_of(&got).await;
         // Written by hand, to see that its bytes survive.
         let said = format!(
@@ -32,7 +41,7 @@ async fn the_upstreams_own_ids_go_back_to_it_and_nothing_else_changes() {
         let body = format!(
             r#"{{"model":"m","messages":{said},"tools":[{{"type":"function","function":{{"name":"pick"}}}}]}}"#
         );
-        let answered = post(&lab.app, body).await;
+        let answered = post(&lab.app, WireFormat::OpenAiChat, body).await;
         let sent = String::from_utf8(lab.upstream.asked()[1].body.to_vec()).unwrap();
         let own_id = r#""functions.pick:0""#;
         let expected = said
@@ -47,12 +56,11 @@ async fn the_upstreams_own_ids_go_back_to_it_and_nothing_else_changes() {
     }
 }
 
-#[tokio::test]
-async fn two_calls_with_one_id_of_the_upstream_get_two_of_ours() {
+async fn two_calls_with_one_id_of_the_upstream_get_two_of_ours(surface: WireFormat) {
     for streamed in [true, false] {
         let lab = lab(EffectClass::Read, &[("", &CALLS)]).await;
-        let got = post(&lab.app, own(&json!([user("Go.")]), streamed, 1)).await;
-        let message = message_of(&got);
+        let got = post(&lab.app, surface, own(&json!([user("Go.")]), streamed, 1)).await;
+        let message = message_of(surface, &got);
         let ids = ids(&message);
         let turn = lab.app.turn_of(&got).await;
         let calls = turn["rounds"][0]["calls"].as_array().unwrap();

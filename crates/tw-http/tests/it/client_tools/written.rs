@@ -8,12 +8,20 @@ use serde_json::{Value, json};
 use tw_core::tenant::{KeyScope, ToolGrant};
 use tw_core::tool::EffectClass;
 use tw_testkit::client::{ReadAnswer, TestClient};
+use tw_wire::format::WireFormat;
 
 use super::{
-    ANN, BOB, DID, HIDDEN, Headers, Lab, MIXED, ONE, OTHER, call, ids, lab, message_of, mixed,
-    result, user,
+    ANN, BOB, DID, HIDDEN, Headers, Lab, MIXED, ONE, OTHER, as_sent, call, ids, lab, message_of,
+    mixed, post_by, result, user,
 };
 use crate::memory::own_key;
+use crate::surfaces::on_each_surface;
+
+on_each_surface!(
+    a_call_that_comes_back_as_text_is_joined_like_one_in_its_place,
+    what_an_id_in_a_text_brings_about_depends_on_who_asks_and_where_it_stands,
+    a_once_tool_that_ran_in_an_earlier_step_is_not_forgotten,
+);
 
 fn text(role: &str, text: &str) -> Value {
     json!({ "role": role, "content": [{ "type": "text", "text": text }] })
@@ -44,12 +52,14 @@ fn step(message: &Value, observed: &str) -> [Value; 2] {
     ]
 }
 
-async fn ask(client: &TestClient, headers: Headers, history: &[Value]) -> ReadAnswer {
+async fn ask(
+    client: &TestClient,
+    surface: WireFormat,
+    headers: Headers,
+    history: &[Value],
+) -> ReadAnswer {
     let body = mixed(&json!(history), false).replacen('{', r#"{"tool_choice":"required","#, 1);
-    let got = client
-        .send("POST", crate::app::CHAT, headers, body)
-        .await
-        .unwrap();
+    let got = post_by(client, surface, headers, body).await;
     assert_eq!(got.status, 200, "{}", got.text());
     got
 }
@@ -79,22 +89,27 @@ fn asked_last(lab: &Lab) -> Effect {
     }
 }
 
-#[tokio::test]
-async fn a_call_that_comes_back_as_text_is_joined_like_one_in_its_place() {
+async fn a_call_that_comes_back_as_text_is_joined_like_one_in_its_place(surface: WireFormat) {
     let lab = lab(
         EffectClass::Once,
         &[("Hm.", &HIDDEN), ("Now.", &MIXED), ("Done.", &[])],
     )
     .await;
-    let got = ask(&lab.app.client, &[ANN], &[task()]).await;
+    let got = ask(&lab.app.client, surface, &[ANN], &[task()]).await;
     let first = lab.app.turn_of(&got).await;
-    let [said, observed] = step(&message_of(&got), "red\nblue");
+    let [said, observed] = step(&message_of(surface, &got), "red\nblue");
     let written = said["content"][0]["text"].as_str().unwrap().to_owned();
     assert!(
         written.starts_with("Hm.\n\nNow.\nCalling tools:\n[{'id': 'call_"),
         "{written}"
     );
-    let got = ask(&lab.app.client, &[ANN], &[task(), said, observed.clone()]).await;
+    let got = ask(
+        &lab.app.client,
+        surface,
+        &[ANN],
+        &[task(), said, observed.clone()],
+    )
+    .await;
     let asked = lab.upstream.asked().last().unwrap().json();
     let hidden = json!({ "role": "assistant", "content": null, "tool_calls": [call("up_0", "act", r#"{"x":0}"#)] });
     let joined = json!({ "role": "assistant", "content": written, "tool_calls": [call("up_2", "act", "{}")] });
@@ -106,7 +121,8 @@ async fn a_call_that_comes_back_as_text_is_joined_like_one_in_its_place() {
         result("up_2", DID),
         observed
     ]);
-    assert_eq!(asked["messages"], expected);
+    let sent = |messages: &Value| as_sent(surface, messages.as_array().unwrap());
+    assert_eq!(sent(&asked["messages"]), sent(&expected));
     assert_eq!(asked_last(&lab), Effect::Joined);
     assert_eq!(lab.tool.asked().len(), 2, "ours do not run again");
     let turn = lab.app.turn_of(&got).await;
@@ -139,8 +155,9 @@ enum Key {
     Other,
 }
 
-#[tokio::test]
-async fn what_an_id_in_a_text_brings_about_depends_on_who_asks_and_where_it_stands() {
+async fn what_an_id_in_a_text_brings_about_depends_on_who_asks_and_where_it_stands(
+    surface: WireFormat,
+) {
     use Comes::{Answered, Pasted, Quoted, Written};
     use Effect::{Joined, Nothing, Withheld};
     use Key::{OnePersons, Other, Same};
@@ -180,8 +197,8 @@ async fn what_an_id_in_a_text_brings_about_depends_on_who_asks_and_where_it_stan
             OnePersons => own_key(&lab.app, ToolGrant::All).await,
             Same | Other => lab.app.client.clone(),
         };
-        let got = ask(&client, began, &[task()]).await;
-        let message = message_of(&got);
+        let got = ask(&client, surface, began, &[task()]).await;
+        let message = message_of(surface, &got);
         let id = &ids(&message)[1];
         let [said, observed] = step(&message, "red\nblue");
         let history = match comes {
@@ -208,14 +225,13 @@ async fn what_an_id_in_a_text_brings_about_depends_on_who_asks_and_where_it_stan
             }
             Same | OnePersons => client,
         };
-        ask(&client, goes_on, &history).await;
+        ask(&client, surface, goes_on, &history).await;
         assert_eq!(asked_last(&lab), expected, "{says}");
     }
 }
 
 /// The steps of one task are one answer: what is the user's word in it are results.
-#[tokio::test]
-async fn a_once_tool_that_ran_in_an_earlier_step_is_not_forgotten() {
+async fn a_once_tool_that_ran_in_an_earlier_step_is_not_forgotten(surface: WireFormat) {
     for (headers, expected) in [(&[ANN][..], Effect::Joined), (&[], Effect::Withheld)] {
         let second = [("up_4", "pick", r#"{"n":3}"#)];
         let second: &'static [_] = second.to_vec().leak();
@@ -226,15 +242,15 @@ async fn a_once_tool_that_ran_in_an_earlier_step_is_not_forgotten() {
         .await;
         let mut history = vec![task()];
         for observed in ["red\nblue", "green"] {
-            let got = ask(&lab.app.client, headers, &history).await;
-            history.extend(step(&message_of(&got), observed));
+            let got = ask(&lab.app.client, surface, headers, &history).await;
+            history.extend(step(&message_of(surface, &got), observed));
         }
-        ask(&lab.app.client, headers, &history).await;
+        ask(&lab.app.client, surface, headers, &history).await;
         assert_eq!(asked_last(&lab), expected, "{headers:?}");
         assert_eq!(lab.tool.asked().len(), 1);
         // With another task, said behind the answer to this one, it is offered in any case.
         history.extend([text("assistant", "Done."), task()]);
-        ask(&lab.app.client, headers, &history).await;
+        ask(&lab.app.client, surface, headers, &history).await;
         assert_ne!(asked_last(&lab), Effect::Withheld, "{headers:?}");
     }
 }

@@ -10,11 +10,20 @@ use tw_core::turn_status::TurnStatus;
 use tw_store::read::turn::RecoveredTurn;
 use tw_testkit::client::ReadAnswer;
 use tw_testkit::polling::poll_until;
+use tw_wire::format::WireFormat;
 
 use super::{get, hello, start};
 use crate::app::{App, ask};
-use crate::leave::{GATE, LeavePhase, PHASES, Scene, TEXT, Watcher, scene, stop_noted};
+use crate::leave::{
+    GATE, LeavePhase, PHASES, Scene, TEXT, Watcher, check_told_of_cancel, scene, stop_noted,
+};
 use crate::recover::orphan;
+use crate::surfaces::on_each_surface;
+
+on_each_surface!(
+    a_running_turn_is_stopped_in_every_phase_and_its_clients_are_told,
+    a_client_that_leaves_while_it_deletes_has_deleted,
+);
 
 /// A turn as the store still has it.
 async fn stored(app: &App, turn: &str) -> RecoveredTurn {
@@ -61,8 +70,7 @@ async fn assert_gone(app: &App, turn: &str, conversation: &str) {
     assert_eq!(list["data"], Value::Array(vec![]));
 }
 
-#[tokio::test]
-async fn a_running_turn_is_stopped_in_every_phase_and_its_clients_are_told() {
+async fn a_running_turn_is_stopped_in_every_phase_and_its_clients_are_told(surface: WireFormat) {
     for phase in PHASES {
         let Scene {
             app,
@@ -70,9 +78,9 @@ async fn a_running_turn_is_stopped_in_every_phase_and_its_clients_are_told() {
             tool,
             turn,
             watcher,
-        } = scene(phase, "finish").await;
+        } = scene(surface, phase, "finish").await;
         let name = conversation_of(&app, &turn).await;
-        let attached = Watcher::start(&app.client, "finish");
+        let attached = Watcher::start(&app.client, surface, "finish");
         let path = format!("/v1/turns/{turn}/events");
         let mut observer = app.client.open("GET", &path, &[], "").await.unwrap();
         if phase != LeavePhase::BeforeHead && phase != LeavePhase::BetweenTries {
@@ -82,7 +90,7 @@ async fn a_running_turn_is_stopped_in_every_phase_and_its_clients_are_told() {
         let deleting = tokio::spawn(async move { client.send("DELETE", &path, &[], "").await });
         if phase == LeavePhase::Tool(EffectClass::Once) {
             // What must not be cut short goes on, and nobody sees it any more.
-            stop_noted(&app).await;
+            stop_noted(&app, surface).await;
             assert_gone(&app, &turn, &name).await;
             assert!(!deleting.is_finished());
             tool.open(GATE);
@@ -91,8 +99,7 @@ async fn a_running_turn_is_stopped_in_every_phase_and_its_clients_are_told() {
         assert_eq!(deleted.status, 200, "{phase:?}: {}", deleted.text());
         assert_gone(&app, &turn, &name).await;
         for told in [watcher.rest().await, attached.rest().await] {
-            assert!(told.contains(r#""code":"cancelled""#), "{phase:?}: {told}");
-            assert!(!told.contains("[DONE]"), "{phase:?}: {told}");
+            check_told_of_cancel(surface, &told, phase);
         }
         let rest = observer.until("event: end").await;
         assert!(rest.contains("\"cancelled\""), "{phase:?}: {rest}");
@@ -109,14 +116,13 @@ async fn a_running_turn_is_stopped_in_every_phase_and_its_clients_are_told() {
     }
 }
 
-#[tokio::test]
-async fn a_client_that_leaves_while_it_deletes_has_deleted() {
-    let scene = scene(LeavePhase::Tool(EffectClass::Once), "finish").await;
+async fn a_client_that_leaves_while_it_deletes_has_deleted(surface: WireFormat) {
+    let scene = scene(surface, LeavePhase::Tool(EffectClass::Once), "finish").await;
     let app = scene.app;
     let name = conversation_of(&app, &scene.turn).await;
     let (client, path) = (app.client.clone(), format!("/v1/conversations/{name}"));
     let deleting = tokio::spawn(async move { client.send("DELETE", &path, &[], "").await });
-    stop_noted(&app).await;
+    stop_noted(&app, surface).await;
     deleting.abort();
     // Nothing is left to panic about.
     let _ = deleting.await;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tw_core::tool::EffectClass;
 use tw_testkit::client::{ReadAnswer, TestClient};
 use tw_testkit::listener::{Listener, ListenerReply};
+use tw_wire::format::WireFormat;
 
 use super::{get, hello, say, start};
 use crate::app::{App, AppOptions, CHAT, ask, probe, upstream_body};
@@ -19,7 +20,7 @@ async fn delete(client: &TestClient, conversation: &str) {
 
 /// A chat whose second turn looked something up.
 async fn looked(app: &App) -> (Chatter, Said) {
-    let mut chat = Chatter::new(&app.client, &[ANN]);
+    let mut chat = Chatter::new(&app.client, WireFormat::OpenAiChat, &[ANN]);
     chat.say("Hi").await;
     let said = chat.say("look").await;
     (chat, said)

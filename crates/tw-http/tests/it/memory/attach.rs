@@ -5,30 +5,50 @@ use serde_json::{Value, json};
 use tw_core::id::TurnId;
 use tw_core::tenant::{KeyScope, ToolGrant};
 use tw_runtime::runtime::RuntimeConfig;
+use tw_wire::format::WireFormat;
 
-use super::{Chatter, holds, model, offering, own_key, service, start};
+use super::{Chatter, Keeps, holds, model, offering, own_key, service, start};
 use crate::app::{App, AppOptions};
+use crate::surfaces::{Wish, on_each_surface};
+
+on_each_surface!(
+    an_answer_is_recognized_however_it_was_read_and_sent_back,
+    calls_of_the_client_are_part_of_its_history,
+    a_changed_history_is_another_one,
+    branches_are_continued_each_by_its_own,
+    turns_that_look_the_same_are_one_unless_what_is_hidden_differs,
+    of_turns_that_differ_the_one_of_the_named_conversation_is_continued,
+    nothing_is_looked_for_where_nobody_is_named,
+    a_turn_that_was_not_to_be_stored_is_continued_by_nobody,
+    a_named_conversation_holds_what_is_continued_in_it,
+    a_repetition_says_what_the_first_said,
+    a_history_is_known_after_a_restart,
+    the_longest_history_is_known,
+    an_answer_that_a_limit_cut_is_continued,
+    another_key_continues_nothing,
+    each_body_is_kept_as_it_came_and_what_it_repeats_once,
+);
 
 const ANN: (&str, &str) = ("turnwright-user", "ann");
 
-#[tokio::test]
-async fn an_answer_is_recognized_however_it_was_read_and_sent_back() {
+async fn an_answer_is_recognized_however_it_was_read_and_sent_back(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = start(&model, &service).await;
     for (streams_first, streams_then) in
         [(false, false), (true, true), (false, true), (true, false)]
     {
         let user = format!("{streams_first} {streams_then}");
-        let mut chat = Chatter::new(&app.client, &[("turnwright-user", &user)]);
+        let mut chat = Chatter::new(&app.client, surface, &[("turnwright-user", &user)]);
         chat.streams = streams_first;
         let first = chat.say("look, please").await;
         assert_eq!(first.memory, "new");
         assert_eq!(first.message["content"], "Let me see.\n\nDone. \n");
         chat.streams = streams_then;
         // A client of another make sends parts, other line ends, and a system message of today.
+        let gap = surface.round_gap().replace('\n', "\r\n");
         chat.messages[1] = json!({
             "role": "assistant",
-            "content": [{ "type": "text", "text": "Let me see.\r\n\r\n" }, { "type": "text", "text": "Done." }],
+            "content": [{ "type": "text", "text": format!("Let me see.{gap}") }, { "type": "text", "text": "Done.\r\n" }],
         });
         chat.messages
             .insert(0, json!({ "role": "system", "content": "It is Monday." }));
@@ -42,14 +62,14 @@ async fn an_answer_is_recognized_however_it_was_read_and_sent_back() {
     }
 }
 
-#[tokio::test]
-async fn calls_of_the_client_are_part_of_its_history() {
+async fn calls_of_the_client_are_part_of_its_history(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = start(&model, &service).await;
     let mine = json!({ "tools": [{ "type": "function", "function": { "name": "mine" } }] });
     for streams in [false, true] {
         let user = format!("{streams}");
-        let mut chat = Chatter::new(&app.client, &[("turnwright-user", &user)]).with(mine.clone());
+        let mut chat =
+            Chatter::new(&app.client, surface, &[("turnwright-user", &user)]).with(mine.clone());
         chat.streams = streams;
         let first = chat.say("mine").await;
         let id = first.message["tool_calls"][0]["id"].clone();
@@ -67,11 +87,46 @@ async fn calls_of_the_client_are_part_of_its_history() {
     }
 }
 
+/// Responses shows calls of the server, and its clients send whole outputs back: the history is the same.
 #[tokio::test]
-async fn a_changed_history_is_another_one() {
+async fn calls_of_ours_that_are_sent_back_make_no_other_history() {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = start(&model, &service).await;
-    let mut chat = Chatter::new(&app.client, &[ANN]);
+    for streams in [false, true] {
+        let user = format!("{streams}");
+        let mut chat = Chatter::new(
+            &app.client,
+            WireFormat::OpenAiResponses,
+            &[("turnwright-user", &user)],
+        );
+        chat.streams = streams;
+        chat.keeps = Keeps::All;
+        let first = chat.say("look twice").await;
+        let mut other = chat.clone();
+        let second = chat.say("thanks").await;
+        assert_eq!(second.memory, "attached");
+        assert_eq!(second.conversation, first.conversation);
+        assert_eq!(app.turn(&second.turn).await["parent"], json!(first.turn));
+        // What it brings is not put back once more.
+        let sent = String::from_utf8(model.asked().last().unwrap().body.to_vec()).unwrap();
+        assert_eq!(sent.matches("sunny").count(), 2, "{sent}");
+        assert_eq!(chat.say("bye").await.memory, "attached");
+        // Whoever leaves them out later is the same as well.
+        let answer = other.messages.pop().unwrap();
+        other
+            .messages
+            .push(crate::surfaces::without_our_calls(answer));
+        other.keeps = Keeps::WhatWasSaid;
+        assert_eq!(other.say("thanks").await.memory, "attached");
+        let sent = String::from_utf8(model.asked().last().unwrap().body.to_vec()).unwrap();
+        assert_eq!(sent.matches("sunny").count(), 2, "{sent}");
+    }
+}
+
+async fn a_changed_history_is_another_one(surface: WireFormat) {
+    let (model, service) = (model().await, service(&["sunny"]).await);
+    let app = start(&model, &service).await;
+    let mut chat = Chatter::new(&app.client, surface, &[ANN]);
     for words in ["Hi", "look", "ok"] {
         chat.say(words).await;
     }
@@ -101,11 +156,10 @@ async fn a_changed_history_is_another_one() {
     assert_eq!(chat.say("and now?").await.memory, "attached");
 }
 
-#[tokio::test]
-async fn branches_are_continued_each_by_its_own() {
+async fn branches_are_continued_each_by_its_own(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny", "rainy"]).await);
     let app = start(&model, &service).await;
-    let mut chat = Chatter::new(&app.client, &[ANN]);
+    let mut chat = Chatter::new(&app.client, surface, &[ANN]);
     let root = chat.say("Hi").await;
     let mut other = chat.clone();
     let (one, two) = (chat.say("look here").await, other.say("look there").await);
@@ -118,20 +172,19 @@ async fn branches_are_continued_each_by_its_own() {
     }
 }
 
-#[tokio::test]
-async fn turns_that_look_the_same_are_one_unless_what_is_hidden_differs() {
+async fn turns_that_look_the_same_are_one_unless_what_is_hidden_differs(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny", "sunny", "rainy"]).await);
     let app = start(&model, &service).await;
-    let mut same = Chatter::new(&app.client, &[ANN]);
+    let mut same = Chatter::new(&app.client, surface, &[ANN]);
     same.say("look").await;
-    let mut chat = Chatter::new(&app.client, &[ANN]);
+    let mut chat = Chatter::new(&app.client, surface, &[ANN]);
     let newest = chat.say("look").await;
     let mut plain = chat.clone();
     let attached = plain.say("so?").await;
     assert_eq!(attached.memory, "attached");
     assert_eq!(app.turn(&attached.turn).await["parent"], json!(newest.turn));
     // The third time, the weather is another.
-    Chatter::new(&app.client, &[ANN]).say("look").await;
+    Chatter::new(&app.client, surface, &[ANN]).say("look").await;
     let ambiguous = chat.say("so?").await;
     assert_eq!(ambiguous.memory, "ambiguous");
     assert_eq!(app.turn(&ambiguous.turn).await["parent"], Value::Null);
@@ -142,8 +195,7 @@ async fn turns_that_look_the_same_are_one_unless_what_is_hidden_differs() {
 }
 
 /// Ann asks the same in two conversations, and is answered the same from different results.
-#[tokio::test]
-async fn of_turns_that_differ_the_one_of_the_named_conversation_is_continued() {
+async fn of_turns_that_differ_the_one_of_the_named_conversation_is_continued(surface: WireFormat) {
     // The third conversation's name is the one that the server gave it.
     for (then, memory, told) in [
         (Some(0), "attached", Some("sunny")),
@@ -159,13 +211,17 @@ async fn of_turns_that_differ_the_one_of_the_named_conversation_is_continued() {
         for name in [Some("trip"), Some("home"), None] {
             let named = name.map(|name| ("turnwright-conversation", name));
             let headers: Vec<_> = [ANN].into_iter().chain(named).collect();
-            let mut chat = Chatter::new(&app.client, &headers);
+            let mut chat = Chatter::new(&app.client, surface, &headers);
             conversations.push(chat.say("look").await);
             history = chat.messages;
         }
         let continued = then.map(|at: usize| &conversations[at]);
         let named = continued.map_or("elsewhere", |said| said.conversation.as_str());
-        let mut chat = Chatter::new(&app.client, &[ANN, ("turnwright-conversation", named)]);
+        let mut chat = Chatter::new(
+            &app.client,
+            surface,
+            &[ANN, ("turnwright-conversation", named)],
+        );
         chat.messages = history;
         let said = chat.say("so?").await;
         assert_eq!(
@@ -189,8 +245,7 @@ async fn of_turns_that_differ_the_one_of_the_named_conversation_is_continued() {
     }
 }
 
-#[tokio::test]
-async fn nothing_is_looked_for_where_nobody_is_named() {
+async fn nothing_is_looked_for_where_nobody_is_named(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = start(&model, &service).await;
     let own = own_key(&app, ToolGrant::All).await;
@@ -202,7 +257,10 @@ async fn nothing_is_looked_for_where_nobody_is_named() {
         ("a user", &app.client, named.clone(), ["new", "attached"]),
         ("store: false", &app.client, unstored, ["off", "off"]),
     ] {
-        let mut chat = Chatter::new(client, &[]).with(fields);
+        if fields["store"] == false && Wish::Unstored.refusal(surface).is_some() {
+            continue;
+        }
+        let mut chat = Chatter::new(client, surface, &[]).with(fields);
         assert_eq!(chat.say("look").await.memory, expected[0], "{what}");
         assert_eq!(chat.say("so?").await.memory, expected[1], "{what}");
     }
@@ -211,25 +269,30 @@ async fn nothing_is_looked_for_where_nobody_is_named() {
         ..offering(&service)
     };
     let app = app.again(&model, disabled).await;
-    let mut chat = Chatter::new(&app.client, &[]).with(named);
+    let mut chat = Chatter::new(&app.client, surface, &[]).with(named);
     assert_eq!(chat.say("Hi").await.memory, "off");
 }
 
-#[tokio::test]
-async fn a_turn_that_was_not_to_be_stored_is_continued_by_nobody() {
+async fn a_turn_that_was_not_to_be_stored_is_continued_by_nobody(surface: WireFormat) {
+    if Wish::Unstored.refusal(surface).is_some() {
+        return;
+    }
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = start(&model, &service).await;
-    let mut chat = Chatter::new(&app.client, &[ANN]).with(json!({ "store": false }));
+    let mut chat = Chatter::new(&app.client, surface, &[ANN]).with(json!({ "store": false }));
     chat.say("look").await;
     chat.fields = json!({});
     assert_eq!(chat.say("so?").await.memory, "mismatch");
 }
 
-#[tokio::test]
-async fn a_named_conversation_holds_what_is_continued_in_it() {
+async fn a_named_conversation_holds_what_is_continued_in_it(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = start(&model, &service).await;
-    let mut chat = Chatter::new(&app.client, &[("turnwright-conversation", "trip"), ANN]);
+    let mut chat = Chatter::new(
+        &app.client,
+        surface,
+        &[("turnwright-conversation", "trip"), ANN],
+    );
     let first = chat.say("look").await;
     assert_eq!(first.conversation, "trip");
     // The same person goes on elsewhere.
@@ -240,18 +303,17 @@ async fn a_named_conversation_holds_what_is_continued_in_it() {
         ("attached", "another")
     );
     // Without a person, each conversation is for itself.
-    let mut chat = Chatter::new(&app.client, &[("turnwright-conversation", "one")]);
+    let mut chat = Chatter::new(&app.client, surface, &[("turnwright-conversation", "one")]);
     assert_eq!(chat.say("look").await.memory, "new");
     assert_eq!(chat.clone().say("so?").await.memory, "attached");
     chat.headers[0].1 = "two".to_owned();
     assert_eq!(chat.say("so?").await.memory, "mismatch");
 }
 
-#[tokio::test]
-async fn a_repetition_says_what_the_first_said() {
+async fn a_repetition_says_what_the_first_said(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = start(&model, &service).await;
-    let mut chat = Chatter::new(&app.client, &[ANN]);
+    let mut chat = Chatter::new(&app.client, surface, &[ANN]);
     chat.say("look").await;
     chat.headers
         .push(("idempotency-key".to_owned(), "k".to_owned()));
@@ -265,22 +327,20 @@ async fn a_repetition_says_what_the_first_said() {
     assert_eq!(first.conversation, second.conversation);
 }
 
-#[tokio::test]
-async fn a_history_is_known_after_a_restart() {
+async fn a_history_is_known_after_a_restart(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = start(&model, &service).await;
-    let mut chat = Chatter::new(&app.client, &[ANN]);
+    let mut chat = Chatter::new(&app.client, surface, &[ANN]);
     chat.say("look").await;
     let app = app.again(&model, offering(&service)).await;
     chat.client = app.client.clone();
     assert_eq!(chat.say("so?").await.memory, "attached");
 }
 
-#[tokio::test]
-async fn the_longest_history_is_known() {
+async fn the_longest_history_is_known(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = start(&model, &service).await;
-    let mut chat = Chatter::new(&app.client, &[ANN]);
+    let mut chat = Chatter::new(&app.client, surface, &[ANN]);
     chat.messages = (0..2046)
         .flat_map(|n| {
             [
@@ -295,8 +355,7 @@ async fn the_longest_history_is_known() {
     assert_eq!(chat.messages.len(), 4096);
 }
 
-#[tokio::test]
-async fn an_answer_that_a_limit_cut_is_continued() {
+async fn an_answer_that_a_limit_cut_is_continued(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = App::start(&model, offering(&service)).await;
     let limited = AppOptions {
@@ -305,16 +364,15 @@ async fn an_answer_that_a_limit_cut_is_continued() {
     };
     let limited = app.again(&model, limited).await;
     // The client is told `length`, and has an answer.
-    let mut chat = Chatter::new(&limited.client, &[ANN]);
+    let mut chat = Chatter::new(&limited.client, surface, &[ANN]);
     assert_eq!(chat.say("look").await.message["content"], "Let me see.");
     assert_eq!(chat.say("so?").await.memory, "attached");
 }
 
-#[tokio::test]
-async fn another_key_continues_nothing() {
+async fn another_key_continues_nothing(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = start(&model, &service).await;
-    let mut chat = Chatter::new(&app.client, &[ANN]);
+    let mut chat = Chatter::new(&app.client, surface, &[ANN]);
     chat.say("look").await;
     let scopes = || vec![KeyScope::Chat, KeyScope::TurnsReadAll];
     for organization in ["default", "other"] {
@@ -325,12 +383,11 @@ async fn another_key_continues_nothing() {
     }
 }
 
-#[tokio::test]
-async fn each_body_is_kept_as_it_came_and_what_it_repeats_once() {
+async fn each_body_is_kept_as_it_came_and_what_it_repeats_once(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = start(&model, &service).await;
     let tools = json!({ "tools": [{ "type": "function", "function": { "name": "mine" } }] });
-    let mut chat = Chatter::new(&app.client, &[ANN]).with(tools);
+    let mut chat = Chatter::new(&app.client, surface, &[ANN]).with(tools);
     let mut turns = Vec::new();
     for text in ["Hello there.", "look, please", "mine"] {
         let said = chat.say(text).await;

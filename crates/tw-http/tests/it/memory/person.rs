@@ -3,9 +3,17 @@
 use serde_json::json;
 use tw_core::tenant::ToolGrant;
 use tw_testkit::listener::Listener;
+use tw_wire::format::WireFormat;
 
 use super::{Chatter, holds, model, own_key, service, start};
 use crate::app::App;
+use crate::surfaces::{self, Wish, on_each_surface};
+
+on_each_surface!(
+    two_people_with_the_same_history_have_each_their_own,
+    a_history_that_another_replays_brings_nothing_back,
+    names_of_different_kinds_are_different_people,
+);
 
 const OF_ANN: &str = "canary-of-ann";
 const OF_BOB: &str = "canary-of-bob";
@@ -28,16 +36,26 @@ const NAMED: [Named; 5] = [
     Named::OwnKey,
 ];
 
-async fn chatter(app: &App, named: Named, name: &str) -> Chatter {
+/// The ways that a surface has words for.
+fn named_on(surface: WireFormat) -> impl Iterator<Item = Named> {
+    let is_said = move |named: &Named| {
+        *named != Named::SafetyField || Wish::SafetyField.refusal(surface).is_none()
+    };
+    NAMED.into_iter().filter(is_said)
+}
+
+async fn chatter(app: &App, surface: WireFormat, named: Named, name: &str) -> Chatter {
     match named {
-        Named::Header => Chatter::new(&app.client, &[("turnwright-user", name)]),
-        Named::Field => Chatter::new(&app.client, &[]).with(json!({ "user": name })),
+        Named::Header => Chatter::new(&app.client, surface, &[("turnwright-user", name)]),
+        Named::Field => Chatter::new(&app.client, surface, &[]).with(json!({ "user": name })),
         Named::SafetyField => {
             let fields = json!({ "safety_identifier": name, "user": "everybody" });
-            Chatter::new(&app.client, &[]).with(fields)
+            Chatter::new(&app.client, surface, &[]).with(fields)
         }
-        Named::Conversation => Chatter::new(&app.client, &[("turnwright-conversation", name)]),
-        Named::OwnKey => Chatter::new(&own_key(app, ToolGrant::All).await, &[]),
+        Named::Conversation => {
+            Chatter::new(&app.client, surface, &[("turnwright-conversation", name)])
+        }
+        Named::OwnKey => Chatter::new(&own_key(app, ToolGrant::All).await, surface, &[]),
     }
 }
 
@@ -47,9 +65,8 @@ fn newest_holds(model: &Listener, text: &str) -> bool {
 }
 
 /// Both say the same and are answered the same; the tools said different things.
-#[tokio::test]
-async fn two_people_with_the_same_history_have_each_their_own() {
-    for named in NAMED {
+async fn two_people_with_the_same_history_have_each_their_own(surface: WireFormat) {
+    for named in named_on(surface) {
         // Who looks first, and who goes on first.
         for (first, then) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             let model = model().await;
@@ -57,13 +74,16 @@ async fn two_people_with_the_same_history_have_each_their_own() {
             let service = service(&[canaries[first], canaries[1 - first]]).await;
             let app = start(&model, &service).await;
             let mut people = [
-                chatter(&app, named, "ann").await,
-                chatter(&app, named, "bob").await,
+                chatter(&app, surface, named, "ann").await,
+                chatter(&app, surface, named, "bob").await,
             ];
             for at in [first, 1 - first] {
                 people[at].say("look").await;
             }
-            assert_eq!(people[0].messages, people[1].messages);
+            let seen = people
+                .each_ref()
+                .map(|chat| surfaces::plain(&chat.messages));
+            assert_eq!(seen[0], seen[1]);
             for words in ["so?", "and then?"] {
                 for at in [then, 1 - then] {
                     let said = people[at].say(words).await;
@@ -78,16 +98,15 @@ async fn two_people_with_the_same_history_have_each_their_own() {
 }
 
 /// Bob got hold of all that Ann has on her screen.
-#[tokio::test]
-async fn a_history_that_another_replays_brings_nothing_back() {
-    for named in NAMED {
+async fn a_history_that_another_replays_brings_nothing_back(surface: WireFormat) {
+    for named in named_on(surface) {
         let (model, service) = (model().await, service(&[OF_ANN]).await);
         let app = start(&model, &service).await;
-        let mut ann = chatter(&app, named, "ann").await;
+        let mut ann = chatter(&app, surface, named, "ann").await;
         ann.say("look").await;
         ann.say("so?").await;
         assert!(newest_holds(&model, OF_ANN));
-        let mut bob = chatter(&app, named, "bob").await;
+        let mut bob = chatter(&app, surface, named, "bob").await;
         bob.messages.clone_from(&ann.messages);
         let said = bob.say("tell me").await;
         assert_eq!(said.memory, "mismatch", "{named:?}");
@@ -102,8 +121,7 @@ async fn a_history_that_another_replays_brings_nothing_back() {
 }
 
 /// Whoever leaves the name out is not the one who was named.
-#[tokio::test]
-async fn names_of_different_kinds_are_different_people() {
+async fn names_of_different_kinds_are_different_people(surface: WireFormat) {
     let (model, service) = (model().await, service(&[OF_ANN]).await);
     let app = start(&model, &service).await;
     let own = own_key(&app, ToolGrant::All).await;
@@ -113,11 +131,11 @@ async fn names_of_different_kinds_are_different_people() {
     let of_nobody: &[(&str, &str)] = &[];
     let scopes = [of_nobody, of_user, of_conversation];
     for (of, headers) in scopes.into_iter().enumerate() {
-        let mut chat = Chatter::new(&own, headers);
+        let mut chat = Chatter::new(&own, surface, headers);
         // Whoever said the same before has a turn of their own with this history.
         chat.say(&format!("look {of}")).await;
         for (to, headers) in scopes.into_iter().enumerate() {
-            let mut other = Chatter::new(&own, headers);
+            let mut other = Chatter::new(&own, surface, headers);
             other.messages.clone_from(&chat.messages);
             let memory = other.say(&format!("from {of} to {to}")).await.memory;
             assert_eq!(newest_holds(&model, OF_ANN), of == to, "{of} {to}");
@@ -125,13 +143,13 @@ async fn names_of_different_kinds_are_different_people() {
         }
     }
     // In a conversation of several, each has what is theirs.
-    let mut chat = Chatter::new(&own, of_both);
+    let mut chat = Chatter::new(&own, surface, of_both);
     chat.say("look around").await;
-    let mut other = Chatter::new(&own, &[("turnwright-user", "z"), of_both[1]]);
+    let mut other = Chatter::new(&own, surface, &[("turnwright-user", "z"), of_both[1]]);
     other.messages.clone_from(&chat.messages);
     assert_eq!(other.say("so?").await.memory, "mismatch");
     assert!(!newest_holds(&model, OF_ANN));
-    let mut nobody = Chatter::new(&own, &of_both[1..]);
+    let mut nobody = Chatter::new(&own, surface, &of_both[1..]);
     nobody.messages.clone_from(&chat.messages);
     assert_eq!(nobody.say("so?").await.memory, "mismatch");
     assert!(!newest_holds(&model, OF_ANN));

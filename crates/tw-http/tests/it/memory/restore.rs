@@ -4,9 +4,21 @@ use serde_json::{Value, json};
 use tw_core::tenant::ToolGrant;
 use tw_runtime::runtime::RuntimeConfig;
 use tw_testkit::listener::{Listener, ListenerReply};
+use tw_wire::format::WireFormat;
 
 use super::{Chatter, answer, holds, model, offering, own_key, service, start};
 use crate::app::{App, AppOptions};
+use crate::surfaces::on_each_surface;
+
+on_each_surface!(
+    what_tools_said_goes_to_the_model_again,
+    what_is_put_back_is_the_same_after_a_restart,
+    only_tools_that_are_offered_come_back,
+    the_newest_whole_rounds_come_back_as_far_as_there_is_room,
+    a_model_that_finds_it_too_long_is_asked_once_more_without,
+    another_refusal_is_the_clients,
+    a_history_that_had_to_be_repaired_is_put_back_in_its_places,
+);
 
 const ANN: (&str, &str) = ("turnwright-user", "ann");
 
@@ -32,13 +44,12 @@ fn in_words(message: &Value) -> String {
     words.join(" ")
 }
 
-#[tokio::test]
-async fn what_tools_said_goes_to_the_model_again() {
+async fn what_tools_said_goes_to_the_model_again(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny", "mild", "windy"]).await);
     let app = start(&model, &service).await;
     for streams in [false, true] {
         let user = format!("{streams}");
-        let mut chat = Chatter::new(&app.client, &[("turnwright-user", &user)]);
+        let mut chat = Chatter::new(&app.client, surface, &[("turnwright-user", &user)]);
         chat.streams = streams;
         chat.say("Hi").await;
         chat.say("look twice").await;
@@ -74,11 +85,10 @@ async fn what_tools_said_goes_to_the_model_again() {
     }
 }
 
-#[tokio::test]
-async fn what_is_put_back_is_the_same_after_a_restart() {
+async fn what_is_put_back_is_the_same_after_a_restart(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = start(&model, &service).await;
-    let mut chat = Chatter::new(&app.client, &[ANN]);
+    let mut chat = Chatter::new(&app.client, surface, &[ANN]);
     chat.say("look").await;
     let mut other = chat.clone();
     chat.say("so?").await;
@@ -89,12 +99,11 @@ async fn what_is_put_back_is_the_same_after_a_restart() {
     assert_eq!(sent(&model), before);
 }
 
-#[tokio::test]
-async fn only_tools_that_are_offered_come_back() {
+async fn only_tools_that_are_offered_come_back(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny", "a cat"]).await);
     let app = start(&model, &service).await;
     let client = own_key(&app, ToolGrant::All).await;
-    let mut chat = Chatter::new(&client, &[]);
+    let mut chat = Chatter::new(&client, surface, &[]);
     chat.say("look").await;
     chat.say("peek").await;
     let list = |names: &[&str]| {
@@ -120,8 +129,7 @@ async fn only_tools_that_are_offered_come_back() {
     }
 }
 
-#[tokio::test]
-async fn the_newest_whole_rounds_come_back_as_far_as_there_is_room() {
+async fn the_newest_whole_rounds_come_back_as_far_as_there_is_room(surface: WireFormat) {
     let long = "x".repeat(1000);
     let says: Vec<String> = (0..4).map(|n| format!("said {n} {long}")).collect();
     let says: Vec<&str> = says.iter().map(String::as_str).collect();
@@ -131,7 +139,7 @@ async fn the_newest_whole_rounds_come_back_as_far_as_there_is_room() {
         ..offering(&service)
     };
     let app = App::start(&model, room(1 << 20)).await;
-    let mut chat = Chatter::new(&app.client, &[ANN]);
+    let mut chat = Chatter::new(&app.client, surface, &[ANN]);
     for words in ["look", "look twice", "look"] {
         chat.say(words).await;
     }
@@ -175,8 +183,7 @@ async fn forgetful(refusal: ListenerReply) -> Listener {
     .unwrap()
 }
 
-#[tokio::test]
-async fn a_model_that_finds_it_too_long_is_asked_once_more_without() {
+async fn a_model_that_finds_it_too_long_is_asked_once_more_without(surface: WireFormat) {
     let coded = r#"{"error":{"message":"no","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
     let said = r#"{"error":{"message":"This model's maximum context length is 8 tokens.","type":"BadRequestError","code":400}}"#;
     for refusal in [
@@ -187,7 +194,7 @@ async fn a_model_that_finds_it_too_long_is_asked_once_more_without() {
         for streams in [false, true] {
             let (model, service) = (forgetful(refusal.clone()).await, service(&["sunny"]).await);
             let app = start(&model, &service).await;
-            let mut chat = Chatter::new(&app.client, &[ANN]);
+            let mut chat = Chatter::new(&app.client, surface, &[ANN]);
             chat.streams = streams;
             chat.say("look").await;
             let asked = model.asked().len();
@@ -203,31 +210,29 @@ async fn a_model_that_finds_it_too_long_is_asked_once_more_without() {
     }
 }
 
-#[tokio::test]
-async fn another_refusal_is_the_clients() {
+async fn another_refusal_is_the_clients(surface: WireFormat) {
     let refusal = r#"{"error":{"message":"no such model","type":"invalid_request_error"}}"#;
     let (model, service) = (
         forgetful(ListenerReply::status(400, refusal)).await,
         service(&["sunny"]).await,
     );
     let app = start(&model, &service).await;
-    let mut chat = Chatter::new(&app.client, &[ANN]);
+    let mut chat = Chatter::new(&app.client, surface, &[ANN]);
     chat.say("look").await;
     let asked = model.asked().len();
     let body = json!({
         "model": "m",
         "messages": [chat.messages[0], chat.messages[1], { "role": "user", "content": "so?" }],
     });
-    let got = app.post(&[ANN], &body).await;
+    let got = app.ask_on(surface, &[ANN], &body).await;
     assert_eq!(got.status, 400, "{}", got.text());
     assert_eq!(model.asked().len(), asked + 1);
 }
 
-#[tokio::test]
-async fn a_history_that_had_to_be_repaired_is_put_back_in_its_places() {
+async fn a_history_that_had_to_be_repaired_is_put_back_in_its_places(surface: WireFormat) {
     let (model, service) = (model().await, service(&["sunny"]).await);
     let app = start(&model, &service).await;
-    let mut chat = Chatter::new(&app.client, &[ANN]);
+    let mut chat = Chatter::new(&app.client, surface, &[ANN]);
     // A result that nobody asked for stands in front of all answers.
     chat.messages
         .push(json!({ "role": "user", "content": "Hi" }));

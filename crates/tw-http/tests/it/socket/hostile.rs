@@ -34,7 +34,14 @@ async fn messages_that_are_none_are_told_so_and_the_connection_goes_on() {
             "missing_required_parameter",
         ),
         (
-            Message::text(r#"{"type":"response.create","model":"m","input":"x","generate":false}"#),
+            Message::text(r#"{"type":"response.create","model":"m","input":"x","generate":0}"#),
+            400,
+            "invalid_type",
+        ),
+        (
+            Message::text(
+                r#"{"type":"response.create","model":"m","input":"x","background":true}"#,
+            ),
             400,
             "unsupported_parameter",
         ),

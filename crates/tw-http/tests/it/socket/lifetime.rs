@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tw_http::server::SurfaceOptions;
+use tw_core::tenant::{KeyScope, ToolGrant};
+use tw_http::server::{SocketLimits, SurfaceOptions};
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
+use tw_testkit::polling::poll_until;
 
 use super::client::{Socket, SocketTold};
 use super::{app, create, says};
@@ -85,4 +87,48 @@ async fn a_server_that_ends_closes_behind_what_is_being_told() {
     app.surfaces
         .sockets_closed_within(Duration::from_secs(60))
         .await;
+}
+
+#[tokio::test]
+async fn a_key_has_a_part_of_the_connections_and_gets_it_back() {
+    let upstream = says(&["OK."]).await;
+    let sockets = SocketLimits { all: 3, of_key: 2 };
+    let wanted = AppOptions {
+        options: SurfaceOptions {
+            sockets,
+            ..SurfaceOptions::defaults()
+        },
+        ..AppOptions::plain()
+    };
+    let mut app = App::start(&upstream, wanted).await;
+    let own = app.client.key.clone();
+    let other = app
+        .key("other", ToolGrant::None, vec![KeyScope::Chat])
+        .await;
+    let first = Socket::open(&app).await;
+    let mut second = Socket::open(&app).await;
+    let (status, body) = Socket::open_with(&app, &[]).await.err().unwrap();
+    assert_eq!(
+        (status, &body["error"]["code"]),
+        (429, &json!("rate_limit_exceeded"))
+    );
+    let message = body["error"]["message"].as_str().unwrap();
+    assert!(message.contains("has 2 WebSockets open"), "{message}");
+    // Those that it has work on, and another key has room as long as there is some.
+    second.answered(&create("Hi")).await;
+    app.client.key = Some(other);
+    let others = Socket::open(&app).await;
+    let (status, body) = Socket::open_with(&app, &[]).await.err().unwrap();
+    assert_eq!(
+        (status, &body["error"]["code"]),
+        (503, &json!("overloaded"))
+    );
+    others.close().await;
+    first.close().await;
+    app.client.key = own;
+    // The place is free when the server has seen the end.
+    poll_until("a place for a connection", async || {
+        Socket::open_with(&app, &[]).await.ok()
+    })
+    .await;
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::runtime;
 use tw_core::tool::EffectClass;
 use tw_testkit::listener::{Listener, ListenerReply, ReceivedRequest, ReplyPiece};
+use tw_wire::format::WireFormat;
 
 use super::lab::{ToolLab, model, reaching};
 use crate::app::{CHAT, ask};
@@ -176,7 +177,7 @@ async fn after_death(case: &Case) -> (ToolLab, String, String) {
             .await
     });
     lab.service.asked_times(1).await;
-    let turn = lab.app.running_turn("k").await;
+    let turn = lab.app.running_turn(WireFormat::OpenAiChat, "k").await;
     drop(process);
     lab.service.abandoned_times(1).await;
     assert!(

@@ -63,10 +63,10 @@ pub fn history(
     let is_native = request.input.format == FORMAT;
     let rules = Accepts {
         // The API takes no other ids; its own clients' are theirs to choose.
-        call_ids: if is_native {
-            accepts.call_ids
+        unknown_call_ids: if is_native {
+            CallIdRule::AsSent
         } else {
-            accepts.call_ids.max(CallIdRule::Plain)
+            CallIdRule::Plain
         },
         ..accepts.clone()
     };

@@ -37,7 +37,7 @@ const STOPS_MAX: usize = 4;
 pub fn rules(accepts: &Accepts) -> Accepts {
     Accepts {
         images_in_results: false,
-        call_ids: accepts.call_ids.max(CallIdRule::Plain),
+        unknown_call_ids: CallIdRule::Plain,
         ..accepts.clone()
     }
 }

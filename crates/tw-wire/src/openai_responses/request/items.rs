@@ -6,6 +6,7 @@
 
 mod own_calls;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
@@ -27,6 +28,8 @@ pub struct ReadItems {
     pub messages: Vec<Message>,
     pub ends: MessageEnds,
     pub approvals: Vec<ApprovalAnswer>,
+    /// Ids of the calls that this server ran.
+    pub shown_calls: BTreeSet<String>,
 }
 
 const INPUT: Place<'static> = Place::Whole("input");
@@ -39,6 +42,7 @@ pub fn read(fields: &ObjectFields<'_>, reading: &Reading<'_>) -> Result<ReadItem
         group: Group::default(),
         approvals: Vec::new(),
         asked: AskedCalls::default(),
+        shown_calls: BTreeSet::new(),
     };
     let Some(input) = fields.get("input") else {
         // A response that follows another one, or a stored prompt, may need no more.
@@ -140,6 +144,7 @@ struct ItemsReader<'a> {
     /// Answers behind which the model has said nothing yet.
     approvals: Vec<ApprovalAnswer>,
     asked: AskedCalls<'a>,
+    shown_calls: BTreeSet<String>,
 }
 
 #[derive(Default)]
@@ -198,6 +203,7 @@ impl ItemsReader<'_> {
             },
             messages: self.messages,
             approvals: self.approvals,
+            shown_calls: self.shown_calls,
         })
     }
 

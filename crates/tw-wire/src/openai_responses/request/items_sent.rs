@@ -83,10 +83,10 @@ impl ItemsWriter<'_> {
         let is_native = request.input.format == FORMAT;
         let rules = Accepts {
             // A client of another format may have any, and the API takes no others; its own clients' are theirs.
-            call_ids: if is_native {
-                self.accepts.call_ids
+            unknown_call_ids: if is_native {
+                CallIdRule::AsSent
             } else {
-                self.accepts.call_ids.max(CallIdRule::Plain)
+                CallIdRule::Plain
             },
             ..self.accepts.clone()
         };

@@ -81,6 +81,7 @@ impl ItemsReader<'_> {
         let id = ids::parse_own_call_id(&id).map_or(id, |call| call.handed());
         let call = self.call_of_ours(id.clone(), fields, place)?;
         self.model(end, [Block::Call(call)]);
+        self.shown_calls.insert(id.clone());
         self.own_result(id, fields, place)
     }
 
