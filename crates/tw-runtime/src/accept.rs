@@ -317,16 +317,13 @@ impl Runtime {
                 return Err(TurnRefused::ConversationBusy);
             }
             let end_user = end_user.clone();
+            let earlier = EarlierKnown {
+                keys_since,
+                early: is_early.then_some(equal),
+                using,
+            };
             match self
-                .begin(
-                    &request,
-                    end_user,
-                    &hashed,
-                    keys_since,
-                    is_early.then_some(equal),
-                    passing,
-                    using,
-                )
+                .begin(&request, end_user, &hashed, earlier, passing)
                 .await?
             {
                 Begun::Taken(taken) => return Ok(*taken),
@@ -411,11 +408,14 @@ impl Runtime {
         request: &TurnRequest,
         end_user: Option<String>,
         hashed: &BodyHashes,
-        keys_since: Option<Timestamp>,
-        early: Option<RequestFingerprint>,
+        earlier: EarlierKnown,
         passing: TurnstilePass,
-        using: AnswersUse,
     ) -> Result<Begun, TurnRefused> {
+        let EarlierKnown {
+            keys_since,
+            early,
+            using,
+        } = earlier;
         let inner = &self.0;
         let upstreams = inner.upstreams_of(&request.input.model);
         if upstreams.is_empty() {
@@ -638,6 +638,16 @@ fn told_of(
         FeltDifferences::default()
     };
     (differences, format.changes(&sent, accepts))
+}
+
+/// What earlier tries of a request mean for the turn that it begins.
+#[derive(Clone, Copy)]
+struct EarlierKnown {
+    /// Idempotency keys that were made before do not count.
+    keys_since: Option<Timestamp>,
+    /// Of a repetition whose first try was not seen.
+    early: Option<RequestFingerprint>,
+    using: AnswersUse,
 }
 
 /// A turn that is about to begin.

@@ -1,6 +1,7 @@
 //! What holds whatever happens, in whatever order.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use proptest::prelude::{Just, Strategy, any, prop};
 use proptest::{prop_assert, prop_assert_eq, proptest};
@@ -12,6 +13,7 @@ use crate::id::CallRef;
 use crate::tool::{EffectClass, ToolOutcome};
 use crate::turn::{Effect, Event, Timer, TurnSetup};
 use crate::turn_policy::OnLeave;
+use crate::turn_status::TurnStatus;
 
 /// One step of the world: which of the likely events happens, or any other line.
 #[derive(Clone, Debug)]
@@ -334,6 +336,44 @@ proptest! {
                 prop_assert!(matches!(end, Some(ToolOutcome::NotSent { .. })), "{call:?}#{n}: {end:?}");
             }
         }
+    }
+
+    /// What has to be approved is asked about at the turn's end, or ends with it, and never runs.
+    #[test]
+    fn what_needs_approval_never_runs(choices in choices(), on_leave in leaving()) {
+        let mut guarding = setup(2, on_leave);
+        guarding.offer = guarding.offer.map_ours(|tool| {
+            let mut tool = (*tool).clone();
+            tool.policy.requires_approval = tool.policy.effect != EffectClass::Read;
+            Arc::new(tool)
+        });
+        let (run, world) = play(guarding, &choices);
+        for call in world.dispatched.keys() {
+            prop_assert!(!run.turn.tool_of(*call).unwrap().policy.requires_approval, "{call:?} ran");
+        }
+        let mut held: BTreeMap<CallRef, u32> = BTreeMap::new();
+        let mut asked = 0;
+        for change in &run.written {
+            match change {
+                TurnChange::AddCall(call) if call.approval.is_some() => {
+                    held.insert(call.call, 0);
+                }
+                TurnChange::EndCall { call, .. } => {
+                    held.entry(*call).and_modify(|ends| *ends += 1);
+                }
+                TurnChange::AskApproval { call, .. } => {
+                    *held.get_mut(call).unwrap() += 1;
+                    asked += 1;
+                }
+                TurnChange::EndTurn(end) if asked > 0 => {
+                    prop_assert_eq!(end.status, TurnStatus::Completed);
+                }
+                _ => {}
+            }
+        }
+        prop_assert!(held.values().all(|ends| *ends == 1), "{held:?}");
+        let shown = run.shown.iter().filter(|event| matches!(event, LogEvent::ApprovalAsked { .. }));
+        prop_assert_eq!(shown.count(), asked);
     }
 
     /// Whatever is asked next has an answer to each call, in order.
