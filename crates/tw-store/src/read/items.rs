@@ -6,7 +6,7 @@ use tw_core::tenant::TurnOwner;
 
 use super::ReadError;
 use super::columns::{get, optional_word, word};
-use super::conversations::{MadeBy, Seen};
+use super::conversations::{MadeBy, OwnerKeys};
 use crate::store::Store;
 
 /// Most turns of a path; what lies before is not read.
@@ -55,7 +55,7 @@ impl Store {
         start: PathStart,
     ) -> Result<Option<ConversationPath>, ReadError> {
         self.read(move |conn| {
-            let seen = Seen::by(conn, organization, &whose)?;
+            let seen = OwnerKeys::by(conn, organization, &whose)?;
             let Some(key) = seen.find(conn, &conversation)? else {
                 return Ok(None);
             };
@@ -81,7 +81,7 @@ const FIND: &str = "SELECT key FROM turn WHERE organization = ?1 AND conversatio
 
 fn path(
     conn: &Connection,
-    seen: &Seen,
+    seen: &OwnerKeys,
     conversation: i64,
     start: PathStart,
 ) -> Result<ConversationPath, ReadError> {
@@ -135,7 +135,7 @@ const DELETED_ITEMS: &str = "SELECT id FROM deleted_item WHERE turn = ?1";
 
 fn walk(
     conn: &Connection,
-    seen: &Seen,
+    seen: &OwnerKeys,
     conversation: i64,
     mut next: Option<i64>,
 ) -> Result<Vec<PathTurn>, ReadError> {
