@@ -88,7 +88,7 @@ impl Store {
         max: usize,
     ) -> Result<Option<RowPage<ConversationRow>>, ReadError> {
         self.read(move |conn| {
-            let seen = Seen::by(conn, organization, &whose)?;
+            let seen = OwnerKeys::by(conn, organization, &whose)?;
             let before = match after {
                 None => Some(i64::MAX),
                 Some(after) => seen.find(conn, &after)?,
@@ -110,7 +110,7 @@ impl Store {
         whose: TurnOwner,
     ) -> Result<Option<ConversationRow>, ReadError> {
         self.read(move |conn| {
-            let seen = Seen::by(conn, organization, &whose)?;
+            let seen = OwnerKeys::by(conn, organization, &whose)?;
             match seen.find(conn, &conversation)? {
                 Some(key) => seen.row(conn, key),
                 None => Ok(None),
@@ -131,7 +131,7 @@ impl Store {
         api_key: ApiKeyId,
     ) -> Result<bool, ReadError> {
         self.read(move |conn| {
-            let seen = Seen::by(conn, organization, &whose)?;
+            let seen = OwnerKeys::by(conn, organization, &whose)?;
             let Some(key) = seen.find(conn, &conversation)? else {
                 return Ok(false);
             };
@@ -157,7 +157,7 @@ impl Store {
         wanted: TurnsWanted,
     ) -> Result<ConversationTurns, ReadError> {
         self.read(move |conn| {
-            let seen = Seen::by(conn, organization, &whose)?;
+            let seen = OwnerKeys::by(conn, organization, &whose)?;
             let Some(key) = seen.find(conn, &conversation)? else {
                 return Ok(ConversationTurns::NoConversation);
             };
@@ -169,7 +169,7 @@ impl Store {
 }
 
 /// The key and the end user whose turns are seen, by the store's own keys.
-pub(super) struct Seen {
+pub(super) struct OwnerKeys {
     pub(super) organization: OrgId,
     pub(super) api_key: Option<i64>,
     pub(super) end_user: Option<i64>,
@@ -266,7 +266,7 @@ const CONTENT_BYTES: &str = "SELECT
     + coalesce((SELECT sum(octet_length(arguments) + coalesce(octet_length(shown), 0))
                 FROM tool_call WHERE turn = ?1), 0) AS bytes";
 
-impl Seen {
+impl OwnerKeys {
     /// The store's own keys for `whose`.
     pub(super) fn by(
         conn: ReadSession<'_>,

@@ -5,7 +5,7 @@ use tw_core::tenant::TurnOwner;
 
 use super::ReadError;
 use super::columns::{get, optional_word, word};
-use super::conversations::{MadeBy, Seen};
+use super::conversations::{MadeBy, OwnerKeys};
 use crate::session::ReadSession;
 use crate::session::bound::params;
 use crate::store::Store;
@@ -56,7 +56,7 @@ impl Store {
         start: PathStart,
     ) -> Result<Option<ConversationPath>, ReadError> {
         self.read(move |conn| {
-            let seen = Seen::by(conn, organization, &whose)?;
+            let seen = OwnerKeys::by(conn, organization, &whose)?;
             let Some(key) = seen.find(conn, &conversation)? else {
                 return Ok(None);
             };
@@ -82,7 +82,7 @@ const FIND: &str = "SELECT key FROM turn WHERE organization = ?1 AND conversatio
 
 fn path(
     conn: ReadSession<'_>,
-    seen: &Seen,
+    seen: &OwnerKeys,
     conversation: i64,
     start: PathStart,
 ) -> Result<ConversationPath, ReadError> {
@@ -133,7 +133,7 @@ const DELETED_ITEMS: &str = "SELECT id FROM deleted_item WHERE turn = ?1";
 
 fn walk(
     conn: ReadSession<'_>,
-    seen: &Seen,
+    seen: &OwnerKeys,
     conversation: i64,
     mut next: Option<i64>,
 ) -> Result<Vec<PathTurn>, ReadError> {

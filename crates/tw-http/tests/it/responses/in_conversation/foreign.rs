@@ -52,6 +52,9 @@ fn errors(answers: &[ReadAnswer]) -> Vec<(u16, Value)> {
     errors.collect()
 }
 
+/// What it is, who asks, with which headers, and for which conversation.
+type Row<'a> = (&'a str, &'a TestClient, &'a [(&'a str, &'a str)], &'a str);
+
 #[tokio::test]
 async fn a_foreign_conversation_is_answered_like_an_unknown_one() {
     let lab = Lab::start(&[("One.", &[])]).await;
@@ -79,7 +82,7 @@ async fn a_foreign_conversation_is_answered_like_an_unknown_one() {
         .send("POST", CONVERSATIONS, &of_ann, body.to_string());
     let ann = response(&ann.await.unwrap());
     let bob: &[(&str, &str)] = &[("turnwright-user", "bob")];
-    let rows: [(&str, &TestClient, &[(&str, &str)], &str); 3] = [
+    let rows: [Row<'_>; 3] = [
         ("another key", &narrow, &[], &name),
         ("another organization", &elsewhere, &[], &name),
         ("another end user", &app.client, bob, id(&ann)),
