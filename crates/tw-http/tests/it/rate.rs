@@ -189,7 +189,7 @@ async fn an_organizations_limit_is_of_all_its_keys_and_of_no_other(surface: Wire
         "0"
     );
     for client in [&app.client, &second_key] {
-        let refused = ask_on(&client, surface, &ask("Hi")).await;
+        let refused = ask_on(client, surface, &ask("Hi")).await;
         assert_limited(
             surface,
             &refused,

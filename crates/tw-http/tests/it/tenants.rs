@@ -9,13 +9,14 @@ use tw_wire::format::WireFormat;
 
 use crate::app::{App, AppOptions, ask, probe, upstream_body};
 use crate::openapi;
-use crate::surfaces::{self, on_each_surface};
+use crate::surfaces::{self, assert_refused, on_each_surface};
 
 on_each_surface!(
     a_foreign_turn_is_answered_like_an_unknown_one_on_every_route,
     a_foreign_cancel_stops_nothing,
     names_of_another_organization_or_key_lead_to_nothing_of_theirs,
     a_key_without_turns_read_sees_only_its_own_turns,
+    a_key_that_may_not_ask_is_refused_in_the_surfaces_own_shape,
     a_tool_granted_to_one_key_is_not_offered_to_another,
     the_name_of_a_tool_that_the_key_may_not_use_is_the_clients_own,
     whoever_names_an_end_user_sees_only_their_turns,
@@ -269,6 +270,37 @@ async fn a_key_without_turns_read_sees_only_its_own_turns(surface: WireFormat) {
             .await
             .status,
         403
+    );
+}
+
+async fn a_key_that_may_not_ask_is_refused_in_the_surfaces_own_shape(surface: WireFormat) {
+    let upstream = hello().await;
+    let app = start(&upstream).await;
+    let unscoped = app.key("default", ToolGrant::None, vec![KeyScope::TurnsRead]);
+    for (key, status, code) in [
+        (None, 401, "missing_api_key"),
+        (Some("tw-wrong".to_owned()), 401, "invalid_api_key"),
+        (Some(unscoped.await), 403, "insufficient_scope"),
+    ] {
+        let client = app.with_key(key);
+        for streamed in [false, true] {
+            let mut body = ask("Hi");
+            body["stream"] = json!(streamed);
+            let got = surfaces::send(&client, surface, &[], &body).await;
+            assert_refused(surface, &got, status, code);
+        }
+    }
+    assert!(upstream.asked().is_empty());
+    // Clients of Messages have their key in a header of their own.
+    let key = app.client.key.clone().unwrap();
+    let own = [("x-api-key", key.as_str())];
+    let got = surfaces::send(&app.with_key(None), surface, &own, &ask("Hi")).await;
+    let is_taken = surface == WireFormat::AnthropicMessages;
+    assert_eq!(
+        got.status,
+        if is_taken { 200 } else { 401 },
+        "{}",
+        got.text()
     );
 }
 
