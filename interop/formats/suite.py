@@ -156,11 +156,11 @@ def test_responses_with_a_tool_of_the_client(place: Place) -> None:
     assert answer.output_text == SAID[1], answer
 
 
-def test_conversations_of_responses_are_refused(place: Place) -> None:
+def test_unknown_conversations_of_responses_are_refused(place: Place) -> None:
     try:
         place.openai().responses.create(model="any", input="Hi", conversation="conv_1")
-    except openai.BadRequestError as refused:
-        assert (refused.code, refused.param) == ("unsupported_parameter", "conversation"), refused
+    except openai.NotFoundError as refused:
+        assert (refused.code, refused.param) == ("conversation_not_found", "conversation"), refused
     else:
         raise AssertionError("it was answered")
 
