@@ -17,5 +17,6 @@ pub mod probe;
 pub mod scripted;
 pub mod secret;
 pub mod secrets;
+pub mod webhook_signature;
 
 mod exchange;
