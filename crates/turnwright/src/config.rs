@@ -132,6 +132,7 @@ struct RecordSettings {
     events_kept_h: u64,
     request_keys_kept_h: u64,
     relayed_requests_kept_h: u64,
+    deliveries_kept_h: u64,
     repeat_window_s: u64,
     flush_interval_ms: u64,
 }
@@ -255,6 +256,7 @@ impl Settings {
             events_kept: hours(self.record.events_kept_h),
             request_keys_kept: hours(self.record.request_keys_kept_h),
             relayed_requests_kept: hours(self.record.relayed_requests_kept_h),
+            deliveries_kept: hours(self.record.deliveries_kept_h),
             repeat_window: Duration::from_secs(self.record.repeat_window_s),
             recoveries_bytes_max: RECOVERIES_BYTES_DEFAULT,
             drain_max: Duration::from_secs(self.server.drain_s),

@@ -45,3 +45,4 @@ mod to_client;
 mod tool_book;
 mod tool_time;
 mod variables;
+pub mod webhooks;

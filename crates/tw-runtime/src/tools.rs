@@ -450,6 +450,8 @@ impl Runtime {
                 | Outcome::CallEnded { .. }
                 | Outcome::ParentDeleted
                 | Outcome::Deleted { .. }
+                | Outcome::TooMany
+                | Outcome::Deliveries(_)
                 | Outcome::Count(_)
                 | Outcome::Partly(_),
             )

@@ -84,6 +84,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "seal",
         sql: include_str!("../migrations/0019_seal.sql"),
     },
+    Migration {
+        name: "webhooks",
+        sql: include_str!("../migrations/0025_webhooks.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -13,8 +13,9 @@ pub mod tools;
 pub mod turn;
 pub mod unfinished;
 pub mod view;
+pub mod webhooks;
 
-mod calls;
+pub(crate) mod calls;
 pub(crate) mod columns;
 
 use rusqlite::ErrorCode;

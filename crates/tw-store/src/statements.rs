@@ -10,6 +10,8 @@ pub struct PreparedStatements<'conn> {
     conn: &'conn Connection,
     /// Prepared statements in order of their [`place`].
     prepared: Vec<(Place, CachedStatement<'conn>)>,
+    /// Deliveries of webhooks were written since this was last asked.
+    has_deliveries: bool,
 }
 
 /// The address at which a statement's text begins, and its length: one text may be the beginning of another.
@@ -24,7 +26,18 @@ impl<'conn> PreparedStatements<'conn> {
         Self {
             conn,
             prepared: Vec::new(),
+            has_deliveries: false,
         }
+    }
+
+    /// Notes that deliveries of webhooks were written, so that whoever sends them is woken.
+    pub fn note_deliveries(&mut self) {
+        self.has_deliveries = true;
+    }
+
+    /// Whether deliveries were noted since this was last asked. Those of a group that was rolled back may be among them.
+    pub fn take_deliveries(&mut self) -> bool {
+        std::mem::take(&mut self.has_deliveries)
     }
 
     pub fn conn(&self) -> &'conn Connection {

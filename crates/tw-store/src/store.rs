@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rusqlite::Connection;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tw_core::change::{Change, ChangeGroup, Fence, NewTurn, Outcome, TurnChange};
 use tw_core::time::Timestamp;
 
@@ -96,6 +96,7 @@ fn bytes_of(path: &Path) -> u64 {
 pub struct Store {
     inner: Arc<Inner>,
     kept: RecentRecalls,
+    deliveries: Arc<Notify>,
 }
 
 impl std::fmt::Debug for Store {
@@ -134,8 +135,10 @@ impl Store {
         let group_jobs_max = options.group_jobs_max.max(1);
         let figures = WriterFigures::new();
         let counts = figures.clone();
-        Self::open_with(path, &options, figures, move |conn, queue| {
-            writer::run(&conn, queue, group_jobs_max, &counts);
+        let deliveries = Arc::new(Notify::new());
+        let wake = Arc::clone(&deliveries);
+        Self::open_with(path, &options, (figures, deliveries), move |conn, queue| {
+            writer::run(&conn, queue, group_jobs_max, (&counts, &wake));
         })
     }
 
@@ -146,7 +149,7 @@ impl Store {
     #[cfg(feature = "null-writer")]
     pub fn open_unwritten(path: &Path, options: StoreOptions) -> Result<Self, OpenError> {
         let figures = WriterFigures::new();
-        Self::open_with(path, &options, figures, |_conn, queue| {
+        Self::open_with(path, &options, (figures, Arc::default()), |_conn, queue| {
             crate::null_writer::run(queue);
         })
     }
@@ -154,7 +157,7 @@ impl Store {
     fn open_with(
         path: &Path,
         options: &StoreOptions,
-        figures: WriterFigures,
+        (figures, deliveries): (WriterFigures, Arc<Notify>),
         write: impl FnOnce(Connection, mpsc::Receiver<WriterJob>) + Send + 'static,
     ) -> Result<Self, OpenError> {
         create_private(path).map_err(|source| OpenError::Create {
@@ -184,6 +187,7 @@ impl Store {
                 figures,
             })),
             kept: RecentRecalls::new(),
+            deliveries,
         })
     }
 
@@ -204,6 +208,7 @@ impl Store {
                 rules,
             })),
             kept: RecentRecalls::new(),
+            deliveries: Arc::default(),
         })
     }
 
@@ -261,7 +266,7 @@ impl Store {
     async fn write(&self, group: ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
         let file = match &*self.inner {
             Inner::File(file) => file,
-            Inner::Inline(inline) => return inline.apply(&group),
+            Inner::Inline(inline) => return inline.apply(&group, &self.deliveries),
         };
         let (reply, answer) = oneshot::channel();
         let jobs = file.jobs.as_ref().ok_or(StoreApplyError::Closed)?;
@@ -272,6 +277,19 @@ impl Store {
         answer
             .await
             .unwrap_or(Err(StoreApplyError::Unknown { source: None }))
+    }
+
+    /// Ends when deliveries of webhooks were written since it ended last; it may also end without any.
+    ///
+    /// # Cancel safety
+    /// Nothing is missed.
+    pub async fn deliveries_written(&self) {
+        self.deliveries.notified().await;
+    }
+
+    /// Ends [`Store::deliveries_written`] once.
+    pub fn wake_sender(&self) {
+        self.deliveries.notify_one();
     }
 
     /// Whether another write would wait for room in the queue.
@@ -289,7 +307,7 @@ impl Store {
     pub fn apply_inline(&self, group: &ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
         match &*self.inner {
             Inner::File(_) => Err(StoreApplyError::NotInline),
-            Inner::Inline(inline) => inline.apply(group),
+            Inner::Inline(inline) => inline.apply(group, &self.deliveries),
         }
     }
 
@@ -405,13 +423,17 @@ impl Store {
 }
 
 impl InlineStore {
-    fn apply(&self, group: &ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
+    fn apply(
+        &self,
+        group: &ChangeGroup,
+        deliveries: &Notify,
+    ) -> Result<Vec<Outcome>, StoreApplyError> {
         let conn = self.lock();
-        let mut answers = writer::commit(
-            &mut PreparedStatements::of(&conn),
-            self.rules,
-            std::slice::from_ref(group),
-        );
+        let mut db = PreparedStatements::of(&conn);
+        let mut answers = writer::commit(&mut db, self.rules, std::slice::from_ref(group));
+        if db.take_deliveries() {
+            deliveries.notify_one();
+        }
         answers
             .pop()
             .unwrap_or(Err(StoreApplyError::Unknown { source: None }))

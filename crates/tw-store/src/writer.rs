@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tw_core::change::{ChangeGroup, Outcome};
 
 use crate::apply::{AppliedGroup, GuardRules, StoreApplyError, apply};
@@ -35,7 +35,7 @@ pub fn run(
     conn: &Connection,
     mut jobs: mpsc::Receiver<WriterJob>,
     group_jobs_max: usize,
-    figures: &WriterFigures,
+    (figures, deliveries): (&WriterFigures, &Notify),
 ) {
     let mut last = 0;
     let mut ended = Instant::now();
@@ -55,6 +55,9 @@ pub fn run(
         }
         last = batch.len();
         serve(&mut db, batch, figures);
+        if db.take_deliveries() {
+            deliveries.notify_one();
+        }
         ended = Instant::now();
     }
     match connection::empty_log(conn) {

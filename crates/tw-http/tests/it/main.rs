@@ -44,3 +44,4 @@ mod surface_shapes;
 mod tenants;
 mod tools;
 mod upstreams;
+mod webhooks;

@@ -4,7 +4,7 @@ use rusqlite::params;
 use tw_core::call::CallReason;
 use tw_core::change::{CompleteCall, Outcome};
 
-use super::{StoreApplyError, execute};
+use super::{StoreApplyError, execute, webhook_events};
 use crate::statements::PreparedStatements;
 
 /// A call of the client's is handed over to it, and ends so.
@@ -31,6 +31,9 @@ pub fn complete_call(
     ];
     match execute(db, "completing a tool call", COMPLETE_CALL, bound)? {
         0 => Ok(Outcome::Already),
-        _ => Ok(Outcome::Done),
+        _ => {
+            webhook_events::tell_of_named_call(db, complete)?;
+            Ok(Outcome::Done)
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::load;
 use crate::config::DEFAULTS;
 
 /// Where 0 means something.
-const MEANT: [&str; 18] = [
+const MEANT: [&str; 19] = [
     "cache.bytes_max",
     "cache.models_s",
     "limits.memory_bytes_max",
@@ -19,6 +19,7 @@ const MEANT: [&str; 18] = [
     "rate.organization.concurrency_max",
     "rate.organization.requests_per_minute",
     "rate.organization.streams_max",
+    "record.deliveries_kept_h",
     "record.events_kept_h",
     "record.flush_interval_ms",
     "record.relayed_requests_kept_h",
