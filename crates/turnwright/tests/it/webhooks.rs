@@ -208,7 +208,7 @@ async fn what_is_wrong_is_said() {
         ),
         (
             &["replay", "01890000-0000-7000-8000-000000000000"],
-            "--dead",
+            "<DELIVERY>",
         ),
         (
             &[
