@@ -123,7 +123,7 @@ pub struct RotateWebhookArgs {
 
 #[derive(Args, Debug)]
 pub struct DeliveriesArgs {
-    /// Only those in this state: pending, delivered or dead.
+    /// Only those in this state: pending, delivered or dead. [default: all]
     #[arg(long)]
     pub state: Option<String>,
     /// How many at most.
