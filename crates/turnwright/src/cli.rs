@@ -29,6 +29,12 @@ pub enum Command {
         #[command(subcommand)]
         command: ToolsCommand,
     },
+    /// Tell other programs what happened: make webhooks, try them, and look at their deliveries. Works while the server
+    /// runs.
+    Webhooks {
+        #[command(subcommand)]
+        command: WebhooksCommand,
+    },
     /// Serve a scripted model, for tests of your own.
     Model(ModelArgs),
     /// Copy the database into a new file and check the copy. Works while the server runs.
@@ -56,6 +62,89 @@ pub enum ToolsCommand {
     Apply(ApplyToolsArgs),
     /// Print the tools, those that are built in first: name, type, version, effect, label.
     List(ToolsOf),
+}
+
+#[derive(Subcommand, Debug)]
+pub enum WebhooksCommand {
+    /// Make a webhook and print its secret; it is shown only now.
+    Create(CreateWebhookArgs),
+    /// Print the webhooks: id, state, events, contents, URL.
+    List(ToolsOf),
+    /// Tell a webhook again that was disabled.
+    Enable(WebhookArgs),
+    /// Tell a webhook nothing for a while.
+    Disable(WebhookArgs),
+    /// Take a webhook away.
+    Delete(WebhookArgs),
+    /// Give a webhook a new secret and print it; messages are signed with the old one, too, for a day.
+    Rotate(RotateWebhookArgs),
+    /// Send a test event and print its id.
+    Test(WebhookArgs),
+    /// Print deliveries, newest first: id, event, state, attempts, the last status or fault, when they were made.
+    Deliveries(DeliveriesArgs),
+    /// Send a delivery again, or all that were given up.
+    Replay(ReplayArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct CreateWebhookArgs {
+    /// Where to send to: https, or what [[egress.allow]] of the config names.
+    pub url: String,
+    /// Kinds of events, with commas between: turn.completed, turn.incomplete, turn.failed,
+    /// turn.cancelled, call.completed, call.failed. [default: all]
+    #[arg(long, value_delimiter = ',')]
+    pub events: Vec<String>,
+    /// Send contents, too: answers of turns, arguments and results of calls.
+    #[arg(long)]
+    pub contents: bool,
+    /// For people.
+    #[arg(long, default_value = "")]
+    pub description: String,
+    #[command(flatten)]
+    pub of: ToolsOf,
+}
+
+#[derive(Args, Debug)]
+pub struct WebhookArgs {
+    /// The webhook's id, as `webhooks list` prints it.
+    pub id: String,
+    #[command(flatten)]
+    pub of: ToolsOf,
+}
+
+#[derive(Args, Debug)]
+pub struct RotateWebhookArgs {
+    /// Seconds for which messages are signed with the old secret, too.
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400)]
+    pub overlap_s: u64,
+    #[command(flatten)]
+    pub webhook: WebhookArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct DeliveriesArgs {
+    /// Only those in this state: pending, delivered or dead. [default: all]
+    #[arg(long)]
+    pub state: Option<String>,
+    /// How many at most.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: u32,
+    #[command(flatten)]
+    pub webhook: WebhookArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct ReplayArgs {
+    /// The webhook's id, as `webhooks list` prints it.
+    pub id: String,
+    /// The delivery's id, as `webhooks deliveries` prints it.
+    #[arg(required_unless_present = "dead", conflicts_with = "dead")]
+    pub delivery: Option<String>,
+    /// All that were given up.
+    #[arg(long)]
+    pub dead: bool,
+    #[command(flatten)]
+    pub of: ToolsOf,
 }
 
 #[derive(Args, Debug)]
@@ -183,7 +272,7 @@ pub struct CreateKeyArgs {
     #[arg(long)]
     pub allow_unknown_tools: bool,
     /// What the key may do, with commas between: chat, turns:read, turns:read_all, tools:read,
-    /// tools:write, admin.
+    /// tools:write, webhooks:read, webhooks:write, admin.
     /// [default: chat,turns:read,tools:read]
     #[arg(long = "scope", value_delimiter = ',')]
     pub scopes: Vec<String>,

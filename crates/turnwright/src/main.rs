@@ -19,6 +19,7 @@ mod printed;
 mod registry;
 mod serve;
 mod tools;
+mod webhooks;
 
 use std::process::ExitCode;
 
@@ -47,6 +48,7 @@ async fn main() -> ExitCode {
         cli::Command::Tools {
             command: cli::ToolsCommand::List(args),
         } => tools::list(args).await,
+        cli::Command::Webhooks { command } => webhooks::run(command).await,
         cli::Command::Model(args) => model_server::run(args).await,
         cli::Command::Backup(args) => backup::run(&args),
         cli::Command::Doctor(args) => doctor::run(args).await,

@@ -21,6 +21,7 @@ use crate::time::Timestamp;
 use crate::tool::{EffectClass, ToolVersion};
 use crate::turn_policy::{OnLeave, RecordPolicy, Surface};
 use crate::turn_status::{TurnReason, TurnStatus};
+use crate::webhook::{ClaimedDelivery, WebhookChange};
 
 /// The turn whose driver writes, and the claim under which it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,9 @@ pub enum Change {
         turn: TurnId,
         at: Timestamp,
     },
+
+    // Webhooks.
+    OfWebhook(Box<WebhookChange>),
 
     // Requests without a turn.
     RecordRelayedRequest(Box<RelayedRequest>),
@@ -230,6 +234,10 @@ pub enum Outcome {
     Deleted {
         running: Vec<TurnId>,
     },
+    /// As many as there may be are there; nothing was written.
+    TooMany,
+    /// Deliveries of webhooks that are the caller's to send.
+    Deliveries(Vec<ClaimedDelivery>),
     /// Number of rows that a retention change touched.
     Count(u64),
     /// Number of rows that a retention change touched before it stopped early: what else was due would have made the

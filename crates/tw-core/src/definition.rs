@@ -4,6 +4,7 @@
 //! [`crate::api_request`], hold for definitions that passed it.
 
 mod check;
+mod masking;
 mod offered;
 mod response;
 mod secrets;
@@ -15,6 +16,7 @@ use crate::parameters::Parameters;
 use crate::template::TextTemplate;
 use crate::tool::CallPolicy;
 
+pub use masking::MaskedCall;
 pub use secrets::SecretUse;
 
 /// A tool as its owner defined it.

@@ -24,6 +24,10 @@ integer_key! {
     EndUserId,
     /// A version of a tool, by its row.
     ToolVersionKey,
+    /// A webhook's row.
+    WebhookKey,
+    /// A delivery's row.
+    WebhookDeliveryKey,
 }
 
 impl TurnId {
@@ -73,6 +77,8 @@ uuid_id! {
     ToolId,
     /// An API key as it is told; UUIDv7.
     ApiKeyUuid,
+    /// A webhook; UUIDv7.
+    WebhookId,
     /// A conversation; UUIDv7.
     ConversationId,
     /// Our own id of a tool call, with 74 random bits behind its time, so that it cannot be guessed.

@@ -29,6 +29,7 @@ pub mod tool;
 pub mod turn_policy;
 pub mod turn_status;
 pub mod upstream_chain;
+pub mod webhook;
 
 pub mod api_request;
 pub mod definition;

@@ -12,6 +12,8 @@ pub enum KeyScope {
     TurnsReadAll,
     ToolsRead,
     ToolsWrite,
+    WebhooksRead,
+    WebhooksWrite,
     Admin,
 }
 
@@ -19,12 +21,14 @@ impl KeyScope {
     /// Scopes of a key that is made without a word about them.
     pub const DEFAULT: [Self; 3] = [Self::Chat, Self::TurnsRead, Self::ToolsRead];
 
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Chat,
         Self::TurnsRead,
         Self::TurnsReadAll,
         Self::ToolsRead,
         Self::ToolsWrite,
+        Self::WebhooksRead,
+        Self::WebhooksWrite,
         Self::Admin,
     ];
 
@@ -35,6 +39,8 @@ impl KeyScope {
             Self::TurnsReadAll => "turns:read_all",
             Self::ToolsRead => "tools:read",
             Self::ToolsWrite => "tools:write",
+            Self::WebhooksRead => "webhooks:read",
+            Self::WebhooksWrite => "webhooks:write",
             Self::Admin => "admin",
         }
     }

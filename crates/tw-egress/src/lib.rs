@@ -18,5 +18,7 @@ pub mod probe;
 pub mod scripted;
 pub mod secret;
 pub mod secrets;
+pub mod webhook_sender;
+pub mod webhook_signature;
 
 mod exchange;

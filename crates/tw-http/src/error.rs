@@ -3,6 +3,7 @@
 mod kept;
 pub(crate) mod no_room;
 mod socket;
+mod webhooks;
 
 use axum::response::Response;
 use http::header::RETRY_AFTER;

@@ -10,7 +10,7 @@ use crate::openapi::{
 use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
 use crate::{
     chat, compact, conversations, events, health, keys, messages, metrics, models, responses,
-    socket, tools, turns,
+    socket, tools, turns, webhooks,
 };
 
 pub(crate) fn all() -> DocumentedRouter {
@@ -19,7 +19,8 @@ pub(crate) fn all() -> DocumentedRouter {
     let router = of_turns(router);
     let router = of_conversations(router);
     let router = of_tools(router);
-    of_keys(router)
+    let router = of_keys(router);
+    of_webhooks(router)
 }
 
 const FORM: &str = "multipart/form-data";
@@ -399,5 +400,107 @@ fn of_keys(router: DocumentedRouter) -> DocumentedRouter {
                 .patch(keys::change)
                 .delete(keys::end),
             &[shows, changes, ends],
+        )
+}
+
+fn of_webhooks(router: DocumentedRouter) -> DocumentedRouter {
+    const READ: &str = "webhooks:read";
+    const WRITE: &str = "webhooks:write";
+    let lists = get(
+        "listWebhooks",
+        "The webhooks of an organization, oldest first",
+    )
+    .scope(READ)
+    .gives(&[(JSON, "WebhookList")]);
+    let creates = post(
+        "createWebhook",
+        "Makes a webhook, whose secret is told once",
+    )
+    .scope(WRITE)
+    .takes(&[(JSON, "WebhookRequest")])
+    .status(201)
+    .gives(&[(JSON, "WebhookMade")]);
+    let shows = get("getWebhook", "One webhook")
+        .scope(READ)
+        .gives(&[(JSON, "Webhook")]);
+    let changes = patch("changeWebhook", "Changes, enables or disables a webhook")
+        .scope(WRITE)
+        .takes(&[(JSON, "WebhookPatch")])
+        .gives(&[(JSON, "Webhook")]);
+    let deletes = delete("deleteWebhook", "Takes a webhook away")
+        .scope(WRITE)
+        .gives(&[(JSON, "WebhookDeleted")]);
+    let rotates = post("rotateWebhookSecret", "Gives a webhook a new secret")
+        .scope(WRITE)
+        .takes(&[(JSON, "WebhookRotation")])
+        .gives(&[(JSON, "WebhookMade")]);
+    let tests = post("testWebhook", "Sends a test event")
+        .scope(WRITE)
+        .status(202)
+        .gives(&[(JSON, "WebhookDelivery")]);
+    let router = router
+        .route(
+            "/api/{slug}/webhooks",
+            routing::get(webhooks::list).post(webhooks::create),
+            &[lists, creates],
+        )
+        .route(
+            "/api/{slug}/webhooks/{id}",
+            routing::get(webhooks::show)
+                .patch(webhooks::change)
+                .delete(webhooks::delete),
+            &[shows, changes, deletes],
+        )
+        .route(
+            "/api/{slug}/webhooks/{id}/rotate",
+            routing::post(webhooks::rotate),
+            &[rotates],
+        )
+        .route(
+            "/api/{slug}/webhooks/{id}/test",
+            routing::post(webhooks::test),
+            &[tests],
+        );
+    of_deliveries(router)
+}
+
+fn of_deliveries(router: DocumentedRouter) -> DocumentedRouter {
+    const STATE: QueryParameter = query("state", "string", "pending, delivered or dead");
+    const EVENT: QueryParameter = query("event", "string", "a kind of event");
+    let lists = get("listWebhookDeliveries", "Deliveries, newest first")
+        .scope("webhooks:read")
+        .query(&[LIMIT, AFTER_ID, STATE, EVENT])
+        .gives(&[(JSON, "WebhookDeliveryList")]);
+    let shows = get("getWebhookDelivery", "One delivery, with its attempts")
+        .scope("webhooks:read")
+        .gives(&[(JSON, "WebhookDelivery")]);
+    let replays = post("replayWebhookDelivery", "Sends a delivery again")
+        .scope("webhooks:write")
+        .status(202)
+        .gives(&[(JSON, "WebhookDelivery")]);
+    let replays_dead = post("replayDeadDeliveries", "Sends the dead deliveries again")
+        .scope("webhooks:write")
+        .status(202)
+        .gives(&[(JSON, "WebhookReplayed")]);
+    router
+        .route(
+            "/api/{slug}/webhooks/{id}/replay",
+            routing::post(webhooks::replay_dead),
+            &[replays_dead],
+        )
+        .route(
+            "/api/{slug}/webhooks/{id}/deliveries",
+            routing::get(webhooks::list_deliveries),
+            &[lists],
+        )
+        .route(
+            "/api/{slug}/webhooks/{id}/deliveries/{event}",
+            routing::get(webhooks::show_delivery),
+            &[shows],
+        )
+        .route(
+            "/api/{slug}/webhooks/{id}/deliveries/{event}/replay",
+            routing::post(webhooks::replay),
+            &[replays],
         )
 }

@@ -48,3 +48,4 @@ mod to_client;
 mod tool_book;
 mod tool_time;
 mod variables;
+pub mod webhooks;

@@ -20,6 +20,7 @@ use tw_core::change::AttemptOutcome;
 use tw_core::relayed_request::RelayOutcome;
 use tw_core::time::Timestamp;
 use tw_core::turn_status::{TurnReason, TurnStatus};
+use tw_core::webhook::AttemptEnding;
 use tw_egress::upstream::Upstream;
 use tw_store::store::{Store, StoreSizes};
 
@@ -59,6 +60,8 @@ pub struct Metrics {
     relayed: Family<RelayEnded, Counter>,
     calls: Family<CallEnded, Counter>,
     call_seconds: Family<CallOf, Histogram, fn() -> Histogram>,
+    webhooks: Family<WebhookTried, Counter>,
+    webhook_seconds: Histogram,
     answers: Family<Answered, Counter>,
     connections: ConnectionMetrics,
     queue: Gauge,
@@ -139,6 +142,11 @@ struct CallEnded {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct WebhookTried {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Answered {
     route: String,
     status: &'static str,
@@ -189,6 +197,8 @@ impl Metrics {
             relayed: Family::default(),
             calls: Family::default(),
             call_seconds: Family::new_with_constructor(call_seconds),
+            webhooks: Family::default(),
+            webhook_seconds: call_seconds(),
             answers: Family::default(),
             connections: ConnectionMetrics::default(),
             queue: Gauge::default(),
@@ -273,6 +283,17 @@ impl Metrics {
             "From starting a tool call to its end, further attempts included",
             Unit::Seconds,
             self.call_seconds.clone(),
+        );
+        registry.register(
+            "webhook_attempts",
+            "Webhooks that were sent: delivered, failed (and sent again later), or dead",
+            self.webhooks.clone(),
+        );
+        registry.register_with_unit(
+            "webhook_attempt_duration",
+            "From beginning to send a webhook to its answer",
+            Unit::Seconds,
+            self.webhook_seconds.clone(),
         );
     }
 
@@ -469,6 +490,17 @@ impl Metrics {
             outcome,
         };
         self.calls.get_or_create(&labels).inc();
+    }
+
+    /// Counts an attempt of a webhook's delivery.
+    pub(crate) fn webhook_attempt(&self, end: AttemptEnding, took: Duration) {
+        let outcome = match end {
+            AttemptEnding::Taken => "delivered",
+            AttemptEnding::Failed { again: Some(_), .. } => "failed",
+            AttemptEnding::Failed { again: None, .. } => "dead",
+        };
+        self.webhooks.get_or_create(&WebhookTried { outcome }).inc();
+        self.webhook_seconds.observe(took.as_secs_f64());
     }
 
     fn upstream(&self, name: Option<&str>) -> Arc<str> {

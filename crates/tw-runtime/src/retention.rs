@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tw_core::change::{Change, Outcome};
+use tw_core::webhook::WebhookChange;
 
 use crate::error_chain::ErrorChain;
 use crate::runtime::RuntimeInner;
@@ -63,6 +64,11 @@ fn sweep(inner: &RuntimeInner) -> Vec<Change> {
             before: now.before(inner.config.relayed_requests_kept),
             requests_max: TURNS_PER_SWEEP_MAX,
         },
+        WebhookChange::Expire {
+            before: now.before(inner.config.deliveries_kept),
+            deliveries_max: TURNS_PER_SWEEP_MAX,
+        }
+        .into(),
     ]
 }
 

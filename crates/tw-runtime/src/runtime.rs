@@ -77,6 +77,8 @@ pub struct RuntimeConfig {
     pub request_keys_kept: Duration,
     /// Time for which records of requests without a turn are kept.
     pub relayed_requests_kept: Duration,
+    /// Time for which webhooks' deliveries are kept once they were delivered or given up.
+    pub deliveries_kept: Duration,
     /// Time for which a request can be found by one that is marked as its retry.
     pub repeat_window: Duration,
     /// Bytes of turns of an earlier process that are taken over at once.
@@ -118,6 +120,8 @@ pub const EVENTS_KEPT_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 pub const REQUEST_KEYS_KEPT_DEFAULT: Duration = Duration::from_secs(24 * 3600);
 /// A month, so that usage can be summed by it: a service that indexes makes millions of them.
 pub const RELAYED_REQUESTS_KEPT_DEFAULT: Duration = Duration::from_secs(31 * 24 * 3600);
+/// Two weeks, so that there is time to find and mend what an endpoint did not take.
+pub const DELIVERIES_KEPT_DEFAULT: Duration = Duration::from_secs(14 * 24 * 3600);
 /// Design, section 6, "Requests that are repeated".
 pub const REPEAT_WINDOW_DEFAULT: Duration = Duration::from_secs(600);
 /// Design, section 7.
@@ -145,6 +149,7 @@ impl RuntimeConfig {
             events_kept: EVENTS_KEPT_DEFAULT,
             request_keys_kept: REQUEST_KEYS_KEPT_DEFAULT,
             relayed_requests_kept: RELAYED_REQUESTS_KEPT_DEFAULT,
+            deliveries_kept: DELIVERIES_KEPT_DEFAULT,
             repeat_window: REPEAT_WINDOW_DEFAULT,
             recoveries_bytes_max: RECOVERIES_BYTES_DEFAULT,
             drain_max: DRAIN_DEFAULT,
@@ -254,6 +259,7 @@ impl Runtime {
         let tasks = &runtime.0.tasks;
         tasks.spawn(crate::retention::run(Arc::clone(&runtime.0)));
         tasks.spawn(crate::recover::adopt(Arc::clone(&runtime.0)));
+        tasks.spawn(crate::webhooks::deliverer::run(Arc::clone(&runtime.0)));
         Ok(runtime)
     }
 

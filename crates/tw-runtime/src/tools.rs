@@ -455,6 +455,8 @@ impl Runtime {
                 | Outcome::ApprovalClosed { .. }
                 | Outcome::ConversationBusy
                 | Outcome::Deleted { .. }
+                | Outcome::TooMany
+                | Outcome::Deliveries(_)
                 | Outcome::Count(_)
                 | Outcome::Partly(_),
             )

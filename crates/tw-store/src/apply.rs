@@ -10,6 +10,8 @@ mod retention;
 mod tenant;
 mod tools;
 mod turn_changes;
+mod webhook_events;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -73,6 +75,13 @@ impl StoreApplyError {
         }
     }
 }
+
+/// The statements that ends of turns and calls, and the sender of deliveries, run again and again.
+#[cfg(test)]
+pub(crate) const WEBHOOK_STATEMENTS: [(&str, &str); 2] = [
+    (webhook_events::IS_TOLD, "webhook_told"),
+    (webhooks::DUE, "webhook_delivery_due"),
+];
 
 /// The guards that hold: all of them, except in a test that shows what finds their absence.
 #[derive(Clone, Copy, Debug)]
@@ -319,6 +328,7 @@ fn apply_free(
         Change::ExpireRequestKeys { before, keys_max } => {
             retention::expire_request_keys(db, *before, *keys_max)
         }
+        Change::OfWebhook(change) => webhooks::apply(db, change),
         Change::RecordRelayedRequest(relayed) => relayed::record(db, relayed),
         Change::ExpireRelayedRequests {
             before,

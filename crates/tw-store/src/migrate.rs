@@ -98,6 +98,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "blobs",
         sql: include_str!("../migrations/0022_blobs.sql"),
     },
+    Migration {
+        name: "webhooks",
+        sql: include_str!("../migrations/0025_webhooks.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

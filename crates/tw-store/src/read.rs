@@ -15,8 +15,9 @@ pub mod tools;
 pub mod turn;
 pub mod unfinished;
 pub mod view;
+pub mod webhooks;
 
-mod calls;
+pub(crate) mod calls;
 pub(crate) mod columns;
 
 use tw_wire::stored;

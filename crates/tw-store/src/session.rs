@@ -96,6 +96,20 @@ pub enum WriteSession<'c> {
 }
 
 impl WriteSession<'_> {
+    /// Notes that deliveries of webhooks were written, so that whoever sends them is woken.
+    pub fn note_deliveries(&mut self) {
+        match self {
+            Self::Sqlite(writer) => writer.has_deliveries = true,
+        }
+    }
+
+    /// Whether deliveries were noted since this was last asked. Those of a group that was rolled back may be among them.
+    pub fn take_deliveries(&mut self) -> bool {
+        match self {
+            Self::Sqlite(writer) => std::mem::take(&mut writer.has_deliveries),
+        }
+    }
+
     /// The same connection, for a read within what is being written.
     pub fn reader(&self) -> ReadSession<'_> {
         match self {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rusqlite::Connection;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tw_core::change::{Change, ChangeGroup, Fence, NewTurn, Outcome, TurnChange};
 use tw_core::time::Timestamp;
 
@@ -106,6 +106,7 @@ pub struct Store {
     inner: Arc<Inner>,
     kept: RecentRecalls,
     content_bytes_min: usize,
+    deliveries: Arc<Notify>,
 }
 
 impl std::fmt::Debug for Store {
@@ -144,8 +145,10 @@ impl Store {
         let group_jobs_max = options.group_jobs_max.max(1);
         let figures = WriterFigures::new();
         let counts = figures.clone();
-        Self::open_with(path, &options, figures, move |conn, queue| {
-            sqlite::run(&conn, queue, group_jobs_max, &counts);
+        let deliveries = Arc::new(Notify::new());
+        let wake = Arc::clone(&deliveries);
+        Self::open_with(path, &options, (figures, deliveries), move |conn, queue| {
+            sqlite::run(&conn, queue, group_jobs_max, (&counts, &wake));
         })
     }
 
@@ -156,7 +159,7 @@ impl Store {
     #[cfg(feature = "null-writer")]
     pub fn open_unwritten(path: &Path, options: StoreOptions) -> Result<Self, OpenError> {
         let figures = WriterFigures::new();
-        Self::open_with(path, &options, figures, |_conn, queue| {
+        Self::open_with(path, &options, (figures, Arc::default()), |_conn, queue| {
             crate::null_writer::run(queue);
         })
     }
@@ -164,7 +167,7 @@ impl Store {
     fn open_with(
         path: &Path,
         options: &StoreOptions,
-        figures: WriterFigures,
+        (figures, deliveries): (WriterFigures, Arc<Notify>),
         write: impl FnOnce(Connection, mpsc::Receiver<WriterJob>) + Send + 'static,
     ) -> Result<Self, OpenError> {
         create_private(path).map_err(|source| OpenError::Create {
@@ -195,6 +198,7 @@ impl Store {
             })),
             kept: RecentRecalls::new(),
             content_bytes_min: options.content_bytes_min,
+            deliveries,
         })
     }
 
@@ -217,6 +221,7 @@ impl Store {
             })),
             kept: RecentRecalls::new(),
             content_bytes_min: CONTENT_BYTES_MIN_DEFAULT,
+            deliveries: Arc::default(),
         })
     }
 
@@ -276,7 +281,8 @@ impl Store {
         let file = match &*self.inner {
             Inner::File(file) => file,
             Inner::Inline(inline) => {
-                return inline.apply(&WritableGroup::new(group, content_bytes_min));
+                let group = WritableGroup::new(group, content_bytes_min);
+                return inline.apply(&group, &self.deliveries);
             }
         };
         let (reply, answer) = oneshot::channel();
@@ -298,6 +304,19 @@ impl Store {
             .unwrap_or(Err(StoreApplyError::Unknown { source: None }))
     }
 
+    /// Ends when deliveries of webhooks were written since it ended last; it may also end without any.
+    ///
+    /// # Cancel safety
+    /// Nothing is missed.
+    pub async fn deliveries_written(&self) {
+        self.deliveries.notified().await;
+    }
+
+    /// Ends [`Store::deliveries_written`] once.
+    pub fn wake_sender(&self) {
+        self.deliveries.notify_one();
+    }
+
     /// Whether another write would wait for room in the queue.
     pub fn is_full(&self) -> bool {
         match &*self.inner {
@@ -315,7 +334,7 @@ impl Store {
             Inner::File(_) => Err(StoreApplyError::NotInline),
             Inner::Inline(inline) => {
                 let group = WritableGroup::new(group.clone(), self.content_bytes_min);
-                inline.apply(&group)
+                inline.apply(&group, &self.deliveries)
             }
         }
     }
@@ -432,10 +451,17 @@ impl Store {
 }
 
 impl InlineStore {
-    fn apply(&self, group: &WritableGroup) -> Result<Vec<Outcome>, StoreApplyError> {
+    fn apply(
+        &self,
+        group: &WritableGroup,
+        deliveries: &Notify,
+    ) -> Result<Vec<Outcome>, StoreApplyError> {
         let conn = self.lock();
         let mut engine = SqliteCommits::of(&conn, self.rules);
         let mut answers = engine.commit(std::slice::from_ref(group));
+        if engine.take_deliveries() {
+            deliveries.notify_one();
+        }
         answers
             .pop()
             .unwrap_or(Err(StoreApplyError::Unknown { source: None }))

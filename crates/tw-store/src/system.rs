@@ -1,5 +1,7 @@
 //! The only reads without an organization: those that find out which one it is, and recovery.
 
+pub mod webhooks;
+
 use tw_core::id::{ApiKeyId, OrgId, TurnId};
 use tw_core::rate::RateLimits;
 use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};

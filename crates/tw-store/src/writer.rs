@@ -4,7 +4,7 @@ pub mod sqlite;
 
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tw_core::change::Outcome;
 
 use crate::apply::StoreApplyError;
@@ -31,6 +31,10 @@ pub trait WriterEngine {
     /// this returns.
     fn commit(&mut self, groups: &[WritableGroup]) -> Vec<JobAnswer>;
 
+    /// Whether deliveries of webhooks were written since this was last asked. Those of a group that was rolled back may
+    /// be among them.
+    fn take_deliveries(&mut self) -> bool;
+
     /// The connection's `PRAGMA synchronous`.
     fn synchronous(&mut self) -> Result<i64, DbError>;
 }
@@ -45,7 +49,7 @@ pub fn serve_all(
     engine: &mut impl WriterEngine,
     jobs: &mut mpsc::Receiver<WriterJob>,
     group_jobs_max: usize,
-    figures: &WriterFigures,
+    (figures, deliveries): (&WriterFigures, &Notify),
 ) {
     let mut last = 0;
     let mut ended = Instant::now();
@@ -64,6 +68,9 @@ pub fn serve_all(
         }
         last = batch.len();
         serve(engine, batch, figures);
+        if engine.take_deliveries() {
+            deliveries.notify_one();
+        }
         ended = Instant::now();
     }
 }

@@ -15,6 +15,7 @@ pub mod client_error;
 pub mod client_request;
 pub mod model_list;
 pub mod upstream_answer;
+pub mod webhook_payload;
 
 pub mod crossing;
 mod fitting;

@@ -8,7 +8,7 @@ const SECONDS_MAX: i64 = 10 * 365 * 24 * 3600;
 
 /// Settings in which 0 keeps, waits for, puts back or allows none of something that can be done
 /// without. Anywhere else it would leave a server that serves nobody.
-const MAY_BE_ZERO: [&str; 13] = [
+const MAY_BE_ZERO: [&str; 14] = [
     "cache.bytes_max",
     "cache.models_s",
     "limits.memory_bytes_max",
@@ -16,6 +16,7 @@ const MAY_BE_ZERO: [&str; 13] = [
     "limits.retry_after_max_s",
     "limits.tools_stored_max",
     "record.content_bytes_min",
+    "record.deliveries_kept_h",
     "record.events_kept_h",
     "record.flush_interval_ms",
     "record.relayed_requests_kept_h",

@@ -15,4 +15,5 @@ mod socket;
 mod stall;
 mod tool_network;
 mod tools;
+mod webhooks;
 mod wrong_upstream;

@@ -1,4 +1,5 @@
 mod check;
+mod masking;
 mod response;
 pub(crate) mod sample;
 mod schemas;

@@ -47,3 +47,4 @@ mod surface_shapes;
 mod tenants;
 mod tools;
 mod upstreams;
+mod webhooks;

@@ -190,6 +190,10 @@ async fn answers_are_as_they_are_described() {
     asked("DELETE", KEY, &["default", id], &none).await;
     asked("PATCH", KEY, &["default", id], &json!({})).await;
     asked("POST", "/v1/embeddings", &[], &json!({})).await;
+    webhooks_are_as_described(async |method, path, ids: &[&str], body: Value| {
+        asked(method, path, ids, &body).await
+    })
+    .await;
 
     asked("POST", CHAT, &[], &ask("Hi")).await;
     let page = asked("GET", "/v1/conversations", &[], &none).await;
@@ -221,6 +225,49 @@ async fn answers_are_as_they_are_described() {
     asked("POST", "/v1/turns/{id}/cancel", &[turn], &none).await;
     asked("DELETE", "/v1/conversations/{id}", &[conversation], &none).await;
     asked("GET", "/v1/turns/{id}", &[turn], &none).await;
+}
+
+async fn webhooks_are_as_described(
+    asked: impl AsyncFn(&'static str, &'static str, &[&str], Value) -> Value,
+) {
+    const WEBHOOKS: &str = "/api/{slug}/webhooks";
+    const WEBHOOK: &str = "/api/{slug}/webhooks/{id}";
+    let url = json!({ "url": "https://hooks.example/told", "events": ["turn.failed"] });
+    let made = asked("POST", WEBHOOKS, &["default"], url).await;
+    let place = ["default", made["id"].as_str().unwrap()];
+    asked("GET", WEBHOOKS, &["default"], Value::Null).await;
+    asked("GET", WEBHOOK, &place, Value::Null).await;
+    asked("PATCH", WEBHOOK, &place, json!({ "contents": "full" })).await;
+    asked(
+        "POST",
+        "/api/{slug}/webhooks/{id}/rotate",
+        &place,
+        json!({}),
+    )
+    .await;
+    let test = asked(
+        "POST",
+        "/api/{slug}/webhooks/{id}/test",
+        &place,
+        Value::Null,
+    )
+    .await;
+    let listed = "/api/{slug}/webhooks/{id}/deliveries";
+    asked("GET", listed, &place, Value::Null).await;
+    let event = [place[0], place[1], test["id"].as_str().unwrap()];
+    let one = "/api/{slug}/webhooks/{id}/deliveries/{event}";
+    asked("GET", one, &event, Value::Null).await;
+    let replay = "/api/{slug}/webhooks/{id}/deliveries/{event}/replay";
+    asked("POST", replay, &event, Value::Null).await;
+    asked(
+        "POST",
+        "/api/{slug}/webhooks/{id}/replay",
+        &place,
+        Value::Null,
+    )
+    .await;
+    asked("DELETE", WEBHOOK, &place, Value::Null).await;
+    asked("GET", WEBHOOK, &place, Value::Null).await;
 }
 
 #[tokio::test]

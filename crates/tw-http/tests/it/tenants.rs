@@ -23,7 +23,7 @@ on_each_surface!(
 );
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 52] = [
+pub const ROUTES: [(&str, &str, Takes); 63] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("POST", "/v1/messages", Takes::Names),
     ("POST", "/v1/messages/count_tokens", Takes::Names),
@@ -70,6 +70,29 @@ pub const ROUTES: [(&str, &str, Takes); 52] = [
     ("GET", "/api/{slug}/keys/{id}", Takes::KeyId),
     ("PATCH", "/api/{slug}/keys/{id}", Takes::KeyId),
     ("DELETE", "/api/{slug}/keys/{id}", Takes::KeyId),
+    ("GET", "/api/{slug}/webhooks", Takes::WebhookId),
+    ("POST", "/api/{slug}/webhooks", Takes::WebhookId),
+    ("GET", "/api/{slug}/webhooks/{id}", Takes::WebhookId),
+    ("PATCH", "/api/{slug}/webhooks/{id}", Takes::WebhookId),
+    ("DELETE", "/api/{slug}/webhooks/{id}", Takes::WebhookId),
+    ("POST", "/api/{slug}/webhooks/{id}/rotate", Takes::WebhookId),
+    ("POST", "/api/{slug}/webhooks/{id}/test", Takes::WebhookId),
+    ("POST", "/api/{slug}/webhooks/{id}/replay", Takes::WebhookId),
+    (
+        "GET",
+        "/api/{slug}/webhooks/{id}/deliveries",
+        Takes::WebhookId,
+    ),
+    (
+        "GET",
+        "/api/{slug}/webhooks/{id}/deliveries/{event}",
+        Takes::WebhookId,
+    ),
+    (
+        "POST",
+        "/api/{slug}/webhooks/{id}/deliveries/{event}/replay",
+        Takes::WebhookId,
+    ),
     // Of these an end user is recorded, and nothing is looked up.
     ("POST", "/v1/embeddings", Takes::Nothing),
     ("POST", "/v1/completions", Takes::Nothing),
@@ -98,6 +121,8 @@ pub enum Takes {
     ToolId,
     /// Or a slug; see `keys.rs`.
     KeyId,
+    /// Or a slug; see `webhooks/api.rs`.
+    WebhookId,
     /// See `conversations/access.rs` and `responses/in_conversation/foreign.rs`.
     Conversation,
     /// Idempotency keys, conversations and end users.

@@ -5,7 +5,7 @@ use tw_core::change::{CompleteCall, Outcome};
 use tw_core::id::CallRef;
 
 use super::turn_changes::StoredResult;
-use super::{StoreApplyError, execute};
+use super::{StoreApplyError, execute, webhook_events};
 use crate::blob::{ContentCutter, HeldText, TextHolder};
 use crate::session::WriteSession;
 use crate::session::bound::params;
@@ -63,7 +63,10 @@ pub fn complete_call(
     ];
     match execute(db, WHAT, COMPLETE_CALL, bound)? {
         0 => Ok(Outcome::Already),
-        _ => Ok(Outcome::Done),
+        _ => {
+            webhook_events::tell_of_named_call(db, complete)?;
+            Ok(Outcome::Done)
+        }
     }
 }
 

@@ -13,7 +13,9 @@ use tw_core::tool::EffectClass;
 use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_wire::stored;
 
-use super::{GuardRules, StoreApplyError, TurnKey, execute, execute_guarded, query_key};
+use super::{
+    GuardRules, StoreApplyError, TurnKey, execute, execute_guarded, query_key, webhook_events,
+};
 use crate::blob::{self, ContentCutter, HeldText, TextHolder};
 use crate::enum_words;
 use crate::read::ReadError;
@@ -212,7 +214,11 @@ pub fn add_call(
             new.approval.map(ApprovalState::as_str),
             new.approves.map(|asked| asked.to_string()),
         ];
-        return execute_guarded(db, WHAT, ADD_CALL, bound);
+        let outcome = execute_guarded(db, WHAT, ADD_CALL, bound)?;
+        if let Some(end) = end {
+            webhook_events::tell_of_call(db, turn, new.call, end, new.at)?;
+        }
+        return Ok(outcome);
     }
     Err(StoreApplyError::Guard {
         what: "a tool call's status and its end",
@@ -366,7 +372,11 @@ pub fn end_call(
         result.blob_bytes,
     ];
     let sql = rules.sql(END_CALL);
-    change_call(db, (turn, call), WHAT, sql, bound)
+    let outcome = change_call(db, (turn, call), WHAT, sql, bound)?;
+    if outcome == Outcome::Done {
+        webhook_events::tell_of_call(db, turn, call, end, at)?;
+    }
+    Ok(outcome)
 }
 
 const NEXT_EVENT: &str =
@@ -481,5 +491,6 @@ pub fn end_turn(
     if moves_head {
         execute(db, WHAT, MOVE_HEAD, params![turn.key, end.at.0])?;
     }
+    webhook_events::tell_of_turn(db, turn, end.status, end.at)?;
     Ok(outcome)
 }

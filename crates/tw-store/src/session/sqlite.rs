@@ -45,6 +45,8 @@ pub struct SqliteWriter<'conn> {
     conn: &'conn Connection,
     /// Prepared statements in order of their [`place`].
     prepared: Vec<(Place, CachedStatement<'conn>)>,
+    /// Deliveries of webhooks were written since this was last asked.
+    pub(super) has_deliveries: bool,
 }
 
 /// The address at which a statement's text begins, and its length: one text may be the beginning of another.
@@ -59,6 +61,7 @@ impl<'conn> SqliteWriter<'conn> {
         Self {
             conn,
             prepared: Vec::new(),
+            has_deliveries: false,
         }
     }
 

@@ -1,5 +1,6 @@
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
+use tokio::sync::Notify;
 use tw_core::change::Change;
 use tw_core::time::Timestamp;
 
@@ -18,10 +19,15 @@ async fn a_store_is_full_while_its_writer_is_behind() {
     let path = folder.path().join("t.db");
     let figures = WriterFigures::new();
     let of_writer = figures.clone();
-    let store = Store::open_with(&path, &options, figures, move |conn, queue| {
-        let _: Result<(), _> = wait.recv();
-        sqlite::run(&conn, queue, 1, &of_writer);
-    });
+    let store = Store::open_with(
+        &path,
+        &options,
+        (figures, Arc::default()),
+        move |conn, queue| {
+            let _: Result<(), _> = wait.recv();
+            sqlite::run(&conn, queue, 1, (&of_writer, &Notify::new()));
+        },
+    );
     let store = store.unwrap();
     assert!(!store.is_full());
     let change = Change::CheckWritable { at: Timestamp(1) };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::{JobAnswer, WriterEngine, WriterJob, serve_all};
 use crate::apply::{AppliedGroup, GuardRules, StoreApplyError, apply};
@@ -19,10 +19,10 @@ pub fn run(
     conn: &Connection,
     mut jobs: mpsc::Receiver<WriterJob>,
     group_jobs_max: usize,
-    figures: &WriterFigures,
+    told: (&WriterFigures, &Notify),
 ) {
     let mut engine = SqliteCommits::of(conn, GuardRules::STRICT);
-    serve_all(&mut engine, &mut jobs, group_jobs_max, figures);
+    serve_all(&mut engine, &mut jobs, group_jobs_max, told);
     drop(engine);
     match connection::empty_log(conn) {
         Ok(true) => {}
@@ -57,6 +57,10 @@ impl WriterEngine for SqliteCommits<'_> {
             Err(unwritten) if groups.len() == 1 => vec![unwritten],
             Err(_) => self.commit_each(groups),
         }
+    }
+
+    fn take_deliveries(&mut self) -> bool {
+        self.db.take_deliveries()
     }
 
     fn synchronous(&mut self) -> Result<i64, DbError> {

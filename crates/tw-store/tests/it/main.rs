@@ -23,6 +23,7 @@ mod retention;
 mod tenants;
 mod tools;
 mod turns;
+mod webhooks;
 
 mod against_model;
 mod conversations_against_model;

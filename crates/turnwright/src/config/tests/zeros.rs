@@ -20,6 +20,7 @@ const MEANT: [&str; 19] = [
     "rate.organization.requests_per_minute",
     "rate.organization.streams_max",
     "record.content_bytes_min",
+    "record.deliveries_kept_h",
     "record.events_kept_h",
     "record.flush_interval_ms",
     "record.relayed_requests_kept_h",

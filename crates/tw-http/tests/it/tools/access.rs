@@ -28,6 +28,7 @@ impl Route {
                 Takes::TurnId
                 | Takes::ResponseId
                 | Takes::KeyId
+                | Takes::WebhookId
                 | Takes::Conversation
                 | Takes::Names
                 | Takes::Nothing => false,
