@@ -7,6 +7,7 @@
 mod answer;
 mod attempts;
 mod calls;
+mod charges;
 mod client_calls;
 mod end_found;
 mod ending;
@@ -35,6 +36,7 @@ use crate::limits::TurnLimits;
 use crate::memory::TurnMemory;
 use crate::model::{ModelEvent, ReportedError, TokenUsage};
 use crate::native::AnswerOrigin;
+use crate::price::PriceTable;
 use crate::request::{Block, CallBlock};
 use crate::time::Timestamp;
 use crate::tool::{EffectClass, LookUp, Tool, ToolOutcome, ToolOutput};
@@ -73,6 +75,8 @@ pub struct TurnSetup {
     /// The upstreams that may answer, by their names in the config: the first, and those that are
     /// asked when it fails.
     pub upstreams: Vec<Arc<AnswerOrigin>>,
+    /// The prices by which its use is charged.
+    pub prices: Arc<PriceTable>,
     /// `None` for a turn that is not to be found again.
     pub memory: Option<TurnMemory>,
 }

@@ -44,6 +44,7 @@ use crate::memory::{self, MemorySource};
 use crate::prepared_history::{self, PreparedHistory};
 use crate::recall::HistoryOwner;
 use crate::runtime::{Runtime, RuntimeInner};
+use crate::spending::SpentLimit;
 use crate::to_client::{self, FromDriver};
 use crate::tool_book::ToolBookPage;
 
@@ -124,6 +125,8 @@ pub enum TurnRefused {
     DeletedEffectsRan,
     #[error("there is no room for another turn")]
     NoRoom(RoomRefused),
+    #[error("a month's money is spent")]
+    Spent(SpentLimit),
     #[error("the server is shutting down")]
     ShuttingDown,
     #[error("no upstream serves the model")]
@@ -362,6 +365,10 @@ impl Runtime {
         let upstreams = inner.upstreams_of(&request.input.model);
         if upstreams.is_empty() {
             return Err(TurnRefused::UnknownModel);
+        }
+        let spent = self.spent_limit(&request.caller, end_user.as_deref());
+        if let Some(limit) = spent.await? {
+            return Err(TurnRefused::Spent(limit));
         }
         let record = record_of(request);
         let PreparedRequest {

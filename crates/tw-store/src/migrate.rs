@@ -88,6 +88,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "blobs",
         sql: include_str!("../migrations/0022_blobs.sql"),
     },
+    Migration {
+        name: "money",
+        sql: include_str!("../migrations/0023_money.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

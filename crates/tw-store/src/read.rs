@@ -12,6 +12,7 @@ pub mod requests;
 pub mod tools;
 pub mod turn;
 pub mod unfinished;
+pub mod usage;
 pub mod view;
 
 mod calls;

@@ -10,6 +10,7 @@ mod trace;
 
 mod asking;
 mod calls;
+mod charges;
 mod deadline;
 mod effects;
 mod end_found;
@@ -99,6 +100,7 @@ fn ours() -> TurnSetup {
         withheld: Vec::new(),
         limits: TurnLimits::defaults(),
         upstreams: upstreams_named(&["up"]),
+        prices: Arc::default(),
         memory: None,
     }
 }

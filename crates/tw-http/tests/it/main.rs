@@ -25,6 +25,7 @@ mod limits;
 mod local_models;
 mod memory;
 mod metrics;
+mod money;
 mod nine_pairs;
 mod openapi;
 mod own_message;

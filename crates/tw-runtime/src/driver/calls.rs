@@ -225,6 +225,7 @@ impl TurnDriver {
                 TurnChange::CloseAttempt(close) => noted.extend(self.attempt_noted(close)),
                 TurnChange::EndTurn(end) => noted.push(self.end_noted(end)),
                 TurnChange::AddMessage(_)
+                | TurnChange::Charge(_)
                 | TurnChange::AppendEvents(_)
                 | TurnChange::NoteStop { .. }
                 | TurnChange::NoteResumed { .. } => {}

@@ -189,6 +189,7 @@ fn changes_call(change: &TurnChange) -> bool {
         }
         TurnChange::OpenAttempt(open) => open.position.is_some(),
         TurnChange::CloseAttempt(_)
+        | TurnChange::Charge(_)
         | TurnChange::AddMessage(_)
         | TurnChange::AddCall(_)
         | TurnChange::AppendEvents(_)
@@ -212,6 +213,7 @@ fn points_of(changes: &[TurnChange]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint
             TurnChange::EndTurn(_) => (FailPoint::BeforeTurnEnd, FailPoint::AfterTurnEnd),
             TurnChange::OpenAttempt(_)
             | TurnChange::CloseAttempt(_)
+            | TurnChange::Charge(_)
             | TurnChange::AddMessage(_)
             | TurnChange::AppendEvents(_)
             | TurnChange::NoteStop { .. }

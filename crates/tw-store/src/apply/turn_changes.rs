@@ -13,7 +13,7 @@ use tw_core::tool::EffectClass;
 use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_wire::stored;
 
-use super::{GuardRules, StoreApplyError, TurnKey, execute, execute_guarded, query_key};
+use super::{GuardRules, StoreApplyError, TurnKey, charges, execute, execute_guarded, query_key};
 use crate::blob::{self, ContentCutter, HeldText, TextHolder};
 use crate::enum_words;
 use crate::read::ReadError;
@@ -467,6 +467,7 @@ pub fn end_turn(
         end.had_effects,
     ];
     let outcome = execute_guarded(db, WHAT, rules.sql(END_TURN), bound)?;
+    charges::add_to_day(db, turn, end)?;
     if moves_head {
         execute(db, WHAT, MOVE_HEAD, params![turn.key, end.at.0])?;
     }

@@ -75,6 +75,8 @@ pub struct CallRow {
     /// The write that came before its first dispatch.
     pub started: Option<Timestamp>,
     pub ended: Option<Timestamp>,
+    /// `None` where its tool had no price, or it was not started.
+    pub cost_microusd: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -94,6 +96,8 @@ pub struct AttemptEnd {
     pub outcome: AttemptOutcome,
     pub http_status: Option<u16>,
     pub usage: Option<TokenUsage>,
+    /// `None` where its model had no price.
+    pub cost_microusd: Option<i64>,
     pub at: Timestamp,
 }
 

@@ -63,6 +63,7 @@ pub struct CallView {
     pub created: Timestamp,
     pub started: Option<Timestamp>,
     pub ended: Option<Timestamp>,
+    pub cost_microusd: Option<i64>,
     pub attempts: Vec<AttemptRow>,
 }
 
@@ -174,6 +175,7 @@ fn call_view(row: CallRow, attempts: Vec<AttemptRow>) -> CallView {
         tool_version,
         started,
         ended,
+        cost_microusd,
     } = row;
     CallView {
         call: call.call,
@@ -189,6 +191,7 @@ fn call_view(row: CallRow, attempts: Vec<AttemptRow>) -> CallView {
         created: call.at,
         started,
         ended,
+        cost_microusd,
         attempts,
     }
 }

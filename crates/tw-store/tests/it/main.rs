@@ -13,6 +13,7 @@ mod groups;
 mod handing;
 mod memory;
 mod migrating;
+mod money;
 mod opening;
 mod reads;
 mod relayed;

@@ -119,6 +119,7 @@ impl SweepLab {
                 upstream: UPSTREAM.into(),
                 model: "m".into(),
             })],
+            prices: Arc::default(),
             memory: None,
         }
     }
