@@ -6,6 +6,7 @@ mod downloads;
 mod egress;
 mod environment;
 mod headers;
+mod money;
 mod network;
 mod numbers;
 mod rate;
@@ -45,6 +46,7 @@ use crate::registry::{self, ProbeSettings};
 use downloads::DownloadSettings;
 use egress::EgressSettings;
 use environment::Environment;
+use money::{PriceSettings, SpendSettings};
 use network::TlsSettings;
 use rate::RateSettings;
 use upstream::UpstreamSettings;
@@ -65,6 +67,7 @@ pub struct Settings {
     pub server: ServerSettings,
     limits: LimitSettings,
     rate: RateSettings,
+    spend: SpendSettings,
     record: RecordSettings,
     tools: ToolSettings,
     cache: CacheSettings,
@@ -77,6 +80,8 @@ pub struct Settings {
     /// Secrets, which are read apart, so that no error shows a value.
     #[serde(skip)]
     secrets: Arc<Secrets>,
+    #[serde(default)]
+    price: Vec<PriceSettings>,
     #[serde(default)]
     upstream: Vec<UpstreamSettings>,
     /// Probes, in debug builds only.
@@ -224,6 +229,8 @@ impl Settings {
         settings.egress.allowed()?;
         settings.downloads.allowed()?;
         settings.rate.organizations()?;
+        settings.spend.rules()?;
+        money::prices(&settings.price)?;
         settings.secrets = Arc::new(Secrets::new(secrets)?);
         Ok(settings)
     }
@@ -254,6 +261,8 @@ impl Settings {
             memory_bytes_max: self.limits.memory_bytes_max,
             recalled_bytes_max: RECALLED_BYTES_DEFAULT,
             tools_enabled: self.tools.enabled,
+            prices: Arc::new(money::prices(&self.price)?),
+            spend: self.spend.rules()?,
             turn: self.limits.turn(),
             request: self.limits.request(),
             rules: LimiterRules {

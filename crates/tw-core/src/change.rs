@@ -13,6 +13,7 @@ use crate::json::shared::SharedText;
 use crate::memory::{MemoryVerdict, RememberedHash};
 use crate::model::TokenUsage;
 use crate::native::AnswerOrigin;
+use crate::price::MicroUsd;
 use crate::rate::RateLimits;
 use crate::relayed_request::RelayedRequest;
 use crate::request::{Block, Role};
@@ -162,6 +163,8 @@ pub enum TurnChange {
         call: CallRef,
         at: Timestamp,
     },
+    /// The cost of an attempt or a call, in the group that closes the one or starts the other.
+    Charge(NewCharge),
     /// A call that the client is to run, as it was handed over: to `completed`.
     HandOverCall(Box<HandedCall>),
     /// A call of ours that stays `pending` until somebody approves it, `until` at the latest.
@@ -436,6 +439,24 @@ pub struct CloseAttempt {
     pub outcome: AttemptOutcome,
     pub http_status: Option<u16>,
     pub usage: Option<TokenUsage>,
+    pub at: Timestamp,
+}
+
+/// What is paid for: it is charged once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChargedUse {
+    /// Attempt `n` of a round's model request.
+    ModelRequest {
+        round: u32,
+        n: u32,
+    },
+    Call(CallRef),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewCharge {
+    pub of: ChargedUse,
+    pub cost: MicroUsd,
     pub at: Timestamp,
 }
 

@@ -19,6 +19,7 @@ pub mod memory;
 pub mod model;
 pub mod model_names;
 pub mod native;
+pub mod price;
 pub mod recall;
 pub mod relayed_request;
 pub mod request;

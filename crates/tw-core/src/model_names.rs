@@ -48,7 +48,7 @@ impl NamePattern {
     }
 
     /// Orders by how little it leaves open: the text that it fixes, then the fewest stars.
-    fn exactness(&self) -> (usize, std::cmp::Reverse<usize>) {
+    pub(crate) fn exactness(&self) -> (usize, std::cmp::Reverse<usize>) {
         let stars = self.0.matches('*').count();
         (self.0.len() - stars, std::cmp::Reverse(stars))
     }

@@ -40,6 +40,72 @@ impl Timestamp {
     }
 }
 
+/// A day of the calendar in UTC, as days since 1970-01-01.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CalendarDay(pub i64);
+
+/// A month of the calendar in UTC, as months since January 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CalendarMonth(pub i64);
+
+impl CalendarDay {
+    pub fn of(at: Timestamp) -> Self {
+        Self(at.seconds().div_euclid(DAY_SECONDS))
+    }
+
+    /// Reads `YYYY-MM-DD`; `None` for what is no day of the years 1970 to 9999.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = text.as_bytes();
+        if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' {
+            return None;
+        }
+        let number = |digits: &str| -> Option<i64> {
+            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then(|| digits.parse().ok())?
+        };
+        let year = number(text.get(..4)?)?;
+        let month = number(text.get(5..7)?)?;
+        let day = number(text.get(8..)?)?;
+        if year < 1970 || !(1..=12).contains(&month) || day < 1 {
+            return None;
+        }
+        let found = Self(first_day(year, month) + day - 1);
+        // The 30th of February is a day of March.
+        (found.text() == text).then_some(found)
+    }
+
+    /// The day as `YYYY-MM-DD`.
+    pub fn text(self) -> String {
+        let (year, month, day) = date(self.0);
+        format!("{year:04}-{month:02}-{day:02}")
+    }
+}
+
+impl CalendarMonth {
+    pub fn of(at: Timestamp) -> Self {
+        let (year, month, _) = date(CalendarDay::of(at).0);
+        Self((year - 1970) * 12 + month - 1)
+    }
+
+    /// The time when the next month begins.
+    pub fn end(self) -> Timestamp {
+        let next = self.0 + 1;
+        let days = first_day(1970 + next.div_euclid(12), next.rem_euclid(12) + 1);
+        Timestamp(days.saturating_mul(DAY_SECONDS).saturating_mul(1_000_000))
+    }
+}
+
+/// Days from 1970-01-01 to the first of a month, the reverse of [`date`].
+fn first_day(year: i64, month: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let month_from_march = if month > 2 { month - 3 } else { month + 9 };
+    let day_of_year = (153 * month_from_march + 2) / 5;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
 const DAY_SECONDS: i64 = 86_400;
 
 /// Year, month and day of the Gregorian calendar, from days since 1970-01-01: `civil_from_days` of Howard Hinnant's

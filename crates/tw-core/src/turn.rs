@@ -8,6 +8,7 @@ mod answer;
 mod approvals;
 mod attempts;
 mod calls;
+mod charges;
 mod client_calls;
 mod end_found;
 mod ending;
@@ -37,6 +38,7 @@ use crate::limits::TurnLimits;
 use crate::memory::TurnMemory;
 use crate::model::{ModelEvent, ReportedError, TokenUsage};
 use crate::native::AnswerOrigin;
+use crate::price::PriceTable;
 use crate::request::{Block, CallBlock};
 use crate::time::Timestamp;
 use crate::tool::{EffectClass, LookUp, Tool, ToolOutcome, ToolOutput};
@@ -78,6 +80,8 @@ pub struct TurnSetup {
     /// The upstreams that may answer, by their names in the config: the first, and those that are
     /// asked when it fails.
     pub upstreams: Vec<Arc<AnswerOrigin>>,
+    /// The prices by which its use is charged.
+    pub prices: Arc<PriceTable>,
     /// `None` for a turn that is not to be found again.
     pub memory: Option<TurnMemory>,
 }

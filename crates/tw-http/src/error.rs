@@ -1,6 +1,7 @@
 //! Errors, one of each kind; the format of the surface that a request came by gives them their shape.
 
 mod kept;
+mod money;
 pub(crate) mod no_room;
 mod socket;
 mod webhooks;
@@ -18,6 +19,7 @@ use tw_runtime::error_chain::ErrorChain;
 use tw_runtime::keys::ManageKeyError;
 use tw_runtime::models::UnlistedUpstream;
 use tw_runtime::relay::RelayRefused;
+use tw_runtime::spending::SpentLimit;
 use tw_runtime::tools::ToolError;
 use tw_store::read::ReadError;
 use tw_wire::client_error::{ClientError, ErrorKind};
@@ -28,6 +30,7 @@ use tw_wire::response_socket;
 use crate::answer_body::json;
 use crate::gateway::TURN_HEADER;
 use crate::server::RequestId;
+use money::put_spent;
 use no_room::put_standing;
 
 /// An error as a client is answered with it.
@@ -40,6 +43,8 @@ pub struct ApiError {
     turn: Option<TurnId>,
     /// Standing of the limit of requests.
     requests: Option<BucketStanding>,
+    /// The limit of a month's money that is spent.
+    spent: Option<SpentLimit>,
 }
 
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -64,6 +69,7 @@ impl ApiError {
             should_retry: None,
             turn: None,
             requests: None,
+            spent: None,
         }
     }
 
@@ -367,6 +373,7 @@ impl ApiError {
             should_retry,
             turn: None,
             requests: None,
+            spent: None,
         }
     }
 
@@ -461,6 +468,7 @@ impl ApiError {
                 error
             }
             TurnRefused::NoRoom(no_room) => Self::no_room(no_room),
+            TurnRefused::Spent(limit) => Self::spent(limit),
             TurnRefused::ShuttingDown => Self::unavailable("The server is shutting down."),
             TurnRefused::PreviousGone => Self::no_previous(),
             TurnRefused::NoSuchQuestion => Self::no_such_question(),
@@ -506,6 +514,9 @@ impl ApiError {
         }
         if let Some(standing) = &self.requests {
             put_standing(headers, format, standing);
+        }
+        if let Some(limit) = &self.spent {
+            put_spent(headers, limit);
         }
         if let Some(should) = self.should_retry {
             headers.insert(

@@ -21,6 +21,7 @@ mod keys;
 mod relay;
 mod tools;
 mod turns;
+mod usage;
 mod webhooks;
 
 mod events;

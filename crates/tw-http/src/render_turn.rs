@@ -74,6 +74,7 @@ fn call(call: &CallView, detail: ResultDetail) -> Value {
         "created_us": call.created.0,
         "started_us": micros(call.started),
         "ended_us": micros(call.ended),
+        "cost_microusd": call.cost_microusd,
         "attempts": call.attempts.iter().map(attempt).collect::<Vec<_>>(),
     });
     if let Some(of) = &call.approval {
@@ -123,6 +124,7 @@ fn attempt(row: &AttemptRow) -> Value {
         "outcome": end.map(|end| end.outcome.as_str()),
         "http_status": end.and_then(|end| end.http_status),
         "usage": usage(end.and_then(|end| end.usage.as_ref())),
+        "cost_microusd": end.and_then(|end| end.cost_microusd),
         "started_us": row.started.0,
         "ended_us": end.map(|end| end.at.0),
     })

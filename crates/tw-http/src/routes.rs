@@ -10,7 +10,7 @@ use crate::openapi::{
 use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
 use crate::{
     chat, compact, conversations, events, health, keys, messages, metrics, models, responses,
-    socket, tools, turns, webhooks,
+    socket, tools, turns, usage, webhooks,
 };
 
 pub(crate) fn all() -> DocumentedRouter {
@@ -20,7 +20,7 @@ pub(crate) fn all() -> DocumentedRouter {
     let router = of_conversations(router);
     let router = of_tools(router);
     let router = of_keys(router);
-    of_webhooks(router)
+    of_usage(of_webhooks(router))
 }
 
 const FORM: &str = "multipart/form-data";
@@ -503,4 +503,22 @@ fn of_deliveries(router: DocumentedRouter) -> DocumentedRouter {
             routing::post(webhooks::replay),
             &[replays],
         )
+}
+
+fn of_usage(router: DocumentedRouter) -> DocumentedRouter {
+    const FROM: QueryParameter = query("from", "string", "the first day, YYYY-MM-DD in UTC");
+    const TO: QueryParameter = query("to", "string", "the last day; today unless it is given");
+    const BY: QueryParameter = query(
+        "by",
+        "string",
+        "day, model, tool, key and user, with commas between",
+    );
+    let shows = get(
+        "getUsage",
+        "Turns, calls, tokens and costs of an organization",
+    )
+    .scope("admin")
+    .query(&[FROM, TO, BY])
+    .gives(&[(JSON, "Usage")]);
+    router.route("/api/{slug}/usage", routing::get(usage::show), &[shows])
 }

@@ -44,6 +44,7 @@ use crate::limiter::{RoomPermit, RoomRefused};
 use crate::live_turns::{LiveTurn, WaitingClient};
 use crate::logged_owner::LoggedOwner;
 use crate::runtime::{Runtime, RuntimeInner};
+use crate::spending::SpentLimit;
 use crate::to_client::{self, FromDriver};
 
 use body_hashes::BodyHashes;
@@ -140,6 +141,8 @@ pub enum TurnRefused {
     DeletedEffectsRan,
     #[error("there is no room for another turn")]
     NoRoom(RoomRefused),
+    #[error("a month's money is spent")]
+    Spent(SpentLimit),
     #[error("the server is shutting down")]
     ShuttingDown,
     #[error("no upstream serves the model")]
@@ -420,6 +423,10 @@ impl Runtime {
         let upstreams = inner.upstreams_of(&request.input.model);
         if upstreams.is_empty() {
             return Err(TurnRefused::UnknownModel);
+        }
+        let spent = self.spent_limit(&request.caller, end_user.as_deref());
+        if let Some(limit) = spent.await? {
+            return Err(TurnRefused::Spent(limit));
         }
         let record = record_of(request);
         let PreparedRequest {

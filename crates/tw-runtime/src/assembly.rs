@@ -121,6 +121,7 @@ pub(crate) fn assemble(
             .iter()
             .map(|upstream| Arc::new(upstream.origin(&input.model)))
             .collect(),
+        prices: Arc::clone(&inner.config.prices),
         memory: prepared.memory.of_turn,
     };
     let work = TurnWork {

@@ -44,6 +44,7 @@ mod retention;
 pub mod retold;
 pub mod sealing;
 mod slots;
+pub mod spending;
 mod to_client;
 mod tool_book;
 mod tool_time;

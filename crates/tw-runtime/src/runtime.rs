@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tw_core::change::Change;
 use tw_core::limits::{RequestLimits, TurnLimits};
+use tw_core::price::PriceTable;
 use tw_core::tool::Tool;
 use tw_egress::api_request::ApiCaller;
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
@@ -40,6 +41,7 @@ use crate::recovery_pace::{RECOVERIES_BYTES_DEFAULT, RecoveryPace};
 use crate::results::ResultCache;
 use crate::sealing::Sealer;
 use crate::slots::CallSlots;
+use crate::spending::SpendRules;
 use crate::tool_book::ToolBook;
 
 /// Parts and settings of the runtime.
@@ -65,6 +67,10 @@ pub struct RuntimeConfig {
     pub recalled_bytes_max: usize,
     /// `ENABLE_TOOLS=false`: requests are offered none of our tools.
     pub tools_enabled: bool,
+    /// The prices by which turns are charged.
+    pub prices: Arc<PriceTable>,
+    /// What may be spent in a month; whoever has spent it begins no further turn.
+    pub spend: SpendRules,
     pub turn: TurnLimits,
     pub request: RequestLimits,
     /// Limits of what runs at once and of requests; what is beyond is refused.
@@ -141,6 +147,8 @@ impl RuntimeConfig {
             memory_bytes_max: MEMORY_BYTES_DEFAULT,
             recalled_bytes_max: RECALLED_BYTES_DEFAULT,
             tools_enabled: true,
+            prices: Arc::default(),
+            spend: SpendRules::default(),
             turn: TurnLimits::defaults(),
             request: RequestLimits::defaults(),
             rules: LimiterRules::defaults(),

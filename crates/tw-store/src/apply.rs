@@ -2,6 +2,7 @@
 
 mod accept;
 mod approvals;
+mod charges;
 mod conversation;
 mod items;
 mod outside;
@@ -211,6 +212,7 @@ fn ends(change: &TurnChange, at: CallRef) -> bool {
         TurnChange::EndCall { call, .. } => *call == at,
         TurnChange::OpenAttempt(_)
         | TurnChange::CloseAttempt(_)
+        | TurnChange::Charge(_)
         | TurnChange::AddMessage(_)
         | TurnChange::StartCall { .. }
         | TurnChange::AskApproval { .. }
@@ -264,6 +266,7 @@ fn apply_of_turn(
     match change {
         TurnChange::OpenAttempt(open) => turn_changes::open_attempt(db, turn, open),
         TurnChange::CloseAttempt(close) => turn_changes::close_attempt(db, rules, turn, close),
+        TurnChange::Charge(charge) => charges::charge(db, turn, charge),
         TurnChange::AddMessage(message) => turn_changes::add_message(db, turn, message),
         TurnChange::AddCall(call) => turn_changes::add_call(db, turn, call),
         TurnChange::StartCall { call, at } => turn_changes::start_call(db, rules, turn, *call, *at),

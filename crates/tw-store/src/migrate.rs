@@ -99,6 +99,10 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0022_blobs.sql"),
     },
     Migration {
+        name: "money",
+        sql: include_str!("../migrations/0023_money.sql"),
+    },
+    Migration {
         name: "webhooks",
         sql: include_str!("../migrations/0025_webhooks.sql"),
     },

@@ -14,6 +14,7 @@ pub mod requests;
 pub mod tools;
 pub mod turn;
 pub mod unfinished;
+pub mod usage;
 pub mod view;
 pub mod webhooks;
 

@@ -24,8 +24,8 @@ const MAY_BE_ZERO: [&str; 14] = [
     "record.request_keys_kept_h",
     "server.drain_s",
 ];
-/// Beginning of the tables in which 0 is no limit.
-const ZERO_IS_NO_LIMIT: &str = "rate.";
+/// Beginnings of the tables in which 0 is no limit, or costs nothing.
+const ZERO_IS_NO_LIMIT: [&str; 3] = ["rate.", "spend.", "price["];
 
 /// Refuses times that are too long, and limits that nobody gets past.
 pub fn check(table: &Table) -> anyhow::Result<()> {
@@ -55,6 +55,10 @@ fn check_table(table: &Table, above: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn is_unlimited(path: &str) -> bool {
+    ZERO_IS_NO_LIMIT.iter().any(|table| path.starts_with(table))
+}
+
 fn check_integer(units: i64, key: &str, path: &str) -> anyhow::Result<()> {
     let units_max = match key.rsplit_once('_').map(|(_, unit)| unit) {
         Some("s") => SECONDS_MAX,
@@ -65,7 +69,7 @@ fn check_integer(units: i64, key: &str, path: &str) -> anyhow::Result<()> {
     if units > units_max {
         bail!("{path} may be at most {units_max}, which is ten years");
     }
-    if units == 0 && !MAY_BE_ZERO.contains(&path) && !path.starts_with(ZERO_IS_NO_LIMIT) {
+    if units == 0 && !MAY_BE_ZERO.contains(&path) && !is_unlimited(path) {
         bail!("{path} must be at least 1: with 0 nobody would be served");
     }
     Ok(())

@@ -1,4 +1,5 @@
 mod misplaced;
+mod money;
 mod reference;
 mod zeros;
 

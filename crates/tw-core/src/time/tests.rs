@@ -1,4 +1,4 @@
-use super::Timestamp;
+use super::{CalendarDay, CalendarMonth, Timestamp};
 
 #[test]
 fn points_in_time_are_written_as_rfc_3339_has_them() {
@@ -18,5 +18,59 @@ fn points_in_time_are_written_as_rfc_3339_has_them() {
     // None of them is too far away to be written.
     for end in [i64::MIN, i64::MAX] {
         assert!(Timestamp(end).rfc3339().ends_with('Z'));
+    }
+}
+
+#[test]
+fn days_are_read_as_they_are_written() {
+    for (text, day) in [
+        ("1970-01-01", 0),
+        ("1970-02-28", 58),
+        ("1972-02-29", 789),
+        ("2000-02-29", 11_016),
+        ("2026-11-29", 20_786),
+        ("9999-12-31", 2_932_896),
+    ] {
+        assert_eq!(CalendarDay::parse(text), Some(CalendarDay(day)), "{text}");
+        assert_eq!(CalendarDay(day).text(), text);
+    }
+    for text in [
+        "",
+        "1969-12-31",
+        "2026-02-29",
+        "2026-13-01",
+        "2026-00-10",
+        "2026-01-00",
+        "2026-1-1",
+        "26-01-01",
+        "2026-01-01T",
+        "+026-01-01",
+        "2026/01/01",
+    ] {
+        assert_eq!(CalendarDay::parse(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_month_ends_where_the_next_begins() {
+    for (day, month, next) in [
+        ("1970-01-01", 0, "1970-02-01"),
+        ("1970-12-31", 11, "1971-01-01"),
+        ("2024-02-29", 649, "2024-03-01"),
+        ("2026-11-29", 682, "2026-12-01"),
+    ] {
+        let begins = |text: &str| {
+            let days = CalendarDay::parse(text).unwrap().0;
+            Timestamp(days * 86_400 * 1_000_000)
+        };
+        let last = Timestamp(begins(day).0 + 86_399_999_999);
+        assert_eq!(
+            CalendarMonth::of(begins(day)),
+            CalendarMonth(month),
+            "{day}"
+        );
+        assert_eq!(CalendarMonth::of(last), CalendarMonth(month), "{day}");
+        assert_eq!(CalendarMonth(month).end(), begins(next), "{day}");
+        assert_eq!(CalendarDay::of(last).text(), day);
     }
 }

@@ -81,12 +81,14 @@ impl Turn {
         };
         let (args, n) = (args.clone(), *n);
         call.state = CallState::Running { args, n };
+        let name = call.name.clone();
         // A call that is taken up again after a crash was started before it.
         if n == 1 {
             step.write.push(TurnChange::StartCall {
                 call: at,
                 at: now.at,
             });
+            self.charge_call(at, &name, now, step);
         }
         open_attempt(at, n, now, step);
     }

@@ -40,6 +40,7 @@ impl Turn {
             usage: answer.usage.clone(),
             at: now.at,
         }));
+        self.charge_answer(n, answer.usage.as_ref(), now, step);
         self.count(answer.usage.as_ref());
         let sent_ids = self.sent_ids(round, &answer, 0);
         let origin = self.origin_of(n);

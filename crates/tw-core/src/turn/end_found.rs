@@ -3,7 +3,7 @@
 use super::attempts::close_attempt;
 use super::{CallState, Effect, Now, Step, Timer, Turn};
 use crate::call::CallEnd;
-use crate::change::{AttemptOutcome, TurnChange};
+use crate::change::{AttemptOutcome, ChargedUse, TurnChange};
 use crate::event::{LogEvent, TurnEnd};
 use crate::id::CallRef;
 
@@ -96,7 +96,9 @@ fn withdraw(at: CallRef, step: &mut Step) -> Withdrawn {
             withdrawn.end = true;
             false
         }
-        TurnChange::StartCall { .. }
+        TurnChange::Charge(charge) if charge.of == ChargedUse::Call(at) => false,
+        TurnChange::Charge(_)
+        | TurnChange::StartCall { .. }
         | TurnChange::OpenAttempt(_)
         | TurnChange::EndCall { .. }
         | TurnChange::HandOverCall(_)

@@ -221,6 +221,7 @@ impl Turn {
             usage: answer.usage.clone(),
             at: now.at,
         }));
+        self.charge_answer(n, answer.usage.as_ref(), now, step);
         self.count(answer.usage.as_ref());
         let limits = &self.setup.limits;
         self.chain
@@ -281,6 +282,7 @@ impl Turn {
             usage: answer.usage.clone(),
             at: now.at,
         }));
+        self.charge_answer(n, answer.usage.as_ref(), now, step);
         self.count(answer.usage.as_ref());
         self.keep_partial(n, &answer, now, step);
         drop_handed(round, &answer, reason, now, step);

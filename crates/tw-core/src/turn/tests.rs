@@ -11,6 +11,7 @@ mod trace;
 mod approvals;
 mod asking;
 mod calls;
+mod charges;
 mod deadline;
 mod effects;
 mod end_found;
@@ -101,6 +102,7 @@ fn ours() -> TurnSetup {
         withheld: Vec::new(),
         limits: TurnLimits::defaults(),
         upstreams: upstreams_named(&["up"]),
+        prices: Arc::default(),
         memory: None,
     }
 }

@@ -26,6 +26,7 @@ mod limits;
 mod local_models;
 mod memory;
 mod metrics;
+mod money;
 mod nine_pairs;
 mod openapi;
 mod own_message;

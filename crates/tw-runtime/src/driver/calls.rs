@@ -229,6 +229,7 @@ impl TurnDriver {
                 TurnChange::EndTurn(end) => noted.push(self.end_noted(end)),
                 TurnChange::AddMessage(_)
                 | TurnChange::AskApproval { .. }
+                | TurnChange::Charge(_)
                 | TurnChange::AppendEvents(_)
                 | TurnChange::NoteStop { .. }
                 | TurnChange::NoteResumed { .. } => {}

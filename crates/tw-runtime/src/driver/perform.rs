@@ -190,6 +190,7 @@ fn changes_call(change: &TurnChange) -> bool {
         TurnChange::OpenAttempt(open) => open.position.is_some(),
         TurnChange::CloseAttempt(_)
         | TurnChange::AskApproval { .. }
+        | TurnChange::Charge(_)
         | TurnChange::AddMessage(_)
         | TurnChange::AddCall(_)
         | TurnChange::AppendEvents(_)
@@ -214,6 +215,7 @@ fn points_of(changes: &[TurnChange]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint
             TurnChange::OpenAttempt(_)
             | TurnChange::AskApproval { .. }
             | TurnChange::CloseAttempt(_)
+            | TurnChange::Charge(_)
             | TurnChange::AddMessage(_)
             | TurnChange::AppendEvents(_)
             | TurnChange::NoteStop { .. }

@@ -14,7 +14,8 @@ use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_wire::stored;
 
 use super::{
-    GuardRules, StoreApplyError, TurnKey, execute, execute_guarded, query_key, webhook_events,
+    GuardRules, StoreApplyError, TurnKey, charges, execute, execute_guarded, query_key,
+    webhook_events,
 };
 use crate::blob::{self, ContentCutter, HeldText, TextHolder};
 use crate::enum_words;
@@ -488,6 +489,7 @@ pub fn end_turn(
         end.had_effects,
     ];
     let outcome = execute_guarded(db, WHAT, rules.sql(END_TURN), bound)?;
+    charges::add_to_day(db, turn, end)?;
     if moves_head {
         execute(db, WHAT, MOVE_HEAD, params![turn.key, end.at.0])?;
     }

@@ -80,8 +80,8 @@ pub fn messages_from(
 const CALLS: &str = "SELECT c.round, c.position, c.id, c.runs, c.effect, c.tool_version, t.id AS tool,
         v.version, c.tool_name, c.tool_call_id, c.callback_token, c.idempotency_key,
         iif(?3, c.arguments, '') AS arguments, c.status, c.reason, iif(?2, c.result, NULL) AS result,
-        iif(?3 OR c.shown IS NULL, c.shown, '') AS shown, c.is_error, c.cached, c.blob_bytes, c.started_us, c.ended_us,
-        c.created_us, c.approval, c.approves, c.deadline_us
+        iif(?3 OR c.shown IS NULL, c.shown, '') AS shown, c.is_error, c.cached, c.blob_bytes, c.cost_microusd,
+        c.started_us, c.ended_us, c.created_us, c.approval, c.approves, c.deadline_us
     FROM tool_call c
     LEFT JOIN tool_version v ON v.key = c.tool_version
     LEFT JOIN tool t ON t.key = v.tool
@@ -151,6 +151,7 @@ fn call(row: Row<'_>) -> Result<CallRow, ReadError> {
         started: optional_time(row, "started_us")?,
         ended: optional_time(row, "ended_us")?,
         until: optional_time(row, "deadline_us")?,
+        cost_microusd: get(row, "cost_microusd")?,
     })
 }
 
@@ -168,7 +169,7 @@ fn version(row: Row<'_>) -> Result<Option<ToolVersion>, ReadError> {
 /// A model request has no position.
 const ATTEMPTS: &str =
     "SELECT round, iif(position < 0, NULL, position) AS position, n, upstream, outcome,
-        http_status, usage, ended_us, created_us
+        http_status, usage, cost_microusd, ended_us, created_us
     FROM attempt WHERE turn = ?1 ORDER BY round, attempt.position, n";
 
 /// The attempts of a turn by round; in a round the model's first, then by call.
@@ -183,6 +184,7 @@ pub fn attempts(conn: ReadSession<'_>, turn: i64) -> Result<Vec<AttemptRow>, Rea
                 outcome: enum_words::read_outcome(outcome),
                 http_status: get(row, "http_status")?,
                 usage: usage(row, "usage")?,
+                cost_microusd: get(row, "cost_microusd")?,
                 at: time(row, "ended_us")?,
             }),
             None => None,

@@ -82,6 +82,8 @@ pub struct CallRow {
     pub ended: Option<Timestamp>,
     /// The time until which its approval may be given, once that was asked for.
     pub until: Option<Timestamp>,
+    /// `None` where its tool had no price, or it was not started.
+    pub cost_microusd: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +103,8 @@ pub struct AttemptEnd {
     pub outcome: AttemptOutcome,
     pub http_status: Option<u16>,
     pub usage: Option<TokenUsage>,
+    /// `None` where its model had no price.
+    pub cost_microusd: Option<i64>,
     pub at: Timestamp,
 }
 

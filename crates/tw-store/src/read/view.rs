@@ -70,6 +70,7 @@ pub struct CallView {
     pub approval: Option<ApprovalView>,
     /// The call of an earlier turn whose approval it acts on.
     pub approves: Option<CallId>,
+    pub cost_microusd: Option<i64>,
     pub attempts: Vec<AttemptRow>,
 }
 
@@ -199,6 +200,7 @@ fn call_view(row: CallRow, attempts: Vec<AttemptRow>) -> CallView {
         started,
         ended,
         until,
+        cost_microusd,
     } = row;
     CallView {
         call: call.call,
@@ -220,6 +222,7 @@ fn call_view(row: CallRow, attempts: Vec<AttemptRow>) -> CallView {
             answered: None,
         }),
         approves: call.approves,
+        cost_microusd,
         attempts,
     }
 }

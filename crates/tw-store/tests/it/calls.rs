@@ -62,6 +62,7 @@ async fn attempts_open_and_close_once() {
         };
         assert_eq!((model.round, model.position, model.n), (1, None, 1));
         let end = AttemptEnd {
+            cost_microusd: None,
             outcome: failed,
             http_status: Some(503),
             usage: Some(usage()),

@@ -15,6 +15,7 @@ mod handing;
 mod items;
 mod memory;
 mod migrating;
+mod money;
 mod opening;
 mod reads;
 mod relayed;

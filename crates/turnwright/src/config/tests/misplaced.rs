@@ -4,7 +4,7 @@ use super::load;
 use super::reference::keys_of;
 
 /// Tables that need fields of their own, as those fields; all others stand empty.
-const TABLES: [(&str, &[&str]); 16] = [
+const TABLES: [(&str, &[&str]); 21] = [
     ("", &[]),
     ("[server]", &[]),
     ("[limits]", &[]),
@@ -13,8 +13,16 @@ const TABLES: [(&str, &[&str]); 16] = [
     ("[rate.organization]", &[]),
     ("[rate.organizations.acme]", &[]),
     ("[record]", &[]),
+    ("[spend]", &[]),
     ("[tools]", &[]),
     ("[cache]", &[]),
+    ("[downloads]", &[]),
+    ("[[downloads.allow]]", &["place = \"a:1\""]),
+    ("[[price]]", &["tool = \"a\"", "call_usd = 1"]),
+    (
+        "[[price]]",
+        &["models = [\"a\"]", "input_usd = 1", "output_usd = 1"],
+    ),
     ("[egress]", &[]),
     ("[[egress.allow]]", &["place = \"a:1\""]),
     (

@@ -4,7 +4,7 @@ use super::load;
 use crate::config::DEFAULTS;
 
 /// Where an unknown key may stand, as text that it is put behind.
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 18] = [
     "",
     "[server]\n",
     "[limits]\n",
@@ -12,16 +12,28 @@ const TABLES: [&str; 14] = [
     "[rate.key]\n",
     "[rate.organization]\n",
     "[record]\n",
+    "[spend]\n",
     "[tools]\n",
     "[cache]\n",
     "[tls]\n",
+    "[downloads]\n",
+    "[[downloads.allow]]\nplace = \"a:1\"\n",
+    "[[price]]\n",
     "[egress]\n",
     "[[egress.allow]]\nplace = \"a:1\"\n",
     "[[egress.certificate]]\nplace = \"a:1\"\nclient_cert_file = \"a\"\nclient_key_file = \"b\"\n",
     "[secrets.NAME]\n",
 ];
 /// How the name of a number ends: in its unit, or in `_max` for a plain count.
-const UNITS: [&str; 6] = ["_s", "_ms", "_h", "_per_minute", "_max", "_bytes_min"];
+const UNITS: [&str; 7] = [
+    "_s",
+    "_ms",
+    "_h",
+    "_per_minute",
+    "_max",
+    "_bytes_min",
+    "_usd",
+];
 
 /// The keys that may stand in a table, out of the error about one that may not.
 pub fn keys_of(table: &str) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::call::{CallEnd, CallReason, CallRunner};
-use crate::change::{CloseAttempt, EndTurn, TurnChange};
+use crate::change::{ChargedUse, CloseAttempt, EndTurn, TurnChange};
 use crate::event::{LogEvent, TurnEnd};
 use crate::fault::{FaultClass, TurnFault};
 use crate::id::{CallId, CallRef};
@@ -187,6 +187,13 @@ pub(super) fn of_change(change: &TurnChange) -> String {
         TurnChange::StartCall { call, .. } => format!("start {}", at(*call)),
         TurnChange::EndCall { call, end, .. } => {
             format!("ended {} {}", at(*call), of_end_in_full(end))
+        }
+        TurnChange::Charge(charge) => {
+            let of = match charge.of {
+                ChargedUse::ModelRequest { round, n } => attempt(round, None, n),
+                ChargedUse::Call(call) => at(call),
+            };
+            format!("charge {of} {}", charge.cost.0)
         }
         TurnChange::NoteStop { reason, .. } => format!("stopping {}", reason.as_str()),
         TurnChange::EndTurn(end) => of_end_turn(end),

@@ -140,6 +140,7 @@ impl SweepLab {
                 upstream: UPSTREAM.into(),
                 model: "m".into(),
             })],
+            prices: Arc::default(),
             memory: None,
         }
     }
