@@ -58,6 +58,15 @@ pub enum ToolsCommand {
     List(ToolsOf),
 }
 
+/// A database on a server, which takes the place of the file in the data folder.
+#[derive(Args, Clone, Debug, Default)]
+pub struct StoreArgs {
+    /// A PostgreSQL database, postgres://USER:PASSWORD@HOST:PORT/DATABASE, which takes the place of the file in the
+    /// data folder. [default: DATABASE_URL, if it names one, or server.store of the config]
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
+}
+
 #[derive(Args, Debug)]
 pub struct ServeArgs {
     /// Where to listen; port 0 takes a free one. [default: server.listen of the config, or 127.0.0.1:8787]
@@ -74,6 +83,8 @@ pub struct ServeArgs {
     /// The folder of the database. [default: server.data of the config, or turnwright-data]
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// A TOML file; `turnwright config` prints every key and its default. [default: no file]
     #[arg(long)]
     pub config: Option<PathBuf>,
@@ -103,6 +114,8 @@ pub struct ToolsOf {
     /// The folder of the database. [default: server.data of the config, or turnwright-data]
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// The server's TOML file, which says what tools may reach and which secrets they may name. [default: no file]
     #[arg(long)]
     pub config: Option<PathBuf>,
@@ -113,6 +126,8 @@ pub struct KeysOf {
     /// The folder of the database.
     #[arg(long, env = "TURNWRIGHT_DATA", default_value = "turnwright-data")]
     pub data: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
 }
 
 #[derive(Args, Debug)]
@@ -130,6 +145,8 @@ pub struct BackupArgs {
     /// The folder of the database.
     #[arg(long, env = "TURNWRIGHT_DATA", default_value = "turnwright-data")]
     pub data: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
 }
 
 #[derive(Args, Debug)]
@@ -137,6 +154,8 @@ pub struct DoctorArgs {
     /// The folder of the database. [default: server.data of the config, or turnwright-data]
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// The server's TOML file. [default: no file]
     #[arg(long)]
     pub config: Option<PathBuf>,
@@ -166,6 +185,8 @@ pub struct CreateKeyArgs {
     /// The folder of the database.
     #[arg(long, env = "TURNWRIGHT_DATA", default_value = "turnwright-data")]
     pub data: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// The organization's slug; it is made if it does not exist.
     #[arg(long, default_value = "default")]
     pub organization: String,

@@ -3,12 +3,13 @@
 use tw_core::change::{BodyCuts, NewTurn};
 use tw_core::time::Timestamp;
 
-use crate::apply::{StoreApplyError, execute};
+use crate::apply::{StoreApplyError, run};
 use crate::read::ReadError;
 use crate::session::ReadSession;
 use crate::session::WriteSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
+use crate::session::sql::Sql;
 
 /// Most bodies that one is made of beside its own row: reading it reads as many rows.
 pub const DEPTH_MAX: u32 = 64;
@@ -57,8 +58,7 @@ pub fn insert(
         new.cuts.map(|cuts| cuts.end_hash),
         new.at.0,
     ];
-    execute(db, what, INSERT, bound)?;
-    Ok(())
+    run(db, what, INSERT, bound)
 }
 
 /// The stored parts of a parent's body that a new body is compared with.
@@ -108,14 +108,23 @@ fn find_kept(
 }
 
 /// The row of a turn and those that its body is made of, in this order.
-const PARTS: &str = "WITH RECURSIVE part (body, parent, kept_start_bytes, kept_end_bytes) AS (
+const PARTS: Sql = Sql {
+    postgres: "WITH RECURSIVE part (body, parent, kept_start_bytes, kept_end_bytes, n) AS (
+        SELECT body, parent, kept_start_bytes, kept_end_bytes, 1 FROM turn_input WHERE turn = ?1
+        UNION ALL
+        SELECT i.body, i.parent, i.kept_start_bytes, i.kept_end_bytes, part.n + 1
+        FROM part JOIN turn_input i ON i.turn = part.parent WHERE part.n < ?2
+    )
+    SELECT body, parent, kept_start_bytes, kept_end_bytes FROM part ORDER BY n",
+    sqlite: "WITH RECURSIVE part (body, parent, kept_start_bytes, kept_end_bytes) AS (
         SELECT body, parent, kept_start_bytes, kept_end_bytes FROM turn_input WHERE turn = ?1
         UNION ALL
         SELECT i.body, i.parent, i.kept_start_bytes, i.kept_end_bytes
         FROM part CROSS JOIN turn_input i ON i.turn = part.parent
         LIMIT ?2
     )
-    SELECT body, parent, kept_start_bytes, kept_end_bytes FROM part";
+    SELECT body, parent, kept_start_bytes, kept_end_bytes FROM part",
+};
 
 /// The whole body of a turn; `None` if there is no such turn.
 pub fn whole(conn: ReadSession<'_>, turn: i64) -> Result<Option<Vec<u8>>, ReadError> {
@@ -191,7 +200,7 @@ impl MadeWhole {
                 }
             };
             self.bytes += body.len();
-            execute(db, what, MAKE_WHOLE, params![turn, body, at.0])?;
+            run(db, what, MAKE_WHOLE, params![turn, body, at.0])?;
         }
         Ok(true)
     }

@@ -3,7 +3,7 @@
 use tw_core::call::CallReason;
 use tw_core::change::{CompleteCall, Outcome};
 
-use super::{StoreApplyError, execute};
+use super::{StoreApplyError, execute_one};
 use crate::session::WriteSession;
 use crate::session::bound::params;
 
@@ -29,7 +29,7 @@ pub fn complete_call(
         end.cached,
         complete.at.0,
     ];
-    match execute(db, "completing a tool call", COMPLETE_CALL, bound)? {
+    match execute_one(db, "completing a tool call", COMPLETE_CALL, bound)? {
         0 => Ok(Outcome::Already),
         _ => Ok(Outcome::Done),
     }

@@ -39,7 +39,8 @@ fn create(db: &mut WriteSession<'_>, save: &SaveTool) -> Result<Outcome, StoreAp
 const FIND: &str = "SELECT key FROM tool
     WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL AND version = ?3";
 
-const UPDATE: &str = "UPDATE tool SET name = ?2, version = ?3, updated_us = ?4 WHERE key = ?1";
+const UPDATE: &str = "UPDATE tool SET name = ?2, version = ?3, updated_us = ?4
+    WHERE key = ?1 AND deleted_us IS NULL AND version = ?5";
 
 fn follow(db: &mut WriteSession<'_>, save: &SaveTool) -> Result<Outcome, StoreApplyError> {
     let bound = params![save.organization.0, save.tool.to_string(), save.follows];
@@ -52,8 +53,10 @@ fn follow(db: &mut WriteSession<'_>, save: &SaveTool) -> Result<Outcome, StoreAp
     let number = save.follows.checked_add(1).ok_or(StoreApplyError::Encode {
         what: "a tool's version",
     })?;
-    let bound = params![tool, save.name, number, save.at.0];
-    execute_guarded(db, WHAT, UPDATE, bound)?;
+    let bound = params![tool, save.name, number, save.at.0, save.follows];
+    if execute(db, WHAT, UPDATE, bound)? == 0 {
+        return Ok(Outcome::Already);
+    }
     add_version(db, save, tool, number)
 }
 

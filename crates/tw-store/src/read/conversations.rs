@@ -10,6 +10,7 @@ use super::turn::find_turn;
 use super::view::{ResultDetail, TurnView, view};
 use crate::session::ReadSession;
 use crate::session::bound::params;
+use crate::session::sql::Sql;
 use crate::store::Store;
 
 /// A conversation, as far as its turns are seen.
@@ -186,21 +187,38 @@ const OF_OTHERS: &str = "SELECT 1 FROM turn
     LIMIT 1";
 
 /// The next conversation costs one look, however many turns the one before it has.
-const NEXT: &str = "SELECT conversation FROM turn INDEXED BY turn_conversation
+const NEXT: Sql = Sql {
+    postgres: "SELECT conversation FROM turn
     WHERE organization = ?1 AND conversation < ?2 AND deleted_us IS NULL
-    ORDER BY conversation DESC LIMIT 1";
-const NEXT_OF_KEY: &str = "SELECT conversation FROM turn INDEXED BY turn_conversation_of_key
+    ORDER BY conversation DESC LIMIT 1",
+    sqlite: "SELECT conversation FROM turn INDEXED BY turn_conversation
+    WHERE organization = ?1 AND conversation < ?2 AND deleted_us IS NULL
+    ORDER BY conversation DESC LIMIT 1",
+};
+const NEXT_OF_KEY: Sql = Sql {
+    postgres: "SELECT conversation FROM turn
     WHERE organization = ?1 AND api_key = ?3 AND conversation < ?2 AND deleted_us IS NULL
-    ORDER BY conversation DESC LIMIT 1";
-const NEXT_OF_USER: &str = "SELECT conversation FROM turn INDEXED BY turn_conversation_of_user
+    ORDER BY conversation DESC LIMIT 1",
+    sqlite: "SELECT conversation FROM turn INDEXED BY turn_conversation_of_key
+    WHERE organization = ?1 AND api_key = ?3 AND conversation < ?2 AND deleted_us IS NULL
+    ORDER BY conversation DESC LIMIT 1",
+};
+const NEXT_OF_USER: Sql = Sql {
+    postgres: "SELECT conversation FROM turn
     WHERE organization = ?1 AND end_user = ?3 AND conversation < ?2 AND deleted_us IS NULL
       AND (?4 IS NULL OR api_key = ?4)
-    ORDER BY conversation DESC LIMIT 1";
+    ORDER BY conversation DESC LIMIT 1",
+    sqlite: "SELECT conversation FROM turn INDEXED BY turn_conversation_of_user
+    WHERE organization = ?1 AND end_user = ?3 AND conversation < ?2 AND deleted_us IS NULL
+      AND (?4 IS NULL OR api_key = ?4)
+    ORDER BY conversation DESC LIMIT 1",
+};
 
 /// The row of a conversation. A turn that runs has written into the rows of its attempts, calls, messages and events;
 /// its own row changes when it is claimed or told to stop.
-const ROW: &str = "SELECT c.id, f.created_us,
-        coalesce(l.ended_us, max(l.updated_us,
+const ROW: Sql = Sql {
+    postgres: "SELECT c.id, f.created_us,
+        coalesce(l.ended_us, greatest(l.updated_us,
             coalesce((SELECT max(updated_us) FROM attempt WHERE turn = l.key), 0),
             coalesce((SELECT max(updated_us) FROM tool_call WHERE turn = l.key), 0),
             coalesce((SELECT max(updated_us) FROM message WHERE turn = l.key), 0),
@@ -208,7 +226,7 @@ const ROW: &str = "SELECT c.id, f.created_us,
         (SELECT count(*) FROM
             (SELECT 1 FROM turn
              WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
-               AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) LIMIT ?5)) AS turns
+               AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) LIMIT ?5) AS counted) AS turns
     FROM conversation c
     JOIN turn f ON f.key =
         (SELECT key FROM turn
@@ -218,7 +236,28 @@ const ROW: &str = "SELECT c.id, f.created_us,
         (SELECT key FROM turn
          WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
            AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key DESC LIMIT 1)
-    WHERE c.organization = ?1 AND c.key = ?2";
+    WHERE c.organization = ?1 AND c.key = ?2",
+    sqlite: "SELECT c.id, f.created_us,
+        coalesce(l.ended_us, max(l.updated_us,
+            coalesce((SELECT max(updated_us) FROM attempt WHERE turn = l.key), 0),
+            coalesce((SELECT max(updated_us) FROM tool_call WHERE turn = l.key), 0),
+            coalesce((SELECT max(updated_us) FROM message WHERE turn = l.key), 0),
+            coalesce((SELECT max(updated_us) FROM turn_event WHERE turn = l.key), 0))) AS active_us,
+        (SELECT count(*) FROM
+            (SELECT 1 FROM turn
+             WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
+               AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) LIMIT ?5) AS counted) AS turns
+    FROM conversation c
+    JOIN turn f ON f.key =
+        (SELECT key FROM turn
+         WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
+           AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key LIMIT 1)
+    JOIN turn l ON l.key =
+        (SELECT key FROM turn
+         WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
+           AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key DESC LIMIT 1)
+    WHERE c.organization = ?1 AND c.key = ?2",
+};
 
 const CURSOR: &str = "SELECT key FROM turn
     WHERE organization = ?1 AND id = ?5 AND conversation = ?2 AND deleted_us IS NULL

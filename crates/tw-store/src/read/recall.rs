@@ -15,6 +15,7 @@ use super::columns::{get, word};
 use super::turn::CallRow;
 use crate::session::ReadSession;
 use crate::session::bound::params;
+use crate::session::sql::Sql;
 use crate::store::Store;
 
 /// Ids of calls as a client sent them.
@@ -77,8 +78,20 @@ impl Store {
 }
 
 /// The list of ids is one bound text, a JSON array.
-const HANDED: &str =
-    "SELECT c.id, c.tool_call_id, c.tool_name, c.turn, t.id AS turn_id, v.id AS conversation,
+const HANDED: Sql = Sql {
+    postgres:
+        "SELECT c.id, c.tool_call_id, c.tool_name, c.turn, t.id AS turn_id, v.id AS conversation,
+        c.round, t.conversation_named, u.name AS end_user, t.erased_us IS NOT NULL AS erased,
+        EXISTS (SELECT 1 FROM tool_call s WHERE s.turn = c.turn AND s.runs = 'server') AS has_ours
+    FROM json_array_elements_text(CAST(?3 AS json)) AS asked (value)
+    JOIN tool_call c ON c.organization = ?1 AND c.id = asked.value
+    JOIN turn t ON t.key = c.turn
+    JOIN conversation v ON v.key = t.conversation
+    LEFT JOIN end_user u ON u.key = t.end_user
+    WHERE c.runs = 'client' AND t.api_key = ?2 AND t.deleted_us IS NULL
+    ORDER BY c.turn DESC, c.round, c.position",
+    sqlite:
+        "SELECT c.id, c.tool_call_id, c.tool_name, c.turn, t.id AS turn_id, v.id AS conversation,
         c.round, t.conversation_named, u.name AS end_user, t.erased_us IS NOT NULL AS erased,
         EXISTS (SELECT 1 FROM tool_call s WHERE s.turn = c.turn AND s.runs = 'server') AS has_ours
     FROM json_each(?3) AS asked
@@ -87,7 +100,8 @@ const HANDED: &str =
     JOIN conversation v ON v.key = t.conversation
     LEFT JOIN end_user u ON u.key = t.end_user
     WHERE c.runs = 'client' AND t.api_key = ?2 AND t.deleted_us IS NULL
-    ORDER BY c.turn DESC, c.round, c.position";
+    ORDER BY c.turn DESC, c.round, c.position",
+};
 
 fn answered_turns(
     conn: ReadSession<'_>,

@@ -13,6 +13,7 @@ mod handing;
 mod memory;
 mod migrating;
 mod opening;
+mod postgres;
 mod reads;
 mod relayed;
 mod repeats;

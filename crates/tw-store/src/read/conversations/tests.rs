@@ -13,18 +13,18 @@ fn each_statement_looks_and_never_walks() {
         (FIND, TURNS),
         (OF_OTHERS, TURNS),
         (
-            NEXT,
+            NEXT.sqlite,
             "turn_conversation (organization=? AND conversation<?)",
         ),
         (
-            NEXT_OF_KEY,
+            NEXT_OF_KEY.sqlite,
             "turn_conversation_of_key (organization=? AND api_key=? AND conversation<?)",
         ),
         (
-            NEXT_OF_USER,
+            NEXT_OF_USER.sqlite,
             "turn_conversation_of_user (organization=? AND end_user=? AND conversation<?)",
         ),
-        (ROW, TURNS),
+        (ROW.sqlite, TURNS),
         (CURSOR, "sqlite_autoindex_turn_1 (organization=? AND id=?)"),
         (OLDEST_FIRST, TURNS),
         (NEWEST_FIRST, TURNS),
