@@ -415,15 +415,26 @@ impl Store {
         let work = move || {
             // Held by the work and not by the caller, who may go before it ends.
             let _permit = permit;
-            store.read_now(read)
+            store.read_blocking(read)
         };
         tokio::task::spawn_blocking(work)
             .await
             .map_err(|_| ReadError::Closed)?
     }
 
-    /// [`Store::read`] on the caller's thread, which it blocks.
+    /// [`Store::read`] on the caller's thread, which it blocks; the caller may be a task.
     pub(crate) fn read_now<T: Send>(
+        &self,
+        read: impl FnOnce(ReadSession<'_>) -> Result<T, ReadError> + Send,
+    ) -> Result<T, ReadError> {
+        match &*self.inner {
+            Inner::File(_) | Inner::Inline(_) => self.read_blocking(read),
+            Inner::Postgres(postgres) => inline::elsewhere(|| postgres.read_now(read)),
+        }
+    }
+
+    /// [`Store::read`] on the caller's thread, which may block.
+    fn read_blocking<T: Send>(
         &self,
         read: impl FnOnce(ReadSession<'_>) -> Result<T, ReadError> + Send,
     ) -> Result<T, ReadError> {

@@ -246,7 +246,7 @@ const ROW: Sql = Sql {
         (SELECT count(*) FROM
             (SELECT 1 FROM turn
              WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
-               AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) LIMIT ?5) AS counted) AS turns
+               AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) LIMIT ?5)) AS turns
     FROM conversation c
     JOIN turn f ON f.key =
         (SELECT key FROM turn

@@ -86,7 +86,7 @@ impl InlineStore {
 }
 
 /// Runs on a thread of its own, since a connection to a server blocks and the caller may be a task.
-fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub fn elsewhere<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| match scope.spawn(work).join() {
         Ok(done) => done,
         Err(panic) => std::panic::resume_unwind(panic),
