@@ -5,7 +5,7 @@ use tw_core::change::{CompleteCall, Outcome};
 use tw_core::id::CallRef;
 
 use super::turn_changes::StoredResult;
-use super::{StoreApplyError, execute, webhook_events};
+use super::{StoreApplyError, execute_one, webhook_events};
 use crate::blob::{ContentCutter, HeldText, TextHolder};
 use crate::session::WriteSession;
 use crate::session::bound::params;
@@ -61,7 +61,7 @@ pub fn complete_call(
         complete.at.0,
         result.blob_bytes,
     ];
-    match execute(db, WHAT, COMPLETE_CALL, bound)? {
+    match execute_one(db, WHAT, COMPLETE_CALL, bound)? {
         0 => Ok(Outcome::Already),
         _ => {
             webhook_events::tell_of_named_call(db, complete)?;

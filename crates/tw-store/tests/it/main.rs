@@ -17,6 +17,7 @@ mod memory;
 mod migrating;
 mod money;
 mod opening;
+mod postgres;
 mod reads;
 mod relayed;
 mod repeats;
