@@ -14,8 +14,8 @@ use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_wire::stored;
 
 use super::{
-    GuardRules, StoreApplyError, TurnKey, charges, execute_guarded, execute_one, query_key, run,
-    webhook_events,
+    GuardRules, StoreApplyError, TurnKey, charges, execute_guarded, execute_one, lock_rows,
+    query_key, run, webhook_events,
 };
 use crate::blob::{self, ContentCutter, HeldText, TextHolder};
 use crate::enum_words;
@@ -359,6 +359,10 @@ const END_CALL: &str = "UPDATE tool_call
         ended_us = ?10, updated_us = ?10, blob_bytes = ?11
     WHERE turn = ?1 AND round = ?2 AND position = ?3 /* guard */ AND status IN ('pending', 'processing')";
 
+/// It may end from outside meanwhile.
+const LOCK_CALL: &str = "SELECT 1 FROM tool_call
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 FOR NO KEY UPDATE";
+
 pub fn end_call(
     db: &mut WriteSession<'_>,
     rules: GuardRules,
@@ -369,11 +373,17 @@ pub fn end_call(
 ) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "ending a tool call";
     let is_large = |result: &str| !turn.contents.find(result).is_empty();
-    if end.result.as_deref().is_some_and(is_large)
-        && let Some(ended) = end_of_call(db, turn, call, WHAT)?
-    {
-        // The contents of the result that is there stand where those of this one would.
-        return Ok(ended);
+    if end.result.as_deref().is_some_and(is_large) {
+        // The contents of a result that is there stand where those of this one would.
+        lock_rows(
+            db,
+            WHAT,
+            LOCK_CALL,
+            params![turn.key, call.round, call.position],
+        )?;
+        if let Some(ended) = end_of_call(db, turn, call, WHAT)? {
+            return Ok(ended);
+        }
     }
     let result = StoredResult::store(db, WHAT, (turn, call), (Some(end), at))?;
     let bound = params![

@@ -18,6 +18,7 @@ mod migrating;
 mod money;
 mod opening;
 mod postgres;
+mod races;
 mod reads;
 mod relayed;
 mod repeats;

@@ -39,9 +39,7 @@ async fn two_stores_on_one_database_agree_on_a_key_and_on_a_claim() {
     let Some(world) = StoreWorld::on_postgres().await else {
         return;
     };
-    let url = &world.schema.as_ref().unwrap().url;
-    let second = Store::connect(url, None, StoreOptions::defaults(at(1)));
-    let second = second.await.unwrap();
+    let second = world.beside().await.store;
     for n in (1..40_u128).step_by(2) {
         let pair = n;
         let keyed = |n| NewTurn {

@@ -54,6 +54,14 @@ pub async fn on_each_store(case: impl AsyncFn(StoreWorld)) {
     }
 }
 
+/// Runs a case on a store on disk and on one of a PostgreSQL server: others can look into these databases.
+pub async fn on_each_database(case: impl AsyncFn(StoreWorld)) {
+    case(StoreWorld::on_disk().await).await;
+    if let Some(world) = StoreWorld::on_postgres().await {
+        case(world).await;
+    }
+}
+
 pub fn at(n: i64) -> Timestamp {
     Timestamp(1_000_000_000 + n)
 }
@@ -75,6 +83,21 @@ impl StoreWorld {
             schema: Some(schema),
             ..world
         })
+    }
+
+    /// The same database by another store, as another process has it.
+    pub async fn beside(&self) -> Self {
+        let url = &self.schema.as_ref().unwrap().url;
+        let store = Store::connect(url, None, StoreOptions::defaults(at(1)));
+        Self {
+            store: store.await.unwrap(),
+            organization: self.organization,
+            key: self.key,
+            stranger: self.stranger,
+            path: None,
+            folder: None,
+            schema: None,
+        }
     }
 
     /// [`StoreWorld::on_postgres`] with a store that writes inline.
