@@ -65,7 +65,7 @@ impl Statement<'_> {
                 Ok(Rows::Sqlite(statement.raw_query()))
             }
             Self::Postgres(conn, sql) => Ok(Rows::Postgres(SentRows {
-                rest: conn.query(*sql, bound)?.into_iter(),
+                rest: conn.query(sql, bound)?.into_iter(),
                 current: None,
             })),
         }

@@ -130,7 +130,7 @@ impl std::fmt::Debug for Store {
 enum Inner {
     File(FileStore),
     Inline(InlineStore),
-    Postgres(PostgresStore),
+    Postgres(Box<PostgresStore>),
 }
 
 struct FileStore {
@@ -228,7 +228,7 @@ impl Store {
         let store = tokio::task::spawn_blocking(opening)
             .await
             .map_err(|error| OpenError::Thread(std::io::Error::other(error)))??;
-        let inner = Inner::Postgres(store);
+        let inner = Inner::Postgres(Box::new(store));
         Ok(Self::of(inner, content_bytes_min, deliveries))
     }
 

@@ -27,7 +27,7 @@ pub enum InlineStore {
         conn: Mutex<Connection>,
         rules: GuardRules,
     },
-    Postgres(Mutex<PostgresCommits>),
+    Postgres(Box<Mutex<PostgresCommits>>),
 }
 
 impl InlineStore {
@@ -47,7 +47,7 @@ impl InlineStore {
             migrate::postgres::run(&conn, options.now)?;
             Ok(PostgresCommits::of(server, conn))
         });
-        made.map(|engine| Self::Postgres(Mutex::new(engine)))
+        made.map(|engine| Self::Postgres(Box::new(Mutex::new(engine))))
     }
 
     pub fn apply(

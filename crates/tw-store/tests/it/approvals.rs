@@ -14,7 +14,7 @@ use crate::world::{
 };
 
 /// The time until which the questions here are open.
-const UNTIL: i64 = 500;
+pub const UNTIL: i64 = 500;
 
 fn needing(turn: TurnId) -> NewCall {
     NewCall {

@@ -85,7 +85,18 @@ async fn a_question_is_answered_once() {
     for round in 0..ROUNDS {
         let n = 3 * round;
         let asked = approvals::asking(&world, n + 1).await.id;
-        let answering = |n| approvals::answering(&world, n, asked, ApprovalVerdict::Approved);
+        // One that nobody answered in time does not change by its answer.
+        let verdict = if round % 2 == 0 {
+            ApprovalVerdict::Approved
+        } else {
+            let expire = Change::ExpireApprovals {
+                now: at(approvals::UNTIL + 1),
+                calls_max: 9,
+            };
+            assert_eq!(world.write(expire).await.unwrap(), Outcome::Count(1));
+            ApprovalVerdict::Expired
+        };
+        let answering = |n| approvals::answering(&world, n, asked, verdict.clone());
         let (one, acts) = answering(n + 2);
         let (other, acts_too) = answering(n + 3);
         let first = [vec![acts], vec![acts_too]];
@@ -184,14 +195,30 @@ async fn a_content_is_there_while_a_text_holds_it() {
         assert_eq!(accepted.unwrap()[0], Outcome::Done);
         blobs::assert_whole(&world, n, &images).await;
     }
-    let (blobs, uses) = blobs::counts(&world).await;
-    assert_eq!((blobs.len(), uses), (2, 8));
-    // Two uses that go at once, each of which is not the last for whoever looks too early.
-    let (new, first) = blobs::new_turn(&world, 40, &images);
-    world.accept_with(new, first).await.unwrap();
-    tokio::join!(blobs::erase(&world, 40), blobs::erase(&beside, 40));
-    blobs::erase(&world, 40).await;
+    let (stored, uses) = blobs::counts(&world).await;
+    assert_eq!((stored.len(), uses), (2, 8));
+    blobs::erase(&world, 39).await;
     assert_eq!(blobs::counts(&world).await, (Vec::new(), 0));
+    // Two uses that go at once: neither is the last one for whoever looks too early.
+    for n in (40..80).step_by(2) {
+        for n in [n, n + 1] {
+            let (new, first) = blobs::new_turn(&world, n, &images);
+            world.accept_with(new, first).await.unwrap();
+        }
+        let erase_one = Change::EraseDue {
+            now: at(500),
+            turns_max: 1,
+        };
+        let (one, other) = tokio::join!(
+            world.write(erase_one.clone()),
+            beside.write(erase_one.clone())
+        );
+        one.unwrap();
+        other.unwrap();
+        // One that found nothing but what the other one had.
+        world.write(erase_one).await.unwrap();
+        assert_eq!(blobs::counts(&world).await, (Vec::new(), 0), "{n}");
+    }
 }
 
 /// Turns that are charged and end at once, in batches of each of four connections.

@@ -11,7 +11,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
 use super::PgConnection;
-use super::tls::TlsSettings;
+use super::tls::PostgresTls;
 use crate::db_error::{DbError, Failure};
 
 /// Time that making a connection may take, for each address of the server.
@@ -29,7 +29,7 @@ const SETTINGS: &str = "SET lock_timeout = '5s'; SET statement_timeout = '50s';
 #[derive(Clone)]
 pub struct PostgresServer {
     config: Config,
-    tls: Option<TlsSettings>,
+    tls: Option<PostgresTls>,
 }
 
 /// Leaves out the password.
@@ -56,7 +56,7 @@ impl PostgresServer {
         config
             .tcp_user_timeout(SILENCE_MAX)
             .keepalives_idle(SILENCE_MAX);
-        let tls = tls.map(TlsSettings::new);
+        let tls = tls.map(PostgresTls::new);
         // A server on the same machine shows a certificate that nobody vouches for, where it shows any.
         let may_be_plain = tls.is_none() || (!url.contains("sslmode=") && is_local(&config));
         if may_be_plain && config.get_ssl_mode() == SslMode::Prefer {

@@ -14,15 +14,15 @@ use tokio_rustls::TlsConnector;
 
 /// The settings of encrypted connections.
 #[derive(Clone)]
-pub struct TlsSettings(Arc<ClientConfig>);
+pub struct PostgresTls(Arc<ClientConfig>);
 
-impl TlsSettings {
+impl PostgresTls {
     pub fn new(config: ClientConfig) -> Self {
         Self(Arc::new(config))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for TlsSettings {
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for PostgresTls {
     type Stream = EncryptedStream<S>;
     type TlsConnect = HandshakeSettings;
     type Error = io::Error;
