@@ -24,7 +24,7 @@ const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 #[derive(Clone, Debug)]
 pub enum DatabasePlace {
     Folder(PathBuf),
-    Server(DatabaseUrl),
+    Server(Box<DatabaseUrl>),
 }
 
 /// The URL of a database on a server, and how to trust that one.
@@ -78,7 +78,7 @@ impl DatabasePlace {
             bail!("the store must be a URL as postgres://user:password@host:port/database");
         }
         let tls = settings.database_tls()?;
-        Ok(Self::Server(DatabaseUrl { url, tls }))
+        Ok(Self::Server(Box::new(DatabaseUrl { url, tls })))
     }
 
     /// Opens the database, which is made if it does not exist.

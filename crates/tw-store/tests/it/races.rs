@@ -230,7 +230,7 @@ async fn sums_are_added_to_by_all() {
     const TURNS: u32 = 80;
     let at = money::noon(money::DAY);
     let spend = async |n: u32| {
-        let world = if n % 2 == 0 { &world } else { &beside };
+        let world = if n.is_multiple_of(2) { &world } else { &beside };
         let new = NewTurn {
             end_user: Some(format!("user {}", n % 5)),
             model: format!("model {}", n % 3),
