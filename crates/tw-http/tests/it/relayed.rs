@@ -31,7 +31,7 @@ const ROUTES: [(&str, Option<&str>); 10] = [
 
 /// A record, as far as tests look at it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct RelayedRow {
     pub end_user: Option<String>,
     pub path: String,
     model: String,
@@ -45,7 +45,7 @@ pub struct Row {
 }
 
 /// All records, once there are so many: they are written when nobody waits any more.
-pub async fn rows(app: &App, count: usize) -> Vec<Row> {
+pub async fn rows(app: &App, count: usize) -> Vec<RelayedRow> {
     let database = Connection::open(app.database()).unwrap();
     let mut select = database
         .prepare(
@@ -56,7 +56,7 @@ pub async fn rows(app: &App, count: usize) -> Vec<Row> {
         .unwrap();
     poll_until("the rows of the requests", async || {
         let read = select.query_map([], |row| {
-            Ok(Row {
+            Ok(RelayedRow {
                 end_user: row.get(0)?,
                 path: row.get(1)?,
                 model: row.get(2)?,
@@ -69,7 +69,7 @@ pub async fn rows(app: &App, count: usize) -> Vec<Row> {
                 request_id: row.get(11)?,
             })
         });
-        let rows: Vec<Row> = read.unwrap().map(Result::unwrap).collect();
+        let rows: Vec<RelayedRow> = read.unwrap().map(Result::unwrap).collect();
         (rows.len() >= count).then_some(rows)
     })
     .await
