@@ -29,6 +29,7 @@ pub(crate) enum Failure {
     Lost,
     #[error("{given} values for {wanted} places of a statement")]
     Places { given: usize, wanted: usize },
+    #[cfg(feature = "faults")]
     #[error("this store takes no such statement")]
     Unsuited,
 }
@@ -37,11 +38,11 @@ impl DbError {
     pub fn kind(&self) -> DbErrorKind {
         match &self.0 {
             Failure::Sqlite(error) => kind_of_sqlite(error),
-            Failure::NoRow
-            | Failure::Column { .. }
-            | Failure::Lost
-            | Failure::Places { .. }
-            | Failure::Unsuited => DbErrorKind::Lasting,
+            Failure::NoRow | Failure::Column { .. } | Failure::Lost | Failure::Places { .. } => {
+                DbErrorKind::Lasting
+            }
+            #[cfg(feature = "faults")]
+            Failure::Unsuited => DbErrorKind::Lasting,
         }
     }
 }

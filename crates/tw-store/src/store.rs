@@ -13,7 +13,7 @@ use crate::apply::{GuardRules, StoreApplyError};
 use crate::backup;
 use crate::blob::WritableGroup;
 use crate::connection;
-use crate::db_error::{DbError, Failure};
+use crate::db_error::DbError;
 use crate::figures::WriterFigures;
 use crate::migrate::{self, MIGRATIONS, MigrateError};
 use crate::read::ReadError;
@@ -444,7 +444,7 @@ impl Store {
     #[cfg(feature = "faults")]
     pub(crate) fn run_on_inline(&self, sql: &str) -> Result<(), DbError> {
         match &*self.inner {
-            Inner::File(_) => Err(Failure::Unsuited.into()),
+            Inner::File(_) => Err(crate::db_error::Failure::Unsuited.into()),
             Inner::Inline(inline) => Ok(inline.lock().execute_batch(sql)?),
         }
     }
