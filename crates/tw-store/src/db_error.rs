@@ -42,6 +42,9 @@ pub(crate) enum Failure {
     Lost,
     #[error("{given} values for {wanted} places of a statement")]
     Places { given: usize, wanted: usize },
+    #[cfg(feature = "faults")]
+    #[error("this store takes no such statement")]
+    Unsuited,
 }
 
 impl DbError {
@@ -55,6 +58,8 @@ impl DbError {
             | Failure::Lost
             | Failure::Mispredicted
             | Failure::Places { .. } => DbErrorKind::Lasting,
+            #[cfg(feature = "faults")]
+            Failure::Unsuited => DbErrorKind::Lasting,
         }
     }
 }
@@ -83,6 +88,8 @@ impl DbError {
             | Failure::NoRow
             | Failure::Column { .. }
             | Failure::Places { .. } => false,
+            #[cfg(feature = "faults")]
+            Failure::Unsuited => false,
         }
     }
 

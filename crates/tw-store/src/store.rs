@@ -508,7 +508,7 @@ impl Store {
     #[cfg(feature = "faults")]
     pub(crate) fn run_on_inline(&self, sql: &str) -> Result<(), DbError> {
         match &*self.inner {
-            Inner::File(_) | Inner::Postgres(_) => Err(rusqlite::Error::InvalidQuery.into()),
+            Inner::File(_) | Inner::Postgres(_) => Err(crate::db_error::Failure::Unsuited.into()),
             Inner::Inline(inline) => inline.run(sql),
         }
     }

@@ -66,9 +66,12 @@ async fn put(downloads: &TurnDownloads, parts: &[(&str, String)]) -> Result<Stri
     }
 }
 
+/// The kind of a part, the type that its answer names, its bytes, and the address or the error that becomes of it.
+type DownloadedCase<'a> = (&'a str, &'a str, &'a [u8], Result<&'a str, &'a str>);
+
 #[tokio::test]
 async fn a_content_is_what_its_first_bytes_say() {
-    let rows: &[(&str, &str, &[u8], Result<&str, &str>)] = &[
+    let rows: &[DownloadedCase] = &[
         (
             "image",
             "image/png",

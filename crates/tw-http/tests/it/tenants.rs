@@ -23,7 +23,7 @@ on_each_surface!(
 );
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 63] = [
+pub const ROUTES: [(&str, &str, Takes); 64] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("POST", "/v1/messages", Takes::Names),
     ("POST", "/v1/messages/count_tokens", Takes::Names),
@@ -93,6 +93,7 @@ pub const ROUTES: [(&str, &str, Takes); 63] = [
         "/api/{slug}/webhooks/{id}/deliveries/{event}/replay",
         Takes::WebhookId,
     ),
+    ("GET", "/api/{slug}/usage", Takes::UsageSlug),
     // Of these an end user is recorded, and nothing is looked up.
     ("POST", "/v1/embeddings", Takes::Nothing),
     ("POST", "/v1/completions", Takes::Nothing),
@@ -123,6 +124,8 @@ pub enum Takes {
     KeyId,
     /// Or a slug; see `webhooks/api.rs`.
     WebhookId,
+    /// See `money.rs`.
+    UsageSlug,
     /// See `conversations/access.rs` and `responses/in_conversation/foreign.rs`.
     Conversation,
     /// Idempotency keys, conversations and end users.

@@ -91,7 +91,7 @@ impl InlineStore {
     pub fn run(&self, sql: &str) -> Result<(), DbError> {
         match self {
             Self::Sqlite { conn, .. } => Ok(lock(conn).execute_batch(sql)?),
-            Self::Postgres(_) => Err(rusqlite::Error::InvalidQuery.into()),
+            Self::Postgres(_) => Err(crate::db_error::Failure::Unsuited.into()),
         }
     }
 }

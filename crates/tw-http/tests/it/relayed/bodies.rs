@@ -4,7 +4,7 @@ use tw_egress::secret::Secret;
 use tw_egress::upstream::UpstreamKind;
 use tw_testkit::listener::{Listener, ListenerReply, ReplyPiece};
 
-use super::{EMBEDDED, EMBEDDINGS, ROUTES, Row, embeds, post, rows};
+use super::{EMBEDDED, EMBEDDINGS, ROUTES, RelayedRow, embeds, post, rows};
 use crate::app::{App, AppOptions};
 use crate::upstreams::{in_front_of, serves, upstream};
 
@@ -20,7 +20,7 @@ async fn each_route_leads_to_its_place_with_the_body_as_it_was() {
         assert_eq!((&*asked.method, &*asked.target), ("POST", route));
         assert_eq!(asked.body, body, "{route}");
         let row = rows(&app, n + 1).await.pop().unwrap();
-        let expected = Row {
+        let expected = RelayedRow {
             end_user: Some("ada".to_owned()),
             path: route.to_owned(),
             model: "m".to_owned(),

@@ -142,6 +142,57 @@ async fn an_approved_call_runs_in_the_turn_that_brings_the_answer() {
 }
 
 #[tokio::test]
+async fn a_question_of_a_conversation_is_answered_in_it() {
+    for streamed in [false, true] {
+        let lab = lab(&[PAYS, PAID, NEXT]).await;
+        let client = &lab.app.client;
+        let conversations = "/v1/conversations";
+        let made = client.send("POST", conversations, &[], "{}").await;
+        let conversation = response(&made.unwrap())["id"].clone();
+        let say = async |input: Value| {
+            let body = json!({ "input": input, "conversation": conversation, "stream": streamed });
+            ended(&lab.create(body).await, streamed)
+        };
+        let one = say(json!("go")).await;
+        let question = question(&one);
+        assert_eq!(lab.tool.asked().len(), 0);
+        let two = say(json!([approve(question)])).await;
+        let call = items(&two, "mcp_call")[0];
+        assert_eq!(
+            (&call["approval_request_id"], &call["output"]),
+            (&question["id"], &json!(DID))
+        );
+        assert_eq!(plain(&lab.sent()), paid(DID));
+        say(json!("and?")).await;
+        let mut whole = paid(DID);
+        whole.extend([said("Paid."), user("and?")]);
+        assert_eq!(plain(&lab.sent()), whole);
+        assert_eq!(lab.tool.asked().len(), 1, "nothing ran again");
+
+        let path = format!(
+            "{conversations}/{}/items?order=asc",
+            conversation.as_str().unwrap()
+        );
+        let listed = response(&client.send("GET", &path, &[], "").await.unwrap());
+        let listed = listed["data"].as_array().unwrap().iter();
+        let types: Vec<&Value> = listed.map(|item| &item["type"]).collect();
+        assert_eq!(
+            types,
+            [
+                "message",
+                "message",
+                "mcp_approval_request",
+                "mcp_approval_response",
+                "mcp_call",
+                "message",
+                "message",
+                "message"
+            ]
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_keeps_the_history_answers_in_it() {
     let lab = lab(&[PAYS, PAID, NEXT]).await;
     let mut input = vec![user("go")];

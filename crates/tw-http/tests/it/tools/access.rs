@@ -29,6 +29,7 @@ impl Route {
                 | Takes::ResponseId
                 | Takes::KeyId
                 | Takes::WebhookId
+                | Takes::UsageSlug
                 | Takes::Conversation
                 | Takes::Names
                 | Takes::Nothing => false,
