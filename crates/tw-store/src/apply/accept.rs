@@ -223,7 +223,9 @@ fn find_or_create_conversation(
     let find = "SELECT key FROM conversation WHERE organization = ?1 AND id = ?2";
     let found = params![new.organization.0, new.conversation];
     // Most are new, so that is tried first; those that are named or continued are there already.
-    let is_likely = new.conversation_named || new.parent.is_some();
+    // One that is to be made was not there a moment ago, and whoever makes it first is met by the insert.
+    let made = items::metadata_of_made(new);
+    let is_likely = made.is_none() && (new.conversation_named || new.parent.is_some());
     if is_likely
         && db.looks_before()
         && let Some(key) = query_key(db, WHAT, find, found)?
@@ -233,7 +235,6 @@ fn find_or_create_conversation(
     let create = "INSERT INTO conversation (organization, id, end_user, created_us, updated_us, api_key, metadata, key)
                   VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7) ON CONFLICT (organization, id) DO NOTHING";
     let key = new_key(db, WHAT, KeyedTable::Conversation)?;
-    let made = items::metadata_of_made(new);
     let bound = params![
         new.organization.0,
         new.conversation,
