@@ -6,7 +6,14 @@ import asyncio
 from typing import Any
 
 import openai
-from agents import Agent, OpenAIConversationsSession, OpenAIResponsesModel, Runner, set_tracing_disabled
+from agents import (
+    Agent,
+    ModelSettings,
+    OpenAIConversationsSession,
+    OpenAIResponsesModel,
+    Runner,
+    set_tracing_disabled,
+)
 
 
 def drive(base_url: str, key: str) -> dict[str, Any]:
@@ -18,7 +25,9 @@ async def converse(base_url: str, key: str) -> dict[str, Any]:
     got: dict[str, Any] = {"answers": []}
     async with openai.AsyncOpenAI(base_url=base_url, api_key=key, max_retries=0) as client:
         model = OpenAIResponsesModel("any", openai_client=client)
-        agent = Agent(name="sums", model=model)
+        # An agent without tools sends an empty list, to which the key's tools are added.
+        settings = ModelSettings(extra_headers={"turnwright-tools": "add"})
+        agent = Agent(name="sums", model=model, model_settings=settings)
         session = OpenAIConversationsSession(openai_client=client)
         for said in ("6 * 7?", "again?"):
             ran = await Runner.run(agent, said, session=session)
