@@ -8,13 +8,19 @@ use tempfile::Builder;
 use tw_store::backup::back_up;
 
 use crate::cli::BackupArgs;
+use crate::config::Settings;
+use crate::database::{DATABASE, DatabasePlace};
 use crate::printed;
-use crate::serve::{DATABASE, log_to_stderr};
+use crate::serve::log_to_stderr;
 use tw_runtime::metrics::DroppedLogLines;
 
 /// Prints where the copy is and how large.
 pub fn run(args: &BackupArgs) -> anyhow::Result<()> {
     let _log = log_to_stderr("warn", DroppedLogLines::default())?;
+    let place = DatabasePlace::of(&args.store, &Settings::of_file(None)?, &args.data)?;
+    if let DatabasePlace::Server(server) = place {
+        bail!("{server} is backed up by the tools of its server, such as pg_dump");
+    }
     let database = args.data.join(DATABASE);
     if !database.exists() {
         bail!("there is no database in {}", args.data.display());

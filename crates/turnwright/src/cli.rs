@@ -147,6 +147,15 @@ pub struct ReplayArgs {
     pub of: ToolsOf,
 }
 
+/// A database on a server, which takes the place of the file in the data folder.
+#[derive(Args, Clone, Debug, Default)]
+pub struct StoreArgs {
+    /// A PostgreSQL database, postgres://USER:PASSWORD@HOST:PORT/DATABASE, which takes the place of the file in the
+    /// data folder. [default: DATABASE_URL, if it names one, or server.store of the config]
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
+}
+
 #[derive(Args, Debug)]
 pub struct ServeArgs {
     /// Where to listen; port 0 takes a free one. [default: server.listen of the config, or 127.0.0.1:8787]
@@ -163,6 +172,8 @@ pub struct ServeArgs {
     /// The folder of the database. [default: server.data of the config, or turnwright-data]
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// A TOML file; `turnwright config` prints every key and its default. [default: no file]
     #[arg(long)]
     pub config: Option<PathBuf>,
@@ -192,6 +203,8 @@ pub struct ToolsOf {
     /// The folder of the database. [default: server.data of the config, or turnwright-data]
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// The server's TOML file, which says what tools may reach and which secrets they may name. [default: no file]
     #[arg(long)]
     pub config: Option<PathBuf>,
@@ -202,6 +215,8 @@ pub struct KeysOf {
     /// The folder of the database.
     #[arg(long, env = "TURNWRIGHT_DATA", default_value = "turnwright-data")]
     pub data: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
 }
 
 #[derive(Args, Debug)]
@@ -219,6 +234,8 @@ pub struct BackupArgs {
     /// The folder of the database.
     #[arg(long, env = "TURNWRIGHT_DATA", default_value = "turnwright-data")]
     pub data: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
 }
 
 #[derive(Args, Debug)]
@@ -226,6 +243,8 @@ pub struct DoctorArgs {
     /// The folder of the database. [default: server.data of the config, or turnwright-data]
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// The server's TOML file. [default: no file]
     #[arg(long)]
     pub config: Option<PathBuf>,
@@ -255,6 +274,8 @@ pub struct CreateKeyArgs {
     /// The folder of the database.
     #[arg(long, env = "TURNWRIGHT_DATA", default_value = "turnwright-data")]
     pub data: PathBuf,
+    #[command(flatten)]
+    pub store: StoreArgs,
     /// The organization's slug; it is made if it does not exist.
     #[arg(long, default_value = "default")]
     pub organization: String,

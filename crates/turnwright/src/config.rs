@@ -13,6 +13,7 @@ mod rate;
 mod read;
 mod secrets;
 
+use std::fmt;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use rustls::ClientConfig;
 use serde::Deserialize;
 use tw_core::change::ToolRoom;
 use tw_core::limits::{DEFINITIONS_BYTES_MAX, RequestLimits, TurnLimits};
@@ -94,6 +96,7 @@ pub struct Settings {
 pub struct ServerSettings {
     pub listen: SocketAddr,
     pub data: PathBuf,
+    pub store: Option<StoreUrl>,
     pub metrics_listen: Option<SocketAddr>,
     keep_alive_s: u64,
     body_timeout_s: u64,
@@ -170,6 +173,17 @@ struct CacheSettings {
 #[serde(deny_unknown_fields)]
 struct LogSettings {
     turns: bool,
+}
+
+/// The URL of a database, which may hold a password.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+pub struct StoreUrl(pub String);
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 impl ServerSettings {
@@ -333,6 +347,13 @@ impl Settings {
             .egress
             .client_without_tools(listeners, trusted_roots, allowed)?;
         Ok(PartDownloader::new(client, self.downloads.limits()))
+    }
+
+    /// TLS to the server of the database.
+    pub fn database_tls(&self) -> anyhow::Result<ClientConfig> {
+        let trusted_roots = self.tls.trusted_roots(&Environment::of_process())?;
+        let config = ClientConfig::builder().with_root_certificates(trusted_roots);
+        Ok(config.with_no_client_auth())
     }
 
     fn listeners(&self) -> Vec<SocketAddr> {

@@ -7,7 +7,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use tw_store::inspection::DatabaseInspection;
 
-use crate::serve::{DATABASE, try_lock};
+use crate::database::DATABASE;
+use crate::serve::try_lock;
 
 /// Least free space, in bytes, with which there is room for a write-ahead log at its limit.
 pub const FREE_BYTES_MIN: u64 = 64 * 1024 * 1024;

@@ -22,10 +22,11 @@ use tw_runtime::admin::{KeyWanted, create_key};
 use tw_runtime::runtime::RuntimeConfig;
 
 use crate::cli::DemoArgs;
+use crate::database::DatabasePlace;
 use crate::listen::{self, ConnectionLimits};
 use crate::printed;
 use crate::registry;
-use crate::serve::{ListeningServer, StopReason, log_to_stderr, open_store, stop_signal};
+use crate::serve::{ListeningServer, StopReason, log_to_stderr, stop_signal};
 use tw_runtime::metrics::DroppedLogLines;
 
 use client::DemoClient;
@@ -44,7 +45,8 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let _log = log_to_stderr("warn", DroppedLogLines::default())?;
     let env = Env::system();
     let folder = tempfile::tempdir().context("making a folder for the demo's database")?;
-    let store = open_store(folder.path(), &env)?;
+    let store = DatabasePlace::Folder(folder.path().to_owned());
+    let store = store.open(&env).await?;
     let key = create_key(&store, &env, demo_key())
         .await
         .context("making the demo's key")?;

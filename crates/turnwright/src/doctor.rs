@@ -18,8 +18,9 @@ use tw_wire::stored::tool;
 use crate::cli::{DoctorArgs, ServeArgs};
 use crate::config::Settings;
 use crate::data_folder::{FREE_BYTES_MIN, free_bytes};
+use crate::database::{DATABASE, DatabasePlace};
 use crate::printed;
-use crate::serve::{DATABASE, LOCK, log_to_stderr};
+use crate::serve::{LOCK, log_to_stderr};
 
 /// Free space, in bytes, below which there is a warning.
 const FREE_BYTES_LOW: u64 = 1024 * 1024 * 1024;
@@ -77,7 +78,7 @@ pub async fn run(args: DoctorArgs) -> anyhow::Result<()> {
         Some(settings.server.data.clone())
     });
     if let Some(data) = data {
-        check_data(&mut report, &data, settings.as_ref());
+        check_record(&mut report, &args, &data, settings.as_ref());
     }
     if let (Some(settings), true) = (&settings, args.ask) {
         check_network(&mut report, settings).await;
@@ -95,6 +96,7 @@ fn check_config(report: &mut Report, args: &DoctorArgs) -> Option<Settings> {
         metrics_listen: None,
         take_over: false,
         data: args.data.clone(),
+        store: args.store.clone(),
         config: args.config.clone(),
     });
     let settings = match settings {
@@ -112,6 +114,28 @@ fn check_config(report: &mut Report, args: &DoctorArgs) -> Option<Settings> {
         Err(error) => report.fail("configuration", error),
     }
     Some(settings)
+}
+
+/// Checks the database on a server, or the file in the data folder.
+fn check_record(report: &mut Report, args: &DoctorArgs, data: &Path, settings: Option<&Settings>) {
+    let Some(settings) = settings else {
+        return check_data(report, data, None);
+    };
+    match DatabasePlace::of(&args.store, settings, data) {
+        Ok(DatabasePlace::Folder(folder)) => check_data(report, &folder, Some(settings)),
+        Ok(DatabasePlace::Server(server)) => {
+            let runs = check_folder(report, data) && check_lock(report, data);
+            // A connection blocks whoever uses it.
+            tokio::task::block_in_place(|| match server.inspect() {
+                Ok(look) => {
+                    report.say(Mark::Ok, "database", &server.to_string());
+                    check_contents(report, &look, runs, Some(settings));
+                }
+                Err(error) => report.fail("database", error),
+            });
+        }
+        Err(error) => report.fail("store", error),
+    }
 }
 
 fn check_data(report: &mut Report, data: &Path, settings: Option<&Settings>) {
@@ -140,7 +164,16 @@ fn check_data(report: &mut Report, data: &Path, settings: Option<&Settings>) {
         Mark::Ok
     };
     report.say(mark, "write-ahead log", &format!("{log} bytes"));
-    let is_current = check_schema(report, &look);
+    check_contents(report, &look, runs, settings);
+}
+
+fn check_contents(
+    report: &mut Report,
+    look: &DatabaseInspection,
+    runs: bool,
+    settings: Option<&Settings>,
+) {
+    let is_current = check_schema(report, look);
     match look.faults() {
         Ok(faults) => match faults.first() {
             None => report.say(Mark::Ok, "integrity", "quick check passed"),
@@ -151,10 +184,10 @@ fn check_data(report: &mut Report, data: &Path, settings: Option<&Settings>) {
     if !is_current {
         return;
     }
-    check_turns(report, &look, runs);
-    check_clock(report, &look);
+    check_turns(report, look, runs);
+    check_clock(report, look);
     if let Some(settings) = settings
-        && let Err(error) = check_tools(report, &look, settings)
+        && let Err(error) = check_tools(report, look, settings)
     {
         report.fail("tools", error);
     }

@@ -13,17 +13,19 @@ use tw_store::store::Store;
 use tw_store::system;
 
 use crate::cli::{CreateKeyArgs, KeysOf, MemoryArg, RecordArg, RevokeKeyArgs, ToolsModeArg};
+use crate::config::Settings;
+use crate::database::DatabasePlace;
 use crate::organization::slug;
 use crate::printed;
 use crate::registry;
-use crate::serve::{open_existing_store, open_store};
 use printed::{print, table};
 
 /// Prints only the key. Whoever named another folder than the server's is told that it was an empty one.
 pub async fn create(args: CreateKeyArgs) -> anyhow::Result<()> {
     let env = Env::system();
     let wanted = wanted(&args, &env)?;
-    let existing = open_existing_store(&args.data, &env)?;
+    let place = DatabasePlace::of(&args.store, &Settings::of_file(None)?, &args.data)?;
+    let existing = place.open_existing(&env).await?;
     if let ToolGrant::Named(names) = &wanted.tools
         && !args.allow_unknown_tools
     {
@@ -33,8 +35,8 @@ pub async fn create(args: CreateKeyArgs) -> anyhow::Result<()> {
     let store = match existing {
         Some(store) => store,
         None => {
-            let made = open_store(&args.data, &env)?;
-            printed::complain(&format!("made a new database in {}\n", args.data.display()));
+            let made = place.open(&env).await?;
+            printed::complain(&format!("made a new database in {place}\n"));
             made
         }
     };
@@ -58,14 +60,14 @@ const HEAD: [&str; 9] = [
 ];
 
 pub async fn list(args: KeysOf) -> anyhow::Result<()> {
-    let keys = system::api_keys(&store_of(&args)?).await?;
+    let keys = system::api_keys(&store_of(&args).await?).await?;
     let rows = keys.iter().map(row).collect::<anyhow::Result<Vec<_>>>()?;
     print(&table(HEAD, &rows))
 }
 
 /// Prints which key it was.
 pub async fn revoke(args: RevokeKeyArgs) -> anyhow::Result<()> {
-    let store = store_of(&args.of)?;
+    let store = store_of(&args.of).await?;
     let key = revoke_key(&store, &Env::system(), &args.key)
         .await
         .context("ending the key")?;
@@ -74,9 +76,10 @@ pub async fn revoke(args: RevokeKeyArgs) -> anyhow::Result<()> {
 }
 
 /// The database of a folder; none is made where there is none.
-fn store_of(args: &KeysOf) -> anyhow::Result<Store> {
-    let found = open_existing_store(&args.data, &Env::system())?;
-    found.with_context(|| format!("there is no database in {}", args.data.display()))
+async fn store_of(args: &KeysOf) -> anyhow::Result<Store> {
+    let place = DatabasePlace::of(&args.store, &Settings::of_file(None)?, &args.data)?;
+    let found = place.open_existing(&Env::system()).await?;
+    found.with_context(|| format!("there is no database in {place}"))
 }
 
 fn row(key: &ListedApiKey) -> anyhow::Result<[String; 9]> {

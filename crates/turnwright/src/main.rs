@@ -7,6 +7,7 @@ mod backup;
 mod cli;
 mod config;
 mod data_folder;
+mod database;
 mod demo;
 mod doctor;
 mod handover;

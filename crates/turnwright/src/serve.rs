@@ -20,16 +20,16 @@ use tw_http::metrics;
 use tw_http::server::{AppState, SurfaceOptions, router};
 use tw_runtime::metrics::{ConnectionMetrics, DroppedLogLines};
 use tw_runtime::runtime::{Runtime, RuntimeConfig};
-use tw_store::store::{self, Store};
+use tw_store::store::Store;
 
 use crate::cli::ServeArgs;
 use crate::config::{ServerSettings, Settings};
+use crate::database::{DATABASE, DatabasePlace};
 use crate::handover::{self, HandoverSocket, OfferedSockets, is_wanted};
 use crate::listen::{self, ConnectionLimits, ServingListener};
 use crate::log_queue::{LogGuard, LogQueue};
 use crate::{data_folder, printed};
 
-pub const DATABASE: &str = "turnwright.db";
 pub const LOCK: &str = "lock";
 
 pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
@@ -41,6 +41,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     config.log_lines_dropped = dropped;
     let env = Env::system();
     let data = settings.server.data.clone();
+    let place = DatabasePlace::of(&args.store, &settings, &data)?;
     let mut stop = pin!(stop_signal()?);
     check_descriptors(settings.server.connections_max());
     // Taking over makes the lock file of a folder that has none.
@@ -54,8 +55,15 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     } else {
         lock(&data)?
     };
-    let store = open_store_with(&data, settings.store(env.now()))?;
-    found.tell(&data);
+    let store = place.open_with(settings.store(env.now())).await?;
+    let held = store
+        .hold()
+        .await
+        .with_context(|| format!("opening {place}"))?;
+    match &place {
+        DatabasePlace::Folder(folder) => found.tell(folder),
+        DatabasePlace::Server(server) => tracing::info!(%server, "the record is on a server"),
+    }
     let Given {
         listener,
         metrics,
@@ -97,8 +105,18 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         server.runtime.look_at_upstreams();
     }
     let stopped = async move {
+        let lost = async {
+            match held {
+                Some(held) => held.lost().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = stop => on_stop,
+            () = lost => {
+                tracing::error!("another server has taken the database");
+                StopReason::Quit
+            }
             () = door.given_away(&sockets) => StopReason::HandOver,
         }
     };
@@ -251,27 +269,6 @@ pub fn log_to_stderr(default: &str, dropped: DroppedLogLines) -> anyhow::Result<
         tracing::error!(at, "a task panicked");
     }));
     Ok(LogGuard(queue))
-}
-
-/// Opens the database of a data folder, which is made if it does not exist.
-pub fn open_store(data: &Path, env: &Env) -> anyhow::Result<Store> {
-    open_store_with(data, store::StoreOptions::defaults(env.now()))
-}
-
-fn open_store_with(data: &Path, options: store::StoreOptions) -> anyhow::Result<Store> {
-    std::fs::create_dir_all(data)
-        .with_context(|| format!("making the folder {}", data.display()))?;
-    let file = data.join(DATABASE);
-    Store::open(&file, options).with_context(|| format!("opening {}", file.display()))
-}
-
-/// Opens the database like [`open_store`]; `None` when there is none, and then none is made.
-pub fn open_existing_store(data: &Path, env: &Env) -> anyhow::Result<Option<Store>> {
-    if data.join(DATABASE).exists() {
-        open_store(data, env).map(Some)
-    } else {
-        Ok(None)
-    }
 }
 
 /// Locks a data folder for one server; the lock ends with the process, however it ends.

@@ -3,8 +3,6 @@
 mod diff;
 mod file;
 
-use std::path::PathBuf;
-
 use anyhow::{Context, bail};
 use tw_core::tool::Tool;
 use tw_egress::client::host_port::ORGANIZATION_DEFAULT;
@@ -16,15 +14,16 @@ use tw_wire::stored::tool;
 
 use crate::cli::{ApplyToolsArgs, ToolsOf};
 use crate::config::Settings;
+use crate::database::DatabasePlace;
 use crate::organization::slug;
 use crate::printed::{print, table};
-use crate::serve::{log_to_stderr, open_existing_store, open_store};
+use crate::serve::log_to_stderr;
 use tw_runtime::metrics::DroppedLogLines;
 
 /// The tools of an organization: where they are, and the rules that they are judged by.
 struct Place {
     organization: String,
-    data: PathBuf,
+    database: DatabasePlace,
     settings: Settings,
 }
 
@@ -43,11 +42,12 @@ pub async fn apply(args: ApplyToolsArgs) -> anyhow::Result<()> {
     };
     // A file that is refused, and a look at what would change, leave no new folder behind.
     let scratch = tempfile::tempdir().context("making a folder to plan in")?;
-    let existing = open_existing_store(&place.data, &env)?;
+    let existing = place.database.open_existing(&env).await?;
     let planned = match &existing {
         Some(store) => tools::plan(store, &vetting, &place.organization, &wanted, prune).await,
         None => {
-            let empty = open_store(scratch.path(), &env)?;
+            let empty = DatabasePlace::Folder(scratch.path().to_owned());
+            let empty = empty.open(&env).await?;
             tools::plan(&empty, &vetting, &place.organization, &wanted, prune).await
         }
     };
@@ -60,7 +60,7 @@ pub async fn apply(args: ApplyToolsArgs) -> anyhow::Result<()> {
     if !args.dry_run {
         let store = match existing {
             Some(store) => store,
-            None => open_store(&place.data, &env)?,
+            None => place.database.open(&env).await?,
         };
         tools::apply(&store, &env, &planned).await?;
     }
@@ -72,9 +72,9 @@ pub async fn list(args: ToolsOf) -> anyhow::Result<()> {
     let _log = log_to_stderr("warn", DroppedLogLines::default())?;
     let place = Place::of(&args)?;
     let env = Env::system();
-    let rows = match open_existing_store(&place.data, &env)? {
+    let rows = match place.database.open_existing(&env).await? {
         Some(store) => place.rows(&store).await?,
-        None => bail!("there is no database in {}", place.data.display()),
+        None => bail!("there is no database in {}", place.database),
     };
     print(&table(HEAD, &rows))
 }
@@ -84,13 +84,11 @@ type Row = [String; 5];
 impl Place {
     fn of(args: &ToolsOf) -> anyhow::Result<Self> {
         let settings = Settings::of_file(args.config.as_deref())?;
+        let data = args.data.as_ref().unwrap_or(&settings.server.data);
         Ok(Self {
             organization: slug(&args.organization)
                 .with_context(|| format!("--organization {:?}", args.organization))?,
-            data: match &args.data {
-                Some(data) => data.clone(),
-                None => settings.server.data.clone(),
-            },
+            database: DatabasePlace::of(&args.store, &settings, data)?,
             settings,
         })
     }

@@ -1,6 +1,5 @@
 //! `turnwright webhooks`
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -22,9 +21,10 @@ use crate::cli::{
     WebhooksCommand,
 };
 use crate::config::Settings;
+use crate::database::DatabasePlace;
 use crate::organization::slug;
 use crate::printed::{print, table};
-use crate::serve::{log_to_stderr, open_existing_store};
+use crate::serve::log_to_stderr;
 
 pub async fn run(command: WebhooksCommand) -> anyhow::Result<()> {
     let _log = log_to_stderr("warn", DroppedLogLines::default())?;
@@ -55,13 +55,11 @@ impl Place {
         let settings = Settings::of_file(args.config.as_deref())?;
         let slug = slug(&args.organization)
             .with_context(|| format!("--organization {:?}", args.organization))?;
-        let data: PathBuf = match &args.data {
-            Some(data) => data.clone(),
-            None => settings.server.data.clone(),
-        };
+        let data = args.data.as_ref().unwrap_or(&settings.server.data);
+        let database = DatabasePlace::of(&args.store, &settings, data)?;
         let env = Env::system();
-        let Some(store) = open_existing_store(&data, &env)? else {
-            bail!("there is no database in {}", data.display());
+        let Some(store) = database.open_existing(&env).await? else {
+            bail!("there is no database in {database}");
         };
         let Some(organization) = system::organization_by_slug(&store, &slug).await? else {
             bail!("there is no organization {slug:?}: make a key for it first");

@@ -330,13 +330,13 @@ impl Metrics {
         );
         registry.register_with_unit(
             "store_database",
-            "Size of the database file",
+            "Size of the database file; 0 where a server keeps the database",
             Unit::Bytes,
             self.database_bytes.clone(),
         );
         registry.register_with_unit(
             "store_wal",
-            "Size of the database's write-ahead log",
+            "Size of the database's write-ahead log; 0 where a server keeps it",
             Unit::Bytes,
             self.log_bytes.clone(),
         );
@@ -375,8 +375,9 @@ impl Metrics {
         self.streams_open.set(gauge(streams as u64));
         if let Some(sizes) = sizes {
             self.queue.set(gauge(sizes.queue_jobs as u64));
-            self.database_bytes.set(gauge(sizes.database_bytes));
-            self.log_bytes.set(gauge(sizes.log_bytes));
+            self.database_bytes
+                .set(gauge(sizes.database_bytes.unwrap_or(0)));
+            self.log_bytes.set(gauge(sizes.log_bytes.unwrap_or(0)));
         }
         let mut out = String::new();
         let encoded = match format {

@@ -21,8 +21,9 @@ use tw_core::id::{CallRef, OrgId, TurnId};
 
 use crate::blob::{ContentCutter, WritableGroup};
 use crate::db_error::{DbError, DbErrorKind};
-use crate::session::WriteSession;
 use crate::session::bound::{Params, params};
+use crate::session::sql::Sql;
+use crate::session::{Engine, KeyedTable, WriteSession};
 
 use accept::AcceptOutcome;
 
@@ -81,7 +82,7 @@ impl StoreApplyError {
 #[cfg(test)]
 pub(crate) const WEBHOOK_STATEMENTS: [(&str, &str); 2] = [
     (webhook_events::IS_TOLD, "webhook_told"),
-    (webhooks::DUE, "webhook_delivery_due"),
+    (webhooks::DUE.sqlite, "webhook_delivery_due"),
 ];
 
 /// The guards that hold: all of them, except in a test that shows what finds their absence.
@@ -223,13 +224,17 @@ fn ends(change: &TurnChange, at: CallRef) -> bool {
     }
 }
 
-const CHECK_FENCE: &str = "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND fence = ?3";
+/// The look for a turn under its fence. PostgreSQL locks its row, so that nobody claims it meanwhile.
+pub(crate) const CHECK_FENCE: Sql = Sql {
+    sqlite: "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND fence = ?3",
+    postgres: "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND fence = ?3 FOR NO KEY UPDATE",
+};
 
 /// The look for a turn without its fence, which only a test's store makes.
 const FIND_WITHOUT_FENCE: &str =
     "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND ?3 IS NOT NULL";
 
-/// The first statement of every write to a turn. A look is enough: the transaction holds the only
+/// The first statement of every write to a turn. On SQLite a look is enough: the transaction holds the only
 /// right to write, so no claim is made between this and its end.
 fn check_fence<'a>(
     db: &mut WriteSession<'_>,
@@ -240,10 +245,16 @@ fn check_fence<'a>(
     let sql = if rules.fence {
         CHECK_FENCE
     } else {
-        FIND_WITHOUT_FENCE
+        FIND_WITHOUT_FENCE.into()
     };
-    let bound = params![fence.organization.0, fence.turn.to_string(), fence.fence];
-    match query_key(db, "checking the fence", sql, bound)? {
+    let found = match db.fenced_turn(fence) {
+        Some(found) => found,
+        None => {
+            let bound = params![fence.organization.0, fence.turn.to_string(), fence.fence];
+            query_key(db, "checking the fence", sql, bound)?
+        }
+    };
+    match found {
         Some(key) => Ok(TurnKey {
             key,
             organization: fence.organization,
@@ -344,10 +355,32 @@ fn apply_free(
 pub(crate) fn execute(
     db: &mut WriteSession<'_>,
     what: &'static str,
-    sql: &'static str,
+    sql: impl Into<Sql>,
     bound: Params<'_>,
 ) -> Result<usize, StoreApplyError> {
     db.execute(sql, bound)
+        .map_err(|error| StoreApplyError::db(what, error))
+}
+
+/// Runs a statement that nearly always touches one row, and returns how many it touched.
+fn execute_one(
+    db: &mut WriteSession<'_>,
+    what: &'static str,
+    sql: impl Into<Sql>,
+    bound: Params<'_>,
+) -> Result<usize, StoreApplyError> {
+    db.execute_one(sql, bound)
+        .map_err(|error| StoreApplyError::db(what, error))
+}
+
+/// Runs a statement of which nobody asks how many rows it touched.
+pub(crate) fn run(
+    db: &mut WriteSession<'_>,
+    what: &'static str,
+    sql: impl Into<Sql>,
+    bound: Params<'_>,
+) -> Result<(), StoreApplyError> {
+    db.run(sql, bound)
         .map_err(|error| StoreApplyError::db(what, error))
 }
 
@@ -355,35 +388,66 @@ pub(crate) fn execute(
 fn execute_guarded(
     db: &mut WriteSession<'_>,
     what: &'static str,
-    sql: &'static str,
+    sql: impl Into<Sql>,
     bound: Params<'_>,
 ) -> Result<Outcome, StoreApplyError> {
-    match execute(db, what, sql, bound)? {
+    match execute_one(db, what, sql, bound)? {
         0 => Err(StoreApplyError::Guard { what }),
         _ => Ok(Outcome::Done),
     }
 }
 
-/// Runs an insert of one row and returns its key.
-///
-/// Not by `RETURNING`: SQLite keeps what that returns in a table of its own for each run, which
-/// costs more than the insert.
+/// The key for a row that will be inserted; `None` where the insert makes it.
+pub(crate) fn new_key(
+    db: &mut WriteSession<'_>,
+    what: &'static str,
+    table: KeyedTable,
+) -> Result<Option<i64>, StoreApplyError> {
+    db.new_key(table)
+        .map_err(|error| StoreApplyError::db(what, error))
+}
+
+/// Runs an insert of one row under the key that [`new_key`] gave and returns its key; `None` if no row was written.
 pub(crate) fn insert(
+    db: &mut WriteSession<'_>,
+    what: &'static str,
+    sql: impl Into<Sql>,
+    key: Option<i64>,
+    bound: Params<'_>,
+) -> Result<Option<i64>, StoreApplyError> {
+    db.insert(sql, key, bound)
+        .map_err(|error| StoreApplyError::db(what, error))
+}
+
+/// Runs a statement that locks what is looked at next, so that a look and the write behind it see the same; SQLite has
+/// one writer and needs none.
+fn lock_rows(
     db: &mut WriteSession<'_>,
     what: &'static str,
     sql: &'static str,
     bound: Params<'_>,
-) -> Result<i64, StoreApplyError> {
-    db.insert(sql, bound)
-        .map_err(|error| StoreApplyError::db(what, error))?
-        .ok_or(StoreApplyError::Guard { what })
+) -> Result<(), StoreApplyError> {
+    match db.engine() {
+        Engine::Sqlite => Ok(()),
+        Engine::Postgres => run(db, what, sql, bound),
+    }
+}
+
+/// Locks an organization, for a count of its rows that decides whether there is one more.
+fn lock_organization(
+    db: &mut WriteSession<'_>,
+    what: &'static str,
+    organization: OrgId,
+) -> Result<(), StoreApplyError> {
+    let sql = "SELECT 1 FROM organization WHERE key = ?1 FOR NO KEY UPDATE";
+    lock_rows(db, what, sql, params![organization.0])
 }
 
 /// The integer that a statement returns, if it returns a row.
 pub(crate) fn query_key(
     db: &mut WriteSession<'_>,
     what: &'static str,
-    sql: &'static str,
+    sql: impl Into<Sql>,
     bound: Params<'_>,
 ) -> Result<Option<i64>, StoreApplyError> {
     db.first(sql, bound, |row| row.get(0))

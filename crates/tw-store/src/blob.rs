@@ -11,11 +11,13 @@ use tw_core::change::ChangeGroup;
 use tw_core::id::{CallRef, OrgId};
 use tw_core::time::Timestamp;
 
-use crate::apply::{StoreApplyError, execute, insert, query_key};
+use crate::apply::{StoreApplyError, insert, new_key, query_key, run};
+use crate::db_error::Failure;
 use crate::read::ReadError;
 use crate::session::bound::params;
 use crate::session::row::Row;
-use crate::session::{ReadSession, WriteSession};
+use crate::session::sql::Sql;
+use crate::session::{KeyedTable, ReadSession, WriteSession};
 
 /// Most contents that are taken out of one text; further ones stay in it.
 const CONTENTS_MAX: usize = 1024;
@@ -213,8 +215,13 @@ pub struct HeldText<'a> {
     pub at: Timestamp,
 }
 
-const FIND: &str = "SELECT key FROM blob WHERE organization = ?1 AND hash = ?2";
-const ADD: &str = "INSERT INTO blob (organization, hash, content, created_us, updated_us) VALUES (?1, ?2, ?3, ?4, ?4)";
+/// PostgreSQL keeps the content from going with its last use until the new one is there.
+const FIND: Sql = Sql {
+    sqlite: "SELECT key FROM blob WHERE organization = ?1 AND hash = ?2",
+    postgres: "SELECT key FROM blob WHERE organization = ?1 AND hash = ?2 FOR KEY SHARE",
+};
+const ADD: &str = "INSERT INTO blob (organization, hash, content, created_us, updated_us, key)
+    VALUES (?1, ?2, ?3, ?4, ?4, ?5) ON CONFLICT (organization, hash) DO NOTHING";
 const USE: &str = "INSERT INTO blob_use
     (turn, holder, round, place, at, organization, blob, created_us, updated_us)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)";
@@ -235,15 +242,29 @@ pub fn store<'a>(
         let known = query_key(db, what, FIND, params![organization, span.hash])?;
         let blob = match known {
             Some(key) => key,
-            None => {
-                let content = &held.text.as_bytes()[span.at..span.end()];
-                let bound = params![organization, span.hash, content, held.at.0];
-                insert(db, what, ADD, bound)?
-            }
+            None => add(db, what, &held, span)?,
         };
         refer(db, what, &held, span.at, blob)?;
     }
     Ok(Cow::Owned(rest))
+}
+
+fn add(
+    db: &mut WriteSession<'_>,
+    what: &'static str,
+    held: &HeldText<'_>,
+    span: &ContentSpan,
+) -> Result<i64, StoreApplyError> {
+    let organization = held.organization.0;
+    let content = &held.text.as_bytes()[span.at..span.end()];
+    let key = new_key(db, what, KeyedTable::Blob)?;
+    let bound = params![organization, span.hash, content, held.at.0, key];
+    if let Some(key) = insert(db, what, ADD, key, bound)? {
+        return Ok(key);
+    }
+    // Somebody else has stored it meanwhile; with its last use it may be gone again.
+    let found = query_key(db, what, FIND, params![organization, span.hash])?;
+    found.ok_or_else(|| StoreApplyError::db(what, Failure::Raced.into()))
 }
 
 fn refer(
@@ -264,8 +285,7 @@ fn refer(
         blob,
         held.at.0
     ];
-    execute(db, what, USE, bound)?;
-    Ok(())
+    run(db, what, USE, bound)
 }
 
 /// A text without these parts, which stand in order and begin and end between characters.
@@ -308,7 +328,7 @@ pub fn store_made_whole(
     at: Timestamp,
 ) -> Result<Vec<u8>, StoreApplyError> {
     if placed.is_empty() {
-        execute(db, what, FORGET_FIRST, params![turn])?;
+        run(db, what, FORGET_FIRST, params![turn])?;
         return Ok(body.to_vec());
     }
     let organization = query_key(db, what, ORGANIZATION, params![turn])?;
@@ -328,7 +348,7 @@ pub fn store_made_whole(
     }
     rest.extend_from_slice(&body[from..]);
     // Last, since a content goes with the last use of it.
-    execute(db, what, FORGET_FIRST, params![turn])?;
+    run(db, what, FORGET_FIRST, params![turn])?;
     Ok(rest)
 }
 

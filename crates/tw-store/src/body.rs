@@ -3,7 +3,7 @@
 use tw_core::change::{BodyCuts, NewTurn};
 use tw_core::time::Timestamp;
 
-use crate::apply::{StoreApplyError, execute};
+use crate::apply::{StoreApplyError, run};
 use crate::blob::{self, BodyForm, ContentCutter, HeldText, PlacedBlob, TextHolder};
 use crate::read::ReadError;
 use crate::read::columns::unsigned;
@@ -11,6 +11,7 @@ use crate::session::ReadSession;
 use crate::session::WriteSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
+use crate::session::sql::Sql;
 
 /// Most bodies that one is made of beside its own row: reading it reads as many rows.
 pub const DEPTH_MAX: u32 = 64;
@@ -71,8 +72,7 @@ pub fn insert(
         new.at.0,
         (own.len() - stored.len()) as i64,
     ];
-    execute(db, what, INSERT, bound)?;
-    Ok(())
+    run(db, what, INSERT, bound)
 }
 
 /// The stored parts of a parent's body that a new body is compared with.
@@ -122,14 +122,23 @@ fn find_kept(
 }
 
 /// The row of a turn and those that its body is made of, in this order.
-const PARTS: &str = "WITH RECURSIVE part (turn, body, blob_bytes, parent, kept_start_bytes, kept_end_bytes) AS (
+const PARTS: Sql = Sql {
+    postgres: "WITH RECURSIVE part (turn, body, blob_bytes, parent, kept_start_bytes, kept_end_bytes, n) AS (
+        SELECT turn, body, blob_bytes, parent, kept_start_bytes, kept_end_bytes, 1 FROM turn_input WHERE turn = ?1
+        UNION ALL
+        SELECT i.turn, i.body, i.blob_bytes, i.parent, i.kept_start_bytes, i.kept_end_bytes, part.n + 1
+        FROM part JOIN turn_input i ON i.turn = part.parent WHERE part.n < ?2
+    )
+    SELECT turn, body, blob_bytes, parent, kept_start_bytes, kept_end_bytes FROM part ORDER BY n",
+    sqlite: "WITH RECURSIVE part (turn, body, blob_bytes, parent, kept_start_bytes, kept_end_bytes) AS (
         SELECT turn, body, blob_bytes, parent, kept_start_bytes, kept_end_bytes FROM turn_input WHERE turn = ?1
         UNION ALL
         SELECT i.turn, i.body, i.blob_bytes, i.parent, i.kept_start_bytes, i.kept_end_bytes
         FROM part CROSS JOIN turn_input i ON i.turn = part.parent
         LIMIT ?2
     )
-    SELECT turn, body, blob_bytes, parent, kept_start_bytes, kept_end_bytes FROM part";
+    SELECT turn, body, blob_bytes, parent, kept_start_bytes, kept_end_bytes FROM part",
+};
 
 /// A body, or a part of one, with the contents in it that are stored by themselves.
 struct BodyPart {
@@ -254,12 +263,8 @@ impl MadeWhole {
             let held = (turn, &whole.bytes[..]);
             let stored = blob::store_made_whole(db, what, held, &whole.placed, at)?;
             let blob_bytes = (whole.bytes.len() - stored.len()) as i64;
-            execute(
-                db,
-                what,
-                MAKE_WHOLE,
-                params![turn, stored, at.0, blob_bytes],
-            )?;
+            let bound = params![turn, stored, at.0, blob_bytes];
+            run(db, what, MAKE_WHOLE, bound)?;
         }
         Ok(true)
     }

@@ -2,15 +2,23 @@
 
 use std::path::Path;
 
-use rusqlite::params;
 use tw_core::time::Timestamp;
 
 use crate::connection::VisitingReader;
 use crate::db_error::DbError;
-use crate::migrate::{MIGRATIONS, MigrateError, history};
+use crate::migrate::{MIGRATIONS, MigrateError, history, postgres};
+use crate::session::ReadSession;
+use crate::session::bound::{Params, params};
+use crate::session::postgres::{PgConnection, PostgresServer};
+use crate::session::sql::Sql;
 
 /// A database that is looked at. Every function blocks.
-pub struct DatabaseInspection(VisitingReader);
+pub struct DatabaseInspection(Inspected);
+
+enum Inspected {
+    File(VisitingReader),
+    Server(PgConnection),
+}
 
 /// A tool of one organization, as its newest version says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +44,23 @@ impl DatabaseInspection {
     /// # Errors
     /// The file cannot be opened as a database.
     pub fn open(database: &Path) -> Result<Self, DbError> {
-        Ok(Self(VisitingReader::enter(database)?))
+        Ok(Self(Inspected::File(VisitingReader::enter(database)?)))
+    }
+
+    /// The database on a PostgreSQL server that `url` names; blocks.
+    ///
+    /// # Errors
+    /// The URL is none, or the server does not take the connection.
+    pub fn connect(url: &str, tls: Option<rustls::ClientConfig>) -> Result<Self, DbError> {
+        let server = PostgresServer::of(url, tls)?;
+        Ok(Self(Inspected::Server(server.connect()?)))
+    }
+
+    fn session(&self) -> ReadSession<'_> {
+        match &self.0 {
+            Inspected::File(conn) => ReadSession::Sqlite(conn),
+            Inspected::Server(conn) => ReadSession::Postgres(conn),
+        }
     }
 
     /// The number of the database's schema, and that of this program's.
@@ -44,15 +68,21 @@ impl DatabaseInspection {
     /// # Errors
     /// The database is newer, has another history, or is not ours.
     pub fn schema(&self) -> Result<(usize, usize), MigrateError> {
-        Ok((history(&self.0, MIGRATIONS)?, MIGRATIONS.len()))
+        match &self.0 {
+            Inspected::File(conn) => Ok((history(conn, MIGRATIONS)?, MIGRATIONS.len())),
+            Inspected::Server(conn) => Ok((postgres::history(conn)?, postgres::MIGRATIONS.len())),
+        }
     }
 
-    /// Faults that a quick check finds; empty when there are none.
+    /// Faults that a quick check finds; empty when there are none. A server checks its pages as it reads them.
     ///
     /// # Errors
     /// The database cannot be read at all.
     pub fn faults(&self) -> Result<Vec<String>, DbError> {
-        let mut check = self.0.prepare("PRAGMA quick_check")?;
+        let Inspected::File(conn) = &self.0 else {
+            return Ok(Vec::new());
+        };
+        let mut check = conn.prepare("PRAGMA quick_check")?;
         let lines = check.query_map([], |row| row.get::<_, String>(0))?;
         let mut found = lines.collect::<Result<Vec<_>, _>>()?;
         found.retain(|line| line != "ok");
@@ -62,22 +92,10 @@ impl DatabaseInspection {
     /// # Errors
     /// The database cannot be read.
     pub fn stuck(&self, before: Timestamp) -> Result<StuckRows, DbError> {
-        let count = |sql: &str, bound: &[&dyn rusqlite::ToSql]| {
-            let found = self.0.query_row(sql, bound, |row| row.get::<_, i64>(0));
-            found.map(|count| u64::try_from(count).unwrap_or(0))
-        };
         Ok(StuckRows {
-            turns_running: count("SELECT count(*) FROM turn WHERE status = 'running'", &[])?,
-            turns_overdue: count(
-                "SELECT count(*) FROM turn WHERE status = 'running' AND deadline_us < ?1",
-                &[&before.0],
-            )?,
-            calls_left: count(
-                "SELECT count(*) FROM tool_call c JOIN turn t ON t.key = c.turn
-                 WHERE c.ended_us IS NULL AND c.runs <> 'outside'
-                   AND t.status <> 'running'",
-                &[],
-            )?,
+            turns_running: self.count(TURNS_RUNNING, &[])?,
+            turns_overdue: self.count(TURNS_OVERDUE, params![before.0])?,
+            calls_left: self.count(CALLS_LEFT, &[])?,
         })
     }
 
@@ -86,8 +104,12 @@ impl DatabaseInspection {
     /// # Errors
     /// The database cannot be read.
     pub fn organizations(&self) -> Result<u64, DbError> {
-        let sql = "SELECT count(*) FROM organization";
-        let count: i64 = self.0.query_row(sql, [], |row| row.get(0))?;
+        self.count("SELECT count(*) FROM organization", &[])
+    }
+
+    fn count(&self, sql: &'static str, bound: Params<'_>) -> Result<u64, DbError> {
+        let mut statement = self.session().prepare_cached(sql)?;
+        let count: i64 = statement.one(bound, |row| row.get(0))?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
@@ -100,15 +122,17 @@ impl DatabaseInspection {
             FROM tool t JOIN organization o ON o.key = t.organization
             JOIN tool_version v ON v.tool = t.key AND v.version = t.version
             WHERE t.deleted_us IS NULL ORDER BY o.key, t.name";
-        let mut statement = self.0.prepare(sql)?;
-        let rows = statement.query_map([], |row| {
-            Ok(ToolSeen {
+        let mut statement = self.session().prepare_cached(sql)?;
+        let mut rows = statement.query(&[])?;
+        let mut tools = Vec::new();
+        while let Some(row) = rows.next()? {
+            tools.push(ToolSeen {
                 organization_slug: row.get("slug")?,
                 name: row.get("name")?,
                 definition: row.get("definition")?,
-            })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+            });
+        }
+        Ok(tools)
     }
 
     /// The newest time that stands in a turn; `None` when there is no turn.
@@ -116,11 +140,19 @@ impl DatabaseInspection {
     /// # Errors
     /// The database cannot be read.
     pub fn newest(&self) -> Result<Option<Timestamp>, DbError> {
-        // The newest turn has the highest key.
-        let sql = "SELECT max(created_us, updated_us) FROM turn ORDER BY key DESC LIMIT ?1";
-        let mut statement = self.0.prepare(sql)?;
-        let mut rows = statement.query(params![1])?;
-        let newest = rows.next()?.map(|row| row.get(0).map(Timestamp));
-        Ok(newest.transpose()?)
+        let mut statement = self.session().prepare_cached(NEWEST)?;
+        statement.first(&[], |row| row.get(0).map(Timestamp))
     }
 }
+
+const TURNS_RUNNING: &str = "SELECT count(*) FROM turn WHERE status = 'running'";
+const TURNS_OVERDUE: &str =
+    "SELECT count(*) FROM turn WHERE status = 'running' AND deadline_us < ?1";
+const CALLS_LEFT: &str = "SELECT count(*) FROM tool_call c JOIN turn t ON t.key = c.turn
+    WHERE c.ended_us IS NULL AND c.runs <> 'outside' AND t.status <> 'running'";
+
+/// The newest turn has the highest key.
+const NEWEST: Sql = Sql {
+    sqlite: "SELECT max(created_us, updated_us) FROM turn ORDER BY key DESC LIMIT 1",
+    postgres: "SELECT greatest(created_us, updated_us) FROM turn ORDER BY key DESC LIMIT 1",
+};

@@ -1,5 +1,7 @@
 //! Brings a database to the schema of this program, forward only.
 
+pub mod postgres;
+
 use rusqlite::{Connection, TransactionBehavior, params};
 use sha2::{Digest, Sha256};
 use tw_core::time::Timestamp;
@@ -203,7 +205,14 @@ fn check_history(conn: &Connection, migrations: &[Migration]) -> Result<usize, M
             row.get::<_, Vec<u8>>(2)?,
         ))
     })?;
-    let history = rows.collect::<Result<Vec<_>, _>>()?;
+    check_rows(&rows.collect::<Result<Vec<_>, _>>()?, migrations)
+}
+
+/// The number of migrations among the rows of a history, each of which must be the one we know by that number.
+fn check_rows(
+    history: &[(i64, String, Vec<u8>)],
+    migrations: &[Migration],
+) -> Result<usize, MigrateError> {
     if history.len() > migrations.len() {
         return Err(MigrateError::Newer {
             found: history.len(),

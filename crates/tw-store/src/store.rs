@@ -1,5 +1,10 @@
 //! The handle: opening a store, writing to it, and running reads.
 
+pub mod hold;
+
+mod inline;
+mod postgres;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -19,8 +24,12 @@ use crate::migrate::{self, MIGRATIONS, MigrateError};
 use crate::read::ReadError;
 use crate::read::memory::RecentRecalls;
 use crate::session::ReadSession;
-use crate::writer::sqlite::{self, SqliteCommits};
-use crate::writer::{WriterEngine, WriterJob};
+use crate::session::postgres::PostgresServer;
+use crate::writer::WriterJob;
+use crate::writer::sqlite;
+
+use inline::InlineStore;
+use postgres::PostgresStore;
 
 /// Reads that may run at once.
 pub const READERS_DEFAULT: usize = 4;
@@ -72,6 +81,8 @@ pub enum OpenError {
     },
     #[error("opening a database in memory")]
     Memory(#[source] DbError),
+    #[error("connecting to the database")]
+    Connect(#[source] DbError),
     #[error("preparing the schema")]
     Migrate(#[from] MigrateError),
     #[error("starting the writer's thread")]
@@ -83,9 +94,10 @@ pub enum OpenError {
 pub struct StoreSizes {
     /// Groups that wait for the writer.
     pub queue_jobs: usize,
-    pub database_bytes: u64,
-    /// Bytes of the write-ahead log.
-    pub log_bytes: u64,
+    /// `None` where a server keeps the database.
+    pub database_bytes: Option<u64>,
+    /// Bytes of the write-ahead log; `None` where a server keeps it.
+    pub log_bytes: Option<u64>,
 }
 
 /// The path at which SQLite keeps the write-ahead log of a database.
@@ -118,6 +130,7 @@ impl std::fmt::Debug for Store {
 enum Inner {
     File(FileStore),
     Inline(InlineStore),
+    Postgres(Box<PostgresStore>),
 }
 
 struct FileStore {
@@ -129,11 +142,6 @@ struct FileStore {
     idle: Mutex<Vec<Connection>>,
     readers_max: usize,
     figures: WriterFigures,
-}
-
-struct InlineStore {
-    conn: Mutex<Connection>,
-    rules: GuardRules,
 }
 
 impl Store {
@@ -202,6 +210,28 @@ impl Store {
         })
     }
 
+    /// Connects to the PostgreSQL database that `url` names, makes or upgrades the schema where needed, and starts the
+    /// writers. Without `tls` nothing is encrypted.
+    ///
+    /// # Errors
+    /// The URL is none, the server is not there, or its schema is not one of ours; see [`MigrateError`].
+    pub async fn connect(
+        url: &str,
+        tls: Option<rustls::ClientConfig>,
+        options: StoreOptions,
+    ) -> Result<Self, OpenError> {
+        let server = PostgresServer::of(url, tls).map_err(OpenError::Connect)?;
+        let content_bytes_min = options.content_bytes_min;
+        let deliveries = Arc::new(Notify::new());
+        let wake = Arc::clone(&deliveries);
+        let opening = move || PostgresStore::open(server, &options, &wake);
+        let store = tokio::task::spawn_blocking(opening)
+            .await
+            .map_err(|error| OpenError::Thread(std::io::Error::other(error)))??;
+        let inner = Inner::Postgres(Box::new(store));
+        Ok(Self::of(inner, content_bytes_min, deliveries))
+    }
+
     /// A store in memory that writes on the caller's thread, for simulation.
     ///
     /// # Errors
@@ -211,18 +241,27 @@ impl Store {
     }
 
     pub(crate) fn inline(rules: GuardRules) -> Result<Self, OpenError> {
-        let mut conn =
-            connection::open_memory().map_err(|error| OpenError::Memory(error.into()))?;
-        migrate::run(&mut conn, MIGRATIONS, Timestamp(0))?;
-        Ok(Self {
-            inner: Arc::new(Inner::Inline(InlineStore {
-                conn: Mutex::new(conn),
-                rules,
-            })),
+        let inner = Inner::Inline(InlineStore::in_memory(rules)?);
+        Ok(Self::of(inner, CONTENT_BYTES_MIN_DEFAULT, Arc::default()))
+    }
+
+    /// A store on a PostgreSQL server that writes on the caller's thread, for simulation.
+    ///
+    /// # Errors
+    /// As [`Store::connect`].
+    pub fn connect_inline(url: &str, options: &StoreOptions) -> Result<Self, OpenError> {
+        let server = PostgresServer::of(url, None).map_err(OpenError::Connect)?;
+        let inner = Inner::Inline(InlineStore::on_server(server, options)?);
+        Ok(Self::of(inner, options.content_bytes_min, Arc::default()))
+    }
+
+    fn of(inner: Inner, content_bytes_min: usize, deliveries: Arc<Notify>) -> Self {
+        Self {
+            inner: Arc::new(inner),
             kept: RecentRecalls::new(),
-            content_bytes_min: CONTENT_BYTES_MIN_DEFAULT,
-            deliveries: Arc::default(),
-        })
+            content_bytes_min,
+            deliveries,
+        }
     }
 
     /// The cache of recalls that were read lately.
@@ -278,15 +317,16 @@ impl Store {
 
     async fn write(&self, group: ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
         let content_bytes_min = self.content_bytes_min;
-        let file = match &*self.inner {
-            Inner::File(file) => file,
+        let jobs = match &*self.inner {
+            Inner::File(file) => file.jobs.as_ref(),
+            Inner::Postgres(postgres) => postgres.queue_for(&group),
             Inner::Inline(inline) => {
                 let group = WritableGroup::new(group, content_bytes_min);
                 return inline.apply(&group, &self.deliveries);
             }
         };
         let (reply, answer) = oneshot::channel();
-        let jobs = file.jobs.as_ref().ok_or(StoreApplyError::Closed)?;
+        let jobs = jobs.ok_or(StoreApplyError::Closed)?;
         let group = if WritableGroup::is_long(&group, content_bytes_min) {
             let aside =
                 tokio::task::spawn_blocking(move || WritableGroup::new(group, content_bytes_min));
@@ -321,6 +361,7 @@ impl Store {
     pub fn is_full(&self) -> bool {
         match &*self.inner {
             Inner::File(file) => file.jobs.as_ref().is_some_and(|jobs| jobs.capacity() == 0),
+            Inner::Postgres(postgres) => postgres.is_full(),
             Inner::Inline(_) => false,
         }
     }
@@ -328,10 +369,10 @@ impl Store {
     /// The write of a group without waiting, for a store that writes inline.
     ///
     /// # Errors
-    /// `NotInline` from a store on disk; else see [`StoreApplyError`].
+    /// `NotInline` from a store whose writer is a thread; else see [`StoreApplyError`].
     pub fn apply_inline(&self, group: &ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
         match &*self.inner {
-            Inner::File(_) => Err(StoreApplyError::NotInline),
+            Inner::File(_) | Inner::Postgres(_) => Err(StoreApplyError::NotInline),
             Inner::Inline(inline) => {
                 let group = WritableGroup::new(group.clone(), self.content_bytes_min);
                 inline.apply(&group, &self.deliveries)
@@ -339,17 +380,19 @@ impl Store {
         }
     }
 
-    /// The writer's `PRAGMA synchronous`: 2 is FULL, which every durable promise rests on.
+    /// The writer's `PRAGMA synchronous`: 2 is FULL, which every durable promise rests on. It is 2 as well for a
+    /// PostgreSQL server that waits for its disk.
     ///
     /// # Errors
     /// The writer has ended, or the database failed.
     pub async fn synchronous(&self) -> Result<i64, ReadError> {
-        let file = match &*self.inner {
-            Inner::File(file) => file,
-            Inner::Inline(inline) => return Ok(sqlite::synchronous(&inline.lock())?),
+        let jobs = match &*self.inner {
+            Inner::File(file) => file.jobs.as_ref(),
+            Inner::Postgres(postgres) => postgres.any_queue(),
+            Inner::Inline(inline) => return Ok(inline.synchronous()?),
         };
         let (reply, answer) = oneshot::channel();
-        let jobs = file.jobs.as_ref().ok_or(ReadError::Closed)?;
+        let jobs = jobs.ok_or(ReadError::Closed)?;
         jobs.send(WriterJob::Synchronous { reply })
             .await
             .map_err(|_| ReadError::Closed)?;
@@ -360,21 +403,29 @@ impl Store {
     pub fn writer_figures(&self) -> Option<WriterFigures> {
         match &*self.inner {
             Inner::File(file) => Some(file.figures.clone()),
+            Inner::Postgres(postgres) => Some(postgres.figures.clone()),
             Inner::Inline(_) => None,
         }
     }
 
     /// The present sizes of the store; `None` for a store in memory.
     pub fn sizes(&self) -> Option<StoreSizes> {
-        let Inner::File(file) = &*self.inner else {
-            return None;
-        };
-        let jobs = file.jobs.as_ref()?;
-        Some(StoreSizes {
-            queue_jobs: jobs.max_capacity() - jobs.capacity(),
-            database_bytes: bytes_of(&file.path),
-            log_bytes: bytes_of(&log_path(&file.path)),
-        })
+        match &*self.inner {
+            Inner::File(file) => {
+                let jobs = file.jobs.as_ref()?;
+                Some(StoreSizes {
+                    queue_jobs: jobs.max_capacity() - jobs.capacity(),
+                    database_bytes: Some(bytes_of(&file.path)),
+                    log_bytes: Some(bytes_of(&log_path(&file.path))),
+                })
+            }
+            Inner::Postgres(postgres) => Some(StoreSizes {
+                queue_jobs: postgres.queue_jobs(),
+                database_bytes: None,
+                log_bytes: None,
+            }),
+            Inner::Inline(_) => None,
+        }
     }
 
     /// Bytes that are free for us on the disk that holds the database; `None` where that cannot be known.
@@ -399,11 +450,12 @@ impl Store {
         &self,
         read: impl FnOnce(ReadSession<'_>) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, ReadError> {
-        let file = match &*self.inner {
-            Inner::File(file) => file,
-            Inner::Inline(inline) => return in_snapshot(&inline.lock(), read),
+        let readers = match &*self.inner {
+            Inner::File(file) => &file.readers,
+            Inner::Postgres(postgres) => &postgres.readers,
+            Inner::Inline(inline) => return inline.read(read),
         };
-        let permit = Arc::clone(&file.readers)
+        let permit = Arc::clone(readers)
             .acquire_owned()
             .await
             .map_err(|_| ReadError::Closed)?;
@@ -411,21 +463,33 @@ impl Store {
         let work = move || {
             // Held by the work and not by the caller, who may go before it ends.
             let _permit = permit;
-            store.read_now(read)
+            store.read_blocking(read)
         };
         tokio::task::spawn_blocking(work)
             .await
             .map_err(|_| ReadError::Closed)?
     }
 
-    /// [`Store::read`] on the caller's thread, which it blocks.
-    pub(crate) fn read_now<T>(
+    /// [`Store::read`] on the caller's thread, which it blocks; the caller may be a task.
+    pub(crate) fn read_now<T: Send>(
         &self,
-        read: impl FnOnce(ReadSession<'_>) -> Result<T, ReadError>,
+        read: impl FnOnce(ReadSession<'_>) -> Result<T, ReadError> + Send,
+    ) -> Result<T, ReadError> {
+        match &*self.inner {
+            Inner::File(_) | Inner::Inline(_) => self.read_blocking(read),
+            Inner::Postgres(postgres) => inline::elsewhere(|| postgres.read_now(read)),
+        }
+    }
+
+    /// [`Store::read`] on the caller's thread, which may block.
+    fn read_blocking<T: Send>(
+        &self,
+        read: impl FnOnce(ReadSession<'_>) -> Result<T, ReadError> + Send,
     ) -> Result<T, ReadError> {
         let file = match &*self.inner {
             Inner::File(file) => file,
-            Inner::Inline(inline) => return in_snapshot(&inline.lock(), read),
+            Inner::Postgres(postgres) => return postgres.read_now(read),
+            Inner::Inline(inline) => return inline.read(read),
         };
         let idle = lock(&file.idle).pop();
         let conn = match idle {
@@ -444,31 +508,9 @@ impl Store {
     #[cfg(feature = "faults")]
     pub(crate) fn run_on_inline(&self, sql: &str) -> Result<(), DbError> {
         match &*self.inner {
-            Inner::File(_) => Err(crate::db_error::Failure::Unsuited.into()),
-            Inner::Inline(inline) => Ok(inline.lock().execute_batch(sql)?),
+            Inner::File(_) | Inner::Postgres(_) => Err(crate::db_error::Failure::Unsuited.into()),
+            Inner::Inline(inline) => inline.run(sql),
         }
-    }
-}
-
-impl InlineStore {
-    fn apply(
-        &self,
-        group: &WritableGroup,
-        deliveries: &Notify,
-    ) -> Result<Vec<Outcome>, StoreApplyError> {
-        let conn = self.lock();
-        let mut engine = SqliteCommits::of(&conn, self.rules);
-        let mut answers = engine.commit(std::slice::from_ref(group));
-        if engine.take_deliveries() {
-            deliveries.notify_one();
-        }
-        answers
-            .pop()
-            .unwrap_or(Err(StoreApplyError::Unknown { source: None }))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        lock(&self.conn)
     }
 }
 

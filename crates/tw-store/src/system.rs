@@ -90,7 +90,7 @@ pub async fn organization_tools(
 }
 
 const ORGANIZATION_TOOLS: &str = "SELECT slug, tools_revision,
-    (SELECT count(*) FROM (SELECT 1 FROM organization LIMIT 2)) AS organizations
+    (SELECT count(*) FROM (SELECT 1 FROM organization LIMIT 2) AS counted) AS organizations
     FROM organization WHERE key = ?1";
 
 fn find_organization_tools(

@@ -1,5 +1,6 @@
 //! Group commit: all that is queued becomes durable by one sync of the disk.
 
+pub mod postgres;
 pub mod sqlite;
 
 use std::time::{Duration, Instant};

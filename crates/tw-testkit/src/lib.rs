@@ -8,5 +8,6 @@ pub mod listener;
 pub mod client;
 pub mod connect_proxy;
 pub mod polling;
+pub mod postgres;
 pub mod recordings;
 pub mod tls_listener;

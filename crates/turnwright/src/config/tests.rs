@@ -20,7 +20,7 @@ use tw_runtime::runtime::{MODELS_KEPT_DEFAULT, RESULTS_BYTES_DEFAULT, TOOLS_STOR
 use tw_wire::native_words;
 
 use super::Settings;
-use crate::cli::ServeArgs;
+use crate::cli::{ServeArgs, StoreArgs};
 
 fn load(text: &str) -> anyhow::Result<Settings> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -30,6 +30,7 @@ fn load(text: &str) -> anyhow::Result<Settings> {
         metrics_listen: None,
         take_over: false,
         data: None,
+        store: StoreArgs::default(),
         config: Some(file.path().to_owned()),
     })
 }

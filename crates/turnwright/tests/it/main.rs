@@ -8,6 +8,7 @@ mod doctor;
 mod keys;
 mod leave;
 mod log;
+mod postgres;
 mod recover;
 mod restart;
 mod serve;

@@ -5,13 +5,18 @@ use tw_core::id::{CallId, OrgId, TurnId};
 use tw_core::time::Timestamp;
 use tw_wire::stored;
 
-use super::{StoreApplyError, TurnKey, approvals, execute, insert, items, query_key, turn_changes};
+use super::{
+    StoreApplyError, TurnKey, approvals, execute, execute_one, insert, items, new_key, query_key,
+    turn_changes,
+};
 use crate::blob::ContentCutter;
 use crate::body;
+use crate::db_error::Failure;
 use crate::enum_words;
-use crate::session::WriteSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
+use crate::session::sql::Sql;
+use crate::session::{KeyedTable, WriteSession};
 
 const WHAT: &str = "accepting a turn";
 
@@ -21,9 +26,9 @@ pub(crate) const NOBODY: i64 = 0;
 const INSERT_TURN: &str = "INSERT INTO turn
     (organization, id, api_key, end_user, conversation, conversation_named, surface, streamed, on_leave, record,
      model, request_id, body_hash, projector_version, owner, fence, status, deadline_us, created_us, updated_us,
-     memory, parent, memory_turn, item_source)
+     memory, parent, memory_turn, item_source, key)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, 'running', ?17, ?18, ?18,
-            ?19, ?20, ?21, ?22)";
+            ?19, ?20, ?21, ?22, ?23)";
 
 /// The outcome of accepting a new turn.
 pub enum AcceptOutcome {
@@ -74,6 +79,7 @@ pub fn accept_turn(
         (Some(name), None) => Some(create_end_user(db, WHAT, (new.organization, name), new.at)?),
     };
     let conversation = find_or_create_conversation(db, new, end_user)?;
+    let key = new_key(db, WHAT, KeyedTable::Turn)?;
     let bound = params![
         new.organization.0,
         new.id.to_string(),
@@ -97,8 +103,10 @@ pub fn accept_turn(
         parent.key(),
         memory_turn.key(),
         new.adds_items.as_ref().map(|adds| adds.source.as_str()),
+        key,
     ];
-    let turn = insert(db, WHAT, INSERT_TURN, bound)?;
+    let inserted = insert(db, WHAT, INSERT_TURN, key, bound)?;
+    let turn = inserted.ok_or(StoreApplyError::Guard { what: WHAT })?;
     items::note_busy(db, new, conversation, turn)?;
     body::insert(db, WHAT, turn, new, parent.key(), contents)?;
     let written = TurnKey {
@@ -137,6 +145,12 @@ impl Before {
     }
 }
 
+/// PostgreSQL keeps the turn from being deleted or erased until the new one is there.
+const FIND_TURN: Sql = Sql {
+    sqlite: "SELECT key, deleted_us IS NOT NULL FROM turn WHERE organization = ?1 AND id = ?2",
+    postgres: "SELECT key, deleted_us IS NOT NULL FROM turn WHERE organization = ?1 AND id = ?2 FOR SHARE",
+};
+
 /// The state of a turn that the new one may continue; a turn that is not there is continued by nobody.
 fn find_turn(
     db: &mut WriteSession<'_>,
@@ -146,11 +160,10 @@ fn find_turn(
     let Some(turn) = turn else {
         return Ok(Before::None);
     };
-    let sql = "SELECT key, deleted_us IS NOT NULL FROM turn WHERE organization = ?1 AND id = ?2";
     let bound = params![organization.0, turn.to_string()];
     let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let found = db
-        .first(sql, bound, read)
+        .first(FIND_TURN, bound, read)
         .map_err(|error| StoreApplyError::db(WHAT, error))?;
     Ok(match found {
         None => Before::None,
@@ -177,9 +190,17 @@ fn create_end_user(
     (organization, name): Named<'_>,
     at: Timestamp,
 ) -> Result<i64, StoreApplyError> {
-    let sql = "INSERT INTO end_user (organization, name, created_us, updated_us)
-               VALUES (?1, ?2, ?3, ?3)";
-    insert(db, what, sql, params![organization.0, name, at.0])
+    let sql = "INSERT INTO end_user (organization, name, created_us, updated_us, key)
+               VALUES (?1, ?2, ?3, ?3, ?4) ON CONFLICT (organization, name) DO NOTHING";
+    let key = new_key(db, what, KeyedTable::EndUser)?;
+    let bound = params![organization.0, name, at.0, key];
+    match insert(db, what, sql, key, bound)? {
+        Some(key) => Ok(key),
+        // Somebody else has named them meanwhile.
+        None => {
+            find_end_user(db, what, (organization, name))?.ok_or(StoreApplyError::Guard { what })
+        }
+    }
 }
 
 pub(super) fn find_or_create_end_user(
@@ -199,10 +220,21 @@ fn find_or_create_conversation(
     new: &NewTurn,
     end_user: Option<i64>,
 ) -> Result<i64, StoreApplyError> {
-    // Most are new, so that is tried first.
-    let create = "INSERT INTO conversation (organization, id, end_user, created_us, updated_us, api_key, metadata)
-                  VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6) ON CONFLICT (organization, id) DO NOTHING";
+    let find = "SELECT key FROM conversation WHERE organization = ?1 AND id = ?2";
+    let found = params![new.organization.0, new.conversation];
+    // Most are new, so that is tried first; those that are named or continued are there already.
+    // One that is to be made was not there a moment ago, and whoever makes it first is met by the insert.
     let made = items::metadata_of_made(new);
+    let is_likely = made.is_none() && (new.conversation_named || new.parent.is_some());
+    if is_likely
+        && db.looks_before()
+        && let Some(key) = query_key(db, WHAT, find, found)?
+    {
+        return Ok(key);
+    }
+    let create = "INSERT INTO conversation (organization, id, end_user, created_us, updated_us, api_key, metadata, key)
+                  VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7) ON CONFLICT (organization, id) DO NOTHING";
+    let key = new_key(db, WHAT, KeyedTable::Conversation)?;
     let bound = params![
         new.organization.0,
         new.conversation,
@@ -210,19 +242,22 @@ fn find_or_create_conversation(
         new.at.0,
         made.map(|_| new.api_key.0),
         made.unwrap_or(items::NO_METADATA),
+        key,
     ];
-    let created = db.insert(create, bound);
-    if let Some(key) = created.map_err(|error| StoreApplyError::db(WHAT, error))? {
+    if let Some(key) = insert(db, WHAT, create, key, bound)? {
         return Ok(key);
     }
-    let find = "SELECT key FROM conversation WHERE organization = ?1 AND id = ?2";
-    let bound = params![new.organization.0, new.conversation];
-    query_key(db, WHAT, find, bound)?.ok_or(StoreApplyError::Guard { what: WHAT })
+    if made.is_some() {
+        // Nobody had made it a moment ago.
+        return Err(StoreApplyError::db(WHAT, Failure::Raced.into()));
+    }
+    query_key(db, WHAT, find, found)?.ok_or(StoreApplyError::Guard { what: WHAT })
 }
 
 const FIND_KEY: &str = "SELECT t.id,
         k.body_hash = ?6
-          AND t.conversation_named = (?8 IS NOT NULL) AND (?8 IS NULL OR c.id = ?8) AS same_request
+          AND CASE WHEN ?8 IS NULL THEN t.conversation_named = 0 ELSE t.conversation_named = 1 AND c.id = ?8 END
+          AS same_request
     FROM request_key k JOIN turn t ON t.key = k.turn JOIN conversation c ON c.key = t.conversation
     WHERE k.organization = ?1 AND k.api_key = ?2 AND k.end_user = ?3 AND k.route = ?4 AND k.key = ?5
       AND k.created_us >= ?7";
@@ -262,12 +297,14 @@ fn find_taken_key(
     Ok(Some(AcceptOutcome::KeyTaken { turn, same_request }))
 }
 
-/// The statement that stores an idempotency key; a row that it replaces is too old to count.
+/// The statement that stores an idempotency key; a row that it replaces is too old to count, or else came first.
 const INSERT_KEY: &str = "INSERT INTO request_key
     (organization, api_key, end_user, route, key, body_hash, turn, created_us, updated_us)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
-    ON CONFLICT DO UPDATE SET body_hash = excluded.body_hash, turn = excluded.turn,
-        created_us = excluded.created_us, updated_us = excluded.updated_us";
+    ON CONFLICT (organization, api_key, end_user, route, key)
+    DO UPDATE SET body_hash = excluded.body_hash, turn = excluded.turn,
+        created_us = excluded.created_us, updated_us = excluded.updated_us
+    WHERE request_key.created_us < ?9";
 
 fn insert_key(
     db: &mut WriteSession<'_>,
@@ -285,9 +322,12 @@ fn insert_key(
         new.body_hash,
         turn,
         new.at.0,
+        new.keys_since.0,
     ];
-    execute(db, WHAT, INSERT_KEY, bound)?;
-    Ok(())
+    match execute_one(db, WHAT, INSERT_KEY, bound)? {
+        0 => Err(StoreApplyError::db(WHAT, Failure::Raced.into())),
+        _ => Ok(()),
+    }
 }
 
 /// The claim is counted with it, so that it is known to the next process if this one does not outlive it.
@@ -341,10 +381,9 @@ pub fn mark_answered(
     let sql = "UPDATE turn SET answered_us = ?3, updated_us = ?3
                WHERE organization = ?1 AND id = ?2 AND answered_us IS NULL";
     let bound = params![organization.0, turn.to_string(), at.0];
-    Ok(
-        match execute(db, "noting that a turn was answered", sql, bound)? {
-            0 => Outcome::Already,
-            _ => Outcome::Done,
-        },
-    )
+    let touched = execute_one(db, "noting that a turn was answered", sql, bound)?;
+    Ok(match touched {
+        0 => Outcome::Already,
+        _ => Outcome::Done,
+    })
 }

@@ -7,7 +7,7 @@ use tw_core::id::{CallId, CallRef};
 use tw_core::time::Timestamp;
 
 use super::turn_changes::change_call;
-use super::{GuardRules, StoreApplyError, TurnKey, execute, retention};
+use super::{GuardRules, StoreApplyError, TurnKey, execute, lock_rows, retention, run};
 use crate::session::WriteSession;
 use crate::session::bound::params;
 
@@ -26,6 +26,9 @@ pub fn ask(
     change_call(db, (turn, call), what, rules.sql(ASK), bound)
 }
 
+/// Before the look, since a row of the call that acts on the answer is none of its own.
+const LOCK: &str = "SELECT 1 FROM tool_call WHERE organization = ?1 AND id = ?2 FOR NO KEY UPDATE";
+
 const FIND: &str = "SELECT c.approval FROM tool_call c JOIN turn t ON t.key = c.turn
     WHERE c.organization = ?1 AND c.id = ?2 AND t.deleted_us IS NULL
       AND NOT EXISTS (SELECT 1 FROM tool_call a WHERE a.organization = ?1 AND a.approves = ?2)";
@@ -36,6 +39,7 @@ const FIND: &str = "SELECT c.approval FROM tool_call c JOIN turn t ON t.key = c.
 pub fn closed(db: &mut WriteSession<'_>, new: &NewTurn) -> Result<Option<CallId>, StoreApplyError> {
     for ApprovalGiven { asked, verdict } in &new.answers {
         let bound = params![new.organization.0, asked.to_string()];
+        lock_rows(db, "locking a question", LOCK, bound)?;
         let found: Option<Option<String>> = db
             .first(FIND, bound, |row| row.get(0))
             .map_err(|error| StoreApplyError::db("finding a question", error))?;
@@ -74,7 +78,7 @@ pub fn answer(db: &mut WriteSession<'_>, new: &NewTurn) -> Result<(), StoreApply
             reason.is_some(),
             new.at.0,
         ];
-        execute(db, "answering a question", ANSWER, bound)?;
+        run(db, "answering a question", ANSWER, bound)?;
     }
     Ok(())
 }
@@ -82,7 +86,7 @@ pub fn answer(db: &mut WriteSession<'_>, new: &NewTurn) -> Result<(), StoreApply
 const EXPIRE: &str = "UPDATE tool_call
     SET approval = 'expired', status = 'failed', reason = 'approval_expired', shown = '', is_error = 1,
         ended_us = ?1, updated_us = ?1
-    WHERE (turn, round, position) IN
+    WHERE approval = 'asked' AND (turn, round, position) IN
         (SELECT turn, round, position FROM tool_call
          WHERE approval = 'asked' AND deadline_us < ?1 ORDER BY deadline_us LIMIT ?2)";
 

@@ -4,7 +4,7 @@ use tw_core::change::{ChargedUse, EndTurn, NewCharge, Outcome};
 use tw_core::time::{CalendarDay, CalendarMonth};
 use tw_core::turn_status::TurnStatus;
 
-use super::{StoreApplyError, TurnKey, execute, execute_guarded};
+use super::{StoreApplyError, TurnKey, execute_guarded, run};
 use crate::session::WriteSession;
 use crate::session::bound::params;
 
@@ -26,7 +26,7 @@ const SPEND: &str = "INSERT INTO spend_month
     UNION ALL
     SELECT organization, ?2, 'end_user', end_user, ?3, ?4, ?4 FROM turn WHERE key = ?1 AND end_user IS NOT NULL
     ON CONFLICT (organization, month, spender, spender_key) DO UPDATE
-    SET cost_microusd = cost_microusd + excluded.cost_microusd, updated_us = excluded.updated_us";
+    SET cost_microusd = spend_month.cost_microusd + excluded.cost_microusd, updated_us = excluded.updated_us";
 
 /// Nothing is charged twice.
 pub fn charge(
@@ -45,9 +45,9 @@ pub fn charge(
             execute_guarded(db, WHAT, CHARGE_CALL, bound)?;
         }
     }
-    execute(db, WHAT, CHARGE_TURN, params![turn.key, cost, at])?;
+    run(db, WHAT, CHARGE_TURN, params![turn.key, cost, at])?;
     let month = CalendarMonth::of(charge.at).0;
-    execute(db, WHAT, SPEND, params![turn.key, month, cost, at])?;
+    run(db, WHAT, SPEND, params![turn.key, month, cost, at])?;
     Ok(Outcome::Done)
 }
 
@@ -56,29 +56,31 @@ const ADD_TURN: &str = "INSERT INTO usage_day
      output_tokens, reasoning_tokens, cost_microusd, created_us, updated_us)
     SELECT organization, ?2, 'model', model, api_key, coalesce(end_user, 0), 1, ?3, 0, ?4, ?5, ?6, ?7,
         coalesce(cost_microusd, 0)
-        - iif(?8 = 0, 0, (SELECT coalesce(sum(c.cost_microusd), 0) FROM tool_call c WHERE c.turn = turn.key)),
+        - CASE WHEN ?8 = 0 THEN 0
+          ELSE (SELECT coalesce(sum(c.cost_microusd), 0) FROM tool_call c WHERE c.turn = turn.key) END,
         ?9, ?9
     FROM turn WHERE key = ?1
     ON CONFLICT (organization, day, kind, name, api_key, end_user) DO UPDATE
-    SET uses = uses + 1, failed = failed + excluded.failed,
-        input_tokens = input_tokens + excluded.input_tokens,
-        cached_tokens = cached_tokens + excluded.cached_tokens,
-        output_tokens = output_tokens + excluded.output_tokens,
-        reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens,
-        cost_microusd = cost_microusd + excluded.cost_microusd, updated_us = excluded.updated_us";
+    SET uses = usage_day.uses + 1, failed = usage_day.failed + excluded.failed,
+        input_tokens = usage_day.input_tokens + excluded.input_tokens,
+        cached_tokens = usage_day.cached_tokens + excluded.cached_tokens,
+        output_tokens = usage_day.output_tokens + excluded.output_tokens,
+        reasoning_tokens = usage_day.reasoning_tokens + excluded.reasoning_tokens,
+        cost_microusd = usage_day.cost_microusd + excluded.cost_microusd, updated_us = excluded.updated_us";
 
 /// A name that a model made up is no tool's.
 const ADD_CALLS: &str = "INSERT INTO usage_day
     (organization, day, kind, name, api_key, end_user, uses, failed, cached, input_tokens, cached_tokens,
      output_tokens, reasoning_tokens, cost_microusd, created_us, updated_us)
     SELECT t.organization, ?2, 'tool', c.tool_name, t.api_key, coalesce(t.end_user, 0), count(*),
-        sum(c.status = 'failed'), sum(c.cached), 0, 0, 0, 0, coalesce(sum(c.cost_microusd), 0), ?3, ?3
+        count(*) FILTER (WHERE c.status = 'failed'), sum(c.cached), 0, 0, 0, 0, coalesce(sum(c.cost_microusd), 0), ?3, ?3
     FROM tool_call c JOIN turn t ON t.key = c.turn
-    WHERE c.turn = ?1 AND c.runs = 'server' AND c.reason IS NOT 'unknown_tool'
-    GROUP BY c.tool_name
+    WHERE c.turn = ?1 AND c.runs = 'server' AND c.reason IS DISTINCT FROM 'unknown_tool'
+    GROUP BY t.key, c.tool_name
     ON CONFLICT (organization, day, kind, name, api_key, end_user) DO UPDATE
-    SET uses = uses + excluded.uses, failed = failed + excluded.failed, cached = cached + excluded.cached,
-        cost_microusd = cost_microusd + excluded.cost_microusd, updated_us = excluded.updated_us";
+    SET uses = usage_day.uses + excluded.uses, failed = usage_day.failed + excluded.failed,
+        cached = usage_day.cached + excluded.cached,
+        cost_microusd = usage_day.cost_microusd + excluded.cost_microusd, updated_us = excluded.updated_us";
 
 /// Most tokens of a turn that are added: what an upstream says is no reason for a sum to overflow.
 const TOKENS_MAX: u64 = 1_000_000_000_000;
@@ -104,9 +106,9 @@ pub fn add_to_day(
         end.tool_count,
         end.at.0,
     ];
-    execute(db, WHAT, ADD_TURN, bound)?;
+    run(db, WHAT, ADD_TURN, bound)?;
     if end.tool_count > 0 {
-        execute(db, WHAT, ADD_CALLS, params![turn.key, day, end.at.0])?;
+        run(db, WHAT, ADD_CALLS, params![turn.key, day, end.at.0])?;
     }
     Ok(())
 }

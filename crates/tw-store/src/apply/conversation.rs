@@ -4,29 +4,24 @@ use tw_core::change::{DeleteConversation, Outcome};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
 
-use super::{StoreApplyError, execute, query_key};
+use super::{StoreApplyError, execute, query_key, run};
 use crate::session::WriteSession;
-use crate::session::bound::{Params, params};
+use crate::session::bound::params;
 use crate::session::row::Row;
 
 const WHAT: &str = "deleting a conversation";
 
 const FIND: &str = "SELECT key FROM conversation WHERE organization = ?1 AND id = ?2";
 
-const RUNNING: &str = "SELECT id FROM turn
-    WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL AND status = 'running'
-      AND (?3 IS NULL OR api_key = ?3)
-      AND (?4 IS NULL OR end_user = (SELECT key FROM end_user WHERE organization = ?1 AND name = ?4))
-    ORDER BY key";
-
 /// The deletion of a conversation's turns. The hashes that a turn is found by go at once; a turn
 /// that runs is stopped by whoever drives it, also after a crash.
 const DELETE: &str = "UPDATE turn
     SET deleted_us = ?5, erase_after_us = ?5, history_hash = NULL, hidden_hash = NULL, updated_us = ?5,
-        stop_reason = iif(status = 'running', coalesce(stop_reason, 'requested'), stop_reason)
+        stop_reason = CASE WHEN status = 'running' THEN coalesce(stop_reason, 'requested') ELSE stop_reason END
     WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
       AND (?3 IS NULL OR api_key = ?3)
-      AND (?4 IS NULL OR end_user = (SELECT key FROM end_user WHERE organization = ?1 AND name = ?4))";
+      AND (?4 IS NULL OR end_user = (SELECT key FROM end_user WHERE organization = ?1 AND name = ?4))
+    RETURNING key, id, status = 'running'";
 
 /// The head is a turn that somebody still sees.
 const MOVE_HEAD: &str = "UPDATE conversation
@@ -57,23 +52,35 @@ pub fn delete(
     let api_key = delete.whose.api_key.map(|key| key.0);
     let end_user = delete.whose.end_user.as_deref();
     let at = delete.at.0;
-    let running = running(db, params![organization, key, api_key, end_user])?;
     let bound = params![organization, key, api_key, end_user, at];
-    let deleted = execute(db, WHAT, DELETE, bound)?;
+    let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let deleted: Result<Vec<DeletedTurn>, _> = db.rows(DELETE, bound, read);
+    let mut deleted = deleted.map_err(|error| StoreApplyError::db(WHAT, error))?;
     let bound = params![organization, key, api_key, end_user, at];
-    if execute(db, WHAT, UNMAKE, bound)? + deleted == 0 {
+    if execute(db, WHAT, UNMAKE, bound)? == 0 && deleted.is_empty() {
         return Ok(Outcome::Already);
     }
-    execute(db, WHAT, MOVE_HEAD, params![organization, key, at])?;
+    deleted.sort_unstable();
+    run(db, WHAT, MOVE_HEAD, params![organization, key, at])?;
+    let running = deleted.iter().filter(|(_, _, runs)| *runs);
+    let running = running.map(|(_, id, _)| TurnId::parse(id));
+    let running = running
+        .collect::<Option<_>>()
+        .ok_or(StoreApplyError::Guard {
+            what: "the id of a turn",
+        })?;
     Ok(Outcome::Deleted { running })
 }
+
+/// A deleted turn's key and id, and whether it runs.
+type DeletedTurn = (i64, String, bool);
 
 const FIND_TURN: &str = "SELECT conversation, status = 'running' FROM turn
     WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL";
 
 const DELETE_TURN: &str = "UPDATE turn
     SET deleted_us = ?3, erase_after_us = ?3, history_hash = NULL, hidden_hash = NULL, updated_us = ?3,
-        stop_reason = iif(status = 'running', coalesce(stop_reason, 'requested'), stop_reason)
+        stop_reason = CASE WHEN status = 'running' THEN coalesce(stop_reason, 'requested') ELSE stop_reason END
     WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL";
 
 /// Deletes one turn. `Already` when there is none, or it was deleted.
@@ -91,20 +98,12 @@ pub fn delete_turn(
     let Some((conversation, is_running)) = found else {
         return Ok(Outcome::Already);
     };
-    execute(db, WHAT, DELETE_TURN, params![organization.0, id, at.0])?;
+    if execute(db, WHAT, DELETE_TURN, params![organization.0, id, at.0])? == 0 {
+        return Ok(Outcome::Already);
+    }
     let bound = params![organization.0, conversation, at.0];
-    execute(db, WHAT, MOVE_HEAD, bound)?;
+    run(db, WHAT, MOVE_HEAD, bound)?;
     Ok(Outcome::Deleted {
         running: is_running.then_some(turn).into_iter().collect(),
-    })
-}
-
-fn running(db: &mut WriteSession<'_>, bound: Params<'_>) -> Result<Vec<TurnId>, StoreApplyError> {
-    let ids: Vec<String> = db
-        .all(RUNNING, bound)
-        .map_err(|error| StoreApplyError::db(WHAT, error))?;
-    let ids = ids.iter().map(|id| TurnId::parse(id));
-    ids.collect::<Option<_>>().ok_or(StoreApplyError::Guard {
-        what: "the id of a turn",
     })
 }

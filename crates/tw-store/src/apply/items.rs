@@ -6,7 +6,7 @@ use tw_core::conversation::{
 };
 use tw_core::id::TurnId;
 
-use super::{StoreApplyError, accept, execute, query_key};
+use super::{StoreApplyError, accept, execute, lock_rows, query_key, run};
 use crate::session::WriteSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
@@ -96,6 +96,9 @@ pub fn metadata_of_made(new: &NewTurn) -> Option<&str> {
     }
 }
 
+const LOCK: &str =
+    "SELECT 1 FROM conversation WHERE organization = ?1 AND id = ?2 FOR NO KEY UPDATE";
+
 /// The state of a conversation to which a turn is to add items. A turn that was deleted while it ran adds nothing.
 const STATE: &str = "SELECT h.id, c.api_key IS NOT NULL,
         EXISTS (SELECT 1 FROM turn b WHERE b.key = c.busy_turn AND b.status = 'running' AND b.deleted_us IS NULL)
@@ -111,6 +114,7 @@ pub fn is_busy(db: &mut WriteSession<'_>, new: &NewTurn) -> Result<bool, StoreAp
     };
     let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let bound = params![new.organization.0, new.conversation];
+    lock_rows(db, WHAT, LOCK, bound)?;
     let found: Option<(Option<String>, bool, bool)> = db
         .first(STATE, bound, read)
         .map_err(|error| StoreApplyError::db(WHAT, error))?;
@@ -127,7 +131,8 @@ pub fn is_busy(db: &mut WriteSession<'_>, new: &NewTurn) -> Result<bool, StoreAp
 /// A conversation that a client made for nobody in particular is theirs whom its first turn is for.
 const NOTE_BUSY: &str = "UPDATE conversation
     SET busy_turn = ?2, updated_us = ?3,
-        end_user = iif(api_key IS NULL, end_user, coalesce(end_user, (SELECT end_user FROM turn WHERE key = ?2)))
+        end_user = CASE WHEN api_key IS NULL THEN end_user
+                   ELSE coalesce(end_user, (SELECT end_user FROM turn WHERE key = ?2)) END
     WHERE key = ?1";
 
 /// Notes that the turn works on its conversation, for as long as it runs.
@@ -141,7 +146,7 @@ pub fn note_busy(
         None | Some(ItemSource::Client) => {}
         Some(ItemSource::Answer) => {
             let bound = params![conversation, turn, new.at.0];
-            execute(db, "noting who adds items", NOTE_BUSY, bound)?;
+            run(db, "noting who adds items", NOTE_BUSY, bound)?;
         }
     }
     Ok(())

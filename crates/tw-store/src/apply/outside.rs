@@ -5,11 +5,12 @@ use tw_core::change::{CompleteCall, Outcome};
 use tw_core::id::CallRef;
 
 use super::turn_changes::StoredResult;
-use super::{StoreApplyError, execute, webhook_events};
+use super::{StoreApplyError, execute_one, webhook_events};
 use crate::blob::{ContentCutter, HeldText, TextHolder};
 use crate::session::WriteSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
+use crate::session::sql::Sql;
 
 const WHAT: &str = "completing a tool call";
 
@@ -61,7 +62,7 @@ pub fn complete_call(
         complete.at.0,
         result.blob_bytes,
     ];
-    match execute(db, WHAT, COMPLETE_CALL, bound)? {
+    match execute_one(db, WHAT, COMPLETE_CALL, bound)? {
         0 => Ok(Outcome::Already),
         _ => {
             webhook_events::tell_of_named_call(db, complete)?;
@@ -70,8 +71,16 @@ pub fn complete_call(
     }
 }
 
-const FIND_OPEN: &str = "SELECT turn, round, position FROM tool_call
-    WHERE organization = ?1 AND id = ?2 AND runs = 'server' AND status IN ('pending', 'processing')";
+/// PostgreSQL locks the call, so that contents are stored for one result alone.
+const FIND_OPEN: Sql = Sql {
+    sqlite: "SELECT turn, round, position FROM tool_call
+        WHERE organization = ?1 AND id = ?2 AND runs = 'server' AND status IN ('pending', 'processing')
+          AND approval IS NULL",
+    postgres: "SELECT turn, round, position FROM tool_call
+        WHERE organization = ?1 AND id = ?2 AND runs = 'server' AND status IN ('pending', 'processing')
+          AND approval IS NULL
+        FOR NO KEY UPDATE",
+};
 
 fn find_open(
     db: &mut WriteSession<'_>,

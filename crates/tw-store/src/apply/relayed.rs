@@ -5,7 +5,7 @@ use tw_core::relayed_request::RelayedRequest;
 use tw_core::time::Timestamp;
 
 use super::accept::find_or_create_end_user;
-use super::{StoreApplyError, execute, insert};
+use super::{StoreApplyError, execute, execute_guarded};
 use crate::session::WriteSession;
 use crate::session::bound::params;
 
@@ -46,8 +46,7 @@ pub fn record(
         relayed.started.0,
         relayed.ended.0,
     ];
-    insert(db, WHAT, INSERT, bound)?;
-    Ok(Outcome::Done)
+    execute_guarded(db, WHAT, INSERT, bound)
 }
 
 /// An upstream may name any number.

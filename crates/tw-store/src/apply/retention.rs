@@ -3,24 +3,31 @@
 use tw_core::change::Outcome;
 use tw_core::time::Timestamp;
 
-use super::{StoreApplyError, execute};
+use super::{StoreApplyError, execute, run};
 use crate::body::MadeWhole;
 use crate::session::WriteSession;
 use crate::session::bound::{Params, params};
+use crate::session::sql::Sql;
 
-const DUE: &str = "SELECT key FROM turn
-    WHERE erase_after_us <= ?1 AND erased_us IS NULL AND status <> 'running'
-    ORDER BY erase_after_us LIMIT ?2";
+/// Turns that somebody else erases, or continues, are left to a later time.
+const DUE: Sql = Sql {
+    sqlite: "SELECT key FROM turn
+        WHERE erase_after_us <= ?1 AND erased_us IS NULL AND status <> 'running'
+        ORDER BY erase_after_us LIMIT ?2",
+    postgres: "SELECT key FROM turn
+        WHERE erase_after_us <= ?1 AND erased_us IS NULL AND status <> 'running'
+        ORDER BY erase_after_us LIMIT ?2 FOR UPDATE SKIP LOCKED",
+};
 
 /// Statements that erase a turn's contents: rows stay, with status, usage and timings; what was
-/// said in them goes. Each statement takes the turn and the time.
+/// said in them goes. Each statement takes the turn, the time and an empty body.
 const ERASE: [&str; 6] = [
-    "UPDATE turn_input SET body = x'', context = '', parent = NULL, kept_start_bytes = NULL, kept_end_bytes = NULL,
+    "UPDATE turn_input SET body = ?3, context = '', parent = NULL, kept_start_bytes = NULL, kept_end_bytes = NULL,
         start_bytes = NULL, start_hash = NULL, end_hash = NULL, blob_bytes = 0, updated_us = ?2
      WHERE turn = ?1",
     "UPDATE message SET blocks = '[]', blob_bytes = 0, updated_us = ?2 WHERE turn = ?1",
-    "UPDATE tool_call SET arguments = '', result = NULL, shown = iif(shown IS NULL, NULL, ''), blob_bytes = 0,
-        updated_us = ?2
+    "UPDATE tool_call SET arguments = '', result = NULL, shown = CASE WHEN shown IS NOT NULL THEN '' END,
+        blob_bytes = 0, updated_us = ?2
      WHERE turn = ?1",
     "DELETE FROM turn_event WHERE turn = ?1 AND ?2 IS NOT NULL",
     "DELETE FROM blob_use WHERE turn = ?1 AND ?2 IS NOT NULL",
@@ -44,14 +51,18 @@ pub fn erase_due(
             return Ok(Outcome::Partly(erased));
         }
         for sql in ERASE {
-            execute(db, WHAT, sql, params![turn, now.0])?;
+            run(db, WHAT, sql, params![turn, now.0, [0_u8; 0]])?;
         }
     }
     Ok(counted(turns.len()))
 }
 
-const LOGS_OLD: &str = "SELECT key FROM turn
-    WHERE ended_us < ?1 AND events_expired_us IS NULL ORDER BY ended_us LIMIT ?2";
+const LOGS_OLD: Sql = Sql {
+    sqlite: "SELECT key FROM turn
+        WHERE ended_us < ?1 AND events_expired_us IS NULL ORDER BY ended_us LIMIT ?2",
+    postgres: "SELECT key FROM turn
+        WHERE ended_us < ?1 AND events_expired_us IS NULL ORDER BY ended_us LIMIT ?2 FOR UPDATE SKIP LOCKED",
+};
 
 const FORGET_CONTENTS: &str = "DELETE FROM blob_use WHERE turn = ?1 AND holder = 'events'";
 
@@ -63,16 +74,12 @@ pub fn expire_events(
     const WHAT: &str = "deleting old event logs";
     let turns = keys(db, WHAT, LOGS_OLD, params![before.0, turns_max])?;
     for turn in &turns {
-        execute(
-            db,
-            WHAT,
-            "DELETE FROM turn_event WHERE turn = ?1",
-            params![turn],
-        )?;
-        execute(db, WHAT, FORGET_CONTENTS, params![turn])?;
+        let sql = "DELETE FROM turn_event WHERE turn = ?1";
+        run(db, WHAT, sql, params![turn])?;
+        run(db, WHAT, FORGET_CONTENTS, params![turn])?;
         // The caller's bound stands in for the time, which it does not tell.
         let sql = "UPDATE turn SET events_expired_us = ?2 WHERE key = ?1";
-        execute(db, WHAT, sql, params![turn, before.0])?;
+        run(db, WHAT, sql, params![turn, before.0])?;
     }
     Ok(counted(turns.len()))
 }
@@ -99,7 +106,7 @@ pub fn expire_request_keys(
 fn keys(
     db: &mut WriteSession<'_>,
     what: &'static str,
-    sql: &'static str,
+    sql: Sql,
     bound: Params<'_>,
 ) -> Result<Vec<i64>, StoreApplyError> {
     db.all(sql, bound)

@@ -7,7 +7,7 @@ use tw_core::id::{ApiKeyId, OrgId};
 use tw_core::tenant::ToolGrant;
 use tw_core::time::Timestamp;
 
-use super::{StoreApplyError, execute, query_key};
+use super::{StoreApplyError, execute, query_key, run};
 use crate::enum_words;
 use crate::session::WriteSession;
 use crate::session::bound::params;
@@ -90,7 +90,7 @@ pub fn change_api_key(
         return Ok(Outcome::Already);
     }
     let sql = "DELETE FROM api_key_tool WHERE api_key = ?1";
-    execute(db, WHAT, sql, params![key])?;
+    run(db, WHAT, sql, params![key])?;
     name_tools(db, WHAT, key, names, change.at)?;
     Ok(Outcome::Done)
 }
@@ -117,7 +117,7 @@ fn name_tools(
         })?;
         let sql = "INSERT INTO api_key_tool (api_key, place, name, created_us, updated_us)
                    VALUES (?1, ?2, ?3, ?4, ?4)";
-        execute(db, what, sql, params![key, place, name, at.0])?;
+        run(db, what, sql, params![key, place, name, at.0])?;
     }
     Ok(())
 }
@@ -159,6 +159,6 @@ pub fn check_writable(
     at: Timestamp,
 ) -> Result<Outcome, StoreApplyError> {
     let what = "checking that the store takes writes";
-    execute(db, what, CHECK_WRITABLE, params![at.0])?;
+    run(db, what, CHECK_WRITABLE, params![at.0])?;
     Ok(Outcome::Done)
 }

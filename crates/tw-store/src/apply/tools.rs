@@ -5,7 +5,7 @@ use tw_core::id::{OrgId, ToolId, ToolVersionKey};
 use tw_core::time::Timestamp;
 use tw_core::tool::ToolVersion;
 
-use super::{StoreApplyError, execute, execute_guarded, query_key};
+use super::{StoreApplyError, execute, execute_guarded, lock_organization, query_key};
 use crate::session::WriteSession;
 use crate::session::bound::params;
 
@@ -13,6 +13,7 @@ const WHAT: &str = "saving a tool";
 
 /// An outcome other than `ToolSaved` means that nothing was written.
 pub fn save_tool(db: &mut WriteSession<'_>, save: &SaveTool) -> Result<Outcome, StoreApplyError> {
+    lock_organization(db, WHAT, save.organization)?;
     match save.follows {
         0 => create(db, save),
         _ => follow(db, save),
@@ -42,7 +43,8 @@ fn create(db: &mut WriteSession<'_>, save: &SaveTool) -> Result<Outcome, StoreAp
 const FIND: &str = "SELECT key FROM tool
     WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL AND version = ?3";
 
-const UPDATE: &str = "UPDATE tool SET name = ?2, version = ?3, updated_us = ?4 WHERE key = ?1";
+const UPDATE: &str = "UPDATE tool SET name = ?2, version = ?3, updated_us = ?4
+    WHERE key = ?1 AND deleted_us IS NULL AND version = ?5";
 
 fn follow(db: &mut WriteSession<'_>, save: &SaveTool) -> Result<Outcome, StoreApplyError> {
     let bound = params![save.organization.0, save.tool.to_string(), save.follows];
@@ -58,8 +60,10 @@ fn follow(db: &mut WriteSession<'_>, save: &SaveTool) -> Result<Outcome, StoreAp
     let number = save.follows.checked_add(1).ok_or(StoreApplyError::Encode {
         what: "a tool's version",
     })?;
-    let bound = params![tool, save.name, number, save.at.0];
-    execute_guarded(db, WHAT, UPDATE, bound)?;
+    let bound = params![tool, save.name, number, save.at.0, save.follows];
+    if execute(db, WHAT, UPDATE, bound)? == 0 {
+        return Ok(Outcome::Already);
+    }
     add_version(db, save, tool, number)
 }
 

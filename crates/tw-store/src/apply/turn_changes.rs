@@ -14,14 +14,15 @@ use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_wire::stored;
 
 use super::{
-    GuardRules, StoreApplyError, TurnKey, charges, execute, execute_guarded, query_key,
-    webhook_events,
+    GuardRules, StoreApplyError, TurnKey, charges, execute_guarded, execute_one, lock_rows,
+    query_key, run, webhook_events,
 };
 use crate::blob::{self, ContentCutter, HeldText, TextHolder};
 use crate::enum_words;
 use crate::read::ReadError;
-use crate::session::WriteSession;
 use crate::session::bound::{Params, params};
+use crate::session::sql::Sql;
+use crate::session::{Engine, WriteSession};
 
 /// The position of an attempt of a model request, in the attempt's key.
 pub(crate) const MODEL_REQUEST: i64 = -1;
@@ -30,21 +31,31 @@ fn place(position: Option<u32>) -> i64 {
     position.map_or(MODEL_REQUEST, i64::from)
 }
 
+/// The start of an attempt of a call that has not ended, for which SQLite looks before: an insert that looked for itself
+/// would keep copies of the pages that it changes.
+const OPEN_ATTEMPT: Sql = Sql {
+    sqlite: "INSERT INTO attempt (turn, round, position, n, upstream, created_us, updated_us)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)",
+    postgres: "INSERT INTO attempt (turn, round, position, n, upstream, created_us, updated_us)
+        SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?6
+        WHERE NOT EXISTS (SELECT 1 FROM tool_call
+                          WHERE turn = ?1 AND round = ?2 AND position = ?3 AND ended_us IS NOT NULL)",
+};
+
 pub fn open_attempt(
     db: &mut WriteSession<'_>,
     turn: TurnKey<'_>,
     open: &OpenAttempt,
 ) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "opening an attempt";
-    if let Some(position) = open.position {
-        let round = open.round;
-        let ended = end_of_call(db, turn, CallRef { round, position }, WHAT)?;
-        if let Some(outcome) = ended {
-            return Ok(outcome);
-        }
+    let round = open.round;
+    let call = open.position.map(|position| CallRef { round, position });
+    if db.engine() == Engine::Sqlite
+        && let Some(call) = call
+        && let Some(outcome) = end_of_call(db, turn, call, WHAT)?
+    {
+        return Ok(outcome);
     }
-    let sql = "INSERT INTO attempt (turn, round, position, n, upstream, created_us, updated_us)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
     let bound = params![
         turn.key,
         open.round,
@@ -53,7 +64,13 @@ pub fn open_attempt(
         open.upstream,
         open.at.0
     ];
-    execute_guarded(db, WHAT, sql, bound)
+    match (execute_one(db, WHAT, OPEN_ATTEMPT, bound)?, call) {
+        (0, Some(call)) => {
+            end_of_call(db, turn, call, WHAT)?.ok_or(StoreApplyError::Guard { what: WHAT })
+        }
+        (0, None) => Err(StoreApplyError::Guard { what: WHAT }),
+        (_, _) => Ok(Outcome::Done),
+    }
 }
 
 const CLOSE_ATTEMPT: &str = "UPDATE attempt
@@ -291,7 +308,7 @@ pub(super) fn change_call(
     sql: &'static str,
     bound: Params<'_>,
 ) -> Result<Outcome, StoreApplyError> {
-    match execute(db, what, sql, bound)? {
+    match execute_one(db, what, sql, bound)? {
         0 => end_of_call(db, turn, call, what)?.ok_or(StoreApplyError::Guard { what }),
         _ => Ok(Outcome::Done),
     }
@@ -342,6 +359,10 @@ const END_CALL: &str = "UPDATE tool_call
         ended_us = ?10, updated_us = ?10, blob_bytes = ?11
     WHERE turn = ?1 AND round = ?2 AND position = ?3 /* guard */ AND status IN ('pending', 'processing')";
 
+/// It may end from outside meanwhile.
+const LOCK_CALL: &str = "SELECT 1 FROM tool_call
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 FOR NO KEY UPDATE";
+
 pub fn end_call(
     db: &mut WriteSession<'_>,
     rules: GuardRules,
@@ -352,11 +373,17 @@ pub fn end_call(
 ) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "ending a tool call";
     let is_large = |result: &str| !turn.contents.find(result).is_empty();
-    if end.result.as_deref().is_some_and(is_large)
-        && let Some(ended) = end_of_call(db, turn, call, WHAT)?
-    {
-        // The contents of the result that is there stand where those of this one would.
-        return Ok(ended);
+    if end.result.as_deref().is_some_and(is_large) {
+        // The contents of a result that is there stand where those of this one would.
+        lock_rows(
+            db,
+            WHAT,
+            LOCK_CALL,
+            params![turn.key, call.round, call.position],
+        )?;
+        if let Some(ended) = end_of_call(db, turn, call, WHAT)? {
+            return Ok(ended);
+        }
     }
     let result = StoredResult::store(db, WHAT, (turn, call), (Some(end), at))?;
     let bound = params![
@@ -383,9 +410,15 @@ pub fn end_call(
 const NEXT_EVENT: &str =
     "SELECT first + count FROM turn_event WHERE turn = ?1 ORDER BY first DESC LIMIT 1";
 
-const APPEND_EVENTS: &str =
-    "INSERT INTO turn_event (turn, first, count, fence, payload, created_us, updated_us, blob_bytes)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7)";
+/// PostgreSQL looks itself for the event that comes before.
+const APPEND_EVENTS: Sql = Sql {
+    sqlite: "INSERT INTO turn_event (turn, first, count, fence, payload, created_us, updated_us, blob_bytes)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7)",
+    postgres: "INSERT INTO turn_event (turn, first, count, fence, payload, created_us, updated_us, blob_bytes)
+        SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7
+        WHERE ?2 = 1
+           OR ?2 = (SELECT first + count FROM turn_event WHERE turn = ?1 ORDER BY first DESC LIMIT 1)",
+};
 
 /// The log has no gaps and no event twice.
 pub fn append_events(
@@ -404,7 +437,10 @@ pub fn append_events(
         what: "a count of events",
     })?;
     // Before the first there is nothing, or the insert meets it.
-    if first > 1 && query_key(db, WHAT, NEXT_EVENT, params![turn.key])? != Some(first) {
+    if db.engine() == Engine::Sqlite
+        && first > 1
+        && query_key(db, WHAT, NEXT_EVENT, params![turn.key])? != Some(first)
+    {
         return Err(StoreApplyError::Guard { what: WHAT });
     }
     let payload = stored::events::encode(&flush.events);
@@ -452,7 +488,7 @@ const END_TURN: &str = "UPDATE turn
     SET status = ?2, reason = ?3, usage = ?4, has_tool_calls = ?5, tool_count = ?6,
         erase_after_us = CASE WHEN deleted_us IS NOT NULL THEN ?8 WHEN record = 'minimal' THEN ?7 END,
         ended_us = ?8, updated_us = ?8,
-        history_hash = iif(deleted_us IS NULL, ?9, NULL), hidden_hash = iif(deleted_us IS NULL, ?10, NULL),
+        history_hash = CASE WHEN deleted_us IS NULL THEN ?9 END, hidden_hash = CASE WHEN deleted_us IS NULL THEN ?10 END,
         had_effects = ?11
     WHERE key = ?1 /* guard */ AND status = 'running'";
 
@@ -491,7 +527,7 @@ pub fn end_turn(
     let outcome = execute_guarded(db, WHAT, rules.sql(END_TURN), bound)?;
     charges::add_to_day(db, turn, end)?;
     if moves_head {
-        execute(db, WHAT, MOVE_HEAD, params![turn.key, end.at.0])?;
+        run(db, WHAT, MOVE_HEAD, params![turn.key, end.at.0])?;
     }
     webhook_events::tell_of_turn(db, turn, end.status, end.at)?;
     Ok(outcome)

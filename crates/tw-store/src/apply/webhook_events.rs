@@ -17,27 +17,27 @@ use crate::session::bound::{Params, params};
 const WHAT: &str = "telling webhooks";
 
 pub const IS_TOLD: &str = "SELECT 1 FROM webhook
-    WHERE organization = ?1 AND disabled IS NULL AND deleted_us IS NULL AND events & ?2 LIMIT 1";
+    WHERE organization = ?1 AND disabled IS NULL AND deleted_us IS NULL AND (events & ?2) <> 0 LIMIT 1";
 
 const OF_TURN: &str =
     "INSERT INTO webhook_delivery (webhook, event, event_id, turn, state, due_us, created_us, updated_us)
     SELECT w.key, ?3, 'evt_' || replace(t.id, '-', ''), t.key, 'pending', ?4, ?4, ?4
     FROM webhook w CROSS JOIN turn t
-    WHERE w.organization = ?1 AND w.disabled IS NULL AND w.deleted_us IS NULL AND w.events & ?2
+    WHERE w.organization = ?1 AND w.disabled IS NULL AND w.deleted_us IS NULL AND (w.events & ?2) <> 0
         AND t.key = ?5";
 
 const OF_CALL: &str = "INSERT INTO webhook_delivery
         (webhook, event, event_id, turn, round, position, state, due_us, created_us, updated_us)
     SELECT w.key, ?3, 'evt_' || replace(c.id, '-', ''), c.turn, c.round, c.position, 'pending', ?4, ?4, ?4
     FROM webhook w CROSS JOIN tool_call c
-    WHERE w.organization = ?1 AND w.disabled IS NULL AND w.deleted_us IS NULL AND w.events & ?2
+    WHERE w.organization = ?1 AND w.disabled IS NULL AND w.deleted_us IS NULL AND (w.events & ?2) <> 0
         AND c.turn = ?5 AND c.round = ?6 AND c.position = ?7 AND c.runs = 'server'";
 
 const OF_NAMED_CALL: &str = "INSERT INTO webhook_delivery
         (webhook, event, event_id, turn, round, position, state, due_us, created_us, updated_us)
     SELECT w.key, ?3, 'evt_' || replace(c.id, '-', ''), c.turn, c.round, c.position, 'pending', ?4, ?4, ?4
     FROM webhook w CROSS JOIN tool_call c
-    WHERE w.organization = ?1 AND w.disabled IS NULL AND w.deleted_us IS NULL AND w.events & ?2
+    WHERE w.organization = ?1 AND w.disabled IS NULL AND w.deleted_us IS NULL AND (w.events & ?2) <> 0
         AND c.organization = ?1 AND c.id = ?5 AND c.runs = 'server'";
 
 pub fn tell_of_turn(

@@ -9,9 +9,10 @@ use tw_core::webhook::{
     WebhookSwitch,
 };
 
-use super::{StoreApplyError, execute, insert, query_key};
+use super::{StoreApplyError, execute, execute_guarded, lock_organization, query_key, run};
 use crate::session::WriteSession;
 use crate::session::bound::params;
+use crate::session::sql::Sql;
 
 pub fn apply(
     db: &mut WriteSession<'_>,
@@ -71,6 +72,7 @@ const ADD_SECRET: &str = "INSERT INTO webhook_secret (webhook, secret, created_u
 
 fn create(db: &mut WriteSession<'_>, new: &NewWebhook) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "making a webhook";
+    lock_organization(db, WHAT, new.organization)?;
     let there = query_key(db, WHAT, COUNT, params![new.organization.0])?;
     if there.is_some_and(|there| there >= i64::from(WEBHOOKS_MAX)) {
         return Ok(Outcome::TooMany);
@@ -84,9 +86,9 @@ fn create(db: &mut WriteSession<'_>, new: &NewWebhook) -> Result<Outcome, StoreA
         new.settings.contents.as_str(),
         new.at.0,
     ];
-    let key = insert(db, WHAT, CREATE, bound)?;
-    insert(db, WHAT, ADD_SECRET, params![key, new.secret, new.at.0])?;
-    Ok(Outcome::Done)
+    execute_guarded(db, WHAT, CREATE, bound)?;
+    let key = find(db, WHAT, (new.organization, new.id))?;
+    execute_guarded(db, WHAT, ADD_SECRET, params![key, new.secret, new.at.0])
 }
 
 const CHANGE: &str = "UPDATE webhook
@@ -124,24 +126,24 @@ fn change_webhook(
     match change.enabled {
         None => {}
         Some(WebhookSwitch::Enable) => {
-            execute(db, WHAT, ENABLE, params![organization, id, change.at.0])?;
+            run(db, WHAT, ENABLE, params![organization, id, change.at.0])?;
             db.note_deliveries();
         }
         Some(WebhookSwitch::Disable) => {
             let by = WebhookDisabled::ByHand.as_str();
-            execute(
-                db,
-                WHAT,
-                DISABLE,
-                params![organization, id, change.at.0, by],
-            )?;
+            let bound = params![organization, id, change.at.0, by];
+            run(db, WHAT, DISABLE, bound)?;
         }
     }
     Ok(Outcome::Done)
 }
 
-const FIND: &str =
-    "SELECT key FROM webhook WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL";
+/// PostgreSQL locks the webhook, so that nobody else changes what belongs to it.
+const FIND: Sql = Sql {
+    sqlite: "SELECT key FROM webhook WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL",
+    postgres: "SELECT key FROM webhook WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL
+        FOR NO KEY UPDATE",
+};
 
 fn find(
     db: &mut WriteSession<'_>,
@@ -166,9 +168,9 @@ fn delete(
     let Some(key) = find(db, WHAT, (organization, webhook))? else {
         return Ok(Outcome::Already);
     };
-    execute(db, WHAT, DELETE, params![key, at.0])?;
+    run(db, WHAT, DELETE, params![key, at.0])?;
     let sql = "DELETE FROM webhook_secret WHERE webhook = ?1";
-    execute(db, WHAT, sql, params![key])?;
+    run(db, WHAT, sql, params![key])?;
     Ok(Outcome::Done)
 }
 
@@ -186,11 +188,10 @@ fn rotate(
     let Some(key) = find(db, WHAT, place)? else {
         return Ok(Outcome::Already);
     };
-    execute(db, WHAT, END_SECRETS, params![key, old_until.0, at.0])?;
+    run(db, WHAT, END_SECRETS, params![key, old_until.0, at.0])?;
     let sql = "DELETE FROM webhook_secret WHERE webhook = ?1 AND expires_us <= ?2";
-    execute(db, WHAT, sql, params![key, at.0])?;
-    insert(db, WHAT, ADD_SECRET, params![key, secret, at.0])?;
-    Ok(Outcome::Done)
+    run(db, WHAT, sql, params![key, at.0])?;
+    execute_guarded(db, WHAT, ADD_SECRET, params![key, secret, at.0])
 }
 
 const TEST: &str =
@@ -245,8 +246,14 @@ fn replay(
     Ok(counted(replayed))
 }
 
-pub const DUE: &str = "SELECT key FROM webhook_delivery
-    WHERE webhook = ?1 AND state = 'pending' AND due_us <= ?2 ORDER BY due_us LIMIT ?3";
+/// Deliveries that somebody else claims or settles are left to a later time.
+pub const DUE: Sql = Sql {
+    sqlite: "SELECT key FROM webhook_delivery
+        WHERE webhook = ?1 AND state = 'pending' AND due_us <= ?2 ORDER BY due_us LIMIT ?3",
+    postgres: "SELECT key FROM webhook_delivery
+        WHERE webhook = ?1 AND state = 'pending' AND due_us <= ?2 ORDER BY due_us LIMIT ?3
+        FOR NO KEY UPDATE SKIP LOCKED",
+};
 
 const IS_ENABLED: &str =
     "SELECT 1 FROM webhook WHERE key = ?1 AND disabled IS NULL AND deleted_us IS NULL";
@@ -272,7 +279,7 @@ fn claim(
         .map_err(failed)?;
     let mut claimed = Vec::with_capacity(due.len());
     for key in due {
-        execute(db, WHAT, CLAIM, params![key, owner, until.0, at.0])?;
+        run(db, WHAT, CLAIM, params![key, owner, until.0, at.0])?;
         let sql = "SELECT attempts, tries FROM webhook_delivery WHERE key = ?1";
         let numbers = db.first(sql, params![key], |row| {
             Ok(ClaimedDelivery {
@@ -286,9 +293,10 @@ fn claim(
     Ok(Outcome::Deliveries(claimed))
 }
 
-const NOTE_ATTEMPT: &str = "INSERT OR IGNORE INTO webhook_attempt
+const NOTE_ATTEMPT: &str = "INSERT INTO webhook_attempt
         (delivery, n, http_status, fault, ended_us, created_us, updated_us)
-    SELECT key, ?2, ?3, ?4, ?6, ?5, ?6 FROM webhook_delivery WHERE key = ?1";
+    SELECT key, ?2, ?3, ?4, ?6, ?5, ?6 FROM webhook_delivery WHERE key = ?1
+    ON CONFLICT (delivery, n) DO NOTHING";
 
 /// Whoever else has claimed it since: it is delivered.
 const TAKEN: &str = "UPDATE webhook_delivery
@@ -296,7 +304,7 @@ const TAKEN: &str = "UPDATE webhook_delivery
     WHERE key = ?1 AND state = 'pending'";
 
 const FAILED: &str = "UPDATE webhook_delivery
-    SET state = iif(?6 IS NULL, 'dead', 'pending'), claimed_by = NULL, http_status = ?3, fault = ?4,
+    SET state = CASE WHEN ?6 IS NULL THEN 'dead' ELSE 'pending' END, claimed_by = NULL, http_status = ?3, fault = ?4,
         due_us = coalesce(?6, due_us), updated_us = ?5
     WHERE key = ?1 AND state = 'pending' AND attempts = ?2";
 
@@ -318,7 +326,7 @@ fn settle_delivery(
         settle.started.0,
         settle.at.0,
     ];
-    execute(db, WHAT, NOTE_ATTEMPT, bound)?;
+    run(db, WHAT, NOTE_ATTEMPT, bound)?;
     let settled = match settle.end {
         AttemptEnding::Taken => {
             let bound = params![key, settle.http_status, settle.at.0];
@@ -367,10 +375,9 @@ fn note_health(
 ) -> Result<(), StoreApplyError> {
     const WHAT: &str = "noting how a webhook does";
     let Some(fault) = fault else {
-        execute(db, WHAT, WELL, params![webhook, at.0])?;
-        return Ok(());
+        return run(db, WHAT, WELL, params![webhook, at.0]);
     };
-    execute(db, WHAT, FAILING, params![webhook, at.0])?;
+    run(db, WHAT, FAILING, params![webhook, at.0])?;
     let (why, failing_since) = match fault {
         DeliveryFault::Gone => (WebhookDisabled::Gone, None),
         DeliveryFault::Status
@@ -383,7 +390,7 @@ fn note_health(
     };
     let bound = params![webhook, at.0, why.as_str(), failing_since];
     if execute(db, WHAT, GIVE_UP, bound)? > 0 {
-        execute(db, WHAT, GIVE_UP_DELIVERIES, params![webhook, at.0])?;
+        run(db, WHAT, GIVE_UP_DELIVERIES, params![webhook, at.0])?;
     }
     Ok(())
 }
@@ -404,8 +411,8 @@ const EXPIRE: &str = "DELETE FROM webhook_delivery WHERE key IN
     (SELECT key FROM webhook_delivery WHERE state <> 'pending' AND updated_us < ?1 ORDER BY updated_us LIMIT ?2)";
 
 const EXPIRE_DELETED: &str = "DELETE FROM webhook_delivery WHERE key IN
-    (SELECT d.key FROM webhook w CROSS JOIN webhook_delivery d ON d.webhook = w.key
-     WHERE w.deleted_us IS NOT NULL LIMIT ?1)";
+    (SELECT d.key FROM webhook w CROSS JOIN webhook_delivery d
+     WHERE w.deleted_us IS NOT NULL AND d.webhook = w.key LIMIT ?1)";
 
 const REMOVE_DELETED: &str = "DELETE FROM webhook WHERE deleted_us IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM webhook_delivery d WHERE d.webhook = webhook.key)";
@@ -418,7 +425,7 @@ fn expire(
     const WHAT: &str = "deleting old deliveries";
     let old = execute(db, WHAT, EXPIRE, params![before.0, deliveries_max])?;
     let of_deleted = execute(db, WHAT, EXPIRE_DELETED, params![deliveries_max])?;
-    execute(db, WHAT, REMOVE_DELETED, params![])?;
+    run(db, WHAT, REMOVE_DELETED, params![])?;
     Ok(counted(old.max(of_deleted)))
 }
 

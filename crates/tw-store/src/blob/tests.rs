@@ -67,7 +67,7 @@ fn a_part_of_a_body_has_the_contents_that_stand_within_it() {
 #[test]
 fn contents_are_found_by_what_holds_them() {
     assert_each_looks(&[
-        (FIND, "organization=? AND hash=?"),
+        (FIND.sqlite, "organization=? AND hash=?"),
         (USES, "turn=? AND holder=? AND round=? AND place=?"),
         (USES_OF_BODY, "turn=? AND holder=?"),
         (FORGET_FIRST, "turn=? AND holder=? AND round=? AND place=?"),

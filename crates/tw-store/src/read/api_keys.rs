@@ -50,8 +50,8 @@ const KEYS: &str = "SELECT k.key, k.id, o.slug, k.name, k.shown, k.scopes, k.too
     FROM api_key k JOIN organization o ON o.key = k.organization LEFT JOIN api_key maker ON maker.key = k.created_by
     WHERE (?1 IS NULL OR k.organization = ?1) AND (?2 IS NULL OR k.id = ?2) AND k.key > ?3 ORDER BY k.key LIMIT ?4";
 
-/// SQLite's word for no limit.
-const NO_LIMIT: i64 = -1;
+/// A limit that no list reaches.
+const NO_LIMIT: i64 = i64::MAX;
 
 impl Store {
     /// Keys of an organization in the order in which they were made, at most `limit` behind `after`; also those that

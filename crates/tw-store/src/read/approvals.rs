@@ -13,6 +13,7 @@ use crate::enum_words;
 use crate::session::ReadSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
+use crate::session::sql::Sql;
 use crate::store::Store;
 
 /// A call whose approval was asked for, with what is needed to run it.
@@ -82,7 +83,8 @@ impl Store {
 }
 
 /// The list of ids is one bound text, a JSON array.
-const ASKED: &str = "SELECT c.id, t.id AS turn, t.api_key, u.name AS end_user, t.surface, v.id AS conversation,
+const ASKED: Sql = Sql {
+    sqlite: "SELECT c.id, t.id AS turn, t.api_key, u.name AS end_user, t.surface, v.id AS conversation,
         t.created_us, t.erased_us IS NOT NULL AS erased, c.approval, c.deadline_us, c.tool_name, c.tool_version,
         c.effect, c.tool_call_id, c.arguments, a.status AS acted_status, a.reason AS acted_reason,
         a.shown AS acted_shown, a.is_error AS acted_is_error, a.cached AS acted_cached, b.id AS acted_turn,
@@ -95,7 +97,22 @@ const ASKED: &str = "SELECT c.id, t.id AS turn, t.api_key, u.name AS end_user, t
     LEFT JOIN tool_call a ON a.organization = ?1 AND a.approves = c.id
     LEFT JOIN turn b ON b.key = a.turn
     WHERE c.approval IS NOT NULL AND c.approval <> 'needed' AND t.deleted_us IS NULL
-    ORDER BY asked.key";
+    ORDER BY asked.key",
+    postgres: "SELECT c.id, t.id AS turn, t.api_key, u.name AS end_user, t.surface, v.id AS conversation,
+        t.created_us, t.erased_us IS NOT NULL AS erased, c.approval, c.deadline_us, c.tool_name, c.tool_version,
+        c.effect, c.tool_call_id, c.arguments, a.status AS acted_status, a.reason AS acted_reason,
+        a.shown AS acted_shown, a.is_error AS acted_is_error, a.cached AS acted_cached, b.id AS acted_turn,
+        b.api_key AS acted_key, b.body_hash AS acted_hash, b.erased_us IS NOT NULL AS acted_erased
+    FROM json_array_elements_text(CAST(?2 AS json)) WITH ORDINALITY AS asked (value, place)
+    JOIN tool_call c ON c.organization = ?1 AND c.id = asked.value
+    JOIN turn t ON t.key = c.turn
+    JOIN conversation v ON v.key = t.conversation
+    LEFT JOIN end_user u ON u.key = t.end_user
+    LEFT JOIN tool_call a ON a.organization = ?1 AND a.approves = c.id
+    LEFT JOIN turn b ON b.key = a.turn
+    WHERE c.approval IS NOT NULL AND c.approval <> 'needed' AND t.deleted_us IS NULL
+    ORDER BY asked.place",
+};
 
 fn approvals(
     conn: ReadSession<'_>,

@@ -30,7 +30,8 @@ pub enum ContentsRead {
 }
 
 const MESSAGES: &str =
-    "SELECT round, seq, role, iif(?2, blocks, '[]') AS blocks, iif(?2, blob_bytes, 0) AS blob_bytes, created_us
+    "SELECT round, seq, role, CASE WHEN ?2 = 1 THEN blocks ELSE '[]' END AS blocks,
+        CASE WHEN ?2 = 1 THEN blob_bytes ELSE 0 END AS blob_bytes, created_us
     FROM message
     WHERE turn = ?1 AND round >= ?3 ORDER BY round, seq";
 
@@ -79,9 +80,10 @@ pub fn messages_from(
 
 const CALLS: &str = "SELECT c.round, c.position, c.id, c.runs, c.effect, c.tool_version, t.id AS tool,
         v.version, c.tool_name, c.tool_call_id, c.callback_token, c.idempotency_key,
-        iif(?3, c.arguments, '') AS arguments, c.status, c.reason, iif(?2, c.result, NULL) AS result,
-        iif(?3 OR c.shown IS NULL, c.shown, '') AS shown, c.is_error, c.cached, c.blob_bytes, c.cost_microusd,
-        c.started_us, c.ended_us, c.created_us, c.approval, c.approves, c.deadline_us
+        CASE WHEN ?3 = 1 THEN c.arguments ELSE '' END AS arguments, c.status, c.reason,
+        CASE WHEN ?2 = 1 THEN c.result END AS result,
+        CASE WHEN ?3 = 1 OR c.shown IS NULL THEN c.shown ELSE '' END AS shown, c.is_error, c.cached, c.blob_bytes,
+        c.cost_microusd, c.started_us, c.ended_us, c.created_us, c.approval, c.approves, c.deadline_us
     FROM tool_call c
     LEFT JOIN tool_version v ON v.key = c.tool_version
     LEFT JOIN tool t ON t.key = v.tool
@@ -168,7 +170,7 @@ fn version(row: Row<'_>) -> Result<Option<ToolVersion>, ReadError> {
 
 /// A model request has no position.
 const ATTEMPTS: &str =
-    "SELECT round, iif(position < 0, NULL, position) AS position, n, upstream, outcome,
+    "SELECT round, CASE WHEN position >= 0 THEN position END AS position, n, upstream, outcome,
         http_status, usage, cost_microusd, ended_us, created_us
     FROM attempt WHERE turn = ?1 ORDER BY round, attempt.position, n";
 

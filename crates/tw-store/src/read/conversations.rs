@@ -10,6 +10,7 @@ use super::turn::find_turn;
 use super::view::{ResultDetail, TurnView, view};
 use crate::session::ReadSession;
 use crate::session::bound::params;
+use crate::session::sql::Sql;
 use crate::store::Store;
 
 /// A conversation, as far as its turns are seen.
@@ -200,33 +201,85 @@ const OF_OTHERS: &str = "SELECT 1 FROM turn
     LIMIT 1";
 
 /// The next conversation costs one look, however many turns the one before it has.
-const NEXT: &str = "SELECT conversation FROM turn INDEXED BY turn_conversation
+const NEXT: Sql = Sql {
+    postgres: "SELECT conversation FROM turn
     WHERE organization = ?1 AND conversation < ?2 AND deleted_us IS NULL
-    ORDER BY conversation DESC LIMIT 1";
-const NEXT_OF_KEY: &str = "SELECT conversation FROM turn INDEXED BY turn_conversation_of_key
+    ORDER BY conversation DESC LIMIT 1",
+    sqlite: "SELECT conversation FROM turn INDEXED BY turn_conversation
+    WHERE organization = ?1 AND conversation < ?2 AND deleted_us IS NULL
+    ORDER BY conversation DESC LIMIT 1",
+};
+const NEXT_OF_KEY: Sql = Sql {
+    postgres: "SELECT conversation FROM turn
     WHERE organization = ?1 AND api_key = ?3 AND conversation < ?2 AND deleted_us IS NULL
-    ORDER BY conversation DESC LIMIT 1";
-const NEXT_OF_USER: &str = "SELECT conversation FROM turn INDEXED BY turn_conversation_of_user
+    ORDER BY conversation DESC LIMIT 1",
+    sqlite: "SELECT conversation FROM turn INDEXED BY turn_conversation_of_key
+    WHERE organization = ?1 AND api_key = ?3 AND conversation < ?2 AND deleted_us IS NULL
+    ORDER BY conversation DESC LIMIT 1",
+};
+const NEXT_OF_USER: Sql = Sql {
+    postgres: "SELECT conversation FROM turn
     WHERE organization = ?1 AND end_user = ?3 AND conversation < ?2 AND deleted_us IS NULL
       AND (?4 IS NULL OR api_key = ?4)
-    ORDER BY conversation DESC LIMIT 1";
+    ORDER BY conversation DESC LIMIT 1",
+    sqlite: "SELECT conversation FROM turn INDEXED BY turn_conversation_of_user
+    WHERE organization = ?1 AND end_user = ?3 AND conversation < ?2 AND deleted_us IS NULL
+      AND (?4 IS NULL OR api_key = ?4)
+    ORDER BY conversation DESC LIMIT 1",
+};
 
 /// The next of those that were made for somebody, whether or not they have turns.
-const NEXT_MADE: &str = "SELECT key FROM conversation INDEXED BY conversation_made_of_all
+const NEXT_MADE: Sql = Sql {
+    sqlite: "SELECT key FROM conversation INDEXED BY conversation_made_of_all
     WHERE organization = ?1 AND key < ?2 AND api_key IS NOT NULL
-    ORDER BY key DESC LIMIT 1";
-const NEXT_MADE_BY_KEY: &str = "SELECT key FROM conversation INDEXED BY conversation_made
+    ORDER BY key DESC LIMIT 1",
+    postgres: "SELECT key FROM conversation
+    WHERE organization = ?1 AND key < ?2 AND api_key IS NOT NULL
+    ORDER BY key DESC LIMIT 1",
+};
+const NEXT_MADE_BY_KEY: Sql = Sql {
+    sqlite: "SELECT key FROM conversation INDEXED BY conversation_made
     WHERE organization = ?1 AND api_key = ?3 AND key < ?2
-    ORDER BY key DESC LIMIT 1";
-const NEXT_MADE_FOR_USER: &str =
-    "SELECT key FROM conversation INDEXED BY conversation_made_for_user
+    ORDER BY key DESC LIMIT 1",
+    postgres: "SELECT key FROM conversation
+    WHERE organization = ?1 AND api_key = ?3 AND key < ?2
+    ORDER BY key DESC LIMIT 1",
+};
+const NEXT_MADE_FOR_USER: Sql = Sql {
+    sqlite: "SELECT key FROM conversation INDEXED BY conversation_made_for_user
     WHERE organization = ?1 AND end_user = ?3 AND key < ?2 AND api_key IS NOT NULL
       AND (?4 IS NULL OR api_key = ?4)
-    ORDER BY key DESC LIMIT 1";
+    ORDER BY key DESC LIMIT 1",
+    postgres: "SELECT key FROM conversation
+    WHERE organization = ?1 AND end_user = ?3 AND key < ?2 AND api_key IS NOT NULL
+      AND (?4 IS NULL OR api_key = ?4)
+    ORDER BY key DESC LIMIT 1",
+};
 
 /// The row of a conversation. A turn that runs has written into the rows of its attempts, calls, messages and events;
 /// its own row changes when it is claimed or told to stop.
-const ROW: &str = "SELECT c.id, coalesce(f.created_us, c.created_us) AS created_us, c.created_us AS made_us,
+const ROW: Sql = Sql {
+    postgres: "SELECT c.id, coalesce(f.created_us, c.created_us) AS created_us, c.created_us AS made_us,
+        CASE WHEN l.key IS NULL THEN c.updated_us ELSE coalesce(l.ended_us, greatest(l.updated_us,
+            coalesce((SELECT max(updated_us) FROM attempt WHERE turn = l.key), 0),
+            coalesce((SELECT max(updated_us) FROM tool_call WHERE turn = l.key), 0),
+            coalesce((SELECT max(updated_us) FROM message WHERE turn = l.key), 0),
+            coalesce((SELECT max(updated_us) FROM turn_event WHERE turn = l.key), 0))) END AS active_us,
+        (SELECT count(*) FROM
+            (SELECT 1 FROM turn
+             WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
+               AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) LIMIT ?5) AS counted) AS turns
+    FROM conversation c
+    LEFT JOIN turn f ON f.key =
+        (SELECT key FROM turn
+         WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
+           AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key LIMIT 1)
+    LEFT JOIN turn l ON l.key =
+        (SELECT key FROM turn
+         WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
+           AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key DESC LIMIT 1)
+    WHERE c.organization = ?1 AND c.key = ?2",
+    sqlite: "SELECT c.id, coalesce(f.created_us, c.created_us) AS created_us, c.created_us AS made_us,
         coalesce(l.ended_us, max(l.updated_us,
             coalesce((SELECT max(updated_us) FROM attempt WHERE turn = l.key), 0),
             coalesce((SELECT max(updated_us) FROM tool_call WHERE turn = l.key), 0),
@@ -245,7 +298,8 @@ const ROW: &str = "SELECT c.id, coalesce(f.created_us, c.created_us) AS created_
         (SELECT key FROM turn
          WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
            AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key DESC LIMIT 1)
-    WHERE c.organization = ?1 AND c.key = ?2";
+    WHERE c.organization = ?1 AND c.key = ?2",
+};
 
 const CURSOR: &str = "SELECT key FROM turn
     WHERE organization = ?1 AND id = ?5 AND conversation = ?2 AND deleted_us IS NULL
@@ -261,10 +315,10 @@ const NEWEST_FIRST: &str = "SELECT key, id FROM turn
     ORDER BY key DESC LIMIT ?6";
 
 /// Bytes of a turn's contents, as far as a page shows them.
-const CONTENT_BYTES: &str = "SELECT
+const CONTENT_BYTES: &str = "SELECT CAST(
     coalesce((SELECT sum(octet_length(blocks) + blob_bytes) FROM message WHERE turn = ?1), 0)
     + coalesce((SELECT sum(octet_length(arguments) + coalesce(octet_length(shown), 0))
-                FROM tool_call WHERE turn = ?1), 0) AS bytes";
+                FROM tool_call WHERE turn = ?1), 0) AS bigint) AS bytes";
 
 impl OwnerKeys {
     /// The store's own keys for `whose`.

@@ -13,6 +13,7 @@ use crate::blob::{self, TextHolder};
 use crate::session::ReadSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
+use crate::session::sql::Sql;
 use crate::store::Store;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -109,12 +110,25 @@ fn page(
     }))
 }
 
-/// The flush that holds the next event, and those behind it.
-const FLUSHES: &str = "SELECT first, count, fence, payload, blob_bytes FROM turn_event
+/// The flush that holds the next event, and those behind it; of PostgreSQL, which sends all that it finds, as many as
+/// there is room for.
+const FLUSHES: Sql = Sql {
+    postgres: "SELECT first, count, fence, payload, blob_bytes
+    FROM (SELECT first, count, fence, payload, blob_bytes,
+                 sum(octet_length(payload) + blob_bytes) OVER (ORDER BY first)
+                     - octet_length(payload) - blob_bytes AS bytes_before
+          FROM turn_event
+          WHERE turn = ?1
+            AND first >= coalesce((SELECT first FROM turn_event WHERE turn = ?1 AND first <= ?2
+                                   ORDER BY first DESC LIMIT 1), 1)) AS flush
+    WHERE bytes_before < ?3 AND first < ?4
+    ORDER BY first",
+    sqlite: "SELECT first, count, fence, payload, blob_bytes FROM turn_event
     WHERE turn = ?1
       AND first >= coalesce((SELECT first FROM turn_event WHERE turn = ?1 AND first <= ?2
                              ORDER BY first DESC LIMIT 1), 1)
-    ORDER BY first";
+    ORDER BY first",
+};
 
 fn some(
     conn: ReadSession<'_>,
@@ -126,7 +140,9 @@ fn some(
     // A number beyond the column's range is beyond every log.
     let next = i64::try_from(after.saturating_add(1)).unwrap_or(i64::MAX);
     let mut statement = conn.prepare_cached(FLUSHES)?;
-    let mut rows = statement.query(params![turn, next])?;
+    let room = i64::try_from(bytes_max).unwrap_or(i64::MAX);
+    let beyond = next.saturating_add(i64::try_from(max).unwrap_or(i64::MAX));
+    let mut rows = statement.query(params![turn, next, room, beyond])?;
     let mut events = Vec::new();
     let mut bytes = 0;
     while events.len() < max

@@ -16,6 +16,7 @@ use crate::blob::{self, TextHolder};
 use crate::session::ReadSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
+use crate::session::sql::Sql;
 use crate::store::Store;
 
 /// The result of looking for a history.
@@ -142,29 +143,41 @@ impl Store {
 /// The least and the greatest hidden half of all turns that have a history; none is the least.
 const EXTREMES: &str = "SELECT
     (SELECT hidden_hash FROM turn WHERE organization = ?1 AND api_key = ?2 AND history_hash = ?3
-     ORDER BY hidden_hash LIMIT 1) AS least,
+     ORDER BY hidden_hash NULLS FIRST LIMIT 1) AS least,
     (SELECT hidden_hash FROM turn WHERE organization = ?1 AND api_key = ?2 AND history_hash = ?3
-     ORDER BY hidden_hash DESC LIMIT 1) AS greatest";
+     ORDER BY hidden_hash DESC NULLS LAST LIMIT 1) AS greatest";
 
 /// A turn whose hidden half is another than that of the turn before it has hidden calls itself.
 const NEWEST: &str = "SELECT t.id, c.id AS conversation, t.hidden_hash,
-        iif(t.hidden_hash IS NOT m.hidden_hash, t.id, m.id) AS memory_turn
+        CASE WHEN t.hidden_hash IS DISTINCT FROM m.hidden_hash THEN t.id ELSE m.id END AS memory_turn
     FROM turn t
     JOIN conversation c ON c.key = t.conversation
     LEFT JOIN turn m ON m.key = t.memory_turn AND m.deleted_us IS NULL
-    WHERE t.organization = ?1 AND t.api_key = ?2 AND t.history_hash = ?3 AND t.hidden_hash IS ?4
+    WHERE t.organization = ?1 AND t.api_key = ?2 AND t.history_hash = ?3 AND t.hidden_hash IS NOT DISTINCT FROM ?4
     ORDER BY t.key DESC LIMIT 1";
 
 /// Turns of a conversation that have a history, newest first.
-const NAMED: &str = "SELECT t.id, ?4 AS conversation, t.hidden_hash,
-        iif(t.hidden_hash IS NOT m.hidden_hash, t.id, m.id) AS memory_turn
+const NAMED: Sql = Sql {
+    postgres: "SELECT t.id, ?4 AS conversation, t.hidden_hash,
+        CASE WHEN t.hidden_hash IS DISTINCT FROM m.hidden_hash THEN t.id ELSE m.id END AS memory_turn
+    FROM (SELECT key FROM turn
+          WHERE organization = ?1 AND api_key = ?2 AND deleted_us IS NULL
+            AND conversation = (SELECT key FROM conversation WHERE organization = ?1 AND id = ?4)
+          ORDER BY key DESC LIMIT ?5) AS newest
+    JOIN turn t ON t.key = newest.key
+    LEFT JOIN turn m ON m.key = t.memory_turn AND m.deleted_us IS NULL
+    WHERE t.history_hash = ?3
+    ORDER BY t.key DESC",
+    sqlite: "SELECT t.id, ?4 AS conversation, t.hidden_hash,
+        CASE WHEN t.hidden_hash IS DISTINCT FROM m.hidden_hash THEN t.id ELSE m.id END AS memory_turn
     FROM (SELECT key FROM turn
           WHERE organization = ?1 AND api_key = ?2 AND deleted_us IS NULL
             AND conversation = (SELECT key FROM conversation WHERE organization = ?1 AND id = ?4)
           ORDER BY key DESC LIMIT ?5) AS newest
     CROSS JOIN turn t ON t.key = newest.key
     LEFT JOIN turn m ON m.key = t.memory_turn AND m.deleted_us IS NULL
-    WHERE t.history_hash = ?3";
+    WHERE t.history_hash = ?3",
+};
 
 fn by_history(
     conn: ReadSession<'_>,
@@ -330,9 +343,23 @@ impl Entry {
 }
 
 /// The turns with hidden calls, newest first, and of each its rounds and calls in their order, which the loops of the
-/// joins give by themselves: sorted, all would be read before the first. Turns refer to turns of their own
+/// joins give by themselves in SQLite: sorted, all would be read before the first. Turns refer to turns of their own
 /// organization only.
-const REMEMBERED: &str = "WITH RECURSIVE before (turn, history, memory_turn) AS (
+const REMEMBERED: Sql = Sql {
+    postgres: "WITH RECURSIVE before (turn, history, memory_turn, n) AS (
+        SELECT key, history_hash, memory_turn, 1 FROM turn WHERE organization = ?1 AND id = ?2
+        UNION ALL
+        SELECT t.key, t.history_hash, t.memory_turn, b.n + 1 FROM before b
+        JOIN turn t ON t.key = b.memory_turn AND t.organization = ?1 WHERE b.n < ?3
+    )
+    SELECT b.turn, m.round, c.id, c.runs, c.tool_name, c.tool_call_id, c.shown, m.seq, m.blocks,
+        m.blob_bytes, b.history
+    FROM before b
+    LEFT JOIN message m ON m.turn = b.turn AND m.round > 0 AND m.role = 'assistant'
+    LEFT JOIN tool_call c ON c.turn = m.turn AND c.round = m.round
+    WHERE b.history IS NOT NULL
+    ORDER BY b.n, m.round, m.seq, c.position",
+    sqlite: "WITH RECURSIVE before (turn, history, memory_turn) AS (
         SELECT key, history_hash, memory_turn FROM turn WHERE organization = ?1 AND id = ?2
         UNION ALL
         SELECT t.key, t.history_hash, t.memory_turn FROM before
@@ -344,7 +371,8 @@ const REMEMBERED: &str = "WITH RECURSIVE before (turn, history, memory_turn) AS 
     FROM before b
     LEFT JOIN message m ON m.turn = b.turn AND m.round > 0 AND m.role = 'assistant'
     LEFT JOIN tool_call c ON c.turn = m.turn AND c.round = m.round
-    WHERE b.history IS NOT NULL";
+    WHERE b.history IS NOT NULL",
+};
 
 /// The turns with hidden calls that come back into a history. One that was erased meanwhile is passed over.
 fn remembered(

@@ -16,6 +16,7 @@ use super::turn::CallRow;
 use crate::blob::{self, TextHolder};
 use crate::session::ReadSession;
 use crate::session::bound::params;
+use crate::session::sql::Sql;
 use crate::store::Store;
 
 /// Ids of calls as a client sent them.
@@ -81,8 +82,21 @@ impl Store {
 }
 
 /// The list of ids is one bound text, a JSON array.
-const HANDED: &str =
-    "SELECT c.id, c.tool_call_id, c.tool_name, c.turn, t.id AS turn_id, v.id AS conversation,
+const HANDED: Sql = Sql {
+    postgres:
+        "SELECT c.id, c.tool_call_id, c.tool_name, c.turn, t.id AS turn_id, v.id AS conversation,
+        c.round, t.conversation_named, u.name AS end_user, t.erased_us IS NOT NULL AS erased,
+        t.deleted_us IS NOT NULL AS deleted,
+        EXISTS (SELECT 1 FROM tool_call s WHERE s.turn = c.turn AND s.runs = 'server') AS has_ours
+    FROM json_array_elements_text(CAST(?3 AS json)) AS asked (value)
+    JOIN tool_call c ON c.organization = ?1 AND c.id = asked.value
+    JOIN turn t ON t.key = c.turn
+    JOIN conversation v ON v.key = t.conversation
+    LEFT JOIN end_user u ON u.key = t.end_user
+    WHERE c.runs = 'client' AND t.api_key = ?2
+    ORDER BY c.turn DESC, c.round, c.position",
+    sqlite:
+        "SELECT c.id, c.tool_call_id, c.tool_name, c.turn, t.id AS turn_id, v.id AS conversation,
         c.round, t.conversation_named, u.name AS end_user, t.erased_us IS NOT NULL AS erased,
         t.deleted_us IS NOT NULL AS deleted,
         EXISTS (SELECT 1 FROM tool_call s WHERE s.turn = c.turn AND s.runs = 'server') AS has_ours
@@ -92,7 +106,8 @@ const HANDED: &str =
     JOIN conversation v ON v.key = t.conversation
     LEFT JOIN end_user u ON u.key = t.end_user
     WHERE c.runs = 'client' AND t.api_key = ?2
-    ORDER BY c.turn DESC, c.round, c.position";
+    ORDER BY c.turn DESC, c.round, c.position",
+};
 
 fn answered_turns(
     conn: ReadSession<'_>,

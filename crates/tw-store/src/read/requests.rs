@@ -116,10 +116,11 @@ impl Store {
 
 /// The look for an idempotency key. Nobody's keys stand under 0, and a name that was never seen finds nothing.
 const REQUEST_KEY: &str = "SELECT t.id, k.body_hash, k.created_us,
-        CASE WHEN t.conversation_named THEN c.id END AS conversation
+        CASE WHEN t.conversation_named = 1 THEN c.id END AS conversation
     FROM request_key k JOIN turn t ON t.key = k.turn JOIN conversation c ON c.key = t.conversation
     WHERE k.organization = ?1 AND k.api_key = ?2 AND k.route = ?4 AND k.key = ?5
-      AND k.end_user = iif(?3 IS NULL, 0, (SELECT key FROM end_user WHERE organization = ?1 AND name = ?3))";
+      AND k.end_user = CASE WHEN ?3 IS NULL THEN 0
+                       ELSE (SELECT key FROM end_user WHERE organization = ?1 AND name = ?3) END";
 
 fn request_key(
     conn: ReadSession<'_>,
@@ -156,7 +157,7 @@ macro_rules! select_repeat {
         t.deleted_us IS NOT NULL AS deleted, t.memory,
         (SELECT c.id FROM conversation c WHERE c.key = t.conversation) AS conversation,
         EXISTS (SELECT 1 FROM tool_call f WHERE f.turn = t.key AND f.runs = 'server'
-                AND f.effect IS NOT 'read' AND f.started_us IS NOT NULL
+                AND f.effect IS DISTINCT FROM 'read' AND f.started_us IS NOT NULL
                 AND coalesce(f.reason, '') NOT IN ('not_sent', 'target_not_allowed')) AS dispatched_effects
     FROM turn t ",
             $($rest),+
@@ -191,9 +192,9 @@ macro_rules! select_of_somebody {
         select_equal!(
             $rest,
             " AND (t.end_user IS NOT NULL OR t.conversation_named = 1)
-      AND t.end_user IS (SELECT key FROM end_user WHERE organization = ?1 AND name = ?7)
+      AND t.end_user IS NOT DISTINCT FROM (SELECT key FROM end_user WHERE organization = ?1 AND name = ?7)
       AND (?7 IS NULL) = (t.end_user IS NULL)
-      AND t.conversation_named = (?8 IS NOT NULL)
+      AND t.conversation_named = CASE WHEN ?8 IS NULL THEN 0 ELSE 1 END
       AND (?8 IS NULL
            OR t.conversation = (SELECT key FROM conversation WHERE organization = ?1 AND id = ?8))"
         )

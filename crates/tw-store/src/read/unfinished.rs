@@ -60,11 +60,12 @@ impl Store {
 const FIND: &str = "SELECT t.claims_open,
         coalesce((SELECT octet_length(body) + blob_bytes + coalesce(kept_start_bytes, 0) + coalesce(kept_end_bytes, 0)
                   FROM turn_input WHERE turn = t.key), 0) AS body_bytes,
-        coalesce((SELECT sum(octet_length(blocks) + blob_bytes) FROM message WHERE turn = t.key AND round > 0), 0)
+        CAST(coalesce((SELECT sum(octet_length(blocks) + blob_bytes) FROM message WHERE turn = t.key AND round > 0), 0)
         + coalesce((SELECT sum(octet_length(arguments) + coalesce(octet_length(result), 0) + blob_bytes
                                + coalesce(octet_length(shown), 0))
                     FROM tool_call WHERE turn = t.key), 0)
-        + coalesce((SELECT sum(octet_length(payload) + blob_bytes) FROM turn_event WHERE turn = t.key), 0) AS record_bytes
+        + coalesce((SELECT sum(octet_length(payload) + blob_bytes) FROM turn_event WHERE turn = t.key), 0)
+            AS bigint) AS record_bytes
     FROM turn t WHERE t.organization = ?1 AND t.id = ?2 AND t.status = 'running'";
 
 fn find(

@@ -125,21 +125,26 @@ const SPENT: &str = "SELECT
                 AND spender_key = (SELECT key FROM end_user WHERE organization = ?1 AND name = ?4)), 0) AS end_user";
 
 /// A part that was not asked for is one for all rows.
-const USAGE: &str = "SELECT iif(?4, u.day, NULL) AS day,
-        iif(?5 AND u.kind = 'model', u.name, NULL) AS model,
-        iif(?6 AND u.kind = 'tool', u.name, NULL) AS tool,
-        iif(?7, k.id, NULL) AS key, iif(?8, e.name, NULL) AS end_user,
-        sum(iif(u.kind = 'model', u.uses, 0)) AS turns, sum(iif(u.kind = 'model', u.failed, 0)) AS turns_failed,
-        sum(iif(u.kind = 'tool', u.uses, 0)) AS calls, sum(iif(u.kind = 'tool', u.failed, 0)) AS calls_failed,
-        sum(u.cached) AS calls_cached,
-        sum(u.input_tokens) AS input_tokens, sum(u.cached_tokens) AS cached_tokens,
-        sum(u.output_tokens) AS output_tokens, sum(u.reasoning_tokens) AS reasoning_tokens,
-        sum(u.cost_microusd) AS cost_microusd
+const USAGE: &str = "SELECT CASE WHEN ?4 = 1 THEN u.day END AS day,
+        CASE WHEN ?5 = 1 AND u.kind = 'model' THEN u.name END AS model,
+        CASE WHEN ?6 = 1 AND u.kind = 'tool' THEN u.name END AS tool,
+        CASE WHEN ?7 = 1 THEN k.id END AS key, CASE WHEN ?8 = 1 THEN e.name END AS end_user,
+        CAST(sum(CASE WHEN u.kind = 'model' THEN u.uses ELSE 0 END) AS bigint) AS turns,
+        CAST(sum(CASE WHEN u.kind = 'model' THEN u.failed ELSE 0 END) AS bigint) AS turns_failed,
+        CAST(sum(CASE WHEN u.kind = 'tool' THEN u.uses ELSE 0 END) AS bigint) AS calls,
+        CAST(sum(CASE WHEN u.kind = 'tool' THEN u.failed ELSE 0 END) AS bigint) AS calls_failed,
+        CAST(sum(u.cached) AS bigint) AS calls_cached,
+        CAST(sum(u.input_tokens) AS bigint) AS input_tokens,
+        CAST(sum(u.cached_tokens) AS bigint) AS cached_tokens,
+        CAST(sum(u.output_tokens) AS bigint) AS output_tokens,
+        CAST(sum(u.reasoning_tokens) AS bigint) AS reasoning_tokens,
+        CAST(sum(u.cost_microusd) AS bigint) AS cost_microusd
     FROM usage_day u
     JOIN api_key k ON k.key = u.api_key
     LEFT JOIN end_user e ON e.key = u.end_user
     WHERE u.organization = ?1 AND u.day BETWEEN ?2 AND ?3
-    GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5 LIMIT ?9";
+    GROUP BY 1, 2, 3, 4, 5
+    ORDER BY 1 NULLS FIRST, 2 NULLS FIRST, 3 NULLS FIRST, 4 NULLS FIRST, 5 NULLS FIRST LIMIT ?9";
 
 fn usage(
     conn: ReadSession<'_>,

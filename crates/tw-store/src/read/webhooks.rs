@@ -12,6 +12,7 @@ use super::columns::{get, optional_time, optional_word, time, word};
 use crate::session::ReadSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
+use crate::session::sql::Sql;
 use crate::store::Store;
 
 /// A webhook without its secrets.
@@ -93,14 +94,24 @@ const DELIVERIES: &str = "SELECT d.key, d.event, d.event_id, t.id AS turn, c.id 
     ORDER BY d.key DESC LIMIT ?6";
 
 /// The same of the dead ones, which may be few among millions.
-const DEAD: &str = "SELECT d.key, d.event, d.event_id, t.id AS turn, c.id AS call, d.state, d.attempts, d.due_us,
+const DEAD: Sql = Sql {
+    sqlite: "SELECT d.key, d.event, d.event_id, t.id AS turn, c.id AS call, d.state, d.attempts, d.due_us,
         d.http_status, d.fault, d.delivered_us, d.created_us, d.updated_us
     FROM webhook w JOIN webhook_delivery d INDEXED BY webhook_delivery_dead ON d.webhook = w.key
         LEFT JOIN turn t ON t.key = d.turn
         LEFT JOIN tool_call c ON c.turn = d.turn AND c.round = d.round AND c.position = d.position
     WHERE w.organization = ?1 AND w.id = ?2 AND w.deleted_us IS NULL AND d.state = 'dead' AND ?3 IS NOT NULL
         AND (?4 IS NULL OR d.event = ?4) AND d.key < coalesce(?5, 9223372036854775807)
-    ORDER BY d.key DESC LIMIT ?6";
+    ORDER BY d.key DESC LIMIT ?6",
+    postgres: "SELECT d.key, d.event, d.event_id, t.id AS turn, c.id AS call, d.state, d.attempts, d.due_us,
+        d.http_status, d.fault, d.delivered_us, d.created_us, d.updated_us
+    FROM webhook w JOIN webhook_delivery d ON d.webhook = w.key
+        LEFT JOIN turn t ON t.key = d.turn
+        LEFT JOIN tool_call c ON c.turn = d.turn AND c.round = d.round AND c.position = d.position
+    WHERE w.organization = ?1 AND w.id = ?2 AND w.deleted_us IS NULL AND d.state = 'dead' AND ?3 IS NOT NULL
+        AND (?4 IS NULL OR d.event = ?4) AND d.key < coalesce(?5, 9223372036854775807)
+    ORDER BY d.key DESC LIMIT ?6",
+};
 
 const DELIVERY: &str =
     "SELECT d.key, d.event, d.event_id, t.id AS turn, c.id AS call, d.state, d.attempts, d.due_us,
@@ -149,7 +160,7 @@ impl Store {
         self.read(move |conn| {
             let sql = match filter.state {
                 Some(DeliveryState::Dead) => DEAD,
-                Some(DeliveryState::Pending | DeliveryState::Delivered) | None => DELIVERIES,
+                Some(DeliveryState::Pending | DeliveryState::Delivered) | None => DELIVERIES.into(),
             };
             let mut statement = conn.prepare_cached(sql)?;
             let mut rows = statement.query(params![
@@ -282,7 +293,7 @@ mod tests {
     fn each_statement_looks_and_does_not_walk() {
         assert_each_looks(&[
             (DELIVERIES, "webhook_delivery_of"),
-            (DEAD, "webhook_delivery_dead"),
+            (DEAD.sqlite, "webhook_delivery_dead"),
             (DELIVERY, "webhook=? AND event_id=?"),
         ]);
         assert_each_looks(&WEBHOOK_STATEMENTS);

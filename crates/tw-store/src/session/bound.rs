@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// A value as it is bound; nothing is copied for it.
 #[derive(Clone, Copy, Debug)]
 pub enum Bound<'a> {
-    Null(#[expect(dead_code, reason = "for an engine whose places have types")] ColumnKind),
+    Null(ColumnKind),
     Int(i64),
     Bool(bool),
     Text(&'a str),
@@ -20,6 +20,18 @@ pub enum ColumnKind {
     Bool,
     Text,
     Bytes,
+}
+
+impl Bound<'_> {
+    pub fn kind(&self) -> ColumnKind {
+        match self {
+            Self::Null(kind) => *kind,
+            Self::Int(_) => ColumnKind::Int,
+            Self::Bool(_) => ColumnKind::Bool,
+            Self::Text(_) => ColumnKind::Text,
+            Self::Bytes(_) => ColumnKind::Bytes,
+        }
+    }
 }
 
 /// Whether a text holds NUL, which not every database can hold: it is bound as [`without_nul`], by each engine.

@@ -1,11 +1,13 @@
 //! A row that a statement returned, and the values in it.
 
+use super::postgres;
 use crate::db_error::{DbError, Failure};
 
 /// A row; whoever reads it copies what is to stay.
 #[derive(Clone, Copy)]
 pub enum Row<'a> {
     Sqlite(&'a rusqlite::Row<'a>),
+    Postgres(&'a tokio_postgres::Row),
 }
 
 /// A value in a row.
@@ -13,7 +15,6 @@ pub enum Row<'a> {
 pub enum Column<'a> {
     Null,
     Int(i64),
-    #[expect(dead_code, reason = "SQLite has none")]
     Bool(bool),
     Text(&'a str),
     Bytes(&'a [u8]),
@@ -54,6 +55,7 @@ impl<'a> Row<'a> {
         let at = at.into();
         match self {
             Self::Sqlite(row) => sqlite_column(row, at),
+            Self::Postgres(row) => postgres::column(row, at),
         }
     }
 

@@ -4,7 +4,8 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ToSql};
 
 use super::bound::{Bound, Params, has_nul, without_nul};
-use super::row::{FromColumn, Row};
+use super::row::Row;
+use super::sql::{TextPlace, place};
 use crate::db_error::{DbError, Failure};
 
 impl ToSql for Bound<'_> {
@@ -22,11 +23,12 @@ impl ToSql for Bound<'_> {
 /// Binds values to all places of a statement.
 pub fn bind(statement: &mut rusqlite::Statement<'_>, bound: Params<'_>) -> Result<(), DbError> {
     let wanted = statement.parameter_count();
-    if bound.len() != wanted {
+    // What is given beyond is for another engine.
+    if bound.len() < wanted {
         let given = bound.len();
         return Err(Failure::Places { given, wanted }.into());
     }
-    for (index, value) in bound.iter().enumerate() {
+    for (index, value) in bound.iter().take(wanted).enumerate() {
         match value.bound() {
             Bound::Text(text) if has_nul(text) => {
                 statement.raw_bind_parameter(index + 1, without_nul(text))?;
@@ -44,16 +46,9 @@ pub fn bind(statement: &mut rusqlite::Statement<'_>, bound: Params<'_>) -> Resul
 pub struct SqliteWriter<'conn> {
     conn: &'conn Connection,
     /// Prepared statements in order of their [`place`].
-    prepared: Vec<(Place, CachedStatement<'conn>)>,
+    prepared: Vec<(TextPlace, CachedStatement<'conn>)>,
     /// Deliveries of webhooks were written since this was last asked.
     pub(super) has_deliveries: bool,
-}
-
-/// The address at which a statement's text begins, and its length: one text may be the beginning of another.
-type Place = (usize, usize);
-
-fn place(sql: &'static str) -> Place {
-    (sql.as_ptr().addr(), sql.len())
 }
 
 impl<'conn> SqliteWriter<'conn> {
@@ -85,16 +80,17 @@ impl<'conn> SqliteWriter<'conn> {
         })
     }
 
-    pub fn all<T: FromColumn>(
+    pub fn rows<T>(
         &mut self,
         sql: &'static str,
         bound: Params<'_>,
+        read: impl Fn(Row<'_>) -> Result<T, DbError>,
     ) -> Result<Vec<T>, DbError> {
         self.run(sql, bound, |statement| {
             let mut rows = statement.raw_query();
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
-                found.push(Row::Sqlite(row).get(0)?);
+                found.push(read(Row::Sqlite(row))?);
             }
             Ok(found)
         })

@@ -77,7 +77,8 @@ const TO_SEND: &str = "SELECT w.organization, o.slug, w.id AS webhook, w.key AS 
         t.deleted_us IS NULL AND t.erased_us IS NULL AS is_there,
         c.id AS call, c.tool_name, c.tool_version, c.status AS call_status, c.reason AS call_reason, c.is_error,
         c.created_us AS call_created_us, c.started_us AS call_started_us, c.ended_us AS call_ended_us,
-        iif(w.contents = 'full', c.arguments, '') AS arguments, iif(w.contents = 'full', c.shown, '') AS shown
+        CASE WHEN w.contents = 'full' THEN c.arguments ELSE '' END AS arguments,
+        CASE WHEN w.contents = 'full' THEN c.shown ELSE '' END AS shown
     FROM webhook_delivery d JOIN webhook w ON w.key = d.webhook JOIN organization o ON o.key = w.organization
         LEFT JOIN turn t ON t.key = d.turn
         LEFT JOIN conversation v ON v.key = t.conversation

@@ -11,7 +11,8 @@ use crate::blob::WritableGroup;
 use crate::connection;
 use crate::db_error::{DbError, Failure};
 use crate::figures::WriterFigures;
-use crate::session::{SqliteWriter, WriteSession};
+use crate::session::WriteSession;
+use crate::session::sqlite::SqliteWriter;
 
 /// Serves jobs until every sender is gone and the queue is empty; then the database file alone
 /// is the whole database, unless somebody else has it open and is in its midst.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
+use tokio::runtime::Runtime;
 use tw_core::call::{CallReason, CallRunner, CallStatus};
 use tw_core::change::{
     AttemptOutcome, Change, ChangeGroup, ClaimTurn, CloseAttempt, HandedCall, NewCall,
@@ -248,14 +249,27 @@ fn the_store_does_what_the_model_does() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let world = runtime.block_on(StoreWorld::fill(
-        Store::in_memory_inline().unwrap(),
-        None,
-        None,
-    ));
+    let store = Store::in_memory_inline().unwrap();
+    let world = runtime.block_on(StoreWorld::fill(store, None, None));
+    compare(&runtime, &world, 256);
+}
+
+/// Fewer, since each write waits for the server's disk.
+#[test]
+fn a_server_does_what_the_model_does() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    if let Some(world) = runtime.block_on(StoreWorld::on_postgres_inline()) {
+        compare(&runtime, &world, 24);
+    }
+}
+
+fn compare(runtime: &Runtime, world: &StoreWorld, cases: u32) {
     let mut n = 0;
     let mut runner = TestRunner::new(Config {
-        cases: 256,
+        cases,
         failure_persistence: None,
         ..Config::default()
     });
@@ -266,7 +280,7 @@ fn the_store_does_what_the_model_does() {
             **n += 1;
             **n
         };
-        check(&world, n, &steps);
+        check(world, n, &steps);
         Ok(())
     });
     assert!(result.is_ok(), "{}", result.unwrap_err());

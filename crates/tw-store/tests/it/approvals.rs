@@ -14,7 +14,7 @@ use crate::world::{
 };
 
 /// The time until which the questions here are open.
-const UNTIL: i64 = 500;
+pub const UNTIL: i64 = 500;
 
 fn needing(turn: TurnId) -> NewCall {
     NewCall {
@@ -32,7 +32,7 @@ fn ask() -> TurnChange {
 }
 
 /// A turn that ended by asking about its call.
-async fn asking(world: &StoreWorld, n: u128) -> NewCall {
+pub async fn asking(world: &StoreWorld, n: u128) -> NewCall {
     let turn = world.accept(n).await;
     let call = needing(turn);
     let changes = vec![
@@ -45,7 +45,7 @@ async fn asking(world: &StoreWorld, n: u128) -> NewCall {
 }
 
 /// A turn that answers, and its call that acts on the answer.
-fn answering(
+pub fn answering(
     world: &StoreWorld,
     n: u128,
     asked: CallId,

@@ -17,8 +17,8 @@ use tw_core::turn_status::TurnStatus;
 use tw_store::store::{CONTENT_BYTES_MIN_DEFAULT, Store, StoreOptions};
 
 use crate::world::{
-    StoreWorld, api_key, at, call_ref, completed, end_turn, message, on_each_store, pending_call,
-    turn_id,
+    StoreWorld, api_key, at, call_ref, completed, end_turn, message, on_each_database,
+    on_each_store, pending_call, turn_id,
 };
 
 /// A content that is stored by itself, told apart by a letter.
@@ -39,7 +39,7 @@ fn body(images: &[char]) -> String {
 }
 
 /// A turn with a content in its body, in its message, in a result, and in its log.
-fn new_turn(world: &StoreWorld, n: u32, images: &[char]) -> (NewTurn, Vec<TurnChange>) {
+pub fn new_turn(world: &StoreWorld, n: u32, images: &[char]) -> (NewTurn, Vec<TurnChange>) {
     let new = NewTurn {
         body: body(images).as_str().into(),
         messages: vec![NewMessage {
@@ -88,12 +88,12 @@ fn log(images: &[char]) -> EventFlush {
     }
 }
 
-fn turn_of(n: u32) -> TurnId {
+pub fn turn_of(n: u32) -> TurnId {
     turn_id(u128::from(n))
 }
 
 /// Panics unless all of the turn is as it was written.
-async fn assert_whole(world: &StoreWorld, n: u32, images: &[char]) {
+pub async fn assert_whole(world: &StoreWorld, n: u32, images: &[char]) {
     let (new, _) = new_turn(world, n, images);
     let read = world.recovered(turn_of(n)).await;
     assert!(read.body == body(images).into_bytes(), "body of {n}");
@@ -110,22 +110,41 @@ async fn assert_whole(world: &StoreWorld, n: u32, images: &[char]) {
 }
 
 /// Rows of the organizations' contents, and of what refers to them.
-fn counts(world: &StoreWorld) -> (Vec<(i64, String)>, i64) {
+pub async fn counts(world: &StoreWorld) -> (Vec<(i64, String)>, i64) {
+    const USES: &str = "SELECT count(*) FROM blob_use";
+    if let Some(schema) = &world.schema {
+        let client = schema.client().await;
+        let sql = "SELECT organization, encode(substr(content, 1, 1), 'escape') FROM blob ORDER BY organization, 2";
+        let blobs = client.query(sql, &[]).await.unwrap();
+        let blobs = blobs.iter().map(|row| (row.get(0), row.get(1))).collect();
+        return (blobs, client.query_one(USES, &[]).await.unwrap().get(0));
+    }
     let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
     let sql = "SELECT organization, substr(CAST(content AS TEXT), 1, 1) FROM blob ORDER BY organization, 2";
     let mut statement = conn.prepare(sql).unwrap();
     let blobs = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
     let blobs = blobs.unwrap().map(Result::unwrap).collect();
-    let uses = "SELECT count(*) FROM blob_use";
-    (blobs, conn.query_row(uses, [], |row| row.get(0)).unwrap())
+    (blobs, conn.query_row(USES, [], |row| row.get(0)).unwrap())
 }
 
-fn letters(world: &StoreWorld) -> String {
-    let (blobs, _) = counts(world);
+async fn letters(world: &StoreWorld) -> String {
+    let (blobs, _) = counts(world).await;
     blobs.into_iter().map(|(_, letter)| letter).collect()
 }
 
-async fn erase(world: &StoreWorld, now: u32) -> Outcome {
+/// Panics unless nothing of the database accepts the statement.
+async fn refused(world: &StoreWorld, sql: &str) {
+    if let Some(schema) = &world.schema {
+        let client = schema.client().await;
+        client.batch_execute(sql).await.unwrap_err();
+        return;
+    }
+    let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
+    conn.pragma_update(None, "foreign_keys", true).unwrap();
+    conn.execute_batch(sql).unwrap_err();
+}
+
+pub async fn erase(world: &StoreWorld, now: u32) -> Outcome {
     let now = at(100 + i64::from(now));
     let change = Change::EraseDue { now, turns_max: 9 };
     world.write(change).await.unwrap()
@@ -140,8 +159,8 @@ async fn a_content_is_stored_once_and_read_wherever_it_stood() {
             world.accept_with(new, first).await.unwrap();
             assert_whole(&world, n, &images).await;
         }
-        if world.path.is_some() {
-            let (blobs, uses) = counts(&world);
+        if world.path.is_some() || world.schema.is_some() {
+            let (blobs, uses) = counts(&world).await;
             assert_eq!(blobs.len(), 2, "{blobs:?}");
             // Four texts of each turn.
             assert_eq!(uses, 4 * (1 + 2 + 3));
@@ -153,67 +172,73 @@ async fn a_content_is_stored_once_and_read_wherever_it_stood() {
 
 #[tokio::test]
 async fn a_content_goes_with_the_last_text_that_held_it() {
-    let world = StoreWorld::on_disk().await;
-    for (n, images) in [(1, vec!['a', 'b']), (2, vec!['b']), (3, vec!['b', 'c'])] {
-        let (new, first) = new_turn(&world, n, &images);
-        world.accept_with(new, first).await.unwrap();
-    }
-    let steps = [(1, "bc"), (3, ""), (3, "")];
-    assert_eq!(letters(&world), "abc");
-    for (n, left) in steps {
-        erase(&world, n).await;
-        assert_eq!(letters(&world), left, "after {n}");
-    }
-    assert_eq!(counts(&world).1, 0);
-    for n in 1..4 {
-        let read = world.recovered(turn_of(n)).await;
-        assert!(read.body.is_empty() && read.events.is_empty());
-    }
-    assert!(world.store.integrity_check().await.unwrap().is_empty());
+    on_each_database(async |world| {
+        for (n, images) in [(1, vec!['a', 'b']), (2, vec!['b']), (3, vec!['b', 'c'])] {
+            let (new, first) = new_turn(&world, n, &images);
+            world.accept_with(new, first).await.unwrap();
+        }
+        let steps = [(1, "bc"), (3, ""), (3, "")];
+        assert_eq!(letters(&world).await, "abc");
+        for (n, left) in steps {
+            erase(&world, n).await;
+            assert_eq!(letters(&world).await, left, "after {n}");
+        }
+        assert_eq!(counts(&world).await.1, 0);
+        for n in 1..4 {
+            let read = world.recovered(turn_of(n)).await;
+            assert!(read.body.is_empty() && read.events.is_empty());
+        }
+        assert!(world.store.integrity_check().await.unwrap().is_empty());
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_log_that_expires_lets_go_of_its_contents_alone() {
-    let world = StoreWorld::on_disk().await;
-    let (new, mut first) = new_turn(&world, 1, &['a']);
-    first[2] = TurnChange::AppendEvents(log(&['z']));
-    world.accept_with(new, first).await.unwrap();
-    assert_eq!(letters(&world), "az");
-    let expire = Change::ExpireEvents {
-        before: at(1_000),
-        turns_max: 9,
-    };
-    assert_eq!(world.write(expire).await.unwrap(), Outcome::Count(1));
-    assert_eq!(letters(&world), "a");
+    on_each_database(async |world| {
+        let (new, mut first) = new_turn(&world, 1, &['a']);
+        first[2] = TurnChange::AppendEvents(log(&['z']));
+        world.accept_with(new, first).await.unwrap();
+        assert_eq!(letters(&world).await, "az");
+        let expire = Change::ExpireEvents {
+            before: at(1_000),
+            turns_max: 9,
+        };
+        assert_eq!(world.write(expire).await.unwrap(), Outcome::Count(1));
+        assert_eq!(letters(&world).await, "a");
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_deleted_conversation_leaves_no_content_behind() {
-    let world = StoreWorld::on_disk().await;
-    for n in [1, 2] {
-        let (new, first) = new_turn(&world, n, &['a']);
-        let new = NewTurn {
+    on_each_database(async |world| {
+        for n in [1, 2] {
+            let (new, first) = new_turn(&world, n, &['a']);
+            let new = NewTurn {
+                conversation: "one".to_owned(),
+                record: RecordPolicy::Full,
+                ..new
+            };
+            world.accept_with(new, first).await.unwrap();
+        }
+        let delete = DeleteConversation {
+            organization: world.organization,
             conversation: "one".to_owned(),
-            record: RecordPolicy::Full,
-            ..new
+            whose: TurnOwner {
+                api_key: None,
+                end_user: None,
+            },
+            at: at(100),
         };
-        world.accept_with(new, first).await.unwrap();
-    }
-    let delete = DeleteConversation {
-        organization: world.organization,
-        conversation: "one".to_owned(),
-        whose: TurnOwner {
-            api_key: None,
-            end_user: None,
-        },
-        at: at(100),
-    };
-    world
-        .write(Change::DeleteConversation(delete))
-        .await
-        .unwrap();
-    assert_eq!(erase(&world, 0).await, Outcome::Count(2));
-    assert_eq!(counts(&world), (Vec::new(), 0));
+        world
+            .write(Change::DeleteConversation(delete))
+            .await
+            .unwrap();
+        assert_eq!(erase(&world, 0).await, Outcome::Count(2));
+        assert_eq!(counts(&world).await, (Vec::new(), 0));
+    })
+    .await;
 }
 
 /// A key of the other organization.
@@ -228,63 +253,69 @@ async fn key_of_stranger(world: &StoreWorld) -> ApiKeyId {
 
 #[tokio::test]
 async fn another_organizations_content_is_another_row() {
-    let world = StoreWorld::on_disk().await;
-    let (new, first) = new_turn(&world, 1, &['a']);
-    world.accept_with(new, first).await.unwrap();
-    let api_key = key_of_stranger(&world).await;
-    let (new, first) = new_turn(&world, 2, &['a']);
-    let new = NewTurn {
-        organization: world.stranger,
-        api_key,
-        ..new
-    };
-    world.accept_with(new, first).await.unwrap();
-    let own = |organization: OrgId| (organization.0, "a".to_owned());
-    let both = vec![own(world.organization), own(world.stranger)];
-    assert_eq!(counts(&world).0, both);
-    // Neither sees the other's, nor a difference in what there is.
-    let foreign = world.store.turn_body(world.organization, turn_of(2)).await;
-    assert_eq!(foreign.unwrap(), None);
-    erase(&world, 1).await;
-    assert_eq!(counts(&world).0, vec![own(world.stranger)]);
-    let kept = world.store.turn_body(world.stranger, turn_of(2)).await;
-    assert!(kept.unwrap() == Some(body(&['a']).into_bytes()));
-    // A reference across organizations is no state of the database.
-    let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
-    conn.pragma_update(None, "foreign_keys", true).unwrap();
-    let steal = "UPDATE blob_use SET organization = ?1 WHERE turn = 2";
-    conn.execute(steal, [world.organization.0]).unwrap_err();
+    on_each_database(async |world| {
+        let (new, first) = new_turn(&world, 1, &['a']);
+        world.accept_with(new, first).await.unwrap();
+        let api_key = key_of_stranger(&world).await;
+        let (new, first) = new_turn(&world, 2, &['a']);
+        let new = NewTurn {
+            organization: world.stranger,
+            api_key,
+            ..new
+        };
+        world.accept_with(new, first).await.unwrap();
+        let own = |organization: OrgId| (organization.0, "a".to_owned());
+        let both = vec![own(world.organization), own(world.stranger)];
+        assert_eq!(counts(&world).await.0, both);
+        // Neither sees the other's, nor a difference in what there is.
+        let foreign = world.store.turn_body(world.organization, turn_of(2)).await;
+        assert_eq!(foreign.unwrap(), None);
+        erase(&world, 1).await;
+        assert_eq!(counts(&world).await.0, vec![own(world.stranger)]);
+        let kept = world.store.turn_body(world.stranger, turn_of(2)).await;
+        assert!(kept.unwrap() == Some(body(&['a']).into_bytes()));
+        // A reference across organizations is no state of the database.
+        let own = world.organization.0;
+        refused(
+            &world,
+            &format!("UPDATE blob_use SET organization = {own} WHERE turn = 2"),
+        )
+        .await;
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_group_that_fails_leaves_contents_as_they_were() {
-    let world = StoreWorld::on_disk().await;
-    // Stored, and undone by what follows it.
-    let (new, mut first) = new_turn(&world, 1, &['a']);
-    first.push(TurnChange::AppendEvents(EventFlush {
-        first: 99,
-        ..log(&['b'])
-    }));
-    world.accept_with(new, first).await.unwrap_err();
-    assert_eq!(counts(&world), (Vec::new(), 0));
-    // Erased, and undone by what follows it.
-    let (new, first) = new_turn(&world, 1, &['a']);
-    world.accept_with(new, first).await.unwrap();
-    let taken = tw_core::change::NewOrganization {
-        slug: "default".to_owned(),
-        name: String::new(),
-        at: at(1),
-    };
-    let group = vec![
-        Change::EraseDue {
-            now: at(500),
-            turns_max: 9,
-        },
-        Change::CreateOrganization(taken),
-    ];
-    world.store.apply(group).await.unwrap_err();
-    assert_eq!(letters(&world), "a");
-    assert_whole(&world, 1, &['a']).await;
+    on_each_database(async |world| {
+        // Stored, and undone by what follows it.
+        let (new, mut first) = new_turn(&world, 1, &['a']);
+        first.push(TurnChange::AppendEvents(EventFlush {
+            first: 99,
+            ..log(&['b'])
+        }));
+        world.accept_with(new, first).await.unwrap_err();
+        assert_eq!(counts(&world).await, (Vec::new(), 0));
+        // Erased, and undone by what follows it.
+        let (new, first) = new_turn(&world, 1, &['a']);
+        world.accept_with(new, first).await.unwrap();
+        let taken = tw_core::change::NewOrganization {
+            slug: "default".to_owned(),
+            name: String::new(),
+            at: at(1),
+        };
+        let group = vec![
+            Change::EraseDue {
+                now: at(500),
+                turns_max: 9,
+            },
+            Change::CreateOrganization(taken),
+        ];
+        world.store.apply(group).await.unwrap_err();
+        assert_eq!(letters(&world).await, "a");
+        assert_whole(&world, 1, &['a']).await;
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -321,8 +352,8 @@ async fn whoever_comes_late_to_a_call_gets_the_whole_result() {
         let late = world.write_turn(turn, vec![end]).await.unwrap();
         let end = with_result(&['a']);
         assert!(late == vec![Outcome::CallEnded { call, end }]);
-        if world.path.is_some() {
-            assert_eq!(letters(&world), "a");
+        if world.path.is_some() || world.schema.is_some() {
+            assert_eq!(letters(&world).await, "a");
         }
     })
     .await;
@@ -331,60 +362,65 @@ async fn whoever_comes_late_to_a_call_gets_the_whole_result() {
 /// A body that begins as another one does is stored without that, contents included, and keeps them when that one goes.
 #[tokio::test]
 async fn a_body_that_is_made_whole_keeps_its_contents() {
-    let world = StoreWorld::on_disk().await;
-    let part = |letter| format!(r#"{{"image":"{}"}}"#, image(letter));
-    let end = format!(r#"],"end":{}}}"#, part('e'));
-    let first = format!(r#"{{"messages":[{}"#, part('a'));
-    let second = format!("{first},{}", part('b'));
-    let third = format!("{second},{}", part('c'));
-    let prefix = |text: &str| BodyPrefix {
-        bytes: text.len(),
-        hash: Sha256::digest(text).into(),
-    };
-    let starts = [
-        (1, None, &first),
-        (2, Some(&first), &second),
-        (3, Some(&second), &third),
-    ];
-    for (n, before, start) in starts {
-        let new = NewTurn {
-            body: format!("{start}{end}").as_str().into(),
-            parent: before.map(|_| turn_of(n - 1)),
-            cuts: Some(BodyCuts {
-                before_answer: before.map(|before| prefix(before)),
-                start: prefix(start),
-                end_hash: Sha256::digest(&end).into(),
-            }),
-            record: RecordPolicy::Minimal,
-            ..world.new_turn(u128::from(n))
+    on_each_database(async |world| {
+        let part = |letter| format!(r#"{{"image":"{}"}}"#, image(letter));
+        let end = format!(r#"],"end":{}}}"#, part('e'));
+        let first = format!(r#"{{"messages":[{}"#, part('a'));
+        let second = format!("{first},{}", part('b'));
+        let third = format!("{second},{}", part('c'));
+        let prefix = |text: &str| BodyPrefix {
+            bytes: text.len(),
+            hash: Sha256::digest(text).into(),
         };
-        let ended = EndTurn {
-            erase_after: Some(at(100 + i64::from(n))),
-            ..end_turn(TurnStatus::Completed)
-        };
-        world
-            .accept_with(new, vec![TurnChange::EndTurn(ended)])
-            .await
-            .unwrap();
-    }
-    // Each body refers to what is its own, of which the end is the first one's.
-    assert_eq!((letters(&world).as_str(), counts(&world).1), ("abce", 4));
-    let left = [(1, "abce", 4), (2, "abce", 4), (3, "", 0)];
-    for (n, letters_left, uses) in left {
-        erase(&world, n).await;
-        assert_eq!(
-            (letters(&world).as_str(), counts(&world).1),
-            (letters_left, uses),
-            "after {n}"
-        );
-        for (n, start) in [(2, &second), (3, &third)].iter().filter(|one| one.0 > n) {
-            let read = world.store.turn_body(world.organization, turn_of(*n)).await;
-            assert!(
-                read.unwrap() == Some(format!("{start}{end}").into_bytes()),
-                "{n}"
-            );
+        let starts = [
+            (1, None, &first),
+            (2, Some(&first), &second),
+            (3, Some(&second), &third),
+        ];
+        for (n, before, start) in starts {
+            let new = NewTurn {
+                body: format!("{start}{end}").as_str().into(),
+                parent: before.map(|_| turn_of(n - 1)),
+                cuts: Some(BodyCuts {
+                    before_answer: before.map(|before| prefix(before)),
+                    start: prefix(start),
+                    end_hash: Sha256::digest(&end).into(),
+                }),
+                record: RecordPolicy::Minimal,
+                ..world.new_turn(u128::from(n))
+            };
+            let ended = EndTurn {
+                erase_after: Some(at(100 + i64::from(n))),
+                ..end_turn(TurnStatus::Completed)
+            };
+            world
+                .accept_with(new, vec![TurnChange::EndTurn(ended)])
+                .await
+                .unwrap();
         }
-    }
+        // Each body refers to what is its own, of which the end is the first one's.
+        assert_eq!(
+            (letters(&world).await.as_str(), counts(&world).await.1),
+            ("abce", 4)
+        );
+        let left = [(1, "abce", 4), (2, "abce", 4), (3, "", 0)];
+        for (n, letters_left, uses) in left {
+            erase(&world, n).await;
+            assert_eq!(
+                (letters(&world).await.as_str(), counts(&world).await.1),
+                (letters_left, uses),
+                "after {n}"
+            );
+            for (n, start) in [(2, &second), (3, &third)].iter().filter(|one| one.0 > n) {
+                let read = world.store.turn_body(world.organization, turn_of(*n)).await;
+                assert!(
+                    read.unwrap() == Some(format!("{start}{end}").into_bytes()),
+                    "{n}"
+                );
+            }
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -407,7 +443,7 @@ async fn contents_are_stored_by_themselves_from_the_configured_length_on() {
         let (new, first) = new_turn(&world, 1, &['a']);
         world.accept_with(new, first).await.unwrap();
         assert_whole(&world, 1, &['a']).await;
-        assert_eq!(letters(&world), stored, "{content_bytes_min}");
+        assert_eq!(letters(&world).await, stored, "{content_bytes_min}");
     }
 }
 
@@ -425,5 +461,5 @@ async fn a_content_that_is_lost_is_an_error_and_no_other_text() {
         .turn_for_recovery(world.organization, turn_of(1));
     read.await.unwrap_err();
     erase(&world, 1).await;
-    assert_eq!(counts(&world), (Vec::new(), 0));
+    assert_eq!(counts(&world).await, (Vec::new(), 0));
 }

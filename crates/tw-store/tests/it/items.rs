@@ -15,7 +15,7 @@ use crate::world::{StoreWorld, at, end_turn, on_each_store, turn_id};
 
 const METADATA: &str = r#"{"a":"1"}"#;
 
-async fn make(world: &StoreWorld, id: &str, end_user: Option<&str>) -> Outcome {
+pub async fn make(world: &StoreWorld, id: &str, end_user: Option<&str>) -> Outcome {
     let new = NewConversation {
         organization: world.organization,
         id: id.to_owned(),
@@ -27,7 +27,7 @@ async fn make(world: &StoreWorld, id: &str, end_user: Option<&str>) -> Outcome {
     world.write(Change::CreateConversation(new)).await.unwrap()
 }
 
-fn added(
+pub fn added(
     world: &StoreWorld,
     n: u128,
     source: ItemSource,

@@ -17,6 +17,8 @@ mod memory;
 mod migrating;
 mod money;
 mod opening;
+mod postgres;
+mod races;
 mod reads;
 mod relayed;
 mod repeats;

@@ -53,6 +53,7 @@ fn after_the_first_schema() -> StoreWorld {
         stranger: OrgId(2),
         path: Some(path),
         folder: Some(folder),
+        schema: None,
     }
 }
 

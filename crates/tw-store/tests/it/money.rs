@@ -16,18 +16,19 @@ use tw_store::read::usage::{UsageAsked, UsagePart, UsageRow, UsageSums};
 use tw_store::read::view::ResultDetail;
 
 use crate::world::{
-    StoreWorld, call_ref, completed, end_turn, failed, model_attempt, on_each_store, pending_call,
+    StoreWorld, call_ref, completed, end_turn, failed, model_attempt, on_each_database,
+    on_each_store, pending_call,
 };
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 /// A day that begins no month.
-const DAY: i64 = 20_786;
+pub const DAY: i64 = 20_786;
 
-fn noon(day: i64) -> Timestamp {
+pub fn noon(day: i64) -> Timestamp {
     Timestamp(day * DAY_US + DAY_US / 2)
 }
 
-fn charge(of: ChargedUse, cost: i64, at: Timestamp) -> TurnChange {
+pub fn charge(of: ChargedUse, cost: i64, at: Timestamp) -> TurnChange {
     TurnChange::Charge(NewCharge {
         of,
         cost: MicroUsd(cost),
@@ -35,7 +36,7 @@ fn charge(of: ChargedUse, cost: i64, at: Timestamp) -> TurnChange {
     })
 }
 
-fn request(n: u32) -> ChargedUse {
+pub fn request(n: u32) -> ChargedUse {
     ChargedUse::ModelRequest { round: 1, n }
 }
 
@@ -48,7 +49,7 @@ struct Spent {
     status: TurnStatus,
 }
 
-fn attempt(n: u32, at: Timestamp) -> [TurnChange; 2] {
+pub fn attempt(n: u32, at: Timestamp) -> [TurnChange; 2] {
     [
         TurnChange::OpenAttempt(model_attempt(1, n)),
         TurnChange::CloseAttempt(CloseAttempt {
@@ -132,7 +133,7 @@ fn sums(turns: u64, calls: u64) -> UsageSums {
     }
 }
 
-async fn usage(world: &StoreWorld, by: &[UsagePart], days: (i64, i64)) -> Vec<UsageRow> {
+pub async fn usage(world: &StoreWorld, by: &[UsagePart], days: (i64, i64)) -> Vec<UsageRow> {
     let asked = UsageAsked {
         from: CalendarDay(days.0),
         to: CalendarDay(days.1),
@@ -327,24 +328,26 @@ async fn nothing_is_charged_twice() {
 
 #[tokio::test]
 async fn sums_hold_what_is_written_at_once() {
-    let world = StoreWorld::on_disk().await;
-    let ten_from = async |first: u32| {
-        for n in first..first + 10 {
-            let spent = Spent { n, ..turns()[0] };
-            spend(&world, &spent).await;
-        }
-    };
-    tokio::join!(ten_from(1), ten_from(11), ten_from(21), ten_from(31));
-    let day = usage(&world, &[], (DAY, DAY)).await;
-    assert_eq!(day, vec![row(sums(40, 40))]);
-    let month = CalendarMonth::of(noon(DAY));
-    let user = Some("ada".to_owned());
-    let spent = world
-        .store
-        .month_spent(world.organization, world.key, user, month);
-    let spent = spent.await.unwrap();
-    assert_eq!(
-        (spent.key, spent.end_user),
-        (MicroUsd(5_000), MicroUsd(5_000))
-    );
+    on_each_database(async |world| {
+        let ten_from = async |first: u32| {
+            for n in first..first + 10 {
+                let spent = Spent { n, ..turns()[0] };
+                spend(&world, &spent).await;
+            }
+        };
+        tokio::join!(ten_from(1), ten_from(11), ten_from(21), ten_from(31));
+        let day = usage(&world, &[], (DAY, DAY)).await;
+        assert_eq!(day, vec![row(sums(40, 40))]);
+        let month = CalendarMonth::of(noon(DAY));
+        let user = Some("ada".to_owned());
+        let spent = world
+            .store
+            .month_spent(world.organization, world.key, user, month);
+        let spent = spent.await.unwrap();
+        assert_eq!(
+            (spent.key, spent.end_user),
+            (MicroUsd(5_000), MicroUsd(5_000))
+        );
+    })
+    .await;
 }

@@ -16,7 +16,7 @@ const DEFINITION: &str =
     "{ \"url\":\"https://a.example/\\u00e9\" ,\n \"n\": 1.50e+1, \"x\": \"\u{1f600}\" }";
 
 /// The first version of a tool.
-fn new_tool(organization: OrgId, n: u128, name: &str) -> SaveTool {
+pub fn new_tool(organization: OrgId, n: u128, name: &str) -> SaveTool {
     SaveTool {
         organization,
         tool: tool_id(n),

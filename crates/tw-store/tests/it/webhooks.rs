@@ -21,11 +21,11 @@ use crate::world::{
 
 const LEASE: i64 = 60_000_000;
 
-fn id(n: u128) -> WebhookId {
+pub fn id(n: u128) -> WebhookId {
     WebhookId(turn_id(1_000 + n).0)
 }
 
-fn settings(events: &[WebhookEvent]) -> WebhookSettings {
+pub fn settings(events: &[WebhookEvent]) -> WebhookSettings {
     WebhookSettings {
         url: "https://example.com/hook".to_owned(),
         description: "billing".to_owned(),
@@ -34,7 +34,7 @@ fn settings(events: &[WebhookEvent]) -> WebhookSettings {
     }
 }
 
-fn new(organization: OrgId, n: u128, settings: WebhookSettings) -> WebhookChange {
+pub fn new(organization: OrgId, n: u128, settings: WebhookSettings) -> WebhookChange {
     WebhookChange::Create(NewWebhook {
         organization,
         id: id(n),
@@ -44,11 +44,11 @@ fn new(organization: OrgId, n: u128, settings: WebhookSettings) -> WebhookChange
     })
 }
 
-async fn write(world: &StoreWorld, change: WebhookChange) -> Outcome {
+pub async fn write(world: &StoreWorld, change: WebhookChange) -> Outcome {
     world.write(change.into()).await.unwrap()
 }
 
-async fn with_webhook(world: &StoreWorld) -> DueWebhook {
+pub async fn with_webhook(world: &StoreWorld) -> DueWebhook {
     let all = settings(&WebhookEvent::ALL);
     assert_eq!(
         write(world, new(world.organization, 1, all)).await,
@@ -81,7 +81,7 @@ async fn told(world: &StoreWorld, n: u128) -> Vec<(WebhookEvent, Option<TurnId>,
 }
 
 /// A turn that ends at once.
-async fn ended(world: &StoreWorld, n: u128, status: TurnStatus) -> TurnId {
+pub async fn ended(world: &StoreWorld, n: u128, status: TurnStatus) -> TurnId {
     let turn = world.accept(n).await;
     world
         .write_turn(turn, vec![TurnChange::EndTurn(end_turn(status))])
@@ -90,7 +90,7 @@ async fn ended(world: &StoreWorld, n: u128, status: TurnStatus) -> TurnId {
     turn
 }
 
-async fn claim(
+pub async fn claim(
     world: &StoreWorld,
     of: &DueWebhook,
     owner: &str,

@@ -27,6 +27,7 @@ use tw_store::apply::StoreApplyError;
 use tw_store::read::turn::RecoveredTurn;
 use tw_store::store::{Store, StoreOptions};
 use tw_store::system;
+use tw_testkit::postgres::PostgresSchema;
 use tw_wire::stored;
 use uuid::Uuid;
 
@@ -40,12 +41,25 @@ pub struct StoreWorld {
     pub path: Option<PathBuf>,
     /// Removed with the world.
     pub folder: Option<TempDir>,
+    /// Where the store is on a PostgreSQL server; removed with the world.
+    pub schema: Option<PostgresSchema>,
 }
 
-/// Runs a case on a store in memory that writes inline, and on one on disk.
+/// Runs a case on a store in memory that writes inline, on one on disk, and on one of a PostgreSQL server.
 pub async fn on_each_store(case: impl AsyncFn(StoreWorld)) {
     case(StoreWorld::fill(Store::in_memory_inline().unwrap(), None, None).await).await;
     case(StoreWorld::on_disk().await).await;
+    if let Some(world) = StoreWorld::on_postgres().await {
+        case(world).await;
+    }
+}
+
+/// Runs a case on a store on disk and on one of a PostgreSQL server: others can look into these databases.
+pub async fn on_each_database(case: impl AsyncFn(StoreWorld)) {
+    case(StoreWorld::on_disk().await).await;
+    if let Some(world) = StoreWorld::on_postgres().await {
+        case(world).await;
+    }
 }
 
 pub fn at(n: i64) -> Timestamp {
@@ -58,6 +72,44 @@ impl StoreWorld {
         let path = folder.path().join("store.db");
         let store = Store::open(&path, StoreOptions::defaults(at(0))).unwrap();
         Self::fill(store, Some(path), Some(folder)).await
+    }
+
+    /// A world on a PostgreSQL server; `None` where there is none to test with.
+    pub async fn on_postgres() -> Option<Self> {
+        let schema = PostgresSchema::create().await?;
+        let store = Store::connect(&schema.url, None, StoreOptions::defaults(at(0)));
+        let world = Self::fill(store.await.unwrap(), None, None).await;
+        Some(Self {
+            schema: Some(schema),
+            ..world
+        })
+    }
+
+    /// The same database by another store, as another process has it.
+    pub async fn beside(&self) -> Self {
+        let url = &self.schema.as_ref().unwrap().url;
+        let store = Store::connect(url, None, StoreOptions::defaults(at(1)));
+        Self {
+            store: store.await.unwrap(),
+            organization: self.organization,
+            key: self.key,
+            stranger: self.stranger,
+            path: None,
+            folder: None,
+            schema: None,
+        }
+    }
+
+    /// [`StoreWorld::on_postgres`] with a store that writes inline.
+    pub async fn on_postgres_inline() -> Option<Self> {
+        let schema = PostgresSchema::create().await?;
+        let options = StoreOptions::defaults(at(0));
+        let store = Store::connect_inline(&schema.url, &options).unwrap();
+        let world = Self::fill(store, None, None).await;
+        Some(Self {
+            schema: Some(schema),
+            ..world
+        })
     }
 
     pub async fn fill(store: Store, path: Option<PathBuf>, folder: Option<TempDir>) -> Self {
@@ -77,6 +129,7 @@ impl StoreWorld {
             stranger,
             path,
             folder,
+            schema: None,
         }
     }
 

@@ -13,31 +13,31 @@ fn each_statement_looks_and_never_walks() {
         (FIND, TURNS),
         (OF_OTHERS, TURNS),
         (
-            NEXT,
+            NEXT.sqlite,
             "turn_conversation (organization=? AND conversation<?)",
         ),
         (
-            NEXT_OF_KEY,
+            NEXT_OF_KEY.sqlite,
             "turn_conversation_of_key (organization=? AND api_key=? AND conversation<?)",
         ),
         (
-            NEXT_OF_USER,
+            NEXT_OF_USER.sqlite,
             "turn_conversation_of_user (organization=? AND end_user=? AND conversation<?)",
         ),
         (
-            NEXT_MADE,
+            NEXT_MADE.sqlite,
             "conversation_made_of_all (organization=? AND rowid<?)",
         ),
         (
-            NEXT_MADE_BY_KEY,
+            NEXT_MADE_BY_KEY.sqlite,
             "conversation_made (organization=? AND api_key=? AND rowid<?)",
         ),
         (
-            NEXT_MADE_FOR_USER,
+            NEXT_MADE_FOR_USER.sqlite,
             "conversation_made_for_user (organization=? AND end_user=? AND rowid<?)",
         ),
         (MADE, "INTEGER PRIMARY KEY (rowid=?)"),
-        (ROW, TURNS),
+        (ROW.sqlite, TURNS),
         (CURSOR, "sqlite_autoindex_turn_1 (organization=? AND id=?)"),
         (OLDEST_FIRST, TURNS),
         (NEWEST_FIRST, TURNS),

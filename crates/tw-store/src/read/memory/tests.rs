@@ -6,7 +6,7 @@ use crate::read::plan::plan;
 /// What comes first is read before what comes after it is looked for, and in this order.
 #[test]
 fn what_there_is_no_room_for_is_not_read() {
-    let plan = plan(REMEMBERED);
+    let plan = plan(REMEMBERED.sqlite);
     assert_eq!(
         plan,
         [
@@ -26,7 +26,7 @@ fn what_there_is_no_room_for_is_not_read() {
 /// Of a conversation the newest turns are read and no others, however many have the history.
 #[test]
 fn the_turns_of_a_conversation_are_read_from_their_end() {
-    let plan = plan(NAMED);
+    let plan = plan(NAMED.sqlite);
     assert_eq!(
         plan,
         [
