@@ -15,6 +15,7 @@ mod keys;
 mod listen;
 mod log_queue;
 mod model_server;
+mod new_file;
 mod organization;
 mod printed;
 mod registry;
