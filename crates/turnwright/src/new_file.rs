@@ -21,7 +21,7 @@ impl UnfinishedFile {
     /// There is a file in that place, or none can be made beside it.
     pub fn beside(wanted: &Path) -> anyhow::Result<Self> {
         if wanted.exists() {
-            bail!("{} exists, and no backup is overwritten", wanted.display());
+            bail!("{} exists, and nothing is overwritten", wanted.display());
         }
         let folder = match wanted.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -60,7 +60,7 @@ impl UnfinishedFile {
         let bytes = file.as_file().metadata()?.len();
         if let Err(error) = file.persist_noclobber(&wanted) {
             if error.error.kind() == ErrorKind::AlreadyExists {
-                bail!("{} exists, and no backup is overwritten", wanted.display());
+                bail!("{} exists, and nothing is overwritten", wanted.display());
             }
             return Err(error.error).with_context(|| format!("naming {}", wanted.display()));
         }
