@@ -39,6 +39,9 @@ pub enum Command {
     Model(ModelArgs),
     /// Copy the database into a new file and check the copy. Works while the server runs.
     Backup(BackupArgs),
+    /// Move a database to another place, between a folder and a PostgreSQL server either way, and check what is there
+    /// then. No server may run on either.
+    Copy(CopyArgs),
     /// Say what is wrong with a configuration and a data folder; changes nothing.
     Doctor(DoctorArgs),
     /// Print every setting with its default and what it means, as a config file.
@@ -236,6 +239,20 @@ pub struct BackupArgs {
     pub data: PathBuf,
     #[command(flatten)]
     pub store: StoreArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct CopyArgs {
+    /// The data folder, the file or the URL (postgres://USER:PASSWORD@HOST:PORT/DATABASE) of the database. It stays as
+    /// it is.
+    #[arg(long, value_name = "PATH|URL")]
+    pub from: String,
+    /// The data folder or the URL of an empty database that it goes to.
+    #[arg(long, value_name = "PATH|URL")]
+    pub to: String,
+    /// The server's TOML file, which says what certificates are trusted. [default: no file]
+    #[arg(long)]
+    pub config: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

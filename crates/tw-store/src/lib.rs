@@ -19,6 +19,7 @@ pub mod system;
 
 pub mod backup;
 mod connection;
+pub mod copy;
 pub mod db_error;
 mod enum_words;
 pub mod figures;
