@@ -54,7 +54,9 @@ fn check_file(database: &Path, acknowledged: Acknowledged) -> anyhow::Result<()>
             row.get(0)
         })?;
     ensure!(dangling == 0, "{dangling} rows refer to nothing");
-    check_counts(acknowledged, |sql| Ok(conn.query_row(sql, [], |row| row.get(0))?))
+    check_counts(acknowledged, |sql| {
+        Ok(conn.query_row(sql, [], |row| row.get(0))?)
+    })
 }
 
 /// Compares what was acknowledged with what `count` finds by a statement.

@@ -195,7 +195,10 @@ impl SpeedTarget {
                 other.says()
             ),
             TargetBound::PeerReaches(peer, share) => {
-                format!("{figure}: that of {} is at least {share} of it", peer.name())
+                format!(
+                    "{figure}: that of {} is at least {share} of it",
+                    peer.name()
+                )
             }
             TargetBound::PeerAddsWithin(peer, more) => {
                 format!("{figure}: that of {} is at most {more} more", peer.name())

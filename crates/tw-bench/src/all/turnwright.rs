@@ -187,9 +187,7 @@ fn set_up(
         }
         command
     };
-    let key = |granted: &[&str]| {
-        process::output(on_record(&["keys", "create"]).args(granted))
-    };
+    let key = |granted: &[&str]| process::output(on_record(&["keys", "create"]).args(granted));
     let plain = key(&[])?;
     let (tool, any_tool) = match tools {
         ScenarioTools::None => (None, None),
