@@ -45,6 +45,7 @@ pub mod retold;
 pub mod sealing;
 mod slots;
 pub mod spending;
+pub mod telemetry;
 mod to_client;
 mod tool_book;
 mod tool_time;

@@ -14,6 +14,8 @@ pub mod openai_responses;
 pub mod client_error;
 pub mod client_request;
 pub mod model_list;
+pub mod otlp;
+pub mod trace_context;
 pub mod upstream_answer;
 pub mod webhook_payload;
 

@@ -191,6 +191,7 @@ impl SweepLab {
                 projection: Projection::defaults(WireFormat::OpenAiChat),
                 passed: PassedHeaders::default(),
                 changes: RequestChanges::default(),
+                trace: None,
             }),
             idempotency_key: None,
             answers: approvals::answers(setup),
