@@ -234,11 +234,11 @@ impl TurnTracing {
 
     fn round_ended(&self, turn: &Turn, work: &TurnWork, round: OpenRound) -> TracedSpan {
         let upstream = upstream_of(work, round.upstream.as_deref());
-        let origins = turn.setup().upstreams.iter();
-        let origin = origins
-            .filter(|origin| Some(&*origin.upstream) == round.upstream.as_deref())
-            .map(|origin| &*origin.model);
-        let model = cut(origin.into_iter().next().unwrap_or(&turn.setup().model));
+        let mut origins = turn.setup().upstreams.iter();
+        let asked = round.upstream.as_deref();
+        let origin = origins.find(|origin| Some(&*origin.upstream) == asked);
+        let model = origin.map_or(&*turn.setup().model, |origin| &origin.model);
+        let model = cut(model);
         let mut attributes: Attributes = vec![
             ("gen_ai.operation.name", "chat".into()),
             ("gen_ai.request.model", model.clone().into()),

@@ -42,16 +42,18 @@ pub(super) fn history(turn: &Turn, messages: &[Message]) -> String {
 
 /// The answer of a round.
 pub(super) fn answer(turn: &Turn, blocks: &[Block]) -> String {
-    let parts = parts(turn, blocks, &HashMap::new(), &mut TEXT_BYTES_MAX.clone());
+    let mut left = TEXT_BYTES_MAX;
+    let parts = parts(turn, blocks, &HashMap::new(), &mut left);
     json!([{ "role": "assistant", "parts": parts }]).to_string()
 }
 
 /// A call and its result, each cut.
 pub(super) fn masked(tool: Option<&Tool>, arguments: &str, shown: &str) -> MaskedCall {
     let masked = masked_whole(tool, arguments, shown);
+    let (mut for_arguments, mut for_shown) = (TEXT_BYTES_MAX, TEXT_BYTES_MAX);
     MaskedCall {
-        arguments: cut(&masked.arguments, &mut TEXT_BYTES_MAX.clone()),
-        shown: cut(&masked.shown, &mut TEXT_BYTES_MAX.clone()),
+        arguments: cut(&masked.arguments, &mut for_arguments),
+        shown: cut(&masked.shown, &mut for_shown),
     }
 }
 
