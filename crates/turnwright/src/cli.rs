@@ -42,6 +42,12 @@ pub enum Command {
     /// Move a database to another place, between a folder and a PostgreSQL server either way, and check what is there
     /// then. No server may run on either.
     Copy(CopyArgs),
+    /// Bring in what another application has recorded, and print a line of JSON for each row that had to be repaired.
+    /// Works while the server runs; what is there already stays as it is.
+    Import {
+        #[command(subcommand)]
+        command: ImportCommand,
+    },
     /// Say what is wrong with a configuration and a data folder; changes nothing.
     Doctor(DoctorArgs),
     /// Print every setting with its default and what it means, as a config file.
@@ -239,6 +245,29 @@ pub struct BackupArgs {
     pub data: PathBuf,
     #[command(flatten)]
     pub store: StoreArgs,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ImportCommand {
+    /// Tables `conversations` and `messages` of an application that uses LangChain, in PostgreSQL.
+    Langchain(ImportArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct ImportArgs {
+    /// The application's database, postgres://USER:PASSWORD@HOST:PORT/DATABASE. It is only read.
+    pub source: String,
+    /// The key whose turns they become: the key, or how it begins as `keys list` prints it.
+    #[arg(long)]
+    pub key: String,
+    /// The folder of the database. [default: server.data of the config, or turnwright-data]
+    #[arg(long, env = "TURNWRIGHT_DATA")]
+    pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// The server's TOML file. [default: no file]
+    #[arg(long)]
+    pub config: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rustls::ClientConfig;
+use tokio::sync::mpsc::Sender;
 use tw_egress::env::Env;
 use tw_store::copy::CopyPlace;
 use tw_store::db_error::DbError;
+use tw_store::foreign::{self, ForeignMessageRow};
 use tw_store::inspection::DatabaseInspection;
 use tw_store::store::{Store, StoreOptions};
 
@@ -136,6 +138,11 @@ impl DatabaseUrl {
             url: self.url.clone(),
             tls: Some(self.tls.clone()),
         }
+    }
+
+    /// Sends the messages of an application's LangChain tables; blocks.
+    pub fn read_langchain(&self, rows: &Sender<ForeignMessageRow>) -> Result<(), DbError> {
+        foreign::read_langchain(&self.url, Some(self.tls.clone()), rows)
     }
 
     /// Looks at the database; blocks.

@@ -12,6 +12,7 @@ mod database;
 mod demo;
 mod doctor;
 mod handover;
+mod import;
 mod keys;
 mod listen;
 mod log_queue;
@@ -55,6 +56,7 @@ async fn main() -> ExitCode {
         cli::Command::Model(args) => model_server::run(args).await,
         cli::Command::Backup(args) => backup::run(&args),
         cli::Command::Copy(args) => copy::run(args).await,
+        cli::Command::Import { command } => import::run(command).await,
         cli::Command::Doctor(args) => doctor::run(args).await,
         cli::Command::Config => config::print(),
     };

@@ -12,6 +12,7 @@ pub mod chain;
 pub mod conversation_items;
 pub mod conversations;
 pub mod follow;
+pub mod import;
 pub mod kept_answer;
 pub mod keys;
 pub mod models;

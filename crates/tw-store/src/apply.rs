@@ -4,6 +4,7 @@ mod accept;
 mod approvals;
 mod charges;
 mod conversation;
+mod imported;
 mod items;
 mod outside;
 mod relayed;
@@ -321,6 +322,7 @@ fn apply_free(
             turn,
             at,
         } => conversation::delete_turn(db, *organization, *turn, *at),
+        Change::ImportTurns(import) => imported::import(db, import, contents),
         Change::CompleteCall(complete) => outside::complete_call(db, complete, contents),
         Change::ClaimTurn(claim) => accept::claim_turn(db, claim),
         Change::AskStop {

@@ -23,6 +23,7 @@ pub mod copy;
 pub mod db_error;
 mod enum_words;
 pub mod figures;
+pub mod foreign;
 pub mod inspection;
 pub mod migrate;
 
