@@ -10,6 +10,7 @@ mod leave;
 mod log;
 mod postgres;
 mod recover;
+mod replicas;
 mod restart;
 mod serve;
 mod socket;
