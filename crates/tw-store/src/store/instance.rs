@@ -20,6 +20,8 @@ use crate::session::postgres::PostgresServer;
 const RENEWALS_PER_LEASE: u32 = 5;
 /// Renewals before its end at which its holder takes it for over.
 const RENEWALS_BEFORE_END: u32 = 1;
+/// Renewals in whose time one try may be answered: a new connection and a slow disk may take longer than one.
+const RENEWALS_PER_TRY: u32 = 2;
 /// Time that giving a lease back may take.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 
@@ -191,7 +193,7 @@ impl LeaseKeeper {
                 () = sleep_until(due) => {}
             }
             due = Instant::now() + every;
-            let renewed = timeout(every, self.renew(&mut link)).await;
+            let renewed = timeout(every * RENEWALS_PER_TRY, self.renew(&mut link)).await;
             let error = match renewed {
                 Ok(Ok(standing)) => {
                     told.send_replace(standing);
