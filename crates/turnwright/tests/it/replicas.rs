@@ -161,7 +161,8 @@ async fn a_killed_servers_turn_goes_on_with_another_one_after_its_lease() {
     assert_eq!(record["status"], "completed", "{record}");
     let call = &record["rounds"][0]["calls"][0];
     assert_eq!(call["status"], "completed", "{record}");
-    assert_eq!(cluster.number("SELECT fence FROM turn").await, 2);
+    // A machine that is too busy to renew the second one's lease has it claimed once more.
+    assert!(cluster.number("SELECT fence FROM turn").await >= 2);
     assert!(took < TAKEN_WITHIN, "{took:?}");
 }
 
