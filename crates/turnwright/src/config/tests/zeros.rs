@@ -27,6 +27,7 @@ const MEANT: [&str; 24] = [
     "record.repeat_window_s",
     "record.request_keys_kept_h",
     "server.drain_s",
+    "server.unready_s",
     "spend.end_user_usd",
     "spend.key_usd",
     "spend.organization_usd",
