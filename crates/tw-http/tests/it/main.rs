@@ -21,6 +21,7 @@ mod driver_panics;
 mod end_user;
 mod golden;
 mod keys;
+mod keeping;
 mod leave;
 mod limits;
 mod local_models;
