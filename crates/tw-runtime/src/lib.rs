@@ -13,6 +13,7 @@ pub mod conversation_items;
 pub mod conversations;
 pub mod follow;
 pub mod forgetting;
+pub mod import;
 pub mod kept_answer;
 pub mod keys;
 pub mod models;

@@ -458,6 +458,7 @@ impl Runtime {
                 | Outcome::Deleted { .. }
                 | Outcome::TooMany
                 | Outcome::Deliveries(_)
+                | Outcome::Imported(_)
                 | Outcome::Count(_)
                 | Outcome::Partly(_),
             )

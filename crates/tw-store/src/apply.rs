@@ -5,6 +5,7 @@ mod approvals;
 mod charges;
 mod conversation;
 mod end_users;
+mod imported;
 mod items;
 mod outside;
 mod relayed;
@@ -324,6 +325,7 @@ fn apply_free(
         } => conversation::delete_turn(db, *organization, *turn, *at),
         Change::EraseEndUser(erase) => end_users::erase(db, erase),
         Change::DeleteErased { at, turns_max } => end_users::delete_erased(db, *at, *turns_max),
+        Change::ImportTurns(import) => imported::import(db, import, contents),
         Change::CompleteCall(complete) => outside::complete_call(db, complete, contents),
         Change::ClaimTurn(claim) => accept::claim_turn(db, claim),
         Change::AskStop {

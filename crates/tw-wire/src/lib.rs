@@ -26,6 +26,7 @@ mod unshared;
 
 pub mod compaction;
 pub mod conversation_request;
+pub mod langchain_rows;
 pub mod part_addresses;
 pub mod passed_headers;
 pub mod relayed;
