@@ -108,6 +108,8 @@ pub struct ServerSettings {
     keep_alive_s: u64,
     body_timeout_s: u64,
     drain_s: u64,
+    unready_s: u64,
+    lease_s: u64,
     turns_max: usize,
     streams_max: usize,
     client_stall_s: u64,
@@ -232,6 +234,14 @@ impl fmt::Debug for StoreUrl {
 impl ServerSettings {
     pub fn connections_max(&self) -> usize {
         self.connections_max
+    }
+
+    pub fn unready(&self) -> Duration {
+        Duration::from_secs(self.unready_s)
+    }
+
+    pub fn lease(&self) -> Duration {
+        Duration::from_secs(self.lease_s)
     }
 }
 

@@ -18,6 +18,7 @@ pub mod kept_answer;
 pub mod keys;
 pub mod models;
 pub mod relay;
+mod replicas;
 pub mod runtime;
 pub mod tools;
 

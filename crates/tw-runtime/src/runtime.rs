@@ -1,7 +1,7 @@
 //! The runtime: what all turns share, its start and its end.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -38,6 +38,7 @@ use crate::metrics::{DroppedLogLines, Format, Metrics};
 use crate::models::KnownModels;
 use crate::orphaned_turns::OrphanedTurns;
 use crate::recovery_pace::{RECOVERIES_BYTES_DEFAULT, RecoveryPace};
+use crate::replicas::Replicas;
 use crate::results::ResultCache;
 use crate::retention::KeepingRules;
 use crate::sealing::Sealer;
@@ -217,12 +218,15 @@ pub(crate) struct RuntimeInner {
     pub(crate) driver_panics: DriverPanics,
     pub(crate) orphaned: OrphanedTurns,
     pub(crate) marks: AnsweredNotes,
+    pub(crate) replicas: Replicas,
     pub(crate) metrics: Metrics,
     /// `None` while nothing is traced.
     pub(crate) telemetry: Option<Telemetry>,
     pub(crate) tasks: TaskTracker,
     /// Token that is cancelled when no new turns are accepted.
     pub(crate) refusing: CancellationToken,
+    /// Set once the process is to end, while it serves on.
+    pub(crate) leaving: AtomicBool,
     /// Name of this process in the turns that it drives.
     pub(crate) boot: String,
     pub(crate) serial: AtomicU64,
@@ -249,10 +253,11 @@ impl Runtime {
         );
         let traced = config.telemetry.clone();
         let telemetry = traced.map(|config| Telemetry::start(config, metrics.spans()));
+        let replicas = Replicas::default();
         let runtime = Self(Arc::new(RuntimeInner {
             connections: UpstreamConnections::default(),
-            slots: CallSlots::default(),
-            limiter: Limiter::new(config.rules.clone(), env.clone()),
+            slots: CallSlots::new(replicas.share()),
+            limiter: Limiter::new(config.rules.clone(), replicas.share(), env.clone()),
             recovery_pace: RecoveryPace::new(config.recoveries_bytes_max),
             book: ToolBook::new(config.tools.clone()),
             results: ResultCache::new(config.results_bytes_max),
@@ -269,9 +274,11 @@ impl Runtime {
             orphaned: OrphanedTurns::default(),
             marks: AnsweredNotes::default(),
             telemetry,
+            replicas,
             metrics,
             tasks: TaskTracker::new(),
             refusing: CancellationToken::new(),
+            leaving: AtomicBool::new(false),
             boot: env.random_id().simple().to_string(),
             serial: AtomicU64::new(1),
             env,
@@ -345,6 +352,16 @@ impl Runtime {
         self.0.refusing.is_cancelled()
     }
 
+    /// Whether nobody should be sent here any more, although whoever comes is served.
+    pub fn is_leaving(&self) -> bool {
+        self.0.leaving.load(Ordering::Acquire)
+    }
+
+    /// Says that the process is to end soon, so that whoever asks sends others elsewhere.
+    pub fn set_leaving(&self) {
+        self.0.leaving.store(true, Ordering::Release);
+    }
+
     /// Refuses new turns, lets running ones end within the drain limit, and then ends them or
     /// leaves them for the next start.
     pub async fn shut_down(&self) {
@@ -358,13 +375,14 @@ impl Runtime {
 
     /// [`Runtime::shut_down`] with a drain limit of its own.
     pub async fn shut_down_within(&self, drain_max: Duration) {
-        self.end_turns_within(drain_max).await;
+        self.drain(drain_max).await;
+        self.0.replicas.leave().await;
         if let Some(telemetry) = &self.0.telemetry {
             telemetry.end().await;
         }
     }
 
-    async fn end_turns_within(&self, drain_max: Duration) {
+    async fn drain(&self, drain_max: Duration) {
         self.0.refusing.cancel();
         self.0.tasks.close();
         let all_ended = self.0.tasks.wait();

@@ -445,6 +445,14 @@ fn lock_rows(
     }
 }
 
+/// Tells the other servers on the database, once this is committed, that there is something for them; it may get lost.
+fn hint(db: &mut WriteSession<'_>, what: &'static str) -> Result<(), StoreApplyError> {
+    match db.engine() {
+        Engine::Sqlite => Ok(()),
+        Engine::Postgres => run(db, what, "SELECT pg_notify('turnwright', '')", params![]),
+    }
+}
+
 /// Locks an organization, for a count of its rows that decides whether there is one more.
 fn lock_organization(
     db: &mut WriteSession<'_>,

@@ -109,6 +109,10 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0025_webhooks.sql"),
     },
     Migration {
+        name: "instances",
+        sql: include_str!("../migrations/0029_instances.sql"),
+    },
+    Migration {
         name: "keeping",
         sql: include_str!("../migrations/0030_keeping.sql"),
     },

@@ -8,7 +8,7 @@ const SECONDS_MAX: i64 = 10 * 365 * 24 * 3600;
 
 /// Settings in which 0 keeps, waits for, puts back or allows none of something that can be done
 /// without. Anywhere else it would leave a server that serves nobody.
-const MAY_BE_ZERO: [&str; 18] = [
+const MAY_BE_ZERO: [&str; 19] = [
     "cache.bytes_max",
     "cache.models_s",
     "limits.memory_bytes_max",
@@ -26,6 +26,7 @@ const MAY_BE_ZERO: [&str; 18] = [
     "record.tool_versions_kept",
     "record.tool_versions_kept_h",
     "server.drain_s",
+    "server.unready_s",
     "telemetry.batch_delay_ms",
 ];
 /// Beginnings of the tables in which 0 is no limit, or costs nothing.

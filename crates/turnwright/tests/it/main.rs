@@ -11,6 +11,7 @@ mod leave;
 mod log;
 mod postgres;
 mod recover;
+mod replicas;
 mod restart;
 mod serve;
 mod socket;

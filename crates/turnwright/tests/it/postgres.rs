@@ -69,26 +69,6 @@ async fn a_tool_loop_survives_a_kill() {
     check_commands(&schema, &data);
 }
 
-/// Two servers would take each other's turns over.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_second_server_on_the_same_database_refuses() {
-    let Some(schema) = PostgresSchema::create().await else {
-        return;
-    };
-    let folder = TempDir::new().unwrap();
-    let upstream = Listener::in_turn(Vec::new()).await.unwrap();
-    let first = folder.path().join("first");
-    let _server = ServerProcess::start(serve_on(&schema, &first, &upstream), &first);
-    let second = folder.path().join("second");
-    let refused = serve_on(&schema, &second, &upstream).output().unwrap();
-    assert!(!refused.status.success());
-    let said = stderr(&refused);
-    assert!(
-        said.contains("another server runs on the database"),
-        "{said}"
-    );
-}
-
 async fn ended(client: &TestClient, turn: &str) -> Value {
     let path = format!("/v1/turns/{turn}");
     poll_until("a turn that has ended", async || {

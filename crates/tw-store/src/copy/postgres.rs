@@ -15,7 +15,7 @@ use crate::db_error::DbError;
 use crate::migrate;
 use crate::session::postgres::{BEGIN_READ, PgConnection, PostgresServer};
 use crate::session::row::Column;
-use crate::store::hold;
+use crate::store::instance::keep_servers_away;
 
 /// A copy takes its time, and waits while the other side works.
 const PATIENT: &str = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
@@ -54,7 +54,7 @@ impl PostgresSource {
     pub fn open(server: &PostgresServer) -> Result<Self, CopyError> {
         let conn = server.connect().map_err(CopyError::Source)?;
         conn.frame(PATIENT).map_err(CopyError::Source)?;
-        if !hold::try_lock(&conn).map_err(CopyError::Source)? {
+        if !keep_servers_away(&conn).map_err(CopyError::Source)? {
             return Err(CopyError::SourceInUse);
         }
         conn.frame(BEGIN_READ).map_err(CopyError::Source)?;
@@ -87,7 +87,7 @@ impl PostgresTarget {
     pub fn open(server: &PostgresServer, now: Timestamp) -> Result<Self, CopyError> {
         let conn = server.connect().map_err(CopyError::Target)?;
         conn.frame(PATIENT).map_err(CopyError::Target)?;
-        if !hold::try_lock(&conn).map_err(CopyError::Target)? {
+        if !keep_servers_away(&conn).map_err(CopyError::Target)? {
             return Err(CopyError::TargetInUse);
         }
         migrate::postgres::run(&conn, now).map_err(CopyError::TargetSchema)?;

@@ -287,7 +287,8 @@ async fn a_server_that_is_in_use_or_not_empty_is_refused() {
         matches!(refused, Err(CopyError::TargetNotEmpty)),
         "{refused:?}"
     );
-    let held = world.store.hold().await.unwrap();
+    let lease = world.store.join("server", Duration::from_secs(60)).await;
+    let lease = lease.unwrap().unwrap();
     let refused = copied(server(schema), server(&other)).await;
     assert!(
         matches!(refused, Err(CopyError::SourceInUse)),
@@ -298,7 +299,7 @@ async fn a_server_that_is_in_use_or_not_empty_is_refused() {
         matches!(refused, Err(CopyError::TargetInUse)),
         "{refused:?}"
     );
-    drop(held);
+    lease.leave().await;
 }
 
 impl StoreWorld {

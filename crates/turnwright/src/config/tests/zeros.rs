@@ -30,6 +30,7 @@ const MEANT: [&str; 27] = [
     "record.tool_versions_kept",
     "record.tool_versions_kept_h",
     "server.drain_s",
+    "server.unready_s",
     "spend.end_user_usd",
     "spend.key_usd",
     "spend.organization_usd",
