@@ -57,7 +57,7 @@ impl DbError {
             Failure::Postgres(error) => kind_of_postgres(error),
             Failure::TimedOut | Failure::Runtime(_) | Failure::Raced | Failure::Closed => {
                 DbErrorKind::Passing
-            },
+            }
             Failure::NoRow
             | Failure::Column { .. }
             | Failure::Lost
@@ -89,6 +89,7 @@ impl DbError {
             Failure::TimedOut | Failure::Runtime(_) | Failure::Lost => true,
             Failure::Sqlite(_)
             | Failure::Raced
+            | Failure::Closed
             | Failure::Mispredicted
             | Failure::NoRow
             | Failure::Column { .. }
