@@ -7,7 +7,7 @@ use tw_core::id::TurnId;
 use tw_core::time::Timestamp;
 
 use super::conversation::MOVE_HEAD;
-use super::{StoreApplyError, execute, run};
+use super::{StoreApplyError, execute, hint, run};
 use crate::session::WriteSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
@@ -81,6 +81,9 @@ pub fn delete_erased(
         if execute(db, WHAT, UNMAKE, bound)? == 0 {
             run(db, WHAT, DONE, params![user, at.0])?;
         }
+    }
+    if deleted.iter().any(|(_, _, runs)| *runs) {
+        hint(db, WHAT)?;
     }
     let running = deleted.iter().filter(|(_, _, runs)| *runs);
     let running = running.map(|(_, id, _)| TurnId::parse(id));
