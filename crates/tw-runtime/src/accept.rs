@@ -38,7 +38,7 @@ use crate::approvals::AnswersUse;
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
 use crate::auth::Principal;
 use crate::chain::ChainHistory;
-use crate::driver::{self, AcceptedTurn, DriverParts, TurnDriver, TurnWork};
+use crate::driver::{AcceptedTurn, DriverParts, TurnDriver, TurnWork, running};
 use crate::equal_requests::{PassMode, RequestFingerprint, TurnstilePass};
 use crate::follow::Follower;
 use crate::limiter::{RoomPermit, RoomRefused};
@@ -600,7 +600,7 @@ impl Runtime {
             events_stored: 0,
         });
         inner.live.add(fence.turn, live);
-        driver::spawn(inner, fence, driver.accept(accept, step, pass, accepted));
+        running::spawn(inner, fence, driver.accept(accept, step, pass, accepted));
         let answer = TurnAnswer::new(Answer::Live {
             events,
             _client: client,

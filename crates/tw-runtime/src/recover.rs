@@ -29,7 +29,7 @@ use tw_wire::stored::context::{self, ListedTool, OfferedTool, TurnContext};
 use crate::approvals::{self, ActedAnswers, QuestionReader};
 use crate::assembly::{self, AssembledTurn, TurnIdentity, TurnParts};
 use crate::chain::{self, ChainError, ChainHistory};
-use crate::driver::{self, DriverParts, TurnDriver};
+use crate::driver::{DriverParts, TurnDriver, running};
 use crate::error_chain::ErrorChain;
 use crate::fail_point::FailPoint;
 use crate::limiter::BodyPermit;
@@ -601,7 +601,7 @@ fn drive_on(
         events_stored,
     });
     inner.live.add(fence.turn, live);
-    driver::spawn(inner, fence, driver.resume(step));
+    running::spawn(inner, fence, driver.resume(step));
 }
 
 fn ends_by_our_fault(write: &TurnChange) -> bool {
