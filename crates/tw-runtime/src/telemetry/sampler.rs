@@ -51,7 +51,8 @@ impl TraceSampler {
                 let TraceId([.., a, b, c, d, e, f, g]) = trace;
                 // The last 56 bits of an id are random.
                 let random = u64::from_be_bytes([0, a, b, c, d, e, f, g]);
-                (random as f64) < ratio * RANDOM_VALUES
+                // Compared as integers: the highest ids as floats would be rounded up to what no part is above.
+                random < (ratio * RANDOM_VALUES) as u64
             }
         }
     }
