@@ -14,6 +14,7 @@ mod read;
 mod secrets;
 mod telemetry;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -38,6 +39,7 @@ use tw_runtime::fail_point::{FailPoint, PanicPoint};
 use tw_runtime::limiter::LimiterRules;
 use tw_runtime::metrics::DroppedLogLines;
 use tw_runtime::recovery_pace::RECOVERIES_BYTES_DEFAULT;
+use tw_runtime::retention::KeepingRules;
 use tw_runtime::runtime::{RECALLED_BYTES_DEFAULT, RuntimeConfig};
 use tw_runtime::telemetry::TelemetryConfig;
 use tw_runtime::tools::DefinitionVetting;
@@ -45,6 +47,7 @@ use tw_store::store::StoreOptions;
 
 use crate::cli::ServeArgs;
 use crate::listen::ConnectionLimits;
+use crate::organization::slug;
 use crate::registry::{self, ProbeSettings};
 
 use downloads::DownloadSettings;
@@ -153,6 +156,11 @@ struct LimitSettings {
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 struct RecordSettings {
+    contents_kept_h: u64,
+    tool_versions_kept: u32,
+    tool_versions_kept_h: u64,
+    #[serde(default)]
+    organizations: BTreeMap<String, OrganizationRecordSettings>,
     events_kept_h: u64,
     request_keys_kept_h: u64,
     relayed_requests_kept_h: u64,
@@ -160,6 +168,37 @@ struct RecordSettings {
     repeat_window_s: u64,
     flush_interval_ms: u64,
     content_bytes_min: usize,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct OrganizationRecordSettings {
+    contents_kept_h: u64,
+}
+
+impl RecordSettings {
+    fn keeping(&self) -> anyhow::Result<KeepingRules> {
+        // 0 is for ever.
+        let contents = |kept_h: u64| (kept_h > 0).then(|| hours(kept_h));
+        let own = |(name, own): (&String, &OrganizationRecordSettings)| {
+            let slug = slug(name).with_context(|| format!("record.organizations.{name:?}"))?;
+            Ok((slug, contents(own.contents_kept_h)))
+        };
+        Ok(KeepingRules {
+            contents: contents(self.contents_kept_h),
+            contents_of: self
+                .organizations
+                .iter()
+                .map(own)
+                .collect::<anyhow::Result<_>>()?,
+            tool_versions: self.tool_versions_kept,
+            tool_versions_for: hours(self.tool_versions_kept_h),
+        })
+    }
+}
+
+fn hours(hours: u64) -> Duration {
+    Duration::from_secs(hours.saturating_mul(3600))
 }
 
 #[derive(Deserialize, Debug)]
@@ -258,6 +297,7 @@ impl Settings {
         settings.downloads.allowed()?;
         settings.rate.organizations()?;
         settings.spend.rules()?;
+        settings.record.keeping()?;
         money::prices(&settings.price)?;
         settings.secrets = Arc::new(Secrets::new(secrets)?);
         Ok(settings)
@@ -277,7 +317,6 @@ impl Settings {
                 "no upstream: set OPENAI_API_KEY (and OPENAI_BASE_URL for another server) or ANTHROPIC_API_KEY, or write [[upstream]] into a config file"
             );
         }
-        let hours = |hours: u64| Duration::from_secs(hours.saturating_mul(3600));
         Ok(RuntimeConfig {
             upstreams: upstreams.into_iter().map(Arc::new).collect(),
             tools: self.built_in_tools()?,
@@ -305,6 +344,7 @@ impl Settings {
             client_stall_max: Duration::from_secs(self.server.client_stall_s),
             events_kept: hours(self.record.events_kept_h),
             request_keys_kept: hours(self.record.request_keys_kept_h),
+            keeping: self.record.keeping()?,
             relayed_requests_kept: hours(self.record.relayed_requests_kept_h),
             deliveries_kept: hours(self.record.deliveries_kept_h),
             repeat_window: Duration::from_secs(self.record.repeat_window_s),

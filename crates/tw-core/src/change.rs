@@ -110,9 +110,16 @@ pub enum Change {
         turn: TurnId,
         at: Timestamp,
     },
-
     /// Turns that another system has recorded, those of them that are not there yet. The outcome is `Imported`.
     ImportTurns(Box<ImportTurns>),
+
+    // People.
+    EraseEndUser(EraseEndUser),
+    /// Deletes some turns of end users that are being erased; `Already` when there is none left.
+    DeleteErased {
+        at: Timestamp,
+        turns_max: u32,
+    },
 
     // Webhooks.
     OfWebhook(Box<WebhookChange>),
@@ -130,6 +137,17 @@ pub enum Change {
     EraseDue {
         now: Timestamp,
         turns_max: u32,
+    },
+    /// Contents of an organization's turns that ended before `before` are due to be erased.
+    ExpireContents {
+        organization: OrgId,
+        before: Timestamp,
+        now: Timestamp,
+        turns_max: u32,
+    },
+    /// Deletes versions of tools, unless one is the newest or a call ran it.
+    DeleteToolVersions {
+        versions: Vec<ToolVersionKey>,
     },
     /// Deletes event logs of turns that ended before `before`.
     ExpireEvents {
@@ -422,6 +440,17 @@ pub struct DeleteConversation {
     /// The conversation's public id.
     pub conversation: String,
     pub whose: TurnOwner,
+    pub at: Timestamp,
+}
+
+/// The beginning of forgetting an end user: the name is another at once, and the turns are deleted from then on. `Already`
+/// when nobody has the name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EraseEndUser {
+    pub organization: OrgId,
+    pub name: String,
+    /// The name under which counts and costs stay.
+    pub pseudonym: String,
     pub at: Timestamp,
 }
 

@@ -241,6 +241,11 @@ impl ApiError {
         }
     }
 
+    pub(crate) fn no_end_user() -> Self {
+        let message = "There is no such end user.";
+        Self::new(ErrorKind::NotFound, Some("end_user_not_found"), message)
+    }
+
     pub(crate) fn no_key_of_id() -> Self {
         Self::new(
             ErrorKind::NotFound,

@@ -22,6 +22,7 @@ mod relay;
 mod tools;
 mod turns;
 mod usage;
+mod users;
 mod webhooks;
 
 mod events;

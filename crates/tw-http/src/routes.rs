@@ -10,7 +10,7 @@ use crate::openapi::{
 use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
 use crate::{
     chat, compact, conversations, events, health, keys, messages, metrics, models, responses,
-    socket, tools, turns, usage, webhooks,
+    socket, tools, turns, usage, users, webhooks,
 };
 
 pub(crate) fn all() -> DocumentedRouter {
@@ -520,5 +520,17 @@ fn of_usage(router: DocumentedRouter) -> DocumentedRouter {
     .scope("admin")
     .query(&[FROM, TO, BY])
     .gives(&[(JSON, "Usage")]);
-    router.route("/api/{slug}/usage", routing::get(usage::show), &[shows])
+    let erases = delete(
+        "eraseEndUser",
+        "Deletes and erases all turns of an end user; counts and costs stay under another name",
+    )
+    .scope("admin")
+    .gives(&[(JSON, "EndUserErased")]);
+    router
+        .route("/api/{slug}/usage", routing::get(usage::show), &[shows])
+        .route(
+            "/api/{slug}/users/{name}",
+            routing::delete(users::erase),
+            &[erases],
+        )
 }

@@ -40,6 +40,7 @@ use crate::orphaned_turns::OrphanedTurns;
 use crate::recovery_pace::{RECOVERIES_BYTES_DEFAULT, RecoveryPace};
 use crate::replicas::Replicas;
 use crate::results::ResultCache;
+use crate::retention::KeepingRules;
 use crate::sealing::Sealer;
 use crate::slots::CallSlots;
 use crate::spending::SpendRules;
@@ -83,6 +84,7 @@ pub struct RuntimeConfig {
     pub client_stall_max: Duration,
     pub events_kept: Duration,
     pub request_keys_kept: Duration,
+    pub keeping: KeepingRules,
     /// Time for which records of requests without a turn are kept.
     pub relayed_requests_kept: Duration,
     /// Time for which webhooks' deliveries are kept once they were delivered or given up.
@@ -160,6 +162,7 @@ impl RuntimeConfig {
             client_stall_max: CLIENT_STALL_DEFAULT,
             events_kept: EVENTS_KEPT_DEFAULT,
             request_keys_kept: REQUEST_KEYS_KEPT_DEFAULT,
+            keeping: KeepingRules::defaults(),
             relayed_requests_kept: RELAYED_REQUESTS_KEPT_DEFAULT,
             deliveries_kept: DELIVERIES_KEPT_DEFAULT,
             repeat_window: REPEAT_WINDOW_DEFAULT,

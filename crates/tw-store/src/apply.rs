@@ -4,6 +4,7 @@ mod accept;
 mod approvals;
 mod charges;
 mod conversation;
+mod end_users;
 mod imported;
 mod items;
 mod outside;
@@ -322,6 +323,8 @@ fn apply_free(
             turn,
             at,
         } => conversation::delete_turn(db, *organization, *turn, *at),
+        Change::EraseEndUser(erase) => end_users::erase(db, erase),
+        Change::DeleteErased { at, turns_max } => end_users::delete_erased(db, *at, *turns_max),
         Change::ImportTurns(import) => imported::import(db, import, contents),
         Change::CompleteCall(complete) => outside::complete_call(db, complete, contents),
         Change::ClaimTurn(claim) => accept::claim_turn(db, claim),
@@ -336,6 +339,13 @@ fn apply_free(
             at,
         } => accept::mark_answered(db, *organization, *turn, *at),
         Change::EraseDue { now, turns_max } => retention::erase_due(db, *now, *turns_max),
+        Change::ExpireContents {
+            organization,
+            before,
+            now,
+            turns_max,
+        } => retention::expire_contents(db, *organization, (*before, *now), *turns_max),
+        Change::DeleteToolVersions { versions } => tools::delete_versions(db, versions),
         Change::ExpireEvents { before, turns_max } => {
             retention::expire_events(db, *before, *turns_max)
         }

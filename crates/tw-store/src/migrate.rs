@@ -112,6 +112,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "instances",
         sql: include_str!("../migrations/0029_instances.sql"),
     },
+    Migration {
+        name: "keeping",
+        sql: include_str!("../migrations/0030_keeping.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

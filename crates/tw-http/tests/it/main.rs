@@ -20,6 +20,7 @@ mod downloads;
 mod driver_panics;
 mod end_user;
 mod golden;
+mod keeping;
 mod keys;
 mod leave;
 mod limits;

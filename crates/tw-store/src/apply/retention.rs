@@ -1,6 +1,7 @@
 //! Retention: the contents, logs and keys that are forgotten once they are due.
 
 use tw_core::change::Outcome;
+use tw_core::id::OrgId;
 use tw_core::time::Timestamp;
 
 use super::{StoreApplyError, execute, run};
@@ -53,6 +54,34 @@ pub fn erase_due(
         for sql in ERASE {
             run(db, WHAT, sql, params![turn, now.0, [0_u8; 0]])?;
         }
+    }
+    Ok(counted(turns.len()))
+}
+
+const CONTENTS_OLD: Sql = Sql {
+    sqlite: "SELECT key FROM turn
+        WHERE organization = ?1 AND ended_us < ?2 AND erased_us IS NULL
+          AND (erase_after_us IS NULL OR erase_after_us > ?3)
+        ORDER BY ended_us LIMIT ?4",
+    postgres: "SELECT key FROM turn
+        WHERE organization = ?1 AND ended_us < ?2 AND erased_us IS NULL
+          AND (erase_after_us IS NULL OR erase_after_us > ?3)
+        ORDER BY ended_us LIMIT ?4 FOR UPDATE SKIP LOCKED",
+};
+
+/// What is due is erased by [`erase_due`].
+pub fn expire_contents(
+    db: &mut WriteSession<'_>,
+    organization: OrgId,
+    (before, now): (Timestamp, Timestamp),
+    turns_max: u32,
+) -> Result<Outcome, StoreApplyError> {
+    const WHAT: &str = "letting old contents be erased";
+    let bound = params![organization.0, before.0, now.0, turns_max];
+    let turns = keys(db, WHAT, CONTENTS_OLD, bound)?;
+    for turn in &turns {
+        let sql = "UPDATE turn SET erase_after_us = ?2, updated_us = ?2 WHERE key = ?1";
+        run(db, WHAT, sql, params![turn, now.0])?;
     }
     Ok(counted(turns.len()))
 }

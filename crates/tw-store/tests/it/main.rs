@@ -14,6 +14,7 @@ mod events;
 mod groups;
 mod handing;
 mod items;
+mod keeping;
 mod memory;
 mod migrating;
 mod money;
