@@ -108,6 +108,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "webhooks",
         sql: include_str!("../migrations/0025_webhooks.sql"),
     },
+    Migration {
+        name: "callbacks",
+        sql: include_str!("../migrations/0026_callbacks.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
