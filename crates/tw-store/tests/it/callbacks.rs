@@ -2,8 +2,9 @@
 
 use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::callback::{CallbackMeaning, CallbackOutcome, CallbackVerdict, TakenCallback};
-use tw_core::change::{AwaitedCallback, Change, NewCall, Outcome, TurnChange};
+use tw_core::change::{AwaitedCallback, Change, NewCall, NewTurn, Outcome, TurnChange};
 use tw_core::id::{OrgId, TurnId};
+use tw_core::turn_policy::RecordPolicy;
 use tw_core::turn_status::TurnStatus;
 use tw_store::read::turn::CallRow;
 use tw_store::system::callbacks::callback_target;
@@ -241,7 +242,18 @@ async fn calls_that_nobody_calls_back_fail_at_their_deadline() {
 #[tokio::test]
 async fn nothing_is_kept_of_what_is_told_of_an_erased_turn() {
     on_each_store(async |world| {
-        let (turn, call) = turn_with_call(&world, 1).await;
+        let new = NewTurn {
+            record: RecordPolicy::Minimal,
+            ..world.new_turn(1)
+        };
+        let turn = new.id;
+        assert_eq!(world.accept_new(new).await.unwrap(), Outcome::Done);
+        let call = NewCall {
+            status: CallStatus::Processing,
+            ..pending_call(turn, call_ref(1, 0))
+        };
+        let add = TurnChange::AddCall(Box::new(call.clone()));
+        world.write_turn(turn, vec![add]).await.unwrap();
         let mut end = end_turn(TurnStatus::Completed);
         end.erase_after = Some(at(30));
         world

@@ -202,7 +202,7 @@ fn a_turn_that_waited_long_enough_goes_on_without() {
                show detached 1.0
                do release 1.0
                do ask 2#1
-             > refused record 1.0 failed tool_error no picture
+             > refused record 1.0 tool_error no picture
                write open 2#1
                show ended 1.0 failed tool_error
                do release 1.0
