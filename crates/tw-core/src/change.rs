@@ -10,6 +10,7 @@ use crate::call::{CallEnd, CallRunner, CallStatus};
 use crate::callback::{CallbackOutcome, TakenCallback};
 use crate::conversation::{AddedItems, ChangeConversation, DeleteItem, NewConversation};
 use crate::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
+use crate::imported::{ImportOutcome, ImportTurns};
 use crate::json::shared::SharedText;
 use crate::memory::{MemoryVerdict, RememberedHash};
 use crate::model::TokenUsage;
@@ -113,6 +114,9 @@ pub enum Change {
         turn: TurnId,
         at: Timestamp,
     },
+
+    /// Turns that another system has recorded, those of them that are not there yet. The outcome is `Imported`.
+    ImportTurns(Box<ImportTurns>),
 
     // Webhooks.
     OfWebhook(Box<WebhookChange>),
@@ -265,6 +269,8 @@ pub enum Outcome {
     CallbackTaken(CallbackOutcome),
     /// Deliveries of webhooks that are the caller's to send.
     Deliveries(Vec<ClaimedDelivery>),
+    /// What became of each turn that was to be imported.
+    Imported(Vec<ImportOutcome>),
     /// Number of rows that a retention change touched.
     Count(u64),
     /// Number of rows that a retention change touched before it stopped early: what else was due would have made the

@@ -10,6 +10,7 @@ mod calls;
 mod log;
 mod metering;
 mod perform;
+mod tracing_spans;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -52,6 +53,7 @@ use crate::recovery_pace::RecoveryPermit;
 use crate::results::ResultKey;
 use crate::runtime::RuntimeInner;
 use crate::slots::CallSlot;
+use crate::telemetry::TracedTurn;
 use crate::to_client::ToClient;
 use crate::tool_book::ToolBookPage;
 use crate::variables::{TurnVariables, VariableSubject};
@@ -59,6 +61,7 @@ use crate::variables::{TurnVariables, VariableSubject};
 use calls::{CallEnded, CallTaskKind};
 use log::TurnLog;
 use metering::{MeteredEvent, Metering};
+use tracing_spans::TurnTracing;
 
 /// The parts of a turn that its driver works with and never changes.
 #[derive(Debug)]
@@ -76,6 +79,8 @@ pub(crate) struct TurnWork {
     /// What its rounds have downloaded.
     pub(crate) downloaded: DownloadedParts,
     pub(crate) logged: LoggedOwner,
+    /// `None` while nothing is traced.
+    pub(crate) trace: Option<TracedTurn>,
 }
 
 /// The context of a turn that calls of our tools need.
@@ -137,6 +142,7 @@ pub(crate) struct TurnDriver {
     results_to_keep: BTreeMap<CallRef, ResultKey>,
     calls_began: BTreeMap<CallRef, Timestamp>,
     metering: Metering,
+    tracing: Option<Box<TurnTracing>>,
     timers: BTreeSet<(Instant, Timer)>,
     /// Fires at the next timer or flush.
     alarm: Pin<Box<Sleep>>,
@@ -203,6 +209,7 @@ impl TurnDriver {
         } = parts;
         let left = turn.setup().deadline.since(inner.env.now());
         let timers = BTreeSet::from([(Instant::now() + left, Timer::Deadline)]);
+        let tracing = TurnTracing::of(work.trace.as_ref(), &turn);
         Box::new(Self {
             inner,
             turn,
@@ -224,6 +231,7 @@ impl TurnDriver {
             results_to_keep: BTreeMap::new(),
             calls_began: BTreeMap::new(),
             metering: Metering::default(),
+            tracing,
             alarm: Box::pin(tokio::time::sleep_until(Instant::now() + left)),
             timers,
             model_events: Vec::new(),
@@ -561,6 +569,9 @@ impl TurnDriver {
             self.reach(FailPoint::AnswerBegan);
         }
         let mut batch = Step::default();
+        if let Some(tracing) = &mut self.tracing {
+            tracing.hear(&events, self.inner.env.now());
+        }
         for event in events.drain(..) {
             self.decide(Event::Model { ask, event }, step);
             // What needs no write does not wait for one.
@@ -600,8 +611,13 @@ impl TurnDriver {
 
     /// Goes on with the end that the record holds of a call, in place of what the step says of it.
     fn end_found(&mut self, call: CallRef, end: CallEnd, step: &mut Step) {
-        let noted = self.note_end(call, &end, self.inner.env.now());
-        self.count(vec![noted]);
+        let now = self.inner.env.now();
+        let mut noted = vec![self.note_end(call, &end, now)];
+        if let Some(tracing) = &mut self.tracing {
+            let span = tracing.call_ended(&self.turn, call, &end, now);
+            noted.push(MeteredEvent::Span(span));
+        }
+        self.count(noted);
         self.decide_beside(Event::EndFound { call, end }, step);
     }
 
@@ -655,6 +671,7 @@ impl TurnDriver {
                     streamed,
                     offered: request.tool_names(),
                     passed: self.work.passed.clone(),
+                    trace: self.trace_of_request(round, n),
                     downloads: self.downloads_for(upstream),
                 };
                 let serial = self.inner.serial.fetch_add(1, Ordering::Relaxed);

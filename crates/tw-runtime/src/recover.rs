@@ -476,6 +476,7 @@ fn parts_of<'a>(
         page,
         upstreams,
         passed: context.passed,
+        trace: context.trace,
     })
 }
 

@@ -44,6 +44,7 @@ use crate::results::ResultCache;
 use crate::sealing::Sealer;
 use crate::slots::CallSlots;
 use crate::spending::SpendRules;
+use crate::telemetry::{Telemetry, TelemetryConfig};
 use crate::tool_book::ToolBook;
 
 /// Parts and settings of the runtime.
@@ -103,6 +104,8 @@ pub struct RuntimeConfig {
     pub disk_free_bytes_min: u64,
     /// Whether the log gets a line for each turn and each relayed request that ends.
     pub log_turns: bool,
+    /// What is traced, and where it goes; `None` traces nothing.
+    pub telemetry: Option<TelemetryConfig>,
     /// Count of lines that the log could not take.
     pub log_lines_dropped: DroppedLogLines,
     /// Debug builds only: where to die.
@@ -172,6 +175,7 @@ impl RuntimeConfig {
             models_kept: MODELS_KEPT_DEFAULT,
             disk_free_bytes_min: DISK_FREE_BYTES_DEFAULT,
             log_turns: true,
+            telemetry: None,
             log_lines_dropped: DroppedLogLines::default(),
             fail_point: None,
             panic_point: None,
@@ -220,6 +224,8 @@ pub(crate) struct RuntimeInner {
     pub(crate) marks: AnsweredNotes,
     pub(crate) refused_callbacks: RefusedCallbacks,
     pub(crate) metrics: Metrics,
+    /// `None` while nothing is traced.
+    pub(crate) telemetry: Option<Telemetry>,
     pub(crate) tasks: TaskTracker,
     /// Token that is cancelled when no new turns are accepted.
     pub(crate) refusing: CancellationToken,
@@ -247,6 +253,8 @@ impl Runtime {
             env.now(),
             &config.log_lines_dropped,
         );
+        let traced = config.telemetry.clone();
+        let telemetry = traced.map(|config| Telemetry::start(config, metrics.spans()));
         let runtime = Self(Arc::new(RuntimeInner {
             connections: UpstreamConnections::default(),
             slots: CallSlots::default(),
@@ -267,6 +275,7 @@ impl Runtime {
             orphaned: OrphanedTurns::default(),
             marks: AnsweredNotes::default(),
             refused_callbacks: RefusedCallbacks::default(),
+            telemetry,
             metrics,
             tasks: TaskTracker::new(),
             refusing: CancellationToken::new(),
@@ -356,6 +365,13 @@ impl Runtime {
 
     /// [`Runtime::shut_down`] with a drain limit of its own.
     pub async fn shut_down_within(&self, drain_max: Duration) {
+        self.end_turns_within(drain_max).await;
+        if let Some(telemetry) = &self.0.telemetry {
+            telemetry.end().await;
+        }
+    }
+
+    async fn end_turns_within(&self, drain_max: Duration) {
         self.0.refusing.cancel();
         self.0.tasks.close();
         let all_ended = self.0.tasks.wait();
@@ -372,6 +388,11 @@ impl Runtime {
                 "turns are left for the next start"
             );
         }
+    }
+
+    /// Whether turns are parts of traces.
+    pub fn traces(&self) -> bool {
+        self.0.telemetry.is_some()
     }
 
     /// Waits until nothing runs, without refusing anything.

@@ -275,6 +275,7 @@ impl Runtime {
             now: self.env().now(),
             organization: Arc::clone(&page.slug),
             variables: Arc::new(variables),
+            trace: None,
             tenancy: page.tenancy,
         };
         let began = Instant::now();
@@ -463,6 +464,7 @@ impl Runtime {
                 | Outcome::TooMany
                 | Outcome::CallbackTaken(_)
                 | Outcome::Deliveries(_)
+                | Outcome::Imported(_)
                 | Outcome::Count(_)
                 | Outcome::Partly(_),
             )

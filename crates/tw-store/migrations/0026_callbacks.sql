@@ -9,9 +9,6 @@ DROP INDEX tool_call_external;
 CREATE INDEX tool_call_awaited ON tool_call (deadline_us)
     WHERE deadline_us IS NOT NULL AND approval IS NULL AND ended_us IS NULL;
 
--- Since when the turn has no driver, because it waits for callbacks only.
-ALTER TABLE turn ADD COLUMN suspended_us INTEGER;
-
 -- Everything that came to the address of a callback, refused or not.
 CREATE TABLE callback_delivery (
     key          INTEGER PRIMARY KEY,

@@ -5,6 +5,7 @@ mod approvals;
 mod callbacks;
 mod charges;
 mod conversation;
+mod imported;
 mod items;
 mod outside;
 mod relayed;
@@ -330,6 +331,7 @@ fn apply_free(
             turn,
             at,
         } => conversation::delete_turn(db, *organization, *turn, *at),
+        Change::ImportTurns(import) => imported::import(db, import, contents),
         Change::CompleteCall(complete) => outside::complete_call(db, complete, contents),
         Change::ClaimTurn(claim) => accept::claim_turn(db, claim),
         Change::AskStop {

@@ -8,7 +8,7 @@ const SECONDS_MAX: i64 = 10 * 365 * 24 * 3600;
 
 /// Settings in which 0 keeps, waits for, puts back or allows none of something that can be done
 /// without. Anywhere else it would leave a server that serves nobody.
-const MAY_BE_ZERO: [&str; 15] = [
+const MAY_BE_ZERO: [&str; 16] = [
     "cache.bytes_max",
     "cache.models_s",
     "hooks.wait_s",
@@ -24,6 +24,7 @@ const MAY_BE_ZERO: [&str; 15] = [
     "record.repeat_window_s",
     "record.request_keys_kept_h",
     "server.drain_s",
+    "telemetry.batch_delay_ms",
 ];
 /// Beginnings of the tables in which 0 is no limit, or costs nothing.
 const ZERO_IS_NO_LIMIT: [&str; 3] = ["rate.", "spend.", "price["];

@@ -5,6 +5,7 @@ mod process;
 
 mod backup;
 mod doctor;
+mod import;
 mod keys;
 mod leave;
 mod log;

@@ -171,8 +171,6 @@ CREATE TABLE turn (
     erase_after_us     bigint,
     erased_us          bigint,
     events_expired_us  bigint,
-    -- Since when the turn has no driver, because it waits for callbacks only.
-    suspended_us       bigint,
     -- Who the items are from that the turn adds to its conversation; null for a turn that adds none.
     item_source        text     CHECK (item_source IN ('answer', 'client')),
     created_us         bigint   NOT NULL,

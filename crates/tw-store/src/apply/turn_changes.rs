@@ -535,7 +535,7 @@ const END_TURN: &str = "UPDATE turn
     WHERE key = ?1 /* guard */ AND status = 'running'";
 
 /// A conversation that a client made by itself has the items of those turns that are to add theirs, and no branches.
-const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
+pub(super) const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
     WHERE key = (SELECT conversation FROM turn WHERE key = ?1 AND deleted_us IS NULL)
       AND (api_key IS NULL OR (SELECT item_source FROM turn WHERE key = ?1) IS NOT NULL)";
 

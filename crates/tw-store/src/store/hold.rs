@@ -119,7 +119,8 @@ fn keep(server: &PostgresServer, conn: PgConnection, stopped: &Receiver<()>) -> 
     Kept::Wanted
 }
 
-fn try_lock(conn: &PgConnection) -> Result<bool, DbError> {
+/// Whether the connection has the lock now; it ends with the connection.
+pub(crate) fn try_lock(conn: &PgConnection) -> Result<bool, DbError> {
     let rows = conn.query(LOCK, &[])?;
     rows.first().map_or(Ok(false), |row| Ok(row.try_get(0)?))
 }

@@ -10,6 +10,7 @@ mod callbacks;
 mod calls;
 mod completed_calls;
 mod conversations;
+mod copying;
 mod events;
 mod groups;
 mod handing;

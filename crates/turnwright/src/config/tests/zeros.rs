@@ -6,7 +6,7 @@ use super::load;
 use crate::config::DEFAULTS;
 
 /// Where 0 means something.
-const MEANT: [&str; 24] = [
+const MEANT: [&str; 25] = [
     "cache.bytes_max",
     "cache.models_s",
     "hooks.wait_s",
@@ -31,6 +31,7 @@ const MEANT: [&str; 24] = [
     "spend.end_user_usd",
     "spend.key_usd",
     "spend.organization_usd",
+    "telemetry.batch_delay_ms",
 ];
 
 /// Every integer of the reference, as table and key.
