@@ -6,6 +6,7 @@ mod downloads;
 mod egress;
 mod environment;
 mod headers;
+mod hooks;
 mod money;
 mod network;
 mod numbers;
@@ -26,7 +27,7 @@ use anyhow::{Context, anyhow, bail};
 use rustls::ClientConfig;
 use serde::Deserialize;
 use tw_core::change::ToolRoom;
-use tw_core::limits::{DEFINITIONS_BYTES_MAX, RequestLimits, TurnLimits};
+use tw_core::limits::{CALLBACK_WAIT_DEFAULT, DEFINITIONS_BYTES_MAX, RequestLimits, TurnLimits};
 use tw_core::time::Timestamp;
 use tw_core::tool::Tool;
 use tw_egress::client::EgressClient;
@@ -53,6 +54,7 @@ use crate::registry::{self, ProbeSettings};
 use downloads::DownloadSettings;
 use egress::EgressSettings;
 use environment::Environment;
+use hooks::HookSettings;
 use money::{PriceSettings, SpendSettings};
 use network::TlsSettings;
 use rate::RateSettings;
@@ -79,6 +81,7 @@ pub struct Settings {
     record: RecordSettings,
     tools: ToolSettings,
     cache: CacheSettings,
+    hooks: HookSettings,
     downloads: DownloadSettings,
     telemetry: TelemetrySettings,
     log: LogSettings,
@@ -323,6 +326,8 @@ impl Settings {
             tool_client: self.tool_client(&self.listeners())?,
             downloader: self.downloader(&self.listeners())?,
             secrets: Arc::clone(&self.secrets),
+            callback_base: self.hooks.base()?,
+            trusted_proxies: self.hooks.trusted_proxies()?,
             tools_stored_max: self.limits.tools_stored_max,
             results_bytes_max: self.cache.bytes_max,
             memory_bytes_max: self.limits.memory_bytes_max,
@@ -330,7 +335,10 @@ impl Settings {
             tools_enabled: self.tools.enabled,
             prices: Arc::new(money::prices(&self.price)?),
             spend: self.spend.rules()?,
-            turn: self.limits.turn(),
+            turn: TurnLimits {
+                callback_wait_max: self.hooks.wait(),
+                ..self.limits.turn()
+            },
             request: self.limits.request(),
             rules: LimiterRules {
                 turns_max: self.server.turns_max,
@@ -373,6 +381,7 @@ impl Settings {
         let built_in = self.built_in_tools()?;
         Ok(DefinitionVetting {
             secrets: Arc::clone(&self.secrets),
+            takes_callbacks: self.hooks.base()?.is_some(),
             client: self.tool_client(&self.listeners())?,
             limits: self.limits.request(),
             taken: built_in.iter().map(|tool| tool.name.clone()).collect(),
@@ -481,6 +490,8 @@ impl LimitSettings {
             streamed_max: Duration::from_secs(self.streamed_s),
             plain_max: Duration::from_secs(self.plain_s),
             approval_max: Duration::from_secs(self.approval_s),
+            // It stands with the other settings of callbacks.
+            callback_wait_max: CALLBACK_WAIT_DEFAULT,
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::approval::{ApprovalGiven, ApprovalState};
 use crate::call::{CallEnd, CallRunner, CallStatus};
+use crate::callback::{CallbackOutcome, TakenCallback};
 use crate::conversation::{AddedItems, ChangeConversation, DeleteItem, NewConversation};
 use crate::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
 use crate::imported::{ImportOutcome, ImportTurns};
@@ -90,6 +91,9 @@ pub enum Change {
     /// `Already` for a call that has ended, or is not there.
     CompleteCall(Box<CompleteCall>),
 
+    /// Keeps a callback, and ends the call whose end it tells.
+    TakeCallback(Box<TakenCallback>),
+
     /// Notes the stop of a turn that no driver of this process has; whoever takes it over stops it.
     AskStop {
         organization: OrgId,
@@ -158,6 +162,16 @@ pub enum Change {
         before: Timestamp,
         keys_max: u32,
     },
+    /// Fails calls that no callback has ended in time.
+    ExpireCallbacks {
+        now: Timestamp,
+        calls_max: u32,
+    },
+    /// Deletes callbacks that came before `before`.
+    ExpireCallbackDeliveries {
+        before: Timestamp,
+        deliveries_max: u32,
+    },
     /// Ends calls whose approval was not given in time.
     ExpireApprovals {
         now: Timestamp,
@@ -193,6 +207,14 @@ pub enum TurnChange {
     AskApproval {
         call: CallRef,
         until: Timestamp,
+        at: Timestamp,
+    },
+    /// A call whose request was taken, and whose end a callback will tell, by `until` at the latest.
+    AwaitCallback(AwaitedCallback),
+    /// The turn goes on without the end of a call: in place of its result the model has what it was `told`, for good.
+    DetachCall {
+        call: CallRef,
+        told: String,
         at: Timestamp,
     },
     /// The end of a call, as `completed` or `failed`, from any state that is not final.
@@ -261,6 +283,8 @@ pub enum Outcome {
     },
     /// As many as there may be are there; nothing was written.
     TooMany,
+    /// What a callback came to.
+    CallbackTaken(CallbackOutcome),
     /// Deliveries of webhooks that are the caller's to send.
     Deliveries(Vec<ClaimedDelivery>),
     /// What became of each turn that was to be imported.
@@ -556,6 +580,16 @@ pub struct NewCall {
     pub approval: Option<ApprovalState>,
     /// The call of an earlier turn whose approval it acts on; no two calls act on the same.
     pub approves: Option<CallId>,
+    pub at: Timestamp,
+}
+
+/// A call whose end a callback will tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwaitedCallback {
+    pub call: CallRef,
+    /// The id by which its tool knows the job, if it said one.
+    pub external_id: Option<String>,
+    pub until: Timestamp,
     pub at: Timestamp,
 }
 

@@ -1,5 +1,6 @@
 //! Errors, one of each kind; the format of the surface that a request came by gives them their shape.
 
+mod hooks;
 mod kept;
 mod money;
 pub(crate) mod no_room;

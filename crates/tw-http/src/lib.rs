@@ -28,6 +28,7 @@ mod webhooks;
 mod events;
 
 mod health;
+mod hooks;
 pub mod metrics;
 mod models;
 

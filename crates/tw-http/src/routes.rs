@@ -9,8 +9,8 @@ use crate::openapi::{
 };
 use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
 use crate::{
-    chat, compact, conversations, events, health, keys, messages, metrics, models, responses,
-    socket, tools, turns, usage, users, webhooks,
+    chat, compact, conversations, events, health, hooks, keys, messages, metrics, models,
+    responses, socket, tools, turns, usage, users, webhooks,
 };
 
 pub(crate) fn all() -> DocumentedRouter {
@@ -20,7 +20,7 @@ pub(crate) fn all() -> DocumentedRouter {
     let router = of_conversations(router);
     let router = of_tools(router);
     let router = of_keys(router);
-    of_usage(of_webhooks(router))
+    of_usage(of_hooks(of_webhooks(router)))
 }
 
 const FORM: &str = "multipart/form-data";
@@ -503,6 +503,18 @@ fn of_deliveries(router: DocumentedRouter) -> DocumentedRouter {
             routing::post(webhooks::replay),
             &[replays],
         )
+}
+
+fn of_hooks(router: DocumentedRouter) -> DocumentedRouter {
+    let takes = post("takeCallback", "Takes what a tool tells of a job")
+        .without_key()
+        .takes(&[("*/*", TEXT)])
+        .gives(&[(JSON, "Callback")]);
+    router.route(
+        "/hooks/{tool}/{token}",
+        routing::post(hooks::take),
+        &[takes],
+    )
 }
 
 fn of_usage(router: DocumentedRouter) -> DocumentedRouter {

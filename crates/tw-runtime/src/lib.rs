@@ -28,6 +28,7 @@ mod approvals;
 mod assembly;
 pub mod auth;
 mod byte_units;
+pub mod callbacks;
 mod early_retries;
 mod equal_requests;
 pub mod error_chain;

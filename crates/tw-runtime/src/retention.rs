@@ -190,6 +190,14 @@ fn sweep(inner: &RuntimeInner) -> Vec<Change> {
             now,
             calls_max: TURNS_PER_SWEEP_MAX,
         },
+        Change::ExpireCallbacks {
+            now,
+            calls_max: TURNS_PER_SWEEP_MAX,
+        },
+        Change::ExpireCallbackDeliveries {
+            before: now.before(inner.config.deliveries_kept),
+            deliveries_max: TURNS_PER_SWEEP_MAX,
+        },
         Change::ExpireRelayedRequests {
             before: now.before(inner.config.relayed_requests_kept),
             requests_max: TURNS_PER_SWEEP_MAX,

@@ -2,6 +2,7 @@
 
 mod accept;
 mod approvals;
+mod callbacks;
 mod charges;
 mod conversation;
 mod end_users;
@@ -219,6 +220,8 @@ fn ends(change: &TurnChange, at: CallRef) -> bool {
         | TurnChange::AddMessage(_)
         | TurnChange::StartCall { .. }
         | TurnChange::AskApproval { .. }
+        | TurnChange::AwaitCallback(_)
+        | TurnChange::DetachCall { .. }
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. }
@@ -287,6 +290,12 @@ fn apply_of_turn(
         TurnChange::AskApproval { call, until, at } => {
             approvals::ask(db, rules, turn, *call, (*until, *at))
         }
+        TurnChange::AwaitCallback(awaited) => {
+            turn_changes::await_callback(db, rules, turn, awaited)
+        }
+        TurnChange::DetachCall { call, told, at } => {
+            turn_changes::detach_call(db, rules, turn, *call, (told, *at))
+        }
         TurnChange::EndCall { call, end, at } => {
             turn_changes::end_call(db, rules, turn, *call, end, *at)
         }
@@ -348,6 +357,14 @@ fn apply_free(
         Change::DeleteToolVersions { versions } => tools::delete_versions(db, versions),
         Change::ExpireEvents { before, turns_max } => {
             retention::expire_events(db, *before, *turns_max)
+        }
+        Change::TakeCallback(taken) => callbacks::take(db, taken, contents),
+        Change::ExpireCallbackDeliveries {
+            before,
+            deliveries_max,
+        } => callbacks::expire(db, *before, *deliveries_max),
+        Change::ExpireCallbacks { now, calls_max } => {
+            outside::expire_callbacks(db, *now, *calls_max, contents)
         }
         Change::ExpireApprovals { now, calls_max } => approvals::expire(db, *now, *calls_max),
         Change::CheckWritable { at } => tenant::check_writable(db, *at),

@@ -109,6 +109,10 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0025_webhooks.sql"),
     },
     Migration {
+        name: "callbacks",
+        sql: include_str!("../migrations/0026_callbacks.sql"),
+    },
+    Migration {
         name: "instances",
         sql: include_str!("../migrations/0029_instances.sql"),
     },

@@ -1,5 +1,6 @@
 //! The only reads without an organization: those that find out which one it is, and recovery.
 
+pub mod callbacks;
 pub mod webhooks;
 
 use std::time::Duration;

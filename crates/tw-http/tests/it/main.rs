@@ -7,6 +7,7 @@ mod basics;
 
 mod bad_input;
 mod bad_tools;
+mod callbacks;
 mod canary;
 mod client_tools;
 mod coding_agents;

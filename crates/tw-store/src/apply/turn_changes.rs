@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use tw_core::approval::ApprovalState;
 use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::change::{
-    CloseAttempt, EndTurn, EventFlush, HandedCall, NewCall, NewMessage, OpenAttempt, Outcome,
+    AwaitedCallback, CloseAttempt, EndTurn, EventFlush, HandedCall, NewCall, NewMessage,
+    OpenAttempt, Outcome,
 };
 use tw_core::id::CallRef;
 use tw_core::time::Timestamp;
@@ -149,13 +150,17 @@ impl<'a> StoredResult<'a> {
         (end, at): (Option<&'a CallEnd>, Timestamp),
     ) -> Result<Self, StoreApplyError> {
         let Some(result) = end.and_then(|end| end.result.as_deref()) else {
-            return Ok(Self {
-                rest: None,
-                blob_bytes: 0,
-            });
+            return Ok(Self::none());
         };
         let held = turn.holds(TextHolder::Result(call), result, at);
         Self::of(db, what, held, turn.contents)
+    }
+
+    pub(super) fn none() -> Self {
+        Self {
+            rest: None,
+            blob_bytes: 0,
+        }
     }
 
     pub(super) fn of(
@@ -352,6 +357,43 @@ pub fn hand_over_call(
     ];
     let sql = rules.sql(HAND_OVER_CALL);
     change_call(db, (turn, handed.call), "handing over a call", sql, bound)
+}
+
+const AWAIT_CALLBACK: &str = "UPDATE tool_call SET external_id = ?4, deadline_us = ?5, updated_us = ?6
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 AND runs = 'server' /* guard */ AND status = 'processing'";
+
+pub fn await_callback(
+    db: &mut WriteSession<'_>,
+    rules: GuardRules,
+    turn: TurnKey<'_>,
+    awaited: &AwaitedCallback,
+) -> Result<Outcome, StoreApplyError> {
+    let call = awaited.call;
+    let bound = params![
+        turn.key,
+        call.round,
+        call.position,
+        awaited.external_id,
+        awaited.until.0,
+        awaited.at.0,
+    ];
+    let sql = rules.sql(AWAIT_CALLBACK);
+    change_call(db, (turn, call), "awaiting a callback", sql, bound)
+}
+
+const DETACH_CALL: &str = "UPDATE tool_call SET told = ?4, updated_us = ?5
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 AND deadline_us IS NOT NULL /* guard */ AND status = 'processing'";
+
+pub fn detach_call(
+    db: &mut WriteSession<'_>,
+    rules: GuardRules,
+    turn: TurnKey<'_>,
+    call: CallRef,
+    (told, at): (&str, Timestamp),
+) -> Result<Outcome, StoreApplyError> {
+    let bound = params![turn.key, call.round, call.position, told, at.0];
+    let sql = rules.sql(DETACH_CALL);
+    change_call(db, (turn, call), "going on without a call", sql, bound)
 }
 
 const END_CALL: &str = "UPDATE tool_call

@@ -83,7 +83,8 @@ const CALLS: &str = "SELECT c.round, c.position, c.id, c.runs, c.effect, c.tool_
         CASE WHEN ?3 = 1 THEN c.arguments ELSE '' END AS arguments, c.status, c.reason,
         CASE WHEN ?2 = 1 THEN c.result END AS result,
         CASE WHEN ?3 = 1 OR c.shown IS NULL THEN c.shown ELSE '' END AS shown, c.is_error, c.cached, c.blob_bytes,
-        c.cost_microusd, c.started_us, c.ended_us, c.created_us, c.approval, c.approves, c.deadline_us
+        c.cost_microusd, c.started_us, c.ended_us, c.created_us, c.approval, c.approves, c.deadline_us,
+        c.external_id, CASE WHEN ?3 = 1 OR c.told IS NULL THEN c.told ELSE '' END AS told
     FROM tool_call c
     LEFT JOIN tool_version v ON v.key = c.tool_version
     LEFT JOIN tool t ON t.key = v.tool
@@ -153,6 +154,8 @@ fn call(row: Row<'_>) -> Result<CallRow, ReadError> {
         started: optional_time(row, "started_us")?,
         ended: optional_time(row, "ended_us")?,
         until: optional_time(row, "deadline_us")?,
+        external_id: get(row, "external_id")?,
+        told: get(row, "told")?,
         cost_microusd: get(row, "cost_microusd")?,
     })
 }

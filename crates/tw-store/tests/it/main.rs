@@ -6,6 +6,7 @@ mod accept;
 mod approvals;
 mod blobs;
 mod bodies;
+mod callbacks;
 mod calls;
 mod completed_calls;
 mod conversations;

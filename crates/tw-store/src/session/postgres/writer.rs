@@ -174,6 +174,8 @@ fn adds_up(change: &TurnChange) -> bool {
         | TurnChange::StartCall { .. }
         | TurnChange::HandOverCall(_)
         | TurnChange::AskApproval { .. }
+        | TurnChange::AwaitCallback(_)
+        | TurnChange::DetachCall { .. }
         | TurnChange::EndCall { .. }
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
