@@ -108,6 +108,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "webhooks",
         sql: include_str!("../migrations/0025_webhooks.sql"),
     },
+    Migration {
+        name: "head_path",
+        sql: include_str!("../migrations/0027_head_path.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

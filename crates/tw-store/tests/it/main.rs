@@ -12,6 +12,7 @@ mod conversations;
 mod events;
 mod groups;
 mod handing;
+mod head_path;
 mod items;
 mod memory;
 mod migrating;
