@@ -1,11 +1,12 @@
 //! Ends of calls that come from somebody else than the turn's driver.
 
-use tw_core::call::CallReason;
+use tw_core::call::{CallReason, CallStatus};
 use tw_core::change::{CompleteCall, Outcome};
-use tw_core::id::CallRef;
+use tw_core::id::{CallId, CallRef};
+use tw_core::time::Timestamp;
 
 use super::turn_changes::StoredResult;
-use super::{StoreApplyError, execute_one, webhook_events};
+use super::{StoreApplyError, TurnKey, execute_guarded, execute_one, webhook_events};
 use crate::blob::{ContentCutter, HeldText, TextHolder};
 use crate::session::WriteSession;
 use crate::session::bound::params;
@@ -69,6 +70,40 @@ pub fn complete_call(
             Ok(Outcome::Done)
         }
     }
+}
+
+/// The result itself is a block of the turn that brings it.
+const END_OUTSIDE_CALL: &str = "UPDATE tool_call
+    SET status = ?3, reason = ?4, shown = '', is_error = ?5, ended_us = ?6, updated_us = ?6
+    WHERE organization = ?1 AND id = ?2 AND runs = 'outside' AND status = 'pending'";
+
+/// Ends a call of an earlier turn whose result a new one brings. The conversation is locked and is as it was when the
+/// call was found, so it still waits.
+pub fn end_outside_call(
+    db: &mut WriteSession<'_>,
+    turn: TurnKey<'_>,
+    (call, is_error): (CallId, bool),
+    at: Timestamp,
+) -> Result<Outcome, StoreApplyError> {
+    let (status, reason) = if is_error {
+        (CallStatus::Failed, Some(CallReason::ToolError))
+    } else {
+        (CallStatus::Completed, None)
+    };
+    let bound = params![
+        turn.organization.0,
+        call.to_string(),
+        status.as_str(),
+        reason.map(CallReason::as_str),
+        is_error,
+        at.0,
+    ];
+    execute_guarded(
+        db,
+        "ending a call of an application",
+        END_OUTSIDE_CALL,
+        bound,
+    )
 }
 
 /// PostgreSQL locks the call, so that contents are stored for one result alone.

@@ -175,6 +175,7 @@ fn adds_up(change: &TurnChange) -> bool {
         | TurnChange::HandOverCall(_)
         | TurnChange::AskApproval { .. }
         | TurnChange::EndCall { .. }
+        | TurnChange::EndOutsideCall { .. }
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. } => false,
