@@ -39,6 +39,15 @@ pub enum Command {
     Model(ModelArgs),
     /// Copy the database into a new file and check the copy. Works while the server runs.
     Backup(BackupArgs),
+    /// Move a database to another place, between a folder and a PostgreSQL server either way, and check what is there
+    /// then. No server may run on either.
+    Copy(CopyArgs),
+    /// Bring in what another application has recorded, and print a line of JSON for each row that had to be repaired.
+    /// Works while the server runs; what is there already stays as it is.
+    Import {
+        #[command(subcommand)]
+        command: ImportCommand,
+    },
     /// Say what is wrong with a configuration and a data folder; changes nothing.
     Doctor(DoctorArgs),
     /// Print every setting with its default and what it means, as a config file.
@@ -236,6 +245,43 @@ pub struct BackupArgs {
     pub data: PathBuf,
     #[command(flatten)]
     pub store: StoreArgs,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ImportCommand {
+    /// Tables `conversations` and `messages` of an application that uses LangChain, in PostgreSQL.
+    Langchain(ImportArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct ImportArgs {
+    /// The application's database, postgres://USER:PASSWORD@HOST:PORT/DATABASE. It is only read.
+    pub source: String,
+    /// The key whose turns they become: the key, or how it begins as `keys list` prints it.
+    #[arg(long)]
+    pub key: String,
+    /// The folder of the database. [default: server.data of the config, or turnwright-data]
+    #[arg(long, env = "TURNWRIGHT_DATA")]
+    pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// The server's TOML file. [default: no file]
+    #[arg(long)]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct CopyArgs {
+    /// The data folder, the file or the URL (postgres://USER:PASSWORD@HOST:PORT/DATABASE) of the database. It stays as
+    /// it is.
+    #[arg(long, value_name = "PATH|URL")]
+    pub from: String,
+    /// The data folder or the URL of an empty database that it goes to.
+    #[arg(long, value_name = "PATH|URL")]
+    pub to: String,
+    /// The server's TOML file, which says what certificates are trusted. [default: no file]
+    #[arg(long)]
+    pub config: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

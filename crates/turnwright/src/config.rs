@@ -12,6 +12,7 @@ mod numbers;
 mod rate;
 mod read;
 mod secrets;
+mod telemetry;
 
 use std::fmt;
 use std::io::Write as _;
@@ -38,6 +39,7 @@ use tw_runtime::limiter::LimiterRules;
 use tw_runtime::metrics::DroppedLogLines;
 use tw_runtime::recovery_pace::RECOVERIES_BYTES_DEFAULT;
 use tw_runtime::runtime::{RECALLED_BYTES_DEFAULT, RuntimeConfig};
+use tw_runtime::telemetry::TelemetryConfig;
 use tw_runtime::tools::DefinitionVetting;
 use tw_store::store::StoreOptions;
 
@@ -51,6 +53,7 @@ use environment::Environment;
 use money::{PriceSettings, SpendSettings};
 use network::TlsSettings;
 use rate::RateSettings;
+use telemetry::TelemetrySettings;
 use upstream::UpstreamSettings;
 
 /// Settings with their defaults, all of them, and the reference for people.
@@ -74,6 +77,7 @@ pub struct Settings {
     tools: ToolSettings,
     cache: CacheSettings,
     downloads: DownloadSettings,
+    telemetry: TelemetrySettings,
     log: LogSettings,
     #[serde(default)]
     tls: TlsSettings,
@@ -101,6 +105,8 @@ pub struct ServerSettings {
     keep_alive_s: u64,
     body_timeout_s: u64,
     drain_s: u64,
+    unready_s: u64,
+    lease_s: u64,
     turns_max: usize,
     streams_max: usize,
     client_stall_s: u64,
@@ -189,6 +195,14 @@ impl fmt::Debug for StoreUrl {
 impl ServerSettings {
     pub fn connections_max(&self) -> usize {
         self.connections_max
+    }
+
+    pub fn unready(&self) -> Duration {
+        Duration::from_secs(self.unready_s)
+    }
+
+    pub fn lease(&self) -> Duration {
+        Duration::from_secs(self.lease_s)
     }
 }
 
@@ -299,6 +313,7 @@ impl Settings {
             models_kept: Duration::from_secs(self.cache.models_s),
             disk_free_bytes_min: self.server.disk_free_bytes_min,
             log_turns: self.log.turns,
+            telemetry: self.telemetry(&environment)?,
             log_lines_dropped: DroppedLogLines::default(),
             fail_point: fail_point()?,
             panic_point: panic_point()?,
@@ -347,6 +362,19 @@ impl Settings {
             .egress
             .client_without_tools(listeners, trusted_roots, allowed)?;
         Ok(PartDownloader::new(client, self.downloads.limits()))
+    }
+
+    /// What is traced; the client that sends it reaches the collector wherever that is.
+    fn telemetry(&self, environment: &Environment) -> anyhow::Result<Option<TelemetryConfig>> {
+        let Some(written) = self.telemetry.read(environment)? else {
+            return Ok(None);
+        };
+        let trusted_roots = self.tls.trusted_roots(environment)?;
+        let allowed = vec![written.place.clone()];
+        let client = self
+            .egress
+            .client_without_tools(&[], trusted_roots, allowed)?;
+        Ok(Some(written.config(client)))
     }
 
     /// TLS to the server of the database.

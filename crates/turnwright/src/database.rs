@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rustls::ClientConfig;
+use tokio::sync::mpsc::Sender;
 use tw_egress::env::Env;
+use tw_store::copy::CopyPlace;
 use tw_store::db_error::DbError;
+use tw_store::foreign::{self, ForeignMessageRow};
 use tw_store::inspection::DatabaseInspection;
 use tw_store::store::{Store, StoreOptions};
 
@@ -77,6 +80,23 @@ impl DatabasePlace {
             // It may hold a password.
             bail!("the store must be a URL as postgres://user:password@host:port/database");
         }
+        Self::on_server(url, settings)
+    }
+
+    /// The database that a word of the command line names: a URL of PostgreSQL, or else a folder.
+    pub fn named(word: &str, settings: &Settings) -> anyhow::Result<Self> {
+        if is_postgres(word) {
+            return Self::on_server(word.to_owned(), settings);
+        }
+        if word.contains("://") {
+            bail!(
+                "a database is a folder, or a URL as postgres://user:password@host:port/database"
+            );
+        }
+        Ok(Self::Folder(PathBuf::from(word)))
+    }
+
+    fn on_server(url: String, settings: &Settings) -> anyhow::Result<Self> {
         let tls = settings.database_tls()?;
         Ok(Self::Server(Box::new(DatabaseUrl { url, tls })))
     }
@@ -112,6 +132,19 @@ impl DatabasePlace {
 }
 
 impl DatabaseUrl {
+    /// The database as one that is copied.
+    pub fn as_copied(&self) -> CopyPlace {
+        CopyPlace::Server {
+            url: self.url.clone(),
+            tls: Some(self.tls.clone()),
+        }
+    }
+
+    /// Sends the messages of an application's LangChain tables; blocks.
+    pub fn read_langchain(&self, rows: &Sender<ForeignMessageRow>) -> Result<(), DbError> {
+        foreign::read_langchain(&self.url, Some(self.tls.clone()), rows)
+    }
+
     /// Looks at the database; blocks.
     pub fn inspect(&self) -> Result<DatabaseInspection, DbError> {
         DatabaseInspection::connect(&self.url, Some(self.tls.clone()))

@@ -6,15 +6,18 @@
 mod backup;
 mod cli;
 mod config;
+mod copy;
 mod data_folder;
 mod database;
 mod demo;
 mod doctor;
 mod handover;
+mod import;
 mod keys;
 mod listen;
 mod log_queue;
 mod model_server;
+mod new_file;
 mod organization;
 mod printed;
 mod registry;
@@ -52,6 +55,8 @@ async fn main() -> ExitCode {
         cli::Command::Webhooks { command } => webhooks::run(command).await,
         cli::Command::Model(args) => model_server::run(args).await,
         cli::Command::Backup(args) => backup::run(&args),
+        cli::Command::Copy(args) => copy::run(args).await,
+        cli::Command::Import { command } => import::run(command).await,
         cli::Command::Doctor(args) => doctor::run(args).await,
         cli::Command::Config => config::print(),
     };

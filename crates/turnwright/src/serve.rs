@@ -56,10 +56,6 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         lock(&data)?
     };
     let store = place.open_with(settings.store(env.now())).await?;
-    let held = store
-        .hold()
-        .await
-        .with_context(|| format!("opening {place}"))?;
     match &place {
         DatabasePlace::Folder(folder) => found.tell(folder),
         DatabasePlace::Server(server) => tracing::info!(%server, "the record is on a server"),
@@ -100,23 +96,16 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let limits = settings.connections();
     let mut server = ListeningServer::start(config, store, env, listener, options, limits)?;
     server.metrics = metrics;
+    server.unready = settings.server.unready();
+    let joined = server.runtime.join(settings.server.lease()).await;
+    joined.with_context(|| format!("opening {place}"))?;
     printed::say(format_args!("listening on http://{}\n", server.address));
     if settings.server.check_upstreams {
         server.runtime.look_at_upstreams();
     }
     let stopped = async move {
-        let lost = async {
-            match held {
-                Some(held) => held.lost().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = stop => on_stop,
-            () = lost => {
-                tracing::error!("another server has taken the database");
-                StopReason::Quit
-            }
             () = door.given_away(&sockets) => StopReason::HandOver,
         }
     };
@@ -333,6 +322,8 @@ pub struct ListeningServer {
     pub runtime: Runtime,
     /// Listener on which operators read metrics without a key.
     pub metrics: Option<TcpListener>,
+    /// Time for which it serves on, once it is to end, while it says that it is not ready.
+    pub unready: Duration,
     listener: TcpListener,
     options: SurfaceOptions,
     limits: ConnectionLimits,
@@ -355,6 +346,7 @@ impl ListeningServer {
             address,
             runtime,
             metrics: None,
+            unready: Duration::ZERO,
             listener,
             options,
             limits,
@@ -366,6 +358,7 @@ impl ListeningServer {
         let Self {
             runtime,
             metrics,
+            unready,
             listener,
             options,
             limits,
@@ -383,6 +376,15 @@ impl ListeningServer {
         let surfaces = AppState::new(runtime.clone(), options);
         let counts = runtime.metrics().connections();
         let serving = ServingListener::new(router(surfaces.clone()), limits, counts);
+        let stop = async {
+            let stopped = stop.await;
+            if stopped == StopReason::Quit && !unready.is_zero() {
+                runtime.set_leaving();
+                tracing::info!(unready_s = unready.as_secs(), "not ready any more");
+                tokio::time::sleep(unready).await;
+            }
+            stopped
+        };
         let stopped = serving.accept_until(&listener, stop).await;
         tracing::info!(
             turns = runtime.turns_running(),

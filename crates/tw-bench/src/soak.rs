@@ -72,6 +72,7 @@ pub fn run(args: &SoakArgs) -> anyhow::Result<ExitCode> {
         folder.path(),
         upstream.address,
         ScenarioTools::One,
+        None,
     )?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -167,7 +168,7 @@ async fn soak(args: &SoakArgs, place: Place) -> anyhow::Result<Findings> {
     watch.begin_steady();
     watch_until(began + lasts, &server, &mut watch).await;
     loaded.await.context("the load")??;
-    let database = server.database.clone().context("a server with a record")?;
+    let database = turnwright::database(&place.folder);
     let running = left_over::wait_until_none_runs(&database, LAST_ANSWERS).await?;
     server.stop()?;
     let tally = shared.tally.take();

@@ -9,6 +9,7 @@ use crate::approval::{ApprovalGiven, ApprovalState};
 use crate::call::{CallEnd, CallRunner, CallStatus};
 use crate::conversation::{AddedItems, ChangeConversation, DeleteItem, NewConversation};
 use crate::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
+use crate::imported::{ImportOutcome, ImportTurns};
 use crate::json::shared::SharedText;
 use crate::memory::{MemoryVerdict, RememberedHash};
 use crate::model::TokenUsage;
@@ -109,6 +110,9 @@ pub enum Change {
         turn: TurnId,
         at: Timestamp,
     },
+
+    /// Turns that another system has recorded, those of them that are not there yet. The outcome is `Imported`.
+    ImportTurns(Box<ImportTurns>),
 
     // Webhooks.
     OfWebhook(Box<WebhookChange>),
@@ -247,6 +251,8 @@ pub enum Outcome {
     TooMany,
     /// Deliveries of webhooks that are the caller's to send.
     Deliveries(Vec<ClaimedDelivery>),
+    /// What became of each turn that was to be imported.
+    Imported(Vec<ImportOutcome>),
     /// Number of rows that a retention change touched.
     Count(u64),
     /// Number of rows that a retention change touched before it stopped early: what else was due would have made the

@@ -15,6 +15,7 @@ pub mod effect_words;
 pub mod event;
 pub mod fault;
 pub mod history;
+pub mod imported;
 pub mod memory;
 pub mod model;
 pub mod model_names;

@@ -12,6 +12,7 @@ use tw_core::api_request::{BuildError, BuiltRequest, Method, RequestInputs, UrlT
 use tw_core::definition::ToolDefinition;
 use tw_core::parameters::SecretRef;
 use tw_core::tool::{LookUp, SelectedAnswer, ToolOutcome, ToolOutput};
+use tw_wire::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 
 use crate::client::{
     ConnectionReuse, EgressClient, OutgoingRequest, ReceivedAnswer, RequestTimeouts,
@@ -68,7 +69,10 @@ impl ApiCaller {
             }
         };
         let effect = definition.policy.effect;
-        let request = outgoing(built, definition, &secrets);
+        let mut request = outgoing(built, definition, &secrets);
+        if let Some(trace) = &attempt.trace {
+            put_trace(&mut request.headers, trace);
+        }
         let sent = self
             .client
             .send(request, &attempt.organization, reuse_for(effect))
@@ -250,6 +254,21 @@ fn output_of(definition: &ToolDefinition, received: ReceivedAnswer) -> ToolOutpu
 /// Some servers leave the type out; then UTF-8 is as good a sign of text as there is.
 fn is_text(definition: &ToolDefinition, content_type: &str) -> bool {
     content_type.is_empty() || definition.is_text(content_type)
+}
+
+/// Adds the headers of a trace, unless the definition has its own.
+fn put_trace(headers: &mut Vec<(String, String)>, trace: &TraceContext) {
+    let is_own = |(name, _): &(String, String)| name.eq_ignore_ascii_case(TRACEPARENT);
+    if headers.iter().any(is_own) {
+        return;
+    }
+    headers.push((TRACEPARENT.to_owned(), trace.parent.to_string()));
+    let has_state = headers
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case(TRACESTATE));
+    if let Some(state) = trace.state.as_deref().filter(|_| !has_state) {
+        headers.push((TRACESTATE.to_owned(), state.to_owned()));
+    }
 }
 
 fn outgoing(

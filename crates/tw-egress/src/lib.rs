@@ -13,6 +13,7 @@ pub mod client;
 pub mod env;
 pub mod idle_timer;
 pub mod off_thread;
+pub mod otlp_sender;
 pub mod part_downloads;
 pub mod probe;
 pub mod scripted;

@@ -8,6 +8,7 @@ use tw_core::limits;
 use tw_core::time::Timestamp;
 use tw_core::tool::{LookUp, Tool, ToolKind, ToolOutcome, ToolOutput};
 use tw_core::variables::Variables;
+use tw_wire::trace_context::TraceContext;
 
 use crate::api_request::ApiCaller;
 use crate::builtin;
@@ -39,6 +40,8 @@ pub struct AttemptContext {
     pub tenancy: Tenancy,
     /// Variables that the tool's definition may name.
     pub variables: Arc<Variables>,
+    /// The span of the attempt, for the tool's part of the trace.
+    pub trace: Option<TraceContext>,
 }
 
 /// Bytes of the arguments of `calculate` up to which it takes well under a millisecond; long powers and fractions may

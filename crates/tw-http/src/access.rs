@@ -6,6 +6,7 @@ use tw_core::tenant::{KeyScope, TurnOwner};
 use tw_runtime::auth::{AuthenticateError, Principal};
 use tw_store::read::turn::TurnRow;
 use tw_wire::passed_headers::PassedHeaders;
+use tw_wire::trace_context::TraceContext;
 
 use crate::error::ApiError;
 use crate::server::{AppState, RequestId};
@@ -134,6 +135,13 @@ pub(crate) fn passed(headers: &HeaderMap) -> Result<PassedHeaders, ApiError> {
         let message = format!("{error}.");
         ApiError::invalid(Some(error.name()), None, message)
     })
+}
+
+/// The client's trace, if this server is a part of it.
+pub(crate) fn trace(surfaces: &AppState, headers: &HeaderMap) -> Option<TraceContext> {
+    let values = |name| headers.get_all(name).iter().map(HeaderValue::as_bytes);
+    let is_traced = surfaces.runtime().traces();
+    is_traced.then(|| TraceContext::read(values)).flatten()
 }
 
 /// A header that names something; an empty one counts as absent.

@@ -287,6 +287,7 @@ fn turn_request(
         idempotency_key: named(headers, IDEMPOTENCY_HEADER)?,
         try_mark: try_mark(headers),
         passed: access::passed(headers)?,
+        trace: access::trace(of.surfaces, headers),
         request_id: of.id.0.clone(),
     })
 }

@@ -12,13 +12,17 @@ pub(crate) async fn alive() -> Response {
     ok()
 }
 
-/// Says whether the server is ready: the database takes writes; no upstream is asked.
+/// Says whether the server is ready: the database takes writes, and it has a lease on one that others use, too; no
+/// upstream is asked.
 pub(crate) async fn ready(
     State(surfaces): State<AppState>,
     Extension(id): Extension<RequestId>,
 ) -> Response {
-    if surfaces.runtime().is_refusing() {
+    if surfaces.runtime().is_refusing() || surfaces.runtime().is_leaving() {
         return ApiError::unavailable("The server is shutting down.").render(Some(&id));
+    }
+    if !surfaces.runtime().may_drive() {
+        return ApiError::unavailable("The lease on the database is over.").render(Some(&id));
     }
     if surfaces.runtime().is_disk_full() {
         return ApiError::unavailable("The disk of the database is full.").render(Some(&id));

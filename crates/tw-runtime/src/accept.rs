@@ -31,6 +31,7 @@ use tw_store::read::ReadError;
 use tw_wire::format::Projection;
 use tw_wire::passed_headers::PassedHeaders;
 use tw_wire::stored::context;
+use tw_wire::trace_context::TraceContext;
 
 use crate::answered_notes;
 use crate::approvals::AnswersUse;
@@ -78,6 +79,8 @@ pub struct TurnRequest {
     pub try_mark: TryMark,
     /// Headers that go to upstreams.
     pub passed: PassedHeaders,
+    /// The client's trace, if it says one.
+    pub trace: Option<TraceContext>,
     pub request_id: String,
 }
 
@@ -481,6 +484,7 @@ impl Runtime {
             page: page.as_deref(),
             upstreams,
             passed: request.passed.clone(),
+            trace: request.trace.clone(),
         };
         let assembled = assembly::assemble(inner, &identity, parts);
         let setup = &assembled.setup;

@@ -126,6 +126,25 @@ pub async fn revoke_key(
     given: &str,
 ) -> Result<ListedApiKey, RevokeKeyError> {
     let now = env.now();
+    let key = key_given(store, env, given).await?;
+    let change = Change::ExpireApiKey {
+        key: key.id,
+        at: now,
+    };
+    store.apply(vec![change]).await?;
+    Ok(key)
+}
+
+/// The key that is given whole or as it is listed, if it has not ended.
+///
+/// # Errors
+/// [`RevokeKeyError`].
+pub async fn key_given(
+    store: &Store,
+    env: &Env,
+    given: &str,
+) -> Result<ListedApiKey, RevokeKeyError> {
+    let now = env.now();
     let whole = system::api_key_by_hash(store, hash(given)).await?;
     let mut found = system::api_keys(store).await?;
     match whole {
@@ -134,18 +153,12 @@ pub async fn revoke_key(
     }
     let had_any = !found.is_empty();
     found.retain(|key| !key.has_ended(now));
-    let key = match found.len() {
-        0 if had_any => return Err(RevokeKeyError::Ended),
-        0 => return Err(RevokeKeyError::Unknown),
-        1 => found.remove(0),
-        several => return Err(RevokeKeyError::Several(several)),
-    };
-    let change = Change::ExpireApiKey {
-        key: key.id,
-        at: now,
-    };
-    store.apply(vec![change]).await?;
-    Ok(key)
+    match found.len() {
+        0 if had_any => Err(RevokeKeyError::Ended),
+        0 => Err(RevokeKeyError::Unknown),
+        1 => Ok(found.remove(0)),
+        several => Err(RevokeKeyError::Several(several)),
+    }
 }
 
 /// The organization with this slug, which is made if there is none.

@@ -12,6 +12,7 @@ use tw_core::turn_policy::{OnLeave, RecordPolicy};
 use tw_egress::part_downloads::DownloadedParts;
 use tw_egress::upstream::Upstream;
 use tw_wire::passed_headers::PassedHeaders;
+use tw_wire::trace_context::TraceContext;
 
 use crate::approvals::ActedAnswers;
 use crate::driver::{CallContext, TurnWork};
@@ -55,6 +56,8 @@ pub(crate) struct TurnParts<'a> {
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// Headers of the request that go to upstreams.
     pub(crate) passed: PassedHeaders,
+    /// The client's trace, if the turn is a part of one.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// A turn that its machine can be made of and its driver can begin with.
@@ -87,6 +90,7 @@ pub(crate) fn assemble(
         page,
         upstreams,
         passed,
+        trace,
     } = parts;
     let calls = page.map(|page| {
         let subject = VariableSubject {
@@ -124,6 +128,9 @@ pub(crate) fn assemble(
         prices: Arc::clone(&inner.config.prices),
         memory: prepared.memory.of_turn,
     };
+    let traced = inner.telemetry.as_ref();
+    let trace =
+        traced.map(|telemetry| telemetry.of_turn(identity.id, trace, identity.conversation));
     let work = TurnWork {
         input,
         histories: prepared.into_histories(),
@@ -133,6 +140,7 @@ pub(crate) fn assemble(
         passed,
         downloaded: DownloadedParts::default(),
         logged: identity.logged.clone(),
+        trace,
     };
     AssembledTurn { setup, work }
 }

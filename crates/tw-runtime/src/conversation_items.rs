@@ -527,6 +527,7 @@ fn context_of_items(conversation: &str) -> TurnContext {
         upstreams: Vec::new(),
         projection: Projection::of_added_items(conversation),
         passed: PassedHeaders::default(),
+        trace: None,
         changes: RequestChanges::default(),
     }
 }

@@ -10,6 +10,7 @@ mod calls;
 mod log;
 mod metering;
 mod perform;
+mod tracing_spans;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -52,6 +53,7 @@ use crate::recovery_pace::RecoveryPermit;
 use crate::results::ResultKey;
 use crate::runtime::RuntimeInner;
 use crate::slots::CallSlot;
+use crate::telemetry::TracedTurn;
 use crate::to_client::ToClient;
 use crate::tool_book::ToolBookPage;
 use crate::variables::{TurnVariables, VariableSubject};
@@ -59,6 +61,7 @@ use crate::variables::{TurnVariables, VariableSubject};
 use calls::{CallEnded, CallTaskKind};
 use log::TurnLog;
 use metering::{MeteredEvent, Metering};
+use tracing_spans::TurnTracing;
 
 /// The parts of a turn that its driver works with and never changes.
 #[derive(Debug)]
@@ -76,6 +79,8 @@ pub(crate) struct TurnWork {
     /// What its rounds have downloaded.
     pub(crate) downloaded: DownloadedParts,
     pub(crate) logged: LoggedOwner,
+    /// `None` while nothing is traced.
+    pub(crate) trace: Option<TracedTurn>,
 }
 
 /// The context of a turn that calls of our tools need.
@@ -137,6 +142,7 @@ pub(crate) struct TurnDriver {
     results_to_keep: BTreeMap<CallRef, ResultKey>,
     calls_began: BTreeMap<CallRef, Timestamp>,
     metering: Metering,
+    tracing: Option<Box<TurnTracing>>,
     timers: BTreeSet<(Instant, Timer)>,
     /// Fires at the next timer or flush.
     alarm: Pin<Box<Sleep>>,
@@ -203,6 +209,7 @@ impl TurnDriver {
         } = parts;
         let left = turn.setup().deadline.since(inner.env.now());
         let timers = BTreeSet::from([(Instant::now() + left, Timer::Deadline)]);
+        let tracing = TurnTracing::of(work.trace.as_ref(), &turn);
         Box::new(Self {
             inner,
             turn,
@@ -224,6 +231,7 @@ impl TurnDriver {
             results_to_keep: BTreeMap::new(),
             calls_began: BTreeMap::new(),
             metering: Metering::default(),
+            tracing,
             alarm: Box::pin(tokio::time::sleep_until(Instant::now() + left)),
             timers,
             model_events: Vec::new(),
@@ -551,6 +559,9 @@ impl TurnDriver {
             self.reach(FailPoint::AnswerBegan);
         }
         let mut batch = Step::default();
+        if let Some(tracing) = &mut self.tracing {
+            tracing.hear(&events, self.inner.env.now());
+        }
         for event in events.drain(..) {
             self.decide(Event::Model { ask, event }, step);
             // What needs no write does not wait for one.
@@ -590,8 +601,13 @@ impl TurnDriver {
 
     /// Goes on with the end that the record holds of a call, in place of what the step says of it.
     fn end_found(&mut self, call: CallRef, end: CallEnd, step: &mut Step) {
-        let noted = self.note_end(call, &end, self.inner.env.now());
-        self.count(vec![noted]);
+        let now = self.inner.env.now();
+        let mut noted = vec![self.note_end(call, &end, now)];
+        if let Some(tracing) = &mut self.tracing {
+            let span = tracing.call_ended(&self.turn, call, &end, now);
+            noted.push(MeteredEvent::Span(span));
+        }
+        self.count(noted);
         self.decide_beside(Event::EndFound { call, end }, step);
     }
 
@@ -645,6 +661,7 @@ impl TurnDriver {
                     streamed,
                     offered: request.tool_names(),
                     passed: self.work.passed.clone(),
+                    trace: self.trace_of_request(round, n),
                     downloads: self.downloads_for(upstream),
                 };
                 let serial = self.inner.serial.fetch_add(1, Ordering::Relaxed);
@@ -693,30 +710,49 @@ fn reach(inner: &RuntimeInner, point: FailPoint) {
     }
 }
 
-/// Runs a driver to its end. One that panics leaves its turn to another one at once.
+/// Runs a driver to its end, or to that of the lease. One that panics leaves its turn to another one at once.
 pub(crate) fn spawn(
     inner: &Arc<RuntimeInner>,
     fence: Fence,
     drives: impl Future<Output = ()> + Send + 'static,
 ) {
     let tasks = inner.tasks.clone();
+    let term = inner.replicas.term().map(|term| (term, Arc::clone(inner)));
     let inner = Arc::clone(inner);
     // The machine and the log are dropped with the future, so nothing half-done is seen again.
     let ended = AssertUnwindSafe(drives).catch_unwind();
-    // An async block that awaits a future it was given has room for it twice.
-    tasks.spawn(ended.map(move |ended| {
+    let ended = ended.map(move |ended| {
         if ended.is_err() {
-            inner.live.remove(fence.turn);
             inner.driver_panics.add(fence.turn);
             inner.metrics.driver_panicked();
             tracing::error!(turn.id = %fence.turn, "a turn's driver panicked");
-            inner.orphaned.add(OrphanedTurn {
-                organization: fence.organization,
-                turn: fence.turn,
-                after: Duration::ZERO,
-            });
+            abandon(&inner, fence);
         }
-    }));
+    });
+    // An async block that awaits a future it was given has room for it twice.
+    let Some((term, cut)) = term else {
+        tasks.spawn(ended);
+        return;
+    };
+    let ended = Box::pin(ended);
+    tasks.spawn(async move {
+        tokio::select! {
+            biased;
+            // Dropped with all that it runs, whatever it waits for: another process may take the turn next.
+            () = term.cancelled_owned() => abandon(&cut, fence),
+            () = ended => {}
+        }
+    });
+}
+
+/// Leaves a turn whose driver was dropped to another one.
+fn abandon(inner: &RuntimeInner, fence: Fence) {
+    inner.live.remove(fence.turn);
+    inner.orphaned.add(OrphanedTurn {
+        organization: fence.organization,
+        turn: fence.turn,
+        after: Duration::ZERO,
+    });
 }
 
 /// The outcome of the accepting transaction.

@@ -1,7 +1,7 @@
 //! Limits of keys and organizations, with what they hold now, and those of the server in all.
 //!
 //! Everything is counted in this process and begins anew with it, except that turns which are
-//! taken over count again. A limit that is off costs nothing: then no lock is taken.
+//! taken over count again. Where several processes serve, each holds to its part of a limit. A limit that is off costs nothing: then no lock is taken.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
@@ -17,6 +17,7 @@ use tw_egress::env::Env;
 
 use crate::auth::Principal;
 use crate::byte_units::units;
+use crate::replicas::LimitShare;
 use crate::runtime::Runtime;
 
 /// The limits of a server; those of a single key stand in its row.
@@ -103,6 +104,8 @@ pub enum LimitKind {
 #[derive(Debug)]
 pub(crate) struct Limiter {
     rules: LimiterRules,
+    /// The part of the limits of keys and organizations that is this process's.
+    share: Arc<LimitShare>,
     env: Env,
     turns: AtomicUsize,
     streams: AtomicUsize,
@@ -135,10 +138,11 @@ struct Count {
 type Askers = [(Subject, RateLimits); 2];
 
 impl Limiter {
-    pub(crate) fn new(rules: LimiterRules, env: Env) -> Arc<Self> {
+    pub(crate) fn new(rules: LimiterRules, share: Arc<LimitShare>, env: Env) -> Arc<Self> {
         let bodies_units_max = units(rules.running_bodies_bytes_max).max(1);
         Arc::new(Self {
             rules,
+            share,
             bodies: Arc::new(Semaphore::new(bodies_units_max as usize)),
             bodies_units_max,
             turns: AtomicUsize::new(0),
@@ -297,8 +301,14 @@ impl Limiter {
             None => rules.organization,
         };
         [
-            (Subject::Key(caller.api_key), caller.limits.or(rules.key)),
-            (Subject::Organization(caller.organization), organization),
+            (
+                Subject::Key(caller.api_key),
+                self.share.of_all(caller.limits.or(rules.key)),
+            ),
+            (
+                Subject::Organization(caller.organization),
+                self.share.of_all(organization),
+            ),
         ]
     }
 
@@ -520,6 +530,9 @@ impl Runtime {
     /// # Errors
     /// [`RoomRefused`].
     pub fn may_begin(&self, caller: &Principal) -> Result<(), RoomRefused> {
+        if !self.may_drive() {
+            return Err(RoomRefused::Overloaded);
+        }
         self.0.limiter.may_begin(caller)?;
         if self.store().is_full() {
             return Err(RoomRefused::Overloaded);

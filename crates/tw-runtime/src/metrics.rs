@@ -24,6 +24,8 @@ use tw_core::webhook::AttemptEnding;
 use tw_egress::upstream::Upstream;
 use tw_store::store::{Store, StoreSizes};
 
+use crate::telemetry::SpanCounts;
+
 /// Buckets from 5 ms to 30 min: the longest turn.
 const TURN_SECONDS: [f64; 14] = [
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0, 1800.0,
@@ -62,6 +64,7 @@ pub struct Metrics {
     call_seconds: Family<CallOf, Histogram, fn() -> Histogram>,
     webhooks: Family<WebhookTried, Counter>,
     webhook_seconds: Histogram,
+    spans: SpanCounts,
     answers: Family<Answered, Counter>,
     connections: ConnectionMetrics,
     queue: Gauge,
@@ -199,6 +202,7 @@ impl Metrics {
             call_seconds: Family::new_with_constructor(call_seconds),
             webhooks: Family::default(),
             webhook_seconds: call_seconds(),
+            spans: SpanCounts::default(),
             answers: Family::default(),
             connections: ConnectionMetrics::default(),
             queue: Gauge::default(),
@@ -209,6 +213,7 @@ impl Metrics {
         root.register_collector(Box::new(process::ProcessMetrics { started }));
         let registry = root.sub_registry_with_prefix("turnwright");
         metrics.register_turns(registry);
+        metrics.register_spans(registry);
         metrics.register_surroundings(registry, store);
         registry.register(
             "log_lines_dropped",
@@ -294,6 +299,19 @@ impl Metrics {
             "From beginning to send a webhook to its answer",
             Unit::Seconds,
             self.webhook_seconds.clone(),
+        );
+    }
+
+    fn register_spans(&self, registry: &mut Registry) {
+        registry.register(
+            "spans_sent",
+            "Spans of traces that the collector took",
+            self.spans.sent.clone(),
+        );
+        registry.register(
+            "spans_dropped",
+            "Spans of traces that were lost: queue_full, not_sent, or rejected by the collector",
+            self.spans.dropped.clone(),
         );
     }
 
@@ -387,6 +405,11 @@ impl Metrics {
         // Writing to a string does not fail.
         debug_assert!(encoded.is_ok());
         out
+    }
+
+    /// The metrics of traces.
+    pub(crate) fn spans(&self) -> SpanCounts {
+        self.spans.clone()
     }
 
     /// The metrics that the listener counts on.

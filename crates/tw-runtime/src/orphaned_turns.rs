@@ -1,5 +1,6 @@
 //! Turns whose drivers stopped before their end, on their way to the task that takes turns over.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,11 +24,14 @@ pub(crate) struct OrphanedTurn {
 #[derive(Debug, Default)]
 pub(crate) struct OrphanedTurns {
     waiting: Mutex<Vec<OrphanedTurn>>,
+    /// Those that somebody tries to take over, and how often they were added.
+    in_hand: Mutex<BTreeMap<TurnId, u32>>,
     added: Notify,
 }
 
 impl OrphanedTurns {
     pub(crate) fn add(&self, orphan: OrphanedTurn) {
+        *self.in_hand().entry(orphan.turn).or_default() += 1;
         self.waiting().push(orphan);
         self.added.notify_one();
     }
@@ -45,6 +49,26 @@ impl OrphanedTurns {
             // A note given before this is kept.
             self.added.notified().await;
         }
+    }
+
+    /// Whether somebody tries to take the turn over.
+    pub(crate) fn has(&self, turn: TurnId) -> bool {
+        self.in_hand().contains_key(&turn)
+    }
+
+    /// A turn that was added is taken over.
+    pub(crate) fn settle(&self, turn: TurnId) {
+        let mut in_hand = self.in_hand();
+        if let Some(times) = in_hand.get_mut(&turn) {
+            *times -= 1;
+            if *times == 0 {
+                in_hand.remove(&turn);
+            }
+        }
+    }
+
+    fn in_hand(&self) -> MutexGuard<'_, BTreeMap<TurnId, u32>> {
+        self.in_hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<OrphanedTurn>> {

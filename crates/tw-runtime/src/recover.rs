@@ -39,6 +39,7 @@ use crate::memory::MemorySource;
 use crate::orphaned_turns::{AFTER_FAILED_WRITE, OrphanedTurn};
 use crate::prepared_history::{self, PreparedHistory};
 use crate::recall::HistoryOwner;
+use crate::replicas;
 use crate::runtime::{Runtime, RuntimeInner};
 use crate::tool_book::{self, ToolBookPage};
 
@@ -59,6 +60,8 @@ enum RecoverError {
     Read(#[from] ReadError),
     #[error("writing the turn")]
     Write(#[from] StoreApplyError),
+    #[error("the lease on the database is over")]
+    NoLease,
     /// Its claim stays counted.
     #[error("loading the turn panicked")]
     Panicked,
@@ -78,8 +81,8 @@ enum UnreadableError {
 }
 
 impl Runtime {
-    /// Takes over every turn that an earlier process left, and returns how many are driven now. As many are loaded at
-    /// once as there is room for; those of which a claim came to nothing before come last, one at a time.
+    /// Takes over every turn that a process left which is gone, and returns how many are driven now. As many are loaded
+    /// at once as there is room for; those of which a claim came to nothing before come last, one at a time.
     ///
     /// # Errors
     /// When the list cannot be read; a single turn's failure is logged.
@@ -87,6 +90,10 @@ impl Runtime {
         let inner = &self.0;
         let found =
             system::unfinished_turns(self.store(), &inner.boot, RECOVERIES_LISTED_MAX).await?;
+        // What is in hand is tried again by itself.
+        let found = found
+            .into_iter()
+            .filter(|(_, turn)| !inner.orphaned.has(*turn));
         let (mut driven, suspects) = futures_util::stream::iter(found)
             .map(|(organization, turn)| async move {
                 let taken = take_over(inner, organization, turn, Suspects::Left).await;
@@ -114,27 +121,47 @@ impl Runtime {
     }
 
     /// [`Runtime::recover`] beside everything else. What is not taken over when the runtime is shut down is left for
-    /// the next start.
+    /// the next start. Where other processes serve, too, what they leave is taken over for as long as this one serves.
     pub fn recover_meanwhile(&self) {
         let runtime = self.clone();
         self.0.tasks.spawn(async move {
+            let inner = &runtime.0;
             let mut wait = AFTER_FAILED_WRITE;
             loop {
-                match runtime.recover().await {
-                    Ok(0) => return,
+                tokio::select! {
+                    () = inner.refusing.cancelled() => return,
+                    () = inner.replicas.held() => {}
+                }
+                let is_listed = match runtime.recover().await {
+                    Ok(0) => true,
                     Ok(turns) => {
-                        tracing::info!(turns, "turns of an earlier process go on");
-                        return;
+                        tracing::info!(turns, "turns of a process that is gone go on");
+                        true
                     }
                     Err(error) => {
                         tracing::error!(error = %ErrorChain(&error), "unfinished turns cannot be listed");
+                        false
                     }
+                };
+                if is_listed && !inner.replicas.is_joined() {
+                    return;
                 }
+                let next = async {
+                    if is_listed {
+                        replicas::something_may_be_free(inner).await;
+                    } else {
+                        tokio::time::sleep(wait).await;
+                    }
+                };
                 tokio::select! {
-                    () = runtime.0.refusing.cancelled() => return,
-                    () = tokio::time::sleep(wait) => {}
+                    () = inner.refusing.cancelled() => return,
+                    () = next => {}
                 }
-                wait = wait.saturating_mul(2).min(BETWEEN_TRIES_MAX);
+                wait = if is_listed {
+                    AFTER_FAILED_WRITE
+                } else {
+                    wait.saturating_mul(2).min(BETWEEN_TRIES_MAX)
+                };
             }
         });
     }
@@ -186,18 +213,23 @@ fn take_over_after(inner: Arc<RuntimeInner>, orphan: OrphanedTurn) {
     tasks.spawn(async move {
         let mut wait = after;
         loop {
+            let may_try = async {
+                tokio::time::sleep(wait).await;
+                inner.replicas.held().await;
+            };
             tokio::select! {
                 () = inner.refusing.cancelled() => return,
-                () = tokio::time::sleep(wait) => {}
+                () = may_try => {}
             }
-            // What its last driver gave the writer is written before this, also the turn's own row.
-            let at = inner.env.now();
-            let taken = match inner.store.apply(vec![Change::CheckWritable { at }]).await {
-                Ok(_) => take_over(&inner, organization, turn, Suspects::Taken).await,
+            let taken = match written_before(&inner, organization, turn).await {
+                Ok(()) => take_over(&inner, organization, turn, Suspects::Taken).await,
                 Err(error) => Err(error.into()),
             };
             match taken {
-                Ok(_) => return,
+                Ok(_) => {
+                    inner.orphaned.settle(turn);
+                    return;
+                }
                 Err(error) => {
                     tracing::error!(turn.id = %turn, error = %ErrorChain(&error), "a turn could not be taken over");
                 }
@@ -207,6 +239,32 @@ fn take_over_after(inner: Arc<RuntimeInner>, orphan: OrphanedTurn) {
                 .clamp(AFTER_FAILED_WRITE, BETWEEN_TRIES_MAX);
         }
     });
+}
+
+/// A fence that no claim has.
+const NO_FENCE: i64 = 0;
+
+/// Waits until all is written that a turn's last driver gave the writers, also the turn's own row.
+async fn written_before(
+    inner: &RuntimeInner,
+    organization: OrgId,
+    turn: TurnId,
+) -> Result<(), StoreApplyError> {
+    let at = inner.env.now();
+    inner
+        .store
+        .apply(vec![Change::CheckWritable { at }])
+        .await?;
+    // Writes of one turn keep their order. This one is never written.
+    let behind = Fence {
+        organization,
+        turn,
+        fence: NO_FENCE,
+    };
+    match inner.store.apply_to_turn(behind, Vec::new()).await {
+        Ok(_) | Err(StoreApplyError::Fenced { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// The outcome of a take-over.
@@ -271,6 +329,10 @@ async fn claim_and_load(
         () = inner.refusing.cancelled() => return Ok(TakenOver::Left),
         room = room => room,
     };
+    if !inner.replicas.may_drive() {
+        // Whoever finds it free then takes it.
+        return Err(RecoverError::NoLease);
+    }
     let claim = Change::ClaimTurn(ClaimTurn {
         organization,
         turn,
@@ -476,6 +538,7 @@ fn parts_of<'a>(
         page,
         upstreams,
         passed: context.passed,
+        trace: context.trace,
     })
 }
 

@@ -1,7 +1,7 @@
 //! The runtime: what all turns share, its start and its end.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
@@ -38,10 +38,12 @@ use crate::metrics::{DroppedLogLines, Format, Metrics};
 use crate::models::KnownModels;
 use crate::orphaned_turns::OrphanedTurns;
 use crate::recovery_pace::{RECOVERIES_BYTES_DEFAULT, RecoveryPace};
+use crate::replicas::Replicas;
 use crate::results::ResultCache;
 use crate::sealing::Sealer;
 use crate::slots::CallSlots;
 use crate::spending::SpendRules;
+use crate::telemetry::{Telemetry, TelemetryConfig};
 use crate::tool_book::ToolBook;
 
 /// Parts and settings of the runtime.
@@ -97,6 +99,8 @@ pub struct RuntimeConfig {
     pub disk_free_bytes_min: u64,
     /// Whether the log gets a line for each turn and each relayed request that ends.
     pub log_turns: bool,
+    /// What is traced, and where it goes; `None` traces nothing.
+    pub telemetry: Option<TelemetryConfig>,
     /// Count of lines that the log could not take.
     pub log_lines_dropped: DroppedLogLines,
     /// Debug builds only: where to die.
@@ -164,6 +168,7 @@ impl RuntimeConfig {
             models_kept: MODELS_KEPT_DEFAULT,
             disk_free_bytes_min: DISK_FREE_BYTES_DEFAULT,
             log_turns: true,
+            telemetry: None,
             log_lines_dropped: DroppedLogLines::default(),
             fail_point: None,
             panic_point: None,
@@ -210,10 +215,15 @@ pub(crate) struct RuntimeInner {
     pub(crate) driver_panics: DriverPanics,
     pub(crate) orphaned: OrphanedTurns,
     pub(crate) marks: AnsweredNotes,
+    pub(crate) replicas: Replicas,
     pub(crate) metrics: Metrics,
+    /// `None` while nothing is traced.
+    pub(crate) telemetry: Option<Telemetry>,
     pub(crate) tasks: TaskTracker,
     /// Token that is cancelled when no new turns are accepted.
     pub(crate) refusing: CancellationToken,
+    /// Set once the process is to end, while it serves on.
+    pub(crate) leaving: AtomicBool,
     /// Name of this process in the turns that it drives.
     pub(crate) boot: String,
     pub(crate) serial: AtomicU64,
@@ -238,10 +248,13 @@ impl Runtime {
             env.now(),
             &config.log_lines_dropped,
         );
+        let traced = config.telemetry.clone();
+        let telemetry = traced.map(|config| Telemetry::start(config, metrics.spans()));
+        let replicas = Replicas::default();
         let runtime = Self(Arc::new(RuntimeInner {
             connections: UpstreamConnections::default(),
-            slots: CallSlots::default(),
-            limiter: Limiter::new(config.rules.clone(), env.clone()),
+            slots: CallSlots::new(replicas.share()),
+            limiter: Limiter::new(config.rules.clone(), replicas.share(), env.clone()),
             recovery_pace: RecoveryPace::new(config.recoveries_bytes_max),
             book: ToolBook::new(config.tools.clone()),
             results: ResultCache::new(config.results_bytes_max),
@@ -257,9 +270,12 @@ impl Runtime {
             driver_panics: DriverPanics::default(),
             orphaned: OrphanedTurns::default(),
             marks: AnsweredNotes::default(),
+            telemetry,
+            replicas,
             metrics,
             tasks: TaskTracker::new(),
             refusing: CancellationToken::new(),
+            leaving: AtomicBool::new(false),
             boot: env.random_id().simple().to_string(),
             serial: AtomicU64::new(1),
             env,
@@ -333,6 +349,16 @@ impl Runtime {
         self.0.refusing.is_cancelled()
     }
 
+    /// Whether nobody should be sent here any more, although whoever comes is served.
+    pub fn is_leaving(&self) -> bool {
+        self.0.leaving.load(Ordering::Acquire)
+    }
+
+    /// Says that the process is to end soon, so that whoever asks sends others elsewhere.
+    pub fn set_leaving(&self) {
+        self.0.leaving.store(true, Ordering::Release);
+    }
+
     /// Refuses new turns, lets running ones end within the drain limit, and then ends them or
     /// leaves them for the next start.
     pub async fn shut_down(&self) {
@@ -346,6 +372,14 @@ impl Runtime {
 
     /// [`Runtime::shut_down`] with a drain limit of its own.
     pub async fn shut_down_within(&self, drain_max: Duration) {
+        self.drain(drain_max).await;
+        self.0.replicas.leave().await;
+        if let Some(telemetry) = &self.0.telemetry {
+            telemetry.end().await;
+        }
+    }
+
+    async fn drain(&self, drain_max: Duration) {
         self.0.refusing.cancel();
         self.0.tasks.close();
         let all_ended = self.0.tasks.wait();
@@ -362,6 +396,11 @@ impl Runtime {
                 "turns are left for the next start"
             );
         }
+    }
+
+    /// Whether turns are parts of traces.
+    pub fn traces(&self) -> bool {
+        self.0.telemetry.is_some()
     }
 
     /// Waits until nothing runs, without refusing anything.

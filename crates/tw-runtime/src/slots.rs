@@ -7,11 +7,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tw_core::id::ToolId;
 use tw_core::tool::Tool;
 
+use crate::replicas::LimitShare;
+
 /// A place for one running call; free again when dropped.
 pub(crate) type CallSlot = OwnedSemaphorePermit;
 
 #[derive(Debug, Default)]
-pub(crate) struct CallSlots(Mutex<HashMap<Whose, Places>>);
+pub(crate) struct CallSlots {
+    known: Mutex<HashMap<Whose, Places>>,
+    /// The part of each tool's places that is this process's.
+    share: Arc<LimitShare>,
+}
 
 /// The tool that slots are of; all versions of a stored tool share them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +38,13 @@ struct Places {
 const TOOLS_REMEMBERED_MAX: usize = 10_000;
 
 impl CallSlots {
+    pub(crate) fn new(share: Arc<LimitShare>) -> Self {
+        Self {
+            known: Mutex::default(),
+            share,
+        }
+    }
+
     /// Waits for a slot; `None` for a tool that is gone, which needs none.
     ///
     /// # Cancel safety
@@ -52,15 +65,16 @@ impl CallSlots {
             None => Whose::BuiltIn(tool.name.clone()),
         };
         let version = tool.version.map_or(0, |version| version.number);
-        let places_max = tool.policy.concurrency_max.max(1);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let places_max = self.share.of(tool.policy.concurrency_max.max(1));
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= TOOLS_REMEMBERED_MAX {
             known.retain(|_, places| Arc::strong_count(&places.free) > 1);
         }
         let places = known
             .entry(whose)
             .and_modify(|places| {
-                if version <= places.version {
+                // An older version's limit does not hold. The newest one's part may have changed.
+                if version < places.version {
                     return;
                 }
                 places.version = version;

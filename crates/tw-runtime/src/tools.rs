@@ -274,6 +274,7 @@ impl Runtime {
             now: self.env().now(),
             organization: Arc::clone(&page.slug),
             variables: Arc::new(variables),
+            trace: None,
             tenancy: page.tenancy,
         };
         let began = Instant::now();
@@ -457,6 +458,7 @@ impl Runtime {
                 | Outcome::Deleted { .. }
                 | Outcome::TooMany
                 | Outcome::Deliveries(_)
+                | Outcome::Imported(_)
                 | Outcome::Count(_)
                 | Outcome::Partly(_),
             )

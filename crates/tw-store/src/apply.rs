@@ -4,6 +4,7 @@ mod accept;
 mod approvals;
 mod charges;
 mod conversation;
+mod imported;
 mod items;
 mod outside;
 mod relayed;
@@ -325,6 +326,7 @@ fn apply_free(
             turn,
             at,
         } => conversation::delete_turn(db, *organization, *turn, *at),
+        Change::ImportTurns(import) => imported::import(db, import, contents),
         Change::CompleteCall(complete) => outside::complete_call(db, complete, contents),
         Change::ClaimTurn(claim) => accept::claim_turn(db, claim),
         Change::AskStop {
@@ -434,6 +436,14 @@ fn lock_rows(
     match db.engine() {
         Engine::Sqlite => Ok(()),
         Engine::Postgres => run(db, what, sql, bound),
+    }
+}
+
+/// Tells the other servers on the database, once this is committed, that there is something for them; it may get lost.
+fn hint(db: &mut WriteSession<'_>, what: &'static str) -> Result<(), StoreApplyError> {
+    match db.engine() {
+        Engine::Sqlite => Ok(()),
+        Engine::Postgres => run(db, what, "SELECT pg_notify('turnwright', '')", params![]),
     }
 }
 

@@ -38,6 +38,9 @@ pub(crate) enum Failure {
     NoRow,
     #[error("column {column} holds another kind of value")]
     Column { column: String },
+    /// Its rows are being copied.
+    #[error("another command has the database for itself")]
+    Closed,
     #[error("another write in the same transaction failed")]
     Lost,
     #[error("{given} values for {wanted} places of a statement")]
@@ -52,7 +55,9 @@ impl DbError {
         match &self.0 {
             Failure::Sqlite(error) => kind_of_sqlite(error),
             Failure::Postgres(error) => kind_of_postgres(error),
-            Failure::TimedOut | Failure::Runtime(_) | Failure::Raced => DbErrorKind::Passing,
+            Failure::TimedOut | Failure::Runtime(_) | Failure::Raced | Failure::Closed => {
+                DbErrorKind::Passing
+            }
             Failure::NoRow
             | Failure::Column { .. }
             | Failure::Lost
@@ -84,6 +89,7 @@ impl DbError {
             Failure::TimedOut | Failure::Runtime(_) | Failure::Lost => true,
             Failure::Sqlite(_)
             | Failure::Raced
+            | Failure::Closed
             | Failure::Mispredicted
             | Failure::NoRow
             | Failure::Column { .. }

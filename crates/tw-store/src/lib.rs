@@ -19,9 +19,11 @@ pub mod system;
 
 pub mod backup;
 mod connection;
+pub mod copy;
 pub mod db_error;
 mod enum_words;
 pub mod figures;
+pub mod foreign;
 pub mod inspection;
 pub mod migrate;
 

@@ -112,6 +112,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "head_path",
         sql: include_str!("../migrations/0027_head_path.sql"),
     },
+    Migration {
+        name: "instances",
+        sql: include_str!("../migrations/0029_instances.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -1,6 +1,6 @@
 //! The handle: opening a store, writing to it, and running reads.
 
-pub mod hold;
+pub mod instance;
 
 mod inline;
 mod postgres;

@@ -15,6 +15,7 @@ use crate::read::columns::unsigned;
 use crate::session::ReadSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
+use crate::session::sql::Sql;
 use crate::store::Store;
 
 /// A key as it was created, and its organization.
@@ -158,7 +159,7 @@ pub async fn organization_count(store: &Store) -> Result<u64, ReadError> {
 }
 
 /// Running turns of other owners than `owner` and those whose name begins with it and a colon: at most `limit`, oldest
-/// first.
+/// first. On PostgreSQL, only those of owners that have no lease.
 ///
 /// # Errors
 /// See [`ReadError`].
@@ -185,8 +186,43 @@ pub fn unfinished_turns_now(
     store.read_now(|conn| find_unfinished(conn, owner, limit))
 }
 
-const UNFINISHED: &str = "SELECT organization, id FROM turn
-    WHERE status = 'running' AND owner <> ?1 AND substr(owner, 1, length(?1) + 1) <> ?1 || ':' ORDER BY created_us, key LIMIT ?2";
+const UNFINISHED: Sql = Sql {
+    sqlite: "SELECT organization, id FROM turn
+        WHERE status = 'running' AND owner <> ?1 AND substr(owner, 1, length(?1) + 1) <> ?1 || ':'
+        ORDER BY created_us, key LIMIT ?2",
+    postgres: "SELECT organization, id FROM turn
+        WHERE status = 'running' AND owner <> ?1 AND substr(owner, 1, length(?1) + 1) <> ?1 || ':'
+          AND split_part(owner, ':', 1) NOT IN (SELECT id FROM instance WHERE lease_until_us > clock_us())
+        ORDER BY created_us, key LIMIT ?2",
+};
+
+/// Running turns of `owner`, and of those whose name begins with it and a colon, which somebody asked to stop.
+///
+/// # Errors
+/// See [`ReadError`].
+pub async fn turns_asked_to_stop(store: &Store, owner: &str) -> Result<Vec<TurnId>, ReadError> {
+    let owner = owner.to_owned();
+    store
+        .read(move |conn| {
+            let mut statement = conn.prepare_cached(ASKED_TO_STOP)?;
+            let mut rows = statement.query(params![owner])?;
+            let mut turns = Vec::new();
+            while let Some(row) = rows.next()? {
+                turns.push(turn_id(row)?);
+            }
+            Ok(turns)
+        })
+        .await
+}
+
+const ASKED_TO_STOP: &str =
+    "SELECT id FROM turn WHERE status = 'running' AND stop_reason = 'requested'
+    AND (owner = ?1 OR substr(owner, 1, length(?1) + 1) = ?1 || ':')";
+
+fn turn_id(row: Row<'_>) -> Result<TurnId, ReadError> {
+    let id: String = row.get("id")?;
+    TurnId::parse(&id).ok_or(ReadError::Column { column: "id" })
+}
 
 fn find_unfinished(
     conn: ReadSession<'_>,
@@ -197,9 +233,7 @@ fn find_unfinished(
     let mut rows = statement.query(params![owner, limit])?;
     let mut turns = Vec::new();
     while let Some(row) = rows.next()? {
-        let id: String = row.get("id")?;
-        let id = TurnId::parse(&id).ok_or(ReadError::Column { column: "id" })?;
-        turns.push((OrgId(row.get("organization")?), id));
+        turns.push((OrgId(row.get("organization")?), turn_id(row)?));
     }
     Ok(turns)
 }

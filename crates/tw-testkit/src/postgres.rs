@@ -9,6 +9,7 @@ use tokio_postgres::{Client, NoTls};
 const SERVER_DEFAULT: &str = "postgres://postgres@127.0.0.1:5432/postgres";
 
 /// A schema that is dropped with this.
+#[derive(Debug)]
 pub struct PostgresSchema {
     server: String,
     /// Its name, which is also that of the connections to it.

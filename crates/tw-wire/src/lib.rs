@@ -14,6 +14,8 @@ pub mod openai_responses;
 pub mod client_error;
 pub mod client_request;
 pub mod model_list;
+pub mod otlp;
+pub mod trace_context;
 pub mod upstream_answer;
 pub mod webhook_payload;
 
@@ -24,6 +26,7 @@ mod unshared;
 
 pub mod compaction;
 pub mod conversation_request;
+pub mod langchain_rows;
 pub mod part_addresses;
 pub mod passed_headers;
 pub mod relayed;

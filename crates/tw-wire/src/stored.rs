@@ -8,6 +8,7 @@ pub mod blocks;
 pub mod client_events;
 pub mod context;
 pub mod events;
+pub mod imported;
 pub mod responses_options;
 pub mod tool;
 

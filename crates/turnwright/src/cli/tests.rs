@@ -3,11 +3,11 @@ use clap::{Command, CommandFactory};
 use super::Cli;
 use crate::config::DEFAULTS;
 
-/// Each option that takes a value, with the words before its name.
+/// Each option that takes a value and may be left out, with the words before its name.
 fn options(path: &str, command: &Command, into: &mut Vec<(String, String)>) {
     for option in command.get_arguments() {
         let takes_value = option.get_action().takes_values() && !option.is_positional();
-        if takes_value {
+        if takes_value && !option.is_required_set() {
             let id = format!("{path} --{}", option.get_long().unwrap());
             let help = option.get_help().unwrap().to_string();
             let default = option.get_default_values();

@@ -8,7 +8,7 @@ const SECONDS_MAX: i64 = 10 * 365 * 24 * 3600;
 
 /// Settings in which 0 keeps, waits for, puts back or allows none of something that can be done
 /// without. Anywhere else it would leave a server that serves nobody.
-const MAY_BE_ZERO: [&str; 14] = [
+const MAY_BE_ZERO: [&str; 16] = [
     "cache.bytes_max",
     "cache.models_s",
     "limits.memory_bytes_max",
@@ -23,6 +23,8 @@ const MAY_BE_ZERO: [&str; 14] = [
     "record.repeat_window_s",
     "record.request_keys_kept_h",
     "server.drain_s",
+    "server.unready_s",
+    "telemetry.batch_delay_ms",
 ];
 /// Beginnings of the tables in which 0 is no limit, or costs nothing.
 const ZERO_IS_NO_LIMIT: [&str; 3] = ["rate.", "spend.", "price["];

@@ -5,11 +5,13 @@ mod process;
 
 mod backup;
 mod doctor;
+mod import;
 mod keys;
 mod leave;
 mod log;
 mod postgres;
 mod recover;
+mod replicas;
 mod restart;
 mod serve;
 mod socket;

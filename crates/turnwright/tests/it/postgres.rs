@@ -1,7 +1,7 @@
 //! The record on a PostgreSQL server.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -69,26 +69,6 @@ async fn a_tool_loop_survives_a_kill() {
     check_commands(&schema, &data);
 }
 
-/// Two servers would take each other's turns over.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_second_server_on_the_same_database_refuses() {
-    let Some(schema) = PostgresSchema::create().await else {
-        return;
-    };
-    let folder = TempDir::new().unwrap();
-    let upstream = Listener::in_turn(Vec::new()).await.unwrap();
-    let first = folder.path().join("first");
-    let _server = ServerProcess::start(serve_on(&schema, &first, &upstream), &first);
-    let second = folder.path().join("second");
-    let refused = serve_on(&schema, &second, &upstream).output().unwrap();
-    assert!(!refused.status.success());
-    let said = stderr(&refused);
-    assert!(
-        said.contains("another server runs on the database"),
-        "{said}"
-    );
-}
-
 async fn ended(client: &TestClient, turn: &str) -> Value {
     let path = format!("/v1/turns/{turn}");
     poll_until("a turn that has ended", async || {
@@ -116,4 +96,78 @@ fn check_commands(schema: &PostgresSchema, data: &Path) {
     let backup = run(&["backup", "copy.db"]);
     assert!(!backup.status.success());
     assert!(stderr(&backup).contains("pg_dump"), "{}", stderr(&backup));
+}
+
+fn copy(from: &str, to: &str) -> Output {
+    let mut command = turnwright();
+    command.args(["copy", "--from", from, "--to", to]);
+    command.output().unwrap()
+}
+
+/// A record goes to a server and back into a folder, and a server goes on where it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copied_record_is_served_where_it_is() {
+    let Some(schema) = PostgresSchema::create().await else {
+        return;
+    };
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let back = folder.path().join("back");
+    let (from, to) = (data.to_str().unwrap(), back.to_str().unwrap());
+    let upstream = Listener::start(|_| ListenerReply::json(PLAIN)).await;
+    let upstream = upstream.unwrap();
+    let key = key_of(&create_key(&data, &[]));
+    let mut server = ServerProcess::start(serve(&data, &upstream), &data);
+    let turn = said(&server, &key).await;
+    let refused = copy(from, &schema.url);
+    assert!(
+        stderr(&refused).contains("a server runs on the folder"),
+        "{}",
+        stderr(&refused)
+    );
+    server.kill();
+    for (from, to) in [(from, &*schema.url), (&*schema.url, to)] {
+        let done = copy(from, to);
+        assert!(done.status.success(), "{}", stderr(&done));
+        let told = String::from_utf8(done.stdout).unwrap();
+        let line = told.lines().find(|line| line.starts_with("turn "));
+        assert_eq!(line.unwrap().split_whitespace().nth(1), Some("1"), "{told}");
+        assert!(told.contains("rows copied and checked"), "{told}");
+    }
+    for (from, to, said) in [
+        (from, &*schema.url, "the target is not empty"),
+        (from, to, "exists, and nothing is overwritten"),
+        ("nowhere", to, "there is no database in nowhere"),
+        ("mysql://a/b", to, "a database is a folder, or a URL"),
+    ] {
+        let refused = copy(from, to);
+        assert!(!refused.status.success());
+        assert!(stderr(&refused).contains(said), "{}", stderr(&refused));
+    }
+    let elsewhere = folder.path().join("elsewhere");
+    for command in [
+        serve(&back, &upstream),
+        serve_on(&schema, &elsewhere, &upstream),
+    ] {
+        let server = ServerProcess::start(command, &elsewhere);
+        let client = TestClient {
+            key: Some(key.clone()),
+            ..server.client.clone()
+        };
+        let record = ended(&client, &turn).await;
+        assert_eq!(record["status"], "completed", "{record}");
+        said(&server, &key).await;
+    }
+}
+
+/// The id of a turn that was answered.
+async fn said(server: &ServerProcess, key: &str) -> String {
+    let client = TestClient {
+        key: Some(key.to_owned()),
+        ..server.client.clone()
+    };
+    let ask = json!({ "model": "m", "messages": [{ "role": "user", "content": "Hi" }] });
+    let got = client.chat(&ask).await.unwrap();
+    assert_eq!(got.status, 200, "{}", got.text());
+    got.header("turnwright-turn").to_owned()
 }

@@ -58,7 +58,7 @@ pub fn start(
         address,
         keys: ApiKeySpread::none(),
         process: Some(process),
-        database: None,
+        record: None,
     })
 }
 

@@ -1,9 +1,19 @@
 //! The check of a record: whether the database holds every turn that was answered.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use rusqlite::{Connection, OpenFlags};
+use tw_testkit::postgres::PostgresSchema;
+
+/// Where a server keeps its record.
+#[derive(Debug)]
+pub enum BenchRecord {
+    /// A file of SQLite.
+    File(PathBuf),
+    /// A schema on a PostgreSQL server.
+    Postgres(PostgresSchema),
+}
 
 /// Turns and calls that a server acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,11 +26,25 @@ pub struct Acknowledged {
     pub left: u64,
 }
 
-/// Checks the database of a server that has ended.
+/// Checks the record of a server that has ended.
 ///
 /// # Errors
 /// It is not sound, or holds other turns than were acknowledged.
-pub fn check(database: &Path, acknowledged: Acknowledged) -> anyhow::Result<()> {
+pub fn check(record: &BenchRecord, acknowledged: Acknowledged) -> anyhow::Result<()> {
+    match record {
+        BenchRecord::File(database) => check_file(database, acknowledged),
+        BenchRecord::Postgres(schema) => {
+            let waiting = tokio::runtime::Runtime::new()?;
+            let client = waiting.block_on(schema.client());
+            check_counts(acknowledged, |sql| {
+                let row = waiting.block_on(client.query_one(sql, &[]))?;
+                Ok(row.try_get(0)?)
+            })
+        }
+    }
+}
+
+fn check_file(database: &Path, acknowledged: Acknowledged) -> anyhow::Result<()> {
     let conn = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .with_context(|| format!("opening {}", database.display()))?;
     let sound: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
@@ -30,10 +54,16 @@ pub fn check(database: &Path, acknowledged: Acknowledged) -> anyhow::Result<()> 
             row.get(0)
         })?;
     ensure!(dangling == 0, "{dangling} rows refer to nothing");
-    let count = |sql: &str| -> anyhow::Result<u64> {
-        let count: i64 = conn.query_row(sql, [], |row| row.get(0))?;
-        Ok(u64::try_from(count)?)
-    };
+    check_counts(acknowledged, |sql| {
+        Ok(conn.query_row(sql, [], |row| row.get(0))?)
+    })
+}
+
+/// Compares what was acknowledged with what `count` finds by a statement.
+fn check_counts(
+    acknowledged: Acknowledged,
+    mut count: impl FnMut(&str) -> anyhow::Result<i64>,
+) -> anyhow::Result<()> {
     let rows = [
         (
             "turns",
@@ -68,6 +98,7 @@ pub fn check(database: &Path, acknowledged: Acknowledged) -> anyhow::Result<()> 
     ];
     for (what, sql, expected) in rows {
         let found = count(sql).with_context(|| format!("counting {what}"))?;
+        let found = u64::try_from(found)?;
         ensure!(
             found == expected,
             "the database holds {found} {what}; {expected} were acknowledged"

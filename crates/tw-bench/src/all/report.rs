@@ -7,10 +7,11 @@ use super::scenarios::{MeasuredPeer, Scenario};
 use super::targets::{SpeedTarget, TARGETS, TargetVerdict};
 
 /// Columns, from left to right.
-const PEERS: [MeasuredPeer; 5] = [
+const PEERS: [MeasuredPeer; 6] = [
     MeasuredPeer::Direct,
     MeasuredPeer::Nginx,
     MeasuredPeer::Turnwright,
+    MeasuredPeer::Postgres,
     MeasuredPeer::Unrecorded,
     MeasuredPeer::Floor,
 ];

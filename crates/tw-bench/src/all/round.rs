@@ -99,12 +99,13 @@ impl Bench {
             tool: asked.tool.load(Ordering::Relaxed),
             given: asked.results.load(Ordering::Relaxed),
         };
+        let servers = self.start(folder.path())?;
         let mut round = Round {
             bench: self,
-            servers: self.start(folder.path())?,
+            acknowledged: servers.iter().map(|_| Acknowledged::default()).collect(),
+            servers,
             figures,
             findings,
-            acknowledged: Acknowledged::default(),
             results: Results::default(),
         };
         round.first_requests()?;
@@ -168,6 +169,12 @@ impl Bench {
                 self.cpus,
             )?);
         }
+        if self.wants(MeasuredPeer::Postgres) {
+            let folder = folder.join("postgres");
+            let started =
+                turnwright::start_on_postgres(&self.server, &folder, upstream, self.cpus)?;
+            servers.extend(started);
+        }
         Ok(servers)
     }
 
@@ -209,8 +216,8 @@ struct Round<'a> {
     servers: Vec<BenchServer>,
     figures: &'a mut Figures,
     findings: &'a mut RoundFindings,
-    /// Turns and calls that the server with a record acknowledged.
-    acknowledged: Acknowledged,
+    /// Turns and calls that each server acknowledged.
+    acknowledged: Vec<Acknowledged>,
     /// Results of all servers' turns.
     results: Results,
 }
@@ -229,14 +236,12 @@ impl Round<'_> {
     fn first_requests(&mut self) -> anyhow::Result<()> {
         let shape = Scenario::C1.shape();
         let expected = expected(&shape)?;
-        for server in &self.servers {
+        for (server, acknowledged) in self.servers.iter().zip(&mut self.acknowledged) {
             let request = server.ask(&shape)?;
             load::ask_once(server.address, &request, &expected)
                 .with_context(|| format!("the first request to {}", server.peer.name()))?;
             self.findings.answers += 1;
-            if server.database.is_some() {
-                self.acknowledged.turns += 1;
-            }
+            acknowledged.turns += 1;
         }
         std::thread::park_timeout(SETTLE);
         if self.bench.scenarios.contains(&Scenario::Memory) {
@@ -343,7 +348,7 @@ impl Round<'_> {
                 .with_context(|| format!("a conversation with {}", peer.name()))?;
             self.figures.note_conversation(peer, &took);
             self.findings.answers += took.len() as u64;
-            if server.database.is_none() {
+            if server.record.is_none() {
                 continue;
             }
             let restored = asked.earlier_results.load(Ordering::Relaxed) - before;
@@ -354,8 +359,8 @@ impl Round<'_> {
                     plan.restored()
                 ));
             }
-            self.acknowledged.turns += took.len() as u64;
-            self.acknowledged.calls += plan.calls();
+            self.acknowledged[at].turns += took.len() as u64;
+            self.acknowledged[at].calls += plan.calls();
             self.results.tool += plan.calls();
             self.results.given += plan.calls();
         }
@@ -374,10 +379,11 @@ impl Round<'_> {
         self.findings.answers += answers * turns;
         self.results.tool += answers * tool;
         self.results.given += answers * calls;
-        if self.servers[at].database.is_some() && shape.form != ExpectedForm::Events {
-            self.acknowledged.turns += answers * turns;
-            self.acknowledged.calls += answers * calls;
-            self.acknowledged.left += observed.silent;
+        if shape.form != ExpectedForm::Events {
+            let acknowledged = &mut self.acknowledged[at];
+            acknowledged.turns += answers * turns;
+            acknowledged.calls += answers * calls;
+            acknowledged.left += observed.silent;
         }
     }
 
@@ -438,7 +444,7 @@ impl Round<'_> {
         for _ in 0..REPLAYED_TURNS {
             let turn = load::ask_once(server.address, &request, &expected)?;
             let turn = turn.context("an answer without a turn")?;
-            self.acknowledged.turns += 1;
+            self.acknowledged[at].turns += 1;
             self.findings.answers += 1;
             requests.push(server.events(&turn));
         }
@@ -447,13 +453,12 @@ impl Round<'_> {
 
     /// Stops the servers and checks the record and what the fakes were asked since `before`.
     fn finish(mut self, before: Results) -> anyhow::Result<()> {
-        let acknowledged = self.acknowledged;
-        for server in &mut self.servers {
+        for (server, acknowledged) in self.servers.iter_mut().zip(&self.acknowledged) {
             server.stop()?;
-            let Some(database) = &server.database else {
+            let Some(record) = &server.record else {
                 continue;
             };
-            match record::check(database, acknowledged) {
+            match record::check(record, *acknowledged) {
                 Ok(()) => self.findings.recorded += acknowledged.turns,
                 Err(error) => self.findings.wrong.push(format!("the record: {error:#}")),
             }

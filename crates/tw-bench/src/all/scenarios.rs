@@ -101,6 +101,8 @@ pub enum MeasuredPeer {
     Direct,
     Nginx,
     Turnwright,
+    /// The same server, whose record is in a PostgreSQL database.
+    Postgres,
     /// The same server, whose writer writes nothing.
     Unrecorded,
     /// The bare statements of a turn.
@@ -113,6 +115,7 @@ impl MeasuredPeer {
             Self::Direct => "direct",
             Self::Nginx => "nginx",
             Self::Turnwright => "turnwright",
+            Self::Postgres => "postgres",
             Self::Unrecorded => "unrecorded",
             Self::Floor => "floor",
         }
@@ -155,7 +158,11 @@ const RELAYS: &[MeasuredPeer] = &[
     MeasuredPeer::Nginx,
     MeasuredPeer::Turnwright,
 ];
-const TURNS: &[MeasuredPeer] = &[MeasuredPeer::Turnwright, MeasuredPeer::Unrecorded];
+const TURNS: &[MeasuredPeer] = &[
+    MeasuredPeer::Turnwright,
+    MeasuredPeer::Postgres,
+    MeasuredPeer::Unrecorded,
+];
 
 const CHAT: WireFormat = WireFormat::OpenAiChat;
 const MESSAGES: WireFormat = WireFormat::AnthropicMessages;

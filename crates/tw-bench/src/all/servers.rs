@@ -1,11 +1,11 @@
 //! The servers under measurement, with what a request to each needs.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use anyhow::Context;
 
 use super::process::BenchProcess;
+use super::record::BenchRecord;
 use super::request;
 use super::scenarios::{LoadShape, MeasuredPeer, ScenarioTools};
 use crate::spoken::SpokenFormat;
@@ -17,8 +17,8 @@ pub struct BenchServer {
     pub keys: ApiKeySpread,
     /// `None` for the fake upstream, which is a thread of this process.
     pub process: Option<BenchProcess>,
-    /// Database of its record, if it keeps one.
-    pub database: Option<PathBuf>,
+    /// Its record, if it keeps one.
+    pub record: Option<BenchRecord>,
 }
 
 /// Keys of the clients.
@@ -52,7 +52,7 @@ impl BenchServer {
             address: upstream,
             keys: ApiKeySpread::none(),
             process: None,
-            database: None,
+            record: None,
         }
     }
 

@@ -30,9 +30,13 @@ pub enum TargetBound {
     StayWithinTimesOf(Scenario, f64),
     /// Addition to the direct connection, at most so many times what the server adds to another figure of the scenario.
     AddWithinTimesOf(Figure, f64),
+    /// A peer's figure is at least this part of the server's.
+    PeerReaches(MeasuredPeer, f64),
+    /// A peer's figure is at most so much more than the server's.
+    PeerAddsWithin(MeasuredPeer, f64),
 }
 
-pub const TARGETS: [SpeedTarget; 25] = [
+pub const TARGETS: [SpeedTarget; 27] = [
     SpeedTarget {
         scenario: Scenario::Memory,
         figure: Figure::AtRestMib,
@@ -82,6 +86,16 @@ pub const TARGETS: [SpeedTarget; 25] = [
         scenario: Scenario::Turn64,
         figure: Figure::RequestsPerS,
         must: TargetBound::ReachOf(MeasuredPeer::Unrecorded, 0.7),
+    },
+    SpeedTarget {
+        scenario: Scenario::Turn64,
+        figure: Figure::RequestsPerS,
+        must: TargetBound::PeerReaches(MeasuredPeer::Postgres, 0.5),
+    },
+    SpeedTarget {
+        scenario: Scenario::Turn64Sse,
+        figure: Figure::FirstP50Us,
+        must: TargetBound::PeerAddsWithin(MeasuredPeer::Postgres, 3_000.0),
     },
     SpeedTarget {
         scenario: Scenario::Turn64Sse,
@@ -180,6 +194,15 @@ impl SpeedTarget {
                 "{figure}: adds at most {times} times what is added to {}",
                 other.says()
             ),
+            TargetBound::PeerReaches(peer, share) => {
+                format!(
+                    "{figure}: that of {} is at least {share} of it",
+                    peer.name()
+                )
+            }
+            TargetBound::PeerAddsWithin(peer, more) => {
+                format!("{figure}: that of {} is at most {more} more", peer.name())
+            }
         }
     }
 
@@ -225,6 +248,10 @@ impl SpeedTarget {
                 let added_to_other =
                     of(MeasuredPeer::Turnwright, other)? - of(MeasuredPeer::Direct, other)?;
                 stay_within(added, times * added_to_other)
+            }
+            TargetBound::PeerReaches(peer, share) => reach(of(peer, self.figure)?, share * got),
+            TargetBound::PeerAddsWithin(peer, more) => {
+                stay_within(of(peer, self.figure)?, got + more)
             }
         })
     }

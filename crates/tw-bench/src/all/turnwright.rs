@@ -6,8 +6,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 use serde_json::json;
+use tw_testkit::postgres::PostgresSchema;
 
 use super::process::{self, BenchProcess};
+use super::record::BenchRecord;
 use super::scenarios::{MeasuredPeer, ScenarioTools};
 use super::servers::{ApiKeySpread, BenchServer};
 use crate::machine::cpus::Cpus;
@@ -34,8 +36,33 @@ pub fn start(
     tools: ScenarioTools,
     cpus: Cpus,
 ) -> anyhow::Result<BenchServer> {
-    let keys = prepare(program, folder, upstream, tools)?;
+    let keys = prepare(program, folder, upstream, tools, None)?;
     start_again(program, folder, keys, cpus)
+}
+
+/// Starts the same on a PostgreSQL server; `None` where there is none.
+///
+/// # Errors
+/// It does not start.
+pub fn start_on_postgres(
+    program: &Path,
+    folder: &Path,
+    upstream: SocketAddr,
+    cpus: Cpus,
+) -> anyhow::Result<Option<BenchServer>> {
+    let waiting = tokio::runtime::Runtime::new()?;
+    let Some(schema) = waiting.block_on(PostgresSchema::create()) else {
+        return Ok(None);
+    };
+    let keys = prepare(program, folder, upstream, ScenarioTools::One, Some(&schema))?;
+    let mut command = Command::new(program);
+    command
+        .arg("serve")
+        .arg("--config")
+        .arg(folder.join(CONFIG))
+        .args(["--store", &schema.url]);
+    let record = Some(BenchRecord::Postgres(schema));
+    serve(MeasuredPeer::Postgres, command, folder, record, keys, cpus).map(Some)
 }
 
 /// Makes what a server needs in `folder`.
@@ -47,12 +74,18 @@ pub fn prepare(
     folder: &Path,
     upstream: SocketAddr,
     tools: ScenarioTools,
+    schema: Option<&PostgresSchema>,
 ) -> anyhow::Result<ApiKeySpread> {
     let data = folder.join(DATA);
     std::fs::create_dir_all(&data)?;
     let config = folder.join(CONFIG);
     process::write(&config, &settings(&data, upstream, tools))?;
-    set_up(program, &data, &config, upstream, tools)
+    set_up(program, &data, &config, upstream, tools, schema)
+}
+
+/// Where the record of a server in `folder` is that has none elsewhere.
+pub fn database(folder: &Path) -> PathBuf {
+    folder.join(DATA).join(DATABASE)
 }
 
 /// Starts a server on what an earlier one left in `folder`.
@@ -70,12 +103,12 @@ pub fn start_again(
         .arg("serve")
         .arg("--config")
         .arg(folder.join(CONFIG));
-    let database = folder.join(DATA).join(DATABASE);
+    let record = Some(BenchRecord::File(database(folder)));
     serve(
         MeasuredPeer::Turnwright,
         command,
         folder,
-        database,
+        record,
         keys,
         cpus,
     )
@@ -92,33 +125,22 @@ pub fn start_unrecorded(
     cpus: Cpus,
 ) -> anyhow::Result<BenchServer> {
     let data = folder.join(DATA);
-    let keys = prepare(program, folder, upstream, ScenarioTools::One)?;
+    let keys = prepare(program, folder, upstream, ScenarioTools::One, None)?;
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["server", "--writer", "null", "--data"])
         .arg(&data)
         .arg("--upstream")
         .arg(upstream.to_string());
-    let server = serve(
-        MeasuredPeer::Unrecorded,
-        command,
-        folder,
-        data.join(DATABASE),
-        keys,
-        cpus,
-    )?;
-    Ok(BenchServer {
-        // What it acknowledges is nowhere.
-        database: None,
-        ..server
-    })
+    // What it acknowledges is nowhere.
+    serve(MeasuredPeer::Unrecorded, command, folder, None, keys, cpus)
 }
 
 fn serve(
     peer: MeasuredPeer,
     mut command: Command,
     folder: &Path,
-    database: PathBuf,
+    record: Option<BenchRecord>,
     keys: ApiKeySpread,
     cpus: Cpus,
 ) -> anyhow::Result<BenchServer> {
@@ -128,6 +150,7 @@ fn serve(
         "OPENAI_BASE_URL",
         "ENABLE_TOOLS",
         "TURNWRIGHT_DATA",
+        "DATABASE_URL",
     ] {
         command.env_remove(name);
     }
@@ -142,7 +165,7 @@ fn serve(
         address: address.parse().context("where the server listens")?,
         keys,
         process: Some(process),
-        database: Some(database),
+        record,
     })
 }
 
@@ -153,22 +176,27 @@ fn set_up(
     config: &Path,
     upstream: SocketAddr,
     tools: ScenarioTools,
+    schema: Option<&PostgresSchema>,
 ) -> anyhow::Result<ApiKeySpread> {
-    let key = |granted: &[&str]| {
+    let on_record = |words: &[&str]| {
         let mut command = Command::new(program);
-        command.args(["keys", "create"]).args(granted);
-        process::output(command.arg("--data").arg(data))
+        command.args(words).env_remove("DATABASE_URL");
+        command.arg("--data").arg(data);
+        if let Some(schema) = schema {
+            command.args(["--store", &schema.url]);
+        }
+        command
     };
+    let key = |granted: &[&str]| process::output(on_record(&["keys", "create"]).args(granted));
     let plain = key(&[])?;
     let (tool, any_tool) = match tools {
         ScenarioTools::None => (None, None),
         ScenarioTools::One | ScenarioTools::Mixed => {
             let file = config.with_file_name("tools.json");
             process::write(&file, &tool_file(upstream))?;
-            let mut command = Command::new(program);
-            command.args(["tools", "apply"]).arg(&file);
+            let mut command = on_record(&["tools", "apply"]);
             // The configuration says what tools may reach.
-            command.arg("--data").arg(data).arg("--config").arg(config);
+            command.arg(&file).arg("--config").arg(config);
             process::output(&mut command)?;
             (
                 Some(key(&["--tools", TOOL])?),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
+use http::request::Builder;
 use http::{HeaderMap, Method, Request, Response};
 use tw_core::model::{ModelEvent, ReportedError};
 use tw_core::request::ToolNames;
@@ -15,6 +16,7 @@ use tw_core::turn::{ModelFailure, ModelFailureKind};
 use tw_wire::format::{AnswerDecoder, WireFormat};
 use tw_wire::passed_headers::PassedHeaders;
 use tw_wire::sse::EMPTY_BYTES_MIN;
+use tw_wire::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 use tw_wire::upstream_answer::{DecodeError, EMPTY_BYTES_MAX_DEFAULT, StreamLimits};
 
 use super::content_encoding::Unpacker;
@@ -51,6 +53,8 @@ pub struct SentModelRequest {
     pub offered: ToolNames,
     /// Headers of the client's for upstreams of some formats.
     pub passed: PassedHeaders,
+    /// The span of the request, for the upstream's part of the trace.
+    pub trace: Option<TraceContext>,
     /// Set where contents take the place of the addresses that the body names.
     pub downloads: Option<TurnDownloads>,
 }
@@ -711,8 +715,20 @@ fn request_of(
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, accept)
         .header(ACCEPT_ENCODING, "identity");
+    let request = match &asked.trace {
+        Some(trace) => traced(request, trace),
+        None => request,
+    };
     let request = request.body(Bytes::from(asked.body));
     Ok((address, request.map_err(|_| request_target::no_address())?))
+}
+
+fn traced(request: Builder, trace: &TraceContext) -> Builder {
+    let request = request.header(TRACEPARENT, trace.parent.to_string());
+    match trace.state.as_deref() {
+        Some(state) => request.header(TRACESTATE, state),
+        None => request,
+    }
 }
 
 pub(super) fn failure(kind: ModelFailureKind, message: &str) -> ModelFailure {

@@ -65,6 +65,7 @@ impl Lab {
                 organization: ACME.into(),
                 tenancy: Tenancy::Several,
                 variables: Arc::new(variables),
+                trace: None,
             },
         }
     }

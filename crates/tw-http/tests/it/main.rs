@@ -45,6 +45,7 @@ mod socket;
 mod structured;
 mod surface_quirks;
 mod surface_shapes;
+mod telemetry;
 mod tenants;
 mod tools;
 mod upstreams;

@@ -123,6 +123,7 @@ impl Runtime {
             page: page.as_deref(),
             upstreams: upstreams.to_vec(),
             passed: request.passed.clone(),
+            trace: None,
         };
         let AssembledTurn { setup, work } = assembly::assemble(inner, &identity, parts);
         // Its first step is to ask; nobody performs it.

@@ -84,6 +84,7 @@ pub(super) fn context(request: &TurnRequest, setup: &TurnSetup) -> TurnContext {
         projection: request.projection.clone(),
         changes: RequestChanges::default(),
         passed: request.passed.clone(),
+        trace: request.trace.clone(),
     }
 }
 

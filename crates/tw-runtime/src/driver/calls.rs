@@ -122,6 +122,7 @@ impl TurnDriver {
             now: self.inner.env.now(),
             organization: Arc::clone(&context.organization),
             tenancy: context.tenancy,
+            trace: self.trace_of_call(call, n),
         };
         let executors = self.inner.executors.clone();
         let tool = run.tool;
@@ -207,6 +208,10 @@ impl TurnDriver {
     /// counted once the changes are written.
     pub(super) fn note(&mut self, changes: &[TurnChange]) -> Vec<MeteredEvent> {
         let mut noted = Vec::new();
+        if let Some(tracing) = &mut self.tracing {
+            let spans = tracing.note(&self.turn, &self.work, changes);
+            noted.extend(spans.into_iter().map(MeteredEvent::Span));
+        }
         for change in changes {
             match change {
                 TurnChange::StartCall { call, at } => {
@@ -290,7 +295,7 @@ impl TurnDriver {
     }
 }
 
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     text.len() <= 64
         && text
             .bytes()

@@ -9,6 +9,7 @@ use tw_core::id::CallRef;
 use tw_core::time::Timestamp;
 use tw_core::tool::{Tool, ToolKind};
 use tw_core::turn_status::{TurnReason, TurnStatus};
+use tw_wire::otlp::TracedSpan;
 
 use super::TurnDriver;
 use crate::metrics::CallOf;
@@ -46,6 +47,7 @@ pub(super) enum MeteredEvent {
         calls: u32,
         took: Duration,
     },
+    Span(TracedSpan),
 }
 
 impl TurnDriver {
@@ -143,6 +145,11 @@ impl TurnDriver {
                     outcome,
                     took,
                 } => metrics.attempt_ended(upstream.as_deref(), &outcome, took),
+                MeteredEvent::Span(span) => {
+                    if let Some(telemetry) = &self.inner.telemetry {
+                        telemetry.give(span);
+                    }
+                }
                 MeteredEvent::Call { of, outcome, took } => metrics.call_ended(of, outcome, took),
                 MeteredEvent::TurnEnded {
                     status,

@@ -58,7 +58,7 @@ fn at_once(turns: u32) -> RateLimits {
 /// A limiter and its clock, which stands.
 fn limiter(rules: LimiterRules) -> (Arc<Limiter>, Env) {
     let env = Env::seeded(1, Timestamp(0));
-    (Limiter::new(rules, env.clone()), env)
+    (Limiter::new(rules, Arc::default(), env.clone()), env)
 }
 
 fn seconds(seconds: i64) -> Timestamp {

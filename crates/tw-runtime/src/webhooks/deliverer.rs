@@ -50,10 +50,10 @@ const SETTLES_MAX: u32 = 3;
 pub(crate) async fn run(inner: Arc<RuntimeInner>) {
     let mut sending: JoinSet<WebhookKey> = JoinSet::new();
     let mut slots = Slots::default();
-    let mut is_first = true;
+    let mut may_free = true;
     loop {
-        if is_first {
-            is_first = !free_claims(&inner).await;
+        if may_free {
+            may_free = !free_claims(&inner).await;
         }
         let next = take_due(&inner, &mut sending, &mut slots).await;
         let wait = next.map_or(LOOK_INTERVAL, |at| {
@@ -62,6 +62,8 @@ pub(crate) async fn run(inner: Arc<RuntimeInner>) {
         tokio::select! {
             () = inner.refusing.cancelled() => break,
             () = inner.store.deliveries_written() => {}
+            // What it was sending is due again.
+            () = inner.replicas.gone.notified() => may_free = true,
             Some(ended) = sending.join_next(), if !sending.is_empty() => slots.give_back(ended.ok()),
             () = tokio::time::sleep(wait) => {}
         }
@@ -163,7 +165,7 @@ async fn take_due(
     sending: &mut JoinSet<WebhookKey>,
     slots: &mut Slots,
 ) -> Option<Timestamp> {
-    if inner.refusing.is_cancelled() {
+    if inner.refusing.is_cancelled() || !inner.replicas.may_drive() {
         return None;
     }
     match try_take_due(inner, sending, slots).await {

@@ -18,15 +18,18 @@ mod run;
 mod world;
 
 use tw_core::tool::EffectClass;
+use tw_testkit::postgres::PostgresSchema;
 
 use config::{Kill, LossForm, Mishap, PlantedFault, SweepConfig, orders};
-use lab::SweepLab;
+use lab::{SweepLab, SweepPlace};
 use run::{Report, run};
 use world::InvariantViolation;
 
 /// How deep kills nest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
+    /// One kill, once for each kind of boundary.
+    Kinds,
     Singles,
     Pairs,
 }
@@ -61,6 +64,12 @@ fn sweep(lab: &mut SweepLab, config: &SweepConfig, depth: Depth, tally: &mut Tal
         let mut before: Option<(u32, String)> = None;
         for (at, done) in whole.points.iter().enumerate() {
             let first = Kill { at, form };
+            let is_known = before
+                .as_ref()
+                .is_some_and(|(done_before, _)| done_before == done);
+            if depth == Depth::Kinds && is_known {
+                continue;
+            }
             let Some(report) = one(lab, config, &[first], tally) else {
                 return;
             };
@@ -143,7 +152,7 @@ fn depth(order: &[u32], streamed: bool) -> Depth {
 
 /// All of one effect class: one to three calls in all orders, streamed and plain.
 fn sweep_class(class: EffectClass) {
-    let mut lab = SweepLab::new(None);
+    let mut lab = SweepLab::new(SweepPlace::Memory(None));
     for calls in 1..=3 {
         for streamed in [true, false] {
             let config = |order| SweepConfig {
@@ -191,7 +200,7 @@ fn once_calls_survive_every_pair_of_kills() {
 
 /// Two calls and a mishap, in all classes, beside every kill, and in plain turns every pair.
 fn sweep_mishap(mishap: Mishap) {
-    let mut lab = SweepLab::new(None);
+    let mut lab = SweepLab::new(SweepPlace::Memory(None));
     for class in EffectClass::ALL {
         for streamed in [true, false] {
             let config = SweepConfig {
@@ -278,9 +287,66 @@ fn calls_that_somebody_else_ends() {
     sweep_mishap(Mishap::Completed);
 }
 
+/// On a PostgreSQL server each write is a way there and back, so that here a turn is killed once for each kind of
+/// boundary, and only one without a mishap in both forms.
+fn sweep_on_postgres(class: EffectClass, mishaps: &[Mishap]) {
+    let waiting = tokio::runtime::Runtime::new().unwrap();
+    let Some(schema) = waiting.block_on(PostgresSchema::create()) else {
+        return;
+    };
+    let mut lab = SweepLab::new(SweepPlace::Postgres(schema));
+    let mut tally = Tally::default();
+    for mishap in mishaps {
+        for streamed in [true, false] {
+            if !streamed && *mishap != Mishap::Nothing {
+                continue;
+            }
+            let config = SweepConfig {
+                class,
+                order: vec![1, 0],
+                streamed,
+                mishap: *mishap,
+            };
+            sweep(&mut lab, &config, Depth::Kinds, &mut tally);
+            tally.assert_nothing_found();
+        }
+    }
+    println!("{}: {} runs", class.as_str(), tally.runs);
+}
+
+#[test]
+fn read_calls_survive_a_kill_on_postgres() {
+    sweep_on_postgres(EffectClass::Read, &[Mishap::Nothing, Mishap::Reset]);
+}
+
+#[test]
+fn idempotent_calls_survive_a_kill_on_postgres() {
+    sweep_on_postgres(EffectClass::Idempotent, &[Mishap::Nothing, Mishap::Reset]);
+}
+
+#[test]
+fn queryable_calls_survive_a_kill_on_postgres() {
+    sweep_on_postgres(EffectClass::Queryable, &[Mishap::Nothing, Mishap::Reset]);
+}
+
+#[test]
+fn once_calls_survive_a_kill_on_postgres() {
+    sweep_on_postgres(EffectClass::Once, &[Mishap::Nothing, Mishap::Reset]);
+}
+
+#[test]
+fn what_goes_wrong_in_a_turn_that_is_killed_on_postgres() {
+    sweep_on_postgres(EffectClass::Once, &Mishap::ALL[2..8]);
+}
+
+#[test]
+fn what_happens_to_a_turn_that_is_killed_on_postgres() {
+    sweep_on_postgres(EffectClass::Once, &Mishap::ALL[8..]);
+}
+
 /// A planted fault is found, and by an invariant that it breaks.
 fn finds(fault: PlantedFault, class: EffectClass, invariants: &[&str]) {
-    let mut lab = SweepLab::new(Some(fault));
+    let mut lab = SweepLab::new(SweepPlace::Memory(Some(fault)));
     let mut tally = Tally::default();
     for calls in 1..=2 {
         for streamed in [true, false] {

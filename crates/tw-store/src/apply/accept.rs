@@ -6,8 +6,8 @@ use tw_core::time::Timestamp;
 use tw_wire::stored;
 
 use super::{
-    StoreApplyError, TurnKey, approvals, execute, execute_one, insert, items, new_key, query_key,
-    turn_changes,
+    StoreApplyError, TurnKey, approvals, execute, execute_one, hint, insert, items, new_key,
+    query_key, turn_changes,
 };
 use crate::blob::ContentCutter;
 use crate::body;
@@ -333,14 +333,24 @@ fn insert_key(
     }
 }
 
+/// On PostgreSQL a turn is its owner's for as long as that one has a lease, and of two that claim it the second finds the
+/// first's.
+const CLAIM: Sql = Sql {
+    sqlite: "UPDATE turn SET fence = fence + 1, claims_open = claims_open + 1, owner = ?3, updated_us = ?4
+        WHERE organization = ?1 AND id = ?2 AND status = 'running' AND owner <> ?3
+        RETURNING fence, claims_open - 1",
+    postgres: "UPDATE turn SET fence = fence + 1, claims_open = claims_open + 1, owner = ?3, updated_us = ?4
+        WHERE organization = ?1 AND id = ?2 AND status = 'running' AND owner <> ?3
+          AND (split_part(owner, ':', 1) = split_part(?3, ':', 1)
+               OR split_part(owner, ':', 1) NOT IN (SELECT id FROM instance WHERE lease_until_us > clock_us()))
+        RETURNING fence, claims_open - 1",
+};
+
 /// The claim is counted with it, so that it is known to the next process if this one does not outlive it.
 pub fn claim_turn(
     db: &mut WriteSession<'_>,
     claim: &ClaimTurn,
 ) -> Result<Outcome, StoreApplyError> {
-    let sql = "UPDATE turn SET fence = fence + 1, claims_open = claims_open + 1, owner = ?3, updated_us = ?4
-               WHERE organization = ?1 AND id = ?2 AND status = 'running' AND owner <> ?3
-               RETURNING fence, claims_open - 1";
     let bound = params![
         claim.organization.0,
         claim.turn.to_string(),
@@ -354,7 +364,7 @@ pub fn claim_turn(
         })
     };
     let claimed = db
-        .first(sql, bound, read)
+        .first(CLAIM, bound, read)
         .map_err(|error| StoreApplyError::db("claiming a turn", error))?;
     Ok(claimed.unwrap_or(Outcome::Already))
 }
@@ -368,11 +378,13 @@ pub fn ask_stop(
 ) -> Result<Outcome, StoreApplyError> {
     let sql = "UPDATE turn SET stop_reason = coalesce(stop_reason, 'requested'), updated_us = ?3
                WHERE organization = ?1 AND id = ?2 AND status = 'running'";
+    const WHAT: &str = "asking a turn to stop";
     let bound = params![organization.0, turn.to_string(), at.0];
-    Ok(match execute(db, "asking a turn to stop", sql, bound)? {
-        0 => Outcome::Already,
-        _ => Outcome::Done,
-    })
+    if execute(db, WHAT, sql, bound)? == 0 {
+        return Ok(Outcome::Already);
+    }
+    hint(db, WHAT)?;
+    Ok(Outcome::Done)
 }
 
 pub fn mark_answered(

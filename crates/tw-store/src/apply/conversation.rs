@@ -4,7 +4,7 @@ use tw_core::change::{DeleteConversation, Outcome};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
 
-use super::{StoreApplyError, execute, query_key, run};
+use super::{StoreApplyError, execute, hint, query_key, run};
 use crate::session::WriteSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
@@ -62,6 +62,9 @@ pub fn delete(
     }
     deleted.sort_unstable();
     run(db, WHAT, MOVE_HEAD, params![organization, key, at])?;
+    if deleted.iter().any(|(_, _, runs)| *runs) {
+        hint(db, WHAT)?;
+    }
     let running = deleted.iter().filter(|(_, _, runs)| *runs);
     let running = running.map(|(_, id, _)| TurnId::parse(id));
     let running = running
@@ -103,6 +106,9 @@ pub fn delete_turn(
     }
     let bound = params![organization.0, conversation, at.0];
     run(db, WHAT, MOVE_HEAD, bound)?;
+    if is_running {
+        hint(db, WHAT)?;
+    }
     Ok(Outcome::Deleted {
         running: is_running.then_some(turn).into_iter().collect(),
     })

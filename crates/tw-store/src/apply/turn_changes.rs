@@ -499,7 +499,7 @@ const END_TURN: &str = "UPDATE turn
 
 /// A conversation that a client made by itself has the items of those turns that are to add theirs, and no branches.
 /// [`END_TURN`] marks the turn by the same rule, and a trigger the rest of the path where the head moves to a branch.
-const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
+pub(super) const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
     WHERE key = (SELECT conversation FROM turn WHERE key = ?1 AND deleted_us IS NULL)
       AND (api_key IS NULL OR (SELECT item_source FROM turn WHERE key = ?1) IS NOT NULL)";
 

@@ -395,8 +395,14 @@ fn note_health(
     Ok(())
 }
 
-const FREE: &str = "UPDATE webhook_delivery SET claimed_by = NULL, due_us = ?2, updated_us = ?2
-    WHERE claimed_by IS NOT NULL AND claimed_by <> ?1 AND state = 'pending'";
+/// On PostgreSQL another process may still be sending what it claimed.
+const FREE: Sql = Sql {
+    sqlite: "UPDATE webhook_delivery SET claimed_by = NULL, due_us = ?2, updated_us = ?2
+        WHERE claimed_by IS NOT NULL AND claimed_by <> ?1 AND state = 'pending'",
+    postgres: "UPDATE webhook_delivery SET claimed_by = NULL, due_us = ?2, updated_us = ?2
+        WHERE claimed_by IS NOT NULL AND claimed_by <> ?1 AND state = 'pending'
+          AND claimed_by NOT IN (SELECT id FROM instance WHERE lease_until_us > clock_us())",
+};
 
 fn free_claims(
     db: &mut WriteSession<'_>,

@@ -174,6 +174,14 @@ impl PgConnection {
         })
     }
 
+    /// Drives the connection for work of the caller's own, which takes as long as it takes. Nothing may be left to settle.
+    pub fn bulk<T>(&self, work: impl AsyncFnOnce(&Client) -> T) -> Result<T, DbError> {
+        let Some(runtime) = &self.runtime else {
+            return Err(Failure::Lost.into());
+        };
+        Ok(runtime.block_on(work(&self.client)))
+    }
+
     /// Waits for an answer, and for those of all that was sent before.
     fn wait<T>(&self, answer: impl Future<Output = Result<T, PgError>>) -> Result<T, DbError> {
         let Some(runtime) = &self.runtime else {

@@ -9,6 +9,7 @@ mod bodies;
 mod calls;
 mod completed_calls;
 mod conversations;
+mod copying;
 mod events;
 mod groups;
 mod handing;

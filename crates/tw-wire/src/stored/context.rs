@@ -1,6 +1,7 @@
 //! The context of a turn: what recovery needs beside its request, and whoever reads the turn again.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use crate::openai_chat::chunks::ChunkOptions;
 use crate::openai_chat::outcome::ChatDialect;
 use crate::openai_responses::fold::OwnCallItems;
 use crate::passed_headers::PassedHeaders;
+use crate::trace_context::{TraceContext, TraceParent};
 
 /// The context of a turn, as stored with its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct TurnContext {
     pub passed: PassedHeaders,
     /// What of the request the upstream that is asked first did not get as it was written.
     pub changes: RequestChanges,
+    /// The client's trace, if the turn is a part of one.
+    pub trace: Option<TraceContext>,
 }
 
 /// A tool of the list, ours or the client's own.
@@ -83,6 +87,10 @@ pub fn encode(context: &TurnContext) -> String {
         let passed: BTreeMap<&str, &str> = context.passed.iter().collect();
         stored["headers"] = json!(passed);
     }
+    if let Some(trace) = &context.trace {
+        let parent = trace.parent.to_string();
+        stored["trace"] = json!((parent, trace.state.as_deref()));
+    }
     stored.to_string()
 }
 
@@ -103,6 +111,7 @@ struct Stored {
     projection: Option<StoredProjection>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
+    trace: Option<(String, Option<String>)>,
 }
 
 /// A projection by the name of its format, with what differs from that format's defaults.
@@ -268,6 +277,15 @@ pub fn decode(text: &str) -> Result<TurnContext, DamagedRecord> {
         },
         passed: PassedHeaders::of_stored(stored.headers)
             .ok_or_else(|| DamagedRecord::new("turn context", "a header of no format"))?,
+        trace: stored.trace.map(trace_of).transpose()?,
+    })
+}
+
+fn trace_of((parent, state): (String, Option<String>)) -> Result<TraceContext, DamagedRecord> {
+    let parent = TraceParent::parse(&parent);
+    Ok(TraceContext {
+        parent: parent.ok_or_else(|| DamagedRecord::new("turn context", "a trace of no parent"))?,
+        state: state.map(Arc::from),
     })
 }
 

@@ -6,7 +6,7 @@ use super::load;
 use crate::config::DEFAULTS;
 
 /// Where 0 means something.
-const MEANT: [&str; 23] = [
+const MEANT: [&str; 24] = [
     "cache.bytes_max",
     "cache.models_s",
     "limits.memory_bytes_max",
@@ -27,9 +27,11 @@ const MEANT: [&str; 23] = [
     "record.repeat_window_s",
     "record.request_keys_kept_h",
     "server.drain_s",
+    "server.unready_s",
     "spend.end_user_usd",
     "spend.key_usd",
     "spend.organization_usd",
+    "telemetry.batch_delay_ms",
 ];
 
 /// Every integer of the reference, as table and key.

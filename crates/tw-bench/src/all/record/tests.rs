@@ -1,4 +1,4 @@
-use super::{Acknowledged, check};
+use super::{Acknowledged, check_file as check};
 use crate::floor::schema::create;
 use crate::floor::turns::{TurnFactory, TurnShape};
 

@@ -32,7 +32,7 @@ const TAIL: Figure = Figure::TotalP99Us;
 
 #[test]
 fn each_kind_of_target_at_its_bound_and_beyond() {
-    use MeasuredPeer::{Direct, Floor, Nginx, Turnwright, Unrecorded};
+    use MeasuredPeer::{Direct, Floor, Nginx, Postgres, Turnwright, Unrecorded};
     let cases: &[(Figure, TargetBound, Known, Known, f64)] = &[
         (
             RATE,
@@ -135,6 +135,20 @@ fn each_kind_of_target_at_its_bound_and_beyond() {
             ],
             300.0,
         ),
+        (
+            RATE,
+            TargetBound::PeerReaches(Postgres, 0.5),
+            &[(Turnwright, RATE, 100.0), (Postgres, RATE, 50.0)],
+            &[(Turnwright, RATE, 100.0), (Postgres, RATE, 49.0)],
+            50.0,
+        ),
+        (
+            FIRST,
+            TargetBound::PeerAddsWithin(Postgres, 30.0),
+            &[(Turnwright, FIRST, 10.0), (Postgres, FIRST, 40.0)],
+            &[(Turnwright, FIRST, 10.0), (Postgres, FIRST, 41.0)],
+            40.0,
+        ),
     ];
     for (figure, must, at_bound, beyond, expected) in cases {
         let TargetVerdict::Holds { bound, .. } = judge(*figure, *must, at_bound) else {
@@ -229,7 +243,10 @@ fn the_targets_are_measured_where_they_are_set() {
         let peers = target.scenario.shape().peers;
         assert!(peers.contains(&MeasuredPeer::Turnwright), "{target:?}");
         match target.must {
-            TargetBound::ReachOf(peer, _) | TargetBound::StayWithinTimes(peer, _) => {
+            TargetBound::ReachOf(peer, _)
+            | TargetBound::StayWithinTimes(peer, _)
+            | TargetBound::PeerReaches(peer, _)
+            | TargetBound::PeerAddsWithin(peer, _) => {
                 assert!(peers.contains(&peer), "{target:?}");
             }
             TargetBound::ReachOfAllowed(_) => {

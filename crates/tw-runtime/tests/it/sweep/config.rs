@@ -47,6 +47,25 @@ pub enum Mishap {
     Completed,
 }
 
+impl Mishap {
+    pub const ALL: [Self; 14] = [
+        Self::Nothing,
+        Self::Reset,
+        Self::TimedOut,
+        Self::NotSent,
+        Self::Invalid,
+        Self::Mixed,
+        Self::Asked,
+        Self::Answered,
+        Self::ModelFails,
+        Self::Stopped,
+        Self::Deleted,
+        Self::Late,
+        Self::Drained,
+        Self::Completed,
+    ];
+}
+
 /// How the driver is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossForm {

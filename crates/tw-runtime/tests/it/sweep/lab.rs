@@ -23,7 +23,8 @@ use tw_core::tool::{CallPolicy, EffectClass, StatusProbe, Tool, ToolKind};
 use tw_core::turn::{MixedListEntry, ToolOffer, TurnSetup};
 use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
 use tw_store::faults::{self, Weakness};
-use tw_store::store::Store;
+use tw_store::store::{Store, StoreOptions};
+use tw_testkit::postgres::PostgresSchema;
 use tw_wire::format::{Projection, WireFormat};
 use tw_wire::passed_headers::PassedHeaders;
 use tw_wire::stored::context::{self, ListedTool, OfferedTool, TurnContext};
@@ -44,9 +45,17 @@ const BODY: &str = r#"{"model":"m","messages":[{"role":"user","content":"go"}],"
 /// Turns that one store takes before it is replaced, so that it stays small.
 const TURNS_PER_STORE_MAX: u32 = 2_000;
 
+/// Where the store is.
+pub enum SweepPlace {
+    /// In memory, with its planted fault.
+    Memory(Option<PlantedFault>),
+    /// On a PostgreSQL server, in one schema for all turns.
+    Postgres(PostgresSchema),
+}
+
 pub struct SweepLab {
     pub store: Store,
-    pub fault: Option<PlantedFault>,
+    place: SweepPlace,
     pub organization: OrgId,
     pub api_key: ApiKeyId,
     pub input: ModelInput,
@@ -59,11 +68,11 @@ pub struct SweepLab {
 }
 
 impl SweepLab {
-    pub fn new(fault: Option<PlantedFault>) -> Self {
-        let (store, organization, api_key) = store(fault);
+    pub fn new(place: SweepPlace) -> Self {
+        let (store, organization, api_key) = store(&place);
         Self {
             store,
-            fault,
+            place,
             organization,
             api_key,
             input: WireFormat::OpenAiChat
@@ -84,6 +93,13 @@ impl SweepLab {
         }
     }
 
+    pub fn fault(&self) -> Option<PlantedFault> {
+        match &self.place {
+            SweepPlace::Memory(fault) => *fault,
+            SweepPlace::Postgres(_) => None,
+        }
+    }
+
     pub fn now(&mut self) -> Timestamp {
         self.now_us += 1_000;
         Timestamp(self.now_us)
@@ -97,9 +113,9 @@ impl SweepLab {
     /// A turn that is not in the store yet.
     pub fn setup(&mut self, config: &SweepConfig) -> TurnSetup {
         self.turns += 1;
-        if self.turns > TURNS_PER_STORE_MAX {
+        if self.turns > TURNS_PER_STORE_MAX && matches!(self.place, SweepPlace::Memory(_)) {
             self.turns = 0;
-            (self.store, self.organization, self.api_key) = store(self.fault);
+            (self.store, self.organization, self.api_key) = store(&self.place);
         }
         let (class, attempts_max) = (config.class, config.attempts_max());
         let policy = &self.tool.policy;
@@ -175,6 +191,7 @@ impl SweepLab {
                 projection: Projection::defaults(WireFormat::OpenAiChat),
                 passed: PassedHeaders::default(),
                 changes: RequestChanges::default(),
+                trace: None,
             }),
             idempotency_key: None,
             answers: approvals::answers(setup),
@@ -271,17 +288,28 @@ fn tool(name: &str, policy: CallPolicy) -> Arc<Tool> {
     })
 }
 
-fn store(fault: Option<PlantedFault>) -> (Store, OrgId, ApiKeyId) {
-    let store = match fault {
-        Some(PlantedFault::NoStatusGuard) => faults::in_memory_inline(Weakness::NoStatusGuard),
-        Some(PlantedFault::NoFence) => faults::in_memory_inline(Weakness::NoFence),
-        Some(
-            PlantedFault::DispatchBeforeWrite
-            | PlantedFault::ResultLater
-            | PlantedFault::OnceAgain
-            | PlantedFault::OpenUncounted,
-        )
-        | None => Store::in_memory_inline(),
+fn store(place: &SweepPlace) -> (Store, OrgId, ApiKeyId) {
+    let store = match place {
+        SweepPlace::Memory(Some(PlantedFault::NoStatusGuard)) => {
+            faults::in_memory_inline(Weakness::NoStatusGuard)
+        }
+        SweepPlace::Memory(Some(PlantedFault::NoFence)) => {
+            faults::in_memory_inline(Weakness::NoFence)
+        }
+        SweepPlace::Memory(
+            Some(
+                PlantedFault::DispatchBeforeWrite
+                | PlantedFault::ResultLater
+                | PlantedFault::OnceAgain
+                | PlantedFault::OpenUncounted,
+            )
+            | None,
+        ) => Store::in_memory_inline(),
+        // What the server keeps after a fall of its own is not asked here.
+        SweepPlace::Postgres(schema) => Store::connect_inline(
+            &format!("{}%20-c%20synchronous_commit%3Doff", schema.url),
+            &StoreOptions::defaults(Timestamp(0)),
+        ),
     }
     .unwrap();
     let at = Timestamp(1);

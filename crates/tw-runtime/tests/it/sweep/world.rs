@@ -334,7 +334,7 @@ impl<'a> SweepWorld<'a> {
     }
 
     pub fn has_fault(&self, fault: PlantedFault) -> bool {
-        self.lab.fault == Some(fault)
+        self.lab.fault() == Some(fault)
     }
 }
 

@@ -1,14 +1,17 @@
 //! Where a database is, and connections to it.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Builder;
-use tokio_postgres::Config;
+use tokio::sync::Notify;
 use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
 use super::PgConnection;
 use super::tls::PostgresTls;
@@ -80,7 +83,7 @@ impl PostgresServer {
                     Ok::<_, tokio_postgres::Error>(client)
                 }
                 None => {
-                    let (client, connection) = self.config.connect(tokio_postgres::NoTls).await?;
+                    let (client, connection) = self.config.connect(NoTls).await?;
                     tokio::spawn(connection);
                     Ok(client)
                 }
@@ -95,6 +98,41 @@ impl PostgresServer {
         };
         made.frame(SETTINGS)?;
         Ok(made)
+    }
+
+    /// Connects within the caller's runtime, and hears the hints of other servers on the same schema.
+    ///
+    /// # Errors
+    /// As [`PostgresServer::connect`].
+    pub async fn listen(&self, hints: &Arc<Notify>) -> Result<Client, DbError> {
+        let client = match &self.tls {
+            Some(tls) => {
+                let (client, connection) = self.config.connect(tls.clone()).await?;
+                tokio::spawn(hear(connection, Arc::clone(hints)));
+                client
+            }
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await?;
+                tokio::spawn(hear(connection, Arc::clone(hints)));
+                client
+            }
+        };
+        client.batch_execute(SETTINGS).await?;
+        client.batch_execute("LISTEN turnwright").await?;
+        Ok(client)
+    }
+}
+
+/// Drives a connection. The hints of all schemas of a database are one channel: one too many costs a look.
+async fn hear<S, T>(mut connection: Connection<S, T>, hints: Arc<Notify>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+        if matches!(message, AsyncMessage::Notification(_)) {
+            hints.notify_one();
+        }
     }
 }
 

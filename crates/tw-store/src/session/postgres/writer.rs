@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use tw_core::change::{ChangeGroup, Fence, TurnChange};
+use tw_core::change::{Change, ChangeGroup, Fence, TurnChange};
 use uuid::Uuid;
 
 use super::{ExpectedRows, PgConnection};
@@ -80,7 +80,7 @@ impl<'c> PostgresWriter<'c> {
             match &group.group {
                 ChangeGroup::Accept(..) => accepted += 1,
                 ChangeGroup::OfTurn(fence, _) => fences.push(*fence),
-                ChangeGroup::Free(_) => {}
+                ChangeGroup::Free(changes) => accepted += changes.iter().map(imported).sum::<i64>(),
             }
         }
         // Whoever locks several rows locks them in one order.
@@ -186,4 +186,13 @@ fn keys(conn: &PgConnection, sql: &'static str, count: i64) -> Result<VecDeque<i
     let rows = conn.query(sql, params![count])?;
     let keys = rows.iter().map(|row| Ok(row.try_get(0)?));
     keys.collect()
+}
+
+/// The number of turns that a change may make.
+fn imported(change: &Change) -> i64 {
+    if let Change::ImportTurns(import) = change {
+        i64::try_from(import.turns.len()).unwrap_or(i64::MAX)
+    } else {
+        0
+    }
 }

@@ -5,6 +5,7 @@ use crate::format::Projection;
 use crate::openai_chat::chunks::ChunkOptions;
 use crate::openai_chat::outcome::ChatDialect;
 use crate::passed_headers::PassedHeaders;
+use crate::trace_context::{TraceContext, TraceParent};
 
 fn context(tools: Option<&[(&str, Option<i64>)]>) -> TurnContext {
     TurnContext {
@@ -24,6 +25,7 @@ fn context(tools: Option<&[(&str, Option<i64>)]>) -> TurnContext {
         projection: chat(false, ChatDialect::Tools),
         passed: PassedHeaders::default(),
         changes: RequestChanges::default(),
+        trace: None,
     }
 }
 
@@ -111,6 +113,23 @@ fn the_form_of_the_answer_is_stored_so() {
         };
         assert_eq!(encode(&context), stored);
         assert_eq!(decode(stored).unwrap(), context);
+    }
+}
+
+#[test]
+fn the_clients_trace_is_stored_so() {
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for (state, written) in [(None, "null"), (Some("a=1,b=2"), "\"a=1,b=2\"")] {
+        let context = TurnContext {
+            trace: Some(TraceContext {
+                parent: TraceParent::parse(PARENT).unwrap(),
+                state: state.map(Into::into),
+            }),
+            ..context(None)
+        };
+        let stored = format!(r#"{{"tools":null,"upstream":"u","trace":["{PARENT}",{written}]}}"#);
+        assert_eq!(encode(&context), stored);
+        assert_eq!(decode(&stored).unwrap(), context);
     }
 }
 
