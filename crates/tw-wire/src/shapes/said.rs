@@ -155,6 +155,7 @@ impl SaidTurn {
         let mut order = Order {
             calls: &record.calls,
             answered: &record.answered,
+            answers: &record.answers,
             said: Vec::new(),
             open: Vec::new(),
         };
@@ -188,6 +189,7 @@ impl SaidTurn {
 struct Order<'a> {
     calls: &'a [SaidCall],
     answered: &'a BTreeMap<String, KnownAnswer>,
+    answers: &'a BTreeSet<String>,
     said: Vec<SaidEntry>,
     /// Calls that have no result yet.
     open: Vec<OpenCall>,
@@ -236,17 +238,25 @@ impl Order<'_> {
         if !(is_piece && is_begun) {
             self.close(message.at);
         }
+        let calls = self.calls;
+        let mut of_round = calls
+            .iter()
+            .filter(|row| row.call.round == message.round)
+            .collect::<Vec<_>>();
+        let mut held = Vec::new();
         for block in blocks.iter() {
             if let Block::Call(call) = block {
-                let row = self
-                    .calls
-                    .iter()
-                    .find(|row| row.call.round == message.round && row.tool_call_id == call.id);
-                self.open.push(OpenCall {
-                    tool_call_id: call.id.clone(),
-                    tool_name: call.name.clone(),
-                    row: row.map(|row| (row.id, row.runs)),
-                });
+                // Two calls of a round may have one id: the first is meant, and then the next.
+                let at = of_round.iter().position(|row| row.tool_call_id == call.id);
+                let row = at.map(|at| of_round.remove(at));
+                match row {
+                    Some(row) if holds_result(row, self.answers) => held.push(result_of(row)),
+                    Some(_) | None => self.open.push(OpenCall {
+                        tool_call_id: call.id.clone(),
+                        tool_name: call.name.clone(),
+                        row: row.map(|row| (row.id, row.runs)),
+                    }),
+                }
             }
         }
         let blocks = std::mem::take(blocks);
@@ -259,6 +269,7 @@ impl Order<'_> {
                 at: message.at,
             })),
         }
+        self.said.extend(held.into_iter().map(SaidEntry::Answer));
     }
 
     /// A result that a client brought.
@@ -321,6 +332,16 @@ impl Order<'_> {
             }));
         }
     }
+}
+
+/// Whether the row of a call that ran elsewhere holds its result, as an import writes it. The result of another one is
+/// a block of its own turn or of a later one.
+fn holds_result(call: &SaidCall, answers: &BTreeSet<String>) -> bool {
+    let (CallRunner::Outside, Some(shown)) = (call.runs, &call.shown) else {
+        return false;
+    };
+    let is_answered = answers.contains(&call.id.handed()) || answers.contains(&call.tool_call_id);
+    !shown.is_empty() || (call.call.round > 0 && !is_answered)
 }
 
 /// What became of a question is told once: by the turn that acts on the answer, or where it was asked if nobody answered

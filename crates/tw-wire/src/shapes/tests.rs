@@ -76,6 +76,17 @@ fn handed() -> SaidCall {
     }
 }
 
+/// A call that an import brought, whose result stands with it.
+fn imported(position: u32, name: &str, shown: Option<&str>) -> SaidCall {
+    SaidCall {
+        runs: CallRunner::Outside,
+        status: shown.map_or(CallStatus::Pending, |_| CallStatus::Completed),
+        shown: shown.map(str::to_owned),
+        result: shown.map(str::to_owned),
+        ..call(1, position, name, "")
+    }
+}
+
 const ASKS: &str = r#"[{"call":{"id":"call_10","n":"ask","m":"function","a":"{}"}}]"#;
 
 fn cases() -> Vec<(&'static str, TurnRecord)> {
@@ -231,6 +242,44 @@ fn cases() -> Vec<(&'static str, TurnRecord)> {
                 vec![],
             ),
         ),
+        (
+            "an_imported_turn",
+            record(
+                vec![
+                    hello(),
+                    said(1, 0, Role::Assistant, two_calls),
+                    // The application gave a second result.
+                    said(
+                        1,
+                        1,
+                        Role::Tool,
+                        r#"[{"result":{"id":"call_10","b":[{"text":"22"}]}}]"#,
+                    ),
+                    said(2, 0, Role::Assistant, r#"[{"text":"It rains."}]"#),
+                ],
+                vec![
+                    imported(0, "weather", Some("21")),
+                    imported(1, "mail", Some("")),
+                ],
+            ),
+        ),
+        (
+            "an_imported_call_that_waits",
+            record(
+                vec![hello(), said(1, 0, Role::Assistant, ASKS)],
+                vec![imported(0, "ask", None)],
+            ),
+        ),
+        (
+            "an_imported_call_that_was_answered_later",
+            TurnRecord {
+                answers: BTreeSet::from(["call_10".to_owned()]),
+                ..record(
+                    vec![hello(), said(1, 0, Role::Assistant, ASKS)],
+                    vec![imported(0, "ask", Some(""))],
+                )
+            },
+        ),
     ]
 }
 
@@ -279,6 +328,8 @@ fn no_history_has_a_call_without_its_result() {
             // The other half stands in another turn.
             "results_of_the_client"
             | "a_call_that_was_answered_later"
+            | "an_imported_call_that_was_answered_later"
+            | "an_imported_turn"
             | "a_question_that_another_turn_acts_on" => {}
             _ => assert_eq!(called, answered, "{name}"),
         }
