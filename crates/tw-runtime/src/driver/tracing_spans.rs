@@ -150,6 +150,7 @@ impl TurnTracing {
                 TurnChange::EndTurn(ended) => end = Some(ended),
                 TurnChange::Charge(_)
                 | TurnChange::HandOverCall(_)
+                | TurnChange::EndOutsideCall { .. }
                 | TurnChange::AskApproval { .. }
                 | TurnChange::AppendEvents(_)
                 | TurnChange::NoteStop { .. }
