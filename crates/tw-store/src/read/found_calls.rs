@@ -223,7 +223,7 @@ mod tests {
                 BY_UPSTREAM,
                 "tool_call_upstream (organization=? AND tool_call_id=?",
             ),
-            (BY_ID, by_id),
+            (BY_ID, "(organization=? AND id=?"),
         ] {
             let plan = plan(sql);
             assert!(

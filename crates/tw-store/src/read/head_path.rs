@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn each_statement_looks_and_never_walks() {
-        let of_path = "turn_conversation (organization=? AND conversation=? AND key";
+        let of_path = "turn_conversation (organization=? AND conversation=? AND rowid";
         assert_each_looks(&[
             (FORWARD, of_path),
             (BACKWARD, of_path),
