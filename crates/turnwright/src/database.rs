@@ -136,7 +136,7 @@ impl DatabaseUrl {
     pub fn as_copied(&self) -> CopyPlace {
         CopyPlace::Server {
             url: self.url.clone(),
-            tls: Some(self.tls.clone()),
+            tls: Some(Box::new(self.tls.clone())),
         }
     }
 

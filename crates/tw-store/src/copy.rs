@@ -40,7 +40,7 @@ pub enum CopyPlace {
     /// A PostgreSQL database.
     Server {
         url: String,
-        tls: Option<rustls::ClientConfig>,
+        tls: Option<Box<rustls::ClientConfig>>,
     },
 }
 
@@ -244,7 +244,8 @@ impl CopySource {
                 SqliteSource::open(path, rule).map(Self::Sqlite)
             }
             CopyPlace::Server { url, tls } => {
-                let server = PostgresServer::of(url, tls.clone()).map_err(CopyError::Source)?;
+                let server =
+                    PostgresServer::of(url, tls.as_deref().cloned()).map_err(CopyError::Source)?;
                 PostgresSource::open(&server).map(Self::Postgres)
             }
         }
@@ -275,7 +276,8 @@ impl CopyTarget {
         match to {
             CopyPlace::File(path) => SqliteTarget::open(path, now).map(Self::Sqlite),
             CopyPlace::Server { url, tls } => {
-                let server = PostgresServer::of(url, tls.clone()).map_err(CopyError::Target)?;
+                let server =
+                    PostgresServer::of(url, tls.as_deref().cloned()).map_err(CopyError::Target)?;
                 PostgresTarget::open(&server, now).map(Self::Postgres)
             }
         }

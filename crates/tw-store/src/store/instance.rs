@@ -34,8 +34,7 @@ pub enum JoinError {
 }
 
 /// Taken by each server's connection together with the others, and by whoever wants no server there alone.
-const SERVE: &str =
-    "SELECT pg_try_advisory_lock_shared(hashtextextended('turnwright server ' || current_schema(), 0))";
+const SERVE: &str = "SELECT pg_try_advisory_lock_shared(hashtextextended('turnwright server ' || current_schema(), 0))";
 const SERVE_NOBODY: &str =
     "SELECT pg_try_advisory_lock(hashtextextended('turnwright server ' || current_schema(), 0))";
 

@@ -1,6 +1,7 @@
 //! A database that is moved to another place, whichever engine is there.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::types::Value;

@@ -6,7 +6,7 @@ use super::load;
 use crate::config::DEFAULTS;
 
 /// Where 0 means something.
-const MEANT: [&str; 24] = [
+const MEANT: [&str; 25] = [
     "cache.bytes_max",
     "cache.models_s",
     "limits.memory_bytes_max",
