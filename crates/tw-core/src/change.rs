@@ -223,6 +223,12 @@ pub enum TurnChange {
         end: CallEnd,
         at: Timestamp,
     },
+    /// The result of a call of an earlier turn that an application writes itself, which this turn brings.
+    EndOutsideCall {
+        call: CallId,
+        is_error: bool,
+        at: Timestamp,
+    },
     AppendEvents(EventFlush),
     /// The turn is being stopped; it ends when what runs has ended.
     NoteStop {

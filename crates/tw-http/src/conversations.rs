@@ -6,6 +6,7 @@
 
 pub(crate) mod items;
 pub(crate) mod page;
+pub(crate) mod shaped;
 
 use axum::Extension;
 use axum::body::Body;

@@ -15,6 +15,7 @@ mod responses;
 
 mod compact;
 
+mod calls;
 mod conversations;
 mod kept;
 mod keys;

@@ -54,7 +54,7 @@ fn round(round: &RoundView, detail: ResultDetail) -> Value {
     })
 }
 
-fn call(call: &CallView, detail: ResultDetail) -> Value {
+pub(crate) fn call(call: &CallView, detail: ResultDetail) -> Value {
     let end = call.end.as_ref();
     let mut shown = json!({
         "id": call.id.to_string(),

@@ -9,7 +9,7 @@ use crate::openapi::{
 };
 use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
 use crate::{
-    chat, compact, conversations, events, health, hooks, keys, messages, metrics, models,
+    calls, chat, compact, conversations, events, health, hooks, keys, messages, metrics, models,
     responses, socket, tools, turns, usage, users, webhooks,
 };
 
@@ -250,7 +250,7 @@ fn of_conversations(router: DocumentedRouter) -> DocumentedRouter {
         .scope("chat")
         .takes(&[(JSON, "ConversationChange")])
         .gives(&[(JSON, "Conversation")]);
-    of_items(router)
+    of_shapes(of_items(router))
         .route(
             "/v1/conversations",
             routing::get(conversations::list).post(conversations::create),
@@ -268,6 +268,46 @@ fn of_conversations(router: DocumentedRouter) -> DocumentedRouter {
             routing::get(conversations::turns),
             &[turns],
         )
+}
+
+fn of_shapes(router: DocumentedRouter) -> DocumentedRouter {
+    const SHAPE: QueryParameter =
+        query("shape", "string", "openai, langchain, blocks or pocketbase");
+    const ORDER: QueryParameter = query("order", "string", "asc or desc");
+    const TOOL_CALL_ID: QueryParameter = query("tool_call_id", "string", "the id of a call");
+    const STATUS: QueryParameter = query("status", "string", "failed: calls that failed");
+    let lists = get(
+        "listConversationMessages",
+        "What was said in a conversation, as rows of a shape",
+    )
+    .query(&[SHAPE, LIMIT, AFTER_ID, ORDER])
+    .gives(&[(JSON, "MessageRowList")]);
+    let appends = post(
+        "appendConversationRows",
+        "Appends rows of a shape to a conversation",
+    )
+    .scope("chat")
+    .query(&[SHAPE])
+    .takes(&[(JSON, "MessageRowsRequest")])
+    .gives(&[(JSON, "MessageRowList")]);
+    let finds = get(
+        "findCalls",
+        "Calls by their id, or those that failed, newest first",
+    )
+    .query(&[TOOL_CALL_ID, STATUS, LIMIT, AFTER_ID])
+    .gives(&[(JSON, "CallList")]);
+    router
+        .route(
+            "/v1/conversations/{id}/messages",
+            routing::get(conversations::shaped::list),
+            &[lists],
+        )
+        .route(
+            "/v1/conversations/{id}/rows",
+            routing::post(conversations::shaped::append),
+            &[appends],
+        )
+        .route("/v1/calls", routing::get(calls::list), &[finds])
 }
 
 fn of_items(router: DocumentedRouter) -> DocumentedRouter {

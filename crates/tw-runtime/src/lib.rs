@@ -10,6 +10,8 @@ pub mod driver_panics;
 
 pub mod chain;
 pub mod conversation_items;
+pub mod conversation_messages;
+pub mod conversation_rows;
 pub mod conversations;
 pub mod follow;
 pub mod forgetting;

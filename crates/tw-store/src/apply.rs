@@ -222,6 +222,7 @@ fn ends(change: &TurnChange, at: CallRef) -> bool {
         | TurnChange::AskApproval { .. }
         | TurnChange::AwaitCallback(_)
         | TurnChange::DetachCall { .. }
+        | TurnChange::EndOutsideCall { .. }
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. }
@@ -298,6 +299,9 @@ fn apply_of_turn(
         }
         TurnChange::EndCall { call, end, at } => {
             turn_changes::end_call(db, rules, turn, *call, end, *at)
+        }
+        TurnChange::EndOutsideCall { call, is_error, at } => {
+            outside::end_outside_call(db, turn, (*call, *is_error), *at)
         }
         TurnChange::AppendEvents(flush) => turn_changes::append_events(db, turn, flush),
         TurnChange::NoteStop { reason, at } => turn_changes::note_stop(db, turn, *reason, *at),

@@ -113,6 +113,10 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0026_callbacks.sql"),
     },
     Migration {
+        name: "head_path",
+        sql: include_str!("../migrations/0027_head_path.sql"),
+    },
+    Migration {
         name: "instances",
         sql: include_str!("../migrations/0029_instances.sql"),
     },

@@ -113,6 +113,7 @@ fn withdraw(at: CallRef, step: &mut Step) -> Withdrawn {
         | TurnChange::CloseAttempt(_)
         | TurnChange::AddMessage(_)
         | TurnChange::AddCall(_)
+        | TurnChange::EndOutsideCall { .. }
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. }

@@ -23,7 +23,7 @@ on_each_surface!(
 );
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 65] = [
+pub const ROUTES: [(&str, &str, Takes); 68] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("POST", "/v1/messages", Takes::Names),
     ("POST", "/v1/messages/count_tokens", Takes::Names),
@@ -46,6 +46,13 @@ pub const ROUTES: [(&str, &str, Takes); 65] = [
     ("POST", "/v1/conversations/{id}", Takes::Conversation),
     ("DELETE", "/v1/conversations/{id}", Takes::Conversation),
     ("GET", "/v1/conversations/{id}/turns", Takes::Conversation),
+    (
+        "GET",
+        "/v1/conversations/{id}/messages",
+        Takes::Conversation,
+    ),
+    ("POST", "/v1/conversations/{id}/rows", Takes::Names),
+    ("GET", "/v1/calls", Takes::Names),
     ("GET", "/v1/conversations/{id}/items", Takes::Conversation),
     ("POST", "/v1/conversations/{id}/items", Takes::Conversation),
     (

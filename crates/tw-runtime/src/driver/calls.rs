@@ -248,6 +248,7 @@ impl TurnDriver {
                 TurnChange::CloseAttempt(close) => noted.extend(self.attempt_noted(close)),
                 TurnChange::EndTurn(end) => noted.push(self.end_noted(end)),
                 TurnChange::AddMessage(_)
+                | TurnChange::EndOutsideCall { .. }
                 | TurnChange::AskApproval { .. }
                 | TurnChange::AwaitCallback(_)
                 | TurnChange::DetachCall { .. }

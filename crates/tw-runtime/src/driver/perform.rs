@@ -195,6 +195,7 @@ fn changes_call(change: &TurnChange) -> bool {
         | TurnChange::Charge(_)
         | TurnChange::AddMessage(_)
         | TurnChange::AddCall(_)
+        | TurnChange::EndOutsideCall { .. }
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. }
@@ -220,6 +221,7 @@ fn points_of(changes: &[TurnChange]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint
             | TurnChange::CloseAttempt(_)
             | TurnChange::Charge(_)
             | TurnChange::AddMessage(_)
+            | TurnChange::EndOutsideCall { .. }
             | TurnChange::AppendEvents(_)
             | TurnChange::NoteStop { .. }
             | TurnChange::NoteResumed { .. } => continue,

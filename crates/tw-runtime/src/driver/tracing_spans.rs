@@ -154,6 +154,7 @@ impl TurnTracing {
                 TurnChange::Charge(_)
                 | TurnChange::AwaitCallback(_)
                 | TurnChange::HandOverCall(_)
+                | TurnChange::EndOutsideCall { .. }
                 | TurnChange::AskApproval { .. }
                 | TurnChange::AppendEvents(_)
                 | TurnChange::NoteStop { .. }

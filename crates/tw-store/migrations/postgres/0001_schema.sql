@@ -190,6 +190,9 @@ CREATE TABLE turn (
     events_expired_us  bigint,
     -- Who the items are from that the turn adds to its conversation; null for a turn that adds none.
     item_source        text     CHECK (item_source IN ('answer', 'client')),
+    -- It leads to its conversation's head: set by the write that ends the turn, and kept right by the trigger when the
+    -- head moves elsewhere.
+    on_head_path       smallint NOT NULL DEFAULT 0 CHECK (on_head_path IN (0, 1)),
     created_us         bigint   NOT NULL,
     updated_us         bigint   NOT NULL,
     UNIQUE (organization, id),
@@ -230,6 +233,51 @@ END $$;
 CREATE TRIGGER turn_final_is_final AFTER UPDATE OF status ON turn FOR EACH ROW
     WHEN (old.status <> 'running' AND new.status <> old.status)
     EXECUTE FUNCTION turn_final_is_final();
+
+-- Nothing is to do where the new head continues the one before it: that is marked, and so is the path to it.
+-- Otherwise the turns between the old head and where the paths part are not on the path any more, and those between
+-- there and the new head are. The conversation's row is locked by the update.
+CREATE FUNCTION conversation_head_moved() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM turn t
+               WHERE t.key = new.head_turn AND t.parent IS NOT DISTINCT FROM old.head_turn AND t.on_head_path = 1) THEN
+        RETURN NULL;
+    END IF;
+    UPDATE turn SET on_head_path = 0
+    WHERE key IN (
+        WITH RECURSIVE coming (key, parent, is_known) AS (
+            SELECT t.key, t.parent, CAST(0 AS smallint) FROM turn t WHERE t.key = new.head_turn
+            UNION
+            SELECT t.key, t.parent, t.on_head_path
+            FROM coming p JOIN turn t ON t.key = p.parent AND t.conversation = new.key
+            WHERE p.is_known = 0
+        ), going (key, parent) AS (
+            SELECT t.key, t.parent FROM turn t
+            WHERE t.key = old.head_turn AND t.key NOT IN (SELECT c.key FROM coming c WHERE c.is_known = 1)
+            UNION
+            SELECT t.key, t.parent
+            FROM going p JOIN turn t ON t.key = p.parent AND t.conversation = new.key
+            WHERE t.key NOT IN (SELECT c.key FROM coming c WHERE c.is_known = 1)
+        )
+        SELECT g.key FROM going g
+    );
+    UPDATE turn SET on_head_path = 1
+    WHERE on_head_path = 0 AND key IN (
+        WITH RECURSIVE coming (key, parent, is_known) AS (
+            SELECT t.key, t.parent, CAST(0 AS smallint) FROM turn t WHERE t.key = new.head_turn
+            UNION
+            SELECT t.key, t.parent, t.on_head_path
+            FROM coming p JOIN turn t ON t.key = p.parent AND t.conversation = new.key
+            WHERE p.is_known = 0
+        )
+        SELECT c.key FROM coming c
+    );
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER conversation_head_moved AFTER UPDATE OF head_turn ON conversation FOR EACH ROW
+    WHEN (new.head_turn IS DISTINCT FROM old.head_turn)
+    EXECUTE FUNCTION conversation_head_moved();
 
 CREATE TABLE turn_input (
     turn             bigint   PRIMARY KEY REFERENCES turn (key),
@@ -323,8 +371,9 @@ CREATE TABLE tool_call (
     CHECK ((ended_us IS NULL) = (shown IS NULL) AND (ended_us IS NULL) = (is_error IS NULL))
 );
 
--- Only results that come from outside are looked up so.
-CREATE INDEX tool_call_upstream ON tool_call (organization, tool_call_id) WHERE runs <> 'server';
+-- Calls are found by their upstream's id, whoever ran them, and those that failed without a look at the others.
+CREATE INDEX tool_call_upstream ON tool_call (organization, tool_call_id);
+CREATE INDEX tool_call_failed ON tool_call (organization, turn, round, position) WHERE is_error = 1;
 -- A version that no call ran goes when newer ones have come.
 CREATE INDEX tool_call_version ON tool_call (tool_version) WHERE tool_version IS NOT NULL;
 CREATE INDEX tool_call_open ON tool_call (created_us) WHERE ended_us IS NULL;

@@ -253,7 +253,10 @@ fn find_or_create_conversation(
     if let Some(key) = insert(db, WHAT, create, key, bound)? {
         return Ok(key);
     }
-    if made.is_some() {
+    if let Some(metadata) = made {
+        if let Some(key) = items::make_again(db, new, metadata, end_user)? {
+            return Ok(key);
+        }
         // Nobody had made it a moment ago.
         return Err(StoreApplyError::db(WHAT, Failure::Raced.into()));
     }

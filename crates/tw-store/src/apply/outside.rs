@@ -1,13 +1,15 @@
 //! Ends of calls that come from somebody else than the turn's driver.
 
-use tw_core::call::{CallEnd, CallReason};
+use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::change::{CompleteCall, Outcome};
 use tw_core::effect_words;
 use tw_core::id::{CallId, CallRef, OrgId};
 use tw_core::time::Timestamp;
 
 use super::turn_changes::StoredResult;
-use super::{StoreApplyError, execute_one, lock_rows, retention, webhook_events};
+use super::{
+    StoreApplyError, TurnKey, execute_guarded, execute_one, lock_rows, retention, webhook_events,
+};
 use crate::blob::{ContentCutter, HeldText, TextHolder};
 use crate::session::WriteSession;
 use crate::session::bound::params;
@@ -94,6 +96,40 @@ pub(super) struct OpenCall {
 /// The turn's row is locked before the call's, in the order in which its driver has them.
 pub(super) const LOCK_TURN: &str = "SELECT 1 FROM turn
     WHERE key = (SELECT turn FROM tool_call WHERE organization = ?1 AND id = ?2) FOR NO KEY UPDATE";
+
+/// The result itself is a block of the turn that brings it.
+const END_OUTSIDE_CALL: &str = "UPDATE tool_call
+    SET status = ?3, reason = ?4, shown = '', is_error = ?5, ended_us = ?6, updated_us = ?6
+    WHERE organization = ?1 AND id = ?2 AND runs = 'outside' AND status = 'pending'";
+
+/// Ends a call of an earlier turn whose result a new one brings. The conversation is locked and is as it was when the
+/// call was found, so it still waits.
+pub fn end_outside_call(
+    db: &mut WriteSession<'_>,
+    turn: TurnKey<'_>,
+    (call, is_error): (CallId, bool),
+    at: Timestamp,
+) -> Result<Outcome, StoreApplyError> {
+    let (status, reason) = if is_error {
+        (CallStatus::Failed, Some(CallReason::ToolError))
+    } else {
+        (CallStatus::Completed, None)
+    };
+    let bound = params![
+        turn.organization.0,
+        call.to_string(),
+        status.as_str(),
+        reason.map(CallReason::as_str),
+        is_error,
+        at.0,
+    ];
+    execute_guarded(
+        db,
+        "ending a call of an application",
+        END_OUTSIDE_CALL,
+        bound,
+    )
+}
 
 /// PostgreSQL locks the call, so that contents are stored for one result alone.
 const FIND_OPEN: Sql = Sql {

@@ -531,10 +531,16 @@ const END_TURN: &str = "UPDATE turn
         erase_after_us = CASE WHEN deleted_us IS NOT NULL THEN ?8 WHEN record = 'minimal' THEN ?7 END,
         ended_us = ?8, updated_us = ?8,
         history_hash = CASE WHEN deleted_us IS NULL THEN ?9 END, hidden_hash = CASE WHEN deleted_us IS NULL THEN ?10 END,
-        had_effects = ?11
+        had_effects = ?11,
+        on_head_path = CASE WHEN ?12 = 1 AND deleted_us IS NULL
+                AND (item_source IS NOT NULL
+                     OR NOT EXISTS (SELECT 1 FROM conversation c
+                                    WHERE c.key = turn.conversation AND c.api_key IS NOT NULL))
+            THEN 1 ELSE 0 END
     WHERE key = ?1 /* guard */ AND status = 'running'";
 
 /// A conversation that a client made by itself has the items of those turns that are to add theirs, and no branches.
+/// [`END_TURN`] marks the turn by the same rule, and a trigger the rest of the path where the head moves to a branch.
 pub(super) const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
     WHERE key = (SELECT conversation FROM turn WHERE key = ?1 AND deleted_us IS NULL)
       AND (api_key IS NULL OR (SELECT item_source FROM turn WHERE key = ?1) IS NOT NULL)";
@@ -565,6 +571,7 @@ pub fn end_turn(
             .and_then(|found_by| found_by.hidden)
             .map(|hidden| hidden.0),
         end.had_effects,
+        moves_head,
     ];
     let outcome = execute_guarded(db, WHAT, rules.sql(END_TURN), bound)?;
     charges::add_to_day(db, turn, end)?;

@@ -33,7 +33,7 @@ const MESSAGES: &str =
     "SELECT round, seq, role, CASE WHEN ?2 = 1 THEN blocks ELSE '[]' END AS blocks,
         CASE WHEN ?2 = 1 THEN blob_bytes ELSE 0 END AS blob_bytes, created_us
     FROM message
-    WHERE turn = ?1 AND round >= ?3 ORDER BY round, seq";
+    WHERE turn = ?1 AND round >= ?3 AND round <= ?4 ORDER BY round, seq";
 
 /// The messages of a turn, in order of round and place.
 pub fn messages(
@@ -44,6 +44,16 @@ pub fn messages(
     messages_from(conn, turn, 0, contents)
 }
 
+/// The messages of one round.
+pub fn messages_of_round(
+    conn: ReadSession<'_>,
+    turn: i64,
+    round: u32,
+    contents: ContentsRead,
+) -> Result<Vec<NewMessage>, ReadError> {
+    read_messages(conn, turn, (round, round), contents)
+}
+
 /// [`messages`] from a round on; in round 0 is what the request brought.
 pub fn messages_from(
     conn: ReadSession<'_>,
@@ -51,8 +61,18 @@ pub fn messages_from(
     round: u32,
     contents: ContentsRead,
 ) -> Result<Vec<NewMessage>, ReadError> {
+    read_messages(conn, turn, (round, u32::MAX), contents)
+}
+
+fn read_messages(
+    conn: ReadSession<'_>,
+    turn: i64,
+    (first, last): (u32, u32),
+    contents: ContentsRead,
+) -> Result<Vec<NewMessage>, ReadError> {
     let mut statement = conn.prepare_cached(MESSAGES)?;
-    let mut rows = statement.query(params![turn, contents > ContentsRead::Names, round])?;
+    let has_contents = contents > ContentsRead::Names;
+    let mut rows = statement.query(params![turn, has_contents, first, last])?;
     let mut messages = Vec::new();
     while let Some(row) = rows.next()? {
         let role: Role = word(row, "role", enum_words::read_role)?;

@@ -14,6 +14,7 @@ mod copying;
 mod events;
 mod groups;
 mod handing;
+mod head_path;
 mod items;
 mod keeping;
 mod memory;

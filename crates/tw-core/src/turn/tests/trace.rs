@@ -206,7 +206,9 @@ pub(super) fn of_change(change: &TurnChange) -> String {
         }
         TurnChange::NoteStop { reason, .. } => format!("stopping {}", reason.as_str()),
         TurnChange::EndTurn(end) => of_end_turn(end),
-        TurnChange::NoteResumed { .. } | TurnChange::AppendEvents(_) => {
+        TurnChange::NoteResumed { .. }
+        | TurnChange::AppendEvents(_)
+        | TurnChange::EndOutsideCall { .. } => {
             panic!("the machine does not write {change:?}")
         }
     }

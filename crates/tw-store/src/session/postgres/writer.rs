@@ -177,6 +177,7 @@ fn adds_up(change: &TurnChange) -> bool {
         | TurnChange::AwaitCallback(_)
         | TurnChange::DetachCall { .. }
         | TurnChange::EndCall { .. }
+        | TurnChange::EndOutsideCall { .. }
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. } => false,
