@@ -99,6 +99,12 @@ impl DbError {
         }
     }
 
+    /// Whether a lock was waited for in vain.
+    pub(crate) fn is_lock_timeout(&self) -> bool {
+        let code = Some(&SqlState::LOCK_NOT_AVAILABLE);
+        matches!(&self.0, Failure::Postgres(error) if error.code() == code)
+    }
+
     /// Whether a commit that failed so has certainly written nothing.
     pub(crate) fn is_certain(&self) -> bool {
         let Failure::Postgres(error) = &self.0 else {

@@ -35,20 +35,29 @@ pub enum JoinError {
 
 /// Taken by each server's connection together with the others, and by whoever wants no server there alone.
 const SERVE: &str = "SELECT pg_try_advisory_lock_shared(hashtextextended('turnwright server ' || current_schema(), 0))";
-const SERVE_NOBODY: &str =
-    "SELECT pg_try_advisory_lock(hashtextextended('turnwright server ' || current_schema(), 0))";
+const SERVE_NOBODY: &str = "SELECT pg_advisory_lock(hashtextextended('turnwright server ' || current_schema(), 0)) IS NULL";
 
 const HAS_INSTANCES: &str = "SELECT to_regclass('instance') IS NOT NULL";
 /// A server whose connection has just ended may still write.
 const IS_SERVED: &str = "SELECT EXISTS (SELECT 1 FROM instance WHERE lease_until_us > clock_us())";
 
 /// Keeps servers away from a database for as long as the connection is there; false if one uses it.
+///
+/// The lock of a connection that has just ended is there until the database has noticed; it is waited for.
 pub(crate) fn keep_servers_away(conn: &PgConnection) -> Result<bool, DbError> {
     let ask = |sql| -> Result<bool, DbError> {
         let rows = conn.query(sql, &[])?;
         rows.first().map_or(Ok(false), |row| Ok(row.try_get(0)?))
     };
-    Ok(ask(SERVE_NOBODY)? && !(ask(HAS_INSTANCES)? && ask(IS_SERVED)?))
+    let is_served = || Ok(ask(HAS_INSTANCES)? && ask(IS_SERVED)?);
+    if is_served()? {
+        return Ok(false);
+    }
+    match ask(SERVE_NOBODY) {
+        Ok(_) => Ok(!is_served()?),
+        Err(error) if error.is_lock_timeout() => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// What a server knows of its lease.
