@@ -49,7 +49,7 @@ pub(crate) fn keep_servers_away(conn: &PgConnection) -> Result<bool, DbError> {
         let rows = conn.query(sql, &[])?;
         rows.first().map_or(Ok(false), |row| Ok(row.try_get(0)?))
     };
-    let is_served = || Ok(ask(HAS_INSTANCES)? && ask(IS_SERVED)?);
+    let is_served = || -> Result<bool, DbError> { Ok(ask(HAS_INSTANCES)? && ask(IS_SERVED)?) };
     if is_served()? {
         return Ok(false);
     }
