@@ -262,13 +262,17 @@ impl TurnAssembler {
         let is_too_long =
             (self.open.as_ref()).is_some_and(|open| open.rows.len() >= IMPORTED_MESSAGES_MAX);
         let begins = match message.role {
-            ForeignRole::User | ForeignRole::System => self.round > 0 || is_too_long,
-            ForeignRole::Assistant | ForeignRole::Tool => is_too_long,
+            ForeignRole::User | ForeignRole::System => self.round > 0,
+            ForeignRole::Assistant | ForeignRole::Tool => false,
         };
-        if is_too_long {
+        if is_too_long && !begins {
             self.note(&message.id, Repair::TurnSplit);
         }
-        let ended = if begins { self.end() } else { None };
+        let ended = if begins || is_too_long {
+            self.end()
+        } else {
+            None
+        };
         let mut open = match self.open.take() {
             Some(open) => open,
             None => self.begin(&message, turn_id),
@@ -356,7 +360,10 @@ impl TurnAssembler {
             ForeignRole::Tool => Role::Tool,
         };
         let mut blocks = Vec::new();
-        let mut position = 0;
+        // Several rows before the first answer are one round.
+        let earlier = turn.calls.iter().rev();
+        let earlier = earlier.take_while(|call| call.call.round == self.round);
+        let mut position = u32::try_from(earlier.count()).unwrap_or(u32::MAX);
         for part in message.parts {
             match part {
                 ForeignPart::Text(text) if text.is_empty() => {}

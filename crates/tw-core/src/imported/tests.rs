@@ -1,8 +1,11 @@
+use std::collections::BTreeSet;
+
 use uuid::Uuid;
 
 use super::*;
 
-/// What somebody says, in the words of a case: `user hi`, `calls a b` (with ids), `result a`, `error a`, `pending a`.
+/// What somebody says, in the words of a case: `user hi`, `calls a b` (with ids), `mislabelled a` (calls in a
+/// row that is taken for a user's), `result a`, `error a`, `pending a`.
 fn message(place: usize, said: &str) -> ForeignMessage {
     let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
     let result = |status| {
@@ -17,7 +20,7 @@ fn message(place: usize, said: &str) -> ForeignMessage {
         "user" => (ForeignRole::User, vec![text()]),
         "system" => (ForeignRole::System, vec![text()]),
         "says" => (ForeignRole::Assistant, vec![text()]),
-        "calls" => {
+        "calls" | "mislabelled" => {
             let call = |id: &str| {
                 ForeignPart::Call(ForeignCall {
                     id: id.to_owned(),
@@ -25,7 +28,12 @@ fn message(place: usize, said: &str) -> ForeignMessage {
                     arguments: "{\"n\":9007199254740993}".to_owned(),
                 })
             };
-            (ForeignRole::Assistant, rest.split(' ').map(call).collect())
+            // Rows of a role that nobody knows are read as a user's.
+            let role = match word {
+                "calls" => ForeignRole::Assistant,
+                _ => ForeignRole::User,
+            };
+            (role, rest.split(' ').map(call).collect())
         }
         "result" => (ForeignRole::Tool, result(ForeignStatus::Success)),
         "error" => (ForeignRole::Tool, result(ForeignStatus::Error)),
@@ -59,6 +67,10 @@ fn assembled(said: &[&str]) -> (Vec<String>, Vec<String>) {
         turns.extend(assembler.push(message(place, said), &turn_id, &mut new_id));
     }
     turns.extend(assembler.end());
+    for turn in &turns {
+        let places: BTreeSet<_> = turn.calls.iter().map(|call| call.call).collect();
+        assert_eq!(places.len(), turn.calls.len(), "{said:?}: one place each");
+    }
     let shown = turns.iter().map(|turn| {
         let places = turn.messages.iter();
         let places = places.map(|message| format!("{}.{}", message.round, message.seq));
@@ -144,6 +156,11 @@ const CASES: &[AssemblyCase] = &[
         &["completed of 5: 0.0 1.0 2.0; a=completed a=failed"],
         &["row 1: call_id_taken"],
     ),
+    (
+        &["mislabelled a", "mislabelled b", "result b", "says done"],
+        &["incomplete of 4: 0.0 0.1 1.0; a=pending b=completed"],
+        &["row 0: call_without_result"],
+    ),
     (&["says welcome"], &["completed of 1: 1.0; "], &[]),
     (&["user hi"], &["incomplete of 1: 0.0; "], &[]),
     (
@@ -173,4 +190,8 @@ fn a_turn_that_is_too_long_goes_on_as_another_one() {
         repairs,
         [format!("row {IMPORTED_MESSAGES_MAX}: turn_split")]
     );
+    // One that would have begun there anyhow is no part of it.
+    said[IMPORTED_MESSAGES_MAX] = "user and";
+    let (turns, repairs) = assembled(&said);
+    assert_eq!((turns.len(), repairs.len()), (2, 0), "{repairs:?}");
 }
