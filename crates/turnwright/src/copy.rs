@@ -15,10 +15,8 @@ use crate::config::Settings;
 use crate::database::{DATABASE, DatabasePlace};
 use crate::new_file::UnfinishedFile;
 use crate::printed;
+use crate::progress;
 use crate::serve::{log_to_stderr, try_lock};
-
-/// Time between two lines of progress.
-const TELLS: Duration = Duration::from_secs(1);
 
 /// Prints each table with its rows and checksum, and how many rows a second that were.
 pub async fn run(args: CopyArgs) -> anyhow::Result<()> {
@@ -97,11 +95,7 @@ impl Target {
     fn place(&self) -> CopyPlace {
         match self {
             Self::Folder { file, .. } => CopyPlace::File(file.path().to_owned()),
-            Self::Server(CopyPlace::File(path)) => CopyPlace::File(path.clone()),
-            Self::Server(CopyPlace::Server { url, tls }) => CopyPlace::Server {
-                url: url.clone(),
-                tls: tls.clone(),
-            },
+            Self::Server(place) => place.clone(),
         }
     }
 
@@ -146,12 +140,12 @@ impl Progress {
     }
 
     fn tell(&mut self, seen: CopyProgress<'_>) {
-        if !self.is_seen || self.told.elapsed() < TELLS {
+        if !self.is_seen || self.told.elapsed() < progress::TELLS {
             return;
         }
         self.told = Instant::now();
         let CopyProgress { table, rows } = seen;
-        let per_second = per_second(rows, self.began.elapsed());
+        let per_second = progress::per_second(rows, self.began.elapsed());
         printed::complain(&format!("{rows} rows, {per_second} rows/s, now {table}\n"));
     }
 
@@ -160,11 +154,6 @@ impl Progress {
             printed::complain("read again and checked\n");
         }
     }
-}
-
-fn per_second(rows: u64, took: Duration) -> u64 {
-    let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    rows.saturating_mul(1000) / took_ms.max(1)
 }
 
 fn print(report: &CopyReport, took: Duration) -> anyhow::Result<()> {
@@ -186,7 +175,7 @@ fn print(report: &CopyReport, took: Duration) -> anyhow::Result<()> {
         let count = report.texts_changed;
         printed::print(&format!("{count} texts held NUL, which is U+FFFD now\n"))?;
     }
-    let per_second = per_second(total, took);
+    let per_second = progress::per_second(total, took);
     printed::print(&format!(
         "{total} rows copied and checked, {per_second} rows/s\n"
     ))

@@ -1,6 +1,6 @@
 //! `turnwright import`
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -17,10 +17,9 @@ use crate::cli::{ImportArgs, ImportCommand};
 use crate::config::Settings;
 use crate::database::{DatabasePlace, DatabaseUrl};
 use crate::printed;
+use crate::progress;
 use crate::serve::log_to_stderr;
 
-/// Time between two lines of progress.
-const TELLS: Duration = Duration::from_secs(1);
 /// Rows that may wait between who reads and who writes; each may be megabytes.
 const ROWS_WAITING: usize = 16;
 
@@ -56,7 +55,7 @@ async fn take_all(
     let mut told = Instant::now();
     while let Some(row) = rows.recv().await {
         import.take(row, &mut report).await?;
-        if told.elapsed() >= TELLS {
+        if told.elapsed() >= progress::TELLS {
             told = Instant::now();
             tell(import.figures, began);
         }
@@ -84,8 +83,7 @@ fn report(row: &RepairedRow, whole: Option<&str>) -> std::io::Result<()> {
 }
 
 fn tell(figures: ImportFigures, began: Instant) {
-    let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let per_second = figures.rows.saturating_mul(1000) / took_ms.max(1);
+    let per_second = progress::per_second(figures.rows, began.elapsed());
     let ImportFigures {
         rows,
         turns_written,

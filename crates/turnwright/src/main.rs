@@ -20,6 +20,7 @@ mod model_server;
 mod new_file;
 mod organization;
 mod printed;
+mod progress;
 mod registry;
 mod serve;
 mod tools;

@@ -73,7 +73,7 @@ impl UnfinishedFile {
 }
 
 /// Beginning of the name of a file that is not whole yet.
-const UNFINISHED: &str = ".turnwright-backup-";
+const UNFINISHED: &str = ".turnwright-unfinished-";
 
 /// Removes files whose makers were killed: nobody holds their locks.
 fn remove_left_over(folder: &Path) {

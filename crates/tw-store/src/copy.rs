@@ -34,6 +34,7 @@ pub use rows::TableSum;
 const BATCHES_WAITING: usize = 4;
 
 /// A place for a database.
+#[derive(Clone)]
 pub enum CopyPlace {
     /// As a target, an empty file.
     File(PathBuf),

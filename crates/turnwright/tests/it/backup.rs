@@ -210,8 +210,8 @@ async fn what_a_killed_backup_left_is_removed_by_the_next_one() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     create_key(&data, &[]);
-    let left = folder.path().join(".turnwright-backup-left");
-    let held = folder.path().join(".turnwright-backup-held");
+    let left = folder.path().join(".turnwright-unfinished-left");
+    let held = folder.path().join(".turnwright-unfinished-held");
     std::fs::write(&left, "half").unwrap();
     // As a backup that is being made.
     let maker = std::fs::File::create(&held).unwrap();
@@ -220,6 +220,6 @@ async fn what_a_killed_backup_left_is_removed_by_the_next_one() {
     assert!(made.status.success(), "{}", stderr(&made));
     assert_eq!(
         names(folder.path()),
-        [".turnwright-backup-held", "copy.db", "data"]
+        [".turnwright-unfinished-held", "copy.db", "data"]
     );
 }
