@@ -1,7 +1,8 @@
 //! Limits of keys and organizations, with what they hold now, and those of the server in all.
 //!
 //! Everything is counted in this process and begins anew with it, except that turns which are
-//! taken over count again. Where several processes serve, each holds to its part of a limit. A limit that is off costs nothing: then no lock is taken.
+//! taken over count again. Where several processes serve, each holds to its part of a limit. A limit that is off costs
+//! nothing: then no lock is taken.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;

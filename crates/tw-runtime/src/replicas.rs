@@ -4,7 +4,6 @@
 //! Drivers run under the term of a lease. When it is not renewed in time, all of them are dropped as if the process had
 //! died, before another process takes their turns; under the next term they are taken over like any others.
 
-use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -85,6 +84,7 @@ impl Replicas {
 /// This process's part of a limit that holds for all of them: an equal part each, and at least 1.
 #[derive(Debug)]
 pub(crate) struct LimitShare {
+    /// At least 1.
     instances: AtomicU32,
 }
 
@@ -98,12 +98,10 @@ impl Default for LimitShare {
 
 impl LimitShare {
     pub(crate) fn of(&self, limit: u32) -> u32 {
-        let instances = self.instances.load(Ordering::Acquire);
-        match NonZeroU32::new(limit) {
-            // No limit.
-            None => limit,
-            Some(limit) if instances <= 1 => limit.get(),
-            Some(limit) => (limit.get() / instances).max(1),
+        // 0 is no limit.
+        match limit {
+            0 => 0,
+            limit => (limit / self.instances.load(Ordering::Acquire)).max(1),
         }
     }
 

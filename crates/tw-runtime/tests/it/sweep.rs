@@ -297,14 +297,16 @@ fn sweep_on_postgres(class: EffectClass, mishaps: &[Mishap]) {
     let mut lab = SweepLab::new(SweepPlace::Postgres(schema));
     let mut tally = Tally::default();
     for mishap in mishaps {
-        for streamed in [true, false] {
-            if !streamed && *mishap != Mishap::Nothing {
-                continue;
-            }
+        let forms: &[bool] = if *mishap == Mishap::Nothing {
+            &[true, false]
+        } else {
+            &[true]
+        };
+        for streamed in forms {
             let config = SweepConfig {
                 class,
                 order: vec![1, 0],
-                streamed,
+                streamed: *streamed,
                 mishap: *mishap,
             };
             sweep(&mut lab, &config, Depth::Kinds, &mut tally);

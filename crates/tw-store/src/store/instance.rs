@@ -161,8 +161,9 @@ const RENEW: &str = "WITH renewed AS (
     SELECT (SELECT count(*) FROM renewed)
         + (SELECT count(*) FROM instance WHERE id <> $1 AND lease_until_us > clock_us())";
 
-/// Rows of servers that were gone for long.
-const FORGET: &str = "DELETE FROM instance WHERE lease_until_us < clock_us() - 3600000000";
+/// Time for which the row of a server that is gone stays, for whoever asks what there was.
+const GONE_KEPT: Duration = Duration::from_secs(3600);
+const FORGET: &str = "DELETE FROM instance WHERE lease_until_us < clock_us() - $1";
 
 const LEAVE: &str = "WITH gone AS (DELETE FROM instance WHERE id = $1 RETURNING 1)
     SELECT pg_notify('turnwright', ''), (SELECT count(*) FROM gone)";
@@ -249,11 +250,11 @@ impl LeaseKeeper {
                 if !serves {
                     return Err(Failure::Closed.into());
                 }
-                client.batch_execute(FORGET).await?;
+                client.execute(FORGET, &[&in_us(GONE_KEPT)]).await?;
                 link.insert(client)
             }
         };
-        let lease_us = i64::try_from(self.lease.as_micros()).unwrap_or(i64::MAX);
+        let lease_us = in_us(self.lease);
         let row = client.query_one(RENEW, &[&self.id, &lease_us]).await?;
         let instances: i64 = row.try_get(0)?;
         let usable = self.lease / RENEWALS_PER_LEASE * (RENEWALS_PER_LEASE - RENEWALS_BEFORE_END);
@@ -262,4 +263,8 @@ impl LeaseKeeper {
             instances: u32::try_from(instances).unwrap_or(u32::MAX),
         })
     }
+}
+
+fn in_us(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
