@@ -35,6 +35,11 @@ pub enum Command {
         #[command(subcommand)]
         command: WebhooksCommand,
     },
+    /// Forget people. Works while the server runs.
+    Users {
+        #[command(subcommand)]
+        command: UsersCommand,
+    },
     /// Serve a scripted model, for tests of your own.
     Model(ModelArgs),
     /// Copy the database into a new file and check the copy. Works while the server runs.
@@ -93,6 +98,23 @@ pub enum WebhooksCommand {
     Deliveries(DeliveriesArgs),
     /// Send a delivery again, or all that were given up.
     Replay(ReplayArgs),
+}
+
+#[derive(Subcommand, Debug)]
+pub enum UsersCommand {
+    /// Delete and erase all that an end user's turns hold, and print the name under which counts and costs stay.
+    Erase(EraseUserArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct EraseUserArgs {
+    /// The end user's name, as requests have it.
+    pub name: String,
+    /// The organization's slug.
+    #[arg(long, default_value = "default")]
+    pub organization: String,
+    #[command(flatten)]
+    pub of: KeysOf,
 }
 
 #[derive(Args, Debug)]

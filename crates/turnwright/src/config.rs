@@ -6,6 +6,7 @@ mod downloads;
 mod egress;
 mod environment;
 mod headers;
+mod hooks;
 mod money;
 mod network;
 mod numbers;
@@ -14,6 +15,7 @@ mod read;
 mod secrets;
 mod telemetry;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -25,7 +27,7 @@ use anyhow::{Context, anyhow, bail};
 use rustls::ClientConfig;
 use serde::Deserialize;
 use tw_core::change::ToolRoom;
-use tw_core::limits::{DEFINITIONS_BYTES_MAX, RequestLimits, TurnLimits};
+use tw_core::limits::{CALLBACK_WAIT_DEFAULT, DEFINITIONS_BYTES_MAX, RequestLimits, TurnLimits};
 use tw_core::time::Timestamp;
 use tw_core::tool::Tool;
 use tw_egress::client::EgressClient;
@@ -38,6 +40,7 @@ use tw_runtime::fail_point::{FailPoint, PanicPoint};
 use tw_runtime::limiter::LimiterRules;
 use tw_runtime::metrics::DroppedLogLines;
 use tw_runtime::recovery_pace::RECOVERIES_BYTES_DEFAULT;
+use tw_runtime::retention::KeepingRules;
 use tw_runtime::runtime::{RECALLED_BYTES_DEFAULT, RuntimeConfig};
 use tw_runtime::telemetry::TelemetryConfig;
 use tw_runtime::tools::DefinitionVetting;
@@ -45,11 +48,13 @@ use tw_store::store::StoreOptions;
 
 use crate::cli::ServeArgs;
 use crate::listen::ConnectionLimits;
+use crate::organization::slug;
 use crate::registry::{self, ProbeSettings};
 
 use downloads::DownloadSettings;
 use egress::EgressSettings;
 use environment::Environment;
+use hooks::HookSettings;
 use money::{PriceSettings, SpendSettings};
 use network::TlsSettings;
 use rate::RateSettings;
@@ -76,6 +81,7 @@ pub struct Settings {
     record: RecordSettings,
     tools: ToolSettings,
     cache: CacheSettings,
+    hooks: HookSettings,
     downloads: DownloadSettings,
     telemetry: TelemetrySettings,
     log: LogSettings,
@@ -153,6 +159,11 @@ struct LimitSettings {
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 struct RecordSettings {
+    contents_kept_h: u64,
+    tool_versions_kept: u32,
+    tool_versions_kept_h: u64,
+    #[serde(default)]
+    organizations: BTreeMap<String, OrganizationRecordSettings>,
     events_kept_h: u64,
     request_keys_kept_h: u64,
     relayed_requests_kept_h: u64,
@@ -160,6 +171,37 @@ struct RecordSettings {
     repeat_window_s: u64,
     flush_interval_ms: u64,
     content_bytes_min: usize,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct OrganizationRecordSettings {
+    contents_kept_h: u64,
+}
+
+impl RecordSettings {
+    fn keeping(&self) -> anyhow::Result<KeepingRules> {
+        // 0 is for ever.
+        let contents = |kept_h: u64| (kept_h > 0).then(|| hours(kept_h));
+        let own = |(name, own): (&String, &OrganizationRecordSettings)| {
+            let slug = slug(name).with_context(|| format!("record.organizations.{name:?}"))?;
+            Ok((slug, contents(own.contents_kept_h)))
+        };
+        Ok(KeepingRules {
+            contents: contents(self.contents_kept_h),
+            contents_of: self
+                .organizations
+                .iter()
+                .map(own)
+                .collect::<anyhow::Result<_>>()?,
+            tool_versions: self.tool_versions_kept,
+            tool_versions_for: hours(self.tool_versions_kept_h),
+        })
+    }
+}
+
+fn hours(hours: u64) -> Duration {
+    Duration::from_secs(hours.saturating_mul(3600))
 }
 
 #[derive(Deserialize, Debug)]
@@ -258,6 +300,7 @@ impl Settings {
         settings.downloads.allowed()?;
         settings.rate.organizations()?;
         settings.spend.rules()?;
+        settings.record.keeping()?;
         money::prices(&settings.price)?;
         settings.secrets = Arc::new(Secrets::new(secrets)?);
         Ok(settings)
@@ -277,13 +320,14 @@ impl Settings {
                 "no upstream: set OPENAI_API_KEY (and OPENAI_BASE_URL for another server) or ANTHROPIC_API_KEY, or write [[upstream]] into a config file"
             );
         }
-        let hours = |hours: u64| Duration::from_secs(hours.saturating_mul(3600));
         Ok(RuntimeConfig {
             upstreams: upstreams.into_iter().map(Arc::new).collect(),
             tools: self.built_in_tools()?,
             tool_client: self.tool_client(&self.listeners())?,
             downloader: self.downloader(&self.listeners())?,
             secrets: Arc::clone(&self.secrets),
+            callback_base: self.hooks.base()?,
+            trusted_proxies: self.hooks.trusted_proxies()?,
             tools_stored_max: self.limits.tools_stored_max,
             results_bytes_max: self.cache.bytes_max,
             memory_bytes_max: self.limits.memory_bytes_max,
@@ -291,7 +335,10 @@ impl Settings {
             tools_enabled: self.tools.enabled,
             prices: Arc::new(money::prices(&self.price)?),
             spend: self.spend.rules()?,
-            turn: self.limits.turn(),
+            turn: TurnLimits {
+                callback_wait_max: self.hooks.wait(),
+                ..self.limits.turn()
+            },
             request: self.limits.request(),
             rules: LimiterRules {
                 turns_max: self.server.turns_max,
@@ -305,6 +352,7 @@ impl Settings {
             client_stall_max: Duration::from_secs(self.server.client_stall_s),
             events_kept: hours(self.record.events_kept_h),
             request_keys_kept: hours(self.record.request_keys_kept_h),
+            keeping: self.record.keeping()?,
             relayed_requests_kept: hours(self.record.relayed_requests_kept_h),
             deliveries_kept: hours(self.record.deliveries_kept_h),
             repeat_window: Duration::from_secs(self.record.repeat_window_s),
@@ -333,6 +381,7 @@ impl Settings {
         let built_in = self.built_in_tools()?;
         Ok(DefinitionVetting {
             secrets: Arc::clone(&self.secrets),
+            takes_callbacks: self.hooks.base()?.is_some(),
             client: self.tool_client(&self.listeners())?,
             limits: self.limits.request(),
             taken: built_in.iter().map(|tool| tool.name.clone()).collect(),
@@ -441,6 +490,8 @@ impl LimitSettings {
             streamed_max: Duration::from_secs(self.streamed_s),
             plain_max: Duration::from_secs(self.plain_s),
             approval_max: Duration::from_secs(self.approval_s),
+            // It stands with the other settings of callbacks.
+            callback_wait_max: CALLBACK_WAIT_DEFAULT,
         }
     }
 

@@ -76,7 +76,7 @@ pub async fn revoke(args: RevokeKeyArgs) -> anyhow::Result<()> {
 }
 
 /// The database of a folder; none is made where there is none.
-async fn store_of(args: &KeysOf) -> anyhow::Result<Store> {
+pub async fn store_of(args: &KeysOf) -> anyhow::Result<Store> {
     let place = DatabasePlace::of(&args.store, &Settings::of_file(None)?, &args.data)?;
     let found = place.open_existing(&Env::system()).await?;
     found.with_context(|| format!("there is no database in {place}"))

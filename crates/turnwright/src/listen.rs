@@ -4,7 +4,7 @@ mod peer;
 mod stall;
 
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,17 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use futures_util::FutureExt;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tw_http::server::PeerAddress;
 use tw_runtime::metrics::ConnectionMetrics;
 
 use peer::PeerConnection;
@@ -103,7 +107,7 @@ impl ServingListener {
                 stopped = &mut stop => return stopped,
             };
             match accepted {
-                Ok((tcp, _)) => self.serve(tcp),
+                Ok((tcp, peer)) => self.serve(tcp, peer.ip()),
                 Err(error) => {
                     tracing::warn!(error = %error, "accepting a connection failed");
                     tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
@@ -127,7 +131,7 @@ impl ServingListener {
         async move { self.connections.wait().await }
     }
 
-    fn serve(&self, tcp: TcpStream) {
+    fn serve(&self, tcp: TcpStream, peer: IpAddr) {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             self.counts.refused.inc();
             tracing::debug!("a connection beyond the limit is closed");
@@ -136,7 +140,7 @@ impl ServingListener {
         self.counts.accepted.inc();
         self.counts.open.inc();
         let open = self.counts.open.clone();
-        let mut connection = connection(tcp, self.routes.clone(), self.limits);
+        let mut connection = connection(tcp, peer, self.routes.clone(), self.limits);
         let mut closing = Box::pin(self.closing.clone().cancelled_owned());
         let mut is_closing = false;
         let connection = poll_fn(move |context| {
@@ -155,14 +159,30 @@ impl ServingListener {
     }
 }
 
+/// The routes, as the other side of one connection sees them.
+#[derive(Clone)]
+struct PeerRoutes {
+    routes: TowerToHyperService<Router>,
+    peer: IpAddr,
+}
+
+impl Service<Request<Incoming>> for PeerRoutes {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(PeerAddress(self.peer));
+        self.routes.call(request)
+    }
+}
+
 fn connection(
     tcp: TcpStream,
+    peer: IpAddr,
     routes: Router,
     limits: ConnectionLimits,
-) -> http1::UpgradeableConnection<
-    TokioIo<StallGuardedStream<PeerConnection>>,
-    TowerToHyperService<Router>,
-> {
+) -> http1::UpgradeableConnection<TokioIo<StallGuardedStream<PeerConnection>>, PeerRoutes> {
     // Small chunks of a stream must not wait for one another.
     if let Err(error) = tcp.set_nodelay(true) {
         tracing::debug!(error = %error, "a connection without nodelay");
@@ -180,7 +200,10 @@ fn connection(
                 PeerConnection::new(tcp),
                 limits.write_stall_max,
             )),
-            TowerToHyperService::new(routes),
+            PeerRoutes {
+                routes: TowerToHyperService::new(routes),
+                peer,
+            },
         )
         .with_upgrades()
 }

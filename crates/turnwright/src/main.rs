@@ -24,6 +24,7 @@ mod progress;
 mod registry;
 mod serve;
 mod tools;
+mod users;
 mod webhooks;
 
 use std::process::ExitCode;
@@ -54,6 +55,9 @@ async fn main() -> ExitCode {
             command: cli::ToolsCommand::List(args),
         } => tools::list(args).await,
         cli::Command::Webhooks { command } => webhooks::run(command).await,
+        cli::Command::Users {
+            command: cli::UsersCommand::Erase(args),
+        } => users::erase(args).await,
         cli::Command::Model(args) => model_server::run(args).await,
         cli::Command::Backup(args) => backup::run(&args),
         cli::Command::Copy(args) => copy::run(args).await,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::approval::{ApprovalGiven, ApprovalState};
 use crate::call::{CallEnd, CallRunner, CallStatus};
+use crate::callback::{CallbackOutcome, TakenCallback};
 use crate::conversation::{AddedItems, ChangeConversation, DeleteItem, NewConversation};
 use crate::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
 use crate::imported::{ImportOutcome, ImportTurns};
@@ -90,6 +91,9 @@ pub enum Change {
     /// `Already` for a call that has ended, or is not there.
     CompleteCall(Box<CompleteCall>),
 
+    /// Keeps a callback, and ends the call whose end it tells.
+    TakeCallback(Box<TakenCallback>),
+
     /// Notes the stop of a turn that no driver of this process has; whoever takes it over stops it.
     AskStop {
         organization: OrgId,
@@ -110,9 +114,16 @@ pub enum Change {
         turn: TurnId,
         at: Timestamp,
     },
-
     /// Turns that another system has recorded, those of them that are not there yet. The outcome is `Imported`.
     ImportTurns(Box<ImportTurns>),
+
+    // People.
+    EraseEndUser(EraseEndUser),
+    /// Deletes some turns of end users that are being erased; `Already` when there is none left.
+    DeleteErased {
+        at: Timestamp,
+        turns_max: u32,
+    },
 
     // Webhooks.
     OfWebhook(Box<WebhookChange>),
@@ -131,6 +142,17 @@ pub enum Change {
         now: Timestamp,
         turns_max: u32,
     },
+    /// Contents of an organization's turns that ended before `before` are due to be erased.
+    ExpireContents {
+        organization: OrgId,
+        before: Timestamp,
+        now: Timestamp,
+        turns_max: u32,
+    },
+    /// Deletes versions of tools, unless one is the newest or a call ran it.
+    DeleteToolVersions {
+        versions: Vec<ToolVersionKey>,
+    },
     /// Deletes event logs of turns that ended before `before`.
     ExpireEvents {
         before: Timestamp,
@@ -139,6 +161,16 @@ pub enum Change {
     ExpireRequestKeys {
         before: Timestamp,
         keys_max: u32,
+    },
+    /// Fails calls that no callback has ended in time.
+    ExpireCallbacks {
+        now: Timestamp,
+        calls_max: u32,
+    },
+    /// Deletes callbacks that came before `before`.
+    ExpireCallbackDeliveries {
+        before: Timestamp,
+        deliveries_max: u32,
     },
     /// Ends calls whose approval was not given in time.
     ExpireApprovals {
@@ -177,10 +209,24 @@ pub enum TurnChange {
         until: Timestamp,
         at: Timestamp,
     },
+    /// A call whose request was taken, and whose end a callback will tell, by `until` at the latest.
+    AwaitCallback(AwaitedCallback),
+    /// The turn goes on without the end of a call: in place of its result the model has what it was `told`, for good.
+    DetachCall {
+        call: CallRef,
+        told: String,
+        at: Timestamp,
+    },
     /// The end of a call, as `completed` or `failed`, from any state that is not final.
     EndCall {
         call: CallRef,
         end: CallEnd,
+        at: Timestamp,
+    },
+    /// The result of a call of an earlier turn that an application writes itself, which this turn brings.
+    EndOutsideCall {
+        call: CallId,
+        is_error: bool,
         at: Timestamp,
     },
     AppendEvents(EventFlush),
@@ -243,6 +289,8 @@ pub enum Outcome {
     },
     /// As many as there may be are there; nothing was written.
     TooMany,
+    /// What a callback came to.
+    CallbackTaken(CallbackOutcome),
     /// Deliveries of webhooks that are the caller's to send.
     Deliveries(Vec<ClaimedDelivery>),
     /// What became of each turn that was to be imported.
@@ -425,6 +473,17 @@ pub struct DeleteConversation {
     pub at: Timestamp,
 }
 
+/// The beginning of forgetting an end user: the name is another at once, and the turns are deleted from then on. `Already`
+/// when nobody has the name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EraseEndUser {
+    pub organization: OrgId,
+    pub name: String,
+    /// The name under which counts and costs stay.
+    pub pseudonym: String,
+    pub at: Timestamp,
+}
+
 /// The start of one attempt of a round's model request (`position` is `None`) or of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenAttempt {
@@ -527,6 +586,16 @@ pub struct NewCall {
     pub approval: Option<ApprovalState>,
     /// The call of an earlier turn whose approval it acts on; no two calls act on the same.
     pub approves: Option<CallId>,
+    pub at: Timestamp,
+}
+
+/// A call whose end a callback will tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwaitedCallback {
+    pub call: CallRef,
+    /// The id by which its tool knows the job, if it said one.
+    pub external_id: Option<String>,
+    pub until: Timestamp,
     pub at: Timestamp,
 }
 

@@ -3,6 +3,7 @@
 //! [`ToolDefinition::check`] says whether it can be used; what else is here, and the requests in
 //! [`crate::api_request`], hold for definitions that passed it.
 
+mod callback;
 mod check;
 mod masking;
 mod offered;
@@ -12,10 +13,12 @@ mod select;
 mod walk;
 
 use crate::api_request::ApiRequest;
+use crate::hmac_rule::HmacRule;
 use crate::parameters::Parameters;
 use crate::template::TextTemplate;
 use crate::tool::CallPolicy;
 
+pub use callback::NoJobNamed;
 pub use masking::MaskedCall;
 pub use secrets::SecretUse;
 
@@ -30,6 +33,64 @@ pub struct ToolDefinition {
     pub request: ApiRequest,
     pub response: ResponseRules,
     pub policy: CallPolicy,
+    /// Set for a tool that completes by webhook.
+    pub callback: Option<CallbackRules>,
+}
+
+/// The rules by which a tool's callbacks are taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallbackRules {
+    /// The place of the job's id in the answer to the request; an answer without one there has started no job.
+    pub external_id: Option<serde_json_path::JsonPath>,
+    pub verification: CallbackVerification,
+    /// Networks, such as `203.0.113.0/24`, from which callbacks come; empty for any.
+    pub addresses: Vec<String>,
+    /// `None` where every callback is the end of its call.
+    pub status: Option<CallbackStatus>,
+    /// The part of a callback that the model is shown; `None` for all of it.
+    pub result: Option<ResponseSelect>,
+    /// The place of what went wrong.
+    pub error: Option<serde_json_path::JsonPath>,
+}
+
+/// Whether a callback has told the end of its job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallbackStatus {
+    pub path: serde_json_path::JsonPath,
+    /// Values that say so; any other one says that the job goes on.
+    pub completed: Vec<serde_json::Value>,
+    pub failed: Vec<serde_json::Value>,
+}
+
+/// The way in which a callback shows that it is genuine, beside the token in its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallbackVerification {
+    TokenAlone,
+    /// Standard Webhooks, signed with one of these secrets.
+    StandardWebhooks {
+        secrets: Vec<String>,
+    },
+    Hmac {
+        secrets: Vec<String>,
+        rule: HmacRule,
+    },
+    /// One of these secrets is sent along.
+    SharedSecret {
+        secrets: Vec<String>,
+        header: String,
+    },
+}
+
+impl CallbackVerification {
+    /// Names of secrets, of which one has to fit.
+    pub fn secrets(&self) -> &[String] {
+        match self {
+            Self::TokenAlone => &[],
+            Self::StandardWebhooks { secrets }
+            | Self::Hmac { secrets, .. }
+            | Self::SharedSecret { secrets, .. } => secrets,
+        }
+    }
 }
 
 /// A variable whose value comes from the request's metadata.

@@ -12,6 +12,10 @@ pub const NO_EFFECT: &str = "By this answer, the call took no effect.";
 pub const OUTCOME_UNKNOWN: &str =
     "It is not known whether this call took effect. It must not simply be repeated.";
 
+/// The words for a call whose job started, and whose end nobody has told.
+pub const NO_CALLBACK: &str =
+    "The job was started, but its end was not told in time. It must not simply be started again.";
+
 const MAY_HAVE_ACTED: &str =
     "The call may have taken effect all the same. It must not simply be repeated.";
 

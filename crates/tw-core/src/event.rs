@@ -73,6 +73,13 @@ pub enum LogEvent {
         id: CallId,
         end: Box<CallEnd>,
     },
+    /// A call of ours goes on without the turn; its end comes into the record alone.
+    CallDetached {
+        call: CallRef,
+        id: CallId,
+        /// What the model is told in place of a result.
+        told: Box<str>,
+    },
     /// The finish of one choice; only after the turn's end is durable.
     Finish {
         choice: u32,
@@ -107,6 +114,7 @@ impl LogEvent {
             Self::CallEnded { end, .. } => {
                 end.shown.len() + end.result.as_ref().map_or(0, String::len)
             }
+            Self::CallDetached { told, .. } => told.len(),
             Self::Start { .. }
             | Self::Round { .. }
             | Self::Finish { .. }

@@ -33,6 +33,9 @@ pub mod turn_status;
 pub mod upstream_chain;
 pub mod webhook;
 
+pub mod callback;
+pub mod hmac_rule;
+
 pub mod api_request;
 pub mod definition;
 pub mod parameters;

@@ -49,6 +49,12 @@ pub const TURN_STREAMED_DEFAULT: Duration = Duration::from_secs(30 * 60);
 pub const TURN_PLAIN_DEFAULT: Duration = Duration::from_secs(9 * 60);
 /// Time in which the approval of a call may be given.
 pub const APPROVAL_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
+/// Time for which a turn whose client waits for the answer waits for a callback.
+pub const CALLBACK_WAIT_DEFAULT: Duration = Duration::from_secs(60);
+/// Time in which a callback must end its call, unless the tool says otherwise.
+pub const CALLBACK_DEADLINE_DEFAULT: Duration = Duration::from_secs(60 * 60);
+/// Longest id of a job that is kept, in bytes.
+pub const EXTERNAL_ID_BYTES_MAX: usize = 512;
 /// Attempts of one round's model request, over all upstreams.
 pub const MODEL_ATTEMPTS_DEFAULT: u32 = 3;
 pub const MODEL_BACKOFF_DEFAULT: Duration = Duration::from_millis(500);
@@ -78,6 +84,8 @@ pub struct TurnLimits {
     pub plain_max: Duration,
     /// Time in which the approval of a call may be given.
     pub approval_max: Duration,
+    /// Time for which a turn whose client waits for the answer waits for a callback.
+    pub callback_wait_max: Duration,
 }
 
 impl TurnLimits {
@@ -96,6 +104,7 @@ impl TurnLimits {
             streamed_max: TURN_STREAMED_DEFAULT,
             plain_max: TURN_PLAIN_DEFAULT,
             approval_max: APPROVAL_DEFAULT,
+            callback_wait_max: CALLBACK_WAIT_DEFAULT,
         }
     }
 }

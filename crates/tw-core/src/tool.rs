@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arguments::ArgumentsSchema;
+use crate::call::CallEnd;
 use crate::definition::ToolDefinition;
 use crate::id::{ToolId, ToolVersionKey};
 use crate::json::Json;
@@ -73,6 +74,25 @@ pub struct CallPolicy {
     pub cache: Option<CacheRules>,
     /// Calls run only once somebody has approved them.
     pub requires_approval: bool,
+    pub completion: CallCompletion,
+}
+
+/// The way in which calls of a tool come to their end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallCompletion {
+    /// The answer to the request is the result.
+    Inline,
+    /// The answer to the request says that a job has started; the result comes by a callback.
+    Webhook(WebhookCompletion),
+}
+
+/// The rules for calls that a callback ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WebhookCompletion {
+    /// The turn goes on with the result; otherwise the model is told that the job has started.
+    pub waits: bool,
+    /// Time after which a call fails that no callback has ended.
+    pub deadline: Duration,
 }
 
 /// The rules by which a result is given again: for how long, and to whom.
@@ -122,6 +142,7 @@ impl CallPolicy {
             shown_bytes_max: limits::RESULT_SHOWN_BYTES_DEFAULT,
             cache: None,
             requires_approval: false,
+            completion: CallCompletion::Inline,
         }
     }
 
@@ -169,6 +190,11 @@ impl EffectClass {
 pub enum ToolOutcome {
     /// The tool answered.
     Answered(ToolOutput),
+    /// The tool answered that a job has started, whose end a callback will tell.
+    Accepted {
+        /// The id by which the tool knows the job, if it says one.
+        external_id: Option<String>,
+    },
     /// The tool answered that it does not do this; the model may read why.
     Refused { message: String },
     /// The tool answered that it does not do this at the moment.
@@ -205,6 +231,7 @@ impl ToolOutcome {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Answered(_) => "answered",
+            Self::Accepted { .. } => "accepted",
             Self::Refused { .. } => "refused",
             Self::Unavailable { .. } => "unavailable",
             Self::Unclear { .. } => "unclear",
@@ -228,7 +255,11 @@ impl ToolOutcome {
 
     /// Whether an attempt with this outcome, by its word, leaves it unknown if it took effect.
     pub fn is_unsure(word: &str) -> bool {
-        !Self::is_unsent(word) && !matches!(word, "ok" | "answered" | "refused" | "unavailable")
+        !Self::is_unsent(word)
+            && !matches!(
+                word,
+                "ok" | "answered" | "accepted" | "refused" | "unavailable"
+            )
     }
 }
 
@@ -306,6 +337,25 @@ impl ToolOutput {
             end -= 1;
         }
         format!("{}{CUT_MARKER}", &kept[..end])
+    }
+}
+
+impl ToolOutput {
+    /// The end of a call that this is the result of.
+    pub fn end(&self, shown_bytes_max: usize, kept_bytes_max: usize) -> CallEnd {
+        let mut kept = self.kept();
+        let mut end = kept.len().min(kept_bytes_max);
+        while !kept.is_char_boundary(end) {
+            end -= 1;
+        }
+        kept.truncate(end);
+        CallEnd {
+            reason: None,
+            result: Some(kept),
+            shown: self.shown(shown_bytes_max),
+            is_error: false,
+            cached: false,
+        }
     }
 }
 

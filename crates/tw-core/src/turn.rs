@@ -7,6 +7,7 @@
 mod answer;
 mod approvals;
 mod attempts;
+mod callbacks;
 mod calls;
 mod charges;
 mod client_calls;
@@ -198,6 +199,8 @@ pub enum Timer {
     AskAgain { round: u32, n: u32 },
     /// The wait before another attempt of a call is over.
     CallAgain { call: CallRef, n: u32 },
+    /// The turn waits no longer for a call's callback.
+    CallbackWait { call: CallRef },
 }
 
 /// The consequences of one event: written first, then shown and started.
@@ -315,6 +318,7 @@ struct Call {
     /// The call of an earlier turn whose approval it acts on.
     approves: Option<CallId>,
     idempotency_key: String,
+    callback_token: String,
     /// The tool's effect when the call was made; `None` for a tool that is not offered.
     effect: Option<EffectClass>,
     /// `None` for a tool that is not offered, or no longer is.
@@ -353,6 +357,12 @@ enum CallState {
         args: ValidArgs,
         n: u32,
     },
+    /// Its request was taken; the turn waits for the callback that ends it.
+    AwaitingCallback,
+    /// It goes on without the turn; the model has this text in place of its result.
+    Detached {
+        told: String,
+    },
     Ended(CallEnd),
 }
 
@@ -364,6 +374,8 @@ pub struct CallToRun {
     pub args: ValidArgs,
     /// The idempotency key, stable over attempts.
     pub idempotency_key: String,
+    /// The guard of a webhook that completes this call.
+    pub callback_token: String,
 }
 
 impl Turn {
@@ -438,6 +450,9 @@ impl Turn {
             Event::TimerFired(Timer::CallAgain { call, n }) => {
                 self.on_call_again(call, n, now, step)
             }
+            Event::TimerFired(Timer::CallbackWait { call }) => {
+                self.on_callback_wait(call, now, step)
+            }
             Event::ClientLeft => match self.setup.on_leave {
                 OnLeave::Stop => self.stop(TurnReason::ClientLeft, now, step),
                 OnLeave::Finish => {}
@@ -489,6 +504,8 @@ impl Turn {
             CallState::Pending { .. }
             | CallState::Waiting { .. }
             | CallState::Held
+            | CallState::AwaitingCallback
+            | CallState::Detached { .. }
             | CallState::Ended(_) => None,
         }
     }
@@ -502,8 +519,15 @@ impl Turn {
             | CallState::LookingUp { .. }
             | CallState::Waiting { .. }
             | CallState::Held
+            | CallState::AwaitingCallback
+            | CallState::Detached { .. }
             | CallState::Ended(_) => None,
         }
+    }
+
+    /// Whether the turn still needs the end of a call.
+    pub fn is_open_call(&self, call: CallRef) -> bool {
+        self.find(call).is_some_and(|call| !call.is_ended())
     }
 
     /// The tool of a call, whatever its state.
@@ -548,8 +572,23 @@ impl Call {
         self.effect.unwrap_or(EffectClass::Read)
     }
 
+    /// Whether the turn has no more to do with it.
     fn is_ended(&self) -> bool {
-        matches!(self.state, CallState::Ended(_))
+        matches!(self.state, CallState::Ended(_) | CallState::Detached { .. })
+    }
+
+    /// The text that the model has in place of the call's result; `None` while there is none.
+    fn result_text(&self) -> Option<&str> {
+        match &self.state {
+            CallState::Ended(end) => Some(&end.shown),
+            CallState::Detached { told } => Some(told),
+            CallState::Pending { .. }
+            | CallState::Held
+            | CallState::Running { .. }
+            | CallState::Waiting { .. }
+            | CallState::LookingUp { .. }
+            | CallState::AwaitingCallback => None,
+        }
     }
 
     /// The end of this call, which says whether what was sent of it may have taken effect.
@@ -564,6 +603,7 @@ impl Call {
             tool: self.tool.clone()?,
             args: args.clone(),
             idempotency_key: self.idempotency_key.clone(),
+            callback_token: self.callback_token.clone(),
         })
     }
 }

@@ -29,6 +29,9 @@ pub const IN_PROMPTS: [&str; 4] = ["organization", "end_user", "conversation", "
 /// The call's idempotency key; in a look-up only.
 pub const REFERENCE: &str = "reference";
 
+/// The URL at which a callback ends the call; in the request of a tool that completes by webhook only.
+pub const CALLBACK_URL: &str = "callback_url";
+
 /// Longest value that is put in anywhere, in bytes.
 ///
 /// Of a longer one prompts have the beginning, and a call that needs it fails.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tw_core::api_request::{BuildError, BuiltRequest, Method, RequestInputs, UrlTemplate};
-use tw_core::definition::ToolDefinition;
+use tw_core::definition::{NoJobNamed, ToolDefinition};
 use tw_core::parameters::SecretRef;
 use tw_core::tool::{LookUp, SelectedAnswer, ToolOutcome, ToolOutput};
 use tw_wire::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
@@ -83,7 +83,9 @@ impl ApiCaller {
         };
         let status = received.status;
         let headers = received.headers.clone();
-        let outcome = if definition.accepts(status) {
+        let outcome = if definition.accepts(status) && definition.callback.is_some() {
+            accepted(definition, received, &secrets)
+        } else if definition.accepts(status) {
             ToolOutcome::Answered(answer(definition, received, &secrets))
         } else {
             let said = masked(output_of(definition, received), &secrets);
@@ -197,6 +199,9 @@ fn kept(
 /// An answer that is larger than this may take milliseconds to select from and to look through for secrets, in bytes.
 const ASIDE_BYTES_MIN: usize = 32 * 1024;
 
+/// Longest part of an answer that started no job that the model is shown, in bytes.
+const REFUSAL_BYTES_MAX: usize = 2048;
+
 fn answer(
     definition: &ToolDefinition,
     received: ReceivedAnswer,
@@ -215,6 +220,29 @@ fn answer(
         *selected = aside(is_large, || definition.selected(text, *cut));
     }
     aside(is_large, || masked(output, secrets))
+}
+
+/// What the answer says of the job that it should have started.
+fn accepted(
+    definition: &ToolDefinition,
+    received: ReceivedAnswer,
+    secrets: &SentSecrets<'_>,
+) -> ToolOutcome {
+    let output = output_of(definition, received);
+    let named = match &output {
+        ToolOutput::Text { text, .. } => definition.job_named(text),
+        ToolOutput::Opaque { .. } => definition.job_named(""),
+    };
+    match named {
+        Ok(external_id) => ToolOutcome::Accepted {
+            external_id: external_id.map(|id| secrets.masked(id)),
+        },
+        Err(NoJobNamed) => {
+            let said = masked(output, secrets).shown(REFUSAL_BYTES_MAX);
+            let message = format!("The tool answered without starting a job: {said}");
+            ToolOutcome::Refused { message }
+        }
+    }
 }
 
 fn masked(output: ToolOutput, secrets: &SentSecrets<'_>) -> ToolOutput {

@@ -9,6 +9,7 @@ pub mod tools;
 
 pub mod api_request;
 pub mod builtin;
+pub mod callbacks;
 pub mod client;
 pub mod env;
 pub mod idle_timer;

@@ -97,6 +97,12 @@ impl Secrets {
         granted.map(|granted| &granted.value)
     }
 
+    /// The value, if it is the organization's, to check what others have signed with it: it is sent nowhere.
+    pub fn to_verify(&self, name: &str, organization: &str) -> Option<&Secret> {
+        let granted = self.of(organization).find(|granted| granted.name == name);
+        granted.map(|granted| &granted.value)
+    }
+
     /// Finds the value like [`Self::resolve`], and notes that it is sent.
     pub(crate) fn send<'a>(
         &'a self,

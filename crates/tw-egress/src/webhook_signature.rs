@@ -3,7 +3,7 @@
 //! Ours follow Standard Webhooks (standard-webhooks/standard-webhooks, `spec/standard-webhooks.md`): HMAC-SHA-256 of
 //! `id.timestamp.body`, in base64 behind `v1,`, one for each secret with a space between them, so that a secret can be
 //! replaced while the old one still counts. What others sign in ways of their own is described by an
-//! [`hmac_rule::HmacRule`]; a secret that is sent along as it is, by [`is_shared_secret`].
+//! [`HmacRule`](tw_core::hmac_rule::HmacRule); a secret that is sent along as it is, by [`is_shared_secret`].
 //!
 //! Nothing here does I/O or reads a clock. Secrets and signatures are compared in constant time.
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod items;
 pub(crate) mod page;
+pub(crate) mod shaped;
 
 use axum::Extension;
 use axum::body::Body;
@@ -256,7 +257,7 @@ async fn found(
 }
 
 /// The error of a change that may not have been written.
-fn unwritten(error: &StoreApplyError, id: &RequestId) -> ApiError {
+pub(crate) fn unwritten(error: &StoreApplyError, id: &RequestId) -> ApiError {
     let _ = ApiError::internal(error, id);
     ApiError::unavailable("The change may not have been recorded; look and try again.")
 }

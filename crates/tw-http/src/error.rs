@@ -1,5 +1,6 @@
 //! Errors, one of each kind; the format of the surface that a request came by gives them their shape.
 
+mod hooks;
 mod kept;
 mod money;
 pub(crate) mod no_room;
@@ -239,6 +240,11 @@ impl ApiError {
                 Self::unavailable("The change may not have been recorded; look and try again.")
             }
         }
+    }
+
+    pub(crate) fn no_end_user() -> Self {
+        let message = "There is no such end user.";
+        Self::new(ErrorKind::NotFound, Some("end_user_not_found"), message)
     }
 
     pub(crate) fn no_key_of_id() -> Self {

@@ -387,6 +387,7 @@ pub(crate) fn fault_in(event: &LogEvent) -> Option<(TurnFault, Vec<EffectRan>)> 
         | LogEvent::CallStarted { .. }
         | LogEvent::ApprovalAsked { .. }
         | LogEvent::CallEnded { .. }
+        | LogEvent::CallDetached { .. }
         | LogEvent::Finish { .. }
         | LogEvent::Usage(_) => None,
     }

@@ -15,6 +15,7 @@ mod responses;
 
 mod compact;
 
+mod calls;
 mod conversations;
 mod kept;
 mod keys;
@@ -22,11 +23,13 @@ mod relay;
 mod tools;
 mod turns;
 mod usage;
+mod users;
 mod webhooks;
 
 mod events;
 
 mod health;
+mod hooks;
 pub mod metrics;
 mod models;
 

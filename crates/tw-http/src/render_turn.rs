@@ -54,7 +54,7 @@ fn round(round: &RoundView, detail: ResultDetail) -> Value {
     })
 }
 
-fn call(call: &CallView, detail: ResultDetail) -> Value {
+pub(crate) fn call(call: &CallView, detail: ResultDetail) -> Value {
     let end = call.end.as_ref();
     let mut shown = json!({
         "id": call.id.to_string(),
@@ -83,6 +83,11 @@ fn call(call: &CallView, detail: ResultDetail) -> Value {
     if let Some(asked) = call.approves {
         shown["approves"] = json!(asked.to_string());
     }
+    if let Some(until) = call.callback_until {
+        shown["callback_until_us"] = json!(until.0);
+        shown["external_id"] = json!(call.external_id);
+        shown["told"] = json!(call.told);
+    }
     if call.runs == CallRunner::Client {
         shown["handed_id"] = json!(call.id.handed());
     }
@@ -98,7 +103,8 @@ fn reason(call: &CallView) -> Option<&'static str> {
     let is_asked = approval.is_some_and(|approval| approval.state == ApprovalState::Asked);
     match &call.end {
         Some(end) => end.reason.map(CallReason::as_str),
-        None => is_asked.then_some("awaiting_approval"),
+        None if is_asked => Some("awaiting_approval"),
+        None => call.callback_until.map(|_| "awaiting_callback"),
     }
 }
 

@@ -9,8 +9,8 @@ use crate::openapi::{
 };
 use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
 use crate::{
-    chat, compact, conversations, events, health, keys, messages, metrics, models, responses,
-    socket, tools, turns, usage, webhooks,
+    calls, chat, compact, conversations, events, health, hooks, keys, messages, metrics, models,
+    responses, socket, tools, turns, usage, users, webhooks,
 };
 
 pub(crate) fn all() -> DocumentedRouter {
@@ -20,7 +20,7 @@ pub(crate) fn all() -> DocumentedRouter {
     let router = of_conversations(router);
     let router = of_tools(router);
     let router = of_keys(router);
-    of_usage(of_webhooks(router))
+    of_usage(of_hooks(of_webhooks(router)))
 }
 
 const FORM: &str = "multipart/form-data";
@@ -250,7 +250,7 @@ fn of_conversations(router: DocumentedRouter) -> DocumentedRouter {
         .scope("chat")
         .takes(&[(JSON, "ConversationChange")])
         .gives(&[(JSON, "Conversation")]);
-    of_items(router)
+    of_shapes(of_items(router))
         .route(
             "/v1/conversations",
             routing::get(conversations::list).post(conversations::create),
@@ -268,6 +268,46 @@ fn of_conversations(router: DocumentedRouter) -> DocumentedRouter {
             routing::get(conversations::turns),
             &[turns],
         )
+}
+
+fn of_shapes(router: DocumentedRouter) -> DocumentedRouter {
+    const SHAPE: QueryParameter =
+        query("shape", "string", "openai, langchain, blocks or pocketbase");
+    const ORDER: QueryParameter = query("order", "string", "asc or desc");
+    const TOOL_CALL_ID: QueryParameter = query("tool_call_id", "string", "the id of a call");
+    const STATUS: QueryParameter = query("status", "string", "failed: calls that failed");
+    let lists = get(
+        "listConversationMessages",
+        "What was said in a conversation, as rows of a shape",
+    )
+    .query(&[SHAPE, LIMIT, AFTER_ID, ORDER])
+    .gives(&[(JSON, "MessageRowList")]);
+    let appends = post(
+        "appendConversationRows",
+        "Appends rows of a shape to a conversation",
+    )
+    .scope("chat")
+    .query(&[SHAPE])
+    .takes(&[(JSON, "MessageRowsRequest")])
+    .gives(&[(JSON, "MessageRowList")]);
+    let finds = get(
+        "findCalls",
+        "Calls by their id, or those that failed, newest first",
+    )
+    .query(&[TOOL_CALL_ID, STATUS, LIMIT, AFTER_ID])
+    .gives(&[(JSON, "CallList")]);
+    router
+        .route(
+            "/v1/conversations/{id}/messages",
+            routing::get(conversations::shaped::list),
+            &[lists],
+        )
+        .route(
+            "/v1/conversations/{id}/rows",
+            routing::post(conversations::shaped::append),
+            &[appends],
+        )
+        .route("/v1/calls", routing::get(calls::list), &[finds])
 }
 
 fn of_items(router: DocumentedRouter) -> DocumentedRouter {
@@ -505,6 +545,18 @@ fn of_deliveries(router: DocumentedRouter) -> DocumentedRouter {
         )
 }
 
+fn of_hooks(router: DocumentedRouter) -> DocumentedRouter {
+    let takes = post("takeCallback", "Takes what a tool tells of a job")
+        .without_key()
+        .takes(&[("*/*", TEXT)])
+        .gives(&[(JSON, "Callback")]);
+    router.route(
+        "/hooks/{tool}/{token}",
+        routing::post(hooks::take),
+        &[takes],
+    )
+}
+
 fn of_usage(router: DocumentedRouter) -> DocumentedRouter {
     const FROM: QueryParameter = query("from", "string", "the first day, YYYY-MM-DD in UTC");
     const TO: QueryParameter = query("to", "string", "the last day; today unless it is given");
@@ -520,5 +572,17 @@ fn of_usage(router: DocumentedRouter) -> DocumentedRouter {
     .scope("admin")
     .query(&[FROM, TO, BY])
     .gives(&[(JSON, "Usage")]);
-    router.route("/api/{slug}/usage", routing::get(usage::show), &[shows])
+    let erases = delete(
+        "eraseEndUser",
+        "Deletes and erases all turns of an end user; counts and costs stay under another name",
+    )
+    .scope("admin")
+    .gives(&[(JSON, "EndUserErased")]);
+    router
+        .route("/api/{slug}/usage", routing::get(usage::show), &[shows])
+        .route(
+            "/api/{slug}/users/{name}",
+            routing::delete(users::erase),
+            &[erases],
+        )
 }

@@ -1,5 +1,6 @@
 //! The routes, and what all requests share.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,6 +130,10 @@ impl AppState {
         &self.0.runtime
     }
 }
+
+/// The other side of a request's connection, which whoever listens puts among its extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerAddress(pub IpAddr);
 
 /// The id of a request, in its answer, its errors and the log.
 #[derive(Clone, Debug)]

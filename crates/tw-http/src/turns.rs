@@ -96,9 +96,16 @@ pub(crate) async fn visible(
         .turn_view(reader.caller.organization, turn, detail)
         .await;
     let found = found.map_err(|error| ApiError::of_read(&error, id))?;
-    found
+    let mut view = found
         .filter(|view| reader.sees(&view.turn))
-        .ok_or_else(ApiError::no_turn)
+        .ok_or_else(ApiError::no_turn)?;
+    let masked = surfaces
+        .runtime()
+        .mask(reader.caller.organization, &mut view);
+    masked
+        .await
+        .map_err(|error| ApiError::of_read(&error, id))?;
+    Ok(view)
 }
 
 /// The turn that an id names, which may be that of its completion or response.

@@ -362,7 +362,7 @@ fn recalled(
         return input;
     }
     let messages = input.messages.iter().map(|message| match acted(message) {
-        Some(acted) => with_result(message, &told(acted)),
+        Some(acted) => with_result(message, &told(acted).shown),
         None => message.clone(),
     });
     Arc::new(ModelInput {

@@ -443,9 +443,9 @@ fn result_of(row: &CallRow) -> Option<Message> {
             ..Message::made(Role::Tool, vec![Block::Result(result)])
         });
     }
-    let end = row.call.end.as_ref();
-    let end = end.filter(|_| row.call.runs == CallRunner::Server)?;
-    let said = Literal::from_text(&end.shown);
+    let seen = row.seen();
+    let seen = seen.filter(|_| row.call.runs == CallRunner::Server)?;
+    let said = Literal::from_text(seen);
     let result = ResultBlock::of_text(row.call.tool_call_id.as_str(), said);
     Some(Message::made(Role::Tool, vec![Block::Result(result)]))
 }

@@ -38,6 +38,9 @@ use crate::runtime::Runtime;
 /// The beginning of the ids of conversations that clients make.
 const ID_PREFIX: &str = "conv_";
 
+/// The metadata of a conversation that has none.
+const NO_METADATA: &str = "{}";
+
 /// A part of a conversation's items.
 #[derive(Clone, Debug)]
 pub struct ItemsWanted {
@@ -88,6 +91,8 @@ pub struct ItemsSent<'a> {
 pub enum AddTo {
     /// A conversation that is made with them; the metadata is the JSON of an object.
     New { metadata: String },
+    /// The same under a name that the client chose.
+    Named { conversation: String },
     Known {
         conversation: String,
         path: ConversationPath,
@@ -178,7 +183,20 @@ impl Runtime {
         to: AddTo,
     ) -> Result<(TurnId, String), AddItemsError> {
         let new = self.turn_of_items(sent, to);
+        self.accept_items(new, Vec::new()).await
+    }
+
+    /// Stores a turn of items, with the calls that it makes and completes.
+    pub(crate) async fn accept_items(
+        &self,
+        new: NewTurn,
+        calls: Vec<TurnChange>,
+    ) -> Result<(TurnId, String), AddItemsError> {
         let (turn, conversation) = (new.id, new.conversation.clone());
+        let made = calls
+            .iter()
+            .filter(|change| matches!(change, TurnChange::AddCall(_)));
+        let made = u32::try_from(made.count()).unwrap_or(u32::MAX);
         let told = LogEvent::End(Box::new(TurnEnd {
             status: TurnStatus::Completed,
             reason: None,
@@ -195,17 +213,16 @@ impl Runtime {
             status: TurnStatus::Completed,
             reason: None,
             usage: None,
-            has_tool_calls: false,
-            tool_count: 0,
+            has_tool_calls: made > 0,
+            tool_count: made,
             had_effects: false,
             remembered: None,
             erase_after: None,
             at: new.at,
         });
-        let outcomes = self
-            .store()
-            .accept_turn(Box::new(new), vec![log, end])
-            .await?;
+        let mut changes = calls;
+        changes.extend([log, end]);
+        let outcomes = self.store().accept_turn(Box::new(new), changes).await?;
         match outcomes.first() {
             Some(Outcome::ConversationBusy) => Err(AddItemsError::Busy),
             Some(Outcome::ParentDeleted) => Err(AddItemsError::Gone),
@@ -213,12 +230,16 @@ impl Runtime {
         }
     }
 
-    fn turn_of_items(&self, sent: ItemsSent<'_>, to: AddTo) -> NewTurn {
+    pub(crate) fn turn_of_items(&self, sent: ItemsSent<'_>, to: AddTo) -> NewTurn {
         let now = self.env().now();
         let (conversation, place, parent, owner) = match to {
             AddTo::New { metadata } => {
                 let place = ItemPlace::First { metadata };
                 (self.conversation_id(), place, None, None)
+            }
+            AddTo::Named { conversation } => {
+                let metadata = NO_METADATA.to_owned();
+                (conversation, ItemPlace::First { metadata }, None, None)
             }
             AddTo::Known { conversation, path } => {
                 let parent = path.turns.first().map(|turn| turn.id);

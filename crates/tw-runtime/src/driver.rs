@@ -442,6 +442,7 @@ impl TurnDriver {
         let may_be_accepted = !self.holds_acceptance();
         let stopping = self.turn.is_stopping();
         let wanted = WantedSignals {
+            ends: true,
             cancel: !stopping,
             all_left: self.client_counts && !stopping,
         };
@@ -467,6 +468,15 @@ impl TurnDriver {
     async fn on(&mut self, happened: Happened, step: &mut Step) -> Result<(), DriverStop> {
         let event = match happened {
             Happened::Accepted(outcome) => return self.on_accepted(outcome),
+            // What ended with a step that was refused for it is known.
+            Happened::Signal(DriverSignal::CallEnded(call, _)) if !self.turn.is_open_call(call) => {
+                return Ok(());
+            }
+            Happened::Signal(DriverSignal::CallEnded(call, end)) => {
+                step.clear();
+                self.end_found(call, end, step);
+                return self.perform(step).await;
+            }
             Happened::Signal(DriverSignal::Cancel) => Event::CancelRequested,
             Happened::Signal(DriverSignal::Drain) => Event::Drained,
             Happened::Signal(DriverSignal::AllLeft) => {

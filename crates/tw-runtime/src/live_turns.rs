@@ -8,7 +8,8 @@ use std::task::Poll;
 
 use futures_util::task::AtomicWaker;
 use tokio::sync::watch;
-use tw_core::id::TurnId;
+use tw_core::call::CallEnd;
+use tw_core::id::{CallRef, TurnId};
 
 /// The part of a running turn that others see, and through which they reach its driver.
 #[derive(Debug)]
@@ -20,6 +21,9 @@ pub(crate) struct LiveTurn {
     cancelled: AtomicBool,
     drained: AtomicBool,
     stopping: AtomicBool,
+    /// Calls whose end came into the record from elsewhere, for the driver to take.
+    ended: Mutex<Vec<(CallRef, CallEnd)>>,
+    has_ended: AtomicBool,
     /// The driver, which alone waits for signals.
     driver: AtomicWaker,
     /// Number of events of the log that are durable.
@@ -27,8 +31,10 @@ pub(crate) struct LiveTurn {
 }
 
 /// A signal to a driver from outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DriverSignal {
+    /// The record holds this end of a call, which this driver did not write.
+    CallEnded(CallRef, CallEnd),
     /// Somebody asked for the turn to stop.
     Cancel,
     /// The process ends.
@@ -40,6 +46,8 @@ pub(crate) enum DriverSignal {
 /// Signals that a driver still waits for; a drain is always one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedSignals {
+    /// Ends of calls, each of which is told once.
+    pub(crate) ends: bool,
     pub(crate) cancel: bool,
     pub(crate) all_left: bool,
 }
@@ -52,6 +60,8 @@ impl LiveTurn {
             cancelled: AtomicBool::new(false),
             drained: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            ended: Mutex::default(),
+            has_ended: AtomicBool::new(false),
             driver: AtomicWaker::new(),
             durable: watch::Sender::new(durable),
         })
@@ -75,16 +85,43 @@ impl LiveTurn {
         self.driver.wake();
     }
 
+    /// Tells the driver of an end that the record holds.
+    pub(crate) fn call_ended(&self, call: CallRef, end: CallEnd) {
+        self.ended().push((call, end));
+        self.has_ended.store(true, Ordering::Release);
+        self.driver.wake();
+    }
+
+    fn next_ended(&self) -> Option<DriverSignal> {
+        if !self.has_ended.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut ended = self.ended();
+        let next = ended.pop();
+        if next.is_none() {
+            self.has_ended.store(false, Ordering::Release);
+        }
+        next.map(|(call, end)| DriverSignal::CallEnded(call, end))
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Vec<(CallRef, CallEnd)>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits for a signal. Only the driver may wait.
     ///
     /// # Cancel safety
-    /// Signals stay set.
+    /// Signals stay set; an end of a call is taken with the poll that gives it.
     pub(crate) async fn signal(&self, wanted: WantedSignals) -> DriverSignal {
         poll_fn(|context| {
             // Registered before looking, so that a signal in between is not missed.
             self.driver.register(context.waker());
             if self.drained.load(Ordering::Acquire) {
                 Poll::Ready(DriverSignal::Drain)
+            } else if wanted.ends
+                && let Some(signal) = self.next_ended()
+            {
+                Poll::Ready(signal)
             } else if wanted.cancel && self.cancelled.load(Ordering::Acquire) {
                 Poll::Ready(DriverSignal::Cancel)
             } else if wanted.all_left && !self.has_clients() {

@@ -338,7 +338,7 @@ fn rounds_of(turn: &AnsweredTurn) -> Vec<RecalledRound> {
 }
 
 fn recalled_call(row: &CallRow, names_only: bool) -> RecalledCall {
-    let shown = row.call.end.as_ref().map(|end| end.shown.as_str());
+    let shown = row.seen();
     // What became of it is told where its question stands in the history.
     let shown = if row.call.approval.is_some() {
         Some(NOT_APPROVED)

@@ -161,7 +161,13 @@ fn own_call(call: &CallView, arguments: Literal, log: &mut Vec<LogEvent>) {
 }
 
 fn own_end(call: &CallView, log: &mut Vec<LogEvent>) {
-    if let Some(end) = &call.end {
+    if let Some(told) = &call.told {
+        log.push(LogEvent::CallDetached {
+            call: call.call,
+            id: call.id,
+            told: told.as_str().into(),
+        });
+    } else if let Some(end) = &call.end {
         log.push(LogEvent::CallEnded {
             call: call.call,
             id: call.id,

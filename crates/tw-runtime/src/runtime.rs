@@ -12,6 +12,7 @@ use tw_core::limits::{RequestLimits, TurnLimits};
 use tw_core::price::PriceTable;
 use tw_core::tool::Tool;
 use tw_egress::api_request::ApiCaller;
+use tw_egress::callbacks::Networks;
 use tw_egress::client::resolve::{FixedAnswers, Resolver};
 use tw_egress::client::{
     ClientOptions, EgressClient, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots,
@@ -28,6 +29,7 @@ use tw_wire::format::WireFormat;
 
 use crate::answered_notes::AnsweredNotes;
 use crate::auth::KnownKeys;
+use crate::callbacks::RefusedCallbacks;
 use crate::driver_panics::DriverPanics;
 use crate::early_retries::EarlyRetries;
 use crate::equal_requests::Turnstile;
@@ -40,6 +42,7 @@ use crate::orphaned_turns::OrphanedTurns;
 use crate::recovery_pace::{RECOVERIES_BYTES_DEFAULT, RecoveryPace};
 use crate::replicas::Replicas;
 use crate::results::ResultCache;
+use crate::retention::KeepingRules;
 use crate::sealing::Sealer;
 use crate::slots::CallSlots;
 use crate::spending::SpendRules;
@@ -58,6 +61,10 @@ pub struct RuntimeConfig {
     /// Downloads images and files by their addresses, for upstreams that get the contents.
     pub downloader: PartDownloader,
     pub secrets: Arc<Secrets>,
+    /// Beginning of the URLs at which callbacks reach this server, without a slash at its end; `None` if they do not.
+    pub callback_base: Option<String>,
+    /// Proxies that are trusted to tell whom they speak for.
+    pub trusted_proxies: Networks,
     /// Most tools that an organization may keep.
     pub tools_stored_max: usize,
     /// Bytes of results that are kept to be given again.
@@ -83,6 +90,7 @@ pub struct RuntimeConfig {
     pub client_stall_max: Duration,
     pub events_kept: Duration,
     pub request_keys_kept: Duration,
+    pub keeping: KeepingRules,
     /// Time for which records of requests without a turn are kept.
     pub relayed_requests_kept: Duration,
     /// Time for which webhooks' deliveries are kept once they were delivered or given up.
@@ -146,6 +154,8 @@ impl RuntimeConfig {
             tool_client: reaching_nothing(),
             downloader: PartDownloader::new(reaching_nothing(), DownloadLimits::defaults()),
             secrets: Arc::new(Secrets::default()),
+            callback_base: None,
+            trusted_proxies: Networks::default(),
             tools_stored_max: TOOLS_STORED_DEFAULT,
             results_bytes_max: RESULTS_BYTES_DEFAULT,
             memory_bytes_max: MEMORY_BYTES_DEFAULT,
@@ -160,6 +170,7 @@ impl RuntimeConfig {
             client_stall_max: CLIENT_STALL_DEFAULT,
             events_kept: EVENTS_KEPT_DEFAULT,
             request_keys_kept: REQUEST_KEYS_KEPT_DEFAULT,
+            keeping: KeepingRules::defaults(),
             relayed_requests_kept: RELAYED_REQUESTS_KEPT_DEFAULT,
             deliveries_kept: DELIVERIES_KEPT_DEFAULT,
             repeat_window: REPEAT_WINDOW_DEFAULT,
@@ -216,6 +227,7 @@ pub(crate) struct RuntimeInner {
     pub(crate) orphaned: OrphanedTurns,
     pub(crate) marks: AnsweredNotes,
     pub(crate) replicas: Replicas,
+    pub(crate) refused_callbacks: RefusedCallbacks,
     pub(crate) metrics: Metrics,
     /// `None` while nothing is traced.
     pub(crate) telemetry: Option<Telemetry>,
@@ -270,6 +282,7 @@ impl Runtime {
             driver_panics: DriverPanics::default(),
             orphaned: OrphanedTurns::default(),
             marks: AnsweredNotes::default(),
+            refused_callbacks: RefusedCallbacks::default(),
             telemetry,
             replicas,
             metrics,

@@ -16,7 +16,7 @@ use tw_core::json::{Json, Literal};
 use tw_core::limits::DEFINITIONS_BYTES_MAX;
 use tw_core::parameters::SecretRef;
 use tw_core::tool::{Tool, ToolOutcome};
-use tw_core::variables::Variables;
+use tw_core::variables::{CALLBACK_URL, Variables};
 use tw_egress::off_thread::aside;
 use tw_egress::tools::{self, AttemptContext, AttemptReport};
 use tw_store::apply::StoreApplyError;
@@ -25,6 +25,7 @@ use tw_store::read::tools::ToolRow;
 use tw_wire::stored::tool;
 
 use crate::auth::Principal;
+use crate::callbacks;
 use crate::runtime::Runtime;
 use crate::tool_book::ToolBookPage;
 use crate::tool_time;
@@ -362,6 +363,9 @@ impl Runtime {
         for name in ["end_user", "conversation", "turn", "tool_call"] {
             always.set(name, format!("test-{name}"));
         }
+        if let Some(base) = &self.0.config.callback_base {
+            always.set(CALLBACK_URL, callbacks::url(base, &definition.name, "test"));
+        }
         definition.variables(&always, &trial.metadata)
     }
 
@@ -389,6 +393,7 @@ impl Runtime {
         let config = &self.0.config;
         DefinitionVetting {
             secrets: Arc::clone(&config.secrets),
+            takes_callbacks: config.callback_base.is_some(),
             client: config.tool_client.clone(),
             limits: config.request.clone(),
             taken: self
@@ -457,6 +462,7 @@ impl Runtime {
                 | Outcome::ConversationBusy
                 | Outcome::Deleted { .. }
                 | Outcome::TooMany
+                | Outcome::CallbackTaken(_)
                 | Outcome::Deliveries(_)
                 | Outcome::Imported(_)
                 | Outcome::Count(_)

@@ -8,7 +8,7 @@ use tw_core::request::ModelInput;
 use tw_core::time::Timestamp;
 use tw_core::tool::{Tool, ToolKind};
 use tw_core::turn::ToolOffer;
-use tw_core::variables::Variables;
+use tw_core::variables::{CALLBACK_URL, Variables};
 
 /// Variables that the server knows of a turn, and those that its request gave.
 #[derive(Clone, Debug, Default)]
@@ -43,12 +43,20 @@ impl TurnVariables {
     }
 
     /// The variables that a call of this tool may name.
-    pub(crate) fn of_tool(&self, tool: &Tool, call: CallId) -> Variables {
+    pub(crate) fn of_tool(
+        &self,
+        tool: &Tool,
+        call: CallId,
+        callback_url: Option<String>,
+    ) -> Variables {
         let ToolKind::ApiRequest(definition) = &tool.kind else {
             return Variables::default();
         };
         let mut always = self.always.clone();
         always.set("tool_call", call.to_string());
+        if let Some(url) = callback_url {
+            always.set(CALLBACK_URL, url);
+        }
         definition.variables(&always, &self.metadata)
     }
 

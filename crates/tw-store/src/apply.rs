@@ -2,8 +2,10 @@
 
 mod accept;
 mod approvals;
+mod callbacks;
 mod charges;
 mod conversation;
+mod end_users;
 mod imported;
 mod items;
 mod outside;
@@ -218,6 +220,9 @@ fn ends(change: &TurnChange, at: CallRef) -> bool {
         | TurnChange::AddMessage(_)
         | TurnChange::StartCall { .. }
         | TurnChange::AskApproval { .. }
+        | TurnChange::AwaitCallback(_)
+        | TurnChange::DetachCall { .. }
+        | TurnChange::EndOutsideCall { .. }
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. }
@@ -286,8 +291,17 @@ fn apply_of_turn(
         TurnChange::AskApproval { call, until, at } => {
             approvals::ask(db, rules, turn, *call, (*until, *at))
         }
+        TurnChange::AwaitCallback(awaited) => {
+            turn_changes::await_callback(db, rules, turn, awaited)
+        }
+        TurnChange::DetachCall { call, told, at } => {
+            turn_changes::detach_call(db, rules, turn, *call, (told, *at))
+        }
         TurnChange::EndCall { call, end, at } => {
             turn_changes::end_call(db, rules, turn, *call, end, *at)
+        }
+        TurnChange::EndOutsideCall { call, is_error, at } => {
+            outside::end_outside_call(db, turn, (*call, *is_error), *at)
         }
         TurnChange::AppendEvents(flush) => turn_changes::append_events(db, turn, flush),
         TurnChange::NoteStop { reason, at } => turn_changes::note_stop(db, turn, *reason, *at),
@@ -322,6 +336,8 @@ fn apply_free(
             turn,
             at,
         } => conversation::delete_turn(db, *organization, *turn, *at),
+        Change::EraseEndUser(erase) => end_users::erase(db, erase),
+        Change::DeleteErased { at, turns_max } => end_users::delete_erased(db, *at, *turns_max),
         Change::ImportTurns(import) => imported::import(db, import, contents),
         Change::CompleteCall(complete) => outside::complete_call(db, complete, contents),
         Change::ClaimTurn(claim) => accept::claim_turn(db, claim),
@@ -336,8 +352,23 @@ fn apply_free(
             at,
         } => accept::mark_answered(db, *organization, *turn, *at),
         Change::EraseDue { now, turns_max } => retention::erase_due(db, *now, *turns_max),
+        Change::ExpireContents {
+            organization,
+            before,
+            now,
+            turns_max,
+        } => retention::expire_contents(db, *organization, (*before, *now), *turns_max),
+        Change::DeleteToolVersions { versions } => tools::delete_versions(db, versions),
         Change::ExpireEvents { before, turns_max } => {
             retention::expire_events(db, *before, *turns_max)
+        }
+        Change::TakeCallback(taken) => callbacks::take(db, taken, contents),
+        Change::ExpireCallbackDeliveries {
+            before,
+            deliveries_max,
+        } => callbacks::expire(db, *before, *deliveries_max),
+        Change::ExpireCallbacks { now, calls_max } => {
+            outside::expire_callbacks(db, *now, *calls_max, contents)
         }
         Change::ExpireApprovals { now, calls_max } => approvals::expire(db, *now, *calls_max),
         Change::CheckWritable { at } => tenant::check_writable(db, *at),

@@ -109,8 +109,20 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0025_webhooks.sql"),
     },
     Migration {
+        name: "callbacks",
+        sql: include_str!("../migrations/0026_callbacks.sql"),
+    },
+    Migration {
+        name: "head_path",
+        sql: include_str!("../migrations/0027_head_path.sql"),
+    },
+    Migration {
         name: "instances",
         sql: include_str!("../migrations/0029_instances.sql"),
+    },
+    Migration {
+        name: "keeping",
+        sql: include_str!("../migrations/0030_keeping.sql"),
     },
 ];
 

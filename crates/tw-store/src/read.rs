@@ -5,6 +5,8 @@ pub mod approvals;
 pub mod chain;
 pub mod conversations;
 pub mod events;
+pub mod found_calls;
+pub mod head_path;
 pub mod items;
 pub mod memory;
 #[cfg(test)]

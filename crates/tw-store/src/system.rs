@@ -1,8 +1,11 @@
 //! The only reads without an organization: those that find out which one it is, and recovery.
 
+pub mod callbacks;
 pub mod webhooks;
 
-use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use std::time::Duration;
+
+use tw_core::id::{ApiKeyId, OrgId, ToolVersionKey, TurnId};
 use tw_core::rate::RateLimits;
 use tw_core::tenant::{KeyMemory, KeyScope, ToolGrant, ToolsMode};
 use tw_core::time::Timestamp;
@@ -128,6 +131,55 @@ pub async fn organizations(store: &Store) -> Result<Vec<(OrgId, String)>, ReadEr
         })
         .await
 }
+
+/// The versions of tools that are old.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldToolVersions {
+    /// Those that another took the place of before this, or whose tool was deleted.
+    pub before: Timestamp,
+    /// Those with so many newer ones.
+    pub kept: u32,
+    /// Not those whose place was taken since then, or since a margin before the oldest turn that runs: one may be about to
+    /// run it.
+    pub unused_since: Timestamp,
+    pub margin: Duration,
+}
+
+/// At most `limit` old versions of tools that no call ran, oldest first.
+///
+/// # Errors
+/// See [`ReadError`].
+pub async fn old_tool_versions(
+    store: &Store,
+    old: OldToolVersions,
+    limit: u32,
+) -> Result<Vec<ToolVersionKey>, ReadError> {
+    let margin_us = i64::try_from(old.margin.as_micros()).unwrap_or(i64::MAX);
+    store
+        .read(move |conn| {
+            let mut statement = conn.prepare_cached(OLD_TOOL_VERSIONS)?;
+            let bound = params![old.before.0, old.kept, old.unused_since.0, margin_us, limit];
+            let mut rows = statement.query(bound)?;
+            let mut versions = Vec::new();
+            while let Some(row) = rows.next()? {
+                versions.push(ToolVersionKey(row.get("key")?));
+            }
+            Ok(versions)
+        })
+        .await
+}
+
+/// A version that took another's place may be gone itself, long after that.
+const OLD_TOOL_VERSIONS: &str = "SELECT key FROM
+    (SELECT v.key, v.version, t.version AS newest, coalesce(n.created_us, t.deleted_us, v.created_us) AS replaced_us
+     FROM tool t JOIN tool_version v ON v.tool = t.key
+     LEFT JOIN tool_version n ON n.tool = v.tool AND n.version = v.version + 1
+     WHERE (t.deleted_us IS NOT NULL OR v.version < t.version)
+       AND NOT EXISTS (SELECT 1 FROM tool_call c WHERE c.tool_version = v.key)) AS replaced
+    WHERE (replaced_us < ?1 OR version + ?2 < newest)
+      AND replaced_us < ?3
+      AND replaced_us < coalesce((SELECT min(created_us) FROM turn WHERE status = 'running') - ?4, ?3)
+    ORDER BY key LIMIT ?5";
 
 /// The secret from which the keys of seals are made.
 ///

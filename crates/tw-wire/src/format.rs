@@ -280,6 +280,11 @@ impl WireFormat {
         openai_responses::conversation_items::body_of(items)
     }
 
+    /// A body of a request whose input says what these messages say.
+    pub fn body_of_messages(messages: &[Message]) -> SharedText {
+        openai_responses::conversation_items::body_of_messages(messages)
+    }
+
     /// The turn of a kept item, as far as its id tells.
     pub fn item_origin(self, id: &str) -> Option<ItemOrigin> {
         match self {

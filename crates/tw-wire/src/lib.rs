@@ -31,6 +31,7 @@ pub mod part_addresses;
 pub mod passed_headers;
 pub mod relayed;
 pub mod response_socket;
+pub mod shapes;
 pub mod sse;
 pub mod stored;
 pub mod token_count;

@@ -8,26 +8,30 @@ const SECONDS_MAX: i64 = 10 * 365 * 24 * 3600;
 
 /// Settings in which 0 keeps, waits for, puts back or allows none of something that can be done
 /// without. Anywhere else it would leave a server that serves nobody.
-const MAY_BE_ZERO: [&str; 16] = [
+const MAY_BE_ZERO: [&str; 20] = [
     "cache.bytes_max",
     "cache.models_s",
+    "hooks.wait_s",
     "limits.memory_bytes_max",
     "limits.model_backoff_ms",
     "limits.retry_after_max_s",
     "limits.tools_stored_max",
     "record.content_bytes_min",
+    "record.contents_kept_h",
     "record.deliveries_kept_h",
     "record.events_kept_h",
     "record.flush_interval_ms",
     "record.relayed_requests_kept_h",
     "record.repeat_window_s",
     "record.request_keys_kept_h",
+    "record.tool_versions_kept",
+    "record.tool_versions_kept_h",
     "server.drain_s",
     "server.unready_s",
     "telemetry.batch_delay_ms",
 ];
 /// Beginnings of the tables in which 0 is no limit, or costs nothing.
-const ZERO_IS_NO_LIMIT: [&str; 3] = ["rate.", "spend.", "price["];
+const ZERO_IS_NO_LIMIT: [&str; 4] = ["rate.", "record.organizations.", "spend.", "price["];
 
 /// Refuses times that are too long, and limits that nobody gets past.
 pub fn check(table: &Table) -> anyhow::Result<()> {

@@ -172,6 +172,27 @@ async fn check_turn(client: &TestClient) {
     let path = format!("/v1/conversations/{CONVERSATION}/turns");
     let turns = client.send("GET", &path, &[], "").await.unwrap().json();
     assert_eq!(turns["data"].as_array().unwrap().len(), 1, "{turns}");
+    let path = format!("/v1/conversations/{CONVERSATION}/messages?shape=langchain");
+    let list = client.send("GET", &path, &[], "").await.unwrap().json();
+    let row = |row: &Value| {
+        json!([
+            row["role"],
+            row["content"],
+            row["tool_call_id"],
+            row["status"]
+        ])
+    };
+    let rows: Vec<Value> = list["data"].as_array().unwrap().iter().map(row).collect();
+    assert_eq!(
+        rows,
+        [
+            json!(["user", "Show me my products 😀", null, null]),
+            json!(["assistant", "I'll fetch them.", null, null]),
+            json!(["tool", "{\"products\": []}", "call_1", "success"]),
+            json!(["tool", "no", "call_2", "error"]),
+            json!(["assistant", "There are none.", null, null]),
+        ]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! Checks of a tool's definition, each of which names the field that makes it unusable.
 
+mod completion;
 mod parameters;
 mod request;
 mod rules;
@@ -10,7 +11,9 @@ mod values;
 use super::{DefinitionError, ToolDefinition, offered};
 use crate::limits::RequestLimits;
 use crate::template::TextTemplate;
-use crate::variables::{ALWAYS_THERE, IN_PROMPTS, REFERENCE, VALUE_BYTES_MAX, is_name};
+use crate::variables::{
+    ALWAYS_THERE, CALLBACK_URL, IN_PROMPTS, REFERENCE, VALUE_BYTES_MAX, is_name,
+};
 
 const NAME_BYTES_MAX: usize = 64;
 const LABEL_BYTES_MAX: usize = 256;
@@ -39,7 +42,8 @@ impl ToolDefinition {
         request::check(self, limits)?;
         parameters::check(self, limits)?;
         uses::check(self)?;
-        rules::check(self)
+        rules::check(self)?;
+        completion::check(self)
     }
 }
 
@@ -82,7 +86,7 @@ fn check_variables(definition: &ToolDefinition) -> CheckedDefinition {
                 "names of variables begin with a letter or _ and go on with letters, digits, _, - and .",
             );
         }
-        if ALWAYS_THERE.contains(&name) || name == REFERENCE {
+        if ALWAYS_THERE.contains(&name) || [REFERENCE, CALLBACK_URL].contains(&name) {
             return refuse(&field, "is always there and cannot be declared");
         }
         if declared[..index].iter().any(|other| other.name == name) {
@@ -137,7 +141,8 @@ fn check_used<'a>(
     for name in names {
         let is_known = is_declared(definition, name)
             || ALWAYS_THERE.contains(&name)
-            || (scope == Scope::LookUp && name == REFERENCE);
+            || (scope == Scope::LookUp && name == REFERENCE)
+            || (scope == Scope::Request && name == CALLBACK_URL && definition.callback.is_some());
         if !is_known {
             return refuse(field, unknown_variable(name));
         }
@@ -155,6 +160,11 @@ fn is_declared(definition: &ToolDefinition, name: &str) -> bool {
 fn unknown_variable(name: &str) -> String {
     if name == REFERENCE {
         return format!("the variable {name:?} is there in a look-up only");
+    }
+    if name == CALLBACK_URL {
+        return format!(
+            "the variable {name:?} is there in the request of a tool that completes by webhook only"
+        );
     }
     format!("the variable {name:?} is not declared")
 }

@@ -100,7 +100,7 @@ fn without_strings(path: &str) -> String {
 }
 
 /// Whether a path can find one node at most (RFC 9535, "singular query").
-fn is_singular(path: &impl Display) -> bool {
+pub(super) fn is_singular(path: &impl Display) -> bool {
     let bare = without_strings(&path.to_string());
     !bare.contains("..") && !bare.contains(['*', '?', ':', ','])
 }
@@ -114,10 +114,7 @@ pub(super) fn apply(
     text: &str,
     bytes_max: usize,
 ) -> Option<SelectedAnswer> {
-    if depth(text.as_bytes()) > JSON_DEPTH_DEFAULT || values(text.as_bytes()) > ANSWER_VALUES_MAX {
-        return None;
-    }
-    let value: Value = serde_json::from_str(text).ok()?;
+    let value = parse(text)?;
     let tree = JsonTree::read(&Json::parse(text).ok()?)?;
     let mut nodes = HashMap::new();
     pair_up(&value, &tree, &mut nodes);
@@ -134,6 +131,14 @@ pub(super) fn apply(
         cut: written.is_err(),
         text: out.into_text(),
     })
+}
+
+/// The text as JSON; `None` when it is none, or more than is taken apart.
+pub(super) fn parse(text: &str) -> Option<Value> {
+    if depth(text.as_bytes()) > JSON_DEPTH_DEFAULT || values(text.as_bytes()) > ANSWER_VALUES_MAX {
+        return None;
+    }
+    serde_json::from_str(text).ok()
 }
 
 /// Nodes of the parsed answer, by their address, with what was written there.

@@ -32,9 +32,8 @@ impl Turn {
             };
             let call = self.call_of_answer(answer, at, now);
             self.calls_total = self.calls_total.saturating_add(1);
-            let token = (now.fresh_id)().simple().to_string();
             let arguments = answer.arguments.clone();
-            let new = new_call(&call, arguments, token, now);
+            let new = new_call(&call, arguments, now);
             step.write.push(TurnChange::AddCall(Box::new(new)));
             step.show.push(LogEvent::CallStarted {
                 call: at,
@@ -74,6 +73,8 @@ impl Turn {
             | CallState::Running { .. }
             | CallState::Waiting { .. }
             | CallState::LookingUp { .. }
+            | CallState::AwaitingCallback
+            | CallState::Detached { .. }
             | CallState::Ended(_) => None,
         };
         let id = CallId((now.fresh_id)());
@@ -85,6 +86,7 @@ impl Turn {
             sent_id: answer.sent_id.clone(),
             approves: Some(answer.asked),
             idempotency_key: format!("tw_{}", id.plain()),
+            callback_token: (now.fresh_id)().simple().to_string(),
             effect: answer.effect,
             tool: answer.tool.clone(),
             given,
@@ -116,19 +118,16 @@ impl Turn {
                 let asked = message.awaits?;
                 let mut answered = self.answered.iter();
                 let call = answered.find(|call| call.approves == Some(asked))?;
-                let CallState::Ended(end) = &call.state else {
-                    return None;
-                };
-                Some((at, with_result(message, end)))
+                Some((at, with_result(message, call.result_text()?)))
             })
             .collect()
     }
 }
 
-/// The message with the end of the call whose result it is.
-pub fn with_result(message: &Message, end: &CallEnd) -> Message {
+/// The message with what the model is shown of the call whose result it is.
+pub fn with_result(message: &Message, shown: &str) -> Message {
     let call_id = message.result().map(|result| result.call_id.clone());
-    let said = Literal::from_text(&end.shown);
+    let said = Literal::from_text(shown);
     let result = ResultBlock::of_text(call_id.unwrap_or_default(), said);
     Message {
         awaits: message.awaits,

@@ -29,7 +29,10 @@ impl Turn {
                 CallState::Running { .. }
                 | CallState::Waiting { .. }
                 | CallState::LookingUp { .. } => true,
-                CallState::Held | CallState::Ended(_) => false,
+                CallState::Held
+                | CallState::AwaitingCallback
+                | CallState::Detached { .. }
+                | CallState::Ended(_) => false,
             })
             .count();
         let mut free = parallel.saturating_sub(active);
@@ -135,7 +138,7 @@ impl Turn {
         }
         let args = args.clone();
         let word = match &outcome {
-            ToolOutcome::Answered(_) => AttemptOutcome::Ok,
+            ToolOutcome::Answered(_) | ToolOutcome::Accepted { .. } => AttemptOutcome::Ok,
             ToolOutcome::Refused { .. }
             | ToolOutcome::Unavailable { .. }
             | ToolOutcome::Unclear { .. }
@@ -169,6 +172,7 @@ impl Turn {
                 }
             }
             Next::LookUp => self.look_up(at, args, n, step),
+            Next::Await { external_id } => self.await_callback(at, external_id, now, step),
         }
     }
 
@@ -248,6 +252,10 @@ impl Turn {
             call.unsure = false;
         }
         match found {
+            LookUp::Happened(_) if call.webhook_completion().is_some() => {
+                call.unsure = false;
+                self.await_callback(at, None, now, step);
+            }
             LookUp::Happened(output) => {
                 let end = completed(call, &output, kept_max);
                 self.end_call(at, end, now, step);
@@ -319,6 +327,10 @@ enum Next {
     End(CallEnd),
     Again(Duration),
     LookUp,
+    /// The tool has the job, or may have it.
+    Await {
+        external_id: Option<String>,
+    },
 }
 
 /// The next step after an attempt's end, by the tool's effect class.
@@ -327,13 +339,18 @@ fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next 
     let again = policy
         .filter(|policy| n < policy.attempts_max)
         .map(|policy| policy.backoff_before(n + 1));
+    // A job that may have started has its callback, which tells.
+    let unknown_of_once = || match call.webhook_completion() {
+        Some(_) => Next::Await { external_id: None },
+        None => Next::End(outcome_unknown()),
+    };
     let ambiguous = |reason: CallReason, shown: &str, again: Option<Duration>| match call.effect() {
         EffectClass::Read | EffectClass::Idempotent => match again {
             Some(wait) => Next::Again(wait),
             None => Next::End(call.failed(reason, shown)),
         },
         EffectClass::Queryable => Next::LookUp,
-        EffectClass::Once => Next::End(outcome_unknown()),
+        EffectClass::Once => unknown_of_once(),
     };
     // The wait before the next attempt of a call that may be made again whatever the last one did: no shorter than the
     // tool asks for, as far as that is within our bound.
@@ -355,6 +372,7 @@ fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next 
     };
     match outcome {
         ToolOutcome::Answered(output) => Next::End(completed(call, &output, kept_max)),
+        ToolOutcome::Accepted { external_id } => Next::Await { external_id },
         ToolOutcome::Refused { message } => Next::End(call.failed(CallReason::ToolError, &message)),
         // Its message says of the effect what there is to say.
         ToolOutcome::Unclear { message } => Next::End(failed(CallReason::ToolError, message)),
@@ -376,7 +394,10 @@ fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next 
                 Next::End(failed(CallReason::ToolError, message))
             }
             (None, EffectClass::Queryable) => Next::LookUp,
-            (None, EffectClass::Once) => Next::End(failed(CallReason::OutcomeUnknown, message)),
+            (None, EffectClass::Once) => match call.webhook_completion() {
+                Some(_) => unknown_of_once(),
+                None => Next::End(failed(CallReason::OutcomeUnknown, message)),
+            },
         },
         ToolOutcome::NotSent { message } => match again {
             Some(wait) => Next::Again(wait),
@@ -404,21 +425,7 @@ fn completed(call: &Call, output: &ToolOutput, kept_max: usize) -> CallEnd {
         .tool
         .as_ref()
         .map_or(0, |tool| tool.policy.shown_bytes_max);
-    let mut kept = output.kept();
-    if kept.len() > kept_max {
-        let mut end = kept_max;
-        while !kept.is_char_boundary(end) {
-            end -= 1;
-        }
-        kept.truncate(end);
-    }
-    CallEnd {
-        reason: None,
-        result: Some(kept),
-        shown: output.shown(shown_max),
-        is_error: false,
-        cached: false,
-    }
+    output.end(shown_max, kept_max)
 }
 
 pub(super) fn outcome_unknown() -> CallEnd {

@@ -195,6 +195,8 @@ impl Turn {
                 | CallState::Running { .. }
                 | CallState::Waiting { .. }
                 | CallState::LookingUp { .. }
+                | CallState::AwaitingCallback
+                | CallState::Detached { .. }
                 | CallState::Ended(_) => None,
             };
             let repeated = given
@@ -214,6 +216,7 @@ impl Turn {
                 sent_id,
                 approves: None,
                 idempotency_key,
+                callback_token: (now.fresh_id)().simple().to_string(),
                 effect,
                 tool,
                 given,
@@ -221,11 +224,9 @@ impl Turn {
                 unsure: false,
                 state,
             };
-            let token = (now.fresh_id)().simple().to_string();
             let arguments = draft.arguments.to_text();
-            step.write.push(TurnChange::AddCall(Box::new(new_call(
-                &call, arguments, token, now,
-            ))));
+            let new = new_call(&call, arguments, now);
+            step.write.push(TurnChange::AddCall(Box::new(new)));
             calls.push(call);
         }
         if let Some(made) = self.rounds.last_mut() {
@@ -394,7 +395,7 @@ fn held(end: ArgumentsEnd) -> CallState {
     }
 }
 
-pub(super) fn new_call(call: &Call, arguments: String, token: String, now: &Now<'_>) -> NewCall {
+pub(super) fn new_call(call: &Call, arguments: String, now: &Now<'_>) -> NewCall {
     let is_asked_for = matches!(call.state, CallState::Held) && call.runs == CallRunner::Server;
     let (status, end) = match &call.state {
         CallState::Ended(end) => (end.status(), Some(end.clone())),
@@ -402,7 +403,9 @@ pub(super) fn new_call(call: &Call, arguments: String, token: String, now: &Now<
         | CallState::Held
         | CallState::Running { .. }
         | CallState::Waiting { .. }
-        | CallState::LookingUp { .. } => (CallStatus::Pending, None),
+        | CallState::LookingUp { .. }
+        | CallState::AwaitingCallback
+        | CallState::Detached { .. } => (CallStatus::Pending, None),
     };
     NewCall {
         call: call.at,
@@ -420,7 +423,7 @@ pub(super) fn new_call(call: &Call, arguments: String, token: String, now: &Now<
         status,
         end,
         idempotency_key: call.idempotency_key.clone(),
-        callback_token: token,
+        callback_token: call.callback_token.clone(),
         approval: is_asked_for.then_some(ApprovalState::Needed),
         approves: call.approves,
         at: now.at,

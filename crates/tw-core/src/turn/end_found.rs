@@ -3,7 +3,7 @@
 use super::attempts::close_attempt;
 use super::{CallState, Effect, Now, Step, Timer, Turn};
 use crate::call::CallEnd;
-use crate::change::{AttemptOutcome, ChargedUse, TurnChange};
+use crate::change::{AttemptOutcome, AwaitedCallback, ChargedUse, TurnChange};
 use crate::event::{LogEvent, TurnEnd};
 use crate::id::CallRef;
 
@@ -31,9 +31,9 @@ impl Turn {
             return;
         };
         match call.state {
-            // What this turn wrote itself is not news.
-            CallState::Ended(_) if !withdrawn.end => return,
-            CallState::Ended(_) => {
+            // What this turn wrote itself is not news, and what it went on without stays as the model was told.
+            CallState::Ended(_) | CallState::Detached { .. } if !withdrawn.end => return,
+            CallState::Ended(_) | CallState::Detached { .. } => {
                 call.acted |= end.says_done();
                 call.state = CallState::Ended(end.clone());
                 show_instead(at, &end, step);
@@ -50,7 +50,8 @@ impl Turn {
                 }
             }
             CallState::LookingUp { .. } => step.then.push(Effect::AbortCall { call: at }),
-            CallState::Pending { .. } | CallState::Waiting { .. } => {}
+            CallState::Pending { .. } | CallState::Waiting { .. } | CallState::AwaitingCallback => {
+            }
         }
         call.acted |= end.says_done();
         call.state = CallState::Ended(end.clone());
@@ -88,7 +89,11 @@ fn withdraw(at: CallRef, step: &mut Step) -> Withdrawn {
             withdrawn.start = true;
             false
         }
-        TurnChange::EndCall { call, .. } if *call == at => {
+        TurnChange::AwaitCallback(AwaitedCallback { call, .. })
+        | TurnChange::DetachCall { call, .. }
+        | TurnChange::EndCall { call, .. }
+            if *call == at =>
+        {
             withdrawn.end = true;
             false
         }
@@ -101,11 +106,14 @@ fn withdraw(at: CallRef, step: &mut Step) -> Withdrawn {
         | TurnChange::StartCall { .. }
         | TurnChange::OpenAttempt(_)
         | TurnChange::EndCall { .. }
+        | TurnChange::AwaitCallback(_)
+        | TurnChange::DetachCall { .. }
         | TurnChange::HandOverCall(_)
         | TurnChange::AskApproval { .. }
         | TurnChange::CloseAttempt(_)
         | TurnChange::AddMessage(_)
         | TurnChange::AddCall(_)
+        | TurnChange::EndOutsideCall { .. }
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. }
@@ -115,7 +123,7 @@ fn withdraw(at: CallRef, step: &mut Step) -> Withdrawn {
         Effect::Dispatch { call, .. }
         | Effect::LookUp { call, .. }
         | Effect::SetTimer {
-            timer: Timer::CallAgain { call, .. },
+            timer: Timer::CallAgain { call, .. } | Timer::CallbackWait { call },
             ..
         } => *call != at,
         Effect::Ask { .. }
@@ -135,12 +143,15 @@ fn withdraw(at: CallRef, step: &mut Step) -> Withdrawn {
 /// Puts the end of the record where the step shows another one.
 fn show_instead(at: CallRef, end: &CallEnd, step: &mut Step) {
     for event in &mut step.show {
-        if let LogEvent::CallEnded {
-            call, end: shown, ..
-        } = event
+        if let LogEvent::CallEnded { call, id, .. } | LogEvent::CallDetached { call, id, .. } =
+            event
             && *call == at
         {
-            **shown = end.clone();
+            *event = LogEvent::CallEnded {
+                call: at,
+                id: *id,
+                end: Box::new(end.clone()),
+            };
         }
     }
 }
@@ -168,6 +179,7 @@ fn take_end(step: &mut Step) -> Option<TurnEnd> {
         | LogEvent::CallStarted { .. }
         | LogEvent::ApprovalAsked { .. }
         | LogEvent::CallEnded { .. }
+        | LogEvent::CallDetached { .. }
         | LogEvent::Finish { .. } => true,
     });
     ended

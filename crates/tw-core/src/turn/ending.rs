@@ -62,7 +62,9 @@ impl Turn {
             CallState::Pending { .. }
             | CallState::Running { .. }
             | CallState::Waiting { .. }
-            | CallState::LookingUp { .. } => false,
+            | CallState::LookingUp { .. }
+            | CallState::AwaitingCallback
+            | CallState::Detached { .. } => false,
         };
         self.calls().any(handed) && self.calls().any(|call| call.runs == CallRunner::Server)
     }
@@ -88,7 +90,9 @@ impl Turn {
             .filter(|call| call.effect() != EffectClass::Read)
             .filter_map(|call| {
                 let status = match &call.state {
-                    CallState::Running { .. } => CallStatus::Processing,
+                    CallState::Running { .. }
+                    | CallState::AwaitingCallback
+                    | CallState::Detached { .. } => CallStatus::Processing,
                     CallState::Pending { .. }
                     | CallState::Waiting { .. }
                     | CallState::LookingUp { .. }
@@ -172,9 +176,15 @@ impl Turn {
                     close_attempt(at, n, AttemptOutcome::Cancelled, now, step);
                     step.then.push(Effect::AbortCall { call: at });
                 }
-                CallState::Running { .. } | CallState::LookingUp { .. } | CallState::Ended(_) => {
+                // What was started outside is not undone.
+                CallState::AwaitingCallback => {
+                    self.detach(at, now, step);
                     continue;
                 }
+                CallState::Running { .. }
+                | CallState::LookingUp { .. }
+                | CallState::Detached { .. }
+                | CallState::Ended(_) => continue,
             }
             let end = call.failed(CallReason::Cancelled, SHOWN);
             self.finish_call(at, end, now, step);
@@ -209,7 +219,11 @@ impl Turn {
                 CallState::Pending { .. } | CallState::Waiting { .. } | CallState::Held => {
                     call.failed(CallReason::Deadline, SHOWN)
                 }
-                CallState::Ended(_) => continue,
+                CallState::AwaitingCallback => {
+                    self.detach(at, now, step);
+                    continue;
+                }
+                CallState::Detached { .. } | CallState::Ended(_) => continue,
             };
             self.finish_call(at, end, now, step);
         }

@@ -55,6 +55,11 @@ pub struct FoundCall {
     pub effect: Option<EffectClass>,
     pub arguments: String,
     pub idempotency_key: String,
+    pub callback_token: String,
+    /// Its request was taken, and a callback is to end it.
+    pub awaits_callback: bool,
+    /// What the model was told when the turn went on without it.
+    pub told: Option<String>,
     pub approval: Option<ApprovalState>,
     pub approves: Option<CallId>,
     pub status: CallStatus,
@@ -172,6 +177,11 @@ impl Turn {
             Ok(_) | Err(_) => None,
         };
         let state = match (&found.end, arguments) {
+            // What the model was told stays, whatever became of the call since.
+            _ if found.told.is_some() => CallState::Detached {
+                told: found.told.clone().unwrap_or_default(),
+            },
+            (None, _) if found.awaits_callback => CallState::AwaitingCallback,
             (Some(end), _) => CallState::Ended(end.clone()),
             (None, _) if found.runs == CallRunner::Client || found.approval.is_some() => {
                 CallState::Held
@@ -191,6 +201,7 @@ impl Turn {
             sent_id: found.sent_id.clone(),
             approves: found.approves,
             idempotency_key: found.idempotency_key.clone(),
+            callback_token: found.callback_token.clone(),
             effect: found.effect,
             tool,
             given,
@@ -267,6 +278,7 @@ impl Turn {
                 | LogEvent::CallStarted { .. }
                 | LogEvent::ApprovalAsked { .. }
                 | LogEvent::CallEnded { .. }
+                | LogEvent::CallDetached { .. }
                 | LogEvent::Finish { .. }
                 | LogEvent::Usage(_)
                 | LogEvent::End(_) => {}
@@ -299,6 +311,7 @@ impl Turn {
             self.resume_call(at, last, now, step);
         }
         self.note_ends_found(found, now, step);
+        self.resume_waits(step);
         self.drop_pending_without_tool(now, step);
         if self.stopping.is_some() {
             self.stop_pending(now, step);
@@ -319,7 +332,7 @@ impl Turn {
             call.call.round == self.round_number() && call.runs == CallRunner::Server
         };
         for call in found.calls.iter().filter(of_round) {
-            let Some(end) = &call.end else {
+            let Some(end) = call.end.as_ref().filter(|_| call.told.is_none()) else {
                 continue;
             };
             let at = call.call;
@@ -365,6 +378,7 @@ impl Turn {
             .filter(|call| matches!(call.state, CallState::Pending { .. } | CallState::Held))
             .map(|call| call.at)
             .collect();
+        self.detach_awaiting(now, step);
         for at in pending {
             let shown = "The request was stopped.".to_owned();
             self.finish_call(at, failed(CallReason::Cancelled, shown), now, step);
@@ -397,7 +411,12 @@ impl Turn {
         if asks_provider && !not_sent {
             self.look_up(at, args, used, step);
         } else if matches!(effect, EffectClass::Queryable | EffectClass::Once) && !not_sent {
-            self.finish_call(at, outcome_unknown(), now, step);
+            if call.webhook_completion().is_some() {
+                // Its callback tells, if the job has started.
+                self.await_callback_of(at, None, now, step);
+            } else {
+                self.finish_call(at, outcome_unknown(), now, step);
+            }
         } else if stopping {
             let end = call.failed(CallReason::Cancelled, "The request was stopped.");
             self.finish_call(at, end, now, step);

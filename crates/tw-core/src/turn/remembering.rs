@@ -1,6 +1,6 @@
 //! The hashes by which an ended turn is found.
 
-use super::{CallState, Turn};
+use super::Turn;
 use crate::call::CallRunner;
 use crate::json::{Literal, LiteralBuf};
 use crate::memory::{HiddenCall, HiddenHash, RememberedHash};
@@ -85,19 +85,14 @@ impl Turn {
         self.rounds.iter().flat_map(|round| {
             round.calls.iter().filter_map(move |call| {
                 let written = call_in(&round.blocks, &call.sent_id);
-                match &call.state {
-                    CallState::Ended(_) if call.runs == CallRunner::Client => None,
-                    CallState::Ended(end) => Some(HiddenCall {
-                        name: &call.name,
-                        arguments: written.map_or("", |written| written.arguments.as_str()),
-                        shown: &end.shown,
-                    }),
-                    CallState::Pending { .. }
-                    | CallState::Held
-                    | CallState::Running { .. }
-                    | CallState::Waiting { .. }
-                    | CallState::LookingUp { .. } => None,
+                if call.is_ended() && call.runs == CallRunner::Client {
+                    return None;
                 }
+                Some(HiddenCall {
+                    name: &call.name,
+                    arguments: written.map_or("", |written| written.arguments.as_str()),
+                    shown: call.result_text()?,
+                })
             })
         })
     }

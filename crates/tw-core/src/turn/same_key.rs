@@ -64,7 +64,17 @@ impl Turn {
 }
 
 fn deed_of(call: &Call) -> Deed {
-    if matches!(&call.state, CallState::Ended(end) if end.reason.is_none()) {
+    let is_done = match &call.state {
+        CallState::Ended(end) => end.reason.is_none(),
+        CallState::Detached { .. } => !call.unsure,
+        CallState::Pending { .. }
+        | CallState::Held
+        | CallState::Running { .. }
+        | CallState::Waiting { .. }
+        | CallState::LookingUp { .. }
+        | CallState::AwaitingCallback => false,
+    };
+    if is_done {
         Deed::Done
     } else if call.unsure {
         Deed::Unsure

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{CallState, MixedListEntry, ToolOffer, Turn};
+use super::{MixedListEntry, ToolOffer, Turn};
 use crate::native::AnswerOrigin;
 use crate::request::{
     ChoiceSent, Message, MixedTool, ModelInput, ModelRequest, OfferedTools, RoundSent,
@@ -111,15 +111,8 @@ impl Turn {
                 results: round
                     .calls
                     .iter()
-                    .filter_map(|call| match &call.state {
-                        CallState::Ended(end) => Some((call.sent_id.as_str(), end.shown.as_str())),
-                        // A request is only made when all calls have ended.
-                        CallState::Pending { .. }
-                        | CallState::Held
-                        | CallState::Running { .. }
-                        | CallState::Waiting { .. }
-                        | CallState::LookingUp { .. } => None,
-                    })
+                    // A request is only made when all calls have ended.
+                    .filter_map(|call| Some((call.sent_id.as_str(), call.result_text()?)))
                     .collect(),
             })
             .collect()

@@ -10,6 +10,7 @@ mod trace;
 
 mod approvals;
 mod asking;
+mod callbacks;
 mod calls;
 mod charges;
 mod deadline;

@@ -145,6 +145,7 @@ fn told(outcome: &ToolOutcome) -> String {
     let word = outcome.as_str();
     match outcome {
         ToolOutcome::Answered(output) => format!("{word} {}", told_output(output)),
+        ToolOutcome::Accepted { external_id } => format!("{word} {external_id:?}"),
         ToolOutcome::Unavailable {
             message,
             retry_after: Some(wait),

@@ -38,6 +38,23 @@ impl PageRequest {
         read(query, ListOrder::NewestFirst, &KNOWN)
     }
 
+    /// Reads the query of a list of messages in a shape: oldest first, unless `order` says otherwise.
+    pub fn of_messages(query: Option<&str>) -> Result<Self, ApiError> {
+        const KNOWN: [&str; 4] = ["shape", "limit", "after", "order"];
+        read(query, ListOrder::OldestFirst, &KNOWN)
+    }
+
+    /// Reads the query of rows that are appended, which says only their shape.
+    pub fn of_rows(query: Option<&str>) -> Result<Self, ApiError> {
+        read(query, ListOrder::OldestFirst, &["shape"])
+    }
+
+    /// Reads the query of a list of calls: newest first.
+    pub fn of_calls(query: Option<&str>) -> Result<Self, ApiError> {
+        const KNOWN: [&str; 4] = ["tool_call_id", "status", "limit", "after"];
+        read(query, ListOrder::NewestFirst, &KNOWN)
+    }
+
     /// Reads the query of one item, or of items that are added, which says only what more of them is shown.
     pub fn of_item(query: Option<&str>) -> Result<Self, ApiError> {
         read(query, ListOrder::NewestFirst, &["include", "include[]"])

@@ -42,6 +42,10 @@ pub(super) fn tested(preview: &ToolPreview, tested: &ToolTestOutcome) -> String 
             output.kept(),
             output.shown(preview.tool.policy.shown_bytes_max),
         ),
+        ToolOutcome::Accepted { external_id } => {
+            let text = json!({ "external_id": external_id }).to_string();
+            (text.clone(), text)
+        }
         ToolOutcome::Refused { message }
         | ToolOutcome::Unavailable { message, .. }
         | ToolOutcome::Unclear { message }
@@ -57,7 +61,10 @@ pub(super) fn tested(preview: &ToolPreview, tested: &ToolTestOutcome) -> String 
     };
     let outcome = json!({
         "status": tested.outcome.as_str(),
-        "is_error": !matches!(tested.outcome, ToolOutcome::Answered(_)),
+        "is_error": !matches!(
+            tested.outcome,
+            ToolOutcome::Answered(_) | ToolOutcome::Accepted { .. }
+        ),
         "result": text,
         "shown": shown,
         "duration_ms": u64::try_from(tested.duration.as_millis()).unwrap_or(u64::MAX),

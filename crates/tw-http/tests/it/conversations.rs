@@ -1,8 +1,10 @@
 //! Conversations: listed, read turn by turn, and deleted.
 
 mod access;
+mod appended;
 mod delete;
 mod deleted;
+mod shaped;
 
 use serde_json::{Value, json};
 use tw_testkit::client::{ReadAnswer, TestClient};

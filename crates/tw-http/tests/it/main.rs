@@ -7,6 +7,7 @@ mod basics;
 
 mod bad_input;
 mod bad_tools;
+mod callbacks;
 mod canary;
 mod client_tools;
 mod coding_agents;
@@ -20,6 +21,7 @@ mod downloads;
 mod driver_panics;
 mod end_user;
 mod golden;
+mod keeping;
 mod keys;
 mod leave;
 mod limits;

@@ -207,6 +207,28 @@ async fn answers_are_as_they_are_described() {
     )
     .await;
     let turn = turns["data"][0]["id"].as_str().unwrap();
+    let rows = "/v1/conversations/{id}/messages";
+    asked("GET", rows, &[conversation], &none).await;
+    let appended = json!({ "rows": [
+        { "role": "assistant", "content": "", "tool_calls": [{ "id": "c1", "name": "x", "args": {} }] },
+        { "role": "tool", "content": "no", "tool_call_id": "c1", "status": "error" },
+    ] });
+    let appends = "/v1/conversations/{id}/rows";
+    let path = format!("/v1/conversations/{conversation}/rows?shape=langchain");
+    let got = app
+        .client
+        .send("POST", &path, &[], appended.to_string())
+        .await
+        .unwrap();
+    check(&document, "POST", appends, got.status, &got.json());
+    let got = app
+        .client
+        .send("GET", "/v1/calls?status=failed", &[], "")
+        .await
+        .unwrap();
+    assert_eq!(got.json()["data"][0]["runs"], "outside");
+    check(&document, "GET", "/v1/calls", got.status, &got.json());
+    asked("POST", appends, &[conversation], &none).await;
     const ITEMS: &str = "/v1/conversations/{id}/items";
     const ITEM: &str = "/v1/conversations/{id}/items/{item}";
     let items = json!({ "items": [{ "role": "user", "content": "Hi" }] });

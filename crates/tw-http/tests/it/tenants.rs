@@ -23,7 +23,7 @@ on_each_surface!(
 );
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 64] = [
+pub const ROUTES: [(&str, &str, Takes); 68] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("POST", "/v1/messages", Takes::Names),
     ("POST", "/v1/messages/count_tokens", Takes::Names),
@@ -46,6 +46,13 @@ pub const ROUTES: [(&str, &str, Takes); 64] = [
     ("POST", "/v1/conversations/{id}", Takes::Conversation),
     ("DELETE", "/v1/conversations/{id}", Takes::Conversation),
     ("GET", "/v1/conversations/{id}/turns", Takes::Conversation),
+    (
+        "GET",
+        "/v1/conversations/{id}/messages",
+        Takes::Conversation,
+    ),
+    ("POST", "/v1/conversations/{id}/rows", Takes::Names),
+    ("GET", "/v1/calls", Takes::Names),
     ("GET", "/v1/conversations/{id}/items", Takes::Conversation),
     ("POST", "/v1/conversations/{id}/items", Takes::Conversation),
     (
@@ -105,6 +112,8 @@ pub const ROUTES: [(&str, &str, Takes); 64] = [
     ("POST", "/v1/audio/speech", Takes::Nothing),
     ("POST", "/v1/audio/transcriptions", Takes::Nothing),
     ("POST", "/v1/audio/translations", Takes::Nothing),
+    // Who has the token needs nothing else; see `callbacks.rs`.
+    ("POST", "/hooks/{tool}/{token}", Takes::Nothing),
     ("GET", "/healthz", Takes::Nothing),
     ("GET", "/readyz", Takes::Nothing),
     ("GET", "/metrics", Takes::Nothing),

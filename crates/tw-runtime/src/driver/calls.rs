@@ -9,11 +9,13 @@ use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::change::TurnChange;
 use tw_core::id::CallRef;
 use tw_core::time::Timestamp;
-use tw_core::tool::{LookUp, ToolOutcome, ToolOutput};
+use tw_core::tool::{CallCompletion, LookUp, ToolOutcome, ToolOutput};
+use tw_core::turn::CallToRun;
 use tw_egress::tools::{self, AttemptContext};
 
 use super::metering::MeteredEvent;
 use super::{Happened, TurnDriver};
+use crate::callbacks;
 use crate::fail_point::FailPoint;
 use crate::results::ResultKey;
 use crate::slots::CallSlot;
@@ -73,7 +75,7 @@ impl TurnDriver {
     fn cached(&mut self, call: CallRef) -> Option<ToolOutput> {
         let context = self.work.context_of(call)?;
         let run = self.turn.call_waiting(call)?;
-        let variables = context.variables.of_tool(&run.tool, run.id);
+        let variables = context.variables.of_tool(&run.tool, run.id, None);
         let key = ResultKey::of(self.fence.organization, &run.tool, &run.args, &variables)?;
         let found = self.inner.results.get(key);
         if found.is_none() {
@@ -114,9 +116,11 @@ impl TurnDriver {
             debug_assert!(false, "a turn that offers no tool of ours runs no call");
             return;
         };
+        let callback_url = self.callback_url(&run);
+        let variables = context.variables.of_tool(&run.tool, run.id, callback_url);
         let attempt = AttemptContext {
             call: run.id,
-            variables: Arc::new(context.variables.of_tool(&run.tool, run.id)),
+            variables: Arc::new(variables),
             args: run.args,
             idempotency_key: run.idempotency_key,
             now: self.inner.env.now(),
@@ -156,6 +160,17 @@ impl TurnDriver {
         });
         self.attempts.insert(running.id(), (call, n, kind));
         self.aborts.insert(call, running);
+    }
+
+    /// The URL at which a callback ends the call; `None` where none may.
+    fn callback_url(&self, run: &CallToRun) -> Option<String> {
+        let base = self.inner.config.callback_base.as_deref()?;
+        match run.tool.policy.completion {
+            CallCompletion::Inline => None,
+            CallCompletion::Webhook(_) => {
+                Some(callbacks::url(base, &run.tool.name, &run.callback_token))
+            }
+        }
     }
 
     /// The end of a task, also of one that panicked or was aborted.
@@ -233,7 +248,10 @@ impl TurnDriver {
                 TurnChange::CloseAttempt(close) => noted.extend(self.attempt_noted(close)),
                 TurnChange::EndTurn(end) => noted.push(self.end_noted(end)),
                 TurnChange::AddMessage(_)
+                | TurnChange::EndOutsideCall { .. }
                 | TurnChange::AskApproval { .. }
+                | TurnChange::AwaitCallback(_)
+                | TurnChange::DetachCall { .. }
                 | TurnChange::Charge(_)
                 | TurnChange::AppendEvents(_)
                 | TurnChange::NoteStop { .. }

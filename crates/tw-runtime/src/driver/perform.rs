@@ -167,7 +167,7 @@ impl TurnDriver {
             // would take a missing end for a crash and send its request again.
             biased;
             room = timeout(stall_max, client.room()) => room,
-            _ = self.live.signal(WantedSignals { cancel: true, all_left: false }) => return self.client = None,
+            _ = self.live.signal(WantedSignals { ends: false, cancel: true, all_left: false }) => return self.client = None,
         };
         match room {
             Ok(Ok(())) => client.give(events),
@@ -184,15 +184,18 @@ impl TurnDriver {
 /// Whether somebody else may have ended the call that a change is about.
 fn changes_call(change: &TurnChange) -> bool {
     match change {
-        TurnChange::StartCall { .. } | TurnChange::HandOverCall(_) | TurnChange::EndCall { .. } => {
-            true
-        }
+        TurnChange::StartCall { .. }
+        | TurnChange::HandOverCall(_)
+        | TurnChange::AwaitCallback(_)
+        | TurnChange::DetachCall { .. }
+        | TurnChange::EndCall { .. } => true,
         TurnChange::OpenAttempt(open) => open.position.is_some(),
         TurnChange::CloseAttempt(_)
         | TurnChange::AskApproval { .. }
         | TurnChange::Charge(_)
         | TurnChange::AddMessage(_)
         | TurnChange::AddCall(_)
+        | TurnChange::EndOutsideCall { .. }
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. }
@@ -208,15 +211,17 @@ fn points_of(changes: &[TurnChange]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint
         let (first, second) = match change {
             TurnChange::AddCall(_) => (FailPoint::BeforeCalls, FailPoint::AfterCalls),
             TurnChange::StartCall { .. } => (FailPoint::BeforeCallStart, FailPoint::AfterCallStart),
-            TurnChange::HandOverCall(_) | TurnChange::EndCall { .. } => {
-                (FailPoint::BeforeCallEnd, FailPoint::AfterCallEnd)
-            }
+            TurnChange::HandOverCall(_)
+            | TurnChange::AwaitCallback(_)
+            | TurnChange::DetachCall { .. }
+            | TurnChange::EndCall { .. } => (FailPoint::BeforeCallEnd, FailPoint::AfterCallEnd),
             TurnChange::EndTurn(_) => (FailPoint::BeforeTurnEnd, FailPoint::AfterTurnEnd),
             TurnChange::OpenAttempt(_)
             | TurnChange::AskApproval { .. }
             | TurnChange::CloseAttempt(_)
             | TurnChange::Charge(_)
             | TurnChange::AddMessage(_)
+            | TurnChange::EndOutsideCall { .. }
             | TurnChange::AppendEvents(_)
             | TurnChange::NoteStop { .. }
             | TurnChange::NoteResumed { .. } => continue,

@@ -147,9 +147,14 @@ impl TurnTracing {
                 TurnChange::EndCall { call, end, at } => {
                     spans.push(self.call_ended(turn, *call, end, *at));
                 }
+                TurnChange::DetachCall { call, told, at } => {
+                    spans.push(self.call_detached(turn, *call, told, *at));
+                }
                 TurnChange::EndTurn(ended) => end = Some(ended),
                 TurnChange::Charge(_)
+                | TurnChange::AwaitCallback(_)
                 | TurnChange::HandOverCall(_)
+                | TurnChange::EndOutsideCall { .. }
                 | TurnChange::AskApproval { .. }
                 | TurnChange::AppendEvents(_)
                 | TurnChange::NoteStop { .. }
@@ -307,6 +312,27 @@ impl TurnTracing {
         end: &CallEnd,
         at: Timestamp,
     ) -> TracedSpan {
+        let mut span = self.call_span(turn, call, &end.shown, at);
+        if end.cached {
+            span.attributes.push(("turnwright.cached", true.into()));
+        }
+        with_error(span, end.reason.map(|reason| reason.as_str().to_owned()))
+    }
+
+    /// The span of a call without whose end the turn goes on; it says what the model was told.
+    fn call_detached(
+        &mut self,
+        turn: &Turn,
+        call: CallRef,
+        told: &str,
+        at: Timestamp,
+    ) -> TracedSpan {
+        let mut span = self.call_span(turn, call, told, at);
+        span.attributes.push(("turnwright.detached", true.into()));
+        span
+    }
+
+    fn call_span(&mut self, turn: &Turn, call: CallRef, shown: &str, at: Timestamp) -> TracedSpan {
         let open = self.calls.remove(&call);
         let tool = turn.tool_of(call);
         let told = open.as_ref().map(|open| open.name.as_str());
@@ -326,19 +352,15 @@ impl TurnTracing {
         if let Some(open) = &open {
             attributes.push(("gen_ai.tool.call.id", open.tool_call_id.clone().into()));
         }
-        if end.cached {
-            attributes.push(("turnwright.cached", true.into()));
-        }
         let began = open.as_ref().map(|open| open.began);
         if let Some(arguments) = open.as_ref().and_then(|open| open.arguments.as_ref()) {
-            let masked = contents::masked(tool.map(AsRef::as_ref), arguments, &end.shown);
+            let masked = contents::masked(tool.map(AsRef::as_ref), arguments, shown);
             attributes.push(("gen_ai.tool.call.arguments", masked.arguments.into()));
             attributes.push(("gen_ai.tool.call.result", masked.shown.into()));
         }
         let of = (SpanOf::Call(call), Some(SpanOf::Turn));
         let name = format!("execute_tool {name}");
-        let span = self.span(of, name, (began, at), attributes);
-        with_error(span, end.reason.map(|reason| reason.as_str().to_owned()))
+        self.span(of, name, (began, at), attributes)
     }
 
     fn turn_ended(&self, turn: &Turn, work: &TurnWork, end: &EndTurn) -> TracedSpan {

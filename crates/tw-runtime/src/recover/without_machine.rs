@@ -70,7 +70,8 @@ async fn end_as_seen(inner: &RuntimeInner, fence: Fence) -> Result<bool, Recover
 /// The end of an open call. Of one that was started and is not `read`, it is not known whether it took effect.
 fn ended(row: &CallRow, at: Timestamp) -> Option<TurnChange> {
     let call = &row.call;
-    if call.status.is_final() || call.runs == CallRunner::Outside {
+    // What a callback is to end has a deadline of its own.
+    if call.status.is_final() || call.runs == CallRunner::Outside || row.awaits_callback() {
         return None;
     }
     let is_unknown = row.started.is_some() && call.effect != Some(EffectClass::Read);
@@ -104,6 +105,7 @@ fn effect_ran(row: &CallRow) -> Option<EffectRan> {
         id: call.id,
         name: call.tool_name.clone(),
         status: match call.status {
+            status @ CallStatus::Processing if row.awaits_callback() => status,
             CallStatus::Pending | CallStatus::Processing => CallStatus::Failed,
             status @ (CallStatus::Completed | CallStatus::Failed) => status,
         },

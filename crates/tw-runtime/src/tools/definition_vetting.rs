@@ -3,15 +3,19 @@
 use std::sync::Arc;
 
 use tw_core::change::ToolRoom;
-use tw_core::definition::{DefinitionError, ToolDefinition};
+use tw_core::definition::{CallbackRules, CallbackVerification, DefinitionError, ToolDefinition};
 use tw_core::limits::RequestLimits;
+use tw_egress::callbacks::Networks;
 use tw_egress::client::EgressClient;
 use tw_egress::secrets::{Secrets, Tenancy};
+use tw_egress::webhook_signature::SigningSecret;
 
 /// The settings that definitions are vetted by.
 #[derive(Clone, Debug)]
 pub struct DefinitionVetting {
     pub secrets: Arc<Secrets>,
+    /// Callbacks can reach this server.
+    pub takes_callbacks: bool,
     pub client: EgressClient,
     pub limits: RequestLimits,
     /// Names of tools that come with the program.
@@ -45,6 +49,15 @@ impl DefinitionVetting {
         if let Some(look_up) = &request.look_up {
             self.check_origin("look_up.url", look_up.url.origin(), organization)?;
         }
+        if definition.callback.is_some() && !self.takes_callbacks {
+            return Err(error(
+                "completion",
+                "this server has no address for callbacks: its operator sets hooks.public_url",
+            ));
+        }
+        if let Some(callback) = &definition.callback {
+            self.vet_callback(callback, organization)?;
+        }
         for used in definition.secrets() {
             let granted = self
                 .secrets
@@ -54,6 +67,31 @@ impl DefinitionVetting {
                     &used.field,
                     "no secret of this name may be used here",
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    fn vet_callback(
+        &self,
+        callback: &CallbackRules,
+        organization: &str,
+    ) -> Result<(), DefinitionError> {
+        Networks::parse(&callback.addresses)
+            .map_err(|bad| error("completion.callback.addresses", &bad.to_string()))?;
+        for (index, name) in callback.verification.secrets().iter().enumerate() {
+            let field = format!("completion.callback.verification.secrets[{index}]");
+            let Some(secret) = self.secrets.to_verify(name, organization) else {
+                return Err(error(&field, "no secret of this name may be used here"));
+            };
+            let is_standard = matches!(
+                callback.verification,
+                CallbackVerification::StandardWebhooks { .. }
+            );
+            if is_standard && SigningSecret::parse(secret.reveal()).is_none() {
+                let problem =
+                    "is no secret of Standard Webhooks: whsec_ and base64 of 24 to 64 bytes";
+                return Err(error(&field, problem));
             }
         }
         Ok(())

@@ -175,13 +175,19 @@ fn find_turn(
 /// An end user's name within its organization.
 type Named<'a> = (OrgId, &'a str);
 
+/// PostgreSQL keeps the name from being taken away until what is written for it is there, so that whoever forgets an end
+/// user finds all that is theirs. The reference of what is written takes the same lock.
+const FIND_END_USER: Sql = Sql {
+    sqlite: "SELECT key FROM end_user WHERE organization = ?1 AND name = ?2",
+    postgres: "SELECT key FROM end_user WHERE organization = ?1 AND name = ?2 FOR KEY SHARE",
+};
+
 fn find_end_user(
     db: &mut WriteSession<'_>,
     what: &'static str,
     (organization, name): Named<'_>,
 ) -> Result<Option<i64>, StoreApplyError> {
-    let sql = "SELECT key FROM end_user WHERE organization = ?1 AND name = ?2";
-    query_key(db, what, sql, params![organization.0, name])
+    query_key(db, what, FIND_END_USER, params![organization.0, name])
 }
 
 fn create_end_user(
@@ -247,7 +253,10 @@ fn find_or_create_conversation(
     if let Some(key) = insert(db, WHAT, create, key, bound)? {
         return Ok(key);
     }
-    if made.is_some() {
+    if let Some(metadata) = made {
+        if let Some(key) = items::make_again(db, new, metadata, end_user)? {
+            return Ok(key);
+        }
         // Nobody had made it a moment ago.
         return Err(StoreApplyError::db(WHAT, Failure::Raced.into()));
     }

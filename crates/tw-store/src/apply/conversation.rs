@@ -24,7 +24,7 @@ const DELETE: &str = "UPDATE turn
     RETURNING key, id, status = 'running'";
 
 /// The head is a turn that somebody still sees.
-const MOVE_HEAD: &str = "UPDATE conversation
+pub(super) const MOVE_HEAD: &str = "UPDATE conversation
     SET updated_us = ?3,
         head_turn = (SELECT max(key) FROM turn
                      WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL

@@ -147,12 +147,16 @@ fn find_or_create_conversation(
     }
 }
 
+/// It is marked as one that leads to the head, which [`MOVE_HEAD`] moves to it by the same rule.
 const INSERT_TURN: &str = "INSERT INTO turn
     (organization, id, api_key, end_user, conversation, conversation_named, surface, streamed, on_leave, record,
      model, request_id, body_hash, projector_version, owner, fence, status, reason, deadline_us, created_us,
-     updated_us, memory, parent, has_tool_calls, tool_count, answered_us, ended_us, events_expired_us, key)
+     updated_us, memory, parent, has_tool_calls, tool_count, answered_us, ended_us, events_expired_us, key,
+     on_head_path)
     VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, 0, ?7, ?8, ?9, ?10, ?11, ?12, 'import', ?13, ?14, ?15, ?16, ?17, ?16, ?18,
-            ?19, ?20, ?21, ?16, ?16, ?16, ?22)";
+            ?19, ?20, ?21, ?16, ?16, ?16, ?22,
+            CASE WHEN EXISTS (SELECT 1 FROM conversation c WHERE c.key = ?5 AND c.api_key IS NOT NULL)
+                THEN 0 ELSE 1 END)";
 
 fn insert_turn(
     db: &mut WriteSession<'_>,

@@ -101,7 +101,9 @@ const LOCK: &str =
 
 /// The state of a conversation to which a turn is to add items. A turn that was deleted while it ran adds nothing.
 const STATE: &str = "SELECT h.id, c.api_key IS NOT NULL,
-        EXISTS (SELECT 1 FROM turn b WHERE b.key = c.busy_turn AND b.status = 'running' AND b.deleted_us IS NULL)
+        EXISTS (SELECT 1 FROM turn b WHERE b.key = c.busy_turn AND b.status = 'running' AND b.deleted_us IS NULL),
+        c.api_key IS NULL AND NOT EXISTS (SELECT 1 FROM turn t
+            WHERE t.organization = ?1 AND t.conversation = c.key AND t.deleted_us IS NULL)
     FROM conversation c LEFT JOIN turn h ON h.key = c.head_turn
     WHERE c.organization = ?1 AND c.id = ?2";
 
@@ -112,20 +114,47 @@ pub fn is_busy(db: &mut WriteSession<'_>, new: &NewTurn) -> Result<bool, StoreAp
     let Some(adds) = &new.adds_items else {
         return Ok(false);
     };
-    let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
     let bound = params![new.organization.0, new.conversation];
     lock_rows(db, WHAT, LOCK, bound)?;
-    let found: Option<(Option<String>, bool, bool)> = db
+    let found: Option<(Option<String>, bool, bool, bool)> = db
         .first(STATE, bound, read)
         .map_err(|error| StoreApplyError::db(WHAT, error))?;
     Ok(match (&adds.place, found) {
-        (ItemPlace::First { .. }, found) => found.is_some(),
+        // The name of one that was deleted is free.
+        (ItemPlace::First { .. }, found) => found.is_some_and(|(_, _, _, is_vacant)| !is_vacant),
         (ItemPlace::Behind { .. }, None) => true,
-        (ItemPlace::Behind { head }, Some((found, is_made, is_worked_on))) => {
+        (ItemPlace::Behind { head }, Some((found, is_made, is_worked_on, _))) => {
             let is_gone = found.is_none() && !is_made;
             is_gone || is_worked_on || found.as_deref().and_then(TurnId::parse) != *head
         }
     })
+}
+
+/// Makes a conversation anew whose name is free, since nobody sees anything of it any more.
+const MAKE_AGAIN: &str = "UPDATE conversation
+    SET api_key = ?3, metadata = ?4, end_user = ?5, head_turn = NULL, busy_turn = NULL, created_us = ?6, updated_us = ?6
+    WHERE organization = ?1 AND id = ?2 AND api_key IS NULL
+      AND NOT EXISTS (SELECT 1 FROM turn t
+          WHERE t.organization = ?1 AND t.conversation = conversation.key AND t.deleted_us IS NULL)
+    RETURNING key";
+
+/// The key of a conversation that is made anew for a turn; `None` where somebody has it.
+pub fn make_again(
+    db: &mut WriteSession<'_>,
+    new: &NewTurn,
+    metadata: &str,
+    end_user: Option<i64>,
+) -> Result<Option<i64>, StoreApplyError> {
+    let bound = params![
+        new.organization.0,
+        new.conversation,
+        new.api_key.0,
+        metadata,
+        end_user,
+        new.at.0,
+    ];
+    query_key(db, "making a conversation anew", MAKE_AGAIN, bound)
 }
 
 /// A conversation that a client made for nobody in particular is theirs whom its first turn is for.

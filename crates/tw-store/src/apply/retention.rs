@@ -1,6 +1,7 @@
 //! Retention: the contents, logs and keys that are forgotten once they are due.
 
 use tw_core::change::Outcome;
+use tw_core::id::OrgId;
 use tw_core::time::Timestamp;
 
 use super::{StoreApplyError, execute, run};
@@ -21,15 +22,17 @@ const DUE: Sql = Sql {
 
 /// Statements that erase a turn's contents: rows stay, with status, usage and timings; what was
 /// said in them goes. Each statement takes the turn, the time and an empty body.
-const ERASE: [&str; 6] = [
+const ERASE: [&str; 7] = [
     "UPDATE turn_input SET body = ?3, context = '', parent = NULL, kept_start_bytes = NULL, kept_end_bytes = NULL,
         start_bytes = NULL, start_hash = NULL, end_hash = NULL, blob_bytes = 0, updated_us = ?2
      WHERE turn = ?1",
     "UPDATE message SET blocks = '[]', blob_bytes = 0, updated_us = ?2 WHERE turn = ?1",
     "UPDATE tool_call SET arguments = '', result = NULL, shown = CASE WHEN shown IS NOT NULL THEN '' END,
+        told = CASE WHEN told IS NOT NULL THEN '' END, external_id = NULL,
         blob_bytes = 0, updated_us = ?2
      WHERE turn = ?1",
     "DELETE FROM turn_event WHERE turn = ?1 AND ?2 IS NOT NULL",
+    "UPDATE callback_delivery SET body = NULL, updated_us = ?2 WHERE turn = ?1",
     "DELETE FROM blob_use WHERE turn = ?1 AND ?2 IS NOT NULL",
     "UPDATE turn SET erased_us = ?2, events_expired_us = coalesce(events_expired_us, ?2), updated_us = ?2,
         history_hash = NULL, hidden_hash = NULL
@@ -53,6 +56,34 @@ pub fn erase_due(
         for sql in ERASE {
             run(db, WHAT, sql, params![turn, now.0, [0_u8; 0]])?;
         }
+    }
+    Ok(counted(turns.len()))
+}
+
+const CONTENTS_OLD: Sql = Sql {
+    sqlite: "SELECT key FROM turn
+        WHERE organization = ?1 AND ended_us < ?2 AND erased_us IS NULL
+          AND (erase_after_us IS NULL OR erase_after_us > ?3)
+        ORDER BY ended_us LIMIT ?4",
+    postgres: "SELECT key FROM turn
+        WHERE organization = ?1 AND ended_us < ?2 AND erased_us IS NULL
+          AND (erase_after_us IS NULL OR erase_after_us > ?3)
+        ORDER BY ended_us LIMIT ?4 FOR UPDATE SKIP LOCKED",
+};
+
+/// What is due is erased by [`erase_due`].
+pub fn expire_contents(
+    db: &mut WriteSession<'_>,
+    organization: OrgId,
+    (before, now): (Timestamp, Timestamp),
+    turns_max: u32,
+) -> Result<Outcome, StoreApplyError> {
+    const WHAT: &str = "letting old contents be erased";
+    let bound = params![organization.0, before.0, now.0, turns_max];
+    let turns = keys(db, WHAT, CONTENTS_OLD, bound)?;
+    for turn in &turns {
+        let sql = "UPDATE turn SET erase_after_us = ?2, updated_us = ?2 WHERE key = ?1";
+        run(db, WHAT, sql, params![turn, now.0])?;
     }
     Ok(counted(turns.len()))
 }

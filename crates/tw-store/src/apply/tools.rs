@@ -141,6 +141,32 @@ pub fn delete_tool(
     }
 }
 
+/// Whoever chose the versions looked without a lock, so that it is looked again.
+const DELETE_VERSION: &str = "DELETE FROM tool_version WHERE key = ?1
+    AND NOT EXISTS (SELECT 1 FROM tool_call c WHERE c.tool_version = tool_version.key)
+    AND NOT EXISTS (SELECT 1 FROM tool t
+                    WHERE t.key = tool_version.tool AND t.version = tool_version.version AND t.deleted_us IS NULL)
+    RETURNING tool";
+
+const DELETE_UNVERSIONED: &str = "DELETE FROM tool WHERE key = ?1 AND deleted_us IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM tool_version v WHERE v.tool = tool.key)";
+
+/// Deletes versions, and tools that are deleted and have none left.
+pub fn delete_versions(
+    db: &mut WriteSession<'_>,
+    versions: &[ToolVersionKey],
+) -> Result<Outcome, StoreApplyError> {
+    const WHAT: &str = "deleting old versions of tools";
+    let mut deleted = 0;
+    for version in versions {
+        if let Some(tool) = query_key(db, WHAT, DELETE_VERSION, params![version.0])? {
+            deleted += 1;
+            execute(db, WHAT, DELETE_UNVERSIONED, params![tool])?;
+        }
+    }
+    Ok(Outcome::Count(deleted))
+}
+
 /// Raises the revision of an organization's tools, in the transaction of the change itself: who
 /// sees one sees the other.
 fn note_change(

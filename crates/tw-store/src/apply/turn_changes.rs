@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use tw_core::approval::ApprovalState;
 use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::change::{
-    CloseAttempt, EndTurn, EventFlush, HandedCall, NewCall, NewMessage, OpenAttempt, Outcome,
+    AwaitedCallback, CloseAttempt, EndTurn, EventFlush, HandedCall, NewCall, NewMessage,
+    OpenAttempt, Outcome,
 };
 use tw_core::id::CallRef;
 use tw_core::time::Timestamp;
@@ -149,13 +150,17 @@ impl<'a> StoredResult<'a> {
         (end, at): (Option<&'a CallEnd>, Timestamp),
     ) -> Result<Self, StoreApplyError> {
         let Some(result) = end.and_then(|end| end.result.as_deref()) else {
-            return Ok(Self {
-                rest: None,
-                blob_bytes: 0,
-            });
+            return Ok(Self::none());
         };
         let held = turn.holds(TextHolder::Result(call), result, at);
         Self::of(db, what, held, turn.contents)
+    }
+
+    pub(super) fn none() -> Self {
+        Self {
+            rest: None,
+            blob_bytes: 0,
+        }
     }
 
     pub(super) fn of(
@@ -354,6 +359,43 @@ pub fn hand_over_call(
     change_call(db, (turn, handed.call), "handing over a call", sql, bound)
 }
 
+const AWAIT_CALLBACK: &str = "UPDATE tool_call SET external_id = ?4, deadline_us = ?5, updated_us = ?6
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 AND runs = 'server' /* guard */ AND status = 'processing'";
+
+pub fn await_callback(
+    db: &mut WriteSession<'_>,
+    rules: GuardRules,
+    turn: TurnKey<'_>,
+    awaited: &AwaitedCallback,
+) -> Result<Outcome, StoreApplyError> {
+    let call = awaited.call;
+    let bound = params![
+        turn.key,
+        call.round,
+        call.position,
+        awaited.external_id,
+        awaited.until.0,
+        awaited.at.0,
+    ];
+    let sql = rules.sql(AWAIT_CALLBACK);
+    change_call(db, (turn, call), "awaiting a callback", sql, bound)
+}
+
+const DETACH_CALL: &str = "UPDATE tool_call SET told = ?4, updated_us = ?5
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 AND deadline_us IS NOT NULL /* guard */ AND status = 'processing'";
+
+pub fn detach_call(
+    db: &mut WriteSession<'_>,
+    rules: GuardRules,
+    turn: TurnKey<'_>,
+    call: CallRef,
+    (told, at): (&str, Timestamp),
+) -> Result<Outcome, StoreApplyError> {
+    let bound = params![turn.key, call.round, call.position, told, at.0];
+    let sql = rules.sql(DETACH_CALL);
+    change_call(db, (turn, call), "going on without a call", sql, bound)
+}
+
 const END_CALL: &str = "UPDATE tool_call
     SET status = ?4, reason = ?5, result = ?6, shown = ?7, is_error = ?8, cached = ?9,
         ended_us = ?10, updated_us = ?10, blob_bytes = ?11
@@ -489,10 +531,16 @@ const END_TURN: &str = "UPDATE turn
         erase_after_us = CASE WHEN deleted_us IS NOT NULL THEN ?8 WHEN record = 'minimal' THEN ?7 END,
         ended_us = ?8, updated_us = ?8,
         history_hash = CASE WHEN deleted_us IS NULL THEN ?9 END, hidden_hash = CASE WHEN deleted_us IS NULL THEN ?10 END,
-        had_effects = ?11
+        had_effects = ?11,
+        on_head_path = CASE WHEN ?12 = 1 AND deleted_us IS NULL
+                AND (item_source IS NOT NULL
+                     OR NOT EXISTS (SELECT 1 FROM conversation c
+                                    WHERE c.key = turn.conversation AND c.api_key IS NOT NULL))
+            THEN 1 ELSE 0 END
     WHERE key = ?1 /* guard */ AND status = 'running'";
 
 /// A conversation that a client made by itself has the items of those turns that are to add theirs, and no branches.
+/// [`END_TURN`] marks the turn by the same rule, and a trigger the rest of the path where the head moves to a branch.
 pub(super) const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
     WHERE key = (SELECT conversation FROM turn WHERE key = ?1 AND deleted_us IS NULL)
       AND (api_key IS NULL OR (SELECT item_source FROM turn WHERE key = ?1) IS NOT NULL)";
@@ -523,6 +571,7 @@ pub fn end_turn(
             .and_then(|found_by| found_by.hidden)
             .map(|hidden| hidden.0),
         end.had_effects,
+        moves_head,
     ];
     let outcome = execute_guarded(db, WHAT, rules.sql(END_TURN), bound)?;
     charges::add_to_day(db, turn, end)?;

@@ -87,7 +87,7 @@ const ASKED: Sql = Sql {
     sqlite: "SELECT c.id, t.id AS turn, t.api_key, u.name AS end_user, t.surface, v.id AS conversation,
         t.created_us, t.erased_us IS NOT NULL AS erased, c.approval, c.deadline_us, c.tool_name, c.tool_version,
         c.effect, c.tool_call_id, c.arguments, a.status AS acted_status, a.reason AS acted_reason,
-        a.shown AS acted_shown, a.is_error AS acted_is_error, a.cached AS acted_cached, b.id AS acted_turn,
+        coalesce(a.told, a.shown) AS acted_shown, a.is_error AS acted_is_error, a.cached AS acted_cached, b.id AS acted_turn,
         b.api_key AS acted_key, b.body_hash AS acted_hash, b.erased_us IS NOT NULL AS acted_erased
     FROM json_each(?2) AS asked
     CROSS JOIN tool_call c ON c.organization = ?1 AND c.id = asked.value
@@ -101,7 +101,7 @@ const ASKED: Sql = Sql {
     postgres: "SELECT c.id, t.id AS turn, t.api_key, u.name AS end_user, t.surface, v.id AS conversation,
         t.created_us, t.erased_us IS NOT NULL AS erased, c.approval, c.deadline_us, c.tool_name, c.tool_version,
         c.effect, c.tool_call_id, c.arguments, a.status AS acted_status, a.reason AS acted_reason,
-        a.shown AS acted_shown, a.is_error AS acted_is_error, a.cached AS acted_cached, b.id AS acted_turn,
+        coalesce(a.told, a.shown) AS acted_shown, a.is_error AS acted_is_error, a.cached AS acted_cached, b.id AS acted_turn,
         b.api_key AS acted_key, b.body_hash AS acted_hash, b.erased_us IS NOT NULL AS acted_erased
     FROM json_array_elements_text(CAST(?2 AS json)) WITH ORDINALITY AS asked (value, place)
     JOIN tool_call c ON c.organization = ?1 AND c.id = asked.value

@@ -33,7 +33,7 @@ const MESSAGES: &str =
     "SELECT round, seq, role, CASE WHEN ?2 = 1 THEN blocks ELSE '[]' END AS blocks,
         CASE WHEN ?2 = 1 THEN blob_bytes ELSE 0 END AS blob_bytes, created_us
     FROM message
-    WHERE turn = ?1 AND round >= ?3 ORDER BY round, seq";
+    WHERE turn = ?1 AND round >= ?3 AND round <= ?4 ORDER BY round, seq";
 
 /// The messages of a turn, in order of round and place.
 pub fn messages(
@@ -44,6 +44,16 @@ pub fn messages(
     messages_from(conn, turn, 0, contents)
 }
 
+/// The messages of one round.
+pub fn messages_of_round(
+    conn: ReadSession<'_>,
+    turn: i64,
+    round: u32,
+    contents: ContentsRead,
+) -> Result<Vec<NewMessage>, ReadError> {
+    read_messages(conn, turn, (round, round), contents)
+}
+
 /// [`messages`] from a round on; in round 0 is what the request brought.
 pub fn messages_from(
     conn: ReadSession<'_>,
@@ -51,8 +61,18 @@ pub fn messages_from(
     round: u32,
     contents: ContentsRead,
 ) -> Result<Vec<NewMessage>, ReadError> {
+    read_messages(conn, turn, (round, u32::MAX), contents)
+}
+
+fn read_messages(
+    conn: ReadSession<'_>,
+    turn: i64,
+    (first, last): (u32, u32),
+    contents: ContentsRead,
+) -> Result<Vec<NewMessage>, ReadError> {
     let mut statement = conn.prepare_cached(MESSAGES)?;
-    let mut rows = statement.query(params![turn, contents > ContentsRead::Names, round])?;
+    let has_contents = contents > ContentsRead::Names;
+    let mut rows = statement.query(params![turn, has_contents, first, last])?;
     let mut messages = Vec::new();
     while let Some(row) = rows.next()? {
         let role: Role = word(row, "role", enum_words::read_role)?;
@@ -83,7 +103,8 @@ const CALLS: &str = "SELECT c.round, c.position, c.id, c.runs, c.effect, c.tool_
         CASE WHEN ?3 = 1 THEN c.arguments ELSE '' END AS arguments, c.status, c.reason,
         CASE WHEN ?2 = 1 THEN c.result END AS result,
         CASE WHEN ?3 = 1 OR c.shown IS NULL THEN c.shown ELSE '' END AS shown, c.is_error, c.cached, c.blob_bytes,
-        c.cost_microusd, c.started_us, c.ended_us, c.created_us, c.approval, c.approves, c.deadline_us
+        c.cost_microusd, c.started_us, c.ended_us, c.created_us, c.approval, c.approves, c.deadline_us,
+        c.external_id, CASE WHEN ?3 = 1 OR c.told IS NULL THEN c.told ELSE '' END AS told
     FROM tool_call c
     LEFT JOIN tool_version v ON v.key = c.tool_version
     LEFT JOIN tool t ON t.key = v.tool
@@ -153,6 +174,8 @@ fn call(row: Row<'_>) -> Result<CallRow, ReadError> {
         started: optional_time(row, "started_us")?,
         ended: optional_time(row, "ended_us")?,
         until: optional_time(row, "deadline_us")?,
+        external_id: get(row, "external_id")?,
+        told: get(row, "told")?,
         cost_microusd: get(row, "cost_microusd")?,
     })
 }

@@ -47,7 +47,7 @@ pub struct ChainedTurn {
 
 impl ChainedTurn {
     fn bytes(&self) -> usize {
-        let shown = |row: &CallRow| row.call.end.as_ref().map_or(0, |end| end.shown.len());
+        let shown = |row: &CallRow| row.seen().map_or(0, str::len);
         let calls = self.calls.iter();
         let calls = calls.map(|row| row.call.arguments.len() + shown(row));
         self.body.len() + calls.sum::<usize>()

@@ -533,7 +533,7 @@ impl OwnerKeys {
     }
 }
 
-fn content_bytes(conn: ReadSession<'_>, turn: i64) -> Result<u64, ReadError> {
+pub(super) fn content_bytes(conn: ReadSession<'_>, turn: i64) -> Result<u64, ReadError> {
     let mut statement = conn.prepare_cached(CONTENT_BYTES)?;
     let mut rows = statement.query(params![turn])?;
     rows.next()?.map_or(Ok(0), |row| unsigned(row, "bytes"))

@@ -129,9 +129,14 @@ const STEP: &str = "SELECT t.id, t.parent, u.name AS end_user,
     FROM turn t LEFT JOIN end_user u ON u.key = t.end_user
     WHERE t.key = ?1 AND t.conversation = ?2";
 
+pub(super) fn deleted_items(conn: ReadSession<'_>, turn: i64) -> Result<Vec<String>, ReadError> {
+    let mut statement = conn.prepare_cached(DELETED_ITEMS)?;
+    Ok(statement.all(params![turn])?)
+}
+
 const DELETED_ITEMS: &str = "SELECT id FROM deleted_item WHERE turn = ?1";
 
-fn walk(
+pub(super) fn walk(
     conn: ReadSession<'_>,
     seen: &OwnerKeys,
     conversation: i64,

@@ -352,7 +352,8 @@ const REMEMBERED: Sql = Sql {
         SELECT t.key, t.history_hash, t.memory_turn, b.n + 1 FROM before b
         JOIN turn t ON t.key = b.memory_turn AND t.organization = ?1 WHERE b.n < ?3
     )
-    SELECT b.turn, m.round, c.id, c.runs, c.tool_name, c.tool_call_id, c.shown, m.seq, m.blocks,
+    SELECT b.turn, m.round, c.id, c.runs, c.tool_name, c.tool_call_id, coalesce(c.told, c.shown) AS shown,
+        m.seq, m.blocks,
         m.blob_bytes, b.history
     FROM before b
     LEFT JOIN message m ON m.turn = b.turn AND m.round > 0 AND m.role = 'assistant'
@@ -366,7 +367,8 @@ const REMEMBERED: Sql = Sql {
         CROSS JOIN turn t ON t.key = before.memory_turn AND t.organization = ?1
         LIMIT ?3
     )
-    SELECT b.turn, m.round, c.id, c.runs, c.tool_name, c.tool_call_id, c.shown, m.seq, m.blocks,
+    SELECT b.turn, m.round, c.id, c.runs, c.tool_name, c.tool_call_id, coalesce(c.told, c.shown) AS shown,
+        m.seq, m.blocks,
         m.blob_bytes, b.history
     FROM before b
     LEFT JOIN message m ON m.turn = b.turn AND m.round > 0 AND m.role = 'assistant'

@@ -220,7 +220,7 @@ impl MadeCalls {
 }
 
 fn bytes_of(calls: &[CallRow]) -> usize {
-    let shown = |row: &CallRow| row.call.end.as_ref().map_or(0, |end| end.shown.len());
+    let shown = |row: &CallRow| row.seen().map_or(0, str::len);
     calls
         .iter()
         .map(|row| row.call.arguments.len() + shown(row))

@@ -80,10 +80,27 @@ pub struct CallRow {
     /// The write that came before its first dispatch.
     pub started: Option<Timestamp>,
     pub ended: Option<Timestamp>,
-    /// The time until which its approval may be given, once that was asked for.
+    /// The time until which its approval may be given, or its callback must have come, once it waits for that.
     pub until: Option<Timestamp>,
+    /// The id by which its tool knows the job that it started.
+    pub external_id: Option<String>,
+    /// What the model was told in place of a result, when its turn went on without its end.
+    pub told: Option<String>,
     /// `None` where its tool had no price, or it was not started.
     pub cost_microusd: Option<i64>,
+}
+
+impl CallRow {
+    /// What the model was shown of it; `None` for a call that its turn did not go on from.
+    pub fn seen(&self) -> Option<&str> {
+        let end = self.call.end.as_ref().map(|end| end.shown.as_str());
+        self.told.as_deref().or(end)
+    }
+
+    /// Whether a callback is to end it.
+    pub fn awaits_callback(&self) -> bool {
+        self.until.is_some() && self.call.approval.is_none() && self.call.end.is_none()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -70,6 +70,12 @@ pub struct CallView {
     pub approval: Option<ApprovalView>,
     /// The call of an earlier turn whose approval it acts on.
     pub approves: Option<CallId>,
+    /// The time until which a callback must have ended it, once its job has started.
+    pub callback_until: Option<Timestamp>,
+    /// The id by which its tool knows the job.
+    pub external_id: Option<String>,
+    /// What the model was told in place of a result, when the turn went on without the call's end.
+    pub told: Option<String>,
     pub cost_microusd: Option<i64>,
     pub attempts: Vec<AttemptRow>,
 }
@@ -200,8 +206,11 @@ fn call_view(row: CallRow, attempts: Vec<AttemptRow>) -> CallView {
         started,
         ended,
         until,
+        external_id,
+        told,
         cost_microusd,
     } = row;
+    let callback = until.filter(|_| call.approval.is_none());
     CallView {
         call: call.call,
         id: call.id,
@@ -222,6 +231,9 @@ fn call_view(row: CallRow, attempts: Vec<AttemptRow>) -> CallView {
             answered: None,
         }),
         approves: call.approves,
+        callback_until: callback,
+        external_id,
+        told,
         cost_microusd,
         attempts,
     }

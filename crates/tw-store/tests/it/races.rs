@@ -1,5 +1,7 @@
 //! Two stores on one PostgreSQL database, which write what only one of them may, or what both add to.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use tw_core::approval::ApprovalVerdict;
 use tw_core::change::{Change, NewTurn, Outcome, SaveTool, ToolRoom, TurnChange};
@@ -261,4 +263,41 @@ async fn sums_are_added_to_by_all() {
     );
     let day = money::usage(&world, &[], (money::DAY, money::DAY)).await;
     assert_eq!((day[0].sums.turns, day[0].sums.cost), (80, MicroUsd(all)));
+}
+
+/// A turn begins while another process has given its end user another name, and before that is committed.
+#[tokio::test]
+async fn a_turn_is_not_of_an_end_user_who_is_being_forgotten() {
+    let Some(world) = StoreWorld::on_postgres().await else {
+        return;
+    };
+    let of_ann = |n| NewTurn {
+        end_user: Some("ann".to_owned()),
+        ..world.new_turn(n)
+    };
+    world.accept_new(of_ann(1)).await.unwrap();
+    let schema = world.schema.as_ref().unwrap();
+    let (mut client, outside) = (schema.client().await, schema.outside().await);
+    let forgetting = client.transaction().await.unwrap();
+    let rename = "UPDATE end_user SET name = 'erased-1', erasing_us = 1 WHERE name = 'ann'";
+    assert_eq!(forgetting.execute(rename, &[]).await.unwrap(), 1);
+    let waiting =
+        "SELECT 1 FROM pg_stat_activity WHERE application_name = $1 AND wait_event_type = 'Lock'";
+    let commit = async {
+        while outside
+            .query(waiting, &[&schema.name])
+            .await
+            .unwrap()
+            .is_empty()
+        {}
+        forgetting.commit().await.unwrap();
+    };
+    let commit = tokio::time::timeout(Duration::from_secs(30), commit);
+    let (accepted, committed) = tokio::join!(world.accept_new(of_ann(2)), commit);
+    committed.unwrap();
+    assert_eq!(accepted.unwrap(), Outcome::Done);
+    for (n, name) in [(1, "erased-1"), (2, "ann")] {
+        let found = world.recovered(turn_id(n)).await;
+        assert_eq!(found.turn.end_user.as_deref(), Some(name), "{n}");
+    }
 }

@@ -95,6 +95,7 @@ impl EventWriter {
             | LogEvent::CallStarted { .. }
             | LogEvent::ApprovalAsked { .. }
             | LogEvent::CallEnded { .. }
+            | LogEvent::CallDetached { .. }
             | LogEvent::Finish { .. }
             | LogEvent::End(_) => {}
         }
@@ -130,6 +131,7 @@ impl EventWriter {
             | LogEvent::Progress { .. }
             | LogEvent::ApprovalAsked { .. }
             | LogEvent::CallEnded { .. }
+            | LogEvent::CallDetached { .. }
             | LogEvent::Usage(_) => false,
         }
     }

@@ -206,6 +206,13 @@ impl BlockFold {
                 self.running.push(*id);
                 sink(BlockStep::Whole(&started(*id, name, arguments)));
             }
+            LogEvent::CallDetached { id, told, .. } => {
+                if let Some(at) = self.running.iter().position(|running| running == id) {
+                    self.running.remove(at);
+                    self.close(sink);
+                    sink(BlockStep::Whole(&ended(*id, told, false)));
+                }
+            }
             LogEvent::CallEnded { id, end, .. } => {
                 if let Some(at) = self.running.iter().position(|running| running == id) {
                     self.running.remove(at);

@@ -71,6 +71,7 @@ impl MessageBuilder {
             | LogEvent::CallStarted { .. }
             | LogEvent::ApprovalAsked { .. }
             | LogEvent::CallEnded { .. }
+            | LogEvent::CallDetached { .. }
             | LogEvent::Finish { .. }
             | LogEvent::End(_) => {}
         }

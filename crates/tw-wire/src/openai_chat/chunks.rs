@@ -107,6 +107,7 @@ impl ChunkWriter {
             | LogEvent::CallStarted { .. }
             | LogEvent::ApprovalAsked { .. }
             | LogEvent::CallEnded { .. }
+            | LogEvent::CallDetached { .. }
             | LogEvent::Usage(_) => false,
         }
     }
@@ -131,7 +132,8 @@ impl ChunkWriter {
             LogEvent::Progress { key, value } => self.progress(key, value, out),
             LogEvent::CallStarted { .. }
             | LogEvent::ApprovalAsked { .. }
-            | LogEvent::CallEnded { .. } => {}
+            | LogEvent::CallEnded { .. }
+            | LogEvent::CallDetached { .. } => {}
             LogEvent::Finish { choice, reason } => self.finish(*choice, *reason, out),
             LogEvent::Usage(usage) => self.usage = Some(usage.clone()),
             LogEvent::End(end) => self.end(end, out),

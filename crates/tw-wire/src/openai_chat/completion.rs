@@ -99,6 +99,7 @@ impl CompletionBuilder {
             LogEvent::CallStarted { .. }
             | LogEvent::ApprovalAsked { .. }
             | LogEvent::CallEnded { .. }
+            | LogEvent::CallDetached { .. }
             | LogEvent::End(_) => {}
         }
     }

@@ -38,8 +38,13 @@ pub fn of_body(body: &SharedText, turn: TurnId) -> Vec<(String, Json)> {
 
 /// The items that say the same as messages of a turn's request, which may be of any format.
 pub fn of_messages(messages: &[Message], turn: TurnId) -> Vec<(String, Json)> {
+    of_body(&body_of_messages(messages), turn)
+}
+
+/// A body of a request whose input says what these messages say.
+pub fn body_of_messages(messages: &[Message]) -> SharedText {
     let items = messages.iter().flat_map(items_of).collect::<Vec<_>>();
-    of_body(&body_of(&items), turn)
+    body_of(&items)
 }
 
 fn items_of(message: &Message) -> Vec<Json> {

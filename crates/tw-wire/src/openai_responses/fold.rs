@@ -17,6 +17,7 @@ mod output;
 mod response;
 mod thoughts;
 
+use tw_core::call::CallEnd;
 use tw_core::event::{LogEvent, TurnEnd};
 use tw_core::fault::TurnFault;
 use tw_core::id::{CallId, TurnId};
@@ -178,6 +179,7 @@ impl ResponseFold {
             | LogEvent::Extra { .. }
             | LogEvent::Progress { .. }
             | LogEvent::CallEnded { .. }
+            | LogEvent::CallDetached { .. }
             | LogEvent::Usage(_) => false,
         }
     }
@@ -230,6 +232,17 @@ impl ResponseFold {
                 ..
             } => self.approval_asked(*id, name, arguments, out),
             LogEvent::CallEnded { id, end, .. } => self.call_ended(*id, end, out),
+            // To the client it came to what the model was told.
+            LogEvent::CallDetached { id, told, .. } => {
+                let end = CallEnd {
+                    reason: None,
+                    result: None,
+                    shown: told.to_string(),
+                    is_error: false,
+                    cached: false,
+                };
+                self.call_ended(*id, &end, out);
+            }
             LogEvent::Finish { choice: 0, reason } => {
                 let has_calls = *reason == Finish::ToolCalls;
                 let end = if has_calls {

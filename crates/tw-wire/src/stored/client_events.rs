@@ -27,6 +27,7 @@ pub fn name(event: &LogEvent) -> &'static str {
         LogEvent::CallStarted { .. } => "call_started",
         LogEvent::ApprovalAsked { .. } => "approval_asked",
         LogEvent::CallEnded { .. } => "call_ended",
+        LogEvent::CallDetached { .. } => "call_detached",
         LogEvent::Finish { .. } => "finish",
         LogEvent::Usage(_) => "usage",
         LogEvent::End(_) => "end",
@@ -99,6 +100,12 @@ pub fn write(event: &LogEvent, out: &mut String) {
             number(out, "round", call.round);
             number(out, "position", call.position);
             write_call_end(end, out);
+        }
+        LogEvent::CallDetached { call, id, told } => {
+            field(out, "id", &json_string(&id.to_string()));
+            number(out, "round", call.round);
+            number(out, "position", call.position);
+            field(out, "shown", &json_string(told));
         }
         LogEvent::Finish { choice, reason } => {
             number(out, "choice", *choice);

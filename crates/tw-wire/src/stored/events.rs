@@ -129,6 +129,12 @@ fn encode_event(event: &LogEvent, out: &mut String) {
             }
             array.end();
         }
+        LogEvent::CallDetached { call, id, told } => StoredEventArray::of("call_detached", out)
+            .number(call.round)
+            .number(call.position)
+            .word(&id.plain())
+            .string(told)
+            .end(),
         LogEvent::Finish { choice, reason } => StoredEventArray::of("finish", out)
             .number(*choice)
             .word(finish_word(*reason))
@@ -528,6 +534,14 @@ fn decode_event(values: Vec<&RawValue>) -> Result<LogEvent, DamagedRecord> {
                 cached: fields.values.len() > 0 && fields.read()?,
             });
             LogEvent::CallEnded { call, id, end }
+        }
+        "call_detached" => {
+            let (call, id) = fields.call()?;
+            LogEvent::CallDetached {
+                call,
+                id,
+                told: fields.read::<String>()?.into(),
+            }
         }
         "finish" => LogEvent::Finish {
             choice: fields.read()?,

@@ -9,6 +9,7 @@
 
 pub mod file;
 
+mod completion;
 mod parameters;
 mod patch;
 mod read;

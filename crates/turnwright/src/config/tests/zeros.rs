@@ -6,9 +6,10 @@ use super::load;
 use crate::config::DEFAULTS;
 
 /// Where 0 means something.
-const MEANT: [&str; 25] = [
+const MEANT: [&str; 29] = [
     "cache.bytes_max",
     "cache.models_s",
+    "hooks.wait_s",
     "limits.memory_bytes_max",
     "limits.model_backoff_ms",
     "limits.retry_after_max_s",
@@ -20,12 +21,15 @@ const MEANT: [&str; 25] = [
     "rate.organization.requests_per_minute",
     "rate.organization.streams_max",
     "record.content_bytes_min",
+    "record.contents_kept_h",
     "record.deliveries_kept_h",
     "record.events_kept_h",
     "record.flush_interval_ms",
     "record.relayed_requests_kept_h",
     "record.repeat_window_s",
     "record.request_keys_kept_h",
+    "record.tool_versions_kept",
+    "record.tool_versions_kept_h",
     "server.drain_s",
     "server.unready_s",
     "spend.end_user_usd",

@@ -21,7 +21,9 @@ const LIFETIME_MIN: Duration = Duration::from_secs(1);
 const LIFETIME_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 pub(super) fn check(definition: &ToolDefinition) -> CheckedDefinition {
-    check_select(definition)?;
+    if let Some(select) = &definition.response.select {
+        check_select("response.select", select)?;
+    }
     check_content_types(definition)?;
     check_statuses(definition)?;
     let kept = definition.response.kept_bytes_max;
@@ -42,14 +44,10 @@ fn between<T: std::fmt::Display>(low: T, high: T) -> String {
     format!("must be from {low} to {high}")
 }
 
-fn check_select(definition: &ToolDefinition) -> CheckedDefinition {
-    let field = "response.select";
-    match &definition.response.select {
-        None => Ok(()),
-        Some(ResponseSelect::One(path)) => {
-            select::check(path).or_else(|problem| refuse(field, problem))
-        }
-        Some(ResponseSelect::Named(paths)) => {
+pub(super) fn check_select(field: &str, selects: &ResponseSelect) -> CheckedDefinition {
+    match selects {
+        ResponseSelect::One(path) => select::check(path).or_else(|problem| refuse(field, problem)),
+        ResponseSelect::Named(paths) => {
             if !(1..=NAMED_PATHS_MAX).contains(&paths.len()) {
                 return refuse(field, format!("must have 1 to {NAMED_PATHS_MAX} members"));
             }

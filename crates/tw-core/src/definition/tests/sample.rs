@@ -47,6 +47,7 @@ pub(crate) fn definition(tool: &J) -> ToolDefinition {
         },
         response: response(&tool["response"]),
         policy: policy(method, tool),
+        callback: None,
     }
 }
 

@@ -61,6 +61,9 @@ fn record(found: &mut FoundTurn, change: &TurnChange) {
             effect: call.effect,
             arguments: call.arguments.clone(),
             idempotency_key: call.idempotency_key.clone(),
+            callback_token: call.callback_token.clone(),
+            awaits_callback: false,
+            told: None,
             approval: call.approval,
             approves: call.approves,
             status: call.status,
@@ -73,6 +76,12 @@ fn record(found: &mut FoundTurn, change: &TurnChange) {
             let call = found_call(found, *call);
             call.status = end.status();
             call.end = Some(end.clone());
+        }
+        TurnChange::AwaitCallback(awaited) => {
+            found_call(found, awaited.call).awaits_callback = true
+        }
+        TurnChange::DetachCall { call, told, .. } => {
+            found_call(found, *call).told = Some(told.clone());
         }
         TurnChange::NoteStop { reason, .. } => found.stopping = Some(*reason),
         other => panic!("not written before a turn's end: {other:?}"),

@@ -311,6 +311,9 @@ fn tool_outcome(text: &str) -> ToolOutcome {
             cut: true,
             selected: None,
         }),
+        "accepted" => ToolOutcome::Accepted {
+            external_id: (!rest.is_empty()).then_some(message),
+        },
         "refused" => ToolOutcome::Refused { message },
         "unclear" => ToolOutcome::Unclear { message },
         "gateway" => ToolOutcome::Gateway {
@@ -374,6 +377,9 @@ fn timer(text: &str) -> Timer {
             let (call, n) = attempt_of(attempt);
             Timer::CallAgain { call, n }
         }
+        "callback" => Timer::CallbackWait {
+            call: call(attempt),
+        },
         _ => panic!("no such timer: {text}"),
     }
 }

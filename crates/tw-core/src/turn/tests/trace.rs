@@ -184,6 +184,15 @@ pub(super) fn of_change(change: &TurnChange) -> String {
                 until.since(*now).as_secs()
             )
         }
+        TurnChange::AwaitCallback(awaited) => format!(
+            "await {} {} for {}s",
+            at(awaited.call),
+            awaited.external_id.as_deref().unwrap_or("-"),
+            awaited.until.since(awaited.at).as_secs()
+        ),
+        TurnChange::DetachCall { call, told, .. } => {
+            format!("detach {} {}", at(*call), text(told))
+        }
         TurnChange::StartCall { call, .. } => format!("start {}", at(*call)),
         TurnChange::EndCall { call, end, .. } => {
             format!("ended {} {}", at(*call), of_end_in_full(end))
@@ -197,7 +206,9 @@ pub(super) fn of_change(change: &TurnChange) -> String {
         }
         TurnChange::NoteStop { reason, .. } => format!("stopping {}", reason.as_str()),
         TurnChange::EndTurn(end) => of_end_turn(end),
-        TurnChange::NoteResumed { .. } | TurnChange::AppendEvents(_) => {
+        TurnChange::NoteResumed { .. }
+        | TurnChange::AppendEvents(_)
+        | TurnChange::EndOutsideCall { .. } => {
             panic!("the machine does not write {change:?}")
         }
     }
@@ -271,6 +282,7 @@ fn of_event(event: &LogEvent) -> String {
             ..
         } => format!("ask approval {} {name} {}", at(*call), arguments.to_text()),
         LogEvent::CallEnded { call, end, .. } => format!("ended {} {}", at(*call), of_end(end)),
+        LogEvent::CallDetached { call, .. } => format!("detached {}", at(*call)),
         LogEvent::Finish { choice: 0, reason } => format!("finish {}", of_finish(*reason)),
         LogEvent::Finish { choice, reason } => {
             format!("finish {} of choice {choice}", of_finish(*reason))
@@ -345,6 +357,7 @@ fn of_effect(effect: &Effect) -> String {
                 Timer::Deadline => "deadline".to_owned(),
                 Timer::AskAgain { round, n } => format!("ask {round}#{n}"),
                 Timer::CallAgain { call, n } => format!("call {}#{n}", at(*call)),
+                Timer::CallbackWait { call } => format!("callback {}", at(*call)),
             };
             format!("timer {what} in {}ms", after.as_millis())
         }

@@ -67,7 +67,7 @@ async fn assert_unknown(client: &TestClient, headers: &[(&str, &str)]) {
 async fn a_foreign_conversation_is_answered_like_an_unknown_one_on_every_route() {
     let upstream = hello().await;
     let app = start(&upstream).await;
-    assert_eq!(routes().count(), 8);
+    assert_eq!(routes().count(), 9);
     say(&app.client, "c", &[ANN], "Hi").await;
     let everything = KeyScope::ALL.to_vec();
     let strangers = client_of(&app, "other", everything).await;

@@ -174,7 +174,10 @@ fn adds_up(change: &TurnChange) -> bool {
         | TurnChange::StartCall { .. }
         | TurnChange::HandOverCall(_)
         | TurnChange::AskApproval { .. }
+        | TurnChange::AwaitCallback(_)
+        | TurnChange::DetachCall { .. }
         | TurnChange::EndCall { .. }
+        | TurnChange::EndOutsideCall { .. }
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. } => false,

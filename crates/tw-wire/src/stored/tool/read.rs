@@ -8,7 +8,7 @@ use tw_core::tool::{CacheRules, CacheScope, CallPolicy, EffectClass};
 
 use super::parameters::{self, StaticValues};
 use super::value_at_path::{KnownObject, ValueAtPath};
-use super::{response, values, whole};
+use super::{completion, response, values, whole};
 
 const OF_A_TOOL: &[&str] = &[
     "name",
@@ -26,6 +26,7 @@ const OF_A_TOOL: &[&str] = &[
     "response",
     "policy",
     "look_up",
+    "completion",
 ];
 const OF_A_VARIABLE: &[&str] = &["description", "default"];
 const OF_A_POLICY: &[&str] = &[
@@ -88,8 +89,10 @@ fn definition<'a>(
         response: response::read(tool.optional("response"))?,
         policy: CallPolicy {
             shown_bytes_max: response::shown_bytes_max(tool.optional("response"))?,
+            completion: completion::of_policy(tool.optional("completion"))?,
             ..policy(tool.optional("policy"), request.method)?
         },
+        callback: completion::callback(tool.optional("completion"))?,
         request,
     })
 }

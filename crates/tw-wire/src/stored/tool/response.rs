@@ -80,7 +80,7 @@ pub fn shown_bytes_max(place: Option<&ValueAtPath<'_>>) -> Result<usize, Definit
     }
 }
 
-fn read_select(place: &ValueAtPath<'_>) -> Result<ResponseSelect, DefinitionError> {
+pub fn read_select(place: &ValueAtPath<'_>) -> Result<ResponseSelect, DefinitionError> {
     if place.is_string() {
         return Ok(ResponseSelect::One(path(place)?));
     }
@@ -97,7 +97,7 @@ fn read_select(place: &ValueAtPath<'_>) -> Result<ResponseSelect, DefinitionErro
     Ok(ResponseSelect::Named(paths.collect::<Result<_, _>>()?))
 }
 
-fn path(place: &ValueAtPath<'_>) -> Result<JsonPath, DefinitionError> {
+pub fn path(place: &ValueAtPath<'_>) -> Result<JsonPath, DefinitionError> {
     let text = place.text()?;
     // Before it is parsed; what a path may ask for is checked with the rest of the definition.
     for (count, max, what) in [

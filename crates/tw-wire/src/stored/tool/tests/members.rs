@@ -9,7 +9,9 @@ use tw_core::json::Json;
 use tw_core::limits::RequestLimits;
 use tw_core::parameters::{ParameterPlace, ParameterSource, ParameterValue, SecretRef};
 use tw_core::template::TextTemplate;
-use tw_core::tool::{CacheRules, CacheScope, CallPolicy, EffectClass};
+use tw_core::tool::{
+    CacheRules, CacheScope, CallCompletion, CallPolicy, EffectClass, WebhookCompletion,
+};
 
 use super::{EVERYTHING, read, with};
 use crate::stored::tool::decode;
@@ -150,6 +152,7 @@ fn the_rest_is_read() {
             shown_bytes_max: 16_383,
             cache: None,
             requires_approval: true,
+            completion: CallCompletion::Inline,
         }
     );
     assert_eq!(definition.check(&RequestLimits::defaults()), Ok(()));
@@ -327,4 +330,44 @@ fn paths_and_words_of_a_client_are_cut_in_errors() {
     assert_eq!(error.field.chars().count(), 401);
     let error = decode(&with(&format!(r#""method":"{long}","#))).unwrap_err();
     assert!(error.problem.len() < 150, "{}", error.problem);
+}
+
+#[test]
+fn a_completion_by_webhook_says_whether_the_turn_waits() {
+    let completion = |waits: bool, rest: &str| {
+        with(&format!(
+            r#","completion":{{"completes":"webhook","waits":{waits}{rest}}}"#
+        ))
+    };
+    for (text, waits, deadline_s) in [
+        (completion(true, ""), true, 3600),
+        (completion(false, r#","deadline_s":5"#), false, 5),
+    ] {
+        let definition = read(&text);
+        let expected = CallCompletion::Webhook(WebhookCompletion {
+            waits,
+            deadline: Duration::from_secs(deadline_s),
+        });
+        assert_eq!(definition.policy.completion, expected, "{text}");
+        assert!(definition.callback.is_some(), "{text}");
+    }
+    let inline = read(&with(r#","completion":{"completes":"inline"}"#));
+    assert_eq!(inline.policy.completion, CallCompletion::Inline);
+    assert_eq!(inline.callback, None);
+    for (written, field) in [
+        (r#"{"completes":"webhook"}"#, "completion.waits"),
+        (r#"{"waits":true}"#, "completion.completes"),
+        (r#"{"completes":"poll"}"#, "completion.completes"),
+        (
+            r#"{"completes":"inline","deadline_s":5}"#,
+            "completion.deadline_s",
+        ),
+        (
+            r#"{"completes":"webhook","waits":true,"external_id":"x"}"#,
+            "completion.external_id",
+        ),
+    ] {
+        let refused = decode(&with(&format!(r#","completion":{written}"#))).unwrap_err();
+        assert_eq!(refused.field, field, "{written}");
+    }
 }
