@@ -163,6 +163,15 @@ enum Piece {
 type Pieces = Receiver<Result<Piece, CopyError>>;
 
 /// The sum of each table as it was read, and how many of its texts were changed.
+/// A source has the schema of this program; `found` and `known` are numbers of migrations.
+fn check_source(found: usize, known: usize) -> Result<(), CopyError> {
+    match found {
+        0 => Err(CopyError::SourceEmpty),
+        _ if found < known => Err(CopyError::SourceOlder { found, known }),
+        _ => Ok(()),
+    }
+}
+
 fn move_rows(
     source: &mut CopySource,
     target: &mut CopyTarget,
@@ -333,5 +342,21 @@ impl CopyTarget {
             Self::Sqlite(target) => target.commit(),
             Self::Postgres(target) => target.commit(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CopyError, check_source};
+
+    #[test]
+    fn a_source_has_the_schema_of_this_program() {
+        assert!(matches!(check_source(0, 2), Err(CopyError::SourceEmpty)));
+        let older = check_source(1, 2);
+        assert!(
+            matches!(older, Err(CopyError::SourceOlder { found: 1, known: 2 })),
+            "{older:?}"
+        );
+        assert!(check_source(2, 2).is_ok());
     }
 }

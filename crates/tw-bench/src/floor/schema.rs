@@ -21,9 +21,9 @@ pub fn create(path: &Path) -> anyhow::Result<Connection> {
     }
     conn.execute_batch(
         "INSERT INTO organization (key, slug, name, created_us, updated_us) VALUES (1, 'default', 'Default', 0, 0);
-         INSERT INTO api_key (key, organization, name, hash, shown, scopes, tool_grant, record, memory,
+         INSERT INTO api_key (key, organization, id, name, hash, shown, scopes, tool_grant, tools_mode, record, memory,
                               created_us, updated_us)
-         VALUES (1, 1, 'key', zeroblob(32), 'tw-', 'chat', 'all', 'full', 'off', 0, 0)",
+         VALUES (1, 1, 'key', 'key', zeroblob(32), 'tw-', 'chat', 'all', 'replace', 'full', 'off', 0, 0)",
     )?;
     Ok(conn)
 }

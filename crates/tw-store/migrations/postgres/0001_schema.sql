@@ -1,4 +1,4 @@
--- Organizations, their keys, and the record of turns: what the migrations of SQLite amount to.
+-- Organizations, their keys, and the record of turns. `../sqlite/` has the same for the other engine.
 --
 -- Times are integer microseconds UTC (`…_us`), money is integer micro-dollars. Yes and no are 1 and 0.
 -- Keys inside are integers; ids that leave the process are text.

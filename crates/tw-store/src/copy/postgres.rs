@@ -10,7 +10,7 @@ use tw_core::time::Timestamp;
 
 use super::layout::{self, HISTORY, Table};
 use super::rows::{CopiedValue, RowBatch, TextRule};
-use super::{CopyError, NextBatch, TakeBatch};
+use super::{CopyError, NextBatch, TakeBatch, check_source};
 use crate::db_error::DbError;
 use crate::migrate;
 use crate::session::postgres::{BEGIN_READ, PgConnection, PostgresServer};
@@ -59,12 +59,8 @@ impl PostgresSource {
         }
         conn.frame(BEGIN_READ).map_err(CopyError::Source)?;
         let found = migrate::postgres::history(&conn).map_err(CopyError::SourceSchema)?;
-        let known = migrate::postgres::MIGRATIONS.len();
-        match found {
-            0 => Err(CopyError::SourceEmpty),
-            _ if found < known => Err(CopyError::SourceOlder { found, known }),
-            _ => Ok(Self(conn)),
-        }
+        check_source(found, migrate::postgres::MIGRATIONS.len())?;
+        Ok(Self(conn))
     }
 
     pub fn tables(&self) -> Result<Vec<Table>, CopyError> {

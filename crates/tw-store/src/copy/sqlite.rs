@@ -9,7 +9,7 @@ use tw_core::time::Timestamp;
 
 use super::layout::{self, HISTORY, Table};
 use super::rows::{CopiedValue, RowBatch, TextRule};
-use super::{CopyError, NextBatch, TakeBatch};
+use super::{CopyError, NextBatch, TakeBatch, check_source};
 use crate::backup;
 use crate::connection::{self, VisitingReader};
 use crate::migrate::{self, MIGRATIONS};
@@ -42,12 +42,8 @@ impl SqliteSource {
         let conn = VisitingReader::enter(path).map_err(source)?;
         conn.execute_batch("BEGIN").map_err(source)?;
         let found = migrate::history(&conn, MIGRATIONS).map_err(CopyError::SourceSchema)?;
-        let known = MIGRATIONS.len();
-        match found {
-            0 => Err(CopyError::SourceEmpty),
-            _ if found < known => Err(CopyError::SourceOlder { found, known }),
-            _ => Ok(Self { conn, rule }),
-        }
+        check_source(found, MIGRATIONS.len())?;
+        Ok(Self { conn, rule })
     }
 
     pub fn tables(&self) -> Result<Vec<Table>, CopyError> {

@@ -18,7 +18,6 @@ mod head_path;
 mod items;
 mod keeping;
 mod memory;
-mod migrating;
 mod money;
 mod opening;
 mod postgres;

@@ -10,8 +10,8 @@ use tw_testkit::postgres::PostgresSchema;
 
 use crate::world::{StoreWorld, at, turn_id};
 
-/// The columns of each table, by table.
-type Columns = BTreeSet<(String, String)>;
+/// Of each column: its table, its name, its type in SQLite's words, and whether it may be null.
+type Columns = BTreeSet<(String, String, String, bool)>;
 
 #[tokio::test]
 async fn both_schemas_have_the_same_columns() {
@@ -19,18 +19,27 @@ async fn both_schemas_have_the_same_columns() {
         return;
     };
     let client = world.schema.as_ref().unwrap().client().await;
-    let sql = "SELECT table_name::text, column_name::text FROM information_schema.columns
-        WHERE table_schema = current_schema()";
+    let sql = "SELECT table_name::text, column_name::text,
+            CASE data_type WHEN 'bigint' THEN 'INTEGER' WHEN 'smallint' THEN 'INTEGER' WHEN 'text' THEN 'TEXT'
+                WHEN 'bytea' THEN 'BLOB' ELSE data_type END,
+            is_nullable = 'YES'
+        FROM information_schema.columns WHERE table_schema = current_schema()";
     let rows = client.query(sql, &[]).await.unwrap();
-    let postgres: Columns = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let columns = rows.iter();
+    let postgres: Columns = columns
+        .map(|row| (row.get(0), row.get(1), row.get(2), row.get(3)))
+        .collect();
     let file = StoreWorld::on_disk().await;
     let conn = rusqlite::Connection::open(file.path.as_ref().unwrap()).unwrap();
-    let sql = "SELECT t.name, c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c
-        WHERE t.type = 'table'";
+    let sql = "SELECT t.name, c.name, c.type, c.\"notnull\" = 0 AND c.pk = 0
+        FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'";
     let mut statement = conn.prepare(sql).unwrap();
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
-    let sqlite: Columns = rows.unwrap().map(Result::unwrap).collect();
-    assert_eq!(postgres, sqlite);
+    let columns = statement.query_map([], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+    });
+    let sqlite: Columns = columns.unwrap().map(Result::unwrap).collect();
+    let differing: Vec<_> = postgres.symmetric_difference(&sqlite).collect();
+    assert!(differing.is_empty(), "{differing:#?}");
     assert!(postgres.len() > 100);
 }
 
