@@ -8,6 +8,7 @@ use tw_wire::format::WireFormat;
 
 use crate::app::{App, AppOptions, ask, upstream_body};
 use crate::surfaces::on_each_surface;
+use crate::tenants::client_of;
 use crate::tools::lab::ToolLab;
 
 const CANARY: &str = "canary-4711";
@@ -46,7 +47,8 @@ on_each_surface!(an_end_user_is_forgotten);
 
 async fn an_end_user_is_forgotten(surface: WireFormat) {
     let upstream = Listener::in_turn(vec![ListenerReply::json(upstream_body("Hi.", &[]))]);
-    let app = App::start(&upstream.await.unwrap(), AppOptions::plain()).await;
+    let upstream = upstream.await.unwrap();
+    let app = App::start(&upstream, AppOptions::plain()).await;
     let of = |name: &'static str, text: &str| {
         let mut body = ask(text);
         body["user"] = json!(name);
@@ -66,6 +68,8 @@ async fn an_end_user_is_forgotten(surface: WireFormat) {
     };
     assert_eq!(erase(&app.client, "ann").await.status, 403);
     assert_eq!(erase(&admin, "carl").await.status, 404);
+    let stranger = client_of(&app, "other", vec![KeyScope::Admin]).await;
+    assert_eq!(erase(&stranger, "ann").await.status, 404);
     let erased = erase(&admin, "ann").await;
     assert_eq!(erased.status, 200, "{}", erased.text());
     let kept_as = erased.json()["kept_as"].as_str().unwrap().to_owned();

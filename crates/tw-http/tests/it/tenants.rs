@@ -23,7 +23,7 @@ on_each_surface!(
 );
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 68] = [
+pub const ROUTES: [(&str, &str, Takes); 69] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("POST", "/v1/messages", Takes::Names),
     ("POST", "/v1/messages/count_tokens", Takes::Names),
@@ -77,6 +77,7 @@ pub const ROUTES: [(&str, &str, Takes); 68] = [
     ("GET", "/api/{slug}/keys/{id}", Takes::KeyId),
     ("PATCH", "/api/{slug}/keys/{id}", Takes::KeyId),
     ("DELETE", "/api/{slug}/keys/{id}", Takes::KeyId),
+    ("DELETE", "/api/{slug}/users/{name}", Takes::UserName),
     ("GET", "/api/{slug}/webhooks", Takes::WebhookId),
     ("POST", "/api/{slug}/webhooks", Takes::WebhookId),
     ("GET", "/api/{slug}/webhooks/{id}", Takes::WebhookId),
@@ -135,6 +136,8 @@ pub enum Takes {
     WebhookId,
     /// See `money.rs`.
     UsageSlug,
+    /// Or a slug; see `keeping.rs`.
+    UserName,
     /// See `conversations/access.rs` and `responses/in_conversation/foreign.rs`.
     Conversation,
     /// Idempotency keys, conversations and end users.

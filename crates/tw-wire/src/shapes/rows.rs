@@ -14,6 +14,7 @@ use super::said::OpenCall;
 use super::write::{ObjectWriter, calls_of, list, quoted, text_of};
 use crate::client_request::RequestError;
 use crate::format::WireFormat;
+use crate::openai_chat::content;
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::openai_responses::request::whole_fields;
 
@@ -112,10 +113,11 @@ fn read_messages(
         .json("messages", &list(&messages))
         .end();
     let read = WireFormat::OpenAiChat.decode_request(&SharedText::new(body), limits);
-    let messages = read
-        .map_err(|error| in_rows(error, &written))?
-        .input
-        .messages;
+    let read = read.map_err(|error| in_rows(error, &written))?;
+    let messages = read.input.messages;
+    for (message, written) in messages.iter().zip(&written) {
+        check_parts(message, written.row)?;
+    }
     let read = written
         .into_iter()
         .zip(messages)
@@ -132,6 +134,24 @@ fn read_messages(
             }
         });
     Ok(read.collect())
+}
+
+/// A part of a request is its upstream's to refuse; one of a row has to be one that can be told to any.
+fn check_parts(message: &Message, row: usize) -> Result<(), RequestError> {
+    let is_content =
+        |block: &&Block| matches!(block, Block::Text(_) | Block::Refusal(_) | Block::Part(_));
+    let contents = message.blocks.iter().filter(is_content);
+    for (place, block) in contents.enumerate() {
+        if let Block::Part(part) = block
+            && content::media(part).is_none()
+        {
+            let param = format!("rows[{row}].content[{place}]");
+            let message =
+                format!("Invalid '{param}': a part is a text, an image, a file or a sound.");
+            return Err(RequestError::wrong_value(param, message));
+        }
+    }
+    Ok(())
 }
 
 /// The error of a message, as one of the row that it was.

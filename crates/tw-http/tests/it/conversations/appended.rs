@@ -57,7 +57,7 @@ async fn rows_are_told_again_as_they_were_appended() {
     let history = json!([
         { "role": "user", "content": "Show me my products 🧺" },
         { "role": "assistant", "content": "I fetch \"them\".", "tool_calls": calls() },
-        { "role": "tool", "content": "{\"products\": []}", "tool_call_id": "call_1", "tool_name": "products", "status": "success" },
+        { "role": "tool", "content": "{\"products\":[]}", "tool_call_id": "call_1", "tool_name": "products", "status": "success" },
         { "role": "tool", "content": "no such shop", "tool_call_id": "call_2", "tool_name": "orders", "status": "error" },
         { "role": "assistant", "content": "There are none." },
     ]);
@@ -251,7 +251,14 @@ async fn bad_rows_are_refused_where_they_are_bad() {
         (
             "openai",
             row(json!({ "role": "user", "content": [{ "type": "image_url" }] })),
-            "rows[1].content[0].image_url",
+            "rows[1].content[0]",
+        ),
+        (
+            "openai",
+            row(json!({ "role": "user", "content": [
+                { "type": "text", "text": "a" }, { "type": "video_url", "video_url": { "url": "https://a.test" } },
+            ] })),
+            "rows[1].content[1]",
         ),
         (
             "openai",
