@@ -52,6 +52,16 @@ impl Turn {
         }
     }
 
+    /// Leaves a call to its callback, or to the deadline of that, when the turn ends while its request is under way: the
+    /// tool may have the job.
+    pub(super) fn leave_to_callback(&mut self, at: CallRef, now: &Now<'_>, step: &mut Step) {
+        self.await_callback_of(at, None, now, step);
+        let call = self.find_mut(at);
+        if call.is_some_and(|call| matches!(call.state, CallState::AwaitingCallback)) {
+            self.detach(at, now, step);
+        }
+    }
+
     /// Goes on without the end of a call that the turn waits for.
     pub(super) fn detach(&mut self, at: CallRef, now: &Now<'_>, step: &mut Step) {
         self.detach_with(at, None, now, step);

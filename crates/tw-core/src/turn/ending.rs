@@ -205,6 +205,10 @@ impl Turn {
                     call.unsure = true;
                     close_attempt(at, n, AttemptOutcome::Cancelled, now, step);
                     step.then.push(Effect::AbortCall { call: at });
+                    if call.webhook_completion().is_some() {
+                        self.leave_to_callback(at, now, step);
+                        continue;
+                    }
                     match effect {
                         EffectClass::Read | EffectClass::Idempotent => {
                             call.failed(CallReason::Deadline, SHOWN)
@@ -214,6 +218,10 @@ impl Turn {
                 }
                 CallState::LookingUp { .. } => {
                     step.then.push(Effect::AbortCall { call: at });
+                    if call.webhook_completion().is_some() {
+                        self.leave_to_callback(at, now, step);
+                        continue;
+                    }
                     outcome_unknown()
                 }
                 CallState::Pending { .. } | CallState::Waiting { .. } | CallState::Held => {

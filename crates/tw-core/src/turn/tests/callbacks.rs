@@ -154,6 +154,25 @@ fn a_job_that_may_have_started_has_its_callback() {
 }
 
 #[test]
+fn a_job_whose_request_is_under_way_when_time_is_up_has_its_callback() {
+    check(
+        jobs(),
+        &with_texts(&[
+            DRAWING,
+            "> deadline
+               write close 1.0#1 cancelled
+               write await 1.0 - for 900s
+               write detach 1.0 \"UNSURE\"
+               write turn incomplete deadline calls 1
+               show detached 1.0
+               show end incomplete deadline (deadline: the request took longer than it may); ran draw processing
+               do abort 1.0
+               do release 1.0",
+        ]),
+    );
+}
+
+#[test]
 fn a_job_that_was_refused_is_none() {
     check(
         jobs(),
