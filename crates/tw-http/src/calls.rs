@@ -37,7 +37,12 @@ pub(crate) async fn list(
         let found = found
             .await
             .map_err(|error| ApiError::of_read(&error, &id))?;
-        let found = found.ok_or_else(no_cursor)?;
+        let mut found = found.ok_or_else(no_cursor)?;
+        let mut masker = surfaces.runtime().call_masker(organization);
+        for found in &mut found.items {
+            let masked = masker.mask_call(&mut found.call).await;
+            masked.map_err(|error| ApiError::of_read(&error, &id))?;
+        }
         let data = found.items.iter().map(|found| {
             let mut shown = render_turn::call(&found.call, ResultDetail::Shown);
             shown["turn"] = json!(found.turn.to_string());

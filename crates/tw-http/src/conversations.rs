@@ -105,7 +105,12 @@ pub(crate) async fn turns(
         {
             ConversationTurns::NoConversation => Err(ApiError::no_conversation()),
             ConversationTurns::NoCursor => Err(page::no_cursor()),
-            ConversationTurns::Page(page) => {
+            ConversationTurns::Page(mut page) => {
+                let mut masker = surfaces.runtime().call_masker(organization);
+                for view in &mut page.items {
+                    let masked = masker.mask_turn(view).await;
+                    masked.map_err(|error| ApiError::of_read(&error, &id))?;
+                }
                 let turns = page.items.iter();
                 let data = turns.map(|view| render_turn::render(view, ResultDetail::Shown));
                 Ok(listed(data.collect(), page.has_more))

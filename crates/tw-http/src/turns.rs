@@ -99,12 +99,9 @@ pub(crate) async fn visible(
     let mut view = found
         .filter(|view| reader.sees(&view.turn))
         .ok_or_else(ApiError::no_turn)?;
-    let masked = surfaces
-        .runtime()
-        .mask(reader.caller.organization, &mut view);
-    masked
-        .await
-        .map_err(|error| ApiError::of_read(&error, id))?;
+    let mut masker = surfaces.runtime().call_masker(reader.caller.organization);
+    let masked = masker.mask_turn(&mut view).await;
+    masked.map_err(|error| ApiError::of_read(&error, id))?;
     Ok(view)
 }
 

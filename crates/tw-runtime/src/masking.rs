@@ -12,28 +12,63 @@ use tw_wire::stored::tool;
 
 use crate::runtime::Runtime;
 
+/// Puts `***` for what is sensitive in the arguments and results of an organization's calls. What nobody can judge is
+/// left out whole.
+pub struct CallMasker<'a> {
+    runtime: &'a Runtime,
+    organization: OrgId,
+    /// Each is read once; `None` for one that cannot be read.
+    definitions: HashMap<ToolVersionKey, Option<ToolDefinition>>,
+}
+
 impl Runtime {
-    /// Puts `***` for what is sensitive in the arguments and results of a turn's calls. What nobody can judge is left out
-    /// whole.
+    pub fn call_masker(&self, organization: OrgId) -> CallMasker<'_> {
+        CallMasker {
+            runtime: self,
+            organization,
+            definitions: HashMap::new(),
+        }
+    }
+}
+
+impl CallMasker<'_> {
+    /// Masks the calls of a turn.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn mask(&self, organization: OrgId, view: &mut TurnView) -> Result<(), ReadError> {
-        let calls = view.rounds.iter().flat_map(|round| &round.calls);
-        let versions: Vec<ToolVersionKey> = calls
-            .filter_map(|call| Some(call.tool_version?.key))
-            .collect();
-        let mut definitions: HashMap<ToolVersionKey, Option<ToolDefinition>> = HashMap::new();
-        for version in versions {
-            if definitions.contains_key(&version) {
-                continue;
-            }
-            let row = self.store().tool_version(organization, version).await?;
-            let definition = row.and_then(|row| tool::decode(&row.definition).ok());
-            definitions.insert(version, definition);
+    pub async fn mask_turn(&mut self, view: &mut TurnView) -> Result<(), ReadError> {
+        for call in view.rounds.iter().flat_map(|round| &round.calls) {
+            self.read_definition(call).await?;
         }
         for round in &mut view.rounds {
-            mask_round(round, &definitions);
+            mask_round(round, &self.definitions);
+        }
+        Ok(())
+    }
+
+    /// Masks a call.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn mask_call(&mut self, call: &mut CallView) -> Result<(), ReadError> {
+        self.read_definition(call).await?;
+        mask_call(call, &self.definitions);
+        Ok(())
+    }
+
+    async fn read_definition(&mut self, call: &CallView) -> Result<(), ReadError> {
+        let Some(version) = call.tool_version.map(|version| version.key) else {
+            return Ok(());
+        };
+        if !self.definitions.contains_key(&version) {
+            let row = self
+                .runtime
+                .store()
+                .tool_version(self.organization, version);
+            let definition = row
+                .await?
+                .and_then(|row| tool::decode(&row.definition).ok());
+            self.definitions.insert(version, definition);
         }
         Ok(())
     }
@@ -44,16 +79,9 @@ fn mask_round(
     definitions: &HashMap<ToolVersionKey, Option<ToolDefinition>>,
 ) {
     for call in &mut round.calls {
-        let Some(version) = call.tool_version else {
-            continue;
-        };
-        let definition = definitions.get(&version.key).and_then(Option::as_ref);
-        if call.arguments.is_empty() {
-            // It is erased, and so are its results.
+        if !mask_call(call, definitions) {
             continue;
         }
-        let written = std::mem::take(&mut call.arguments);
-        call.arguments = mask_call(call, &written, definition);
         let blocks = round
             .messages
             .iter_mut()
@@ -68,18 +96,31 @@ fn mask_round(
     }
 }
 
-/// Masks the results of a call, and returns its arguments as they are shown.
-fn mask_call(call: &mut CallView, written: &str, definition: Option<&ToolDefinition>) -> String {
+/// Masks a call that a tool of ours ran; returns whether there was something to look at.
+fn mask_call(
+    call: &mut CallView,
+    definitions: &HashMap<ToolVersionKey, Option<ToolDefinition>>,
+) -> bool {
+    let Some(version) = call.tool_version else {
+        return false;
+    };
+    if call.arguments.is_empty() {
+        // It is erased, and so are its results.
+        return false;
+    }
+    let definition = definitions.get(&version.key).and_then(Option::as_ref);
+    let written = std::mem::take(&mut call.arguments);
     let masked = |shown: &str| match definition {
-        Some(definition) => definition.masked_call(written, shown).shown,
+        Some(definition) => definition.masked_call(&written, shown).shown,
         None => String::new(),
     };
     if let Some(end) = &mut call.end {
         end.shown = masked(&end.shown);
         end.result = end.result.as_deref().map(masked);
     }
-    match definition {
-        Some(definition) => definition.masked_call(written, "").arguments,
+    call.arguments = match definition {
+        Some(definition) => definition.masked_call(&written, "").arguments,
         None => String::new(),
-    }
+    };
+    true
 }

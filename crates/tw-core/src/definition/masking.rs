@@ -118,7 +118,14 @@ fn collect(value: &Value, hidden: &mut Vec<String>) {
 }
 
 fn keep(text: String, hidden: &mut Vec<String>) {
-    if text.len() >= FOUND_BYTES_MIN {
-        hidden.push(text);
+    if text.len() < FOUND_BYTES_MIN {
+        return;
     }
+    // A result that is JSON may repeat it with escapes.
+    let written = Value::String(text.clone()).to_string();
+    let inside = written
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    hidden.extend(inside.filter(|inside| *inside != text).map(str::to_owned));
+    hidden.push(text);
 }

@@ -36,6 +36,26 @@ async fn a_turn_is_shown_without_what_its_tools_call_sensitive() {
     );
     let round = ran.turn["rounds"][0].to_string();
     assert!(!round.contains(CANARY), "{round}");
+    // Nor does any list of calls or of what was said.
+    let conversation = ran.turn["conversation"].as_str().unwrap();
+    let named = call["tool_call_id"].as_str().unwrap();
+    let of_conversation = |rest: &str| format!("/v1/conversations/{conversation}/{rest}");
+    for path in [
+        format!("/v1/calls?tool_call_id={named}"),
+        of_conversation("turns"),
+        of_conversation("messages?shape=openai"),
+        of_conversation("messages?shape=langchain"),
+        of_conversation("messages?shape=blocks"),
+        of_conversation("messages?shape=pocketbase"),
+    ] {
+        let got = lab.app.client.send("GET", &path, &[], "").await.unwrap();
+        let text = got.text();
+        assert_eq!(got.status, 200, "{path}: {text}");
+        // The person asked for it, in words of their own.
+        let told = text.matches(CANARY).count();
+        let asked = text.matches("look {").count();
+        assert!(told <= asked && text.contains("***"), "{path}: {text}");
+    }
 }
 
 async fn admin(app: &App) -> TestClient {

@@ -32,6 +32,12 @@ fn what_is_sensitive_is_masked_where_it_stands_and_in_the_result() {
             r#"{"pin":"***"}"#,
             "one, ***, ***, true",
         ),
+        (
+            r#"{"pin":"a \"b\" c"}"#,
+            r#"{"said":"a \"b\" c"}, a "b" c"#,
+            r#"{"pin":"***"}"#,
+            r#"{"said":"***"}, ***"#,
+        ),
         // What does not fit may have it anywhere.
         (
             r#"{"person":"DE00 1"}"#,
