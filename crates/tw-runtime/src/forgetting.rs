@@ -9,7 +9,6 @@ use tw_store::apply::StoreApplyError;
 use tw_store::store::Store;
 
 use crate::auth::Principal;
-use crate::error_chain::ErrorChain;
 use crate::retention::TURNS_PER_SWEEP_MAX;
 use crate::runtime::{Runtime, RuntimeInner};
 
@@ -72,14 +71,12 @@ pub async fn go_on(
 }
 
 /// [`go_on`] for the turns that run here, too.
-pub(crate) async fn delete_erased(inner: &Arc<RuntimeInner>) {
+pub(crate) async fn delete_erased(inner: &Arc<RuntimeInner>) -> Result<(), StoreApplyError> {
     let runtime = Runtime(Arc::clone(inner));
     let stop = |turn| {
         runtime.cancel_live(turn);
     };
-    if let Err(error) = go_on(&inner.store, &inner.env, stop).await {
-        tracing::warn!(error = %ErrorChain(&error), "deleting the turns of an end user failed");
-    }
+    go_on(&inner.store, &inner.env, stop).await
 }
 
 impl Runtime {
@@ -87,7 +84,7 @@ impl Runtime {
     /// continues their turns; those that run are being stopped, and erased with their end.
     ///
     /// # Errors
-    /// When the store fails; after `Unknown` it may be done.
+    /// When the store fails. It may have begun then: the name is gone, and the rest is done by a later sweep.
     ///
     /// # Cancel safety
     /// A dropped call still forgets.
@@ -101,7 +98,7 @@ impl Runtime {
         let forgetting = async move {
             let begun = begin(&inner.store, &inner.env, organization, &name).await?;
             if begun != Forgotten::NotFound {
-                delete_erased(&inner).await;
+                delete_erased(&inner).await?;
             }
             Ok(begun)
         };

@@ -71,7 +71,9 @@ pub(crate) async fn run(inner: Arc<RuntimeInner>) {
             () = inner.refusing.cancelled() => return,
             () = tokio::time::sleep(INTERVAL) => {}
         }
-        forgetting::delete_erased(&inner).await;
+        if let Err(error) = forgetting::delete_erased(&inner).await {
+            tracing::warn!(error = %ErrorChain(&error), "deleting the turns of an end user failed");
+        }
         if let Err(error) = expire_contents(&inner).await {
             tracing::warn!(error = %ErrorChain(&error), "letting old contents be erased failed");
         }
@@ -130,7 +132,12 @@ async fn expire_contents_of(
             now,
             turns_max: TURNS_PER_SWEEP_MAX,
         };
-        let outcomes = inner.store.apply(vec![change]).await?;
+        // Erased at once, so that no look passes over those that were found before.
+        let erase = Change::EraseDue {
+            now,
+            turns_max: TURNS_PER_SWEEP_MAX,
+        };
+        let outcomes = inner.store.apply(vec![change, erase]).await?;
         if !outcomes.iter().any(is_more_due) {
             break;
         }
