@@ -12,7 +12,7 @@ use serde_json::json;
 use tw_runtime::callbacks::{CALLBACK_BYTES_MAX, CallbackRequest};
 
 use crate::error::ApiError;
-use crate::request_body::read_body;
+use crate::request_body::read_body_within;
 use crate::server::{AppState, PeerAddress, RequestId};
 use crate::tools::respond;
 
@@ -28,7 +28,9 @@ pub(crate) async fn take(
 ) -> Response {
     let taken = async {
         let (parts, body) = request.into_parts();
-        let body = read_body(&surfaces, &parts.headers, body, CALLBACK_BYTES_MAX).await?;
+        let room = &surfaces.0.callback_bodies;
+        let body =
+            read_body_within(room, &surfaces, &parts.headers, body, CALLBACK_BYTES_MAX).await?;
         // An address that cannot be read is that of no call.
         let (tool, token) = place.map_or_else(|_| Default::default(), |Path(place)| place);
         let peer = parts.extensions.get::<PeerAddress>();

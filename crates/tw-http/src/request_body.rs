@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use http_body_util::BodyExt;
-use tokio::sync::SemaphorePermit;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::error::ApiError;
 use crate::server::{AppState, BODY_UNIT_BYTES};
@@ -24,6 +24,18 @@ const DROPPED_WITHIN: Duration = Duration::from_secs(1);
 /// One that is too large is read on and dropped, up to as much again: a client that is still
 /// sending would else see a broken connection instead of the answer.
 pub(crate) async fn read_body(
+    surfaces: &AppState,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Bytes, ApiError> {
+    let bodies = &surfaces.0.bodies;
+    read_body_within(bodies, surfaces, headers, body, bytes_max).await
+}
+
+/// The same of a body that has room of its own.
+pub(crate) async fn read_body_within(
+    bodies: &Semaphore,
     surfaces: &AppState,
     headers: &HeaderMap,
     mut body: Body,
@@ -43,7 +55,6 @@ pub(crate) async fn read_body(
         bytes_max
     };
     let read = async {
-        let bodies = &surfaces.0.bodies;
         if units(length.unwrap_or(0).min(keeps_max)) > bodies.available_permits() {
             return Err(refused(headers, body, ApiError::overloaded()).await);
         }

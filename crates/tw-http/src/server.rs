@@ -32,6 +32,8 @@ pub(crate) struct SharedState {
     pub(crate) options: SurfaceOptions,
     /// Permits for the units of bodies that may be read.
     pub(crate) bodies: Semaphore,
+    /// The same for callbacks, whose senders show no key before their bodies are read.
+    pub(crate) callback_bodies: Semaphore,
     /// Cancelled when every answer is the last one of its connection.
     pub(crate) closing: CancellationToken,
     /// Places for connections that are no longer HTTP's.
@@ -73,6 +75,8 @@ pub const KEEP_ALIVE_DEFAULT: Duration = Duration::from_secs(15);
 pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 /// Room for 16 bodies of the largest size.
 pub const BODIES_BYTES_DEFAULT: usize = 512 * 1024 * 1024;
+/// Bytes of all callbacks that are being read: 64 of the largest size.
+const CALLBACK_BODIES_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// WebSockets that are open at once, and those of one key unless the configuration says otherwise: an agent has one for
 /// each of its conversations.
 pub const SOCKETS_DEFAULT: SocketLimits = SocketLimits {
@@ -109,6 +113,7 @@ impl AppState {
             runtime,
             options,
             bodies: Semaphore::new(units),
+            callback_bodies: Semaphore::new(CALLBACK_BODIES_BYTES_MAX / BODY_UNIT_BYTES),
             closing: CancellationToken::new(),
             sockets,
             socket_tasks: TaskTracker::new(),
@@ -173,6 +178,11 @@ async fn with_request_id(
     let route = request.extensions().get::<MatchedPath>().cloned();
     let mut response = next.run(request).await;
     let route = route.as_ref().map(MatchedPath::as_str);
+    // The address of a callback is a secret.
+    let path = match route {
+        Some(route) if route.contains("{token}") => route,
+        Some(_) | None => &path,
+    };
     let status = response.status().as_u16();
     surfaces.runtime().metrics().answered(route, status);
     tracing::debug!(
