@@ -1,13 +1,13 @@
 //! Calls by the id that their upstream gave them, and those that failed.
 
-use tw_core::id::{CallId, OrgId, TurnId};
+use tw_core::id::{CallId, CallRef, OrgId, TurnId};
 use tw_core::tenant::TurnOwner;
 
 use super::ReadError;
 use super::columns::{get, word};
-use super::conversations::{OwnerKeys, RowPage};
+use super::conversations::{OwnerKeys, PAGE_BYTES_MAX, RowPage, content_bytes};
 use super::turn::find_turn;
-use super::view::{CallView, ResultDetail, view};
+use super::view::{CallView, ResultDetail, TurnView, view};
 use crate::session::ReadSession;
 use crate::session::bound::{Params, params};
 use crate::store::Store;
@@ -168,20 +168,29 @@ fn found(
             }
         }
     };
-    let has_more = places.len() > max;
-    let mut items = Vec::new();
+    let mut has_more = places.len() > max;
+    let (mut items, mut bytes) = (Vec::new(), 0);
+    // Calls of one turn come one after the other.
+    let mut read_last: Option<TurnView> = None;
     for (turn, round, position) in places.into_iter().take(max) {
-        let Some((key, row)) = find_turn(conn, seen.organization, turn)? else {
-            continue;
-        };
-        let conversation = row.conversation.clone();
-        let view = view(conn, key, row, ResultDetail::Shown)?;
-        let calls = view.rounds.into_iter().flat_map(|round| round.calls);
-        let mut calls =
-            calls.filter(|call| (call.call.round, call.call.position) == (round, position));
-        items.extend(calls.next().map(|call| PlacedCall {
+        if read_last.as_ref().is_none_or(|last| last.turn.id != turn) {
+            if bytes >= PAGE_BYTES_MAX {
+                has_more = true;
+                break;
+            }
+            let Some((key, row)) = find_turn(conn, seen.organization, turn)? else {
+                continue;
+            };
+            bytes += content_bytes(conn, key)?;
+            read_last = Some(view(conn, key, row, ResultDetail::Shown)?);
+        }
+        let Some(of) = &read_last else { continue };
+        let mut calls = of.rounds.iter().flat_map(|round| &round.calls);
+        let call = CallRef { round, position };
+        let found = calls.find(|found| found.call == call).cloned();
+        items.extend(found.map(|call| PlacedCall {
             turn,
-            conversation,
+            conversation: of.turn.conversation.clone(),
             call,
         }));
     }
