@@ -726,5 +726,5 @@ CREATE TABLE callback_delivery (
     CHECK ((round IS NULL) = (position IS NULL))
 );
 
-CREATE INDEX callback_delivery_of ON callback_delivery (turn, round, position) WHERE turn IS NOT NULL;
+CREATE INDEX callback_delivery_of ON callback_delivery (turn, round, position, sender_id) WHERE turn IS NOT NULL;
 CREATE INDEX callback_delivery_old ON callback_delivery (created_us);
