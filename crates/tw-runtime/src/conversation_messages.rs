@@ -61,6 +61,7 @@ impl Runtime {
         let mut is_behind = wanted.after.is_none();
         // Of the turn that a page begins with, what was read before is passed over.
         let (mut is_read, mut messages_max) = (false, wanted.rows_max.saturating_add(1));
+        let mut masker = self.call_masker(caller.organization);
         loop {
             let page = PathPageWanted {
                 order: wanted.order,
@@ -76,12 +77,13 @@ impl Runtime {
             let page = self
                 .store()
                 .head_path(organization, name, whose.clone(), page);
-            let page = match page.await? {
+            let mut page = match page.await? {
                 PathPage::NoConversation => return Ok(ShapedPage::NoConversation),
                 PathPage::NoCursor => return Ok(ShapedPage::NoCursor),
                 PathPage::Page(page) => page,
             };
-            for of_turn in page.items.iter().skip(usize::from(is_read)) {
+            for of_turn in page.items.iter_mut().skip(usize::from(is_read)) {
+                masker.mask_turn(&mut of_turn.view).await?;
                 let turn = SaidTurn::of(self.record_of(of_turn).await?);
                 let mut of_turn = wanted.shape.rows(&turn);
                 match wanted.order {
@@ -200,6 +202,7 @@ pub fn said_call(call: &CallView) -> SaidCall {
         result: end.and_then(|end| end.result.clone()),
         approval: call.approval.as_ref().map(|approval| approval.state),
         approves: call.approves.is_some(),
+        external_id: call.external_id.clone(),
         cost_microusd: call.cost_microusd,
         created: call.created,
         updated: call.ended.or(call.started).unwrap_or(call.created),

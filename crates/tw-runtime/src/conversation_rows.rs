@@ -53,7 +53,7 @@ pub enum AppendRowsError {
     Read(#[from] ReadError),
 }
 
-/// Messages and calls of the newest turns that are read to find the calls that wait.
+/// Messages and calls of turns that are read at once, the newest first, to find the calls that wait.
 const TAIL_MESSAGES_MAX: usize = 256;
 
 impl Runtime {
@@ -134,18 +134,19 @@ impl Runtime {
             let call = CallRef { round: 0, position };
             TurnChange::AddCall(Box::new(self.outside_call(made, call, at)))
         });
-        let completed = calls
-            .completed
-            .iter()
-            .filter_map(|(open, given)| match open.row {
-                Some((call, CallRunner::Outside)) => Some(TurnChange::EndOutsideCall {
-                    call,
+        let completed = calls.completed.iter().filter_map(|(open, given)| {
+            let row = open.row.as_ref()?;
+            match row.runs {
+                // One whose result was deleted has ended before.
+                CallRunner::Outside if !row.is_final => Some(TurnChange::EndOutsideCall {
+                    call: row.id,
                     is_error: given.is_error,
                     at,
                 }),
                 // A call that was handed over has ended with that.
-                Some((_, CallRunner::Client | CallRunner::Server)) | None => None,
-            });
+                CallRunner::Outside | CallRunner::Client | CallRunner::Server => None,
+            }
+        });
         made.chain(completed).collect()
     }
 
@@ -184,27 +185,34 @@ impl Runtime {
         conversation: &str,
         whose: TurnOwner,
     ) -> Result<Vec<OpenCall>, ReadError> {
-        let wanted = PathPageWanted {
-            order: ListOrder::NewestFirst,
-            from: None,
-            messages_max: TAIL_MESSAGES_MAX,
-            detail: ResultDetail::Shown,
-        };
-        let name = conversation.to_owned();
-        let page = self
-            .store()
-            .head_path(caller.organization, name, whose, wanted);
-        let PathPage::Page(page) = page.await? else {
-            return Ok(Vec::new());
-        };
-        for of_turn in &page.items {
-            let turn = SaidTurn::of(self.record_of(of_turn).await?);
-            let is_message = |said: &SaidEntry| matches!(said, SaidEntry::Message(_));
-            if turn.said.iter().any(is_message) {
-                return Ok(turn.open);
+        let mut from = None;
+        loop {
+            let wanted = PathPageWanted {
+                order: ListOrder::NewestFirst,
+                from,
+                messages_max: TAIL_MESSAGES_MAX,
+                detail: ResultDetail::Shown,
+            };
+            let name = conversation.to_owned();
+            let page = self
+                .store()
+                .head_path(caller.organization, name, whose.clone(), wanted);
+            let PathPage::Page(page) = page.await? else {
+                return Ok(Vec::new());
+            };
+            for of_turn in page.items.iter().skip(usize::from(from.is_some())) {
+                let turn = SaidTurn::of(self.record_of(of_turn).await?);
+                let is_message = |said: &SaidEntry| matches!(said, SaidEntry::Message(_));
+                if turn.said.iter().any(is_message) {
+                    return Ok(turn.open);
+                }
             }
+            // Results may have come in many turns, or in large ones.
+            from = match page.items.last() {
+                Some(last) if page.has_more => Some(last.view.turn.id),
+                Some(_) | None => return Ok(Vec::new()),
+            };
         }
-        Ok(Vec::new())
     }
 
     async fn rows_of(

@@ -94,7 +94,11 @@ impl Store {
             };
             let made = seen.made(conn, key)?.is_some();
             let of = if made { seen.of_everybody() } else { seen };
-            let path = HeadPath::of(conn, of, key)?;
+            let path = if made {
+                HeadPath::marked_only(of, key)
+            } else {
+                HeadPath::of(conn, of, key)?
+            };
             path.page(conn, &wanted)
         })
         .await
@@ -126,12 +130,17 @@ const BACKWARD: &str = "SELECT id FROM turn
     ORDER BY key DESC LIMIT ?6";
 
 impl HeadPath {
-    fn of(conn: ReadSession<'_>, seen: OwnerKeys, conversation: i64) -> Result<Self, ReadError> {
-        let mut path = Self {
+    /// Of a conversation that was made, turns that merely name it are no part.
+    fn marked_only(seen: OwnerKeys, conversation: i64) -> Self {
+        Self {
             seen,
             conversation,
             walked: None,
-        };
+        }
+    }
+
+    fn of(conn: ReadSession<'_>, seen: OwnerKeys, conversation: i64) -> Result<Self, ReadError> {
+        let mut path = Self::marked_only(seen, conversation);
         if path
             .marked(conn, ListOrder::NewestFirst, i64::MAX, 1)?
             .is_empty()
@@ -235,8 +244,11 @@ impl HeadPath {
         };
         let (mut items, mut messages, mut bytes) = (Vec::new(), 0, 0);
         let mut has_more = false;
+        // Whoever goes on behind a turn gets at least the next one, however much that one holds.
+        let passed_over = usize::from(wanted.from.is_some());
         for id in turns {
-            if messages >= wanted.messages_max || bytes >= PAGE_BYTES_MAX {
+            let is_full = messages >= wanted.messages_max || bytes >= PAGE_BYTES_MAX;
+            if is_full && items.len() > passed_over {
                 has_more = true;
                 break;
             }
@@ -319,11 +331,16 @@ const HANDED: &str =
     "SELECT tool_call_id, tool_name, CASE WHEN is_error = 1 THEN 1 ELSE 0 END AS is_error
     FROM tool_call WHERE organization = ?1 AND id = ?2";
 
-/// Ids of upstreams may come again: the newest call before the turn is meant.
+/// Ids of upstreams may come again, in other conversations above all: the newest call of this one before the turn is
+/// meant, which is mostly one of the turn before it.
 const NAMED: &str =
-    "SELECT tool_call_id, tool_name, CASE WHEN is_error = 1 THEN 1 ELSE 0 END AS is_error
-    FROM tool_call WHERE organization = ?1 AND tool_call_id = ?2 AND turn <= ?3 AND runs <> 'server'
-    ORDER BY turn DESC, round DESC, position DESC LIMIT 1";
+    "SELECT c.tool_call_id, c.tool_name, CASE WHEN c.is_error = 1 THEN 1 ELSE 0 END AS is_error
+    FROM turn of_result
+    JOIN turn t ON t.organization = ?1 AND t.conversation = of_result.conversation AND t.key <= ?3
+        AND t.deleted_us IS NULL
+    JOIN tool_call c ON c.turn = t.key
+    WHERE of_result.key = ?3 AND c.tool_call_id = ?2 AND c.runs <> 'server'
+    ORDER BY t.key DESC, c.round DESC, c.position DESC LIMIT 1";
 
 fn answered(
     conn: ReadSession<'_>,
@@ -375,9 +392,15 @@ mod tests {
             (FIND, "sqlite_autoindex_turn_1 (organization=? AND id=?)"),
             (HANDED, "(organization=? AND id=?)"),
         ]);
-        // Few calls have one id, and they are put in order.
+        // The calls of one turn after the other, which are put in order.
         let plan = crate::read::plan::plan(NAMED);
-        let by = "tool_call_upstream (organization=? AND tool_call_id=?";
-        assert!(plan.iter().any(|line| line.contains(by)), "{plan:#?}");
+        for by in [
+            "turn_conversation (organization=? AND conversation=? AND rowid",
+            "PRIMARY KEY (turn=?)",
+        ] {
+            assert!(plan.iter().any(|line| line.contains(by)), "{plan:#?}");
+        }
+        let sorted = "USE TEMP B-TREE FOR ORDER BY";
+        assert!(!plan.iter().any(|line| line.contains(sorted)), "{plan:#?}");
     }
 }

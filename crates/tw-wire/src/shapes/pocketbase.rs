@@ -45,7 +45,10 @@ pub fn row_of_call(turn: &SaidTurn, call: &SaidCall) -> String {
             "error",
             &error.flatten().map_or_else(|| "\"\"".to_owned(), quoted),
         )
-        .text("external_id", "")
+        .text(
+            "external_id",
+            call.external_id.as_deref().unwrap_or_default(),
+        )
         .json("metadata", &metadata.end())
         .text("created", &time_of(call.created))
         .text("updated", &time_of(call.updated))

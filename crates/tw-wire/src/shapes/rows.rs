@@ -564,7 +564,7 @@ pub fn pair(rows: &[RowMessage], waiting: Vec<OpenCall>) -> Result<PairedCalls, 
                     is_error: result.is_error,
                 };
                 let is_meant = |call: &OpenCall| {
-                    let handed = call.row.map(|(id, _)| id.handed());
+                    let handed = call.row.map(|row| row.id.handed());
                     call.tool_call_id == result.call_id || handed.as_ref() == Some(&result.call_id)
                 };
                 if let Some(at) = waiting.iter().position(is_meant) {

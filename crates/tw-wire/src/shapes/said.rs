@@ -50,6 +50,8 @@ pub struct SaidCall {
     pub approval: Option<ApprovalState>,
     /// It acts on the approval of an earlier call.
     pub approves: bool,
+    /// The id of its job at the service that runs it.
+    pub external_id: Option<String>,
     pub cost_microusd: Option<i64>,
     pub created: Timestamp,
     pub updated: Timestamp,
@@ -83,8 +85,17 @@ pub struct SaidTurn {
 pub struct OpenCall {
     pub tool_call_id: String,
     pub tool_name: String,
-    /// The row of the call, and who runs it; `None` where the record has it only as part of a message.
-    pub row: Option<(CallId, CallRunner)>,
+    /// The row of the call; `None` where the record has it only as part of a message.
+    pub row: Option<OpenCallRow>,
+}
+
+/// The row of a call whose result a client is to bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenCallRow {
+    pub id: CallId,
+    pub runs: CallRunner,
+    /// It had a result, which is gone.
+    pub is_final: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -199,7 +210,7 @@ impl OpenCall {
     fn is_in(&self, answers: &BTreeSet<String>) -> bool {
         let is_handed = self
             .row
-            .is_some_and(|(id, _)| answers.contains(&id.handed()));
+            .is_some_and(|row| answers.contains(&row.id.handed()));
         is_handed || answers.contains(&self.tool_call_id)
     }
 }
@@ -254,7 +265,11 @@ impl Order<'_> {
                     Some(_) | None => self.open.push(OpenCall {
                         tool_call_id: call.id.clone(),
                         tool_name: call.name.clone(),
-                        row: row.map(|row| (row.id, row.runs)),
+                        row: row.map(|row| OpenCallRow {
+                            id: row.id,
+                            runs: row.runs,
+                            is_final: row.status.is_final(),
+                        }),
                     }),
                 }
             }
@@ -280,7 +295,7 @@ impl Order<'_> {
             call.tool_call_id == *id
                 || call
                     .row
-                    .is_some_and(|(id, _)| id.handed() == result.call_id)
+                    .is_some_and(|row| row.id.handed() == result.call_id)
         });
         let open = open.map(|at| self.open.remove(at));
         let name = known.map(|known| known.tool_name.clone());

@@ -45,6 +45,7 @@ fn call(round: u32, position: u32, name: &str, shown: &str) -> SaidCall {
         result: Some(shown.to_owned()),
         approval: None,
         approves: false,
+        external_id: None,
         cost_microusd: None,
         created: at(20),
         updated: at(30),
