@@ -35,6 +35,9 @@ pub enum Command {
         #[command(subcommand)]
         command: WebhooksCommand,
     },
+    /// Print the calls that wait for somebody outside and are stuck, ask about their jobs, and end them by hand.
+    /// Works while the server runs.
+    Stuck(StuckArgs),
     /// Forget people. Works while the server runs.
     Users {
         #[command(subcommand)]
@@ -104,6 +107,52 @@ pub enum WebhooksCommand {
 pub enum UsersCommand {
     /// Delete and erase all that an end user's turns hold, and print the name under which counts and costs stay.
     Erase(EraseUserArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct StuckArgs {
+    #[command(subcommand)]
+    pub command: Option<StuckCommand>,
+    #[command(flatten)]
+    pub list: ListStuckArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct ListStuckArgs {
+    /// Print all open calls, stuck or not.
+    #[arg(long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub of: ToolsOf,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum StuckCommand {
+    /// Have the server ask about a call's job at once.
+    Poll(OpenCallArgs),
+    /// End a call as failed; the model is told why.
+    Fail(EndCallArgs),
+    /// End a call with a result.
+    Complete(EndCallArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct OpenCallArgs {
+    /// The call's id, as `stuck` prints it.
+    pub call: String,
+    #[command(flatten)]
+    pub of: ToolsOf,
+}
+
+#[derive(Args, Debug)]
+pub struct EndCallArgs {
+    /// The call's id, as `stuck` prints it.
+    pub call: String,
+    /// Why it failed, or its result.
+    pub text: String,
+    #[command(flatten)]
+    pub of: ToolsOf,
 }
 
 #[derive(Args, Debug)]

@@ -5,6 +5,7 @@ mod upstream;
 mod downloads;
 mod egress;
 mod environment;
+mod files;
 mod headers;
 mod hooks;
 mod money;
@@ -54,6 +55,7 @@ use crate::registry::{self, ProbeSettings};
 use downloads::DownloadSettings;
 use egress::EgressSettings;
 use environment::Environment;
+use files::FileSettings;
 use hooks::HookSettings;
 use money::{PriceSettings, SpendSettings};
 use network::TlsSettings;
@@ -81,6 +83,7 @@ pub struct Settings {
     record: RecordSettings,
     tools: ToolSettings,
     cache: CacheSettings,
+    files: FileSettings,
     hooks: HookSettings,
     downloads: DownloadSettings,
     telemetry: TelemetrySettings,
@@ -327,6 +330,7 @@ impl Settings {
             downloader: self.downloader(&self.listeners())?,
             secrets: Arc::clone(&self.secrets),
             callback_base: self.hooks.base()?,
+            files: self.files.keeping(),
             trusted_proxies: self.hooks.trusted_proxies()?,
             tools_stored_max: self.limits.tools_stored_max,
             results_bytes_max: self.cache.bytes_max,

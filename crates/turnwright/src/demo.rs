@@ -1,6 +1,7 @@
 //! `turnwright demo`: a whole tool loop on a fresh machine, shown in the terminal.
 
 mod client;
+mod picture;
 mod report;
 
 use std::ops::ControlFlow;
@@ -30,6 +31,7 @@ use crate::serve::{ListeningServer, StopReason, log_to_stderr, stop_signal};
 use tw_runtime::metrics::DroppedLogLines;
 
 use client::DemoClient;
+use picture::ImageService;
 use tw_wire::format::WireFormat;
 
 const SCRIPT: &str = include_str!("demo/script.toml");
@@ -62,8 +64,13 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         answer_bytes_max: ANSWER_BYTES_DEFAULT,
         access: UpstreamAccess::direct(),
     };
-    let config = RuntimeConfig::with_upstream(upstream, registry::tools(&[])?);
     let listener = listen::bind(args.listen).await?;
+    let base = format!("http://{}", listener.local_addr()?);
+    let service = ImageService::start().await?;
+    let config = service.reached_by(RuntimeConfig {
+        callback_base: Some(base),
+        ..RuntimeConfig::with_upstream(upstream, registry::tools(&[])?)
+    })?;
     let server = ListeningServer::start(
         config,
         store,
@@ -80,7 +87,9 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         StopReason::Quit
     };
     let serving = tokio::spawn(server.until(stopped));
-    show(&DemoClient::new(address, key.clone())).await?;
+    let client = DemoClient::new(address, key.clone());
+    show(&client).await?;
+    picture::show(&client, &service).await?;
     printed::say(format_args!("{}\n", report::try_it(address, &key, MODEL)));
     printed::say(format_args!(
         "demo finished: the server goes on until you press Ctrl-C; nothing of it is kept.\n"
@@ -92,7 +101,12 @@ fn demo_key() -> KeyWanted {
     KeyWanted {
         organization: "default".to_owned(),
         name: "demo".to_owned(),
-        scopes: vec![KeyScope::Chat, KeyScope::TurnsRead, KeyScope::ToolsRead],
+        scopes: vec![
+            KeyScope::Chat,
+            KeyScope::TurnsRead,
+            KeyScope::ToolsRead,
+            KeyScope::ToolsWrite,
+        ],
         tools: ToolGrant::All,
         tools_mode: ToolsMode::Replace,
         record: RecordPolicy::Full,

@@ -23,6 +23,7 @@ mod printed;
 mod progress;
 mod registry;
 mod serve;
+mod stuck;
 mod tools;
 mod users;
 mod webhooks;
@@ -55,6 +56,7 @@ async fn main() -> ExitCode {
             command: cli::ToolsCommand::List(args),
         } => tools::list(args).await,
         cli::Command::Webhooks { command } => webhooks::run(command).await,
+        cli::Command::Stuck(args) => stuck::run(args).await,
         cli::Command::Users {
             command: cli::UsersCommand::Erase(args),
         } => users::erase(args).await,

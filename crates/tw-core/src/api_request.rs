@@ -13,7 +13,7 @@ use std::fmt;
 
 use crate::parameters::{ParameterValue, SecretRef};
 use crate::template::{BadTemplate, RenderError};
-use crate::variables::Variables;
+use crate::variables::{EXTERNAL_ID, REFERENCE, Variables};
 
 /// The request of a tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,8 @@ pub struct ApiRequest {
     /// Static members of the body; they win over parameters.
     pub body: Vec<(String, ParameterValue)>,
     pub body_format: BodyFormat,
+    /// Member of a JSON body that holds the parameters that go there; `None` where they are its members.
+    pub body_under: Option<String>,
     pub look_up: Option<LookUpRequest>,
 }
 
@@ -108,6 +110,35 @@ pub struct LookUpRequest {
     pub query: Vec<(String, ParameterValue)>,
     /// Statuses that say that the request did not arrive.
     pub absent: Vec<u16>,
+}
+
+/// The request that asks how a job does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PollRequest {
+    pub method: Method,
+    pub url: UrlTemplate,
+    pub headers: Vec<(String, ParameterValue)>,
+    pub query: Vec<(String, ParameterValue)>,
+    /// Members of a JSON body; empty for none.
+    pub body: Vec<(String, ParameterValue)>,
+}
+
+impl PollRequest {
+    /// Whether it asks by the id that the tool has given the job.
+    pub fn names_external_id(&self) -> bool {
+        self.names(EXTERNAL_ID)
+    }
+
+    /// Whether it asks by the call's own idempotency key.
+    pub fn names_reference(&self) -> bool {
+        self.names(REFERENCE)
+    }
+
+    fn names(&self, variable: &str) -> bool {
+        let mut members = self.headers.iter().chain(&self.query).chain(&self.body);
+        self.url.variables().any(|name| name == variable)
+            || members.any(|(_, value)| value.names(variable))
+    }
 }
 
 /// A URL whose scheme, host and port are literal.

@@ -29,6 +29,11 @@ pub enum CallbackMeaning {
     /// The job goes on.
     Progress,
     Ended(CallEnd),
+    /// The job has ended, by this body, and more is to be done before its call does; without a body the job is asked
+    /// about first.
+    Over {
+        answer: Option<String>,
+    },
     /// It does not say what it should.
     Malformed,
     /// Nobody asked what it says.
@@ -42,6 +47,8 @@ pub enum CallbackOutcome {
     Failed,
     /// The job goes on; nothing changed.
     Progress,
+    /// What it says is on disk, and its call ends once the job was asked about.
+    Kept,
     /// The same came before.
     Duplicate,
     /// The call had ended before.
@@ -51,10 +58,11 @@ pub enum CallbackOutcome {
 }
 
 impl CallbackOutcome {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Completed,
         Self::Failed,
         Self::Progress,
+        Self::Kept,
         Self::Duplicate,
         Self::Late,
         Self::Malformed,
@@ -66,6 +74,7 @@ impl CallbackOutcome {
             Self::Completed => "completed",
             Self::Failed => "failed",
             Self::Progress => "progress",
+            Self::Kept => "kept",
             Self::Duplicate => "duplicate",
             Self::Late => "late",
             Self::Malformed => "malformed",
@@ -89,6 +98,8 @@ pub struct TakenCallback {
     /// Why it is not genuine.
     pub fault: Option<&'static str>,
     pub meaning: CallbackMeaning,
+    /// The id of the job that it is about, if it says one: of a call whose job has another, it is malformed.
+    pub external_id: Option<String>,
     pub body: Vec<u8>,
     /// SHA-256.
     pub body_hash: [u8; 32],

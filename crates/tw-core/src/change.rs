@@ -11,6 +11,7 @@ use crate::callback::{CallbackOutcome, TakenCallback};
 use crate::conversation::{AddedItems, ChangeConversation, DeleteItem, NewConversation};
 use crate::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
 use crate::imported::{ImportOutcome, ImportTurns};
+use crate::job::{JobChange, JobClaim};
 use crate::json::shared::SharedText;
 use crate::memory::{MemoryVerdict, RememberedHash};
 use crate::model::TokenUsage;
@@ -128,6 +129,9 @@ pub enum Change {
     // Webhooks.
     OfWebhook(Box<WebhookChange>),
 
+    // Jobs of tools.
+    OfJob(Box<JobChange>),
+
     // Requests without a turn.
     RecordRelayedRequest(Box<RelayedRequest>),
 
@@ -162,7 +166,7 @@ pub enum Change {
         before: Timestamp,
         keys_max: u32,
     },
-    /// Fails calls that no callback has ended in time.
+    /// Fails calls that neither a callback nor a poll has ended in time.
     ExpireCallbacks {
         now: Timestamp,
         calls_max: u32,
@@ -209,7 +213,7 @@ pub enum TurnChange {
         until: Timestamp,
         at: Timestamp,
     },
-    /// A call whose request was taken, and whose end a callback will tell, by `until` at the latest.
+    /// A call whose request was taken, and whose end a callback or a poll will tell, by `until` at the latest.
     AwaitCallback(AwaitedCallback),
     /// The turn goes on without the end of a call: in place of its result the model has what it was `told`, for good.
     DetachCall {
@@ -291,6 +295,8 @@ pub enum Outcome {
     TooMany,
     /// What a callback came to.
     CallbackTaken(CallbackOutcome),
+    /// Jobs that are the caller's to ask about.
+    Jobs(Vec<JobClaim>),
     /// Deliveries of webhooks that are the caller's to send.
     Deliveries(Vec<ClaimedDelivery>),
     /// What became of each turn that was to be imported.
@@ -589,13 +595,15 @@ pub struct NewCall {
     pub at: Timestamp,
 }
 
-/// A call whose end a callback will tell.
+/// A call whose job has started, or may have, and whose end is told later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwaitedCallback {
     pub call: CallRef,
     /// The id by which its tool knows the job, if it said one.
     pub external_id: Option<String>,
     pub until: Timestamp,
+    /// Time of the first poll, of a job that is polled.
+    pub poll_at: Option<Timestamp>,
     pub at: Timestamp,
 }
 

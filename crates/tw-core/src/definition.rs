@@ -3,8 +3,8 @@
 //! [`ToolDefinition::check`] says whether it can be used; what else is here, and the requests in
 //! [`crate::api_request`], hold for definitions that passed it.
 
-mod callback;
 mod check;
+mod job;
 mod masking;
 mod offered;
 mod response;
@@ -12,13 +12,13 @@ mod secrets;
 mod select;
 mod walk;
 
-use crate::api_request::ApiRequest;
+use crate::api_request::{ApiRequest, PollRequest};
 use crate::hmac_rule::HmacRule;
 use crate::parameters::Parameters;
 use crate::template::TextTemplate;
 use crate::tool::CallPolicy;
 
-pub use callback::NoJobNamed;
+pub use job::{JobAnswer, JobReading};
 pub use masking::MaskedCall;
 pub use secrets::SecretUse;
 
@@ -33,29 +33,90 @@ pub struct ToolDefinition {
     pub request: ApiRequest,
     pub response: ResponseRules,
     pub policy: CallPolicy,
-    /// Set for a tool that completes by webhook.
+    /// Set for a tool whose answer says that a job has started.
+    pub job: Option<JobRules>,
+}
+
+/// The rules of a tool whose calls end later than the answers to their requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRules {
+    /// `None` where every answer that the definition accepts has started a job.
+    pub start: Option<JobStart>,
+    /// Places of the job's id in the answer to the request, of which the first that holds one counts; an answer
+    /// without one there has started no job. Empty where the jobs have no ids.
+    pub external_id: Vec<serde_json_path::JsonPath>,
+    /// Places of texts that are JSON themselves, which is read in their place, in answers to polls and in callbacks.
+    pub json_in: Vec<serde_json_path::JsonPath>,
+    /// `None` where nobody calls back.
     pub callback: Option<CallbackRules>,
+    /// `None` where nobody can be asked.
+    pub poll: Option<PollRules>,
+    /// Files that the result names and that are copied.
+    pub files: Option<FileRules>,
+}
+
+/// The files of a job's result that are copied into our own storage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileRules {
+    /// The places of their URLs.
+    pub urls: serde_json_path::JsonPath,
+    /// Media types, as those of a response.
+    pub content_types: Vec<String>,
+    pub bytes_max: usize,
+    /// Others stay where they are.
+    pub files_max: usize,
+}
+
+/// Whether the answer to a request has started a job, where its HTTP status does not say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobStart {
+    pub path: serde_json_path::JsonPath,
+    /// Values that say so; any other one says that the job was refused.
+    pub accepted: Vec<serde_json::Value>,
+    /// Values of an answer that has started nothing, and that another request may follow.
+    pub again: Vec<serde_json::Value>,
+    /// Values of an answer that leaves it open.
+    pub unknown: Vec<serde_json::Value>,
+    /// The place of what went wrong.
+    pub error: Option<serde_json_path::JsonPath>,
 }
 
 /// The rules by which a tool's callbacks are taken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallbackRules {
-    /// The place of the job's id in the answer to the request; an answer without one there has started no job.
-    pub external_id: Option<serde_json_path::JsonPath>,
+    /// Places of the job's id; a callback with another one than the call's is not of it.
+    pub external_id: Vec<serde_json_path::JsonPath>,
     pub verification: CallbackVerification,
     /// Networks, such as `203.0.113.0/24`, from which callbacks come; empty for any.
     pub addresses: Vec<String>,
-    /// `None` where every callback is the end of its call.
-    pub status: Option<CallbackStatus>,
-    /// The part of a callback that the model is shown; `None` for all of it.
+    pub says: JobMapping,
+}
+
+/// The rules by which a job is asked about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PollRules {
+    pub request: PollRequest,
+    /// Waits before the first poll and between the next ones; the last of them goes on.
+    pub every: Vec<std::time::Duration>,
+    /// A callback only has the job asked about, and its own words change nothing.
+    pub confirms: bool,
+    pub says: JobMapping,
+}
+
+/// What a callback, or the answer to a poll, says of its job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobMapping {
+    /// `None` where every one is the end of its call.
+    pub status: Option<JobStatus>,
+    /// The part of it that the model is shown; `None` for all of it.
     pub result: Option<ResponseSelect>,
     /// The place of what went wrong.
     pub error: Option<serde_json_path::JsonPath>,
 }
 
-/// Whether a callback has told the end of its job.
+/// Whether a job has ended.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CallbackStatus {
+pub struct JobStatus {
     pub path: serde_json_path::JsonPath,
     /// Values that say so; any other one says that the job goes on.
     pub completed: Vec<serde_json::Value>,

@@ -46,6 +46,8 @@ pub enum SignedPart {
     Url,
     /// The body as a form: each name and each of its values, sorted, the same pair once.
     SortedForm,
+    /// A string or a number of a JSON body.
+    BodyValue(serde_json_path::JsonPath),
     /// The value of a header.
     Header(String),
     /// The value of an element of the signature's own header.

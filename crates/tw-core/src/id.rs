@@ -28,6 +28,8 @@ integer_key! {
     WebhookKey,
     /// A delivery's row.
     WebhookDeliveryKey,
+    /// A job that a call of ours has started.
+    JobKey,
 }
 
 impl TurnId {
@@ -81,6 +83,8 @@ uuid_id! {
     WebhookId,
     /// A conversation; UUIDv7.
     ConversationId,
+    /// A file that a call made; UUIDv7.
+    FileId,
     /// Our own id of a tool call, with 74 random bits behind its time, so that it cannot be guessed.
     CallId,
 }

@@ -33,8 +33,10 @@ pub mod turn_status;
 pub mod upstream_chain;
 pub mod webhook;
 
+pub mod call_file;
 pub mod callback;
 pub mod hmac_rule;
+pub mod job;
 
 pub mod api_request;
 pub mod definition;

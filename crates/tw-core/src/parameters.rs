@@ -92,6 +92,18 @@ pub enum ParameterValue {
     Object(Vec<(String, ParameterValue)>),
 }
 
+impl ParameterValue {
+    /// Whether a variable stands anywhere in it.
+    pub fn names(&self, variable: &str) -> bool {
+        match self {
+            Self::Literal(_) | Self::Secret(_) => false,
+            Self::Text(template) => template.variables().any(|name| name == variable),
+            Self::Array(items) => items.iter().any(|item| item.names(variable)),
+            Self::Object(members) => members.iter().any(|(_, value)| value.names(variable)),
+        }
+    }
+}
+
 /// A secret that the operator keeps; the definition holds its name only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretRef {

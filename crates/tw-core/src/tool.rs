@@ -82,17 +82,40 @@ pub struct CallPolicy {
 pub enum CallCompletion {
     /// The answer to the request is the result.
     Inline,
-    /// The answer to the request says that a job has started; the result comes by a callback.
-    Webhook(WebhookCompletion),
+    /// The answer to the request says that a job has started; the result comes by a callback or a poll.
+    Job(JobCompletion),
 }
 
-/// The rules for calls that a callback ends.
+/// The rules for calls that end by what becomes of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WebhookCompletion {
+pub struct JobCompletion {
     /// The turn goes on with the result; otherwise the model is told that the job has started.
     pub waits: bool,
-    /// Time after which a call fails that no callback has ended.
+    /// Time after which a call fails that has not ended.
     pub deadline: Duration,
+    pub calls_back: bool,
+    pub polls: Option<JobPolls>,
+}
+
+/// The polls of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobPolls {
+    pub first: Duration,
+    /// They ask by the id that the tool has given the job.
+    pub by_id: bool,
+}
+
+impl JobCompletion {
+    /// Whether a job can be heard of again, by its id or without one.
+    pub fn is_heard_of(&self, external_id: Option<&str>) -> bool {
+        self.calls_back || self.first_poll(external_id).is_some()
+    }
+
+    /// The wait before the first poll; `None` where none can be made.
+    pub fn first_poll(&self, external_id: Option<&str>) -> Option<Duration> {
+        let polls = self.polls?;
+        (external_id.is_some() || !polls.by_id).then_some(polls.first)
+    }
 }
 
 /// The rules by which a result is given again: for how long, and to whom.
@@ -190,13 +213,15 @@ impl EffectClass {
 pub enum ToolOutcome {
     /// The tool answered.
     Answered(ToolOutput),
-    /// The tool answered that a job has started, whose end a callback will tell.
+    /// The tool answered that a job has started, whose end it tells later.
     Accepted {
         /// The id by which the tool knows the job, if it says one.
         external_id: Option<String>,
     },
     /// The tool answered that it does not do this; the model may read why.
     Refused { message: String },
+    /// The tool answered that it has started no job, and that another request may: any class may be repeated.
+    NotStarted { message: String },
     /// The tool answered that it does not do this at the moment.
     Unavailable {
         message: String,
@@ -233,6 +258,7 @@ impl ToolOutcome {
             Self::Answered(_) => "answered",
             Self::Accepted { .. } => "accepted",
             Self::Refused { .. } => "refused",
+            Self::NotStarted { .. } => "not_started",
             Self::Unavailable { .. } => "unavailable",
             Self::Unclear { .. } => "unclear",
             Self::Gateway { .. } => "gateway",
@@ -248,9 +274,12 @@ impl ToolOutcome {
 }
 
 impl ToolOutcome {
-    /// Whether an attempt with this outcome, by its word, was certainly not sent.
+    /// Whether an attempt with this outcome, by its word, certainly did nothing: it was not sent, or its tool says so.
     pub fn is_unsent(word: &str) -> bool {
-        matches!(word, "unsendable" | "not_sent" | "not_allowed")
+        matches!(
+            word,
+            "unsendable" | "not_sent" | "not_allowed" | "not_started"
+        )
     }
 
     /// Whether an attempt with this outcome, by its word, leaves it unknown if it took effect.

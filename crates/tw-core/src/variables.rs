@@ -32,6 +32,12 @@ pub const REFERENCE: &str = "reference";
 /// The URL at which a callback ends the call; in the request of a tool that completes by webhook only.
 pub const CALLBACK_URL: &str = "callback_url";
 
+/// The id that a tool has given a job; in the request that asks how the job does only.
+pub const EXTERNAL_ID: &str = "external_id";
+
+/// Variables of [`ALWAYS_THERE`] that are known of a call whose turn is long over.
+pub const IN_POLLS: [&str; 3] = ["organization", "turn", "tool_call"];
+
 /// Longest value that is put in anywhere, in bytes.
 ///
 /// Of a longer one prompts have the beginning, and a call that needs it fails.

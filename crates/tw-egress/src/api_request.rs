@@ -1,4 +1,4 @@
-//! Tools of the kind `api_request`: one attempt, or one look-up, over HTTP.
+//! Tools of the kind `api_request`: one attempt, one look-up, or one poll of a job, over HTTP.
 //!
 //! The definition makes the request and says what of its answer is one (`tw-core`); here it gets
 //! its secrets, leaves through the guarded client, and what comes back loses them again.
@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tw_core::api_request::{BuildError, BuiltRequest, Method, RequestInputs, UrlTemplate};
-use tw_core::definition::{NoJobNamed, ToolDefinition};
+use tw_core::definition::{JobAnswer, ToolDefinition};
 use tw_core::parameters::SecretRef;
 use tw_core::tool::{LookUp, SelectedAnswer, ToolOutcome, ToolOutput};
+use tw_core::variables::Variables;
 use tw_wire::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 
 use crate::client::{
@@ -20,8 +21,10 @@ use crate::client::{
 use crate::exchange::{output, refused, reuse_for, to_utf8};
 use crate::off_thread::aside;
 use crate::secret::Secret;
-use crate::secrets::{Secrets, SentSecrets};
+use crate::secrets::{Secrets, SentSecrets, Tenancy};
 use crate::tools::{AttemptContext, AttemptReport, LookUpReport};
+
+pub mod poll;
 
 /// Longest time for the look-up of a host, TCP and TLS together (the design, section 12).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,7 +55,7 @@ impl ApiCaller {
         attempt: &AttemptContext,
     ) -> AttemptReport {
         let url = &definition.request.url;
-        let built = self.build(url, attempt, |given| {
+        let built = self.build(url, attempt.asker(), |given| {
             definition.request(&attempt.args, given)
         });
         let (built, secrets) = match built {
@@ -83,7 +86,7 @@ impl ApiCaller {
         };
         let status = received.status;
         let headers = received.headers.clone();
-        let outcome = if definition.accepts(status) && definition.callback.is_some() {
+        let outcome = if definition.accepts(status) && definition.job.is_some() {
             accepted(definition, received, &secrets)
         } else if definition.accepts(status) {
             ToolOutcome::Answered(answer(definition, received, &secrets))
@@ -103,7 +106,7 @@ impl ApiCaller {
         let Some(look_up) = &definition.request.look_up else {
             return LookUp::Unknown.into();
         };
-        let built = self.build(&look_up.url, attempt, |given| {
+        let built = self.build(&look_up.url, attempt.asker(), |given| {
             definition.look_up_request(given)
         });
         let Ok((built, secrets)) = built else {
@@ -134,7 +137,7 @@ impl ApiCaller {
     fn build(
         &self,
         url: &UrlTemplate,
-        attempt: &AttemptContext,
+        asker: RequestAsker<'_>,
         build: impl FnOnce(&RequestInputs<'_>) -> Result<BuiltRequest, BuildError>,
     ) -> Result<(BuiltRequest, SentSecrets<'_>), NotBuilt> {
         let not_granted = Cell::new(false);
@@ -142,18 +145,18 @@ impl ApiCaller {
         let secret = |named: &SecretRef| {
             let found = self.secrets.send(
                 &named.name,
-                &attempt.organization,
+                asker.organization,
                 url.host_and_port(),
-                attempt.tenancy,
+                asker.tenancy,
                 &mut sent.borrow_mut(),
             );
             not_granted.set(not_granted.get() || found.is_none());
             found.map(Secret::reveal).map(str::to_owned)
         };
         let built = build(&RequestInputs {
-            variables: &attempt.variables,
+            variables: asker.variables,
             secret: &secret,
-            reference: &attempt.idempotency_key,
+            reference: asker.reference,
         });
         if not_granted.get() {
             // It was granted when the tool was saved.
@@ -162,6 +165,27 @@ impl ApiCaller {
         let sent = sent.into_inner();
         let built = built.map_err(|error| NotBuilt::Unsendable(sent.masked(error.0)))?;
         Ok((built, sent))
+    }
+}
+
+/// The call that a request is made for.
+#[derive(Clone, Copy)]
+struct RequestAsker<'a> {
+    organization: &'a str,
+    tenancy: Tenancy,
+    variables: &'a Variables,
+    /// The call's idempotency key.
+    reference: &'a str,
+}
+
+impl AttemptContext {
+    fn asker(&self) -> RequestAsker<'_> {
+        RequestAsker {
+            organization: &self.organization,
+            tenancy: self.tenancy,
+            variables: &self.variables,
+            reference: &self.idempotency_key,
+        }
     }
 }
 
@@ -229,19 +253,32 @@ fn accepted(
     secrets: &SentSecrets<'_>,
 ) -> ToolOutcome {
     let output = output_of(definition, received);
-    let named = match &output {
-        ToolOutput::Text { text, .. } => definition.job_named(text),
-        ToolOutput::Opaque { .. } => definition.job_named(""),
+    let answer = match &output {
+        ToolOutput::Text { text, .. } => definition.job_answer(text),
+        ToolOutput::Opaque { .. } => definition.job_answer(""),
     };
-    match named {
-        Ok(external_id) => ToolOutcome::Accepted {
+    // What the definition finds to be said, else all of it.
+    let said = |found: Option<String>| match found {
+        Some(found) => secrets.masked(found),
+        None => masked(output, secrets).shown(REFUSAL_BYTES_MAX),
+    };
+    match answer {
+        JobAnswer::Started { external_id } => ToolOutcome::Accepted {
             external_id: external_id.map(|id| secrets.masked(id)),
         },
-        Err(NoJobNamed) => {
-            let said = masked(output, secrets).shown(REFUSAL_BYTES_MAX);
-            let message = format!("The tool answered without starting a job: {said}");
-            ToolOutcome::Refused { message }
-        }
+        JobAnswer::Refused(found) => ToolOutcome::Refused {
+            message: format!("The tool answered without starting a job: {}", said(found)),
+        },
+        JobAnswer::NotNow(found) => ToolOutcome::NotStarted {
+            message: format!("The tool did not start the job: {}", said(found)),
+        },
+        JobAnswer::Unknown(found) => ToolOutcome::Gateway {
+            message: format!(
+                "The tool answered that something went wrong: {}",
+                said(found)
+            ),
+            retry_after: None,
+        },
     }
 }
 

@@ -12,6 +12,7 @@ pub mod builtin;
 pub mod callbacks;
 pub mod client;
 pub mod env;
+pub mod file_downloads;
 pub mod idle_timer;
 pub mod off_thread;
 pub mod otlp_sender;

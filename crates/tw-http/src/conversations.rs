@@ -112,7 +112,9 @@ pub(crate) async fn turns(
                     masked.map_err(|error| ApiError::of_read(&error, &id))?;
                 }
                 let turns = page.items.iter();
-                let data = turns.map(|view| render_turn::render(view, ResultDetail::Shown));
+                let links = surfaces.runtime().file_links().await;
+                let links = links.map_err(|error| ApiError::of_read(&error, &id))?;
+                let data = turns.map(|view| render_turn::render(view, ResultDetail::Shown, &links));
                 Ok(listed(data.collect(), page.has_more))
             }
         }

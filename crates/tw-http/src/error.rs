@@ -1,9 +1,11 @@
 //! Errors, one of each kind; the format of the surface that a request came by gives them their shape.
 
+mod files;
 mod hooks;
 mod kept;
 mod money;
 pub(crate) mod no_room;
+mod open_calls;
 mod socket;
 mod webhooks;
 

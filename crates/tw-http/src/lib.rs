@@ -5,6 +5,7 @@
 
 pub mod server;
 
+mod open_calls;
 mod openapi;
 mod routes;
 
@@ -28,6 +29,7 @@ mod webhooks;
 
 mod events;
 
+mod files;
 mod health;
 mod hooks;
 pub mod metrics;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use tw_core::approval::ApprovalState;
 use tw_core::call::{CallReason, CallRunner};
+use tw_core::call_file::FileFault;
 use tw_core::change::NewMessage;
 use tw_core::conversation::ItemSource;
 use tw_core::model::TokenUsage;
@@ -11,10 +12,12 @@ use tw_core::time::Timestamp;
 use tw_core::tool::EffectClass;
 use tw_core::turn_policy::{OnLeave, RecordPolicy};
 use tw_core::turn_status::TurnReason;
+use tw_runtime::files::FileLinks;
+use tw_store::read::call_files::FileView;
 use tw_store::read::turn::AttemptRow;
 use tw_store::read::view::{ApprovalView, CallView, ResultDetail, RoundView, TurnView};
 
-pub(crate) fn render(view: &TurnView, detail: ResultDetail) -> Value {
+pub(crate) fn render(view: &TurnView, detail: ResultDetail, links: &FileLinks) -> Value {
     let turn = &view.turn;
     json!({
         "id": turn.id.to_string(),
@@ -41,16 +44,38 @@ pub(crate) fn render(view: &TurnView, detail: ResultDetail) -> Value {
         "cost_microusd": turn.cost_microusd,
         "tool_count": turn.tool_count,
         "input": view.input.iter().map(message).collect::<Vec<_>>(),
-        "rounds": view.rounds.iter().map(|made| round(made, detail)).collect::<Vec<_>>(),
+        "rounds": view.rounds.iter().map(|made| round(made, detail, links)).collect::<Vec<_>>(),
     })
 }
 
-fn round(round: &RoundView, detail: ResultDetail) -> Value {
+fn round(round: &RoundView, detail: ResultDetail, links: &FileLinks) -> Value {
     json!({
         "round": round.round,
         "attempts": round.attempts.iter().map(attempt).collect::<Vec<_>>(),
         "messages": round.messages.iter().map(message).collect::<Vec<_>>(),
-        "calls": round.calls.iter().map(|made| call(made, detail)).collect::<Vec<_>>(),
+        "calls": round.calls.iter().map(|made| call_with_files(made, detail, links)).collect::<Vec<_>>(),
+    })
+}
+
+fn call_with_files(of: &CallView, detail: ResultDetail, links: &FileLinks) -> Value {
+    let mut shown = call(of, detail);
+    if !of.files.is_empty() {
+        let files = of.files.iter().map(|made| file(made, links));
+        shown["files"] = files.collect();
+    }
+    shown
+}
+
+fn file(file: &FileView, links: &FileLinks) -> Value {
+    let digits =
+        |hash: &Vec<u8>| -> String { hash.iter().map(|byte| format!("{byte:02x}")).collect() };
+    json!({
+        "id": file.id.to_string(),
+        "url": file.fault.is_none().then(|| links.fresh(file.id)),
+        "content_type": file.content_type,
+        "bytes": file.bytes,
+        "sha256": file.hash.as_ref().map(digits),
+        "fault": file.fault.map(FileFault::as_str),
     })
 }
 

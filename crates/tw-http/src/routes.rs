@@ -9,8 +9,8 @@ use crate::openapi::{
 };
 use crate::relay::{self, RELAYED_ROUTES, RelayedRoute};
 use crate::{
-    calls, chat, compact, conversations, events, health, hooks, keys, messages, metrics, models,
-    responses, socket, tools, turns, usage, users, webhooks,
+    calls, chat, compact, conversations, events, files, health, hooks, keys, messages, metrics,
+    models, open_calls, responses, socket, tools, turns, usage, users, webhooks,
 };
 
 pub(crate) fn all() -> DocumentedRouter {
@@ -20,7 +20,7 @@ pub(crate) fn all() -> DocumentedRouter {
     let router = of_conversations(router);
     let router = of_tools(router);
     let router = of_keys(router);
-    of_usage(of_hooks(of_webhooks(router)))
+    of_usage(of_open_calls(of_files(of_hooks(of_webhooks(router)))))
 }
 
 const FORM: &str = "multipart/form-data";
@@ -555,6 +555,57 @@ fn of_hooks(router: DocumentedRouter) -> DocumentedRouter {
         routing::post(hooks::take),
         &[takes],
     )
+}
+
+fn of_open_calls(router: DocumentedRouter) -> DocumentedRouter {
+    const WHICH: QueryParameter = query("which", "string", "stuck, unless it is all");
+    let lists = get(
+        "listOpenCalls",
+        "Calls that wait for somebody outside, oldest first",
+    )
+    .scope("admin")
+    .query(&[WHICH, LIMIT, AFTER_ID])
+    .gives(&[(JSON, "OpenCallList")]);
+    let acts = |id, summary| {
+        post(id, summary)
+            .scope("admin")
+            .gives(&[(JSON, "OpenCallChanged")])
+    };
+    let polls = acts("pollOpenCall", "Asks about the job of a call at once");
+    let fails = acts("failOpenCall", "Ends a call as failed").takes(&[(JSON, "OpenCallFailure")]);
+    let completes =
+        acts("completeOpenCall", "Ends a call with a result").takes(&[(JSON, "OpenCallResult")]);
+    router
+        .route(
+            "/api/{slug}/open-calls",
+            routing::get(open_calls::list),
+            &[lists],
+        )
+        .route(
+            "/api/{slug}/open-calls/{id}/poll",
+            routing::post(open_calls::poll),
+            &[polls],
+        )
+        .route(
+            "/api/{slug}/open-calls/{id}/fail",
+            routing::post(open_calls::fail),
+            &[fails],
+        )
+        .route(
+            "/api/{slug}/open-calls/{id}/complete",
+            routing::post(open_calls::complete),
+            &[completes],
+        )
+}
+
+fn of_files(router: DocumentedRouter) -> DocumentedRouter {
+    const EXPIRES: QueryParameter = query("expires", "integer", "as the link has it");
+    const SIGNATURE: QueryParameter = query("signature", "string", "as the link has it");
+    let reads = get("getFile", "A file that a job has made, by its link")
+        .without_key()
+        .query(&[EXPIRES, SIGNATURE])
+        .gives(&[("*/*", BINARY)]);
+    router.route("/files/{id}", routing::get(files::read), &[reads])
 }
 
 fn of_usage(router: DocumentedRouter) -> DocumentedRouter {

@@ -34,7 +34,7 @@ pub(crate) async fn show(
         let reader = access::reader(&surfaces, &headers, None, &id).await?;
         visible(&surfaces, &reader, &turn, detail, &id).await
     };
-    answer(shown.await, detail, &id)
+    answer(&surfaces, shown.await, detail, &id).await
 }
 
 pub(crate) async fn cancel(
@@ -57,7 +57,7 @@ pub(crate) async fn cancel(
         stop(&surfaces, caller, view.turn.id, &id).await?;
         visible(&surfaces, &reader, &turn, ResultDetail::Shown, &id).await
     };
-    answer(cancelled.await, ResultDetail::Shown, &id)
+    answer(&surfaces, cancelled.await, ResultDetail::Shown, &id).await
 }
 
 /// Stops a turn and waits for its end.
@@ -113,7 +113,17 @@ pub(crate) fn turn_id(text: &str) -> Option<TurnId> {
     of_answer.next().or_else(of_completion)
 }
 
-fn answer(view: Result<TurnView, ApiError>, detail: ResultDetail, id: &RequestId) -> Response {
-    let body = view.map(|view| render_turn::render(&view, detail).to_string());
-    respond(body, id)
+async fn answer(
+    surfaces: &AppState,
+    view: Result<TurnView, ApiError>,
+    detail: ResultDetail,
+    id: &RequestId,
+) -> Response {
+    let body = async {
+        let view = view?;
+        let links = surfaces.runtime().file_links().await;
+        let links = links.map_err(|error| ApiError::of_read(&error, id))?;
+        Ok(render_turn::render(&view, detail, &links).to_string())
+    };
+    respond(body.await, id)
 }

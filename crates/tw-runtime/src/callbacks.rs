@@ -10,7 +10,7 @@ use http::HeaderMap;
 use sha2::{Digest, Sha256};
 use tw_core::callback::{CallbackMeaning, CallbackOutcome, CallbackVerdict, TakenCallback};
 use tw_core::change::{Change, Outcome};
-use tw_core::definition::ToolDefinition;
+use tw_core::definition::{CallbackRules, JobReading, ToolDefinition};
 use tw_core::time::Timestamp;
 use tw_egress::callbacks::{self, IncomingCallback};
 use tw_egress::off_thread::aside;
@@ -99,7 +99,7 @@ impl Runtime {
         let target = target.filter(|target| target.tool_name == request.tool);
         let definition = target.as_ref().and_then(|target| {
             let read = tool::decode(&target.definition).ok();
-            read.filter(|definition| definition.callback.is_some())
+            read.filter(|definition| callback_rules(definition).is_some())
         });
         let source =
             callbacks::source(request.peer, request.headers, &inner.config.trusted_proxies);
@@ -112,14 +112,16 @@ impl Runtime {
             forged.call = Some((target.organization, target.id));
             return self.refuse(forged).await;
         }
-        let meaning = meaning(&definition, &request);
+        let reading = reading(&definition, &request);
+        let meaning = reading.meaning;
         let mut taken = self.taken(&request, source, (CallbackVerdict::Genuine, None));
         taken.call = Some((target.organization, target.id));
-        let rules = definition.callback.as_ref();
+        let rules = callback_rules(&definition);
         if let Some(id) = rules.and_then(|rules| callbacks::sender_id(rules, request.headers)) {
             taken.sender_id = id;
         }
         taken.meaning = meaning.clone();
+        taken.external_id = reading.external_id;
         let outcome = self.write(taken).await?;
         tracing::info!(
             organization = target.organization_slug,
@@ -136,12 +138,16 @@ impl Runtime {
         {
             live.call_ended(target.call, end);
         }
+        if outcome == CallbackOutcome::Kept {
+            inner.jobs_due.notify_one();
+        }
         match outcome {
             CallbackOutcome::Malformed => Err(CallbackError::Malformed),
             CallbackOutcome::Refused => Err(CallbackError::NotAccepted),
             CallbackOutcome::Completed
             | CallbackOutcome::Failed
             | CallbackOutcome::Progress
+            | CallbackOutcome::Kept
             | CallbackOutcome::Duplicate
             | CallbackOutcome::Late => Ok(outcome),
         }
@@ -154,7 +160,7 @@ impl Runtime {
         target: &CallbackTarget,
         definition: &ToolDefinition,
     ) -> Result<(), &'static str> {
-        let rules = definition.callback.as_ref().ok_or("signature_missing")?;
+        let rules = callback_rules(definition).ok_or("signature_missing")?;
         let config = &self.0.config;
         let base = config.callback_base.as_deref().unwrap_or_default();
         let incoming = IncomingCallback {
@@ -186,6 +192,7 @@ impl Runtime {
             verdict,
             fault,
             meaning: CallbackMeaning::Refused,
+            external_id: None,
             body: request.body.to_vec(),
             body_hash,
             at: env.now(),
@@ -215,13 +222,38 @@ impl Runtime {
     }
 }
 
+fn callback_rules(definition: &ToolDefinition) -> Option<&CallbackRules> {
+    definition.job.as_ref()?.callback.as_ref()
+}
+
 /// What the body says; the call's token is not in it any more.
-fn meaning(definition: &ToolDefinition, request: &CallbackRequest<'_>) -> CallbackMeaning {
+fn reading(definition: &ToolDefinition, request: &CallbackRequest<'_>) -> JobReading {
     let Ok(body) = std::str::from_utf8(request.body) else {
-        return CallbackMeaning::Malformed;
+        return JobReading {
+            meaning: CallbackMeaning::Malformed,
+            external_id: None,
+        };
     };
-    let body = body.replace(request.token, MASK);
-    aside(body.len() > ASIDE_BYTES_MIN, || {
-        definition.callback_meaning(&body)
-    })
+    let body = masked(body, request.token);
+    let mut reading = aside(body.len() > ASIDE_BYTES_MIN, || {
+        definition.callback_reading(&body)
+    });
+    if let CallbackMeaning::Ended(end) = &reading.meaning
+        && let Some(job) = &definition.job
+    {
+        let confirms = job.poll.as_ref().is_some_and(|poll| poll.confirms);
+        if confirms {
+            reading.meaning = CallbackMeaning::Over { answer: None };
+        } else if job.files.is_some() && end.reason.is_none() {
+            // Its files are copied first, which takes longer than whoever calls back waits.
+            let answer = Some(body);
+            reading.meaning = CallbackMeaning::Over { answer };
+        }
+    }
+    reading
+}
+
+/// What a tool says of a job, without the call's token: some say the callback's URL again.
+pub(crate) fn masked(said: &str, token: &str) -> String {
+    said.replace(token, MASK)
 }

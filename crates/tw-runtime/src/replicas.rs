@@ -33,6 +33,8 @@ pub(crate) struct Replicas {
     stops: Notify,
     /// Another process is gone.
     pub(crate) gone: Notify,
+    /// The same, for whoever asks about jobs.
+    pub(crate) gone_for_jobs: Notify,
 }
 
 impl Replicas {
@@ -165,6 +167,7 @@ async fn keep_terms(inner: Arc<RuntimeInner>, mut standing: watch::Receiver<Leas
             tracing::info!(instances = now.instances, "another server is gone");
             replicas.look.notify_one();
             replicas.gone.notify_one();
+            replicas.gone_for_jobs.notify_one();
         }
         known = now.instances;
         if over && replicas.may_drive() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::OnceCell;
+use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tw_core::change::Change;
@@ -34,6 +34,7 @@ use crate::driver_panics::DriverPanics;
 use crate::early_retries::EarlyRetries;
 use crate::equal_requests::Turnstile;
 use crate::fail_point::{FailPoint, PanicPoint};
+use crate::files::FileKeeping;
 use crate::limiter::{Limiter, LimiterRules};
 use crate::live_turns::LiveTurns;
 use crate::metrics::{DroppedLogLines, Format, Metrics};
@@ -91,6 +92,8 @@ pub struct RuntimeConfig {
     pub events_kept: Duration,
     pub request_keys_kept: Duration,
     pub keeping: KeepingRules,
+    /// How the files that jobs make are kept.
+    pub files: FileKeeping,
     /// Time for which records of requests without a turn are kept.
     pub relayed_requests_kept: Duration,
     /// Time for which webhooks' deliveries are kept once they were delivered or given up.
@@ -171,6 +174,7 @@ impl RuntimeConfig {
             events_kept: EVENTS_KEPT_DEFAULT,
             request_keys_kept: REQUEST_KEYS_KEPT_DEFAULT,
             keeping: KeepingRules::defaults(),
+            files: FileKeeping::defaults(),
             relayed_requests_kept: RELAYED_REQUESTS_KEPT_DEFAULT,
             deliveries_kept: DELIVERIES_KEPT_DEFAULT,
             repeat_window: REPEAT_WINDOW_DEFAULT,
@@ -228,6 +232,8 @@ pub(crate) struct RuntimeInner {
     pub(crate) marks: AnsweredNotes,
     pub(crate) replicas: Replicas,
     pub(crate) refused_callbacks: RefusedCallbacks,
+    /// A job is due now that was not.
+    pub(crate) jobs_due: Notify,
     pub(crate) metrics: Metrics,
     /// `None` while nothing is traced.
     pub(crate) telemetry: Option<Telemetry>,
@@ -283,6 +289,7 @@ impl Runtime {
             orphaned: OrphanedTurns::default(),
             marks: AnsweredNotes::default(),
             refused_callbacks: RefusedCallbacks::default(),
+            jobs_due: Notify::new(),
             telemetry,
             replicas,
             metrics,
@@ -297,6 +304,7 @@ impl Runtime {
         tasks.spawn(crate::retention::run(Arc::clone(&runtime.0)));
         tasks.spawn(crate::recover::adopt(Arc::clone(&runtime.0)));
         tasks.spawn(crate::webhooks::deliverer::run(Arc::clone(&runtime.0)));
+        tasks.spawn(crate::jobs::poller::run(Arc::clone(&runtime.0)));
         Ok(runtime)
     }
 

@@ -10,9 +10,12 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Salt};
+use ring::hmac;
+use tokio::sync::OnceCell;
 use tw_core::id::OrgId;
 use tw_egress::env::Env;
 use tw_store::read::ReadError;
+use tw_store::store::Store;
 use tw_store::system;
 
 use crate::runtime::Runtime;
@@ -50,16 +53,25 @@ impl Runtime {
     /// # Errors
     /// When its secret cannot be read.
     pub async fn sealer(&self) -> Result<Arc<Sealer>, ReadError> {
-        let sealer = self.0.sealer.get_or_try_init(async || {
-            let secret = system::seal_secret(self.store()).await?;
-            let env = self.env().clone();
-            Ok(Arc::new(Sealer { secret, env }))
-        });
-        sealer.await.cloned()
+        Sealer::of(&self.0.sealer, self.store(), self.env()).await
     }
 }
 
 impl Sealer {
+    /// The one that is known already, or that of the database.
+    pub(crate) async fn of(
+        known: &OnceCell<Arc<Self>>,
+        store: &Store,
+        env: &Env,
+    ) -> Result<Arc<Self>, ReadError> {
+        let sealer = known.get_or_try_init(async || {
+            let secret = system::seal_secret(store).await?;
+            let env = env.clone();
+            Ok(Arc::new(Self { secret, env }))
+        });
+        sealer.await.cloned()
+    }
+
     /// Seals a content for an organization.
     pub fn seal(&self, organization: OrgId, content: &str) -> String {
         let mut salt = [0; SALT_BYTES];
@@ -88,6 +100,14 @@ impl Sealer {
             String::from_utf8(content.to_vec()).ok()
         });
         opened.ok_or(SealFault::Broken)
+    }
+
+    /// A key for signatures that nobody else can make, other for each purpose.
+    pub(crate) fn signing_key(&self, purpose: &[u8]) -> Option<hmac::Key> {
+        let extracted = Salt::new(HKDF_SHA256, purpose).extract(&self.secret);
+        let info = [purpose];
+        let expanded = extracted.expand(&info, hmac::HMAC_SHA256).ok()?;
+        Some(hmac::Key::from(expanded))
     }
 
     fn key(&self, salt: &[u8], organization: OrgId) -> Option<LessSafeKey> {

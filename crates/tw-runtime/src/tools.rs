@@ -464,6 +464,7 @@ impl Runtime {
                 | Outcome::TooMany
                 | Outcome::CallbackTaken(_)
                 | Outcome::Deliveries(_)
+                | Outcome::Jobs(_)
                 | Outcome::Imported(_)
                 | Outcome::Count(_)
                 | Outcome::Partly(_),

@@ -2,12 +2,14 @@
 
 mod accept;
 mod approvals;
+mod call_files;
 mod callbacks;
 mod charges;
 mod conversation;
 mod end_users;
 mod imported;
 mod items;
+mod jobs;
 mod outside;
 mod relayed;
 mod retention;
@@ -83,9 +85,10 @@ impl StoreApplyError {
 
 /// The statements that ends of turns and calls, and the sender of deliveries, run again and again.
 #[cfg(test)]
-pub(crate) const WEBHOOK_STATEMENTS: [(&str, &str); 2] = [
+pub(crate) const WEBHOOK_STATEMENTS: [(&str, &str); 3] = [
     (webhook_events::IS_TOLD, "webhook_told"),
     (webhooks::DUE.sqlite, "webhook_delivery_due"),
+    (jobs::DUE.sqlite, "job_due"),
 ];
 
 /// The guards that hold: all of them, except in a test that shows what finds their absence.
@@ -376,6 +379,7 @@ fn apply_free(
             retention::expire_request_keys(db, *before, *keys_max)
         }
         Change::OfWebhook(change) => webhooks::apply(db, change),
+        Change::OfJob(change) => jobs::apply(db, change, contents),
         Change::RecordRelayedRequest(relayed) => relayed::record(db, relayed),
         Change::ExpireRelayedRequests {
             before,

@@ -180,9 +180,16 @@ fn data_prefix_bytes(text: &[u8]) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextHolder {
     Body(BodyForm),
-    Message { round: u32, seq: u32 },
+    Message {
+        round: u32,
+        seq: u32,
+    },
     Result(CallRef),
-    Events { first: i64 },
+    Events {
+        first: i64,
+    },
+    /// A file that a call made, which is a content by itself.
+    File(CallRef),
 }
 
 /// A body as it was stored first, or made whole since.
@@ -201,6 +208,7 @@ impl TextHolder {
             Self::Message { round, seq } => ("message", i64::from(round), i64::from(seq)),
             Self::Result(call) => ("result", i64::from(call.round), i64::from(call.position)),
             Self::Events { first } => ("events", 0, first),
+            Self::File(call) => ("file", i64::from(call.round), i64::from(call.position)),
         }
     }
 }
@@ -226,6 +234,34 @@ const USE: &str = "INSERT INTO blob_use
     (turn, holder, round, place, at, organization, blob, created_us, updated_us)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)";
 
+/// Where a content that is no text stands, among those of its holder.
+#[derive(Clone, Copy, Debug)]
+pub struct FilePlace {
+    pub organization: OrgId,
+    pub turn: i64,
+    pub call: CallRef,
+    pub n: u32,
+    pub at: Timestamp,
+}
+
+/// Stores a file as a content.
+pub fn store_file(
+    db: &mut WriteSession<'_>,
+    what: &'static str,
+    place: FilePlace,
+    (content, hash): (&[u8], [u8; 32]),
+) -> Result<(), StoreApplyError> {
+    let held = HeldText {
+        organization: place.organization,
+        turn: place.turn,
+        holder: TextHolder::File(place.call),
+        text: "",
+        at: place.at,
+    };
+    let blob = store_content(db, what, &held, content, hash)?;
+    refer(db, what, &held, place.n as usize, blob)
+}
+
 /// Stores the contents of a text, and gives what else is to be stored of it.
 pub fn store<'a>(
     db: &mut WriteSession<'_>,
@@ -238,32 +274,32 @@ pub fn store<'a>(
     }
     let rest = without(held.text, spans).ok_or(StoreApplyError::Guard { what })?;
     for span in spans {
-        let organization = held.organization.0;
-        let known = query_key(db, what, FIND, params![organization, span.hash])?;
-        let blob = match known {
-            Some(key) => key,
-            None => add(db, what, &held, span)?,
-        };
+        let content = &held.text.as_bytes()[span.at..span.end()];
+        let blob = store_content(db, what, &held, content, span.hash)?;
         refer(db, what, &held, span.at, blob)?;
     }
     Ok(Cow::Owned(rest))
 }
 
-fn add(
+/// The row of a content that is there now, whoever stored it.
+fn store_content(
     db: &mut WriteSession<'_>,
     what: &'static str,
     held: &HeldText<'_>,
-    span: &ContentSpan,
+    content: &[u8],
+    hash: [u8; 32],
 ) -> Result<i64, StoreApplyError> {
     let organization = held.organization.0;
-    let content = &held.text.as_bytes()[span.at..span.end()];
+    if let Some(key) = query_key(db, what, FIND, params![organization, hash])? {
+        return Ok(key);
+    }
     let key = new_key(db, what, KeyedTable::Blob)?;
-    let bound = params![organization, span.hash, content, held.at.0, key];
+    let bound = params![organization, hash, content, held.at.0, key];
     if let Some(key) = insert(db, what, ADD, key, bound)? {
         return Ok(key);
     }
     // Somebody else has stored it meanwhile; with its last use it may be gone again.
-    let found = query_key(db, what, FIND, params![organization, span.hash])?;
+    let found = query_key(db, what, FIND, params![organization, hash])?;
     found.ok_or_else(|| StoreApplyError::db(what, Failure::Raced.into()))
 }
 

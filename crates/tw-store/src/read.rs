@@ -2,6 +2,7 @@
 
 pub mod api_keys;
 pub mod approvals;
+pub mod call_files;
 pub mod chain;
 pub mod conversations;
 pub mod events;
@@ -9,6 +10,7 @@ pub mod found_calls;
 pub mod head_path;
 pub mod items;
 pub mod memory;
+pub mod open_calls;
 #[cfg(test)]
 pub(crate) mod plan;
 pub mod recall;

@@ -1,6 +1,8 @@
 //! The only reads without an organization: those that find out which one it is, and recovery.
 
 pub mod callbacks;
+pub mod files;
+pub mod jobs;
 pub mod webhooks;
 
 use std::time::Duration;

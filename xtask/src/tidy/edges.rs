@@ -13,13 +13,14 @@ struct Row {
     for_tests: &'static [&'static str],
 }
 
-const LIBRARIES: [&str; 6] = [
+const PROGRAM: [&str; 7] = [
     "tw-core",
     "tw-wire",
     "tw-store",
     "tw-egress",
     "tw-runtime",
     "tw-http",
+    "tw-testkit",
 ];
 
 const TABLE: [Row; 10] = [
@@ -56,8 +57,9 @@ const TABLE: [Row; 10] = [
     },
     Row {
         package: "turnwright",
-        dependencies: &LIBRARIES,
-        for_tests: &["tw-testkit"],
+        // The demo's image service is the one of the tests.
+        dependencies: &PROGRAM,
+        for_tests: &[],
     },
     Row {
         package: "tw-testkit",

@@ -8,9 +8,10 @@ const SECONDS_MAX: i64 = 10 * 365 * 24 * 3600;
 
 /// Settings in which 0 keeps, waits for, puts back or allows none of something that can be done
 /// without. Anywhere else it would leave a server that serves nobody.
-const MAY_BE_ZERO: [&str; 20] = [
+const MAY_BE_ZERO: [&str; 21] = [
     "cache.bytes_max",
     "cache.models_s",
+    "files.organization_bytes_max",
     "hooks.wait_s",
     "limits.memory_bytes_max",
     "limits.model_backoff_ms",

@@ -101,9 +101,19 @@ impl DemoClient {
     }
 
     pub async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        let response = self.send(Method::GET, path, Bytes::new(), &[]).await?;
-        let body = response.into_body().collect().await?.to_bytes();
+        let body = self.bytes(path).await?;
         serde_json::from_slice(&body).context("reading a record")
+    }
+
+    pub async fn bytes(&self, path: &str) -> anyhow::Result<Bytes> {
+        let response = self.send(Method::GET, path, Bytes::new(), &[]).await?;
+        Ok(response.into_body().collect().await?.to_bytes())
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<()> {
+        let body = Bytes::from(body.to_string());
+        self.send(Method::POST, path, body, &[]).await?;
+        Ok(())
     }
 
     async fn send(

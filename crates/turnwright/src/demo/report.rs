@@ -83,7 +83,7 @@ pub fn rounds(record: &Value) -> anyhow::Result<String> {
     Ok(out)
 }
 
-fn text(value: &Value) -> &str {
+pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 

@@ -6,6 +6,7 @@ mod process;
 mod backup;
 mod doctor;
 mod import;
+mod jobs;
 mod keys;
 mod leave;
 mod log;

@@ -11,7 +11,7 @@ use crate::limits::URL_BYTES_MAX;
 use crate::parameters::{ParameterPlace, ParameterValue};
 use crate::template::ValueLanding;
 use crate::tool::EffectClass;
-use crate::variables::{REFERENCE, Variables};
+use crate::variables::{EXTERNAL_ID, REFERENCE, Variables};
 
 const URL: SizeLimit = SizeLimit {
     what: "URL",
@@ -97,6 +97,46 @@ impl ToolDefinition {
             url,
             headers: headers(Vec::new(), &look_up.headers, &given)?,
             body: None,
+        })
+    }
+
+    /// The request that asks how a job does; `external_id` is what its tool calls it.
+    ///
+    /// # Errors
+    /// As [`ToolDefinition::request`], and when the definition has no poll.
+    pub fn poll_request(
+        &self,
+        external_id: Option<&str>,
+        given: &RequestInputs<'_>,
+    ) -> Result<BuiltRequest, BuildError> {
+        let Some(poll) = self.job.as_ref().and_then(|job| job.poll.as_ref()) else {
+            return Err(BuildError("the tool has no poll".to_owned()));
+        };
+        let poll = &poll.request;
+        let mut variables = given.variables.clone();
+        variables.set(REFERENCE, given.reference.to_owned());
+        if let Some(id) = external_id {
+            variables.set(EXTERNAL_ID, id.to_owned());
+        }
+        let given = RequestInputs {
+            variables: &variables,
+            secret: given.secret,
+            reference: given.reference,
+        };
+        let url = url(&poll.url, &[], Vec::new(), &poll.query, &given)?;
+        let mut headers = headers(Vec::new(), &poll.headers, &given)?;
+        let body = if poll.body.is_empty() {
+            None
+        } else {
+            let content_type = BodyFormat::Json.content_type();
+            headers.push((CONTENT_TYPE.to_owned(), content_type.to_owned()));
+            Some(json_text(static_members(&poll.body, &given)?)?)
+        };
+        Ok(BuiltRequest {
+            method: poll.method,
+            url,
+            headers,
+            body,
         })
     }
 
@@ -188,6 +228,10 @@ impl ToolDefinition {
             return Ok(None);
         }
         let request = &self.request;
+        let parameters = match &request.body_under {
+            Some(name) => vec![(name.clone(), JsonTree::Object(parameters))],
+            None => parameters,
+        };
         match request.body_format {
             BodyFormat::Json => {
                 static_members(&request.body, given).map(|fixed| Some(merge(parameters, fixed)))

@@ -12,7 +12,8 @@ use super::{DefinitionError, ToolDefinition, offered};
 use crate::limits::RequestLimits;
 use crate::template::TextTemplate;
 use crate::variables::{
-    ALWAYS_THERE, CALLBACK_URL, IN_PROMPTS, REFERENCE, VALUE_BYTES_MAX, is_name,
+    ALWAYS_THERE, CALLBACK_URL, EXTERNAL_ID, IN_POLLS, IN_PROMPTS, REFERENCE, VALUE_BYTES_MAX,
+    is_name,
 };
 
 const NAME_BYTES_MAX: usize = 64;
@@ -86,7 +87,8 @@ fn check_variables(definition: &ToolDefinition) -> CheckedDefinition {
                 "names of variables begin with a letter or _ and go on with letters, digits, _, - and .",
             );
         }
-        if ALWAYS_THERE.contains(&name) || [REFERENCE, CALLBACK_URL].contains(&name) {
+        let reserved = [REFERENCE, CALLBACK_URL, EXTERNAL_ID];
+        if ALWAYS_THERE.contains(&name) || reserved.contains(&name) {
             return refuse(&field, "is always there and cannot be declared");
         }
         if declared[..index].iter().any(|other| other.name == name) {
@@ -130,6 +132,7 @@ fn check_prompt(
 enum Scope {
     Request,
     LookUp,
+    Poll,
 }
 
 fn check_used<'a>(
@@ -139,10 +142,26 @@ fn check_used<'a>(
     names: impl Iterator<Item = &'a str>,
 ) -> CheckedDefinition {
     for name in names {
-        let is_known = is_declared(definition, name)
-            || ALWAYS_THERE.contains(&name)
-            || (scope == Scope::LookUp && name == REFERENCE)
-            || (scope == Scope::Request && name == CALLBACK_URL && definition.callback.is_some());
+        let of_turn = is_declared(definition, name) || ALWAYS_THERE.contains(&name);
+        let is_known = match scope {
+            Scope::Request => {
+                let job = definition.job.as_ref();
+                let calls_back = job.is_some_and(|job| job.callback.is_some());
+                of_turn || (name == CALLBACK_URL && calls_back)
+            }
+            Scope::LookUp => of_turn || name == REFERENCE,
+            // The turn may be long over.
+            Scope::Poll => IN_POLLS.contains(&name) || [REFERENCE, EXTERNAL_ID].contains(&name),
+        };
+        if !is_known && scope == Scope::Poll && of_turn {
+            let problem = format!(
+                "the variable {name:?} is not known any more when a job is asked about; known are {}",
+                [&IN_POLLS[..], &[REFERENCE, EXTERNAL_ID]]
+                    .concat()
+                    .join(", ")
+            );
+            return refuse(field, problem);
+        }
         if !is_known {
             return refuse(field, unknown_variable(name));
         }
@@ -159,7 +178,10 @@ fn is_declared(definition: &ToolDefinition, name: &str) -> bool {
 
 fn unknown_variable(name: &str) -> String {
     if name == REFERENCE {
-        return format!("the variable {name:?} is there in a look-up only");
+        return format!("the variable {name:?} is there in a poll and in a look-up only");
+    }
+    if name == EXTERNAL_ID {
+        return format!("the variable {name:?} is there in a poll only");
     }
     if name == CALLBACK_URL {
         return format!(

@@ -17,16 +17,7 @@ impl ToolDefinition {
     /// Whether a body with this `Content-Type`, parameters and all, is given to the model as
     /// text.
     pub fn is_text(&self, content_type: &str) -> bool {
-        let essence = content_type.split(';').next().unwrap_or_default();
-        let essence = essence.trim().to_ascii_lowercase();
-        let Some((kind, subtype)) = essence.split_once('/') else {
-            return false;
-        };
-        let rules = &self.response.content_types;
-        rules.iter().any(|rule| {
-            rule.split_once('/')
-                .is_some_and(|(kinds, subtypes)| fits(kinds, kind) && fits(subtypes, subtype))
-        })
+        matches_any(&self.response.content_types, content_type)
     }
 
     /// The selected part of an answer, as JSON; `None` where the model is shown the answer itself, which holds for a
@@ -55,6 +46,19 @@ impl ToolDefinition {
             cut: false,
         }))
     }
+}
+
+/// Whether a `Content-Type`, parameters and all, is one of these media types.
+pub(super) fn matches_any(rules: &[String], content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    let essence = essence.trim().to_ascii_lowercase();
+    let Some((kind, subtype)) = essence.split_once('/') else {
+        return false;
+    };
+    rules.iter().any(|rule| {
+        rule.split_once('/')
+            .is_some_and(|(kinds, subtypes)| fits(kinds, kind) && fits(subtypes, subtype))
+    })
 }
 
 /// The text that the model is given in place of an answer that cannot be selected from.

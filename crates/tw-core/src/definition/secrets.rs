@@ -14,7 +14,7 @@ pub struct SecretUse {
 }
 
 impl ToolDefinition {
-    /// The uses of secrets in the definition, its look-up included.
+    /// The uses of secrets in the definition, its look-up and its poll included.
     pub fn secrets(&self) -> Vec<SecretUse> {
         let request = &self.request;
         let mut uses = Vec::new();
@@ -34,6 +34,10 @@ impl ToolDefinition {
         if let Some(look_up) = &request.look_up {
             let host = look_up.url.host_and_port();
             walk::look_up(look_up, &mut |field, value| note(host, field, value));
+        }
+        if let Some(poll) = self.job.as_ref().and_then(|job| job.poll.as_ref()) {
+            let host = poll.request.url.host_and_port();
+            walk::poll(&poll.request, &mut |field, value| note(host, field, value));
         }
         uses
     }

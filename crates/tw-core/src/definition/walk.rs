@@ -1,7 +1,7 @@
 //! A walk over every static value of a definition, with its field.
 
 use super::ToolDefinition;
-use crate::api_request::LookUpRequest;
+use crate::api_request::{LookUpRequest, PollRequest};
 use crate::parameters::{ParameterSource, ParameterValue, Parameters};
 
 /// Visits the values of the request that hold no others, in the order of the fields.
@@ -23,6 +23,13 @@ pub(super) fn look_up<'a>(
 ) {
     in_members("look_up.headers", &look_up.headers, visit);
     in_members("look_up.query", &look_up.query, visit);
+}
+
+/// Visits the values of a poll in the same way.
+pub(super) fn poll<'a>(poll: &'a PollRequest, visit: &mut impl FnMut(&str, &'a ParameterValue)) {
+    in_members("completion.poll.headers", &poll.headers, visit);
+    in_members("completion.poll.query", &poll.query, visit);
+    in_members("completion.poll.body", &poll.body, visit);
 }
 
 fn in_members<'a>(

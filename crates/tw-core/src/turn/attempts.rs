@@ -140,6 +140,7 @@ impl Turn {
         let word = match &outcome {
             ToolOutcome::Answered(_) | ToolOutcome::Accepted { .. } => AttemptOutcome::Ok,
             ToolOutcome::Refused { .. }
+            | ToolOutcome::NotStarted { .. }
             | ToolOutcome::Unavailable { .. }
             | ToolOutcome::Unclear { .. }
             | ToolOutcome::Gateway { .. }
@@ -252,9 +253,12 @@ impl Turn {
             call.unsure = false;
         }
         match found {
-            LookUp::Happened(_) if call.webhook_completion().is_some() => {
+            LookUp::Happened(output) if call.job_completion().is_some() => {
                 call.unsure = false;
-                self.await_callback(at, None, now, step);
+                match call.job_found(&output) {
+                    Some(external_id) => self.await_callback(at, external_id, now, step),
+                    None => self.end_call(at, outcome_unknown(), now, step),
+                }
             }
             LookUp::Happened(output) => {
                 let end = completed(call, &output, kept_max);
@@ -343,10 +347,12 @@ fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next 
     let again = policy
         .filter(|policy| n < policy.attempts_max)
         .map(|policy| policy.backoff_before(n + 1));
-    // A job that may have started has its callback, which tells.
-    let unknown_of_once = || match call.webhook_completion() {
-        Some(_) => Next::Await { external_id: None },
-        None => Next::End(outcome_unknown()),
+    let unknown_of_once = || {
+        if call.may_hear_of_job() {
+            Next::Await { external_id: None }
+        } else {
+            Next::End(outcome_unknown())
+        }
     };
     let ambiguous = |reason: CallReason, shown: &str, again: Option<Duration>| match call.effect() {
         EffectClass::Read | EffectClass::Idempotent => match again {
@@ -378,6 +384,10 @@ fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next 
         ToolOutcome::Answered(output) => Next::End(completed(call, &output, kept_max)),
         ToolOutcome::Accepted { external_id } => Next::Await { external_id },
         ToolOutcome::Refused { message } => Next::End(call.failed(CallReason::ToolError, &message)),
+        ToolOutcome::NotStarted { message } => match again {
+            Some(wait) => Next::Again(wait),
+            None => unsent(CallReason::ToolError, &message),
+        },
         // Its message says of the effect what there is to say.
         ToolOutcome::Unclear { message } => Next::End(failed(CallReason::ToolError, message)),
         ToolOutcome::Unsendable { message } => unsent(CallReason::NotSent, &message),
@@ -398,10 +408,8 @@ fn next_for(call: &Call, n: u32, outcome: ToolOutcome, kept_max: usize) -> Next 
                 Next::End(failed(CallReason::ToolError, message))
             }
             (None, EffectClass::Queryable) => Next::LookUp,
-            (None, EffectClass::Once) => match call.webhook_completion() {
-                Some(_) => unknown_of_once(),
-                None => Next::End(failed(CallReason::OutcomeUnknown, message)),
-            },
+            (None, EffectClass::Once) if call.may_hear_of_job() => unknown_of_once(),
+            (None, EffectClass::Once) => Next::End(failed(CallReason::OutcomeUnknown, message)),
         },
         ToolOutcome::NotSent { message } => match again {
             Some(wait) => Next::Again(wait),

@@ -1,11 +1,12 @@
-//! Calls whose end a callback tells: the turn waits for it, or goes on without.
+//! Calls whose jobs end later: the turn waits for a job's end, or goes on without.
 
 use super::{Call, CallState, Effect, Now, Step, Timer, Turn};
 use crate::change::{AwaitedCallback, TurnChange};
+use crate::definition::JobAnswer;
 use crate::effect_words;
 use crate::event::LogEvent;
 use crate::id::CallRef;
-use crate::tool::{CallCompletion, WebhookCompletion};
+use crate::tool::{CallCompletion, JobCompletion, ToolKind, ToolOutput};
 
 impl Turn {
     /// Notes that a call's request was taken, or may have been, and goes on.
@@ -33,8 +34,8 @@ impl Turn {
         let Some(call) = self.find_mut(at) else {
             return;
         };
-        let Some(rules) = call.webhook_completion() else {
-            debug_assert!(false, "only a tool that completes by webhook has jobs");
+        let Some(rules) = call.job_completion() else {
+            debug_assert!(false, "the tool has no jobs");
             return;
         };
         call.state = CallState::AwaitingCallback;
@@ -42,6 +43,10 @@ impl Turn {
             call: at,
             external_id: external_id.clone(),
             until: now.at.after(rules.deadline),
+            // At the deadline at the latest.
+            poll_at: rules
+                .first_poll(external_id.as_deref())
+                .map(|wait| now.at.after(wait.min(rules.deadline))),
             at: now.at,
         }));
         if rules.waits && may_wait {
@@ -134,12 +139,36 @@ impl Turn {
 }
 
 impl Call {
-    /// The rules of a call that a callback ends; `None` for one that its answer ends.
-    pub(super) fn webhook_completion(&self) -> Option<WebhookCompletion> {
+    /// The rules of a call that ends with its job; `None` for one that its answer ends.
+    pub(super) fn job_completion(&self) -> Option<JobCompletion> {
         match self.tool.as_ref()?.policy.completion {
             CallCompletion::Inline => None,
-            CallCompletion::Webhook(rules) => Some(rules),
+            CallCompletion::Job(rules) => Some(rules),
         }
+    }
+
+    /// Whether a job that may have started, and whose id nobody knows, can still tell its end.
+    pub(super) fn may_hear_of_job(&self) -> bool {
+        self.job_completion()
+            .is_some_and(|rules| rules.is_heard_of(None))
+    }
+
+    /// The id of the job that a look-up found, if it has one; `None` where its end could not be heard of.
+    pub(super) fn job_found(&self, found: &ToolOutput) -> Option<Option<String>> {
+        let rules = self.job_completion()?;
+        let ToolKind::ApiRequest(definition) = &self.tool.as_ref()?.kind else {
+            return rules.is_heard_of(None).then_some(None);
+        };
+        let external_id = match found {
+            ToolOutput::Text { text, .. } => match definition.job_answer(text) {
+                JobAnswer::Started { external_id } => external_id,
+                JobAnswer::Refused(_) | JobAnswer::NotNow(_) | JobAnswer::Unknown(_) => None,
+            },
+            ToolOutput::Opaque { .. } => None,
+        };
+        rules
+            .is_heard_of(external_id.as_deref())
+            .then_some(external_id)
     }
 
     /// The text for the model in place of the result that is not there yet.

@@ -405,14 +405,16 @@ impl Turn {
         if let Some(open) = last.filter(|attempt| attempt.outcome.is_none()) {
             close_attempt(at, open.n, AttemptOutcome::Interrupted, now, step);
         }
-        let not_sent = last.is_some_and(|attempt| attempt.outcome.as_deref() == Some("not_sent"));
+        let not_sent = last.is_some_and(|attempt| {
+            matches!(attempt.outcome.as_deref(), Some("not_sent" | "not_started"))
+        });
         let stopping = self.stopping.is_some();
         let asks_provider = effect == EffectClass::Queryable && attempts_max.is_some();
         if asks_provider && !not_sent {
             self.look_up(at, args, used, step);
         } else if matches!(effect, EffectClass::Queryable | EffectClass::Once) && !not_sent {
-            if call.webhook_completion().is_some() {
-                // Its callback tells, if the job has started.
+            if call.may_hear_of_job() {
+                // It tells, if the job has started.
                 self.await_callback_of(at, None, now, step);
             } else {
                 self.finish_call(at, outcome_unknown(), now, step);

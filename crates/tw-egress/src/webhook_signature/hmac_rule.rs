@@ -3,11 +3,17 @@
 use base64::Engine;
 use http::HeaderMap;
 use ring::hmac;
+use serde_json::Value;
 use tw_core::hmac_rule::{
     HmacAlgorithm, HmacRule, SignatureEncoding, SignatureForm, SignedPart, TimePlace,
 };
+use tw_core::json::{depth, values};
+use tw_core::limits::JSON_DEPTH_DEFAULT;
 
 use super::{LENIENT, SIGNATURES_MAX, SignatureFault, check_time};
+
+/// Values of a body that is looked into for a signature.
+const SIGNED_VALUES_MAX: usize = 20_000;
 
 /// A request as its signature sees it.
 #[derive(Clone, Copy, Debug)]
@@ -81,11 +87,24 @@ fn content(
     request: SignedRequest<'_>,
 ) -> Result<Vec<u8>, SignatureFault> {
     let mut content = Vec::with_capacity(request.body.len() + 64);
+    let mut json: Option<Option<Value>> = None;
     for part in &rule.signed {
         match part {
             SignedPart::Body => content.extend_from_slice(request.body),
             SignedPart::Url => content.extend_from_slice(request.url.as_bytes()),
             SignedPart::SortedForm => sorted_form(request.body, &mut content),
+            SignedPart::BodyValue(path) => {
+                let body = json.get_or_insert_with(|| body_json(request.body));
+                let value = body.as_ref().and_then(|body| path.query(body).first());
+                match value {
+                    Some(Value::String(text)) => content.extend_from_slice(text.as_bytes()),
+                    Some(Value::Number(number)) => {
+                        content.extend_from_slice(number.to_string().as_bytes());
+                    }
+                    Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_))
+                    | None => return Err(SignatureFault::Missing),
+                }
+            }
             SignedPart::Header(name) => {
                 content.extend_from_slice(header(request.headers, name)?.as_bytes());
             }
@@ -121,6 +140,14 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, SignatureFa
 fn element<'a>(list: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let elements = list.split(',').filter_map(|one| one.trim().split_once('='));
     elements.filter_map(move |(key, value)| (key == name).then_some(value))
+}
+
+/// A stranger's body, of which no more is taken apart than of anybody's.
+fn body_json(body: &[u8]) -> Option<Value> {
+    if depth(body) > JSON_DEPTH_DEFAULT || values(body) > SIGNED_VALUES_MAX {
+        return None;
+    }
+    serde_json::from_slice(body).ok()
 }
 
 fn sorted_form(body: &[u8], content: &mut Vec<u8>) {

@@ -396,3 +396,51 @@ fn a_time_in_a_header_of_its_own() {
         Err(SignatureFault::TooOld)
     );
 }
+
+/// kie.ai signs a value of the body and the time, and nothing else of what it says.
+#[test]
+fn a_value_of_the_body_is_signed() {
+    const SIGNATURE: &str = "LnPznEgb/tn9ITJQG9XeKp61trz55beBAwKig+mN+uo=";
+    let path = |text: &str| serde_json_path::JsonPath::parse(text).unwrap();
+    let rule = HmacRule {
+        encoding: SignatureEncoding::Base64,
+        ..whole(
+            "x-webhook-signature",
+            "",
+            vec![
+                SignedPart::BodyValue(path("$.data.taskId")),
+                SignedPart::Text(".".to_owned()),
+                SignedPart::Header("x-webhook-timestamp".to_owned()),
+            ],
+        )
+    };
+    for (body, expected) in [
+        (
+            r#"{"data":{"taskId":"task_12345678","state":"success"}}"#,
+            Ok(()),
+        ),
+        (
+            r#"{"data":{"taskId":"task_12345678","state":"fail"}}"#,
+            Ok(()),
+        ),
+        (
+            r#"{"data":{"taskId":"task_12345679"}}"#,
+            Err(SignatureFault::Wrong),
+        ),
+        (r#"{"data":{"taskId":null}}"#, Err(SignatureFault::Missing)),
+        (r#"{"data":{}}"#, Err(SignatureFault::Missing)),
+        ("task_12345678", Err(SignatureFault::Missing)),
+    ] {
+        let sent = headers(&[
+            ("x-webhook-signature", SIGNATURE),
+            ("x-webhook-timestamp", "1755599644"),
+        ]);
+        let request = SignedRequest {
+            headers: &sent,
+            url: "https://ai.example/hooks/draw/t",
+            body: body.as_bytes(),
+        };
+        let verified = hmac_rule::verify(&rule, &[b"kie_test_key"], request, 1_755_599_644);
+        assert_eq!(verified, expected, "{body}");
+    }
+}

@@ -164,6 +164,7 @@ fn told(outcome: &ToolOutcome) -> String {
         }
         | ToolOutcome::Unclear { message }
         | ToolOutcome::Refused { message }
+        | ToolOutcome::NotStarted { message }
         | ToolOutcome::Unsendable { message }
         | ToolOutcome::NotSent { message }
         | ToolOutcome::NotAllowed { message }

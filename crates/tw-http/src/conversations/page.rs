@@ -55,6 +55,11 @@ impl PageRequest {
         read(query, ListOrder::NewestFirst, &KNOWN)
     }
 
+    /// Reads the query of a list of open calls: oldest first.
+    pub fn of_open_calls(query: Option<&str>) -> Result<Self, ApiError> {
+        read(query, ListOrder::OldestFirst, &["which", "limit", "after"])
+    }
+
     /// Reads the query of one item, or of items that are added, which says only what more of them is shown.
     pub fn of_item(query: Option<&str>) -> Result<Self, ApiError> {
         read(query, ListOrder::NewestFirst, &["include", "include[]"])

@@ -47,6 +47,7 @@ pub(super) fn tested(preview: &ToolPreview, tested: &ToolTestOutcome) -> String 
             (text.clone(), text)
         }
         ToolOutcome::Refused { message }
+        | ToolOutcome::NotStarted { message }
         | ToolOutcome::Unavailable { message, .. }
         | ToolOutcome::Unclear { message }
         | ToolOutcome::Gateway { message, .. }

@@ -23,7 +23,7 @@ on_each_surface!(
 );
 
 /// All routes, and whether a foreign id or key can be given to each.
-pub const ROUTES: [(&str, &str, Takes); 69] = [
+pub const ROUTES: [(&str, &str, Takes); 74] = [
     ("POST", "/v1/chat/completions", Takes::Names),
     ("POST", "/v1/messages", Takes::Names),
     ("POST", "/v1/messages/count_tokens", Takes::Names),
@@ -102,6 +102,22 @@ pub const ROUTES: [(&str, &str, Takes); 69] = [
         Takes::WebhookId,
     ),
     ("GET", "/api/{slug}/usage", Takes::UsageSlug),
+    ("GET", "/api/{slug}/open-calls", Takes::OpenCallId),
+    (
+        "POST",
+        "/api/{slug}/open-calls/{id}/poll",
+        Takes::OpenCallId,
+    ),
+    (
+        "POST",
+        "/api/{slug}/open-calls/{id}/fail",
+        Takes::OpenCallId,
+    ),
+    (
+        "POST",
+        "/api/{slug}/open-calls/{id}/complete",
+        Takes::OpenCallId,
+    ),
     // Of these an end user is recorded, and nothing is looked up.
     ("POST", "/v1/embeddings", Takes::Nothing),
     ("POST", "/v1/completions", Takes::Nothing),
@@ -115,6 +131,8 @@ pub const ROUTES: [(&str, &str, Takes); 69] = [
     ("POST", "/v1/audio/translations", Takes::Nothing),
     // Who has the token needs nothing else; see `callbacks.rs`.
     ("POST", "/hooks/{tool}/{token}", Takes::Nothing),
+    // The same of who has a link; see `jobs.rs`.
+    ("GET", "/files/{id}", Takes::Nothing),
     ("GET", "/healthz", Takes::Nothing),
     ("GET", "/readyz", Takes::Nothing),
     ("GET", "/metrics", Takes::Nothing),
@@ -134,6 +152,8 @@ pub enum Takes {
     KeyId,
     /// Or a slug; see `webhooks/api.rs`.
     WebhookId,
+    /// Or a slug; see `open_calls.rs`.
+    OpenCallId,
     /// See `money.rs`.
     UsageSlug,
     /// Or a slug; see `keeping.rs`.

@@ -167,7 +167,7 @@ impl TurnDriver {
         let base = self.inner.config.callback_base.as_deref()?;
         match run.tool.policy.completion {
             CallCompletion::Inline => None,
-            CallCompletion::Webhook(_) => {
+            CallCompletion::Job(_) => {
                 Some(callbacks::url(base, &run.tool.name, &run.callback_token))
             }
         }

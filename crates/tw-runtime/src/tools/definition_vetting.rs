@@ -49,13 +49,19 @@ impl DefinitionVetting {
         if let Some(look_up) = &request.look_up {
             self.check_origin("look_up.url", look_up.url.origin(), organization)?;
         }
-        if definition.callback.is_some() && !self.takes_callbacks {
+        let job = definition.job.as_ref();
+        let callback = job.and_then(|job| job.callback.as_ref());
+        if callback.is_some() && !self.takes_callbacks {
             return Err(error(
                 "completion",
                 "this server has no address for callbacks: its operator sets hooks.public_url",
             ));
         }
-        if let Some(callback) = &definition.callback {
+        if let Some(poll) = job.and_then(|job| job.poll.as_ref()) {
+            let origin = poll.request.url.origin();
+            self.check_origin("completion.poll.url", origin, organization)?;
+        }
+        if let Some(callback) = callback {
             self.vet_callback(callback, organization)?;
         }
         for used in definition.secrets() {

@@ -525,9 +525,10 @@ CREATE TABLE blob (
 CREATE TABLE blob_use (
     turn         INTEGER NOT NULL REFERENCES turn (key),
     holder       TEXT    NOT NULL
-        CHECK (holder = 'body' OR holder = 'message' OR holder = 'result' OR holder = 'events'),
+        CHECK (holder = 'body' OR holder = 'message' OR holder = 'result' OR holder = 'events' OR holder = 'file'),
     -- The row that holds the text, among those of its kind and turn: (round, seq) of a message, (round, position) of a
-    -- call, (0, first) of events; of a body (0, 0), and (0, 1) once it was made whole.
+    -- call, (0, first) of events; of a body (0, 0), and (0, 1) once it was made whole. A file that a call made is a
+    -- content by itself, by (round, position) of the call, and `at` is its place among them.
     round        INTEGER NOT NULL,
     place        INTEGER NOT NULL,
     -- The content begins at this byte of the text.
@@ -548,6 +549,41 @@ CREATE TRIGGER blob_is_unused AFTER DELETE ON blob_use
 WHEN NOT EXISTS (SELECT 1 FROM blob_use WHERE organization = old.organization AND blob = old.blob)
 BEGIN
     DELETE FROM blob WHERE key = old.blob;
+END;
+
+-- The files that a call made. They go with the contents of its turn.
+CREATE TABLE call_file (
+    turn         INTEGER NOT NULL REFERENCES turn (key),
+    round        INTEGER NOT NULL,
+    position     INTEGER NOT NULL,
+    n            INTEGER NOT NULL CHECK (n >= 0),
+    organization INTEGER NOT NULL REFERENCES organization (key),
+    id           TEXT    NOT NULL UNIQUE,
+    -- Null for one that is not in our storage.
+    content_type TEXT,
+    -- SHA-256.
+    hash         BLOB    CHECK (length(hash) = 32),
+    bytes        INTEGER NOT NULL CHECK (bytes >= 0),
+    -- Why it is not.
+    fault        TEXT,
+    created_us   INTEGER NOT NULL,
+    updated_us   INTEGER NOT NULL,
+    PRIMARY KEY (turn, round, position, n),
+    CHECK ((fault IS NULL) = (content_type IS NOT NULL AND hash IS NOT NULL))
+) STRICT;
+
+-- What the files of an organization take, each counted as often as it was made.
+CREATE TABLE file_room (
+    organization INTEGER PRIMARY KEY REFERENCES organization (key),
+    bytes        INTEGER NOT NULL DEFAULT 0 CHECK (bytes >= 0),
+    files        INTEGER NOT NULL DEFAULT 0 CHECK (files >= 0),
+    created_us   INTEGER NOT NULL,
+    updated_us   INTEGER NOT NULL
+) STRICT;
+
+CREATE TRIGGER call_file_is_gone AFTER DELETE ON call_file WHEN old.fault IS NULL
+BEGIN
+    UPDATE file_room SET bytes = bytes - old.bytes, files = files - 1 WHERE organization = old.organization;
 END;
 
 -- Uses of models and tools by day, written with the end of a turn.
@@ -683,6 +719,37 @@ CREATE TABLE webhook_attempt (
     PRIMARY KEY (delivery, n)
 ) STRICT, WITHOUT ROWID;
 
+-- The jobs of calls that are open and that are asked about. A row goes with the end of its call.
+CREATE TABLE job (
+    key            INTEGER PRIMARY KEY,
+    organization   INTEGER NOT NULL REFERENCES organization (key),
+    turn           INTEGER NOT NULL REFERENCES turn (key),
+    round          INTEGER NOT NULL,
+    position       INTEGER NOT NULL,
+    -- The id by which its tool knows it, once it is known. It stays when the contents of the turn are erased.
+    external_id    TEXT,
+    -- When it is asked about next; while somebody does, when others may.
+    due_us         INTEGER NOT NULL,
+    -- The process that is asking.
+    claimed_by     TEXT,
+    -- Polls that were settled, since a callback came if one has.
+    polls          INTEGER NOT NULL DEFAULT 0 CHECK (polls >= 0),
+    called_back_us INTEGER,
+    -- A callback that is the answer; no poll is needed.
+    answer         TEXT,
+    -- How the last poll went, and for how many nothing was heard.
+    polled_us      INTEGER,
+    http_status    INTEGER,
+    fault          TEXT,
+    faults         INTEGER NOT NULL DEFAULT 0 CHECK (faults >= 0),
+    created_us     INTEGER NOT NULL,
+    updated_us     INTEGER NOT NULL,
+    UNIQUE (turn, round, position)
+) STRICT;
+
+CREATE INDEX job_due ON job (due_us);
+CREATE INDEX job_claimed ON job (claimed_by) WHERE claimed_by IS NOT NULL;
+
 -- Everything that came to the address of a callback, refused or not.
 CREATE TABLE callback_delivery (
     key          INTEGER PRIMARY KEY,
@@ -702,7 +769,7 @@ CREATE TABLE callback_delivery (
     -- Why it is no genuine one.
     fault        TEXT,
     outcome      TEXT    NOT NULL
-        CHECK (outcome IN ('completed', 'failed', 'progress', 'duplicate', 'late', 'malformed', 'refused')),
+        CHECK (outcome IN ('completed', 'failed', 'progress', 'kept', 'duplicate', 'late', 'malformed', 'refused')),
     -- It came before the answer to the request that started the job was written.
     early        INTEGER NOT NULL CHECK (early IN (0, 1)),
     body_bytes   INTEGER NOT NULL,

@@ -6,7 +6,9 @@ use tw_core::id::{CallId, CallRef, OrgId};
 use tw_core::time::Timestamp;
 
 use super::outside::{LOCK_TURN, end_open_call};
-use super::{StoreApplyError, execute, execute_guarded, lock_rows, query_key, retention};
+use super::{
+    StoreApplyError, execute, execute_guarded, jobs, lock_rows, query_key, retention, run,
+};
 use crate::blob::ContentCutter;
 use crate::session::WriteSession;
 use crate::session::bound::params;
@@ -22,11 +24,15 @@ struct CalledBack {
     /// The answer to the request that started its job is written.
     is_awaited: bool,
     is_erased: bool,
+    /// The id that its job is known to have.
+    external_id: Option<String>,
 }
 
 const FIND: &str = "SELECT c.turn, c.round, c.position, CASE WHEN c.ended_us IS NOT NULL THEN 1 ELSE 0 END,
-        CASE WHEN c.deadline_us IS NOT NULL THEN 1 ELSE 0 END, CASE WHEN t.erased_us IS NOT NULL THEN 1 ELSE 0 END
+        CASE WHEN c.deadline_us IS NOT NULL THEN 1 ELSE 0 END, CASE WHEN t.erased_us IS NOT NULL THEN 1 ELSE 0 END,
+        coalesce(c.external_id, j.external_id)
     FROM tool_call c JOIN turn t ON t.key = c.turn
+    LEFT JOIN job j ON j.turn = c.turn AND j.round = c.round AND j.position = c.position
     WHERE c.organization = ?1 AND c.id = ?2";
 
 const IS_DUPLICATE: &str = "SELECT 1 FROM callback_delivery
@@ -51,12 +57,19 @@ pub fn take(
     let outcome = match (&taken.meaning, &found) {
         (CallbackMeaning::Refused, _) | (_, None) => CallbackOutcome::Refused,
         (CallbackMeaning::Malformed, Some(_)) => CallbackOutcome::Malformed,
+        (_, Some(of)) if is_of_other_job(of, taken) => CallbackOutcome::Malformed,
         (meaning, Some(of)) if is_duplicate(db, of, taken)? => {
             debug_assert!(!matches!(meaning, CallbackMeaning::Refused));
             CallbackOutcome::Duplicate
         }
         (_, Some(of)) if of.has_ended => CallbackOutcome::Late,
         (CallbackMeaning::Progress, Some(_)) => CallbackOutcome::Progress,
+        (CallbackMeaning::Over { answer }, Some(of)) => {
+            let (organization, _) = taken.call.ok_or(StoreApplyError::Guard { what: WHAT })?;
+            let says = (taken.external_id.as_deref(), answer.as_deref());
+            jobs::called_back(db, (organization, of.turn, of.call), says, taken.at)?;
+            CallbackOutcome::Kept
+        }
         (CallbackMeaning::Ended(end), Some(_)) => {
             let (organization, call) = taken.call.ok_or(StoreApplyError::Guard { what: WHAT })?;
             let complete = CompleteCall {
@@ -73,6 +86,15 @@ pub fn take(
             }
         }
     };
+    if outcome != CallbackOutcome::Malformed
+        && let (Some(of), Some(id)) = (&found, &taken.external_id)
+        && of.external_id.is_none()
+        && !of.has_ended
+        && !of.is_erased
+    {
+        let bound = params![of.turn, of.call.round, of.call.position, id, taken.at.0];
+        run(db, WHAT, LEARN_ID, bound)?;
+    }
     let keeps_body = taken.verdict == CallbackVerdict::Genuine;
     let body = found.as_ref().filter(|of| keeps_body && !of.is_erased);
     let bound = params![
@@ -119,6 +141,7 @@ fn find(
             has_ended: row.get(3)?,
             is_awaited: row.get(4)?,
             is_erased: row.get(5)?,
+            external_id: row.get(6)?,
         })
     };
     db.first(FIND, bound, read)
@@ -132,6 +155,17 @@ fn is_duplicate(
 ) -> Result<bool, StoreApplyError> {
     let bound = params![of.turn, of.call.round, of.call.position, taken.sender_id];
     Ok(query_key(db, WHAT, IS_DUPLICATE, bound)?.is_some())
+}
+
+/// What the answer to the request would have said.
+const LEARN_ID: &str = "UPDATE tool_call SET external_id = ?4, updated_us = ?5
+    WHERE turn = ?1 AND round = ?2 AND position = ?3 AND external_id IS NULL";
+
+fn is_of_other_job(of: &CalledBack, taken: &TakenCallback) -> bool {
+    match (&of.external_id, &taken.external_id) {
+        (Some(known), Some(said)) => known != said,
+        (Some(_) | None, None) | (None, Some(_)) => false,
+    }
 }
 
 const DELETE_OLD: &str = "DELETE FROM callback_delivery

@@ -4,11 +4,13 @@ use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::change::{CompleteCall, Outcome};
 use tw_core::effect_words;
 use tw_core::id::{CallId, CallRef, OrgId};
+use tw_core::job::LAST_POLL_MAX;
 use tw_core::time::Timestamp;
 
 use super::turn_changes::StoredResult;
 use super::{
-    StoreApplyError, TurnKey, execute_guarded, execute_one, lock_rows, retention, webhook_events,
+    StoreApplyError, TurnKey, execute_guarded, execute_one, jobs, lock_rows, retention,
+    webhook_events,
 };
 use crate::blob::{ContentCutter, HeldText, TextHolder};
 use crate::session::WriteSession;
@@ -80,6 +82,7 @@ pub(super) fn end_open_call(
         0 => Ok(None),
         _ => {
             webhook_events::tell_of_named_call(db, complete)?;
+            jobs::forget(db, open.turn, open.call)?;
             Ok(Some(open))
         }
     }
@@ -87,10 +90,10 @@ pub(super) fn end_open_call(
 
 /// A call that has not ended.
 pub(super) struct OpenCall {
-    turn: i64,
-    call: CallRef,
+    pub(super) turn: i64,
+    pub(super) call: CallRef,
     /// The contents of its turn are gone.
-    is_erased: bool,
+    pub(super) is_erased: bool,
 }
 
 /// The turn's row is locked before the call's, in the order in which its driver has them.
@@ -165,9 +168,12 @@ fn find_open(
         .map_err(|error| StoreApplyError::db(WHAT, error))
 }
 
-const EXPIRED: &str = "SELECT organization, id FROM tool_call
-    WHERE deadline_us < ?1 AND deadline_us IS NOT NULL AND approval IS NULL AND ended_us IS NULL
-    ORDER BY deadline_us LIMIT ?2";
+/// A job is asked about once more at its deadline, by whom it is claimed.
+const EXPIRED: &str = "SELECT c.organization, c.id FROM tool_call c
+    WHERE c.deadline_us < ?1 AND c.deadline_us IS NOT NULL AND c.approval IS NULL AND c.ended_us IS NULL
+      AND (c.deadline_us < ?3 OR NOT EXISTS
+           (SELECT 1 FROM job j WHERE j.turn = c.turn AND j.round = c.round AND j.position = c.position))
+    ORDER BY c.deadline_us LIMIT ?2";
 
 pub fn expire_callbacks(
     db: &mut WriteSession<'_>,
@@ -177,7 +183,11 @@ pub fn expire_callbacks(
 ) -> Result<Outcome, StoreApplyError> {
     let read = |row: Row<'_>| Ok((row.get::<i64>(0)?, row.get::<String>(1)?));
     let due = db
-        .rows(EXPIRED, params![now.0, calls_max], read)
+        .rows(
+            EXPIRED,
+            params![now.0, calls_max, now.before(LAST_POLL_MAX).0],
+            read,
+        )
         .map_err(|error| StoreApplyError::db("finding calls that nobody called back", error))?;
     let mut calls = 0;
     for (organization, id) in due {

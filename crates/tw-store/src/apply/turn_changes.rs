@@ -15,7 +15,7 @@ use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_wire::stored;
 
 use super::{
-    GuardRules, StoreApplyError, TurnKey, charges, execute_guarded, execute_one, lock_rows,
+    GuardRules, StoreApplyError, TurnKey, charges, execute_guarded, execute_one, jobs, lock_rows,
     query_key, run, webhook_events,
 };
 use crate::blob::{self, ContentCutter, HeldText, TextHolder};
@@ -378,7 +378,11 @@ pub fn await_callback(
         awaited.at.0,
     ];
     let sql = rules.sql(AWAIT_CALLBACK);
-    change_call(db, (turn, call), "awaiting a callback", sql, bound)
+    let outcome = change_call(db, (turn, call), "awaiting a callback", sql, bound)?;
+    if outcome == Outcome::Done {
+        jobs::add(db, turn, awaited)?;
+    }
+    Ok(outcome)
 }
 
 const DETACH_CALL: &str = "UPDATE tool_call SET told = ?4, updated_us = ?5

@@ -13,6 +13,7 @@ use tw_wire::stored::context;
 
 use super::ReadError;
 use super::approvals::{self, ApprovalAnswered};
+use super::call_files::{self, FileView};
 use super::calls::{self, ContentsRead};
 use super::turn::{AttemptRow, CallRow, TurnRow, find_turn};
 use crate::session::ReadSession;
@@ -78,6 +79,8 @@ pub struct CallView {
     pub told: Option<String>,
     pub cost_microusd: Option<i64>,
     pub attempts: Vec<AttemptRow>,
+    /// Files that its job made.
+    pub files: Vec<FileView>,
 }
 
 /// How it stands with the approval of a call.
@@ -135,7 +138,20 @@ pub(super) fn view(
             approval.answered = approvals::answered(conn, organization, call.id)?;
         }
     }
+    if view.rounds.iter().any(|round| !round.calls.is_empty()) {
+        put_files(&mut view, call_files::files(conn, key)?);
+    }
     Ok(view)
+}
+
+fn put_files(view: &mut TurnView, files: Vec<FileView>) {
+    for file in files {
+        let mut calls = view.rounds.iter_mut().flat_map(|round| &mut round.calls);
+        let of = calls.find(|call| call.call == file.call);
+        if let Some(call) = of {
+            call.files.push(file);
+        }
+    }
 }
 
 fn changes(conn: ReadSession<'_>, key: i64) -> Result<RequestChanges, ReadError> {
@@ -236,5 +252,6 @@ fn call_view(row: CallRow, attempts: Vec<AttemptRow>) -> CallView {
         told,
         cost_microusd,
         attempts,
+        files: Vec::new(),
     }
 }

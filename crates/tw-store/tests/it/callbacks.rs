@@ -15,7 +15,7 @@ use crate::world::{
 };
 
 /// A turn with a call that runs.
-async fn turn_with_call(world: &StoreWorld, n: u128) -> (TurnId, NewCall) {
+pub async fn turn_with_call(world: &StoreWorld, n: u128) -> (TurnId, NewCall) {
     let turn = world.accept(n).await;
     let call = NewCall {
         status: CallStatus::Processing,
@@ -26,11 +26,12 @@ async fn turn_with_call(world: &StoreWorld, n: u128) -> (TurnId, NewCall) {
     (turn, call)
 }
 
-fn awaits(call: &NewCall) -> TurnChange {
+pub fn awaits(call: &NewCall) -> TurnChange {
     TurnChange::AwaitCallback(AwaitedCallback {
         call: call.call,
         external_id: Some("job-7".to_owned()),
         until: at(1000),
+        poll_at: None,
         at: at(10),
     })
 }
@@ -43,11 +44,11 @@ fn detaches(call: &NewCall) -> TurnChange {
     }
 }
 
-async fn row(world: &StoreWorld, turn: TurnId) -> CallRow {
+pub async fn row(world: &StoreWorld, turn: TurnId) -> CallRow {
     world.recovered(turn).await.calls.remove(0)
 }
 
-fn taken(call: Option<(OrgId, &NewCall)>, n: u8, meaning: CallbackMeaning) -> TakenCallback {
+pub fn taken(call: Option<(OrgId, &NewCall)>, n: u8, meaning: CallbackMeaning) -> TakenCallback {
     TakenCallback {
         id: format!("cb_{n}"),
         call: call.map(|(organization, call)| (organization, call.id)),
@@ -60,13 +61,14 @@ fn taken(call: Option<(OrgId, &NewCall)>, n: u8, meaning: CallbackMeaning) -> Ta
         },
         fault: None,
         meaning,
+        external_id: None,
         body: b"{}".to_vec(),
         body_hash: [n; 32],
         at: at(20),
     }
 }
 
-async fn take(world: &StoreWorld, taken: TakenCallback) -> CallbackOutcome {
+pub async fn take(world: &StoreWorld, taken: TakenCallback) -> CallbackOutcome {
     match world.write(Change::TakeCallback(Box::new(taken))).await {
         Ok(Outcome::CallbackTaken(outcome)) => outcome,
         other => panic!("{other:?}"),

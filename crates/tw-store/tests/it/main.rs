@@ -16,6 +16,7 @@ mod groups;
 mod handing;
 mod head_path;
 mod items;
+mod jobs;
 mod keeping;
 mod memory;
 mod money;

@@ -10,6 +10,7 @@
 pub mod file;
 
 mod completion;
+mod image;
 mod parameters;
 mod patch;
 mod read;

@@ -4,7 +4,7 @@ use super::load;
 use crate::config::DEFAULTS;
 
 /// Where an unknown key may stand, as text that it is put behind.
-const TABLES: [&str; 18] = [
+const TABLES: [&str; 19] = [
     "",
     "[server]\n",
     "[limits]\n",
@@ -17,6 +17,7 @@ const TABLES: [&str; 18] = [
     "[cache]\n",
     "[tls]\n",
     "[downloads]\n",
+    "[files]\n",
     "[[downloads.allow]]\nplace = \"a:1\"\n",
     "[[price]]\n",
     "[egress]\n",

@@ -6,9 +6,10 @@ use super::load;
 use crate::config::DEFAULTS;
 
 /// Where 0 means something.
-const MEANT: [&str; 29] = [
+const MEANT: [&str; 30] = [
     "cache.bytes_max",
     "cache.models_s",
+    "files.organization_bytes_max",
     "hooks.wait_s",
     "limits.memory_bytes_max",
     "limits.model_backoff_ms",

@@ -5,7 +5,7 @@ use super::{CheckedDefinition, Scope, check_used, refuse};
 use crate::api_request::{BodyFormat, LookUpRequest};
 use crate::definition::ToolDefinition;
 use crate::limits::RequestLimits;
-use crate::parameters::{ParameterValue, SecretRef};
+use crate::parameters::ParameterValue;
 use crate::tool::EffectClass;
 use crate::variables::REFERENCE;
 
@@ -62,7 +62,7 @@ pub(super) fn header_problem(name: &str) -> Option<&'static str> {
     None
 }
 
-fn check_headers(
+pub(super) fn check_headers(
     definition: &ToolDefinition,
     scope: Scope,
     field: &str,
@@ -85,7 +85,7 @@ fn check_headers(
     Ok(())
 }
 
-fn check_query(
+pub(super) fn check_query(
     definition: &ToolDefinition,
     scope: Scope,
     field: &str,
@@ -121,6 +121,17 @@ fn check_body(definition: &ToolDefinition, limits: &RequestLimits) -> CheckedDef
             "body",
             format!("a {} request has no body", request.method.as_str()),
         );
+    }
+    if let Some(name) = &request.body_under {
+        if request.body_format != BodyFormat::Json || !request.method.may_have_body() {
+            return refuse("body_under", "may stand with a JSON body only");
+        }
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return refuse(
+                "body_under",
+                format!("must have 1 to {NAME_BYTES_MAX} bytes"),
+            );
+        }
     }
     let spot = match request.body_format {
         BodyFormat::Json => StaticValuePlace::Json,
@@ -186,7 +197,7 @@ fn check_look_up(definition: &ToolDefinition, look_up: &LookUpRequest) -> Checke
     )?;
     let members = look_up.headers.iter().chain(&look_up.query);
     let asks = url.variables().any(|name| name == REFERENCE)
-        || members.clone().any(|(_, value)| names_reference(value));
+        || members.clone().any(|(_, value)| value.names(REFERENCE));
     if !asks {
         return refuse(
             "look_up",
@@ -199,13 +210,4 @@ fn check_look_up(definition: &ToolDefinition, look_up: &LookUpRequest) -> Checke
         }
     }
     Ok(())
-}
-
-fn names_reference(value: &ParameterValue) -> bool {
-    match value {
-        ParameterValue::Literal(_) | ParameterValue::Secret(SecretRef { .. }) => false,
-        ParameterValue::Text(template) => template.variables().any(|name| name == REFERENCE),
-        ParameterValue::Array(items) => items.iter().any(names_reference),
-        ParameterValue::Object(members) => members.iter().any(|(_, value)| names_reference(value)),
-    }
 }

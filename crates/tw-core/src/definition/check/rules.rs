@@ -65,17 +65,17 @@ pub(super) fn check_select(field: &str, selects: &ResponseSelect) -> CheckedDefi
 }
 
 fn check_content_types(definition: &ToolDefinition) -> CheckedDefinition {
-    let types = &definition.response.content_types;
+    check_types("response.content_types", &definition.response.content_types)
+}
+
+pub(super) fn check_types(field: &str, types: &[String]) -> CheckedDefinition {
     if types.len() > CONTENT_TYPES_MAX {
-        return refuse(
-            "response.content_types",
-            format!("must be at most {CONTENT_TYPES_MAX}"),
-        );
+        return refuse(field, format!("must be at most {CONTENT_TYPES_MAX}"));
     }
     for (index, pattern) in types.iter().enumerate() {
         if !is_media_pattern(pattern) {
             return refuse(
-                &format!("response.content_types[{index}]"),
+                &format!("{field}[{index}]"),
                 "must be a media type in lower case, such as application/json, text/* or */*+json",
             );
         }

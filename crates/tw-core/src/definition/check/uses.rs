@@ -24,6 +24,10 @@ pub(super) fn check(definition: &ToolDefinition) -> CheckedDefinition {
         uses.url("look_up.url", &look_up.url);
         walk::look_up(look_up, &mut |field, value| uses.value(field, value));
     }
+    if let Some(poll) = definition.job.as_ref().and_then(|job| job.poll.as_ref()) {
+        uses.url("completion.poll.url", &poll.request.url);
+        walk::poll(&poll.request, &mut |field, value| uses.value(field, value));
+    }
     match uses.exceeded {
         None => Ok(()),
         Some(field) => refuse(

@@ -38,6 +38,7 @@ pub(crate) fn definition(tool: &J) -> ToolDefinition {
             query: values(&tool["query"]),
             body: values(&tool["body"]),
             body_format: BodyFormat::parse(tool["body_format"].as_str().unwrap_or("json")).unwrap(),
+            body_under: tool["body_under"].as_str().map(str::to_owned),
             look_up: tool.get("look_up").map(|look_up| LookUpRequest {
                 url: url(&look_up["url"]),
                 headers: values(&look_up["headers"]),
@@ -47,7 +48,7 @@ pub(crate) fn definition(tool: &J) -> ToolDefinition {
         },
         response: response(&tool["response"]),
         policy: policy(method, tool),
-        callback: None,
+        job: None,
     }
 }
 

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use super::recovery::found_after;
 use super::{PARAMETERS, check, check_recovered, ours, tool, tool_with};
-use crate::tool::{CallCompletion, CallPolicy, EffectClass, WebhookCompletion};
+use crate::tool::{CallCompletion, CallPolicy, EffectClass, JobCompletion, JobPolls};
 use crate::turn::{ToolOffer, TurnSetup};
 
 /// A turn that is offered a tool whose jobs it does not wait for, one whose jobs it waits for, and a plain one.
 fn jobs() -> TurnSetup {
     let job = |name, waits| {
         let policy = CallPolicy {
-            completion: CallCompletion::Webhook(WebhookCompletion {
+            completion: CallCompletion::Job(JobCompletion {
                 waits,
                 deadline: Duration::from_secs(900),
+                calls_back: true,
+                polls: None,
             }),
             ..CallPolicy::new(EffectClass::Once)
         };
@@ -303,5 +305,91 @@ fn a_job_whose_request_was_under_way_when_the_process_ended_has_its_callback() {
            show detached 1.0
            do release 1.0
            do ask 2#1"]),
+    );
+}
+
+/// A turn that is offered a tool whose jobs are polled, by their ids or not.
+fn polled(by_id: bool) -> TurnSetup {
+    let policy = CallPolicy {
+        completion: CallCompletion::Job(JobCompletion {
+            waits: false,
+            deadline: Duration::from_secs(900),
+            calls_back: false,
+            polls: Some(JobPolls {
+                first: Duration::from_secs(30),
+                by_id,
+            }),
+        }),
+        ..CallPolicy::new(EffectClass::Once)
+    };
+    TurnSetup {
+        offer: ToolOffer::Ours(vec![tool_with("draw", PARAMETERS, policy)]),
+        ..ours()
+    }
+}
+
+#[test]
+fn a_job_that_is_polled_has_its_first_poll() {
+    check(
+        polled(true),
+        &with_texts(&[
+            DRAWING,
+            "> end 1.0#1 accepted job-7
+               write close 1.0#1 ok
+               write await 1.0 job-7 for 900s, poll in 30s
+               write detach 1.0 \"STARTED\"
+               write open 2#1
+               show detached 1.0
+               do release 1.0
+               do ask 2#1",
+        ]),
+    );
+}
+
+#[test]
+fn a_job_whose_id_nobody_knows_cannot_be_asked_about_by_it() {
+    check(
+        polled(true),
+        &with_texts(&[
+            DRAWING,
+            "> end 1.0#1 reset why
+               write close 1.0#1 reset
+               write ended 1.0 failed outcome_unknown \"It is not known whether this call took effect. It must not s…\"
+               write open 2#1
+               show ended 1.0 failed outcome_unknown
+               do release 1.0
+               do ask 2#1",
+        ]),
+    );
+    check(
+        polled(false),
+        &with_texts(&[
+            DRAWING,
+            "> end 1.0#1 reset why
+               write close 1.0#1 reset
+               write await 1.0 - for 900s, poll in 30s
+               write detach 1.0 \"UNSURE\"
+               write open 2#1
+               show detached 1.0
+               do release 1.0
+               do ask 2#1",
+        ]),
+    );
+}
+
+/// The tool says that it has started nothing, so that no class of calls is kept from another attempt.
+#[test]
+fn a_job_that_was_not_started_may_be_asked_for_again() {
+    check(
+        polled(true),
+        &with_texts(&[
+            DRAWING,
+            "> end 1.0#1 not_started too many
+               write close 1.0#1 not_started
+               do timer call 1.0#2 in 200ms
+             > timer call 1.0#2
+               write open 1.0#2
+               do dispatch 1.0#2",
+        ]),
     );
 }

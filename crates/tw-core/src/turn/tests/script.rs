@@ -315,6 +315,7 @@ fn tool_outcome(text: &str) -> ToolOutcome {
             external_id: (!rest.is_empty()).then_some(message),
         },
         "refused" => ToolOutcome::Refused { message },
+        "not_started" => ToolOutcome::NotStarted { message },
         "unclear" => ToolOutcome::Unclear { message },
         "gateway" => ToolOutcome::Gateway {
             message,

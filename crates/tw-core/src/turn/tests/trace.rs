@@ -185,10 +185,13 @@ pub(super) fn of_change(change: &TurnChange) -> String {
             )
         }
         TurnChange::AwaitCallback(awaited) => format!(
-            "await {} {} for {}s",
+            "await {} {} for {}s{}",
             at(awaited.call),
             awaited.external_id.as_deref().unwrap_or("-"),
-            awaited.until.since(awaited.at).as_secs()
+            awaited.until.since(awaited.at).as_secs(),
+            awaited.poll_at.map_or_else(String::new, |poll| {
+                format!(", poll in {}s", poll.since(awaited.at).as_secs())
+            })
         ),
         TurnChange::DetachCall { call, told, .. } => {
             format!("detach {} {}", at(*call), text(told))

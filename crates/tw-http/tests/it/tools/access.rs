@@ -30,6 +30,7 @@ impl Route {
                 | Takes::KeyId
                 | Takes::WebhookId
                 | Takes::UsageSlug
+                | Takes::OpenCallId
                 | Takes::UserName
                 | Takes::Conversation
                 | Takes::Names

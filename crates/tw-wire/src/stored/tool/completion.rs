@@ -1,26 +1,36 @@
 //! The way in which calls of a tool come to their end.
 
+mod verification;
+
 use std::time::Duration;
 
 use serde_json::Value;
-use tw_core::definition::{CallbackRules, CallbackStatus, CallbackVerification, DefinitionError};
-use tw_core::hmac_rule::{
-    HmacAlgorithm, HmacRule, MessageTime, SignatureEncoding, SignatureForm, SignedPart, TimePlace,
+use serde_json_path::JsonPath;
+use tw_core::api_request::{Method, PollRequest, UrlTemplate};
+use tw_core::definition::{
+    CallbackRules, CallbackVerification, DefinitionError, FileRules, JobMapping, JobRules,
+    JobStart, JobStatus, PollRules,
 };
 use tw_core::limits::CALLBACK_DEADLINE_DEFAULT;
-use tw_core::tool::{CallCompletion, WebhookCompletion};
+use tw_core::tool::{CallCompletion, JobCompletion, JobPolls};
 
-use super::response;
 use super::value_at_path::{KnownObject, ValueAtPath};
+use super::{response, values};
 
 const OF_A_COMPLETION: &[&str] = &[
     "completes",
     "waits",
     "deadline_s",
     "external_id",
+    "start",
+    "json_in",
     "callback",
+    "poll",
+    "files",
 ];
+const OF_A_START: &[&str] = &["status", "accepted", "again", "unknown", "error"];
 const OF_A_CALLBACK: &[&str] = &[
+    "external_id",
     "verification",
     "addresses",
     "status",
@@ -29,25 +39,46 @@ const OF_A_CALLBACK: &[&str] = &[
     "result",
     "error",
 ];
-const OF_A_VERIFICATION: &[&str] = &[
-    "type",
-    "secrets",
-    "header",
-    "prefix",
-    "element",
-    "algorithm",
-    "encoding",
-    "signed",
-    "timestamp",
+const OF_A_POLL: &[&str] = &[
+    "method",
+    "url",
+    "headers",
+    "query",
+    "body",
+    "every_s",
+    "confirms",
+    "status",
+    "completed",
+    "failed",
+    "result",
+    "error",
 ];
-const OF_A_TIMESTAMP: &[&str] = &["header", "element", "tolerance_s"];
+
+const OF_FILES: &[&str] = &["urls", "content_types", "bytes_max", "files_max"];
+
+/// Room for a large photograph.
+const FILE_BYTES_DEFAULT: usize = 20 * 1024 * 1024;
+const FILES_DEFAULT: usize = 8;
 
 const INLINE: &str = "inline";
 const WEBHOOK: &str = "webhook";
+const POLL: &str = "poll";
 
-pub fn of_policy(place: Option<&ValueAtPath<'_>>) -> Result<CallCompletion, DefinitionError> {
-    let Some(written) = webhook(place)? else {
-        return Ok(CallCompletion::Inline);
+/// Waits of a definition that says nothing of them, in seconds.
+const EVERY_S_DEFAULT: [u64; 5] = [30, 60, 120, 300, 600];
+
+/// A tool's completion: how its calls are treated, and the rules of its jobs if it has some.
+pub struct ReadCompletion {
+    pub completion: CallCompletion,
+    pub job: Option<JobRules>,
+}
+
+pub fn read(place: Option<&ValueAtPath<'_>>) -> Result<ReadCompletion, DefinitionError> {
+    let Some((written, end)) = of_job(place)? else {
+        return Ok(ReadCompletion {
+            completion: CallCompletion::Inline,
+            job: None,
+        });
     };
     let deadline = match written.optional("deadline_s") {
         Some(seconds) => Duration::from_secs(seconds.whole::<u32>()?.into()),
@@ -55,50 +86,166 @@ pub fn of_policy(place: Option<&ValueAtPath<'_>>) -> Result<CallCompletion, Defi
     };
     // Neither is what a reader would expect of the other.
     let waits = written.required("waits")?.boolean()?;
-    Ok(CallCompletion::Webhook(WebhookCompletion {
-        waits,
-        deadline,
-    }))
+    let callback = match (end, written.optional("callback")) {
+        (JobEnds::ByCallback, place) => Some(callback(place)?),
+        (JobEnds::ByPoll, None) => None,
+        (JobEnds::ByPoll, Some(place)) => {
+            return Err(place.error("may stand with \"completes\": \"webhook\" only"));
+        }
+    };
+    let poll = match end {
+        JobEnds::ByCallback => written.optional("poll"),
+        JobEnds::ByPoll => Some(written.required("poll")?),
+    };
+    let job = JobRules {
+        start: written.optional("start").map(start).transpose()?,
+        external_id: places(written.optional("external_id"))?,
+        json_in: places(written.optional("json_in"))?,
+        callback,
+        poll: poll.map(read_poll).transpose()?,
+        files: written.optional("files").map(files).transpose()?,
+    };
+    let polls = job.poll.as_ref().map(|poll| JobPolls {
+        first: poll.every.first().copied().unwrap_or_default(),
+        by_id: poll.request.names_external_id(),
+    });
+    Ok(ReadCompletion {
+        completion: CallCompletion::Job(JobCompletion {
+            waits,
+            deadline,
+            calls_back: job.callback.is_some(),
+            polls,
+        }),
+        job: Some(job),
+    })
 }
 
-/// The rules for callbacks; `None` for a tool whose answer is the result.
-pub fn callback(place: Option<&ValueAtPath<'_>>) -> Result<Option<CallbackRules>, DefinitionError> {
-    let Some(written) = webhook(place)? else {
-        return Ok(None);
-    };
-    let external_id = written.optional("external_id").map(response::path);
-    let rules = CallbackRules {
-        external_id: external_id.transpose()?,
-        verification: CallbackVerification::TokenAlone,
-        addresses: Vec::new(),
-        status: None,
-        result: None,
-        error: None,
-    };
-    let Some(place) = written.optional("callback") else {
-        return Ok(Some(rules));
+/// Paths, or one alone.
+fn places(place: Option<&ValueAtPath<'_>>) -> Result<Vec<JsonPath>, DefinitionError> {
+    match place {
+        None => Ok(Vec::new()),
+        Some(place) if place.is_array() => place.elements()?.iter().map(response::path).collect(),
+        Some(place) => Ok(vec![response::path(place)?]),
+    }
+}
+
+fn start(place: &ValueAtPath<'_>) -> Result<JobStart, DefinitionError> {
+    let written = place.object(OF_A_START)?;
+    let words = |name| written.optional(name).map_or(Ok(Vec::new()), scalars);
+    Ok(JobStart {
+        path: response::path(written.required("status")?)?,
+        accepted: scalars(written.required("accepted")?)?,
+        again: words("again")?,
+        unknown: words("unknown")?,
+        error: written.optional("error").map(response::path).transpose()?,
+    })
+}
+
+fn callback(place: Option<&ValueAtPath<'_>>) -> Result<CallbackRules, DefinitionError> {
+    let Some(place) = place else {
+        return Ok(CallbackRules {
+            external_id: Vec::new(),
+            verification: CallbackVerification::TokenAlone,
+            addresses: Vec::new(),
+            says: JobMapping {
+                status: None,
+                result: None,
+                error: None,
+            },
+        });
     };
     let written = place.object(OF_A_CALLBACK)?;
-    Ok(Some(CallbackRules {
+    Ok(CallbackRules {
+        external_id: places(written.optional("external_id"))?,
         verification: match written.optional("verification") {
-            Some(place) => verification(place)?,
-            None => rules.verification,
+            Some(place) => verification::read(place)?,
+            None => CallbackVerification::TokenAlone,
         },
         addresses: match written.optional("addresses") {
-            Some(place) => texts(place)?,
+            Some(place) => verification::texts(place)?,
             None => Vec::new(),
         },
-        status: status(&written)?,
-        result: written
+        says: mapping(&written)?,
+    })
+}
+
+fn read_poll(place: &ValueAtPath<'_>) -> Result<PollRules, DefinitionError> {
+    let written = place.object(OF_A_POLL)?;
+    let words = Method::ALL.map(Method::as_str);
+    let url = written.required("url")?;
+    // Without it the first answer would be the end, and nothing would have to be asked twice.
+    written.required("status")?;
+    let seconds = match written.optional("every_s") {
+        Some(place) => {
+            let elements = place.elements()?;
+            let seconds = elements.iter().map(|place| place.whole::<u32>());
+            let seconds: Result<Vec<_>, _> = seconds.collect();
+            seconds?.into_iter().map(u64::from).collect()
+        }
+        None => EVERY_S_DEFAULT.to_vec(),
+    };
+    Ok(PollRules {
+        request: PollRequest {
+            method: match written.optional("method") {
+                Some(method) => method.one_of(&words, Method::parse)?,
+                None => Method::Get,
+            },
+            url: UrlTemplate::parse(&url.text()?).map_err(|bad| url.error(bad))?,
+            headers: written
+                .optional("headers")
+                .map_or(Ok(Vec::new()), values::headers)?,
+            query: written
+                .optional("query")
+                .map_or(Ok(Vec::new()), values::query)?,
+            body: written
+                .optional("body")
+                .map_or(Ok(Vec::new()), values::object)?,
+        },
+        every: seconds.into_iter().map(Duration::from_secs).collect(),
+        confirms: match written.optional("confirms") {
+            Some(confirms) => confirms.boolean()?,
+            None => false,
+        },
+        says: mapping(&written)?,
+    })
+}
+
+fn files(place: &ValueAtPath<'_>) -> Result<FileRules, DefinitionError> {
+    let written = place.object(OF_FILES)?;
+    let number = |name: &str, default: usize| match written.optional(name) {
+        Some(place) => Ok(place.whole::<u32>()? as usize),
+        None => Ok(default),
+    };
+    Ok(FileRules {
+        urls: response::path(written.required("urls")?)?,
+        content_types: match written.optional("content_types") {
+            Some(types) => {
+                let elements = types.elements()?;
+                let lower = elements
+                    .iter()
+                    .map(|place| Ok(place.text()?.to_ascii_lowercase()));
+                lower.collect::<Result<_, _>>()?
+            }
+            None => vec!["image/*".to_owned()],
+        },
+        bytes_max: number("bytes_max", FILE_BYTES_DEFAULT)?,
+        files_max: number("files_max", FILES_DEFAULT)?,
+    })
+}
+
+/// Those members of a callback or a poll that say what it says.
+fn mapping(of: &KnownObject<'_>) -> Result<JobMapping, DefinitionError> {
+    Ok(JobMapping {
+        status: status(of)?,
+        result: of
             .optional("result")
             .map(response::read_select)
             .transpose()?,
-        error: written.optional("error").map(response::path).transpose()?,
-        ..rules
-    }))
+        error: of.optional("error").map(response::path).transpose()?,
+    })
 }
 
-fn status(of: &KnownObject<'_>) -> Result<Option<CallbackStatus>, DefinitionError> {
+fn status(of: &KnownObject<'_>) -> Result<Option<JobStatus>, DefinitionError> {
     let Some(path) = of.optional("status") else {
         for name in ["completed", "failed", "error"] {
             if let Some(place) = of.optional(name) {
@@ -107,7 +254,7 @@ fn status(of: &KnownObject<'_>) -> Result<Option<CallbackStatus>, DefinitionErro
         }
         return Ok(None);
     };
-    Ok(Some(CallbackStatus {
+    Ok(Some(JobStatus {
         path: response::path(path)?,
         completed: scalars(of.required("completed")?)?,
         failed: match of.optional("failed") {
@@ -128,149 +275,36 @@ fn scalars(place: &ValueAtPath<'_>) -> Result<Vec<Value>, DefinitionError> {
     elements.iter().map(scalar).collect()
 }
 
-fn texts(place: &ValueAtPath<'_>) -> Result<Vec<String>, DefinitionError> {
-    let elements = place.elements()?;
-    let texts = elements.iter().map(|place| Ok(place.text()?.into_owned()));
-    texts.collect()
+/// What ends the calls of a tool with jobs.
+#[derive(Clone, Copy)]
+enum JobEnds {
+    /// Polls may help.
+    ByCallback,
+    ByPoll,
 }
 
-fn verification(place: &ValueAtPath<'_>) -> Result<CallbackVerification, DefinitionError> {
-    const KINDS: [&str; 3] = ["standard_webhooks", "hmac", "shared_secret"];
-    let written = place.object(OF_A_VERIFICATION)?;
-    let kind = written
-        .required("type")?
-        .one_of(&KINDS, |word| KINDS.iter().position(|kind| *kind == word))?;
-    let secrets = texts(written.required("secrets")?)?;
-    let known: &[&str] = match kind {
-        0 => &["type", "secrets"],
-        1 => OF_A_VERIFICATION,
-        _ => &["type", "secrets", "header"],
-    };
-    for name in OF_A_VERIFICATION {
-        if let Some(place) = written.optional(name).filter(|_| !known.contains(name)) {
-            return Err(place.error("does not belong to this type"));
-        }
-    }
-    Ok(match kind {
-        0 => CallbackVerification::StandardWebhooks { secrets },
-        1 => CallbackVerification::Hmac {
-            secrets,
-            rule: hmac_rule(&written)?,
-        },
-        _ => CallbackVerification::SharedSecret {
-            secrets,
-            header: written.required("header")?.text()?.into_owned(),
-        },
-    })
-}
-
-fn hmac_rule(of: &KnownObject<'_>) -> Result<HmacRule, DefinitionError> {
-    let form = match (of.optional("element"), of.optional("prefix")) {
-        (Some(element), None) => SignatureForm::Named {
-            name: element.text()?.into_owned(),
-        },
-        (Some(_), Some(prefix)) => {
-            return Err(prefix.error("may not stand with \"element\""));
-        }
-        (None, prefix) => SignatureForm::Whole {
-            prefix: match prefix {
-                Some(prefix) => prefix.text()?.into_owned(),
-                None => String::new(),
-            },
-        },
-    };
-    let algorithm = of.optional("algorithm").map(|place| {
-        place.one_of(&["sha1", "sha256", "sha384", "sha512"], |word| match word {
-            "sha1" => Some(HmacAlgorithm::Sha1),
-            "sha256" => Some(HmacAlgorithm::Sha256),
-            "sha384" => Some(HmacAlgorithm::Sha384),
-            "sha512" => Some(HmacAlgorithm::Sha512),
-            _ => None,
-        })
-    });
-    let encoding = of.optional("encoding").map(|place| {
-        place.one_of(&["hex", "base64"], |word| match word {
-            "hex" => Some(SignatureEncoding::Hex),
-            "base64" => Some(SignatureEncoding::Base64),
-            _ => None,
-        })
-    });
-    Ok(HmacRule {
-        header: of.required("header")?.text()?.into_owned(),
-        form,
-        algorithm: algorithm.transpose()?.unwrap_or(HmacAlgorithm::Sha256),
-        encoding: encoding.transpose()?.unwrap_or(SignatureEncoding::Hex),
-        signed: match of.optional("signed") {
-            Some(place) => {
-                let elements = place.elements()?;
-                elements.iter().map(signed_part).collect::<Result<_, _>>()?
-            }
-            None => vec![SignedPart::Body],
-        },
-        time: of.optional("timestamp").map(message_time).transpose()?,
-    })
-}
-
-fn signed_part(place: &ValueAtPath<'_>) -> Result<SignedPart, DefinitionError> {
-    if place.is_string() {
-        return place.one_of(&["body", "url", "sorted_form"], |word| match word {
-            "body" => Some(SignedPart::Body),
-            "url" => Some(SignedPart::Url),
-            "sorted_form" => Some(SignedPart::SortedForm),
-            _ => None,
-        });
-    }
-    let written = place.object(&["header", "element", "text"])?;
-    let of = |name: &str| written.optional(name).map(|place| place.text());
-    match (of("header"), of("element"), of("text")) {
-        (Some(header), None, None) => Ok(SignedPart::Header(header?.into_owned())),
-        (None, Some(element), None) => Ok(SignedPart::Element(element?.into_owned())),
-        (None, None, Some(text)) => Ok(SignedPart::Text(text?.into_owned())),
-        _ => Err(place.error("must have one of header, element and text")),
-    }
-}
-
-fn message_time(place: &ValueAtPath<'_>) -> Result<MessageTime, DefinitionError> {
-    let written = place.object(OF_A_TIMESTAMP)?;
-    let time_place = match (written.optional("header"), written.optional("element")) {
-        (Some(header), None) => TimePlace::Header(header.text()?.into_owned()),
-        (None, Some(element)) => TimePlace::Element(element.text()?.into_owned()),
-        (Some(_), Some(_)) | (None, None) => {
-            return Err(place.error("must have one of header and element"));
-        }
-    };
-    Ok(MessageTime {
-        place: time_place,
-        tolerance_s: match written.optional("tolerance_s") {
-            Some(seconds) => seconds.whole::<u32>()?.into(),
-            None => TOLERANCE_S_DEFAULT,
-        },
-    })
-}
-
-/// What senders' own libraries take.
-const TOLERANCE_S_DEFAULT: i64 = 300;
-
-/// The members of a completion by webhook.
-fn webhook<'a>(
+/// The members of a completion by a job; `None` for a tool whose answer is the result.
+fn of_job<'a>(
     place: Option<&ValueAtPath<'a>>,
-) -> Result<Option<KnownObject<'a>>, DefinitionError> {
+) -> Result<Option<(KnownObject<'a>, JobEnds)>, DefinitionError> {
     let Some(place) = place else {
         return Ok(None);
     };
     let written = place.object(OF_A_COMPLETION)?;
     let word = written.required("completes")?;
-    let is_webhook = word.one_of(&[INLINE, WEBHOOK], |word| match word {
-        INLINE => Some(false),
-        WEBHOOK => Some(true),
+    let ends = word.one_of(&[INLINE, WEBHOOK, POLL], |word| match word {
+        INLINE => Some(None),
+        WEBHOOK => Some(Some(JobEnds::ByCallback)),
+        POLL => Some(Some(JobEnds::ByPoll)),
         _ => None,
     })?;
-    if is_webhook {
-        return Ok(Some(written));
+    if let Some(ends) = ends {
+        return Ok(Some((written, ends)));
     }
     for name in &OF_A_COMPLETION[1..] {
         if let Some(place) = written.optional(name) {
-            return Err(place.error("may stand with \"completes\": \"webhook\" only"));
+            let problem = "may stand with \"completes\": \"webhook\" or \"poll\" only";
+            return Err(place.error(problem));
         }
     }
     Ok(None)

@@ -8,7 +8,7 @@ use tw_core::tool::{CacheRules, CacheScope, CallPolicy, EffectClass};
 
 use super::parameters::{self, StaticValues};
 use super::value_at_path::{KnownObject, ValueAtPath};
-use super::{completion, response, values, whole};
+use super::{completion, image, response, values, whole};
 
 const OF_A_TOOL: &[&str] = &[
     "name",
@@ -21,6 +21,7 @@ const OF_A_TOOL: &[&str] = &[
     "query",
     "body",
     "body_format",
+    "body_under",
     "parameters",
     "variables",
     "response",
@@ -51,7 +52,11 @@ pub struct ReadDefinition<'a> {
 pub fn read(text: &str) -> Result<ReadDefinition<'_>, DefinitionError> {
     let place = whole::check(text)?;
     let mut statics = StaticValues::default();
-    let definition = definition(&place, &mut statics)?;
+    let definition = match image::in_full(&place)? {
+        None => definition(&place, &mut statics)?,
+        // None of its values are sensitive.
+        Some(text) => definition(&whole::check(&text)?, &mut StaticValues::default())?,
+    };
     Ok(ReadDefinition {
         definition,
         statics,
@@ -66,11 +71,13 @@ fn definition<'a>(
     let name = tool.required("name")?.text()?.into_owned();
     // The camel-case word is that of the source document 004.
     tool.required("type")?
-        .one_of(&["api_request"], |word| match word {
+        .one_of(&["api_request", "image"], |word| match word {
             "api_request" | "apiRequest" => Some(()),
             _ => None,
         })?;
     let request = request(&tool)?;
+    let completion::ReadCompletion { completion, job } =
+        completion::read(tool.optional("completion"))?;
     Ok(ToolDefinition {
         label: match tool.optional("label") {
             Some(label) => label.text()?.into_owned(),
@@ -89,10 +96,10 @@ fn definition<'a>(
         response: response::read(tool.optional("response"))?,
         policy: CallPolicy {
             shown_bytes_max: response::shown_bytes_max(tool.optional("response"))?,
-            completion: completion::of_policy(tool.optional("completion"))?,
+            completion,
             ..policy(tool.optional("policy"), request.method)?
         },
-        callback: completion::callback(tool.optional("completion"))?,
+        job,
         request,
     })
 }
@@ -112,6 +119,10 @@ fn request(tool: &KnownObject<'_>) -> Result<ApiRequest, DefinitionError> {
         body_format: match tool.optional("body_format") {
             Some(format) => format.one_of(&formats, BodyFormat::parse)?,
             None => BodyFormat::Json,
+        },
+        body_under: match tool.optional("body_under") {
+            Some(name) => Some(name.text()?.into_owned()),
+            None => None,
         },
         look_up: match tool.optional("look_up") {
             Some(place) => Some(look_up(place)?),

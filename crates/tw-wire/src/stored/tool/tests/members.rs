@@ -10,7 +10,7 @@ use tw_core::limits::RequestLimits;
 use tw_core::parameters::{ParameterPlace, ParameterSource, ParameterValue, SecretRef};
 use tw_core::template::TextTemplate;
 use tw_core::tool::{
-    CacheRules, CacheScope, CallCompletion, CallPolicy, EffectClass, WebhookCompletion,
+    CacheRules, CacheScope, CallCompletion, CallPolicy, EffectClass, JobCompletion, JobPolls,
 };
 
 use super::{EVERYTHING, read, with};
@@ -336,7 +336,7 @@ fn paths_and_words_of_a_client_are_cut_in_errors() {
 fn a_completion_by_webhook_says_whether_the_turn_waits() {
     let completion = |waits: bool, rest: &str| {
         with(&format!(
-            r#","completion":{{"completes":"webhook","waits":{waits}{rest}}}"#
+            r#""completion":{{"completes":"webhook","waits":{waits}{rest}}},"#
         ))
     };
     for (text, waits, deadline_s) in [
@@ -344,20 +344,36 @@ fn a_completion_by_webhook_says_whether_the_turn_waits() {
         (completion(false, r#","deadline_s":5"#), false, 5),
     ] {
         let definition = read(&text);
-        let expected = CallCompletion::Webhook(WebhookCompletion {
+        let expected = CallCompletion::Job(JobCompletion {
             waits,
             deadline: Duration::from_secs(deadline_s),
+            calls_back: true,
+            polls: None,
         });
         assert_eq!(definition.policy.completion, expected, "{text}");
-        assert!(definition.callback.is_some(), "{text}");
+        let job = definition.job.unwrap();
+        assert!(job.callback.is_some() && job.poll.is_none(), "{text}");
     }
-    let inline = read(&with(r#","completion":{"completes":"inline"}"#));
+    let inline = read(&with(r#""completion":{"completes":"inline"},"#));
     assert_eq!(inline.policy.completion, CallCompletion::Inline);
-    assert_eq!(inline.callback, None);
+    assert_eq!(inline.job, None);
     for (written, field) in [
         (r#"{"completes":"webhook"}"#, "completion.waits"),
         (r#"{"waits":true}"#, "completion.completes"),
-        (r#"{"completes":"poll"}"#, "completion.completes"),
+        (r#"{"completes":"poll"}"#, "completion.waits"),
+        (r#"{"completes":"poll","waits":true}"#, "completion.poll"),
+        (
+            r#"{"completes":"poll","waits":true,"callback":{},"poll":{}}"#,
+            "completion.callback",
+        ),
+        (
+            r#"{"completes":"poll","waits":true,"poll":{"url":"https://a.example/"}}"#,
+            "completion.poll.status",
+        ),
+        (
+            r#"{"completes":"poll","waits":true,"start":{"status":"$.code"}}"#,
+            "completion.poll",
+        ),
         (
             r#"{"completes":"inline","deadline_s":5}"#,
             "completion.deadline_s",
@@ -367,7 +383,33 @@ fn a_completion_by_webhook_says_whether_the_turn_waits() {
             "completion.external_id",
         ),
     ] {
-        let refused = decode(&with(&format!(r#","completion":{written}"#))).unwrap_err();
+        let refused = decode(&with(&format!(r#""completion":{written},"#))).unwrap_err();
         assert_eq!(refused.field, field, "{written}");
+    }
+}
+
+#[test]
+fn a_job_may_be_polled_by_its_id_or_by_our_reference() {
+    let poll = |query: &str| {
+        with(&format!(
+            r#""completion":{{"completes":"poll","waits":false,"external_id":["$.a","$.b"],"json_in":"$.c","poll":{{
+                "url":"https://a.example/job","query":{{"id":"{query}"}},"every_s":[5,60],"status":"$.s",
+                "completed":["done"]}}}},"#
+        ))
+    };
+    for (query, by_id) in [("{{external_id}}", true), ("{{reference}}", false)] {
+        let definition = read(&poll(query));
+        let expected = CallCompletion::Job(JobCompletion {
+            waits: false,
+            deadline: Duration::from_secs(3600),
+            calls_back: false,
+            polls: Some(JobPolls {
+                first: Duration::from_secs(5),
+                by_id,
+            }),
+        });
+        assert_eq!(definition.policy.completion, expected, "{query}");
+        let job = definition.job.unwrap();
+        assert_eq!((job.external_id.len(), job.json_in.len()), (2, 1));
     }
 }

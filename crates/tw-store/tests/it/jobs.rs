@@ -1,0 +1,451 @@
+//! Jobs that are asked about: who claims them, what a callback does to a claim, what ends them, and their files.
+
+use std::sync::Arc;
+
+use tw_core::call::{CallEnd, CallReason};
+use tw_core::call_file::{CallFile, FileContent, FileFault};
+use tw_core::callback::{CallbackMeaning, CallbackOutcome, TakenCallback};
+use tw_core::change::{AwaitedCallback, Change, NewCall, Outcome, TurnChange};
+use tw_core::id::{FileId, TurnId};
+use tw_core::job::{
+    JobChange, JobClaim, JobEnding, LAST_POLL_MAX, PollFault, PolledJob, SettleJob,
+};
+use tw_core::time::Timestamp;
+use tw_core::turn_status::TurnStatus;
+use tw_store::read::open_calls::OpenCallsWanted;
+use tw_store::read::view::ResultDetail;
+use tw_store::system::files::file;
+use tw_store::system::jobs::{JobToAsk, job_to_ask, next_due};
+use uuid::Uuid;
+
+use crate::callbacks::{row, take, taken, turn_with_call};
+use crate::world::{StoreWorld, at, completed, end_turn, on_each_store};
+
+const NO_LIMIT: u64 = u64::MAX;
+
+fn polled(call: &NewCall, external_id: Option<&str>) -> TurnChange {
+    TurnChange::AwaitCallback(AwaitedCallback {
+        call: call.call,
+        external_id: external_id.map(str::to_owned),
+        until: at(1000),
+        poll_at: Some(at(100)),
+        at: at(10),
+    })
+}
+
+async fn turn_with_job(world: &StoreWorld, n: u128) -> (TurnId, NewCall) {
+    let (turn, call) = turn_with_call(world, n).await;
+    let await_it = polled(&call, Some("job-7"));
+    world.write_turn(turn, vec![await_it]).await.unwrap();
+    (turn, call)
+}
+
+async fn claim(world: &StoreWorld, owner: &str, now: Timestamp, until: Timestamp) -> Vec<JobClaim> {
+    let claim = JobChange::Claim {
+        owner: owner.to_owned(),
+        jobs_max: 10,
+        at: now,
+        until,
+    };
+    match world.write(claim.into()).await {
+        Ok(Outcome::Jobs(claimed)) => claimed,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn settle(world: &StoreWorld, claim: &JobClaim, end: JobEnding) -> Outcome {
+    let settle = SettleJob {
+        claim: claim.clone(),
+        end,
+        at: at(150),
+    };
+    world.write(JobChange::Settle(settle).into()).await.unwrap()
+}
+
+fn again(due: i64, fault: Option<PollFault>) -> JobEnding {
+    JobEnding::Again {
+        due: at(due),
+        poll: PolledJob {
+            http_status: Some(200),
+            fault,
+        },
+    }
+}
+
+fn ended(world: &StoreWorld, call: &NewCall, files: Vec<CallFile>, room: u64) -> JobEnding {
+    JobEnding::Ended {
+        organization: world.organization,
+        call: call.id,
+        end: completed(),
+        files,
+        files_bytes_max: room,
+    }
+}
+
+async fn to_ask(world: &StoreWorld, claim: &JobClaim) -> Option<JobToAsk> {
+    job_to_ask(&world.store, claim.job).await.unwrap()
+}
+
+fn over(external_id: Option<&str>, n: u8, world: &StoreWorld, call: &NewCall) -> TakenCallback {
+    TakenCallback {
+        external_id: external_id.map(str::to_owned),
+        ..taken(
+            Some((world.organization, call)),
+            n,
+            CallbackMeaning::Over { answer: None },
+        )
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_claimed_by_one_and_settled_by_its_claim_alone() {
+    on_each_store(async |world| {
+        let (_, call) = turn_with_job(&world, 1).await;
+        assert_eq!(next_due(&world.store).await.unwrap(), Some(at(100)));
+        assert_eq!(claim(&world, "a", at(99), at(300)).await, []);
+        let first = claim(&world, "a", at(100), at(300)).await.remove(0);
+        assert_eq!(claim(&world, "b", at(100), at(300)).await, []);
+        let job = to_ask(&world, &first).await.unwrap();
+        assert_eq!(
+            (job.id, job.external_id.as_deref()),
+            (call.id, Some("job-7"))
+        );
+        assert_eq!(
+            (job.polls, job.called_back, job.deadline),
+            (0, false, Some(at(1000)))
+        );
+        // It was not settled in time, and somebody else has it now.
+        let second = claim(&world, "b", at(301), at(500)).await.remove(0);
+        let late = settle(&world, &first, again(400, None)).await;
+        assert_eq!(late, Outcome::Already);
+        let noted = settle(&world, &second, again(400, Some(PollFault::Status))).await;
+        assert_eq!(noted, Outcome::Done);
+        assert_eq!(next_due(&world.store).await.unwrap(), Some(at(400)));
+        let third = claim(&world, "a", at(400), at(600)).await.remove(0);
+        let job = to_ask(&world, &third).await.unwrap();
+        assert_eq!((job.polls, job.faults), (1, 1));
+        let done = settle(&world, &third, ended(&world, &call, Vec::new(), 0)).await;
+        assert_eq!(done, Outcome::Done);
+        assert_eq!(to_ask(&world, &third).await, None);
+        assert_eq!(next_due(&world.store).await.unwrap(), None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn jobs_of_a_process_that_is_gone_are_due_at_once() {
+    on_each_store(async |world| {
+        turn_with_job(&world, 1).await;
+        let claimed = claim(&world, "gone", at(100), at(900)).await;
+        assert_eq!(claimed.len(), 1);
+        for (owner, freed) in [("gone", 0), ("next", 1), ("next", 0)] {
+            let free = JobChange::FreeClaims {
+                owner: owner.to_owned(),
+                at: at(200),
+            };
+            let outcome = world.write(free.into()).await.unwrap();
+            assert_eq!(outcome, Outcome::Count(freed), "{owner}");
+        }
+        assert_eq!(next_due(&world.store).await.unwrap(), Some(at(200)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_callback_has_its_job_asked_about_whoever_is_asking() {
+    on_each_store(async |world| {
+        let (_, call) = turn_with_job(&world, 1).await;
+        let asking = claim(&world, "a", at(100), at(300)).await.remove(0);
+        let outcome = take(&world, over(Some("job-7"), 1, &world, &call)).await;
+        assert_eq!(outcome, CallbackOutcome::Kept);
+        // What was heard before the callback came says nothing about it.
+        let heard = settle(&world, &asking, again(400, None)).await;
+        assert_eq!(heard, Outcome::Already);
+        assert_eq!(next_due(&world.store).await.unwrap(), Some(at(20)));
+        let twice = TakenCallback {
+            sender_id: "sent 1".to_owned(),
+            ..over(Some("job-7"), 3, &world, &call)
+        };
+        let twice = take(&world, twice).await;
+        assert_eq!(twice, CallbackOutcome::Duplicate);
+        let other = take(&world, over(Some("job-8"), 2, &world, &call)).await;
+        assert_eq!(other, CallbackOutcome::Malformed, "it is of another job");
+        let claimed = claim(&world, "a", at(100), at(300)).await.remove(0);
+        let job = to_ask(&world, &claimed).await.unwrap();
+        assert!(job.called_back);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_callback_that_comes_before_the_answer_waits_for_it() {
+    on_each_store(async |world| {
+        let (turn, call) = turn_with_call(&world, 1).await;
+        let outcome = take(&world, over(None, 1, &world, &call)).await;
+        assert_eq!(outcome, CallbackOutcome::Kept);
+        let claimed = claim(&world, "a", at(20), at(30)).await.remove(0);
+        assert_eq!(to_ask(&world, &claimed).await.unwrap().external_id, None);
+        settle(&world, &claimed, again(40, Some(PollFault::NoId))).await;
+        let await_it = polled(&call, Some("job-7"));
+        world.write_turn(turn, vec![await_it]).await.unwrap();
+        // Due as the callback had it, and with the id.
+        assert_eq!(next_due(&world.store).await.unwrap(), Some(at(40)));
+        let claimed = claim(&world, "a", at(40), at(60)).await.remove(0);
+        let job = to_ask(&world, &claimed).await.unwrap();
+        assert_eq!(job.external_id.as_deref(), Some("job-7"));
+        assert!(job.called_back);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_callback_tells_an_id_that_nobody_knew() {
+    on_each_store(async |world| {
+        let (turn, call) = turn_with_call(&world, 1).await;
+        let mut unknown = polled(&call, None);
+        if let TurnChange::AwaitCallback(awaited) = &mut unknown {
+            awaited.poll_at = None;
+        }
+        world.write_turn(turn, vec![unknown]).await.unwrap();
+        assert_eq!(next_due(&world.store).await.unwrap(), None);
+        take(&world, over(Some("job-9"), 1, &world, &call)).await;
+        assert_eq!(
+            row(&world, turn).await.external_id.as_deref(),
+            Some("job-9")
+        );
+        let claimed = claim(&world, "a", at(100), at(200)).await.remove(0);
+        let job = to_ask(&world, &claimed).await.unwrap();
+        assert_eq!(job.external_id.as_deref(), Some("job-9"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn whatever_ends_a_call_ends_its_job() {
+    on_each_store(async |world| {
+        let (_, by_callback) = turn_with_job(&world, 1).await;
+        let (_, by_hand) = turn_with_job(&world, 2).await;
+        let (late, _) = turn_with_job(&world, 3).await;
+        let meaning = CallbackMeaning::Ended(completed());
+        take(
+            &world,
+            taken(Some((world.organization, &by_callback)), 1, meaning),
+        )
+        .await;
+        let complete = tw_core::change::CompleteCall {
+            organization: world.organization,
+            call: by_hand.id,
+            end: completed(),
+            at: at(200),
+        };
+        world
+            .write(Change::CompleteCall(Box::new(complete)))
+            .await
+            .unwrap();
+        assert_eq!(claim(&world, "a", at(900), at(901)).await.len(), 1);
+        // The one that is left is asked about at its deadline; the sweep comes for it only when nobody has.
+        let grace = i64::try_from(LAST_POLL_MAX.as_micros()).unwrap();
+        for (now, failed) in [(1001, 0), (1000 + grace, 0), (1001 + grace, 1)] {
+            let expire = Change::ExpireCallbacks {
+                now: at(now),
+                calls_max: 10,
+            };
+            assert_eq!(
+                world.write(expire).await.unwrap(),
+                Outcome::Count(failed),
+                "{now}"
+            );
+        }
+        let end = row(&world, late).await.call.end.unwrap();
+        assert_eq!(end.reason, Some(CallReason::Deadline));
+        assert_eq!(next_due(&world.store).await.unwrap(), None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_job_whose_call_has_ended_is_over() {
+    on_each_store(async |world| {
+        let (turn, call) = turn_with_call(&world, 1).await;
+        take(&world, over(None, 1, &world, &call)).await;
+        // The answer to the request has said that there is no job.
+        let end = TurnChange::EndCall {
+            call: call.call,
+            end: CallEnd {
+                reason: Some(CallReason::ToolError),
+                is_error: true,
+                ..completed()
+            },
+            at: at(30),
+        };
+        world.write_turn(turn, vec![end]).await.unwrap();
+        let claimed = claim(&world, "a", at(100), at(200)).await.remove(0);
+        assert!(to_ask(&world, &claimed).await.unwrap().has_ended);
+        let late = settle(&world, &claimed, ended(&world, &call, Vec::new(), 0)).await;
+        assert_eq!(late, Outcome::Already);
+        assert_eq!(
+            settle(&world, &claimed, JobEnding::Over).await,
+            Outcome::Done
+        );
+        assert_eq!(next_due(&world.store).await.unwrap(), None);
+    })
+    .await;
+}
+
+fn picture(n: u32, bytes: &[u8]) -> CallFile {
+    CallFile {
+        id: FileId(Uuid::from_u128(u128::from(n) + 1)),
+        n,
+        content: FileContent::Kept {
+            bytes: Arc::from(bytes),
+            hash: [bytes[0]; 32],
+            content_type: "image/png".to_owned(),
+        },
+    }
+}
+
+#[tokio::test]
+async fn files_are_kept_until_the_contents_of_their_turn_go() {
+    on_each_store(async |world| {
+        let (turn, call) = turn_with_job(&world, 1).await;
+        let claimed = claim(&world, "a", at(100), at(200)).await.remove(0);
+        let gone = CallFile {
+            id: FileId(Uuid::from_u128(9)),
+            n: 2,
+            content: FileContent::Missing(FileFault::Gone),
+        };
+        // Two of the same content.
+        let files = vec![picture(0, b"picture"), picture(1, b"picture"), gone];
+        let ids: Vec<FileId> = files.iter().map(|file| file.id).collect();
+        let outcome = settle(&world, &claimed, ended(&world, &call, files, 14)).await;
+        assert_eq!(outcome, Outcome::Done);
+        let view = world
+            .store
+            .turn_view(world.organization, turn, ResultDetail::Shown)
+            .await;
+        let view = view.unwrap().unwrap();
+        let seen = &view.rounds[0].calls[0].files;
+        assert_eq!(seen.iter().map(|file| file.id).collect::<Vec<_>>(), ids);
+        assert_eq!((seen[0].bytes, seen[0].fault), (7, None));
+        assert_eq!((seen[2].bytes, seen[2].fault), (0, Some(FileFault::Gone)));
+        let found = file(&world.store, ids[1]).await.unwrap().unwrap();
+        assert_eq!(found.content, b"picture");
+        assert_eq!(file(&world.store, ids[2]).await.unwrap(), None);
+        let end = TurnChange::EndTurn(end_turn(TurnStatus::Completed));
+        world.write_turn(turn, vec![end]).await.unwrap();
+        let expire = Change::ExpireContents {
+            organization: world.organization,
+            before: at(1_000),
+            now: at(400),
+            turns_max: 10,
+        };
+        assert_eq!(world.write(expire).await.unwrap(), Outcome::Count(1));
+        let erase = Change::EraseDue {
+            now: at(400),
+            turns_max: 10,
+        };
+        world.write(erase).await.unwrap();
+        assert_eq!(file(&world.store, ids[0]).await.unwrap(), None);
+        // Their room is free again.
+        let (_, next) = turn_with_job(&world, 2).await;
+        let claimed = claim(&world, "a", at(500), at(600)).await.remove(0);
+        let files = vec![picture(10, b"picture2picture")];
+        let outcome = settle(&world, &claimed, ended(&world, &next, files, 15)).await;
+        assert_eq!(outcome, Outcome::Done);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn files_beyond_the_room_of_an_organization_end_nothing() {
+    on_each_store(async |world| {
+        let (turn, call) = turn_with_job(&world, 1).await;
+        let claimed = claim(&world, "a", at(100), at(200)).await.remove(0);
+        let files = vec![picture(0, b"picture")];
+        let full = settle(&world, &claimed, ended(&world, &call, files.clone(), 6)).await;
+        assert_eq!(full, Outcome::TooMany);
+        assert_eq!(row(&world, turn).await.call.end, None);
+        assert_eq!(file(&world.store, files[0].id).await.unwrap(), None);
+        let fits = settle(&world, &claimed, ended(&world, &call, files.clone(), 7)).await;
+        assert_eq!(fits, Outcome::Done);
+        // An end that comes too late takes no room.
+        let late = ended(&world, &call, vec![picture(5, b"other")], NO_LIMIT);
+        assert_eq!(settle(&world, &claimed, late).await, Outcome::Already);
+        let (_, other) = turn_with_job(&world, 2).await;
+        let claimed = claim(&world, "a", at(100), at(200)).await.remove(0);
+        let files = vec![picture(6, b"seven77")];
+        let outcome = settle(&world, &claimed, ended(&world, &other, files, 14)).await;
+        assert_eq!(outcome, Outcome::Done);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn open_calls_are_listed_by_what_holds_them_up() {
+    on_each_store(async |world| {
+        let (_, first) = turn_with_job(&world, 1).await;
+        let (_, second) = turn_with_job(&world, 2).await;
+        turn_with_call(&world, 3).await;
+        for claimed in claim(&world, "a", at(100), at(200)).await {
+            let job = to_ask(&world, &claimed).await.unwrap();
+            if job.id == second.id {
+                settle(&world, &claimed, again(400, Some(PollFault::Unanswered))).await;
+            }
+        }
+        let stuck = |now, faults_min| OpenCallsWanted::Stuck {
+            now: at(now),
+            faults_min,
+            outside_before: at(0),
+        };
+        for (wanted, expected) in [
+            (OpenCallsWanted::All, vec![first.id, second.id]),
+            (stuck(500, 1), vec![second.id]),
+            (stuck(500, 2), vec![]),
+            (stuck(1001, 2), vec![first.id, second.id]),
+        ] {
+            let page = world.store.open_calls(world.organization, wanted, None, 10);
+            let page = page.await.unwrap();
+            let mut ids: Vec<_> = page.items.iter().map(|call| call.id).collect();
+            ids.sort();
+            let mut expected = expected;
+            expected.sort();
+            assert_eq!(ids, expected, "{wanted:?}");
+        }
+        let all = OpenCallsWanted::All;
+        let page = world
+            .store
+            .open_calls(world.organization, all, None, 1)
+            .await
+            .unwrap();
+        assert!(page.has_more);
+        let after = Some(page.items[0].id);
+        let rest = world
+            .store
+            .open_calls(world.organization, all, after, 1)
+            .await
+            .unwrap();
+        assert!(!rest.has_more && rest.items[0].id != page.items[0].id);
+        let foreign = world
+            .store
+            .open_calls(world.stranger, all, None, 10)
+            .await
+            .unwrap();
+        assert_eq!(foreign.items, []);
+        assert_eq!(
+            world
+                .store
+                .open_call(world.stranger, first.id)
+                .await
+                .unwrap(),
+            None
+        );
+        let ask = JobChange::AskNow {
+            organization: world.organization,
+            call: second.id,
+            at: at(50),
+        };
+        assert_eq!(world.write(ask.into()).await.unwrap(), Outcome::Done);
+        assert_eq!(next_due(&world.store).await.unwrap(), Some(at(50)));
+    })
+    .await;
+}
