@@ -2,6 +2,7 @@
 
 mod accept;
 mod approvals;
+mod brought;
 mod callbacks;
 mod charges;
 mod conversation;

@@ -124,6 +124,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "keeping",
         sql: include_str!("../migrations/0030_keeping.sql"),
     },
+    Migration {
+        name: "shapes",
+        sql: include_str!("../migrations/0031_shapes.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -15,6 +15,7 @@ mod replicas;
 mod restart;
 mod serve;
 mod socket;
+mod sql;
 mod stall;
 mod tool_network;
 mod tools;

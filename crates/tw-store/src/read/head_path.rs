@@ -377,7 +377,7 @@ mod tests {
         ]);
         // Few calls have one id, and they are put in order.
         let plan = crate::read::plan::plan(NAMED);
-        let by = "tool_call_upstream (organization=? AND tool_call_id=?";
+        let by = "tool_call_upstream (tool_call_id=? AND organization=?";
         assert!(plan.iter().any(|line| line.contains(by)), "{plan:#?}");
     }
 }

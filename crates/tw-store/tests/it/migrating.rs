@@ -228,3 +228,50 @@ async fn keys_of_the_first_schema_keep_what_they_had() {
         assert_eq!((key.tools_mode, key.created_by), (ToolsMode::Replace, None));
     }
 }
+
+/// A turn that brought two results, as the schema before had them: one is named by the upstream's id, one by ours.
+const WITH_RESULTS: &str = r#"
+    INSERT INTO message (turn, round, seq, role, blocks, created_us, updated_us) VALUES
+        (1, 0, 0, 'user', '[{"text":"the \"result\""},{"result":{"id":"b","b":[{"text":"late"}],"e":true}},
+            {"result":{"id":"call_00000000000040008000000000000001","b":[]}}]', 7, 7),
+        (1, 1, 0, 'assistant', '[{"origin":["chat_completions","u","m"]},{"text":"result"}]', 8, 8);
+"#;
+
+#[test]
+fn results_that_clients_brought_before_are_found_by_their_calls() {
+    let mut conn = Connection::open_in_memory().unwrap();
+    let before = MIGRATIONS
+        .iter()
+        .position(|migration| migration.name == "shapes")
+        .unwrap();
+    migrate::run(&mut conn, &MIGRATIONS[..1], at(0)).unwrap();
+    conn.execute_batch(WITH_TURNS).unwrap();
+    migrate::run(&mut conn, &MIGRATIONS[..before], at(0)).unwrap();
+    conn.execute_batch(WITH_RESULTS).unwrap();
+    migrate::run(&mut conn, MIGRATIONS, at(1)).unwrap();
+    let sql = "SELECT block, tool_call_id, is_error, organization, created_us FROM brought_result
+        WHERE turn = 1 AND round = 0 AND seq = 0 ORDER BY block";
+    let mut statement = conn.prepare(sql).unwrap();
+    let rows = statement.query_map([], |row| {
+        Ok((
+            row.get::<_, i64>(0)?,
+            row.get::<_, String>(1)?,
+            row.get::<_, bool>(2)?,
+            row.get::<_, i64>(3)?,
+            row.get::<_, i64>(4)?,
+        ))
+    });
+    let rows: Vec<_> = rows.unwrap().map(Result::unwrap).collect();
+    assert_eq!(
+        rows,
+        [
+            (1, "b".to_owned(), true, 1, 7),
+            // The call that was handed over had failed.
+            (2, "b".to_owned(), true, 1, 7),
+        ]
+    );
+    let count: i64 = conn
+        .query_row("SELECT count(*) FROM brought_result", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(count, 2);
+}
