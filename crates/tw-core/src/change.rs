@@ -9,7 +9,9 @@ use crate::approval::{ApprovalGiven, ApprovalState};
 use crate::call::{CallEnd, CallRunner, CallStatus};
 use crate::callback::{CallbackOutcome, TakenCallback};
 use crate::conversation::{AddedItems, ChangeConversation, DeleteItem, NewConversation};
-use crate::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
+use crate::id::{
+    ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, QueuedRowId, ToolId, ToolVersionKey, TurnId,
+};
 use crate::imported::{ImportOutcome, ImportTurns};
 use crate::json::shared::SharedText;
 use crate::memory::{MemoryVerdict, RememberedHash};
@@ -128,6 +130,14 @@ pub enum Change {
     // Webhooks.
     OfWebhook(Box<WebhookChange>),
 
+    // Rows that applications insert by SQL.
+    /// A row that an application inserted by SQL cannot be appended, and why.
+    RefuseQueuedRow {
+        row: QueuedRowId,
+        fault: String,
+        at: Timestamp,
+    },
+
     // Requests without a turn.
     RecordRelayedRequest(Box<RelayedRequest>),
 
@@ -141,6 +151,11 @@ pub enum Change {
     EraseDue {
         now: Timestamp,
         turns_max: u32,
+    },
+    /// Deletes rows that were refused before this time, at most so many.
+    ExpireQueuedRows {
+        before: Timestamp,
+        rows_max: u32,
     },
     /// Contents of an organization's turns that ended before `before` are due to be erased.
     ExpireContents {
@@ -229,6 +244,8 @@ pub enum TurnChange {
         is_error: bool,
         at: Timestamp,
     },
+    /// The turn holds what an application inserted by SQL.
+    TakeQueuedRow(QueuedRowId),
     AppendEvents(EventFlush),
     /// The turn is being stopped; it ends when what runs has ended.
     NoteStop {

@@ -43,6 +43,7 @@ mod memory;
 pub mod metrics;
 mod orphaned_turns;
 mod prepared_history;
+pub mod queued_rows;
 mod recall;
 pub mod recover;
 pub mod recovery_pace;

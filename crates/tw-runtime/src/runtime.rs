@@ -297,6 +297,7 @@ impl Runtime {
         tasks.spawn(crate::retention::run(Arc::clone(&runtime.0)));
         tasks.spawn(crate::recover::adopt(Arc::clone(&runtime.0)));
         tasks.spawn(crate::webhooks::deliverer::run(Arc::clone(&runtime.0)));
+        tasks.spawn(crate::queued_rows::run(Arc::clone(&runtime.0)));
         Ok(runtime)
     }
 

@@ -10,6 +10,7 @@ mod end_users;
 mod imported;
 mod items;
 mod outside;
+mod queued;
 mod relayed;
 mod retention;
 mod tenant;
@@ -224,6 +225,7 @@ fn ends(change: &TurnChange, at: CallRef) -> bool {
         | TurnChange::AwaitCallback(_)
         | TurnChange::DetachCall { .. }
         | TurnChange::EndOutsideCall { .. }
+        | TurnChange::TakeQueuedRow(_)
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. }
@@ -304,6 +306,7 @@ fn apply_of_turn(
         TurnChange::EndOutsideCall { call, is_error, at } => {
             outside::end_outside_call(db, turn, (*call, *is_error), *at)
         }
+        TurnChange::TakeQueuedRow(row) => queued::take(db, turn, *row),
         TurnChange::AppendEvents(flush) => turn_changes::append_events(db, turn, flush),
         TurnChange::NoteStop { reason, at } => turn_changes::note_stop(db, turn, *reason, *at),
         TurnChange::NoteResumed { at } => turn_changes::note_resumed(db, turn, *at),
@@ -377,6 +380,8 @@ fn apply_free(
             retention::expire_request_keys(db, *before, *keys_max)
         }
         Change::OfWebhook(change) => webhooks::apply(db, change),
+        Change::RefuseQueuedRow { row, fault, at } => queued::refuse(db, *row, (fault, *at)),
+        Change::ExpireQueuedRows { before, rows_max } => queued::expire(db, *before, *rows_max),
         Change::RecordRelayedRequest(relayed) => relayed::record(db, relayed),
         Change::ExpireRelayedRequests {
             before,

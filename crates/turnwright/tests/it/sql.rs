@@ -1,6 +1,7 @@
 //! `turnwright sql`: the record as an application's own tables, on a file and on a PostgreSQL server.
 
 mod columns;
+mod inserts;
 mod langchain;
 mod others;
 mod plans;

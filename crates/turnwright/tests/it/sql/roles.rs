@@ -92,9 +92,14 @@ async fn a_role_sees_the_rows_of_one_organization_and_no_table() {
     let insert = format!(
         "INSERT INTO {name}.messages (conversation_id, content, role) VALUES ('own', 'mine', 'user')"
     );
-    client.batch_execute(&format!("SET ROLE {}", roles[1])).await.unwrap();
+    client
+        .batch_execute(&format!("SET ROLE {}", roles[1]))
+        .await
+        .unwrap();
     client.batch_execute(&insert).await.unwrap();
-    let queued = client.query(&format!("SELECT id FROM {name}.queued_messages"), &[]).await;
+    let queued = client
+        .query(&format!("SELECT id FROM {name}.queued_messages"), &[])
+        .await;
     assert!(queued.unwrap().len() <= 1);
     for (organization, api_key) in [(1, 1), (1, 2), (2, 1)] {
         let forged = format!(
@@ -105,9 +110,18 @@ async fn a_role_sees_the_rows_of_one_organization_and_no_table() {
         let said = refused.as_db_error().unwrap().message();
         assert!(said.contains("violates check option"), "{said}");
     }
-    client.batch_execute(&format!("RESET ROLE; SET ROLE {}", roles[0])).await.unwrap();
+    client
+        .batch_execute(&format!("RESET ROLE; SET ROLE {}", roles[0]))
+        .await
+        .unwrap();
     let refused = client.batch_execute(&insert).await.unwrap_err();
-    assert!(refused.as_db_error().unwrap().message().contains("without a key"));
+    assert!(
+        refused
+            .as_db_error()
+            .unwrap()
+            .message()
+            .contains("without a key")
+    );
     client.batch_execute("RESET ROLE").await.unwrap();
     // What a user's own function is shown of rows: those that the user sees.
     let spy = format!(
