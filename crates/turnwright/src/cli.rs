@@ -56,6 +56,9 @@ pub enum Command {
         #[command(subcommand)]
         command: ImportCommand,
     },
+    /// Show the record to SQL as the tables of an application. For SQLite, print the statements that make the views for
+    /// a connection; in PostgreSQL, make a schema of them. Works while the server runs.
+    Sql(SqlArgs),
     /// Say what is wrong with a configuration and a data folder; changes nothing.
     Doctor(DoctorArgs),
     /// Print every setting with its default and what it means, as a config file.
@@ -331,6 +334,37 @@ pub struct ImportArgs {
     /// The key whose turns they become: the key, or how it begins as `keys list` prints it.
     #[arg(long)]
     pub key: String,
+    /// The folder of the database. [default: server.data of the config, or turnwright-data]
+    #[arg(long, env = "TURNWRIGHT_DATA")]
+    pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// The server's TOML file. [default: no file]
+    #[arg(long)]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct SqlArgs {
+    /// The tables that the views are named and made like: openai, langchain, blocks or pocketbase.
+    pub shape: String,
+    /// The slug of the organization whose rows they show.
+    #[arg(long, default_value = "default")]
+    pub organization: String,
+    /// The key as which rows are inserted, whose organization's rows are shown: the key, or how it begins as `keys list`
+    /// prints it. [default: none, and nothing is inserted]
+    #[arg(long, conflicts_with = "organization")]
+    pub key: Option<String>,
+    /// The role of PostgreSQL that sees these rows; each role sees those of one organization. [default: the role that
+    /// this command connects as]
+    #[arg(long)]
+    pub role: Option<String>,
+    /// The name of the schema. [default: the shape's]
+    #[arg(long)]
+    pub schema: Option<String>,
+    /// Only print the statements that make the schema.
+    #[arg(long)]
+    pub print: bool,
     /// The folder of the database. [default: server.data of the config, or turnwright-data]
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,

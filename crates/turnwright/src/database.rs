@@ -11,6 +11,7 @@ use tw_store::copy::CopyPlace;
 use tw_store::db_error::DbError;
 use tw_store::foreign::{self, ForeignMessageRow};
 use tw_store::inspection::DatabaseInspection;
+use tw_store::shape_views::ViewSchema;
 use tw_store::store::{Store, StoreOptions};
 
 use crate::cli::StoreArgs;
@@ -143,6 +144,11 @@ impl DatabaseUrl {
     /// Sends the messages of an application's LangChain tables; blocks.
     pub fn read_langchain(&self, rows: &Sender<ForeignMessageRow>) -> Result<(), DbError> {
         foreign::read_langchain(&self.url, Some(self.tls.clone()), rows)
+    }
+
+    /// Makes a schema of views in the database; blocks.
+    pub fn make_views(&self, schema: &ViewSchema<'_>) -> Result<(), DbError> {
+        schema.make(&self.url, Some(self.tls.clone()))
     }
 
     /// Looks at the database; blocks.

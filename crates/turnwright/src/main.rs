@@ -24,6 +24,7 @@ mod progress;
 mod registry;
 mod serve;
 mod stuck;
+mod sql;
 mod tools;
 mod users;
 mod webhooks;
@@ -64,6 +65,7 @@ async fn main() -> ExitCode {
         cli::Command::Backup(args) => backup::run(&args),
         cli::Command::Copy(args) => copy::run(args).await,
         cli::Command::Import { command } => import::run(command).await,
+        cli::Command::Sql(args) => sql::run(args).await,
         cli::Command::Doctor(args) => doctor::run(args).await,
         cli::Command::Config => config::print(),
     };

@@ -9,7 +9,9 @@ use crate::approval::{ApprovalGiven, ApprovalState};
 use crate::call::{CallEnd, CallRunner, CallStatus};
 use crate::callback::{CallbackOutcome, TakenCallback};
 use crate::conversation::{AddedItems, ChangeConversation, DeleteItem, NewConversation};
-use crate::id::{ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, ToolId, ToolVersionKey, TurnId};
+use crate::id::{
+    ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, QueuedRowId, ToolId, ToolVersionKey, TurnId,
+};
 use crate::imported::{ImportOutcome, ImportTurns};
 use crate::job::{JobChange, JobClaim};
 use crate::json::shared::SharedText;
@@ -132,6 +134,14 @@ pub enum Change {
     // Jobs of tools.
     OfJob(Box<JobChange>),
 
+    // Rows that applications insert by SQL.
+    /// A row that an application inserted by SQL cannot be appended, and why.
+    RefuseQueuedRow {
+        row: QueuedRowId,
+        fault: String,
+        at: Timestamp,
+    },
+
     // Requests without a turn.
     RecordRelayedRequest(Box<RelayedRequest>),
 
@@ -145,6 +155,11 @@ pub enum Change {
     EraseDue {
         now: Timestamp,
         turns_max: u32,
+    },
+    /// Deletes rows that were refused before this time, at most so many.
+    ExpireQueuedRows {
+        before: Timestamp,
+        rows_max: u32,
     },
     /// Contents of an organization's turns that ended before `before` are due to be erased.
     ExpireContents {
@@ -233,6 +248,8 @@ pub enum TurnChange {
         is_error: bool,
         at: Timestamp,
     },
+    /// The turn holds what an application inserted by SQL.
+    TakeQueuedRow(QueuedRowId),
     AppendEvents(EventFlush),
     /// The turn is being stopped; it ends when what runs has ended.
     NoteStop {

@@ -126,6 +126,10 @@ impl CallId {
     }
 }
 
+/// The key of a row that an application inserted by SQL and that no turn holds yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueuedRowId(pub i64);
+
 /// The place of a call in its turn: the round that asked for it and its position in that round, both from the
 /// upstream's order; rounds count from 1, positions from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

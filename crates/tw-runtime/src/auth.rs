@@ -68,7 +68,18 @@ impl Runtime {
         if key.len() > KEY_BYTES_MAX {
             return Err(AuthenticateError::Unknown);
         }
-        let found = self.find_key(hash(key)).await?;
+        self.authenticate_hash(hash(key)).await
+    }
+
+    /// Resolves a key by its hash.
+    ///
+    /// # Errors
+    /// As [`Runtime::authenticate`].
+    pub(crate) async fn authenticate_hash(
+        &self,
+        hash: [u8; 32],
+    ) -> Result<Principal, AuthenticateError> {
+        let found = self.find_key(hash).await?;
         let now = self.env().now();
         if found.expires.is_some_and(|expires| expires <= now) {
             return Err(AuthenticateError::Expired);
@@ -81,7 +92,7 @@ impl Runtime {
                 last_used: Some(now),
                 ..(*found).clone()
             };
-            self.0.keys.put(hash(key), Arc::new(used), now);
+            self.0.keys.put(hash, Arc::new(used), now);
             self.touch(found.id, now);
         }
         Ok(Principal {

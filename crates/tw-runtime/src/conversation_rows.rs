@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use tw_core::change::{NewCall, TurnChange};
-use tw_core::id::{CallId, CallRef, TurnId};
+use tw_core::id::{CallId, CallRef, QueuedRowId, TurnId};
 use tw_core::tenant::TurnOwner;
 use tw_core::time::Timestamp;
 use tw_store::read::ReadError;
@@ -36,6 +36,8 @@ pub struct RowsSent<'a> {
     pub sent_hash: [u8; 32],
     /// The request is marked as a repetition.
     pub is_repetition: bool,
+    /// The row that waits for it, where it was inserted by SQL.
+    pub queued: Option<QueuedRowId>,
     pub request_id: String,
 }
 
@@ -117,7 +119,8 @@ impl Runtime {
             },
         };
         let new = self.turn_of_items(items, to);
-        let changes = self.changes_of(&calls, new.at);
+        let mut changes = self.changes_of(&calls, new.at);
+        changes.extend(sent.queued.map(TurnChange::TakeQueuedRow));
         let added = self.accept_items(new, changes).await;
         let turn = match added {
             Ok((turn, _)) => turn,

@@ -46,6 +46,7 @@ pub mod metrics;
 pub mod open_calls;
 mod orphaned_turns;
 mod prepared_history;
+pub mod queued_rows;
 mod recall;
 pub mod recover;
 pub mod recovery_pace;

@@ -14,6 +14,7 @@ use tw_store::system::{self, OldToolVersions};
 
 use crate::error_chain::ErrorChain;
 use crate::forgetting;
+use crate::queued_rows::REFUSED_KEPT;
 use crate::runtime::RuntimeInner;
 
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -204,6 +205,10 @@ fn sweep(inner: &RuntimeInner) -> Vec<Change> {
         Change::ExpireCallbackDeliveries {
             before: now.before(inner.config.deliveries_kept),
             deliveries_max: TURNS_PER_SWEEP_MAX,
+        },
+        Change::ExpireQueuedRows {
+            before: now.before(REFUSED_KEPT),
+            rows_max: TURNS_PER_SWEEP_MAX,
         },
         Change::ExpireRelayedRequests {
             before: now.before(inner.config.relayed_requests_kept),

@@ -305,6 +305,7 @@ impl Runtime {
         tasks.spawn(crate::recover::adopt(Arc::clone(&runtime.0)));
         tasks.spawn(crate::webhooks::deliverer::run(Arc::clone(&runtime.0)));
         tasks.spawn(crate::jobs::poller::run(Arc::clone(&runtime.0)));
+        tasks.spawn(crate::queued_rows::run(Arc::clone(&runtime.0)));
         Ok(runtime)
     }
 

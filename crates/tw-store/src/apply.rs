@@ -3,6 +3,7 @@
 mod accept;
 mod approvals;
 mod call_files;
+mod brought;
 mod callbacks;
 mod charges;
 mod conversation;
@@ -11,6 +12,7 @@ mod imported;
 mod items;
 mod jobs;
 mod outside;
+mod queued;
 mod relayed;
 mod retention;
 mod tenant;
@@ -226,6 +228,7 @@ fn ends(change: &TurnChange, at: CallRef) -> bool {
         | TurnChange::AwaitCallback(_)
         | TurnChange::DetachCall { .. }
         | TurnChange::EndOutsideCall { .. }
+        | TurnChange::TakeQueuedRow(_)
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. }
@@ -306,6 +309,7 @@ fn apply_of_turn(
         TurnChange::EndOutsideCall { call, is_error, at } => {
             outside::end_outside_call(db, turn, (*call, *is_error), *at)
         }
+        TurnChange::TakeQueuedRow(row) => queued::take(db, turn, *row),
         TurnChange::AppendEvents(flush) => turn_changes::append_events(db, turn, flush),
         TurnChange::NoteStop { reason, at } => turn_changes::note_stop(db, turn, *reason, *at),
         TurnChange::NoteResumed { at } => turn_changes::note_resumed(db, turn, *at),
@@ -380,6 +384,8 @@ fn apply_free(
         }
         Change::OfWebhook(change) => webhooks::apply(db, change),
         Change::OfJob(change) => jobs::apply(db, change, contents),
+        Change::RefuseQueuedRow { row, fault, at } => queued::refuse(db, *row, (fault, *at)),
+        Change::ExpireQueuedRows { before, rows_max } => queued::expire(db, *before, *rows_max),
         Change::RecordRelayedRequest(relayed) => relayed::record(db, relayed),
         Change::ExpireRelayedRequests {
             before,

@@ -26,6 +26,7 @@ pub mod figures;
 pub mod foreign;
 pub mod inspection;
 pub mod migrate;
+pub mod shape_views;
 
 #[cfg(feature = "faults")]
 pub mod faults;

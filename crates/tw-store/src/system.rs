@@ -3,6 +3,7 @@
 pub mod callbacks;
 pub mod files;
 pub mod jobs;
+pub mod queued;
 pub mod webhooks;
 
 use std::time::Duration;

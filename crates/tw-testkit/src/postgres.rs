@@ -46,6 +46,16 @@ impl PostgresSchema {
         Some(Self { server, name, url })
     }
 
+    /// The name of a schema that a test may make beside it, which is dropped with it.
+    pub fn views_schema(&self) -> String {
+        format!("{}_views", self.name)
+    }
+
+    /// The name of a role that a test may make, which is dropped with the schema.
+    pub fn role(&self, name: &str) -> String {
+        format!("{}_role_{name}", self.name)
+    }
+
     /// A connection to the server that is none of the schema's.
     ///
     /// # Panics
@@ -66,9 +76,18 @@ impl PostgresSchema {
 impl Drop for PostgresSchema {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
+        let (views, roles) = (self.views_schema(), self.role(""));
         let drop = async move {
             let client = connect(&server).await.unwrap();
-            let sql = format!("SET client_min_messages = warning; DROP SCHEMA {name} CASCADE");
+            let sql = format!(
+                "SET client_min_messages = warning; DROP SCHEMA {name} CASCADE;
+                 DROP SCHEMA IF EXISTS {views} CASCADE;
+                 DO $$ DECLARE role text; BEGIN
+                     FOR role IN SELECT rolname FROM pg_roles WHERE starts_with(rolname, '{roles}') LOOP
+                         EXECUTE format('DROP OWNED BY %1$I; DROP ROLE %1$I', role);
+                     END LOOP;
+                 END $$"
+            );
             client.batch_execute(&sql).await.unwrap();
         };
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -16,6 +16,7 @@ mod replicas;
 mod restart;
 mod serve;
 mod socket;
+mod sql;
 mod stall;
 mod tool_network;
 mod tools;

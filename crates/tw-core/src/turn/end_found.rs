@@ -114,6 +114,7 @@ fn withdraw(at: CallRef, step: &mut Step) -> Withdrawn {
         | TurnChange::AddMessage(_)
         | TurnChange::AddCall(_)
         | TurnChange::EndOutsideCall { .. }
+        | TurnChange::TakeQueuedRow(_)
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. }

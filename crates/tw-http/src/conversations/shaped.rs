@@ -87,6 +87,7 @@ pub(crate) async fn append(
             rows: rows.map_err(|error| ApiError::of_request(&error))?,
             sent_hash: hash_of_sent(&body),
             is_repetition: matches!(try_mark(headers), TryMark::Repetition),
+            queued: None,
             request_id: id.0.clone(),
         };
         let added = runtime.append_rows(sent, &conversation).await;

@@ -249,6 +249,7 @@ impl TurnDriver {
                 TurnChange::EndTurn(end) => noted.push(self.end_noted(end)),
                 TurnChange::AddMessage(_)
                 | TurnChange::EndOutsideCall { .. }
+                | TurnChange::TakeQueuedRow(_)
                 | TurnChange::AskApproval { .. }
                 | TurnChange::AwaitCallback(_)
                 | TurnChange::DetachCall { .. }

@@ -196,6 +196,7 @@ fn changes_call(change: &TurnChange) -> bool {
         | TurnChange::AddMessage(_)
         | TurnChange::AddCall(_)
         | TurnChange::EndOutsideCall { .. }
+        | TurnChange::TakeQueuedRow(_)
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. }
@@ -222,6 +223,7 @@ fn points_of(changes: &[TurnChange]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint
             | TurnChange::Charge(_)
             | TurnChange::AddMessage(_)
             | TurnChange::EndOutsideCall { .. }
+            | TurnChange::TakeQueuedRow(_)
             | TurnChange::AppendEvents(_)
             | TurnChange::NoteStop { .. }
             | TurnChange::NoteResumed { .. } => continue,

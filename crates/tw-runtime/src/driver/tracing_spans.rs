@@ -155,6 +155,7 @@ impl TurnTracing {
                 | TurnChange::AwaitCallback(_)
                 | TurnChange::HandOverCall(_)
                 | TurnChange::EndOutsideCall { .. }
+                | TurnChange::TakeQueuedRow(_)
                 | TurnChange::AskApproval { .. }
                 | TurnChange::AppendEvents(_)
                 | TurnChange::NoteStop { .. }

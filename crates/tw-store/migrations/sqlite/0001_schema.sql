@@ -373,7 +373,7 @@ CREATE TABLE tool_call (
 ) STRICT, WITHOUT ROWID;
 
 -- Calls are found by their upstream's id, whoever ran them, and those that failed without a look at the others.
-CREATE INDEX tool_call_upstream ON tool_call (organization, tool_call_id);
+CREATE INDEX tool_call_upstream ON tool_call (tool_call_id, organization);
 CREATE INDEX tool_call_failed ON tool_call (organization, turn, round, position) WHERE is_error = 1;
 -- A version that no call ran goes when newer ones have come.
 CREATE INDEX tool_call_version ON tool_call (tool_version) WHERE tool_version IS NOT NULL;
@@ -389,6 +389,26 @@ WHEN old.ended_us IS NOT NULL AND new.status <> old.status
 BEGIN
     SELECT RAISE(ABORT, 'a final tool call does not change its status');
 END;
+
+-- A result that a client brought is a block of a message. Here it is found by its call, as a call's row is.
+CREATE TABLE brought_result (
+    turn         INTEGER NOT NULL REFERENCES turn (key),
+    round        INTEGER NOT NULL CHECK (round >= 0),
+    seq          INTEGER NOT NULL CHECK (seq >= 0),
+    -- Its place among the blocks of the message.
+    block        INTEGER NOT NULL CHECK (block >= 0),
+    -- The turn's.
+    organization INTEGER NOT NULL,
+    -- The id that the upstream gave the call, by which it is found, whichever the client named.
+    tool_call_id TEXT    NOT NULL,
+    is_error     INTEGER NOT NULL CHECK (is_error = 0 OR is_error = 1),
+    created_us   INTEGER NOT NULL,
+    updated_us   INTEGER NOT NULL,
+    PRIMARY KEY (turn, round, seq, block)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX brought_result_call ON brought_result (tool_call_id, organization);
+CREATE INDEX brought_result_failed ON brought_result (organization, turn) WHERE is_error = 1;
 
 -- One try of a round's model request, or of a call. Open while `outcome` is null.
 CREATE TABLE attempt (
@@ -785,3 +805,24 @@ CREATE TABLE callback_delivery (
 
 CREATE INDEX callback_delivery_of ON callback_delivery (turn, round, position, sender_id) WHERE turn IS NOT NULL;
 CREATE INDEX callback_delivery_old ON callback_delivery (created_us);
+
+-- Rows that applications insert into a view, until a server has appended them. One that cannot be appended stays for a
+-- while, with the reason.
+CREATE TABLE queued_row (
+    key          INTEGER PRIMARY KEY,
+    organization INTEGER NOT NULL REFERENCES organization (key),
+    -- The key whose rows they are.
+    api_key      INTEGER NOT NULL REFERENCES api_key (key),
+    shape        TEXT    NOT NULL CHECK (shape = 'langchain'),
+    conversation TEXT    NOT NULL,
+    -- The row as JSON.
+    body         TEXT    NOT NULL,
+    -- Why it was refused.
+    fault        TEXT,
+    created_us   INTEGER NOT NULL,
+    updated_us   INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX queued_row_waiting ON queued_row (key) WHERE fault IS NULL;
+CREATE INDEX queued_row_refused ON queued_row (updated_us) WHERE fault IS NOT NULL;
+CREATE INDEX queued_row_of ON queued_row (organization, conversation);

@@ -23,6 +23,10 @@ const DELETE: &str = "UPDATE turn
       AND (?4 IS NULL OR end_user = (SELECT key FROM end_user WHERE organization = ?1 AND name = ?4))
     RETURNING key, id, status = 'running'";
 
+/// What was inserted by SQL, and is in no turn.
+const DELETE_QUEUED: &str = "DELETE FROM queued_row
+    WHERE organization = ?1 AND conversation = ?2 AND (?3 IS NULL OR api_key = ?3)";
+
 /// The head is a turn that somebody still sees.
 pub(super) const MOVE_HEAD: &str = "UPDATE conversation
     SET updated_us = ?3,
@@ -60,6 +64,8 @@ pub fn delete(
     if execute(db, WHAT, UNMAKE, bound)? == 0 && deleted.is_empty() {
         return Ok(Outcome::Already);
     }
+    let bound = params![organization, delete.conversation, api_key];
+    run(db, WHAT, DELETE_QUEUED, bound)?;
     deleted.sort_unstable();
     run(db, WHAT, MOVE_HEAD, params![organization, key, at])?;
     if deleted.iter().any(|(_, _, runs)| *runs) {

@@ -15,8 +15,8 @@ use tw_core::turn_status::{TurnReason, TurnStatus};
 use tw_wire::stored;
 
 use super::{
-    GuardRules, StoreApplyError, TurnKey, charges, execute_guarded, execute_one, jobs, lock_rows,
-    query_key, run, webhook_events,
+    GuardRules, StoreApplyError, TurnKey, brought, charges, execute_guarded, execute_one, jobs,
+    lock_rows, query_key, run, webhook_events,
 };
 use crate::blob::{self, ContentCutter, HeldText, TextHolder};
 use crate::enum_words;
@@ -119,7 +119,9 @@ pub fn add_message(
         message.at.0,
         (blocks.len() - rest.len()) as i64,
     ];
-    execute_guarded(db, WHAT, sql, bound)
+    let outcome = execute_guarded(db, WHAT, sql, bound)?;
+    brought::note_results(db, turn, message)?;
+    Ok(outcome)
 }
 
 impl TurnKey<'_> {

@@ -230,7 +230,7 @@ mod tests {
         for (sql, by) in [
             (
                 BY_UPSTREAM,
-                "tool_call_upstream (organization=? AND tool_call_id=?",
+                "tool_call_upstream (tool_call_id=? AND organization=?",
             ),
             (BY_ID, "(organization=? AND id=?"),
         ] {

@@ -132,6 +132,12 @@ impl PgConnection {
         self.wait(async move { client.batch_execute(sql).await })
     }
 
+    /// Runs several statements that return no rows.
+    pub fn run_script(&self, sql: &str) -> Result<(), DbError> {
+        let client = Arc::clone(&self.client);
+        self.wait(async move { client.batch_execute(sql).await })
+    }
+
     /// Runs a statement that returns no rows; how many it touched.
     pub fn execute(&self, sql: &'static str, bound: Params<'_>) -> Result<usize, DbError> {
         let statement = self.statement(sql, bound)?;

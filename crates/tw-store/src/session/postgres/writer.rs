@@ -178,6 +178,7 @@ fn adds_up(change: &TurnChange) -> bool {
         | TurnChange::DetachCall { .. }
         | TurnChange::EndCall { .. }
         | TurnChange::EndOutsideCall { .. }
+        | TurnChange::TakeQueuedRow(_)
         | TurnChange::AppendEvents(_)
         | TurnChange::NoteStop { .. }
         | TurnChange::NoteResumed { .. } => false,
