@@ -124,6 +124,10 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "keeping",
         sql: include_str!("../migrations/0030_keeping.sql"),
     },
+    Migration {
+        name: "imported_rows",
+        sql: include_str!("../migrations/0033_imported_rows.sql"),
+    },
 ];
 
 const OWN_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
