@@ -59,6 +59,12 @@ pub enum Command {
     /// Show the record to SQL as the tables of an application. For SQLite, print the statements that make the views for
     /// a connection; in PostgreSQL, make a schema of them. Works while the server runs.
     Sql(SqlArgs),
+    /// Give back what was imported of another application: its tables with the rows as they came. Works while the
+    /// server runs.
+    Export {
+        #[command(subcommand)]
+        command: ExportCommand,
+    },
     /// Say what is wrong with a configuration and a data folder; changes nothing.
     Doctor(DoctorArgs),
     /// Print every setting with its default and what it means, as a config file.
@@ -323,17 +329,54 @@ pub struct BackupArgs {
 
 #[derive(Subcommand, Debug)]
 pub enum ImportCommand {
-    /// Tables `conversations` and `messages` of an application that uses LangChain, in PostgreSQL.
+    /// Tables `conversations` and `messages` of an application that uses LangChain.
     Langchain(ImportArgs),
+    /// Tables `conversations` and `messages` with `tool_calls`, `function_call` and `content_json`, as messages of
+    /// chat completions are.
+    Openai(ImportArgs),
+    /// Tables `conversations` and `messages` whose `content` is a list of blocks, tool_use and tool_result among them.
+    Blocks(ImportArgs),
+    /// The file of PocketBase (pb_data/data.db) with collections `conversations`, `turns` and `tool_calls`.
+    Pocketbase(ImportArgs),
 }
 
 #[derive(Args, Debug)]
 pub struct ImportArgs {
-    /// The application's database, postgres://USER:PASSWORD@HOST:PORT/DATABASE. It is only read.
+    /// The application's database: a SQLite file, or postgres://USER:PASSWORD@HOST:PORT/DATABASE. It is only read.
     pub source: String,
     /// The key whose turns they become: the key, or how it begins as `keys list` prints it.
     #[arg(long)]
     pub key: String,
+    /// The folder of the database. [default: server.data of the config, or turnwright-data]
+    #[arg(long, env = "TURNWRIGHT_DATA")]
+    pub data: Option<PathBuf>,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// The server's TOML file. [default: no file]
+    #[arg(long)]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ExportCommand {
+    /// Tables `conversations` and `messages` of an application that uses LangChain.
+    Langchain(ExportArgs),
+    /// Tables `conversations` and `messages` as messages of chat completions are.
+    Openai(ExportArgs),
+    /// Tables `conversations` and `messages` whose `content` is a list of blocks.
+    Blocks(ExportArgs),
+    /// A file of PocketBase.
+    Pocketbase(ExportArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct ExportArgs {
+    /// A SQLite file, which is made if it is not there, or postgres://USER:PASSWORD@HOST:PORT/DATABASE. Its tables are
+    /// made, or empty.
+    pub target: String,
+    /// The organization's slug.
+    #[arg(long, default_value = "default")]
+    pub organization: String,
     /// The folder of the database. [default: server.data of the config, or turnwright-data]
     #[arg(long, env = "TURNWRIGHT_DATA")]
     pub data: Option<PathBuf>,

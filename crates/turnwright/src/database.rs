@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rustls::ClientConfig;
-use tokio::sync::mpsc::Sender;
 use tw_egress::env::Env;
 use tw_store::copy::CopyPlace;
 use tw_store::db_error::DbError;
-use tw_store::foreign::{self, ForeignMessageRow};
+use tw_store::foreign::ForeignPlace;
 use tw_store::inspection::DatabaseInspection;
 use tw_store::shape_views::ViewSchema;
 use tw_store::store::{Store, StoreOptions};
@@ -141,9 +140,12 @@ impl DatabaseUrl {
         }
     }
 
-    /// Sends the messages of an application's LangChain tables; blocks.
-    pub fn read_langchain(&self, rows: &Sender<ForeignMessageRow>) -> Result<(), DbError> {
-        foreign::read_langchain(&self.url, Some(self.tls.clone()), rows)
+    /// The database as that of another application.
+    pub fn as_foreign(&self) -> ForeignPlace {
+        ForeignPlace::Server {
+            url: self.url.clone(),
+            tls: Some(Box::new(self.tls.clone())),
+        }
     }
 
     /// Makes a schema of views in the database; blocks.

@@ -10,33 +10,41 @@ use tw_egress::env::Env;
 use tw_runtime::admin::key_given;
 use tw_runtime::import::{ImportFigures, ImportOwner, MessageImport, SourceEnd};
 use tw_runtime::metrics::DroppedLogLines;
+use tw_store::foreign::{self, ForeignPlace};
 use tw_store::store::Store;
 use tw_store::system;
+use tw_wire::shapes::Shape;
 
 use crate::cli::{ImportArgs, ImportCommand};
 use crate::config::Settings;
-use crate::database::{DatabasePlace, DatabaseUrl};
+use crate::database::DatabasePlace;
 use crate::printed;
 use crate::progress;
 use crate::serve::log_to_stderr;
 
-/// Rows that may wait between who reads and who writes; each may be megabytes.
-const ROWS_WAITING: usize = 16;
+/// Batches of rows that may wait between who reads and who writes; each may be megabytes.
+const BATCHES_WAITING: usize = 4;
 
 /// Prints a line for each row that had to be repaired, and tells on standard error how far it is.
 pub async fn run(command: ImportCommand) -> anyhow::Result<()> {
-    let ImportCommand::Langchain(args) = command;
+    let (shape, args) = match command {
+        ImportCommand::Langchain(args) => (Shape::LangChain, args),
+        ImportCommand::Openai(args) => (Shape::OpenAi, args),
+        ImportCommand::Blocks(args) => (Shape::Blocks, args),
+        ImportCommand::Pocketbase(args) => (Shape::PocketBase, args),
+    };
     let _log = log_to_stderr("warn", DroppedLogLines::default())?;
     let env = Env::system();
     let settings = Settings::of_file(args.config.as_deref())?;
-    let DatabasePlace::Server(source) = DatabasePlace::named(&args.source, &settings)? else {
-        bail!("the source is a URL as postgres://user:password@host:port/database");
-    };
+    let source = source_of(&args.source, &settings)?;
+    if shape == Shape::PocketBase && matches!(source, ForeignPlace::Server { .. }) {
+        bail!("PocketBase keeps its record in a file, pb_data/data.db");
+    }
     let store = store_of(&args, &settings, &env).await?;
     let owner = owner_of(&store, &env, &args.key).await?;
-    let mut import = MessageImport::new(&store, &env, owner);
+    let mut import = MessageImport::new(&store, &env, owner, shape);
     let began = Instant::now();
-    let read = take_all(*source, &mut import, began).await?;
+    let read = take_all(source, shape, &mut import, began).await?;
     tell(import.figures, began);
     read.with_context(|| {
         let rows = import.figures.rows;
@@ -44,17 +52,32 @@ pub async fn run(command: ImportCommand) -> anyhow::Result<()> {
     })
 }
 
+/// The file or the database that the source is.
+fn source_of(source: &str, settings: &Settings) -> anyhow::Result<ForeignPlace> {
+    match DatabasePlace::named(source, settings)? {
+        DatabasePlace::Server(server) => Ok(server.as_foreign()),
+        DatabasePlace::Folder(path) if path.is_file() => Ok(ForeignPlace::File(path)),
+        DatabasePlace::Folder(path) => bail!(
+            "there is no file {}; the source is a SQLite file, or a URL as postgres://user:password@host:port/database",
+            path.display()
+        ),
+    }
+}
+
 /// The outer error is of what is written, the inner one of the source.
 async fn take_all(
-    source: DatabaseUrl,
+    source: ForeignPlace,
+    shape: Shape,
     import: &mut MessageImport<'_>,
     began: Instant,
 ) -> anyhow::Result<anyhow::Result<()>> {
-    let (sender, mut rows) = mpsc::channel(ROWS_WAITING);
-    let reading = tokio::task::spawn_blocking(move || source.read_langchain(&sender));
+    let (sender, mut rows) = mpsc::channel(BATCHES_WAITING);
+    let reading = tokio::task::spawn_blocking(move || foreign::read(&source, shape, sender));
     let mut told = Instant::now();
-    while let Some(row) = rows.recv().await {
-        import.take(row, &mut report).await?;
+    while let Some(rows) = rows.recv().await {
+        for row in rows {
+            import.take(row, &mut report).await?;
+        }
         if told.elapsed() >= progress::TELLS {
             told = Instant::now();
             tell(import.figures, began);
@@ -88,10 +111,11 @@ fn tell(figures: ImportFigures, began: Instant) {
         rows,
         turns_written,
         turns_there,
+        rows_beside,
         repairs,
     } = figures;
     printed::complain(&format!(
-        "{rows} rows, {per_second} rows/s: {turns_written} turns written, {turns_there} there before, {repairs} repairs\n"
+        "{rows} rows, {per_second} rows/s: {turns_written} turns written, {turns_there} there before, {rows_beside} rows beside, {repairs} repairs\n"
     ));
 }
 

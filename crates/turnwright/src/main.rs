@@ -11,6 +11,7 @@ mod data_folder;
 mod database;
 mod demo;
 mod doctor;
+mod export;
 mod handover;
 mod import;
 mod keys;
@@ -64,6 +65,7 @@ async fn main() -> ExitCode {
         cli::Command::Model(args) => model_server::run(args).await,
         cli::Command::Backup(args) => backup::run(&args),
         cli::Command::Copy(args) => copy::run(args).await,
+        cli::Command::Export { command } => export::run(command).await,
         cli::Command::Import { command } => import::run(command).await,
         cli::Command::Sql(args) => sql::run(args).await,
         cli::Command::Doctor(args) => doctor::run(args).await,

@@ -3,14 +3,18 @@
 //! A turn begins with what a person said and goes on until they say something again. A call and its result are one
 //! record; each half that is alone is kept and told of. Nothing is left out: a turn keeps every row that it was made of.
 
+mod assembly;
+mod repair;
+
+pub use assembly::TurnAssembler;
+pub use repair::{Repair, RepairedRow};
+
 use uuid::Uuid;
 
-use crate::call::{CallEnd, CallReason, CallStatus};
+use crate::call::{CallEnd, CallStatus};
 use crate::change::NewMessage;
 use crate::id::{ApiKeyId, CallId, CallRef, OrgId, TurnId};
 use crate::json::{Json, Literal};
-use crate::model::CallForm;
-use crate::request::{Block, CallBlock, ResultBlock, Role};
 use crate::time::Timestamp;
 use crate::turn_status::{TurnReason, TurnStatus};
 
@@ -36,8 +40,17 @@ pub struct ForeignMessage {
     /// In order.
     pub parts: Vec<ForeignPart>,
     pub at: Timestamp,
-    /// The row as JSON.
-    pub row: Json,
+    /// The rows that it was read from, of which a row that holds several messages is with the first.
+    pub rows: Vec<ForeignRow>,
+}
+
+/// A row of the other system.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForeignRow {
+    /// Its table.
+    pub table: &'static str,
+    /// The row as a JSON object.
+    pub json: Json,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -57,9 +70,30 @@ pub struct ForeignCall {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignResult {
-    pub call_id: String,
+    pub answers: ForeignCallRef,
     pub content: String,
     pub status: ForeignStatus,
+}
+
+/// The call that a result is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForeignCallRef {
+    /// That of this id.
+    Id(String),
+    /// The first that has no result, of the tool of this name: a call of a time when there were no ids.
+    OfTool(String),
+    /// The first that has no result.
+    Next,
+}
+
+impl ForeignCallRef {
+    /// The id that a result names; empty where it names none.
+    pub fn into_id(self) -> String {
+        match self {
+            Self::Id(id) => id,
+            Self::OfTool(_) | Self::Next => String::new(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,81 +102,6 @@ pub enum ForeignStatus {
     Pending,
     Success,
     Error,
-}
-
-/// What a row did not say, or said wrongly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repair {
-    CallWithoutResult,
-    ResultWithoutCall,
-    SecondResult,
-    CallIdTaken,
-    CallWithoutId,
-    CallsUnreadable,
-    UnknownStatus,
-    UnknownRole,
-    NoTime,
-    WrongEncoding,
-    UnreadableRow,
-    NoConversation,
-    TurnSplit,
-    /// The turn was imported before, of other rows.
-    ChangedSince,
-}
-
-impl Repair {
-    /// The word of a report.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CallWithoutResult => "call_without_result",
-            Self::ResultWithoutCall => "result_without_call",
-            Self::SecondResult => "second_result",
-            Self::CallIdTaken => "call_id_taken",
-            Self::CallWithoutId => "call_without_id",
-            Self::CallsUnreadable => "calls_unreadable",
-            Self::UnknownStatus => "unknown_status",
-            Self::UnknownRole => "unknown_role",
-            Self::NoTime => "no_time",
-            Self::WrongEncoding => "wrong_encoding",
-            Self::UnreadableRow => "unreadable_row",
-            Self::NoConversation => "no_conversation",
-            Self::TurnSplit => "turn_split",
-            Self::ChangedSince => "changed_since",
-        }
-    }
-
-    /// What became of the row.
-    pub fn done(self) -> &'static str {
-        match self {
-            Self::CallWithoutResult => "the call is recorded as pending",
-            Self::ResultWithoutCall => "the result is recorded as a message of its own",
-            Self::SecondResult => {
-                "the first result of the call stands, this one is a message of its own"
-            }
-            Self::CallIdTaken => {
-                "two calls of the turn have this id; the first open one gets the next result"
-            }
-            Self::CallWithoutId => "the call is recorded under an empty id",
-            Self::CallsUnreadable => "the message is recorded without calls",
-            Self::UnknownStatus => "the result is recorded as a success",
-            Self::UnknownRole => "the message is recorded as a user's",
-            Self::NoTime => "the time of the message before it is taken",
-            Self::WrongEncoding => "bytes that are no UTF-8 are U+FFFD now",
-            Self::UnreadableRow => "the row is not imported",
-            Self::NoConversation => "the conversation is made by its id alone",
-            Self::TurnSplit => "the turn was too long and goes on as another one",
-            Self::ChangedSince => "the turn stays as it was imported before",
-        }
-    }
-}
-
-/// A repair, and the row that it is of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RepairedRow {
-    pub conversation: String,
-    /// The row's id.
-    pub row: String,
-    pub repair: Repair,
 }
 
 /// A call with what became of it.
@@ -160,9 +119,9 @@ pub struct ImportedCall {
     /// The time of its result.
     pub ended: Timestamp,
     /// The row that it was in.
-    row: String,
+    pub(in crate::imported) row: String,
     /// A row said that its result is to come.
-    is_awaited: bool,
+    pub(in crate::imported) is_awaited: bool,
 }
 
 impl ImportedCall {
@@ -190,7 +149,7 @@ pub struct ImportedTurn {
     pub ended: Timestamp,
     /// The conversation's row, in its first turn.
     pub conversation_row: Option<Json>,
-    pub rows: Vec<Json>,
+    pub rows: Vec<ForeignRow>,
     /// The id of the first row.
     pub first_row: String,
 }
@@ -204,6 +163,21 @@ pub struct ImportTurns {
     /// The word of the other system's layout.
     pub shape: &'static str,
     pub turns: Vec<ImportedTurn>,
+    /// Rows that are of no turn.
+    pub kept: Vec<KeptRow>,
+    pub at: Timestamp,
+}
+
+/// A row that is of no turn, kept so that it can go back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptRow {
+    /// Its table, or what it says of tables.
+    pub table: String,
+    /// Its id, or what stands for one; the same each time.
+    pub id: String,
+    /// Of whom it tells, and with whom it is erased.
+    pub end_user: Option<String>,
+    pub json: String,
 }
 
 /// What became of a turn that was to be imported.
@@ -222,243 +196,6 @@ pub struct ForeignConversation {
     pub id: String,
     pub end_user: Option<String>,
     pub row: Option<Json>,
-}
-
-/// Makes turns of the messages of one conversation, which come in order.
-pub struct TurnAssembler {
-    conversation: ForeignConversation,
-    parent: Option<TurnId>,
-    open: Option<ImportedTurn>,
-    /// The round of the open turn, and the place of the next message in it.
-    round: u32,
-    seq: u32,
-    pub repairs: Vec<RepairedRow>,
-}
-
-impl TurnAssembler {
-    pub fn of(conversation: ForeignConversation) -> Self {
-        Self {
-            conversation,
-            parent: None,
-            open: None,
-            round: 0,
-            seq: 0,
-            repairs: Vec::new(),
-        }
-    }
-
-    pub fn conversation(&self) -> &str {
-        &self.conversation.id
-    }
-
-    /// Takes the next message; the turn that it ends. Ids of calls come from `new_id`, and that of a turn whose first
-    /// row's id is none from `turn_id`.
-    pub fn push(
-        &mut self,
-        message: ForeignMessage,
-        turn_id: &dyn Fn(&str) -> TurnId,
-        new_id: &mut dyn FnMut() -> Uuid,
-    ) -> Option<ImportedTurn> {
-        let is_too_long =
-            (self.open.as_ref()).is_some_and(|open| open.rows.len() >= IMPORTED_MESSAGES_MAX);
-        let begins = match message.role {
-            ForeignRole::User | ForeignRole::System => self.round > 0,
-            ForeignRole::Assistant | ForeignRole::Tool => false,
-        };
-        if is_too_long && !begins {
-            self.note(&message.id, Repair::TurnSplit);
-        }
-        let ended = if begins || is_too_long {
-            self.end()
-        } else {
-            None
-        };
-        let mut open = match self.open.take() {
-            Some(open) => open,
-            None => self.begin(&message, turn_id),
-        };
-        self.add(&mut open, message, new_id);
-        self.open = Some(open);
-        ended
-    }
-
-    /// Ends the open turn.
-    pub fn end(&mut self) -> Option<ImportedTurn> {
-        let mut turn = self.open.take()?;
-        let mut is_answered = self.round > 0;
-        let mut alone = Vec::new();
-        for call in turn.calls.iter().filter(|call| call.end.is_none()) {
-            is_answered = false;
-            if !call.is_awaited {
-                alone.push(call.row.clone());
-            }
-        }
-        for row in alone {
-            self.note(&row, Repair::CallWithoutResult);
-        }
-        let last = turn.messages.iter().rev().find(|message| message.round > 0);
-        let awaits = last.is_none_or(|message| {
-            message
-                .blocks
-                .iter()
-                .any(|block| matches!(block, Block::Call(_) | Block::Result(_)))
-        });
-        if is_answered && !awaits {
-            turn.status = TurnStatus::Completed;
-            turn.reason = None;
-        }
-        self.parent = Some(turn.id);
-        self.round = 0;
-        self.seq = 0;
-        Some(turn)
-    }
-
-    fn note(&mut self, row: &str, repair: Repair) {
-        self.repairs.push(RepairedRow {
-            conversation: self.conversation.id.clone(),
-            row: row.to_owned(),
-            repair,
-        });
-    }
-
-    fn begin(
-        &mut self,
-        message: &ForeignMessage,
-        turn_id: &dyn Fn(&str) -> TurnId,
-    ) -> ImportedTurn {
-        ImportedTurn {
-            id: TurnId::parse(&message.id).unwrap_or_else(|| turn_id(&message.id)),
-            conversation: self.conversation.id.clone(),
-            end_user: self.conversation.end_user.clone(),
-            parent: self.parent,
-            messages: Vec::new(),
-            calls: Vec::new(),
-            status: TurnStatus::Incomplete,
-            reason: Some(TurnReason::Interrupted),
-            at: message.at,
-            ended: message.at,
-            conversation_row: self.conversation.row.take(),
-            rows: Vec::new(),
-            first_row: message.id.clone(),
-        }
-    }
-
-    fn add(
-        &mut self,
-        turn: &mut ImportedTurn,
-        message: ForeignMessage,
-        new_id: &mut dyn FnMut() -> Uuid,
-    ) {
-        let role = match message.role {
-            ForeignRole::System => Role::System,
-            ForeignRole::User => Role::User,
-            ForeignRole::Assistant => {
-                self.round += 1;
-                self.seq = 0;
-                Role::Assistant
-            }
-            ForeignRole::Tool => Role::Tool,
-        };
-        let mut blocks = Vec::new();
-        // Several rows before the first answer are one round.
-        let earlier = turn.calls.iter().rev();
-        let earlier = earlier.take_while(|call| call.call.round == self.round);
-        let mut position = u32::try_from(earlier.count()).unwrap_or(u32::MAX);
-        for part in message.parts {
-            match part {
-                ForeignPart::Text(text) if text.is_empty() => {}
-                ForeignPart::Text(text) => blocks.push(Block::Text(text)),
-                ForeignPart::Call(call) => {
-                    if turn.calls.iter().any(|known| known.tool_call_id == call.id) {
-                        self.note(&message.id, Repair::CallIdTaken);
-                    }
-                    blocks.push(Block::Call(block_of(&call)));
-                    turn.calls.push(ImportedCall {
-                        call: CallRef {
-                            round: self.round,
-                            position,
-                        },
-                        id: CallId(new_id()),
-                        callback_token: new_id(),
-                        tool_name: call.name,
-                        tool_call_id: call.id,
-                        arguments: call.arguments,
-                        end: None,
-                        at: message.at,
-                        ended: message.at,
-                        row: message.id.clone(),
-                        is_awaited: false,
-                    });
-                    position += 1;
-                }
-                ForeignPart::Result(result) => {
-                    if let Some(repair) = answer(turn, &result, message.at) {
-                        self.note(&message.id, repair);
-                        blocks.push(Block::Result(ResultBlock {
-                            is_error: result.status == ForeignStatus::Error,
-                            ..ResultBlock::of_text(
-                                result.call_id,
-                                Literal::from_text(&result.content),
-                            )
-                        }));
-                    }
-                }
-            }
-        }
-        // What brought results alone stands in its calls.
-        if role != Role::Tool || !blocks.is_empty() {
-            turn.messages.push(NewMessage {
-                round: self.round,
-                seq: self.seq,
-                role,
-                blocks,
-                origin: None,
-                at: message.at,
-            });
-            self.seq += 1;
-        }
-        turn.ended = turn.ended.max(message.at);
-        turn.rows.push(message.row);
-    }
-}
-
-fn block_of(call: &ForeignCall) -> CallBlock {
-    CallBlock {
-        id: call.id.clone(),
-        name: call.name.clone(),
-        form: CallForm::Function,
-        arguments: Literal::from_text(&call.arguments),
-        native: None,
-    }
-}
-
-/// Gives a call its result; `None` where it has it now, or what hinders.
-fn answer(turn: &mut ImportedTurn, result: &ForeignResult, at: Timestamp) -> Option<Repair> {
-    let is_meant = |call: &&mut ImportedCall| call.tool_call_id == result.call_id;
-    let mut meant = turn.calls.iter_mut().filter(is_meant).peekable();
-    if meant.peek().is_none() {
-        return Some(Repair::ResultWithoutCall);
-    }
-    let Some(call) = meant.find(|call| call.end.is_none()) else {
-        return Some(Repair::SecondResult);
-    };
-    let is_error = match result.status {
-        ForeignStatus::Pending => {
-            call.is_awaited = true;
-            return None;
-        }
-        ForeignStatus::Success => false,
-        ForeignStatus::Error => true,
-    };
-    call.ended = at.max(call.at);
-    call.end = Some(CallEnd {
-        reason: is_error.then_some(CallReason::ToolError),
-        result: Some(result.content.clone()),
-        shown: result.content.clone(),
-        is_error,
-        cached: false,
-    });
-    None
 }
 
 #[cfg(test)]

@@ -40,6 +40,76 @@ impl Timestamp {
     }
 }
 
+/// Reading times that others have written.
+impl Timestamp {
+    /// Reads `2025-01-01`, with a time of day, a fraction of its seconds and an offset from UTC where those are written;
+    /// without an offset it is UTC. `None` for another text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let day = CalendarDay::parse(text.get(..10)?)?;
+        let rest = text.get(10..)?;
+        let Some(rest) = rest.strip_prefix(['T', 't', ' ']) else {
+            return rest.is_empty().then(|| Self::of_parts(day, 0, 0))?;
+        };
+        let (clock, offset_minutes) = split_offset(rest)?;
+        let mut parts = clock.split(':');
+        let hour = digits(parts.next()?, 23)?;
+        let minute = digits(parts.next()?, 59)?;
+        let (second, micros) = match parts.next() {
+            None => (0, 0),
+            Some(seconds) => {
+                let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, "0"));
+                if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+                    return None;
+                }
+                let fraction = format!("{:0<6.6}", fraction);
+                // A leap second is the next minute's first.
+                (digits(whole, 60)?, fraction.parse().ok()?)
+            }
+        };
+        if parts.next().is_some() {
+            return None;
+        }
+        let seconds = hour * 3_600 + minute * 60 + second - offset_minutes * 60;
+        Self::of_parts(day, seconds, micros)
+    }
+
+    fn of_parts(day: CalendarDay, seconds: i64, micros: i64) -> Option<Self> {
+        let seconds = day.0.checked_mul(DAY_SECONDS)?.checked_add(seconds)?;
+        let micros = seconds.checked_mul(1_000_000)?.checked_add(micros)?;
+        Some(Self(micros))
+    }
+}
+
+/// A time of day, and the minutes that its zone is ahead of UTC.
+fn split_offset(text: &str) -> Option<(&str, i64)> {
+    if let Some(clock) = text.strip_suffix(['Z', 'z']) {
+        return Some((clock, 0));
+    }
+    let Some(at) = text.rfind(['+', '-']) else {
+        return Some((text, 0));
+    };
+    let (clock, offset) = text.split_at(at);
+    let sign = if offset.starts_with('-') { -1 } else { 1 };
+    let offset = offset.get(1..)?;
+    let (hours, minutes) = match offset.split_once(':') {
+        Some(parts) => parts,
+        None => (offset.get(..2)?, offset.get(2..)?),
+    };
+    let minutes = if minutes.is_empty() { "00" } else { minutes };
+    Some((
+        clock.trim_end(),
+        sign * (digits(hours, 23)? * 60 + digits(minutes, 59)?),
+    ))
+}
+
+/// A number of two digits.
+fn digits(text: &str, max: i64) -> Option<i64> {
+    let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number: i64 = is_number.then(|| text.parse().ok())??;
+    (number <= max).then_some(number)
+}
+
 /// A day of the calendar in UTC, as days since 1970-01-01.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CalendarDay(pub i64);

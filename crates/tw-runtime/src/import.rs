@@ -1,29 +1,37 @@
 //! Brings the record of another application in.
 //!
 //! Messages come in the order of their conversations; a turn is written once it is whole, with others in one
-//! transaction. A turn that is there is left as it is, so that a run that ended early is completed by the next.
+//! transaction. A turn that is there is left as it is, so that a run that ended early is completed by the next. Rows
+//! that are of no turn are kept beside.
+
+mod source_rows;
+
+use std::collections::HashMap;
 
 use sha2::{Digest, Sha256};
+use tokio::task::JoinSet;
 use tw_core::change::{Change, Outcome};
-use tw_core::id::{ApiKeyId, OrgId, TurnId};
+use tw_core::id::{ApiKeyId, OrgId};
 use tw_core::imported::{
-    ForeignConversation, ImportOutcome, ImportTurns, ImportedTurn, Repair, RepairedRow,
-    TurnAssembler,
+    ForeignConversation, ForeignRow, ImportOutcome, ImportTurns, ImportedTurn, KeptRow, Repair,
+    RepairedRow, TurnAssembler,
 };
 use tw_core::json::Json;
 use tw_core::time::Timestamp;
 use tw_egress::env::Env;
 use tw_store::apply::StoreApplyError;
-use tw_store::foreign::{ForeignMessageRow, ForeignText};
+use tw_store::foreign::{
+    ForeignMessageRow, ForeignRowBeside, ForeignRowRead, ForeignTables, ForeignText, LAYOUT,
+};
 use tw_store::store::Store;
-use tw_wire::langchain_rows;
-use uuid::{Builder, Uuid};
+use tw_wire::foreign_rows::{self, MessageRowText};
+use tw_wire::shapes::Shape;
+
+use source_rows::{bytes_of, derived_id, ids_of, list_of, user_of};
 
 /// Turns, and bytes of their rows, that are written together.
-const TURNS_TOGETHER: usize = 200;
+const TURNS_TOGETHER: usize = 500;
 const BYTES_TOGETHER: usize = 4 * 1024 * 1024;
-/// Bytes that an id of a conversation may have.
-const ID_BYTES_MAX: usize = 200;
 
 /// Whose the turns become.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +47,8 @@ pub struct ImportFigures {
     pub turns_written: u64,
     /// Turns that an earlier run had written.
     pub turns_there: u64,
+    /// Rows that are kept beside the turns, those that an earlier run has kept among them.
+    pub rows_beside: u64,
     pub repairs: u64,
 }
 
@@ -52,7 +62,9 @@ pub enum ImportError {
     Report(#[source] std::io::Error),
 }
 
-/// Takes what had to be repaired, and the row where it is imported nowhere.
+type WrittenOutcomes = Result<Vec<Outcome>, StoreApplyError>;
+
+/// Takes what had to be repaired, and the row where it is of no turn.
 pub type TakeRepair<'a> = &'a mut dyn FnMut(&RepairedRow, Option<&str>) -> std::io::Result<()>;
 
 /// An import of messages, which come row by row.
@@ -60,23 +72,38 @@ pub struct MessageImport<'a> {
     store: &'a Store,
     env: &'a Env,
     owner: ImportOwner,
+    shape: Shape,
+    tables: ForeignTables,
     assembler: Option<TurnAssembler>,
     last_at: Timestamp,
     waiting: Vec<ImportedTurn>,
+    beside: Vec<KeptRow>,
     waiting_bytes: usize,
+    /// The row of a conversation of which no message was taken yet.
+    untaken: Option<(String, ForeignText)>,
+    /// The turns that are being written, as their conversations and first rows.
+    writing: JoinSet<(WrittenOutcomes, Vec<(String, String)>)>,
+    /// How often rows that nothing names were kept, by hash. There are few of them.
+    unnamed: HashMap<[u8; 32], u32>,
     pub figures: ImportFigures,
 }
 
 impl<'a> MessageImport<'a> {
-    pub fn new(store: &'a Store, env: &'a Env, owner: ImportOwner) -> Self {
+    pub fn new(store: &'a Store, env: &'a Env, owner: ImportOwner, shape: Shape) -> Self {
         Self {
             store,
             env,
             owner,
+            shape,
+            tables: ForeignTables::of(shape),
             assembler: None,
             last_at: Timestamp(0),
             waiting: Vec::new(),
+            beside: Vec::new(),
             waiting_bytes: 0,
+            untaken: None,
+            writing: JoinSet::new(),
+            unnamed: HashMap::new(),
             figures: ImportFigures::default(),
         }
     }
@@ -87,52 +114,167 @@ impl<'a> MessageImport<'a> {
     /// The store or the report failed; what was written before stands.
     pub async fn take(
         &mut self,
-        row: ForeignMessageRow,
+        row: ForeignRowRead,
         repaired: TakeRepair<'_>,
     ) -> Result<(), ImportError> {
-        self.figures.rows += 1;
+        match row {
+            ForeignRowRead::Message(row) => {
+                self.figures.rows += 1;
+                self.take_message(row, repaired)?;
+            }
+            ForeignRowRead::Beside(row) => {
+                self.figures.rows += u64::from(row.table != LAYOUT);
+                self.take_beside(row, repaired)?;
+            }
+        }
+        let waiting = self.waiting.len() + self.beside.len();
+        if waiting >= TURNS_TOGETHER || self.waiting_bytes >= BYTES_TOGETHER {
+            self.write(repaired).await?;
+        }
+        Ok(())
+    }
+
+    fn take_message(
+        &mut self,
+        mut row: ForeignMessageRow,
+        repaired: TakeRepair<'_>,
+    ) -> Result<(), ImportError> {
+        if let (Some(id), Some(of)) = (&row.conversation, row.conversation_row.take()) {
+            self.keep_untaken();
+            self.untaken = Some((id.text.clone(), of));
+        }
         let Some((conversation, id)) = ids_of(&row) else {
-            return self.leave_out(&row, repaired);
+            return self.leave_out(row, repaired);
         };
+        let mut repairs = Vec::new();
+        let at = row.at_us.map(Timestamp).unwrap_or_else(|| {
+            repairs.push(Repair::NoTime);
+            self.last_at
+        });
+        let is_whole = |text: &Option<ForeignText>| text.as_ref().is_none_or(|text| text.is_whole);
+        let of = self.untaken.as_ref().is_none_or(|(_, of)| of.is_whole);
+        let is_whole = of && row.row.is_whole && is_whole(&row.id) && is_whole(&row.conversation);
+        if !is_whole || row.calls.iter().any(|call| !call.is_whole) {
+            repairs.push(Repair::WrongEncoding);
+        }
+        let id = match row.repeated {
+            0 => id.to_owned(),
+            // The first has the id for itself.
+            more => {
+                repairs.push(Repair::RowIdTaken);
+                format!("{id}#{more}")
+            }
+        };
+        let calls = (!row.calls.is_empty()).then(|| list_of(&row.calls));
+        let read = MessageRowText {
+            id: &id,
+            at,
+            row: &row.row.text,
+            calls: calls.as_deref(),
+        };
+        let Some(mut messages) = foreign_rows::read_messages(self.shape, read, &mut repairs) else {
+            return self.leave_out(row, repaired);
+        };
+        let conversation = conversation.to_owned();
         let is_next = self
             .assembler
             .as_ref()
             .is_none_or(|assembler| assembler.conversation() != conversation);
         if is_next {
             self.end_conversation(repaired)?;
-            self.begin_conversation(conversation, &row, repaired)?;
+            self.begin_conversation(&conversation, &id, &row, repaired)?;
         }
-        let mut repairs = Vec::new();
-        let is_whole = |text: &Option<ForeignText>| text.as_ref().is_none_or(|text| text.is_whole);
-        if !row.row.is_whole || !is_whole(&row.id) || !is_whole(&row.conversation_row) {
-            repairs.push(Repair::WrongEncoding);
-        }
-        let at = row.at_us.map(Timestamp).unwrap_or_else(|| {
-            repairs.push(Repair::NoTime);
-            self.last_at
-        });
         self.last_at = at;
-        let message = langchain_rows::read_message(id, at, &row.row.text, &mut repairs);
         for repair in repairs {
-            self.tell(conversation, id, repair, None, repaired)?;
+            self.tell(&conversation, &id, repair, None, repaired)?;
         }
-        let Some(message) = message else {
-            return self.leave_out(&row, repaired);
-        };
+        if let Some(first) = messages.first_mut() {
+            first.rows = self.rows_of(&row);
+        }
         let Some(assembler) = &mut self.assembler else {
             return Ok(());
         };
-        let turn_id = |row: &str| derived_id(&[langchain_rows::SHAPE, conversation, row]);
+        let shape = self.shape.as_str();
+        let turn_id = |row: &str| derived_id(&[shape, &conversation, row]);
         let env = self.env;
         let mut new_id = || env.ordered_id();
-        if let Some(turn) = assembler.push(message, &turn_id, &mut new_id) {
-            self.wait(turn);
+        for message in messages {
+            if let Some(turn) = assembler.push(message, &turn_id, &mut new_id) {
+                self.waiting_bytes += bytes_of(&turn);
+                self.waiting.push(turn);
+            }
         }
-        self.tell_assembled(repaired)?;
-        if self.waiting.len() >= TURNS_TOGETHER || self.waiting_bytes >= BYTES_TOGETHER {
-            self.write(repaired).await?;
+        self.tell_assembled(repaired)
+    }
+
+    /// The rows that a message was read from.
+    fn rows_of(&self, row: &ForeignMessageRow) -> Vec<ForeignRow> {
+        let of = |table, text: &ForeignText| ForeignRow {
+            table,
+            json: Json::of_read(text.stored().trim()),
+        };
+        let calls = self.tables.calls.unwrap_or_default();
+        let mut rows = vec![of(self.tables.messages, &row.row)];
+        rows.extend(row.calls.iter().map(|call| of(calls, call)));
+        rows
+    }
+
+    fn take_beside(
+        &mut self,
+        row: ForeignRowBeside,
+        repaired: TakeRepair<'_>,
+    ) -> Result<(), ImportError> {
+        let id = foreign_rows::text_field(&row.row.text, "id").or_else(|| row.place.clone());
+        let id = id.unwrap_or_default();
+        let mut repairs = Vec::new();
+        if !row.row.is_whole {
+            repairs.push(Repair::WrongEncoding);
         }
+        if row.dangles {
+            repairs.push(Repair::NoTurn);
+        }
+        for repair in repairs {
+            self.tell("", &id, repair, None, repaired)?;
+        }
+        let end_user = match row.table.as_str() {
+            "users" => Some(id),
+            _ => user_of(&row.row.text),
+        };
+        self.keep(row.table, row.place, end_user, &row.row);
         Ok(())
+    }
+
+    /// Keeps the row of a conversation that none of its messages was taken of.
+    fn keep_untaken(&mut self) {
+        if let Some((_, row)) = self.untaken.take() {
+            let user = user_of(&row.text);
+            self.keep(self.tables.conversations.to_owned(), None, user, &row);
+        }
+    }
+
+    fn keep(
+        &mut self,
+        table: String,
+        place: Option<String>,
+        end_user: Option<String>,
+        row: &ForeignText,
+    ) {
+        let id = place.unwrap_or_else(|| {
+            let hash: [u8; 32] = Sha256::digest(row.stored().as_bytes()).into();
+            let times = self.unnamed.entry(hash).or_default();
+            *times += 1;
+            let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{hex}#{times}")
+        });
+        let json = row.stored().to_owned();
+        self.figures.rows_beside += u64::from(table != LAYOUT);
+        self.waiting_bytes += json.len();
+        self.beside.push(KeptRow {
+            table,
+            id,
+            end_user,
+            json,
+        });
     }
 
     /// Writes what is whole, and with `Whole` the turn that was open, too: no more rows of it are to come.
@@ -145,28 +287,34 @@ impl<'a> MessageImport<'a> {
         repaired: TakeRepair<'_>,
     ) -> Result<(), ImportError> {
         match ended {
-            SourceEnd::Whole => self.end_conversation(repaired)?,
+            SourceEnd::Whole => {
+                self.end_conversation(repaired)?;
+                self.keep_untaken();
+            }
             SourceEnd::Early => {}
         }
-        self.write(repaired).await
+        self.write(repaired).await?;
+        self.settle(repaired).await
     }
 
     fn begin_conversation(
         &mut self,
         conversation: &str,
+        id: &str,
         row: &ForeignMessageRow,
         repaired: TakeRepair<'_>,
     ) -> Result<(), ImportError> {
         if !row.has_conversation {
-            let id = row.id.as_ref().map_or("", |id| &id.text);
             self.tell(conversation, id, Repair::NoConversation, None, repaired)?;
         }
-        let text = row.conversation_row.as_ref().map(|row| &*row.text);
+        let is_its = |untaken: &mut (String, ForeignText)| untaken.0 == conversation;
+        let of = self.untaken.take_if(is_its).map(|(_, of)| of);
+        let of = of.as_ref();
         self.last_at = Timestamp(0);
         self.assembler = Some(TurnAssembler::of(ForeignConversation {
             id: conversation.to_owned(),
-            end_user: text.and_then(|row| langchain_rows::text_field(row, "user_id")),
-            row: text.and_then(|row| Json::parse(row).ok()),
+            end_user: of.and_then(|row| user_of(&row.text)),
+            row: of.map(|row| Json::of_read(row.stored().trim())),
         }));
         Ok(())
     }
@@ -176,23 +324,21 @@ impl<'a> MessageImport<'a> {
             return Ok(());
         };
         if let Some(turn) = assembler.end() {
-            self.wait(turn);
+            self.waiting_bytes += bytes_of(&turn);
+            self.waiting.push(turn);
         }
         self.tell_assembled(repaired)?;
         self.assembler = None;
         Ok(())
     }
 
-    fn wait(&mut self, turn: ImportedTurn) {
-        let bytes = turn.rows.iter().map(|row| row.as_str().len());
-        self.waiting_bytes += bytes.sum::<usize>();
-        self.waiting.push(turn);
-    }
-
+    /// Begins to write what waits, once what was written before is there: a turn stands behind its parent.
     async fn write(&mut self, repaired: TakeRepair<'_>) -> Result<(), ImportError> {
+        self.settle(repaired).await?;
         let turns = std::mem::take(&mut self.waiting);
+        let kept = std::mem::take(&mut self.beside);
         self.waiting_bytes = 0;
-        if turns.is_empty() {
+        if turns.is_empty() && kept.is_empty() {
             return Ok(());
         }
         let known: Vec<(String, String)> = turns
@@ -202,12 +348,26 @@ impl<'a> MessageImport<'a> {
         let import = ImportTurns {
             organization: self.owner.organization,
             api_key: self.owner.api_key,
-            shape: langchain_rows::SHAPE,
+            shape: self.shape.as_str(),
             turns,
+            kept,
+            at: self.env.now(),
         };
+        // Meanwhile the next rows are read.
+        let store = self.store.clone();
         let change = Change::ImportTurns(Box::new(import));
-        let mut outcomes = self.store.apply(vec![change]).await?;
-        let Some(Outcome::Imported(outcomes)) = outcomes.pop() else {
+        self.writing
+            .spawn(async move { (store.apply(vec![change]).await, known) });
+        Ok(())
+    }
+
+    /// Waits for what is being written.
+    async fn settle(&mut self, repaired: TakeRepair<'_>) -> Result<(), ImportError> {
+        let Some(written) = self.writing.join_next().await else {
+            return Ok(());
+        };
+        let (outcomes, known) = written.map_err(|_| ImportError::NoOutcome)?;
+        let Some(Outcome::Imported(outcomes)) = outcomes?.pop() else {
             return Err(ImportError::NoOutcome);
         };
         for (outcome, (conversation, row)) in outcomes.into_iter().zip(known) {
@@ -225,16 +385,20 @@ impl<'a> MessageImport<'a> {
 
     fn leave_out(
         &mut self,
-        row: &ForeignMessageRow,
+        row: ForeignMessageRow,
         repaired: TakeRepair<'_>,
     ) -> Result<(), ImportError> {
-        let text = |text: &Option<ForeignText>| {
-            text.as_ref()
-                .map_or(String::new(), |text| text.text.clone())
-        };
-        let (conversation, id) = (text(&row.conversation), text(&row.id));
+        let text = |text: Option<ForeignText>| text.map_or(String::new(), |text| text.text);
+        let (conversation, id) = (text(row.conversation), text(row.id));
         let whole = Some(&*row.row.text);
-        self.tell(&conversation, &id, Repair::UnreadableRow, whole, repaired)
+        self.tell(&conversation, &id, Repair::UnreadableRow, whole, repaired)?;
+        let user = user_of(&row.row.text);
+        self.keep(self.tables.messages.to_owned(), row.place, user, &row.row);
+        for call in row.calls {
+            let table = self.tables.calls.unwrap_or_default();
+            self.keep(table.to_owned(), None, None, &call);
+        }
+        Ok(())
     }
 
     fn tell(
@@ -272,26 +436,4 @@ pub enum SourceEnd {
     Whole,
     /// It went away; the open turn may lack rows.
     Early,
-}
-
-/// The conversation and the id of a row that can be recorded.
-fn ids_of(row: &ForeignMessageRow) -> Option<(&str, &str)> {
-    let conversation = row.conversation.as_ref()?;
-    let id = row.id.as_ref()?;
-    let fits = |text: &str| !text.is_empty() && text.len() <= ID_BYTES_MAX;
-    (fits(&conversation.text) && fits(&id.text)).then_some((&*conversation.text, &*id.text))
-}
-
-/// An id that is the same each time for the same words.
-fn derived_id(words: &[&str]) -> TurnId {
-    let mut hasher = Sha256::new();
-    for word in words {
-        hasher.update(u64::try_from(word.len()).unwrap_or(u64::MAX).to_be_bytes());
-        hasher.update(word.as_bytes());
-    }
-    let digest: [u8; 32] = hasher.finalize().into();
-    let mut half = [0; 16];
-    half.copy_from_slice(&digest[..16]);
-    let id: Uuid = Builder::from_custom_bytes(half).into_uuid();
-    TurnId(id)
 }

@@ -13,6 +13,7 @@ pub mod conversation_items;
 pub mod conversation_messages;
 pub mod conversation_rows;
 pub mod conversations;
+pub mod export;
 pub mod follow;
 pub mod forgetting;
 pub mod import;

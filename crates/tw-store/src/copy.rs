@@ -8,7 +8,7 @@
 //! A copy that ends early leaves nothing: on a server all is one transaction, and a file is only named by whoever asked
 //! for it, once this returns. The next one starts over.
 
-mod layout;
+pub(crate) mod layout;
 mod postgres;
 mod rows;
 mod sqlite;

@@ -1,40 +1,83 @@
 //! Databases of other applications, read row by row as JSON. Nothing of them is changed.
+//!
+//! What tables hold is known by their names and a few columns; all other columns come as they are. Statements are made
+//! of the names that the database itself gives, quoted.
+
+pub mod export;
+mod postgres;
+mod row_json;
+mod sqlite;
 
 use std::borrow::Cow;
-use std::pin::pin;
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
 
-use futures_util::TryStreamExt;
 use tokio::sync::mpsc::Sender;
-use tokio_postgres::Client;
-use tokio_postgres::binary_copy::BinaryCopyOutStream;
-use tokio_postgres::types::Type;
+use tw_wire::shapes::Shape;
 
 use crate::db_error::DbError;
-use crate::session::postgres::{BEGIN_READ, PostgresServer};
 
-/// A reading takes its time, and times are in UTC.
-const PATIENT: &str =
-    "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET timezone = 'UTC'";
+/// The table of rows that say what the tables of the source are.
+pub const LAYOUT: &str = "$layout";
+
+/// Where another application's database is.
+#[derive(Clone)]
+pub enum ForeignPlace {
+    /// A SQLite file.
+    File(PathBuf),
+    /// A PostgreSQL database.
+    Server {
+        url: String,
+        tls: Option<Box<rustls::ClientConfig>>,
+    },
+}
+
+/// A row of the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForeignRowRead {
+    /// That of a message, or of a turn.
+    Message(ForeignMessageRow),
+    /// Any other.
+    Beside(ForeignRowBeside),
+}
 
 /// A message of a conversation, as it stands there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignMessageRow {
     pub id: Option<ForeignText>,
+    /// Rows before this one that have the same id.
+    pub repeated: u64,
     pub conversation: Option<ForeignText>,
     /// Microseconds since 1970; `None` for a row without a time, or one at no time.
     pub at_us: Option<i64>,
-    /// The row as a JSON object.
     pub row: ForeignText,
+    /// Rows of its calls, where those have a table of their own.
+    pub calls: Vec<ForeignText>,
     /// That of its conversation; not with each message, but with the first.
     pub conversation_row: Option<ForeignText>,
     pub has_conversation: bool,
+    /// What names the row in its table, where something does.
+    pub place: Option<String>,
 }
 
-/// A text as it came: a database need not know what its bytes mean.
+/// A row that is no message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignRowBeside {
+    pub table: String,
+    /// What names the row in its table, where something does.
+    pub place: Option<String>,
+    pub row: ForeignText,
+    /// It refers to a row that is not there.
+    pub dangles: bool,
+}
+
+/// A text, or a row as a JSON object, as it came: a database need not know what its bytes mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignText {
     /// With U+FFFD where it was no UTF-8.
     pub text: String,
+    /// The row with its bytes, where they are not those of `text`.
+    pub exact: Option<String>,
     pub is_whole: bool,
 }
 
@@ -44,72 +87,179 @@ impl ForeignText {
         Self {
             is_whole: matches!(text, Cow::Borrowed(_)),
             text: text.into_owned(),
+            exact: None,
         }
     }
-}
 
-/// The messages of LangChain's tables, by conversation, in the order of their times; at one time in that of the table.
-const LANGCHAIN: &str = "SELECT m.id::text, m.conversation_id::text,
-        CASE WHEN isfinite(m.created_at) THEN (extract(epoch FROM m.created_at) * 1000000)::bigint END,
-        row_to_json(m)::text,
-        CASE WHEN lag(m.conversation_id) OVER w IS DISTINCT FROM m.conversation_id THEN row_to_json(c)::text END,
-        (c.id IS NOT NULL)::int::bigint
-    FROM messages m LEFT JOIN conversations c ON c.id = m.conversation_id
-    WINDOW w AS (ORDER BY m.conversation_id, m.created_at, m.ctid)
-    ORDER BY m.conversation_id, m.created_at, m.ctid";
-
-const COLUMNS: [Type; 6] = [
-    Type::BYTEA,
-    Type::BYTEA,
-    Type::INT8,
-    Type::BYTEA,
-    Type::BYTEA,
-    Type::INT8,
-];
-
-/// Sends all messages of the LangChain tables that `url` names, from one state of the database; blocks. Ends early when
-/// nobody takes them any more.
-///
-/// # Errors
-/// The database is not there, has no such tables, or went away; the messages before that were sent.
-pub fn read_langchain(
-    url: &str,
-    tls: Option<rustls::ClientConfig>,
-    rows: &Sender<ForeignMessageRow>,
-) -> Result<(), DbError> {
-    let conn = PostgresServer::of(url, tls)?.connect()?;
-    conn.frame(PATIENT)?;
-    conn.frame(BEGIN_READ)?;
-    conn.bulk(async |client| send_rows(client, rows).await)?
-}
-
-async fn send_rows(client: &Client, rows: &Sender<ForeignMessageRow>) -> Result<(), DbError> {
-    let encoding = client.query_one("SHOW server_encoding", &[]).await?;
-    if encoding.try_get::<_, &str>(0)? == "SQL_ASCII" {
-        // The server does not know what its bytes mean, and would refuse to give them as UTF-8.
-        client
-            .batch_execute("SET client_encoding = 'SQL_ASCII'")
-            .await?;
+    /// The row so that it can go back.
+    pub fn stored(&self) -> &str {
+        self.exact.as_deref().unwrap_or(&self.text)
     }
-    let sql = ["COPY (", LANGCHAIN, ") TO STDOUT (FORMAT binary)"].concat();
-    let stream = client.copy_out(&sql).await?;
-    let mut found = pin!(BinaryCopyOutStream::new(stream, &COLUMNS));
-    while let Some(row) = found.try_next().await? {
-        let text = |place: usize| -> Result<Option<ForeignText>, DbError> {
-            let bytes: Option<&[u8]> = row.try_get(place)?;
-            Ok(bytes.map(ForeignText::of))
-        };
-        let message = ForeignMessageRow {
-            id: text(0)?,
-            conversation: text(1)?,
-            at_us: row.try_get(2)?,
-            row: text(3)?.unwrap_or_else(|| ForeignText::of(b"null")),
-            conversation_row: text(4)?,
-            has_conversation: row.try_get::<i64>(5)? != 0,
-        };
-        if rows.send(message).await.is_err() {
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ForeignError {
+    #[error(transparent)]
+    Db(#[from] DbError),
+    #[error("it has no table {table} with the columns {columns}")]
+    NoTable {
+        table: &'static str,
+        columns: String,
+    },
+}
+
+impl From<rusqlite::Error> for ForeignError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Db(error.into())
+    }
+}
+
+impl From<tokio_postgres::Error> for ForeignError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Db(error.into())
+    }
+}
+
+/// The tables of a shape.
+#[derive(Clone, Copy, Debug)]
+pub struct ForeignTables {
+    pub conversations: &'static str,
+    pub messages: &'static str,
+    /// The column of a message that names its conversation.
+    pub conversation: &'static str,
+    pub at: &'static str,
+    pub calls: Option<&'static str>,
+    /// Columns that each message must have beside its id and its conversation.
+    needed: &'static [&'static str],
+}
+
+/// The column of a call that names its turn.
+const TURN_OF_CALL: &str = "turn";
+
+impl ForeignTables {
+    pub fn of(shape: Shape) -> Self {
+        match shape {
+            Shape::LangChain | Shape::OpenAi | Shape::Blocks => Self {
+                conversations: "conversations",
+                messages: "messages",
+                conversation: "conversation_id",
+                at: "created_at",
+                calls: None,
+                needed: &["role", "content"],
+            },
+            Shape::PocketBase => Self {
+                conversations: "conversations",
+                messages: "turns",
+                conversation: "conversation",
+                at: "created",
+                calls: Some("tool_calls"),
+                needed: &[],
+            },
+        }
+    }
+
+    /// # Errors
+    /// A column is missing without which a message is none.
+    fn check(&self, messages: &ForeignColumns) -> Result<(), ForeignError> {
+        let needed = ["id", self.conversation];
+        let needed = || needed.iter().chain(self.needed);
+        if needed().all(|name| messages.has(name)) {
             return Ok(());
         }
+        let columns: Vec<&str> = needed().copied().collect();
+        Err(ForeignError::NoTable {
+            table: self.messages,
+            columns: columns.join(", "),
+        })
     }
-    Ok(())
+}
+
+/// The columns of a table.
+#[derive(Clone, Debug, Default)]
+struct ForeignColumns {
+    names: Vec<String>,
+    /// No two rows have one id.
+    has_unique_id: bool,
+}
+
+impl ForeignColumns {
+    fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|have| have == name)
+    }
+}
+
+/// Rows, and bytes of them, that are sent together.
+const ROWS_TOGETHER: usize = 256;
+const BYTES_TOGETHER: usize = 1024 * 1024;
+
+/// Sends rows, many at a time.
+struct RowSender {
+    sender: Sender<Vec<ForeignRowRead>>,
+    waiting: RefCell<Vec<ForeignRowRead>>,
+    bytes: Cell<usize>,
+}
+
+impl RowSender {
+    /// Whether somebody takes rows. Blocks.
+    fn send(&self, row: ForeignRowRead) -> bool {
+        match self.ready(row) {
+            Some(rows) => self.sender.blocking_send(rows).is_ok(),
+            None => true,
+        }
+    }
+
+    /// [`RowSender::send`] where nothing may block.
+    async fn send_async(&self, row: ForeignRowRead) -> bool {
+        match self.ready(row) {
+            Some(rows) => self.sender.send(rows).await.is_ok(),
+            None => true,
+        }
+    }
+
+    /// The rows that are to be sent now.
+    fn ready(&self, row: ForeignRowRead) -> Option<Vec<ForeignRowRead>> {
+        let bytes = match &row {
+            ForeignRowRead::Message(row) => row.row.text.len(),
+            ForeignRowRead::Beside(row) => row.row.text.len(),
+        };
+        self.bytes.set(self.bytes.get() + bytes);
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.push(row);
+        let is_full = waiting.len() >= ROWS_TOGETHER || self.bytes.get() >= BYTES_TOGETHER;
+        is_full.then(|| {
+            self.bytes.set(0);
+            std::mem::take(&mut *waiting)
+        })
+    }
+
+    /// Sends what waits; blocks. If nobody takes it, nobody wants it.
+    fn end(self) {
+        let _ = self.sender.blocking_send(self.waiting.into_inner());
+    }
+}
+
+/// Sends all rows of an application's database, from one state of it; blocks. Messages come by conversation, in their
+/// order. Ends early when nobody takes them any more.
+///
+/// # Errors
+/// The database is not there, has no such tables, or went away; the rows before that were sent.
+pub fn read(
+    place: &ForeignPlace,
+    shape: Shape,
+    sender: Sender<Vec<ForeignRowRead>>,
+) -> Result<(), ForeignError> {
+    let tables = ForeignTables::of(shape);
+    let rows = RowSender {
+        sender,
+        waiting: RefCell::default(),
+        bytes: Cell::default(),
+    };
+    let read = match place {
+        ForeignPlace::File(path) => sqlite::read(path, &tables, &rows),
+        ForeignPlace::Server { url, tls } => {
+            postgres::read(url, tls.as_deref().cloned(), &tables, &rows)
+        }
+    };
+    rows.end();
+    read
 }

@@ -8,6 +8,7 @@ pub mod conversations;
 pub mod events;
 pub mod found_calls;
 pub mod head_path;
+pub mod imported;
 pub mod items;
 pub mod memory;
 pub mod open_calls;

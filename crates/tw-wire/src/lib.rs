@@ -26,7 +26,8 @@ mod unshared;
 
 pub mod compaction;
 pub mod conversation_request;
-pub mod langchain_rows;
+pub mod foreign_rows;
+
 pub mod part_addresses;
 pub mod passed_headers;
 pub mod relayed;

@@ -287,7 +287,7 @@ fn what_cannot_be_imported_is_refused() {
     );
     let key = key_of(&create_key(&data, &[]));
     for (source, key, said) in [
-        ("folder", &*key, "the source is a URL"),
+        ("folder", &*key, "there is no file folder"),
         (nowhere, "tw-none", "no key begins with that"),
         (nowhere, &key, "the source ended after 0 rows"),
     ] {

@@ -1,12 +1,15 @@
 //! The command as people run it: a process of its own, with its streams, signals and exit codes.
 
+mod foreign_databases;
 mod network;
 mod process;
 
 mod backup;
 mod doctor;
+mod export;
 mod import;
 mod jobs;
+mod import_files;
 mod keys;
 mod leave;
 mod log;

@@ -5,12 +5,19 @@ use uuid::Uuid;
 use super::*;
 
 /// What somebody says, in the words of a case: `user hi`, `calls a b` (with ids), `mislabelled a` (calls in a
-/// row that is taken for a user's), `result a`, `error a`, `pending a`.
+/// row that is taken for a user's), `result a`, `error a`, `pending a`; a result of `?` is the next call's, one of `@tool`
+/// that of the next call of a tool.
 fn message(place: usize, said: &str) -> ForeignMessage {
     let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
     let result = |status| {
         vec![ForeignPart::Result(ForeignResult {
-            call_id: rest.to_owned(),
+            answers: match rest {
+                "?" => ForeignCallRef::Next,
+                _ => match rest.strip_prefix('@') {
+                    Some(name) => ForeignCallRef::OfTool(name.to_owned()),
+                    None => ForeignCallRef::Id(rest.to_owned()),
+                },
+            },
             content: format!("content {place}"),
             status,
         })]
@@ -45,7 +52,10 @@ fn message(place: usize, said: &str) -> ForeignMessage {
         role,
         parts,
         at: Timestamp(i64::try_from(place).unwrap()),
-        row: Json::from_value(&place.into()),
+        rows: vec![ForeignRow {
+            table: "messages",
+            json: Json::from_value(&place.into()),
+        }],
     }
 }
 
@@ -160,6 +170,18 @@ const CASES: &[AssemblyCase] = &[
         &["mislabelled a", "mislabelled b", "result b", "says done"],
         &["incomplete of 4: 0.0 0.1 1.0; a=pending b=completed"],
         &["row 0: call_without_result"],
+    ),
+    (
+        &[
+            "user hi",
+            "calls a b",
+            "result ?",
+            "result @tool",
+            "error @other",
+            "says done",
+        ],
+        &["completed of 6: 0.0 1.0 1.1 2.0; a=completed b=completed"],
+        &["row 4: result_without_call"],
     ),
     (&["says welcome"], &["completed of 1: 1.0; "], &[]),
     (&["user hi"], &["incomplete of 1: 0.0; "], &[]),

@@ -190,7 +190,7 @@ fn find_end_user(
     query_key(db, what, FIND_END_USER, params![organization.0, name])
 }
 
-fn create_end_user(
+pub(super) fn create_end_user(
     db: &mut WriteSession<'_>,
     what: &'static str,
     (organization, name): Named<'_>,

@@ -18,6 +18,8 @@ const WHAT: &str = "erasing an end user";
 const RENAME: &str = "UPDATE end_user SET name = ?3, erasing_us = ?4, updated_us = ?4
     WHERE organization = ?1 AND name = ?2";
 
+const FORGET_ROWS: &str = "DELETE FROM imported_row WHERE organization = ?1 AND end_user = ?2";
+
 /// From here on the name is nobody's, so that what is asked for it is a new person's.
 pub fn erase(db: &mut WriteSession<'_>, erase: &EraseEndUser) -> Result<Outcome, StoreApplyError> {
     let bound = params![
@@ -26,6 +28,9 @@ pub fn erase(db: &mut WriteSession<'_>, erase: &EraseEndUser) -> Result<Outcome,
         erase.pseudonym,
         erase.at.0
     ];
+    // Those that were imported are known by the name, and need be of nobody who has said something.
+    let kept = params![erase.organization.0, erase.name];
+    run(db, WHAT, FORGET_ROWS, kept)?;
     match execute(db, WHAT, RENAME, bound)? {
         0 => Ok(Outcome::Already),
         _ => Ok(Outcome::Done),

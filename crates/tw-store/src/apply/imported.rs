@@ -2,13 +2,13 @@
 //!
 //! They are written as they ended: nothing of them ran here, so nobody is told of their ends, and nothing is charged.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use sha2::{Digest, Sha256};
 use tw_core::call::{CallReason, CallRunner};
 use tw_core::change::{FIRST_FENCE, Outcome};
 use tw_core::id::{OrgId, TurnId};
-use tw_core::imported::{ImportOutcome, ImportTurns, ImportedCall, ImportedTurn};
+use tw_core::imported::{ImportOutcome, ImportTurns, ImportedCall, ImportedTurn, KeptRow};
 use tw_core::memory::MemoryVerdict;
 use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
 use tw_core::turn_status::TurnReason;
@@ -17,75 +17,163 @@ use tw_wire::stored;
 use super::turn_changes::{self, MOVE_HEAD, StoredResult};
 use super::{StoreApplyError, TurnKey, accept, execute_guarded, insert, new_key, query_key, run};
 use crate::blob::{ContentCutter, HeldText, TextHolder};
+use crate::db_error::DbError;
 use crate::enum_words;
-use crate::session::bound::params;
+use crate::session::bound::{params, without_nul};
+use crate::session::row::Row;
+use crate::session::sql::Sql;
 use crate::session::{KeyedTable, WriteSession};
 
 const WHAT: &str = "importing a turn";
 
-/// Keys of what the same change has written before.
-#[derive(Default)]
-struct WrittenKeys {
-    turns: HashMap<TurnId, i64>,
+/// Keys of what is there, by one look for the whole change, and of what the change has written since.
+struct KnownKeys {
+    turns: HashMap<TurnId, KnownTurn>,
     conversations: HashMap<String, i64>,
+    end_users: HashMap<String, i64>,
 }
 
-/// Writes the turns that are not there yet. The outcome has one for each.
+#[derive(Clone, Copy)]
+struct KnownTurn {
+    key: i64,
+    body_hash: Option<[u8; 32]>,
+}
+
+/// Writes the turns that are not there yet, and the rows that are kept beside them. The outcome has one for each turn.
 pub fn import(
     db: &mut WriteSession<'_>,
     import: &ImportTurns,
     contents: ContentCutter<'_>,
 ) -> Result<Outcome, StoreApplyError> {
-    let mut written = WrittenKeys::default();
+    let mut known = KnownKeys::look_up(db, import)?;
     let outcomes = import
         .turns
         .iter()
-        .map(|turn| import_turn(db, import, turn, contents, &mut written));
-    Ok(Outcome::Imported(outcomes.collect::<Result<_, _>>()?))
+        .map(|turn| import_turn(db, import, turn, contents, &mut known));
+    let outcomes = outcomes.collect::<Result<_, _>>()?;
+    for row in &import.kept {
+        keep_row(db, import, row)?;
+    }
+    Ok(Outcome::Imported(outcomes))
 }
 
-const FIND: &str = "SELECT key FROM turn WHERE organization = ?1 AND id = ?2";
-const FIND_SAME: &str =
-    "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND body_hash = ?3";
+const FIND_TURNS: Sql = Sql {
+    sqlite: "SELECT t.id, t.key, t.body_hash FROM json_each(?2) AS asked
+        CROSS JOIN turn t ON t.organization = ?1 AND t.id = asked.value",
+    postgres: "SELECT t.id, t.key, t.body_hash FROM json_array_elements_text(CAST(?2 AS json)) AS asked (value)
+        JOIN turn t ON t.organization = ?1 AND t.id = asked.value",
+};
+
+const FIND_CONVERSATIONS: Sql = Sql {
+    sqlite: "SELECT c.id, c.key FROM json_each(?2) AS asked
+        CROSS JOIN conversation c ON c.organization = ?1 AND c.id = asked.value",
+    postgres: "SELECT c.id, c.key FROM json_array_elements_text(CAST(?2 AS json)) AS asked (value)
+        JOIN conversation c ON c.organization = ?1 AND c.id = asked.value",
+};
+
+/// As one end user is looked for ([`accept`]); in one order, so that two who lock them do not wait for each other.
+const FIND_END_USERS: Sql = Sql {
+    sqlite: "SELECT u.name, u.key FROM json_each(?2) AS asked
+        CROSS JOIN end_user u ON u.organization = ?1 AND u.name = asked.value",
+    postgres: "SELECT u.name, u.key FROM end_user u
+        WHERE u.organization = ?1 AND u.name IN (SELECT value FROM json_array_elements_text(CAST(?2 AS json)) AS asked (value))
+        ORDER BY u.key FOR KEY SHARE",
+};
+
+impl KnownKeys {
+    fn look_up(db: &mut WriteSession<'_>, import: &ImportTurns) -> Result<Self, StoreApplyError> {
+        let organization = import.organization.0;
+        let turns = import.turns.iter();
+        let asked = turns
+            .flat_map(|turn| [Some(turn.id), turn.parent])
+            .flatten();
+        let asked: BTreeSet<String> = asked.map(|id| id.to_string()).collect();
+        let read = |row: Row<'_>| {
+            let hash: Option<Vec<u8>> = row.get(2)?;
+            let body_hash = hash.and_then(|hash| hash.try_into().ok());
+            let id: String = row.get(0)?;
+            Ok((
+                id,
+                KnownTurn {
+                    key: row.get(1)?,
+                    body_hash,
+                },
+            ))
+        };
+        let found = list(db, FIND_TURNS, organization, &asked, read)?;
+        let turns = found.into_iter();
+        let turns = turns.filter_map(|(id, known)| Some((TurnId::parse(&id)?, known)));
+        let named = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let asked = import.turns.iter();
+        let asked = asked.map(|turn| without_nul(&turn.conversation)).collect();
+        let conversations = list(db, FIND_CONVERSATIONS, organization, &asked, named)?;
+        let asked = import
+            .turns
+            .iter()
+            .filter_map(|turn| turn.end_user.as_deref());
+        let asked = asked.map(without_nul).collect();
+        let end_users = list(db, FIND_END_USERS, organization, &asked, named)?;
+        Ok(Self {
+            turns: turns.collect(),
+            conversations: conversations.into_iter().collect(),
+            end_users: end_users.into_iter().collect(),
+        })
+    }
+}
+
+/// What is found of a list of ids.
+fn list<T>(
+    db: &mut WriteSession<'_>,
+    sql: Sql,
+    organization: i64,
+    asked: &BTreeSet<String>,
+    read: impl Fn(Row<'_>) -> Result<T, DbError>,
+) -> Result<Vec<T>, StoreApplyError> {
+    if asked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids = serde_json::to_string(asked);
+    let ids = ids.map_err(|_| StoreApplyError::Encode { what: WHAT })?;
+    db.rows(sql, params![organization, ids], read)
+        .map_err(|error| StoreApplyError::db(WHAT, error))
+}
 
 fn import_turn(
     db: &mut WriteSession<'_>,
     import: &ImportTurns,
     turn: &ImportedTurn,
     contents: ContentCutter<'_>,
-    written: &mut WrittenKeys,
+    known: &mut KnownKeys,
 ) -> Result<ImportOutcome, StoreApplyError> {
     let organization = import.organization;
     let body = stored::imported::encode_body(import.shape, turn);
     let body_hash: [u8; 32] = Sha256::digest(body.as_bytes()).into();
-    let id = turn.id.to_string();
-    if let Some(key) = query_key(db, WHAT, FIND, params![organization.0, id])? {
-        written.turns.insert(turn.id, key);
-        let same = params![organization.0, id, body_hash];
-        return Ok(match query_key(db, WHAT, FIND_SAME, same)? {
-            Some(_) => ImportOutcome::There,
-            None => ImportOutcome::Differs,
+    if let Some(there) = known.turns.get(&turn.id) {
+        return Ok(match there.body_hash == Some(body_hash) {
+            true => ImportOutcome::There,
+            false => ImportOutcome::Differs,
         });
     }
-    let parent = match turn.parent {
-        None => None,
-        Some(parent) => match written.turns.get(&parent) {
-            Some(key) => Some(*key),
-            None => query_key(db, WHAT, FIND, params![organization.0, parent.to_string()])?,
-        },
-    };
+    let parent = turn.parent.and_then(|parent| known.turns.get(&parent));
+    let parent = parent.map(|parent| parent.key);
     let end_user = match &turn.end_user {
         None => None,
-        Some(name) => {
-            let named = (organization, &**name);
-            Some(accept::find_or_create_end_user(db, WHAT, named, turn.at)?)
-        }
+        Some(name) => Some(match known.end_users.get(&without_nul(name)) {
+            Some(key) => *key,
+            None => {
+                let named = (organization, &**name);
+                let key = accept::create_end_user(db, WHAT, named, turn.at)?;
+                known.end_users.insert(without_nul(name), key);
+                key
+            }
+        }),
     };
-    let conversation = match written.conversations.get(&turn.conversation) {
+    let conversation = without_nul(&turn.conversation);
+    let conversation = match known.conversations.get(&conversation) {
         Some(key) => *key,
         None => {
-            let key = find_or_create_conversation(db, organization, turn, end_user)?;
-            written.conversations.insert(turn.conversation.clone(), key);
+            let key = create_conversation(db, organization, turn, end_user)?;
+            known.conversations.insert(conversation, key);
             key
         }
     };
@@ -95,7 +183,8 @@ fn import_turn(
         end_user,
     };
     let key = insert_turn(db, import, turn, places, body_hash)?;
-    written.turns.insert(turn.id, key);
+    let body_hash = Some(body_hash);
+    known.turns.insert(turn.id, KnownTurn { key, body_hash });
     insert_body(db, key, turn, &body)?;
     let within = TurnKey {
         key,
@@ -113,6 +202,28 @@ fn import_turn(
     Ok(ImportOutcome::Written)
 }
 
+const KEEP_ROW: &str =
+    "INSERT INTO imported_row (organization, shape, source_table, id, end_user, row, created_us, updated_us)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT (organization, shape, source_table, id) DO NOTHING";
+
+/// One that is there stays as it is.
+fn keep_row(
+    db: &mut WriteSession<'_>,
+    import: &ImportTurns,
+    row: &KeptRow,
+) -> Result<(), StoreApplyError> {
+    let bound = params![
+        import.organization.0,
+        import.shape,
+        row.table,
+        row.id,
+        row.end_user,
+        row.json.as_bytes(),
+        import.at.0,
+    ];
+    run(db, WHAT, KEEP_ROW, bound)
+}
+
 /// Rows that a turn refers to.
 #[derive(Clone, Copy)]
 struct TurnPlaces {
@@ -126,21 +237,19 @@ const INSERT_CONVERSATION: &str =
     "INSERT INTO conversation (organization, id, end_user, created_us, updated_us, key)
     VALUES (?1, ?2, ?3, ?4, ?4, ?5) ON CONFLICT (organization, id) DO NOTHING";
 
-fn find_or_create_conversation(
+fn create_conversation(
     db: &mut WriteSession<'_>,
     organization: OrgId,
     turn: &ImportedTurn,
     end_user: Option<i64>,
 ) -> Result<i64, StoreApplyError> {
-    let find = params![organization.0, turn.conversation];
-    if let Some(key) = query_key(db, WHAT, FIND_CONVERSATION, find)? {
-        return Ok(key);
-    }
     let key = new_key(db, WHAT, KeyedTable::Conversation)?;
     let bound = params![organization.0, turn.conversation, end_user, turn.at.0, key];
     match insert(db, WHAT, INSERT_CONVERSATION, key, bound)? {
         Some(key) => Ok(key),
         None => {
+            // Somebody else has made it meanwhile.
+            let find = params![organization.0, turn.conversation];
             let found = query_key(db, WHAT, FIND_CONVERSATION, find)?;
             found.ok_or(StoreApplyError::Guard { what: WHAT })
         }

@@ -15,6 +15,7 @@ mod events;
 mod groups;
 mod handing;
 mod head_path;
+mod imported;
 mod items;
 mod jobs;
 mod keeping;

@@ -2,6 +2,8 @@
 //!
 //! The rows are as they came, so that they can go back; they are erased with the body.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tw_core::imported::ImportedTurn;
@@ -19,7 +21,8 @@ pub struct ImportedRows {
     pub shape: String,
     /// The conversation's, in its first turn.
     pub conversation: Option<Json>,
-    pub rows: Vec<Json>,
+    /// The rows by their table, in order.
+    pub rows: Vec<(String, Vec<Json>)>,
 }
 
 /// The body of a turn whose rows are of this shape.
@@ -54,14 +57,24 @@ pub fn encode_body(shape: &str, turn: &ImportedTurn) -> String {
         out.push_str(",\"conversation\":");
         out.push_str(conversation.as_str());
     }
-    out.push_str(",\"rows\":[");
-    for (place, row) in turn.rows.iter().enumerate() {
+    out.push_str(",\"rows\":{");
+    let mut tables: Vec<&str> = turn.rows.iter().map(|row| row.table).collect();
+    tables.sort_unstable();
+    tables.dedup();
+    for (place, table) in tables.into_iter().enumerate() {
         if place > 0 {
             out.push(',');
         }
-        out.push_str(row.as_str());
+        out.push_str(&json_string(table));
+        let mut separate = ":[";
+        for row in turn.rows.iter().filter(|row| row.table == table) {
+            out.push_str(separate);
+            out.push_str(row.json.as_str());
+            separate = ",";
+        }
+        out.push(']');
     }
-    out.push_str("]}}");
+    out.push_str("}}}");
     out
 }
 
@@ -77,7 +90,7 @@ struct StoredRows<'a> {
     #[serde(borrow, default)]
     conversation: Option<&'a RawValue>,
     #[serde(borrow)]
-    rows: Vec<&'a RawValue>,
+    rows: BTreeMap<String, Vec<&'a RawValue>>,
 }
 
 /// The rows in a body that [`encode_body`] wrote; `None` for another body.
@@ -87,6 +100,8 @@ pub fn decode_rows(body: &str) -> Option<ImportedRows> {
     Some(ImportedRows {
         shape: stored.shape,
         conversation: stored.conversation.map(Json::from_raw),
-        rows: stored.rows.into_iter().map(Json::from_raw).collect(),
+        rows: (stored.rows.into_iter())
+            .map(|(table, rows)| (table, rows.into_iter().map(Json::from_raw).collect()))
+            .collect(),
     })
 }

@@ -1,0 +1,113 @@
+//! Gives the record of another application back: the rows that were imported of it, as they came.
+
+use tw_core::id::OrgId;
+use tw_store::foreign::ForeignTables;
+use tw_store::foreign::export::ExportItem;
+use tw_store::read::ReadError;
+use tw_store::store::Store;
+use tw_wire::shapes::Shape;
+use tw_wire::stored::imported::{ImportedRows, decode_rows};
+
+/// Numbers of an export so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExportFigures {
+    pub rows: u64,
+    /// Turns that are not of that application, and so are not among the rows.
+    pub turns_left: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExportReadError {
+    #[error("reading what was imported")]
+    Read(#[from] ReadError),
+    #[error("nothing of this kind was imported")]
+    Nothing,
+}
+
+/// What the tables of the application were.
+///
+/// # Errors
+/// Nothing of this shape was imported, or the store cannot be read.
+pub async fn layout(
+    store: &Store,
+    organization: OrgId,
+    shape: Shape,
+) -> Result<Vec<String>, ExportReadError> {
+    let found = store.imported_layout(organization, shape.as_str()).await?;
+    match found.is_empty() {
+        true => Err(ExportReadError::Nothing),
+        false => Ok(found),
+    }
+}
+
+/// Hands over all rows of a shape: the turns' in the order in which those were written, each conversation's before them,
+/// and then those that are of no turn. Ends early when `take` takes no more, which is how it says that it cannot.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn rows(
+    store: &Store,
+    organization: OrgId,
+    shape: Shape,
+    take: &mut dyn FnMut(ExportItem, ExportFigures) -> bool,
+) -> Result<ExportFigures, ExportReadError> {
+    let tables = ForeignTables::of(shape);
+    let mut figures = ExportFigures::default();
+    let mut after = 0;
+    loop {
+        let page = store.imported_turns(organization, after).await?;
+        for turn in page.items {
+            let text = turn.body.and_then(|body| String::from_utf8(body).ok());
+            let rows = text.and_then(|text| decode_rows(&text));
+            let Some(of) = rows.filter(|rows| rows.shape == shape.as_str()) else {
+                figures.turns_left += 1;
+                continue;
+            };
+            for (table, json) in in_order(of, tables) {
+                figures.rows += 1;
+                if !take(ExportItem::Row { table, json }, figures) {
+                    return Ok(figures);
+                }
+            }
+        }
+        match page.next {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    let mut after = 0;
+    loop {
+        let word = shape.as_str();
+        let page = store.imported_rows(organization, word, after).await?;
+        for row in page.items {
+            figures.rows += 1;
+            let (table, json) = (row.table, row.json);
+            if !take(ExportItem::Row { table, json }, figures) {
+                return Ok(figures);
+            }
+        }
+        match page.next {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    take(ExportItem::End, figures);
+    Ok(figures)
+}
+
+/// The rows of a turn, each behind what it refers to.
+fn in_order(of: ImportedRows, tables: ForeignTables) -> Vec<(String, String)> {
+    let conversation = of.conversation.into_iter();
+    let mut rows: Vec<(String, String)> = conversation
+        .map(|row| (tables.conversations.to_owned(), row.as_str().to_owned()))
+        .collect();
+    let (messages, others): (Vec<_>, Vec<_>) =
+        (of.rows.into_iter()).partition(|(table, _)| table == tables.messages);
+    for (table, of_table) in messages.into_iter().chain(others) {
+        let named = of_table
+            .iter()
+            .map(|row| (table.clone(), row.as_str().to_owned()));
+        rows.extend(named);
+    }
+    rows
+}

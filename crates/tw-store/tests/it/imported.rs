@@ -1,0 +1,182 @@
+//! Turns that another system has recorded, and the rows that are kept beside them.
+
+use tw_core::change::{Change, EraseEndUser, Outcome};
+use tw_core::id::TurnId;
+use tw_core::imported::{
+    ForeignConversation, ForeignMessage, ForeignPart, ForeignRole, ForeignRow, ImportOutcome,
+    ImportTurns, ImportedTurn, KeptRow, TurnAssembler,
+};
+use tw_core::json::{Json, Literal};
+use tw_wire::stored::imported::decode_rows;
+use uuid::Uuid;
+
+use crate::world::{StoreWorld, at, on_each_store, turn_id};
+
+/// The turns of a conversation in which so many questions were asked, and each was answered.
+fn turns(conversation: &str, first: u128, questions: u128) -> Vec<ImportedTurn> {
+    let mut assembler = TurnAssembler::of(ForeignConversation {
+        id: conversation.to_owned(),
+        end_user: Some("ann".to_owned()),
+        row: Some(Json::parse("{\"c\":1}").unwrap()),
+    });
+    let mut new_id = || Uuid::from_u128(0);
+    let unused = |_: &str| TurnId(Uuid::from_u128(0));
+    let mut turns = Vec::new();
+    for n in first..first + questions {
+        for role in [ForeignRole::User, ForeignRole::Assistant] {
+            let message = ForeignMessage {
+                id: turn_id(n).to_string(),
+                role,
+                parts: vec![ForeignPart::Text(Literal::from_text("x\u{0}y"))],
+                at: at(i64::try_from(n).unwrap()),
+                rows: vec![ForeignRow {
+                    table: "messages",
+                    json: Json::parse(&format!("{{\"n\":{n}}}")).unwrap(),
+                }],
+            };
+            turns.extend(assembler.push(message, &unused, &mut new_id));
+        }
+    }
+    turns.extend(assembler.end());
+    turns
+}
+
+fn kept(table: &str, id: &str, end_user: Option<&str>) -> KeptRow {
+    KeptRow {
+        table: table.to_owned(),
+        id: id.to_owned(),
+        end_user: end_user.map(ToOwned::to_owned),
+        json: format!("{{\"id\":\"{id}\"}}"),
+    }
+}
+
+async fn import(
+    world: &StoreWorld,
+    turns: Vec<ImportedTurn>,
+    kept: Vec<KeptRow>,
+) -> Vec<ImportOutcome> {
+    let import = ImportTurns {
+        organization: world.organization,
+        api_key: world.key,
+        shape: "openai",
+        turns,
+        kept,
+        at: at(1),
+    };
+    match world
+        .write(Change::ImportTurns(Box::new(import)))
+        .await
+        .unwrap()
+    {
+        Outcome::Imported(outcomes) => outcomes,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The tables and rows of all turns, and of what is beside them.
+async fn all(world: &StoreWorld) -> (Vec<String>, Vec<String>) {
+    let store = &world.store;
+    let (mut of_turns, mut after) = (Vec::new(), Some(0));
+    while let Some(from) = after {
+        let page = store
+            .imported_turns(world.organization, from)
+            .await
+            .unwrap();
+        for turn in page.items {
+            let rows = turn
+                .body
+                .map(|body| decode_rows(std::str::from_utf8(&body).unwrap()));
+            of_turns.push(rows.map_or("ran here".to_owned(), |rows| {
+                let rows = rows.unwrap();
+                let of = rows
+                    .conversation
+                    .map_or(String::new(), |of| of.as_str().to_owned());
+                let rows = rows.rows.iter().map(|(table, rows)| {
+                    let rows: Vec<&str> = rows.iter().map(Json::as_str).collect();
+                    format!("{table} {}", rows.join(" "))
+                });
+                format!("{of} {}", rows.collect::<Vec<_>>().join(" "))
+            }));
+        }
+        after = page.next;
+    }
+    let (mut beside, mut after) = (Vec::new(), Some(0));
+    while let Some(from) = after {
+        let page = store.imported_rows(world.organization, "openai", from);
+        let page = page.await.unwrap();
+        let rows = page.items.into_iter();
+        beside.extend(rows.map(|row| format!("{} {}", row.table, row.json)));
+        after = page.next;
+    }
+    (of_turns, beside)
+}
+
+#[tokio::test]
+async fn turns_are_imported_once_and_all_rows_are_read_back() {
+    on_each_store(async |world| {
+        use ImportOutcome::{Differs, There, Written};
+        world.accept(1).await;
+        let both = [turns("a\u{0}", 10, 2), turns("b", 20, 1)].concat();
+        let rows = vec![
+            kept("users", "ann", Some("ann")),
+            kept("users", "bob", Some("bob")),
+            kept("$layout", "0", None),
+        ];
+        let done = import(&world, both.clone(), rows.clone()).await;
+        assert_eq!(done, [Written, Written, Written]);
+        let done = import(&world, both, rows).await;
+        assert_eq!(done, [There, There, There]);
+        // More was said in the second turn, and then a third was begun.
+        let mut more = turns("a\u{0}", 10, 3);
+        more[1].rows.pop();
+        let done = import(&world, more, Vec::new()).await;
+        assert_eq!(done, [There, Differs, Written]);
+        let (of_turns, beside) = all(&world).await;
+        assert_eq!(
+            of_turns,
+            [
+                "ran here",
+                "{\"c\":1} messages {\"n\":10} {\"n\":10}",
+                " messages {\"n\":11} {\"n\":11}",
+                "{\"c\":1} messages {\"n\":20} {\"n\":20}",
+                " messages {\"n\":12} {\"n\":12}",
+            ]
+        );
+        assert_eq!(beside, ["users {\"id\":\"ann\"}", "users {\"id\":\"bob\"}"]);
+        let layout = world.store.imported_layout(world.organization, "openai");
+        assert_eq!(layout.await.unwrap(), ["{\"id\":\"0\"}"]);
+        let others = world.store.imported_layout(world.stranger, "openai");
+        assert_eq!(others.await.unwrap(), Vec::<String>::new());
+        // Each continues the one before it.
+        let page = world.store.imported_turns(world.stranger, 0).await.unwrap();
+        assert_eq!(page.items, []);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn rows_of_an_end_user_are_erased_with_them() {
+    on_each_store(async |world| {
+        let rows = vec![
+            kept("users", "ann", Some("ann")),
+            kept("users", "bob", Some("bob")),
+        ];
+        import(&world, turns("a", 10, 1), rows).await;
+        let erase = EraseEndUser {
+            organization: world.organization,
+            name: "ann".to_owned(),
+            pseudonym: "erased 1".to_owned(),
+            at: at(5),
+        };
+        world.write(Change::EraseEndUser(erase)).await.unwrap();
+        let delete = Change::DeleteErased {
+            at: at(6),
+            turns_max: 10,
+        };
+        world.write(delete).await.unwrap();
+        let (of_turns, beside) = all(&world).await;
+        assert_eq!(of_turns, Vec::<String>::new());
+        assert_eq!(beside, ["users {\"id\":\"bob\"}"]);
+    })
+    .await;
+}
