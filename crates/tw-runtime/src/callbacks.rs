@@ -11,15 +11,17 @@ use sha2::{Digest, Sha256};
 use tw_core::callback::{CallbackMeaning, CallbackOutcome, CallbackVerdict, TakenCallback};
 use tw_core::change::{Change, Outcome};
 use tw_core::definition::{CallbackRules, JobReading, ToolDefinition};
+use tw_core::id::{CallRef, TurnId};
 use tw_core::time::Timestamp;
 use tw_egress::callbacks::{self, IncomingCallback};
 use tw_egress::off_thread::aside;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
+use tw_store::system::ended_calls::ended_calls;
 use tw_store::system::callbacks::{CallbackTarget, callback_target};
 use tw_wire::stored::tool;
 
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, RuntimeInner};
 
 /// The path under which callbacks come in; the tool's name and the call's token follow.
 pub const CALLBACK_PATH: &str = "/hooks";
@@ -122,7 +124,16 @@ impl Runtime {
         }
         taken.meaning = meaning.clone();
         taken.external_id = reading.external_id;
-        let outcome = self.write(taken).await?;
+        let (runtime, turn, call) = (self.clone(), target.turn, target.call);
+        // The turn hears of it even if the sender does not wait for the answer.
+        let writing = async move {
+            let outcome = runtime.write(taken).await?;
+            runtime.tell(turn, call, outcome, meaning);
+            Ok(outcome)
+        };
+        let written = inner.tasks.spawn(writing).await;
+        let unknown = || CallbackError::Write(StoreApplyError::Unknown { source: None });
+        let outcome = written.unwrap_or_else(|_| Err(unknown()))?;
         tracing::info!(
             organization = target.organization_slug,
             turn.id = %target.turn,
@@ -130,17 +141,6 @@ impl Runtime {
             outcome = outcome.as_str(),
             "callback taken"
         );
-        if matches!(
-            outcome,
-            CallbackOutcome::Completed | CallbackOutcome::Failed
-        ) && let CallbackMeaning::Ended(end) = meaning
-            && let Some(live) = inner.live.get(target.turn)
-        {
-            live.call_ended(target.call, end);
-        }
-        if outcome == CallbackOutcome::Kept {
-            inner.jobs_due.notify_one();
-        }
         match outcome {
             CallbackOutcome::Malformed => Err(CallbackError::Malformed),
             CallbackOutcome::Refused => Err(CallbackError::NotAccepted),
@@ -150,6 +150,28 @@ impl Runtime {
             | CallbackOutcome::Kept
             | CallbackOutcome::Duplicate
             | CallbackOutcome::Late => Ok(outcome),
+        }
+    }
+
+    /// Tells whoever waits in this process of what a callback has done.
+    fn tell(
+        &self,
+        turn: TurnId,
+        call: CallRef,
+        outcome: CallbackOutcome,
+        meaning: CallbackMeaning,
+    ) {
+        let inner = &self.0;
+        if matches!(
+            outcome,
+            CallbackOutcome::Completed | CallbackOutcome::Failed
+        ) && let CallbackMeaning::Ended(end) = meaning
+            && let Some(live) = inner.live.get(turn)
+        {
+            live.call_ended(call, end);
+        }
+        if outcome == CallbackOutcome::Kept {
+            inner.jobs_due.notify_one();
         }
     }
 
@@ -220,6 +242,19 @@ impl Runtime {
             _ => Ok(CallbackOutcome::Refused),
         }
     }
+}
+
+/// Tells the turns of this process of calls that others have ended: another server, or a sweep.
+pub(crate) async fn tell_ended(inner: &RuntimeInner) -> Result<(), ReadError> {
+    if inner.live.count() == 0 {
+        return Ok(());
+    }
+    for ended in ended_calls(&inner.store, &inner.boot).await? {
+        if let Some(live) = inner.live.get(ended.turn) {
+            live.call_ended(ended.call, ended.end);
+        }
+    }
+    Ok(())
 }
 
 fn callback_rules(definition: &ToolDefinition) -> Option<&CallbackRules> {

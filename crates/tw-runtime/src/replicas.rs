@@ -15,6 +15,7 @@ use tw_core::rate::RateLimits;
 use tw_store::store::instance::{InstanceLease, JoinError, LeaseStanding};
 use tw_store::system;
 
+use crate::callbacks;
 use crate::error_chain::ErrorChain;
 use crate::runtime::{Runtime, RuntimeInner};
 
@@ -208,7 +209,7 @@ async fn hear_hints(inner: Arc<RuntimeInner>) {
     }
 }
 
-/// Stops the turns of this process that others were asked to stop.
+/// Stops the turns of this process that others were asked to stop, and tells them of calls that others ended.
 async fn stop_asked(inner: Arc<RuntimeInner>) {
     loop {
         tokio::select! {
@@ -228,6 +229,9 @@ async fn stop_asked(inner: Arc<RuntimeInner>) {
             Err(error) => {
                 tracing::warn!(error = %ErrorChain(&error), "looking for turns that are to stop failed");
             }
+        }
+        if let Err(error) = callbacks::tell_ended(&inner).await {
+            tracing::warn!(error = %ErrorChain(&error), "looking for calls that others ended failed");
         }
     }
 }

@@ -13,6 +13,7 @@ use tw_store::read::ReadError;
 use tw_store::system::{self, OldToolVersions};
 
 use crate::error_chain::ErrorChain;
+use crate::callbacks;
 use crate::forgetting;
 use crate::queued_rows::REFUSED_KEPT;
 use crate::runtime::RuntimeInner;
@@ -93,6 +94,10 @@ pub(crate) async fn run(inner: Arc<RuntimeInner>) {
                     break;
                 }
             }
+        }
+        // Some of them because nobody called back in time.
+        if let Err(error) = callbacks::tell_ended(&inner).await {
+            tracing::warn!(error = %ErrorChain(&error), "looking for calls that have ended failed");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The only reads without an organization: those that find out which one it is, and recovery.
 
 pub mod callbacks;
+pub mod ended_calls;
 pub mod files;
 pub mod jobs;
 pub mod queued;

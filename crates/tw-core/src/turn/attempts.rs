@@ -273,7 +273,7 @@ impl Turn {
                 self.end_call(at, failed(CallReason::NotSent, shown), now, step);
             }
             // If the tool has the job, it calls back.
-            LookUp::Unknown if call.webhook_completion().is_some() => {
+            LookUp::Unknown if call.job_completion().is_some() => {
                 self.await_callback(at, None, now, step);
             }
             LookUp::Unknown => self.end_call(at, outcome_unknown(), now, step),

@@ -205,7 +205,7 @@ impl Turn {
                     call.unsure = true;
                     close_attempt(at, n, AttemptOutcome::Cancelled, now, step);
                     step.then.push(Effect::AbortCall { call: at });
-                    if call.webhook_completion().is_some() {
+                    if call.job_completion().is_some() {
                         self.leave_to_callback(at, now, step);
                         continue;
                     }
@@ -218,7 +218,7 @@ impl Turn {
                 }
                 CallState::LookingUp { .. } => {
                     step.then.push(Effect::AbortCall { call: at });
-                    if call.webhook_completion().is_some() {
+                    if call.job_completion().is_some() {
                         self.leave_to_callback(at, now, step);
                         continue;
                     }

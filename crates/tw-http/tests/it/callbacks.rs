@@ -355,6 +355,13 @@ async fn definitions_that_could_not_work_are_refused() {
             of_secrets(json!([])),
             "completion.callback.verification.secrets",
         ),
+        // A time that anybody could write anew.
+        (
+            with_callback(json!({ "verification": {
+                "type": "hmac", "secrets": ["OWN"], "header": "X-Signature", "timestamp": { "header": "X-Time" },
+            } })),
+            "completion.callback.verification.timestamp",
+        ),
     ] {
         let definition = lab.lab.define("paint", "/jobs", members);
         let got = create(&lab.lab.editor, "default", definition.to_string()).await;

@@ -808,7 +808,7 @@ CREATE TABLE callback_delivery (
     early        smallint NOT NULL CHECK (early IN (0, 1)),
     body_bytes   bigint   NOT NULL,
     body_hash    bytea    NOT NULL CHECK (octet_length(body_hash) = 32),
-    -- Of a genuine one only, until the contents of its turn are erased.
+    -- Of a genuine one that did something or could not be read, until the contents of its turn are erased.
     body         bytea,
     created_us   bigint   NOT NULL,
     updated_us   bigint   NOT NULL,

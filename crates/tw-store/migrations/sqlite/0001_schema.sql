@@ -794,7 +794,7 @@ CREATE TABLE callback_delivery (
     early        INTEGER NOT NULL CHECK (early IN (0, 1)),
     body_bytes   INTEGER NOT NULL,
     body_hash    BLOB    NOT NULL CHECK (length(body_hash) = 32),
-    -- Of a genuine one only, until the contents of its turn are erased.
+    -- Of a genuine one that did something or could not be read, until the contents of its turn are erased.
     body         BLOB,
     created_us   INTEGER NOT NULL,
     updated_us   INTEGER NOT NULL,

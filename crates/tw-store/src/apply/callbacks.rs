@@ -95,7 +95,12 @@ pub fn take(
         let bound = params![of.turn, of.call.round, of.call.position, id, taken.at.0];
         run(db, WHAT, LEARN_ID, bound)?;
     }
-    let keeps_body = taken.verdict == CallbackVerdict::Genuine;
+    // A service may say the same, or how far it is, without end.
+    let keeps_body = taken.verdict == CallbackVerdict::Genuine
+        && !matches!(
+            outcome,
+            CallbackOutcome::Progress | CallbackOutcome::Duplicate | CallbackOutcome::Late
+        );
     let body = found.as_ref().filter(|of| keeps_body && !of.is_erased);
     let bound = params![
         taken.id,

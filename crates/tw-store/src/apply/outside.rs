@@ -9,7 +9,7 @@ use tw_core::time::Timestamp;
 
 use super::turn_changes::StoredResult;
 use super::{
-    StoreApplyError, TurnKey, execute_guarded, execute_one, jobs, lock_rows, retention,
+    StoreApplyError, TurnKey, execute_guarded, execute_one, hint, jobs, lock_rows, retention,
     webhook_events,
 };
 use crate::blob::{ContentCutter, HeldText, TextHolder};
@@ -83,6 +83,8 @@ pub(super) fn end_open_call(
         _ => {
             webhook_events::tell_of_named_call(db, complete)?;
             jobs::forget(db, open.turn, open.call)?;
+            // Another server may drive the turn that waits for it.
+            hint(db, WHAT)?;
             Ok(Some(open))
         }
     }

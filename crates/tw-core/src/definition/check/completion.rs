@@ -11,7 +11,7 @@ use crate::definition::{
     CallbackRules, CallbackVerification, FileRules, JobMapping, JobRules, JobStart, ToolDefinition,
     select, walk,
 };
-use crate::hmac_rule::SignedPart;
+use crate::hmac_rule::{HmacRule, SignedPart, TimePlace};
 use crate::tool::CallCompletion;
 use crate::variables::CALLBACK_URL;
 
@@ -186,6 +186,16 @@ fn signs_body(verification: &CallbackVerification) -> bool {
     }
 }
 
+/// Whether the time of a message, if one is looked at, is signed.
+fn vouches_for_time(rule: &HmacRule) -> bool {
+    let Some(time) = &rule.time else { return true };
+    rule.signed.iter().any(|part| match (&time.place, part) {
+        (TimePlace::Header(of), SignedPart::Header(signed)) => of.eq_ignore_ascii_case(signed),
+        (TimePlace::Element(of), SignedPart::Element(signed)) => of == signed,
+        _ => false,
+    })
+}
+
 fn check_verification(verification: &CallbackVerification) -> CheckedDefinition {
     let field = "completion.callback.verification";
     let secrets = verification.secrets();
@@ -197,6 +207,12 @@ fn check_verification(verification: &CallbackVerification) -> CheckedDefinition 
                 if let SignedPart::BodyValue(path) = part {
                     check_single(&format!("{field}.signed"), path)?;
                 }
+            }
+            if !vouches_for_time(rule) {
+                return refuse(
+                    &format!("{field}.timestamp"),
+                    "must be among what is signed, or whoever has seen one callback could send it again later",
+                );
             }
             if !rule.signed.iter().any(is_of_request) {
                 let problem =
