@@ -17,8 +17,8 @@ use tw_egress::callbacks::{self, IncomingCallback};
 use tw_egress::off_thread::aside;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
-use tw_store::system::ended_calls::ended_calls;
 use tw_store::system::callbacks::{CallbackTarget, callback_target};
+use tw_store::system::ended_calls::ended_calls;
 use tw_wire::stored::tool;
 
 use crate::runtime::{Runtime, RuntimeInner};

@@ -12,8 +12,8 @@ use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
 use tw_store::system::{self, OldToolVersions};
 
-use crate::error_chain::ErrorChain;
 use crate::callbacks;
+use crate::error_chain::ErrorChain;
 use crate::forgetting;
 use crate::queued_rows::REFUSED_KEPT;
 use crate::runtime::RuntimeInner;

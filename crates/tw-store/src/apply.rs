@@ -2,8 +2,8 @@
 
 mod accept;
 mod approvals;
-mod call_files;
 mod brought;
+mod call_files;
 mod callbacks;
 mod charges;
 mod conversation;

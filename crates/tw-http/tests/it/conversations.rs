@@ -5,6 +5,7 @@ mod appended;
 mod delete;
 mod deleted;
 mod shaped;
+mod waiting;
 
 use serde_json::{Value, json};
 use tw_testkit::client::{ReadAnswer, TestClient};
