@@ -165,11 +165,20 @@ mod tests {
     fn pages_go_on_where_the_one_before_ended() {
         for (sql, by) in [
             (TURNS, "SEARCH t USING INTEGER PRIMARY KEY (rowid>?)"),
-            (ROWS, "SEARCH imported_row USING INTEGER PRIMARY KEY (rowid>?)"),
-            (LAYOUT_ROWS, "(organization=? AND shape=? AND source_table=?)"),
+            (
+                ROWS,
+                "SEARCH imported_row USING INTEGER PRIMARY KEY (rowid>?)",
+            ),
+            (
+                LAYOUT_ROWS,
+                "(organization=? AND shape=? AND source_table=?)",
+            ),
         ] {
             let plan = plan(sql);
-            assert!(plan.iter().any(|line| line.contains(by)), "{sql}\n{plan:#?}");
+            assert!(
+                plan.iter().any(|line| line.contains(by)),
+                "{sql}\n{plan:#?}"
+            );
         }
     }
 }
