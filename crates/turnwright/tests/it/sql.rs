@@ -149,11 +149,7 @@ impl Views {
         match self {
             Self::File(conn) => {
                 let mut statement = conn.prepare(query).unwrap();
-                let names: Vec<String> = statement
-                    .column_names()
-                    .into_iter()
-                    .map(str::to_owned)
-                    .collect();
+                let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
                 let mut rows = statement.query([]).unwrap();
                 let mut read = Vec::new();
                 while let Some(row) = rows.next().unwrap() {

@@ -75,7 +75,10 @@ pub fn row(turn: &SaidTurn) -> ShapeRow {
         .text("collectionName", "turns")
         .text("conversation", &turn.conversation)
         .text("prompt", &prompt.join("\n\n"))
-        .text("answer", &texts(Role::Assistant).last().unwrap_or_default())
+        .text(
+            "answer",
+            &texts(Role::Assistant).next_back().unwrap_or_default(),
+        )
         .json(
             "has_tool_calls",
             if calls.is_empty() { "false" } else { "true" },

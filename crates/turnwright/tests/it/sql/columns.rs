@@ -85,7 +85,7 @@ async fn columns(views: &Views, query: &str) -> Vec<String> {
     match views {
         Views::File(conn) => {
             let statement = conn.prepare(query).unwrap();
-            let names = statement.column_names().into_iter();
+            let names = statement.column_names();
             names.map(str::to_owned).collect()
         }
         Views::Server(client) => {

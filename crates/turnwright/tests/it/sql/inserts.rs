@@ -267,6 +267,6 @@ async fn of_several_servers_one_appends_a_row() {
         assert_eq!(rows, expected);
     }
     let left = views.rows("SELECT * FROM queued_messages").await;
-    assert_eq!(left, [json!(0); 0]);
+    assert_eq!(left, Vec::<Value>::new());
     drop(second);
 }

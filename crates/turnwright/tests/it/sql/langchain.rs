@@ -215,9 +215,9 @@ async fn what_is_deleted_is_gone_and_questions_are_answered() {
         let path = "/v1/conversations/rows";
         let deleted = world.client.send("DELETE", path, &[], "").await.unwrap();
         assert_eq!(deleted.status, 200);
-        assert_eq!(views.rows("SELECT * FROM messages WHERE conversation_id = 'rows'").await, [json!(0); 0]);
-        assert_eq!(views.rows("SELECT id FROM conversations WHERE id = 'rows'").await, [json!(0); 0]);
-        assert_eq!(views.rows(QUESTIONS[2].0).await, [json!(0); 0]);
+        assert_eq!(views.rows("SELECT * FROM messages WHERE conversation_id = 'rows'").await, Vec::<Value>::new());
+        assert_eq!(views.rows("SELECT id FROM conversations WHERE id = 'rows'").await, Vec::<Value>::new());
+        assert_eq!(views.rows(QUESTIONS[2].0).await, Vec::<Value>::new());
     })
     .await;
 }

@@ -211,7 +211,8 @@ pub(super) fn of_change(change: &TurnChange) -> String {
         TurnChange::EndTurn(end) => of_end_turn(end),
         TurnChange::NoteResumed { .. }
         | TurnChange::AppendEvents(_)
-        | TurnChange::EndOutsideCall { .. } => {
+        | TurnChange::EndOutsideCall { .. }
+        | TurnChange::TakeQueuedRow(_) => {
             panic!("the machine does not write {change:?}")
         }
     }
