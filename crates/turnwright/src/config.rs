@@ -163,7 +163,7 @@ struct LimitSettings {
 #[serde(deny_unknown_fields)]
 struct RecordSettings {
     contents_kept_h: u64,
-    tool_versions_kept: u32,
+    tool_versions_max: u32,
     tool_versions_kept_h: u64,
     #[serde(default)]
     organizations: BTreeMap<String, OrganizationRecordSettings>,
@@ -197,7 +197,7 @@ impl RecordSettings {
                 .iter()
                 .map(own)
                 .collect::<anyhow::Result<_>>()?,
-            tool_versions: self.tool_versions_kept,
+            tool_versions: self.tool_versions_max,
             tool_versions_for: hours(self.tool_versions_kept_h),
         })
     }

@@ -25,7 +25,7 @@ const MAY_BE_ZERO: [&str; 21] = [
     "record.relayed_requests_kept_h",
     "record.repeat_window_s",
     "record.request_keys_kept_h",
-    "record.tool_versions_kept",
+    "record.tool_versions_max",
     "record.tool_versions_kept_h",
     "server.drain_s",
     "server.unready_s",

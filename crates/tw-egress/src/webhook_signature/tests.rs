@@ -340,7 +340,7 @@ fn twilios_example() {
         };
         let secrets: [&[u8]; 1] = [b"12345"];
         assert_eq!(
-            hmac_rule::verify(&rule, &secrets, request, 0),
+            hmac_rule::verify(rule, &secrets, request, 0),
             Ok(()),
             "{url}"
         );
@@ -350,7 +350,7 @@ fn twilios_example() {
         };
         let wrong = Err(SignatureFault::Wrong);
         assert_eq!(
-            hmac_rule::verify(&rule, &secrets, elsewhere, 0),
+            hmac_rule::verify(rule, &secrets, elsewhere, 0),
             wrong,
             "{url}"
         );
