@@ -81,7 +81,7 @@ pub async fn download(
     }
     let named = received.headers.get(CONTENT_TYPE);
     let named = named.and_then(|value| value.to_str().ok());
-    let content_type = named.unwrap_or_default().to_ascii_lowercase();
+    let content_type = media_type(named.unwrap_or_default());
     let is_what_it_says = fits_content(&content_type, &received.body);
     if !definition.takes_file(&content_type) || !is_what_it_says {
         return FileContent::Missing(FileFault::WrongType);
@@ -97,10 +97,24 @@ pub async fn download(
     }
 }
 
+/// The media type of a header's value without its parameters; empty for what is none.
+fn media_type(named: &str) -> String {
+    let essence = named.split(';').next().unwrap_or_default().trim();
+    let is_token = |text: &str| {
+        let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
+        !text.is_empty() && text.bytes().all(is_of_token)
+    };
+    match essence.split_once('/') {
+        Some((kind, subtype)) if is_token(kind) && is_token(subtype) => {
+            essence.to_ascii_lowercase()
+        }
+        Some(_) | None => String::new(),
+    }
+}
+
 /// Whether an image of a common type begins as one does: a page that says "not here any more" is no image.
 fn fits_content(content_type: &str, body: &[u8]) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default().trim();
-    match essence {
+    match content_type {
         "image/png" => body.starts_with(b"\x89PNG\r\n\x1a\n"),
         "image/jpeg" => body.starts_with(b"\xff\xd8\xff"),
         "image/gif" => body.starts_with(b"GIF8"),

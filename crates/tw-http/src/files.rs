@@ -1,19 +1,23 @@
 //! `GET /files/{id}`: files that jobs have made, to whoever has a link that we signed.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, StatusCode};
+use tokio::sync::OwnedSemaphorePermit;
 use tw_store::system::files::StoredFile;
 
 use crate::error::ApiError;
-use crate::server::{AppState, RequestId};
+use crate::server::{AppState, BODY_UNIT_BYTES, RequestId};
 use crate::tools::{parameter, respond};
 
 /// The file of a link.
@@ -29,13 +33,20 @@ pub(crate) async fn read(
     let (expires, signature) = (of("expires"), of("signature"));
     let found = surfaces.runtime().file(&file, &expires, &signature).await;
     match found {
-        Ok(found) => answer(found),
+        Ok(found) => {
+            let units = found.content.len() / BODY_UNIT_BYTES + 1;
+            let units = u32::try_from(units).unwrap_or(u32::MAX);
+            match Arc::clone(&surfaces.0.files).try_acquire_many_owned(units) {
+                Ok(room) => answer(found, room),
+                Err(_) => respond(Err(ApiError::overloaded()), StatusCode::OK, &id),
+            }
+        }
         Err(error) => respond(Err(ApiError::of_file(&error, &id)), StatusCode::OK, &id),
     }
 }
 
 /// Whatever a tool made, a browser runs nothing of it here.
-fn answer(file: StoredFile) -> Response {
+fn answer(file: StoredFile, room: OwnedSemaphorePermit) -> Response {
     // It was a header's value when the file came.
     let content_type = HeaderValue::from_str(&file.content_type);
     let content_type = content_type.unwrap_or(HeaderValue::from_static("application/octet-stream"));
@@ -52,5 +63,21 @@ fn answer(file: StoredFile) -> Response {
             HeaderValue::from_static("private, max-age=3600"),
         ),
     ];
-    (headers, Body::from(file.content)).into_response()
+    let held = HeldFile {
+        content: file.content,
+        _room: room,
+    };
+    (headers, Body::from(Bytes::from_owner(held))).into_response()
+}
+
+/// A file with the room that it has until the client has taken it.
+struct HeldFile {
+    content: Vec<u8>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for HeldFile {
+    fn as_ref(&self) -> &[u8] {
+        &self.content
+    }
 }

@@ -34,6 +34,8 @@ pub(crate) struct SharedState {
     pub(crate) bodies: Semaphore,
     /// The same for callbacks, whose senders show no key before their bodies are read.
     pub(crate) callback_bodies: Semaphore,
+    /// Permits for the units of files that clients are being handed.
+    pub(crate) files: Arc<Semaphore>,
     /// Cancelled when every answer is the last one of its connection.
     pub(crate) closing: CancellationToken,
     /// Places for connections that are no longer HTTP's.
@@ -77,6 +79,8 @@ pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 pub const BODIES_BYTES_DEFAULT: usize = 512 * 1024 * 1024;
 /// Bytes of all callbacks that are being read: 64 of the largest size.
 const CALLBACK_BODIES_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of all files that clients are being handed, which are held in memory: some of the largest size.
+const FILES_BYTES_MAX: usize = 512 * 1024 * 1024;
 /// WebSockets that are open at once, and those of one key unless the configuration says otherwise: an agent has one for
 /// each of its conversations.
 pub const SOCKETS_DEFAULT: SocketLimits = SocketLimits {
@@ -113,6 +117,7 @@ impl AppState {
             runtime,
             options,
             bodies: Semaphore::new(units),
+            files: Arc::new(Semaphore::new(FILES_BYTES_MAX / BODY_UNIT_BYTES)),
             callback_bodies: Semaphore::new(CALLBACK_BODIES_BYTES_MAX / BODY_UNIT_BYTES),
             closing: CancellationToken::new(),
             sockets,

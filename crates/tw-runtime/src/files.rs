@@ -76,6 +76,11 @@ impl FileLinks {
         self.until(file, self.now.after(FRESH_LINK))
     }
 
+    /// Whether links are whole URLs: it is known where clients reach this server.
+    pub(crate) fn are_absolute(&self) -> bool {
+        !self.base.is_empty()
+    }
+
     pub(crate) fn until(&self, file: FileId, until: Timestamp) -> String {
         let expires = until.seconds();
         let signature = hmac::sign(&self.key, signed(file, expires).as_bytes());

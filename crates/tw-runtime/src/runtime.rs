@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tw_core::change::Change;
@@ -35,6 +35,7 @@ use crate::early_retries::EarlyRetries;
 use crate::equal_requests::Turnstile;
 use crate::fail_point::{FailPoint, PanicPoint};
 use crate::files::FileKeeping;
+use crate::jobs::poller::copying::COPIES_AT_ONCE;
 use crate::limiter::{Limiter, LimiterRules};
 use crate::live_turns::LiveTurns;
 use crate::metrics::{DroppedLogLines, Format, Metrics};
@@ -234,6 +235,8 @@ pub(crate) struct RuntimeInner {
     pub(crate) refused_callbacks: RefusedCallbacks,
     /// A job is due now that was not.
     pub(crate) jobs_due: Notify,
+    /// Room for the jobs whose files are held in memory while they are copied.
+    pub(crate) file_copies: Arc<Semaphore>,
     pub(crate) metrics: Metrics,
     /// `None` while nothing is traced.
     pub(crate) telemetry: Option<Telemetry>,
@@ -290,6 +293,7 @@ impl Runtime {
             marks: AnsweredNotes::default(),
             refused_callbacks: RefusedCallbacks::default(),
             jobs_due: Notify::new(),
+            file_copies: Arc::new(Semaphore::new(COPIES_AT_ONCE)),
             telemetry,
             replicas,
             metrics,

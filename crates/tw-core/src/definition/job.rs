@@ -157,8 +157,13 @@ impl ToolDefinition {
         if rules.start.is_none() && rules.external_id.is_empty() {
             return JobAnswer::Started { external_id: None };
         }
+        // Whoever says what an answer means is told of a job by no other one.
+        let unreadable = || match rules.start {
+            Some(_) => JobAnswer::Unknown(None),
+            None => JobAnswer::Refused(None),
+        };
         let Some(answer) = select::parse(answer) else {
-            return JobAnswer::Refused(None);
+            return unreadable();
         };
         if let Some(start) = &rules.start
             && let Some(not_started) = not_started(start, &answer)
@@ -170,7 +175,8 @@ impl ToolDefinition {
             (_, Some(id)) => JobAnswer::Started {
                 external_id: Some(id),
             },
-            (_, None) => JobAnswer::Refused(None),
+            // It was accepted, and nobody knows as what.
+            (_, None) => unreadable(),
         }
     }
 }

@@ -3,11 +3,12 @@
 //! A job is claimed in the store before it is asked about and settled there afterwards, so a crash in between only means
 //! that it is asked about again: a poll changes nothing at its tool.
 
-mod copying;
+pub(crate) mod copying;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tw_core::call::{CallEnd, CallReason};
 use tw_core::callback::CallbackMeaning;
@@ -156,6 +157,7 @@ async fn try_ask(inner: &RuntimeInner, claim: JobClaim) -> Result<AskedJob, Read
             claim,
             end,
             plain: None,
+            room: None,
             job: Some(job),
         });
     };
@@ -171,6 +173,7 @@ async fn try_ask(inner: &RuntimeInner, claim: JobClaim) -> Result<AskedJob, Read
                         claim,
                         end: copied.ending,
                         plain: Some(copied.plain),
+                        room: copied.room,
                         job: Some(job),
                     });
                 }
@@ -190,6 +193,7 @@ async fn try_ask(inner: &RuntimeInner, claim: JobClaim) -> Result<AskedJob, Read
         claim,
         end,
         plain: None,
+        room: None,
         job: Some(job),
     })
 }
@@ -335,6 +339,8 @@ struct AskedJob {
     end: JobEnding,
     /// The call's end where there is no room for copies of its files.
     plain: Option<CallEnd>,
+    /// Room for those copies.
+    room: Option<OwnedSemaphorePermit>,
     /// `None` for one whose call had ended before.
     job: Option<JobToAsk>,
 }
@@ -345,6 +351,7 @@ impl AskedJob {
             claim,
             end: JobEnding::Over,
             plain: None,
+            room: None,
             job: None,
         }
     }
@@ -355,6 +362,7 @@ async fn settle(inner: &RuntimeInner, asked: AskedJob) {
         claim,
         end,
         mut plain,
+        room: _room,
         job,
     } = asked;
     let mut settle = SettleJob {

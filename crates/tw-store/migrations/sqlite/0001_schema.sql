@@ -378,6 +378,8 @@ CREATE INDEX tool_call_failed ON tool_call (organization, turn, round, position)
 -- A version that no call ran goes when newer ones have come.
 CREATE INDEX tool_call_version ON tool_call (tool_version) WHERE tool_version IS NOT NULL;
 CREATE INDEX tool_call_open ON tool_call (created_us) WHERE ended_us IS NULL;
+-- For what is asked of one organization.
+CREATE INDEX tool_call_open_of ON tool_call (organization, created_us, id) WHERE ended_us IS NULL;
 CREATE INDEX tool_call_awaited ON tool_call (deadline_us)
     WHERE deadline_us IS NOT NULL AND approval IS NULL AND ended_us IS NULL;
 -- A question is answered once, whoever answers.

@@ -66,7 +66,8 @@ pub fn take(
         (CallbackMeaning::Progress, Some(_)) => CallbackOutcome::Progress,
         (CallbackMeaning::Over { answer }, Some(of)) => {
             let (organization, _) = taken.call.ok_or(StoreApplyError::Guard { what: WHAT })?;
-            let says = (taken.external_id.as_deref(), answer.as_deref());
+            let answer = answer.as_deref().filter(|_| !of.is_erased);
+            let says = (taken.external_id.as_deref(), answer);
             jobs::called_back(db, (organization, of.turn, of.call), says, taken.at)?;
             CallbackOutcome::Kept
         }

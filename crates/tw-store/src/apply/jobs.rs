@@ -1,5 +1,6 @@
 //! Jobs that are asked about: who asks, and what came of it.
 
+use tw_core::call::CallReason;
 use tw_core::change::{AwaitedCallback, CompleteCall, Outcome};
 use tw_core::id::{CallId, CallRef, JobKey, OrgId};
 use tw_core::job::{JobChange, JobClaim, JobEnding, PollFault, PolledJob, SettleJob};
@@ -137,7 +138,10 @@ const AGAIN: &str = "UPDATE job
         faults = CASE WHEN ?7 IS NULL THEN 0 ELSE faults + 1 END, updated_us = ?5
     WHERE key = ?1 AND claimed_by = ?2 AND due_us = ?3";
 
-const OVER: &str = "DELETE FROM job WHERE key = ?1";
+const OVER: &str = "DELETE FROM job WHERE key = ?1 AND claimed_by = ?2 AND due_us = ?3";
+
+const STILL_CLAIMED: &str =
+    "UPDATE job SET updated_us = ?4 WHERE key = ?1 AND claimed_by = ?2 AND due_us = ?3";
 
 fn settle_job(
     db: &mut WriteSession<'_>,
@@ -163,6 +167,13 @@ fn settle_job(
             // In the order in which whoever erases the turn locks them.
             let of_call = params![organization.0, call.to_string()];
             lock_rows(db, WHAT, LOCK_TURN, of_call)?;
+            // That nobody has told the end in time is our word, and does not hold once somebody has.
+            let claimed = params![claim.job.0, claim.owner, claim.until.0, at.0];
+            if end.reason == Some(CallReason::Deadline)
+                && execute(db, WHAT, STILL_CLAIMED, claimed)? == 0
+            {
+                return Ok(Outcome::Already);
+            }
             let room = take_room(db, *organization, files, *files_bytes_max, *at)?;
             if room == FileRoom::None {
                 return Ok(Outcome::TooMany);
@@ -184,7 +195,10 @@ fn settle_job(
             }
         }
         JobEnding::Again { due, poll } => again(db, claim, *due, poll, *at)?,
-        JobEnding::Over => execute(db, WHAT, OVER, params![claim.job.0])?,
+        JobEnding::Over => {
+            let claimed = params![claim.job.0, claim.owner, claim.until.0];
+            execute(db, WHAT, OVER, claimed)?
+        }
     };
     Ok(match touched {
         0 => Outcome::Already,

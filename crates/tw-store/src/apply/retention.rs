@@ -22,7 +22,7 @@ const DUE: Sql = Sql {
 
 /// Statements that erase a turn's contents: rows stay, with status, usage and timings; what was
 /// said in them goes. Each statement takes the turn, the time and an empty body.
-const ERASE: [&str; 8] = [
+const ERASE: [&str; 9] = [
     "UPDATE turn_input SET body = ?3, context = '', parent = NULL, kept_start_bytes = NULL, kept_end_bytes = NULL,
         start_bytes = NULL, start_hash = NULL, end_hash = NULL, blob_bytes = 0, updated_us = ?2
      WHERE turn = ?1",
@@ -34,6 +34,7 @@ const ERASE: [&str; 8] = [
     "DELETE FROM turn_event WHERE turn = ?1 AND ?2 IS NOT NULL",
     "UPDATE callback_delivery SET body = NULL, updated_us = ?2 WHERE turn = ?1",
     "DELETE FROM call_file WHERE turn = ?1 AND ?2 IS NOT NULL",
+    "UPDATE job SET answer = NULL, updated_us = ?2 WHERE turn = ?1",
     "DELETE FROM blob_use WHERE turn = ?1 AND ?2 IS NOT NULL",
     "UPDATE turn SET erased_us = ?2, events_expired_us = coalesce(events_expired_us, ?2), updated_us = ?2,
         history_hash = NULL, hidden_hash = NULL

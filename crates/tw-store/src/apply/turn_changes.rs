@@ -361,7 +361,7 @@ pub fn hand_over_call(
     change_call(db, (turn, handed.call), "handing over a call", sql, bound)
 }
 
-const AWAIT_CALLBACK: &str = "UPDATE tool_call SET external_id = ?4, deadline_us = ?5, updated_us = ?6
+const AWAIT_CALLBACK: &str = "UPDATE tool_call SET external_id = coalesce(?4, external_id), deadline_us = ?5, updated_us = ?6
     WHERE turn = ?1 AND round = ?2 AND position = ?3 AND runs = 'server' /* guard */ AND status = 'processing'";
 
 pub fn await_callback(

@@ -22,6 +22,8 @@ const PLACES_MAX: usize = 4;
 /// Largest file, which is held in memory while it is copied.
 const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
 const FILES_MAX: usize = 32;
+/// Bytes of all files of a job, which are held in memory together.
+const JOB_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Secrets at once: an old and a new one, and a few more.
 const SECRETS_MAX: usize = 8;
 const DEADLINE_MIN: Duration = Duration::from_secs(1);
@@ -89,6 +91,10 @@ fn check_files(files: &FileRules) -> CheckedDefinition {
     }
     if !(1..=FILES_MAX).contains(&files.files_max) {
         let problem = format!("must be from 1 to {FILES_MAX}");
+        return refuse(&format!("{FIELD}.files_max"), problem);
+    }
+    if files.bytes_max.saturating_mul(files.files_max) > JOB_BYTES_MAX {
+        let problem = format!("times \"bytes_max\" must be at most {JOB_BYTES_MAX}");
         return refuse(&format!("{FIELD}.files_max"), problem);
     }
     Ok(())

@@ -1,6 +1,10 @@
 //! The files of a job that has ended: copied into our storage before its call ends with links to them.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use futures_util::future::join_all;
+use tokio::sync::OwnedSemaphorePermit;
 use tw_core::call::CallEnd;
 use tw_core::call_file::{CallFile, FileContent, FileFault};
 use tw_core::callback::CallbackMeaning;
@@ -12,6 +16,11 @@ use tw_store::read::ReadError;
 use tw_store::system::jobs::JobToAsk;
 
 use crate::runtime::RuntimeInner;
+
+/// Jobs whose files are copied at once, each of which may hold as many bytes as a definition allows.
+pub(crate) const COPIES_AT_ONCE: usize = 4;
+/// Longest time to wait for room; the job is asked about again then.
+const ROOM_WITHIN: Duration = Duration::from_secs(20);
 
 /// The end of a job with copies of its files; `None` where another try may get files that this one did not.
 pub(super) async fn copy(
@@ -26,10 +35,18 @@ pub(super) async fn copy(
     };
     if urls.is_empty() {
         let ending = ended(inner, job, end.clone(), Vec::new());
-        return Ok(Some(CopiedEnd { ending, plain: end }));
+        return Ok(Some(CopiedEnd {
+            ending,
+            plain: end,
+            room: None,
+        }));
     }
     let organization = job.organization_slug.as_str();
     let client = &inner.config.tool_client;
+    let room = Arc::clone(&inner.file_copies).acquire_owned();
+    let Ok(Ok(room)) = tokio::time::timeout(ROOM_WITHIN, room).await else {
+        return Ok(None);
+    };
     let downloads = urls
         .iter()
         .map(|url| download(client, definition, organization, url));
@@ -50,7 +67,8 @@ pub(super) async fn copy(
     let mut files = Vec::new();
     for ((url, content), n) in urls.into_iter().zip(contents).zip(0..) {
         let id = FileId(inner.env.ordered_id());
-        if matches!(content, FileContent::Kept { .. }) {
+        // Without its host a link is of less use than the provider's.
+        if links.are_absolute() && matches!(content, FileContent::Kept { .. }) {
             linked.push((url, links.until(id, until)));
         }
         files.push(CallFile { id, n, content });
@@ -66,13 +84,19 @@ pub(super) async fn copy(
         _ => end.clone(),
     };
     let ending = ended(inner, job, with_links, files);
-    Ok(Some(CopiedEnd { ending, plain: end }))
+    Ok(Some(CopiedEnd {
+        ending,
+        plain: end,
+        room: Some(room),
+    }))
 }
 
 /// The end of a job, and the same without links to copies.
 pub(super) struct CopiedEnd {
     pub(super) ending: JobEnding,
     pub(super) plain: CallEnd,
+    /// Held until the files are written.
+    pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
 fn ended(inner: &RuntimeInner, job: &JobToAsk, end: CallEnd, files: Vec<CallFile>) -> JobEnding {
