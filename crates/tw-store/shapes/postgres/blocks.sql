@@ -10,8 +10,8 @@ WHERE c.organization = (SELECT w.organization FROM whose w)
       WHERE t.organization = c.organization AND t.conversation = c.key AND t.on_head_path = 1 AND t.deleted_us IS NULL));
 
 -- A block as this layout has it; null for one that it has no place for.
-CREATE OR REPLACE FUNCTION block_of(stored jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE
+CREATE OR REPLACE FUNCTION block_of(stored jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE
+    RETURN CASE
         WHEN stored ?| ARRAY['text', 'refusal']
             THEN jsonb_build_object('type', 'text', 'text', coalesce(stored -> 'text', stored -> 'refusal'))
         WHEN stored #>> '{reasoning,t}' <> ''
@@ -30,8 +30,7 @@ CREATE OR REPLACE FUNCTION block_of(stored jsonb) RETURNS jsonb LANGUAGE sql IMM
         WHEN stored #>> '{part,image_url,url}' IS NOT NULL THEN jsonb_build_object(
             'type', 'image', 'source', jsonb_build_object('type', 'url', 'url', stored #> '{part,image_url,url}'))
         ELSE coalesce(stored -> 'part', stored #> '{part_of,1}')
-    END
-$$;
+    END;
 
 CREATE OR REPLACE VIEW messages WITH (security_barrier) AS
 SELECT t.id || '.' || r.place AS id, t.conversation_id, r.role, r.content, time_of(r.at_us) AS created_at

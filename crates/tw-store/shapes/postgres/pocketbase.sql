@@ -1,8 +1,8 @@
 -- Records of an application that keeps its calls in PocketBase: all turns and calls, also those that run and those of
 -- branches.
 
-CREATE OR REPLACE FUNCTION pocketbase_time(us bigint) RETURNS text LANGUAGE sql STABLE AS
-    'SELECT to_char(time_of(us) AT TIME ZONE ''UTC'', ''YYYY-MM-DD HH24:MI:SS.MS"Z"'')';
+CREATE OR REPLACE FUNCTION pocketbase_time(us bigint) RETURNS text LANGUAGE sql STABLE
+    RETURN to_char(time_of(us) AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.MS"Z"');
 
 CREATE OR REPLACE VIEW conversations WITH (security_barrier) AS
 SELECT c.id, u.name AS "user", pocketbase_time(c.created_us) AS created, pocketbase_time(c.updated_us) AS updated

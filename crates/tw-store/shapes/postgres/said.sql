@@ -11,16 +11,18 @@ BEGIN
             '(?<!\\u[dD][89abAB][0-9a-fA-F]{2})(?<!\\)((?:\\\\)*)\\u[dD][c-fC-F][0-9a-fA-F]{2}', '\1\\ufffd', 'g');
     END IF;
     RETURN stored::jsonb;
-EXCEPTION WHEN data_exception THEN
+EXCEPTION WHEN data_exception OR program_limit_exceeded THEN
     RETURN NULL;
 END $$;
 
--- A text that somebody else wrote: the JSON that it is, or itself as a JSON string.
-CREATE OR REPLACE FUNCTION json_or_text(written text) RETURNS jsonb LANGUAGE sql IMMUTABLE AS
-    'SELECT coalesce(stored_json(written), to_jsonb(written))';
+-- Functions are bound to what they call when they are made, so that nobody needs the schema on their path.
 
-CREATE OR REPLACE FUNCTION time_of(us bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS
-    'SELECT timestamptz ''epoch'' + us * interval ''1 microsecond''';
+-- A text that somebody else wrote: the JSON that it is, or itself as a JSON string.
+CREATE OR REPLACE FUNCTION json_or_text(written text) RETURNS jsonb LANGUAGE sql IMMUTABLE
+    RETURN coalesce(stored_json(written), to_jsonb(written));
+
+CREATE OR REPLACE FUNCTION time_of(us bigint) RETURNS timestamptz LANGUAGE sql IMMUTABLE
+    RETURN timestamptz 'epoch' + us * interval '1 microsecond';
 
 -- The organization whose rows whoever asks is shown.
 CREATE OR REPLACE VIEW whose WITH (security_barrier) AS
@@ -116,16 +118,17 @@ WHERE c.organization = (SELECT w.organization FROM whose w)
                                    ELSE c.approves IS NULL OR c.reason IS DISTINCT FROM 'approval_expired' END)
     OR (c.runs = 'outside' AND c.shown <> '')
     OR (c.runs = 'outside' AND c.shown = '' AND c.round > 0 AND NOT EXISTS (
-        SELECT 1 FROM brought_result b
-        WHERE b.organization = c.organization AND b.tool_call_id = c.tool_call_id AND b.turn > c.turn)));
+        SELECT 1 FROM brought_result b JOIN turn bt ON bt.key = b.turn
+        WHERE b.organization = c.organization AND b.tool_call_id = c.tool_call_id AND b.turn > c.turn
+          AND bt.conversation = t.conversation)));
 
 -- Results that clients brought, each a block of a message.
 CREATE OR REPLACE VIEW told_result AS
 SELECT t.id AS turn_id, t.conversation_id, t.id || '.' || b.round || '.' || b.seq || '.' || b.block AS id,
        b.round, b.seq, b.turn, b.tool_call_id, b.is_error, m.created_us + b.seq + b.block AS at_us,
        coalesce(
-           (SELECT c.tool_name FROM tool_call c
-            WHERE c.organization = b.organization AND c.tool_call_id = b.tool_call_id AND c.turn <= b.turn
+           (SELECT c.tool_name FROM tool_call c JOIN turn ct ON ct.key = c.turn
+            WHERE ct.conversation = t.conversation AND c.organization = b.organization AND c.tool_call_id = b.tool_call_id AND c.turn <= b.turn
               AND c.runs <> 'server'
             ORDER BY c.turn DESC, c.round DESC, c.position DESC LIMIT 1),
            (SELECT e.block #>> '{call,n}'

@@ -97,8 +97,9 @@ WHERE +c.organization = (SELECT w.organization FROM whose w)
                                    ELSE c.approves IS NULL OR c.reason IS NOT 'approval_expired' END)
     OR (c.runs = 'outside' AND c.shown <> '')
     OR (c.runs = 'outside' AND c.shown = '' AND c.round > 0 AND NOT EXISTS (
-        SELECT 1 FROM brought_result b
-        WHERE b.organization = c.organization AND b.tool_call_id = c.tool_call_id AND b.turn > c.turn)));
+        SELECT 1 FROM brought_result b JOIN turn bt ON bt.key = b.turn
+        WHERE b.organization = c.organization AND b.tool_call_id = c.tool_call_id AND b.turn > c.turn
+          AND bt.conversation = t.conversation)));
 
 -- Results that clients brought, each a block of a message. An answer says where it is from before its first block.
 DROP VIEW IF EXISTS temp.told_result;
@@ -106,8 +107,8 @@ CREATE TEMP VIEW told_result AS
 SELECT t.id AS turn_id, t.conversation_id, t.id || '.' || b.round || '.' || b.seq || '.' || b.block AS id,
        b.round, b.seq, b.turn, b.organization, b.tool_call_id, b.is_error, m.created_us + b.seq + b.block AS at_us,
        coalesce(
-           (SELECT c.tool_name FROM tool_call c
-            WHERE c.organization = b.organization AND c.tool_call_id = b.tool_call_id AND c.turn <= b.turn
+           (SELECT c.tool_name FROM tool_call c JOIN turn ct ON ct.key = c.turn
+            WHERE ct.conversation = t.conversation AND c.organization = b.organization AND c.tool_call_id = b.tool_call_id AND c.turn <= b.turn
               AND c.runs <> 'server'
             ORDER BY c.turn DESC, c.round DESC, c.position DESC LIMIT 1),
            (SELECT json_extract(e.value, '$.call.n') FROM message p JOIN json_each(p.blocks) e

@@ -2,6 +2,7 @@
 
 mod calls;
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use rusqlite::types::ValueRef;
@@ -388,8 +389,11 @@ fn text_of(value: ValueRef<'_>) -> Option<ForeignText> {
 /// Numbers from here on are milliseconds since 1970, and smaller ones seconds: the year 2286 in seconds.
 const MILLISECONDS_FROM: i64 = 10_000_000_000;
 
+/// Times that every database can say: the years from 1970 to 9999, in microseconds.
+const TIMES: RangeInclusive<i64> = 0..=253_402_300_799_999_999;
+
 fn time_of(value: ValueRef<'_>) -> Option<Timestamp> {
-    match value {
+    let time = match value {
         ValueRef::Null | ValueRef::Blob(_) => None,
         ValueRef::Integer(number) => {
             let unit = match number.abs() >= MILLISECONDS_FROM {
@@ -404,5 +408,6 @@ fn time_of(value: ValueRef<'_>) -> Option<Timestamp> {
             (micros.abs() < 1e17).then_some(Timestamp(micros.round() as i64))
         }
         ValueRef::Text(text) => Timestamp::parse(std::str::from_utf8(text).ok()?),
-    }
+    };
+    time.filter(|time| TIMES.contains(&time.0))
 }
