@@ -16,7 +16,7 @@ use tw_core::json::Literal;
 use tw_core::time::Timestamp;
 
 use crate::openai_chat::raw::{self, ObjectFields};
-use crate::shapes::Shape;
+use tw_core::shape::Shape;
 
 /// A row that is a message, or several.
 #[derive(Clone, Copy, Debug)]
@@ -53,9 +53,14 @@ pub fn read_messages(
     Some(said.into_iter().map(message).collect())
 }
 
-/// The text in a field of a row, such as the user's id of a conversation's.
+/// The text in a field of a row, such as the user's id of a conversation's; of a number its digits.
 pub fn text_field(row: &str, name: &str) -> Option<String> {
-    ObjectFields::parse(row).ok()?.get(name).and_then(text_of)
+    let fields = ObjectFields::parse(row).ok()?;
+    let raw = fields.get(name)?;
+    let is_number = raw
+        .get()
+        .starts_with(|first: char| first == '-' || first.is_ascii_digit());
+    text_of(raw).or_else(|| is_number.then(|| raw.get().to_owned()))
 }
 
 /// What somebody says, in order.

@@ -20,7 +20,7 @@ pub fn ids_of(row: &ForeignMessageRow) -> Option<(&str, &str)> {
 
 /// The person that a row is of, by the columns that applications have for it.
 pub fn user_of(row: &str) -> Option<String> {
-    let named = ["user_id", "user"].iter();
+    let named = ["user_id", "user", "recordRef"].iter();
     let mut named = named.filter_map(|name| foreign_rows::text_field(row, name));
     named.find(|user| !user.is_empty())
 }

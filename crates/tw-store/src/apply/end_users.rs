@@ -54,6 +54,12 @@ const UNMAKE: &str = "UPDATE conversation SET api_key = NULL, metadata = '{}', e
     WHERE key IN (SELECT key FROM conversation
                   WHERE organization = ?1 AND end_user = ?2 AND api_key IS NOT NULL ORDER BY key LIMIT ?4)";
 
+/// Rows that wait to be appended to their conversations, or were refused.
+const FORGET_QUEUED: &str = "DELETE FROM queued_row WHERE organization = ?1 AND conversation IN (
+    SELECT c.id FROM conversation c WHERE c.organization = ?1 AND (c.end_user = ?2 OR EXISTS (
+        SELECT 1 FROM turn t WHERE t.organization = ?1 AND t.conversation = c.key AND t.end_user = ?2
+          AND t.deleted_us IS NULL)))";
+
 const DONE: &str = "UPDATE end_user SET erasing_us = NULL, updated_us = ?2 WHERE key = ?1";
 
 /// Deletes some turns of one who is being erased, and then what else is theirs.
@@ -68,6 +74,7 @@ pub fn delete_erased(
     let Some((user, organization)) = next else {
         return Ok(Outcome::Already);
     };
+    run(db, WHAT, FORGET_QUEUED, params![organization, user])?;
     let bound = params![organization, user, at.0, turns_max];
     let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let deleted: Vec<(i64, String, bool)> = db.rows(DELETE_TURNS, bound, read).map_err(failed)?;

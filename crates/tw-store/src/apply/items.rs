@@ -125,7 +125,8 @@ pub fn is_busy(db: &mut WriteSession<'_>, new: &NewTurn) -> Result<bool, StoreAp
         (ItemPlace::First { .. }, found) => found.is_some_and(|(_, _, _, is_vacant)| !is_vacant),
         (ItemPlace::Behind { .. }, None) => true,
         (ItemPlace::Behind { head }, Some((found, is_made, is_worked_on, _))) => {
-            let is_gone = found.is_none() && !is_made;
+            // One that nobody made, and in which nothing was answered yet, takes its first ones.
+            let is_gone = found.is_none() && !is_made && head.is_some();
             is_gone || is_worked_on || found.as_deref().and_then(TurnId::parse) != *head
         }
     })
