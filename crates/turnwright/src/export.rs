@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use tw_core::id::OrgId;
+use tw_core::shape::Shape;
 use tw_egress::env::Env;
 use tw_runtime::export::{self, ExportFigures};
 use tw_runtime::metrics::DroppedLogLines;
@@ -13,7 +14,6 @@ use tw_store::foreign::ForeignPlace;
 use tw_store::foreign::export::{ExportItem, write};
 use tw_store::store::Store;
 use tw_store::system;
-use tw_wire::shapes::Shape;
 
 use crate::cli::{ExportArgs, ExportCommand};
 use crate::config::Settings;

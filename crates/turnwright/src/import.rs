@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tw_core::imported::RepairedRow;
+use tw_core::shape::Shape;
 use tw_egress::env::Env;
 use tw_runtime::admin::key_given;
 use tw_runtime::import::{ImportFigures, ImportOwner, MessageImport, SourceEnd};
@@ -13,7 +14,6 @@ use tw_runtime::metrics::DroppedLogLines;
 use tw_store::foreign::{self, ForeignPlace};
 use tw_store::store::Store;
 use tw_store::system;
-use tw_wire::shapes::Shape;
 
 use crate::cli::{ImportArgs, ImportCommand};
 use crate::config::Settings;

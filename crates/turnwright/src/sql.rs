@@ -1,9 +1,10 @@
 //! `turnwright sql`
 
 use anyhow::{Context, anyhow, bail};
+use tw_core::shape::Shape;
 use tw_egress::env::Env;
 use tw_runtime::admin::key_given;
-use tw_store::shape_views::{ViewSchema, ViewShape, ViewsOf, sqlite_script};
+use tw_store::shape_views::{ViewSchema, ViewsOf, sqlite_script};
 use tw_store::store::Store;
 use tw_store::system;
 
@@ -18,8 +19,8 @@ const NAME_BYTES_MAX: usize = 63;
 
 /// Prints the statements, or makes the schema that they make.
 pub async fn run(args: SqlArgs) -> anyhow::Result<()> {
-    let shape = ViewShape::parse(&args.shape).ok_or_else(|| {
-        let words: Vec<&str> = ViewShape::ALL.into_iter().map(ViewShape::as_str).collect();
+    let shape = Shape::parse(&args.shape).ok_or_else(|| {
+        let words: Vec<&str> = Shape::ALL.into_iter().map(Shape::as_str).collect();
         anyhow!(
             "{:?} is no shape; there are: {}",
             args.shape,

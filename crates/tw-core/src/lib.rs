@@ -26,6 +26,7 @@ pub mod relayed_request;
 pub mod request;
 pub mod request_changes;
 pub mod request_settings;
+pub mod shape;
 pub mod tenant;
 pub mod tool;
 pub mod turn_policy;

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tw_core::change::NewMessage;
 use tw_core::id::TurnId;
+use tw_core::shape::Shape;
 use tw_core::tenant::TurnOwner;
 use tw_store::read::ReadError;
 use tw_store::read::conversations::{ListOrder, RowPage};
 use tw_store::read::head_path::{PathPage, PathPageWanted, PathTurnView};
 use tw_store::read::view::{CallView, ResultDetail, TurnView};
 use tw_wire::format::WireFormat;
-use tw_wire::shapes::{KnownAnswer, SaidCall, SaidTurn, Shape, ShapeRow, TurnRecord};
+use tw_wire::shapes::{KnownAnswer, SaidCall, SaidTurn, ShapeRow, TurnRecord, rows_of};
 
 use crate::accept::stored_role;
 use crate::auth::Principal;
@@ -85,7 +86,7 @@ impl Runtime {
             for of_turn in page.items.iter_mut().skip(usize::from(is_read)) {
                 masker.mask_turn(&mut of_turn.view).await?;
                 let turn = SaidTurn::of(self.record_of(of_turn).await?);
-                let mut of_turn = wanted.shape.rows(&turn);
+                let mut of_turn = rows_of(wanted.shape, &turn);
                 match wanted.order {
                     ListOrder::NewestFirst => of_turn.reverse(),
                     ListOrder::OldestFirst => {}

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use tw_core::change::{NewCall, TurnChange};
 use tw_core::id::{CallId, CallRef, QueuedRowId, TurnId};
+use tw_core::shape::Shape;
 use tw_core::tenant::TurnOwner;
 use tw_core::time::Timestamp;
 use tw_store::read::ReadError;
@@ -18,7 +19,7 @@ use tw_store::read::view::ResultDetail;
 use tw_wire::client_request::RequestError;
 use tw_wire::format::WireFormat;
 use tw_wire::shapes::rows::{MadeCall, PairedCalls, RowMessage, pair};
-use tw_wire::shapes::{OpenCall, SaidEntry, SaidTurn, Shape, ShapeRow};
+use tw_wire::shapes::{SaidEntry, SaidTurn, ShapeRow, WaitingCall, rows_of};
 
 use crate::auth::Principal;
 use crate::conversation_items::{AddItemsError, AddTo, ItemsSent};
@@ -187,7 +188,7 @@ impl Runtime {
         caller: &Principal,
         conversation: &str,
         whose: TurnOwner,
-    ) -> Result<Vec<OpenCall>, ReadError> {
+    ) -> Result<Vec<WaitingCall>, ReadError> {
         let mut from = None;
         loop {
             let wanted = PathPageWanted {
@@ -241,7 +242,10 @@ impl Runtime {
         };
         match page.items.first() {
             None => Ok(Vec::new()),
-            Some(of_turn) => Ok(shape.rows(&SaidTurn::of(self.record_of(of_turn).await?))),
+            Some(of_turn) => Ok(rows_of(
+                shape,
+                &SaidTurn::of(self.record_of(of_turn).await?),
+            )),
         }
     }
 }

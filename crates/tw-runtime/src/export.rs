@@ -1,11 +1,11 @@
 //! Gives the record of another application back: the rows that were imported of it, as they came.
 
 use tw_core::id::OrgId;
+use tw_core::shape::Shape;
 use tw_store::foreign::ForeignTables;
 use tw_store::foreign::export::ExportItem;
 use tw_store::read::ReadError;
 use tw_store::store::Store;
-use tw_wire::shapes::Shape;
 use tw_wire::stored::imported::{ImportedRows, decode_rows};
 
 /// Numbers of an export so far.

@@ -17,6 +17,7 @@ use tw_core::imported::{
     RepairedRow, TurnAssembler,
 };
 use tw_core::json::Json;
+use tw_core::shape::Shape;
 use tw_core::time::Timestamp;
 use tw_egress::env::Env;
 use tw_store::apply::StoreApplyError;
@@ -25,7 +26,6 @@ use tw_store::foreign::{
 };
 use tw_store::store::Store;
 use tw_wire::foreign_rows::{self, MessageRowText};
-use tw_wire::shapes::Shape;
 
 use source_rows::{bytes_of, derived_id, ids_of, list_of, user_of};
 

@@ -10,12 +10,12 @@ use std::time::Duration;
 use tw_core::change::Change;
 use tw_core::id::QueuedRowId;
 use tw_core::json::shared::SharedText;
+use tw_core::shape::Shape;
 use tw_core::tenant::KeyScope;
 use tw_core::turn_policy::RecordPolicy;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
 use tw_store::system::queued::{QueuedRow, queued_rows};
-use tw_wire::shapes::Shape;
 use tw_wire::shapes::rows::read_rows;
 
 use crate::auth::AuthenticateError;

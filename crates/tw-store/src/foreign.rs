@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 
 use tokio::sync::mpsc::Sender;
-use tw_wire::shapes::Shape;
+use tw_core::shape::Shape;
 
 use crate::db_error::DbError;
 

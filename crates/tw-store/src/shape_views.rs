@@ -4,69 +4,39 @@
 //! of one organization.
 
 use tw_core::id::{ApiKeyId, OrgId};
+use tw_core::shape::Shape;
 
 use crate::db_error::DbError;
 use crate::session::Engine;
 use crate::session::postgres::PostgresServer;
 
-/// The shapes that there are views of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ViewShape {
-    OpenAi,
-    LangChain,
-    Blocks,
-    PocketBase,
+/// The statements that make the views of a shape.
+fn statements(shape: Shape, engine: Engine) -> &'static str {
+    match (shape, engine) {
+        (Shape::OpenAi, Engine::Sqlite) => include_str!("../shapes/sqlite/openai.sql"),
+        (Shape::OpenAi, Engine::Postgres) => include_str!("../shapes/postgres/openai.sql"),
+        (Shape::LangChain, Engine::Sqlite) => include_str!("../shapes/sqlite/langchain.sql"),
+        (Shape::LangChain, Engine::Postgres) => include_str!("../shapes/postgres/langchain.sql"),
+        (Shape::Blocks, Engine::Sqlite) => include_str!("../shapes/sqlite/blocks.sql"),
+        (Shape::Blocks, Engine::Postgres) => include_str!("../shapes/postgres/blocks.sql"),
+        (Shape::PocketBase, Engine::Sqlite) => include_str!("../shapes/sqlite/pocketbase.sql"),
+        (Shape::PocketBase, Engine::Postgres) => {
+            include_str!("../shapes/postgres/pocketbase.sql")
+        }
+    }
 }
 
-impl ViewShape {
-    pub const ALL: [Self; 4] = [
-        Self::OpenAi,
-        Self::LangChain,
-        Self::Blocks,
-        Self::PocketBase,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::OpenAi => "openai",
-            Self::LangChain => "langchain",
-            Self::Blocks => "blocks",
-            Self::PocketBase => "pocketbase",
-        }
-    }
-
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|shape| shape.as_str() == word)
-    }
-
-    /// The statements that make its views.
-    fn statements(self, engine: Engine) -> &'static str {
-        match (self, engine) {
-            (Self::OpenAi, Engine::Sqlite) => include_str!("../shapes/sqlite/openai.sql"),
-            (Self::OpenAi, Engine::Postgres) => include_str!("../shapes/postgres/openai.sql"),
-            (Self::LangChain, Engine::Sqlite) => include_str!("../shapes/sqlite/langchain.sql"),
-            (Self::LangChain, Engine::Postgres) => include_str!("../shapes/postgres/langchain.sql"),
-            (Self::Blocks, Engine::Sqlite) => include_str!("../shapes/sqlite/blocks.sql"),
-            (Self::Blocks, Engine::Postgres) => include_str!("../shapes/postgres/blocks.sql"),
-            (Self::PocketBase, Engine::Sqlite) => include_str!("../shapes/sqlite/pocketbase.sql"),
-            (Self::PocketBase, Engine::Postgres) => {
-                include_str!("../shapes/postgres/pocketbase.sql")
-            }
-        }
-    }
-
-    /// What a role is allowed of its views.
-    fn grants(self) -> &'static [&'static str] {
-        match self {
-            Self::OpenAi | Self::Blocks => &["SELECT ON conversations, messages"],
-            // What else than an insert is tried is refused by a trigger that says where it is done.
-            Self::LangChain => &[
-                "SELECT, INSERT, UPDATE, DELETE ON conversations, messages",
-                "SELECT ON queued_messages, whose",
-                "INSERT ON inbox",
-            ],
-            Self::PocketBase => &["SELECT ON conversations, turns, tool_calls"],
-        }
+/// What a role is allowed of the views of a shape.
+fn grants(shape: Shape) -> &'static [&'static str] {
+    match shape {
+        Shape::OpenAi | Shape::Blocks => &["SELECT ON conversations, messages"],
+        // What else than an insert is tried is refused by a trigger that says where it is done.
+        Shape::LangChain => &[
+            "SELECT, INSERT, UPDATE, DELETE ON conversations, messages",
+            "SELECT ON queued_messages, whose",
+            "INSERT ON inbox",
+        ],
+        Shape::PocketBase => &["SELECT ON conversations, turns, tool_calls"],
     }
 }
 
@@ -89,7 +59,7 @@ impl ViewsOf {
 }
 
 /// The statements for a connection to a SQLite file. They change nothing of the file, and may be run again.
-pub fn sqlite_script(shape: ViewShape, of: &ViewsOf) -> String {
+pub fn sqlite_script(shape: Shape, of: &ViewsOf) -> String {
     let rows = [of.organization.0.to_string(), of.api_key_literal()].join(", ");
     [
         "-- Run on each connection: what it makes is seen by that one alone.\n\
@@ -100,7 +70,7 @@ pub fn sqlite_script(shape: ViewShape, of: &ViewsOf) -> String {
         ");\n\n",
         SAID_SQLITE,
         "\n",
-        shape.statements(Engine::Sqlite),
+        statements(shape, Engine::Sqlite),
     ]
     .concat()
 }
@@ -108,7 +78,7 @@ pub fn sqlite_script(shape: ViewShape, of: &ViewsOf) -> String {
 /// A schema with the views of a shape, in a database on a PostgreSQL server.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewSchema<'a> {
-    pub shape: ViewShape,
+    pub shape: Shape,
     pub name: &'a str,
     /// The role that sees the organization's rows; `None` for that of the connection.
     pub role: Option<&'a str>,
@@ -151,7 +121,7 @@ impl ViewSchema<'_> {
             ")\nON CONFLICT (role) DO UPDATE\n    SET organization = excluded.organization, api_key = excluded.api_key;\n\n",
             SAID_POSTGRES,
             "\n",
-            self.shape.statements(Engine::Postgres),
+            statements(self.shape, Engine::Postgres),
             "\nGRANT USAGE ON SCHEMA ",
             &schema,
             " TO ",
@@ -159,7 +129,7 @@ impl ViewSchema<'_> {
             ";\n",
         ]
         .concat();
-        for grant in self.shape.grants() {
+        for grant in grants(self.shape) {
             script += &["GRANT ", grant, " TO ", role, ";\n"].concat();
         }
         script + "COMMIT;\n"

@@ -13,12 +13,12 @@ use crate::blob::WritableGroup;
 use crate::db_error::DbError;
 use crate::figures::WriterFigures;
 
-pub type JobAnswer = Result<Vec<Outcome>, StoreApplyError>;
+pub type GroupAnswer = Result<Vec<Outcome>, StoreApplyError>;
 
 pub enum WriterJob {
     Apply {
         group: WritableGroup,
-        reply: oneshot::Sender<JobAnswer>,
+        reply: oneshot::Sender<GroupAnswer>,
     },
     /// Asks the writer's own connection for its `PRAGMA synchronous`.
     Synchronous {
@@ -30,7 +30,7 @@ pub enum WriterJob {
 pub trait WriterEngine {
     /// Writes the groups in one transaction; each succeeds or fails for itself. The answers are in order and hold once
     /// this returns.
-    fn commit(&mut self, groups: &[WritableGroup]) -> Vec<JobAnswer>;
+    fn commit(&mut self, groups: &[WritableGroup]) -> Vec<GroupAnswer>;
 
     /// Whether deliveries of webhooks were written since this was last asked. Those of a group that was rolled back may
     /// be among them.

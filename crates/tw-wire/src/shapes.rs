@@ -13,20 +13,12 @@ mod said;
 mod write;
 
 pub use said::{
-    AnswerStatus, CallAnswer, KnownAnswer, OpenCall, SaidCall, SaidEntry, SaidMessage, SaidTurn,
-    TurnRecord,
+    AnswerStatus, CallAnswer, KnownAnswer, SaidCall, SaidEntry, SaidMessage, SaidTurn, TurnRecord,
+    WaitingCall,
 };
 
 use tw_core::json::Json;
-
-/// The shapes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
-    OpenAi,
-    LangChain,
-    Blocks,
-    PocketBase,
-}
+use tw_core::shape::Shape;
 
 /// A row of a shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,43 +27,13 @@ pub struct ShapeRow {
     pub json: Json,
 }
 
-impl Shape {
-    pub const ALL: [Self; 4] = [
-        Self::OpenAi,
-        Self::LangChain,
-        Self::Blocks,
-        Self::PocketBase,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::OpenAi => "openai",
-            Self::LangChain => "langchain",
-            Self::Blocks => "blocks",
-            Self::PocketBase => "pocketbase",
-        }
-    }
-
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|shape| shape.as_str() == word)
-    }
-
-    /// Whether its rows hold results whole, and not as the model was given them.
-    pub fn shows_whole_results(self) -> bool {
-        match self {
-            Self::OpenAi | Self::LangChain => false,
-            Self::Blocks | Self::PocketBase => true,
-        }
-    }
-
-    /// The rows of a turn, oldest first. Their ids begin with the turn's.
-    pub fn rows(self, turn: &SaidTurn) -> Vec<ShapeRow> {
-        match self {
-            Self::OpenAi => openai::rows(turn),
-            Self::LangChain => langchain::rows(turn),
-            Self::Blocks => blocks::rows(turn),
-            Self::PocketBase => vec![pocketbase::row(turn)],
-        }
+/// The rows of a turn, oldest first. Their ids begin with the turn's.
+pub fn rows_of(shape: Shape, turn: &SaidTurn) -> Vec<ShapeRow> {
+    match shape {
+        Shape::OpenAi => openai::rows(turn),
+        Shape::LangChain => langchain::rows(turn),
+        Shape::Blocks => blocks::rows(turn),
+        Shape::PocketBase => vec![pocketbase::row(turn)],
     }
 }
 

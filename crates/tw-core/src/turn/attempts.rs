@@ -24,15 +24,14 @@ impl Turn {
         };
         let active = calls
             .iter()
-            .filter(|call| match call.state {
-                CallState::Pending { asked, .. } => asked,
-                CallState::Running { .. }
-                | CallState::Waiting { .. }
-                | CallState::LookingUp { .. } => true,
-                CallState::Held
-                | CallState::AwaitingCallback
-                | CallState::Detached { .. }
-                | CallState::Ended(_) => false,
+            .filter(|call| {
+                matches!(
+                    call.state,
+                    CallState::Pending { asked: true, .. }
+                        | CallState::Running { .. }
+                        | CallState::Waiting { .. }
+                        | CallState::LookingUp { .. }
+                )
             })
             .count();
         let mut free = parallel.saturating_sub(active);

@@ -5,14 +5,15 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::response::Response;
 use http::HeaderMap;
+use tw_core::shape::Shape;
 use tw_core::tenant::KeyScope;
 use tw_core::turn_policy::RecordPolicy;
 use tw_runtime::accept::TryMark;
 use tw_runtime::conversation_items::hash_of_sent;
 use tw_runtime::conversation_messages::{ShapedPage, ShapedPageWanted};
 use tw_runtime::conversation_rows::{AppendRowsError, RowsSent};
+use tw_wire::shapes::ShapeRow;
 use tw_wire::shapes::rows::read_rows;
-use tw_wire::shapes::{Shape, ShapeRow};
 
 use super::body_of;
 use super::items::not_added;

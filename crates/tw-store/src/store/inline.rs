@@ -19,7 +19,7 @@ use crate::session::ReadSession;
 use crate::session::postgres::PostgresServer;
 use crate::writer::postgres::PostgresCommits;
 use crate::writer::sqlite::{self, SqliteCommits};
-use crate::writer::{JobAnswer, WriterEngine};
+use crate::writer::{GroupAnswer, WriterEngine};
 
 pub enum InlineStore {
     /// In memory.
@@ -100,7 +100,7 @@ fn commit_one(
     engine: &mut impl WriterEngine,
     group: &WritableGroup,
     deliveries: &Notify,
-) -> Vec<JobAnswer> {
+) -> Vec<GroupAnswer> {
     let answers = engine.commit(std::slice::from_ref(group));
     if engine.take_deliveries() {
         deliveries.notify_one();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::Receiver;
 
-use super::{JobAnswer, WriterEngine, WriterJob, serve_all};
+use super::{GroupAnswer, WriterEngine, WriterJob, serve_all};
 use crate::apply::{AppliedGroup, CHECK_FENCE, GuardRules, StoreApplyError, apply};
 use crate::blob::WritableGroup;
 use crate::db_error::{DbError, Failure};
@@ -46,13 +46,13 @@ pub struct PostgresCommits {
 
 /// What became of a try to write a batch.
 enum Tried {
-    Answered(Vec<JobAnswer>),
+    Answered(Vec<GroupAnswer>),
     /// Nothing was written, and the same may succeed.
     Again(DbError),
 }
 
 impl WriterEngine for PostgresCommits {
-    fn commit(&mut self, groups: &[WritableGroup]) -> Vec<JobAnswer> {
+    fn commit(&mut self, groups: &[WritableGroup]) -> Vec<GroupAnswer> {
         if groups.is_empty() {
             return Vec::new();
         }
@@ -174,7 +174,7 @@ fn write_together(
     conn: &PgConnection,
     groups: &[WritableGroup],
     has_deliveries: &Cell<bool>,
-) -> Result<Vec<JobAnswer>, Option<DbError>> {
+) -> Result<Vec<GroupAnswer>, Option<DbError>> {
     conn.send_frame("BEGIN");
     let mut writer = PostgresWriter::of(conn, WritePace::Ahead);
     let written = writer
@@ -183,7 +183,7 @@ fn write_together(
         .map_err(Some)
         .and_then(|()| {
             let mut db = WriteSession::Postgres(writer);
-            let mut answers: Vec<JobAnswer> = Vec::with_capacity(groups.len());
+            let mut answers: Vec<GroupAnswer> = Vec::with_capacity(groups.len());
             for group in groups {
                 match apply(&mut db, GuardRules::STRICT, group) {
                     Ok(AppliedGroup::Whole(outcomes)) => answers.push(Ok(outcomes)),
@@ -216,7 +216,7 @@ fn commit_each(
         return Tried::Again(error);
     }
     let mut db = WriteSession::Postgres(writer);
-    let mut answers: Vec<JobAnswer> = Vec::with_capacity(groups.len());
+    let mut answers: Vec<GroupAnswer> = Vec::with_capacity(groups.len());
     for group in groups {
         let answer = write_member(conn, &mut db, group);
         if conn.is_lost() {
@@ -253,7 +253,7 @@ fn write_member(
     conn: &PgConnection,
     db: &mut WriteSession<'_>,
     group: &WritableGroup,
-) -> JobAnswer {
+) -> GroupAnswer {
     const WHAT: &str = "a savepoint";
     let failed = |error| StoreApplyError::db(WHAT, error);
     const UNDO: &str = "ROLLBACK TO member; RELEASE member";
@@ -271,7 +271,7 @@ fn write_member(
 }
 
 /// Commits. Where the answer to that is lost, whether the groups that succeeded were written is unknown.
-fn end(conn: &PgConnection, mut answers: Vec<JobAnswer>) -> Tried {
+fn end(conn: &PgConnection, mut answers: Vec<GroupAnswer>) -> Tried {
     let Err(error) = conn.frame("COMMIT") else {
         return Tried::Answered(answers);
     };
@@ -335,7 +335,7 @@ fn race_of(error: StoreApplyError) -> Result<DbError, StoreApplyError> {
     }
 }
 
-fn all_failed(error: DbError, members: usize) -> Vec<JobAnswer> {
+fn all_failed(error: DbError, members: usize) -> Vec<GroupAnswer> {
     let source = Arc::new(error);
     let failed = |_| {
         Err(StoreApplyError::Db {

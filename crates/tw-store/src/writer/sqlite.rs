@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use tokio::sync::{Notify, mpsc};
 
-use super::{JobAnswer, WriterEngine, WriterJob, serve_all};
+use super::{GroupAnswer, WriterEngine, WriterJob, serve_all};
 use crate::apply::{AppliedGroup, GuardRules, StoreApplyError, apply};
 use crate::blob::WritableGroup;
 use crate::connection;
@@ -46,7 +46,7 @@ pub struct SqliteCommits<'c> {
 impl WriterEngine for SqliteCommits<'_> {
     /// Groups seldom fail, and a savepoint for each costs as much as a good part of its statements. So they are first
     /// written without; if one fails, that try is undone and made again with savepoints.
-    fn commit(&mut self, groups: &[WritableGroup]) -> Vec<JobAnswer> {
+    fn commit(&mut self, groups: &[WritableGroup]) -> Vec<GroupAnswer> {
         if groups.is_empty() {
             return Vec::new();
         }
@@ -80,8 +80,11 @@ impl<'c> SqliteCommits<'c> {
 
     /// # Errors
     /// The answer of the first group that is not to be written; then the transaction is undone.
-    fn write_together(&mut self, groups: &[WritableGroup]) -> Result<Vec<JobAnswer>, JobAnswer> {
-        let mut answers: Vec<JobAnswer> = Vec::with_capacity(groups.len());
+    fn write_together(
+        &mut self,
+        groups: &[WritableGroup],
+    ) -> Result<Vec<GroupAnswer>, GroupAnswer> {
+        let mut answers: Vec<GroupAnswer> = Vec::with_capacity(groups.len());
         for group in groups {
             let unwritten = match apply(&mut self.db, self.rules, group) {
                 Ok(AppliedGroup::Whole(outcomes)) => {
@@ -98,11 +101,11 @@ impl<'c> SqliteCommits<'c> {
     }
 
     /// Writes each group in a savepoint of its own, so that one that fails takes no other with it.
-    fn commit_each(&mut self, groups: &[WritableGroup]) -> Vec<JobAnswer> {
+    fn commit_each(&mut self, groups: &[WritableGroup]) -> Vec<GroupAnswer> {
         if let Err(error) = self.run_sql("BEGIN IMMEDIATE") {
             return all_failed("beginning a transaction", error, groups.len());
         }
-        let mut answers: Vec<JobAnswer> = Vec::with_capacity(groups.len());
+        let mut answers: Vec<GroupAnswer> = Vec::with_capacity(groups.len());
         for group in groups {
             answers.push(self.write_member(group));
             // A full disk and some other faults make SQLite roll back the whole transaction by itself.
@@ -119,7 +122,7 @@ impl<'c> SqliteCommits<'c> {
     }
 
     /// Commits; if that fails, whether the groups that succeeded were written is unknown.
-    fn end(&mut self, mut answers: Vec<JobAnswer>) -> Vec<JobAnswer> {
+    fn end(&mut self, mut answers: Vec<GroupAnswer>) -> Vec<GroupAnswer> {
         if let Err(error) = self.run_sql("COMMIT") {
             self.roll_back();
             let source = Arc::new(error);
@@ -132,7 +135,7 @@ impl<'c> SqliteCommits<'c> {
         answers
     }
 
-    fn write_member(&mut self, group: &WritableGroup) -> JobAnswer {
+    fn write_member(&mut self, group: &WritableGroup) -> GroupAnswer {
         const WHAT: &str = "a savepoint";
         let failed = |error| StoreApplyError::db(WHAT, error);
         self.run_sql("SAVEPOINT member").map_err(failed)?;
@@ -169,7 +172,7 @@ impl<'c> SqliteCommits<'c> {
     }
 }
 
-fn all_failed(what: &'static str, error: DbError, members: usize) -> Vec<JobAnswer> {
+fn all_failed(what: &'static str, error: DbError, members: usize) -> Vec<GroupAnswer> {
     let source = Arc::new(error);
     (0..members)
         .map(|_| {
@@ -182,7 +185,7 @@ fn all_failed(what: &'static str, error: DbError, members: usize) -> Vec<JobAnsw
 }
 
 /// The answers when nothing of the transaction is left: what had succeeded was undone, and the rest was not tried.
-fn all_lost(mut answers: Vec<JobAnswer>, members: usize) -> Vec<JobAnswer> {
+fn all_lost(mut answers: Vec<GroupAnswer>, members: usize) -> Vec<GroupAnswer> {
     let source = answers.iter().rev().find_map(|answer| match answer {
         Err(StoreApplyError::Db { source, .. }) => Some(Arc::clone(source)),
         _ => None,

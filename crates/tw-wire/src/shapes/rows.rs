@@ -9,14 +9,14 @@ use tw_core::json::shared::SharedText;
 use tw_core::limits::RequestLimits;
 use tw_core::request::{Block, Message, Role};
 
-use super::Shape;
-use super::said::OpenCall;
+use super::said::WaitingCall;
 use super::write::{ObjectWriter, calls_of, list, quoted, text_of};
 use crate::client_request::RequestError;
 use crate::format::WireFormat;
 use crate::openai_chat::content;
 use crate::openai_chat::raw::{self, ObjectFields};
 use crate::openai_responses::request::whole_fields;
+use tw_core::shape::Shape;
 
 /// Rows of one request.
 pub const ROWS_ADDED_MAX: usize = 100;
@@ -34,7 +34,7 @@ pub struct RowMessage {
 pub struct PairedCalls {
     pub made: Vec<MadeCall>,
     /// Calls that were made before, with their results.
-    pub completed: Vec<(OpenCall, GivenResult)>,
+    pub completed: Vec<(WaitingCall, GivenResult)>,
 }
 
 /// A call that appended rows make.
@@ -548,7 +548,7 @@ fn chat_call(id: &str, name: &str, arguments: &str) -> String {
 ///
 /// # Errors
 /// A result that answers no call, and a message before the result of a call is there.
-pub fn pair(rows: &[RowMessage], waiting: Vec<OpenCall>) -> Result<PairedCalls, RequestError> {
+pub fn pair(rows: &[RowMessage], waiting: Vec<WaitingCall>) -> Result<PairedCalls, RequestError> {
     let mut paired = PairedCalls::default();
     let mut waiting = waiting;
     // Calls of the rows that have no result yet, by their place among those that are made.
@@ -563,7 +563,7 @@ pub fn pair(rows: &[RowMessage], waiting: Vec<OpenCall>) -> Result<PairedCalls, 
                     text: text_of(&result.content),
                     is_error: result.is_error,
                 };
-                let is_meant = |call: &OpenCall| {
+                let is_meant = |call: &WaitingCall| {
                     let handed = call.row.map(|row| row.id.handed());
                     call.tool_call_id == result.call_id || handed.as_ref() == Some(&result.call_id)
                 };

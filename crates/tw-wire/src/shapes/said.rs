@@ -77,21 +77,21 @@ pub struct SaidTurn {
     pub said: Vec<SaidEntry>,
     pub calls: Vec<SaidCall>,
     /// Calls that wait for a result of the client's.
-    pub open: Vec<OpenCall>,
+    pub open: Vec<WaitingCall>,
 }
 
 /// A call whose result a client is to bring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenCall {
+pub struct WaitingCall {
     pub tool_call_id: String,
     pub tool_name: String,
     /// The row of the call; `None` where the record has it only as part of a message.
-    pub row: Option<OpenCallRow>,
+    pub row: Option<WaitingCallRow>,
 }
 
 /// The row of a call whose result a client is to bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenCallRow {
+pub struct WaitingCallRow {
     pub id: CallId,
     pub runs: CallRunner,
     /// It had a result, which is gone.
@@ -203,10 +203,10 @@ struct Order<'a> {
     answers: &'a BTreeSet<String>,
     said: Vec<SaidEntry>,
     /// Calls that have no result yet.
-    open: Vec<OpenCall>,
+    open: Vec<WaitingCall>,
 }
 
-impl OpenCall {
+impl WaitingCall {
     fn is_in(&self, answers: &BTreeSet<String>) -> bool {
         let is_handed = self
             .row
@@ -262,10 +262,10 @@ impl Order<'_> {
                 let row = at.map(|at| of_round.remove(at));
                 match row {
                     Some(row) if holds_result(row, self.answers) => held.push(result_of(row)),
-                    Some(_) | None => self.open.push(OpenCall {
+                    Some(_) | None => self.open.push(WaitingCall {
                         tool_call_id: call.id.clone(),
                         tool_name: call.name.clone(),
-                        row: row.map(|row| OpenCallRow {
+                        row: row.map(|row| WaitingCallRow {
                             id: row.id,
                             runs: row.runs,
                             is_final: row.status.is_final(),

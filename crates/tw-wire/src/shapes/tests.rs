@@ -7,8 +7,9 @@ use tw_core::id::{CallId, CallRef, TurnId};
 use tw_core::request::Role;
 use tw_core::time::Timestamp;
 
-use super::{KnownAnswer, SaidCall, SaidTurn, Shape, TurnRecord};
+use super::{KnownAnswer, SaidCall, SaidTurn, TurnRecord, rows_of};
 use crate::stored::blocks;
+use tw_core::shape::Shape;
 
 fn at(n: i64) -> Timestamp {
     Timestamp(1_700_000_000_000_000 + n)
@@ -292,7 +293,7 @@ fn turns_are_written_in_each_shape() {
         for shape in Shape::ALL {
             shown += shape.as_str();
             shown += "\n";
-            for row in shape.rows(&turn) {
+            for row in rows_of(shape, &turn) {
                 // What is written is JSON, and its id is the row's.
                 assert_eq!(row.json.to_value()["id"], row.id);
                 shown += row.json.as_str();
@@ -310,7 +311,7 @@ fn turns_are_written_in_each_shape() {
 fn no_history_has_a_call_without_its_result() {
     for (name, record) in cases() {
         let turn = SaidTurn::of(record);
-        let rows = Shape::OpenAi.rows(&turn);
+        let rows = rows_of(Shape::OpenAi, &turn);
         let rows: Vec<_> = rows.iter().map(|row| row.json.to_value()).collect();
         let mut called: Vec<String> = Vec::new();
         let mut answered: Vec<String> = turn

@@ -7,7 +7,7 @@ use crate::apply::{GuardRules, StoreApplyError};
 use crate::blob::WritableGroup;
 use crate::connection;
 use crate::migrate::{self, MIGRATIONS};
-use crate::writer::{JobAnswer, WriterEngine};
+use crate::writer::{GroupAnswer, WriterEngine};
 
 fn database() -> Connection {
     let mut conn = connection::open_memory().unwrap();
@@ -31,7 +31,7 @@ fn slugs(conn: &Connection) -> Vec<String> {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
-fn run(conn: &Connection, groups: &[Vec<Change>]) -> Vec<JobAnswer> {
+fn run(conn: &Connection, groups: &[Vec<Change>]) -> Vec<GroupAnswer> {
     let groups = groups.iter().cloned().map(ChangeGroup::Free);
     let groups: Vec<_> = groups.map(|group| WritableGroup::new(group, 0)).collect();
     SqliteCommits::of(conn, GuardRules::STRICT).commit(&groups)
