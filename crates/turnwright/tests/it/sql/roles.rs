@@ -209,3 +209,38 @@ async fn what_cannot_be_shown_is_refused_with_a_reason() {
     let drop = format!("DROP SCHEMA \"{}\" CASCADE", odd.replace('"', "\"\""));
     client.batch_execute(&drop).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_is_read_by_its_schema_from_any_search_path() {
+    let Some(schema) = PostgresSchema::create().await else {
+        return;
+    };
+    let plain = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi."},"finish_reason":"stop"}]}"#;
+    let world = SqlWorld::start(vec![ListenerReply::json(plain)], Some(schema)).await;
+    let body = json!({ "model": "m", "messages": [{ "role": "user", "content": "Hi" }] });
+    let asked = world
+        .client
+        .send("POST", "/v1/chat/completions", &[], body.to_string());
+    assert_eq!(asked.await.unwrap().status, 200);
+    let schema = world.schema.as_ref().unwrap();
+    let name = schema.views_schema();
+    for (shape, views) in [
+        ("openai", &["conversations", "messages"][..]),
+        ("langchain", &["conversations", "messages"]),
+        ("blocks", &["conversations", "messages"]),
+        ("pocketbase", &["conversations", "turns", "tool_calls"]),
+    ] {
+        let drop = format!("DROP SCHEMA IF EXISTS {name} CASCADE");
+        schema.outside().await.batch_execute(&drop).await.unwrap();
+        let made = world.sql(&[shape, "--schema", &name]);
+        assert!(made.status.success(), "{}", stderr(&made));
+        let client = schema.outside().await;
+        for view in views {
+            let read = client
+                .query(&format!("SELECT * FROM {name}.{view}"), &[])
+                .await;
+            let rows = read.unwrap_or_else(|error| panic!("{shape} {view}: {error:?}"));
+            assert_eq!(rows.is_empty(), *view == "tool_calls", "{shape} {view}");
+        }
+    }
+}
