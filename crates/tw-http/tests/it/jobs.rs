@@ -370,8 +370,8 @@ async fn errors_inside_an_answer_count() {
         (
             vec![JobFault::Reply(ListenerReply::json("<html>"))],
             true,
-            "failed tool_error",
-            "without starting a job",
+            "failed outcome_unknown",
+            "",
         ),
         (
             vec![JobFault::Reply(ListenerReply::hang_up())],
