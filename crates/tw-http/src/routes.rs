@@ -548,7 +548,7 @@ fn of_deliveries(router: DocumentedRouter) -> DocumentedRouter {
 fn of_hooks(router: DocumentedRouter) -> DocumentedRouter {
     let takes = post("takeCallback", "Takes what a tool tells of a job")
         .without_key()
-        .takes(&[("*/*", TEXT)])
+        .takes(&[("application/octet-stream", BINARY)])
         .gives(&[(JSON, "Callback")]);
     router.route(
         "/hooks/{tool}/{token}",
@@ -604,7 +604,7 @@ fn of_files(router: DocumentedRouter) -> DocumentedRouter {
     let reads = get("getFile", "A file that a job has made, by its link")
         .without_key()
         .query(&[EXPIRES, SIGNATURE])
-        .gives(&[("*/*", BINARY)]);
+        .gives(&[("application/octet-stream", BINARY)]);
     router.route("/files/{id}", routing::get(files::read), &[reads])
 }
 
