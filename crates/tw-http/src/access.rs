@@ -11,8 +11,8 @@ use tw_wire::trace_context::TraceContext;
 use crate::error::ApiError;
 use crate::server::{AppState, RequestId};
 
-/// Longest name of an end user, a conversation or an idempotency key, in bytes.
-pub(crate) const NAME_BYTES_MAX: usize = 200;
+/// The same for an end user and an idempotency key.
+pub(crate) use tw_runtime::conversation_rows::NAME_BYTES_MAX;
 
 /// A principal that looks at turns, and whose turns those are.
 #[derive(Debug)]

@@ -56,6 +56,15 @@ pub enum AppendRowsError {
     Read(#[from] ReadError),
 }
 
+/// Longest name under which a conversation is made, in bytes.
+pub const NAME_BYTES_MAX: usize = 200;
+
+/// Whether a conversation may be made under this name: printable ASCII, and not blank.
+pub fn is_conversation_name(name: &str) -> bool {
+    let is_printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+    !name.trim().is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_printable)
+}
+
 /// Messages and calls of turns that are read at once, the newest first, to find the calls that wait.
 const TAIL_MESSAGES_MAX: usize = 256;
 

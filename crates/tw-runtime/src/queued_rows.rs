@@ -20,7 +20,7 @@ use tw_wire::shapes::rows::read_rows;
 
 use crate::auth::AuthenticateError;
 use crate::conversation_items::{AddItemsError, hash_of_sent};
-use crate::conversation_rows::{AppendRowsError, RowsSent};
+use crate::conversation_rows::{AppendRowsError, NAME_BYTES_MAX, RowsSent, is_conversation_name};
 use crate::error_chain::ErrorChain;
 use crate::runtime::{Runtime, RuntimeInner};
 
@@ -30,9 +30,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const ROWS_MAX: u32 = 100;
 /// Time for which a refused row is kept for whoever looks for it.
 pub(crate) const REFUSED_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// The longest conversation's name that is taken, as over HTTP.
-const NAME_BYTES_MAX: usize = 200;
 
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
@@ -117,7 +114,7 @@ impl Runtime {
         if caller.record != RecordPolicy::Full {
             return Tried::Refused("the key keeps no contents".to_owned());
         }
-        if !is_name(&row.conversation) {
+        if !is_conversation_name(&row.conversation) {
             return Tried::Refused(format!(
                 "a conversation's name is printable ASCII of at most {NAME_BYTES_MAX} bytes"
             ));
@@ -161,9 +158,4 @@ impl Runtime {
             }
         }
     }
-}
-
-fn is_name(name: &str) -> bool {
-    let is_printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
-    !name.trim().is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_printable)
 }

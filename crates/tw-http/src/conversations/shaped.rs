@@ -11,14 +11,14 @@ use tw_core::turn_policy::RecordPolicy;
 use tw_runtime::accept::TryMark;
 use tw_runtime::conversation_items::hash_of_sent;
 use tw_runtime::conversation_messages::{ShapedPage, ShapedPageWanted};
-use tw_runtime::conversation_rows::{AppendRowsError, RowsSent};
+use tw_runtime::conversation_rows::{AppendRowsError, RowsSent, is_conversation_name};
 use tw_wire::shapes::ShapeRow;
 use tw_wire::shapes::rows::read_rows;
 
 use super::body_of;
 use super::items::not_added;
 use super::page::{self, PageRequest, listed};
-use crate::access::{self, NAME_BYTES_MAX};
+use crate::access;
 use crate::answer_body::respond;
 use crate::error::ApiError;
 use crate::gateway::try_mark;
@@ -75,7 +75,7 @@ pub(crate) async fn append(
         PageRequest::of_rows(query.as_deref())?;
         let shape = shape_in(query.as_deref())?;
         let conversation = id_in(conversation);
-        if !is_name(&conversation) {
+        if !is_conversation_name(&conversation) {
             return Err(ApiError::no_conversation());
         }
         let body = body_of(&surfaces, headers, body).await?;
@@ -101,12 +101,6 @@ pub(crate) async fn append(
         Ok(listed_rows(&added, false))
     };
     respond(appending.await, &id)
-}
-
-/// Whether a conversation may be made under this name.
-fn is_name(name: &str) -> bool {
-    let is_printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
-    !name.trim().is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_printable)
 }
 
 /// The shape that a query names; OpenAI's unless it names one.

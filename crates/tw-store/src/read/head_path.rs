@@ -93,11 +93,10 @@ impl Store {
                 return Ok(PathPage::NoConversation);
             };
             let made = seen.made(conn, key)?.is_some();
-            let of = if made { seen.of_everybody() } else { seen };
             let path = if made {
-                HeadPath::marked_only(of, key)
+                HeadPath::marked_only(seen.of_everybody(), key)
             } else {
-                HeadPath::of(conn, of, key)?
+                HeadPath::of(conn, seen, key)?
             };
             path.page(conn, &wanted)
         })
