@@ -238,13 +238,16 @@ fn ends(change: &TurnChange, at: CallRef) -> bool {
 
 /// The look for a turn under its fence. PostgreSQL locks its row, so that nobody claims it meanwhile.
 pub(crate) const CHECK_FENCE: Sql = Sql {
-    sqlite: "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND fence = ?3",
-    postgres: "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND fence = ?3 FOR NO KEY UPDATE",
+    sqlite: "SELECT turn FROM turn_state
+        WHERE turn = (SELECT key FROM turn_start WHERE organization = ?1 AND id = ?2) AND fence = ?3",
+    postgres: "SELECT turn FROM turn_state
+        WHERE turn = (SELECT key FROM turn_start WHERE organization = ?1 AND id = ?2) AND fence = ?3
+        FOR NO KEY UPDATE",
 };
 
 /// The look for a turn without its fence, which only a test's store makes.
 const FIND_WITHOUT_FENCE: &str =
-    "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND ?3 IS NOT NULL";
+    "SELECT key FROM turn_start WHERE organization = ?1 AND id = ?2 AND ?3 IS NOT NULL";
 
 /// The first statement of every write to a turn. On SQLite a look is enough: the transaction holds the only
 /// right to write, so no claim is made between this and its end.

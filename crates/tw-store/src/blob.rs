@@ -353,7 +353,7 @@ impl PlacedBlob {
 
 const FORGET_FIRST: &str =
     "DELETE FROM blob_use WHERE turn = ?1 AND holder = 'body' AND round = 0 AND place = 0";
-const ORGANIZATION: &str = "SELECT organization FROM turn WHERE key = ?1";
+const ORGANIZATION: &str = "SELECT organization FROM turn_start WHERE key = ?1";
 
 /// Refers to contents that are there already from a body that is made whole, and gives what else is to be stored of it.
 pub fn store_made_whole(

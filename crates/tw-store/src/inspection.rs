@@ -145,10 +145,10 @@ impl DatabaseInspection {
     }
 }
 
-const TURNS_RUNNING: &str = "SELECT count(*) FROM turn WHERE status = 'running'";
+const TURNS_RUNNING: &str = "SELECT count(*) FROM turn_state WHERE status = 'running'";
 const TURNS_OVERDUE: &str =
     "SELECT count(*) FROM turn WHERE status = 'running' AND deadline_us < ?1";
-const CALLS_LEFT: &str = "SELECT count(*) FROM tool_call c JOIN turn t ON t.key = c.turn
+const CALLS_LEFT: &str = "SELECT count(*) FROM tool_call c JOIN turn_state t ON t.turn = c.turn
     WHERE c.ended_us IS NULL AND c.runs <> 'outside' AND t.status <> 'running'";
 
 /// The newest turn has the highest key.

@@ -182,7 +182,7 @@ const OLD_TOOL_VERSIONS: &str = "SELECT key FROM
        AND NOT EXISTS (SELECT 1 FROM tool_call c WHERE c.tool_version = v.key)) AS replaced
     WHERE (replaced_us < ?1 OR version + ?2 < newest)
       AND replaced_us < ?3
-      AND replaced_us < coalesce((SELECT min(created_us) FROM turn WHERE status = 'running') - ?4, ?3)
+      AND replaced_us < coalesce((SELECT min(created_us) FROM turn_state WHERE status = 'running') - ?4, ?3)
     ORDER BY key LIMIT ?5";
 
 /// The secret from which the keys of seals are made.
@@ -243,13 +243,13 @@ pub fn unfinished_turns_now(
 }
 
 const UNFINISHED: Sql = Sql {
-    sqlite: "SELECT organization, id FROM turn
-        WHERE status = 'running' AND owner <> ?1 AND substr(owner, 1, length(?1) + 1) <> ?1 || ':'
-        ORDER BY created_us, key LIMIT ?2",
-    postgres: "SELECT organization, id FROM turn
-        WHERE status = 'running' AND owner <> ?1 AND substr(owner, 1, length(?1) + 1) <> ?1 || ':'
-          AND split_part(owner, ':', 1) NOT IN (SELECT id FROM instance WHERE lease_until_us > clock_us())
-        ORDER BY created_us, key LIMIT ?2",
+    sqlite: "SELECT t.organization, t.id FROM turn_state s JOIN turn_start t ON t.key = s.turn
+        WHERE s.status = 'running' AND s.owner <> ?1 AND substr(s.owner, 1, length(?1) + 1) <> ?1 || ':'
+        ORDER BY s.created_us, s.turn LIMIT ?2",
+    postgres: "SELECT t.organization, t.id FROM turn_state s JOIN turn_start t ON t.key = s.turn
+        WHERE s.status = 'running' AND s.owner <> ?1 AND substr(s.owner, 1, length(?1) + 1) <> ?1 || ':'
+          AND split_part(s.owner, ':', 1) NOT IN (SELECT id FROM instance WHERE lease_until_us > clock_us())
+        ORDER BY s.created_us, s.turn LIMIT ?2",
 };
 
 /// Running turns of `owner`, and of those whose name begins with it and a colon, which somebody asked to stop.

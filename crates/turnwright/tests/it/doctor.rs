@@ -277,10 +277,11 @@ async fn what_is_stuck_and_a_clock_that_went_back_are_told() {
     for drop in drops {
         database.execute(&drop, []).unwrap();
     }
-    change("UPDATE turn SET updated_us = updated_us + 3600000000");
+    change("UPDATE turn_state SET updated_us = updated_us + 3600000000");
     place.finds("clock", "ahead");
-    change("UPDATE turn SET updated_us = created_us");
-    change("UPDATE turn SET status = 'running', ended_us = NULL, deadline_us = 1");
+    change("UPDATE turn_state SET updated_us = created_us");
+    change("UPDATE turn_state SET status = 'running', ended_us = NULL");
+    change("UPDATE turn_start SET deadline_us = 1");
     let output = place.doctor(&[]);
     assert!(
         lines(&output).contains("warn turns: 1 are unfinished"),

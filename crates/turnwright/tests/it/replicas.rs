@@ -225,7 +225,7 @@ async fn a_turn_is_stopped_by_whichever_server_is_asked() {
     // Without the hint it is found by looking.
     let asking = cluster.ask(&first);
     cluster.upstream.asked_times(2).await;
-    let ask = "UPDATE turn SET stop_reason = 'requested' WHERE status = 'running'";
+    let ask = "UPDATE turn_state SET stop_reason = 'requested' WHERE status = 'running'";
     poll_until("the turn's row", async || {
         let asked = cluster.database.execute(ask, &[]).await.unwrap();
         (asked == 1).then_some(())

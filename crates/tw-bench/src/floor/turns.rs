@@ -17,14 +17,16 @@ const OWNER: &str = "0194f2a0-0000-7000-8000-000000000000";
 const INSERT_CONVERSATION: &str =
     "INSERT INTO conversation (organization, id, created_us, updated_us)
     VALUES (?1, ?2, ?3, ?3) RETURNING key";
-const INSERT_TURN: &str = "INSERT INTO turn
+const INSERT_START: &str = "INSERT INTO turn_start
     (organization, id, api_key, conversation, conversation_named, surface, streamed, on_leave, record, model,
-     request_id, body_hash, projector_version, owner, fence, status, deadline_us, created_us, updated_us)
-    VALUES (?1, ?2, ?3, ?4, 0, 'chat_completions', 1, 'stop', 'full', ?5, ?6, ?7, 1, ?8, 1, 'running', ?9,
-            ?9, ?9)
+     request_id, projector_version, deadline_us, created_us, updated_us)
+    VALUES (?1, ?2, ?3, ?4, 0, 'chat_completions', 1, 'stop', 'full', ?5, ?6, 1, ?7, ?7, ?7)
     RETURNING key";
-const CHECK_FENCE: &str = "UPDATE turn SET updated_us = ?1
-    WHERE organization = ?2 AND id = ?3 AND fence = 1 RETURNING key";
+const INSERT_STATE: &str = "INSERT INTO turn_state
+    (turn, organization, api_key, names_somebody, body_hash, owner, fence, status, created_us, updated_us)
+    VALUES (?1, ?2, ?3, 0, ?4, ?5, 1, 'running', ?6, ?6)";
+const CHECK_FENCE: &str = "SELECT turn FROM turn_state
+    WHERE turn = (SELECT key FROM turn_start WHERE organization = ?1 AND id = ?2) AND fence = 1";
 const INSERT_INPUT: &str = "INSERT INTO turn_input (turn, body, context, created_us, updated_us)
     VALUES (?1, ?2, '{}', ?3, ?3)";
 const INSERT_MESSAGE: &str =
@@ -49,11 +51,11 @@ const START_CALL: &str =
 const END_CALL: &str = "UPDATE tool_call
     SET status = 'completed', result = ?2, shown = ?2, is_error = 0, ended_us = ?3, updated_us = ?3
     WHERE turn = ?1 AND round = 1 AND position = 0 AND status IN ('pending', 'processing')";
-const END_TURN: &str = "UPDATE turn
+const END_TURN: &str = "UPDATE turn_state
     SET status = 'completed', usage = ?2, has_tool_calls = ?4, tool_count = ?4, ended_us = ?3, updated_us = ?3
-    WHERE key = ?1 AND status = 'running'";
+    WHERE turn = ?1 AND status = 'running'";
 const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
-    WHERE key = (SELECT conversation FROM turn WHERE key = ?1)";
+    WHERE key = (SELECT conversation FROM turn_start WHERE key = ?1)";
 
 /// Shapes of turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +166,7 @@ impl TurnFactory {
             run(conn, OPEN_ATTEMPT, params![turn.key, 1, now])?;
             return Ok(());
         }
-        let key = returned(conn, CHECK_FENCE, params![now, 1, turn.id])?;
+        let key = returned(conn, CHECK_FENCE, params![1, turn.id])?;
         match step {
             Step::Accept => {}
             Step::Answer => {
@@ -207,18 +209,13 @@ impl TurnFactory {
             .flat_map(|_| self.next_random().to_le_bytes())
             .collect();
         let request_id = Uuid::from_u128(self.random_128()).to_string();
-        let bound = params![
-            1,
-            turn.id,
-            1,
-            conversation,
-            "gpt-5-mini",
-            request_id,
-            body_hash,
-            OWNER,
-            now
-        ];
-        let key = returned(conn, INSERT_TURN, bound)?;
+        let bound = params![1, turn.id, 1, conversation, "gpt-5-mini", request_id, now];
+        let key = returned(conn, INSERT_START, bound)?;
+        run(
+            conn,
+            INSERT_STATE,
+            params![key, 1, 1, body_hash, OWNER, now],
+        )?;
         run(conn, INSERT_INPUT, params![key, self.texts.body, now])?;
         let brought: &[&str] = match self.shape {
             TurnShape::OneTool => &["user"],

@@ -111,13 +111,13 @@ CREATE TABLE conversation (
     id           TEXT    NOT NULL,
     end_user     INTEGER REFERENCES end_user (key),
     -- The turn at the end of the path that flat shapes show.
-    head_turn    INTEGER REFERENCES turn (key),
+    head_turn    INTEGER REFERENCES turn_start (key),
     -- The key that made the conversation by itself; null for one that its turns made by naming it.
     api_key      INTEGER REFERENCES api_key (key),
     -- JSON of an object.
     metadata     TEXT    NOT NULL DEFAULT '{}',
     -- The newest turn that was accepted to add items. While it runs, no other is.
-    busy_turn    INTEGER REFERENCES turn (key),
+    busy_turn    INTEGER REFERENCES turn_start (key),
     created_us   INTEGER NOT NULL,
     updated_us   INTEGER NOT NULL,
     UNIQUE (organization, id)
@@ -129,7 +129,8 @@ CREATE INDEX conversation_made_for_user ON conversation (organization, end_user)
     WHERE api_key IS NOT NULL AND end_user IS NOT NULL;
 CREATE INDEX conversation_made_of_all ON conversation (organization) WHERE api_key IS NOT NULL;
 
-CREATE TABLE turn (
+-- A turn: what is known when it is accepted, which is written once, and below how it stands. `turn` is both.
+CREATE TABLE turn_start (
     key                INTEGER PRIMARY KEY,
     organization       INTEGER NOT NULL,
     id                 TEXT    NOT NULL,
@@ -137,17 +138,12 @@ CREATE TABLE turn (
     end_user           INTEGER REFERENCES end_user (key),
     conversation       INTEGER NOT NULL REFERENCES conversation (key),
     conversation_named INTEGER NOT NULL CHECK (conversation_named = 0 OR conversation_named = 1),
-    parent             INTEGER REFERENCES turn (key),
+    parent             INTEGER REFERENCES turn_start (key),
     -- What became of looking for the turn that this one continues.
     memory             TEXT
         CHECK (memory IS NULL OR memory = 'attached' OR memory = 'new' OR memory = 'ambiguous'
             OR memory = 'mismatch' OR memory = 'off'),
-    memory_turn        INTEGER REFERENCES turn (key),
-    -- Begins with whom the history is of, so that two people never have one in common. Set by the write that ends the
-    -- turn, and only for a turn that may be continued.
-    history_hash       BLOB    CHECK (length(history_hash) = 32),
-    -- Of all calls that the client never saw, in this turn and in those that it continues.
-    hidden_hash        BLOB    CHECK (length(hidden_hash) = 32),
+    memory_turn        INTEGER REFERENCES turn_start (key),
     surface            TEXT    NOT NULL
         CHECK (surface = 'chat_completions' OR surface = 'messages' OR surface = 'responses'),
     streamed           INTEGER NOT NULL CHECK (streamed = 0 OR streamed = 1),
@@ -155,77 +151,105 @@ CREATE TABLE turn (
     record             TEXT    NOT NULL CHECK (record = 'full' OR record = 'minimal'),
     model              TEXT    NOT NULL,
     request_id         TEXT    NOT NULL,
-    body_hash          BLOB    NOT NULL CHECK (length(body_hash) = 32),
     projector_version  INTEGER NOT NULL,
+    deadline_us        INTEGER NOT NULL,
+    -- Who the items are from that the turn adds to its conversation; null for a turn that adds none.
+    item_source        TEXT
+        CHECK (item_source IS NULL OR item_source = 'answer' OR item_source = 'client'),
+    -- Nobody sees the turn any more; null for nearly all.
+    deleted_us         INTEGER,
+    created_us         INTEGER NOT NULL,
+    updated_us         INTEGER NOT NULL,
+    UNIQUE (organization, id),
+    FOREIGN KEY (organization, api_key) REFERENCES api_key (organization, key)
+) STRICT;
+
+-- For all of an organization, for one key, and for one end user: which conversations there are, newest first, and the
+-- turns of one in order, which is that of their keys.
+CREATE INDEX turn_conversation ON turn_start (organization, conversation) WHERE deleted_us IS NULL;
+CREATE INDEX turn_conversation_of_key ON turn_start (organization, api_key, conversation) WHERE deleted_us IS NULL;
+CREATE INDEX turn_conversation_of_user ON turn_start (organization, end_user, conversation)
+    WHERE deleted_us IS NULL AND end_user IS NOT NULL;
+
+CREATE TABLE turn_state (
+    turn              INTEGER PRIMARY KEY REFERENCES turn_start (key),
+    -- The turn's, repeated for the looks by the hashes below.
+    organization      INTEGER NOT NULL,
+    api_key           INTEGER NOT NULL,
+    -- The request names an end user or a conversation.
+    names_somebody    INTEGER NOT NULL CHECK (names_somebody = 0 OR names_somebody = 1),
+    -- SHA-256 of the request's body.
+    body_hash         BLOB    NOT NULL CHECK (length(body_hash) = 32),
     -- Who drives the turn, and under which claim; each claim raises the fence.
-    owner              TEXT    NOT NULL,
-    fence              INTEGER NOT NULL CHECK (fence >= 1),
+    owner             TEXT    NOT NULL,
+    fence             INTEGER NOT NULL CHECK (fence >= 1),
     -- Claims since the last one whose driver went on with the turn.
-    claims_open        INTEGER NOT NULL DEFAULT 0 CHECK (claims_open >= 0),
-    status             TEXT    NOT NULL
+    claims_open       INTEGER NOT NULL DEFAULT 0 CHECK (claims_open >= 0),
+    status            TEXT    NOT NULL
         CHECK (status = 'running' OR status = 'completed' OR status = 'incomplete' OR status = 'failed'
             OR status = 'cancelled'),
-    reason             TEXT
+    reason            TEXT
         CHECK (reason IS NULL OR reason = 'length' OR reason = 'rounds' OR reason = 'calls'
             OR reason = 'cost' OR reason = 'deadline' OR reason = 'interrupted' OR reason = 'upstream'
             OR reason = 'internal' OR reason = 'client_left' OR reason = 'requested'),
     -- Set while the turn is being stopped: it ends when what runs has ended.
-    stop_reason        TEXT
+    stop_reason       TEXT
         CHECK (stop_reason IS NULL OR stop_reason = 'length' OR stop_reason = 'rounds'
             OR stop_reason = 'calls' OR stop_reason = 'cost' OR stop_reason = 'deadline'
             OR stop_reason = 'interrupted' OR stop_reason = 'upstream' OR stop_reason = 'internal'
             OR stop_reason = 'client_left' OR stop_reason = 'requested'),
-    usage              TEXT,
-    cost_microusd      INTEGER,
-    has_tool_calls     INTEGER NOT NULL DEFAULT 0 CHECK (has_tool_calls = 0 OR has_tool_calls = 1),
-    tool_count         INTEGER NOT NULL DEFAULT 0 CHECK (tool_count >= 0),
+    usage             TEXT,
+    cost_microusd     INTEGER,
+    has_tool_calls    INTEGER NOT NULL DEFAULT 0 CHECK (has_tool_calls = 0 OR has_tool_calls = 1),
+    tool_count        INTEGER NOT NULL DEFAULT 0 CHECK (tool_count >= 0),
     -- Set by the write that ends the turn: a call of ours that is not `read` may have changed the world.
-    had_effects        INTEGER NOT NULL DEFAULT 0 CHECK (had_effects = 0 OR had_effects = 1),
-    deadline_us        INTEGER NOT NULL,
-    -- The whole answer was handed to the client's connection.
-    answered_us        INTEGER,
-    ended_us           INTEGER,
-    -- Nobody sees the turn any more. Its contents are erased when they are due, which is at once or with its end.
-    deleted_us         INTEGER,
-    erase_after_us     INTEGER,
-    erased_us          INTEGER,
-    events_expired_us  INTEGER,
-    -- Who the items are from that the turn adds to its conversation; null for a turn that adds none.
-    item_source        TEXT
-        CHECK (item_source IS NULL OR item_source = 'answer' OR item_source = 'client'),
+    had_effects       INTEGER NOT NULL DEFAULT 0 CHECK (had_effects = 0 OR had_effects = 1),
     -- It leads to its conversation's head: set by the write that ends the turn, and kept right by the trigger when the
     -- head moves elsewhere.
-    on_head_path       INTEGER NOT NULL DEFAULT 0 CHECK (on_head_path = 0 OR on_head_path = 1),
-    created_us         INTEGER NOT NULL,
-    updated_us         INTEGER NOT NULL,
-    UNIQUE (organization, id),
-    FOREIGN KEY (organization, api_key) REFERENCES api_key (organization, key),
+    on_head_path      INTEGER NOT NULL DEFAULT 0 CHECK (on_head_path = 0 OR on_head_path = 1),
+    -- Begins with whom the history is of, so that two people never have one in common. Set by the write that ends the
+    -- turn, and only for a turn that may be continued.
+    history_hash      BLOB    CHECK (length(history_hash) = 32),
+    -- Of all calls that the client never saw, in this turn and in those that it continues.
+    hidden_hash       BLOB    CHECK (length(hidden_hash) = 32),
+    -- The whole answer was handed to the client's connection.
+    answered_us       INTEGER,
+    ended_us          INTEGER,
+    -- The contents of a turn that was deleted are due at once or with its end.
+    erase_after_us    INTEGER,
+    erased_us         INTEGER,
+    events_expired_us INTEGER,
+    created_us        INTEGER NOT NULL,
+    updated_us        INTEGER NOT NULL,
     CHECK ((status = 'running') = (ended_us IS NULL))
 ) STRICT;
 
-CREATE INDEX turn_unfinished ON turn (created_us) WHERE status = 'running';
-CREATE INDEX turn_erase_due ON turn (erase_after_us) WHERE erase_after_us IS NOT NULL AND erased_us IS NULL;
+CREATE INDEX turn_unfinished ON turn_state (created_us) WHERE status = 'running';
+CREATE INDEX turn_erase_due ON turn_state (erase_after_us) WHERE erase_after_us IS NOT NULL AND erased_us IS NULL;
 -- Turns whose contents an organization keeps for so long and no longer.
-CREATE INDEX turn_contents_kept ON turn (organization, ended_us) WHERE ended_us IS NOT NULL AND erased_us IS NULL;
-CREATE INDEX turn_events_kept ON turn (ended_us) WHERE ended_us IS NOT NULL AND events_expired_us IS NULL;
+CREATE INDEX turn_contents_kept ON turn_state (organization, ended_us)
+    WHERE ended_us IS NOT NULL AND erased_us IS NULL;
+CREATE INDEX turn_events_kept ON turn_state (ended_us) WHERE ended_us IS NOT NULL AND events_expired_us IS NULL;
 -- The hidden half stands in it, so that whether all turns of one history have the same one costs two looks.
-CREATE INDEX turn_memory ON turn (organization, api_key, history_hash, hidden_hash)
+CREATE INDEX turn_memory ON turn_state (organization, api_key, history_hash, hidden_hash)
     WHERE history_hash IS NOT NULL;
--- For all of an organization, for one key, and for one end user: which conversations there are, newest first, and the
--- turns of one in order, which is that of their keys.
-CREATE INDEX turn_conversation ON turn (organization, conversation) WHERE deleted_us IS NULL;
-CREATE INDEX turn_conversation_of_key ON turn (organization, api_key, conversation) WHERE deleted_us IS NULL;
-CREATE INDEX turn_conversation_of_user ON turn (organization, end_user, conversation)
-    WHERE deleted_us IS NULL AND end_user IS NOT NULL;
 -- Turns that a request may be a repetition of: of those that name nobody only those whose answer was not handed over,
 -- and those that had effects.
-CREATE INDEX turn_unanswered ON turn (organization, api_key, body_hash, created_us)
-    WHERE answered_us IS NULL AND end_user IS NULL AND conversation_named = 0;
-CREATE INDEX turn_named ON turn (organization, api_key, body_hash, created_us)
-    WHERE end_user IS NOT NULL OR conversation_named = 1;
-CREATE INDEX turn_effects ON turn (organization, api_key, body_hash, created_us) WHERE had_effects = 1;
+CREATE INDEX turn_unanswered ON turn_state (organization, api_key, body_hash, created_us)
+    WHERE answered_us IS NULL AND names_somebody = 0;
+CREATE INDEX turn_named ON turn_state (organization, api_key, body_hash, created_us) WHERE names_somebody = 1;
+CREATE INDEX turn_effects ON turn_state (organization, api_key, body_hash, created_us) WHERE had_effects = 1;
 
-CREATE TRIGGER turn_final_is_final AFTER UPDATE OF status ON turn
+CREATE VIEW turn AS
+SELECT t.key, t.organization, t.id, t.api_key, t.end_user, t.conversation, t.conversation_named, t.parent, t.memory,
+    t.memory_turn, t.surface, t.streamed, t.on_leave, t.record, t.model, t.request_id, t.projector_version, t.deadline_us,
+    t.item_source, t.deleted_us, t.created_us,
+    s.body_hash, s.owner, s.fence, s.claims_open, s.status, s.reason, s.stop_reason, s.usage, s.cost_microusd,
+    s.has_tool_calls, s.tool_count, s.had_effects, s.on_head_path, s.history_hash, s.hidden_hash, s.answered_us,
+    s.ended_us, s.erase_after_us, s.erased_us, s.events_expired_us, s.updated_us
+FROM turn_start t JOIN turn_state s ON s.turn = t.key;
+
+CREATE TRIGGER turn_final_is_final AFTER UPDATE OF status ON turn_state
 WHEN old.status <> 'running' AND new.status <> old.status
 BEGIN
     SELECT RAISE(ABORT, 'a final turn does not change its status');
@@ -239,8 +263,8 @@ WHEN new.head_turn IS NOT old.head_turn
     AND NOT EXISTS (SELECT 1 FROM turn t
                     WHERE t.key = new.head_turn AND t.parent IS old.head_turn AND t.on_head_path = 1)
 BEGIN
-    UPDATE turn SET on_head_path = 0
-    WHERE key IN (
+    UPDATE turn_state SET on_head_path = 0
+    WHERE turn IN (
         WITH RECURSIVE coming (key, parent, is_known) AS (
             SELECT t.key, t.parent, 0 FROM turn t WHERE t.key = new.head_turn
             UNION
@@ -257,8 +281,8 @@ BEGIN
         )
         SELECT key FROM going
     );
-    UPDATE turn SET on_head_path = 1
-    WHERE on_head_path = 0 AND key IN (
+    UPDATE turn_state SET on_head_path = 1
+    WHERE on_head_path = 0 AND turn IN (
         WITH RECURSIVE coming (key, parent, is_known) AS (
             SELECT t.key, t.parent, 0 FROM turn t WHERE t.key = new.head_turn
             UNION
@@ -271,14 +295,14 @@ BEGIN
 END;
 
 CREATE TABLE turn_input (
-    turn             INTEGER PRIMARY KEY REFERENCES turn (key),
+    turn             INTEGER PRIMARY KEY REFERENCES turn_start (key),
     -- The request as it came, or what it does not have in common with that of `parent`; empty once erased.
     body             BLOB    NOT NULL,
     -- What recovery needs beside the body, encoded.
     context          TEXT    NOT NULL,
     -- The body is so much of the start of the body of `parent`, then `body`, then so much of that one's end; null for
     -- one that is stored whole.
-    parent           INTEGER REFERENCES turn (key),
+    parent           INTEGER REFERENCES turn_start (key),
     kept_start_bytes INTEGER CHECK (kept_start_bytes >= 0),
     kept_end_bytes   INTEGER CHECK (kept_end_bytes >= 0),
     -- At most how many other bodies this one is made of.
@@ -297,7 +321,7 @@ CREATE TABLE turn_input (
 CREATE INDEX turn_input_parent ON turn_input (parent) WHERE parent IS NOT NULL;
 
 CREATE TABLE message (
-    turn       INTEGER NOT NULL REFERENCES turn (key),
+    turn       INTEGER NOT NULL REFERENCES turn_start (key),
     -- 0 for what the request brought.
     round      INTEGER NOT NULL CHECK (round >= 0),
     seq        INTEGER NOT NULL CHECK (seq >= 0),
@@ -312,7 +336,7 @@ CREATE TABLE message (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE tool_call (
-    turn            INTEGER NOT NULL REFERENCES turn (key),
+    turn            INTEGER NOT NULL REFERENCES turn_start (key),
     -- 0 for calls that no round of the model made: those that a turn runs because they were approved.
     round           INTEGER NOT NULL CHECK (round >= 0),
     position        INTEGER NOT NULL CHECK (position >= 0),
@@ -394,7 +418,7 @@ END;
 
 -- A result that a client brought is a block of a message. Here it is found by its call, as a call's row is.
 CREATE TABLE brought_result (
-    turn         INTEGER NOT NULL REFERENCES turn (key),
+    turn         INTEGER NOT NULL REFERENCES turn_start (key),
     round        INTEGER NOT NULL CHECK (round >= 0),
     seq          INTEGER NOT NULL CHECK (seq >= 0),
     -- Its place among the blocks of the message.
@@ -414,7 +438,7 @@ CREATE INDEX brought_result_failed ON brought_result (organization, turn) WHERE 
 
 -- One try of a round's model request, or of a call. Open while `outcome` is null.
 CREATE TABLE attempt (
-    turn          INTEGER NOT NULL REFERENCES turn (key),
+    turn          INTEGER NOT NULL REFERENCES turn_start (key),
     round         INTEGER NOT NULL CHECK (round >= 0),
     -- The call's; -1 for the model request, since a key column holds no null.
     position      INTEGER NOT NULL CHECK (position >= -1),
@@ -434,7 +458,7 @@ CREATE TABLE attempt (
 
 -- Flushes of a turn's log; each event keeps its own line.
 CREATE TABLE turn_event (
-    turn       INTEGER NOT NULL REFERENCES turn (key),
+    turn       INTEGER NOT NULL REFERENCES turn_start (key),
     first      INTEGER NOT NULL CHECK (first >= 1),
     count      INTEGER NOT NULL CHECK (count >= 1),
     -- The claim under which these were written: another driver may have shown other events under these numbers before
@@ -455,7 +479,7 @@ CREATE TABLE request_key (
     route        TEXT    NOT NULL,
     key          TEXT    NOT NULL,
     body_hash    BLOB    NOT NULL CHECK (length(body_hash) = 32),
-    turn         INTEGER NOT NULL REFERENCES turn (key),
+    turn         INTEGER NOT NULL REFERENCES turn_start (key),
     created_us   INTEGER NOT NULL,
     updated_us   INTEGER NOT NULL,
     PRIMARY KEY (organization, api_key, end_user, route, key)
@@ -470,7 +494,12 @@ CREATE TABLE forgotten (
 
 INSERT INTO forgotten VALUES (0);
 
-CREATE TRIGGER turn_is_forgotten AFTER UPDATE OF deleted_us, erased_us ON turn
+CREATE TRIGGER turn_is_deleted AFTER UPDATE OF deleted_us ON turn_start
+BEGIN
+    UPDATE forgotten SET times = times + 1;
+END;
+
+CREATE TRIGGER turn_is_erased AFTER UPDATE OF erased_us ON turn_state
 BEGIN
     UPDATE forgotten SET times = times + 1;
 END;
@@ -520,7 +549,7 @@ INSERT INTO seal VALUES (1, randomblob(32));
 
 -- Items that were taken out of their conversation.
 CREATE TABLE deleted_item (
-    turn       INTEGER NOT NULL REFERENCES turn (key),
+    turn       INTEGER NOT NULL REFERENCES turn_start (key),
     id         TEXT    NOT NULL,
     created_us INTEGER NOT NULL,
     updated_us INTEGER NOT NULL,
@@ -545,7 +574,7 @@ CREATE TABLE blob (
 
 -- The places of contents in the texts of a turn.
 CREATE TABLE blob_use (
-    turn         INTEGER NOT NULL REFERENCES turn (key),
+    turn         INTEGER NOT NULL REFERENCES turn_start (key),
     holder       TEXT    NOT NULL
         CHECK (holder = 'body' OR holder = 'message' OR holder = 'result' OR holder = 'events' OR holder = 'file'),
     -- The row that holds the text, among those of its kind and turn: (round, seq) of a message, (round, position) of a
@@ -575,7 +604,7 @@ END;
 
 -- The files that a call made. They go with the contents of its turn.
 CREATE TABLE call_file (
-    turn         INTEGER NOT NULL REFERENCES turn (key),
+    turn         INTEGER NOT NULL REFERENCES turn_start (key),
     round        INTEGER NOT NULL,
     position     INTEGER NOT NULL,
     n            INTEGER NOT NULL CHECK (n >= 0),
@@ -703,7 +732,7 @@ CREATE TABLE webhook_delivery (
     -- The `webhook-id`, the same in every attempt.
     event_id     TEXT    NOT NULL,
     -- Null for a test. With round and position the event is of a call.
-    turn         INTEGER REFERENCES turn (key),
+    turn         INTEGER REFERENCES turn_start (key),
     round        INTEGER,
     position     INTEGER,
     state        TEXT    NOT NULL CHECK (state IN ('pending', 'delivered', 'dead')),
@@ -745,7 +774,7 @@ CREATE TABLE webhook_attempt (
 CREATE TABLE job (
     key            INTEGER PRIMARY KEY,
     organization   INTEGER NOT NULL REFERENCES organization (key),
-    turn           INTEGER NOT NULL REFERENCES turn (key),
+    turn           INTEGER NOT NULL REFERENCES turn_start (key),
     round          INTEGER NOT NULL,
     position       INTEGER NOT NULL,
     -- The id by which its tool knows it, once it is known. It stays when the contents of the turn are erased.
@@ -778,7 +807,7 @@ CREATE TABLE callback_delivery (
     id           TEXT    NOT NULL UNIQUE,
     -- Null for one that names no call.
     organization INTEGER REFERENCES organization (key),
-    turn         INTEGER REFERENCES turn (key),
+    turn         INTEGER REFERENCES turn_start (key),
     round        INTEGER,
     position     INTEGER,
     -- As the address says.

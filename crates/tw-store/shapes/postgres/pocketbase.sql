@@ -9,7 +9,7 @@ SELECT c.id, u.name AS "user", pocketbase_time(c.created_us) AS created, pocketb
 FROM conversation c LEFT JOIN end_user u ON u.key = c.end_user
 WHERE c.organization = (SELECT w.organization FROM whose w)
   AND (c.api_key IS NOT NULL OR EXISTS (
-      SELECT 1 FROM turn t WHERE t.organization = c.organization AND t.conversation = c.key AND t.deleted_us IS NULL));
+      SELECT 1 FROM turn_start t WHERE t.organization = c.organization AND t.conversation = c.key AND t.deleted_us IS NULL));
 
 CREATE OR REPLACE VIEW turns WITH (security_barrier) AS
 SELECT t.id, c.id AS conversation,

@@ -30,13 +30,14 @@ SELECT organization, api_key FROM reader WHERE role = current_user;
 
 -- The turns that lead to the heads of conversations.
 CREATE OR REPLACE VIEW path_turn AS
-SELECT t.key, t.id, t.organization, t.conversation, t.model, t.item_source, t.created_us, t.ended_us,
+SELECT t.key, t.id, t.organization, t.conversation, t.model, t.item_source, t.created_us, s.ended_us,
        c.id AS conversation_id
-FROM conversation c JOIN turn t ON t.organization = c.organization AND t.conversation = c.key
+FROM conversation c JOIN turn_start t ON t.organization = c.organization AND t.conversation = c.key
+     JOIN turn_state s ON s.turn = t.key
 WHERE c.organization = (SELECT w.organization FROM whose w)
   AND t.organization = (SELECT w.organization FROM whose w)
-  AND t.on_head_path = 1 AND t.status IN ('completed', 'incomplete')
-  AND t.deleted_us IS NULL AND t.erased_us IS NULL
+  AND s.on_head_path = 1 AND s.status IN ('completed', 'incomplete')
+  AND t.deleted_us IS NULL AND s.erased_us IS NULL
   -- Of which something was taken out of the conversation.
   AND NOT EXISTS (SELECT 1 FROM deleted_item d WHERE d.turn = t.key);
 
@@ -118,7 +119,7 @@ WHERE c.organization = (SELECT w.organization FROM whose w)
                                    ELSE c.approves IS NULL OR c.reason IS DISTINCT FROM 'approval_expired' END)
     OR (c.runs = 'outside' AND c.shown <> '')
     OR (c.runs = 'outside' AND c.shown = '' AND c.round > 0 AND NOT EXISTS (
-        SELECT 1 FROM brought_result b JOIN turn bt ON bt.key = b.turn
+        SELECT 1 FROM brought_result b JOIN turn_start bt ON bt.key = b.turn
         WHERE b.organization = c.organization AND b.tool_call_id = c.tool_call_id AND b.turn > c.turn
           AND bt.conversation = t.conversation)));
 
@@ -127,7 +128,7 @@ CREATE OR REPLACE VIEW told_result AS
 SELECT t.id AS turn_id, t.conversation_id, t.id || '.' || b.round || '.' || b.seq || '.' || b.block AS id,
        b.round, b.seq, b.turn, b.tool_call_id, b.is_error, m.created_us + b.seq + b.block AS at_us,
        coalesce(
-           (SELECT c.tool_name FROM tool_call c JOIN turn ct ON ct.key = c.turn
+           (SELECT c.tool_name FROM tool_call c JOIN turn_start ct ON ct.key = c.turn
             WHERE ct.conversation = t.conversation AND c.organization = b.organization AND c.tool_call_id = b.tool_call_id AND c.turn <= b.turn
               AND c.runs <> 'server'
             ORDER BY c.turn DESC, c.round DESC, c.position DESC LIMIT 1),

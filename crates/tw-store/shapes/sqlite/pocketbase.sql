@@ -11,7 +11,7 @@ SELECT c.id, u.name AS user,
 FROM conversation c LEFT JOIN end_user u ON u.key = c.end_user
 WHERE c.organization = (SELECT w.organization FROM whose w)
   AND (c.api_key IS NOT NULL OR EXISTS (
-      SELECT 1 FROM turn t WHERE t.organization = c.organization AND t.conversation = c.key AND t.deleted_us IS NULL));
+      SELECT 1 FROM turn_start t WHERE t.organization = c.organization AND t.conversation = c.key AND t.deleted_us IS NULL));
 
 DROP VIEW IF EXISTS temp.turns;
 CREATE TEMP VIEW turns AS

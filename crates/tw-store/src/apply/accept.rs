@@ -7,7 +7,7 @@ use tw_wire::stored;
 
 use super::{
     StoreApplyError, TurnKey, approvals, execute, execute_one, hint, insert, items, new_key,
-    query_key, turn_changes,
+    query_key, run, turn_changes,
 };
 use crate::blob::ContentCutter;
 use crate::body;
@@ -23,12 +23,15 @@ const WHAT: &str = "accepting a turn";
 /// The value of a key's `end_user` column for a turn without an end user.
 pub(crate) const NOBODY: i64 = 0;
 
-const INSERT_TURN: &str = "INSERT INTO turn
+const INSERT_START: &str = "INSERT INTO turn_start
     (organization, id, api_key, end_user, conversation, conversation_named, surface, streamed, on_leave, record,
-     model, request_id, body_hash, projector_version, owner, fence, status, deadline_us, created_us, updated_us,
-     memory, parent, memory_turn, item_source, key)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, 'running', ?17, ?18, ?18,
-            ?19, ?20, ?21, ?22, ?23)";
+     model, request_id, projector_version, deadline_us, created_us, updated_us, memory, parent, memory_turn,
+     item_source, key)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?16, ?17, ?18, ?19, ?20)";
+
+const INSERT_STATE: &str = "INSERT INTO turn_state
+    (turn, organization, api_key, names_somebody, body_hash, owner, fence, status, created_us, updated_us)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'running', ?8, ?8)";
 
 /// The outcome of accepting a new turn.
 pub enum AcceptOutcome {
@@ -93,10 +96,7 @@ pub fn accept_turn(
         enum_words::record(new.record),
         new.model,
         new.request_id,
-        new.body_hash,
         stored::PROJECTOR_VERSION,
-        new.owner,
-        FIRST_FENCE,
         new.deadline.0,
         new.at.0,
         new.memory.as_str(),
@@ -105,8 +105,19 @@ pub fn accept_turn(
         new.adds_items.as_ref().map(|adds| adds.source.as_str()),
         key,
     ];
-    let inserted = insert(db, WHAT, INSERT_TURN, key, bound)?;
+    let inserted = insert(db, WHAT, INSERT_START, key, bound)?;
     let turn = inserted.ok_or(StoreApplyError::Guard { what: WHAT })?;
+    let bound = params![
+        turn,
+        new.organization.0,
+        new.api_key.0,
+        new.end_user.is_some() || new.conversation_named,
+        new.body_hash,
+        new.owner,
+        FIRST_FENCE,
+        new.at.0,
+    ];
+    run(db, WHAT, INSERT_STATE, bound)?;
     items::note_busy(db, new, conversation, turn)?;
     body::insert(db, WHAT, turn, new, parent.key(), contents)?;
     let written = TurnKey {
@@ -147,7 +158,7 @@ impl Before {
 
 /// PostgreSQL keeps the turn from being deleted or erased until the new one is there.
 const FIND_TURN: Sql = Sql {
-    sqlite: "SELECT key, deleted_us IS NOT NULL FROM turn WHERE organization = ?1 AND id = ?2",
+    sqlite: "SELECT key, deleted_us IS NOT NULL FROM turn_start WHERE organization = ?1 AND id = ?2",
     postgres: "SELECT key, deleted_us IS NOT NULL FROM turn WHERE organization = ?1 AND id = ?2 FOR SHARE",
 };
 
@@ -267,7 +278,7 @@ const FIND_KEY: &str = "SELECT t.id,
         k.body_hash = ?6
           AND CASE WHEN ?8 IS NULL THEN t.conversation_named = 0 ELSE t.conversation_named = 1 AND c.id = ?8 END
           AS same_request
-    FROM request_key k JOIN turn t ON t.key = k.turn JOIN conversation c ON c.key = t.conversation
+    FROM request_key k JOIN turn_start t ON t.key = k.turn JOIN conversation c ON c.key = t.conversation
     WHERE k.organization = ?1 AND k.api_key = ?2 AND k.end_user = ?3 AND k.route = ?4 AND k.key = ?5
       AND k.created_us >= ?7";
 
@@ -342,11 +353,13 @@ fn insert_key(
 /// On PostgreSQL a turn is its owner's for as long as that one has a lease, and of two that claim it the second finds the
 /// first's.
 const CLAIM: Sql = Sql {
-    sqlite: "UPDATE turn SET fence = fence + 1, claims_open = claims_open + 1, owner = ?3, updated_us = ?4
-        WHERE organization = ?1 AND id = ?2 AND status = 'running' AND owner <> ?3
+    sqlite: "UPDATE turn_state SET fence = fence + 1, claims_open = claims_open + 1, owner = ?3, updated_us = ?4
+        WHERE turn = (SELECT key FROM turn_start WHERE organization = ?1 AND id = ?2)
+          AND status = 'running' AND owner <> ?3
         RETURNING fence, claims_open - 1",
-    postgres: "UPDATE turn SET fence = fence + 1, claims_open = claims_open + 1, owner = ?3, updated_us = ?4
-        WHERE organization = ?1 AND id = ?2 AND status = 'running' AND owner <> ?3
+    postgres: "UPDATE turn_state SET fence = fence + 1, claims_open = claims_open + 1, owner = ?3, updated_us = ?4
+        WHERE turn = (SELECT key FROM turn_start WHERE organization = ?1 AND id = ?2)
+          AND status = 'running' AND owner <> ?3
           AND (split_part(owner, ':', 1) = split_part(?3, ':', 1)
                OR split_part(owner, ':', 1) NOT IN (SELECT id FROM instance WHERE lease_until_us > clock_us()))
         RETURNING fence, claims_open - 1",
@@ -382,8 +395,8 @@ pub fn ask_stop(
     turn: TurnId,
     at: Timestamp,
 ) -> Result<Outcome, StoreApplyError> {
-    let sql = "UPDATE turn SET stop_reason = coalesce(stop_reason, 'requested'), updated_us = ?3
-               WHERE organization = ?1 AND id = ?2 AND status = 'running'";
+    let sql = "UPDATE turn_state SET stop_reason = coalesce(stop_reason, 'requested'), updated_us = ?3
+               WHERE turn = (SELECT key FROM turn_start WHERE organization = ?1 AND id = ?2) AND status = 'running'";
     const WHAT: &str = "asking a turn to stop";
     let bound = params![organization.0, turn.to_string(), at.0];
     if execute(db, WHAT, sql, bound)? == 0 {
@@ -399,8 +412,8 @@ pub fn mark_answered(
     turn: TurnId,
     at: Timestamp,
 ) -> Result<Outcome, StoreApplyError> {
-    let sql = "UPDATE turn SET answered_us = ?3, updated_us = ?3
-               WHERE organization = ?1 AND id = ?2 AND answered_us IS NULL";
+    let sql = "UPDATE turn_state SET answered_us = ?3, updated_us = ?3
+               WHERE turn = (SELECT key FROM turn_start WHERE organization = ?1 AND id = ?2) AND answered_us IS NULL";
     let bound = params![organization.0, turn.to_string(), at.0];
     let touched = execute_one(db, "noting that a turn was answered", sql, bound)?;
     Ok(match touched {

@@ -29,7 +29,7 @@ pub fn ask(
 /// Before the look, since a row of the call that acts on the answer is none of its own.
 const LOCK: &str = "SELECT 1 FROM tool_call WHERE organization = ?1 AND id = ?2 FOR NO KEY UPDATE";
 
-const FIND: &str = "SELECT c.approval FROM tool_call c JOIN turn t ON t.key = c.turn
+const FIND: &str = "SELECT c.approval FROM tool_call c JOIN turn_start t ON t.key = c.turn
     WHERE c.organization = ?1 AND c.id = ?2 AND t.deleted_us IS NULL
       AND NOT EXISTS (SELECT 1 FROM tool_call a WHERE a.organization = ?1 AND a.approves = ?2)";
 

@@ -31,7 +31,7 @@ struct CalledBack {
 const FIND: &str = "SELECT c.turn, c.round, c.position, CASE WHEN c.ended_us IS NOT NULL THEN 1 ELSE 0 END,
         CASE WHEN c.deadline_us IS NOT NULL THEN 1 ELSE 0 END, CASE WHEN t.erased_us IS NOT NULL THEN 1 ELSE 0 END,
         coalesce(c.external_id, j.external_id)
-    FROM tool_call c JOIN turn t ON t.key = c.turn
+    FROM tool_call c JOIN turn_state t ON t.turn = c.turn
     LEFT JOIN job j ON j.turn = c.turn AND j.round = c.round AND j.position = c.position
     WHERE c.organization = ?1 AND c.id = ?2";
 

@@ -14,17 +14,17 @@ const CHARGE_REQUEST: &str = "UPDATE attempt SET cost_microusd = ?4, updated_us 
     WHERE turn = ?1 AND round = ?2 AND position = -1 AND n = ?3 AND cost_microusd IS NULL";
 const CHARGE_CALL: &str = "UPDATE tool_call SET cost_microusd = ?4, updated_us = ?5
     WHERE turn = ?1 AND round = ?2 AND position = ?3 AND cost_microusd IS NULL";
-const CHARGE_TURN: &str = "UPDATE turn
-    SET cost_microusd = coalesce(cost_microusd, 0) + ?2, updated_us = ?3 WHERE key = ?1";
+const CHARGE_TURN: &str = "UPDATE turn_state
+    SET cost_microusd = coalesce(cost_microusd, 0) + ?2, updated_us = ?3 WHERE turn = ?1";
 
 /// Adds to the month of the organization, the key, and the end user if somebody is named.
 const SPEND: &str = "INSERT INTO spend_month
     (organization, month, spender, spender_key, cost_microusd, created_us, updated_us)
-    SELECT organization, ?2, 'organization', 0, ?3, ?4, ?4 FROM turn WHERE key = ?1
+    SELECT organization, ?2, 'organization', 0, ?3, ?4, ?4 FROM turn_start WHERE key = ?1
     UNION ALL
-    SELECT organization, ?2, 'key', api_key, ?3, ?4, ?4 FROM turn WHERE key = ?1
+    SELECT organization, ?2, 'key', api_key, ?3, ?4, ?4 FROM turn_start WHERE key = ?1
     UNION ALL
-    SELECT organization, ?2, 'end_user', end_user, ?3, ?4, ?4 FROM turn WHERE key = ?1 AND end_user IS NOT NULL
+    SELECT organization, ?2, 'end_user', end_user, ?3, ?4, ?4 FROM turn_start WHERE key = ?1 AND end_user IS NOT NULL
     ON CONFLICT (organization, month, spender, spender_key) DO UPDATE
     SET cost_microusd = spend_month.cost_microusd + excluded.cost_microusd, updated_us = excluded.updated_us";
 
@@ -74,7 +74,7 @@ const ADD_CALLS: &str = "INSERT INTO usage_day
      output_tokens, reasoning_tokens, cost_microusd, created_us, updated_us)
     SELECT t.organization, ?2, 'tool', c.tool_name, t.api_key, coalesce(t.end_user, 0), count(*),
         count(*) FILTER (WHERE c.status = 'failed'), sum(c.cached), 0, 0, 0, 0, coalesce(sum(c.cost_microusd), 0), ?3, ?3
-    FROM tool_call c JOIN turn t ON t.key = c.turn
+    FROM tool_call c JOIN turn_start t ON t.key = c.turn
     WHERE c.turn = ?1 AND c.runs = 'server' AND c.reason IS DISTINCT FROM 'unknown_tool'
     GROUP BY t.key, c.tool_name
     ON CONFLICT (organization, day, kind, name, api_key, end_user) DO UPDATE

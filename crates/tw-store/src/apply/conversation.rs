@@ -1,5 +1,7 @@
 //! The end of a conversation, and that of one of its turns.
 
+use std::collections::BTreeSet;
+
 use tw_core::change::{DeleteConversation, Outcome};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::time::Timestamp;
@@ -8,6 +10,7 @@ use super::{StoreApplyError, execute, hint, query_key, run};
 use crate::session::WriteSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
+use crate::session::sql::Sql;
 
 const WHAT: &str = "deleting a conversation";
 
@@ -15,13 +18,53 @@ const FIND: &str = "SELECT key FROM conversation WHERE organization = ?1 AND id 
 
 /// The deletion of a conversation's turns. The hashes that a turn is found by go at once; a turn
 /// that runs is stopped by whoever drives it, also after a crash.
-const DELETE: &str = "UPDATE turn
-    SET deleted_us = ?5, erase_after_us = ?5, history_hash = NULL, hidden_hash = NULL, updated_us = ?5,
-        stop_reason = CASE WHEN status = 'running' THEN coalesce(stop_reason, 'requested') ELSE stop_reason END
+const DELETE: &str = "UPDATE turn_start SET deleted_us = ?5, updated_us = ?5
     WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
       AND (?3 IS NULL OR api_key = ?3)
       AND (?4 IS NULL OR end_user = (SELECT key FROM end_user WHERE organization = ?1 AND name = ?4))
-    RETURNING key, id, status = 'running'";
+    RETURNING key, id";
+
+/// The list of keys is one bound text, a JSON array. A turn that ends meanwhile has the row of its state, and this waits
+/// for it.
+const DELETE_STATES: Sql = Sql {
+    sqlite: "UPDATE turn_state
+        SET erase_after_us = ?2, history_hash = NULL, hidden_hash = NULL, updated_us = ?2,
+            stop_reason = CASE WHEN status = 'running' THEN coalesce(stop_reason, 'requested') ELSE stop_reason END
+        WHERE turn IN (SELECT value FROM json_each(?1))
+        RETURNING turn, status = 'running'",
+    postgres: "UPDATE turn_state
+        SET erase_after_us = ?2, history_hash = NULL, hidden_hash = NULL, updated_us = ?2,
+            stop_reason = CASE WHEN status = 'running' THEN coalesce(stop_reason, 'requested') ELSE stop_reason END
+        WHERE turn IN (SELECT CAST(value AS bigint) FROM json_array_elements_text(CAST(?1 AS json)) AS deleted (value))
+        RETURNING turn, status = 'running'",
+};
+
+/// What is to follow the deletion of turns: the hashes by which they are found go, their contents are due, and those
+/// that run, which are given back, are stopped.
+pub(super) fn delete_states(
+    db: &mut WriteSession<'_>,
+    what: &'static str,
+    turns: &[(i64, String)],
+    at: Timestamp,
+) -> Result<Vec<TurnId>, StoreApplyError> {
+    if turns.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys: Vec<String> = turns.iter().map(|(key, _)| key.to_string()).collect();
+    let keys = format!("[{}]", keys.join(","));
+    let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let states: Vec<(i64, bool)> = db
+        .rows(DELETE_STATES, params![keys, at.0], read)
+        .map_err(|error| StoreApplyError::db(what, error))?;
+    let running = states.into_iter().filter(|(_, is_running)| *is_running);
+    let running: BTreeSet<i64> = running.map(|(key, _)| key).collect();
+    let ids = turns.iter().filter(|(key, _)| running.contains(key));
+    ids.map(|(_, id)| TurnId::parse(id))
+        .collect::<Option<_>>()
+        .ok_or(StoreApplyError::Guard {
+            what: "the id of a turn",
+        })
+}
 
 /// What was inserted by SQL, and is in no turn.
 const DELETE_QUEUED: &str = "DELETE FROM queued_row
@@ -57,40 +100,27 @@ pub fn delete(
     let end_user = delete.whose.end_user.as_deref();
     let at = delete.at.0;
     let bound = params![organization, key, api_key, end_user, at];
-    let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let deleted: Result<Vec<DeletedTurn>, _> = db.rows(DELETE, bound, read);
+    let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let deleted: Result<Vec<(i64, String)>, _> = db.rows(DELETE, bound, read);
     let mut deleted = deleted.map_err(|error| StoreApplyError::db(WHAT, error))?;
+    deleted.sort_unstable();
+    let running = delete_states(db, WHAT, &deleted, delete.at)?;
     let bound = params![organization, key, api_key, end_user, at];
     if execute(db, WHAT, UNMAKE, bound)? == 0 && deleted.is_empty() {
         return Ok(Outcome::Already);
     }
     let bound = params![organization, delete.conversation, api_key];
     run(db, WHAT, DELETE_QUEUED, bound)?;
-    deleted.sort_unstable();
     run(db, WHAT, MOVE_HEAD, params![organization, key, at])?;
-    if deleted.iter().any(|(_, _, runs)| *runs) {
+    if !running.is_empty() {
         hint(db, WHAT)?;
     }
-    let running = deleted.iter().filter(|(_, _, runs)| *runs);
-    let running = running.map(|(_, id, _)| TurnId::parse(id));
-    let running = running
-        .collect::<Option<_>>()
-        .ok_or(StoreApplyError::Guard {
-            what: "the id of a turn",
-        })?;
     Ok(Outcome::Deleted { running })
 }
 
-/// A deleted turn's key and id, and whether it runs.
-type DeletedTurn = (i64, String, bool);
-
-const FIND_TURN: &str = "SELECT conversation, status = 'running' FROM turn
-    WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL";
-
-const DELETE_TURN: &str = "UPDATE turn
-    SET deleted_us = ?3, erase_after_us = ?3, history_hash = NULL, hidden_hash = NULL, updated_us = ?3,
-        stop_reason = CASE WHEN status = 'running' THEN coalesce(stop_reason, 'requested') ELSE stop_reason END
-    WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL";
+const DELETE_TURN: &str = "UPDATE turn_start SET deleted_us = ?3, updated_us = ?3
+    WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL
+    RETURNING key, conversation";
 
 /// Deletes one turn. `Already` when there is none, or it was deleted.
 pub fn delete_turn(
@@ -101,21 +131,17 @@ pub fn delete_turn(
 ) -> Result<Outcome, StoreApplyError> {
     let id = turn.to_string();
     let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?));
-    let found: Option<(i64, bool)> = db
-        .first(FIND_TURN, params![organization.0, id], read)
+    let found: Option<(i64, i64)> = db
+        .first(DELETE_TURN, params![organization.0, id, at.0], read)
         .map_err(|error| StoreApplyError::db(WHAT, error))?;
-    let Some((conversation, is_running)) = found else {
+    let Some((key, conversation)) = found else {
         return Ok(Outcome::Already);
     };
-    if execute(db, WHAT, DELETE_TURN, params![organization.0, id, at.0])? == 0 {
-        return Ok(Outcome::Already);
-    }
+    let running = delete_states(db, WHAT, &[(key, id)], at)?;
     let bound = params![organization.0, conversation, at.0];
     run(db, WHAT, MOVE_HEAD, bound)?;
-    if is_running {
+    if !running.is_empty() {
         hint(db, WHAT)?;
     }
-    Ok(Outcome::Deleted {
-        running: is_running.then_some(turn).into_iter().collect(),
-    })
+    Ok(Outcome::Deleted { running })
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use tw_core::change::{EraseEndUser, Outcome};
-use tw_core::id::TurnId;
 use tw_core::time::Timestamp;
 
-use super::conversation::MOVE_HEAD;
+use super::conversation::{MOVE_HEAD, delete_states};
 use super::{StoreApplyError, execute, hint, run};
 use crate::session::WriteSession;
 use crate::session::bound::params;
@@ -43,12 +42,10 @@ const NEXT: Sql = Sql {
 };
 
 /// As a conversation is deleted: what turns are found by goes at once, and one that runs is stopped.
-const DELETE_TURNS: &str = "UPDATE turn
-    SET deleted_us = ?3, erase_after_us = ?3, history_hash = NULL, hidden_hash = NULL, updated_us = ?3,
-        stop_reason = CASE WHEN status = 'running' THEN coalesce(stop_reason, 'requested') ELSE stop_reason END
-    WHERE key IN (SELECT key FROM turn WHERE organization = ?1 AND end_user = ?2 AND deleted_us IS NULL
+const DELETE_TURNS: &str = "UPDATE turn_start SET deleted_us = ?3, updated_us = ?3
+    WHERE key IN (SELECT key FROM turn_start WHERE organization = ?1 AND end_user = ?2 AND deleted_us IS NULL
                   ORDER BY conversation, key LIMIT ?4)
-    RETURNING conversation, id, status = 'running'";
+    RETURNING conversation, key, id";
 
 const UNMAKE: &str = "UPDATE conversation SET api_key = NULL, metadata = '{}', end_user = NULL, updated_us = ?3
     WHERE key IN (SELECT key FROM conversation
@@ -57,7 +54,7 @@ const UNMAKE: &str = "UPDATE conversation SET api_key = NULL, metadata = '{}', e
 /// Rows that wait to be appended to their conversations, or were refused.
 const FORGET_QUEUED: &str = "DELETE FROM queued_row WHERE organization = ?1 AND conversation IN (
     SELECT c.id FROM conversation c WHERE c.organization = ?1 AND (c.end_user = ?2 OR EXISTS (
-        SELECT 1 FROM turn t WHERE t.organization = ?1 AND t.conversation = c.key AND t.end_user = ?2
+        SELECT 1 FROM turn_start t WHERE t.organization = ?1 AND t.conversation = c.key AND t.end_user = ?2
           AND t.deleted_us IS NULL)))";
 
 const DONE: &str = "UPDATE end_user SET erasing_us = NULL, updated_us = ?2 WHERE key = ?1";
@@ -77,9 +74,13 @@ pub fn delete_erased(
     run(db, WHAT, FORGET_QUEUED, params![organization, user])?;
     let bound = params![organization, user, at.0, turns_max];
     let read = |row: Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let deleted: Vec<(i64, String, bool)> = db.rows(DELETE_TURNS, bound, read).map_err(failed)?;
+    let deleted: Vec<(i64, i64, String)> = db.rows(DELETE_TURNS, bound, read).map_err(failed)?;
     // In one order, so that two who lock rows do not wait for each other.
     let conversations: BTreeSet<i64> = deleted.iter().map(|(of, _, _)| *of).collect();
+    let deleted = deleted.into_iter().map(|(_, key, id)| (key, id));
+    let mut deleted: Vec<(i64, String)> = deleted.collect();
+    deleted.sort_unstable();
+    let running = delete_states(db, WHAT, &deleted, at)?;
     for conversation in &conversations {
         run(
             db,
@@ -94,15 +95,8 @@ pub fn delete_erased(
             run(db, WHAT, DONE, params![user, at.0])?;
         }
     }
-    if deleted.iter().any(|(_, _, runs)| *runs) {
+    if !running.is_empty() {
         hint(db, WHAT)?;
     }
-    let running = deleted.iter().filter(|(_, _, runs)| *runs);
-    let running = running.map(|(_, id, _)| TurnId::parse(id));
-    let running = running.collect::<Option<_>>();
-    Ok(Outcome::Deleted {
-        running: running.ok_or(StoreApplyError::Guard {
-            what: "the id of a turn",
-        })?,
-    })
+    Ok(Outcome::Deleted { running })
 }

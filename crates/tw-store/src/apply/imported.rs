@@ -257,15 +257,17 @@ fn create_conversation(
 }
 
 /// It is marked as one that leads to the head, which [`MOVE_HEAD`] moves to it by the same rule.
-const INSERT_TURN: &str = "INSERT INTO turn
-    (organization, id, api_key, end_user, conversation, conversation_named, surface, streamed, on_leave, record,
-     model, request_id, body_hash, projector_version, owner, fence, status, reason, deadline_us, created_us,
-     updated_us, memory, parent, has_tool_calls, tool_count, answered_us, ended_us, events_expired_us, key,
-     on_head_path)
-    VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, 0, ?7, ?8, ?9, ?10, ?11, ?12, 'import', ?13, ?14, ?15, ?16, ?17, ?16, ?18,
-            ?19, ?20, ?21, ?16, ?16, ?16, ?22,
-            CASE WHEN EXISTS (SELECT 1 FROM conversation c WHERE c.key = ?5 AND c.api_key IS NOT NULL)
+const INSERT_STATE: &str = "INSERT INTO turn_state
+    (turn, organization, api_key, names_somebody, body_hash, owner, fence, status, reason, has_tool_calls, tool_count,
+     answered_us, ended_us, events_expired_us, created_us, updated_us, on_head_path)
+    VALUES (?1, ?2, ?3, 1, ?4, 'import', ?5, ?6, ?7, ?8, ?9, ?10, ?10, ?10, ?11, ?10,
+            CASE WHEN EXISTS (SELECT 1 FROM conversation c WHERE c.key = ?12 AND c.api_key IS NOT NULL)
                 THEN 0 ELSE 1 END)";
+
+const INSERT_START: &str = "INSERT INTO turn_start
+    (organization, id, api_key, end_user, conversation, conversation_named, surface, streamed, on_leave, record,
+     model, request_id, projector_version, deadline_us, created_us, updated_us, memory, parent, key)
+    VALUES (?1, ?2, ?3, ?4, ?5, 1, ?6, 0, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?12, ?14, ?15, ?16)";
 
 fn insert_turn(
     db: &mut WriteSession<'_>,
@@ -287,21 +289,31 @@ fn insert_turn(
         enum_words::record(RecordPolicy::Full),
         stored::imported::MODEL,
         turn.first_row,
-        body_hash,
         stored::PROJECTOR_VERSION,
-        FIRST_FENCE,
-        turn.status.as_str(),
-        turn.reason.map(TurnReason::as_str),
         turn.ended.0,
         turn.at.0,
         MemoryVerdict::Off.as_str(),
         places.parent,
-        !turn.calls.is_empty(),
-        calls,
         key,
     ];
-    let inserted = insert(db, WHAT, INSERT_TURN, key, bound)?;
-    inserted.ok_or(StoreApplyError::Guard { what: WHAT })
+    let inserted = insert(db, WHAT, INSERT_START, key, bound)?;
+    let key = inserted.ok_or(StoreApplyError::Guard { what: WHAT })?;
+    let bound = params![
+        key,
+        import.organization.0,
+        import.api_key.0,
+        body_hash,
+        FIRST_FENCE,
+        turn.status.as_str(),
+        turn.reason.map(TurnReason::as_str),
+        !turn.calls.is_empty(),
+        calls,
+        turn.ended.0,
+        turn.at.0,
+        places.conversation,
+    ];
+    run(db, WHAT, INSERT_STATE, bound)?;
+    Ok(key)
 }
 
 /// Nobody recovers the turn, and so there is no context.

@@ -67,7 +67,7 @@ pub fn change_conversation(
 }
 
 const FIND_TURN: &str =
-    "SELECT key FROM turn WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL";
+    "SELECT key FROM turn_start WHERE organization = ?1 AND id = ?2 AND deleted_us IS NULL";
 
 const DELETE_ITEM: &str = "INSERT INTO deleted_item (turn, id, created_us, updated_us)
     VALUES (?1, ?2, ?3, ?3) ON CONFLICT (turn, id) DO NOTHING";
@@ -102,9 +102,9 @@ const LOCK: &str =
 /// The state of a conversation to which a turn is to add items. A turn that was deleted while it ran adds nothing.
 const STATE: &str = "SELECT h.id, c.api_key IS NOT NULL,
         EXISTS (SELECT 1 FROM turn b WHERE b.key = c.busy_turn AND b.status = 'running' AND b.deleted_us IS NULL),
-        c.api_key IS NULL AND NOT EXISTS (SELECT 1 FROM turn t
+        c.api_key IS NULL AND NOT EXISTS (SELECT 1 FROM turn_start t
             WHERE t.organization = ?1 AND t.conversation = c.key AND t.deleted_us IS NULL)
-    FROM conversation c LEFT JOIN turn h ON h.key = c.head_turn
+    FROM conversation c LEFT JOIN turn_start h ON h.key = c.head_turn
     WHERE c.organization = ?1 AND c.id = ?2";
 
 /// Whether a new turn cannot add items: another one is about to, or the conversation is another than the turn was
@@ -136,7 +136,7 @@ pub fn is_busy(db: &mut WriteSession<'_>, new: &NewTurn) -> Result<bool, StoreAp
 const MAKE_AGAIN: &str = "UPDATE conversation
     SET api_key = ?3, metadata = ?4, end_user = ?5, head_turn = NULL, busy_turn = NULL, created_us = ?6, updated_us = ?6
     WHERE organization = ?1 AND id = ?2 AND api_key IS NULL
-      AND NOT EXISTS (SELECT 1 FROM turn t
+      AND NOT EXISTS (SELECT 1 FROM turn_start t
           WHERE t.organization = ?1 AND t.conversation = conversation.key AND t.deleted_us IS NULL)
     RETURNING key";
 
@@ -162,7 +162,7 @@ pub fn make_again(
 const NOTE_BUSY: &str = "UPDATE conversation
     SET busy_turn = ?2, updated_us = ?3,
         end_user = CASE WHEN api_key IS NULL THEN end_user
-                   ELSE coalesce(end_user, (SELECT end_user FROM turn WHERE key = ?2)) END
+                   ELSE coalesce(end_user, (SELECT end_user FROM turn_start WHERE key = ?2)) END
     WHERE key = ?1";
 
 /// Notes that the turn works on its conversation, for as long as it runs.

@@ -99,8 +99,8 @@ pub(super) struct OpenCall {
 }
 
 /// The turn's row is locked before the call's, in the order in which its driver has them.
-pub(super) const LOCK_TURN: &str = "SELECT 1 FROM turn
-    WHERE key = (SELECT turn FROM tool_call WHERE organization = ?1 AND id = ?2) FOR NO KEY UPDATE";
+pub(super) const LOCK_TURN: &str = "SELECT 1 FROM turn_state
+    WHERE turn = (SELECT turn FROM tool_call WHERE organization = ?1 AND id = ?2) FOR NO KEY UPDATE";
 
 /// The result itself is a block of the turn that brings it.
 const END_OUTSIDE_CALL: &str = "UPDATE tool_call
@@ -139,11 +139,11 @@ pub fn end_outside_call(
 /// PostgreSQL locks the call, so that contents are stored for one result alone.
 const FIND_OPEN: Sql = Sql {
     sqlite: "SELECT c.turn, c.round, c.position, t.erased_us IS NOT NULL
-        FROM tool_call c JOIN turn t ON t.key = c.turn
+        FROM tool_call c JOIN turn_state t ON t.turn = c.turn
         WHERE c.organization = ?1 AND c.id = ?2 AND c.runs = 'server' AND c.status IN ('pending', 'processing')
           AND c.approval IS NULL",
     postgres: "SELECT c.turn, c.round, c.position, CASE WHEN t.erased_us IS NOT NULL THEN 1 ELSE 0 END
-        FROM tool_call c JOIN turn t ON t.key = c.turn
+        FROM tool_call c JOIN turn_state t ON t.turn = c.turn
         WHERE c.organization = ?1 AND c.id = ?2 AND c.runs = 'server' AND c.status IN ('pending', 'processing')
           AND c.approval IS NULL
         FOR NO KEY UPDATE OF c",

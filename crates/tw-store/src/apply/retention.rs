@@ -12,10 +12,10 @@ use crate::session::sql::Sql;
 
 /// Turns that somebody else erases, or continues, are left to a later time.
 const DUE: Sql = Sql {
-    sqlite: "SELECT key FROM turn
+    sqlite: "SELECT turn FROM turn_state
         WHERE erase_after_us <= ?1 AND erased_us IS NULL AND status <> 'running'
         ORDER BY erase_after_us LIMIT ?2",
-    postgres: "SELECT key FROM turn
+    postgres: "SELECT turn FROM turn_state
         WHERE erase_after_us <= ?1 AND erased_us IS NULL AND status <> 'running'
         ORDER BY erase_after_us LIMIT ?2 FOR UPDATE SKIP LOCKED",
 };
@@ -36,9 +36,9 @@ const ERASE: [&str; 9] = [
     "DELETE FROM call_file WHERE turn = ?1 AND ?2 IS NOT NULL",
     "UPDATE job SET answer = NULL, updated_us = ?2 WHERE turn = ?1",
     "DELETE FROM blob_use WHERE turn = ?1 AND ?2 IS NOT NULL",
-    "UPDATE turn SET erased_us = ?2, events_expired_us = coalesce(events_expired_us, ?2), updated_us = ?2,
+    "UPDATE turn_state SET erased_us = ?2, events_expired_us = coalesce(events_expired_us, ?2), updated_us = ?2,
         history_hash = NULL, hidden_hash = NULL
-     WHERE key = ?1",
+     WHERE turn = ?1",
 ];
 
 pub fn erase_due(
@@ -63,11 +63,11 @@ pub fn erase_due(
 }
 
 const CONTENTS_OLD: Sql = Sql {
-    sqlite: "SELECT key FROM turn
+    sqlite: "SELECT turn FROM turn_state
         WHERE organization = ?1 AND ended_us < ?2 AND erased_us IS NULL
           AND (erase_after_us IS NULL OR erase_after_us > ?3)
         ORDER BY ended_us LIMIT ?4",
-    postgres: "SELECT key FROM turn
+    postgres: "SELECT turn FROM turn_state
         WHERE organization = ?1 AND ended_us < ?2 AND erased_us IS NULL
           AND (erase_after_us IS NULL OR erase_after_us > ?3)
         ORDER BY ended_us LIMIT ?4 FOR UPDATE SKIP LOCKED",
@@ -84,16 +84,16 @@ pub fn expire_contents(
     let bound = params![organization.0, before.0, now.0, turns_max];
     let turns = keys(db, WHAT, CONTENTS_OLD, bound)?;
     for turn in &turns {
-        let sql = "UPDATE turn SET erase_after_us = ?2, updated_us = ?2 WHERE key = ?1";
+        let sql = "UPDATE turn_state SET erase_after_us = ?2, updated_us = ?2 WHERE turn = ?1";
         run(db, WHAT, sql, params![turn, now.0])?;
     }
     Ok(counted(turns.len()))
 }
 
 const LOGS_OLD: Sql = Sql {
-    sqlite: "SELECT key FROM turn
+    sqlite: "SELECT turn FROM turn_state
         WHERE ended_us < ?1 AND events_expired_us IS NULL ORDER BY ended_us LIMIT ?2",
-    postgres: "SELECT key FROM turn
+    postgres: "SELECT turn FROM turn_state
         WHERE ended_us < ?1 AND events_expired_us IS NULL ORDER BY ended_us LIMIT ?2 FOR UPDATE SKIP LOCKED",
 };
 
@@ -111,7 +111,7 @@ pub fn expire_events(
         run(db, WHAT, sql, params![turn])?;
         run(db, WHAT, FORGET_CONTENTS, params![turn])?;
         // The caller's bound stands in for the time, which it does not tell.
-        let sql = "UPDATE turn SET events_expired_us = ?2 WHERE key = ?1";
+        let sql = "UPDATE turn_state SET events_expired_us = ?2 WHERE turn = ?1";
         run(db, WHAT, sql, params![turn, before.0])?;
     }
     Ok(counted(turns.len()))

@@ -507,8 +507,9 @@ pub fn append_events(
 }
 
 /// The first reason stands.
-const NOTE_STOP: &str = "UPDATE turn SET stop_reason = coalesce(stop_reason, ?2), updated_us = ?3
-    WHERE key = ?1 AND status = 'running'";
+const NOTE_STOP: &str =
+    "UPDATE turn_state SET stop_reason = coalesce(stop_reason, ?2), updated_us = ?3
+    WHERE turn = ?1 AND status = 'running'";
 
 pub fn note_stop(
     db: &mut WriteSession<'_>,
@@ -520,7 +521,7 @@ pub fn note_stop(
     execute_guarded(db, "noting that a turn is to stop", NOTE_STOP, bound)
 }
 
-const NOTE_RESUMED: &str = "UPDATE turn SET claims_open = 0, updated_us = ?2 WHERE key = ?1";
+const NOTE_RESUMED: &str = "UPDATE turn_state SET claims_open = 0, updated_us = ?2 WHERE turn = ?1";
 
 pub fn note_resumed(
     db: &mut WriteSession<'_>,
@@ -532,24 +533,26 @@ pub fn note_resumed(
 }
 
 /// The end of a turn. A turn that was deleted while it ran is found by nothing, and its contents are due at once.
-const END_TURN: &str = "UPDATE turn
+const END_TURN: &str = "UPDATE turn_state
     SET status = ?2, reason = ?3, usage = ?4, has_tool_calls = ?5, tool_count = ?6,
-        erase_after_us = CASE WHEN deleted_us IS NOT NULL THEN ?8 WHEN record = 'minimal' THEN ?7 END,
+        erase_after_us = (SELECT CASE WHEN t.deleted_us IS NOT NULL THEN ?8 WHEN t.record = 'minimal' THEN ?7 END
+                          FROM turn_start t WHERE t.key = ?1),
         ended_us = ?8, updated_us = ?8,
-        history_hash = CASE WHEN deleted_us IS NULL THEN ?9 END, hidden_hash = CASE WHEN deleted_us IS NULL THEN ?10 END,
+        history_hash = (SELECT ?9 FROM turn_start t WHERE ?9 IS NOT NULL AND t.key = ?1 AND t.deleted_us IS NULL),
+        hidden_hash = (SELECT ?10 FROM turn_start t WHERE ?10 IS NOT NULL AND t.key = ?1 AND t.deleted_us IS NULL),
         had_effects = ?11,
-        on_head_path = CASE WHEN ?12 = 1 AND deleted_us IS NULL
-                AND (item_source IS NOT NULL
-                     OR NOT EXISTS (SELECT 1 FROM conversation c
-                                    WHERE c.key = turn.conversation AND c.api_key IS NOT NULL))
-            THEN 1 ELSE 0 END
-    WHERE key = ?1 /* guard */ AND status = 'running'";
+        on_head_path = (SELECT count(*) FROM turn_start t
+                        WHERE ?12 = 1 AND t.key = ?1 AND t.deleted_us IS NULL
+                          AND (t.item_source IS NOT NULL
+                               OR NOT EXISTS (SELECT 1 FROM conversation c
+                                              WHERE c.key = t.conversation AND c.api_key IS NOT NULL)))
+    WHERE turn = ?1 /* guard */ AND status = 'running'";
 
 /// A conversation that a client made by itself has the items of those turns that are to add theirs, and no branches.
 /// [`END_TURN`] marks the turn by the same rule, and a trigger the rest of the path where the head moves to a branch.
 pub(super) const MOVE_HEAD: &str = "UPDATE conversation SET head_turn = ?1, updated_us = ?2
-    WHERE key = (SELECT conversation FROM turn WHERE key = ?1 AND deleted_us IS NULL)
-      AND (api_key IS NULL OR (SELECT item_source FROM turn WHERE key = ?1) IS NOT NULL)";
+    WHERE key = (SELECT conversation FROM turn_start WHERE key = ?1 AND deleted_us IS NULL)
+      AND (api_key IS NULL OR (SELECT item_source FROM turn_start WHERE key = ?1) IS NOT NULL)";
 
 pub fn end_turn(
     db: &mut WriteSession<'_>,

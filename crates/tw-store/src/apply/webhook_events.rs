@@ -22,7 +22,7 @@ pub const IS_TOLD: &str = "SELECT 1 FROM webhook
 const OF_TURN: &str =
     "INSERT INTO webhook_delivery (webhook, event, event_id, turn, state, due_us, created_us, updated_us)
     SELECT w.key, ?3, 'evt_' || replace(t.id, '-', ''), t.key, 'pending', ?4, ?4, ?4
-    FROM webhook w CROSS JOIN turn t
+    FROM webhook w CROSS JOIN turn_start t
     WHERE w.organization = ?1 AND w.disabled IS NULL AND w.deleted_us IS NULL AND (w.events & ?2) <> 0
         AND t.key = ?5";
 

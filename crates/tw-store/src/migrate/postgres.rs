@@ -65,7 +65,7 @@ fn run_within(conn: &PgConnection, at: Timestamp) -> Result<usize, MigrateError>
 /// As [`run`].
 pub fn history(conn: &PgConnection) -> Result<usize, MigrateError> {
     let tables = "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'migration'),
-        EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'turn')";
+        EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename IN ('turn', 'turn_start'))";
     let rows = conn.query(tables, &[])?;
     let found = |place: usize| -> Result<bool, DbError> {
         rows.first()

@@ -88,28 +88,30 @@ const ASKED: Sql = Sql {
         t.created_us, t.erased_us IS NOT NULL AS erased, c.approval, c.deadline_us, c.tool_name, c.tool_version,
         c.effect, c.tool_call_id, c.arguments, a.status AS acted_status, a.reason AS acted_reason,
         coalesce(a.told, a.shown) AS acted_shown, a.is_error AS acted_is_error, a.cached AS acted_cached, b.id AS acted_turn,
-        b.api_key AS acted_key, b.body_hash AS acted_hash, b.erased_us IS NOT NULL AS acted_erased
+        b.api_key AS acted_key, bs.body_hash AS acted_hash, bs.erased_us IS NOT NULL AS acted_erased
     FROM json_each(?2) AS asked
     CROSS JOIN tool_call c ON c.organization = ?1 AND c.id = asked.value
     JOIN turn t ON t.key = c.turn
     JOIN conversation v ON v.key = t.conversation
     LEFT JOIN end_user u ON u.key = t.end_user
     LEFT JOIN tool_call a ON a.organization = ?1 AND a.approves = c.id
-    LEFT JOIN turn b ON b.key = a.turn
+    LEFT JOIN turn_start b ON b.key = a.turn
+    LEFT JOIN turn_state bs ON bs.turn = a.turn
     WHERE c.approval IS NOT NULL AND c.approval <> 'needed' AND t.deleted_us IS NULL
     ORDER BY asked.key",
     postgres: "SELECT c.id, t.id AS turn, t.api_key, u.name AS end_user, t.surface, v.id AS conversation,
         t.created_us, t.erased_us IS NOT NULL AS erased, c.approval, c.deadline_us, c.tool_name, c.tool_version,
         c.effect, c.tool_call_id, c.arguments, a.status AS acted_status, a.reason AS acted_reason,
         coalesce(a.told, a.shown) AS acted_shown, a.is_error AS acted_is_error, a.cached AS acted_cached, b.id AS acted_turn,
-        b.api_key AS acted_key, b.body_hash AS acted_hash, b.erased_us IS NOT NULL AS acted_erased
+        b.api_key AS acted_key, bs.body_hash AS acted_hash, bs.erased_us IS NOT NULL AS acted_erased
     FROM json_array_elements_text(CAST(?2 AS json)) WITH ORDINALITY AS asked (value, place)
     JOIN tool_call c ON c.organization = ?1 AND c.id = asked.value
     JOIN turn t ON t.key = c.turn
     JOIN conversation v ON v.key = t.conversation
     LEFT JOIN end_user u ON u.key = t.end_user
     LEFT JOIN tool_call a ON a.organization = ?1 AND a.approves = c.id
-    LEFT JOIN turn b ON b.key = a.turn
+    LEFT JOIN turn_start b ON b.key = a.turn
+    LEFT JOIN turn_state bs ON bs.turn = a.turn
     WHERE c.approval IS NOT NULL AND c.approval <> 'needed' AND t.deleted_us IS NULL
     ORDER BY asked.place",
 };
@@ -179,7 +181,7 @@ fn acted(row: Row<'_>) -> Result<Option<ActedCall>, ReadError> {
 }
 
 const ANSWERED: &str = "SELECT t.id, k.shown, u.name, a.created_us
-    FROM tool_call a JOIN turn t ON t.key = a.turn JOIN api_key k ON k.key = t.api_key
+    FROM tool_call a JOIN turn_start t ON t.key = a.turn JOIN api_key k ON k.key = t.api_key
     LEFT JOIN end_user u ON u.key = t.end_user
     WHERE a.organization = ?1 AND a.approves = ?2";
 

@@ -130,7 +130,7 @@ fn before_in_conversation(
     organization: OrgId,
     turn: TurnId,
 ) -> Result<Option<TurnId>, ReadError> {
-    let sql = "SELECT p.id FROM turn t JOIN turn p ON p.key = t.parent AND p.conversation = t.conversation
+    let sql = "SELECT p.id FROM turn_start t JOIN turn_start p ON p.key = t.parent AND p.conversation = t.conversation
         WHERE t.organization = ?1 AND t.id = ?2";
     let mut statement = conn.prepare_cached(sql)?;
     let mut rows = statement.query(params![organization.0, turn.to_string()])?;

@@ -185,7 +185,7 @@ const FIND: &str = "SELECT c.key FROM conversation c
     WHERE c.organization = ?1 AND c.id = ?2
       AND ((c.api_key IS NOT NULL AND (?3 IS NULL OR c.api_key = ?3)
             AND (?4 IS NULL OR c.end_user IS NULL OR c.end_user = ?4))
-           OR EXISTS (SELECT 1 FROM turn t
+           OR EXISTS (SELECT 1 FROM turn_start t
                       WHERE t.organization = ?1 AND t.conversation = c.key AND t.deleted_us IS NULL
                         AND (?3 IS NULL OR t.api_key = ?3) AND (?4 IS NULL OR t.end_user = ?4)))";
 
@@ -195,34 +195,34 @@ const MADE: &str = "SELECT c.api_key, c.metadata, u.name AS end_user
     WHERE c.key = ?2 AND c.organization = ?1 AND c.api_key IS NOT NULL
       AND (?3 IS NULL OR c.api_key = ?3) AND (?4 IS NULL OR c.end_user IS NULL OR c.end_user = ?4)";
 
-const OF_OTHERS: &str = "SELECT 1 FROM turn
+const OF_OTHERS: &str = "SELECT 1 FROM turn_start
     WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
       AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) AND api_key <> ?5
     LIMIT 1";
 
 /// The next conversation costs one look, however many turns the one before it has.
 const NEXT: Sql = Sql {
-    postgres: "SELECT conversation FROM turn
+    postgres: "SELECT conversation FROM turn_start
     WHERE organization = ?1 AND conversation < ?2 AND deleted_us IS NULL
     ORDER BY conversation DESC LIMIT 1",
-    sqlite: "SELECT conversation FROM turn INDEXED BY turn_conversation
+    sqlite: "SELECT conversation FROM turn_start INDEXED BY turn_conversation
     WHERE organization = ?1 AND conversation < ?2 AND deleted_us IS NULL
     ORDER BY conversation DESC LIMIT 1",
 };
 const NEXT_OF_KEY: Sql = Sql {
-    postgres: "SELECT conversation FROM turn
+    postgres: "SELECT conversation FROM turn_start
     WHERE organization = ?1 AND api_key = ?3 AND conversation < ?2 AND deleted_us IS NULL
     ORDER BY conversation DESC LIMIT 1",
-    sqlite: "SELECT conversation FROM turn INDEXED BY turn_conversation_of_key
+    sqlite: "SELECT conversation FROM turn_start INDEXED BY turn_conversation_of_key
     WHERE organization = ?1 AND api_key = ?3 AND conversation < ?2 AND deleted_us IS NULL
     ORDER BY conversation DESC LIMIT 1",
 };
 const NEXT_OF_USER: Sql = Sql {
-    postgres: "SELECT conversation FROM turn
+    postgres: "SELECT conversation FROM turn_start
     WHERE organization = ?1 AND end_user = ?3 AND conversation < ?2 AND deleted_us IS NULL
       AND (?4 IS NULL OR api_key = ?4)
     ORDER BY conversation DESC LIMIT 1",
-    sqlite: "SELECT conversation FROM turn INDEXED BY turn_conversation_of_user
+    sqlite: "SELECT conversation FROM turn_start INDEXED BY turn_conversation_of_user
     WHERE organization = ?1 AND end_user = ?3 AND conversation < ?2 AND deleted_us IS NULL
       AND (?4 IS NULL OR api_key = ?4)
     ORDER BY conversation DESC LIMIT 1",
@@ -260,56 +260,56 @@ const NEXT_MADE_FOR_USER: Sql = Sql {
 /// its own row changes when it is claimed or told to stop.
 const ROW: Sql = Sql {
     postgres: "SELECT c.id, coalesce(f.created_us, c.created_us) AS created_us, c.created_us AS made_us,
-        CASE WHEN l.key IS NULL THEN c.updated_us ELSE coalesce(l.ended_us, greatest(l.updated_us,
-            coalesce((SELECT max(updated_us) FROM attempt WHERE turn = l.key), 0),
-            coalesce((SELECT max(updated_us) FROM tool_call WHERE turn = l.key), 0),
-            coalesce((SELECT max(updated_us) FROM message WHERE turn = l.key), 0),
-            coalesce((SELECT max(updated_us) FROM turn_event WHERE turn = l.key), 0))) END AS active_us,
+        CASE WHEN l.turn IS NULL THEN c.updated_us ELSE coalesce(l.ended_us, greatest(l.updated_us,
+            coalesce((SELECT max(updated_us) FROM attempt WHERE turn = l.turn), 0),
+            coalesce((SELECT max(updated_us) FROM tool_call WHERE turn = l.turn), 0),
+            coalesce((SELECT max(updated_us) FROM message WHERE turn = l.turn), 0),
+            coalesce((SELECT max(updated_us) FROM turn_event WHERE turn = l.turn), 0))) END AS active_us,
         (SELECT count(*) FROM
-            (SELECT 1 FROM turn
+            (SELECT 1 FROM turn_start
              WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
                AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) LIMIT ?5) AS counted) AS turns
     FROM conversation c
-    LEFT JOIN turn f ON f.key =
-        (SELECT key FROM turn
+    LEFT JOIN turn_start f ON f.key =
+        (SELECT key FROM turn_start
          WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
            AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key LIMIT 1)
-    LEFT JOIN turn l ON l.key =
-        (SELECT key FROM turn
+    LEFT JOIN turn_state l ON l.turn =
+        (SELECT key FROM turn_start
          WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
            AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key DESC LIMIT 1)
     WHERE c.organization = ?1 AND c.key = ?2",
     sqlite: "SELECT c.id, coalesce(f.created_us, c.created_us) AS created_us, c.created_us AS made_us,
         coalesce(l.ended_us, max(l.updated_us,
-            coalesce((SELECT max(updated_us) FROM attempt WHERE turn = l.key), 0),
-            coalesce((SELECT max(updated_us) FROM tool_call WHERE turn = l.key), 0),
-            coalesce((SELECT max(updated_us) FROM message WHERE turn = l.key), 0),
-            coalesce((SELECT max(updated_us) FROM turn_event WHERE turn = l.key), 0)), c.updated_us) AS active_us,
+            coalesce((SELECT max(updated_us) FROM attempt WHERE turn = l.turn), 0),
+            coalesce((SELECT max(updated_us) FROM tool_call WHERE turn = l.turn), 0),
+            coalesce((SELECT max(updated_us) FROM message WHERE turn = l.turn), 0),
+            coalesce((SELECT max(updated_us) FROM turn_event WHERE turn = l.turn), 0)), c.updated_us) AS active_us,
         (SELECT count(*) FROM
-            (SELECT 1 FROM turn
+            (SELECT 1 FROM turn_start
              WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
                AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) LIMIT ?5)) AS turns
     FROM conversation c
-    LEFT JOIN turn f ON f.key =
-        (SELECT key FROM turn
+    LEFT JOIN turn_start f ON f.key =
+        (SELECT key FROM turn_start
          WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
            AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key LIMIT 1)
-    LEFT JOIN turn l ON l.key =
-        (SELECT key FROM turn
+    LEFT JOIN turn_state l ON l.turn =
+        (SELECT key FROM turn_start
          WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL
            AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4) ORDER BY key DESC LIMIT 1)
     WHERE c.organization = ?1 AND c.key = ?2",
 };
 
-const CURSOR: &str = "SELECT key FROM turn
+const CURSOR: &str = "SELECT key FROM turn_start
     WHERE organization = ?1 AND id = ?5 AND conversation = ?2 AND deleted_us IS NULL
       AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4)";
 
-const OLDEST_FIRST: &str = "SELECT key, id FROM turn
+const OLDEST_FIRST: &str = "SELECT key, id FROM turn_start
     WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL AND key > ?5
       AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4)
     ORDER BY key LIMIT ?6";
-const NEWEST_FIRST: &str = "SELECT key, id FROM turn
+const NEWEST_FIRST: &str = "SELECT key, id FROM turn_start
     WHERE organization = ?1 AND conversation = ?2 AND deleted_us IS NULL AND key < ?5
       AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4)
     ORDER BY key DESC LIMIT ?6";

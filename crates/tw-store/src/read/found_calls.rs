@@ -63,7 +63,7 @@ impl Store {
 type CallPlace = (i64, i64, i64);
 
 const PLACE: &str =
-    "SELECT c.turn, c.round, c.position FROM tool_call c JOIN turn t ON t.key = c.turn
+    "SELECT c.turn, c.round, c.position FROM tool_call c JOIN turn_start t ON t.key = c.turn
     WHERE c.organization = ?1 AND c.id = ?4 AND t.deleted_us IS NULL
       AND (?2 IS NULL OR t.api_key = ?2) AND (?3 IS NULL OR t.end_user = ?3)";
 

@@ -334,8 +334,8 @@ const HANDED: &str =
 /// meant, which is mostly one of the turn before it.
 const NAMED: &str =
     "SELECT c.tool_call_id, c.tool_name, CASE WHEN c.is_error = 1 THEN 1 ELSE 0 END AS is_error
-    FROM turn of_result
-    JOIN turn t ON t.organization = ?1 AND t.conversation = of_result.conversation AND t.key <= ?3
+    FROM turn_start of_result
+    JOIN turn_start t ON t.organization = ?1 AND t.conversation = of_result.conversation AND t.key <= ?3
         AND t.deleted_us IS NULL
     JOIN tool_call c ON c.turn = t.key
     WHERE of_result.key = ?3 AND c.tool_call_id = ?2 AND c.runs <> 'server'
@@ -388,7 +388,10 @@ mod tests {
         assert_each_looks(&[
             (FORWARD, of_path),
             (BACKWARD, of_path),
-            (FIND, "sqlite_autoindex_turn_1 (organization=? AND id=?)"),
+            (
+                FIND,
+                "sqlite_autoindex_turn_start_1 (organization=? AND id=?)",
+            ),
             (HANDED, "(organization=? AND id=?)"),
         ]);
         // The calls of one turn after the other, which are put in order.

@@ -69,7 +69,7 @@ impl Store {
 const HEAD: &str = "SELECT h.id, h.key,
         EXISTS (SELECT 1 FROM turn b WHERE b.key = c.busy_turn AND b.status = 'running' AND b.deleted_us IS NULL)
             AS is_busy
-    FROM conversation c LEFT JOIN turn h ON h.key = c.head_turn
+    FROM conversation c LEFT JOIN turn_start h ON h.key = c.head_turn
     WHERE c.key = ?1";
 
 pub(super) const NEWEST: &str = "SELECT key FROM turn
@@ -78,7 +78,8 @@ pub(super) const NEWEST: &str = "SELECT key FROM turn
       AND (?3 IS NULL OR api_key = ?3) AND (?4 IS NULL OR end_user = ?4)
     ORDER BY key DESC LIMIT 1";
 
-const FIND: &str = "SELECT key FROM turn WHERE organization = ?1 AND conversation = ?2 AND id = ?3";
+const FIND: &str =
+    "SELECT key FROM turn_start WHERE organization = ?1 AND conversation = ?2 AND id = ?3";
 
 fn path(
     conn: ReadSession<'_>,
@@ -177,7 +178,10 @@ mod tests {
                 NEWEST,
                 "turn_conversation (organization=? AND conversation=?",
             ),
-            (FIND, "sqlite_autoindex_turn_1 (organization=? AND id=?)"),
+            (
+                FIND,
+                "sqlite_autoindex_turn_start_1 (organization=? AND id=?)",
+            ),
             (STEP, "INTEGER PRIMARY KEY (rowid=?)"),
             (DELETED_ITEMS, "PRIMARY KEY (turn=?)"),
         ]);

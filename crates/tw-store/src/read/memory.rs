@@ -142,41 +142,47 @@ impl Store {
 
 /// The least and the greatest hidden half of all turns that have a history; none is the least.
 const EXTREMES: &str = "SELECT
-    (SELECT hidden_hash FROM turn WHERE organization = ?1 AND api_key = ?2 AND history_hash = ?3
+    (SELECT hidden_hash FROM turn_state WHERE organization = ?1 AND api_key = ?2 AND history_hash = ?3
      ORDER BY hidden_hash NULLS FIRST LIMIT 1) AS least,
-    (SELECT hidden_hash FROM turn WHERE organization = ?1 AND api_key = ?2 AND history_hash = ?3
+    (SELECT hidden_hash FROM turn_state WHERE organization = ?1 AND api_key = ?2 AND history_hash = ?3
      ORDER BY hidden_hash DESC NULLS LAST LIMIT 1) AS greatest";
 
 /// A turn whose hidden half is another than that of the turn before it has hidden calls itself.
-const NEWEST: &str = "SELECT t.id, c.id AS conversation, t.hidden_hash,
-        CASE WHEN t.hidden_hash IS DISTINCT FROM m.hidden_hash THEN t.id ELSE m.id END AS memory_turn
-    FROM turn t
+const NEWEST: &str = "SELECT t.id, c.id AS conversation, s.hidden_hash,
+        CASE WHEN s.hidden_hash IS DISTINCT FROM ms.hidden_hash THEN t.id ELSE m.id END AS memory_turn
+    FROM turn_state s
+    JOIN turn_start t ON t.key = s.turn
     JOIN conversation c ON c.key = t.conversation
-    LEFT JOIN turn m ON m.key = t.memory_turn AND m.deleted_us IS NULL
-    WHERE t.organization = ?1 AND t.api_key = ?2 AND t.history_hash = ?3 AND t.hidden_hash IS NOT DISTINCT FROM ?4
-    ORDER BY t.key DESC LIMIT 1";
+    LEFT JOIN turn_start m ON m.key = t.memory_turn AND m.deleted_us IS NULL
+    LEFT JOIN turn_state ms ON ms.turn = m.key
+    WHERE s.organization = ?1 AND s.api_key = ?2 AND s.history_hash = ?3 AND s.hidden_hash IS NOT DISTINCT FROM ?4
+    ORDER BY s.turn DESC LIMIT 1";
 
 /// Turns of a conversation that have a history, newest first.
 const NAMED: Sql = Sql {
-    postgres: "SELECT t.id, ?4 AS conversation, t.hidden_hash,
-        CASE WHEN t.hidden_hash IS DISTINCT FROM m.hidden_hash THEN t.id ELSE m.id END AS memory_turn
-    FROM (SELECT key FROM turn
+    postgres: "SELECT t.id, ?4 AS conversation, s.hidden_hash,
+        CASE WHEN s.hidden_hash IS DISTINCT FROM ms.hidden_hash THEN t.id ELSE m.id END AS memory_turn
+    FROM (SELECT key FROM turn_start
           WHERE organization = ?1 AND api_key = ?2 AND deleted_us IS NULL
             AND conversation = (SELECT key FROM conversation WHERE organization = ?1 AND id = ?4)
           ORDER BY key DESC LIMIT ?5) AS newest
-    JOIN turn t ON t.key = newest.key
-    LEFT JOIN turn m ON m.key = t.memory_turn AND m.deleted_us IS NULL
-    WHERE t.history_hash = ?3
+    JOIN turn_start t ON t.key = newest.key
+    JOIN turn_state s ON s.turn = t.key
+    LEFT JOIN turn_start m ON m.key = t.memory_turn AND m.deleted_us IS NULL
+    LEFT JOIN turn_state ms ON ms.turn = m.key
+    WHERE s.history_hash = ?3
     ORDER BY t.key DESC",
-    sqlite: "SELECT t.id, ?4 AS conversation, t.hidden_hash,
-        CASE WHEN t.hidden_hash IS DISTINCT FROM m.hidden_hash THEN t.id ELSE m.id END AS memory_turn
-    FROM (SELECT key FROM turn
+    sqlite: "SELECT t.id, ?4 AS conversation, s.hidden_hash,
+        CASE WHEN s.hidden_hash IS DISTINCT FROM ms.hidden_hash THEN t.id ELSE m.id END AS memory_turn
+    FROM (SELECT key FROM turn_start
           WHERE organization = ?1 AND api_key = ?2 AND deleted_us IS NULL
             AND conversation = (SELECT key FROM conversation WHERE organization = ?1 AND id = ?4)
           ORDER BY key DESC LIMIT ?5) AS newest
-    CROSS JOIN turn t ON t.key = newest.key
-    LEFT JOIN turn m ON m.key = t.memory_turn AND m.deleted_us IS NULL
-    WHERE t.history_hash = ?3",
+    CROSS JOIN turn_start t ON t.key = newest.key
+    CROSS JOIN turn_state s ON s.turn = t.key
+    LEFT JOIN turn_start m ON m.key = t.memory_turn AND m.deleted_us IS NULL
+    LEFT JOIN turn_state ms ON ms.turn = m.key
+    WHERE s.history_hash = ?3",
 };
 
 fn by_history(

@@ -68,7 +68,7 @@ macro_rules! open_calls {
             "SELECT t.id AS turn, c.round, c.position, c.id, c.runs, c.status, c.tool_name, c.external_id, c.created_us,
                 c.deadline_us, j.due_us, j.polls, j.faults, j.fault, j.http_status, j.polled_us, j.called_back_us
             FROM tool_call c
-            JOIN turn t ON t.key = c.turn
+            JOIN turn_start t ON t.key = c.turn
             LEFT JOIN job j ON j.turn = c.turn AND j.round = c.round AND j.position = c.position
             WHERE c.organization = ?1 AND c.ended_us IS NULL AND t.deleted_us IS NULL
               AND (c.runs = 'outside' OR c.runs = 'server' AND c.deadline_us IS NOT NULL AND c.approval IS NULL) ",

@@ -117,7 +117,7 @@ impl Store {
 /// The look for an idempotency key. Nobody's keys stand under 0, and a name that was never seen finds nothing.
 const REQUEST_KEY: &str = "SELECT t.id, k.body_hash, k.created_us,
         CASE WHEN t.conversation_named = 1 THEN c.id END AS conversation
-    FROM request_key k JOIN turn t ON t.key = k.turn JOIN conversation c ON c.key = t.conversation
+    FROM request_key k JOIN turn_start t ON t.key = k.turn JOIN conversation c ON c.key = t.conversation
     WHERE k.organization = ?1 AND k.api_key = ?2 AND k.route = ?4 AND k.key = ?5
       AND k.end_user = CASE WHEN ?3 IS NULL THEN 0
                        ELSE (SELECT key FROM end_user WHERE organization = ?1 AND name = ?3) END";
@@ -152,14 +152,14 @@ fn request_key(
 macro_rules! select_repeat {
     ($($rest:literal),+) => {
         concat!(
-            "SELECT t.id, t.status, t.reason, t.stop_reason, t.answered_us,
-        (t.erased_us IS NOT NULL OR t.events_expired_us IS NOT NULL) AS erased,
+            "SELECT t.id, s.status, s.reason, s.stop_reason, s.answered_us,
+        (s.erased_us IS NOT NULL OR s.events_expired_us IS NOT NULL) AS erased,
         t.deleted_us IS NOT NULL AS deleted, t.memory,
         (SELECT c.id FROM conversation c WHERE c.key = t.conversation) AS conversation,
         EXISTS (SELECT 1 FROM tool_call f WHERE f.turn = t.key AND f.runs = 'server'
                 AND f.effect IS DISTINCT FROM 'read' AND f.started_us IS NOT NULL
                 AND coalesce(f.reason, '') NOT IN ('not_sent', 'target_not_allowed')) AS dispatched_effects
-    FROM turn t ",
+    FROM turn_state s JOIN turn_start t ON t.key = s.turn ",
             $($rest),+
         )
     };
@@ -170,20 +170,17 @@ const REPEAT_OF: &str = select_repeat!("WHERE t.organization = ?1 AND t.id = ?2"
 macro_rules! select_equal {
     ($($rest:literal),+) => {
         select_repeat!(
-            "WHERE t.organization = ?1 AND t.api_key = ?2 AND t.body_hash = ?3 AND t.created_us >= ?4
-      AND t.surface = ?5 AND (t.ended_us IS NULL OR t.ended_us >= ?6) ",
+            "WHERE s.organization = ?1 AND s.api_key = ?2 AND s.body_hash = ?3 AND s.created_us >= ?4
+      AND t.surface = ?5 AND (s.ended_us IS NULL OR s.ended_us >= ?6) ",
             $($rest),+,
-            " ORDER BY t.created_us DESC, t.key DESC LIMIT 1"
+            " ORDER BY s.created_us DESC, s.turn DESC LIMIT 1"
         )
     };
 }
 
 macro_rules! select_of_nobody {
     ($rest:literal) => {
-        select_equal!(
-            $rest,
-            " AND t.end_user IS NULL AND t.conversation_named = 0"
-        )
+        select_equal!($rest, " AND s.names_somebody = 0")
     };
 }
 
@@ -191,7 +188,7 @@ macro_rules! select_of_somebody {
     ($rest:literal) => {
         select_equal!(
             $rest,
-            " AND (t.end_user IS NOT NULL OR t.conversation_named = 1)
+            " AND s.names_somebody = 1
       AND t.end_user IS NOT DISTINCT FROM (SELECT key FROM end_user WHERE organization = ?1 AND name = ?7)
       AND (?7 IS NULL) = (t.end_user IS NULL)
       AND t.conversation_named = CASE WHEN ?8 IS NULL THEN 0 ELSE 1 END
@@ -208,19 +205,19 @@ type Looks = [&'static str; 4];
 /// Looks for repetitions of requests that name nobody. An answer that was written to its end counts only if it had
 /// effects: else the next equal request is a new one.
 const REPEATS_OF_NOBODY: Looks = [
-    select_of_nobody!("AND t.answered_us IS NULL"),
-    select_of_nobody!("AND t.answered_us IS NULL AND t.status = 'running'"),
-    select_of_nobody!("AND +t.answered_us IS NULL AND t.had_effects = 1"),
-    select_of_nobody!("AND t.had_effects = 1"),
+    select_of_nobody!("AND s.answered_us IS NULL"),
+    select_of_nobody!("AND s.answered_us IS NULL AND s.status = 'running'"),
+    select_of_nobody!("AND +s.answered_us IS NULL AND s.had_effects = 1"),
+    select_of_nobody!("AND s.had_effects = 1"),
 ];
 
 /// Looks for repetitions of requests that name somebody. An answer that was written to its end counts, since it may not
 /// have arrived.
 const REPEATS_OF_SOMEBODY: Looks = [
     select_of_somebody!(""),
-    select_of_somebody!("AND t.status = 'running'"),
-    select_of_somebody!("AND t.answered_us IS NULL AND t.had_effects = 1"),
-    select_of_somebody!("AND t.had_effects = 1"),
+    select_of_somebody!("AND s.status = 'running'"),
+    select_of_somebody!("AND s.answered_us IS NULL AND s.had_effects = 1"),
+    select_of_somebody!("AND s.had_effects = 1"),
 ];
 
 /// The looks see one database after the other. A turn that ends in between is found by a later one.

@@ -251,7 +251,7 @@ impl Store {
         call: CallId,
     ) -> Result<Option<TurnId>, ReadError> {
         self.read(move |conn| {
-            let sql = "SELECT t.id FROM tool_call c JOIN turn t ON t.key = c.turn
+            let sql = "SELECT t.id FROM tool_call c JOIN turn_start t ON t.key = c.turn
                 WHERE c.organization = ?1 AND c.id = ?2 AND t.deleted_us IS NULL";
             let mut statement = conn.prepare_cached(sql)?;
             let mut rows = statement.query(params![organization.0, call.to_string()])?;
@@ -301,7 +301,7 @@ fn recovered(
         return Ok(None);
     };
     let sql = "SELECT o.slug, k.shown
-        FROM turn t JOIN api_key k ON k.key = t.api_key JOIN organization o ON o.key = t.organization
+        FROM turn_start t JOIN api_key k ON k.key = t.api_key JOIN organization o ON o.key = t.organization
         WHERE t.key = ?1";
     let mut statement = conn.prepare_cached(sql)?;
     let names = statement.one(params![key], |row| {
@@ -332,8 +332,8 @@ const FIND_TURN: &str = "SELECT t.key, t.id, t.organization, t.api_key, u.name A
     FROM turn t
     JOIN conversation c ON c.key = t.conversation
     LEFT JOIN end_user u ON u.key = t.end_user
-    LEFT JOIN turn p ON p.key = t.parent
-    LEFT JOIN turn m ON m.key = t.memory_turn
+    LEFT JOIN turn_start p ON p.key = t.parent
+    LEFT JOIN turn_start m ON m.key = t.memory_turn
     WHERE t.organization = ?1 AND t.id = ?2";
 
 /// The turn's integer key and its row.

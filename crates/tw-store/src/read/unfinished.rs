@@ -45,7 +45,7 @@ impl Store {
         turn: TurnId,
     ) -> Result<Vec<CallRow>, ReadError> {
         self.read(move |conn| {
-            let sql = "SELECT key FROM turn WHERE organization = ?1 AND id = ?2";
+            let sql = "SELECT key FROM turn_start WHERE organization = ?1 AND id = ?2";
             let bound = params![organization.0, turn.to_string()];
             let mut statement = conn.prepare_cached(sql)?;
             let key = statement.first(bound, |row| row.get(0))?;

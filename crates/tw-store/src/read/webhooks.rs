@@ -87,7 +87,7 @@ const WEBHOOKS: &str = "SELECT w.key, w.id, w.url, w.description, w.events, w.co
 const DELIVERIES: &str = "SELECT d.key, d.event, d.event_id, t.id AS turn, c.id AS call, d.state, d.attempts, d.due_us,
         d.http_status, d.fault, d.delivered_us, d.created_us, d.updated_us
     FROM webhook w JOIN webhook_delivery d ON d.webhook = w.key
-        LEFT JOIN turn t ON t.key = d.turn
+        LEFT JOIN turn_start t ON t.key = d.turn
         LEFT JOIN tool_call c ON c.turn = d.turn AND c.round = d.round AND c.position = d.position
     WHERE w.organization = ?1 AND w.id = ?2 AND w.deleted_us IS NULL AND (?3 IS NULL OR d.state = ?3)
         AND (?4 IS NULL OR d.event = ?4) AND d.key < coalesce(?5, 9223372036854775807)
@@ -98,7 +98,7 @@ const DEAD: Sql = Sql {
     sqlite: "SELECT d.key, d.event, d.event_id, t.id AS turn, c.id AS call, d.state, d.attempts, d.due_us,
         d.http_status, d.fault, d.delivered_us, d.created_us, d.updated_us
     FROM webhook w JOIN webhook_delivery d INDEXED BY webhook_delivery_dead ON d.webhook = w.key
-        LEFT JOIN turn t ON t.key = d.turn
+        LEFT JOIN turn_start t ON t.key = d.turn
         LEFT JOIN tool_call c ON c.turn = d.turn AND c.round = d.round AND c.position = d.position
     WHERE w.organization = ?1 AND w.id = ?2 AND w.deleted_us IS NULL AND d.state = 'dead' AND ?3 IS NOT NULL
         AND (?4 IS NULL OR d.event = ?4) AND d.key < coalesce(?5, 9223372036854775807)
@@ -106,7 +106,7 @@ const DEAD: Sql = Sql {
     postgres: "SELECT d.key, d.event, d.event_id, t.id AS turn, c.id AS call, d.state, d.attempts, d.due_us,
         d.http_status, d.fault, d.delivered_us, d.created_us, d.updated_us
     FROM webhook w JOIN webhook_delivery d ON d.webhook = w.key
-        LEFT JOIN turn t ON t.key = d.turn
+        LEFT JOIN turn_start t ON t.key = d.turn
         LEFT JOIN tool_call c ON c.turn = d.turn AND c.round = d.round AND c.position = d.position
     WHERE w.organization = ?1 AND w.id = ?2 AND w.deleted_us IS NULL AND d.state = 'dead' AND ?3 IS NOT NULL
         AND (?4 IS NULL OR d.event = ?4) AND d.key < coalesce(?5, 9223372036854775807)
@@ -117,7 +117,7 @@ const DELIVERY: &str =
     "SELECT d.key, d.event, d.event_id, t.id AS turn, c.id AS call, d.state, d.attempts, d.due_us,
         d.http_status, d.fault, d.delivered_us, d.created_us, d.updated_us
     FROM webhook w JOIN webhook_delivery d ON d.webhook = w.key
-        LEFT JOIN turn t ON t.key = d.turn
+        LEFT JOIN turn_start t ON t.key = d.turn
         LEFT JOIN tool_call c ON c.turn = d.turn AND c.round = d.round AND c.position = d.position
     WHERE w.organization = ?1 AND w.id = ?2 AND w.deleted_us IS NULL AND d.event_id = ?3";
 

@@ -22,7 +22,7 @@ pub struct CallbackTarget {
 
 const TARGET: &str = "SELECT c.organization, o.slug, t.id AS turn, c.round, c.position, c.id, c.tool_name, v.definition
     FROM tool_call c
-    JOIN turn t ON t.key = c.turn
+    JOIN turn_start t ON t.key = c.turn
     JOIN organization o ON o.key = c.organization
     JOIN tool_version v ON v.key = c.tool_version
     WHERE c.callback_token = ?1 AND c.runs = 'server'";

@@ -19,8 +19,8 @@ pub struct EndedCall {
 
 const ENDED: &str =
     "SELECT t.id AS turn, c.round, c.position, c.reason, c.shown, c.is_error, c.cached
-    FROM turn t JOIN tool_call c ON c.turn = t.key
-    WHERE t.status = 'running' AND (t.owner = ?1 OR substr(t.owner, 1, length(?1) + 1) = ?1 || ':')
+    FROM turn_state s JOIN turn_start t ON t.key = s.turn JOIN tool_call c ON c.turn = s.turn
+    WHERE s.status = 'running' AND (s.owner = ?1 OR substr(s.owner, 1, length(?1) + 1) = ?1 || ':')
       AND c.deadline_us IS NOT NULL AND c.approval IS NULL AND c.ended_us IS NOT NULL AND c.told IS NULL";
 
 /// Ends of calls that are jobs, in the running turns of `owner` and of those whose name begins with it and a colon.

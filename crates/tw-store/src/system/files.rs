@@ -19,7 +19,7 @@ pub struct StoredFile {
 /// One of a deleted turn is gone, whether or not its contents are yet.
 const FILE: &str = "SELECT b.content, f.content_type, f.hash
     FROM call_file f
-    JOIN turn t ON t.key = f.turn
+    JOIN turn_start t ON t.key = f.turn
     JOIN blob_use u ON u.turn = f.turn AND u.holder = 'file' AND u.round = f.round AND u.place = f.position
         AND u.at = f.n
     JOIN blob b ON b.key = u.blob

@@ -40,7 +40,7 @@ const TO_ASK: &str =
         CASE WHEN j.called_back_us IS NOT NULL THEN 1 ELSE 0 END AS called_back, j.faults, j.answer
     FROM job j
     JOIN organization o ON o.key = j.organization
-    JOIN turn t ON t.key = j.turn
+    JOIN turn_start t ON t.key = j.turn
     JOIN tool_call c ON c.turn = j.turn AND c.round = j.round AND c.position = j.position
     LEFT JOIN tool_version v ON v.key = c.tool_version
     WHERE j.key = ?1";

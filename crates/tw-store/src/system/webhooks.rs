@@ -73,14 +73,15 @@ pub async fn due(store: &Store) -> Result<Vec<DueWebhook>, ReadError> {
 
 const TO_SEND: &str = "SELECT w.organization, o.slug, w.id AS webhook, w.key AS webhook_key, w.url, w.contents, d.event,
         d.event_id, d.created_us AS told_us, t.key AS turn_key, t.id AS turn, v.id AS conversation, u.name AS end_user,
-        t.model, t.status, t.reason, t.tool_count, t.created_us, t.ended_us,
-        t.deleted_us IS NULL AND t.erased_us IS NULL AS is_there,
+        t.model, s.status, s.reason, s.tool_count, t.created_us, s.ended_us,
+        t.deleted_us IS NULL AND s.erased_us IS NULL AS is_there,
         c.id AS call, c.tool_name, c.tool_version, c.status AS call_status, c.reason AS call_reason, c.is_error,
         c.created_us AS call_created_us, c.started_us AS call_started_us, c.ended_us AS call_ended_us,
         CASE WHEN w.contents = 'full' THEN c.arguments ELSE '' END AS arguments,
         CASE WHEN w.contents = 'full' THEN c.shown ELSE '' END AS shown
     FROM webhook_delivery d JOIN webhook w ON w.key = d.webhook JOIN organization o ON o.key = w.organization
-        LEFT JOIN turn t ON t.key = d.turn
+        LEFT JOIN turn_start t ON t.key = d.turn
+        LEFT JOIN turn_state s ON s.turn = d.turn
         LEFT JOIN conversation v ON v.key = t.conversation
         LEFT JOIN end_user u ON u.key = t.end_user
         LEFT JOIN tool_call c ON c.turn = d.turn AND c.round = d.round AND c.position = d.position

@@ -65,9 +65,10 @@ fn made(path: &Path) -> Vec<String> {
 
 /// Values that a copy may lose: the edges of numbers, contents of megabytes, text of every kind, empty ones, nulls.
 const NASTY: &[&str] = &[
-    "UPDATE turn SET cost_microusd = 9007199254740993 WHERE key = 1",
-    "UPDATE turn SET answered_us = 9223372036854775807, deleted_us = -9223372036854775808 WHERE key = 2",
-    "UPDATE turn SET model = '', request_id = 'a\tb\n\\N \\. \u{1f600} \u{202e}' WHERE key = 3",
+    "UPDATE turn_state SET cost_microusd = 9007199254740993 WHERE turn = 1",
+    "UPDATE turn_state SET answered_us = 9223372036854775807 WHERE turn = 2",
+    "UPDATE turn_start SET deleted_us = -9223372036854775808 WHERE key = 2",
+    "UPDATE turn_start SET model = '', request_id = 'a\tb\n\\N \\. \u{1f600} \u{202e}' WHERE key = 3",
     "UPDATE tool_call SET result = replace(hex(zeroblob(5000000)), '0', 'x')",
     "UPDATE turn_input SET body = randomblob(3000000) WHERE turn = 1",
     "UPDATE turn_input SET body = x'' WHERE turn = 2",
@@ -137,7 +138,7 @@ async fn a_record_is_the_same_after_a_way_over_both_engines() {
     assert_eq!(made(&path), made(&back));
     assert_eq!((&out, &beside), (&beside, &home));
     assert_eq!(out.texts_changed, 0);
-    let turns = out.tables.iter().find(|table| table.name == "turn");
+    let turns = out.tables.iter().find(|table| table.name == "turn_start");
     assert_eq!(turns.unwrap().sum.rows, 3);
     check_goes_on(&back, &second).await;
 }
@@ -170,13 +171,13 @@ async fn check_goes_on(file: &Path, schema: &PostgresSchema) {
     let sql = "SELECT max(key) FROM turn";
     let there: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
     assert_eq!((key, there), (4, 4));
-    let end = "UPDATE turn SET status = 'failed', ended_us = 1 WHERE status = 'completed'";
+    let end = "UPDATE turn_state SET status = 'failed', ended_us = 1 WHERE status = 'completed'";
     let refused = client.batch_execute(end).await.unwrap_err();
     assert!(
         format!("{refused:?}").contains("a final turn"),
         "{refused:?}"
     );
-    let orphan = "UPDATE turn SET parent = 99 WHERE key = 4";
+    let orphan = "UPDATE turn_start SET parent = 99 WHERE key = 4";
     let refused = client.batch_execute(orphan).await.unwrap_err();
     assert!(
         format!("{refused:?}").contains("foreign key"),
@@ -191,7 +192,7 @@ async fn nul_is_replaced_on_the_way_to_a_server_and_counted() {
         return;
     };
     let conn = Connection::open(&path).unwrap();
-    let nul = "UPDATE turn SET model = 'a' || char(0) || 'b' WHERE key < 3";
+    let nul = "UPDATE turn_start SET model = 'a' || char(0) || 'b' WHERE key < 3";
     conn.execute_batch(nul).unwrap();
     let report = copied(CopyPlace::File(path), server(&schema))
         .await
@@ -254,10 +255,10 @@ async fn what_cannot_be_copied_is_refused() {
         "{refused:?}"
     );
     let conn = Connection::open(&path).unwrap();
-    let broken = "UPDATE turn SET model = CAST(x'61ff' AS TEXT) WHERE key = 2";
+    let broken = "UPDATE turn_start SET model = CAST(x'61ff' AS TEXT) WHERE key = 2";
     conn.execute_batch(broken).unwrap();
     let refused = copied(file(), empty()).await.unwrap_err();
-    let said = "row 2 of turn: column model holds text that is not UTF-8";
+    let said = "row 2 of turn_start: column model holds text that is not UTF-8";
     assert_eq!(refused.to_string(), said);
 }
 

@@ -23,7 +23,8 @@ async fn both_schemas_have_the_same_columns() {
             CASE data_type WHEN 'bigint' THEN 'INTEGER' WHEN 'smallint' THEN 'INTEGER' WHEN 'text' THEN 'TEXT'
                 WHEN 'bytea' THEN 'BLOB' ELSE data_type END,
             is_nullable = 'YES'
-        FROM information_schema.columns WHERE table_schema = current_schema()";
+        FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
+        WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'";
     let rows = client.query(sql, &[]).await.unwrap();
     let columns = rows.iter();
     let postgres: Columns = columns

@@ -200,8 +200,8 @@ async fn a_final_state_is_final_for_sql_of_others_too() {
     world.write_turn(turn, changes).await.unwrap();
     let conn = Connection::open(world.path.as_ref().unwrap()).unwrap();
     for sql in [
-        "UPDATE turn SET status = 'running', ended_us = NULL",
-        "UPDATE turn SET status = 'failed'",
+        "UPDATE turn_state SET status = 'running', ended_us = NULL",
+        "UPDATE turn_state SET status = 'failed'",
         "UPDATE tool_call SET status = 'failed', reason = 'reset'",
         "UPDATE tool_call SET status = 'pending', ended_us = NULL, shown = NULL, is_error = NULL",
     ] {
@@ -209,13 +209,16 @@ async fn a_final_state_is_final_for_sql_of_others_too() {
         assert!(error.contains("final"), "{sql}: {error}");
     }
     assert_eq!(
-        conn.execute("UPDATE turn SET status = 'completed', model = 'x'", [])
-            .unwrap(),
+        conn.execute(
+            "UPDATE turn_state SET status = 'completed', usage = 'x'",
+            []
+        )
+        .unwrap(),
         1
     );
     for sql in [
-        "UPDATE turn SET surface = 'other'",
-        "UPDATE turn SET reason = 'other'",
+        "UPDATE turn_start SET surface = 'other'",
+        "UPDATE turn_state SET reason = 'other'",
         "UPDATE tool_call SET runs = 'x'",
     ] {
         assert!(

@@ -12,12 +12,16 @@ const FILL: &str = "
     WITH RECURSIVE n (n) AS (SELECT FIRST UNION ALL SELECT n + 1 FROM n WHERE n < LAST)
     INSERT INTO conversation (key, organization, id, created_us, updated_us) SELECT n, 1, 'conv-' || n, n, n FROM n;
     WITH RECURSIVE n (n) AS (SELECT FIRST UNION ALL SELECT n + 1 FROM n WHERE n < LAST)
-    INSERT INTO turn
+    INSERT INTO turn_start
         (key, organization, id, api_key, conversation, conversation_named, surface, streamed, on_leave, record, model,
-         request_id, body_hash, projector_version, owner, fence, status, deadline_us, ended_us, on_head_path, created_us,
+         request_id, projector_version, deadline_us, created_us, updated_us)
+        SELECT n, 1, 'turn-' || n, 1, n, 1, 'chat_completions', 1, 'stop', 'full', 'm', 'r', 1, 9, n, n
+        FROM n;
+    WITH RECURSIVE n (n) AS (SELECT FIRST UNION ALL SELECT n + 1 FROM n WHERE n < LAST)
+    INSERT INTO turn_state
+        (turn, organization, api_key, names_somebody, body_hash, owner, fence, status, ended_us, on_head_path, created_us,
          updated_us)
-        SELECT n, 1, 'turn-' || n, 1, n, 1, 'chat_completions', 1, 'stop', 'full', 'm', 'r', ZERO_HASH, 1, 'b', 1,
-               'completed', 9, n, 1, n, n
+        SELECT n, 1, 1, 1, ZERO_HASH, 'b', 1, 'completed', n, 1, n, n
         FROM n;
     WITH RECURSIVE n (n) AS (SELECT FIRST UNION ALL SELECT n + 1 FROM n WHERE n < LAST)
     INSERT INTO message (turn, round, seq, role, blocks, created_us, updated_us)

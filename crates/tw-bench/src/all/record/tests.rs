@@ -32,14 +32,17 @@ fn every_turn_and_no_other() {
         assert!(check(&file, wrong).is_err(), "{wrong:?}");
     }
 
-    let unfinished = "INSERT INTO turn
-        (organization, id, api_key, conversation, conversation_named, surface, streamed, on_leave, record, model,
-         request_id, body_hash, projector_version, owner, fence, status, deadline_us, created_us, updated_us)
-        SELECT organization, 'another', api_key, conversation, conversation_named, surface, streamed, on_leave, record,
-               model, request_id, body_hash, projector_version, owner, fence, 'running', deadline_us, created_us,
-               updated_us
-        FROM turn LIMIT 1";
-    conn.execute(unfinished, []).unwrap();
+    let unfinished = "INSERT INTO turn_start
+        (key, organization, id, api_key, conversation, conversation_named, surface, streamed, on_leave, record, model,
+         request_id, projector_version, deadline_us, created_us, updated_us)
+        SELECT 1000, organization, 'another', api_key, conversation, conversation_named, surface, streamed, on_leave,
+               record, model, request_id, projector_version, deadline_us, created_us, updated_us
+        FROM turn_start LIMIT 1;
+        INSERT INTO turn_state
+        (turn, organization, api_key, names_somebody, body_hash, owner, fence, status, created_us, updated_us)
+        SELECT 1000, organization, api_key, names_somebody, body_hash, owner, fence, 'running', created_us, updated_us
+        FROM turn_state LIMIT 1";
+    conn.execute_batch(unfinished).unwrap();
     let error = check(&file, Acknowledged { turns: 6, ..right }).unwrap_err();
     assert!(error.to_string().contains("5 completed turns"), "{error}");
 }

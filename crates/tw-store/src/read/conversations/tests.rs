@@ -38,7 +38,10 @@ fn each_statement_looks_and_never_walks() {
         ),
         (MADE, "INTEGER PRIMARY KEY (rowid=?)"),
         (ROW.sqlite, TURNS),
-        (CURSOR, "sqlite_autoindex_turn_1 (organization=? AND id=?)"),
+        (
+            CURSOR,
+            "sqlite_autoindex_turn_start_1 (organization=? AND id=?)",
+        ),
         (OLDEST_FIRST, TURNS),
         (NEWEST_FIRST, TURNS),
         (CONTENT_BYTES, "PRIMARY KEY (turn=?)"),

@@ -12,10 +12,12 @@ fn what_there_is_no_room_for_is_not_read() {
         [
             "CO-ROUTINE before",
             "SETUP",
-            "SEARCH turn USING INDEX sqlite_autoindex_turn_1 (organization=? AND id=?)",
+            "SEARCH t USING INDEX sqlite_autoindex_turn_start_1 (organization=? AND id=?)",
+            "SEARCH s USING INTEGER PRIMARY KEY (rowid=?)",
             "RECURSIVE STEP",
             "SCAN before",
             "SEARCH t USING INTEGER PRIMARY KEY (rowid=?)",
+            "SEARCH s USING INTEGER PRIMARY KEY (rowid=?)",
             "SCAN b",
             "SEARCH m USING PRIMARY KEY (turn=? AND round>?) LEFT-JOIN",
             "SEARCH c USING PRIMARY KEY (turn=? AND round=?) LEFT-JOIN",
@@ -31,12 +33,14 @@ fn the_turns_of_a_conversation_are_read_from_their_end() {
         plan,
         [
             "CO-ROUTINE newest",
-            "SEARCH turn USING INDEX turn_conversation_of_key (organization=? AND api_key=? AND conversation=?)",
+            "SEARCH turn_start USING INDEX turn_conversation_of_key (organization=? AND api_key=? AND conversation=?)",
             "SCALAR SUBQUERY 1",
             "SEARCH conversation USING COVERING INDEX sqlite_autoindex_conversation_1 (organization=? AND id=?)",
             "SCAN newest",
             "SEARCH t USING INTEGER PRIMARY KEY (rowid=?)",
+            "SEARCH s USING INTEGER PRIMARY KEY (rowid=?)",
             "SEARCH m USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+            "SEARCH ms USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
         ]
     );
 }

@@ -12,7 +12,7 @@ fn each_statement_looks_and_never_walks() {
         ),
         (
             REPEAT_OF,
-            "sqlite_autoindex_turn_1 (organization=? AND id=?)",
+            "sqlite_autoindex_turn_start_1 (organization=? AND id=?)",
         ),
     ]);
 }

@@ -37,7 +37,7 @@ fn asked(fence: Fence) -> FenceAsked {
     (fence.organization.0, fence.turn.0, fence.fence)
 }
 
-const TURN_KEYS: &str = "SELECT nextval('turn_key_seq') FROM generate_series(1, ?1)";
+const TURN_KEYS: &str = "SELECT nextval('turn_start_key_seq') FROM generate_series(1, ?1)";
 const CONVERSATION_KEYS: &str =
     "SELECT nextval('conversation_key_seq') FROM generate_series(1, ?1)";
 const BLOB_KEYS: &str = "SELECT nextval('blob_key_seq') FROM generate_series(1, ?1)";
