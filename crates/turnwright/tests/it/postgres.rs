@@ -130,7 +130,7 @@ async fn a_copied_record_is_served_where_it_is() {
         let done = copy(from, to);
         assert!(done.status.success(), "{}", stderr(&done));
         let told = String::from_utf8(done.stdout).unwrap();
-        let line = told.lines().find(|line| line.starts_with("turn "));
+        let line = told.lines().find(|line| line.starts_with("turn_start "));
         assert_eq!(line.unwrap().split_whitespace().nth(1), Some("1"), "{told}");
         assert!(told.contains("rows copied and checked"), "{told}");
     }

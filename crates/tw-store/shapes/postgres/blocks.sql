@@ -6,8 +6,8 @@ SELECT c.id, u.name AS user_id, time_of(c.created_us) AS created_at, time_of(c.u
 FROM conversation c LEFT JOIN end_user u ON u.key = c.end_user
 WHERE c.organization = (SELECT w.organization FROM whose w)
   AND (c.api_key IS NOT NULL OR EXISTS (
-      SELECT 1 FROM turn_start t
-      WHERE t.organization = c.organization AND t.conversation = c.key AND t.on_head_path = 1 AND t.deleted_us IS NULL));
+      SELECT 1 FROM turn_start t JOIN turn_state s ON s.turn = t.key
+      WHERE t.organization = c.organization AND t.conversation = c.key AND s.on_head_path = 1 AND t.deleted_us IS NULL));
 
 -- A block as this layout has it; null for one that it has no place for.
 CREATE OR REPLACE FUNCTION block_of(stored jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE

@@ -11,8 +11,8 @@ SELECT c.id,
 FROM conversation c LEFT JOIN end_user u ON u.key = c.end_user
 WHERE c.organization = (SELECT w.organization FROM whose w)
   AND (c.api_key IS NOT NULL OR EXISTS (
-      SELECT 1 FROM turn_start t
-      WHERE t.organization = c.organization AND t.conversation = c.key AND t.on_head_path = 1 AND t.deleted_us IS NULL));
+      SELECT 1 FROM turn_start t JOIN turn_state s ON s.turn = t.key
+      WHERE t.organization = c.organization AND t.conversation = c.key AND s.on_head_path = 1 AND t.deleted_us IS NULL));
 
 DROP VIEW IF EXISTS temp.openai_row;
 CREATE TEMP VIEW openai_row AS
