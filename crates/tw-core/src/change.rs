@@ -603,8 +603,8 @@ pub struct NewCall {
     pub end: Option<CallEnd>,
     /// The key sent with every attempt, stable over attempts.
     pub idempotency_key: String,
-    /// The guard of a webhook that completes this call.
-    pub callback_token: String,
+    /// The guard of a callback that ends this call; `None` where none may.
+    pub callback_token: Option<String>,
     /// Of a call whose tool requires approval.
     pub approval: Option<ApprovalState>,
     /// The call of an earlier turn whose approval it acts on; no two calls act on the same.

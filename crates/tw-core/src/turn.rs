@@ -318,7 +318,8 @@ struct Call {
     /// The call of an earlier turn whose approval it acts on.
     approves: Option<CallId>,
     idempotency_key: String,
-    callback_token: String,
+    /// Of a call that a job may end.
+    callback_token: Option<String>,
     /// The tool's effect when the call was made; `None` for a tool that is not offered.
     effect: Option<EffectClass>,
     /// `None` for a tool that is not offered, or no longer is.
@@ -374,8 +375,8 @@ pub struct CallToRun {
     pub args: ValidArgs,
     /// The idempotency key, stable over attempts.
     pub idempotency_key: String,
-    /// The guard of a webhook that completes this call.
-    pub callback_token: String,
+    /// The guard of a callback that ends this call; `None` where none may.
+    pub callback_token: Option<String>,
 }
 
 impl Turn {

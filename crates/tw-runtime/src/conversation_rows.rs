@@ -184,7 +184,7 @@ impl Runtime {
             status: end.as_ref().map_or(CallStatus::Pending, CallEnd::status),
             end,
             idempotency_key: String::new(),
-            callback_token: self.env().random_id().simple().to_string(),
+            callback_token: None,
             approval: None,
             approves: None,
             at,

@@ -1,6 +1,6 @@
 //! Calls that run only once they are approved: asking for it at a turn's end, and acting on what a request answers.
 
-use super::calls::new_call;
+use super::calls::{callback_token, new_call};
 use super::{Call, CallState, Now, Step, Turn, failed};
 use crate::approval::{ANSWERED_ROUND, AnsweredCall, ApprovalVerdict};
 use crate::arguments;
@@ -86,7 +86,7 @@ impl Turn {
             sent_id: answer.sent_id.clone(),
             approves: Some(answer.asked),
             idempotency_key: format!("tw_{}", id.plain()),
-            callback_token: (now.fresh_id)().simple().to_string(),
+            callback_token: callback_token(answer.tool.as_deref(), now),
             effect: answer.effect,
             tool: answer.tool.clone(),
             given,

@@ -14,7 +14,7 @@ use crate::id::{CallId, CallRef};
 use crate::limits::INVALID_CALLS_OF_A_TOOL_MAX;
 use crate::model::{AnswerDelta, Finish};
 use crate::request::{Role, call_in};
-use crate::tool::{EffectClass, Tool};
+use crate::tool::{CallCompletion, EffectClass, Tool};
 use crate::turn_status::{TurnReason, TurnStatus};
 use crate::variables::beginning;
 
@@ -216,7 +216,7 @@ impl Turn {
                 sent_id,
                 approves: None,
                 idempotency_key,
-                callback_token: (now.fresh_id)().simple().to_string(),
+                callback_token: callback_token(tool.as_deref(), now),
                 effect,
                 tool,
                 given,
@@ -427,5 +427,13 @@ pub(super) fn new_call(call: &Call, arguments: String, now: &Now<'_>) -> NewCall
         approval: is_asked_for.then_some(ApprovalState::Needed),
         approves: call.approves,
         at: now.at,
+    }
+}
+
+/// The guard of the callback that may end a call of a tool.
+pub(super) fn callback_token(tool: Option<&Tool>, now: &mut Now<'_>) -> Option<String> {
+    match tool?.policy.completion {
+        CallCompletion::Inline => None,
+        CallCompletion::Job(_) => Some((now.fresh_id)().simple().to_string()),
     }
 }

@@ -260,7 +260,7 @@ fn client_call(
         status: CallStatus::Pending,
         end: None,
         idempotency_key: String::new(),
-        callback_token: (now.fresh_id)().simple().to_string(),
+        callback_token: None,
         approval: None,
         approves: None,
         at: now.at,

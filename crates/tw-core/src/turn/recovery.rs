@@ -55,7 +55,7 @@ pub struct FoundCall {
     pub effect: Option<EffectClass>,
     pub arguments: String,
     pub idempotency_key: String,
-    pub callback_token: String,
+    pub callback_token: Option<String>,
     /// Its request was taken, and a callback is to end it.
     pub awaits_callback: bool,
     /// What the model was told when the turn went on without it.

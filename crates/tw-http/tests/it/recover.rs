@@ -236,7 +236,7 @@ async fn calls_end_with_a_turn_that_is_ended_unread() {
             status,
             end: None,
             idempotency_key: "k".to_owned(),
-            callback_token: "t".to_owned(),
+            callback_token: None,
             approval: None,
             approves: None,
             at: app.runtime.env().now(),

@@ -168,7 +168,8 @@ impl TurnDriver {
         match run.tool.policy.completion {
             CallCompletion::Inline => None,
             CallCompletion::Job(_) => {
-                Some(callbacks::url(base, &run.tool.name, &run.callback_token))
+                let token = run.callback_token.as_deref()?;
+                Some(callbacks::url(base, &run.tool.name, token))
             }
         }
     }

@@ -352,7 +352,8 @@ CREATE TABLE tool_call (
     -- The upstream's own id, which need not be unique.
     tool_call_id    TEXT    NOT NULL,
     external_id     TEXT,
-    callback_token  TEXT    NOT NULL UNIQUE,
+    -- The guard of the callback that may end a job.
+    callback_token  TEXT,
     idempotency_key TEXT    NOT NULL,
     arguments       TEXT    NOT NULL,
     status          TEXT    NOT NULL
@@ -396,14 +397,13 @@ CREATE TABLE tool_call (
     CHECK ((ended_us IS NULL) = (shown IS NULL) AND (ended_us IS NULL) = (is_error IS NULL))
 ) STRICT, WITHOUT ROWID;
 
+CREATE UNIQUE INDEX tool_call_callback ON tool_call (callback_token) WHERE callback_token IS NOT NULL;
 -- Calls are found by their upstream's id, whoever ran them, and those that failed without a look at the others.
 CREATE INDEX tool_call_upstream ON tool_call (tool_call_id, organization);
 CREATE INDEX tool_call_failed ON tool_call (organization, turn, round, position) WHERE is_error = 1;
 -- A version that no call ran goes when newer ones have come.
 CREATE INDEX tool_call_version ON tool_call (tool_version) WHERE tool_version IS NOT NULL;
-CREATE INDEX tool_call_open ON tool_call (created_us) WHERE ended_us IS NULL;
--- For what is asked of one organization.
-CREATE INDEX tool_call_open_of ON tool_call (organization, created_us, id) WHERE ended_us IS NULL;
+CREATE INDEX tool_call_open ON tool_call (organization, created_us, id) WHERE ended_us IS NULL;
 CREATE INDEX tool_call_awaited ON tool_call (deadline_us)
     WHERE deadline_us IS NOT NULL AND approval IS NULL AND ended_us IS NULL;
 -- A question is answered once, whoever answers.

@@ -79,8 +79,12 @@ WHERE c.status = 'failed' AND c.is_error = 1 AND c.organization = (SELECT w.orga
 UNION ALL
 SELECT c.id, c.turn, c.tool_name, c.tool_call_id, c.arguments, c.result, 'processing', c.error, c.external_id,
        c.metadata, c.created, c.updated
-FROM pocketbase_call c WHERE c.status = 'processing' AND c.ended_us IS NULL AND likelihood(c.created_us > 0, 0.00002)
+FROM pocketbase_call c
+WHERE c.status = 'processing' AND c.ended_us IS NULL AND c.organization = (SELECT w.organization FROM whose w)
+  AND likelihood(c.created_us > 0, 0.00002)
 UNION ALL
 SELECT c.id, c.turn, c.tool_name, c.tool_call_id, c.arguments, c.result, 'pending', c.error, c.external_id,
        c.metadata, c.created, c.updated
-FROM pocketbase_call c WHERE c.status = 'pending' AND c.ended_us IS NULL AND likelihood(c.created_us > 0, 0.00002);
+FROM pocketbase_call c
+WHERE c.status = 'pending' AND c.ended_us IS NULL AND c.organization = (SELECT w.organization FROM whose w)
+  AND likelihood(c.created_us > 0, 0.00002);

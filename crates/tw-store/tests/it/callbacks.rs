@@ -298,7 +298,8 @@ async fn a_token_finds_its_call_with_the_tool_that_it_runs() {
         };
         let add = TurnChange::AddCall(Box::new(call.clone()));
         world.write_turn(turn, vec![add]).await.unwrap();
-        let found = callback_target(&world.store, &call.callback_token).await;
+        let token = call.callback_token.as_deref().unwrap();
+        let found = callback_target(&world.store, token).await;
         let found = found.unwrap().unwrap();
         assert_eq!((found.organization, found.turn), (world.organization, turn));
         assert_eq!((found.call, found.id), (call.call, call.id));

@@ -323,7 +323,7 @@ pub fn pending_call(turn: TurnId, call: CallRef) -> NewCall {
         status: CallStatus::Pending,
         end: None,
         idempotency_key: format!("once {number}"),
-        callback_token: format!("token {number}"),
+        callback_token: Some(format!("token {number}")),
         approval: None,
         approves: None,
         at: at(5),

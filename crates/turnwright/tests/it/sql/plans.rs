@@ -210,7 +210,7 @@ async fn on_a_file_looks_cost_what_they_find() {
         (
             "pocketbase",
             LOOKS[3].1[4].0,
-            &["tool_call_open (created_us>?)"],
+            &["tool_call_open (organization=? AND created_us>?)"],
         ),
     ] {
         let Views::File(conn) = &views[shape] else {

@@ -149,7 +149,7 @@ fn the_clients_calls_are_handed_over_beside_the_question() {
            write turn completed calls 2
            show start m 1000
            show ask approval 1.0 pay {}
-           show client call 0 pick@3 {}
+           show client call 0 pick@2 {}
            show finish tool_calls
            show end completed",
     );

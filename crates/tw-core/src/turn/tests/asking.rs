@@ -453,8 +453,8 @@ fn a_clients_own_calls_pass_and_are_recorded_as_written() {
          > more 0 \":1
            show client call 0 - \":1
          > call 1 other@ []
-           write client call 1.1 other call_00000000000000000000000000000003
-           show client call 1 other@3 []
+           write client call 1.1 other call_00000000000000000000000000000002
+           show client call 1 other@2 []
          > finish tool_calls ; done
            write close 1#1 ok
            write message 1 call c0 theirs {\"a\":1 call call_T_1_1 other []

@@ -19,8 +19,8 @@ fn a_first_piece_waits_for_its_row_and_carries_our_id() {
          > more 0 \":1}
            show client call 0 - \":1}
          > call 1 draw@ []
-           write client call 1.1 draw call_00000000000000000000000000000003
-           show client call 1 draw@3 []
+           write client call 1.1 draw call_00000000000000000000000000000002
+           show client call 1 draw@2 []
          > finish tool_calls ; done
            write close 1#1 ok
            write message 1 text \"Well.\" call up pick {\"a\":1} call call_T_1_1 draw []
@@ -49,7 +49,7 @@ fn a_plain_answer_is_written_with_its_calls() {
            write turn completed calls 2
            show start m 1000
            show client call 0 pick@1 {}
-           show client call 1 draw@3 []
+           show client call 1 draw@2 []
            show finish tool_calls
            show end completed",
     );
@@ -105,7 +105,7 @@ fn ours_run_first_and_then_the_clients_calls_are_handed_over() {
            write turn completed calls 3 usage 3+2
            show ended 1.1 completed
            show client call 0 pick@1 {\"n\":1}
-           show client call 1 draw@5 [
+           show client call 1 draw@3 [
            show finish tool_calls
            show usage 3+2
            show end completed
@@ -165,7 +165,7 @@ fn a_round_of_ours_before_a_mixed_one_stays_hidden() {
            write client call 2.0 pick b {}
            write hand over 2.0 pick b {}
            write turn completed calls 2
-           show client call 0 pick@3 {}
+           show client call 0 pick@2 {}
            show finish tool_calls
            show end completed",
     );

@@ -52,7 +52,7 @@ impl SweepLab {
                 status: CallStatus::Pending,
                 end: None,
                 idempotency_key: format!("asked {id}"),
-                callback_token: id.to_string(),
+                callback_token: Some(id.to_string()),
                 approval: Some(ApprovalState::Needed),
                 approves: None,
                 at,
