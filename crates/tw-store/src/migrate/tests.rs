@@ -1,4 +1,5 @@
 mod checks;
+mod documented;
 
 use rusqlite::Connection;
 use tw_core::time::Timestamp;
