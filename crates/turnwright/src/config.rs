@@ -11,6 +11,7 @@ mod hooks;
 mod money;
 mod network;
 mod numbers;
+mod quota;
 mod rate;
 mod read;
 mod secrets;
@@ -59,6 +60,7 @@ use files::FileSettings;
 use hooks::HookSettings;
 use money::{PriceSettings, SpendSettings};
 use network::TlsSettings;
+use quota::QuotaSettings;
 use rate::RateSettings;
 use telemetry::TelemetrySettings;
 use upstream::UpstreamSettings;
@@ -97,6 +99,8 @@ pub struct Settings {
     secrets: Arc<Secrets>,
     #[serde(default)]
     price: Vec<PriceSettings>,
+    #[serde(default)]
+    quota: Vec<QuotaSettings>,
     #[serde(default)]
     upstream: Vec<UpstreamSettings>,
     /// Probes, in debug builds only.
@@ -303,6 +307,7 @@ impl Settings {
         settings.downloads.allowed()?;
         settings.rate.organizations()?;
         settings.spend.rules()?;
+        quota::rules(&settings.quota)?;
         settings.record.keeping()?;
         money::prices(&settings.price)?;
         settings.secrets = Arc::new(Secrets::new(secrets)?);
@@ -339,6 +344,7 @@ impl Settings {
             tools_enabled: self.tools.enabled,
             prices: Arc::new(money::prices(&self.price)?),
             spend: self.spend.rules()?,
+            quotas: quota::rules(&self.quota)?,
             turn: TurnLimits {
                 callback_wait_max: self.hooks.wait(),
                 ..self.limits.turn()

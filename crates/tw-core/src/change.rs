@@ -19,6 +19,7 @@ use crate::memory::{MemoryVerdict, RememberedHash};
 use crate::model::TokenUsage;
 use crate::native::AnswerOrigin;
 use crate::price::MicroUsd;
+use crate::quota::TakeCallQuotas;
 use crate::rate::RateLimits;
 use crate::relayed_request::RelayedRequest;
 use crate::request::{Block, Role};
@@ -104,6 +105,9 @@ pub enum Change {
         at: Timestamp,
     },
 
+    /// Counts a call that is about to start; `QuotaReached`, and nothing counted, where one of the quotas has no room.
+    TakeCallQuotas(Box<TakeCallQuotas>),
+
     // Conversations.
     CreateConversation(NewConversation),
     /// New metadata; `Already` unless a client made the conversation by itself.
@@ -151,6 +155,11 @@ pub enum Change {
     },
 
     // Retention.
+    /// Deletes counts of quotas that were last added to before this time, at most so many.
+    ExpireQuotas {
+        before: Timestamp,
+        rows_max: u32,
+    },
     /// Erases contents (input, blocks, arguments, results, events) of final turns that are due.
     EraseDue {
         now: Timestamp,
@@ -220,6 +229,11 @@ pub enum TurnChange {
     },
     /// The cost of an attempt or a call, in the group that closes the one or starts the other.
     Charge(NewCharge),
+    /// Tokens that a model request used, for the quotas of those whose turn it is.
+    CountTokens {
+        tokens: u64,
+        at: Timestamp,
+    },
     /// A call that the client is to run, as it was handed over: to `completed`.
     HandOverCall(Box<HandedCall>),
     /// A call of ours that stays `pending` until somebody approves it, `until` at the latest.
@@ -310,6 +324,10 @@ pub enum Outcome {
     },
     /// As many as there may be are there; nothing was written.
     TooMany,
+    /// The first of the quotas, by its place in the change, that has no room for another call.
+    QuotaReached {
+        quota: usize,
+    },
     /// What a callback came to.
     CallbackTaken(CallbackOutcome),
     /// Jobs that are the caller's to ask about.

@@ -21,6 +21,7 @@ pub mod model;
 pub mod model_names;
 pub mod native;
 pub mod price;
+pub mod quota;
 pub mod recall;
 pub mod relayed_request;
 pub mod request;

@@ -83,6 +83,8 @@ pub struct TurnSetup {
     pub upstreams: Vec<Arc<AnswerOrigin>>,
     /// The prices by which its use is charged.
     pub prices: Arc<PriceTable>,
+    /// There are quotas of tokens.
+    pub counts_tokens: bool,
     /// `None` for a turn that is not to be found again.
     pub memory: Option<TurnMemory>,
 }
@@ -119,6 +121,11 @@ pub enum Event {
     Cached {
         call: CallRef,
         output: ToolOutput,
+    },
+    /// A call that waits for a slot may not start: a quota has no room. The model is shown what it is told.
+    QuotaReached {
+        call: CallRef,
+        told: String,
     },
     CallEnded {
         call: CallRef,
@@ -436,6 +443,7 @@ impl Turn {
             }
             Event::SlotGranted { call } => self.on_slot(call, now, step),
             Event::Cached { call, output } => self.on_cached(call, &output, now, step),
+            Event::QuotaReached { call, told } => self.on_quota_reached(call, told, now, step),
             Event::CallEnded {
                 call,
                 n,
@@ -524,6 +532,12 @@ impl Turn {
             | CallState::Detached { .. }
             | CallState::Ended(_) => None,
         }
+    }
+
+    /// Whether a call waits for a slot and was never started.
+    pub fn starts_anew(&self, call: CallRef) -> bool {
+        let found = self.find(call).map(|call| &call.state);
+        matches!(found, Some(CallState::Pending { n: 1, .. }))
     }
 
     /// Whether the turn still needs the end of a call.

@@ -6,6 +6,7 @@ mod kept;
 mod money;
 pub(crate) mod no_room;
 mod open_calls;
+mod quota;
 mod socket;
 mod webhooks;
 
@@ -21,6 +22,7 @@ use tw_runtime::accept::counting::CountRefused;
 use tw_runtime::error_chain::ErrorChain;
 use tw_runtime::keys::ManageKeyError;
 use tw_runtime::models::UnlistedUpstream;
+use tw_runtime::quotas::TokensReached;
 use tw_runtime::relay::RelayRefused;
 use tw_runtime::spending::SpentLimit;
 use tw_runtime::tools::ToolError;
@@ -35,6 +37,7 @@ use crate::gateway::TURN_HEADER;
 use crate::server::RequestId;
 use money::put_spent;
 use no_room::put_standing;
+use quota::put_tokens;
 
 /// An error as a client is answered with it.
 #[derive(Clone, Debug)]
@@ -48,6 +51,8 @@ pub struct ApiError {
     requests: Option<BucketStanding>,
     /// The limit of a month's money that is spent.
     spent: Option<SpentLimit>,
+    /// The quota of tokens that is used up.
+    tokens: Option<TokensReached>,
 }
 
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -73,6 +78,7 @@ impl ApiError {
             turn: None,
             requests: None,
             spent: None,
+            tokens: None,
         }
     }
 
@@ -382,6 +388,7 @@ impl ApiError {
             turn: None,
             requests: None,
             spent: None,
+            tokens: None,
         }
     }
 
@@ -477,6 +484,7 @@ impl ApiError {
             }
             TurnRefused::NoRoom(no_room) => Self::no_room(no_room),
             TurnRefused::Spent(limit) => Self::spent(limit),
+            TurnRefused::TokensReached(reached) => Self::tokens_reached(reached),
             TurnRefused::ShuttingDown => Self::unavailable("The server is shutting down."),
             TurnRefused::PreviousGone => Self::no_previous(),
             TurnRefused::NoSuchQuestion => Self::no_such_question(),
@@ -525,6 +533,9 @@ impl ApiError {
         }
         if let Some(limit) = &self.spent {
             put_spent(headers, limit);
+        }
+        if let Some(reached) = &self.tokens {
+            put_tokens(headers, reached);
         }
         if let Some(should) = self.should_retry {
             headers.insert(

@@ -44,6 +44,7 @@ use crate::follow::Follower;
 use crate::limiter::{RoomPermit, RoomRefused};
 use crate::live_turns::{LiveTurn, WaitingClient};
 use crate::logged_owner::LoggedOwner;
+use crate::quotas::TokensReached;
 use crate::runtime::{Runtime, RuntimeInner};
 use crate::spending::SpentLimit;
 use crate::to_client::{self, FromDriver};
@@ -146,6 +147,8 @@ pub enum TurnRefused {
     NoRoom(RoomRefused),
     #[error("a month's money is spent")]
     Spent(SpentLimit),
+    #[error("a quota of tokens is used up")]
+    TokensReached(TokensReached),
     #[error("the server is shutting down")]
     ShuttingDown,
     #[error("no upstream serves the model")]
@@ -430,6 +433,10 @@ impl Runtime {
         let spent = self.spent_limit(&request.caller, end_user.as_deref());
         if let Some(limit) = spent.await? {
             return Err(TurnRefused::Spent(limit));
+        }
+        let tokens = self.tokens_reached(&request.caller, end_user.as_deref());
+        if let Some(reached) = tokens.await? {
+            return Err(TurnRefused::TokensReached(reached));
         }
         let record = record_of(request);
         let PreparedRequest {

@@ -126,6 +126,7 @@ pub(crate) fn assemble(
             .map(|upstream| Arc::new(upstream.origin(&input.model)))
             .collect(),
         prices: Arc::clone(&inner.config.prices),
+        counts_tokens: !inner.config.quotas.tokens.is_empty(),
         memory: prepared.memory.of_turn,
     };
     let traced = inner.telemetry.as_ref();

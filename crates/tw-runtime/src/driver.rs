@@ -93,6 +93,8 @@ pub(crate) struct CallContext {
     pub(crate) organization: Arc<str>,
     pub(crate) tenancy: Tenancy,
     pub(crate) variables: TurnVariables,
+    /// The turn is for an end user.
+    pub(crate) names_user: bool,
 }
 
 impl CallContext {
@@ -101,6 +103,7 @@ impl CallContext {
             organization: Arc::clone(&page.slug),
             tenancy: page.tenancy,
             variables: TurnVariables::new(&page.slug, whose, input),
+            names_user: whose.end_user.is_some(),
         }
     }
 }
@@ -520,6 +523,9 @@ impl TurnDriver {
             }
             Happened::MayStart(call, calls::MayStart::Cached(output)) => {
                 Event::Cached { call, output }
+            }
+            Happened::MayStart(call, calls::MayStart::QuotaReached(told)) => {
+                Event::QuotaReached { call, told }
             }
             Happened::Model(ask, progress) => return self.on_answer(ask, progress, step).await,
             Happened::Flushed(flushed) => return self.on_flushed(flushed),

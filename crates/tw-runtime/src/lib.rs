@@ -48,6 +48,7 @@ pub mod open_calls;
 mod orphaned_turns;
 mod prepared_history;
 pub mod queued_rows;
+pub mod quotas;
 mod recall;
 pub mod recover;
 pub mod recovery_pace;

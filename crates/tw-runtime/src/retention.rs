@@ -16,6 +16,7 @@ use crate::callbacks;
 use crate::error_chain::ErrorChain;
 use crate::forgetting;
 use crate::queued_rows::REFUSED_KEPT;
+use crate::quotas::QUOTA_USE_KEPT;
 use crate::runtime::RuntimeInner;
 
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -210,6 +211,10 @@ fn sweep(inner: &RuntimeInner) -> Vec<Change> {
         Change::ExpireCallbackDeliveries {
             before: now.before(inner.config.deliveries_kept),
             deliveries_max: TURNS_PER_SWEEP_MAX,
+        },
+        Change::ExpireQuotas {
+            before: now.before(QUOTA_USE_KEPT),
+            rows_max: TURNS_PER_SWEEP_MAX,
         },
         Change::ExpireQueuedRows {
             before: now.before(REFUSED_KEPT),

@@ -41,6 +41,7 @@ use crate::live_turns::LiveTurns;
 use crate::metrics::{DroppedLogLines, Format, Metrics};
 use crate::models::KnownModels;
 use crate::orphaned_turns::OrphanedTurns;
+use crate::quotas::QuotaRules;
 use crate::recovery_pace::{RECOVERIES_BYTES_DEFAULT, RecoveryPace};
 use crate::replicas::Replicas;
 use crate::results::ResultCache;
@@ -82,6 +83,8 @@ pub struct RuntimeConfig {
     pub prices: Arc<PriceTable>,
     /// What may be spent in a month; whoever has spent it begins no further turn.
     pub spend: SpendRules,
+    /// Calls that may be started in an hour, and tokens that may be used in a minute.
+    pub quotas: QuotaRules,
     pub turn: TurnLimits,
     pub request: RequestLimits,
     /// Limits of what runs at once and of requests; what is beyond is refused.
@@ -167,6 +170,7 @@ impl RuntimeConfig {
             tools_enabled: true,
             prices: Arc::default(),
             spend: SpendRules::default(),
+            quotas: QuotaRules::default(),
             turn: TurnLimits::defaults(),
             request: RequestLimits::defaults(),
             rules: LimiterRules::defaults(),

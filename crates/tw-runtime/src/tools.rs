@@ -462,6 +462,7 @@ impl Runtime {
                 | Outcome::ConversationBusy
                 | Outcome::Deleted { .. }
                 | Outcome::TooMany
+                | Outcome::QuotaReached { .. }
                 | Outcome::CallbackTaken(_)
                 | Outcome::Deliveries(_)
                 | Outcome::Jobs(_)

@@ -13,6 +13,7 @@ mod items;
 mod jobs;
 mod outside;
 mod queued;
+mod quotas;
 mod relayed;
 mod retention;
 mod tenant;
@@ -222,6 +223,7 @@ fn ends(change: &TurnChange, at: CallRef) -> bool {
         TurnChange::OpenAttempt(_)
         | TurnChange::CloseAttempt(_)
         | TurnChange::Charge(_)
+        | TurnChange::CountTokens { .. }
         | TurnChange::AddMessage(_)
         | TurnChange::StartCall { .. }
         | TurnChange::AskApproval { .. }
@@ -293,6 +295,7 @@ fn apply_of_turn(
         TurnChange::OpenAttempt(open) => turn_changes::open_attempt(db, turn, open),
         TurnChange::CloseAttempt(close) => turn_changes::close_attempt(db, rules, turn, close),
         TurnChange::Charge(charge) => charges::charge(db, turn, charge),
+        TurnChange::CountTokens { tokens, at } => quotas::count_tokens(db, turn, *tokens, *at),
         TurnChange::AddMessage(message) => turn_changes::add_message(db, turn, message),
         TurnChange::AddCall(call) => turn_changes::add_call(db, turn, call),
         TurnChange::StartCall { call, at } => turn_changes::start_call(db, rules, turn, *call, *at),
@@ -381,6 +384,8 @@ fn apply_free(
             outside::expire_callbacks(db, *now, *calls_max, contents)
         }
         Change::ExpireApprovals { now, calls_max } => approvals::expire(db, *now, *calls_max),
+        Change::TakeCallQuotas(take) => quotas::take(db, take),
+        Change::ExpireQuotas { before, rows_max } => quotas::expire(db, *before, *rows_max),
         Change::CheckWritable { at } => tenant::check_writable(db, *at),
         Change::ExpireRequestKeys { before, keys_max } => {
             retention::expire_request_keys(db, *before, *keys_max)

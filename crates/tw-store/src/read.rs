@@ -14,6 +14,7 @@ pub mod memory;
 pub mod open_calls;
 #[cfg(test)]
 pub(crate) mod plan;
+pub mod quotas;
 pub mod recall;
 pub mod requests;
 pub mod tools;

@@ -1,5 +1,6 @@
 mod misplaced;
 mod money;
+mod quota;
 mod reference;
 mod zeros;
 

@@ -117,6 +117,23 @@ impl Turn {
         self.end_call(at, end, now, step);
     }
 
+    /// The call ends without having been started.
+    pub(super) fn on_quota_reached(
+        &mut self,
+        at: CallRef,
+        told: String,
+        now: &mut Now<'_>,
+        step: &mut Step,
+    ) {
+        let Some(call) = self.find(at) else {
+            return;
+        };
+        let CallState::Pending { asked: true, .. } = &call.state else {
+            return;
+        };
+        self.end_call(at, failed(CallReason::Quota, told), now, step);
+    }
+
     pub(super) fn on_call_ended(
         &mut self,
         (at, n): (CallRef, u32),

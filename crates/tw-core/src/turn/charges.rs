@@ -18,6 +18,11 @@ impl Turn {
         let Some(usage) = usage else {
             return;
         };
+        if self.setup.counts_tokens {
+            let tokens = usage.prompt_tokens.saturating_add(usage.completion_tokens);
+            step.write
+                .push(TurnChange::CountTokens { tokens, at: now.at });
+        }
         let origin = self.origin_of(n);
         if let Some(price) = self.setup.prices.of_model(&origin.upstream, &origin.model) {
             let round = self.round_number();

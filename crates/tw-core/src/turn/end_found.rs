@@ -103,6 +103,7 @@ fn withdraw(at: CallRef, step: &mut Step) -> Withdrawn {
         }
         TurnChange::Charge(charge) if charge.of == ChargedUse::Call(at) => false,
         TurnChange::Charge(_)
+        | TurnChange::CountTokens { .. }
         | TurnChange::StartCall { .. }
         | TurnChange::OpenAttempt(_)
         | TurnChange::EndCall { .. }

@@ -23,6 +23,7 @@ mod offering;
 mod properties;
 mod quirks;
 mod quirks_of_the_loop;
+mod quotas;
 mod recovery;
 mod stopping;
 mod upstreams;
@@ -104,6 +105,7 @@ fn ours() -> TurnSetup {
         limits: TurnLimits::defaults(),
         upstreams: upstreams_named(&["up"]),
         prices: Arc::default(),
+        counts_tokens: false,
         memory: None,
     }
 }
@@ -324,6 +326,7 @@ impl Run {
             | Event::ModelFailed { .. }
             | Event::SlotGranted { .. }
             | Event::Cached { .. }
+            | Event::QuotaReached { .. }
             | Event::CallEnded { .. }
             | Event::LookedUp { .. }
             | Event::EndFound { .. }

@@ -37,6 +37,7 @@ mod own_message;
 mod passed_headers;
 mod provider_tools;
 mod quirks;
+mod quotas;
 mod rate;
 mod record;
 mod recover;

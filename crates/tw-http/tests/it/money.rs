@@ -53,7 +53,7 @@ fn with(spend: SpendRules, tool: Option<&Listener>, env: &Env) -> AppOptions {
 }
 
 /// An upstream that calls `act` once for each turn that is offered it.
-async fn calling() -> Listener {
+pub async fn calling() -> Listener {
     Listener::start(|asked| {
         let request = asked.json();
         let last = request["messages"].as_array().unwrap().last().cloned();
@@ -68,7 +68,7 @@ async fn calling() -> Listener {
     .unwrap()
 }
 
-async fn answering() -> Listener {
+pub async fn answering() -> Listener {
     let reply = ListenerReply::json("{}");
     Listener::in_turn(vec![reply]).await.unwrap()
 }

@@ -17,6 +17,7 @@ use super::metering::MeteredEvent;
 use super::{Happened, TurnDriver};
 use crate::callbacks;
 use crate::fail_point::FailPoint;
+use crate::quotas;
 use crate::results::ResultKey;
 use crate::slots::CallSlot;
 use crate::tool_time;
@@ -30,6 +31,8 @@ pub(super) enum MayStart {
     Slot(Option<CallSlot>),
     /// An earlier answer holds.
     Cached(ToolOutput),
+    /// A quota has no room; what the model is told.
+    QuotaReached(String),
 }
 
 /// Kinds of tasks that run for a call.
@@ -67,8 +70,36 @@ impl TurnDriver {
         }
         let tool = self.turn.tool_of(call);
         let slot = self.inner.slots.wait(tool.map(Arc::as_ref));
-        self.waiting_for_slots
-            .push(Box::pin(async move { (call, MayStart::Slot(slot.await)) }));
+        let counted = self.counted(call);
+        self.waiting_for_slots.push(Box::pin(async move {
+            let slot = slot.await;
+            let reached = match counted {
+                Some(counted) => counted.await,
+                None => None,
+            };
+            let may = reached.map_or(MayStart::Slot(slot), MayStart::QuotaReached);
+            (call, may)
+        }));
+    }
+
+    /// Counts a call that is to be started for the first time in its quotas; `None` where it has none.
+    fn counted(
+        &self,
+        call: CallRef,
+    ) -> Option<impl Future<Output = Option<String>> + Send + use<>> {
+        let rules = &self.inner.config.quotas;
+        if rules.calls.is_empty() || !self.turn.starts_anew(call) {
+            return None;
+        }
+        let context = self.work.context_of(call)?;
+        let tool = self.turn.tool_of(call)?.name.clone();
+        let quotas = rules.of_call(&context.organization, &tool, context.names_user);
+        if quotas.is_empty() {
+            return None;
+        }
+        let (store, env) = (self.inner.store.clone(), self.inner.env.clone());
+        let place = (self.fence.organization, self.fence.turn, call);
+        Some(quotas::take(store, env, place, (tool, quotas)))
     }
 
     /// An earlier answer that holds for this call; else it is noted that its answer is to be kept.
@@ -255,6 +286,7 @@ impl TurnDriver {
                 | TurnChange::AwaitCallback(_)
                 | TurnChange::DetachCall { .. }
                 | TurnChange::Charge(_)
+                | TurnChange::CountTokens { .. }
                 | TurnChange::AppendEvents(_)
                 | TurnChange::NoteStop { .. }
                 | TurnChange::NoteResumed { .. } => {}

@@ -193,6 +193,7 @@ fn changes_call(change: &TurnChange) -> bool {
         TurnChange::CloseAttempt(_)
         | TurnChange::AskApproval { .. }
         | TurnChange::Charge(_)
+        | TurnChange::CountTokens { .. }
         | TurnChange::AddMessage(_)
         | TurnChange::AddCall(_)
         | TurnChange::EndOutsideCall { .. }
@@ -221,6 +222,7 @@ fn points_of(changes: &[TurnChange]) -> (BTreeSet<FailPoint>, BTreeSet<FailPoint
             | TurnChange::AskApproval { .. }
             | TurnChange::CloseAttempt(_)
             | TurnChange::Charge(_)
+            | TurnChange::CountTokens { .. }
             | TurnChange::AddMessage(_)
             | TurnChange::EndOutsideCall { .. }
             | TurnChange::TakeQueuedRow(_)

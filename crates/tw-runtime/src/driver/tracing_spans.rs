@@ -152,6 +152,7 @@ impl TurnTracing {
                 }
                 TurnChange::EndTurn(ended) => end = Some(ended),
                 TurnChange::Charge(_)
+                | TurnChange::CountTokens { .. }
                 | TurnChange::AwaitCallback(_)
                 | TurnChange::HandOverCall(_)
                 | TurnChange::EndOutsideCall { .. }

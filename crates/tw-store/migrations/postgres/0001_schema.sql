@@ -691,6 +691,25 @@ CREATE TABLE spend_month (
     PRIMARY KEY (organization, month, spender, spender_key)
 );
 
+-- What was used of quotas in an hour or a minute of the clock: calls that were started, tokens that models used.
+CREATE TABLE quota_use (
+    organization bigint NOT NULL REFERENCES organization (key),
+    unit         text   NOT NULL CHECK (unit IN ('calls', 'tokens')),
+    -- Hours of calls, minutes of tokens, since 1970 UTC.
+    period       bigint NOT NULL,
+    holder       text   NOT NULL CHECK (holder IN ('organization', 'key', 'end_user')),
+    -- The row of the key or the end user; 0 for the organization.
+    holder_key   bigint NOT NULL,
+    -- The tool's name, or nothing for all tools together.
+    tool         text   NOT NULL,
+    used         bigint NOT NULL CHECK (used >= 0),
+    created_us   bigint NOT NULL,
+    updated_us   bigint NOT NULL,
+    PRIMARY KEY (organization, unit, period, holder, holder_key, tool)
+);
+
+CREATE INDEX quota_use_old ON quota_use (updated_us);
+
 -- Webhooks of organizations, and what they are told: the outbox, which also keeps what became of each delivery.
 --
 -- A delivery's row is written by the transaction of the change that it tells of. It holds no contents: what is sent is

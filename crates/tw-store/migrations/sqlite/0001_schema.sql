@@ -679,6 +679,25 @@ CREATE TABLE spend_month (
     PRIMARY KEY (organization, month, spender, spender_key)
 ) STRICT, WITHOUT ROWID;
 
+-- What was used of quotas in an hour or a minute of the clock: calls that were started, tokens that models used.
+CREATE TABLE quota_use (
+    organization INTEGER NOT NULL REFERENCES organization (key),
+    unit         TEXT    NOT NULL CHECK (unit = 'calls' OR unit = 'tokens'),
+    -- Hours of calls, minutes of tokens, since 1970 UTC.
+    period       INTEGER NOT NULL,
+    holder       TEXT    NOT NULL CHECK (holder = 'organization' OR holder = 'key' OR holder = 'end_user'),
+    -- The row of the key or the end user; 0 for the organization.
+    holder_key   INTEGER NOT NULL,
+    -- The tool's name, or nothing for all tools together.
+    tool         TEXT    NOT NULL,
+    used         INTEGER NOT NULL CHECK (used >= 0),
+    created_us   INTEGER NOT NULL,
+    updated_us   INTEGER NOT NULL,
+    PRIMARY KEY (organization, unit, period, holder, holder_key, tool)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX quota_use_old ON quota_use (updated_us);
+
 -- Webhooks of organizations, and what they are told: the outbox, which also keeps what became of each delivery.
 --
 -- A delivery's row is written by the transaction of the change that it tells of. It holds no contents: what is sent is

@@ -7,12 +7,13 @@ use tw_core::approval::ApprovalVerdict;
 use tw_core::change::{Change, NewTurn, Outcome, SaveTool, ToolRoom, TurnChange};
 use tw_core::conversation::{AddedItems, ItemPlace, ItemSource};
 use tw_core::price::MicroUsd;
+use tw_core::quota::QuotaHolder;
 use tw_core::time::CalendarMonth;
 use tw_core::turn_status::TurnStatus;
 use tw_core::webhook::{WEBHOOKS_MAX, WebhookChange, WebhookEvent};
 
 use crate::world::{StoreWorld, at, create_organization, end_turn, turn_id};
-use crate::{approvals, blobs, items, money, tools, webhooks};
+use crate::{approvals, blobs, items, money, quotas, tools, webhooks};
 
 /// Times that each race is run.
 const ROUNDS: u128 = 20;
@@ -76,6 +77,35 @@ async fn one_turn_at_a_time_adds_items_to_a_conversation() {
         let turns = (behind(n + 3), behind(n + 4));
         let outcomes = accepted_by_both(both, turns, Default::default()).await;
         assert_eq!(outcomes, expected, "behind, round {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_quota_is_taken_by_no_more_than_it_has_room_for() {
+    let Some((world, beside)) = two().await else {
+        return;
+    };
+    let (one, other) = (world.accept(1).await, world.accept(2).await);
+    for round in 0..20 {
+        let at_us = round * quotas::HOUR_US;
+        let taken = [
+            quotas::quota(QuotaHolder::Organization, None, 5),
+            quotas::quota(QuotaHolder::Key, Some("draw"), 9),
+        ];
+        let takes = (0..8).map(|n| {
+            let (world, turn) = [(&world, one), (&beside, other)][n % 2];
+            world.write(quotas::take(world, turn, &taken, at_us))
+        });
+        let outcomes = join_all(takes).await;
+        let outcomes = outcomes.into_iter().map(Result::unwrap);
+        let done = outcomes.filter(|outcome| *outcome == Outcome::Done);
+        assert_eq!(done.count(), 5, "round {round}");
+        let more = quotas::take(&world, one, &taken[1..], at_us);
+        assert_eq!(
+            world.write(more).await.unwrap(),
+            Outcome::Done,
+            "given back"
+        );
     }
 }
 

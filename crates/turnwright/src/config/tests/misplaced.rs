@@ -4,7 +4,7 @@ use super::load;
 use super::reference::keys_of;
 
 /// Tables that need fields of their own, as those fields; all others stand empty.
-const TABLES: [(&str, &[&str]); 21] = [
+const TABLES: [(&str, &[&str]); 22] = [
     ("", &[]),
     ("[server]", &[]),
     ("[limits]", &[]),
@@ -19,6 +19,7 @@ const TABLES: [(&str, &[&str]); 21] = [
     ("[downloads]", &[]),
     ("[[downloads.allow]]", &["place = \"a:1\""]),
     ("[[price]]", &["tool = \"a\"", "call_usd = 1"]),
+    ("[[quota]]", &["of = \"key\"", "calls_per_hour = 1"]),
     (
         "[[price]]",
         &["models = [\"a\"]", "input_usd = 1", "output_usd = 1"],

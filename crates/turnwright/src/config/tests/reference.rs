@@ -4,7 +4,7 @@ use super::load;
 use crate::config::DEFAULTS;
 
 /// Where an unknown key may stand, as text that it is put behind.
-const TABLES: [&str; 19] = [
+const TABLES: [&str; 20] = [
     "",
     "[server]\n",
     "[limits]\n",
@@ -20,16 +20,18 @@ const TABLES: [&str; 19] = [
     "[files]\n",
     "[[downloads.allow]]\nplace = \"a:1\"\n",
     "[[price]]\n",
+    "[[quota]]\n",
     "[egress]\n",
     "[[egress.allow]]\nplace = \"a:1\"\n",
     "[[egress.certificate]]\nplace = \"a:1\"\nclient_cert_file = \"a\"\nclient_key_file = \"b\"\n",
     "[secrets.NAME]\n",
 ];
 /// How the name of a number ends: in its unit, or in `_max` for a plain count.
-const UNITS: [&str; 7] = [
+const UNITS: [&str; 8] = [
     "_s",
     "_ms",
     "_h",
+    "_per_hour",
     "_per_minute",
     "_max",
     "_bytes_min",

@@ -176,6 +176,7 @@ impl World {
             | Event::LookedUp { .. }
             | Event::SlotGranted { .. }
             | Event::Cached { .. }
+            | Event::QuotaReached { .. }
             | Event::Model { .. }
             | Event::ModelEnded { .. }
             | Event::ModelFailed { .. }

@@ -121,6 +121,13 @@ pub(super) fn event(line: &str, asked: ModelRequestNumber) -> Event {
             failure: failure(rest),
         },
         "slot" => Event::SlotGranted { call: call(rest) },
+        "quota" => {
+            let (at, told) = cut(rest);
+            Event::QuotaReached {
+                call: call(at),
+                told: told.to_owned(),
+            }
+        }
         "end" => {
             let (attempt, outcome) = cut(rest);
             let (call, n) = attempt_of(attempt);

@@ -207,6 +207,7 @@ pub(super) fn of_change(change: &TurnChange) -> String {
             };
             format!("charge {of} {}", charge.cost.0)
         }
+        TurnChange::CountTokens { tokens, .. } => format!("count {tokens} tokens"),
         TurnChange::NoteStop { reason, .. } => format!("stopping {}", reason.as_str()),
         TurnChange::EndTurn(end) => of_end_turn(end),
         TurnChange::NoteResumed { .. }

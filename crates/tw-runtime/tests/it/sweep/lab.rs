@@ -157,6 +157,7 @@ impl SweepLab {
                 model: "m".into(),
             })],
             prices: Arc::default(),
+            counts_tokens: false,
             memory: None,
         }
     }

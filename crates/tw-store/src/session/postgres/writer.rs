@@ -159,14 +159,22 @@ fn adding_up(group: &WritableGroup) -> Option<i64> {
     let (organization, changes) = match &group.group {
         ChangeGroup::Accept(new, first) => (new.organization, first),
         ChangeGroup::OfTurn(fence, changes) => (fence.organization, changes),
-        ChangeGroup::Free(_) => return None,
+        ChangeGroup::Free(changes) => return changes.iter().find_map(taking_quotas),
     };
     changes.iter().any(adds_up).then_some(organization.0)
 }
 
+fn taking_quotas(change: &Change) -> Option<i64> {
+    if let Change::TakeCallQuotas(take) = change {
+        Some(take.organization.0)
+    } else {
+        None
+    }
+}
+
 fn adds_up(change: &TurnChange) -> bool {
     match change {
-        TurnChange::Charge(_) | TurnChange::EndTurn(_) => true,
+        TurnChange::Charge(_) | TurnChange::CountTokens { .. } | TurnChange::EndTurn(_) => true,
         TurnChange::OpenAttempt(_)
         | TurnChange::CloseAttempt(_)
         | TurnChange::AddMessage(_)

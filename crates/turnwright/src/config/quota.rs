@@ -1,0 +1,81 @@
+//! `[[quota]]`: calls in an hour, and tokens in a minute.
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use tw_core::quota::{CallQuota, QuotaHolder};
+use tw_runtime::quotas::{CallQuotaRule, QuotaRules, TokenQuotaRule};
+
+use crate::organization::slug;
+
+/// A quota of calls or of tokens.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaSettings {
+    of: HolderName,
+    organization: Option<String>,
+    tool: Option<String>,
+    calls_per_hour: Option<u32>,
+    tokens_per_minute: Option<u64>,
+}
+
+#[derive(Clone, Copy, Deserialize, Debug)]
+#[serde(rename_all = "snake_case")]
+enum HolderName {
+    Organization,
+    Key,
+    EndUser,
+}
+
+impl HolderName {
+    fn holder(self) -> QuotaHolder {
+        match self {
+            Self::Organization => QuotaHolder::Organization,
+            Self::Key => QuotaHolder::Key,
+            Self::EndUser => QuotaHolder::EndUser,
+        }
+    }
+}
+
+/// The quotas of all entries.
+pub fn rules(entries: &[QuotaSettings]) -> anyhow::Result<QuotaRules> {
+    let mut rules = QuotaRules::default();
+    for (index, entry) in entries.iter().enumerate() {
+        entry
+            .add_to(&mut rules)
+            .with_context(|| format!("quota[{index}]"))?;
+    }
+    Ok(rules)
+}
+
+impl QuotaSettings {
+    fn add_to(&self, rules: &mut QuotaRules) -> anyhow::Result<()> {
+        let organization = self.organization.as_deref();
+        let organization = organization
+            .map(|name| slug(name).with_context(|| format!("organization {name:?}")))
+            .transpose()?;
+        match (self.calls_per_hour, self.tokens_per_minute) {
+            (Some(calls_max), None) => rules.calls.push(CallQuotaRule {
+                organization,
+                quota: CallQuota {
+                    of: self.of.holder(),
+                    tool: self.tool.clone(),
+                    calls_max,
+                },
+            }),
+            (None, Some(tokens_max)) => {
+                if self.tool.is_some() {
+                    bail!("tokens are of models, not of a 'tool'");
+                }
+                rules.tokens.push(TokenQuotaRule {
+                    organization,
+                    of: self.of.holder(),
+                    tokens_max,
+                });
+            }
+            (Some(_), Some(_)) | (None, None) => {
+                bail!("a quota has either 'calls_per_hour' or 'tokens_per_minute'")
+            }
+        }
+        Ok(())
+    }
+}
