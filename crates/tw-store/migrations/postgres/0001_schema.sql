@@ -105,6 +105,8 @@ CREATE TABLE tool_version (
     version    bigint   NOT NULL CHECK (version >= 1),
     name       text     COLLATE "C" NOT NULL,
     definition text     NOT NULL,
+    -- What SQL shows of the definition, as JSON; null of one that cannot be read.
+    shown      text,
     created_us bigint   NOT NULL,
     updated_us bigint   NOT NULL,
     UNIQUE (tool, version)

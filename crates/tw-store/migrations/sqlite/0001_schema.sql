@@ -100,6 +100,8 @@ CREATE TABLE tool_version (
     version    INTEGER NOT NULL CHECK (version >= 1),
     name       TEXT    NOT NULL,
     definition TEXT    NOT NULL,
+    -- What SQL shows of the definition, as JSON; null of one that cannot be read.
+    shown      TEXT,
     created_us INTEGER NOT NULL,
     updated_us INTEGER NOT NULL,
     UNIQUE (tool, version)
