@@ -8,6 +8,7 @@ use tw_testkit::postgres::PostgresSchema;
 
 use crate::foreign_databases::{APPS, ForeignDatabase, ForeignEngine, app};
 use crate::import_files::{import, nasty_file};
+use crate::import_tools::nasty_tools;
 use crate::process::{create_key, key_of, stderr, turnwright};
 
 fn export(shape: &str, data: &Path, target: &ForeignDatabase, flags: &[&str]) -> Output {
@@ -122,6 +123,18 @@ async fn values_that_json_has_no_word_for_go_back() {
         .await;
     for shape in ["blocks", "langchain"] {
         check(shape, &source, ForeignEngine::Postgres, &[]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_tools_that_did_not_fit_go_back_too() {
+    let Some(source) = nasty_tools().await else {
+        return;
+    };
+    check("vapi", &source, ForeignEngine::Postgres, &[]).await;
+    if let Some(store) = PostgresSchema::create().await {
+        let flags = ["--store", &*store.url];
+        check("vapi", &source, ForeignEngine::Postgres, &flags).await;
     }
 }
 

@@ -6,6 +6,7 @@ mod langchain;
 mod others;
 mod plans;
 mod roles;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -44,7 +45,7 @@ impl SqlWorld {
             "--tools",
             "all",
             "--scope",
-            "chat,turns:read,turns:read_all",
+            "chat,turns:read,turns:read_all,tools:read,tools:write",
         ];
         let key = key_of(&create_key(&data, &[&flags[..], &wanted].concat()));
         let mut command = serve(&data, &upstream);
