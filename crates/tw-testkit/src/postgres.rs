@@ -77,7 +77,7 @@ impl Drop for PostgresSchema {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
         let (views, roles) = (self.views_schema(), self.role(""));
-        let drop = async move {
+        drop_on_another_thread(async move {
             let client = connect(&server).await.unwrap();
             let sql = format!(
                 "SET client_min_messages = warning; DROP SCHEMA {name} CASCADE;
@@ -89,15 +89,68 @@ impl Drop for PostgresSchema {
                  END $$"
             );
             client.batch_execute(&sql).await.unwrap();
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        // The test's own thread may be within a runtime.
-        let dropped = thread::spawn(move || runtime.block_on(drop)).join();
-        assert!(dropped.is_ok() || thread::panicking());
+        });
     }
+}
+
+/// A database of its own that does not know what the bytes of its texts mean; it is dropped with this.
+#[derive(Debug)]
+pub struct PostgresBytesDatabase {
+    server: String,
+    name: String,
+    pub url: String,
+}
+
+impl PostgresBytesDatabase {
+    /// `None` where there is no server, as of [`PostgresSchema::create`].
+    ///
+    /// # Panics
+    /// When the server makes no database.
+    pub async fn create() -> Option<Self> {
+        let schema = PostgresSchema::create().await?;
+        let server = schema.server.clone();
+        let name = format!("{}_bytes", schema.name);
+        let client = schema.outside().await;
+        let drop = format!("DROP DATABASE IF EXISTS {name}");
+        client.batch_execute(&drop).await.unwrap();
+        let make =
+            format!("CREATE DATABASE {name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
+        client.batch_execute(&make).await.unwrap();
+        let (place, options) = match server.split_once('?') {
+            Some((place, options)) => (place, format!("?{options}")),
+            None => (&*server, String::new()),
+        };
+        let (host, _) = place.rsplit_once('/').unwrap();
+        let url = format!("{host}/{name}{options}");
+        Some(Self { server, name, url })
+    }
+
+    /// # Panics
+    /// When the database takes no connection.
+    pub async fn client(&self) -> Client {
+        connect(&self.url).await.unwrap()
+    }
+}
+
+impl Drop for PostgresBytesDatabase {
+    fn drop(&mut self) {
+        let (server, name) = (self.server.clone(), self.name.clone());
+        drop_on_another_thread(async move {
+            let client = connect(&server).await.unwrap();
+            let sql = format!("DROP DATABASE {name} WITH (FORCE)");
+            client.batch_execute(&sql).await.unwrap();
+        });
+    }
+}
+
+/// The test's own thread may be within a runtime.
+fn drop_on_another_thread(drop: impl Future<Output = ()> + Send + 'static) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let dropped = thread::spawn(move || runtime.block_on(drop)).join();
+    assert!(dropped.is_ok() || thread::panicking());
 }
 
 async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {

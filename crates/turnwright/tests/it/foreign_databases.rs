@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use rusqlite::types::ValueRef;
 use tempfile::TempDir;
-use tw_testkit::postgres::PostgresSchema;
+use tokio_postgres::Client;
+use tw_testkit::postgres::{PostgresBytesDatabase, PostgresSchema};
 
 /// A database of an application.
 pub enum ForeignDatabase {
     File { path: PathBuf, _folder: TempDir },
     Server(PostgresSchema),
+    Bytes(PostgresBytesDatabase),
 }
 
 /// What kind of database an application has.
@@ -17,6 +19,8 @@ pub enum ForeignDatabase {
 pub enum ForeignEngine {
     Sqlite,
     Postgres,
+    /// PostgreSQL, in a database that does not know what the bytes of its texts mean.
+    PostgresBytes,
 }
 
 impl ForeignDatabase {
@@ -30,6 +34,7 @@ impl ForeignDatabase {
                 Some(Self::File { path, _folder })
             }
             ForeignEngine::Postgres => PostgresSchema::create().await.map(Self::Server),
+            ForeignEngine::PostgresBytes => PostgresBytesDatabase::create().await.map(Self::Bytes),
         }
     }
 
@@ -38,6 +43,7 @@ impl ForeignDatabase {
         match self {
             Self::File { path, .. } => path.to_str().unwrap().to_owned(),
             Self::Server(schema) => schema.url.clone(),
+            Self::Bytes(database) => database.url.clone(),
         }
     }
 
@@ -50,6 +56,9 @@ impl ForeignDatabase {
             Self::Server(schema) => {
                 schema.client().await.batch_execute(sql).await.unwrap();
             }
+            Self::Bytes(database) => {
+                database.client().await.batch_execute(sql).await.unwrap();
+            }
         }
     }
 
@@ -57,7 +66,8 @@ impl ForeignDatabase {
     pub async fn dump(&self) -> Vec<String> {
         match self {
             Self::File { path, .. } => dump_file(path),
-            Self::Server(schema) => dump_server(schema).await,
+            Self::Server(schema) => dump_server(&schema.client().await).await,
+            Self::Bytes(database) => dump_server(&database.client().await).await,
         }
     }
 }
@@ -92,8 +102,7 @@ fn dump_file(path: &std::path::Path) -> Vec<String> {
     lines
 }
 
-async fn dump_server(schema: &PostgresSchema) -> Vec<String> {
-    let client = schema.client().await;
+async fn dump_server(client: &Client) -> Vec<String> {
     let sql = "SELECT 'column ' || c.relname || ' ' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
             || ' ' || a.attnotnull || coalesce(' ' || pg_get_expr(d.adbin, d.adrelid), '')
         FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
@@ -111,9 +120,12 @@ async fn dump_server(schema: &PostgresSchema) -> Vec<String> {
         WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'";
     for table in client.query(tables, &[]).await.unwrap() {
         let table: String = table.get(0);
-        let sql = format!("SELECT t::text FROM {table} t");
+        let sql = format!("SELECT convert_to(t::text, getdatabaseencoding()) FROM {table} t");
         let rows = client.query(&sql, &[]).await.unwrap();
-        let line = |row: &tokio_postgres::Row| format!("{table} {}", row.get::<_, String>(0));
+        let line = |row: &tokio_postgres::Row| {
+            let bytes: &[u8] = row.get(0);
+            format!("{table} {}", bytes.escape_ascii())
+        };
         lines.extend(rows.iter().map(line));
     }
     lines.sort();

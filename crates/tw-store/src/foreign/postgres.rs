@@ -11,6 +11,7 @@ use tokio_postgres::types::Type;
 use tw_core::shape::TableLayout;
 use tw_core::time::Timestamp;
 
+use super::row_json::hex;
 use super::{
     ForeignColumns, ForeignError, ForeignMessageRow, ForeignRowBeside, ForeignRowRead,
     ForeignTables, ForeignText, LAYOUT, RowSender,
@@ -24,6 +25,9 @@ const PATIENT: &str =
 
 /// The field of a row that lists its columns which hold JSON's null, which is not that of the database.
 pub const JSON_NULLS: &str = "$json_null";
+
+/// The only field of a row that is no UTF-8: the hexadecimal digits of its JSON.
+pub const ROW_BYTES: &str = "$row";
 
 pub fn read(
     url: &str,
@@ -337,13 +341,26 @@ fn text(row: &BinaryCopyOutRow, place: usize) -> Result<Option<ForeignText>, For
 
 /// A row, and behind it the list of its columns that hold JSON's null.
 fn json(row: &BinaryCopyOutRow, place: usize) -> Result<Option<ForeignText>, ForeignError> {
-    let Some(mut found) = text(row, place)? else {
+    let Some(bytes) = row.try_get::<Option<&[u8]>>(place)? else {
         return Ok(None);
     };
-    if let (Some(nulls), Some(fields)) = (text(row, place + 1)?, found.text.strip_suffix('}')) {
-        let separate = if fields.ends_with('{') { "" } else { "," };
-        let nulls = nulls.text;
-        found.exact = Some(format!("{fields}{separate}\"{JSON_NULLS}\":{nulls}}}"));
-    }
+    let mut found = ForeignText::of(bytes);
+    let nulls = row.try_get::<Option<&[u8]>>(place + 1)?;
+    let whole = match (nulls, bytes.strip_suffix(b"}")) {
+        (Some(nulls), Some(fields)) => {
+            let separate: &[u8] = if fields.ends_with(b"{") { b"" } else { b"," };
+            let name = format!("\"{JSON_NULLS}\":");
+            Some([fields, separate, name.as_bytes(), nulls, b"}"].concat())
+        }
+        _ => None,
+    };
+    found.exact = match (whole, found.is_whole) {
+        (None, true) => None,
+        (Some(whole), true) => Some(String::from_utf8_lossy(&whole).into_owned()),
+        (whole, false) => {
+            let digits = hex(whole.as_deref().unwrap_or(bytes));
+            Some(format!("{{\"{ROW_BYTES}\":\"{digits}\"}}"))
+        }
+    };
     Ok(Some(found))
 }
