@@ -3,10 +3,13 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
 /// The server that is tested with where none is named.
 const SERVER_DEFAULT: &str = "postgres://postgres@127.0.0.1:5432/postgres";
+
+const BYTES_DATABASE: &str = "turnwright_test_bytes";
 
 /// A schema that is dropped with this.
 #[derive(Debug)]
@@ -36,6 +39,36 @@ impl PostgresSchema {
             }
             Err(error) => panic!("TURNWRIGHT_TEST_PG: {error}"),
         };
+        Some(Self::create_in(server, &client).await)
+    }
+
+    /// The same in a database that does not know what the bytes of its texts mean. That is made once, and stays: making
+    /// and dropping one each time takes long on a server that is busy.
+    ///
+    /// # Panics
+    /// When the server makes no database.
+    pub async fn create_of_bytes() -> Option<Self> {
+        let schema = Self::create().await?;
+        let client = schema.outside().await;
+        let make = format!(
+            "CREATE DATABASE {BYTES_DATABASE} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"
+        );
+        if let Err(error) = client.batch_execute(&make).await {
+            let is_there = [SqlState::DUPLICATE_DATABASE, SqlState::UNIQUE_VIOLATION];
+            let code = error.code().cloned();
+            assert!(code.is_some_and(|code| is_there.contains(&code)), "{error}");
+        }
+        let (place, options) = match schema.server.split_once('?') {
+            Some((place, options)) => (place, format!("?{options}")),
+            None => (&*schema.server, String::new()),
+        };
+        let (host, _) = place.rsplit_once('/')?;
+        let server = format!("{host}/{BYTES_DATABASE}{options}");
+        let client = connect(&server).await.unwrap();
+        Some(Self::create_in(server, &client).await)
+    }
+
+    async fn create_in(server: String, client: &Client) -> Self {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("turnwright_test_{}_{number}", std::process::id());
         let make = format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}");
@@ -43,7 +76,7 @@ impl PostgresSchema {
         let mark = if server.contains('?') { '&' } else { '?' };
         let url =
             format!("{server}{mark}application_name={name}&options=-c%20search_path%3D{name}");
-        Some(Self { server, name, url })
+        Self { server, name, url }
     }
 
     /// The name of a schema that a test may make beside it, which is dropped with it.
@@ -77,7 +110,7 @@ impl Drop for PostgresSchema {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
         let (views, roles) = (self.views_schema(), self.role(""));
-        drop_on_another_thread(async move {
+        let drop = async move {
             let client = connect(&server).await.unwrap();
             let sql = format!(
                 "SET client_min_messages = warning; DROP SCHEMA {name} CASCADE;
@@ -89,68 +122,15 @@ impl Drop for PostgresSchema {
                  END $$"
             );
             client.batch_execute(&sql).await.unwrap();
-        });
-    }
-}
-
-/// A database of its own that does not know what the bytes of its texts mean; it is dropped with this.
-#[derive(Debug)]
-pub struct PostgresBytesDatabase {
-    server: String,
-    name: String,
-    pub url: String,
-}
-
-impl PostgresBytesDatabase {
-    /// `None` where there is no server, as of [`PostgresSchema::create`].
-    ///
-    /// # Panics
-    /// When the server makes no database.
-    pub async fn create() -> Option<Self> {
-        let schema = PostgresSchema::create().await?;
-        let server = schema.server.clone();
-        let name = format!("{}_bytes", schema.name);
-        let client = schema.outside().await;
-        let drop = format!("DROP DATABASE IF EXISTS {name}");
-        client.batch_execute(&drop).await.unwrap();
-        let make =
-            format!("CREATE DATABASE {name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
-        client.batch_execute(&make).await.unwrap();
-        let (place, options) = match server.split_once('?') {
-            Some((place, options)) => (place, format!("?{options}")),
-            None => (&*server, String::new()),
         };
-        let (host, _) = place.rsplit_once('/').unwrap();
-        let url = format!("{host}/{name}{options}");
-        Some(Self { server, name, url })
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        // The test's own thread may be within a runtime.
+        let dropped = thread::spawn(move || runtime.block_on(drop)).join();
+        assert!(dropped.is_ok() || thread::panicking());
     }
-
-    /// # Panics
-    /// When the database takes no connection.
-    pub async fn client(&self) -> Client {
-        connect(&self.url).await.unwrap()
-    }
-}
-
-impl Drop for PostgresBytesDatabase {
-    fn drop(&mut self) {
-        let (server, name) = (self.server.clone(), self.name.clone());
-        drop_on_another_thread(async move {
-            let client = connect(&server).await.unwrap();
-            let sql = format!("DROP DATABASE {name} WITH (FORCE)");
-            client.batch_execute(&sql).await.unwrap();
-        });
-    }
-}
-
-/// The test's own thread may be within a runtime.
-fn drop_on_another_thread(drop: impl Future<Output = ()> + Send + 'static) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let dropped = thread::spawn(move || runtime.block_on(drop)).join();
-    assert!(dropped.is_ok() || thread::panicking());
 }
 
 async fn connect(url: &str) -> Result<Client, tokio_postgres::Error> {

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use rusqlite::types::ValueRef;
 use tempfile::TempDir;
 use tokio_postgres::Client;
-use tw_testkit::postgres::{PostgresBytesDatabase, PostgresSchema};
+use tw_testkit::postgres::PostgresSchema;
 
 /// A database of an application.
 pub enum ForeignDatabase {
     File { path: PathBuf, _folder: TempDir },
     Server(PostgresSchema),
-    Bytes(PostgresBytesDatabase),
 }
 
 /// What kind of database an application has.
@@ -34,7 +33,9 @@ impl ForeignDatabase {
                 Some(Self::File { path, _folder })
             }
             ForeignEngine::Postgres => PostgresSchema::create().await.map(Self::Server),
-            ForeignEngine::PostgresBytes => PostgresBytesDatabase::create().await.map(Self::Bytes),
+            ForeignEngine::PostgresBytes => {
+                PostgresSchema::create_of_bytes().await.map(Self::Server)
+            }
         }
     }
 
@@ -43,7 +44,6 @@ impl ForeignDatabase {
         match self {
             Self::File { path, .. } => path.to_str().unwrap().to_owned(),
             Self::Server(schema) => schema.url.clone(),
-            Self::Bytes(database) => database.url.clone(),
         }
     }
 
@@ -56,9 +56,6 @@ impl ForeignDatabase {
             Self::Server(schema) => {
                 schema.client().await.batch_execute(sql).await.unwrap();
             }
-            Self::Bytes(database) => {
-                database.client().await.batch_execute(sql).await.unwrap();
-            }
         }
     }
 
@@ -67,7 +64,6 @@ impl ForeignDatabase {
         match self {
             Self::File { path, .. } => dump_file(path),
             Self::Server(schema) => dump_server(&schema.client().await).await,
-            Self::Bytes(database) => dump_server(&database.client().await).await,
         }
     }
 }

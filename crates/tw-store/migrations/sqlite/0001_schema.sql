@@ -333,6 +333,8 @@ CREATE TABLE tool_call (
     callback_token  TEXT    NOT NULL UNIQUE,
     idempotency_key TEXT    NOT NULL,
     arguments       TEXT    NOT NULL,
+    -- What of the call may not be shown, as JSON; null of one whose tool calls nothing sensitive.
+    sensitive       TEXT,
     status          TEXT    NOT NULL
         CHECK (status = 'pending' OR status = 'processing' OR status = 'completed' OR status = 'failed'),
     reason          TEXT
@@ -376,6 +378,7 @@ CREATE TABLE tool_call (
 
 -- Calls are found by their upstream's id, whoever ran them, and those that failed without a look at the others.
 CREATE INDEX tool_call_upstream ON tool_call (tool_call_id, organization);
+CREATE INDEX tool_call_sensitive ON tool_call (turn, round) WHERE sensitive IS NOT NULL;
 CREATE INDEX tool_call_failed ON tool_call (organization, turn, round, position) WHERE is_error = 1;
 -- A version that no call ran goes when newer ones have come.
 CREATE INDEX tool_call_version ON tool_call (tool_version) WHERE tool_version IS NOT NULL;
