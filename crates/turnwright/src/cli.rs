@@ -338,13 +338,26 @@ pub enum ImportCommand {
     Blocks(ImportArgs),
     /// The file of PocketBase (pb_data/data.db) with collections `conversations`, `turns` and `tool_calls`.
     Pocketbase(ImportArgs),
+    /// Tables `tools`, `agents` and `agent_tools` of an application whose calls VAPI makes. Tools are made of what says
+    /// where its requests go.
+    Vapi(ImportToolsArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct ImportToolsArgs {
+    #[command(flatten)]
+    pub import: ImportArgs,
+    /// The id of the application's organization whose tools are made; the rows of others are only kept.
+    /// [default: those of all]
+    #[arg(long)]
+    pub only: Option<String>,
 }
 
 #[derive(Args, Debug)]
 pub struct ImportArgs {
     /// The application's database: a SQLite file, or postgres://USER:PASSWORD@HOST:PORT/DATABASE. It is only read.
     pub source: String,
-    /// The key whose turns they become: the key, or how it begins as `keys list` prints it.
+    /// The key whose turns they become, or whose organization's tools: the key, or how it begins as `keys list` prints it.
     #[arg(long)]
     pub key: String,
     /// The folder of the database. [default: server.data of the config, or turnwright-data]
@@ -367,6 +380,8 @@ pub enum ExportCommand {
     Blocks(ExportArgs),
     /// A file of PocketBase.
     Pocketbase(ExportArgs),
+    /// Tables of an application whose calls VAPI makes.
+    Vapi(ExportArgs),
 }
 
 #[derive(Args, Debug)]
@@ -389,7 +404,7 @@ pub struct ExportArgs {
 
 #[derive(Args, Debug)]
 pub struct SqlArgs {
-    /// The tables that the views are named and made like: openai, langchain, blocks or pocketbase.
+    /// The tables that the views are named and made like: openai, langchain, blocks, pocketbase or vapi.
     pub shape: String,
     /// The slug of the organization whose rows they show.
     #[arg(long, default_value = "default")]

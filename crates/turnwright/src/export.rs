@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use tw_core::id::OrgId;
-use tw_core::shape::Shape;
+use tw_core::shape::{Shape, TableLayout};
 use tw_egress::env::Env;
 use tw_runtime::export::{self, ExportFigures};
 use tw_runtime::metrics::DroppedLogLines;
@@ -28,11 +28,12 @@ const ROWS_WAITING: usize = 64;
 
 /// Prints how many rows were written.
 pub async fn run(command: ExportCommand) -> anyhow::Result<()> {
-    let (shape, args) = match command {
-        ExportCommand::Langchain(args) => (Shape::LangChain, args),
-        ExportCommand::Openai(args) => (Shape::OpenAi, args),
-        ExportCommand::Blocks(args) => (Shape::Blocks, args),
-        ExportCommand::Pocketbase(args) => (Shape::PocketBase, args),
+    let (layout, args) = match command {
+        ExportCommand::Langchain(args) => (TableLayout::Record(Shape::LangChain), args),
+        ExportCommand::Openai(args) => (TableLayout::Record(Shape::OpenAi), args),
+        ExportCommand::Blocks(args) => (TableLayout::Record(Shape::Blocks), args),
+        ExportCommand::Pocketbase(args) => (TableLayout::Record(Shape::PocketBase), args),
+        ExportCommand::Vapi(args) => (TableLayout::Vapi, args),
     };
     let _log = log_to_stderr("warn", DroppedLogLines::default())?;
     let env = Env::system();
@@ -41,13 +42,13 @@ pub async fn run(command: ExportCommand) -> anyhow::Result<()> {
     let found = system::organization_by_slug(&store, &args.organization).await?;
     let organization =
         found.with_context(|| format!("there is no organization {}", args.organization))?;
-    let layout = export::layout(&store, organization, shape).await?;
+    let tables = export::layout(&store, organization, layout).await?;
     let target = ExportTarget::of(&args.target, &settings)?;
     let began = Instant::now();
     let place = target.place();
     let (sender, items) = sync_channel(ROWS_WAITING);
-    let writing = tokio::task::spawn_blocking(move || write(&place, &layout, &items));
-    let read = read(&store, organization, shape, sender).await;
+    let writing = tokio::task::spawn_blocking(move || write(&place, &tables, &items));
+    let read = read(&store, organization, layout, sender).await;
     // What hindered the writing is why the reading ended early.
     let rows = writing.await??;
     let figures = read?;
@@ -66,7 +67,7 @@ pub async fn run(command: ExportCommand) -> anyhow::Result<()> {
 async fn read(
     store: &Store,
     organization: OrgId,
-    shape: Shape,
+    layout: TableLayout,
     sender: SyncSender<ExportItem>,
 ) -> anyhow::Result<ExportFigures> {
     let mut told = Instant::now();
@@ -78,7 +79,7 @@ async fn read(
         // There are other threads for what else runs here.
         tokio::task::block_in_place(|| sender.send(item)).is_ok()
     };
-    Ok(export::rows(store, organization, shape, &mut take).await?)
+    Ok(export::rows(store, organization, layout, &mut take).await?)
 }
 
 /// What is written. A new file has its name only when it is whole.

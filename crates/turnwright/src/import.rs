@@ -1,12 +1,14 @@
 //! `turnwright import`
 
+mod tools;
+
 use std::time::Instant;
 
 use anyhow::{Context, bail};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tw_core::imported::RepairedRow;
-use tw_core::shape::Shape;
+use tw_core::shape::{Shape, TableLayout};
 use tw_egress::env::Env;
 use tw_runtime::admin::key_given;
 use tw_runtime::import::{ImportFigures, ImportOwner, MessageImport, SourceEnd};
@@ -32,6 +34,7 @@ pub async fn run(command: ImportCommand) -> anyhow::Result<()> {
         ImportCommand::Openai(args) => (Shape::OpenAi, args),
         ImportCommand::Blocks(args) => (Shape::Blocks, args),
         ImportCommand::Pocketbase(args) => (Shape::PocketBase, args),
+        ImportCommand::Vapi(args) => return tools::run(args).await,
     };
     let _log = log_to_stderr("warn", DroppedLogLines::default())?;
     let env = Env::system();
@@ -72,7 +75,9 @@ async fn take_all(
     began: Instant,
 ) -> anyhow::Result<anyhow::Result<()>> {
     let (sender, mut rows) = mpsc::channel(BATCHES_WAITING);
-    let reading = tokio::task::spawn_blocking(move || foreign::read(&source, shape, sender));
+    let reading = tokio::task::spawn_blocking(move || {
+        foreign::read(&source, TableLayout::Record(shape), sender)
+    });
     let mut told = Instant::now();
     while let Some(rows) = rows.recv().await {
         for row in rows {

@@ -1,7 +1,7 @@
 //! `turnwright sql`
 
 use anyhow::{Context, anyhow, bail};
-use tw_core::shape::Shape;
+use tw_core::shape::TableLayout;
 use tw_egress::env::Env;
 use tw_runtime::admin::key_given;
 use tw_store::shape_views::{ViewSchema, ViewsOf, sqlite_script};
@@ -19,8 +19,11 @@ const NAME_BYTES_MAX: usize = 63;
 
 /// Prints the statements, or makes the schema that they make.
 pub async fn run(args: SqlArgs) -> anyhow::Result<()> {
-    let shape = Shape::parse(&args.shape).ok_or_else(|| {
-        let words: Vec<&str> = Shape::ALL.into_iter().map(Shape::as_str).collect();
+    let layout = TableLayout::parse(&args.shape).ok_or_else(|| {
+        let words: Vec<&str> = TableLayout::ALL
+            .into_iter()
+            .map(TableLayout::as_str)
+            .collect();
         anyhow!(
             "{:?} is no shape; there are: {}",
             args.shape,
@@ -39,16 +42,16 @@ pub async fn run(args: SqlArgs) -> anyhow::Result<()> {
             if args.role.is_some() || args.schema.is_some() {
                 bail!("--role and --schema are for PostgreSQL: a SQLite file has neither");
             }
-            printed::print(&sqlite_script(shape, &of))
+            printed::print(&sqlite_script(layout, &of))
         }
         DatabasePlace::Server(server) => {
-            let name = args.schema.as_deref().unwrap_or(shape.as_str()).to_owned();
+            let name = args.schema.as_deref().unwrap_or(layout.as_str()).to_owned();
             check_name("--schema", &name)?;
             if let Some(role) = &args.role {
                 check_name("--role", role)?;
             }
             let schema = ViewSchema {
-                shape,
+                layout,
                 name: &name,
                 role: args.role.as_deref(),
                 of,

@@ -9,6 +9,7 @@ use crate::approval::{ApprovalGiven, ApprovalState};
 use crate::call::{CallEnd, CallRunner, CallStatus};
 use crate::callback::{CallbackOutcome, TakenCallback};
 use crate::conversation::{AddedItems, ChangeConversation, DeleteItem, NewConversation};
+use crate::definition::SensitiveCall;
 use crate::id::{
     ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, QueuedRowId, ToolId, ToolVersionKey, TurnId,
 };
@@ -616,6 +617,8 @@ pub struct NewCall {
     pub tool_call_id: String,
     /// Arguments as the model wrote them.
     pub arguments: String,
+    /// Of a call whose tool has sensitive parameters.
+    pub sensitive: Option<SensitiveCall>,
     pub status: CallStatus,
     /// Set when `status` is final.
     pub end: Option<CallEnd>,

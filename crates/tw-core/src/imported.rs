@@ -5,9 +5,11 @@
 
 mod assembly;
 mod repair;
+mod tool_row;
 
 pub use assembly::TurnAssembler;
 pub use repair::{Repair, RepairedRow};
+pub use tool_row::{ToolRowNote, ToolRowProblem};
 
 use uuid::Uuid;
 

@@ -181,6 +181,7 @@ impl Runtime {
             tool_name: made.tool_name.clone(),
             tool_call_id: made.tool_call_id.clone(),
             arguments: made.arguments.clone(),
+            sensitive: None,
             status: end.as_ref().map_or(CallStatus::Pending, CallEnd::status),
             end,
             idempotency_key: String::new(),

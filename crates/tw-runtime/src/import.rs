@@ -5,6 +5,7 @@
 //! that are of no turn are kept beside.
 
 mod source_rows;
+pub mod tools;
 
 use std::collections::HashMap;
 

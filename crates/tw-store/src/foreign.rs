@@ -13,12 +13,15 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 
 use tokio::sync::mpsc::Sender;
-use tw_core::shape::Shape;
+use tw_core::shape::{Shape, TableLayout};
 
 use crate::db_error::DbError;
 
 /// The table of rows that say what the tables of the source are.
 pub const LAYOUT: &str = "$layout";
+
+/// The table of tools of an application whose calls VAPI makes.
+pub const TOOLS_TABLE: &str = "tools";
 
 /// Where another application's database is.
 #[derive(Clone)]
@@ -106,6 +109,8 @@ pub enum ForeignError {
         table: &'static str,
         columns: String,
     },
+    #[error("an application whose calls VAPI makes keeps its tools in PostgreSQL")]
+    ToolsInFile,
 }
 
 impl From<rusqlite::Error> for ForeignError {
@@ -239,25 +244,27 @@ impl RowSender {
 }
 
 /// Sends all rows of an application's database, from one state of it; blocks. Messages come by conversation, in their
-/// order. Ends early when nobody takes them any more.
+/// order, rows of tools behind those that they refer to. Ends early when nobody takes them any more.
 ///
 /// # Errors
 /// The database is not there, has no such tables, or went away; the rows before that were sent.
 pub fn read(
     place: &ForeignPlace,
-    shape: Shape,
+    layout: TableLayout,
     sender: Sender<Vec<ForeignRowRead>>,
 ) -> Result<(), ForeignError> {
-    let tables = ForeignTables::of(shape);
     let rows = RowSender {
         sender,
         waiting: RefCell::default(),
         bytes: Cell::default(),
     };
-    let read = match place {
-        ForeignPlace::File(path) => sqlite::read(path, &tables, &rows),
-        ForeignPlace::Server { url, tls } => {
-            postgres::read(url, tls.as_deref().cloned(), &tables, &rows)
+    let read = match (place, layout) {
+        (ForeignPlace::File(path), TableLayout::Record(shape)) => {
+            sqlite::read(path, &ForeignTables::of(shape), &rows)
+        }
+        (ForeignPlace::File(_), TableLayout::Vapi) => Err(ForeignError::ToolsInFile),
+        (ForeignPlace::Server { url, tls }, layout) => {
+            postgres::read(url, tls.as_deref().cloned(), layout, &rows)
         }
     };
     rows.end();

@@ -1,17 +1,25 @@
-//! Shapes as SQL views: statements by which an application sees the record as its own tables.
+//! Layouts as SQL views: statements by which an application sees the record, or the tools, as its own tables.
 //!
 //! On SQLite a connection runs them for itself; on PostgreSQL they make a schema, whose views show to each role the rows
 //! of one organization.
 
 use tw_core::id::{ApiKeyId, OrgId};
-use tw_core::shape::Shape;
+use tw_core::shape::{Shape, TableLayout};
 
 use crate::db_error::DbError;
 use crate::session::Engine;
 use crate::session::postgres::PostgresServer;
 
-/// The statements that make the views of a shape.
-fn statements(shape: Shape, engine: Engine) -> &'static str {
+/// The statements that make the views of a layout.
+fn statements(layout: TableLayout, engine: Engine) -> &'static str {
+    match (layout, engine) {
+        (TableLayout::Record(shape), engine) => statements_of_shape(shape, engine),
+        (TableLayout::Vapi, Engine::Sqlite) => include_str!("../shapes/sqlite/vapi.sql"),
+        (TableLayout::Vapi, Engine::Postgres) => include_str!("../shapes/postgres/vapi.sql"),
+    }
+}
+
+fn statements_of_shape(shape: Shape, engine: Engine) -> &'static str {
     match (shape, engine) {
         (Shape::OpenAi, Engine::Sqlite) => include_str!("../shapes/sqlite/openai.sql"),
         (Shape::OpenAi, Engine::Postgres) => include_str!("../shapes/postgres/openai.sql"),
@@ -26,17 +34,20 @@ fn statements(shape: Shape, engine: Engine) -> &'static str {
     }
 }
 
-/// What a role is allowed of the views of a shape.
-fn grants(shape: Shape) -> &'static [&'static str] {
-    match shape {
-        Shape::OpenAi | Shape::Blocks => &["SELECT ON conversations, messages"],
+/// What a role is allowed of the views of a layout.
+fn grants(layout: TableLayout) -> &'static [&'static str] {
+    match layout {
+        TableLayout::Record(Shape::OpenAi | Shape::Blocks) => {
+            &["SELECT ON conversations, messages"]
+        }
         // What else than an insert is tried is refused by a trigger that says where it is done.
-        Shape::LangChain => &[
+        TableLayout::Record(Shape::LangChain) => &[
             "SELECT, INSERT, UPDATE, DELETE ON conversations, messages",
             "SELECT ON queued_messages, whose",
             "INSERT ON inbox",
         ],
-        Shape::PocketBase => &["SELECT ON conversations, turns, tool_calls"],
+        TableLayout::Record(Shape::PocketBase) => &["SELECT ON conversations, turns, tool_calls"],
+        TableLayout::Vapi => &["SELECT ON tools"],
     }
 }
 
@@ -59,7 +70,7 @@ impl ViewsOf {
 }
 
 /// The statements for a connection to a SQLite file. They change nothing of the file, and may be run again.
-pub fn sqlite_script(shape: Shape, of: &ViewsOf) -> String {
+pub fn sqlite_script(layout: TableLayout, of: &ViewsOf) -> String {
     let rows = [of.organization.0.to_string(), of.api_key_literal()].join(", ");
     [
         "-- Run on each connection: what it makes is seen by that one alone.\n\
@@ -70,15 +81,15 @@ pub fn sqlite_script(shape: Shape, of: &ViewsOf) -> String {
         ");\n\n",
         SAID_SQLITE,
         "\n",
-        statements(shape, Engine::Sqlite),
+        statements(layout, Engine::Sqlite),
     ]
     .concat()
 }
 
-/// A schema with the views of a shape, in a database on a PostgreSQL server.
+/// A schema with the views of a layout, in a database on a PostgreSQL server.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewSchema<'a> {
-    pub shape: Shape,
+    pub layout: TableLayout,
     pub name: &'a str,
     /// The role that sees the organization's rows; `None` for that of the connection.
     pub role: Option<&'a str>,
@@ -121,7 +132,7 @@ impl ViewSchema<'_> {
             ")\nON CONFLICT (role) DO UPDATE\n    SET organization = excluded.organization, api_key = excluded.api_key;\n\n",
             SAID_POSTGRES,
             "\n",
-            statements(self.shape, Engine::Postgres),
+            statements(self.layout, Engine::Postgres),
             "\nGRANT USAGE ON SCHEMA ",
             &schema,
             " TO ",
@@ -129,7 +140,7 @@ impl ViewSchema<'_> {
             ";\n",
         ]
         .concat();
-        for grant in grants(self.shape) {
+        for grant in grants(self.layout) {
             script += &["GRANT ", grant, " TO ", role, ";\n"].concat();
         }
         script + "COMMIT;\n"

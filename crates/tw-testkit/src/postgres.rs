@@ -3,10 +3,13 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
 /// The server that is tested with where none is named.
 const SERVER_DEFAULT: &str = "postgres://postgres@127.0.0.1:5432/postgres";
+
+const BYTES_DATABASE: &str = "turnwright_test_bytes";
 
 /// A schema that is dropped with this.
 #[derive(Debug)]
@@ -36,6 +39,36 @@ impl PostgresSchema {
             }
             Err(error) => panic!("TURNWRIGHT_TEST_PG: {error}"),
         };
+        Some(Self::create_in(server, &client).await)
+    }
+
+    /// The same in a database that does not know what the bytes of its texts mean. That is made once, and stays: making
+    /// and dropping one each time takes long on a server that is busy.
+    ///
+    /// # Panics
+    /// When the server makes no database.
+    pub async fn create_of_bytes() -> Option<Self> {
+        let schema = Self::create().await?;
+        let client = schema.outside().await;
+        let make = format!(
+            "CREATE DATABASE {BYTES_DATABASE} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"
+        );
+        if let Err(error) = client.batch_execute(&make).await {
+            let is_there = [SqlState::DUPLICATE_DATABASE, SqlState::UNIQUE_VIOLATION];
+            let code = error.code().cloned();
+            assert!(code.is_some_and(|code| is_there.contains(&code)), "{error}");
+        }
+        let (place, options) = match schema.server.split_once('?') {
+            Some((place, options)) => (place, format!("?{options}")),
+            None => (&*schema.server, String::new()),
+        };
+        let (host, _) = place.rsplit_once('/')?;
+        let server = format!("{host}/{BYTES_DATABASE}{options}");
+        let client = connect(&server).await.unwrap();
+        Some(Self::create_in(server, &client).await)
+    }
+
+    async fn create_in(server: String, client: &Client) -> Self {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("turnwright_test_{}_{number}", std::process::id());
         let make = format!("DROP SCHEMA IF EXISTS {name} CASCADE; CREATE SCHEMA {name}");
@@ -43,7 +76,7 @@ impl PostgresSchema {
         let mark = if server.contains('?') { '&' } else { '?' };
         let url =
             format!("{server}{mark}application_name={name}&options=-c%20search_path%3D{name}");
-        Some(Self { server, name, url })
+        Self { server, name, url }
     }
 
     /// The name of a schema that a test may make beside it, which is dropped with it.

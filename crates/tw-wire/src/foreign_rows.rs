@@ -7,6 +7,7 @@ mod blocks;
 mod langchain;
 mod openai;
 mod pocketbase;
+pub mod vapi;
 
 use serde_json::value::RawValue;
 use tw_core::imported::{

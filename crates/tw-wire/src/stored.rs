@@ -10,6 +10,7 @@ pub mod context;
 pub mod events;
 pub mod imported;
 pub mod responses_options;
+pub mod sensitive_call;
 pub mod tool;
 
 /// The version of the stored form and of the folds over it.

@@ -8,6 +8,7 @@ use tw_testkit::postgres::PostgresSchema;
 
 use crate::foreign_databases::{APPS, ForeignDatabase, ForeignEngine, app};
 use crate::import_files::{import, nasty_file};
+use crate::import_tools::nasty_tools;
 use crate::process::{create_key, key_of, stderr, turnwright};
 
 fn export(shape: &str, data: &Path, target: &ForeignDatabase, flags: &[&str]) -> Output {
@@ -122,6 +123,48 @@ async fn values_that_json_has_no_word_for_go_back() {
         .await;
     for shape in ["blocks", "langchain"] {
         check(shape, &source, ForeignEngine::Postgres, &[]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_tools_that_did_not_fit_go_back_too() {
+    let Some(source) = nasty_tools().await else {
+        return;
+    };
+    check("vapi", &source, ForeignEngine::Postgres, &[]).await;
+    if let Some(store) = PostgresSchema::create().await {
+        let flags = ["--store", &*store.url];
+        check("vapi", &source, ForeignEngine::Postgres, &flags).await;
+    }
+}
+
+/// Texts that are no UTF-8, beside a null of JSON.
+const BYTES_SERVER: &str = r#"
+    CREATE TABLE organisations (id UUID PRIMARY KEY, slug TEXT);
+    CREATE TABLE tools (id TEXT PRIMARY KEY, name TEXT, organization_id UUID, function_schema JSONB, config JSON, data TEXT);
+    CREATE TABLE conversations (id TEXT PRIMARY KEY, user_id TEXT);
+    CREATE TABLE messages (id TEXT PRIMARY KEY, conversation_id TEXT, created_at TIMESTAMPTZ, role TEXT, content TEXT, metadata JSONB);
+    INSERT INTO organisations VALUES ('10000000-0000-4000-8000-000000000001', convert_from('\x6fff', 'SQL_ASCII'));
+    INSERT INTO tools VALUES
+    ('t1', convert_from('\xffe4', 'SQL_ASCII'), NULL, 'null', 'null', convert_from('\x7b22e4223a317d', 'SQL_ASCII')),
+    ('t2', 'whole', NULL, '{"description": "Dä"}', NULL, '{"type": "apiRequest", "method": "GET", "url": "https://app.example/"}');
+    INSERT INTO conversations VALUES ('c', convert_from('\xe4', 'SQL_ASCII'));
+    INSERT INTO messages VALUES ('m1', 'c', '2025-01-01', 'user', convert_from('\x61e4', 'SQL_ASCII'), 'null'),
+    ('m2', 'c', '2025-01-02', 'assistant', 'whole', NULL);"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn texts_that_are_no_utf_8_go_back_with_their_bytes() {
+    for shape in ["vapi", "langchain"] {
+        let Some(source) = ForeignDatabase::empty(ForeignEngine::PostgresBytes).await else {
+            return;
+        };
+        let others = match shape {
+            "vapi" => "DROP TABLE messages, conversations",
+            _ => "DROP TABLE tools, organisations",
+        };
+        source.run(BYTES_SERVER).await;
+        source.run(others).await;
+        check(shape, &source, ForeignEngine::PostgresBytes, &[]).await;
     }
 }
 

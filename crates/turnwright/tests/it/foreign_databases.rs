@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use rusqlite::types::ValueRef;
 use tempfile::TempDir;
+use tokio_postgres::Client;
 use tw_testkit::postgres::PostgresSchema;
 
 /// A database of an application.
@@ -17,6 +18,8 @@ pub enum ForeignDatabase {
 pub enum ForeignEngine {
     Sqlite,
     Postgres,
+    /// PostgreSQL, in a database that does not know what the bytes of its texts mean.
+    PostgresBytes,
 }
 
 impl ForeignDatabase {
@@ -30,6 +33,9 @@ impl ForeignDatabase {
                 Some(Self::File { path, _folder })
             }
             ForeignEngine::Postgres => PostgresSchema::create().await.map(Self::Server),
+            ForeignEngine::PostgresBytes => {
+                PostgresSchema::create_of_bytes().await.map(Self::Server)
+            }
         }
     }
 
@@ -57,7 +63,7 @@ impl ForeignDatabase {
     pub async fn dump(&self) -> Vec<String> {
         match self {
             Self::File { path, .. } => dump_file(path),
-            Self::Server(schema) => dump_server(schema).await,
+            Self::Server(schema) => dump_server(&schema.client().await).await,
         }
     }
 }
@@ -92,8 +98,7 @@ fn dump_file(path: &std::path::Path) -> Vec<String> {
     lines
 }
 
-async fn dump_server(schema: &PostgresSchema) -> Vec<String> {
-    let client = schema.client().await;
+async fn dump_server(client: &Client) -> Vec<String> {
     let sql = "SELECT 'column ' || c.relname || ' ' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
             || ' ' || a.attnotnull || coalesce(' ' || pg_get_expr(d.adbin, d.adrelid), '')
         FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
@@ -104,11 +109,21 @@ async fn dump_server(schema: &PostgresSchema) -> Vec<String> {
         FROM pg_constraint WHERE connamespace = current_schema()::regnamespace
         UNION ALL
         SELECT 'index ' || pg_get_indexdef(indexrelid, 0, true)
-        FROM pg_index JOIN pg_class c ON c.oid = indexrelid WHERE c.relnamespace = current_schema()::regnamespace
-        UNION ALL SELECT 'conversation ' || c::text FROM conversations c
-        UNION ALL SELECT 'message ' || m::text FROM messages m";
+        FROM pg_index JOIN pg_class c ON c.oid = indexrelid WHERE c.relnamespace = current_schema()::regnamespace";
     let rows = client.query(sql, &[]).await.unwrap();
     let mut lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    let tables = "SELECT quote_ident(relname) FROM pg_class
+        WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'";
+    for table in client.query(tables, &[]).await.unwrap() {
+        let table: String = table.get(0);
+        let sql = format!("SELECT convert_to(t::text, getdatabaseencoding()) FROM {table} t");
+        let rows = client.query(&sql, &[]).await.unwrap();
+        let line = |row: &tokio_postgres::Row| {
+            let bytes: &[u8] = row.get(0);
+            format!("{table} {}", bytes.escape_ascii())
+        };
+        lines.extend(rows.iter().map(line));
+    }
     lines.sort();
     lines
 }
@@ -125,10 +140,15 @@ pub struct ForeignApp {
 impl ForeignApp {
     /// A database of the application with so many rows; `None` where there is no server.
     pub async fn filled(&self, rows: u64) -> Option<ForeignDatabase> {
+        let fill = self.fill.replace("{rows}", &rows.to_string());
+        self.filled_by(&fill).await
+    }
+
+    /// The same with the rows that statements make.
+    pub async fn filled_by(&self, statements: &str) -> Option<ForeignDatabase> {
         let database = ForeignDatabase::empty(self.engine).await?;
         database.run(self.tables).await;
-        let fill = self.fill.replace("{rows}", &rows.to_string());
-        database.run(&fill).await;
+        database.run(statements).await;
         Some(database)
     }
 }
@@ -280,5 +300,65 @@ pub const APPS: &[ForeignApp] = &[
             INSERT INTO tool_calls SELECT 'call' || substr(id, 5), id, 'generate_image', 'call_' || id, '{"prompt":"A beautiful sunset"}',
                 '{"imageUrls":["https://example.com/image.jpg"],"costTime":8}', 'completed', '', 'task_' || id, '{"cost":100}', created
             FROM turns WHERE has_tool_calls;"#,
+    },
+    // Seed document 004, with the tables that it refers to.
+    ForeignApp {
+        shape: "vapi",
+        engine: ForeignEngine::Postgres,
+        tables: "
+            CREATE TABLE organisations (id UUID PRIMARY KEY DEFAULT gen_random_uuid(), slug TEXT UNIQUE NOT NULL);
+            CREATE TABLE agents (
+              id UUID PRIMARY KEY DEFAULT gen_random_uuid(),
+              organization_id UUID NOT NULL REFERENCES organisations(id) ON DELETE CASCADE,
+              name TEXT NOT NULL, vapi_assistant_id TEXT, config JSONB
+            );
+            CREATE TABLE tools (
+              id UUID PRIMARY KEY DEFAULT gen_random_uuid(),
+              name TEXT NOT NULL,
+              label TEXT NOT NULL,
+              description TEXT,
+              organization_id UUID NOT NULL REFERENCES organisations(id) ON DELETE CASCADE,
+              external_tool_id TEXT UNIQUE,
+              type TEXT NOT NULL CHECK (type IN ('query', 'sms', 'apiRequest', 'transferCall', 'externalApp', 'pipedream_action', 'transfer_call')),
+              function_schema JSONB NOT NULL,
+              static_config JSONB,
+              config_metadata JSONB,
+              async BOOLEAN DEFAULT false,
+              execute_on_call_start BOOLEAN DEFAULT false,
+              attach_to_agent BOOLEAN DEFAULT true,
+              data JSONB NOT NULL,
+              created_at TIMESTAMP WITH TIME ZONE DEFAULT NOW(),
+              updated_at TIMESTAMP WITH TIME ZONE DEFAULT NOW()
+            );
+            CREATE INDEX idx_tools_organization_id ON tools(organization_id);
+            CREATE INDEX idx_tools_external_tool_id ON tools(external_tool_id);
+            CREATE INDEX idx_tools_type ON tools(type);
+            CREATE TABLE agent_tools (
+              id UUID PRIMARY KEY DEFAULT gen_random_uuid(),
+              agent_id UUID NOT NULL REFERENCES agents(id) ON DELETE CASCADE,
+              tool_id UUID NOT NULL REFERENCES tools(id) ON DELETE CASCADE,
+              is_vapi_attached BOOLEAN NOT NULL DEFAULT true,
+              created_at TIMESTAMP WITH TIME ZONE DEFAULT NOW(),
+              updated_at TIMESTAMP WITH TIME ZONE DEFAULT NOW(),
+              UNIQUE (agent_id, tool_id)
+            );",
+        fill: r#"
+            INSERT INTO organisations SELECT md5('o' || n)::uuid, 'org-' || n FROM generate_series(0, 6) n;
+            INSERT INTO agents SELECT md5('a' || n)::uuid, md5('o' || n % 7)::uuid, 'Agent ' || n, 'assistant-' || n, '{"n": 1.50}'
+            FROM generate_series(0, {rows} / 20) n;
+            INSERT INTO tools
+            SELECT md5('t' || n)::uuid, 'tool_' || n, 'Tool ' || n, CASE n % 3 WHEN 0 THEN 'Does it.' END, md5('o' || n % 7)::uuid,
+                CASE WHEN n % 4 < 3 THEN 'vapi-' || n END, (ARRAY['sms', 'query', 'pipedream_action', 'apiRequest'])[n % 4 + 1],
+                jsonb_build_object('name', 'tool_' || n, 'description', 'Number ' || n, 'parameters', jsonb_build_object('type', 'object',
+                    'properties', jsonb_build_object('message', '{"type": "string"}'::jsonb), 'required', '["message"]'::jsonb)),
+                CASE n % 2 WHEN 0 THEN '{"from": {"type": "called_number"}}'::jsonb END, '{"type": "sms", "params": {}}',
+                false, n % 4 = 3, n % 4 < 3,
+                CASE WHEN n % 4 < 3 THEN jsonb_build_object('id', 'vapi-' || n, 'type', 'apiRequest', 'name', 'tool_' || n, 'method', 'POST',
+                    'url', 'https://app.example/api/tools/' || n || '/execute') ELSE '{}' END,
+                to_timestamp(1700000000 + n * 0.001), to_timestamp(1700000000 + n)
+            FROM generate_series(0, {rows} / 10) n;
+            INSERT INTO agent_tools
+            SELECT md5('at' || n)::uuid, md5('a' || n / 20)::uuid, md5('t' || (n + n / 20) % ({rows} / 10 + 1))::uuid, n % 4 < 3, now(), now()
+            FROM generate_series(0, {rows} - 1) n;"#,
     },
 ];

@@ -9,6 +9,7 @@ mod doctor;
 mod export;
 mod import;
 mod import_files;
+mod import_tools;
 mod jobs;
 mod keys;
 mod leave;

@@ -6,6 +6,8 @@ mod langchain;
 mod others;
 mod plans;
 mod roles;
+mod sensitive;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -32,6 +34,15 @@ struct SqlWorld {
 
 impl SqlWorld {
     async fn start(replies: Vec<ListenerReply>, schema: Option<PostgresSchema>) -> Self {
+        Self::start_with(replies, schema, "").await
+    }
+
+    /// The same, with a config file.
+    async fn start_with(
+        replies: Vec<ListenerReply>,
+        schema: Option<PostgresSchema>,
+        config: &str,
+    ) -> Self {
         let folder = TempDir::new().unwrap();
         let data = folder.path().join("data");
         let upstream = Listener::in_turn(replies).await.unwrap();
@@ -44,11 +55,14 @@ impl SqlWorld {
             "--tools",
             "all",
             "--scope",
-            "chat,turns:read,turns:read_all",
+            "chat,turns:read,turns:read_all,tools:read,tools:write",
         ];
         let key = key_of(&create_key(&data, &[&flags[..], &wanted].concat()));
         let mut command = serve(&data, &upstream);
         command.args(&flags);
+        let config_file = folder.path().join("turnwright.toml");
+        std::fs::write(&config_file, config).unwrap();
+        command.arg("--config").arg(config_file);
         let server = ServerProcess::start(command, &data);
         let client = TestClient {
             key: Some(key.clone()),

@@ -17,15 +17,29 @@ pub struct MaskedCall {
     pub shown: String,
 }
 
+/// What of a call's arguments may not be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SensitiveCall {
+    /// The arguments, with `***` for each value of a sensitive parameter.
+    pub arguments: String,
+    /// Texts that may not be shown in the result either, the longest first.
+    pub hidden: Vec<String>,
+}
+
+impl SensitiveCall {
+    /// A result with `***` in the places of what may not be shown.
+    pub fn masked(&self, shown: &str) -> String {
+        let hidden = self.hidden.iter();
+        hidden.fold(shown.to_owned(), |shown, text| shown.replace(text, MASK))
+    }
+}
+
 impl ToolDefinition {
-    /// The arguments, as the model wrote them, with `***` for each value of a sensitive parameter, and the result with
-    /// `***` wherever it repeats one. Arguments that are no JSON object are masked whole if the tool has any such parameter.
-    pub fn masked_call(&self, arguments: &str, shown: &str) -> MaskedCall {
+    /// What may not be shown of a call with these arguments, which are as the model wrote them; `None` for a tool without
+    /// sensitive parameters. Arguments that are no JSON object are hidden whole.
+    pub fn sensitive_call(&self, arguments: &str) -> Option<SensitiveCall> {
         if !has_sensitive(&self.parameters) {
-            return MaskedCall {
-                arguments: arguments.to_owned(),
-                shown: shown.to_owned(),
-            };
+            return None;
         }
         let mut hidden = Vec::new();
         let arguments = match serde_json::from_str(arguments) {
@@ -37,10 +51,22 @@ impl ToolDefinition {
         };
         // The longest first, since one may be a part of another.
         hidden.sort_by_key(|text| std::cmp::Reverse(text.len()));
-        let shown = hidden
-            .iter()
-            .fold(shown.to_owned(), |shown, text| shown.replace(text, MASK));
-        MaskedCall { arguments, shown }
+        Some(SensitiveCall { arguments, hidden })
+    }
+
+    /// The arguments, as the model wrote them, with `***` for each value of a sensitive parameter, and the result with
+    /// `***` wherever it repeats one. Arguments that are no JSON object are masked whole if the tool has any such parameter.
+    pub fn masked_call(&self, arguments: &str, shown: &str) -> MaskedCall {
+        match self.sensitive_call(arguments) {
+            None => MaskedCall {
+                arguments: arguments.to_owned(),
+                shown: shown.to_owned(),
+            },
+            Some(sensitive) => MaskedCall {
+                shown: sensitive.masked(shown),
+                arguments: sensitive.arguments,
+            },
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::id::{CallId, CallRef};
 use crate::limits::INVALID_CALLS_OF_A_TOOL_MAX;
 use crate::model::{AnswerDelta, Finish};
 use crate::request::{Role, call_in};
-use crate::tool::{CallCompletion, EffectClass, Tool};
+use crate::tool::{CallCompletion, EffectClass, Tool, ToolKind};
 use crate::turn_status::{TurnReason, TurnStatus};
 use crate::variables::beginning;
 
@@ -419,6 +419,10 @@ pub(super) fn new_call(call: &Call, arguments: String, now: &Now<'_>) -> NewCall
             .map(|version| version.key),
         tool_name: call.name.clone(),
         tool_call_id: call.sent_id.clone(),
+        sensitive: call.tool.as_ref().and_then(|tool| match &tool.kind {
+            ToolKind::ApiRequest(definition) => definition.sensitive_call(&arguments),
+            ToolKind::TimeNow | ToolKind::Calculate | ToolKind::Probe(_) => None,
+        }),
         arguments,
         status,
         end,

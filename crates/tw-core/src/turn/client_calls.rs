@@ -257,6 +257,7 @@ fn client_call(
         tool_name: draft.name.clone(),
         tool_call_id: sent_id,
         arguments: String::new(),
+        sensitive: None,
         status: CallStatus::Pending,
         end: None,
         idempotency_key: String::new(),

@@ -233,6 +233,7 @@ async fn calls_end_with_a_turn_that_is_ended_unread() {
             tool_name: "pay".to_owned(),
             tool_call_id: "up".to_owned(),
             arguments: "{}".to_owned(),
+            sensitive: None,
             status,
             end: None,
             idempotency_key: "k".to_owned(),

@@ -105,6 +105,8 @@ CREATE TABLE tool_version (
     version    bigint   NOT NULL CHECK (version >= 1),
     name       text     COLLATE "C" NOT NULL,
     definition text     NOT NULL,
+    -- What SQL shows of the definition, as JSON; null of one that cannot be read.
+    shown      text,
     created_us bigint   NOT NULL,
     updated_us bigint   NOT NULL,
     UNIQUE (tool, version)
@@ -361,6 +363,8 @@ CREATE TABLE tool_call (
     callback_token  text,
     idempotency_key text     NOT NULL,
     arguments       text     NOT NULL,
+    -- What of the call may not be shown, as JSON; null of one whose tool calls nothing sensitive.
+    sensitive       text,
     status          text     NOT NULL CHECK (status IN ('pending', 'processing', 'completed', 'failed')),
     reason          text
         CHECK (reason IN ('invalid_arguments', 'unknown_tool', 'quota', 'denied', 'approval_expired',
@@ -399,6 +403,7 @@ CREATE TABLE tool_call (
 CREATE UNIQUE INDEX tool_call_callback ON tool_call (callback_token) WHERE callback_token IS NOT NULL;
 -- Calls are found by their upstream's id, whoever ran them, and those that failed without a look at the others.
 CREATE INDEX tool_call_upstream ON tool_call (tool_call_id, organization);
+CREATE INDEX tool_call_sensitive ON tool_call (turn, round) WHERE sensitive IS NOT NULL;
 CREATE INDEX tool_call_failed ON tool_call (organization, turn, round, position) WHERE is_error = 1;
 -- A version that no call ran goes when newer ones have come.
 CREATE INDEX tool_call_version ON tool_call (tool_version) WHERE tool_version IS NOT NULL;

@@ -100,6 +100,8 @@ CREATE TABLE tool_version (
     version    INTEGER NOT NULL CHECK (version >= 1),
     name       TEXT    NOT NULL,
     definition TEXT    NOT NULL,
+    -- What SQL shows of the definition, as JSON; null of one that cannot be read.
+    shown      TEXT,
     created_us INTEGER NOT NULL,
     updated_us INTEGER NOT NULL,
     UNIQUE (tool, version)
@@ -356,6 +358,8 @@ CREATE TABLE tool_call (
     callback_token  TEXT,
     idempotency_key TEXT    NOT NULL,
     arguments       TEXT    NOT NULL,
+    -- What of the call may not be shown, as JSON; null of one whose tool calls nothing sensitive.
+    sensitive       TEXT,
     status          TEXT    NOT NULL
         CHECK (status = 'pending' OR status = 'processing' OR status = 'completed' OR status = 'failed'),
     reason          TEXT
@@ -400,6 +404,7 @@ CREATE TABLE tool_call (
 CREATE UNIQUE INDEX tool_call_callback ON tool_call (callback_token) WHERE callback_token IS NOT NULL;
 -- Calls are found by their upstream's id, whoever ran them, and those that failed without a look at the others.
 CREATE INDEX tool_call_upstream ON tool_call (tool_call_id, organization);
+CREATE INDEX tool_call_sensitive ON tool_call (turn, round) WHERE sensitive IS NOT NULL;
 CREATE INDEX tool_call_failed ON tool_call (organization, turn, round, position) WHERE is_error = 1;
 -- A version that no call ran goes when newer ones have come.
 CREATE INDEX tool_call_version ON tool_call (tool_version) WHERE tool_version IS NOT NULL;

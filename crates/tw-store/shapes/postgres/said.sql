@@ -42,7 +42,7 @@ WHERE c.organization = (SELECT w.organization FROM whose w)
   AND NOT EXISTS (SELECT 1 FROM deleted_item d WHERE d.turn = t.key);
 
 -- Messages with their large contents, which are stored apart, in their places.
-CREATE OR REPLACE VIEW whole_message AS
+CREATE OR REPLACE VIEW stored_message AS
 SELECT m.turn, m.round, m.seq, m.role, m.created_us,
        CASE WHEN m.blob_bytes = 0 THEN m.blocks ELSE (
            SELECT convert_from(
@@ -61,6 +61,21 @@ SELECT m.turn, m.round, m.seq, m.role, m.created_us,
            ) g
        ) END AS blocks
 FROM message m;
+
+-- The same, with `***` for what tools call sensitive.
+CREATE OR REPLACE VIEW whole_message AS
+SELECT m.turn, m.round, m.seq, m.role, m.created_us,
+       CASE WHEN m.round > 0 AND m.role = 'assistant' AND EXISTS (
+                SELECT 1 FROM tool_call c WHERE c.turn = m.turn AND c.round = m.round AND c.sensitive IS NOT NULL)
+       THEN (
+           SELECT jsonb_agg(coalesce(
+               (SELECT jsonb_set(e.block, '{call,a}', stored_json(c.sensitive) -> 'arguments')
+                FROM tool_call c
+                WHERE c.turn = m.turn AND c.round = m.round AND c.sensitive IS NOT NULL
+                  AND c.tool_call_id = e.block #>> '{call,id}' LIMIT 1), e.block) ORDER BY e.place)::text
+           FROM jsonb_array_elements(stored_json(m.blocks)) WITH ORDINALITY AS e (block, place)
+       ) ELSE m.blocks END AS blocks
+FROM stored_message m;
 
 -- What was said, in the order of (turn, round, seq). What an assistant said in pieces, as a client brought it, is the
 -- message of the first one.
@@ -85,9 +100,9 @@ WHERE NOT (m.round = 0 AND m.role = 'assistant' AND EXISTS (
     WHERE b.turn = m.turn AND b.round = 0 AND b.seq = m.seq - 1 AND b.role = 'assistant'));
 
 -- Calls with all of their results.
-CREATE OR REPLACE VIEW whole_call AS
+CREATE OR REPLACE VIEW stored_call AS
 SELECT c.turn, c.round, c.position, c.organization, c.id, c.runs, c.tool_name, c.tool_call_id, c.external_id, c.arguments,
-       c.status, c.reason, c.shown, c.is_error, c.approval, c.approves, c.cost_microusd, c.started_us, c.ended_us,
+       c.sensitive, c.status, c.reason, c.shown, c.is_error, c.approval, c.approves, c.cost_microusd, c.started_us, c.ended_us,
        c.created_us,
        CASE WHEN c.result IS NULL THEN c.shown WHEN c.blob_bytes = 0 THEN c.result ELSE (
            SELECT convert_from(
@@ -106,6 +121,32 @@ SELECT c.turn, c.round, c.position, c.organization, c.id, c.runs, c.tool_name, c
            ) g
        ) END AS result
 FROM tool_call c;
+
+-- A text with `***` for each of these texts, one after another.
+CREATE OR REPLACE FUNCTION masked_text(shown text, hidden jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    place integer;
+BEGIN
+    IF hidden IS NULL THEN
+        RETURN '***';
+    END IF;
+    FOR place IN 0 .. jsonb_array_length(hidden) - 1 LOOP
+        shown := replace(shown, hidden ->> place, '***');
+    END LOOP;
+    RETURN shown;
+END $$;
+
+-- The same, with `***` for what tools call sensitive, also where results repeat it.
+CREATE OR REPLACE VIEW whole_call AS
+SELECT c.turn, c.round, c.position, c.organization, c.id, c.runs, c.tool_name, c.tool_call_id, c.external_id,
+       CASE WHEN c.sensitive IS NULL THEN c.arguments ELSE stored_json(c.sensitive) ->> 'arguments' END AS arguments,
+       c.status, c.reason,
+       CASE WHEN c.sensitive IS NULL THEN c.shown
+            ELSE masked_text(c.shown, stored_json(c.sensitive) -> 'hidden') END AS shown,
+       c.is_error, c.approval, c.approves, c.cost_microusd, c.started_us, c.ended_us, c.created_us,
+       CASE WHEN c.sensitive IS NULL THEN c.result
+            ELSE masked_text(c.result, stored_json(c.sensitive) -> 'hidden') END AS result
+FROM stored_call c;
 
 -- Calls whose results are in their rows: those that this server ran, and imported ones. What became of a question is told
 -- once: by the turn that acts on the answer, or where it was asked if nobody answered in time.

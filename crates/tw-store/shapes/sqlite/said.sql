@@ -17,8 +17,8 @@ WHERE c.organization = (SELECT w.organization FROM whose w)
 
 -- Messages with their large contents, which are stored apart, in their places. What is put together goes through
 -- `json_each`, so that it is done once for a row, however often the row's columns use it.
-DROP VIEW IF EXISTS temp.whole_message;
-CREATE TEMP VIEW whole_message AS
+DROP VIEW IF EXISTS temp.stored_message;
+CREATE TEMP VIEW stored_message AS
 SELECT m.turn, m.round, m.seq, m.role, m.created_us, b.value AS blocks
 FROM message m JOIN json_each(json_array(CASE WHEN m.blob_bytes = 0 THEN m.blocks ELSE (
     SELECT group_concat(CAST(substr(CAST(m.blocks AS BLOB), g.since + 1, g.until - g.since) AS TEXT)
@@ -34,6 +34,26 @@ FROM message m JOIN json_each(json_array(CASE WHEN m.blob_bytes = 0 THEN m.block
         ORDER BY p.at
     ) g
 ) END)) b;
+
+-- The same, with `***` for what tools call sensitive.
+DROP VIEW IF EXISTS temp.whole_message;
+CREATE TEMP VIEW whole_message AS
+SELECT m.turn, m.round, m.seq, m.role, m.created_us,
+       CASE WHEN m.round > 0 AND m.role = 'assistant' AND EXISTS (
+                SELECT 1 FROM tool_call c WHERE c.turn = m.turn AND c.round = m.round AND c.sensitive IS NOT NULL)
+       THEN (
+           SELECT json_group_array(json(q.block))
+           FROM (
+               SELECT coalesce(
+                   (SELECT json_set(e.value, '$.call.a', json_extract(c.sensitive, '$.arguments'))
+                    FROM tool_call c
+                    WHERE c.turn = m.turn AND c.round = m.round AND c.sensitive IS NOT NULL
+                      AND c.tool_call_id = json_extract(e.value, '$.call.id') LIMIT 1), e.value) AS block
+               FROM json_each(m.blocks) e
+               ORDER BY e.key
+           ) q
+       ) ELSE m.blocks END AS blocks
+FROM stored_message m;
 
 -- What was said, in the order of (turn, round, seq). What an assistant said in pieces, as a client brought it, is the
 -- message of the first one.
@@ -63,10 +83,10 @@ WHERE NOT (m.round = 0 AND m.role = 'assistant' AND EXISTS (
     WHERE b.turn = m.turn AND b.round = 0 AND b.seq = m.seq - 1 AND b.role = 'assistant'));
 
 -- Calls with all of their results.
-DROP VIEW IF EXISTS temp.whole_call;
-CREATE TEMP VIEW whole_call AS
+DROP VIEW IF EXISTS temp.stored_call;
+CREATE TEMP VIEW stored_call AS
 SELECT c.turn, c.round, c.position, c.organization, c.id, c.runs, c.tool_name, c.tool_call_id, c.external_id, c.arguments,
-       c.status, c.reason, c.shown, c.is_error, c.approval, c.approves, c.cost_microusd, c.started_us, c.ended_us,
+       c.sensitive, c.status, c.reason, c.shown, c.is_error, c.approval, c.approves, c.cost_microusd, c.started_us, c.ended_us,
        c.created_us,
        CASE WHEN c.result IS NULL THEN c.shown WHEN c.blob_bytes = 0 THEN c.result ELSE (
            SELECT group_concat(CAST(substr(CAST(c.result AS BLOB), g.since + 1, g.until - g.since) AS TEXT)
@@ -83,6 +103,31 @@ SELECT c.turn, c.round, c.position, c.organization, c.id, c.runs, c.tool_name, c
            ) g
        ) END AS result
 FROM tool_call c;
+
+-- The same, with `***` for what tools call sensitive, also where results repeat it.
+DROP VIEW IF EXISTS temp.whole_call;
+CREATE TEMP VIEW whole_call AS
+SELECT c.turn, c.round, c.position, c.organization, c.id, c.runs, c.tool_name, c.tool_call_id, c.external_id,
+       CASE WHEN c.sensitive IS NULL THEN c.arguments ELSE json_extract(c.sensitive, '$.arguments') END AS arguments,
+       c.status, c.reason,
+       CASE WHEN c.sensitive IS NULL THEN c.shown ELSE (
+           WITH RECURSIVE masking (n, text) AS (
+               SELECT 0, c.shown
+               UNION ALL
+               SELECT n + 1, replace(text, json_extract(c.sensitive, '$.hidden[' || n || ']'), '***')
+               FROM masking WHERE n < json_array_length(c.sensitive, '$.hidden')
+           )
+           SELECT text FROM masking ORDER BY n DESC LIMIT 1) END AS shown,
+       c.is_error, c.approval, c.approves, c.cost_microusd, c.started_us, c.ended_us, c.created_us,
+       CASE WHEN c.sensitive IS NULL THEN c.result ELSE (
+           WITH RECURSIVE masking (n, text) AS (
+               SELECT 0, c.result
+               UNION ALL
+               SELECT n + 1, replace(text, json_extract(c.sensitive, '$.hidden[' || n || ']'), '***')
+               FROM masking WHERE n < json_array_length(c.sensitive, '$.hidden')
+           )
+           SELECT text FROM masking ORDER BY n DESC LIMIT 1) END AS result
+FROM stored_call c;
 
 -- Calls whose results are in their rows: those that this server ran, and imported ones. What became of a question is told
 -- once: by the turn that acts on the answer, or where it was asked if nobody answered in time.

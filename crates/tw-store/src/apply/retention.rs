@@ -27,7 +27,7 @@ const ERASE: [&str; 9] = [
         start_bytes = NULL, start_hash = NULL, end_hash = NULL, blob_bytes = 0, updated_us = ?2
      WHERE turn = ?1",
     "UPDATE message SET blocks = '[]', blob_bytes = 0, updated_us = ?2 WHERE turn = ?1",
-    "UPDATE tool_call SET arguments = '', result = NULL, shown = CASE WHEN shown IS NOT NULL THEN '' END,
+    "UPDATE tool_call SET arguments = '', sensitive = NULL, result = NULL, shown = CASE WHEN shown IS NOT NULL THEN '' END,
         told = CASE WHEN told IS NOT NULL THEN '' END, external_id = NULL,
         blob_bytes = 0, updated_us = ?2
      WHERE turn = ?1",

@@ -4,6 +4,7 @@ use tw_core::change::{Outcome, SaveTool};
 use tw_core::id::{OrgId, ToolId, ToolVersionKey};
 use tw_core::time::Timestamp;
 use tw_core::tool::ToolVersion;
+use tw_wire::stored;
 
 use super::{StoreApplyError, execute, execute_guarded, lock_organization, query_key};
 use crate::session::WriteSession;
@@ -101,8 +102,8 @@ fn refused_for_room(
 }
 
 const ADD_VERSION: &str =
-    "INSERT INTO tool_version (tool, version, name, definition, created_us, updated_us)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?5) RETURNING key";
+    "INSERT INTO tool_version (tool, version, name, definition, shown, created_us, updated_us)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) RETURNING key";
 
 fn add_version(
     db: &mut WriteSession<'_>,
@@ -110,7 +111,8 @@ fn add_version(
     tool: i64,
     number: u32,
 ) -> Result<Outcome, StoreApplyError> {
-    let bound = params![tool, number, save.name, save.definition, save.at.0];
+    let shown = stored::tool::shown_parts(&save.definition).ok();
+    let bound = params![tool, number, save.name, save.definition, shown, save.at.0];
     let key = returned(query_key(db, WHAT, ADD_VERSION, bound)?)?;
     note_change(db, WHAT, save.organization)?;
     Ok(Outcome::ToolSaved(ToolVersion {

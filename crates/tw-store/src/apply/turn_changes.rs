@@ -182,9 +182,9 @@ impl<'a> StoredResult<'a> {
 const ADD_CALL: &str = "INSERT INTO tool_call
     (turn, round, position, organization, id, runs, effect, tool_name, tool_call_id, callback_token,
      idempotency_key, arguments, status, reason, result, shown, is_error, started_us, ended_us,
-     created_us, updated_us, cached, tool_version, blob_bytes, approval, approves)
+     created_us, updated_us, cached, tool_version, blob_bytes, approval, approves, sensitive)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?20, ?21,
-            ?22, ?23, ?24, ?25)";
+            ?22, ?23, ?24, ?25, ?26)";
 
 const OWNER_OF_VERSION: &str =
     "SELECT t.organization FROM tool_version v JOIN tool t ON t.key = v.tool
@@ -238,6 +238,7 @@ pub fn add_call(
             result.blob_bytes,
             new.approval.map(ApprovalState::as_str),
             new.approves.map(|asked| asked.to_string()),
+            new.sensitive.as_ref().map(stored::sensitive_call::encode),
         ];
         let outcome = execute_guarded(db, WHAT, ADD_CALL, bound)?;
         if let Some(end) = end {

@@ -1,4 +1,6 @@
-//! A PostgreSQL database of another application. Of its tables those of the conversations are read.
+//! A PostgreSQL database of another application. Of its tables those of the layout are read.
+
+mod tools;
 
 use std::pin::pin;
 
@@ -6,8 +8,10 @@ use futures_util::TryStreamExt;
 use tokio_postgres::Client;
 use tokio_postgres::binary_copy::{BinaryCopyOutRow, BinaryCopyOutStream};
 use tokio_postgres::types::Type;
+use tw_core::shape::TableLayout;
 use tw_core::time::Timestamp;
 
+use super::row_json::hex;
 use super::{
     ForeignColumns, ForeignError, ForeignMessageRow, ForeignRowBeside, ForeignRowRead,
     ForeignTables, ForeignText, LAYOUT, RowSender,
@@ -22,16 +26,36 @@ const PATIENT: &str =
 /// The field of a row that lists its columns which hold JSON's null, which is not that of the database.
 pub const JSON_NULLS: &str = "$json_null";
 
+/// The only field of a row that is no UTF-8: the hexadecimal digits of its JSON.
+pub const ROW_BYTES: &str = "$row";
+
 pub fn read(
     url: &str,
     tls: Option<rustls::ClientConfig>,
-    tables: &ForeignTables,
+    layout: TableLayout,
     rows: &RowSender,
 ) -> Result<(), ForeignError> {
     let conn = PostgresServer::of(url, tls)?.connect()?;
     conn.frame(PATIENT)?;
     conn.frame(BEGIN_READ)?;
-    conn.bulk(async |client| send_rows(client, tables, rows).await)?
+    conn.bulk(async |client| {
+        speak_its_encoding(client).await?;
+        match layout {
+            TableLayout::Record(shape) => send_rows(client, &ForeignTables::of(shape), rows).await,
+            TableLayout::Vapi => tools::send_rows(client, rows).await,
+        }
+    })?
+}
+
+async fn speak_its_encoding(client: &Client) -> Result<(), ForeignError> {
+    let encoding = client.query_one("SHOW server_encoding", &[]).await?;
+    if encoding.try_get::<_, &str>(0)? == "SQL_ASCII" {
+        // The server does not know what its bytes mean, and would refuse to give them as UTF-8.
+        client
+            .batch_execute("SET client_encoding = 'SQL_ASCII'")
+            .await?;
+    }
+    Ok(())
 }
 
 /// A table as its columns say it.
@@ -93,13 +117,6 @@ async fn send_rows(
     tables: &ForeignTables,
     rows: &RowSender,
 ) -> Result<(), ForeignError> {
-    let encoding = client.query_one("SHOW server_encoding", &[]).await?;
-    if encoding.try_get::<_, &str>(0)? == "SQL_ASCII" {
-        // The server does not know what its bytes mean, and would refuse to give them as UTF-8.
-        client
-            .batch_execute("SET client_encoding = 'SQL_ASCII'")
-            .await?;
-    }
     let reading = ServerReading {
         messages: table_of(client, tables.messages).await?,
         conversations: table_of(client, tables.conversations).await?,
@@ -109,7 +126,8 @@ async fn send_rows(
     };
     tables.check(&reading.messages.columns)?;
     // The layout comes first, so that of a source that dies in the midst it is known what its rows were.
-    if reading.layout().await? && reading.messages().await? {
+    let named = [tables.conversations, tables.messages];
+    if send_layout(client, rows, &named).await? && reading.messages().await? {
         reading.conversations_beside().await?;
     }
     Ok(())
@@ -123,8 +141,10 @@ struct ServerReading<'a> {
     rows: &'a RowSender,
 }
 
-/// What makes a table again. A sequence is not read, and a column that one counts is an identity.
-const LAYOUT_OF: &str = "SELECT json_build_object('table', c.relname,
+/// What makes tables again, in their order. A sequence is not read, and a column that one counts is an identity.
+const LAYOUT_OF: &str = "WITH named (tables) AS (SELECT ARRAY(
+        SELECT to_regclass(n)::oid FROM unnest($1::text[]) WITH ORDINALITY AS t (n, place) ORDER BY place))
+    SELECT json_build_object('table', c.relname,
         'columns', (SELECT json_agg(json_build_object('name', a.attname, 'type', format_type(a.atttypid, a.atttypmod),
                 'required', a.attnotnull, 'generated', a.attgenerated <> '',
                 'counts', a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid), '') LIKE 'nextval(%',
@@ -134,11 +154,33 @@ const LAYOUT_OF: &str = "SELECT json_build_object('table', c.relname,
         'constraints', (SELECT coalesce(json_agg(json_build_object('name', o.conname, 'text', pg_get_constraintdef(o.oid, true))
                 ORDER BY o.contype = 'f', o.conname), '[]')
             FROM pg_constraint o WHERE o.conrelid = c.oid AND o.contype IN ('p', 'u', 'c', 'f')
-              AND (o.contype <> 'f' OR o.confrelid IN (to_regclass($1), to_regclass($2)))),
+              AND (o.contype <> 'f' OR o.confrelid = ANY (named.tables))),
         'indexes', (SELECT coalesce(json_agg(pg_get_indexdef(i.indexrelid, 0, true)), '[]')
             FROM pg_index i WHERE i.indrelid = c.oid
               AND NOT EXISTS (SELECT 1 FROM pg_constraint o WHERE o.conindid = i.indexrelid)))::text
-    FROM pg_class c WHERE c.oid IN (to_regclass($1), to_regclass($2)) ORDER BY c.oid = to_regclass($2)";
+    FROM named JOIN pg_class c ON c.oid = ANY (named.tables) ORDER BY array_position(named.tables, c.oid)";
+
+/// Sends what makes the tables of these names; whether somebody takes it.
+async fn send_layout(
+    client: &Client,
+    rows: &RowSender,
+    tables: &[&str],
+) -> Result<bool, ForeignError> {
+    let names: Vec<String> = tables.iter().copied().map(quoted).collect();
+    let found = client.query(LAYOUT_OF, &[&names]).await?;
+    for (place, row) in found.iter().enumerate() {
+        let layout = ForeignRowBeside {
+            table: LAYOUT.to_owned(),
+            place: Some(format!("{place:08}")),
+            row: ForeignText::of(row.try_get::<_, &str>(0)?.as_bytes()),
+            dangles: false,
+        };
+        if !rows.send_async(ForeignRowRead::Beside(layout)).await {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
 
 /// The columns of what is sent of a message.
 const COLUMN_TYPES: [Type; 10] = [
@@ -157,26 +199,6 @@ const COLUMN_TYPES: [Type; 10] = [
 impl ServerReading<'_> {
     async fn send(&self, row: ForeignRowRead) -> bool {
         self.rows.send_async(row).await
-    }
-
-    async fn layout(&self) -> Result<bool, ForeignError> {
-        let names = [self.tables.conversations, self.tables.messages].map(quoted);
-        let found = self
-            .client
-            .query(LAYOUT_OF, &[&names[0], &names[1]])
-            .await?;
-        for (place, row) in found.iter().enumerate() {
-            let layout = ForeignRowBeside {
-                table: LAYOUT.to_owned(),
-                place: Some(format!("{place:08}")),
-                row: ForeignText::of(row.try_get::<_, &str>(0)?.as_bytes()),
-                dangles: false,
-            };
-            if !self.send(ForeignRowRead::Beside(layout)).await {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// The messages by conversation, in the order of their times; at one time in that of the table.
@@ -319,13 +341,26 @@ fn text(row: &BinaryCopyOutRow, place: usize) -> Result<Option<ForeignText>, For
 
 /// A row, and behind it the list of its columns that hold JSON's null.
 fn json(row: &BinaryCopyOutRow, place: usize) -> Result<Option<ForeignText>, ForeignError> {
-    let Some(mut found) = text(row, place)? else {
+    let Some(bytes) = row.try_get::<Option<&[u8]>>(place)? else {
         return Ok(None);
     };
-    if let (Some(nulls), Some(fields)) = (text(row, place + 1)?, found.text.strip_suffix('}')) {
-        let separate = if fields.ends_with('{') { "" } else { "," };
-        let nulls = nulls.text;
-        found.exact = Some(format!("{fields}{separate}\"{JSON_NULLS}\":{nulls}}}"));
-    }
+    let mut found = ForeignText::of(bytes);
+    let nulls = row.try_get::<Option<&[u8]>>(place + 1)?;
+    let whole = match (nulls, bytes.strip_suffix(b"}")) {
+        (Some(nulls), Some(fields)) => {
+            let separate: &[u8] = if fields.ends_with(b"{") { b"" } else { b"," };
+            let name = format!("\"{JSON_NULLS}\":");
+            Some([fields, separate, name.as_bytes(), nulls, b"}"].concat())
+        }
+        _ => None,
+    };
+    found.exact = match (whole, found.is_whole) {
+        (None, true) => None,
+        (Some(whole), true) => Some(String::from_utf8_lossy(&whole).into_owned()),
+        (whole, false) => {
+            let digits = hex(whole.as_deref().unwrap_or(bytes));
+            Some(format!("{{\"{ROW_BYTES}\":\"{digits}\"}}"))
+        }
+    };
     Ok(Some(found))
 }

@@ -81,11 +81,16 @@ fn push_exact(out: &mut String, value: ValueRef<'_>) {
 }
 
 fn push_bytes(out: &mut String, word: &str, bytes: &[u8]) {
-    let _ = write!(out, "{{\"{word}\":\"");
+    let _ = write!(out, "{{\"{word}\":\"{}\"}}", hex(bytes));
+}
+
+/// Two digits for each byte.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        let _ = write!(out, "{byte:02x}");
+        let _ = write!(digits, "{byte:02x}");
     }
-    out.push_str("\"}");
+    digits
 }
 
 /// A value for a column, made of its JSON.
@@ -137,7 +142,8 @@ fn special(text: &str) -> Option<ColumnValue> {
     }
 }
 
-fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+/// The bytes of what [`hex`] wrote.
+pub fn bytes_of(hex: &str) -> Option<Vec<u8>> {
     let digits = hex.as_bytes();
     if !digits.len().is_multiple_of(2) {
         return None;

@@ -5,6 +5,7 @@ use std::mem;
 use tw_core::approval::ApprovalState;
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use tw_core::change::{NewCall, NewMessage};
+use tw_core::definition::SensitiveCall;
 use tw_core::id::{CallId, CallRef, ToolId, ToolVersionKey};
 use tw_core::request::Role;
 use tw_core::tool::{EffectClass, ToolVersion};
@@ -100,7 +101,8 @@ fn read_messages(
 
 const CALLS: &str = "SELECT c.round, c.position, c.id, c.runs, c.effect, c.tool_version, t.id AS tool,
         v.version, c.tool_name, c.tool_call_id, c.callback_token, c.idempotency_key,
-        CASE WHEN ?3 = 1 THEN c.arguments ELSE '' END AS arguments, c.status, c.reason,
+        CASE WHEN ?3 = 1 THEN c.arguments ELSE '' END AS arguments, CASE WHEN ?3 = 1 THEN c.sensitive END AS sensitive,
+        c.status, c.reason,
         CASE WHEN ?2 = 1 THEN c.result END AS result,
         CASE WHEN ?3 = 1 OR c.shown IS NULL THEN c.shown ELSE '' END AS shown, c.is_error, c.cached, c.blob_bytes,
         c.cost_microusd, c.started_us, c.ended_us, c.created_us, c.approval, c.approves, c.deadline_us,
@@ -162,6 +164,7 @@ fn call(row: Row<'_>) -> Result<CallRow, ReadError> {
             tool_name: get(row, "tool_name")?,
             tool_call_id: get(row, "tool_call_id")?,
             arguments: get(row, "arguments")?,
+            sensitive: sensitive(row)?,
             status,
             end,
             idempotency_key: get(row, "idempotency_key")?,
@@ -178,6 +181,12 @@ fn call(row: Row<'_>) -> Result<CallRow, ReadError> {
         told: get(row, "told")?,
         cost_microusd: get(row, "cost_microusd")?,
     })
+}
+
+fn sensitive(row: Row<'_>) -> Result<Option<SensitiveCall>, ReadError> {
+    let stored: Option<String> = get(row, "sensitive")?;
+    let decoded = stored.map(|text| stored::sensitive_call::decode(&text));
+    Ok(decoded.transpose()?)
 }
 
 fn version(row: Row<'_>) -> Result<Option<ToolVersion>, ReadError> {

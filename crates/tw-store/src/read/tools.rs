@@ -43,7 +43,26 @@ const TOOL_VERSION: &str = "SELECT t.id, v.key, v.version, v.name, v.definition,
     FROM tool_version v JOIN tool t ON t.key = v.tool
     WHERE t.organization = ?1 AND v.key = ?2";
 
+const TOOL_IDS: &str = "SELECT id FROM tool WHERE organization = ?1";
+
 impl Store {
+    /// The ids of all tools of an organization, deleted ones among them as long as they are known.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn tool_ids(&self, organization: OrgId) -> Result<Vec<ToolId>, ReadError> {
+        self.read(move |conn| {
+            let mut statement = conn.prepare_cached(TOOL_IDS)?;
+            let mut rows = statement.query(params![organization.0])?;
+            let mut ids = Vec::new();
+            while let Some(row) = rows.next()? {
+                ids.push(word(row, "id", ToolId::parse)?);
+            }
+            Ok(ids)
+        })
+        .await
+    }
+
     /// The newest version of each tool that is not deleted, by name.
     ///
     /// # Errors

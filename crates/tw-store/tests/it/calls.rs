@@ -1,5 +1,7 @@
 use tw_core::call::{CallEnd, CallReason, CallRunner, CallStatus};
 use tw_core::change::{AttemptOutcome, CloseAttempt, NewCall, OpenAttempt, Outcome, TurnChange};
+use tw_core::definition::SensitiveCall;
+use tw_core::id::CallId;
 use tw_core::tool::EffectClass;
 use tw_store::apply::StoreApplyError;
 use tw_store::read::turn::AttemptEnd;
@@ -238,6 +240,34 @@ async fn a_call_starts_once_and_only_if_it_is_there() {
                 "{refused:?}"
             );
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_sensitive_in_a_call_is_kept_with_it() {
+    on_each_store(async |world| {
+        let turn = world.accept(1).await;
+        let sensitive = SensitiveCall {
+            arguments: "{\"to\":\"***\"}".to_owned(),
+            hidden: vec!["a \"name\"".to_owned()],
+        };
+        let calls = [Some(sensitive), None].map(|sensitive| NewCall {
+            call: call_ref(1, u32::from(sensitive.is_none())),
+            id: CallId(uuid::Uuid::from_u128(u128::from(sensitive.is_none()))),
+            idempotency_key: format!("{sensitive:?}"),
+            callback_token: format!("{sensitive:?}"),
+            sensitive,
+            ..pending_call(turn, call_ref(1, 0))
+        });
+        let add = |call: &NewCall| TurnChange::AddCall(Box::new(call.clone()));
+        world
+            .write_turn(turn, calls.iter().map(add).collect())
+            .await
+            .unwrap();
+        let found = world.recovered(turn).await;
+        let found: Vec<_> = found.calls.into_iter().map(|row| row.call).collect();
+        assert_eq!(found, calls);
     })
     .await;
 }

@@ -1,5 +1,6 @@
 use tw_core::call::CallEnd;
-use tw_core::change::{Change, EndTurn, NewTurn, Outcome, TurnChange};
+use tw_core::change::{Change, EndTurn, NewCall, NewTurn, Outcome, TurnChange};
+use tw_core::definition::SensitiveCall;
 use tw_core::id::TurnId;
 use tw_core::turn_policy::RecordPolicy;
 use tw_core::turn_status::TurnStatus;
@@ -22,7 +23,13 @@ async fn ended(world: &StoreWorld, n: u128, record: RecordPolicy) -> TurnId {
         ..end_turn(TurnStatus::Completed)
     };
     let first = vec![
-        TurnChange::AddCall(Box::new(pending_call(turn, call))),
+        TurnChange::AddCall(Box::new(NewCall {
+            sensitive: Some(SensitiveCall {
+                arguments: "***".to_owned(),
+                hidden: vec!["hidden".to_owned()],
+            }),
+            ..pending_call(turn, call)
+        })),
         TurnChange::EndCall {
             call,
             end: completed(),
@@ -60,7 +67,7 @@ async fn what_is_due_is_erased_and_the_sums_stay() {
                 .all(|message| message.blocks.is_empty())
         );
         let call = &found.calls[0].call;
-        assert_eq!(call.arguments, "");
+        assert_eq!((&*call.arguments, &call.sensitive), ("", &None));
         assert_eq!(
             call.end,
             Some(CallEnd {

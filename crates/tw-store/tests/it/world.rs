@@ -320,6 +320,7 @@ pub fn pending_call(turn: TurnId, call: CallRef) -> NewCall {
         tool_name: "mail".to_owned(),
         tool_call_id: "call_1".to_owned(),
         arguments: "{\"to\": \"a\"".to_owned(),
+        sensitive: None,
         status: CallStatus::Pending,
         end: None,
         idempotency_key: format!("once {number}"),

@@ -15,6 +15,7 @@ mod parameters;
 mod patch;
 mod read;
 mod response;
+mod shown_parts;
 mod values;
 
 mod value_at_path;
@@ -30,6 +31,8 @@ use tw_core::variables::Variables;
 
 use super::DamagedRecord;
 use parameters::{MASK, Visibility};
+
+pub use shown_parts::shown_parts;
 
 const WHAT: &str = "tool";
 

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::langchain::{fill, replies};
+use super::tools::make_tools;
 use super::{Views, on_each_engine};
 
 /// A column: whether it may be null, and the words that it may hold; none where it holds anything.
@@ -73,12 +74,45 @@ const OPENAI: &[Column] = &[
     ("created_at", false, &[]),
 ];
 
-const TABLES: [(&str, &str, &[Column]); 5] = [
+/// Of seed document 004.
+const TOOLS: &[Column] = &[
+    ("id", false, &[]),
+    ("name", false, &[]),
+    ("label", false, &[]),
+    ("description", true, &[]),
+    ("organization_id", false, &[]),
+    ("external_tool_id", true, &[]),
+    (
+        "type",
+        false,
+        &[
+            "query",
+            "sms",
+            "apiRequest",
+            "transferCall",
+            "externalApp",
+            "pipedream_action",
+            "transfer_call",
+        ],
+    ),
+    ("function_schema", false, &[]),
+    ("static_config", true, &[]),
+    ("config_metadata", true, &[]),
+    ("async", true, &[]),
+    ("execute_on_call_start", true, &[]),
+    ("attach_to_agent", true, &[]),
+    ("data", false, &[]),
+    ("created_at", true, &[]),
+    ("updated_at", true, &[]),
+];
+
+const TABLES: [(&str, &str, &[Column]); 6] = [
     ("langchain", "messages", LANGCHAIN),
     ("blocks", "messages", BLOCKS),
     ("pocketbase", "tool_calls", TOOL_CALLS),
     ("pocketbase", "turns", TURNS),
     ("openai", "messages", OPENAI),
+    ("vapi", "tools", TOOLS),
 ];
 
 async fn columns(views: &Views, query: &str) -> Vec<String> {
@@ -100,6 +134,7 @@ async fn columns(views: &Views, query: &str) -> Vec<String> {
 async fn the_views_have_the_columns_of_the_applications_tables() {
     on_each_engine(replies, async |world| {
         fill(&world).await;
+        make_tools(&world).await;
         let mut made: Option<(&str, Views)> = None;
         for (shape, table, expected) in TABLES {
             let is_made = made.as_ref().is_some_and(|(of, _)| *of == shape);
@@ -129,4 +164,22 @@ async fn the_views_have_the_columns_of_the_applications_tables() {
         }
     })
     .await;
+}
+
+/// The types of the tables of the seed documents, where the views are to have the same ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_view_of_tools_has_the_types_of_its_table() {
+    let Some(schema) = tw_testkit::postgres::PostgresSchema::create().await else {
+        return;
+    };
+    let world = super::SqlWorld::start(Vec::new(), Some(schema)).await;
+    let views = world.views("vapi", &[]).await;
+    let query = "SELECT string_agg(format_type(atttypid, NULL), ',' ORDER BY attnum) AS types FROM pg_attribute
+        WHERE attrelid = 'tools'::regclass AND attnum > 0";
+    let types = views.rows(query).await;
+    assert_eq!(
+        types[0]["types"],
+        "uuid,text,text,text,uuid,text,text,jsonb,jsonb,jsonb,boolean,boolean,boolean,jsonb,\
+         timestamp with time zone,timestamp with time zone"
+    );
 }

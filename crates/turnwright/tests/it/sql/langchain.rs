@@ -6,7 +6,7 @@ use tw_testkit::listener::ListenerReply;
 use super::{SqlWorld, assert_rows, on_each_engine, without};
 
 /// An answer of a model.
-fn answer(content: &Value, calls: &Value) -> ListenerReply {
+pub(super) fn answer(content: &Value, calls: &Value) -> ListenerReply {
     let mut message = json!({ "role": "assistant", "content": content });
     if !calls.is_null() {
         message["tool_calls"] = calls.clone();
@@ -20,7 +20,7 @@ fn answer(content: &Value, calls: &Value) -> ListenerReply {
     ListenerReply::json(body.to_string())
 }
 
-fn call(id: &str, name: &str, arguments: &str) -> Value {
+pub(super) fn call(id: &str, name: &str, arguments: &str) -> Value {
     json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } })
 }
 
@@ -43,7 +43,7 @@ pub(super) fn replies() -> Vec<ListenerReply> {
     ]
 }
 
-async fn chat(world: &SqlWorld, conversation: &str, body: Value) -> Value {
+pub(super) async fn chat(world: &SqlWorld, conversation: &str, body: Value) -> Value {
     let mut body = body;
     body["model"] = "m".into();
     let headers = [

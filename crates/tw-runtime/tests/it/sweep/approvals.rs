@@ -49,6 +49,7 @@ impl SweepLab {
                 tool_name: made.tool_name.clone(),
                 tool_call_id: made.sent_id.clone(),
                 arguments: made.arguments.clone(),
+                sensitive: None,
                 status: CallStatus::Pending,
                 end: None,
                 idempotency_key: format!("asked {id}"),

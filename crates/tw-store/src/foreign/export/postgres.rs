@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
-use super::super::postgres::JSON_NULLS;
+use super::super::postgres::{JSON_NULLS, ROW_BYTES};
+use super::super::row_json::bytes_of;
 use super::{ExportError, ExportItem, failed, fields_of};
 use crate::copy::layout::quoted;
 use crate::session::postgres::PostgresServer;
@@ -65,8 +66,16 @@ pub fn write(
     conn.frame(PATIENT).map_err(&db)?;
     conn.frame("BEGIN").map_err(&db)?;
     conn.bulk(async |client| {
+        let encoding = client.query_one("SHOW server_encoding", &[]).await;
+        let encoding = encoding.and_then(|row| row.try_get::<_, String>(0));
+        let encoding = match encoding.map_err(|error| db(error.into()))?.as_str() {
+            // It does not know what its bytes mean, and takes any.
+            "SQL_ASCII" => "SQL_ASCII",
+            _ => "UTF8",
+        };
         let mut target = ServerTarget {
             client,
+            encoding,
             layout,
             tables: HashMap::new(),
             made: Vec::new(),
@@ -82,7 +91,7 @@ pub fn write(
 #[derive(Default)]
 struct Waiting {
     table: String,
-    rows: Vec<String>,
+    rows: Vec<Vec<u8>>,
     bytes: usize,
 }
 
@@ -103,6 +112,8 @@ enum ColumnUse {
 
 struct ServerTarget<'a> {
     client: &'a Client,
+    /// What rows are handed over in.
+    encoding: &'static str,
     layout: &'a [String],
     tables: HashMap<String, TargetTable>,
     /// The tables that were made here.
@@ -126,7 +137,7 @@ impl ServerTarget<'_> {
                         self.waiting.table = table;
                     }
                     self.waiting.bytes += json.len();
-                    self.waiting.rows.push(json);
+                    self.waiting.rows.push(bytes_of_row(json));
                 }
             }
         }
@@ -214,7 +225,7 @@ impl ServerTarget<'_> {
         &self,
         table: &str,
         names: &[String],
-        rows: &[String],
+        rows: &[Vec<u8>],
     ) -> Result<(), ExportError> {
         let known = &self.tables[table];
         let mut columns = Vec::with_capacity(names.len());
@@ -241,14 +252,15 @@ impl ServerTarget<'_> {
         let name = quoted(table);
         let sql = format!(
             "INSERT INTO {name} ({columns}) OVERRIDING SYSTEM VALUE
-            SELECT {values} FROM json_array_elements(CAST($1 AS json)) WITH ORDINALITY AS e (value, place),
+            SELECT {values} FROM json_array_elements(CAST(convert_from($1, '{encoding}') AS json)) WITH ORDINALITY AS e (value, place),
                 LATERAL json_populate_record(NULL::{name}, e.value) AS p ORDER BY e.place",
             columns = columns.join(", "),
             values = values.join(", "),
+            encoding = self.encoding,
         );
-        let list = format!("[{}]", rows.join(","));
+        let list = [b"[", &*rows.join(&b','), b"]"].concat();
         let db = |error: tokio_postgres::Error| failed(table)(error.into());
-        let prepared = self.client.prepare_typed(&sql, &[Type::TEXT]).await;
+        let prepared = self.client.prepare_typed(&sql, &[Type::BYTEA]).await;
         let done = self.client.execute(&prepared.map_err(db)?, &[&list]).await;
         done.map(drop).map_err(db)
     }
@@ -312,9 +324,23 @@ fn column(column: &LayoutColumn) -> String {
     text
 }
 
+/// The JSON of a row, which may be no UTF-8.
+fn bytes_of_row(json: String) -> Vec<u8> {
+    let exact = json
+        .strip_prefix("{\"")
+        .and_then(|rest| rest.strip_prefix(ROW_BYTES))
+        .and_then(|rest| rest.strip_prefix("\":\""))
+        .and_then(|rest| rest.strip_suffix("\"}"));
+    let exact = exact.and_then(bytes_of);
+    // Else it is a column of this name.
+    let exact = exact.filter(|exact| exact.starts_with(b"{"));
+    exact.unwrap_or_else(|| json.into_bytes())
+}
+
 /// The columns of a row.
-fn names_of(table: &str, row: &str) -> Result<Vec<String>, ExportError> {
-    let fields: Vec<(String, &RawValue)> = fields_of(table, row)?;
+fn names_of(table: &str, row: &[u8]) -> Result<Vec<String>, ExportError> {
+    let row = String::from_utf8_lossy(row);
+    let fields: Vec<(String, &RawValue)> = fields_of(table, &row)?;
     let names = fields.into_iter().map(|(name, _)| name);
     Ok(names.filter(|name| name != JSON_NULLS).collect())
 }

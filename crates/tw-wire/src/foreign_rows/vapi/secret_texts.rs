@@ -1,0 +1,140 @@
+//! Texts that may be secrets, by the names that they have.
+
+/// Longest name of a secret, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+/// Words in a name, without what stands between words, by which its value may be a secret.
+const WORDS: [&str; 11] = [
+    "secret",
+    "token",
+    "password",
+    "passwd",
+    "passphrase",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "authoriz",
+    "credential",
+    "signature",
+];
+/// The same, as whole names.
+const NAMES: [&str; 8] = [
+    "auth", "key", "pass", "pwd", "pin", "sig", "bearer", "appid",
+];
+/// Beginnings of a header's value that are none of its secret.
+const PREFIXES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "Bot "];
+
+/// What a text is whose name says that it may be a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretText<'a> {
+    /// Nothing, or variables alone.
+    None,
+    Secret {
+        prefix: &'a str,
+    },
+    /// A secret and variables.
+    Mixed,
+}
+
+/// Whether the value of this name may be a secret.
+pub fn may_be_secret(name: &str) -> bool {
+    let plain: String = name
+        .chars()
+        .filter(|char| char.is_ascii_alphanumeric())
+        .map(|char| char.to_ascii_lowercase())
+        .collect();
+    WORDS.iter().any(|word| plain.contains(word)) || NAMES.contains(&&*plain)
+}
+
+pub fn secret_text(text: &str) -> SecretText<'_> {
+    let begins = |prefix: &&&str| {
+        let start = text.get(..prefix.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    let prefix = PREFIXES
+        .iter()
+        .find(begins)
+        .map_or(0, |prefix| prefix.len());
+    let (prefix, rest) = text.split_at(prefix);
+    let (mut literal, mut rest) = (String::new(), rest);
+    let mut has_variables = false;
+    while let Some((before, behind)) = rest.split_once("{{") {
+        literal.push_str(before);
+        has_variables = true;
+        rest = behind.split_once("}}").map_or("", |(_, behind)| behind);
+    }
+    literal.push_str(rest);
+    match (literal.trim().is_empty(), has_variables) {
+        (true, _) => SecretText::None,
+        (false, true) => SecretText::Mixed,
+        (false, false) => SecretText::Secret { prefix },
+    }
+}
+
+/// The name under which a secret of a tool is to be granted: that of the tool and the way to it, of a long one the end.
+pub fn secret_name(tool: &str, path: &[&str]) -> String {
+    let words = std::iter::once(tool).chain(path.iter().copied());
+    let words: Vec<String> = words
+        .map(|word| {
+            let fit = |char: char| match char.is_ascii_alphanumeric() {
+                true => char.to_ascii_uppercase(),
+                false => '_',
+            };
+            word.chars().map(fit).collect()
+        })
+        .collect();
+    let name = words.join("_");
+    // All of it is ASCII.
+    name[name.len().saturating_sub(NAME_BYTES_MAX)..].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_secrets_are_found() {
+        for (name, expected) in [
+            ("Authorization", true),
+            ("x-api-key", true),
+            ("access_token", true),
+            ("client.secret", true),
+            ("key", true),
+            ("Auth", true),
+            ("author", false),
+            ("keyword", false),
+            ("passenger", false),
+            ("message", false),
+            ("", false),
+        ] {
+            assert_eq!(may_be_secret(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_a_secret_unless_it_is_filled_in() {
+        for (text, expected) in [
+            ("", SecretText::None),
+            ("{{token}}", SecretText::None),
+            ("Bearer {{ token }}", SecretText::None),
+            ("Bearer", SecretText::Secret { prefix: "" }),
+            ("abc", SecretText::Secret { prefix: "" }),
+            ("bearer abc", SecretText::Secret { prefix: "bearer " }),
+            ("Basic YTpi", SecretText::Secret { prefix: "Basic " }),
+            ("a{{b}}", SecretText::Mixed),
+            ("{{b", SecretText::None),
+            ("ü", SecretText::Secret { prefix: "" }),
+        ] {
+            assert_eq!(secret_text(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_named_by_its_tool_and_its_place() {
+        assert_eq!(
+            secret_name("send_sms", &["x-api-key"]),
+            "SEND_SMS_X_API_KEY"
+        );
+        let long = secret_name(&"ü".repeat(100), &["a", "0", "b"]);
+        assert_eq!((long.len(), long.ends_with("_A_0_B")), (64, true));
+    }
+}

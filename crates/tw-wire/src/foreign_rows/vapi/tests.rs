@@ -1,0 +1,343 @@
+use serde_json::{Value, json};
+use tw_core::imported::ToolRowProblem;
+
+use super::{VapiTool, VapiToolRefused, read_tool};
+
+/// A row whose tool can be made, with other values for some of its columns.
+fn row(changes: &Value) -> Value {
+    let mut row = json!({
+        "id": "11111111-0000-4000-8000-000000000001",
+        "name": "send_sms",
+        "label": "Send SMS",
+        "description": "Sends an SMS.",
+        "organization_id": "22222222-0000-4000-8000-000000000001",
+        "external_tool_id": "vapi-1",
+        "type": "sms",
+        "function_schema": { "name": "send_sms", "description": "Sends a message.", "parameters": {
+            "type": "object",
+            "properties": {
+                "message": { "type": "string", "description": "What to send" },
+                "to": { "type": "string" }
+            },
+            "required": ["message"]
+        } },
+        "static_config": { "from": { "type": "called_number" }, "token": "CANARY" },
+        "config_metadata": { "type": "sms", "token": "CANARY" },
+        "async": false,
+        "execute_on_call_start": false,
+        "attach_to_agent": true,
+        "data": { "id": "vapi-1", "type": "apiRequest", "name": "send_sms", "method": "POST",
+            "url": "https://app.example/api/tools/11111111-0000-4000-8000-000000000001/execute" },
+        "created_at": "2025-01-02T03:04:05.000006+00:00"
+    });
+    merge(&mut row, changes);
+    row
+}
+
+fn merge(into: &mut Value, changes: &Value) {
+    match (into, changes) {
+        (Value::Object(into), Value::Object(changes)) => {
+            for (name, value) in changes {
+                merge(into.entry(name.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, changes) => *into = changes.clone(),
+    }
+}
+
+fn read(changes: &Value) -> Result<VapiTool, VapiToolRefused> {
+    read_tool(&row(changes).to_string())
+}
+
+/// Members of the definition that is made.
+fn made(changes: &Value) -> Value {
+    let tool = read(changes).unwrap_or_else(|refused| panic!("{changes}: {refused:?}"));
+    assert!(!tool.text.contains("CANARY"), "{}", tool.text);
+    serde_json::from_str(&tool.text).unwrap()
+}
+
+#[test]
+fn a_tool_sends_what_vapi_sent() {
+    let tool = read(&json!({})).unwrap();
+    let made: Value = serde_json::from_str(&tool.text).unwrap();
+    let expected = json!({
+        "name": "send_sms",
+        "label": "Send SMS",
+        "description": "Sends a message.",
+        "type": "api_request",
+        "method": "POST",
+        "url": "https://app.example/api/tools/11111111-0000-4000-8000-000000000001/execute",
+        "headers": {},
+        "query": {},
+        "parameters": {
+            "message": { "mode": "ai", "required": true, "schema": { "type": "string", "description": "What to send" } },
+            "to": { "mode": "ai", "required": false, "schema": { "type": "string" } }
+        },
+        "variables": {},
+        "policy": { "timeout_ms": 20000, "attempts_max": 1, "backoff_ms": 0 }
+    });
+    assert_eq!(made, expected);
+    assert_eq!(tool.left_out, Vec::<String>::new());
+    assert_eq!(tool.made.unwrap().0, 1_735_787_045_000_006);
+    // Columns that are texts.
+    let data = row(&json!({}))["data"].to_string();
+    let schema = row(&json!({}))["function_schema"].to_string();
+    let texts = read(&json!({ "data": data, "function_schema": schema })).unwrap();
+    assert_eq!(texts, tool);
+}
+
+#[test]
+fn what_is_fixed_wins_and_secrets_are_named() {
+    let tool = made(&json!({ "data": {
+        "url": "https://app.example/run?v=1&token=CANARY&to={{to}}&who={{customer.number}}",
+        "headers": { "type": "object", "properties": {
+            "x-api-key": { "type": "string", "value": "CANARY" },
+            "Authorization": { "type": "string", "value": "Bearer CANARY" },
+            "Content-Type": { "type": "string", "value": "application/json" },
+            "X-Call": { "type": "string", "value": "{{call.id}}" },
+            "accept": { "type": "string", "value": "text/plain" }
+        } },
+        "parameters": [
+            { "key": "message", "value": "Hello {{ customer.number }}" },
+            { "key": "api_key", "value": "CANARY" },
+            { "key": "nested", "value": { "n": 1, "password": "CANARY", "list": ["a", null], "auth": { "user": "CANARY" } } },
+            { "key": "signature", "value": "{{signature}}" }
+        ]
+    } }));
+    assert_eq!(
+        tool["url"],
+        "https://app.example/run?v=1&to={to}&who={{customer.number}}"
+    );
+    assert_eq!(
+        tool["query"],
+        json!({ "token": { "secret": "SEND_SMS_TOKEN" } })
+    );
+    assert_eq!(
+        tool["headers"],
+        json!({
+            "x-api-key": { "secret": "SEND_SMS_X_API_KEY" },
+            "Authorization": { "secret": "SEND_SMS_AUTHORIZATION", "prefix": "Bearer " },
+            "X-Call": "{{call.id}}",
+            "accept": "text/plain"
+        })
+    );
+    let parameters = &tool["parameters"];
+    assert_eq!(
+        parameters["message"],
+        json!({ "mode": "fixed", "value": "Hello {{ customer.number }}" })
+    );
+    assert_eq!(
+        parameters["api_key"]["value"],
+        json!({ "secret": "SEND_SMS_API_KEY" })
+    );
+    let nested = json!({
+        "n": 1,
+        "password": { "secret": "SEND_SMS_NESTED_PASSWORD" },
+        "list": ["a", null],
+        "auth": { "user": { "secret": "SEND_SMS_NESTED_AUTH_USER" } }
+    });
+    assert_eq!(parameters["nested"]["value"], nested);
+    assert_eq!(parameters["signature"]["value"], "{{signature}}");
+    let mut variables: Vec<&String> = tool["variables"].as_object().unwrap().keys().collect();
+    variables.sort();
+    assert_eq!(variables, ["call.id", "customer.number", "signature"]);
+}
+
+#[test]
+fn prompts_are_filled_in_and_numbers_are_kept() {
+    let properties = r#"{"function_schema":{"parameters":{"properties":{
+        "n":{"type":"number","maximum":9007199254740993},
+        "who":{"description":"As {{caller_phone_number}}","type":"string"}}}}}"#;
+    let changes: Value = serde_json::from_str(properties).unwrap();
+    let tool = read(&changes).unwrap();
+    assert!(tool.text.contains("9007199254740993"), "{}", tool.text);
+    let made: Value = serde_json::from_str(&tool.text).unwrap();
+    assert_eq!(
+        made["parameters"]["who"],
+        json!({ "mode": "ai", "required": false, "schema": { "type": "string" },
+            "prompt": "As {{caller_phone_number}}" })
+    );
+    assert_eq!(made["variables"], json!({ "caller_phone_number": {} }));
+}
+
+#[test]
+fn what_has_no_place_is_named() {
+    for (changes, expected) in [
+        (
+            json!({ "async": true, "execute_on_call_start": true }),
+            vec!["async", "execute_on_call_start"],
+        ),
+        (
+            json!({ "type": "odd" }),
+            vec!["type: is none that is known"],
+        ),
+        (json!({ "type": null }), vec!["type: is none that is known"]),
+        (
+            json!({ "data": { "messages": [{ "type": "request-start" }], "variableExtractionPlan": {}, "strict": false } }),
+            vec!["data.messages"],
+        ),
+        (
+            json!({ "data": { "timeoutSeconds": 300, "backoffPlan": { "type": "fixed", "maxRetries": 3 } } }),
+            vec![
+                "data.timeoutSeconds: 60 s is the longest",
+                "data.backoffPlan: a request that may have done something is not repeated",
+            ],
+        ),
+        (
+            json!({ "function_schema": { "parameters": { "oneOf": [] } } }),
+            vec!["function_schema.parameters.oneOf"],
+        ),
+    ] {
+        let tool = read(&changes).unwrap();
+        assert_eq!(tool.left_out, expected, "{changes}");
+    }
+    let policy = made(
+        &json!({ "data": { "method": "GET", "timeoutSeconds": 0.5, "body": null,
+        "backoffPlan": { "type": "exponential", "maxRetries": 20, "baseDelaySeconds": 1 } } }),
+    );
+    assert_eq!(
+        policy["policy"],
+        json!({ "timeout_ms": 500, "attempts_max": 10, "backoff_ms": 1000 })
+    );
+}
+
+#[test]
+fn what_cannot_be_a_tool_is_refused_with_the_reason() {
+    use ToolRowProblem as Problem;
+    let long = "x".repeat(10_000_000);
+    for (changes, problem, detail) in [
+        (
+            json!({ "attach_to_agent": false, "data": null }),
+            Problem::OnlyAtCallStart,
+            "",
+        ),
+        (json!({ "data": null }), Problem::NoRequest, ""),
+        (json!({ "data": { "url": null } }), Problem::NoRequest, ""),
+        (
+            json!({ "data": { "type": "transferCall" } }),
+            Problem::OtherKind,
+            "transferCall",
+        ),
+        (
+            json!({ "data": { "type": "function", "server": { "url": "https://a.example/" } } }),
+            Problem::OtherKind,
+            "VAPI's own messages",
+        ),
+        (
+            json!({ "data": { "credentialId": "c" } }),
+            Problem::CredentialElsewhere,
+            "data.credentialId",
+        ),
+        (
+            json!({ "data": { "encryptedPaths": ["a"] } }),
+            Problem::CredentialElsewhere,
+            "data.encryptedPaths",
+        ),
+        (
+            json!({ "data": { "rejectionPlan": { "conditions": [{ "type": "regex" }] } } }),
+            Problem::Unfit,
+            "data.rejectionPlan",
+        ),
+        (json!({ "data": "{" }), Problem::Unfit, "data: is no object"),
+        (json!({ "data": [1] }), Problem::Unfit, "data: is no object"),
+        (
+            json!({ "function_schema": "{\"a\":1,\"a\":2}" }),
+            Problem::Unfit,
+            "function_schema: is no object",
+        ),
+        (json!({ "name": "send sms" }), Problem::Unfit, ""),
+        (
+            json!({ "description": null, "label": long, "function_schema": null }),
+            Problem::Unfit,
+            "longer than",
+        ),
+        (
+            json!({ "data": { "method": null } }),
+            Problem::Unfit,
+            "method",
+        ),
+        (
+            json!({ "data": { "method": "TRACE" } }),
+            Problem::Unfit,
+            "method",
+        ),
+        (
+            json!({ "data": { "url": "https://u:CANARY@app.example/" } }),
+            Problem::Unfit,
+            "url",
+        ),
+        (
+            json!({ "data": { "url": "https://{{host}}/" } }),
+            Problem::Unfit,
+            "url",
+        ),
+        (
+            json!({ "data": { "url": "https://a.example/{{ 'now' | date: '%s' }}" } }),
+            Problem::Unfit,
+            "data.url",
+        ),
+        (
+            json!({ "data": { "url": "https://a.example/?token=CANARY{{x}}" } }),
+            Problem::Unfit,
+            "may be a secret",
+        ),
+        (
+            json!({ "data": { "headers": { "x-key": "{% if %}" } } }),
+            Problem::Unfit,
+            "",
+        ),
+        (
+            json!({ "data": { "headers": { "x-key": { "type": "string" } } } }),
+            Problem::Unfit,
+            "has no value",
+        ),
+        (
+            json!({ "data": { "headers": { "content-type": "text/xml" } } }),
+            Problem::Unfit,
+            "neither JSON nor a form",
+        ),
+        (
+            json!({ "data": { "parameters": [{ "key": "k", "value": { "secret": "CANARY" } }] } }),
+            Problem::Unfit,
+            "names a secret",
+        ),
+        (
+            json!({ "data": { "parameters": { "k": "v" } } }),
+            Problem::Unfit,
+            "is no list",
+        ),
+        (
+            json!({ "function_schema": { "parameters": { "properties": { "a b": {} } } } }),
+            Problem::Unfit,
+            "",
+        ),
+    ] {
+        let refused = match read(&changes) {
+            Err(refused) => refused,
+            // The names are checked with the rest of the definition.
+            Ok(tool) => {
+                let limits = tw_core::limits::RequestLimits::defaults();
+                let error = tool.definition.check(&limits).unwrap_err();
+                VapiToolRefused {
+                    problem: Problem::Unfit,
+                    detail: error.to_string(),
+                }
+            }
+        };
+        let what = format!("{:.200}", changes.to_string());
+        assert_eq!(refused.problem, problem, "{what}: {refused:?}");
+        assert!(refused.detail.contains(detail), "{what}: {refused:?}");
+        assert!(!refused.detail.contains("CANARY"), "{what}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_row_of_another_table_is_refused() {
+    for row in ["null", "[]", "{\"a\":1,\"a\":2}"] {
+        assert_eq!(read_tool(row).unwrap_err().problem, ToolRowProblem::Unfit);
+    }
+    assert_eq!(
+        read_tool("{}").unwrap_err().problem,
+        ToolRowProblem::NoRequest
+    );
+}
