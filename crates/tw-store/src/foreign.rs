@@ -10,6 +10,7 @@ mod sqlite;
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use tokio::sync::mpsc::Sender;
@@ -19,6 +20,9 @@ use crate::db_error::DbError;
 
 /// The table of rows that say what the tables of the source are.
 pub const LAYOUT: &str = "$layout";
+
+/// Times that every database can say: the years from 1970 to 9999, in microseconds since 1970. Another one is none.
+const TIMES: RangeInclusive<i64> = 0..=253_402_300_799_999_999;
 
 /// Where another application's database is.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use tw_core::time::Timestamp;
 
 use super::{
     ForeignColumns, ForeignError, ForeignMessageRow, ForeignRowBeside, ForeignRowRead,
-    ForeignTables, ForeignText, LAYOUT, RowSender,
+    ForeignTables, ForeignText, LAYOUT, RowSender, TIMES,
 };
 use crate::copy::layout::quoted;
 use crate::session::postgres::{BEGIN_READ, PostgresServer};
@@ -192,7 +192,7 @@ impl ServerReading<'_> {
             ),
             Some(kind) if kind.starts_with("timestamp") || kind == "date" => (
                 format!(
-                    "CASE WHEN isfinite({at}) THEN (extract(epoch FROM {at}) * 1000000)::bigint END"
+                    "CASE WHEN {at} >= '1970-01-01' AND {at} < '10000-01-01' THEN (extract(epoch FROM {at}) * 1000000)::bigint END"
                 ),
                 "NULL::text".to_owned(),
                 format!("{at}, "),
@@ -260,7 +260,9 @@ impl ServerReading<'_> {
                 id: text(&row, 0)?,
                 repeated: u64::try_from(row.try_get::<i64>(9)?).unwrap_or(0),
                 conversation: text(&row, 1)?,
-                at_us: at.or(at_text.map(|at| at.0)),
+                at_us: at
+                    .or(at_text.map(|at| at.0))
+                    .filter(|at| TIMES.contains(at)),
                 row: json(&row, 4)?.unwrap_or_else(|| ForeignText::of(b"null")),
                 calls: Vec::new(),
                 conversation_row: json(&row, 6)?,

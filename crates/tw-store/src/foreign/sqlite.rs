@@ -2,7 +2,6 @@
 
 mod calls;
 
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use rusqlite::types::ValueRef;
@@ -12,7 +11,7 @@ use tw_core::time::Timestamp;
 use super::row_json::RowJson;
 use super::{
     ForeignColumns, ForeignError, ForeignMessageRow, ForeignRowBeside, ForeignRowRead,
-    ForeignTables, ForeignText, LAYOUT, RowSender, TURN_OF_CALL,
+    ForeignTables, ForeignText, LAYOUT, RowSender, TIMES, TURN_OF_CALL,
 };
 use crate::connection::VisitingReader;
 use crate::copy::layout::quoted;
@@ -389,14 +388,11 @@ fn text_of(value: ValueRef<'_>) -> Option<ForeignText> {
 /// Numbers from here on are milliseconds since 1970, and smaller ones seconds: the year 2286 in seconds.
 const MILLISECONDS_FROM: i64 = 10_000_000_000;
 
-/// Times that every database can say: the years from 1970 to 9999, in microseconds.
-const TIMES: RangeInclusive<i64> = 0..=253_402_300_799_999_999;
-
 fn time_of(value: ValueRef<'_>) -> Option<Timestamp> {
     let time = match value {
         ValueRef::Null | ValueRef::Blob(_) => None,
         ValueRef::Integer(number) => {
-            let unit = match number.abs() >= MILLISECONDS_FROM {
+            let unit = match number.unsigned_abs() >= MILLISECONDS_FROM.unsigned_abs() {
                 true => 1_000,
                 false => 1_000_000,
             };
@@ -410,4 +406,39 @@ fn time_of(value: ValueRef<'_>) -> Option<Timestamp> {
         ValueRef::Text(text) => Timestamp::parse(std::str::from_utf8(text).ok()?),
     };
     time.filter(|time| TIMES.contains(&time.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_one_that_every_database_can_say() {
+        let second = 1_735_689_600_000_000;
+        for (value, expected) in [
+            (ValueRef::Integer(1_735_689_600), Some(second)),
+            (ValueRef::Integer(1_735_689_600_000), Some(second)),
+            (ValueRef::Real(1_735_689_600.0), Some(second)),
+            (ValueRef::Text(b"2025-01-01 00:00:00"), Some(second)),
+            (
+                ValueRef::Text(b"9999-12-31T23:59:59.999999Z"),
+                Some(253_402_300_799_999_999),
+            ),
+            (ValueRef::Integer(0), Some(0)),
+            (ValueRef::Integer(-1), None),
+            (ValueRef::Real(-0.000_001), None),
+            (ValueRef::Text(b"1969-12-31 23:59:59"), None),
+            (ValueRef::Integer(253_402_300_800_000), None),
+            (ValueRef::Real(253_402_300_800.0), None),
+            (ValueRef::Integer(i64::MAX), None),
+            (ValueRef::Integer(i64::MIN), None),
+            (ValueRef::Real(f64::INFINITY), None),
+            (ValueRef::Real(f64::NAN), None),
+            (ValueRef::Null, None),
+            (ValueRef::Blob(b"2025-01-01"), None),
+            (ValueRef::Text(b"\xff"), None),
+        ] {
+            assert_eq!(time_of(value).map(|at| at.0), expected, "{value:?}");
+        }
+    }
 }
