@@ -180,3 +180,33 @@ async fn rows_of_an_end_user_are_erased_with_them() {
     })
     .await;
 }
+
+/// Rows of six megabytes: a page ends with the row that fills it.
+#[tokio::test]
+async fn a_page_of_rows_ends_by_their_bytes() {
+    on_each_store(async |world| {
+        let row = |n: usize| KeptRow {
+            json: format!("\"{}\"", "x".repeat(6_000_000)),
+            ..kept("files", &n.to_string(), None)
+        };
+        for n in 0..5 {
+            import(
+                &world,
+                Vec::new(),
+                vec![row(n), kept("$layout", &n.to_string(), None)],
+            )
+            .await;
+        }
+        let (mut pages, mut after) = (Vec::new(), Some(0));
+        while let Some(from) = after {
+            let page = world
+                .store
+                .imported_rows(world.organization, "openai", from);
+            let page = page.await.unwrap();
+            pages.push(page.items.len());
+            after = page.next;
+        }
+        assert_eq!(pages, [3, 2, 0]);
+    })
+    .await;
+}
