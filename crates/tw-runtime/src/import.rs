@@ -8,7 +8,6 @@ mod source_rows;
 
 use std::collections::HashMap;
 
-use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 use tw_core::change::{Change, Outcome};
 use tw_core::id::{ApiKeyId, OrgId};
@@ -16,18 +15,18 @@ use tw_core::imported::{
     ForeignConversation, ForeignRow, ImportOutcome, ImportTurns, ImportedTurn, KeptRow, Repair,
     RepairedRow, TurnAssembler,
 };
-use tw_core::json::Json;
 use tw_core::shape::Shape;
 use tw_core::time::Timestamp;
 use tw_egress::env::Env;
 use tw_store::apply::StoreApplyError;
 use tw_store::foreign::{
     ForeignMessageRow, ForeignRowBeside, ForeignRowRead, ForeignTables, ForeignText, LAYOUT,
+    NamedForeignRow, hash_of_row,
 };
 use tw_store::store::Store;
 use tw_wire::foreign_rows::{self, MessageRowText};
 
-use source_rows::{bytes_of, derived_id, ids_of, list_of, user_of};
+use source_rows::{bytes_of, derived_id, foreign_row, id_of, ids_of, list_of, user_of};
 
 /// Turns, and bytes of their rows, that are written together.
 const TURNS_TOGETHER: usize = 500;
@@ -80,11 +79,11 @@ pub struct MessageImport<'a> {
     beside: Vec<KeptRow>,
     waiting_bytes: usize,
     /// The row of a conversation of which no message was taken yet.
-    untaken: Option<(String, ForeignText)>,
+    untaken: Option<(String, NamedForeignRow)>,
     /// The turns that are being written, as their conversations and first rows.
     writing: JoinSet<(WrittenOutcomes, Vec<(String, String)>)>,
     /// How often rows that nothing names were kept, by hash. There are few of them.
-    unnamed: HashMap<[u8; 32], u32>,
+    unnamed: HashMap<String, u32>,
     pub figures: ImportFigures,
 }
 
@@ -152,9 +151,12 @@ impl<'a> MessageImport<'a> {
             self.last_at
         });
         let is_whole = |text: &Option<ForeignText>| text.as_ref().is_none_or(|text| text.is_whole);
-        let of = self.untaken.as_ref().is_none_or(|(_, of)| of.is_whole);
-        let is_whole = of && row.row.is_whole && is_whole(&row.id) && is_whole(&row.conversation);
-        if !is_whole || row.calls.iter().any(|call| !call.is_whole) {
+        let rows_are_whole = {
+            let of = self.untaken.as_ref().map(|(_, of)| of);
+            let mut rows = row.calls.iter().chain(of).chain([&row.row]);
+            rows.all(|row| row.row.is_whole)
+        };
+        if !rows_are_whole || !is_whole(&row.id) || !is_whole(&row.conversation) {
             repairs.push(Repair::WrongEncoding);
         }
         let id = match row.repeated {
@@ -169,7 +171,7 @@ impl<'a> MessageImport<'a> {
         let read = MessageRowText {
             id: &id,
             at,
-            row: &row.row.text,
+            row: &row.row.row.text,
             calls: calls.as_deref(),
         };
         let Some(mut messages) = foreign_rows::read_messages(self.shape, read, &mut repairs) else {
@@ -182,14 +184,14 @@ impl<'a> MessageImport<'a> {
             .is_none_or(|assembler| assembler.conversation() != conversation);
         if is_next {
             self.end_conversation(repaired)?;
-            self.begin_conversation(&conversation, &id, &row, repaired)?;
+            self.begin_conversation(&conversation, &id, row.has_conversation, repaired)?;
         }
         self.last_at = at;
         for repair in repairs {
             self.tell(&conversation, &id, repair, None, repaired)?;
         }
         if let Some(first) = messages.first_mut() {
-            first.rows = self.rows_of(&row);
+            first.rows = self.rows_of(row);
         }
         let Some(assembler) = &mut self.assembler else {
             return Ok(());
@@ -208,14 +210,10 @@ impl<'a> MessageImport<'a> {
     }
 
     /// The rows that a message was read from.
-    fn rows_of(&self, row: &ForeignMessageRow) -> Vec<ForeignRow> {
-        let of = |table, text: &ForeignText| ForeignRow {
-            table,
-            json: Json::of_read(text.stored().trim()),
-        };
+    fn rows_of(&self, row: ForeignMessageRow) -> Vec<ForeignRow> {
         let calls = self.tables.calls.unwrap_or_default();
-        let mut rows = vec![of(self.tables.messages, &row.row)];
-        rows.extend(row.calls.iter().map(|call| of(calls, call)));
+        let mut rows = vec![foreign_row(self.tables.messages, row.row)];
+        rows.extend(row.calls.into_iter().map(|call| foreign_row(calls, call)));
         rows
     }
 
@@ -224,10 +222,9 @@ impl<'a> MessageImport<'a> {
         row: ForeignRowBeside,
         repaired: TakeRepair<'_>,
     ) -> Result<(), ImportError> {
-        let id = foreign_rows::text_field(&row.row.text, "id").or_else(|| row.place.clone());
-        let id = id.unwrap_or_default();
+        let id = id_of(&row.row);
         let mut repairs = Vec::new();
-        if !row.row.is_whole {
+        if !row.row.row.is_whole {
             repairs.push(Repair::WrongEncoding);
         }
         if row.dangles {
@@ -238,40 +235,40 @@ impl<'a> MessageImport<'a> {
         }
         let end_user = match row.table.as_str() {
             "users" => Some(id),
-            _ => user_of(&row.row.text),
+            _ => user_of(&row.row.row.text),
         };
-        self.keep(row.table, row.place, end_user, &row.row);
+        self.keep(row.table, row.row, (end_user, row.conversation));
         Ok(())
     }
 
     /// Keeps the row of a conversation that none of its messages was taken of.
     fn keep_untaken(&mut self) {
-        if let Some((_, row)) = self.untaken.take() {
-            let user = user_of(&row.text);
-            self.keep(self.tables.conversations.to_owned(), None, user, &row);
+        if let Some((id, row)) = self.untaken.take() {
+            let of = (user_of(&row.row.text), Some(id));
+            self.keep(self.tables.conversations.to_owned(), row, of);
         }
     }
 
+    /// Keeps a row of a person, or of a conversation, or of neither.
     fn keep(
         &mut self,
         table: String,
-        place: Option<String>,
-        end_user: Option<String>,
-        row: &ForeignText,
+        row: NamedForeignRow,
+        (end_user, conversation): (Option<String>, Option<String>),
     ) {
-        let id = place.unwrap_or_else(|| {
-            let hash: [u8; 32] = Sha256::digest(row.stored().as_bytes()).into();
-            let times = self.unnamed.entry(hash).or_default();
+        let json = row.row.into_stored();
+        let id = row.name.unwrap_or_else(|| {
+            let hash = hash_of_row(&json);
+            let times = self.unnamed.entry(format!("{table} {hash}")).or_default();
             *times += 1;
-            let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{hex}#{times}")
+            format!("{hash}#{times}")
         });
-        let json = row.stored().to_owned();
         self.figures.rows_beside += u64::from(table != LAYOUT);
         self.waiting_bytes += json.len();
         self.beside.push(KeptRow {
             table,
             id,
+            conversation,
             end_user,
             json,
         });
@@ -301,20 +298,19 @@ impl<'a> MessageImport<'a> {
         &mut self,
         conversation: &str,
         id: &str,
-        row: &ForeignMessageRow,
+        has_row: bool,
         repaired: TakeRepair<'_>,
     ) -> Result<(), ImportError> {
-        if !row.has_conversation {
+        if !has_row {
             self.tell(conversation, id, Repair::NoConversation, None, repaired)?;
         }
-        let is_its = |untaken: &mut (String, ForeignText)| untaken.0 == conversation;
+        let is_its = |untaken: &mut (String, NamedForeignRow)| untaken.0 == conversation;
         let of = self.untaken.take_if(is_its).map(|(_, of)| of);
-        let of = of.as_ref();
         self.last_at = Timestamp(0);
         self.assembler = Some(TurnAssembler::of(ForeignConversation {
             id: conversation.to_owned(),
-            end_user: of.and_then(|row| user_of(&row.text)),
-            row: of.map(|row| Json::of_read(row.stored().trim())),
+            end_user: of.as_ref().and_then(|of| user_of(&of.row.text)),
+            row: of.map(|of| foreign_row(self.tables.conversations, of)),
         }));
         Ok(())
     }
@@ -367,10 +363,14 @@ impl<'a> MessageImport<'a> {
             return Ok(());
         };
         let (outcomes, known) = written.map_err(|_| ImportError::NoOutcome)?;
-        let Some(Outcome::Imported(outcomes)) = outcomes?.pop() else {
+        let Some(Outcome::Imported { turns, changed }) = outcomes?.pop() else {
             return Err(ImportError::NoOutcome);
         };
-        for (outcome, (conversation, row)) in outcomes.into_iter().zip(known) {
+        for row in changed {
+            let id = foreign_rows::text_field(&row.json, "id").unwrap_or(row.id);
+            self.tell("", &id, Repair::ChangedSince, Some(&row.json), repaired)?;
+        }
+        for (outcome, (conversation, row)) in turns.into_iter().zip(known) {
             match outcome {
                 ImportOutcome::Written => self.figures.turns_written += 1,
                 ImportOutcome::There => self.figures.turns_there += 1,
@@ -390,13 +390,13 @@ impl<'a> MessageImport<'a> {
     ) -> Result<(), ImportError> {
         let text = |text: Option<ForeignText>| text.map_or(String::new(), |text| text.text);
         let (conversation, id) = (text(row.conversation), text(row.id));
-        let whole = Some(&*row.row.text);
+        let whole = Some(&*row.row.row.text);
         self.tell(&conversation, &id, Repair::UnreadableRow, whole, repaired)?;
-        let user = user_of(&row.row.text);
-        self.keep(self.tables.messages.to_owned(), row.place, user, &row.row);
+        let user = user_of(&row.row.row.text);
+        self.keep(self.tables.messages.to_owned(), row.row, (user, None));
         for call in row.calls {
             let table = self.tables.calls.unwrap_or_default();
-            self.keep(table.to_owned(), None, None, &call);
+            self.keep(table.to_owned(), call, (None, None));
         }
         Ok(())
     }

@@ -2,13 +2,15 @@
 //!
 //! They are written as they ended: nothing of them ran here, so nobody is told of their ends, and nothing is charged.
 
+mod kept_rows;
+
 use std::collections::{BTreeSet, HashMap};
 
 use sha2::{Digest, Sha256};
 use tw_core::call::{CallReason, CallRunner};
 use tw_core::change::{FIRST_FENCE, Outcome};
 use tw_core::id::{OrgId, TurnId};
-use tw_core::imported::{ImportOutcome, ImportTurns, ImportedCall, ImportedTurn, KeptRow};
+use tw_core::imported::{ImportOutcome, ImportTurns, ImportedCall, ImportedTurn};
 use tw_core::memory::MemoryVerdict;
 use tw_core::turn_policy::{OnLeave, RecordPolicy, Surface};
 use tw_core::turn_status::TurnReason;
@@ -50,11 +52,12 @@ pub fn import(
         .turns
         .iter()
         .map(|turn| import_turn(db, import, turn, contents, &mut known));
-    let outcomes = outcomes.collect::<Result<_, _>>()?;
-    for row in &import.kept {
-        keep_row(db, import, row)?;
-    }
-    Ok(Outcome::Imported(outcomes))
+    let turns: Vec<ImportOutcome> = outcomes.collect::<Result<_, _>>()?;
+    let outcomes = import.turns.iter().zip(&turns);
+    let written = outcomes.filter(|(_, outcome)| **outcome == ImportOutcome::Written);
+    kept_rows::forget(db, import, written.map(|(turn, _)| turn))?;
+    let changed = kept_rows::keep(db, import)?;
+    Ok(Outcome::Imported { turns, changed })
 }
 
 const FIND_TURNS: Sql = Sql {
@@ -200,28 +203,6 @@ fn import_turn(
     }
     run(db, WHAT, MOVE_HEAD, params![key, turn.ended.0])?;
     Ok(ImportOutcome::Written)
-}
-
-const KEEP_ROW: &str =
-    "INSERT INTO imported_row (organization, shape, source_table, id, end_user, row, created_us, updated_us)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT (organization, shape, source_table, id) DO NOTHING";
-
-/// One that is there stays as it is.
-fn keep_row(
-    db: &mut WriteSession<'_>,
-    import: &ImportTurns,
-    row: &KeptRow,
-) -> Result<(), StoreApplyError> {
-    let bound = params![
-        import.organization.0,
-        import.shape,
-        row.table,
-        row.id,
-        row.end_user,
-        row.json.as_bytes(),
-        import.at.0,
-    ];
-    run(db, WHAT, KEEP_ROW, bound)
 }
 
 /// Rows that a turn refers to.

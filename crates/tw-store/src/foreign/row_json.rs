@@ -55,6 +55,22 @@ impl RowJson {
     }
 }
 
+/// Values as a list; `None` if one of them is null.
+pub fn list_of<'v>(values: impl Iterator<Item = ValueRef<'v>>) -> Option<String> {
+    let mut list = String::from("[");
+    for value in values {
+        if value == ValueRef::Null {
+            return None;
+        }
+        if list.len() > 1 {
+            list.push(',');
+        }
+        push_exact(&mut list, value);
+    }
+    list.push(']');
+    Some(list)
+}
+
 fn push_text(out: &mut String, text: &str) {
     // A text is always written.
     out.push_str(&serde_json::to_string(text).unwrap_or_default());

@@ -109,7 +109,7 @@ fn turns(
 }
 
 const LAYOUT_ROWS: &str = "SELECT row FROM imported_row
-    WHERE organization = ?1 AND shape = ?2 AND source_table = ?3 ORDER BY id";
+    WHERE organization = ?1 AND shape = ?2 AND source_table = ?3 ORDER BY key";
 
 fn layout(
     conn: ReadSession<'_>,

@@ -17,7 +17,11 @@ fn turns(conversation: &str, first: u128, questions: u128) -> Vec<ImportedTurn> 
     let mut assembler = TurnAssembler::of(ForeignConversation {
         id: conversation.to_owned(),
         end_user: Some("ann".to_owned()),
-        row: Some(Json::parse("{\"c\":1}").unwrap()),
+        row: Some(ForeignRow {
+            table: "conversations",
+            name: Some(conversation.to_owned()),
+            json: Json::parse("{\"c\":1}").unwrap(),
+        }),
     });
     let mut new_id = || Uuid::from_u128(0);
     let unused = |_: &str| TurnId(Uuid::from_u128(0));
@@ -31,6 +35,7 @@ fn turns(conversation: &str, first: u128, questions: u128) -> Vec<ImportedTurn> 
                 at: at(i64::try_from(n).unwrap()),
                 rows: vec![ForeignRow {
                     table: "messages",
+                    name: None,
                     json: Json::parse(&format!("{{\"n\":{n}}}")).unwrap(),
                 }],
             };
@@ -45,6 +50,7 @@ fn kept(table: &str, id: &str, end_user: Option<&str>) -> KeptRow {
     KeptRow {
         table: table.to_owned(),
         id: id.to_owned(),
+        conversation: None,
         end_user: end_user.map(ToOwned::to_owned),
         json: format!("{{\"id\":\"{id}\"}}"),
     }
@@ -68,7 +74,7 @@ async fn import(
         .await
         .unwrap()
     {
-        Outcome::Imported(outcomes) => outcomes,
+        Outcome::Imported { turns, .. } => turns,
         other => panic!("{other:?}"),
     }
 }
