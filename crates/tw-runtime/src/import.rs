@@ -28,9 +28,11 @@ use tw_wire::foreign_rows::{self, MessageRowText};
 
 use source_rows::{bytes_of, derived_id, foreign_row, id_of, ids_of, list_of, user_of};
 
-/// Turns, and bytes of their rows, that are written together.
-const TURNS_TOGETHER: usize = 500;
+/// Turns, and bytes of their rows, that are written together; up to twice as many, so that a conversation is whole.
+const TURNS_TOGETHER: usize = 1000;
 const BYTES_TOGETHER: usize = 4 * 1024 * 1024;
+/// Of these, how many are being written at once: as many as there are connections to PostgreSQL that write.
+const WRITES_MAX: usize = 2;
 
 /// Whose the turns become.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +76,8 @@ pub struct MessageImport<'a> {
     shape: Shape,
     tables: ForeignTables,
     assembler: Option<TurnAssembler>,
+    /// Conversations of which a row was taken.
+    begun: u64,
     last_at: Timestamp,
     waiting: Vec<ImportedTurn>,
     beside: Vec<KeptRow>,
@@ -96,6 +100,7 @@ impl<'a> MessageImport<'a> {
             shape,
             tables: ForeignTables::of(shape),
             assembler: None,
+            begun: 0,
             last_at: Timestamp(0),
             waiting: Vec::new(),
             beside: Vec::new(),
@@ -116,18 +121,25 @@ impl<'a> MessageImport<'a> {
         row: ForeignRowRead,
         repaired: TakeRepair<'_>,
     ) -> Result<(), ImportError> {
-        match row {
+        let begun = self.begun;
+        let is_beside = match row {
             ForeignRowRead::Message(row) => {
                 self.figures.rows += 1;
                 self.take_message(row, repaired)?;
+                false
             }
             ForeignRowRead::Beside(row) => {
                 self.figures.rows += u64::from(row.table != LAYOUT);
                 self.take_beside(row, repaired)?;
+                true
             }
-        }
+        };
         let waiting = self.waiting.len() + self.beside.len();
-        if waiting >= TURNS_TOGETHER || self.waiting_bytes >= BYTES_TOGETHER {
+        let is_full = |times: usize| {
+            waiting >= times * TURNS_TOGETHER || self.waiting_bytes >= times * BYTES_TOGETHER
+        };
+        let is_between = is_beside || self.begun > begun;
+        if is_full(2) || is_between && is_full(1) {
             self.write(repaired).await?;
         }
         Ok(())
@@ -234,7 +246,7 @@ impl<'a> MessageImport<'a> {
             self.tell("", &id, repair, None, repaired)?;
         }
         let end_user = match row.table.as_str() {
-            "users" => Some(id),
+            "users" => foreign_rows::text_field(&row.row.row.text, &["id"]),
             _ => user_of(&row.row.row.text),
         };
         self.keep(row.table, row.row, (end_user, row.conversation));
@@ -291,7 +303,7 @@ impl<'a> MessageImport<'a> {
             SourceEnd::Early => {}
         }
         self.write(repaired).await?;
-        self.settle(repaired).await
+        self.settle(0, repaired).await
     }
 
     fn begin_conversation(
@@ -307,6 +319,7 @@ impl<'a> MessageImport<'a> {
         let is_its = |untaken: &mut (String, NamedForeignRow)| untaken.0 == conversation;
         let of = self.untaken.take_if(is_its).map(|(_, of)| of);
         self.last_at = Timestamp(0);
+        self.begun += 1;
         self.assembler = Some(TurnAssembler::of(ForeignConversation {
             id: conversation.to_owned(),
             end_user: of.as_ref().and_then(|of| user_of(&of.row.text)),
@@ -328,15 +341,17 @@ impl<'a> MessageImport<'a> {
         Ok(())
     }
 
-    /// Begins to write what waits, once what was written before is there: a turn stands behind its parent.
+    /// Begins to write what waits.
     async fn write(&mut self, repaired: TakeRepair<'_>) -> Result<(), ImportError> {
-        self.settle(repaired).await?;
         let turns = std::mem::take(&mut self.waiting);
         let kept = std::mem::take(&mut self.beside);
         self.waiting_bytes = 0;
         if turns.is_empty() && kept.is_empty() {
             return Ok(());
         }
+        // A turn stands behind its parent, which may still be being written.
+        let goes_on = turns.first().is_some_and(|turn| turn.parent.is_some());
+        let beside_max = if goes_on { 0 } else { WRITES_MAX - 1 };
         let known: Vec<(String, String)> = turns
             .iter()
             .map(|turn| (turn.conversation.clone(), turn.first_row.clone()))
@@ -349,25 +364,39 @@ impl<'a> MessageImport<'a> {
             kept,
             at: self.env.now(),
         };
+        let prepared = self
+            .store
+            .prepare(vec![Change::ImportTurns(Box::new(import))]);
+        self.settle(beside_max, repaired).await?;
         // Meanwhile the next rows are read.
         let store = self.store.clone();
-        let change = Change::ImportTurns(Box::new(import));
         self.writing
-            .spawn(async move { (store.apply(vec![change]).await, known) });
+            .spawn(async move { (store.apply_prepared(prepared).await, known) });
         Ok(())
     }
 
-    /// Waits for what is being written.
-    async fn settle(&mut self, repaired: TakeRepair<'_>) -> Result<(), ImportError> {
-        let Some(written) = self.writing.join_next().await else {
-            return Ok(());
-        };
-        let (outcomes, known) = written.map_err(|_| ImportError::NoOutcome)?;
-        let Some(Outcome::Imported { turns, changed }) = outcomes?.pop() else {
+    /// Waits until no more than `left` writes are to end.
+    async fn settle(&mut self, left: usize, repaired: TakeRepair<'_>) -> Result<(), ImportError> {
+        while self.writing.len() > left
+            && let Some(written) = self.writing.join_next().await
+        {
+            let (outcomes, known) = written.map_err(|_| ImportError::NoOutcome)?;
+            self.tell_written(outcomes?, known, repaired)?;
+        }
+        Ok(())
+    }
+
+    fn tell_written(
+        &mut self,
+        mut outcomes: Vec<Outcome>,
+        known: Vec<(String, String)>,
+        repaired: TakeRepair<'_>,
+    ) -> Result<(), ImportError> {
+        let Some(Outcome::Imported { turns, changed }) = outcomes.pop() else {
             return Err(ImportError::NoOutcome);
         };
         for row in changed {
-            let id = foreign_rows::text_field(&row.json, "id").unwrap_or(row.id);
+            let id = foreign_rows::text_field(&row.json, &["id"]).unwrap_or(row.id);
             self.tell("", &id, Repair::ChangedSince, Some(&row.json), repaired)?;
         }
         for (outcome, (conversation, row)) in turns.into_iter().zip(known) {

@@ -127,6 +127,9 @@ impl std::fmt::Debug for Store {
     }
 }
 
+/// Changes that are ready to be written.
+pub struct PreparedChanges(WritableGroup);
+
 enum Inner {
     File(FileStore),
     Inline(InlineStore),
@@ -315,18 +318,29 @@ impl Store {
         self.write(ChangeGroup::Free(changes)).await
     }
 
+    /// Makes changes ready to be written, as far as that takes long and needs no database; until it is done, the caller's
+    /// thread has nothing else to do.
+    pub fn prepare(&self, changes: Vec<Change>) -> PreparedChanges {
+        let group = ChangeGroup::Free(changes);
+        PreparedChanges(WritableGroup::new(group, self.content_bytes_min))
+    }
+
+    /// [`Store::apply`] of changes that were made ready.
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    ///
+    /// # Cancel safety
+    /// As [`Store::apply`].
+    pub async fn apply_prepared(
+        &self,
+        prepared: PreparedChanges,
+    ) -> Result<Vec<Outcome>, StoreApplyError> {
+        self.write_prepared(prepared.0).await
+    }
+
     async fn write(&self, group: ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
         let content_bytes_min = self.content_bytes_min;
-        let jobs = match &*self.inner {
-            Inner::File(file) => file.jobs.as_ref(),
-            Inner::Postgres(postgres) => postgres.queue_for(&group),
-            Inner::Inline(inline) => {
-                let group = WritableGroup::new(group, content_bytes_min);
-                return inline.apply(&group, &self.deliveries);
-            }
-        };
-        let (reply, answer) = oneshot::channel();
-        let jobs = jobs.ok_or(StoreApplyError::Closed)?;
         let group = if WritableGroup::is_long(&group, content_bytes_min) {
             let aside =
                 tokio::task::spawn_blocking(move || WritableGroup::new(group, content_bytes_min));
@@ -335,6 +349,17 @@ impl Store {
         } else {
             WritableGroup::new(group, content_bytes_min)
         };
+        self.write_prepared(group).await
+    }
+
+    async fn write_prepared(&self, group: WritableGroup) -> Result<Vec<Outcome>, StoreApplyError> {
+        let jobs = match &*self.inner {
+            Inner::File(file) => file.jobs.as_ref(),
+            Inner::Postgres(postgres) => postgres.queue_for(&group.group),
+            Inner::Inline(inline) => return inline.apply(&group, &self.deliveries),
+        };
+        let (reply, answer) = oneshot::channel();
+        let jobs = jobs.ok_or(StoreApplyError::Closed)?;
         jobs.send(WriterJob::Apply { group, reply })
             .await
             .map_err(|_| StoreApplyError::Closed)?;

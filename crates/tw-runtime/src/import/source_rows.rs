@@ -21,14 +21,12 @@ pub fn ids_of(row: &ForeignMessageRow) -> Option<(&str, &str)> {
 
 /// The person that a row is of, by the columns that applications have for it.
 pub fn user_of(row: &str) -> Option<String> {
-    let named = ["user_id", "user", "recordRef"].iter();
-    let mut named = named.filter_map(|name| foreign_rows::text_field(row, name));
-    named.find(|user| !user.is_empty())
+    foreign_rows::text_field(row, &["user_id", "user", "recordRef"])
 }
 
 /// What a row is called in the report.
 pub fn id_of(row: &NamedForeignRow) -> String {
-    let id = foreign_rows::text_field(&row.row.text, "id");
+    let id = foreign_rows::text_field(&row.row.text, &["id"]);
     id.or_else(|| row.name.clone()).unwrap_or_default()
 }
 

@@ -61,12 +61,12 @@ fn failed(what: &str) -> impl Fn(DbError) -> ExportError {
 pub type SentItems = Receiver<Vec<ExportItem>>;
 
 /// The rows of what is sent, one by one.
-struct SentRows<'r> {
+struct ExportRows<'r> {
     items: &'r SentItems,
     sent: std::vec::IntoIter<ExportItem>,
 }
 
-impl<'r> SentRows<'r> {
+impl<'r> ExportRows<'r> {
     fn of(items: &'r SentItems) -> Self {
         Self {
             items,

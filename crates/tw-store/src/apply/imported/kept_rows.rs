@@ -13,6 +13,7 @@ use crate::foreign::{LAYOUT, hash_of_row};
 use crate::session::WriteSession;
 use crate::session::bound::params;
 use crate::session::row::Row;
+use crate::session::rows_into::{RowsInto, rows_into};
 use crate::session::sql::Sql;
 
 const FIND: Sql = Sql {
@@ -36,9 +37,14 @@ const WITH_TURNS: Sql = Sql {
             AND t.deleted_us IS NULL AND t.erased_us IS NULL AND t.parent IS NULL AND t.owner = 'import')",
 };
 
+const KEPT: RowsInto = rows_into!(
+    "imported_row",
+    "organization, shape, source_table, id, end_user, row, created_us, updated_us",
+    "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8"
+);
 const KEEP: &str =
     "INSERT INTO imported_row (organization, shape, source_table, id, end_user, row, created_us, updated_us)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7) ON CONFLICT (organization, shape, source_table, id) DO NOTHING";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (organization, shape, source_table, id) DO NOTHING";
 
 /// Columns are added to tables, and rows come with them; those of before lack them.
 const RENEW_LAYOUT: &str = "UPDATE imported_row SET row = ?5, updated_us = ?6
@@ -78,7 +84,7 @@ pub fn keep(
                 .collect()
         }
     };
-    let mut changed = Vec::new();
+    let (mut changed, mut new) = (Vec::new(), Vec::new());
     for row in &import.kept {
         let is_with_turns = |id: &String| with_turns.contains(id);
         if row.conversation.as_ref().is_some_and(is_with_turns) {
@@ -100,21 +106,54 @@ pub fn keep(
                 run(db, WHAT, RENEW_LAYOUT, bound)?;
             }
             Some(_) => changed.push(row.clone()),
-            None => {
-                let bound = params![
-                    organization,
-                    import.shape,
-                    row.table,
-                    row.id,
-                    row.end_user,
-                    json,
-                    import.at.0,
-                ];
-                run(db, WHAT, KEEP, bound)?;
-            }
+            None => new.push(row),
         }
     }
+    insert(db, import, &new)?;
     Ok(changed)
+}
+
+fn insert(
+    db: &mut WriteSession<'_>,
+    import: &ImportTurns,
+    rows: &[&KeptRow],
+) -> Result<(), StoreApplyError> {
+    let failed = |error| StoreApplyError::db(WHAT, error);
+    let (organization, at) = (import.organization.0, import.at.0);
+    // Another import may keep the same rows meanwhile: then this is written again.
+    if !db.looks_before() {
+        for row in rows {
+            let (end_user, json) = (&row.end_user, row.json.as_bytes());
+            let bound = params![
+                organization,
+                import.shape,
+                row.table,
+                row.id,
+                end_user,
+                json,
+                at,
+                at
+            ];
+            run(db, WHAT, KEEP, bound)?;
+        }
+        return Ok(());
+    }
+    let mut writer = db.rows_into(KEPT);
+    for row in rows {
+        let (end_user, json) = (&row.end_user, row.json.as_bytes());
+        let bound = params![
+            organization,
+            import.shape,
+            row.table,
+            row.id,
+            end_user,
+            json,
+            at,
+            at
+        ];
+        writer.add(bound).map_err(failed)?;
+    }
+    writer.end().map_err(failed)
 }
 
 /// Tables of which rows are kept.
@@ -176,7 +215,7 @@ pub fn forget<'t>(
     Ok(())
 }
 
-fn list_of(list: impl Serialize) -> Result<String, StoreApplyError> {
+pub(super) fn list_of(list: impl Serialize) -> Result<String, StoreApplyError> {
     let text = serde_json::to_string(&list);
     text.map_err(|_| StoreApplyError::Encode { what: WHAT })
 }

@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 use tokio_postgres::types::Type;
 
 use super::super::postgres::JSON_NULLS;
-use super::{ExportError, SentItems, SentRows, failed, fields_of};
+use super::{ExportError, ExportRows, SentItems, failed, fields_of};
 use crate::copy::layout::quoted;
 use crate::session::postgres::PostgresServer;
 
@@ -113,7 +113,7 @@ struct ServerTarget<'a> {
 impl ServerTarget<'_> {
     async fn fill(&mut self, items: &SentItems) -> Result<u64, ExportError> {
         self.make().await?;
-        let mut rows = SentRows::of(items);
+        let mut rows = ExportRows::of(items);
         while let Some((table, json)) = rows.next()? {
             let is_full =
                 self.waiting.rows.len() >= ROWS_TOGETHER || self.waiting.bytes >= BYTES_TOGETHER;

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, ToSql, params_from_iter};
 use serde::Deserialize;
 
 use super::super::row_json::{ColumnValue, value_of};
-use super::{ExportError, SentItems, SentRows, failed, fields_of};
+use super::{ExportError, ExportRows, SentItems, failed, fields_of};
 use crate::copy::layout::quoted;
 
 /// A statement of the layout.
@@ -41,7 +41,7 @@ pub fn write(path: &Path, layout: &[String], items: &SentItems) -> Result<u64, E
     target.run("BEGIN IMMEDIATE", "the file")?;
     let made = target.make(&entries)?;
     let mut counted = Vec::new();
-    let mut rows = SentRows::of(items);
+    let mut rows = ExportRows::of(items);
     while let Some((table, json)) = rows.next()? {
         match table == COUNTED {
             true => counted.push(json),
