@@ -51,6 +51,16 @@ pub struct StoreOptions {
     /// Length from which a content (an image, a file, a sound) is stored once, beside the texts that hold it; 0 leaves
     /// all of them where they stand.
     pub content_bytes_min: usize,
+    pub use_of: StoreUse,
+}
+
+/// What a store on disk is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreUse {
+    /// A transaction changes a few pages at the ends of tables and indexes.
+    Serving,
+    /// Rows come by the thousand.
+    Filling,
 }
 
 impl StoreOptions {
@@ -61,6 +71,7 @@ impl StoreOptions {
             queue_jobs_max: QUEUE_JOBS_DEFAULT,
             group_jobs_max: GROUP_JOBS_DEFAULT,
             content_bytes_min: CONTENT_BYTES_MIN_DEFAULT,
+            use_of: StoreUse::Serving,
         }
     }
 }
@@ -186,10 +197,15 @@ impl Store {
             source,
         })?;
         look_at_history(path)?;
-        let mut conn = connection::open_writer(path).map_err(|source| OpenError::Db {
+        let failed = |source: rusqlite::Error| OpenError::Db {
             path: path.to_owned(),
             source: source.into(),
-        })?;
+        };
+        let mut conn = connection::open_writer(path).map_err(failed)?;
+        match options.use_of {
+            StoreUse::Serving => {}
+            StoreUse::Filling => connection::expect_many_rows(&conn).map_err(failed)?,
+        }
         migrate::run(&mut conn, MIGRATIONS, options.now)?;
         let (jobs, queue) = mpsc::channel(options.queue_jobs_max.max(1));
         let writer = thread::Builder::new()

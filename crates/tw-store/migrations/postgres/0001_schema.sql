@@ -200,7 +200,7 @@ CREATE TABLE turn (
     CHECK ((status = 'running') = (ended_us IS NULL))
 );
 
-ALTER TABLE conversation ADD FOREIGN KEY (head_turn) REFERENCES turn (key),
+ALTER TABLE conversation ADD FOREIGN KEY (head_turn) REFERENCES turn (key) DEFERRABLE,
     ADD FOREIGN KEY (busy_turn) REFERENCES turn (key);
 
 CREATE INDEX turn_unfinished ON turn (created_us) WHERE status = 'running';

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::world::{StoreWorld, at, on_each_store, turn_id};
 
 /// The turns of a conversation in which so many questions were asked, and each was answered.
-fn turns(conversation: &str, first: u128, questions: u128) -> Vec<ImportedTurn> {
+pub fn turns(conversation: &str, first: u128, questions: u128) -> Vec<ImportedTurn> {
     let mut assembler = TurnAssembler::of(ForeignConversation {
         id: conversation.to_owned(),
         end_user: Some("ann".to_owned()),
@@ -56,7 +56,7 @@ fn kept(table: &str, id: &str, end_user: Option<&str>) -> KeptRow {
     }
 }
 
-async fn import(
+pub async fn import(
     world: &StoreWorld,
     turns: Vec<ImportedTurn>,
     kept: Vec<KeptRow>,
@@ -213,6 +213,29 @@ async fn a_page_of_rows_ends_by_their_bytes() {
             after = page.next;
         }
         assert_eq!(pages, [3, 2, 0]);
+    })
+    .await;
+}
+
+/// Both make the conversation and the end user, and one of them finds the other's.
+#[tokio::test]
+async fn two_imports_at_once_share_what_they_both_make() {
+    on_each_store(async |world| {
+        let imported = |n: u128| {
+            let mut both = turns(&format!("both {}", n / 2), 2 * n, 2);
+            both.extend(turns(&format!("alone {n}"), 1000 + n, 1));
+            for turn in &mut both {
+                turn.end_user = Some(format!("user {}", n / 2));
+            }
+            let row = kept("users", &n.to_string(), None);
+            import(&world, both, vec![row, kept("users", "all", None)])
+        };
+        for n in (0..20).step_by(2) {
+            let (one, other) = tokio::join!(imported(n), imported(n + 1));
+            assert_eq!([one, other].concat(), [ImportOutcome::Written; 6]);
+        }
+        let (of_turns, beside) = all(&world).await;
+        assert_eq!((of_turns.len(), beside.len()), (60, 21));
     })
     .await;
 }

@@ -1,5 +1,4 @@
-//! The conversations and end users of turns that are imported: those that are there, by one look for the whole change,
-//! and those that are made for it.
+//! What turns that are imported refer to: what is there, by one look for the whole change, and what is made for it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -9,7 +8,7 @@ use tw_core::imported::ImportTurns;
 
 use super::kept_rows::list_of;
 use super::{NewTurnRow, WHAT};
-use crate::apply::{StoreApplyError, run};
+use crate::apply::StoreApplyError;
 use crate::db_error::DbError;
 use crate::session::WriteSession;
 use crate::session::bound::{has_nul, params, without_nul};
@@ -21,8 +20,6 @@ pub struct KnownPlaces {
     pub turns: HashMap<TurnId, KnownTurn>,
     conversations: HashMap<String, KnownConversation>,
     end_users: HashMap<String, i64>,
-    /// New conversations, each with its last turn and when that ended.
-    new_heads: Vec<(i64, i64, i64)>,
 }
 
 #[derive(Clone, Copy)]
@@ -77,23 +74,14 @@ const CREATE_END_USERS: Sql = Sql {
 };
 
 const CREATE_CONVERSATIONS: Sql = Sql {
-    sqlite: "INSERT INTO conversation (organization, id, end_user, created_us, updated_us)
-        SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 2 FROM json_each(?2) WHERE true
+    sqlite: "INSERT INTO conversation (organization, id, end_user, head_turn, created_us, updated_us)
+        SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(?2) WHERE true
         ON CONFLICT (organization, id) DO NOTHING RETURNING id, key",
-    postgres: "INSERT INTO conversation (organization, id, end_user, created_us, updated_us)
-        SELECT ?1, value ->> 0, CAST(value ->> 1 AS bigint), CAST(value ->> 2 AS bigint), CAST(value ->> 2 AS bigint)
+    postgres: "INSERT INTO conversation (organization, id, end_user, head_turn, created_us, updated_us)
+        SELECT ?1, value ->> 0, CAST(value ->> 1 AS bigint), CAST(value ->> 2 AS bigint),
+            CAST(value ->> 3 AS bigint), CAST(value ->> 4 AS bigint)
         FROM json_array_elements(CAST(?2 AS json)) AS asked (value) ORDER BY value ->> 0
         ON CONFLICT (organization, id) DO NOTHING RETURNING id, key",
-};
-
-/// As [`MOVE_HEAD`](crate::apply::turn_changes::MOVE_HEAD), for conversations that are new.
-const SET_HEADS: Sql = Sql {
-    sqlite: "UPDATE conversation SET head_turn = asked.value ->> 1, updated_us = asked.value ->> 2
-        FROM json_each(?1) AS asked WHERE conversation.key = asked.value ->> 0",
-    postgres: "UPDATE conversation
-        SET head_turn = CAST(asked.value ->> 1 AS bigint), updated_us = CAST(asked.value ->> 2 AS bigint)
-        FROM json_array_elements(CAST(?1 AS json)) AS asked (value)
-        WHERE conversation.key = CAST(asked.value ->> 0 AS bigint)",
 };
 
 impl KnownPlaces {
@@ -116,29 +104,24 @@ impl KnownPlaces {
         let found = find(db, FIND_TURNS, organization, &asked, read)?;
         let turns = found.into_iter();
         let turns = turns.filter_map(|(id, known)| Some((TurnId::parse(&id)?, known)));
-        let asked = import.turns.iter().map(|turn| stored(&turn.conversation));
-        let conversations = find_conversations(db, organization, &asked.collect())?;
-        let named = import
-            .turns
-            .iter()
-            .filter_map(|turn| turn.end_user.as_deref());
-        let named = named.map(stored).collect();
-        let end_users = find(db, FIND_END_USERS, organization, &named, named_key)?;
         Ok(Self {
             turns: turns.collect(),
-            conversations: conversations.into_iter().collect(),
-            end_users: end_users.into_iter().collect(),
-            new_heads: Vec::new(),
+            conversations: HashMap::new(),
+            end_users: HashMap::new(),
         })
     }
 
-    /// Makes the end users of these turns that are not there.
+    /// Looks for the end users of these turns, and makes those that are not there.
     pub fn add_end_users(
         &mut self,
         db: &mut WriteSession<'_>,
         organization: OrgId,
         turns: &[NewTurnRow<'_>],
     ) -> Result<(), StoreApplyError> {
+        let named = turns.iter().filter_map(|row| row.turn.end_user.as_deref());
+        let named: BTreeSet<Cow<'_, str>> = named.map(stored).collect();
+        let found = find(db, FIND_END_USERS, organization, &named, named_key)?;
+        self.end_users.extend(found);
         let mut new: HashMap<Cow<'_, str>, i64> = HashMap::new();
         for row in turns {
             let Some(name) = row.turn.end_user.as_deref().map(stored) else {
@@ -169,29 +152,36 @@ impl KnownPlaces {
         Ok(())
     }
 
-    /// Makes the conversations of these turns that are not there.
+    /// Looks for the conversations of these turns, and makes those that are not there, each with its last turn as the
+    /// head. The turns must come with the same transaction.
     pub fn add_conversations(
         &mut self,
         db: &mut WriteSession<'_>,
         organization: OrgId,
         turns: &[NewTurnRow<'_>],
     ) -> Result<(), StoreApplyError> {
+        let asked = turns.iter().map(|row| stored(&row.turn.conversation));
+        let found = find_conversations(db, organization, &asked.collect())?;
+        self.conversations.extend(found);
         let new = self.new_conversations(turns)?;
         if new.is_empty() {
             return Ok(());
         }
         let failed = |error| StoreApplyError::db(WHAT, error);
-        let rows = new.iter().map(|new| (&new.id, new.end_user, new.created));
+        let rows = new.iter().map(|new| {
+            let head = new.is_path.then_some(new.last);
+            (&new.id, new.end_user, head, new.created, new.updated)
+        });
         let bound = params![organization.0, list_of(rows.collect::<Vec<_>>())?];
+        // A conversation refers to its head, which refers to it. To set the head afterwards would cost as much as the
+        // turns, for the trigger that keeps the marks of its path right.
+        db.refer_ahead().map_err(failed)?;
         let made = db.rows(CREATE_CONVERSATIONS, bound, named_key);
         let mut made: HashMap<String, i64> = made.map_err(failed)?.into_iter().collect();
         let mut others = BTreeSet::new();
         for new in new {
             match made.remove(&*new.id) {
                 Some(key) => {
-                    if new.is_path {
-                        self.new_heads.push((key, new.last, new.updated));
-                    }
                     let known = KnownConversation {
                         key,
                         is_made: false,
@@ -208,14 +198,6 @@ impl KnownPlaces {
         self.conversations
             .extend(find_conversations(db, organization, &others)?);
         Ok(())
-    }
-
-    /// Moves the heads of new conversations, once their turns are there: each to the last of them.
-    pub fn set_heads(&self, db: &mut WriteSession<'_>) -> Result<(), StoreApplyError> {
-        match self.new_heads.is_empty() {
-            true => Ok(()),
-            false => run(db, WHAT, SET_HEADS, params![list_of(&self.new_heads)?]),
-        }
     }
 
     fn new_conversations<'t>(
