@@ -11,7 +11,7 @@ use tw_store::db_error::DbError;
 use tw_store::foreign::ForeignPlace;
 use tw_store::inspection::DatabaseInspection;
 use tw_store::shape_views::ViewSchema;
-use tw_store::store::{Store, StoreOptions};
+use tw_store::store::{Store, StoreOptions, StoreUse};
 
 use crate::cli::StoreArgs;
 use crate::config::Settings;
@@ -124,9 +124,23 @@ impl DatabasePlace {
 
     /// Opens the database like [`DatabasePlace::open`]; `None` when a folder has none, and then none is made.
     pub async fn open_existing(&self, env: &Env) -> anyhow::Result<Option<Store>> {
+        let options = StoreOptions::defaults(env.now());
+        self.open_existing_with(options).await
+    }
+
+    /// The same, to write rows by the thousand.
+    pub async fn open_existing_to_fill(&self, env: &Env) -> anyhow::Result<Option<Store>> {
+        let options = StoreOptions {
+            use_of: StoreUse::Filling,
+            ..StoreOptions::defaults(env.now())
+        };
+        self.open_existing_with(options).await
+    }
+
+    async fn open_existing_with(&self, options: StoreOptions) -> anyhow::Result<Option<Store>> {
         match self {
             Self::Folder(folder) if !folder.join(DATABASE).exists() => Ok(None),
-            Self::Folder(_) | Self::Server(_) => self.open(env).await.map(Some),
+            Self::Folder(_) | Self::Server(_) => self.open_with(options).await.map(Some),
         }
     }
 }

@@ -23,8 +23,11 @@ use crate::printed;
 use crate::progress;
 use crate::serve::log_to_stderr;
 
-/// Rows that may wait between who reads and who writes; each may be megabytes.
-const ROWS_WAITING: usize = 64;
+/// Rows, and bytes of them, that are sent together from who reads to who writes.
+const ROWS_TOGETHER: usize = 256;
+const BYTES_TOGETHER: usize = 1024 * 1024;
+/// Of these, how many may wait; one row may be megabytes.
+const SENDS_WAITING: usize = 4;
 
 /// Prints how many rows were written.
 pub async fn run(command: ExportCommand) -> anyhow::Result<()> {
@@ -46,7 +49,7 @@ pub async fn run(command: ExportCommand) -> anyhow::Result<()> {
     let target = ExportTarget::of(&args.target, &settings)?;
     let began = Instant::now();
     let place = target.place();
-    let (sender, items) = sync_channel(ROWS_WAITING);
+    let (sender, items) = sync_channel(SENDS_WAITING);
     let writing = tokio::task::spawn_blocking(move || write(&place, &tables, &items));
     let read = read(&store, organization, layout, sender).await;
     // What hindered the writing is why the reading ended early.
@@ -68,16 +71,30 @@ async fn read(
     store: &Store,
     organization: OrgId,
     layout: TableLayout,
-    sender: SyncSender<ExportItem>,
+    sender: SyncSender<Vec<ExportItem>>,
 ) -> anyhow::Result<ExportFigures> {
     let mut told = Instant::now();
+    let (mut waiting, mut bytes) = (Vec::new(), 0);
     let mut take = move |item, figures: ExportFigures| {
         if told.elapsed() >= progress::TELLS {
             told = Instant::now();
             printed::complain(&format!("{} rows\n", figures.rows));
         }
+        let is_end = match &item {
+            ExportItem::Row { json, .. } => {
+                bytes += json.len();
+                false
+            }
+            ExportItem::End => true,
+        };
+        waiting.push(item);
+        if !is_end && waiting.len() < ROWS_TOGETHER && bytes < BYTES_TOGETHER {
+            return true;
+        }
+        bytes = 0;
+        let sent = std::mem::take(&mut waiting);
         // There are other threads for what else runs here.
-        tokio::task::block_in_place(|| sender.send(item)).is_ok()
+        tokio::task::block_in_place(|| sender.send(sent)).is_ok()
     };
     Ok(export::rows(store, organization, layout, &mut take).await?)
 }

@@ -127,7 +127,7 @@ fn tell(figures: ImportFigures, began: Instant) {
 async fn store_of(args: &ImportArgs, settings: &Settings, env: &Env) -> anyhow::Result<Store> {
     let data = args.data.clone().unwrap_or(settings.server.data.clone());
     let place = DatabasePlace::of(&args.store, settings, &data)?;
-    let found = place.open_existing(env).await?;
+    let found = place.open_existing_to_fill(env).await?;
     found.with_context(|| format!("there is no database in {place}"))
 }
 

@@ -13,7 +13,7 @@ use crate::definition::SensitiveCall;
 use crate::id::{
     ApiKeyId, ApiKeyUuid, CallId, CallRef, OrgId, QueuedRowId, ToolId, ToolVersionKey, TurnId,
 };
-use crate::imported::{ImportOutcome, ImportTurns};
+use crate::imported::{ImportOutcome, ImportTurns, KeptRow};
 use crate::job::{JobChange, JobClaim};
 use crate::json::shared::SharedText;
 use crate::memory::{MemoryVerdict, RememberedHash};
@@ -335,8 +335,11 @@ pub enum Outcome {
     Jobs(Vec<JobClaim>),
     /// Deliveries of webhooks that are the caller's to send.
     Deliveries(Vec<ClaimedDelivery>),
-    /// What became of each turn that was to be imported.
-    Imported(Vec<ImportOutcome>),
+    /// What became of each turn that was to be imported, and the rows of no turn that were kept before with other values.
+    Imported {
+        turns: Vec<ImportOutcome>,
+        changed: Vec<KeptRow>,
+    },
     /// Number of rows that a retention change touched.
     Count(u64),
     /// Number of rows that a retention change touched before it stopped early: what else was due would have made the

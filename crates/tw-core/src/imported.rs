@@ -51,6 +51,8 @@ pub struct ForeignMessage {
 pub struct ForeignRow {
     /// Its table.
     pub table: &'static str,
+    /// What names it there, where something does.
+    pub name: Option<String>,
     /// The row as a JSON object.
     pub json: Json,
 }
@@ -111,7 +113,6 @@ pub enum ForeignStatus {
 pub struct ImportedCall {
     pub call: CallRef,
     pub id: CallId,
-    pub callback_token: Uuid,
     pub tool_name: String,
     pub tool_call_id: String,
     pub arguments: String,
@@ -150,7 +151,7 @@ pub struct ImportedTurn {
     pub at: Timestamp,
     pub ended: Timestamp,
     /// The conversation's row, in its first turn.
-    pub conversation_row: Option<Json>,
+    pub conversation_row: Option<ForeignRow>,
     pub rows: Vec<ForeignRow>,
     /// The id of the first row.
     pub first_row: String,
@@ -171,12 +172,14 @@ pub struct ImportTurns {
 }
 
 /// A row that is of no turn, kept so that it can go back.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptRow {
     /// Its table, or what it says of tables.
     pub table: String,
-    /// Its id, or what stands for one; the same each time.
+    /// What names it there; where nothing does, its hash, and which of those that are equal it is. The same each time.
     pub id: String,
+    /// The conversation whose row it is. It is kept unless it is with that one's turns.
+    pub conversation: Option<String>,
     /// Of whom it tells, and with whom it is erased.
     pub end_user: Option<String>,
     pub json: String,
@@ -197,7 +200,7 @@ pub enum ImportOutcome {
 pub struct ForeignConversation {
     pub id: String,
     pub end_user: Option<String>,
-    pub row: Option<Json>,
+    pub row: Option<ForeignRow>,
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ pub mod tools;
 
 use std::collections::HashMap;
 
-use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 use tw_core::change::{Change, Outcome};
 use tw_core::id::{ApiKeyId, OrgId};
@@ -17,22 +16,24 @@ use tw_core::imported::{
     ForeignConversation, ForeignRow, ImportOutcome, ImportTurns, ImportedTurn, KeptRow, Repair,
     RepairedRow, TurnAssembler,
 };
-use tw_core::json::Json;
 use tw_core::shape::Shape;
 use tw_core::time::Timestamp;
 use tw_egress::env::Env;
 use tw_store::apply::StoreApplyError;
 use tw_store::foreign::{
     ForeignMessageRow, ForeignRowBeside, ForeignRowRead, ForeignTables, ForeignText, LAYOUT,
+    NamedForeignRow, hash_of_row,
 };
 use tw_store::store::Store;
 use tw_wire::foreign_rows::{self, MessageRowText};
 
-use source_rows::{bytes_of, derived_id, ids_of, list_of, user_of};
+use source_rows::{bytes_of, derived_id, foreign_row, id_of, ids_of, list_of, user_of};
 
-/// Turns, and bytes of their rows, that are written together.
-const TURNS_TOGETHER: usize = 500;
+/// Turns, and bytes of their rows, that are written together; up to twice as many, so that a conversation is whole.
+const TURNS_TOGETHER: usize = 1000;
 const BYTES_TOGETHER: usize = 4 * 1024 * 1024;
+/// Of these, how many are being written at once: as many as there are connections to PostgreSQL that write.
+const WRITES_MAX: usize = 2;
 
 /// Whose the turns become.
 #[derive(Clone, Copy, Debug)]
@@ -76,16 +77,18 @@ pub struct MessageImport<'a> {
     shape: Shape,
     tables: ForeignTables,
     assembler: Option<TurnAssembler>,
+    /// Conversations of which a row was taken.
+    begun: u64,
     last_at: Timestamp,
     waiting: Vec<ImportedTurn>,
     beside: Vec<KeptRow>,
     waiting_bytes: usize,
     /// The row of a conversation of which no message was taken yet.
-    untaken: Option<(String, ForeignText)>,
+    untaken: Option<(String, NamedForeignRow)>,
     /// The turns that are being written, as their conversations and first rows.
     writing: JoinSet<(WrittenOutcomes, Vec<(String, String)>)>,
     /// How often rows that nothing names were kept, by hash. There are few of them.
-    unnamed: HashMap<[u8; 32], u32>,
+    unnamed: HashMap<String, u32>,
     pub figures: ImportFigures,
 }
 
@@ -98,6 +101,7 @@ impl<'a> MessageImport<'a> {
             shape,
             tables: ForeignTables::of(shape),
             assembler: None,
+            begun: 0,
             last_at: Timestamp(0),
             waiting: Vec::new(),
             beside: Vec::new(),
@@ -118,18 +122,25 @@ impl<'a> MessageImport<'a> {
         row: ForeignRowRead,
         repaired: TakeRepair<'_>,
     ) -> Result<(), ImportError> {
-        match row {
+        let begun = self.begun;
+        let is_beside = match row {
             ForeignRowRead::Message(row) => {
                 self.figures.rows += 1;
                 self.take_message(row, repaired)?;
+                false
             }
             ForeignRowRead::Beside(row) => {
                 self.figures.rows += u64::from(row.table != LAYOUT);
                 self.take_beside(row, repaired)?;
+                true
             }
-        }
+        };
         let waiting = self.waiting.len() + self.beside.len();
-        if waiting >= TURNS_TOGETHER || self.waiting_bytes >= BYTES_TOGETHER {
+        let is_full = |times: usize| {
+            waiting >= times * TURNS_TOGETHER || self.waiting_bytes >= times * BYTES_TOGETHER
+        };
+        let is_between = is_beside || self.begun > begun;
+        if is_full(2) || is_between && is_full(1) {
             self.write(repaired).await?;
         }
         Ok(())
@@ -153,9 +164,12 @@ impl<'a> MessageImport<'a> {
             self.last_at
         });
         let is_whole = |text: &Option<ForeignText>| text.as_ref().is_none_or(|text| text.is_whole);
-        let of = self.untaken.as_ref().is_none_or(|(_, of)| of.is_whole);
-        let is_whole = of && row.row.is_whole && is_whole(&row.id) && is_whole(&row.conversation);
-        if !is_whole || row.calls.iter().any(|call| !call.is_whole) {
+        let rows_are_whole = {
+            let of = self.untaken.as_ref().map(|(_, of)| of);
+            let mut rows = row.calls.iter().chain(of).chain([&row.row]);
+            rows.all(|row| row.row.is_whole)
+        };
+        if !rows_are_whole || !is_whole(&row.id) || !is_whole(&row.conversation) {
             repairs.push(Repair::WrongEncoding);
         }
         let id = match row.repeated {
@@ -170,7 +184,7 @@ impl<'a> MessageImport<'a> {
         let read = MessageRowText {
             id: &id,
             at,
-            row: &row.row.text,
+            row: &row.row.row.text,
             calls: calls.as_deref(),
         };
         let Some(mut messages) = foreign_rows::read_messages(self.shape, read, &mut repairs) else {
@@ -183,14 +197,14 @@ impl<'a> MessageImport<'a> {
             .is_none_or(|assembler| assembler.conversation() != conversation);
         if is_next {
             self.end_conversation(repaired)?;
-            self.begin_conversation(&conversation, &id, &row, repaired)?;
+            self.begin_conversation(&conversation, &id, row.has_conversation, repaired)?;
         }
         self.last_at = at;
         for repair in repairs {
             self.tell(&conversation, &id, repair, None, repaired)?;
         }
         if let Some(first) = messages.first_mut() {
-            first.rows = self.rows_of(&row);
+            first.rows = self.rows_of(row);
         }
         let Some(assembler) = &mut self.assembler else {
             return Ok(());
@@ -209,14 +223,10 @@ impl<'a> MessageImport<'a> {
     }
 
     /// The rows that a message was read from.
-    fn rows_of(&self, row: &ForeignMessageRow) -> Vec<ForeignRow> {
-        let of = |table, text: &ForeignText| ForeignRow {
-            table,
-            json: Json::of_read(text.stored().trim()),
-        };
+    fn rows_of(&self, row: ForeignMessageRow) -> Vec<ForeignRow> {
         let calls = self.tables.calls.unwrap_or_default();
-        let mut rows = vec![of(self.tables.messages, &row.row)];
-        rows.extend(row.calls.iter().map(|call| of(calls, call)));
+        let mut rows = vec![foreign_row(self.tables.messages, row.row)];
+        rows.extend(row.calls.into_iter().map(|call| foreign_row(calls, call)));
         rows
     }
 
@@ -225,10 +235,9 @@ impl<'a> MessageImport<'a> {
         row: ForeignRowBeside,
         repaired: TakeRepair<'_>,
     ) -> Result<(), ImportError> {
-        let id = foreign_rows::text_field(&row.row.text, "id").or_else(|| row.place.clone());
-        let id = id.unwrap_or_default();
+        let id = id_of(&row.row);
         let mut repairs = Vec::new();
-        if !row.row.is_whole {
+        if !row.row.row.is_whole {
             repairs.push(Repair::WrongEncoding);
         }
         if row.dangles {
@@ -238,41 +247,41 @@ impl<'a> MessageImport<'a> {
             self.tell("", &id, repair, None, repaired)?;
         }
         let end_user = match row.table.as_str() {
-            "users" => Some(id),
-            _ => user_of(&row.row.text),
+            "users" => foreign_rows::text_field(&row.row.row.text, &["id"]),
+            _ => user_of(&row.row.row.text),
         };
-        self.keep(row.table, row.place, end_user, &row.row);
+        self.keep(row.table, row.row, (end_user, row.conversation));
         Ok(())
     }
 
     /// Keeps the row of a conversation that none of its messages was taken of.
     fn keep_untaken(&mut self) {
-        if let Some((_, row)) = self.untaken.take() {
-            let user = user_of(&row.text);
-            self.keep(self.tables.conversations.to_owned(), None, user, &row);
+        if let Some((id, row)) = self.untaken.take() {
+            let of = (user_of(&row.row.text), Some(id));
+            self.keep(self.tables.conversations.to_owned(), row, of);
         }
     }
 
+    /// Keeps a row of a person, or of a conversation, or of neither.
     fn keep(
         &mut self,
         table: String,
-        place: Option<String>,
-        end_user: Option<String>,
-        row: &ForeignText,
+        row: NamedForeignRow,
+        (end_user, conversation): (Option<String>, Option<String>),
     ) {
-        let id = place.unwrap_or_else(|| {
-            let hash: [u8; 32] = Sha256::digest(row.stored().as_bytes()).into();
-            let times = self.unnamed.entry(hash).or_default();
+        let json = row.row.into_stored();
+        let id = row.name.unwrap_or_else(|| {
+            let hash = hash_of_row(&json);
+            let times = self.unnamed.entry(format!("{table} {hash}")).or_default();
             *times += 1;
-            let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{hex}#{times}")
+            format!("{hash}#{times}")
         });
-        let json = row.stored().to_owned();
         self.figures.rows_beside += u64::from(table != LAYOUT);
         self.waiting_bytes += json.len();
         self.beside.push(KeptRow {
             table,
             id,
+            conversation,
             end_user,
             json,
         });
@@ -295,27 +304,27 @@ impl<'a> MessageImport<'a> {
             SourceEnd::Early => {}
         }
         self.write(repaired).await?;
-        self.settle(repaired).await
+        self.settle(0, repaired).await
     }
 
     fn begin_conversation(
         &mut self,
         conversation: &str,
         id: &str,
-        row: &ForeignMessageRow,
+        has_row: bool,
         repaired: TakeRepair<'_>,
     ) -> Result<(), ImportError> {
-        if !row.has_conversation {
+        if !has_row {
             self.tell(conversation, id, Repair::NoConversation, None, repaired)?;
         }
-        let is_its = |untaken: &mut (String, ForeignText)| untaken.0 == conversation;
+        let is_its = |untaken: &mut (String, NamedForeignRow)| untaken.0 == conversation;
         let of = self.untaken.take_if(is_its).map(|(_, of)| of);
-        let of = of.as_ref();
         self.last_at = Timestamp(0);
+        self.begun += 1;
         self.assembler = Some(TurnAssembler::of(ForeignConversation {
             id: conversation.to_owned(),
-            end_user: of.and_then(|row| user_of(&row.text)),
-            row: of.map(|row| Json::of_read(row.stored().trim())),
+            end_user: of.as_ref().and_then(|of| user_of(&of.row.text)),
+            row: of.map(|of| foreign_row(self.tables.conversations, of)),
         }));
         Ok(())
     }
@@ -333,15 +342,17 @@ impl<'a> MessageImport<'a> {
         Ok(())
     }
 
-    /// Begins to write what waits, once what was written before is there: a turn stands behind its parent.
+    /// Begins to write what waits.
     async fn write(&mut self, repaired: TakeRepair<'_>) -> Result<(), ImportError> {
-        self.settle(repaired).await?;
         let turns = std::mem::take(&mut self.waiting);
         let kept = std::mem::take(&mut self.beside);
         self.waiting_bytes = 0;
         if turns.is_empty() && kept.is_empty() {
             return Ok(());
         }
+        // A turn stands behind its parent, which may still be being written.
+        let goes_on = turns.first().is_some_and(|turn| turn.parent.is_some());
+        let beside_max = if goes_on { 0 } else { WRITES_MAX - 1 };
         let known: Vec<(String, String)> = turns
             .iter()
             .map(|turn| (turn.conversation.clone(), turn.first_row.clone()))
@@ -354,24 +365,42 @@ impl<'a> MessageImport<'a> {
             kept,
             at: self.env.now(),
         };
+        let prepared = self
+            .store
+            .prepare(vec![Change::ImportTurns(Box::new(import))]);
+        self.settle(beside_max, repaired).await?;
         // Meanwhile the next rows are read.
         let store = self.store.clone();
-        let change = Change::ImportTurns(Box::new(import));
         self.writing
-            .spawn(async move { (store.apply(vec![change]).await, known) });
+            .spawn(async move { (store.apply_prepared(prepared).await, known) });
         Ok(())
     }
 
-    /// Waits for what is being written.
-    async fn settle(&mut self, repaired: TakeRepair<'_>) -> Result<(), ImportError> {
-        let Some(written) = self.writing.join_next().await else {
-            return Ok(());
-        };
-        let (outcomes, known) = written.map_err(|_| ImportError::NoOutcome)?;
-        let Some(Outcome::Imported(outcomes)) = outcomes?.pop() else {
+    /// Waits until no more than `left` writes are to end.
+    async fn settle(&mut self, left: usize, repaired: TakeRepair<'_>) -> Result<(), ImportError> {
+        while self.writing.len() > left
+            && let Some(written) = self.writing.join_next().await
+        {
+            let (outcomes, known) = written.map_err(|_| ImportError::NoOutcome)?;
+            self.tell_written(outcomes?, known, repaired)?;
+        }
+        Ok(())
+    }
+
+    fn tell_written(
+        &mut self,
+        mut outcomes: Vec<Outcome>,
+        known: Vec<(String, String)>,
+        repaired: TakeRepair<'_>,
+    ) -> Result<(), ImportError> {
+        let Some(Outcome::Imported { turns, changed }) = outcomes.pop() else {
             return Err(ImportError::NoOutcome);
         };
-        for (outcome, (conversation, row)) in outcomes.into_iter().zip(known) {
+        for row in changed {
+            let id = foreign_rows::text_field(&row.json, &["id"]).unwrap_or(row.id);
+            self.tell("", &id, Repair::ChangedSince, Some(&row.json), repaired)?;
+        }
+        for (outcome, (conversation, row)) in turns.into_iter().zip(known) {
             match outcome {
                 ImportOutcome::Written => self.figures.turns_written += 1,
                 ImportOutcome::There => self.figures.turns_there += 1,
@@ -391,13 +420,13 @@ impl<'a> MessageImport<'a> {
     ) -> Result<(), ImportError> {
         let text = |text: Option<ForeignText>| text.map_or(String::new(), |text| text.text);
         let (conversation, id) = (text(row.conversation), text(row.id));
-        let whole = Some(&*row.row.text);
+        let whole = Some(&*row.row.row.text);
         self.tell(&conversation, &id, Repair::UnreadableRow, whole, repaired)?;
-        let user = user_of(&row.row.text);
-        self.keep(self.tables.messages.to_owned(), row.place, user, &row.row);
+        let user = user_of(&row.row.row.text);
+        self.keep(self.tables.messages.to_owned(), row.row, (user, None));
         for call in row.calls {
             let table = self.tables.calls.unwrap_or_default();
-            self.keep(table.to_owned(), None, None, &call);
+            self.keep(table.to_owned(), call, (None, None));
         }
         Ok(())
     }

@@ -466,7 +466,7 @@ impl Runtime {
                 | Outcome::CallbackTaken(_)
                 | Outcome::Deliveries(_)
                 | Outcome::Jobs(_)
-                | Outcome::Imported(_)
+                | Outcome::Imported { .. }
                 | Outcome::Count(_)
                 | Outcome::Partly(_),
             )

@@ -8,7 +8,7 @@ mod callbacks;
 mod charges;
 mod conversation;
 mod end_users;
-mod imported;
+pub(crate) mod imported;
 mod items;
 mod jobs;
 mod outside;
@@ -34,6 +34,7 @@ use crate::session::sql::Sql;
 use crate::session::{Engine, KeyedTable, WriteSession};
 
 use accept::AcceptOutcome;
+use imported::EncodedImport;
 
 /// The reason for which a group was not written. Unless it says otherwise, nothing of the group was.
 #[derive(Debug, thiserror::Error)]
@@ -184,9 +185,10 @@ pub(crate) fn apply(
             apply_each_of_turn(db, rules, turn, changes, outcomes)
         }
         ChangeGroup::Free(changes) => {
+            let mut imports = writable.imports.iter();
             let outcomes = changes
                 .iter()
-                .map(|change| apply_free(db, change, contents));
+                .map(|change| apply_free(db, change, &mut imports, contents));
             Ok(AppliedGroup::Whole(outcomes.collect::<Result<_, _>>()?))
         }
     }
@@ -326,6 +328,7 @@ fn apply_of_turn(
 fn apply_free(
     db: &mut WriteSession<'_>,
     change: &Change,
+    imports: &mut std::slice::Iter<'_, EncodedImport>,
     contents: ContentCutter<'_>,
 ) -> Result<Outcome, StoreApplyError> {
     match change {
@@ -351,7 +354,7 @@ fn apply_free(
         } => conversation::delete_turn(db, *organization, *turn, *at),
         Change::EraseEndUser(erase) => end_users::erase(db, erase),
         Change::DeleteErased { at, turns_max } => end_users::delete_erased(db, *at, *turns_max),
-        Change::ImportTurns(import) => imported::import(db, import, contents),
+        Change::ImportTurns(import) => imported::import(db, import, imports.next(), contents),
         Change::CompleteCall(complete) => outside::complete_call(db, complete, contents),
         Change::ClaimTurn(claim) => accept::claim_turn(db, claim),
         Change::AskStop {

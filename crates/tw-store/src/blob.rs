@@ -7,10 +7,12 @@ use std::ops::Range;
 
 use memchr::{memchr, memrchr};
 use sha2::{Digest, Sha256};
-use tw_core::change::ChangeGroup;
+use tw_core::change::{Change, ChangeGroup};
 use tw_core::id::{CallRef, OrgId};
+use tw_core::imported::ImportTurns;
 use tw_core::time::Timestamp;
 
+use crate::apply::imported::EncodedImport;
 use crate::apply::{StoreApplyError, insert, new_key, query_key, run};
 use crate::db_error::Failure;
 use crate::read::ReadError;
@@ -45,29 +47,37 @@ pub struct WritableGroup {
     content_bytes_min: usize,
     /// The contents of a new turn's body.
     body: Vec<ContentSpan>,
+    /// Of each import.
+    pub imports: Vec<EncodedImport>,
 }
 
 impl WritableGroup {
     /// `content_bytes_min` is the length from which a content is stored by itself; none is with 0.
     pub fn new(group: ChangeGroup, content_bytes_min: usize) -> Self {
-        let body = match &group {
-            ChangeGroup::Accept(new, _) => find(new.body.as_str(), content_bytes_min),
-            ChangeGroup::OfTurn(..) | ChangeGroup::Free(_) => Vec::new(),
+        let (body, imports) = match &group {
+            ChangeGroup::Accept(new, _) => (find(new.body.as_str(), content_bytes_min), Vec::new()),
+            ChangeGroup::OfTurn(..) => (Vec::new(), Vec::new()),
+            ChangeGroup::Free(changes) => {
+                let imports = changes.iter().filter_map(import_of);
+                (Vec::new(), imports.map(EncodedImport::of).collect())
+            }
         };
         Self {
             group,
             content_bytes_min,
             body,
+            imports,
         }
     }
 
-    /// Whether finding the contents of a group takes so long that it is done aside.
+    /// Whether that takes so long that it is done aside.
     pub fn is_long(group: &ChangeGroup, content_bytes_min: usize) -> bool {
         match group {
             ChangeGroup::Accept(new, _) => {
                 content_bytes_min > 0 && new.body.as_str().len() >= LONG_BODY_BYTES
             }
-            ChangeGroup::OfTurn(..) | ChangeGroup::Free(_) => false,
+            ChangeGroup::OfTurn(..) => false,
+            ChangeGroup::Free(changes) => changes.iter().any(|change| import_of(change).is_some()),
         }
     }
 
@@ -81,6 +91,14 @@ impl WritableGroup {
             body,
             spans: &self.body,
         }
+    }
+}
+
+fn import_of(change: &Change) -> Option<&ImportTurns> {
+    if let Change::ImportTurns(import) = change {
+        Some(import)
+    } else {
+        None
     }
 }
 

@@ -21,6 +21,12 @@ const JOURNAL_SIZE_LIMIT_BYTES: i64 = 64 * 1024 * 1024;
 /// the rest is in the operating system's cache.
 const CACHE_KIB: i64 = 4 * 1024;
 
+/// The same where rows come by the thousand: what one transaction changes is more than [`CACHE_KIB`], and would be written
+/// to the log, read again and written again before it ends.
+const FILLING_CACHE_KIB: i64 = 64 * 1024;
+/// Pages that the log holds then before they go into the database file: those of indexes change again and again.
+const FILLING_LOG_PAGES: i64 = 8 * 1024;
+
 /// Number of prepared statements that a connection keeps: more than there are in this crate.
 const STATEMENTS_CACHED: usize = 128;
 
@@ -40,6 +46,12 @@ pub fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
     conn.pragma_update(None, "secure_delete", "FAST")?;
     settle(&conn)?;
     Ok(conn)
+}
+
+/// Settings of the connection that writes, where rows come by the thousand.
+pub fn expect_many_rows(conn: &Connection) -> rusqlite::Result<()> {
+    conn.pragma_update(None, "cache_size", -FILLING_CACHE_KIB)?;
+    conn.pragma_update_and_check(None, "wal_autocheckpoint", FILLING_LOG_PAGES, |_| Ok(()))
 }
 
 /// A connection that cannot write.

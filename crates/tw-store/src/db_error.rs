@@ -43,6 +43,8 @@ pub(crate) enum Failure {
     Closed,
     #[error("another write in the same transaction failed")]
     Lost,
+    #[error("a value is longer than a column holds")]
+    TooLong,
     #[error("{given} values for {wanted} places of a statement")]
     Places { given: usize, wanted: usize },
     #[cfg(feature = "faults")]
@@ -62,6 +64,7 @@ impl DbError {
             | Failure::Column { .. }
             | Failure::Lost
             | Failure::Mispredicted
+            | Failure::TooLong
             | Failure::Places { .. } => DbErrorKind::Lasting,
             #[cfg(feature = "faults")]
             Failure::Unsuited => DbErrorKind::Lasting,
@@ -93,6 +96,7 @@ impl DbError {
             | Failure::Mispredicted
             | Failure::NoRow
             | Failure::Column { .. }
+            | Failure::TooLong
             | Failure::Places { .. } => false,
             #[cfg(feature = "faults")]
             Failure::Unsuited => false,

@@ -10,8 +10,10 @@ mod sqlite;
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::Sender;
 use tw_core::shape::{Shape, TableLayout};
 
@@ -22,6 +24,8 @@ pub const LAYOUT: &str = "$layout";
 
 /// The table of tools of an application whose calls VAPI makes.
 pub const TOOLS_TABLE: &str = "tools";
+/// Times that every database can say: the years from 1970 to 9999, in microseconds since 1970. Another one is none.
+const TIMES: RangeInclusive<i64> = 0..=253_402_300_799_999_999;
 
 /// Where another application's database is.
 #[derive(Clone)]
@@ -53,23 +57,30 @@ pub struct ForeignMessageRow {
     pub conversation: Option<ForeignText>,
     /// Microseconds since 1970; `None` for a row without a time, or one at no time.
     pub at_us: Option<i64>,
-    pub row: ForeignText,
+    pub row: NamedForeignRow,
     /// Rows of its calls, where those have a table of their own.
-    pub calls: Vec<ForeignText>,
+    pub calls: Vec<NamedForeignRow>,
     /// That of its conversation; not with each message, but with the first.
-    pub conversation_row: Option<ForeignText>,
+    pub conversation_row: Option<NamedForeignRow>,
     pub has_conversation: bool,
-    /// What names the row in its table, where something does.
-    pub place: Option<String>,
+}
+
+/// A row, by what names it in its table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedForeignRow {
+    /// The values of its primary key, or else its id where that is unique, as a list of JSON, or the hash of a long one.
+    /// `None` where nothing names it.
+    pub name: Option<String>,
+    pub row: ForeignText,
 }
 
 /// A row that is no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignRowBeside {
     pub table: String,
-    /// What names the row in its table, where something does.
-    pub place: Option<String>,
-    pub row: ForeignText,
+    pub row: NamedForeignRow,
+    /// The conversation whose row it is; `None` where there may be another one of it.
+    pub conversation: Option<String>,
     /// It refers to a row that is not there.
     pub dangles: bool,
 }
@@ -98,6 +109,33 @@ impl ForeignText {
     pub fn stored(&self) -> &str {
         self.exact.as_deref().unwrap_or(&self.text)
     }
+
+    pub fn into_stored(self) -> String {
+        self.exact.unwrap_or(self.text)
+    }
+}
+
+/// Longest name of a row; a longer one is hashed.
+const NAME_BYTES_MAX: usize = 200;
+
+impl NamedForeignRow {
+    fn of(name: Option<String>, row: ForeignText) -> Self {
+        let name = name.map(|name| match name.len() <= NAME_BYTES_MAX {
+            true => name,
+            false => hash_of_row(&name),
+        });
+        Self { name, row }
+    }
+
+    fn bytes(&self) -> usize {
+        self.row.text.len() + self.row.exact.as_ref().map_or(0, String::len)
+    }
+}
+
+/// What stands for a row that nothing names: SHA-256 in hex.
+pub fn hash_of_row(row: &str) -> String {
+    let hash: [u8; 32] = Sha256::digest(row.as_bytes()).into();
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -191,6 +229,14 @@ impl ForeignColumns {
     fn has(&self, name: &str) -> bool {
         self.names.iter().any(|have| have == name)
     }
+
+    /// The columns that name a row: the primary key, or else a unique id.
+    fn naming(&self, primary_key: Vec<String>) -> Vec<String> {
+        match primary_key.is_empty() && self.has_unique_id {
+            true => vec!["id".to_owned()],
+            false => primary_key,
+        }
+    }
 }
 
 /// Rows, and bytes of them, that are sent together.
@@ -224,8 +270,12 @@ impl RowSender {
     /// The rows that are to be sent now.
     fn ready(&self, row: ForeignRowRead) -> Option<Vec<ForeignRowRead>> {
         let bytes = match &row {
-            ForeignRowRead::Message(row) => row.row.text.len(),
-            ForeignRowRead::Beside(row) => row.row.text.len(),
+            ForeignRowRead::Message(row) => {
+                let beside = row.conversation_row.iter().chain(&row.calls);
+                let beside: usize = beside.map(NamedForeignRow::bytes).sum();
+                row.row.bytes() + beside
+            }
+            ForeignRowRead::Beside(row) => row.row.bytes(),
         };
         self.bytes.set(self.bytes.get() + bytes);
         let mut waiting = self.waiting.borrow_mut();

@@ -7,6 +7,7 @@
 pub mod bound;
 pub mod postgres;
 pub mod row;
+pub mod rows_into;
 pub mod sql;
 pub mod sqlite;
 
@@ -16,8 +17,10 @@ use crate::db_error::{DbError, Failure};
 
 use bound::Params;
 use postgres::PgConnection;
+use postgres::copied::CopiedRows;
 use postgres::writer::PostgresWriter;
 use row::{FromColumn, Row};
+use rows_into::{RowWriter, RowsInto};
 use sql::Sql;
 use sqlite::SqliteWriter;
 
@@ -134,13 +137,25 @@ pub enum KeyedTable {
     Turn,
 }
 
+impl KeyedTable {
+    /// The greatest key that there is; 0 if there is none.
+    fn last_key(self) -> &'static str {
+        match self {
+            Self::Blob => "SELECT coalesce(max(key), 0) FROM blob",
+            Self::Conversation => "SELECT coalesce(max(key), 0) FROM conversation",
+            Self::EndUser => "SELECT coalesce(max(key), 0) FROM end_user",
+            Self::Turn => "SELECT coalesce(max(key), 0) FROM turn",
+        }
+    }
+}
+
 /// The connection of a writer.
 pub enum WriteSession<'c> {
     Sqlite(SqliteWriter<'c>),
     Postgres(PostgresWriter<'c>),
 }
 
-impl WriteSession<'_> {
+impl<'c> WriteSession<'c> {
     pub fn engine(&self) -> Engine {
         match self {
             Self::Sqlite(_) => Engine::Sqlite,
@@ -210,6 +225,43 @@ impl WriteSession<'_> {
         match self {
             Self::Sqlite(_) => Ok(None),
             Self::Postgres(writer) => writer.new_key(table).map(Some),
+        }
+    }
+
+    /// Keys for so many rows that will be inserted under them, rising. SQLite has one writer, and nobody else inserts
+    /// before that.
+    pub fn new_keys(&mut self, table: KeyedTable, count: usize) -> Result<Vec<i64>, DbError> {
+        match self {
+            Self::Sqlite(writer) => {
+                let last = writer.first(table.last_key(), &[], |row| row.get::<i64>(0))?;
+                let last = last.ok_or(Failure::NoRow)?;
+                Ok((last + 1..).take(count).collect())
+            }
+            Self::Postgres(writer) => writer.new_keys(table, count),
+        }
+    }
+
+    /// Lets rows of this transaction refer to rows that it inserts later, where the schema allows that.
+    pub fn refer_ahead(&mut self) -> Result<(), DbError> {
+        match self {
+            // It takes effect as it is prepared, so that one that is prepared already would have none.
+            Self::Sqlite(writer) => {
+                let conn = writer.conn();
+                Ok(conn.execute_batch("PRAGMA defer_foreign_keys = ON")?)
+            }
+            Self::Postgres(writer) => writer.run("SET CONSTRAINTS ALL DEFERRED", &[]),
+        }
+    }
+
+    /// Begins to insert rows into a table.
+    pub fn rows_into(&mut self, into: RowsInto) -> RowWriter<'_, 'c> {
+        match self {
+            Self::Sqlite(writer) => RowWriter::Sqlite(writer, into.sqlite),
+            Self::Postgres(writer) => RowWriter::Postgres {
+                conn: writer.conn(),
+                sql: into.postgres,
+                rows: CopiedRows::default(),
+            },
         }
     }
 

@@ -51,6 +51,16 @@ pub struct StoreOptions {
     /// Length from which a content (an image, a file, a sound) is stored once, beside the texts that hold it; 0 leaves
     /// all of them where they stand.
     pub content_bytes_min: usize,
+    pub use_of: StoreUse,
+}
+
+/// What a store on disk is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreUse {
+    /// A transaction changes a few pages at the ends of tables and indexes.
+    Serving,
+    /// Rows come by the thousand.
+    Filling,
 }
 
 impl StoreOptions {
@@ -61,6 +71,7 @@ impl StoreOptions {
             queue_jobs_max: QUEUE_JOBS_DEFAULT,
             group_jobs_max: GROUP_JOBS_DEFAULT,
             content_bytes_min: CONTENT_BYTES_MIN_DEFAULT,
+            use_of: StoreUse::Serving,
         }
     }
 }
@@ -127,6 +138,9 @@ impl std::fmt::Debug for Store {
     }
 }
 
+/// Changes that are ready to be written.
+pub struct PreparedChanges(WritableGroup);
+
 enum Inner {
     File(FileStore),
     Inline(InlineStore),
@@ -183,10 +197,15 @@ impl Store {
             source,
         })?;
         look_at_history(path)?;
-        let mut conn = connection::open_writer(path).map_err(|source| OpenError::Db {
+        let failed = |source: rusqlite::Error| OpenError::Db {
             path: path.to_owned(),
             source: source.into(),
-        })?;
+        };
+        let mut conn = connection::open_writer(path).map_err(failed)?;
+        match options.use_of {
+            StoreUse::Serving => {}
+            StoreUse::Filling => connection::expect_many_rows(&conn).map_err(failed)?,
+        }
         migrate::run(&mut conn, MIGRATIONS, options.now)?;
         let (jobs, queue) = mpsc::channel(options.queue_jobs_max.max(1));
         let writer = thread::Builder::new()
@@ -315,18 +334,29 @@ impl Store {
         self.write(ChangeGroup::Free(changes)).await
     }
 
+    /// Makes changes ready to be written, as far as that takes long and needs no database; until it is done, the caller's
+    /// thread has nothing else to do.
+    pub fn prepare(&self, changes: Vec<Change>) -> PreparedChanges {
+        let group = ChangeGroup::Free(changes);
+        PreparedChanges(WritableGroup::new(group, self.content_bytes_min))
+    }
+
+    /// [`Store::apply`] of changes that were made ready.
+    ///
+    /// # Errors
+    /// As [`Store::apply`].
+    ///
+    /// # Cancel safety
+    /// As [`Store::apply`].
+    pub async fn apply_prepared(
+        &self,
+        prepared: PreparedChanges,
+    ) -> Result<Vec<Outcome>, StoreApplyError> {
+        self.write_prepared(prepared.0).await
+    }
+
     async fn write(&self, group: ChangeGroup) -> Result<Vec<Outcome>, StoreApplyError> {
         let content_bytes_min = self.content_bytes_min;
-        let jobs = match &*self.inner {
-            Inner::File(file) => file.jobs.as_ref(),
-            Inner::Postgres(postgres) => postgres.queue_for(&group),
-            Inner::Inline(inline) => {
-                let group = WritableGroup::new(group, content_bytes_min);
-                return inline.apply(&group, &self.deliveries);
-            }
-        };
-        let (reply, answer) = oneshot::channel();
-        let jobs = jobs.ok_or(StoreApplyError::Closed)?;
         let group = if WritableGroup::is_long(&group, content_bytes_min) {
             let aside =
                 tokio::task::spawn_blocking(move || WritableGroup::new(group, content_bytes_min));
@@ -335,6 +365,17 @@ impl Store {
         } else {
             WritableGroup::new(group, content_bytes_min)
         };
+        self.write_prepared(group).await
+    }
+
+    async fn write_prepared(&self, group: WritableGroup) -> Result<Vec<Outcome>, StoreApplyError> {
+        let jobs = match &*self.inner {
+            Inner::File(file) => file.jobs.as_ref(),
+            Inner::Postgres(postgres) => postgres.queue_for(&group.group),
+            Inner::Inline(inline) => return inline.apply(&group, &self.deliveries),
+        };
+        let (reply, answer) = oneshot::channel();
+        let jobs = jobs.ok_or(StoreApplyError::Closed)?;
         jobs.send(WriterJob::Apply { group, reply })
             .await
             .map_err(|_| StoreApplyError::Closed)?;

@@ -54,14 +54,19 @@ pub fn read_messages(
     Some(said.into_iter().map(message).collect())
 }
 
-/// The text in a field of a row, such as the user's id of a conversation's; of a number its digits.
-pub fn text_field(row: &str, name: &str) -> Option<String> {
+/// The text in a field of a row, such as the user's id of a conversation's; of a number its digits. Of several fields,
+/// the first that has one.
+pub fn text_field(row: &str, names: &[&str]) -> Option<String> {
     let fields = ObjectFields::parse(row).ok()?;
-    let raw = fields.get(name)?;
-    let is_number = raw
-        .get()
-        .starts_with(|first: char| first == '-' || first.is_ascii_digit());
-    text_of(raw).or_else(|| is_number.then(|| raw.get().to_owned()))
+    let text = |name: &&str| {
+        let raw = fields.get(name)?;
+        let is_number = raw
+            .get()
+            .starts_with(|first: char| first == '-' || first.is_ascii_digit());
+        let text = text_of(raw).or_else(|| is_number.then(|| raw.get().to_owned()));
+        text.filter(|text| !text.is_empty())
+    };
+    names.iter().find_map(text)
 }
 
 /// What somebody says, in order.

@@ -11,7 +11,7 @@ use crate::import_files::{import, nasty_file};
 use crate::import_tools::nasty_tools;
 use crate::process::{create_key, key_of, stderr, turnwright};
 
-fn export(shape: &str, data: &Path, target: &ForeignDatabase, flags: &[&str]) -> Output {
+pub fn export(shape: &str, data: &Path, target: &ForeignDatabase, flags: &[&str]) -> Output {
     let mut command = turnwright();
     command
         .args(["export", shape, &target.word(), "--data"])

@@ -67,13 +67,17 @@ const ROWS_BEFORE: &str = r#"
     ('22222222-0000-4000-8000-000000000005', '2025-01-01 00:00:04+00', '11111111-0000-4000-8000-000000000001',
      'There are none.', 'assistant', NULL)"#;
 
-/// Rows that do not fit: halves alone, an unknown conversation, ten megabytes.
+/// Rows that do not fit: halves alone, an unknown conversation, ten megabytes, times that others cannot say.
 const NASTY: &str = r#"
     ALTER TABLE messages DROP CONSTRAINT IF EXISTS messages_conversation_id_fkey, DROP CONSTRAINT messages_status_check;
     INSERT INTO messages (id, created_at, conversation_id, content, role, tool_calls, tool_call_id, status) VALUES
     ('33333333-0000-4000-8000-000000000001', '2025-01-02', '44444444-0000-4000-8000-000000000001', repeat('x', 10000000), 'user', NULL, NULL, NULL),
     ('33333333-0000-4000-8000-000000000002', '2025-01-03', '44444444-0000-4000-8000-000000000001', '', 'assistant', '"[{"', NULL, NULL),
-    ('33333333-0000-4000-8000-000000000003', 'infinity', '44444444-0000-4000-8000-000000000001', 'r', 'tool', NULL, 'gone', 'odd')"#;
+    ('33333333-0000-4000-8000-000000000003', 'infinity', '44444444-0000-4000-8000-000000000001', 'r', 'tool', NULL, 'gone', 'odd'),
+    ('33333333-0000-4000-8000-000000000004', '294276-12-31', '55555555-0000-4000-8000-000000000001', 'late', 'user', NULL, NULL, NULL),
+    ('33333333-0000-4000-8000-000000000005', '10000-01-01', '55555555-0000-4000-8000-000000000002', 'late', 'user', NULL, NULL, NULL),
+    ('33333333-0000-4000-8000-000000000006', '0044-03-15 BC', '55555555-0000-4000-8000-000000000003', 'early', 'user', NULL, NULL, NULL),
+    ('33333333-0000-4000-8000-000000000007', '9999-12-31 23:59:59.999999+00', '55555555-0000-4000-8000-000000000004', 'last', 'user', NULL, NULL, NULL)"#;
 
 fn import(data: &Path, source: &str, flags: &[&str]) -> Output {
     let mut command = turnwright();
@@ -214,15 +218,22 @@ async fn what_does_not_fit_is_kept_and_told_row_by_row() {
         "3 no_time",
         "3 unknown_status",
         "3 result_without_call",
+        "4 no_conversation",
+        "4 no_time",
+        "5 no_conversation",
+        "5 no_time",
+        "6 no_conversation",
+        "6 no_time",
+        "7 no_conversation",
     ];
     assert_eq!(problems(&done), expected);
     let conn = rusqlite::Connection::open(data.join("turnwright.db")).unwrap();
-    let sql = "SELECT length(body), (SELECT count(*) FROM message) FROM turn_input";
+    let sql = "SELECT max(length(body)), (SELECT count(*) FROM message) FROM turn_input";
     let (bytes, messages): (i64, i64) = conn
         .query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
         .unwrap();
     assert!(bytes > 20_000_000, "{bytes}");
-    assert_eq!(messages, 3);
+    assert_eq!(messages, 7);
     let more = "INSERT INTO messages (id, created_at, conversation_id, content, role) VALUES
         (gen_random_uuid(), '2025-01-03', '44444444-0000-4000-8000-000000000001', 'more', 'assistant')";
     client.batch_execute(more).await.unwrap();

@@ -214,6 +214,32 @@ async fn what_does_not_fit_in_a_file_is_kept_and_told() {
     );
 }
 
+/// The conversation names its user by a number, as the table of the users does, which is kept beside.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_user_is_known_by_the_number_of_their_row() {
+    let engine = crate::foreign_databases::ForeignEngine::Sqlite;
+    let source = ForeignDatabase::empty(engine).await.unwrap();
+    let rows = "CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT);
+        CREATE TABLE conversations (id TEXT PRIMARY KEY, user_id INTEGER);
+        CREATE TABLE messages (id INTEGER PRIMARY KEY, conversation_id TEXT, role TEXT, content TEXT);
+        INSERT INTO users VALUES (7, 'Ann');
+        INSERT INTO conversations VALUES ('a', 7);
+        INSERT INTO messages VALUES (1, 'a', 'user', 'hi')";
+    source.run(rows).await;
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    let key = key_of(&create_key(&data, &[]));
+    let done = import("openai", &data, &source, &["--key", &key]);
+    assert!(done.status.success(), "{}", stderr(&done));
+    let conn = rusqlite::Connection::open(data.join("turnwright.db")).unwrap();
+    let sql = "SELECT u.name, k.end_user FROM turn t JOIN end_user u ON u.key = t.end_user, imported_row k
+        WHERE k.source_table = 'users'";
+    let found: (String, String) = conn
+        .query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap();
+    assert_eq!(found, ("7".to_owned(), "7".to_owned()));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_none_of_the_layout_is_refused() {
     let folder = TempDir::new().unwrap();

@@ -8,6 +8,7 @@ mod backup;
 mod doctor;
 mod export;
 mod import;
+mod import_again;
 mod import_files;
 mod import_tools;
 mod jobs;

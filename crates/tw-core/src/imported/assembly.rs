@@ -171,7 +171,6 @@ impl TurnAssembler {
                             position,
                         },
                         id: CallId(new_id()),
-                        callback_token: new_id(),
                         tool_name: call.name,
                         tool_call_id: call.id,
                         arguments: call.arguments,

@@ -16,7 +16,7 @@ pub enum Repair {
     UnreadableRow,
     NoConversation,
     TurnSplit,
-    /// The turn was imported before, of other rows.
+    /// The turn was imported before, of other rows, or the row with other values.
     ChangedSince,
     RowIdTaken,
     ResultByOrder,
@@ -71,7 +71,7 @@ impl Repair {
             Self::UnreadableRow => "the row is kept beside the conversations",
             Self::NoConversation => "the conversation is made by its id alone",
             Self::TurnSplit => "the turn was too long and goes on as another one",
-            Self::ChangedSince => "the turn stays as it was imported before",
+            Self::ChangedSince => "what was imported before stays as it is",
             Self::RowIdTaken => "another row has this id; both are recorded",
             Self::ResultByOrder => "it is taken for the result of the first call that has none",
             Self::JsonUnreadable => "it is recorded as the text that it is",

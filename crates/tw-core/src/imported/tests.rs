@@ -54,6 +54,7 @@ fn message(place: usize, said: &str) -> ForeignMessage {
         at: Timestamp(i64::try_from(place).unwrap()),
         rows: vec![ForeignRow {
             table: "messages",
+            name: None,
             json: Json::from_value(&place.into()),
         }],
     }

@@ -2,8 +2,9 @@
 
 use sha2::{Digest, Sha256};
 use tw_core::id::TurnId;
-use tw_core::imported::ImportedTurn;
-use tw_store::foreign::{ForeignMessageRow, ForeignText};
+use tw_core::imported::{ForeignRow, ImportedTurn};
+use tw_core::json::Json;
+use tw_store::foreign::{ForeignMessageRow, NamedForeignRow};
 use tw_wire::foreign_rows;
 use uuid::{Builder, Uuid};
 
@@ -20,13 +21,26 @@ pub fn ids_of(row: &ForeignMessageRow) -> Option<(&str, &str)> {
 
 /// The person that a row is of, by the columns that applications have for it.
 pub fn user_of(row: &str) -> Option<String> {
-    let named = ["user_id", "user", "recordRef"].iter();
-    let mut named = named.filter_map(|name| foreign_rows::text_field(row, name));
-    named.find(|user| !user.is_empty())
+    foreign_rows::text_field(row, &["user_id", "user", "recordRef"])
 }
 
-pub fn list_of(rows: &[ForeignText]) -> String {
-    let rows: Vec<&str> = rows.iter().map(|row| &*row.text).collect();
+/// What a row is called in the report.
+pub fn id_of(row: &NamedForeignRow) -> String {
+    let id = foreign_rows::text_field(&row.row.text, &["id"]);
+    id.or_else(|| row.name.clone()).unwrap_or_default()
+}
+
+/// A row as its turn keeps it.
+pub fn foreign_row(table: &'static str, row: NamedForeignRow) -> ForeignRow {
+    ForeignRow {
+        table,
+        name: row.name,
+        json: Json::of_read(row.row.stored().trim()),
+    }
+}
+
+pub fn list_of(rows: &[NamedForeignRow]) -> String {
+    let rows: Vec<&str> = rows.iter().map(|row| &*row.row.text).collect();
     format!("[{}]", rows.join(","))
 }
 

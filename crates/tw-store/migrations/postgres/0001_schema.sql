@@ -174,7 +174,7 @@ CREATE INDEX turn_conversation_of_key ON turn_start (organization, api_key, conv
 CREATE INDEX turn_conversation_of_user ON turn_start (organization, end_user, conversation, key)
     WHERE deleted_us IS NULL AND end_user IS NOT NULL;
 
-ALTER TABLE conversation ADD FOREIGN KEY (head_turn) REFERENCES turn_start (key),
+ALTER TABLE conversation ADD FOREIGN KEY (head_turn) REFERENCES turn_start (key) DEFERRABLE,
     ADD FOREIGN KEY (busy_turn) REFERENCES turn_start (key);
 
 CREATE TABLE turn_state (

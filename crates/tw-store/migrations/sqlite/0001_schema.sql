@@ -862,9 +862,10 @@ CREATE INDEX callback_delivery_of ON callback_delivery (turn, round, position, s
 CREATE INDEX callback_delivery_old ON callback_delivery (created_us);
 
 -- Rows that applications insert into a view, until a server has appended them. One that cannot be appended stays for a
--- while, with the reason.
+-- while, with the reason. No key is given twice: who takes a row out knows it by its key, and another may have done so
+-- meanwhile.
 CREATE TABLE queued_row (
-    key          INTEGER PRIMARY KEY,
+    key          INTEGER PRIMARY KEY AUTOINCREMENT,
     organization INTEGER NOT NULL REFERENCES organization (key),
     -- The key whose rows they are.
     api_key      INTEGER NOT NULL REFERENCES api_key (key),

@@ -57,6 +57,41 @@ fn failed(what: &str) -> impl Fn(DbError) -> ExportError {
     }
 }
 
+/// What is sent to be written, some items at a time.
+pub type SentItems = Receiver<Vec<ExportItem>>;
+
+/// The rows of what is sent, one by one.
+struct ExportRows<'r> {
+    items: &'r SentItems,
+    sent: std::vec::IntoIter<ExportItem>,
+}
+
+impl<'r> ExportRows<'r> {
+    fn of(items: &'r SentItems) -> Self {
+        Self {
+            items,
+            sent: Vec::new().into_iter(),
+        }
+    }
+
+    /// The next row's table, and the row; `None` at the end.
+    ///
+    /// # Errors
+    /// They ended without an end.
+    fn next(&mut self) -> Result<Option<(String, String)>, ExportError> {
+        loop {
+            match self.sent.next() {
+                Some(ExportItem::Row { table, json }) => return Ok(Some((table, json))),
+                Some(ExportItem::End) => return Ok(None),
+                None => {
+                    let more = self.items.recv().map_err(|_| ExportError::EndedEarly)?;
+                    self.sent = more.into_iter();
+                }
+            }
+        }
+    }
+}
+
 /// Writes rows until their end; how many they were. Blocks. A file must be there, if only as an empty one.
 ///
 /// # Errors
@@ -64,7 +99,7 @@ fn failed(what: &str) -> impl Fn(DbError) -> ExportError {
 pub fn write(
     place: &ForeignPlace,
     layout: &[String],
-    items: &Receiver<ExportItem>,
+    items: &SentItems,
 ) -> Result<u64, ExportError> {
     match place {
         ForeignPlace::File(path) => sqlite::write(path, layout, items),

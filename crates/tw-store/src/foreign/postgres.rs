@@ -5,6 +5,7 @@ mod tools;
 use std::pin::pin;
 
 use futures_util::TryStreamExt;
+use serde_json::Value;
 use tokio_postgres::Client;
 use tokio_postgres::binary_copy::{BinaryCopyOutRow, BinaryCopyOutStream};
 use tokio_postgres::types::Type;
@@ -14,7 +15,7 @@ use tw_core::time::Timestamp;
 use super::row_json::hex;
 use super::{
     ForeignColumns, ForeignError, ForeignMessageRow, ForeignRowBeside, ForeignRowRead,
-    ForeignTables, ForeignText, LAYOUT, RowSender,
+    ForeignTables, ForeignText, LAYOUT, NamedForeignRow, RowSender, TIMES,
 };
 use crate::copy::layout::quoted;
 use crate::session::postgres::{BEGIN_READ, PostgresServer};
@@ -64,12 +65,31 @@ struct ServerTable {
     columns: ForeignColumns,
     /// The types of the columns.
     types: Vec<String>,
+    /// The columns that name a row.
+    named_by: Vec<String>,
 }
 
 impl ServerTable {
     fn type_of(&self, name: &str) -> Option<&str> {
         let at = self.columns.names.iter().position(|have| have == name)?;
         self.types.get(at).map(String::as_str)
+    }
+
+    /// What names the row `of`: the list of the columns that do, each as its text.
+    fn name(&self, of: &str) -> String {
+        if self.named_by.is_empty() {
+            return "NULL::text".to_owned();
+        }
+        let columns = self.named_by.iter();
+        let columns: Vec<String> = columns
+            .map(|name| format!("{of}.{}", quoted(name)))
+            .collect();
+        let texts: Vec<String> = columns.iter().map(|name| format!("{name}::text")).collect();
+        format!(
+            "CASE WHEN num_nulls({}) = 0 THEN json_build_array({})::text END",
+            columns.join(", "),
+            texts.join(", ")
+        )
     }
 
     /// A list of the columns of the row `of` that hold JSON's null, as JSON.
@@ -95,20 +115,29 @@ impl ServerTable {
 
 const COLUMNS: &str = "SELECT a.attname::text, a.atttypid::regtype::text,
         EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND i.indpred IS NULL
-                AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum)
+                AND i.indnkeyatts = 1 AND i.indkey[0] = a.attnum),
+        (SELECT array_position(i.indkey::int2[], a.attnum)::bigint FROM pg_index i
+            WHERE i.indrelid = a.attrelid AND i.indisprimary AND a.attnum = ANY (i.indkey))
     FROM pg_attribute a
     WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
 
 async fn table_of(client: &Client, name: &str) -> Result<ServerTable, ForeignError> {
     let mut table = ServerTable::default();
+    let mut primary_key: Vec<(i64, String)> = Vec::new();
     for row in client.query(COLUMNS, &[&quoted(name)]).await? {
         let column: String = row.try_get(0)?;
         if column == "id" {
             table.columns.has_unique_id = row.try_get(2)?;
         }
+        if let Some(place) = row.try_get(3)? {
+            primary_key.push((place, column.clone()));
+        }
         table.columns.names.push(column);
         table.types.push(row.try_get(1)?);
     }
+    primary_key.sort_unstable();
+    let primary_key = primary_key.into_iter().map(|(_, column)| column);
+    table.named_by = table.columns.naming(primary_key.collect());
     Ok(table)
 }
 
@@ -157,7 +186,8 @@ const LAYOUT_OF: &str = "WITH named (tables) AS (SELECT ARRAY(
               AND (o.contype <> 'f' OR o.confrelid = ANY (named.tables))),
         'indexes', (SELECT coalesce(json_agg(pg_get_indexdef(i.indexrelid, 0, true)), '[]')
             FROM pg_index i WHERE i.indrelid = c.oid
-              AND NOT EXISTS (SELECT 1 FROM pg_constraint o WHERE o.conindid = i.indexrelid)))::text
+              AND NOT EXISTS (SELECT 1 FROM pg_constraint o WHERE o.conindid = i.indexrelid)))::text,
+        json_build_array('table', c.relname)::text
     FROM named JOIN pg_class c ON c.oid = ANY (named.tables) ORDER BY array_position(named.tables, c.oid)";
 
 /// Sends what makes the tables of these names; whether somebody takes it.
@@ -167,12 +197,12 @@ async fn send_layout(
     tables: &[&str],
 ) -> Result<bool, ForeignError> {
     let names: Vec<String> = tables.iter().copied().map(quoted).collect();
-    let found = client.query(LAYOUT_OF, &[&names]).await?;
-    for (place, row) in found.iter().enumerate() {
+    for row in &client.query(LAYOUT_OF, &[&names]).await? {
+        let text = ForeignText::of(row.try_get::<_, &str>(0)?.as_bytes());
         let layout = ForeignRowBeside {
             table: LAYOUT.to_owned(),
-            place: Some(format!("{place:08}")),
-            row: ForeignText::of(row.try_get::<_, &str>(0)?.as_bytes()),
+            row: NamedForeignRow::of(Some(row.try_get(1)?), text),
+            conversation: None,
             dangles: false,
         };
         if !rows.send_async(ForeignRowRead::Beside(layout)).await {
@@ -183,7 +213,7 @@ async fn send_layout(
 }
 
 /// The columns of what is sent of a message.
-const COLUMN_TYPES: [Type; 10] = [
+const COLUMN_TYPES: [Type; 12] = [
     Type::BYTEA,
     Type::BYTEA,
     Type::INT8,
@@ -194,6 +224,8 @@ const COLUMN_TYPES: [Type; 10] = [
     Type::BYTEA,
     Type::INT8,
     Type::INT8,
+    Type::BYTEA,
+    Type::BYTEA,
 ];
 
 impl ServerReading<'_> {
@@ -214,7 +246,7 @@ impl ServerReading<'_> {
             ),
             Some(kind) if kind.starts_with("timestamp") || kind == "date" => (
                 format!(
-                    "CASE WHEN isfinite({at}) THEN (extract(epoch FROM {at}) * 1000000)::bigint END"
+                    "CASE WHEN {at} >= '1970-01-01' AND {at} < '10000-01-01' THEN (extract(epoch FROM {at}) * 1000000)::bigint END"
                 ),
                 "NULL::text".to_owned(),
                 format!("{at}, "),
@@ -231,29 +263,42 @@ impl ServerReading<'_> {
             true => "0::bigint",
             false => "row_number() OVER (PARTITION BY m.id ORDER BY m.ctid) - 1",
         };
-        let (conversation, nulls, has, join) = match c.columns.has("id") {
+        let (conversation, nulls, has, conversation_name, join) = match c.columns.has("id") {
             false => (
                 "NULL::text".to_owned(),
                 "NULL::text".to_owned(),
                 "0::bigint",
+                "NULL::text".to_owned(),
                 String::new(),
             ),
-            true => (
-                format!(
-                    "CASE WHEN lag({of}) OVER w IS DISTINCT FROM {of} THEN row_to_json(c)::text END"
-                ),
-                c.json_nulls("c"),
-                "(c.id IS NOT NULL)::int::bigint",
-                self.join(&of),
-            ),
+            true => {
+                let is_first = format!("lag({of}) OVER w IS DISTINCT FROM {of}");
+                (
+                    format!("CASE WHEN {is_first} THEN row_to_json(c)::text END"),
+                    c.json_nulls("c"),
+                    "(c.id IS NOT NULL)::int::bigint",
+                    format!("CASE WHEN {is_first} THEN {} END", c.name("c")),
+                    self.join(&of),
+                )
+            }
+        };
+        let name = match self.is_named_by_id() {
+            // It is among what is sent.
+            true => "NULL::text".to_owned(),
+            false => m.name("m"),
         };
         let nulls_of_message = m.json_nulls("m");
         format!(
             "SELECT m.id::text, {of}::text, {at_us}, {at_text}, row_to_json(m)::text, {nulls_of_message},
-                {conversation}, {nulls}, {has}, {repeated}
+                {conversation}, {nulls}, {has}, {repeated}, {name}, {conversation_name}
             FROM {messages} m{join} WINDOW w AS (ORDER BY {order}) ORDER BY {order}",
             messages = quoted(self.tables.messages),
         )
+    }
+
+    /// Whether nothing but the id names a message.
+    fn is_named_by_id(&self) -> bool {
+        self.messages.named_by == ["id"]
     }
 
     /// How conversations, as `c`, are joined to messages, which name theirs in the column `of`.
@@ -275,19 +320,31 @@ impl ServerReading<'_> {
         let stream = self.client.copy_out(&sql).await?;
         let mut found = pin!(BinaryCopyOutStream::new(stream, &COLUMN_TYPES));
         while let Some(row) = found.try_next().await? {
+            let id = text(&row, 0)?;
+            let name = match self.is_named_by_id() {
+                true => id.as_ref().map(|id| Value::from([&*id.text]).to_string()),
+                false => text(&row, 10)?.map(|name| name.text),
+            };
             let at: Option<i64> = row.try_get(2)?;
             let at_text = text(&row, 3)?;
             let at_text = at_text.and_then(|at| Timestamp::parse(&at.text));
             let message = ForeignMessageRow {
-                id: text(&row, 0)?,
+                id,
                 repeated: u64::try_from(row.try_get::<i64>(9)?).unwrap_or(0),
                 conversation: text(&row, 1)?,
-                at_us: at.or(at_text.map(|at| at.0)),
-                row: json(&row, 4)?.unwrap_or_else(|| ForeignText::of(b"null")),
+                at_us: at
+                    .or(at_text.map(|at| at.0))
+                    .filter(|at| TIMES.contains(at)),
+                row: NamedForeignRow::of(name, json_or_null(&row, 4)?),
                 calls: Vec::new(),
-                conversation_row: json(&row, 6)?,
+                conversation_row: match json(&row, 6)? {
+                    Some(of) => {
+                        let name = text(&row, 11)?.map(|name| name.text);
+                        Some(NamedForeignRow::of(name, of))
+                    }
+                    None => None,
+                },
                 has_conversation: row.try_get::<i64>(8)? != 0,
-                place: None,
             };
             if !self.send(ForeignRowRead::Message(message)).await {
                 return Ok(false);
@@ -310,20 +367,23 @@ impl ServerReading<'_> {
         let name = quoted(self.tables.conversations);
         let again = again.replace("{name}", &name);
         let sql = format!(
-            "COPY (SELECT row_to_json(c)::text, {nulls} FROM {name} c
+            "COPY (SELECT row_to_json(c)::text, {nulls}, {named}, c.id::text FROM {name} c
                 WHERE NOT EXISTS (SELECT 1 FROM {messages} m WHERE m.{of}::text = c.id::text){again}
                 ORDER BY c.ctid) TO STDOUT (FORMAT binary)",
             nulls = c.json_nulls("c"),
+            named = c.name("c"),
             messages = quoted(self.tables.messages),
         );
         let stream = self.client.copy_out(&sql).await?;
-        let types = [Type::BYTEA, Type::BYTEA];
+        let types = [Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::BYTEA];
         let mut found = pin!(BinaryCopyOutStream::new(stream, &types));
         while let Some(row) = found.try_next().await? {
+            let name = text(&row, 2)?.map(|name| name.text);
+            let conversation = text(&row, 3)?.map(|id| id.text);
             let beside = ForeignRowBeside {
                 table: self.tables.conversations.to_owned(),
-                place: None,
-                row: json(&row, 0)?.unwrap_or_else(|| ForeignText::of(b"null")),
+                row: NamedForeignRow::of(name, json_or_null(&row, 0)?),
+                conversation: conversation.filter(|_| c.columns.has_unique_id),
                 dangles: false,
             };
             if !self.send(ForeignRowRead::Beside(beside)).await {
@@ -337,6 +397,10 @@ impl ServerReading<'_> {
 fn text(row: &BinaryCopyOutRow, place: usize) -> Result<Option<ForeignText>, ForeignError> {
     let bytes: Option<&[u8]> = row.try_get(place)?;
     Ok(bytes.map(ForeignText::of))
+}
+
+fn json_or_null(row: &BinaryCopyOutRow, place: usize) -> Result<ForeignText, ForeignError> {
+    Ok(json(row, place)?.unwrap_or_else(|| ForeignText::of(b"null")))
 }
 
 /// A row, and behind it the list of its columns that hold JSON's null.

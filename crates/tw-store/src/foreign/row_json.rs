@@ -3,6 +3,7 @@
 //! Numbers and texts are themselves. What JSON has no word for is an object of one field: bytes are `{"$bytes": "00ff"}`,
 //! a text that is no UTF-8 is `{"$text": "ff"}`, a real number that is none is `{"$real": "inf"}`.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use rusqlite::types::{Value, ValueRef};
@@ -20,24 +21,25 @@ pub struct RowJson {
 
 impl RowJson {
     pub fn add(&mut self, column: &str, value: ValueRef<'_>) {
-        let mut start = String::from(if self.text.is_empty() { "{" } else { "," });
-        push_text(&mut start, column);
-        start.push(':');
-        let whole = match value {
-            ValueRef::Text(bytes) => std::str::from_utf8(bytes).is_ok(),
-            _ => true,
+        let before = self.text.len();
+        self.text.push(if before == 0 { '{' } else { ',' });
+        push_text(&mut self.text, column);
+        self.text.push(':');
+        let text = match value {
+            ValueRef::Text(bytes) => Some(String::from_utf8_lossy(bytes)),
+            _ => None,
         };
-        if !whole && self.exact.is_none() {
-            self.exact = Some(self.text.clone());
+        let is_whole = !matches!(text, Some(Cow::Owned(_)));
+        if !is_whole && self.exact.is_none() {
+            self.exact = Some(self.text[..before].to_owned());
         }
         if let Some(exact) = &mut self.exact {
-            exact.push_str(&start);
+            exact.push_str(&self.text[before..]);
             push_exact(exact, value);
         }
-        self.text.push_str(&start);
-        match value {
-            ValueRef::Text(bytes) => push_text(&mut self.text, &String::from_utf8_lossy(bytes)),
-            other => push_exact(&mut self.text, other),
+        match text {
+            Some(text) => push_text(&mut self.text, &text),
+            None => push_exact(&mut self.text, value),
         }
     }
 
@@ -55,7 +57,30 @@ impl RowJson {
     }
 }
 
+/// Values as a list; `None` if one of them is null.
+pub fn list_of<'v>(values: impl Iterator<Item = ValueRef<'v>>) -> Option<String> {
+    let mut list = String::from("[");
+    for value in values {
+        if value == ValueRef::Null {
+            return None;
+        }
+        if list.len() > 1 {
+            list.push(',');
+        }
+        push_exact(&mut list, value);
+    }
+    list.push(']');
+    Some(list)
+}
+
 fn push_text(out: &mut String, text: &str) {
+    let is_itself = |byte: &u8| *byte >= b' ' && *byte != b'"' && *byte != b'\\';
+    if text.as_bytes().iter().all(is_itself) {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
+        return;
+    }
     // A text is always written.
     out.push_str(&serde_json::to_string(text).unwrap_or_default());
 }

@@ -2,17 +2,16 @@
 
 mod calls;
 
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use tw_core::time::Timestamp;
 
-use super::row_json::RowJson;
+use super::row_json::{self, RowJson};
 use super::{
     ForeignColumns, ForeignError, ForeignMessageRow, ForeignRowBeside, ForeignRowRead,
-    ForeignTables, ForeignText, LAYOUT, RowSender, TURN_OF_CALL,
+    ForeignTables, ForeignText, LAYOUT, NamedForeignRow, RowSender, TIMES, TURN_OF_CALL,
 };
 use crate::connection::VisitingReader;
 use crate::copy::layout::quoted;
@@ -24,8 +23,10 @@ use calls::{CallRows, KeyValue};
 struct FileTable {
     name: String,
     columns: ForeignColumns,
-    /// What names a row: the row's own number, where the table has them.
+    /// The row's own number, where the table has them.
     key: Option<&'static str>,
+    /// The columns that name a row, by their place among the columns: the primary key, or else a unique id.
+    named_by: Vec<usize>,
 }
 
 pub fn read(path: &Path, tables: &ForeignTables, rows: &RowSender) -> Result<(), ForeignError> {
@@ -70,6 +71,8 @@ const TABLES: &str = "SELECT name, wr FROM pragma_table_list
     ORDER BY name";
 /// Columns that are computed are computed again.
 const COLUMNS: &str = "SELECT name FROM pragma_table_xinfo(?1) WHERE hidden = 0 ORDER BY cid";
+const PRIMARY_KEY: &str =
+    "SELECT name FROM pragma_table_xinfo(?1) WHERE pk > 0 AND hidden = 0 ORDER BY pk";
 const UNIQUE_ID: &str =
     "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE pk = 1 AND name = 'id'
         AND NOT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE pk > 1))
@@ -80,15 +83,22 @@ fn tables_of(conn: &Connection) -> rusqlite::Result<Vec<FileTable>> {
     let mut statement = conn.prepare(TABLES)?;
     let named = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let named: Vec<(String, bool)> = named.collect::<Result<_, _>>()?;
-    let mut statement = conn.prepare(COLUMNS)?;
+    let listed = |sql: &str, table: &str| -> rusqlite::Result<Vec<String>> {
+        let mut statement = conn.prepare_cached(sql)?;
+        let names = statement.query_map([table], |row| row.get(0))?;
+        names.collect()
+    };
     let mut tables = Vec::with_capacity(named.len());
     for (name, without_rowid) in named {
-        let names = statement.query_map([&name], |row| row.get(0))?;
+        let columns = ForeignColumns {
+            names: listed(COLUMNS, &name)?,
+            has_unique_id: conn.query_row(UNIQUE_ID, [&name], |row| row.get(0))?,
+        };
+        let named_by = columns.naming(listed(PRIMARY_KEY, &name)?);
+        let place = |named: &String| columns.names.iter().position(|have| have == named);
         tables.push(FileTable {
-            columns: ForeignColumns {
-                names: names.collect::<Result<_, _>>()?,
-                has_unique_id: conn.query_row(UNIQUE_ID, [&name], |row| row.get(0))?,
-            },
+            named_by: named_by.iter().filter_map(place).collect(),
+            columns,
             key: (!without_rowid).then_some("_rowid_"),
             name,
         });
@@ -125,22 +135,21 @@ impl FileReading<'_> {
             ORDER BY place";
         let mut statement = self.conn.prepare(sql)?;
         let mut found = statement.query([])?;
-        let mut place = 0_u32;
         while let Some(row) = found.next()? {
             let mut json = RowJson::default();
             for (at, name) in ["type", "name", "table", "sql"].into_iter().enumerate() {
                 json.add(name, row.get_ref(at)?);
             }
+            let name = row_json::list_of([row.get_ref(0)?, row.get_ref(1)?].into_iter());
             let layout = ForeignRowBeside {
                 table: LAYOUT.to_owned(),
-                place: Some(format!("{place:08}")),
-                row: json.end(),
+                row: NamedForeignRow::of(name, json.end()),
+                conversation: None,
                 dangles: false,
             };
             if !self.send(ForeignRowRead::Beside(layout)) {
                 return Ok(false);
             }
-            place += 1;
         }
         Ok(true)
     }
@@ -207,23 +216,16 @@ impl FileReading<'_> {
                 repeated: u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0),
                 conversation: text_of(row.get_ref(2)?),
                 at_us: time_of(row.get_ref(3)?).map(|at| at.0),
-                row: json_of(row, BEFORE, &columns.names)?,
+                row: self.messages.row(row, BEFORE)?,
                 calls: match &mut calls {
                     Some(calls) => calls.take_of(&key)?,
                     None => Vec::new(),
                 },
                 conversation_row: match self.conversations {
-                    Some(table) if is_first && has_conversation => {
-                        Some(json_of(row, own, &table.columns.names)?)
-                    }
+                    Some(table) if is_first && has_conversation => Some(table.row(row, own)?),
                     Some(_) | None => None,
                 },
                 has_conversation,
-                place: self
-                    .messages
-                    .key
-                    .and(text_of(row.get_ref(0)?))
-                    .map(|text| text.text),
             };
             last = Some(of);
             if !self.send(ForeignRowRead::Message(message)) {
@@ -284,10 +286,11 @@ impl FileReading<'_> {
             name = quoted(&table.name),
         );
         let statement = self.conn.prepare(&sql)?;
-        Ok(CallRows::of(statement, &table.columns.names))
+        Ok(CallRows::of(statement, table))
     }
 
-    /// Conversations that nothing was said in, or that have the id of another, and calls of no turn.
+    /// Conversations that nothing was said in, or that have the id of another, and calls of no turn. The first column of
+    /// each row is the conversation that it is of.
     fn beside(&self) -> Result<bool, ForeignError> {
         if let Some(table) = self.conversations {
             let of = column("m", self.tables.conversation);
@@ -298,7 +301,7 @@ impl FileReading<'_> {
             let name = quoted(&table.name);
             let key = table.key.unwrap_or("id");
             let sql = format!(
-                "SELECT c.\"$key\"{columns} FROM (SELECT *, {key} AS \"$key\", row_number() OVER (PARTITION BY id ORDER BY {key}) AS \"$n\" FROM {name}) c
+                "SELECT c.id{columns} FROM (SELECT *, row_number() OVER (PARTITION BY id ORDER BY {key}) AS \"$n\" FROM {name}) c
                 LEFT JOIN (SELECT DISTINCT {of} AS of FROM {messages} m) s ON s.of = c.id WHERE s.of IS NULL{again}",
                 columns = listed("c", &table.columns.names),
                 messages = quoted(&self.messages.name),
@@ -309,8 +312,7 @@ impl FileReading<'_> {
         }
         if let Some(table) = self.calls {
             let sql = format!(
-                "SELECT k.{key}{columns} FROM {name} k LEFT JOIN (SELECT DISTINCT id FROM {turns}) m ON m.id = k.{TURN_OF_CALL} WHERE m.id IS NULL",
-                key = table.key.unwrap_or("id"),
+                "SELECT NULL{columns} FROM {name} k LEFT JOIN (SELECT DISTINCT id FROM {turns}) m ON m.id = k.{TURN_OF_CALL} WHERE m.id IS NULL",
                 columns = listed("k", &table.columns.names),
                 name = quoted(&table.name),
                 turns = quoted(&self.messages.name),
@@ -321,9 +323,8 @@ impl FileReading<'_> {
     }
 
     fn whole(&self, table: &FileTable) -> Result<bool, ForeignError> {
-        let key = table.key.unwrap_or("NULL");
         let sql = format!(
-            "SELECT {key}{columns} FROM {name} t",
+            "SELECT NULL{columns} FROM {name} t",
             columns = listed("t", &table.columns.names),
             name = quoted(&table.name),
         );
@@ -339,13 +340,11 @@ impl FileReading<'_> {
         let mut statement = self.conn.prepare(sql)?;
         let mut found = statement.query([])?;
         while let Some(row) = found.next()? {
+            let conversation = text_of(row.get_ref(0)?).map(|id| id.text);
             let beside = ForeignRowBeside {
                 table: table.name.clone(),
-                place: table
-                    .key
-                    .and(text_of(row.get_ref(0)?))
-                    .map(|text| text.text),
-                row: json_of(row, 1, &table.columns.names)?,
+                row: table.row(row, 1)?,
+                conversation: conversation.filter(|_| table.columns.has_unique_id),
                 dangles,
             };
             if !self.send(ForeignRowRead::Beside(beside)) {
@@ -368,12 +367,21 @@ fn listed(table: &str, names: &[String]) -> String {
     columns.collect()
 }
 
-fn json_of(row: &Row<'_>, from: usize, names: &[String]) -> rusqlite::Result<ForeignText> {
-    let mut json = RowJson::default();
-    for (place, name) in names.iter().enumerate() {
-        json.add(name, row.get_ref(from + place)?);
+impl FileTable {
+    /// The row of this table whose columns begin at a place.
+    fn row(&self, row: &Row<'_>, from: usize) -> rusqlite::Result<NamedForeignRow> {
+        let mut json = RowJson::default();
+        for (place, name) in self.columns.names.iter().enumerate() {
+            json.add(name, row.get_ref(from + place)?);
+        }
+        let key = self.named_by.iter().map(|place| row.get_ref(from + place));
+        let key: Vec<ValueRef<'_>> = key.collect::<Result<_, _>>()?;
+        let name = match key.is_empty() {
+            true => None,
+            false => row_json::list_of(key.into_iter()),
+        };
+        Ok(NamedForeignRow::of(name, json.end()))
     }
-    Ok(json.end())
 }
 
 /// A value as the text by which rows refer to each other.
@@ -389,14 +397,11 @@ fn text_of(value: ValueRef<'_>) -> Option<ForeignText> {
 /// Numbers from here on are milliseconds since 1970, and smaller ones seconds: the year 2286 in seconds.
 const MILLISECONDS_FROM: i64 = 10_000_000_000;
 
-/// Times that every database can say: the years from 1970 to 9999, in microseconds.
-const TIMES: RangeInclusive<i64> = 0..=253_402_300_799_999_999;
-
 fn time_of(value: ValueRef<'_>) -> Option<Timestamp> {
     let time = match value {
         ValueRef::Null | ValueRef::Blob(_) => None,
         ValueRef::Integer(number) => {
-            let unit = match number.abs() >= MILLISECONDS_FROM {
+            let unit = match number.unsigned_abs() >= MILLISECONDS_FROM.unsigned_abs() {
                 true => 1_000,
                 false => 1_000_000,
             };
@@ -410,4 +415,39 @@ fn time_of(value: ValueRef<'_>) -> Option<Timestamp> {
         ValueRef::Text(text) => Timestamp::parse(std::str::from_utf8(text).ok()?),
     };
     time.filter(|time| TIMES.contains(&time.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_one_that_every_database_can_say() {
+        let second = 1_735_689_600_000_000;
+        for (value, expected) in [
+            (ValueRef::Integer(1_735_689_600), Some(second)),
+            (ValueRef::Integer(1_735_689_600_000), Some(second)),
+            (ValueRef::Real(1_735_689_600.0), Some(second)),
+            (ValueRef::Text(b"2025-01-01 00:00:00"), Some(second)),
+            (
+                ValueRef::Text(b"9999-12-31T23:59:59.999999Z"),
+                Some(253_402_300_799_999_999),
+            ),
+            (ValueRef::Integer(0), Some(0)),
+            (ValueRef::Integer(-1), None),
+            (ValueRef::Real(-0.000_001), None),
+            (ValueRef::Text(b"1969-12-31 23:59:59"), None),
+            (ValueRef::Integer(253_402_300_800_000), None),
+            (ValueRef::Real(253_402_300_800.0), None),
+            (ValueRef::Integer(i64::MAX), None),
+            (ValueRef::Integer(i64::MIN), None),
+            (ValueRef::Real(f64::INFINITY), None),
+            (ValueRef::Real(f64::NAN), None),
+            (ValueRef::Null, None),
+            (ValueRef::Blob(b"2025-01-01"), None),
+            (ValueRef::Text(b"\xff"), None),
+        ] {
+            assert_eq!(time_of(value).map(|at| at.0), expected, "{value:?}");
+        }
+    }
 }

@@ -109,7 +109,7 @@ fn turns(
 }
 
 const LAYOUT_ROWS: &str = "SELECT row FROM imported_row
-    WHERE organization = ?1 AND shape = ?2 AND source_table = ?3 ORDER BY id";
+    WHERE organization = ?1 AND shape = ?2 AND source_table = ?3 ORDER BY key";
 
 fn layout(
     conn: ReadSession<'_>,
@@ -125,8 +125,14 @@ fn layout(
     Ok(found)
 }
 
-const ROWS: &str = "SELECT key, source_table, row FROM imported_row
-    WHERE +organization = ?1 AND shape = ?2 AND source_table <> ?3 AND key > ?4 ORDER BY key LIMIT ?5";
+/// As with [`TURNS`], the page is chosen by lengths.
+const ROWS: &str = "SELECT page.key, r.source_table, r.row
+    FROM (SELECT key, sum(bytes) OVER (ORDER BY key) - bytes AS bytes_before
+        FROM (SELECT key, length(row) AS bytes FROM imported_row
+            WHERE +organization = ?1 AND shape = ?2 AND source_table <> ?3 AND key > ?4
+            ORDER BY key LIMIT ?5) AS measured) AS page
+    JOIN imported_row r ON r.key = page.key
+    WHERE page.bytes_before < ?6 ORDER BY page.key";
 
 fn rows(
     conn: ReadSession<'_>,
@@ -134,7 +140,7 @@ fn rows(
     shape: &'static str,
     after: i64,
 ) -> Result<ImportedPage<ImportedRowKept>, ReadError> {
-    let bound = params![organization.0, shape, LAYOUT, after, PAGE_MAX];
+    let bound = params![organization.0, shape, LAYOUT, after, PAGE_MAX, PAGE_BYTES];
     let mut statement = conn.prepare_cached(ROWS)?;
     let mut rows = statement.query(bound)?;
     let mut page = ImportedPage {

@@ -4,6 +4,7 @@
 //! nobody has to know yet are sent one behind the other, and what became of them is looked at with the next wait.
 
 mod connect;
+pub mod copied;
 mod tls;
 mod values;
 pub mod writer;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures_util::SinkExt;
 use tokio::runtime::Runtime;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error as PgError, Row as PgRow, Statement as PgStatement};
@@ -26,6 +28,7 @@ use super::sql::{TextPlace, place};
 use crate::db_error::{DbError, Failure};
 
 pub use connect::PostgresServer;
+use copied::CopiedRows;
 use values::OwnedValue;
 pub use values::column;
 
@@ -144,6 +147,21 @@ impl PgConnection {
         let values = OwnedValue::all(bound);
         let count = self.wait(self.client.execute_raw(&statement, values))?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// Copies rows into a table.
+    pub fn copy_in(&self, sql: &'static str, rows: CopiedRows) -> Result<(), DbError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let statement = self.statement(sql, &[])?;
+        self.wait(async {
+            let mut sink = Box::pin(self.client.copy_in(&statement).await?);
+            for piece in rows.into_pieces() {
+                sink.send(piece).await?;
+            }
+            sink.as_mut().finish().await.map(drop)
+        })
     }
 
     /// The rows that a statement returns.

@@ -38,8 +38,8 @@ fn empty_file(folder: &TempDir, name: &str) -> PathBuf {
 /// All rows of all tables but the history, in order.
 fn rows(path: &Path) -> Vec<(String, Vec<Vec<Value>>)> {
     let conn = Connection::open(path).unwrap();
-    let sql =
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'migration' ORDER BY name";
+    let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'migration'
+        AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name";
     let mut statement = conn.prepare(sql).unwrap();
     let names = statement.query_map([], |row| row.get(0)).unwrap();
     let names: Vec<String> = names.map(Result::unwrap).collect();

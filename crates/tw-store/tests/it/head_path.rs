@@ -1,6 +1,7 @@
 //! The marks of turns that lead to a conversation's head, against a walk from the head.
 
 use tw_core::change::{Change, NewTurn, Outcome, TurnChange};
+use tw_core::imported::ImportedTurn;
 use tw_core::tenant::TurnOwner;
 use tw_core::turn_status::TurnStatus;
 use tw_store::read::conversations::ListOrder;
@@ -8,6 +9,7 @@ use tw_store::read::head_path::{PathPage, PathPageWanted};
 use tw_store::read::view::ResultDetail;
 
 use crate::conversations::{ALL, another_key};
+use crate::imported;
 use crate::world::{StoreWorld, at, end_turn, on_each_store, turn_id};
 
 /// What is done to a conversation that is only a name.
@@ -178,6 +180,92 @@ async fn the_marked_turns_are_those_that_lead_to_the_head() {
                 run(&world, &Delete(turn + n)).await;
             }
             n += 6;
+        }
+    })
+    .await;
+}
+
+/// Turns, each with the one that it continues.
+type Chain = &'static [(u128, Option<u128>)];
+
+#[tokio::test]
+async fn imported_turns_are_marked_by_the_same_rule() {
+    // What was said here, what each import brings, and the path.
+    let cases: &[(&str, Chain, &[Chain], &[u128])] = &[
+        (
+            "all at once",
+            &[],
+            &[&[(1, None), (2, Some(1)), (3, Some(2))]],
+            &[1, 2, 3],
+        ),
+        (
+            "and more of them",
+            &[],
+            &[&[(1, None), (2, Some(1))], &[(3, Some(2)), (4, Some(3))]],
+            &[1, 2, 3, 4],
+        ),
+        (
+            "behind what was said here",
+            &[(1, None)],
+            &[&[(2, Some(1)), (3, Some(2))]],
+            &[1, 2, 3],
+        ),
+        (
+            "beside what was said here",
+            &[(1, None), (2, Some(1))],
+            &[&[(3, Some(1)), (4, Some(3))]],
+            &[1, 3, 4],
+        ),
+        (
+            "histories that have nothing in common",
+            &[],
+            &[&[(1, None), (2, None), (3, Some(2))]],
+            &[2, 3],
+        ),
+        (
+            "an answer made again",
+            &[],
+            &[&[(1, None), (2, Some(1)), (3, Some(1))]],
+            &[1, 3],
+        ),
+        (
+            "the same, later",
+            &[],
+            &[&[(1, None), (2, Some(1))], &[(3, Some(1))]],
+            &[1, 3],
+        ),
+    ];
+    on_each_store(async |world| {
+        for (place, (what, said, imports, expected)) in cases.iter().enumerate() {
+            let conversation = format!("c {place}");
+            let renamed = |turn: u128| turn + 10 * place as u128;
+            for (turn, parent) in *said {
+                let new = NewTurn {
+                    conversation: conversation.clone(),
+                    conversation_named: true,
+                    parent: parent.map(|parent| turn_id(renamed(parent))),
+                    ..world.new_turn(renamed(*turn))
+                };
+                let end = vec![TurnChange::EndTurn(end_turn(TurnStatus::Completed))];
+                world.accept_with(new, end).await.unwrap();
+            }
+            for turns in *imports {
+                let turns = turns.iter().map(|(turn, parent)| ImportedTurn {
+                    parent: parent.map(|parent| turn_id(renamed(parent))),
+                    ..imported::turns(&conversation, renamed(*turn), 1).remove(0)
+                });
+                imported::import(&world, turns.collect(), Vec::new()).await;
+            }
+            let wanted = wanted(ListOrder::OldestFirst, None, 100);
+            let path = world
+                .store
+                .head_path(world.organization, conversation, ALL, wanted);
+            let expected: Vec<u128> = expected.iter().copied().map(renamed).collect();
+            assert_eq!(
+                numbers(&path.await.unwrap()),
+                Some((expected, false)),
+                "{what}"
+            );
         }
     })
     .await;

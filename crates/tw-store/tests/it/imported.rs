@@ -13,11 +13,15 @@ use uuid::Uuid;
 use crate::world::{StoreWorld, at, on_each_store, turn_id};
 
 /// The turns of a conversation in which so many questions were asked, and each was answered.
-fn turns(conversation: &str, first: u128, questions: u128) -> Vec<ImportedTurn> {
+pub fn turns(conversation: &str, first: u128, questions: u128) -> Vec<ImportedTurn> {
     let mut assembler = TurnAssembler::of(ForeignConversation {
         id: conversation.to_owned(),
         end_user: Some("ann".to_owned()),
-        row: Some(Json::parse("{\"c\":1}").unwrap()),
+        row: Some(ForeignRow {
+            table: "conversations",
+            name: Some(conversation.to_owned()),
+            json: Json::parse("{\"c\":1}").unwrap(),
+        }),
     });
     let mut new_id = || Uuid::from_u128(0);
     let unused = |_: &str| TurnId(Uuid::from_u128(0));
@@ -31,6 +35,7 @@ fn turns(conversation: &str, first: u128, questions: u128) -> Vec<ImportedTurn> 
                 at: at(i64::try_from(n).unwrap()),
                 rows: vec![ForeignRow {
                     table: "messages",
+                    name: None,
                     json: Json::parse(&format!("{{\"n\":{n}}}")).unwrap(),
                 }],
             };
@@ -45,12 +50,13 @@ fn kept(table: &str, id: &str, end_user: Option<&str>) -> KeptRow {
     KeptRow {
         table: table.to_owned(),
         id: id.to_owned(),
+        conversation: None,
         end_user: end_user.map(ToOwned::to_owned),
         json: format!("{{\"id\":\"{id}\"}}"),
     }
 }
 
-async fn import(
+pub async fn import(
     world: &StoreWorld,
     turns: Vec<ImportedTurn>,
     kept: Vec<KeptRow>,
@@ -68,7 +74,7 @@ async fn import(
         .await
         .unwrap()
     {
-        Outcome::Imported(outcomes) => outcomes,
+        Outcome::Imported { turns, .. } => turns,
         other => panic!("{other:?}"),
     }
 }
@@ -177,6 +183,59 @@ async fn rows_of_an_end_user_are_erased_with_them() {
         let (of_turns, beside) = all(&world).await;
         assert_eq!(of_turns, Vec::<String>::new());
         assert_eq!(beside, ["users {\"id\":\"bob\"}"]);
+    })
+    .await;
+}
+
+/// Rows of six megabytes: a page ends with the row that fills it.
+#[tokio::test]
+async fn a_page_of_rows_ends_by_their_bytes() {
+    on_each_store(async |world| {
+        let row = |n: usize| KeptRow {
+            json: format!("\"{}\"", "x".repeat(6_000_000)),
+            ..kept("files", &n.to_string(), None)
+        };
+        for n in 0..5 {
+            import(
+                &world,
+                Vec::new(),
+                vec![row(n), kept("$layout", &n.to_string(), None)],
+            )
+            .await;
+        }
+        let (mut pages, mut after) = (Vec::new(), Some(0));
+        while let Some(from) = after {
+            let page = world
+                .store
+                .imported_rows(world.organization, "openai", from);
+            let page = page.await.unwrap();
+            pages.push(page.items.len());
+            after = page.next;
+        }
+        assert_eq!(pages, [3, 2, 0]);
+    })
+    .await;
+}
+
+/// Both make the conversation and the end user, and one of them finds the other's.
+#[tokio::test]
+async fn two_imports_at_once_share_what_they_both_make() {
+    on_each_store(async |world| {
+        let imported = |n: u128| {
+            let mut both = turns(&format!("both {}", n / 2), 2 * n, 2);
+            both.extend(turns(&format!("alone {n}"), 1000 + n, 1));
+            for turn in &mut both {
+                turn.end_user = Some(format!("user {}", n / 2));
+            }
+            let row = kept("users", &n.to_string(), None);
+            import(&world, both, vec![row, kept("users", "all", None)])
+        };
+        for n in (0..20).step_by(2) {
+            let (one, other) = tokio::join!(imported(n), imported(n + 1));
+            assert_eq!([one, other].concat(), [ImportOutcome::Written; 6]);
+        }
+        let (of_turns, beside) = all(&world).await;
+        assert_eq!((of_turns.len(), beside.len()), (60, 21));
     })
     .await;
 }

@@ -23,6 +23,7 @@ mod memory;
 mod money;
 mod opening;
 mod postgres;
+mod queued;
 mod quotas;
 mod races;
 mod reads;

@@ -33,7 +33,8 @@ async fn both_schemas_have_the_same_columns() {
     let file = StoreWorld::on_disk().await;
     let conn = rusqlite::Connection::open(file.path.as_ref().unwrap()).unwrap();
     let sql = "SELECT t.name, c.name, c.type, c.\"notnull\" = 0 AND c.pk = 0
-        FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'";
+        FROM sqlite_schema t JOIN pragma_table_info(t.name) c
+        WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
     let mut statement = conn.prepare(sql).unwrap();
     let columns = statement.query_map([], |row| {
         Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))

@@ -198,3 +198,25 @@ fn turns_of_pocketbase_are_read_with_their_calls() {
         assert_eq!(read(Shape::PocketBase, row, calls), expected, "{row}");
     }
 }
+
+#[test]
+fn a_person_may_be_known_by_a_number() {
+    for (row, expected) in [
+        (r#"{"user_id":"ann"}"#, Some("ann")),
+        (r#"{"user_id":7}"#, Some("7")),
+        (
+            r#"{"user_id":-9007199254740993}"#,
+            Some("-9007199254740993"),
+        ),
+        (r#"{"user_id":null}"#, None),
+        (r#"{"user_id":true}"#, None),
+        (r#"{"user_id":{"id":7}}"#, None),
+        (r#"{"other":7}"#, None),
+        (r#"{"user":"bob","user_id":""}"#, Some("bob")),
+        (r#"{"user":"bob","user_id":7}"#, Some("7")),
+        ("[7]", None),
+    ] {
+        let found = text_field(row, &["user_id", "user"]);
+        assert_eq!(found.as_deref(), expected, "{row}");
+    }
+}

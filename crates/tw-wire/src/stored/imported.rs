@@ -55,7 +55,7 @@ pub fn encode_body(shape: &str, turn: &ImportedTurn) -> String {
     out.push_str(&json_string(shape));
     if let Some(conversation) = &turn.conversation_row {
         out.push_str(",\"conversation\":");
-        out.push_str(conversation.as_str());
+        out.push_str(conversation.json.as_str());
     }
     out.push_str(",\"rows\":{");
     let mut tables: Vec<&str> = turn.rows.iter().map(|row| row.table).collect();

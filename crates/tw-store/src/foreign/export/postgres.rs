@@ -1,7 +1,6 @@
 //! A PostgreSQL database that rows go back to.
 
 use std::collections::HashMap;
-use std::sync::mpsc::Receiver;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -10,7 +9,7 @@ use tokio_postgres::types::Type;
 
 use super::super::postgres::{JSON_NULLS, ROW_BYTES};
 use super::super::row_json::bytes_of;
-use super::{ExportError, ExportItem, failed, fields_of};
+use super::{ExportError, ExportRows, SentItems, failed, fields_of};
 use crate::copy::layout::quoted;
 use crate::session::postgres::PostgresServer;
 
@@ -58,7 +57,7 @@ pub fn write(
     url: &str,
     tls: Option<rustls::ClientConfig>,
     layout: &[String],
-    items: &Receiver<ExportItem>,
+    items: &SentItems,
 ) -> Result<u64, ExportError> {
     let db = failed("the database");
     let server = PostgresServer::of(url, tls).map_err(&db)?;
@@ -123,23 +122,18 @@ struct ServerTarget<'a> {
 }
 
 impl ServerTarget<'_> {
-    async fn fill(&mut self, items: &Receiver<ExportItem>) -> Result<u64, ExportError> {
+    async fn fill(&mut self, items: &SentItems) -> Result<u64, ExportError> {
         self.make().await?;
-        loop {
-            match items.recv() {
-                Err(_) => return Err(ExportError::EndedEarly),
-                Ok(ExportItem::End) => break,
-                Ok(ExportItem::Row { table, json }) => {
-                    let is_full = self.waiting.rows.len() >= ROWS_TOGETHER
-                        || self.waiting.bytes >= BYTES_TOGETHER;
-                    if is_full || self.waiting.table != table {
-                        self.write().await?;
-                        self.waiting.table = table;
-                    }
-                    self.waiting.bytes += json.len();
-                    self.waiting.rows.push(bytes_of_row(json));
-                }
+        let mut rows = ExportRows::of(items);
+        while let Some((table, json)) = rows.next()? {
+            let is_full =
+                self.waiting.rows.len() >= ROWS_TOGETHER || self.waiting.bytes >= BYTES_TOGETHER;
+            if is_full || self.waiting.table != table {
+                self.write().await?;
+                self.waiting.table = table;
             }
+            self.waiting.bytes += json.len();
+            self.waiting.rows.push(bytes_of_row(json));
         }
         self.write().await?;
         self.finish().await?;

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::mpsc::Receiver;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql, params_from_iter};
 use serde::Deserialize;
 
 use super::super::row_json::{ColumnValue, value_of};
-use super::{ExportError, ExportItem, failed, fields_of};
+use super::{ExportError, ExportRows, SentItems, failed, fields_of};
 use crate::copy::layout::quoted;
 
 /// A statement of the layout.
@@ -24,11 +23,7 @@ struct LayoutEntry {
 /// SQLite's own table of what it counts.
 const COUNTED: &str = "sqlite_sequence";
 
-pub fn write(
-    path: &Path,
-    layout: &[String],
-    items: &Receiver<ExportItem>,
-) -> Result<u64, ExportError> {
+pub fn write(path: &Path, layout: &[String], items: &SentItems) -> Result<u64, ExportError> {
     let entries: Vec<LayoutEntry> = layout
         .iter()
         .map(|entry| serde_json::from_str(entry))
@@ -46,12 +41,11 @@ pub fn write(
     target.run("BEGIN IMMEDIATE", "the file")?;
     let made = target.make(&entries)?;
     let mut counted = Vec::new();
-    loop {
-        match items.recv() {
-            Err(_) => return Err(ExportError::EndedEarly),
-            Ok(ExportItem::End) => break,
-            Ok(ExportItem::Row { table, json }) if table == COUNTED => counted.push(json),
-            Ok(ExportItem::Row { table, json }) => target.insert(&table, &json)?,
+    let mut rows = ExportRows::of(items);
+    while let Some((table, json)) = rows.next()? {
+        match table == COUNTED {
+            true => counted.push(json),
+            false => target.insert(&table, &json)?,
         }
     }
     if !counted.is_empty() {

@@ -10,7 +10,7 @@ use tokio_postgres::types::Type;
 use super::{ServerTable, json, send_layout, table_of, text};
 use crate::copy::layout::quoted;
 use crate::foreign::{
-    ForeignError, ForeignRowBeside, ForeignRowRead, ForeignText, RowSender, TOOLS_TABLE,
+    ForeignError, ForeignRowBeside, ForeignRowRead, ForeignText, NamedForeignRow, RowSender, TOOLS_TABLE,
 };
 
 /// A table, and those that its columns refer to.
@@ -114,8 +114,11 @@ async fn send_table(
     while let Some(row) = found.try_next().await? {
         let beside = ForeignRowBeside {
             table: name.to_owned(),
-            row: json(&row, 0)?.unwrap_or_else(|| ForeignText::of(b"null")),
-            place: text(&row, 2)?.map(|place| place.text),
+            row: NamedForeignRow::of(
+                text(&row, 2)?.map(|place| place.text),
+                json(&row, 0)?.unwrap_or_else(|| ForeignText::of(b"null")),
+            ),
+            conversation: None,
             dangles: row.try_get::<i64>(3)? != 0,
         };
         if !rows.send_async(ForeignRowRead::Beside(beside)).await {

@@ -3,32 +3,32 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Rows, Statement};
 
-use super::super::{ForeignError, ForeignText};
-use super::json_of;
+use super::super::{ForeignError, NamedForeignRow};
+use super::FileTable;
 
 /// The calls of a file, in the order of their turns, which they are told apart by.
 pub struct CallRows<'c> {
     statement: Statement<'c>,
-    columns: &'c [String],
+    table: &'c FileTable,
 }
 
 /// Calls that are being read.
 pub struct CallsRead<'s> {
     rows: Rows<'s>,
-    columns: &'s [String],
+    table: &'s FileTable,
     /// The turn of the call that was read, and that call.
-    next: Option<(KeyValue, ForeignText)>,
+    next: Option<(KeyValue, NamedForeignRow)>,
 }
 
 impl<'c> CallRows<'c> {
-    pub fn of(statement: Statement<'c>, columns: &'c [String]) -> Self {
-        Self { statement, columns }
+    pub fn of(statement: Statement<'c>, table: &'c FileTable) -> Self {
+        Self { statement, table }
     }
 
     pub fn begin(&mut self) -> Result<CallsRead<'_>, ForeignError> {
         let mut read = CallsRead {
             rows: self.statement.query([])?,
-            columns: self.columns,
+            table: self.table,
             next: None,
         };
         read.step()?;
@@ -39,17 +39,14 @@ impl<'c> CallRows<'c> {
 impl CallsRead<'_> {
     fn step(&mut self) -> Result<(), ForeignError> {
         self.next = match self.rows.next()? {
-            Some(row) => Some((
-                KeyValue::of(row.get_ref(0)?),
-                json_of(row, 1, self.columns)?,
-            )),
+            Some(row) => Some((KeyValue::of(row.get_ref(0)?), self.table.row(row, 1)?)),
             None => None,
         };
         Ok(())
     }
 
     /// The calls of a turn, which is the next one in order.
-    pub fn take_of(&mut self, turn: &KeyValue) -> Result<Vec<ForeignText>, ForeignError> {
+    pub fn take_of(&mut self, turn: &KeyValue) -> Result<Vec<NamedForeignRow>, ForeignError> {
         let mut calls = Vec::new();
         while let Some((_, call)) = self.next.take_if(|next| next.0 == *turn) {
             calls.push(call);

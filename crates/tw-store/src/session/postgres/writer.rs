@@ -74,20 +74,22 @@ impl<'c> PostgresWriter<'c> {
     /// Keys are taken for each batch anew, not in stock: a turn that is accepted after another one was written has the
     /// greater key, whichever connection wrote it, and lists are in that order.
     pub fn prepare(&mut self, groups: &[WritableGroup], sql: &'static str) -> Result<(), DbError> {
-        let mut accepted = 0;
+        let (mut accepted, mut imported) = (0, 0);
         let mut fences: Vec<Fence> = Vec::new();
         for group in groups {
             match &group.group {
                 ChangeGroup::Accept(..) => accepted += 1,
                 ChangeGroup::OfTurn(fence, _) => fences.push(*fence),
-                ChangeGroup::Free(changes) => accepted += changes.iter().map(imported).sum::<i64>(),
+                ChangeGroup::Free(changes) => imported += changes.iter().map(turns_of).sum::<i64>(),
             }
         }
         // Whoever locks several rows locks them in one order.
         fences.sort_unstable_by_key(|fence| asked(*fence));
         fences.dedup_by_key(|fence| asked(*fence));
+        if accepted + imported > 0 {
+            self.turns = keys(self.conn, TURN_KEYS, accepted + imported)?;
+        }
         if accepted > 0 {
-            self.turns = keys(self.conn, TURN_KEYS, accepted)?;
             self.conversations = keys(self.conn, CONVERSATION_KEYS, accepted)?;
         }
         let ids: Vec<String> = fences.iter().map(|fence| fence.turn.to_string()).collect();
@@ -126,18 +128,27 @@ impl<'c> PostgresWriter<'c> {
     }
 
     pub fn new_key(&mut self, table: KeyedTable) -> Result<i64, DbError> {
+        let key = self.new_keys(table, 1)?.pop();
+        key.ok_or_else(|| Failure::NoRow.into())
+    }
+
+    /// So many keys, rising.
+    pub fn new_keys(&mut self, table: KeyedTable, count: usize) -> Result<Vec<i64>, DbError> {
         let (stock, sql) = match table {
             KeyedTable::Turn => (Some(&mut self.turns), TURN_KEYS),
             KeyedTable::Conversation => (Some(&mut self.conversations), CONVERSATION_KEYS),
             KeyedTable::Blob => (None, BLOB_KEYS),
             KeyedTable::EndUser => (None, END_USER_KEYS),
         };
-        if let Some(key) = stock.and_then(VecDeque::pop_front) {
-            return Ok(key);
+        let mut found: Vec<i64> = match stock {
+            Some(stock) => stock.drain(..count.min(stock.len())).collect(),
+            None => Vec::new(),
+        };
+        if found.len() < count {
+            let more = i64::try_from(count - found.len()).unwrap_or(i64::MAX);
+            found.extend(keys(self.conn, sql, more)?);
         }
-        keys(self.conn, sql, 1)?
-            .pop_front()
-            .ok_or_else(|| Failure::NoRow.into())
+        Ok(found)
     }
 
     pub fn fenced_turn(&self, fence: Fence) -> Option<Option<i64>> {
@@ -199,8 +210,8 @@ fn keys(conn: &PgConnection, sql: &'static str, count: i64) -> Result<VecDeque<i
     keys.collect()
 }
 
-/// The number of turns that a change may make.
-fn imported(change: &Change) -> i64 {
+/// The number of turns that a change may import.
+fn turns_of(change: &Change) -> i64 {
     if let Change::ImportTurns(import) = change {
         i64::try_from(import.turns.len()).unwrap_or(i64::MAX)
     } else {
