@@ -1,6 +1,7 @@
 //! Several servers on one database.
 
 mod load;
+mod nats;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
