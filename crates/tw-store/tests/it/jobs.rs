@@ -19,7 +19,7 @@ use tw_store::system::jobs::{JobToAsk, job_to_ask, next_due};
 use uuid::Uuid;
 
 use crate::callbacks::{row, take, taken, turn_with_call};
-use crate::world::{StoreWorld, at, completed, end_turn, on_each_store};
+use crate::world::{StoreWorld, at, completed, end_turn, failed, on_each_store};
 
 const NO_LIMIT: u64 = u64::MAX;
 
@@ -446,6 +446,79 @@ async fn open_calls_are_listed_by_what_holds_them_up() {
         };
         assert_eq!(world.write(ask.into()).await.unwrap(), Outcome::Done);
         assert_eq!(next_due(&world.store).await.unwrap(), Some(at(50)));
+    })
+    .await;
+}
+
+fn too_late(world: &StoreWorld, call: &NewCall) -> JobEnding {
+    JobEnding::Ended {
+        organization: world.organization,
+        call: call.id,
+        end: failed(CallReason::Deadline),
+        files: Vec::new(),
+        files_bytes_max: NO_LIMIT,
+    }
+}
+
+/// Whoever asks past the deadline says that nobody told the end; a callback that came meanwhile says otherwise, and is
+/// to be asked about.
+#[tokio::test]
+async fn a_deadline_holds_only_while_nobody_has_taken_the_job() {
+    on_each_store(async |world| {
+        let (turn, call) = turn_with_job(&world, 1).await;
+        let stale = claim(&world, "a", at(1000), at(1100)).await.remove(0);
+        assert_eq!(
+            take(&world, over(Some("job-7"), 1, &world, &call)).await,
+            CallbackOutcome::Kept
+        );
+        let told = settle(&world, &stale, too_late(&world, &call)).await;
+        assert_eq!(told, Outcome::Already);
+        assert_eq!(row(&world, turn).await.call.end, None);
+        let next = claim(&world, "a", at(1000), at(1200)).await.remove(0);
+        assert!(to_ask(&world, &next).await.unwrap().called_back);
+        // Under the name of the same process, and still not its claim.
+        let told = settle(&world, &stale, too_late(&world, &call)).await;
+        assert_eq!(told, Outcome::Already);
+        assert_eq!(row(&world, turn).await.call.end, None);
+        let told = settle(&world, &next, too_late(&world, &call)).await;
+        assert_eq!(told, Outcome::Done);
+        let end = row(&world, turn).await.call.end.unwrap();
+        assert_eq!(end.reason, Some(CallReason::Deadline));
+
+        // What the tool said is true, whoever has the job.
+        let (turn, call) = turn_with_job(&world, 2).await;
+        let stale = claim(&world, "a", at(1000), at(1100)).await.remove(0);
+        claim(&world, "b", at(1100), at(1300)).await.remove(0);
+        let told = settle(&world, &stale, ended(&world, &call, Vec::new(), 0)).await;
+        assert_eq!(told, Outcome::Done);
+        assert_eq!(row(&world, turn).await.call.end, Some(completed()));
+    })
+    .await;
+}
+
+/// That a job is over was seen under a claim, and may be older than what made it due again.
+#[tokio::test]
+async fn a_job_is_over_only_for_whoever_has_it() {
+    on_each_store(async |world| {
+        turn_with_job(&world, 1).await;
+        let first = claim(&world, "a", at(100), at(200)).await.remove(0);
+        let second = claim(&world, "a", at(200), at(300)).await.remove(0);
+        let third = claim(&world, "b", at(300), at(400)).await.remove(0);
+        for stale in [&first, &second] {
+            let told = settle(&world, stale, JobEnding::Over).await;
+            assert_eq!(told, Outcome::Already, "{stale:?}");
+            assert!(to_ask(&world, &third).await.is_some(), "{stale:?}");
+        }
+        let other = JobClaim {
+            owner: "a".to_owned(),
+            ..third.clone()
+        };
+        assert_eq!(
+            settle(&world, &other, JobEnding::Over).await,
+            Outcome::Already
+        );
+        assert_eq!(settle(&world, &third, JobEnding::Over).await, Outcome::Done);
+        assert_eq!(to_ask(&world, &third).await, None);
     })
     .await;
 }
