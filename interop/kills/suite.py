@@ -23,7 +23,7 @@ import mixed
 import sync
 
 PARTS = ("fsync", "memory", "kills", "mixed", "approvals", *faults.PARTS, *broken_databases.PARTS)
-# What one PostgreSQL does no other way than the other engine stands in one part; what only it has, in the others.
+# Over PostgreSQL one matrix stands for what both engines do alike; the other parts are what only it can meet.
 SHARE = ("kills", *broken_databases.PARTS)
 # How files reach the disk, and what a start needs with them.
 OF_FILES = ("fsync", "memory")
