@@ -18,12 +18,12 @@ from pathlib import Path
 import httpx
 import openai
 from drive import Ended
-from kills import CLASSES, FIRST_TEXT, LAST_TEXT, WORKERS, Config, Matrix, Result, fail_points, print_table
+from engines import Engine
+from kills import CLASSES, FIRST_TEXT, LAST_TEXT, Config, Matrix, Result, fail_points, print_table
 from ledger import Case, Ledger
 from server import POLL_S, Server
 
 PHASES = ("asking", "answering")
-WHOLE_S_MAX = 360.0
 KILLS_MIN = 80
 ENDED_WITHIN_S = 20.0
 HTTP_OK = 200
@@ -208,12 +208,12 @@ def ended(url: str, key: str, name: str) -> dict | None:
     return None
 
 
-def run(root: Path, *, quick: bool, only: str | None) -> tuple[int, int]:
+def run(engine: Engine, *, quick: bool, only: str | None) -> tuple[int, int]:
     """Runs the matrix; how many checks passed and failed."""
     began = time.monotonic()
     points = [point for point in fail_points() if only in (None, point)]
-    matrix = ApprovalMatrix(root, Ledger())
-    with ThreadPoolExecutor(WORKERS) as workers:
+    matrix = ApprovalMatrix(engine, Ledger())
+    with ThreadPoolExecutor(engine.workers) as workers:
         results = list(workers.map(matrix.run, configs(points, quick)))
     took_s = time.monotonic() - began
     passed = sum(not result.wrong for result in results)
@@ -232,7 +232,7 @@ def run(root: Path, *, quick: bool, only: str | None) -> tuple[int, int]:
     if only is None and not quick and kills < KILLS_MIN:
         print(f"FAILED: fewer than {KILLS_MIN} kills around approvals")
         failed += 1
-    if took_s > WHOLE_S_MAX:
-        print(f"FAILED: more than {WHOLE_S_MAX:.0f} s")
+    if took_s > engine.whole_s_max:
+        print(f"FAILED: more than {engine.whole_s_max:.0f} s")
         failed += 1
     return passed, failed

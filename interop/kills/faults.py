@@ -6,22 +6,22 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import broken_logs
 import lost_answers
 import panics
-from kills import WORKERS, fail_points, words
+from engines import Engine
+from kills import fail_points, words
 from load import Ground, Load
 
 PARTS = ("lost", "logs", "panics")
 QUICK_EVERY = 5
 
 
-def run(root: Path, parts: Iterable[str], *, quick: bool, only: str | None) -> tuple[int, int]:
+def run(engine: Engine, parts: Iterable[str], *, quick: bool, only: str | None) -> tuple[int, int]:
     """Runs these parts; how many loads passed and failed."""
     began = time.monotonic()
-    ground = Ground(root)
+    ground = Ground(engine)
     points = [point for point in fail_points() if only in (None, point)]
     made = {
         "lost": lost_answers.loads(ground) if "lost" in parts else [],
@@ -29,7 +29,7 @@ def run(root: Path, parts: Iterable[str], *, quick: bool, only: str | None) -> t
         "panics": panics.loads(ground, points[::QUICK_EVERY] if quick else points) if "panics" in parts else [],
     }
     loads = [load for of_part in made.values() for load in of_part]
-    with ThreadPoolExecutor(WORKERS) as workers:
+    with ThreadPoolExecutor(engine.workers) as workers:
         list(workers.map(Load.run_and_close, loads))
     print()
     for part, of_part in made.items():

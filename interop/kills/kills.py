@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
 import threading
 import time
 from collections import Counter
@@ -20,13 +19,12 @@ from pathlib import Path
 
 import left
 from drive import Driven, Ended
+from engines import Engine
 from ledger import Case, Ledger
-from server import POLL_S, Server, create_key
+from server import POLL_S, Server
 
 CLASSES = ("read", "idempotent", "queryable", "once")
-WORKERS = 4
 KILLS_MIN = 200
-WHOLE_S_MAX = 360.0
 CLIENT_ENDS_WITHIN_S = 40.0
 """After a client has its answer, so long until the point counts as not reached."""
 LAST_POINT_WITHIN_S = 0.5
@@ -122,18 +120,18 @@ url = "{ledger_url}/{config.name}/{config.effect}_probe"
 
 
 class Matrix:
-    def __init__(self, root: Path, ledger: Ledger) -> None:
-        self.root = root
+    def __init__(self, engine: Engine, ledger: Ledger) -> None:
+        self.root = engine.root
         self.ledger = ledger
-        self.template = root / "template"
-        self.key = create_key(self.template, "--tools", "all")
+        self.template = engine.template(f"template-{type(self).__name__}", "--tools", "all")
+        self.key = self.template.key
 
     def run(self, config: Config) -> Result:
         folder = self.root / config.name
         folder.mkdir()
-        shutil.copytree(self.template, folder / "data")
+        record = self.template.copy(folder)
         (folder / "script.toml").write_text(self.script(config))
-        server = Server(folder, self.config_of(config, folder))
+        server = Server(folder, self.config_of(config, folder), record=record)
         case = self.ledger.open(config.name)
         try:
             result = self.drive(config, server, case)
@@ -156,7 +154,7 @@ class Matrix:
 
     def drive(self, config: Config, server: Server, case: Case) -> Result:
         server.start(fail_point=config.point)
-        driven = Driven(server.url, self.key)
+        driven = Driven(server.url, self.key, retries=server.record.retries)
         ended: list[Ended] = []
         client = threading.Thread(target=lambda: ended.append(driven.ask("Please.", stream=config.stream)))
         client.start()
@@ -199,7 +197,7 @@ class Matrix:
         result.effects = len(made)
         result.wrong += left.open_rows(server)
         server.kill()
-        result.wrong += left.file(server)
+        result.wrong += server.record.wrong()
         result.wrong += left.effects(server, made)
 
     @staticmethod
@@ -219,12 +217,12 @@ class Matrix:
             result.wrong.append(f"a plain request ended with {ended.outcome}: {ended.note}")
 
 
-def run(root: Path, *, quick: bool, only: str | None) -> tuple[int, int]:
+def run(engine: Engine, *, quick: bool, only: str | None) -> tuple[int, int]:
     """Runs the matrix; how many checks passed and failed."""
     began = time.monotonic()
     points = [point for point in fail_points() if only in (None, point)]
-    matrix = Matrix(root, Ledger())
-    with ThreadPoolExecutor(WORKERS) as workers:
+    matrix = Matrix(engine, Ledger())
+    with ThreadPoolExecutor(engine.workers) as workers:
         results = list(workers.map(matrix.run, configs(points, quick)))
     took_s = time.monotonic() - began
     print_table(points, results)
@@ -239,8 +237,8 @@ def run(root: Path, *, quick: bool, only: str | None) -> tuple[int, int]:
     if only is None and not quick and kills < KILLS_MIN:
         print(f"FAILED: fewer than {KILLS_MIN} kills")
         failed += 1
-    if took_s > WHOLE_S_MAX:
-        print(f"FAILED: more than {WHOLE_S_MAX:.0f} s")
+    if took_s > engine.whole_s_max:
+        print(f"FAILED: more than {engine.whole_s_max:.0f} s")
         failed += 1
     return passed, failed
 

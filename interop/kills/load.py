@@ -8,7 +8,6 @@ never after some time, and the last one lasts until all questions are answered.
 from __future__ import annotations
 
 import itertools
-import shutil
 import threading
 import time
 from collections import Counter
@@ -19,9 +18,10 @@ from pathlib import Path
 
 import left
 from drive import TURN_HEADER, Driven, Ended
+from engines import Engine
 from kills import CLASSES, FIRST_TEXT
 from ledger import ANSWER_AFTER_S, Ledger
-from server import POLL_S, Server, create_key
+from server import POLL_S, Server
 
 RETRIES = 6
 """More than the client's default: one kill may cost several tries, and a load has several kills."""
@@ -106,11 +106,12 @@ script = "{folder / "script.toml"}"
 class Ground:
     """What all loads share."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.root = engine.root
         self.ledger = Ledger()
-        self.template = root / "load-template"
-        self.key = create_key(self.template, "--tools", "all", "--scope", "chat,turns:read,admin")
+        self.template = engine.template("template-load", "--tools", "all", "--scope", "chat,turns:read,admin")
+        self.key = self.template.key
 
 
 class Life:
@@ -134,6 +135,8 @@ class Life:
 class Load:
     """One server and those who ask it. `run` of each kind says what happens, and what is expected."""
 
+    retries = RETRIES
+
     def __init__(
         self, ground: Ground, name: str, questions: list[Question], tool_takes_s: float = ANSWER_AFTER_S
     ) -> None:
@@ -142,9 +145,10 @@ class Load:
         self.questions = questions
         self.folder = ground.root / name
         self.folder.mkdir()
-        shutil.copytree(ground.template, self.folder / "data")
+        record = ground.template.copy(self.folder)
         (self.folder / "script.toml").write_text(script(questions))
-        self.server = Server(self.folder, server_config(self.folder, f"{ground.ledger.url}/{name}"))
+        config = server_config(self.folder, f"{ground.ledger.url}/{name}")
+        self.server = Server(self.folder, config, record=record)
         self.case = ground.ledger.open(name, tool_takes_s)
         self.kills = 0
         self.serving = threading.Event()
@@ -157,6 +161,10 @@ class Load:
 
     def run(self) -> None:
         raise NotImplementedError
+
+    def ended_so_far(self) -> int:
+        """Clients that have ended."""
+        return self._ended
 
     def effects(self) -> int:
         return len(self.ground.ledger.effects(self.case))
@@ -174,7 +182,7 @@ class Load:
 
     def ask(self, question: Question) -> Ended:
         """With openai-python."""
-        driven = Driven(self.server.url, self.ground.key, retries=RETRIES)
+        driven = Driven(self.server.url, self.ground.key, retries=self.retries)
         try:
             return driven.ask(question.text, stream=question.stream)
         finally:
@@ -185,7 +193,14 @@ class Load:
         with self._lock:
             self._turns += turns
 
-    def go_through(self, lives: list[Life], ask: Callable[[Question], Ended], *, at_once: int = AT_ONCE) -> None:
+    def go_through(
+        self,
+        lives: list[Life],
+        ask: Callable[[Question], Ended],
+        *,
+        at_once: int = AT_ONCE,
+        ends_within_s: float = CLIENTS_END_WITHIN_S,
+    ) -> None:
         """Asks all questions, and lets the server live its lives meanwhile."""
         lives[0].start(self.server)
         self.serving.set()
@@ -204,7 +219,7 @@ class Load:
                     self._live(life)
                     following.start(self.server)
                     self.serving.set()
-                _, hanging = wait(asked, CLIENTS_END_WITHIN_S)
+                _, hanging = wait(asked, ends_within_s)
                 self.wrong += [f"{asked[client].form}: the client never ended" for client in hanging]
                 self._check_left(lives[-1])
             finally:
@@ -242,11 +257,11 @@ class Load:
         self.wrong += last.look(self.server, self.ground.key)
         for status, reason in self.server.rows("SELECT status, reason FROM turn"):
             self.statuses[f"{status}({reason})" if reason else status] += 1
-        plain = "SELECT id FROM turn WHERE status = 'incomplete' AND reason = 'interrupted' AND NOT streamed"
+        plain = "SELECT id FROM turn WHERE status = 'incomplete' AND reason = 'interrupted' AND streamed = 0"
         self.wrong += [f"turn {turn} is plain and was interrupted" for (turn,) in self.server.rows(plain)]
         self.wrong += left.open_rows(self.server)
         self.server.kill()
-        self.wrong += left.file(self.server)
+        self.wrong += self.server.record.wrong()
         self.wrong += left.effects(self.server, self.ground.ledger.effects(self.case))
 
     def _check_answers(self) -> None:

@@ -9,22 +9,20 @@ are sent again with it once they have ended: a client that lost its answer finds
 from __future__ import annotations
 
 import itertools
-import shutil
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 from drive import TURN_HEADER, Driven, Ended
+from engines import Engine
 from kills import (
     CLASSES,
     CLIENT_ENDS_WITHIN_S,
     FIRST_TEXT,
     LAST_TEXT,
-    WORKERS,
     Config,
     Matrix,
     Result,
@@ -33,10 +31,9 @@ from kills import (
     server_config,
 )
 from ledger import Case, Ledger
-from server import Server, create_key
+from server import Server
 
 PHASES = ("handing", "joining")
-WHOLE_S_MAX = 360.0
 KILLS_MIN = 120
 QUESTION = {"role": "user", "content": "Please."}
 PICKED = "blue"
@@ -128,7 +125,7 @@ class MixedMatrix(Matrix):
         armed = config.point if phase == config.phase else None
         server.kill()
         server.start(fail_point=armed)
-        driven = Driven(server.url, self.key)
+        driven = Driven(server.url, self.key, retries=server.record.retries)
         wanted = {
             "stream": config.stream,
             "messages": messages,
@@ -222,12 +219,12 @@ def function_call(call: dict[str, str]) -> dict:
     return {"id": call["id"], "type": "function", "function": function}
 
 
-def run(root: Path, *, quick: bool, only: str | None) -> tuple[int, int]:
+def run(engine: Engine, *, quick: bool, only: str | None) -> tuple[int, int]:
     """Runs the matrix; how many checks passed and failed."""
     began = time.monotonic()
     points = [point for point in fail_points() if only in (None, point)]
-    matrix = MixedMatrix(root, Ledger())
-    with ThreadPoolExecutor(WORKERS) as workers:
+    matrix = MixedMatrix(engine, Ledger())
+    with ThreadPoolExecutor(engine.workers) as workers:
         results = list(workers.map(matrix.run, configs(points, quick)))
     took_s = time.monotonic() - began
     passed = sum(not result.wrong for result in results)
@@ -246,7 +243,7 @@ def run(root: Path, *, quick: bool, only: str | None) -> tuple[int, int]:
     if only is None and not quick and kills < KILLS_MIN:
         print(f"FAILED: fewer than {KILLS_MIN} kills in mixed rounds")
         failed += 1
-    if took_s > WHOLE_S_MAX:
-        print(f"FAILED: more than {WHOLE_S_MAX:.0f} s")
+    if took_s > engine.whole_s_max:
+        print(f"FAILED: more than {engine.whole_s_max:.0f} s")
         failed += 1
     return passed, failed

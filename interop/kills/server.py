@@ -59,18 +59,69 @@ def revoke_key(data: Path, key: str) -> None:
     subprocess.run([BINARY, "keys", "revoke", key, "--data", str(data)], check=True, capture_output=True)
 
 
+class Record:
+    """Where the record of a server is."""
+
+    flags: list[str] = []
+    """What the server is told of it."""
+    settings = ""
+    """What its configuration begins with."""
+    taken_over_within_s = 0.0
+    """After a kill nobody goes on with a turn before that."""
+    retries: int | None = None
+    """How often a client tries again; `None` is its default."""
+
+    def rows(self, sql: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        """Reads it beside the server; a place for a value is `?`."""
+        raise NotImplementedError
+
+    def wrong(self) -> list[str]:
+        """What is wrong with that of a server that has ended, a line for each."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Removes what is not in the server's folder."""
+
+
+class FileRecord(Record):
+    """A database in a data folder."""
+
+    def __init__(self, data: Path) -> None:
+        self.file = data / "turnwright.db"
+
+    def rows(self, sql: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        database = sqlite3.connect(f"file:{self.file}?mode=ro", uri=True, timeout=10)
+        try:
+            return database.execute(sql, values).fetchall()
+        finally:
+            database.close()
+
+    def wrong(self) -> list[str]:
+        wrong = []
+        database = sqlite3.connect(self.file)
+        try:
+            for pragma in ("integrity_check", "foreign_key_check"):
+                found = database.execute(f"PRAGMA {pragma}").fetchall()
+                if found not in ([("ok",)], []):
+                    wrong.append(f"{pragma}: {found[:3]}")
+        finally:
+            database.close()
+        return wrong
+
+
 class Server:
     """`turnwright serve` on one folder and one port, started as often as wanted."""
 
-    def __init__(self, folder: Path, config: str, port: int | None = None) -> None:
+    def __init__(self, folder: Path, config: str, port: int | None = None, record: Record | None = None) -> None:
         self.folder = folder
         self.data = folder / "data"
+        self.record = record or FileRecord(self.data)
         self.port = port or free_port()
         self.url = f"http://{HOST}:{self.port}"
         self.log = folder / "server.log"
         self.process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "turnwright.toml").write_text(config)
+        (folder / "turnwright.toml").write_text(self.record.settings + config)
 
     def command(self) -> list[str]:
         return [
@@ -82,6 +133,7 @@ class Server:
             str(self.data),
             "--config",
             str(self.folder / "turnwright.toml"),
+            *self.record.flags,
         ]
 
     def start(
@@ -145,13 +197,8 @@ class Server:
         return self.process.wait(timeout_s)
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """Reads the database beside the server."""
-        file = f"file:{self.data / 'turnwright.db'}?mode=ro"
-        database = sqlite3.connect(file, uri=True, timeout=10)
-        try:
-            return database.execute(sql, values).fetchall()
-        finally:
-            database.close()
+        """Reads the database beside the server; a place for a value is `?`."""
+        return self.record.rows(sql, values)
 
     def turn(self, key: str, turn: str) -> tuple[int, dict[str, Any]]:
         """`GET /v1/turns/{id}`: the status and the record."""
@@ -187,6 +234,7 @@ class Server:
                 return error.code, json.loads(error.read() or b"{}")
 
     def forget(self) -> None:
-        """Ends it and removes its folder."""
+        """Ends it and removes its folder and its record."""
         self.kill()
+        self.record.forget()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -33,6 +33,7 @@ use tw_core::limits::{CALLBACK_WAIT_DEFAULT, DEFINITIONS_BYTES_MAX, RequestLimit
 use tw_core::time::Timestamp;
 use tw_core::tool::Tool;
 use tw_egress::client::EgressClient;
+use tw_egress::nats::{NatsConfig, NatsServers};
 use tw_egress::part_downloads::PartDownloader;
 use tw_egress::scripted::Script;
 use tw_egress::secrets::Secrets;
@@ -113,7 +114,8 @@ pub struct Settings {
 pub struct ServerSettings {
     pub listen: SocketAddr,
     pub data: PathBuf,
-    pub store: Option<StoreUrl>,
+    pub store: Option<ServerUrl>,
+    nats_url: Option<ServerUrl>,
     pub metrics_listen: Option<SocketAddr>,
     keep_alive_s: u64,
     body_timeout_s: u64,
@@ -230,12 +232,12 @@ struct LogSettings {
     turns: bool,
 }
 
-/// The URL of a database, which may hold a password.
+/// The URL of a server, which may hold a password.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
-pub struct StoreUrl(pub String);
+pub struct ServerUrl(pub String);
 
-impl fmt::Debug for StoreUrl {
+impl fmt::Debug for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
@@ -310,6 +312,9 @@ impl Settings {
         quota::rules(&settings.quota)?;
         settings.record.keeping()?;
         money::prices(&settings.price)?;
+        if let Some(url) = &settings.server.nats_url {
+            NatsServers::parse(&url.0).context("server.nats_url")?;
+        }
         settings.secrets = Arc::new(Secrets::new(secrets)?);
         Ok(settings)
     }
@@ -371,6 +376,7 @@ impl Settings {
             models_kept: Duration::from_secs(self.cache.models_s),
             disk_free_bytes_min: self.server.disk_free_bytes_min,
             log_turns: self.log.turns,
+            nats: self.nats(&environment)?,
             telemetry: self.telemetry(&environment)?,
             log_lines_dropped: DroppedLogLines::default(),
             fail_point: fail_point()?,
@@ -436,7 +442,23 @@ impl Settings {
         Ok(Some(written.config(client)))
     }
 
-    /// TLS to the server of the database.
+    /// The NATS that the variable names, or the settings.
+    fn nats(&self, environment: &Environment) -> anyhow::Result<Option<NatsConfig>> {
+        let written = self.server.nats_url.as_ref().map(|url| url.0.clone());
+        let (named, written) = match environment.get("NATS_URL")? {
+            Some(written) => ("the variable NATS_URL", Some(written)),
+            None => ("server.nats_url", written),
+        };
+        let Some(written) = written else {
+            return Ok(None);
+        };
+        Ok(Some(NatsConfig {
+            servers: NatsServers::parse(&written).with_context(|| named)?,
+            tls: self.database_tls()?,
+        }))
+    }
+
+    /// TLS to the server of the database, and to NATS.
     pub fn database_tls(&self) -> anyhow::Result<ClientConfig> {
         let trusted_roots = self.tls.trusted_roots(&Environment::of_process())?;
         let config = ClientConfig::builder().with_root_certificates(trusted_roots);

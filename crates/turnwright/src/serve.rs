@@ -34,7 +34,8 @@ pub const LOCK: &str = "lock";
 
 pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let dropped = DroppedLogLines::default();
-    let _log = log_to_stderr("info", dropped.clone())?;
+    // What the client of NATS has to say is said in `tw_egress::nats`, once.
+    let _log = log_to_stderr("info,async_nats=off", dropped.clone())?;
     let settings = Settings::load(&args)?;
     let mut config = settings.runtime()?;
     let options = settings.surfaces()?;

@@ -20,9 +20,10 @@ pub const LAST_POLL_MAX: Duration = Duration::from_secs(120);
 /// A change of jobs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobChange {
-    /// Jobs that are due are taken to be asked about, as `Jobs`: at most `jobs_max`. If they are not settled by
-    /// `until`, they are due again.
+    /// Jobs of an organization that are due are taken to be asked about, as `Jobs`: at most `jobs_max`. If they are not
+    /// settled by `until`, they are due again.
     Claim {
+        organization: OrgId,
         owner: String,
         jobs_max: u32,
         at: Timestamp,

@@ -14,6 +14,7 @@ pub mod client;
 pub mod env;
 pub mod file_downloads;
 pub mod idle_timer;
+pub mod nats;
 pub mod off_thread;
 pub mod otlp_sender;
 pub mod part_downloads;

@@ -294,7 +294,7 @@ impl TurnDriver {
     ) -> Result<(), DriverStop> {
         self.settle().await?;
         self.count(noted);
-        self.live.durable.send_replace(self.log.numbered());
+        self.tell_durable(self.log.numbered());
         self.send(show).await;
         for effect in then {
             self.start(effect);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
 use tw_core::event::{LogEvent, TurnEnd};
 use tw_core::id::{OrgId, TurnId};
 use tw_core::turn_status::{TurnReason, TurnStatus};
@@ -11,11 +12,13 @@ use tw_store::read::ReadError;
 use tw_store::read::events::NumberedEvent;
 
 use crate::live_turns::WaitingClient;
+use crate::replica_messages::TurnMessages;
 use crate::runtime::{Runtime, RuntimeInner};
 
 /// Events of one read.
 const PAGE_EVENTS_MAX: usize = 1024;
-/// Time after which a turn that nobody drives is looked at again: it is being recovered.
+/// Time after which a turn that this process does not drive is looked at again: another one drives it, or it is being
+/// recovered. What is told over NATS is looked at at once.
 const ORPHAN_LOOK: Duration = Duration::from_millis(200);
 
 /// An observer of a turn's log, from its start.
@@ -28,6 +31,8 @@ pub struct Follower {
     ended: bool,
     /// The client that waits for the turn while this is held.
     client: Option<WaitingClient>,
+    /// What is told of the turn by the process that drives it.
+    messages: Option<TurnMessages>,
 }
 
 impl Follower {
@@ -40,6 +45,7 @@ impl Follower {
             after: 0,
             ended: false,
             client: None,
+            messages: None,
         }
     }
 
@@ -80,8 +86,7 @@ impl Follower {
             if self.ended {
                 return Ok(None);
             }
-            let live = self.inner.live.get(self.turn);
-            let mut durable = live.as_ref().map(|live| live.durable.subscribe());
+            let news = self.listen();
             let page = self
                 .inner
                 .store
@@ -115,35 +120,70 @@ impl Follower {
                 self.ended = true;
                 return Ok(None);
             }
-            wait_for_more(durable.as_mut()).await;
+            self.wait_for_more(news, self.after).await;
         }
     }
 
     /// Waits for the end; the client, if any, is held until then.
     pub(crate) async fn wait_for_end(mut self) -> Result<(), ReadError> {
         loop {
-            let live = self.inner.live.get(self.turn);
-            let mut durable = live.as_ref().map(|live| live.durable.subscribe());
+            let news = self.listen();
             let store = &self.inner.store;
             let status = store.turn_status(self.organization, self.turn).await?;
             if status.is_none_or(TurnStatus::is_final) {
                 self.client = None;
                 return Ok(());
             }
-            wait_for_more(durable.as_mut()).await;
+            self.wait_for_more(news, 0).await;
+        }
+    }
+
+    /// Listens for news of the turn. To be called before the record is read, so that what is written meanwhile is heard.
+    fn listen(&mut self) -> TurnNews {
+        if let Some(live) = self.inner.live.get(self.turn) {
+            self.messages = None;
+            return TurnNews::Here(live.durable.subscribe());
+        }
+        if self.messages.is_none() {
+            let messages = self.inner.replicas.messages.get();
+            self.messages = messages.and_then(|messages| messages.of_turn(self.turn));
+        }
+        TurnNews::Elsewhere {
+            listened: Instant::now(),
+        }
+    }
+
+    /// Waits until the turn's rows may say more than they do up to the event `after`.
+    async fn wait_for_more(&mut self, news: TurnNews, after: u64) {
+        match news {
+            TurnNews::Here(mut durable) => {
+                // An error means that the driver is gone; the next read sees what it left.
+                let _ = durable.changed().await;
+            }
+            TurnNews::Elsewhere { listened } => {
+                let told = async {
+                    match &mut self.messages {
+                        Some(messages) => messages.told_of_more(after, listened).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    () = told => {}
+                    () = sleep(ORPHAN_LOOK) => {}
+                }
+            }
         }
     }
 }
 
-/// Waits until the turn's row may say more.
-async fn wait_for_more(durable: Option<&mut watch::Receiver<u64>>) {
-    match durable {
-        Some(durable) => {
-            // An error means that the driver is gone; the next read sees what it left.
-            let _ = durable.changed().await;
-        }
-        None => tokio::time::sleep(ORPHAN_LOOK).await,
-    }
+/// Whence a follower hears of a turn.
+enum TurnNews {
+    /// This process drives it.
+    Here(watch::Receiver<u64>),
+    Elsewhere {
+        /// When it was last looked at.
+        listened: Instant,
+    },
 }
 
 /// The end of a deleted turn as its readers see it, whatever its log still held.

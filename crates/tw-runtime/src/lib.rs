@@ -21,6 +21,7 @@ pub mod kept_answer;
 pub mod keys;
 pub mod models;
 pub mod relay;
+mod replica_messages;
 mod replicas;
 pub mod runtime;
 pub mod tools;

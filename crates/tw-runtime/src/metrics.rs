@@ -70,6 +70,7 @@ pub struct Metrics {
     queue: Gauge,
     database_bytes: Gauge,
     log_bytes: Gauge,
+    nats_connected: Gauge,
 }
 
 /// Metrics of connections, counted where these are accepted.
@@ -208,6 +209,7 @@ impl Metrics {
             queue: Gauge::default(),
             database_bytes: Gauge::default(),
             log_bytes: Gauge::default(),
+            nats_connected: Gauge::default(),
         };
         let mut root = Registry::default();
         root.register_collector(Box::new(process::ProcessMetrics { started }));
@@ -215,6 +217,11 @@ impl Metrics {
         metrics.register_turns(registry);
         metrics.register_spans(registry);
         metrics.register_surroundings(registry, store);
+        registry.register(
+            "nats_connected",
+            "1 while there is a connection to NATS, 0 also where none is set",
+            metrics.nats_connected.clone(),
+        );
         registry.register(
             "log_lines_dropped",
             "Log lines that could not be written, or found no room while nobody read the log",
@@ -388,9 +395,11 @@ impl Metrics {
         format: Format,
         (turns, streams): (usize, usize),
         sizes: Option<StoreSizes>,
+        has_nats: bool,
     ) -> String {
         self.turns_running.set(gauge(turns as u64));
         self.streams_open.set(gauge(streams as u64));
+        self.nats_connected.set(i64::from(has_nats));
         if let Some(sizes) = sizes {
             self.queue.set(gauge(sizes.queue_jobs as u64));
             self.database_bytes

@@ -17,6 +17,7 @@ use tw_store::system;
 
 use crate::callbacks;
 use crate::error_chain::ErrorChain;
+use crate::replica_messages::{self, ReplicaMessages};
 use crate::runtime::{Runtime, RuntimeInner};
 
 /// Time between two looks at what other processes left, which finds what a lost hint would have told.
@@ -28,6 +29,8 @@ pub(crate) struct Replicas {
     lease: OnceLock<InstanceLease>,
     term: Mutex<CancellationToken>,
     share: Arc<LimitShare>,
+    /// The way to the others over NATS, where one is set.
+    pub(crate) messages: OnceLock<ReplicaMessages>,
     /// Somebody else's turns may be free, or the lease is held again.
     pub(crate) look: Notify,
     /// Another process may have asked turns of this one to stop.
@@ -72,10 +75,26 @@ impl Replicas {
         }
     }
 
+    /// Whether there is a connection to NATS.
+    pub(crate) fn has_nats(&self) -> bool {
+        let messages = self.messages.get();
+        messages.is_some_and(ReplicaMessages::is_connected)
+    }
+
+    /// Another process may have left something to do.
+    pub(crate) fn hinted(&self) {
+        self.look.notify_one();
+        self.stops.notify_one();
+    }
+
     /// Gives the lease back: others take over what is left at once.
     pub(crate) async fn leave(&self) {
         if let Some(lease) = self.lease.get() {
             lease.leave().await;
+        }
+        if let Some(messages) = self.messages.get() {
+            messages.hint();
+            messages.flush().await;
         }
     }
 
@@ -130,7 +149,11 @@ impl Runtime {
     /// See [`JoinError`].
     pub async fn join(&self, lease: Duration) -> Result<(), JoinError> {
         let inner = &self.0;
+        let nats = inner.config.nats.clone();
         let Some(lease) = inner.store.join(&inner.boot, lease).await? else {
+            if nats.is_some() {
+                tracing::warn!("nobody shares a database in a folder, so NATS is not used");
+            }
             return Ok(());
         };
         let standing = lease.standing();
@@ -147,6 +170,10 @@ impl Runtime {
         inner.tasks.spawn(keep_terms(Arc::clone(inner), standing));
         inner.tasks.spawn(hear_hints(Arc::clone(inner)));
         inner.tasks.spawn(stop_asked(Arc::clone(inner)));
+        if let Some(nats) = nats {
+            let messages = replica_messages::run(Arc::clone(inner), nats);
+            inner.tasks.spawn(messages);
+        }
         Ok(())
     }
 
@@ -200,10 +227,7 @@ async fn hear_hints(inner: Arc<RuntimeInner>) {
     };
     loop {
         tokio::select! {
-            () = lease.hinted() => {
-                inner.replicas.look.notify_one();
-                inner.replicas.stops.notify_one();
-            }
+            () = lease.hinted() => inner.replicas.hinted(),
             () = nothing_left(&inner) => return,
         }
     }
@@ -237,7 +261,7 @@ async fn stop_asked(inner: Arc<RuntimeInner>) {
 }
 
 /// Waits until the process ends and drives nothing any more.
-async fn nothing_left(inner: &RuntimeInner) {
+pub(crate) async fn nothing_left(inner: &RuntimeInner) {
     inner.refusing.cancelled().await;
     let mut changed = inner.live.changed.subscribe();
     while inner.live.count() > 0 {

@@ -18,6 +18,7 @@ use tw_egress::client::{
     ClientOptions, EgressClient, PoolOptions, READ_BYTES_MAX_DEFAULT, web_roots,
 };
 use tw_egress::env::Env;
+use tw_egress::nats::NatsConfig;
 use tw_egress::part_downloads::{DownloadLimits, PartDownloader};
 use tw_egress::probe::{BadProbe, Prober};
 use tw_egress::secrets::Secrets;
@@ -114,6 +115,8 @@ pub struct RuntimeConfig {
     pub disk_free_bytes_min: u64,
     /// Whether the log gets a line for each turn and each relayed request that ends.
     pub log_turns: bool,
+    /// NATS over which the servers on one PostgreSQL database tell each other at once; `None` leaves it to the database.
+    pub nats: Option<NatsConfig>,
     /// What is traced, and where it goes; `None` traces nothing.
     pub telemetry: Option<TelemetryConfig>,
     /// Count of lines that the log could not take.
@@ -188,6 +191,7 @@ impl RuntimeConfig {
             models_kept: MODELS_KEPT_DEFAULT,
             disk_free_bytes_min: DISK_FREE_BYTES_DEFAULT,
             log_turns: true,
+            nats: None,
             telemetry: None,
             log_lines_dropped: DroppedLogLines::default(),
             fail_point: None,
@@ -333,7 +337,8 @@ impl Runtime {
     pub fn metrics_text(&self, format: Format) -> String {
         let sizes = self.0.store.sizes();
         let now = (self.turns_running(), self.0.limiter.streams());
-        self.0.metrics.text(format, now, sizes)
+        let has_nats = self.0.replicas.has_nats();
+        self.0.metrics.text(format, now, sizes, has_nats)
     }
 
     pub fn request_limits(&self) -> &RequestLimits {

@@ -491,7 +491,10 @@ fn lock_rows(
 fn hint(db: &mut WriteSession<'_>, what: &'static str) -> Result<(), StoreApplyError> {
     match db.engine() {
         Engine::Sqlite => Ok(()),
-        Engine::Postgres => run(db, what, "SELECT pg_notify('turnwright', '')", params![]),
+        Engine::Postgres => {
+            db.note_hint();
+            run(db, what, "SELECT pg_notify('turnwright', '')", params![])
+        }
     }
 }
 

@@ -155,6 +155,23 @@ pub enum WriteSession<'c> {
     Postgres(PostgresWriter<'c>),
 }
 
+/// What was written that somebody is to hear of once it is committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotedWrites {
+    /// Deliveries of webhooks.
+    pub deliveries: bool,
+    /// Something for other servers on the database.
+    pub hint: bool,
+}
+
+impl NotedWrites {
+    /// Adds what was noted of another try or batch.
+    pub fn add(&mut self, more: Self) {
+        self.deliveries |= more.deliveries;
+        self.hint |= more.hint;
+    }
+}
+
 impl<'c> WriteSession<'c> {
     pub fn engine(&self) -> Engine {
         match self {
@@ -166,16 +183,24 @@ impl<'c> WriteSession<'c> {
     /// Notes that deliveries of webhooks were written, so that whoever sends them is woken.
     pub fn note_deliveries(&mut self) {
         match self {
-            Self::Sqlite(writer) => writer.has_deliveries = true,
-            Self::Postgres(writer) => writer.has_deliveries = true,
+            Self::Sqlite(writer) => writer.noted.deliveries = true,
+            Self::Postgres(writer) => writer.noted.deliveries = true,
         }
     }
 
-    /// Whether deliveries were noted since this was last asked. Those of a group that was rolled back may be among them.
-    pub fn take_deliveries(&mut self) -> bool {
+    /// Notes that there is something for other servers on the database.
+    pub fn note_hint(&mut self) {
         match self {
-            Self::Sqlite(writer) => std::mem::take(&mut writer.has_deliveries),
-            Self::Postgres(writer) => std::mem::take(&mut writer.has_deliveries),
+            Self::Sqlite(writer) => writer.noted.hint = true,
+            Self::Postgres(writer) => writer.noted.hint = true,
+        }
+    }
+
+    /// What was noted since this was last asked. That of a group that was rolled back may be among it.
+    pub fn take_noted(&mut self) -> NotedWrites {
+        match self {
+            Self::Sqlite(writer) => std::mem::take(&mut writer.noted),
+            Self::Postgres(writer) => std::mem::take(&mut writer.noted),
         }
     }
 

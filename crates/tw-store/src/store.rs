@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rusqlite::Connection;
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tw_core::change::{Change, ChangeGroup, Fence, NewTurn, Outcome, TurnChange};
 use tw_core::time::Timestamp;
 
@@ -25,8 +25,8 @@ use crate::read::ReadError;
 use crate::read::memory::RecentRecalls;
 use crate::session::ReadSession;
 use crate::session::postgres::PostgresServer;
-use crate::writer::WriterJob;
 use crate::writer::sqlite;
+use crate::writer::{WriterJob, WriterWakes};
 
 use inline::InlineStore;
 use postgres::PostgresStore;
@@ -129,7 +129,7 @@ pub struct Store {
     inner: Arc<Inner>,
     kept: RecentRecalls,
     content_bytes_min: usize,
-    deliveries: Arc<Notify>,
+    wakes: Arc<WriterWakes>,
 }
 
 impl std::fmt::Debug for Store {
@@ -167,10 +167,10 @@ impl Store {
         let group_jobs_max = options.group_jobs_max.max(1);
         let figures = WriterFigures::new();
         let counts = figures.clone();
-        let deliveries = Arc::new(Notify::new());
-        let wake = Arc::clone(&deliveries);
-        Self::open_with(path, &options, (figures, deliveries), move |conn, queue| {
-            sqlite::run(&conn, queue, group_jobs_max, (&counts, &wake));
+        let wakes = Arc::<WriterWakes>::default();
+        let of_writer = Arc::clone(&wakes);
+        Self::open_with(path, &options, (figures, wakes), move |conn, queue| {
+            sqlite::run(&conn, queue, group_jobs_max, (&counts, &of_writer));
         })
     }
 
@@ -189,7 +189,7 @@ impl Store {
     fn open_with(
         path: &Path,
         options: &StoreOptions,
-        (figures, deliveries): (WriterFigures, Arc<Notify>),
+        (figures, wakes): (WriterFigures, Arc<WriterWakes>),
         write: impl FnOnce(Connection, mpsc::Receiver<WriterJob>) + Send + 'static,
     ) -> Result<Self, OpenError> {
         create_private(path).map_err(|source| OpenError::Create {
@@ -225,7 +225,7 @@ impl Store {
             })),
             kept: RecentRecalls::new(),
             content_bytes_min: options.content_bytes_min,
-            deliveries,
+            wakes,
         })
     }
 
@@ -241,14 +241,14 @@ impl Store {
     ) -> Result<Self, OpenError> {
         let server = PostgresServer::of(url, tls).map_err(OpenError::Connect)?;
         let content_bytes_min = options.content_bytes_min;
-        let deliveries = Arc::new(Notify::new());
-        let wake = Arc::clone(&deliveries);
-        let opening = move || PostgresStore::open(server, &options, &wake);
+        let wakes = Arc::<WriterWakes>::default();
+        let of_writer = Arc::clone(&wakes);
+        let opening = move || PostgresStore::open(server, &options, &of_writer);
         let store = tokio::task::spawn_blocking(opening)
             .await
             .map_err(|error| OpenError::Thread(std::io::Error::other(error)))??;
         let inner = Inner::Postgres(Box::new(store));
-        Ok(Self::of(inner, content_bytes_min, deliveries))
+        Ok(Self::of(inner, content_bytes_min, wakes))
     }
 
     /// A store in memory that writes on the caller's thread, for simulation.
@@ -274,12 +274,12 @@ impl Store {
         Ok(Self::of(inner, options.content_bytes_min, Arc::default()))
     }
 
-    fn of(inner: Inner, content_bytes_min: usize, deliveries: Arc<Notify>) -> Self {
+    fn of(inner: Inner, content_bytes_min: usize, wakes: Arc<WriterWakes>) -> Self {
         Self {
             inner: Arc::new(inner),
             kept: RecentRecalls::new(),
             content_bytes_min,
-            deliveries,
+            wakes,
         }
     }
 
@@ -372,7 +372,7 @@ impl Store {
         let jobs = match &*self.inner {
             Inner::File(file) => file.jobs.as_ref(),
             Inner::Postgres(postgres) => postgres.queue_for(&group.group),
-            Inner::Inline(inline) => return inline.apply(&group, &self.deliveries),
+            Inner::Inline(inline) => return inline.apply(&group, &self.wakes),
         };
         let (reply, answer) = oneshot::channel();
         let jobs = jobs.ok_or(StoreApplyError::Closed)?;
@@ -390,12 +390,20 @@ impl Store {
     /// # Cancel safety
     /// Nothing is missed.
     pub async fn deliveries_written(&self) {
-        self.deliveries.notified().await;
+        self.wakes.deliveries.notified().await;
+    }
+
+    /// Ends when something for other servers on the database was written since it ended last; it may also end without.
+    ///
+    /// # Cancel safety
+    /// Nothing is missed.
+    pub async fn hint_written(&self) {
+        self.wakes.hints.notified().await;
     }
 
     /// Ends [`Store::deliveries_written`] once.
     pub fn wake_sender(&self) {
-        self.deliveries.notify_one();
+        self.wakes.deliveries.notify_one();
     }
 
     /// Whether another write would wait for room in the queue.
@@ -416,7 +424,7 @@ impl Store {
             Inner::File(_) | Inner::Postgres(_) => Err(StoreApplyError::NotInline),
             Inner::Inline(inline) => {
                 let group = WritableGroup::new(group.clone(), self.content_bytes_min);
-                inline.apply(&group, &self.deliveries)
+                inline.apply(&group, &self.wakes)
             }
         }
     }

@@ -12,6 +12,7 @@ use crate::apply::StoreApplyError;
 use crate::blob::WritableGroup;
 use crate::db_error::DbError;
 use crate::figures::WriterFigures;
+use crate::session::NotedWrites;
 
 pub type GroupAnswer = Result<Vec<Outcome>, StoreApplyError>;
 
@@ -32,12 +33,29 @@ pub trait WriterEngine {
     /// this returns.
     fn commit(&mut self, groups: &[WritableGroup]) -> Vec<GroupAnswer>;
 
-    /// Whether deliveries of webhooks were written since this was last asked. Those of a group that was rolled back may
-    /// be among them.
-    fn take_deliveries(&mut self) -> bool;
+    /// What was noted since this was last asked. That of a group that was rolled back may be among it.
+    fn take_noted(&mut self) -> NotedWrites;
 
     /// The connection's `PRAGMA synchronous`.
     fn synchronous(&mut self) -> Result<i64, DbError>;
+}
+
+/// Those who wait for something to be written.
+#[derive(Debug, Default)]
+pub struct WriterWakes {
+    pub deliveries: Notify,
+    pub hints: Notify,
+}
+
+impl WriterWakes {
+    pub fn wake(&self, noted: NotedWrites) {
+        if noted.deliveries {
+            self.deliveries.notify_one();
+        }
+        if noted.hint {
+            self.hints.notify_one();
+        }
+    }
 }
 
 /// A batch of at least this many jobs says that many turns write at once.
@@ -50,7 +68,7 @@ pub fn serve_all(
     engine: &mut impl WriterEngine,
     jobs: &mut mpsc::Receiver<WriterJob>,
     group_jobs_max: usize,
-    (figures, deliveries): (&WriterFigures, &Notify),
+    (figures, wakes): (&WriterFigures, &WriterWakes),
 ) {
     let mut last = 0;
     let mut ended = Instant::now();
@@ -69,9 +87,7 @@ pub fn serve_all(
         }
         last = batch.len();
         serve(engine, batch, figures);
-        if engine.take_deliveries() {
-            deliveries.notify_one();
-        }
+        wakes.wake(engine.take_noted());
         ended = Instant::now();
     }
 }

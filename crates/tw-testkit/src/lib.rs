@@ -8,6 +8,8 @@ pub mod listener;
 pub mod client;
 pub mod connect_proxy;
 pub mod job_api;
+#[cfg(feature = "for_tests")]
+pub mod nats;
 pub mod polling;
 #[cfg(feature = "for_tests")]
 pub mod postgres;

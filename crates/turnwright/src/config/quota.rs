@@ -11,29 +11,21 @@ use crate::organization::slug;
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct QuotaSettings {
-    of: HolderName,
+    of: String,
     organization: Option<String>,
     tool: Option<String>,
     calls_per_hour: Option<u32>,
     tokens_per_minute: Option<u64>,
 }
 
-#[derive(Clone, Copy, Deserialize, Debug)]
-#[serde(rename_all = "snake_case")]
-enum HolderName {
-    Organization,
-    Key,
-    EndUser,
-}
-
-impl HolderName {
-    fn holder(self) -> QuotaHolder {
-        match self {
-            Self::Organization => QuotaHolder::Organization,
-            Self::Key => QuotaHolder::Key,
-            Self::EndUser => QuotaHolder::EndUser,
-        }
-    }
+fn holder(name: &str) -> anyhow::Result<QuotaHolder> {
+    let all = [
+        QuotaHolder::Organization,
+        QuotaHolder::Key,
+        QuotaHolder::EndUser,
+    ];
+    let found = all.into_iter().find(|holder| holder.as_str() == name);
+    found.context("of: is 'organization', 'key' or 'end_user'")
 }
 
 /// The quotas of all entries.
@@ -53,11 +45,12 @@ impl QuotaSettings {
         let organization = organization
             .map(|name| slug(name).with_context(|| format!("organization {name:?}")))
             .transpose()?;
+        let of = holder(&self.of)?;
         match (self.calls_per_hour, self.tokens_per_minute) {
             (Some(calls_max), None) => rules.calls.push(CallQuotaRule {
                 organization,
                 quota: CallQuota {
-                    of: self.of.holder(),
+                    of,
                     tool: self.tool.clone(),
                     calls_max,
                 },
@@ -68,7 +61,7 @@ impl QuotaSettings {
                 }
                 rules.tokens.push(TokenQuotaRule {
                     organization,
-                    of: self.of.holder(),
+                    of,
                     tokens_max,
                 });
             }

@@ -100,9 +100,18 @@ fn what_is_not_known_is_an_error_that_names_it() {
         ("[rate.organizations.\"A b\"]\n", "A b"),
         ("[secret.KEY]\nvalue = \"v\"\n", "secret"),
         ("[secrets.KEY]\nvalues = \"v\"\n", "values"),
+        (
+            "[server]\nnats_url = \"canary@127.0.0.1\"\n",
+            "server.nats_url: must be a URL as nats://",
+        ),
+        (
+            "[server]\nnats_url = \"nats://canary@a,nats://b:canary@c\"\n",
+            "server.nats_url: names several users",
+        ),
     ] {
         let error = format!("{:#}", load(text).unwrap_err());
         assert!(error.contains(named), "{text}: {error}");
+        assert!(!error.contains("canary"), "{text}: {error}");
     }
 }
 

@@ -10,8 +10,9 @@ use tw_testkit::client::TestClient;
 use tw_testkit::listener::Listener;
 
 /// What the command reads of the environment; a test starts with none of it.
-const VARIABLES: [&str; 15] = [
+const VARIABLES: [&str; 16] = [
     "DATABASE_URL",
+    "NATS_URL",
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
     "ENABLE_TOOLS",

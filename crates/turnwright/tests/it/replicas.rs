@@ -1,6 +1,7 @@
 //! Several servers on one database.
 
 mod load;
+mod nats;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -284,6 +285,70 @@ async fn tools_and_keys_that_are_changed_on_one_are_seen_by_the_other() {
     })
     .await;
     assert!(began.elapsed() < SEEN_WITHIN, "{:?}", began.elapsed());
+}
+
+/// What a turn that waits for a job is told of is in the record alone: the callback comes to another server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_waits_hears_of_a_callback_that_came_to_another_server() {
+    const BASE: &str = "http://hooks.example";
+    // After that a turn that has heard nothing looks for itself.
+    const WAIT: Duration = Duration::from_secs(30);
+    let service = Listener::start(|_| ListenerReply::json("{\"job\":\"job_7\"}"));
+    let service = service.await.unwrap();
+    let call = CALL
+        .replace("calculate", "draw")
+        .replace("{\\\"expression\\\":\\\"6*7\\\"}", "{}");
+    let replies = vec![ListenerReply::json(call), ListenerReply::json(PLAIN)];
+    let upstream = Listener::in_turn(replies).await.unwrap();
+    let place = service.url("").replace("http://", "");
+    let more = format!(
+        "[hooks]\npublic_url = \"{BASE}\"\nwait_s = {}\n[[egress.allow]]\nplace = \"{place}\"",
+        WAIT.as_secs()
+    );
+    let Some(cluster) = Cluster::on(upstream, &settings(&more)).await else {
+        return;
+    };
+    let first = cluster.start("first");
+    let second = cluster.start("second");
+    let other = cluster.client(&second);
+    let tool = json!({
+        "name": "draw", "description": "Draws.", "type": "api_request", "method": "POST", "url": service.url("/jobs"),
+        "body": { "callback": "{{callback_url}}" },
+        "completion": {
+            "completes": "webhook", "waits": true, "deadline_s": 900, "external_id": "$.job",
+            "callback": { "status": "$.state", "completed": ["done"], "failed": ["failed"], "result": "$.picture" },
+        },
+    });
+    let made = other.send("POST", "/api/default/tools", &[], tool.to_string());
+    let made = made.await.unwrap();
+    assert!(made.status < 300, "{}", made.text());
+    let asking = cluster.ask(&first);
+    let turn = cluster.turn().await;
+    let path = format!("/v1/turns/{turn}");
+    poll_until("a call that awaits its callback", async || {
+        let record = other.send("GET", &path, &[], "").await.unwrap().json();
+        let reason = &record["rounds"][0]["calls"][0]["reason"];
+        (reason == "awaiting_callback").then_some(())
+    })
+    .await;
+    let asked = service.asked().pop().unwrap().json();
+    let callback = asked["callback"].as_str().unwrap().strip_prefix(BASE);
+    let body = json!({ "state": "done", "picture": "a cat" }).to_string();
+    let began = Instant::now();
+    let taken = other.send("POST", callback.unwrap(), &[], body).await;
+    assert_eq!(taken.unwrap().status, 200);
+    let answer = asking.await.unwrap().unwrap();
+    let took = began.elapsed();
+    assert!(took < WAIT / 2, "{took:?}");
+    assert_eq!(answer["choices"][0]["message"]["content"], "42", "{answer}");
+    let record = ended(&other, &turn).await;
+    let call = &record["rounds"][0]["calls"][0];
+    let seen = [&call["status"], &call["told"], &call["shown"]];
+    assert_eq!(
+        seen,
+        [&json!("completed"), &json!(null), &json!("\"a cat\"")],
+        "{record}"
+    );
 }
 
 const HALF: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Forty\"}}]}\n\n";

@@ -613,8 +613,7 @@ impl JobLab {
         let now = Timestamp(START.0 + later_s * 1_000_000);
         let after = now.after(std::time::Duration::from_secs(0));
         poll_until("a settled poll", async || {
-            let due = tw_store::system::jobs::next_due(&self.lab.app.store).await;
-            let due = due.unwrap()?;
+            let due = self.next_due().await?;
             // A claim lasts for two minutes, which no wait of the tool does.
             let waits = due.since(after).as_secs();
             (due > after && waits <= 60).then_some(())
@@ -623,12 +622,12 @@ impl JobLab {
     }
 
     async fn job_is_there(&self) {
-        poll_until("a job", async || {
-            tw_store::system::jobs::next_due(&self.lab.app.store)
-                .await
-                .unwrap()
-        })
-        .await;
+        poll_until("a job", async || self.next_due().await).await;
+    }
+
+    async fn next_due(&self) -> Option<Timestamp> {
+        let due = tw_store::system::jobs::due(&self.lab.app.store).await;
+        due.unwrap().iter().map(|of| of.due).min()
     }
 }
 

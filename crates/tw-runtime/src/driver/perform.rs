@@ -116,8 +116,16 @@ impl TurnDriver {
         for point in after {
             self.reach(point);
         }
-        self.live.durable.send_replace(self.log.numbered());
+        self.tell_durable(self.log.numbered());
         Ok(None)
+    }
+
+    /// Tells whoever follows the turn, here and elsewhere, up to which number its log can be read.
+    pub(super) fn tell_durable(&self, last: u64) {
+        self.live.durable.send_replace(last);
+        if let Some(messages) = self.inner.replicas.messages.get() {
+            messages.tell_durable(self.fence.turn, last);
+        }
     }
 
     pub(super) fn on_flushed(
@@ -126,7 +134,7 @@ impl TurnDriver {
     ) -> Result<(), DriverStop> {
         let last = flushed.map_err(DriverStop::Write)?;
         self.reach(FailPoint::AfterFlush);
-        self.live.durable.send_replace(last);
+        self.tell_durable(last);
         Ok(())
     }
 

@@ -2,9 +2,12 @@
 //!
 //! A job is claimed in the store before it is asked about and settled there afterwards, so a crash in between only means
 //! that it is asked about again: a poll changes nothing at its tool.
+//!
+//! An organization whose service hangs holds its own slots for as long as a poll may take, and leaves some for every other one.
 
 pub(crate) mod copying;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,18 +15,20 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tw_core::call::{CallEnd, CallReason};
 use tw_core::callback::CallbackMeaning;
-use tw_core::change::Outcome;
+use tw_core::change::{Change, Outcome};
 use tw_core::definition::{PollRules, ToolDefinition};
 use tw_core::effect_words;
+use tw_core::id::OrgId;
 use tw_core::job::{JobChange, JobClaim, JobEnding, JobProgress, PollFault, PolledJob, SettleJob};
 use tw_core::time::Timestamp;
 use tw_core::variables::Variables;
 use tw_egress::api_request::poll::{PollContext, PollReport};
 use tw_egress::off_thread::aside;
 use tw_egress::secrets::Tenancy;
+use tw_store::apply::StoreApplyError;
 use tw_store::read::ReadError;
 use tw_store::system;
-use tw_store::system::jobs::{self, JobToAsk};
+use tw_store::system::jobs::{self, DueJobs, JobToAsk};
 use tw_wire::stored::tool;
 
 use crate::callbacks::masked;
@@ -31,7 +36,9 @@ use crate::error_chain::ErrorChain;
 use crate::runtime::RuntimeInner;
 
 /// Jobs that are asked about at once.
-const SLOTS: usize = 64;
+const SLOTS: usize = 256;
+/// Those of one organization.
+const SLOTS_OF_ONE: usize = 64;
 /// Longest time between two looks at what is due: what another process writes wakes nobody here.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time after which a job that was claimed and not settled is due again: longer than any tool's timeout.
@@ -44,13 +51,14 @@ const SETTLES_MAX: u32 = 3;
 const ASIDE_BYTES_MIN: usize = 32 * 1024;
 
 pub(crate) async fn run(inner: Arc<RuntimeInner>) {
-    let mut asking: JoinSet<()> = JoinSet::new();
+    let mut asking: JoinSet<OrgId> = JoinSet::new();
+    let mut slots = PollSlots::default();
     let mut may_free = true;
     loop {
         if may_free {
             may_free = !free_claims(&inner).await;
         }
-        let next = take_due(&inner, &mut asking).await;
+        let next = take_due(&inner, &mut asking, &mut slots).await;
         let wait = next.map_or(LOOK_INTERVAL, |at| {
             at.since(inner.env.now()).min(LOOK_INTERVAL)
         });
@@ -58,14 +66,50 @@ pub(crate) async fn run(inner: Arc<RuntimeInner>) {
             () = inner.refusing.cancelled() => break,
             () = inner.jobs_due.notified() => {}
             () = inner.replicas.gone_for_jobs.notified() => may_free = true,
-            Some(_) = asking.join_next(), if !asking.is_empty() => {}
+            Some(ended) = asking.join_next(), if !asking.is_empty() => slots.give_back(ended.ok(), 1),
             () = tokio::time::sleep(wait) => {}
         }
-        while asking.try_join_next().is_some() {}
+        while let Some(ended) = asking.try_join_next() {
+            slots.give_back(ended.ok(), 1);
+        }
+        if asking.is_empty() {
+            // A task that panicked has not said whose it was.
+            slots = PollSlots::default();
+        }
     }
     let all_asked = async { while asking.join_next().await.is_some() {} };
     // What is cut off is asked about again by the next process.
     let _ = tokio::time::timeout(LAST_POLLS_MAX, all_asked).await;
+}
+
+/// Slots in use.
+#[derive(Debug, Default)]
+struct PollSlots {
+    of: HashMap<OrgId, usize>,
+    used: usize,
+}
+
+impl PollSlots {
+    /// Slots that an organization may take now: at most half of what is free, so that whoever comes next finds some.
+    fn room(&self, organization: OrgId) -> usize {
+        let own = self.of.get(&organization).copied().unwrap_or(0);
+        let left = SLOTS.saturating_sub(self.used);
+        left.div_ceil(2).min(SLOTS_OF_ONE.saturating_sub(own))
+    }
+
+    fn take(&mut self, organization: OrgId, slots: usize) {
+        *self.of.entry(organization).or_default() += slots;
+        self.used += slots;
+    }
+
+    fn give_back(&mut self, organization: Option<OrgId>, slots: usize) {
+        let Some(own) = organization.and_then(|organization| self.of.get_mut(&organization)) else {
+            return;
+        };
+        *own = own.saturating_sub(slots);
+        self.used = self.used.saturating_sub(slots);
+        self.of.retain(|_, used| *used > 0);
+    }
 }
 
 /// Whether it is done.
@@ -83,50 +127,91 @@ async fn free_claims(inner: &RuntimeInner) -> bool {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+enum TakeJobsError {
+    #[error("reading what is due")]
+    Read(#[from] ReadError),
+    #[error("claiming jobs")]
+    Write(#[from] StoreApplyError),
+}
+
 /// Begins to ask about what is due, as far as there is room; when the next of the others is due.
-async fn take_due(inner: &Arc<RuntimeInner>, asking: &mut JoinSet<()>) -> Option<Timestamp> {
+async fn take_due(
+    inner: &Arc<RuntimeInner>,
+    asking: &mut JoinSet<OrgId>,
+    slots: &mut PollSlots,
+) -> Option<Timestamp> {
     if inner.refusing.is_cancelled() || !inner.replicas.may_drive() {
         return None;
     }
-    let room = SLOTS.saturating_sub(asking.len());
-    if room == 0 {
-        return None;
-    }
-    let now = inner.env.now();
-    let next = match jobs::next_due(&inner.store).await {
-        Ok(Some(due)) if due <= now => now,
-        Ok(next) => return next,
+    match try_take_due(inner, asking, slots).await {
+        Ok(next) => next,
         Err(error) => {
-            tracing::warn!(error = %ErrorChain(&error), "jobs that are due cannot be read now");
-            return None;
-        }
-    };
-    let claim = JobChange::Claim {
-        owner: inner.boot.clone(),
-        jobs_max: u32::try_from(room).unwrap_or(u32::MAX),
-        at: now,
-        until: now.after(CLAIM_MAX),
-    };
-    match inner.store.apply(vec![claim.into()]).await {
-        Ok(outcomes) => {
-            let mut is_full = false;
-            for outcome in outcomes {
-                if let Outcome::Jobs(claimed) = outcome {
-                    is_full = claimed.len() == room;
-                    for claim in claimed {
-                        let inner = Arc::clone(inner);
-                        asking.spawn(async move { ask(&inner, claim).await });
-                    }
-                }
-            }
-            // The others are due now, and wait for room.
-            (!is_full).then_some(next.after(LOOK_INTERVAL))
-        }
-        Err(error) => {
-            tracing::warn!(error = %ErrorChain(&error), "jobs that are due cannot be claimed now");
+            tracing::warn!(error = %ErrorChain(&error), "jobs cannot be asked about now");
             None
         }
     }
+}
+
+async fn try_take_due(
+    inner: &Arc<RuntimeInner>,
+    asking: &mut JoinSet<OrgId>,
+    slots: &mut PollSlots,
+) -> Result<Option<Timestamp>, TakeJobsError> {
+    let now = inner.env.now();
+    let mut known = jobs::due(&inner.store).await?;
+    let next = known.iter().map(|of| of.due).filter(|due| *due > now).min();
+    known.retain(|of| of.due <= now);
+    // Whoever has waited longest first.
+    known.sort_by_key(|of| of.due);
+    let (mut claims, mut of) = (Vec::new(), Vec::new());
+    for DueJobs { organization, .. } in known {
+        let room = slots.room(organization);
+        if room == 0 {
+            continue;
+        }
+        // Taken as if all were due, so that nobody after takes them; given back below.
+        slots.take(organization, room);
+        of.push((organization, room));
+        claims.push(claim(inner, organization, room, now));
+    }
+    if claims.is_empty() {
+        return Ok(next);
+    }
+    let outcomes = inner.store.apply(claims).await;
+    for ((organization, room), claimed) in of.into_iter().zip(of_each(&outcomes)) {
+        for claim in claimed {
+            let (inner, claim) = (Arc::clone(inner), claim.clone());
+            asking.spawn(async move {
+                ask(&inner, claim).await;
+                organization
+            });
+        }
+        slots.give_back(Some(organization), room - claimed.len());
+    }
+    outcomes?;
+    Ok(next)
+}
+
+/// The jobs of each claim; none of claims that were not written.
+fn of_each(outcomes: &Result<Vec<Outcome>, StoreApplyError>) -> impl Iterator<Item = &[JobClaim]> {
+    let outcomes = outcomes.as_deref().unwrap_or_default().iter();
+    let claimed = outcomes.map(|outcome| match outcome {
+        Outcome::Jobs(claimed) => claimed.as_slice(),
+        _ => &[],
+    });
+    claimed.chain(std::iter::repeat(&[][..]))
+}
+
+fn claim(inner: &RuntimeInner, organization: OrgId, room: usize, at: Timestamp) -> Change {
+    JobChange::Claim {
+        organization,
+        owner: inner.boot.clone(),
+        jobs_max: u32::try_from(room).unwrap_or(u32::MAX),
+        at,
+        until: at.after(CLAIM_MAX),
+    }
+    .into()
 }
 
 /// Asks about a job once and notes what became of it.
@@ -409,3 +494,6 @@ fn tell(inner: &RuntimeInner, ending: &JobEnding, job: &JobToAsk) {
         live.call_ended(job.call, end.clone());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -822,7 +822,7 @@ CREATE TABLE job (
     UNIQUE (turn, round, position)
 ) STRICT;
 
-CREATE INDEX job_due ON job (due_us);
+CREATE INDEX job_due ON job (organization, due_us);
 CREATE INDEX job_claimed ON job (claimed_by) WHERE claimed_by IS NOT NULL;
 
 -- Everything that came to the address of a callback, refused or not.

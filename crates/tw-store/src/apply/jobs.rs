@@ -21,11 +21,12 @@ pub fn apply(
 ) -> Result<Outcome, StoreApplyError> {
     match change {
         JobChange::Claim {
+            organization,
             owner,
             jobs_max,
             at,
             until,
-        } => claim(db, owner, *jobs_max, (*at, *until)),
+        } => claim(db, *organization, owner, *jobs_max, (*at, *until)),
         JobChange::Settle(settle) => settle_job(db, settle, contents),
         JobChange::FreeClaims { owner, at } => free_claims(db, owner, *at),
         JobChange::AskNow {
@@ -106,21 +107,24 @@ pub(super) fn forget(
 
 /// Jobs that somebody else claims or settles are left to a later time.
 pub const DUE: Sql = Sql {
-    sqlite: "SELECT key FROM job WHERE due_us <= ?1 ORDER BY due_us LIMIT ?2",
-    postgres: "SELECT key FROM job WHERE due_us <= ?1 ORDER BY due_us LIMIT ?2 FOR NO KEY UPDATE SKIP LOCKED",
+    sqlite: "SELECT key FROM job WHERE organization = ?1 AND due_us <= ?2 ORDER BY due_us LIMIT ?3",
+    postgres:
+        "SELECT key FROM job WHERE organization = ?1 AND due_us <= ?2 ORDER BY due_us LIMIT ?3
+        FOR NO KEY UPDATE SKIP LOCKED",
 };
 
 const CLAIM: &str = "UPDATE job SET claimed_by = ?2, due_us = ?3, updated_us = ?4 WHERE key = ?1";
 
 fn claim(
     db: &mut WriteSession<'_>,
+    organization: OrgId,
     owner: &str,
     jobs_max: u32,
     (at, until): (Timestamp, Timestamp),
 ) -> Result<Outcome, StoreApplyError> {
     const WHAT: &str = "claiming jobs";
     let due: Vec<i64> = db
-        .all(DUE, params![at.0, jobs_max])
+        .all(DUE, params![organization.0, at.0, jobs_max])
         .map_err(|error| StoreApplyError::db(WHAT, error))?;
     for key in &due {
         run(db, WHAT, CLAIM, params![key, owner, until.0, at.0])?;

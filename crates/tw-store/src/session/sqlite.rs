@@ -3,6 +3,7 @@
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ToSql};
 
+use super::NotedWrites;
 use super::bound::{Bound, Params, has_nul, without_nul};
 use super::row::Row;
 use super::sql::{TextPlace, place};
@@ -47,8 +48,8 @@ pub struct SqliteWriter<'conn> {
     conn: &'conn Connection,
     /// Prepared statements in order of their [`place`].
     prepared: Vec<(TextPlace, CachedStatement<'conn>)>,
-    /// Deliveries of webhooks were written since this was last asked.
-    pub(super) has_deliveries: bool,
+    /// What was noted since this was last asked.
+    pub(super) noted: NotedWrites,
 }
 
 impl<'conn> SqliteWriter<'conn> {
@@ -56,7 +57,7 @@ impl<'conn> SqliteWriter<'conn> {
         Self {
             conn,
             prepared: Vec::new(),
-            has_deliveries: false,
+            noted: NotedWrites::default(),
         }
     }
 

@@ -4,7 +4,6 @@ use std::sync::Mutex;
 use std::thread;
 
 use rusqlite::Connection;
-use tokio::sync::Notify;
 use tw_core::change::Outcome;
 use tw_core::time::Timestamp;
 
@@ -19,7 +18,7 @@ use crate::session::ReadSession;
 use crate::session::postgres::PostgresServer;
 use crate::writer::postgres::PostgresCommits;
 use crate::writer::sqlite::{self, SqliteCommits};
-use crate::writer::{GroupAnswer, WriterEngine};
+use crate::writer::{GroupAnswer, WriterEngine, WriterWakes};
 
 pub enum InlineStore {
     /// In memory.
@@ -53,17 +52,13 @@ impl InlineStore {
     pub fn apply(
         &self,
         group: &WritableGroup,
-        deliveries: &Notify,
+        wakes: &WriterWakes,
     ) -> Result<Vec<Outcome>, StoreApplyError> {
         let mut answers = match self {
-            Self::Sqlite { conn, rules } => commit_one(
-                &mut SqliteCommits::of(&lock(conn), *rules),
-                group,
-                deliveries,
-            ),
-            Self::Postgres(engine) => {
-                elsewhere(|| commit_one(&mut *lock(engine), group, deliveries))
+            Self::Sqlite { conn, rules } => {
+                commit_one(&mut SqliteCommits::of(&lock(conn), *rules), group, wakes)
             }
+            Self::Postgres(engine) => elsewhere(|| commit_one(&mut *lock(engine), group, wakes)),
         };
         answers
             .pop()
@@ -99,12 +94,10 @@ impl InlineStore {
 fn commit_one(
     engine: &mut impl WriterEngine,
     group: &WritableGroup,
-    deliveries: &Notify,
+    wakes: &WriterWakes,
 ) -> Vec<GroupAnswer> {
     let answers = engine.commit(std::slice::from_ref(group));
-    if engine.take_deliveries() {
-        deliveries.notify_one();
-    }
+    wakes.wake(engine.take_noted());
     answers
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tw_core::change::ChangeGroup;
 
 use super::{OpenError, StoreOptions, lock};
@@ -16,7 +16,7 @@ use crate::migrate;
 use crate::read::ReadError;
 use crate::session::ReadSession;
 use crate::session::postgres::{BEGIN_READ, PgConnection, PostgresServer};
-use crate::writer::{WriterJob, postgres};
+use crate::writer::{WriterJob, WriterWakes, postgres};
 
 /// Connections that write. While one waits for its commit, another one sends.
 const WRITERS: usize = 2;
@@ -43,7 +43,7 @@ impl PostgresStore {
     pub fn open(
         server: PostgresServer,
         options: &StoreOptions,
-        deliveries: &Arc<Notify>,
+        wakes: &Arc<WriterWakes>,
     ) -> Result<Self, OpenError> {
         let conn = server.connect().map_err(OpenError::Connect)?;
         migrate::postgres::run(&conn, options.now)?;
@@ -58,11 +58,11 @@ impl PostgresStore {
                 None => server.connect().map_err(OpenError::Connect)?,
             };
             let (server, figures) = (server.clone(), figures.clone());
-            let wake = Arc::clone(deliveries);
+            let wakes = Arc::clone(wakes);
             let writer = thread::Builder::new()
                 .name(format!("store-writer-{number}"))
                 .spawn(move || {
-                    postgres::run(server, conn, queue, group_jobs_max, (&figures, &wake));
+                    postgres::run(server, conn, queue, group_jobs_max, (&figures, &wakes));
                 })
                 .map_err(OpenError::Thread)?;
             jobs.push(sender);

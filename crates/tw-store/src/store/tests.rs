@@ -1,11 +1,11 @@
 use std::sync::{Arc, mpsc};
 
-use tokio::sync::Notify;
 use tw_core::change::Change;
 use tw_core::time::Timestamp;
 
 use super::{Store, StoreOptions};
 use crate::figures::WriterFigures;
+use crate::writer::WriterWakes;
 use crate::writer::sqlite;
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn a_store_is_full_while_its_writer_is_behind() {
         (figures, Arc::default()),
         move |conn, queue| {
             let _: Result<(), _> = wait.recv();
-            sqlite::run(&conn, queue, 1, (&of_writer, &Notify::new()));
+            sqlite::run(&conn, queue, 1, (&of_writer, &WriterWakes::default()));
         },
     );
     let store = store.unwrap();

@@ -4,7 +4,7 @@ use tw_core::id::{CallId, CallRef, JobKey, OrgId, TurnId};
 use tw_core::time::Timestamp;
 
 use crate::read::ReadError;
-use crate::read::columns::{get, optional_time, word};
+use crate::read::columns::{get, optional_time, time, word};
 use crate::session::bound::params;
 use crate::store::Store;
 
@@ -82,20 +82,41 @@ pub async fn job_to_ask(store: &Store, job: JobKey) -> Result<Option<JobToAsk>, 
         .await
 }
 
-/// When the next job is due.
+/// An organization that has jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueJobs {
+    pub organization: OrgId,
+    /// Time when the first of its jobs is due.
+    pub due: Timestamp,
+}
+
+/// One look into the index for each organization that has jobs, however many jobs and organizations there are.
+const DUE: &str = "WITH RECURSIVE with_jobs (organization) AS (
+        SELECT min(j.organization) FROM job j
+        UNION ALL
+        SELECT (SELECT min(j.organization) FROM job j WHERE j.organization > w.organization)
+        FROM with_jobs w WHERE w.organization IS NOT NULL)
+    SELECT w.organization,
+        (SELECT j.due_us FROM job j WHERE j.organization = w.organization ORDER BY j.due_us LIMIT 1) AS due_us
+    FROM with_jobs w WHERE w.organization IS NOT NULL";
+
+/// The organizations that have jobs, which are due now or later.
 ///
 /// # Errors
 /// See [`ReadError`].
-pub async fn next_due(store: &Store) -> Result<Option<Timestamp>, ReadError> {
+pub async fn due(store: &Store) -> Result<Vec<DueJobs>, ReadError> {
     store
         .read(|conn| {
-            let sql = "SELECT due_us FROM job ORDER BY due_us LIMIT 1";
-            let mut statement = conn.prepare_cached(sql)?;
+            let mut statement = conn.prepare_cached(DUE)?;
             let mut rows = statement.query(&[])?;
-            let Some(row) = rows.next()? else {
-                return Ok(None);
-            };
-            Ok(Some(Timestamp(get(row, "due_us")?)))
+            let mut due = Vec::new();
+            while let Some(row) = rows.next()? {
+                due.push(DueJobs {
+                    organization: OrgId(get(row, "organization")?),
+                    due: time(row, "due_us")?,
+                });
+            }
+            Ok(due)
         })
         .await
 }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::sync::mpsc::Receiver;
 
-use super::{GroupAnswer, WriterEngine, WriterJob, serve_all};
+use super::{GroupAnswer, WriterEngine, WriterJob, WriterWakes, serve_all};
 use crate::apply::{AppliedGroup, CHECK_FENCE, GuardRules, StoreApplyError, apply};
 use crate::blob::WritableGroup;
 use crate::db_error::{DbError, Failure};
@@ -16,7 +15,7 @@ use crate::figures::WriterFigures;
 use crate::read::ReadError;
 use crate::session::postgres::writer::{PostgresWriter, WritePace};
 use crate::session::postgres::{BEGIN_READ, PgConnection, PostgresServer};
-use crate::session::{ReadSession, WriteSession};
+use crate::session::{NotedWrites, ReadSession, WriteSession};
 
 /// Times that a batch is written again because its connection was lost before its commit, or it met another one.
 const TRIES_MAX: u32 = 6;
@@ -30,7 +29,7 @@ pub fn run(
     conn: PgConnection,
     mut jobs: Receiver<WriterJob>,
     group_jobs_max: usize,
-    told: (&WriterFigures, &Notify),
+    told: (&WriterFigures, &WriterWakes),
 ) {
     let mut engine = PostgresCommits::of(server, conn);
     serve_all(&mut engine, &mut jobs, group_jobs_max, told);
@@ -40,8 +39,8 @@ pub fn run(
 pub struct PostgresCommits {
     server: PostgresServer,
     conn: Option<PgConnection>,
-    /// Deliveries of webhooks were written since this was last asked.
-    has_deliveries: Cell<bool>,
+    /// What was noted since this was last asked.
+    noted: Cell<NotedWrites>,
 }
 
 /// What became of a try to write a batch.
@@ -60,7 +59,7 @@ impl WriterEngine for PostgresCommits {
         let mut tries = 1;
         loop {
             let tried = match connected(&self.server, &mut self.conn) {
-                Ok(conn) => commit_on(conn, groups, &self.has_deliveries),
+                Ok(conn) => commit_on(conn, groups, &self.noted),
                 Err(error) => Tried::Again(error),
             };
             let error = match tried {
@@ -77,8 +76,8 @@ impl WriterEngine for PostgresCommits {
         }
     }
 
-    fn take_deliveries(&mut self) -> bool {
-        self.has_deliveries.take()
+    fn take_noted(&mut self) -> NotedWrites {
+        self.noted.take()
     }
 
     fn synchronous(&mut self) -> Result<i64, DbError> {
@@ -102,7 +101,7 @@ impl PostgresCommits {
         Self {
             server,
             conn: Some(conn),
-            has_deliveries: Cell::new(false),
+            noted: Cell::default(),
         }
     }
 
@@ -154,16 +153,16 @@ fn chain(error: &DbError) -> String {
 
 /// Groups seldom fail, and to wait for each statement costs more than all of them. So they are first sent one behind the
 /// other; if one fails, that try is undone and made again with savepoints, statement by statement.
-fn commit_on(conn: &PgConnection, groups: &[WritableGroup], has_deliveries: &Cell<bool>) -> Tried {
-    let written = write_together(conn, groups, has_deliveries);
+fn commit_on(conn: &PgConnection, groups: &[WritableGroup], noted: &Cell<NotedWrites>) -> Tried {
+    let written = write_together(conn, groups, noted);
     match written {
         Ok(answers) => end(conn, answers),
-        Err(None) => commit_each(conn, groups, has_deliveries),
+        Err(None) => commit_each(conn, groups, noted),
         Err(Some(error)) => {
             if conn.is_lost() {
                 return Tried::Again(error);
             }
-            commit_each(conn, groups, has_deliveries)
+            commit_each(conn, groups, noted)
         }
     }
 }
@@ -173,7 +172,7 @@ fn commit_on(conn: &PgConnection, groups: &[WritableGroup], has_deliveries: &Cel
 fn write_together(
     conn: &PgConnection,
     groups: &[WritableGroup],
-    has_deliveries: &Cell<bool>,
+    noted: &Cell<NotedWrites>,
 ) -> Result<Vec<GroupAnswer>, Option<DbError>> {
     conn.send_frame("BEGIN");
     let mut writer = PostgresWriter::of(conn, WritePace::Ahead);
@@ -192,7 +191,7 @@ fn write_together(
                 }
             }
             conn.settle().map_err(Some)?;
-            note_deliveries(&mut db, has_deliveries);
+            keep_noted(&mut db, noted);
             Ok(answers)
         });
     if written.is_err() {
@@ -202,11 +201,7 @@ fn write_together(
 }
 
 /// Writes each group in a savepoint of its own, so that one that fails takes no other with it.
-fn commit_each(
-    conn: &PgConnection,
-    groups: &[WritableGroup],
-    has_deliveries: &Cell<bool>,
-) -> Tried {
+fn commit_each(conn: &PgConnection, groups: &[WritableGroup], noted: &Cell<NotedWrites>) -> Tried {
     if let Err(error) = conn.frame("BEGIN") {
         return Tried::Again(error);
     }
@@ -238,15 +233,15 @@ fn commit_each(
         roll_back(conn);
         return Tried::Answered(answers);
     }
-    note_deliveries(&mut db, has_deliveries);
+    keep_noted(&mut db, noted);
     end(conn, answers)
 }
 
-/// Keeps in mind that deliveries were written, before the answer to their commit can get lost.
-fn note_deliveries(db: &mut WriteSession<'_>, has_deliveries: &Cell<bool>) {
-    if db.take_deliveries() {
-        has_deliveries.set(true);
-    }
+/// Keeps in mind what was noted, before the answer to its commit can get lost.
+fn keep_noted(db: &mut WriteSession<'_>, noted: &Cell<NotedWrites>) {
+    let mut all = noted.get();
+    all.add(db.take_noted());
+    noted.set(all);
 }
 
 fn write_member(

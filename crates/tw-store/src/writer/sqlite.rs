@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
-use super::{GroupAnswer, WriterEngine, WriterJob, serve_all};
+use super::{GroupAnswer, WriterEngine, WriterJob, WriterWakes, serve_all};
 use crate::apply::{AppliedGroup, GuardRules, StoreApplyError, apply};
 use crate::blob::WritableGroup;
 use crate::connection;
 use crate::db_error::{DbError, Failure};
 use crate::figures::WriterFigures;
-use crate::session::WriteSession;
 use crate::session::sqlite::SqliteWriter;
+use crate::session::{NotedWrites, WriteSession};
 
 /// Serves jobs until every sender is gone and the queue is empty; then the database file alone
 /// is the whole database, unless somebody else has it open and is in its midst.
@@ -20,7 +20,7 @@ pub fn run(
     conn: &Connection,
     mut jobs: mpsc::Receiver<WriterJob>,
     group_jobs_max: usize,
-    told: (&WriterFigures, &Notify),
+    told: (&WriterFigures, &WriterWakes),
 ) {
     let mut engine = SqliteCommits::of(conn, GuardRules::STRICT);
     serve_all(&mut engine, &mut jobs, group_jobs_max, told);
@@ -60,8 +60,8 @@ impl WriterEngine for SqliteCommits<'_> {
         }
     }
 
-    fn take_deliveries(&mut self) -> bool {
-        self.db.take_deliveries()
+    fn take_noted(&mut self) -> NotedWrites {
+        self.db.take_noted()
     }
 
     fn synchronous(&mut self) -> Result<i64, DbError> {

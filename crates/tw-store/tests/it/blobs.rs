@@ -242,7 +242,7 @@ async fn a_deleted_conversation_leaves_no_content_behind() {
 }
 
 /// A key of the other organization.
-async fn key_of_stranger(world: &StoreWorld) -> ApiKeyId {
+pub async fn key_of_stranger(world: &StoreWorld) -> ApiKeyId {
     let new = Change::CreateApiKey(api_key(world.stranger, 2));
     let created = world.write(new).await.unwrap();
     let Outcome::ApiKey(key) = created else {

@@ -8,10 +8,11 @@ use tw_core::turn_policy::RecordPolicy;
 use tw_core::turn_status::TurnStatus;
 use tw_store::read::turn::CallRow;
 use tw_store::system::callbacks::callback_target;
+use tw_store::system::ended_calls::{EndedCall, ended_calls};
 
 use crate::tools::new_tool;
 use crate::world::{
-    StoreWorld, at, call_ref, completed, end_turn, failed, on_each_store, pending_call,
+    StoreWorld, at, call_ref, completed, end_turn, failed, on_each_store, pending_call, turn_id,
 };
 
 /// A turn with a call that runs.
@@ -305,6 +306,83 @@ async fn a_token_finds_its_call_with_the_tool_that_it_runs() {
         assert_eq!((found.call, found.id), (call.call, call.id));
         let none = callback_target(&world.store, "other").await.unwrap();
         assert_eq!(none, None);
+    })
+    .await;
+}
+
+/// A turn of this owner with a call that awaits its callback.
+async fn awaiting(world: &StoreWorld, n: u128, owner: &str) -> (TurnId, NewCall) {
+    let new = NewTurn {
+        owner: owner.to_owned(),
+        ..world.new_turn(n)
+    };
+    let turn = new.id;
+    world.accept_new(new).await.unwrap();
+    let call = NewCall {
+        status: CallStatus::Processing,
+        ..pending_call(turn, call_ref(1, 0))
+    };
+    let add = TurnChange::AddCall(Box::new(call.clone()));
+    world
+        .write_turn(turn, vec![add, awaits(&call)])
+        .await
+        .unwrap();
+    (turn, call)
+}
+
+/// What a process that drives turns looks for beside other servers, whose callbacks and sweeps end its calls.
+#[tokio::test]
+async fn ends_that_others_wrote_are_found_by_whoever_drives_the_turn() {
+    on_each_store(async |world| {
+        let found = async |owner: &str| {
+            let mut found = ended_calls(&world.store, owner).await.unwrap();
+            found.sort_by_key(|ended| ended.turn);
+            found
+        };
+        let end_by_callback = async |n: u8, call: &NewCall| {
+            let end = CallbackMeaning::Ended(by_callback());
+            let taken = taken(Some((world.organization, call)), n, end);
+            assert_eq!(take(&world, taken).await, CallbackOutcome::Completed);
+        };
+        let (own, waited_for) = awaiting(&world, 1, "boot 1").await;
+        let (of_task, its) = awaiting(&world, 2, "boot 1:7").await;
+        let (of_other, theirs) = awaiting(&world, 3, "boot 12").await;
+        let (_, detached) = awaiting(&world, 4, "boot 1").await;
+        let (over, last) = awaiting(&world, 5, "boot 1").await;
+        awaiting(&world, 6, "boot 1").await;
+        let (ran, plain) = turn_with_call(&world, 7).await;
+        world
+            .write_turn(turn_id(4), vec![detaches(&detached)])
+            .await
+            .unwrap();
+        assert_eq!(found("boot 1").await, []);
+        for (n, call) in (1..).zip([&waited_for, &its, &theirs, &detached, &last]) {
+            end_by_callback(n, call).await;
+        }
+        let end = TurnChange::EndTurn(end_turn(TurnStatus::Completed));
+        world.write_turn(over, vec![end]).await.unwrap();
+        let end = TurnChange::EndCall {
+            call: plain.call,
+            end: completed(),
+            at: at(30),
+        };
+        world.write_turn(ran, vec![end]).await.unwrap();
+        let expected = |turn, call: &NewCall| EndedCall {
+            turn,
+            call: call.call,
+            end: CallEnd {
+                result: None,
+                ..by_callback()
+            },
+        };
+        assert_eq!(
+            found("boot 1").await,
+            [expected(own, &waited_for), expected(of_task, &its)]
+        );
+        assert_eq!(found("boot 12").await, [expected(of_other, &theirs)]);
+        assert_eq!(found("boot").await, []);
+        // Of no name of an owner is anything a pattern.
+        assert_eq!(found("boot _").await, []);
     })
     .await;
 }

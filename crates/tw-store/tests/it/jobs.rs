@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tw_core::call::{CallEnd, CallReason};
+use tw_core::call::{CallEnd, CallReason, CallStatus};
 use tw_core::call_file::{CallFile, FileContent, FileFault};
 use tw_core::callback::{CallbackMeaning, CallbackOutcome, TakenCallback};
-use tw_core::change::{AwaitedCallback, Change, NewCall, Outcome, TurnChange};
-use tw_core::id::{FileId, TurnId};
+use tw_core::change::{AwaitedCallback, Change, NewCall, NewTurn, Outcome, TurnChange};
+use tw_core::id::{FileId, OrgId, TurnId};
 use tw_core::job::{
     JobChange, JobClaim, JobEnding, LAST_POLL_MAX, PollFault, PolledJob, SettleJob,
 };
@@ -15,11 +15,14 @@ use tw_core::turn_status::TurnStatus;
 use tw_store::read::open_calls::OpenCallsWanted;
 use tw_store::read::view::ResultDetail;
 use tw_store::system::files::file;
-use tw_store::system::jobs::{JobToAsk, job_to_ask, next_due};
+use tw_store::system::jobs::{DueJobs, JobToAsk, due, job_to_ask};
 use uuid::Uuid;
 
+use crate::blobs::key_of_stranger;
 use crate::callbacks::{row, take, taken, turn_with_call};
-use crate::world::{StoreWorld, at, completed, end_turn, on_each_store};
+use crate::world::{
+    StoreWorld, at, call_ref, completed, end_turn, failed, on_each_store, pending_call,
+};
 
 const NO_LIMIT: u64 = u64::MAX;
 
@@ -41,16 +44,32 @@ async fn turn_with_job(world: &StoreWorld, n: u128) -> (TurnId, NewCall) {
 }
 
 async fn claim(world: &StoreWorld, owner: &str, now: Timestamp, until: Timestamp) -> Vec<JobClaim> {
+    claim_of(world, world.organization, owner, (now, until), 10).await
+}
+
+async fn claim_of(
+    world: &StoreWorld,
+    organization: OrgId,
+    owner: &str,
+    (at, until): (Timestamp, Timestamp),
+    jobs_max: u32,
+) -> Vec<JobClaim> {
     let claim = JobChange::Claim {
+        organization,
         owner: owner.to_owned(),
-        jobs_max: 10,
-        at: now,
+        jobs_max,
+        at,
         until,
     };
     match world.write(claim.into()).await {
         Ok(Outcome::Jobs(claimed)) => claimed,
         other => panic!("{other:?}"),
     }
+}
+
+async fn next_due(world: &StoreWorld) -> Option<Timestamp> {
+    let due = due(&world.store).await.unwrap();
+    due.iter().map(|of| of.due).min()
 }
 
 async fn settle(world: &StoreWorld, claim: &JobClaim, end: JobEnding) -> Outcome {
@@ -101,7 +120,7 @@ fn over(external_id: Option<&str>, n: u8, world: &StoreWorld, call: &NewCall) ->
 async fn a_job_is_claimed_by_one_and_settled_by_its_claim_alone() {
     on_each_store(async |world| {
         let (_, call) = turn_with_job(&world, 1).await;
-        assert_eq!(next_due(&world.store).await.unwrap(), Some(at(100)));
+        assert_eq!(next_due(&world).await, Some(at(100)));
         assert_eq!(claim(&world, "a", at(99), at(300)).await, []);
         let first = claim(&world, "a", at(100), at(300)).await.remove(0);
         assert_eq!(claim(&world, "b", at(100), at(300)).await, []);
@@ -120,14 +139,14 @@ async fn a_job_is_claimed_by_one_and_settled_by_its_claim_alone() {
         assert_eq!(late, Outcome::Already);
         let noted = settle(&world, &second, again(400, Some(PollFault::Status))).await;
         assert_eq!(noted, Outcome::Done);
-        assert_eq!(next_due(&world.store).await.unwrap(), Some(at(400)));
+        assert_eq!(next_due(&world).await, Some(at(400)));
         let third = claim(&world, "a", at(400), at(600)).await.remove(0);
         let job = to_ask(&world, &third).await.unwrap();
         assert_eq!((job.polls, job.faults), (1, 1));
         let done = settle(&world, &third, ended(&world, &call, Vec::new(), 0)).await;
         assert_eq!(done, Outcome::Done);
         assert_eq!(to_ask(&world, &third).await, None);
-        assert_eq!(next_due(&world.store).await.unwrap(), None);
+        assert_eq!(next_due(&world).await, None);
     })
     .await;
 }
@@ -146,7 +165,7 @@ async fn jobs_of_a_process_that_is_gone_are_due_at_once() {
             let outcome = world.write(free.into()).await.unwrap();
             assert_eq!(outcome, Outcome::Count(freed), "{owner}");
         }
-        assert_eq!(next_due(&world.store).await.unwrap(), Some(at(200)));
+        assert_eq!(next_due(&world).await, Some(at(200)));
     })
     .await;
 }
@@ -161,7 +180,7 @@ async fn a_callback_has_its_job_asked_about_whoever_is_asking() {
         // What was heard before the callback came says nothing about it.
         let heard = settle(&world, &asking, again(400, None)).await;
         assert_eq!(heard, Outcome::Already);
-        assert_eq!(next_due(&world.store).await.unwrap(), Some(at(20)));
+        assert_eq!(next_due(&world).await, Some(at(20)));
         let twice = TakenCallback {
             sender_id: "sent 1".to_owned(),
             ..over(Some("job-7"), 3, &world, &call)
@@ -189,7 +208,7 @@ async fn a_callback_that_comes_before_the_answer_waits_for_it() {
         let await_it = polled(&call, Some("job-7"));
         world.write_turn(turn, vec![await_it]).await.unwrap();
         // Due as the callback had it, and with the id.
-        assert_eq!(next_due(&world.store).await.unwrap(), Some(at(40)));
+        assert_eq!(next_due(&world).await, Some(at(40)));
         let claimed = claim(&world, "a", at(40), at(60)).await.remove(0);
         let job = to_ask(&world, &claimed).await.unwrap();
         assert_eq!(job.external_id.as_deref(), Some("job-7"));
@@ -207,7 +226,7 @@ async fn a_callback_tells_an_id_that_nobody_knew() {
             awaited.poll_at = None;
         }
         world.write_turn(turn, vec![unknown]).await.unwrap();
-        assert_eq!(next_due(&world.store).await.unwrap(), None);
+        assert_eq!(next_due(&world).await, None);
         take(&world, over(Some("job-9"), 1, &world, &call)).await;
         assert_eq!(
             row(&world, turn).await.external_id.as_deref(),
@@ -258,7 +277,7 @@ async fn whatever_ends_a_call_ends_its_job() {
         }
         let end = row(&world, late).await.call.end.unwrap();
         assert_eq!(end.reason, Some(CallReason::Deadline));
-        assert_eq!(next_due(&world.store).await.unwrap(), None);
+        assert_eq!(next_due(&world).await, None);
     })
     .await;
 }
@@ -287,7 +306,7 @@ async fn a_job_whose_call_has_ended_is_over() {
             settle(&world, &claimed, JobEnding::Over).await,
             Outcome::Done
         );
-        assert_eq!(next_due(&world.store).await.unwrap(), None);
+        assert_eq!(next_due(&world).await, None);
     })
     .await;
 }
@@ -445,7 +464,125 @@ async fn open_calls_are_listed_by_what_holds_them_up() {
             at: at(50),
         };
         assert_eq!(world.write(ask.into()).await.unwrap(), Outcome::Done);
-        assert_eq!(next_due(&world.store).await.unwrap(), Some(at(50)));
+        assert_eq!(next_due(&world).await, Some(at(50)));
+    })
+    .await;
+}
+
+fn too_late(world: &StoreWorld, call: &NewCall) -> JobEnding {
+    JobEnding::Ended {
+        organization: world.organization,
+        call: call.id,
+        end: failed(CallReason::Deadline),
+        files: Vec::new(),
+        files_bytes_max: NO_LIMIT,
+    }
+}
+
+/// Whoever asks past the deadline says that nobody told the end; a callback that came meanwhile says otherwise, and is
+/// to be asked about.
+#[tokio::test]
+async fn a_deadline_holds_only_while_nobody_has_taken_the_job() {
+    on_each_store(async |world| {
+        let (turn, call) = turn_with_job(&world, 1).await;
+        let stale = claim(&world, "a", at(1000), at(1100)).await.remove(0);
+        assert_eq!(
+            take(&world, over(Some("job-7"), 1, &world, &call)).await,
+            CallbackOutcome::Kept
+        );
+        let told = settle(&world, &stale, too_late(&world, &call)).await;
+        assert_eq!(told, Outcome::Already);
+        assert_eq!(row(&world, turn).await.call.end, None);
+        let next = claim(&world, "a", at(1000), at(1200)).await.remove(0);
+        assert!(to_ask(&world, &next).await.unwrap().called_back);
+        // Under the name of the same process, and still not its claim.
+        let told = settle(&world, &stale, too_late(&world, &call)).await;
+        assert_eq!(told, Outcome::Already);
+        assert_eq!(row(&world, turn).await.call.end, None);
+        let told = settle(&world, &next, too_late(&world, &call)).await;
+        assert_eq!(told, Outcome::Done);
+        let end = row(&world, turn).await.call.end.unwrap();
+        assert_eq!(end.reason, Some(CallReason::Deadline));
+
+        // What the tool said is true, whoever has the job.
+        let (turn, call) = turn_with_job(&world, 2).await;
+        let stale = claim(&world, "a", at(1000), at(1100)).await.remove(0);
+        claim(&world, "b", at(1100), at(1300)).await.remove(0);
+        let told = settle(&world, &stale, ended(&world, &call, Vec::new(), 0)).await;
+        assert_eq!(told, Outcome::Done);
+        assert_eq!(row(&world, turn).await.call.end, Some(completed()));
+    })
+    .await;
+}
+
+/// That a job is over was seen under a claim, and may be older than what made it due again.
+#[tokio::test]
+async fn a_job_is_over_only_for_whoever_has_it() {
+    on_each_store(async |world| {
+        turn_with_job(&world, 1).await;
+        let first = claim(&world, "a", at(100), at(200)).await.remove(0);
+        let second = claim(&world, "a", at(200), at(300)).await.remove(0);
+        let third = claim(&world, "b", at(300), at(400)).await.remove(0);
+        for stale in [&first, &second] {
+            let told = settle(&world, stale, JobEnding::Over).await;
+            assert_eq!(told, Outcome::Already, "{stale:?}");
+            assert!(to_ask(&world, &third).await.is_some(), "{stale:?}");
+        }
+        let other = JobClaim {
+            owner: "a".to_owned(),
+            ..third.clone()
+        };
+        assert_eq!(
+            settle(&world, &other, JobEnding::Over).await,
+            Outcome::Already
+        );
+        assert_eq!(settle(&world, &third, JobEnding::Over).await, Outcome::Done);
+        assert_eq!(to_ask(&world, &third).await, None);
+    })
+    .await;
+}
+
+async fn job_of_stranger(world: &StoreWorld, n: u128) -> TurnId {
+    let new = NewTurn {
+        organization: world.stranger,
+        api_key: key_of_stranger(world).await,
+        ..world.new_turn(n)
+    };
+    let turn = new.id;
+    let call = NewCall {
+        status: CallStatus::Processing,
+        ..pending_call(turn, call_ref(1, 0))
+    };
+    let add = TurnChange::AddCall(Box::new(call.clone()));
+    let first = vec![add, polled(&call, Some("job-8"))];
+    world.accept_with(new, first).await.unwrap();
+    turn
+}
+
+/// Whoever asks gives each organization its part.
+#[tokio::test]
+async fn jobs_are_due_and_claimed_by_organization() {
+    on_each_store(async |world| {
+        assert_eq!(due(&world.store).await.unwrap(), []);
+        for n in 1..=3 {
+            turn_with_job(&world, n).await;
+        }
+        let of = |organization, due| DueJobs { organization, due };
+        let own = world.organization;
+        assert_eq!(due(&world.store).await.unwrap(), [of(own, at(100))]);
+        let times = (at(100), at(300));
+        assert_eq!(claim_of(&world, world.stranger, "a", times, 10).await, []);
+        assert_eq!(claim_of(&world, own, "a", times, 2).await.len(), 2);
+        assert_eq!(due(&world.store).await.unwrap(), [of(own, at(100))]);
+        assert_eq!(claim_of(&world, own, "a", times, 2).await.len(), 1);
+        assert_eq!(due(&world.store).await.unwrap(), [of(own, at(300))]);
+        let theirs = job_of_stranger(&world, 4).await;
+        let mut found = due(&world.store).await.unwrap();
+        found.sort_by_key(|of| of.due);
+        assert_eq!(found, [of(world.stranger, at(100)), of(own, at(300))]);
+        let claimed = claim_of(&world, world.stranger, "a", times, 10).await;
+        let job = to_ask(&world, &claimed[0]).await.unwrap();
+        assert_eq!((claimed.len(), job.turn), (1, theirs));
     })
     .await;
 }

@@ -51,7 +51,7 @@ fn what_is_no_quota_is_refused_by_name() {
         ),
         ("of = \"key\"\ncalls_per_hour = 0\n", "quota[0]"),
         ("of = \"key\"\ncalls_per_hour = -1\n", "quota[0]"),
-        ("of = \"tool\"\ncalls_per_hour = 1\n", "quota[0]"),
+        ("of = \"tool\"\ncalls_per_hour = 1\n", "quota[0]: of: is"),
         ("calls_per_hour = 1\n", "of"),
         (
             "of = \"key\"\norganization = \"no slug\"\ncalls_per_hour = 1\n",

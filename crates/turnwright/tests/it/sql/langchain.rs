@@ -112,7 +112,7 @@ pub(super) async fn fill(world: &SqlWorld) {
     .await;
 }
 
-async fn append(world: &SqlWorld, conversation: &str, shape: &str, rows: Value) {
+pub(super) async fn append(world: &SqlWorld, conversation: &str, shape: &str, rows: Value) {
     let path = format!("/v1/conversations/{conversation}/rows?shape={shape}");
     let body = json!({ "rows": rows }).to_string();
     let got = world.client.send("POST", &path, &[], body).await.unwrap();

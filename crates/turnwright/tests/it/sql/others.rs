@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::langchain::{as_kept, fill, over_http, replies};
+use super::langchain::{append, as_kept, fill, over_http, replies};
 use super::{assert_rows, on_each_engine, without};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,4 +109,44 @@ async fn records_of_turns_and_calls_are_those_over_http() {
         );
     })
     .await;
+}
+
+/// A database reads JSON only so deep; what is deeper is a text like any other, and breaks nobody's query.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_nested_too_deep_is_a_text() {
+    const DEPTH: usize = 100_000;
+    let deep = "[".repeat(DEPTH) + &"]".repeat(DEPTH);
+    for (shape, query, place) in [
+        (
+            "pocketbase",
+            "SELECT arguments FROM tool_calls",
+            "/arguments",
+        ),
+        (
+            "blocks",
+            "SELECT content FROM messages WHERE role = 'assistant'",
+            "/content/1/content",
+        ),
+    ] {
+        on_each_engine(replies, async |world| {
+            let function = json!({ "name": "dig", "arguments": deep });
+            let rows = json!([
+                { "role": "user", "content": "How deep?" },
+                { "role": "assistant", "content": null,
+                  "tool_calls": [{ "id": "call_1", "type": "function", "function": function }] },
+                { "role": "tool", "content": deep, "tool_call_id": "call_1" },
+            ]);
+            append(&world, "deep", "openai", rows).await;
+            let mut got = world.views(shape, &[]).await.rows(query).await;
+            assert_eq!(got.len(), 1, "{shape}");
+            // SQLite has it as text.
+            if let Some(text) = got[0]["content"].as_str() {
+                got[0]["content"] = serde_json::from_str(text).unwrap();
+            }
+            let found = got[0].pointer(place);
+            let shown = got[0].to_string();
+            assert!(found == Some(&deep.clone().into()), "{shape}: {shown:.500}");
+        })
+        .await;
+    }
 }

@@ -6,7 +6,7 @@ fn a_call_beyond_a_quota_ends_without_having_been_started() {
     let mut run = Run::after(ours(), "call 0 send_mail {} ; done");
     let trace = run.play("quota 1.0 no room");
     assert!(
-        trace[0].starts_with("write end 1.0 failed quota"),
+        trace[0].starts_with("write ended 1.0 failed quota"),
         "{trace:?}"
     );
     let started = |line: &String| line.contains("start 1.0") || line.contains("dispatch");

@@ -8,8 +8,8 @@ use uuid::Uuid;
 use super::{ExpectedRows, PgConnection};
 use crate::blob::WritableGroup;
 use crate::db_error::{DbError, Failure};
-use crate::session::KeyedTable;
 use crate::session::bound::{BindValue, Params, params};
+use crate::session::{KeyedTable, NotedWrites};
 
 /// How a writer goes about what nearly always holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub struct PostgresWriter<'c> {
     turns: VecDeque<i64>,
     conversations: VecDeque<i64>,
     fenced: HashMap<FenceAsked, Option<i64>>,
-    /// Deliveries of webhooks were written since this was last asked.
-    pub(in crate::session) has_deliveries: bool,
+    /// What was noted since this was last asked.
+    pub(in crate::session) noted: NotedWrites,
 }
 
 type FenceAsked = (i64, Uuid, i64);
@@ -51,7 +51,7 @@ impl<'c> PostgresWriter<'c> {
             turns: VecDeque::new(),
             conversations: VecDeque::new(),
             fenced: HashMap::new(),
-            has_deliveries: false,
+            noted: NotedWrites::default(),
         }
     }
 
