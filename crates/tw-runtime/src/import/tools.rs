@@ -5,14 +5,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sha2::{Digest, Sha256};
 use tw_core::change::{Change, Outcome, SaveTool};
 use tw_core::id::ToolId;
 use tw_core::imported::{ImportTurns, KeptRow, ToolRowNote, ToolRowProblem};
 use tw_core::shape::TableLayout;
 use tw_egress::env::Env;
 use tw_egress::secrets::Tenancy;
-use tw_store::foreign::{ForeignRowBeside, ForeignRowRead, LAYOUT, TOOLS_TABLE};
+use tw_store::foreign::{
+    ForeignRowBeside, ForeignRowRead, LAYOUT, NamedForeignRow, TOOLS_TABLE, hash_of_row,
+};
 use tw_store::read::ReadError;
 use tw_store::store::Store;
 use tw_store::system;
@@ -66,7 +67,7 @@ pub struct ToolImport<'a> {
     kept_bytes: usize,
     saves: Vec<WaitingTool>,
     /// How often rows that nothing names were kept, by hash.
-    unnamed: HashMap<[u8; 32], u32>,
+    unnamed: HashMap<String, u32>,
     pub figures: ToolImportFigures,
 }
 
@@ -121,12 +122,13 @@ impl<'a> ToolImport<'a> {
             ForeignRowRead::Message(_) => return Ok(()),
         };
         let is_layout = row.table == LAYOUT;
-        let id = foreign_rows::text_field(&row.row.text, "id").or_else(|| row.place.clone());
+        let id =
+            foreign_rows::text_field(&row.row.row.text, &["id"]).or_else(|| row.row.name.clone());
         let id = id.unwrap_or_default();
         if !is_layout {
             self.figures.rows += 1;
             for (is_so, problem) in [
-                (!row.row.is_whole, ToolRowProblem::WrongEncoding),
+                (!row.row.row.is_whole, ToolRowProblem::WrongEncoding),
                 (row.dangles, ToolRowProblem::Dangling),
             ] {
                 if is_so {
@@ -135,7 +137,7 @@ impl<'a> ToolImport<'a> {
             }
         }
         if row.table == TOOLS_TABLE {
-            self.take_tool(&id, &row.row.text, told)?;
+            self.take_tool(&id, &row.row.row.text, told)?;
         }
         self.keep(row);
         if self.kept.len() >= ROWS_TOGETHER || self.kept_bytes >= BYTES_TOGETHER {
@@ -153,7 +155,7 @@ impl<'a> ToolImport<'a> {
     }
 
     fn take_tool(&mut self, id: &str, row: &str, told: TakeNote<'_>) -> Result<(), ImportError> {
-        let of = || foreign_rows::text_field(row, "organization_id");
+        let of = || foreign_rows::text_field(row, &["organization_id"]);
         if self.settings.only.is_some() && self.settings.only != of() {
             return Ok(());
         }
@@ -234,19 +236,20 @@ impl<'a> ToolImport<'a> {
     }
 
     fn keep(&mut self, row: ForeignRowBeside) {
-        let json = row.row.stored().to_owned();
-        let id = row.place.unwrap_or_else(|| {
-            let hash: [u8; 32] = Sha256::digest(json.as_bytes()).into();
-            let times = self.unnamed.entry(hash).or_default();
+        let NamedForeignRow { name, row: text } = row.row;
+        let json = text.stored().to_owned();
+        let id = name.unwrap_or_else(|| {
+            let hash = hash_of_row(&json);
+            let times = self.unnamed.entry(hash.clone()).or_default();
             *times += 1;
-            let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{hex}#{times}")
+            format!("{hash}#{times}")
         });
         self.kept_bytes += json.len();
         self.kept.push(KeptRow {
             table: row.table,
             id,
-            end_user: user_of(&row.row.text),
+            conversation: None,
+            end_user: user_of(&text.text),
             json,
         });
     }
@@ -322,7 +325,8 @@ impl<'a> ToolImport<'a> {
             | Outcome::CallbackTaken(_)
             | Outcome::Deliveries(_)
             | Outcome::Jobs(_)
-            | Outcome::Imported(_)
+            | Outcome::Imported { .. }
+            | Outcome::QuotaReached { .. }
             | Outcome::Count(_)
             | Outcome::Partly(_) => return Err(ImportError::NoOutcome),
         };

@@ -256,7 +256,7 @@ async fn what_is_sensitive_in_a_call_is_kept_with_it() {
             call: call_ref(1, u32::from(sensitive.is_none())),
             id: CallId(uuid::Uuid::from_u128(u128::from(sensitive.is_none()))),
             idempotency_key: format!("{sensitive:?}"),
-            callback_token: format!("{sensitive:?}"),
+            callback_token: Some(format!("{sensitive:?}")),
             sensitive,
             ..pending_call(turn, call_ref(1, 0))
         });

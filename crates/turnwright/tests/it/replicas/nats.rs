@@ -276,7 +276,7 @@ async fn hints_go_over_nats_too() {
     for _ in 0..TURNS {
         let asking = cluster.ask(&driver);
         // Without the `NOTIFY` of a server that is asked.
-        let ask = "UPDATE turn SET stop_reason = 'requested' WHERE status = 'running'";
+        let ask = "UPDATE turn_state SET stop_reason = 'requested' WHERE status = 'running'";
         poll_until("the turn's row", async || {
             let asked = cluster.database.execute(ask, &[]).await.unwrap();
             (asked == 1).then_some(())

@@ -10,7 +10,8 @@ use tokio_postgres::types::Type;
 use super::{ServerTable, json, send_layout, table_of, text};
 use crate::copy::layout::quoted;
 use crate::foreign::{
-    ForeignError, ForeignRowBeside, ForeignRowRead, ForeignText, NamedForeignRow, RowSender, TOOLS_TABLE,
+    ForeignError, ForeignRowBeside, ForeignRowRead, ForeignText, NamedForeignRow, RowSender,
+    TOOLS_TABLE,
 };
 
 /// A table, and those that its columns refer to.
